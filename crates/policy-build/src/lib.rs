@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Compiles a policy's C twice: for BPF, and natively for the simulator.
+//!
+//! Called from a policy crate's `build.rs`. It needs clang 18 or later; `BPF_CLANG` names it where
+//! it is not `clang-19`. `POLICY_CFLAGS` is added to the native build (sanitizers use it).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use libbpf_sys as _;
+
+/// Compiles `source` to `OUT_DIR/NAME.bpf.o` and `OUT_DIR/NAME.so`; panics with the compiler's own
+/// words where it fails, as a build script should.
+pub fn policy(name: &str, source: &str) {
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
+    rerun(Path::new(source).parent().expect("a source is in a folder"));
+    rerun(&common());
+    bpf(source, &out.join(format!("{name}.bpf.o")), &[]);
+    native(source, &out, name);
+}
+
+/// Compiles a BPF program that is not a policy.
+pub fn program(name: &str, source: &str) {
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
+    rerun(Path::new(source).parent().expect("a source is in a folder"));
+    bpf(source, &out.join(format!("{name}.bpf.o")), &[]);
+}
+
+fn common() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/common")
+}
+
+fn clang() -> Command {
+    println!("cargo:rerun-if-env-changed=BPF_CLANG");
+    let mut clang = Command::new(env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".into()));
+    clang.args(["-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-g", "-O2"]);
+    clang.arg("-I").arg(common());
+    clang
+}
+
+fn bpf(source: &str, object: &Path, extra: &[&str]) {
+    let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("aarch64") => "arm64",
+        _ => "x86",
+    };
+    let mut clang = clang();
+    clang.args(["-target", "bpf", "-mcpu=v3", "-c"]).args(extra);
+    clang.arg(format!("-D__TARGET_ARCH_{arch}"));
+    clang.arg("-isystem").arg(env!("LIBBPF_INCLUDE")).arg(source).arg("-o").arg(object);
+    run(clang);
+}
+
+fn native(source: &str, out: &Path, name: &str) {
+    println!("cargo:rerun-if-env-changed=POLICY_CFLAGS");
+    let flags = env::var("POLICY_CFLAGS").unwrap_or_default();
+    let exports = out.join("exports.map");
+    let map = "{ global: kernel; *_ops; nr_cpus; cpu_*; knob_*; task_table*; local: *; };\n";
+    fs::write(&exports, map).expect("OUT_DIR is writable");
+    let mut clang = clang();
+    clang.args(["-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-Bsymbolic"]);
+    clang.arg(format!("-Wl,--version-script={}", exports.display()));
+    match flags.contains("-fsanitize") {
+        true => clang.args(flags.split_whitespace()),
+        false => clang.arg("-Wl,-z,defs").args(flags.split_whitespace()),
+    };
+    clang.arg(source).arg("-o").arg(out.join(format!("{name}.so")));
+    run(clang);
+}
+
+fn run(mut command: Command) {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().unwrap_or_else(|error| {
+        panic!("cannot run {program}: {error}; install clang-19 (script/setup) or set BPF_CLANG")
+    });
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{words}");
+}
+
+fn rerun(folder: &Path) {
+    println!("cargo:rerun-if-changed={}", folder.display());
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A policy with its knobs set, as a user named it.
+
+use crate::native::MAX_CPUS;
+use crate::{KnobError, Policy, Promises, Topology, Unit, find};
+
+/// A policy with its knobs set.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Which policy.
+    pub policy: &'static Policy,
+    /// What it is called in results: the name, and the knobs that are not at their default.
+    pub label: String,
+    /// One value for each of the policy's knobs.
+    pub values: Vec<u64>,
+}
+
+/// Why `--policy` cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum InstanceError {
+    #[error("no policy is called `{name}`; there are: {known}")]
+    UnknownPolicy { name: String, known: String },
+    #[error("policy {policy} has no knob `{name}`; it has: {known}")]
+    UnknownKnob { policy: &'static str, name: String, known: String },
+    #[error("policy {policy}: knob `{text}` has no value; write {text}=VALUE")]
+    NoValue { policy: &'static str, text: String },
+    #[error("policy {policy}: knob `{name}` is set twice; name it once")]
+    Twice { policy: &'static str, name: &'static str },
+    #[error("policy {policy}: {error}")]
+    Value { policy: &'static str, error: KnobError },
+}
+
+impl Instance {
+    /// The policy with every knob at its default.
+    pub fn default(policy: &'static Policy) -> Self {
+        let values = policy.knobs.iter().map(|knob| knob.default).collect();
+        Instance { policy, label: policy.name.to_string(), values }
+    }
+
+    /// Reads `name` or `name:knob=value,knob=value`.
+    pub fn parse(text: &str, registry: &[&'static Policy]) -> Result<Self, InstanceError> {
+        let (name, knobs) = text.split_once(':').unwrap_or((text, ""));
+        let policy = find(name, registry)?;
+        let mut instance = Instance::default(policy);
+        let mut set = vec![false; policy.knobs.len()];
+        for part in knobs.split(',').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').ok_or_else(|| InstanceError::NoValue {
+                policy: policy.name,
+                text: part.to_string(),
+            })?;
+            let index = instance.index(name)?;
+            let knob = &policy.knobs[index];
+            if std::mem::replace(&mut set[index], true) {
+                return Err(InstanceError::Twice { policy: policy.name, name: knob.name });
+            }
+            instance.values[index] = knob
+                .parse(value)
+                .map_err(|error| InstanceError::Value { policy: policy.name, error })?;
+        }
+        instance.label = instance.describe();
+        Ok(instance)
+    }
+
+    /// The value of a knob; panics where the policy has none of this name.
+    pub fn get(&self, knob: &str) -> u64 {
+        let index = self.policy.knobs.iter().position(|k| k.name == knob);
+        self.values[index.expect("a policy asks for its own knobs")]
+    }
+
+    /// The same instance for a clock on which a CPU gets 1/`factor` of each second: durations are
+    /// as many times longer. The label stays.
+    pub fn dilated(&self, factor: u64) -> Self {
+        let mut scaled = self.clone();
+        for (value, knob) in scaled.values.iter_mut().zip(self.policy.knobs) {
+            if let Unit::Duration { .. } = knob.unit {
+                *value = value.saturating_mul(factor);
+            }
+        }
+        scaled
+    }
+
+    /// What this variant declares it keeps.
+    pub fn promises(&self) -> Promises {
+        (self.policy.promises)(self)
+    }
+
+    /// Every `CONFIG` variable to set before loading: its C name and its bytes. A policy need not
+    /// have all those of the topology.
+    pub fn config(&self, topology: &Topology) -> Vec<(&'static str, Vec<u8>)> {
+        let knobs = self.policy.knobs.iter().zip(&self.values);
+        let mut config: Vec<(&'static str, Vec<u8>)> =
+            knobs.map(|(knob, value)| (knob.symbol, value.to_ne_bytes().to_vec())).collect();
+        let nr_cpus = topology.llc.len() as u32;
+        config.push(("nr_cpus", nr_cpus.to_ne_bytes().to_vec()));
+        config.push(("cpu_llc", table(&topology.llc)));
+        config.push(("cpu_node", table(&topology.node)));
+        config
+    }
+
+    fn index(&self, name: &str) -> Result<usize, InstanceError> {
+        let knobs = self.policy.knobs;
+        knobs.iter().position(|knob| knob.name == name).ok_or_else(|| InstanceError::UnknownKnob {
+            policy: self.policy.name,
+            name: name.to_string(),
+            known: match knobs {
+                [] => "none".to_string(),
+                _ => knobs.iter().map(|knob| knob.name).collect::<Vec<_>>().join(", "),
+            },
+        })
+    }
+
+    fn describe(&self) -> String {
+        let set: Vec<String> = self
+            .policy
+            .knobs
+            .iter()
+            .zip(&self.values)
+            .filter(|(knob, value)| knob.default != **value)
+            .map(|(knob, value)| format!("{}={}", knob.name, knob.format(*value)))
+            .collect();
+        match set.is_empty() {
+            true => self.policy.name.to_string(),
+            false => format!("{}:{}", self.policy.name, set.join(",")),
+        }
+    }
+}
+
+fn table(ids: &[u16]) -> Vec<u8> {
+    assert!(ids.len() <= MAX_CPUS, "grounds refuse machines of more than {MAX_CPUS} CPUs");
+    ids.iter().flat_map(|id| id.to_ne_bytes()).collect()
+}

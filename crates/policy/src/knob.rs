@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Knobs: what a user may set of a policy, by name, with a unit, a range and a default.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One knob. In C it is a `CONFIG u64` named `symbol`.
+#[derive(Debug)]
+pub struct Knob {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its variable in the policy's C.
+    pub symbol: &'static str,
+    /// How it is written and what is allowed.
+    pub unit: Unit,
+    /// Its value when it is not named.
+    pub default: u64,
+    /// What it does, in a line.
+    pub help: &'static str,
+}
+
+/// How a knob's value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A time such as `50ms`, kept in ns. Durations are what a dilated clock scales.
+    Duration {
+        /// Least allowed, in ns.
+        min: u64,
+        /// Most allowed, in ns.
+        max: u64,
+    },
+    /// `true` or `false`.
+    Switch,
+    /// A whole number.
+    Count {
+        /// Least allowed.
+        min: u64,
+        /// Most allowed.
+        max: u64,
+    },
+    /// One of these words; the value is its place in the list.
+    Choice(&'static [&'static str]),
+}
+
+/// What is wrong with a knob's value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{knob}={value}: expected {expected}")]
+pub struct KnobError {
+    knob: &'static str,
+    value: String,
+    expected: String,
+}
+
+impl Knob {
+    /// Reads a value as a user writes it.
+    pub fn parse(&self, text: &str) -> Result<u64, KnobError> {
+        let value = match self.unit {
+            Unit::Duration { min, max } => humantime::parse_duration(text)
+                .ok()
+                .and_then(|time| u64::try_from(time.as_nanos()).ok())
+                .filter(|ns| (min..=max).contains(ns)),
+            Unit::Switch => match text {
+                "true" => Some(1),
+                "false" => Some(0),
+                _ => None,
+            },
+            Unit::Count { min, max } => text.parse().ok().filter(|n| (min..=max).contains(n)),
+            Unit::Choice(words) => words.iter().position(|word| *word == text).map(|n| n as u64),
+        };
+        value.ok_or_else(|| KnobError {
+            knob: self.name,
+            value: text.to_string(),
+            expected: self.unit.to_string(),
+        })
+    }
+
+    /// Writes a value as [`Knob::parse`] reads it.
+    pub fn format(&self, value: u64) -> String {
+        match self.unit {
+            Unit::Duration { .. } => duration(value),
+            Unit::Switch => (value != 0).to_string(),
+            Unit::Count { .. } => value.to_string(),
+            Unit::Choice(words) => words[value as usize].to_string(),
+        }
+    }
+}
+
+fn duration(ns: u64) -> String {
+    humantime::format_duration(Duration::from_nanos(ns)).to_string().replace(' ', "")
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Unit::Duration { min, max } => {
+                write!(out, "a time from {} to {}", duration(*min), duration(*max))
+            }
+            Unit::Switch => write!(out, "true or false"),
+            Unit::Count { min, max } => write!(out, "a whole number from {min} to {max}"),
+            Unit::Choice(words) => write!(out, "one of {}", words.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The seam: what a policy is to the rest of the house.
+//!
+//! A policy crate gives one or more [`Policy`] descriptions: plain data that names its knobs and
+//! carries both builds of its C. A user's `flsched:slice=50ms` becomes an [`Instance`]. A ground
+//! sets the instance's knobs and its own [`Topology`] as the policy's `CONFIG` variables and loads
+//! it: into the kernel (`live`), or as a private native copy ([`native`]) into the simulator.
+//!
+//! **Invariant:** nothing here reads the machine, the clock or the environment.
+
+mod instance;
+mod knob;
+pub mod native;
+
+pub use instance::{Instance, InstanceError};
+pub use knob::{Knob, KnobError, Unit};
+
+/// A scheduler, as data.
+#[derive(Debug)]
+pub struct Policy {
+    /// What `--policy` takes.
+    pub name: &'static str,
+    /// One line for `paceline list`.
+    pub summary: &'static str,
+    /// A few lines more, with the talk or paper it comes from.
+    pub about: &'static str,
+    /// What can be set.
+    pub knobs: &'static [Knob],
+    /// The C name of its ops table without `_ops`; it is also its name in the kernel.
+    pub ops: &'static str,
+    /// The BPF object.
+    pub bpf: &'static [u8],
+    /// The shared object for the simulator.
+    pub native: &'static [u8],
+    /// What an instance with these knobs declares it keeps; the simulator's checkers hold it to
+    /// this.
+    pub promises: fn(&Instance) -> Promises,
+}
+
+/// What a variant of a policy declares it keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// No CPU stays idle longer than this while a task it may run waits elsewhere; None: it may.
+    pub idle_while_runnable_ns_max: Option<u64>,
+    /// A runnable task waits at most `tasks ahead of it × this` plus one tick; None: unbounded.
+    pub slice_ns_max: Option<u64>,
+    /// Locks the policy itself takes, beyond the runqueue's: none of DSQ or BPF.
+    pub lockless: bool,
+    /// A wakeup never makes a busy CPU switch.
+    pub never_preempts: bool,
+}
+
+/// The machine as a policy sees it, by CPU number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// Which last-level cache each CPU is under.
+    pub llc: Vec<u16>,
+    /// Which memory node each CPU belongs to.
+    pub node: Vec<u16>,
+}
+
+/// The policy of this name, or an error that says which exist.
+pub fn find(name: &str, registry: &[&'static Policy]) -> Result<&'static Policy, InstanceError> {
+    registry.iter().copied().find(|policy| policy.name == name).ok_or_else(|| {
+        InstanceError::UnknownPolicy {
+            name: name.to_string(),
+            known: registry.iter().map(|policy| policy.name).collect::<Vec<_>>().join(", "),
+        }
+    })
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A policy's native build: the C structs as Rust sees them, and private copies of the object.
+//!
+//! Layouts mirror `policies/common/kernel.h` and `kernel_native.h`; a test compares the two.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::{Instance, Topology};
+
+/// `MAX_CPUS` of kernel.h: the most CPUs a policy's tables hold.
+pub const MAX_CPUS: usize = 512;
+
+/// `struct sched_ext_entity`.
+#[repr(C)]
+#[derive(Debug, Default, Clone)]
+#[allow(missing_docs)]
+pub struct SchedExtEntity {
+    pub weight: u32,
+    pub slice: u64,
+    pub dsq_vtime: u64,
+}
+
+/// `struct task_struct`, as far as a policy may name it. The runtime owns every field.
+#[repr(C)]
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct TaskStruct {
+    pub pid: i32,
+    pub tgid: i32,
+    pub flags: u32,
+    pub nr_cpus_allowed: i32,
+    pub static_prio: i32,
+    /// Opaque to policies; the runtime may keep what it likes behind it.
+    pub cpus_ptr: *const c_void,
+    pub mm: *mut c_void,
+    pub scx: SchedExtEntity,
+}
+
+/// `struct scx_exit_info`.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct ScxExitInfo {
+    pub kind: u32,
+    pub exit_code: i64,
+    pub reason: *const c_char,
+    pub msg: *const c_char,
+}
+
+/// `struct scx_init_task_args`.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct ScxInitTaskArgs {
+    pub fork: bool,
+}
+
+/// `struct scx_exit_task_args`.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct ScxExitTaskArgs {
+    pub cancelled: bool,
+}
+
+/// `struct kernel`: what a native policy calls.
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Kernel {
+    /// The runtime's own.
+    pub runtime: *mut c_void,
+    pub create_dsq: unsafe extern "C" fn(*mut Kernel, u64, i32) -> i32,
+    pub dsq_nr_queued: unsafe extern "C" fn(*mut Kernel, u64) -> i32,
+    pub dsq_insert: unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, u64, u64, u64),
+    pub dsq_insert_vtime: unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, u64, u64, u64, u64),
+    pub dsq_move_to_local: unsafe extern "C" fn(*mut Kernel, u64) -> bool,
+    pub select_cpu_dfl: unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, i32, u64, *mut bool) -> i32,
+    pub test_and_clear_cpu_idle: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
+    pub pick_idle_cpu: unsafe extern "C" fn(*mut Kernel, *const c_void, u64) -> i32,
+    pub kick_cpu: unsafe extern "C" fn(*mut Kernel, i32, u64),
+    pub task_cpu: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> i32,
+    pub cpu_allowed: unsafe extern "C" fn(*mut Kernel, *const TaskStruct, i32) -> bool,
+    pub set_slice: unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, u64),
+    pub set_dsq_vtime: unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, u64),
+    pub now_ns: unsafe extern "C" fn(*mut Kernel) -> u64,
+    pub this_cpu: unsafe extern "C" fn(*mut Kernel) -> i32,
+    pub random_u32: unsafe extern "C" fn(*mut Kernel) -> u32,
+    pub task_storage_get:
+        unsafe extern "C" fn(*mut Kernel, *mut c_void, u32, *mut TaskStruct, u64) -> *mut c_void,
+    pub spin_lock: unsafe extern "C" fn(*mut Kernel, *mut c_void),
+    pub spin_unlock: unsafe extern "C" fn(*mut Kernel, *mut c_void),
+    pub error: unsafe extern "C" fn(*mut Kernel, *const c_char),
+}
+
+/// `struct sched_ext_ops`; a callback that is None is not implemented.
+#[repr(C)]
+#[derive(Clone)]
+#[allow(missing_docs)]
+pub struct SchedExtOps {
+    pub select_cpu: Option<unsafe extern "C" fn(*mut TaskStruct, i32, u64) -> i32>,
+    pub enqueue: Option<unsafe extern "C" fn(*mut TaskStruct, u64)>,
+    pub dequeue: Option<unsafe extern "C" fn(*mut TaskStruct, u64)>,
+    pub dispatch: Option<unsafe extern "C" fn(i32, *mut TaskStruct)>,
+    pub tick: Option<unsafe extern "C" fn(*mut TaskStruct)>,
+    pub runnable: Option<unsafe extern "C" fn(*mut TaskStruct, u64)>,
+    pub running: Option<unsafe extern "C" fn(*mut TaskStruct)>,
+    pub stopping: Option<unsafe extern "C" fn(*mut TaskStruct, bool)>,
+    pub quiescent: Option<unsafe extern "C" fn(*mut TaskStruct, u64)>,
+    pub set_weight: Option<unsafe extern "C" fn(*mut TaskStruct, u32)>,
+    pub set_cpumask: Option<unsafe extern "C" fn(*mut TaskStruct, *const c_void)>,
+    pub update_idle: Option<unsafe extern "C" fn(i32, bool)>,
+    pub cpu_release: Option<unsafe extern "C" fn(i32, *mut c_void)>,
+    pub cpu_online: Option<unsafe extern "C" fn(i32)>,
+    pub cpu_offline: Option<unsafe extern "C" fn(i32)>,
+    pub init_task: Option<unsafe extern "C" fn(*mut TaskStruct, *mut ScxInitTaskArgs) -> i32>,
+    pub exit_task: Option<unsafe extern "C" fn(*mut TaskStruct, *mut ScxExitTaskArgs)>,
+    pub enable: Option<unsafe extern "C" fn(*mut TaskStruct)>,
+    pub init: Option<unsafe extern "C" fn() -> i32>,
+    pub exit: Option<unsafe extern "C" fn(*mut ScxExitInfo)>,
+    pub flags: u64,
+    pub timeout_ms: u32,
+    pub name: [c_char; 128],
+}
+
+/// Why a private copy could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// No memory file: too many open files, most likely.
+    #[error("cannot make a private copy of policy {policy}: {source}; raise `ulimit -n`")]
+    Memfd {
+        /// Which policy.
+        policy: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The dynamic linker refused it.
+    #[error("cannot load the native build of policy {policy}: {reason}; rebuild it")]
+    Link {
+        /// Which policy.
+        policy: &'static str,
+        /// What the linker said.
+        reason: String,
+    },
+}
+
+/// A private copy of a policy's shared object: its globals are this copy's own.
+pub struct Copy {
+    ops: SchedExtOps,
+    // Dropped in this order: the file must outlive the library, or a later file with the same
+    // number has the same path and the linker hands back this copy.
+    library: Library,
+    _file: File,
+}
+
+impl Copy {
+    /// Loads a copy, with the instance's knobs and the topology set and `kernel` as its kernel.
+    ///
+    /// # Safety
+    /// `kernel` must stay valid, and its functions callable, as long as any callback may run.
+    pub unsafe fn load(
+        instance: &Instance,
+        topology: &Topology,
+        kernel: *mut Kernel,
+    ) -> Result<Self, LoadError> {
+        let policy = instance.policy.name;
+        let file = memory_file(instance.policy.native)
+            .map_err(|source| LoadError::Memfd { policy, source })?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let link = |error: libloading::Error| LoadError::Link { policy, reason: error.to_string() };
+        // SAFETY: the object is one of ours, and has no constructors.
+        let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(link)?;
+        // SAFETY: the symbols are defined by kernel_native.h and OPS() with these types.
+        let ops = unsafe {
+            **library.get::<*mut *mut Kernel>(b"kernel\0").map_err(link)? = kernel;
+            let name = format!("{}_ops\0", instance.policy.ops);
+            (**library.get::<*const SchedExtOps>(name.as_bytes()).map_err(link)?).clone()
+        };
+        let copy = Copy { ops, library, _file: file };
+        for (symbol, bytes) in instance.config(topology) {
+            copy.write(symbol, &bytes);
+        }
+        Ok(copy)
+    }
+
+    /// The policy's callbacks.
+    pub fn ops(&self) -> &SchedExtOps {
+        &self.ops
+    }
+
+    /// The name that the policy gives itself.
+    pub fn name(&self) -> String {
+        // SAFETY: C fills the array from a string literal, so a NUL ends it.
+        unsafe { CStr::from_ptr(self.ops.name.as_ptr()) }.to_string_lossy().into_owned()
+    }
+
+    /// Address of a global of the policy, or None where it has none of this name.
+    pub fn symbol(&self, name: &str) -> Option<*mut u8> {
+        let name = format!("{name}\0");
+        // SAFETY: only the address is taken.
+        let symbol = unsafe { self.library.get::<*mut u8>(name.as_bytes()) };
+        symbol.ok().map(|address| *address)
+    }
+
+    fn write(&self, symbol: &str, bytes: &[u8]) {
+        if let Some(address) = self.symbol(symbol) {
+            // SAFETY: config() gives each symbol as many bytes as kernel.h and topology.h declare.
+            unsafe { address.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        }
+    }
+}
+
+fn memory_file(bytes: &[u8]) -> std::io::Result<File> {
+    let fd = rustix::fs::memfd_create(c"paceline-policy", rustix::fs::MemfdFlags::CLOEXEC)?;
+    // SAFETY: the descriptor was just made and is handed over.
+    let mut file = unsafe { File::from_raw_fd(fd.into_raw_fd()) };
+    file.write_all(bytes)?;
+    Ok(file)
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Scheduling events and the measures taken from them.
+//!
+//! A ground (the simulator, a guest, this kernel) turns what its scheduler did into [`Event`]s in
+//! the order of time; [`Measures`] folds them, one by one and in constant memory per task, into
+//! [`Observed`]. Both grounds are measured by the same code, so their figures can be compared.
+
+mod event;
+mod measures;
+mod outcome;
+
+pub use event::{Event, Kind, MmId, Tid, IDLE};
+pub use measures::{Measures, Observed, Quantiles, TaskObserved};
+pub use outcome::{FunctionCost, Outcome};

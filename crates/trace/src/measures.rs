@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The measures: switches, migrations, waits, and idle-while-runnable.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::{Event, IDLE, Kind, MmId, Tid};
+
+/// Folds events into [`Observed`].
+///
+/// **Idle-while-runnable** is CPU time spent idle while a task that might have used it waits: at
+/// each instant the size of the largest matching between idle CPUs and waiting tasks, affinity
+/// respected, integrated over time. One waiting task thus never counts for two idle CPUs.
+/// The part of it during which the waiting task is already queued on the idle CPU itself (the
+/// wakeup is on its way) is also given apart, as `wakeup_in_flight_ns`.
+pub struct Measures {
+    start_ns: Option<u64>,
+    now_ns: u64,
+    cpus: Vec<Cpu>,
+    tasks: BTreeMap<Tid, Task>,
+    idle_cpus: usize,
+    waiting_anywhere: usize,
+    waiting_restricted: Vec<Tid>,
+    /// Size of the matching for the present sets; None when they changed.
+    matching: Option<u64>,
+    in_flight: u64,
+    waits: Histogram<u64>,
+    total: Totals,
+}
+
+#[derive(Default)]
+struct Totals {
+    context_switches: u64,
+    involuntary: u64,
+    address_space: u64,
+    migrations: u64,
+    idle_ns: u64,
+    idle_while_runnable_ns: u64,
+    wakeup_in_flight_ns: u64,
+}
+
+#[derive(Clone)]
+struct Cpu {
+    current: Tid,
+    since_ns: u64,
+    mm: MmId,
+    /// Waiting tasks queued here.
+    waiting: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Blocked,
+    Waiting { since_ns: u64, cpu: u32 },
+    Running,
+    Dead,
+}
+
+struct Task {
+    state: State,
+    exiting: bool,
+    last_cpu: Option<u32>,
+    allowed: Option<Vec<u64>>,
+    seen: TaskObserved,
+}
+
+/// What one task was seen to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskObserved {
+    /// Time on a CPU.
+    pub cpu_ns: u64,
+    /// Times it left a CPU because it blocked or ended.
+    pub voluntary: u64,
+    /// Times it left a CPU although it could have gone on.
+    pub involuntary: u64,
+    /// Times it ran on another CPU than the time before.
+    pub migrations: u64,
+    /// Times it was waiting for a CPU and got one.
+    pub waits: u64,
+    /// Sum of those waits.
+    pub wait_ns: u64,
+    /// The longest of them, one still unfinished at the end included.
+    pub wait_max_ns: u64,
+}
+
+/// Quantiles of the time between becoming runnable (or being put back) and running.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// Median, in ns.
+    pub p50_ns: u64,
+    /// 95 % are at most this, in ns.
+    pub p95_ns: u64,
+    /// 99 % are at most this, in ns.
+    pub p99_ns: u64,
+    /// The longest, in ns, a wait still unfinished at the end included.
+    pub max_ns: u64,
+}
+
+/// What was seen between the first event and the end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Length of the observation.
+    pub elapsed_ns: u64,
+    /// Times a task left a CPU, for whatever reason: voluntary and involuntary.
+    pub context_switches: u64,
+    /// Of those, the ones where the task could have gone on.
+    pub involuntary_switches: u64,
+    /// Times a CPU ran a task of another address space than the last one that had one: kernel
+    /// threads and idling keep the address space, as lazy TLB does.
+    pub address_space_switches: u64,
+    /// Times a task ran on another CPU than the time before.
+    pub migrations: u64,
+    /// CPU time idle, summed over CPUs.
+    pub idle_ns: u64,
+    /// CPU time idle while a task that might have used it waited (see [`Measures`]).
+    pub idle_while_runnable_ns: u64,
+    /// The part of it where the task was already queued on the idle CPU.
+    pub wakeup_in_flight_ns: u64,
+    /// Waits of all tasks.
+    pub wait: Quantiles,
+    /// Each task that ran or waited, by thread id.
+    pub tasks: BTreeMap<Tid, TaskObserved>,
+}
+
+impl Measures {
+    /// For a machine of `cpus` CPUs, all idle until an event says otherwise.
+    pub fn new(cpus: usize) -> Self {
+        Measures {
+            start_ns: None,
+            now_ns: 0,
+            cpus: vec![Cpu { current: IDLE, since_ns: 0, mm: 0, waiting: 0 }; cpus],
+            tasks: BTreeMap::new(),
+            idle_cpus: cpus,
+            waiting_anywhere: 0,
+            waiting_restricted: Vec::new(),
+            matching: None,
+            in_flight: 0,
+            waits: Histogram::new(3).expect("three digits are a valid precision"),
+            total: Totals::default(),
+        }
+    }
+
+    /// Says what `cpu` runs at the start, before any event.
+    pub fn running(&mut self, cpu: u32, tid: Tid, mm: MmId) {
+        if tid == IDLE {
+            return;
+        }
+        self.set_current(cpu, tid);
+        self.cpus[cpu as usize].mm = mm;
+        let task = self.task(tid);
+        task.state = State::Running;
+        task.last_cpu = Some(cpu);
+    }
+
+    /// Folds in one event. Events come in the order of time; one that is older than the last is
+    /// taken to have happened at the same time.
+    pub fn event(&mut self, event: &Event) {
+        self.advance(event.t_ns);
+        let cpu = event.cpu;
+        match &event.kind {
+            Kind::Switch { prev, next, prev_runnable, next_mm } => {
+                self.leave(cpu, *prev, *prev_runnable);
+                self.enter(cpu, *next, *next_mm);
+            }
+            Kind::Wake { tid, target } => {
+                if !matches!(self.task(*tid).state, State::Running | State::Dead) {
+                    self.stop_waiting(*tid);
+                    self.start_waiting(*tid, *target);
+                }
+            }
+            Kind::Fork { tid } => {
+                self.stop_waiting(*tid);
+                self.task(*tid).state = State::Blocked;
+                self.task(*tid).exiting = false;
+            }
+            Kind::Exit { tid } => self.task(*tid).exiting = true,
+            Kind::Affinity { tid, cpus } => self.set_allowed(*tid, cpus),
+        }
+    }
+
+    /// Ends the observation at `t_ns`.
+    pub fn finish(mut self, t_ns: u64) -> Observed {
+        self.advance(t_ns);
+        let now_ns = self.now_ns;
+        for cpu in 0..self.cpus.len() {
+            let Cpu { current, since_ns, .. } = self.cpus[cpu];
+            if current == IDLE {
+                self.total.idle_ns += now_ns - since_ns.max(self.start_ns.unwrap_or(now_ns));
+            } else {
+                self.task(current).seen.cpu_ns += now_ns - since_ns;
+            }
+        }
+        let mut longest = self.waits.max();
+        for task in self.tasks.values_mut() {
+            if let State::Waiting { since_ns, .. } = task.state {
+                task.seen.wait_max_ns = task.seen.wait_max_ns.max(now_ns - since_ns);
+            }
+            longest = longest.max(task.seen.wait_max_ns);
+        }
+        Observed {
+            elapsed_ns: now_ns - self.start_ns.unwrap_or(now_ns),
+            context_switches: self.total.context_switches,
+            involuntary_switches: self.total.involuntary,
+            address_space_switches: self.total.address_space,
+            migrations: self.total.migrations,
+            idle_ns: self.total.idle_ns,
+            idle_while_runnable_ns: self.total.idle_while_runnable_ns,
+            wakeup_in_flight_ns: self.total.wakeup_in_flight_ns,
+            wait: Quantiles {
+                p50_ns: self.waits.value_at_quantile(0.50),
+                p95_ns: self.waits.value_at_quantile(0.95),
+                p99_ns: self.waits.value_at_quantile(0.99),
+                max_ns: longest,
+            },
+            tasks: self.tasks.into_iter().map(|(tid, task)| (tid, task.seen)).collect(),
+        }
+    }
+
+    fn advance(&mut self, t_ns: u64) {
+        let start_ns = *self.start_ns.get_or_insert_with(|| {
+            for cpu in &mut self.cpus {
+                cpu.since_ns = t_ns;
+            }
+            t_ns
+        });
+        let from_ns = self.now_ns.max(start_ns);
+        if t_ns > from_ns {
+            let matching = match self.matching {
+                Some(size) => size,
+                None => *self.matching.insert(self.largest_matching()),
+            };
+            self.total.idle_while_runnable_ns += (t_ns - from_ns) * matching;
+            self.total.wakeup_in_flight_ns += (t_ns - from_ns) * self.in_flight.min(matching);
+        }
+        self.now_ns = from_ns.max(t_ns);
+    }
+
+    fn leave(&mut self, cpu: u32, prev: Tid, runnable: bool) {
+        let since_ns = self.cpus[cpu as usize].since_ns;
+        let ran_ns = self.now_ns - since_ns;
+        if prev == IDLE {
+            self.total.idle_ns += ran_ns;
+            return;
+        }
+        self.total.context_switches += 1;
+        let task = self.task(prev);
+        task.seen.cpu_ns += ran_ns;
+        let exiting = task.exiting;
+        if runnable && !exiting {
+            task.seen.involuntary += 1;
+            self.total.involuntary += 1;
+            self.start_waiting(prev, cpu);
+        } else {
+            task.seen.voluntary += 1;
+            task.state = if exiting { State::Dead } else { State::Blocked };
+        }
+    }
+
+    fn enter(&mut self, cpu: u32, next: Tid, mm: MmId) {
+        self.stop_waiting(next);
+        self.set_current(cpu, next);
+        self.cpus[cpu as usize].since_ns = self.now_ns;
+        if next == IDLE {
+            return;
+        }
+        let last_mm = self.cpus[cpu as usize].mm;
+        if mm != 0 && mm != last_mm {
+            self.cpus[cpu as usize].mm = mm;
+            self.total.address_space += u64::from(last_mm != 0);
+        }
+        let task = self.task(next);
+        task.state = State::Running;
+        let moved = task.last_cpu.is_some_and(|last| last != cpu);
+        task.last_cpu = Some(cpu);
+        task.seen.migrations += u64::from(moved);
+        self.total.migrations += u64::from(moved);
+    }
+
+    fn set_current(&mut self, cpu: u32, tid: Tid) {
+        let was = std::mem::replace(&mut self.cpus[cpu as usize].current, tid);
+        if (was == IDLE) == (tid == IDLE) {
+            return;
+        }
+        let waiting = self.cpus[cpu as usize].waiting.min(1);
+        if tid == IDLE {
+            self.idle_cpus += 1;
+            self.in_flight += waiting;
+        } else {
+            self.idle_cpus -= 1;
+            self.in_flight -= waiting;
+        }
+        self.matching = None;
+    }
+
+    fn start_waiting(&mut self, tid: Tid, cpu: u32) {
+        let since_ns = self.now_ns;
+        let task = self.task(tid);
+        task.state = State::Waiting { since_ns, cpu };
+        if task.allowed.is_some() {
+            self.waiting_restricted.push(tid);
+        } else {
+            self.waiting_anywhere += 1;
+        }
+        self.count_queued(cpu, 1);
+        self.matching = None;
+    }
+
+    fn stop_waiting(&mut self, tid: Tid) {
+        let now_ns = self.now_ns;
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let State::Waiting { since_ns, cpu } = task.state else { return };
+        let waited_ns = now_ns - since_ns;
+        task.state = State::Blocked;
+        task.seen.waits += 1;
+        task.seen.wait_ns += waited_ns;
+        task.seen.wait_max_ns = task.seen.wait_max_ns.max(waited_ns);
+        if task.allowed.is_some() {
+            self.waiting_restricted.retain(|other| *other != tid);
+        } else {
+            self.waiting_anywhere -= 1;
+        }
+        self.waits.saturating_record(waited_ns);
+        self.count_queued(cpu, -1);
+        self.matching = None;
+    }
+
+    fn count_queued(&mut self, cpu: u32, by: i64) {
+        let cpu = &mut self.cpus[cpu as usize];
+        let before = cpu.waiting.min(1);
+        cpu.waiting = cpu.waiting.strict_add_signed(by);
+        if cpu.current == IDLE {
+            self.in_flight = self.in_flight + cpu.waiting.min(1) - before;
+        }
+    }
+
+    fn set_allowed(&mut self, tid: Tid, cpus: &[u64]) {
+        let all = (0..self.cpus.len()).all(|cpu| bit(cpus, cpu));
+        let allowed = (!cpus.is_empty() && !all).then(|| cpus.to_vec());
+        let waiting = matches!(self.task(tid).state, State::Waiting { .. });
+        let was = self.task(tid).allowed.is_some();
+        if waiting && was != allowed.is_some() {
+            if was {
+                self.waiting_restricted.retain(|other| *other != tid);
+                self.waiting_anywhere += 1;
+            } else {
+                self.waiting_anywhere -= 1;
+                self.waiting_restricted.push(tid);
+            }
+        }
+        self.task(tid).allowed = allowed;
+        self.matching = None;
+    }
+
+    fn task(&mut self, tid: Tid) -> &mut Task {
+        self.tasks.entry(tid).or_insert_with(|| Task {
+            state: State::Blocked,
+            exiting: false,
+            last_cpu: None,
+            allowed: None,
+            seen: TaskObserved::default(),
+        })
+    }
+
+    /// Tasks that may run anywhere match any idle CPU, so only the restricted ones need a search.
+    fn largest_matching(&self) -> u64 {
+        if self.idle_cpus == 0 {
+            return 0;
+        }
+        let mut owner: Vec<Option<Tid>> = vec![None; self.cpus.len()];
+        let restricted = self
+            .waiting_restricted
+            .iter()
+            .filter(|tid| self.augment(**tid, &mut owner, &mut vec![false; self.cpus.len()]))
+            .count();
+        (restricted + self.waiting_anywhere).min(self.idle_cpus) as u64
+    }
+
+    /// Kuhn's augmenting step: finds `tid` an idle CPU, moving earlier tasks over where needed.
+    fn augment(&self, tid: Tid, owner: &mut [Option<Tid>], tried: &mut [bool]) -> bool {
+        let allowed = self.tasks[&tid].allowed.as_deref().unwrap_or(&[]);
+        for cpu in 0..self.cpus.len() {
+            if self.cpus[cpu].current != IDLE || tried[cpu] || !bit(allowed, cpu) {
+                continue;
+            }
+            tried[cpu] = true;
+            if owner[cpu].is_none_or(|other| self.augment(other, owner, tried)) {
+                owner[cpu] = Some(tid);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn bit(words: &[u64], cpu: usize) -> bool {
+    words.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a workload is.
+
+/// Index into [`Workload::objects`].
+pub type ObjectId = usize;
+
+/// Tasks and the objects they meet at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Workload {
+    /// Named after its file, or by who built it.
+    pub name: String,
+    /// Stop after this long even if tasks remain; None runs until all have ended.
+    pub duration_ns: Option<u64>,
+    /// Every thread, instances already expanded.
+    pub tasks: Vec<Task>,
+    /// Pipes, locks, barriers.
+    pub objects: Vec<Object>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Task {
+    /// Shown in tables; instances carry `-0`, `-1`, … behind the name.
+    pub name: String,
+    /// Threads with one number share an address space.
+    pub process: usize,
+    /// CPUs it may run on; None is all.
+    pub cpus: Option<Vec<usize>>,
+    /// −20 to 19.
+    pub nice: i8,
+    /// It becomes runnable this long after the start.
+    pub delay_ns: u64,
+    /// Not started with the workload: a [`Step::Fork`] starts it.
+    pub forked: bool,
+    /// What it does, once; repetition is [`Step::Repeat`]. It ends after the last step.
+    pub steps: Vec<Step>,
+}
+
+/// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an
+/// otherwise idle core of its fastest type); all other times are on the wall clock.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Burns this much CPU time: rt-app's `run`.
+    Run {
+        /// Work, as CPU time.
+        work_ns: u64,
+    },
+    /// Stays busy until this much wall time has passed: rt-app's `runtime`.
+    Runtime {
+        /// Wall time.
+        wall_ns: u64,
+    },
+    /// Blocks for this long.
+    Sleep {
+        /// Wall time.
+        ns: u64,
+    },
+    /// Blocks until the next multiple of the period, counted from the task's first use of the timer
+    /// (or from its last expiry, where `relative`); does not block if that is past.
+    Timer {
+        /// An [`Object::Timer`].
+        timer: ObjectId,
+        /// Its period.
+        period_ns: u64,
+        /// Counted from the last expiry seen and not from the first use.
+        relative: bool,
+    },
+    /// Takes a mutex, or blocks until it is free.
+    Lock(ObjectId),
+    /// Gives a mutex back and wakes one waiter.
+    Unlock(ObjectId),
+    /// Waits for a condition; the mutex is given back meanwhile and held again afterwards.
+    Wait {
+        /// An [`Object::Condition`].
+        condition: ObjectId,
+        /// The [`Object::Mutex`] the task holds.
+        mutex: ObjectId,
+    },
+    /// Wakes one waiter of a condition.
+    Signal(ObjectId),
+    /// Wakes all waiters of a condition.
+    Broadcast(ObjectId),
+    /// Waits until all parties of a barrier have come.
+    Barrier(ObjectId),
+    /// Blocks until somebody resumes this name: rt-app's `suspend`.
+    Suspend(ObjectId),
+    /// Wakes all that are suspended there.
+    Resume(ObjectId),
+    /// Lets others run first.
+    Yield,
+    /// Writes into a pipe or socket; blocks while it is full.
+    Write {
+        /// An [`Object::Pipe`] or [`Object::Socket`].
+        channel: ObjectId,
+        /// Bytes of one message.
+        bytes: u32,
+    },
+    /// Reads from a pipe or socket what one message of `bytes` holds; blocks while it is empty.
+    Read {
+        /// An [`Object::Pipe`] or [`Object::Socket`].
+        channel: ObjectId,
+        /// Bytes of one message.
+        bytes: u32,
+    },
+    /// Starts the task at this index of [`Workload::tasks`].
+    Fork(usize),
+    /// Does `steps` again and again.
+    Repeat {
+        /// How often; None is until the workload's duration is over.
+        times: Option<u64>,
+        /// What is repeated.
+        steps: Vec<Step>,
+    },
+}
+
+/// What tasks meet at.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A sleeping lock (futex): handed to nobody, the woken waiter tries again.
+    Mutex,
+    /// A condition variable.
+    Condition,
+    /// A barrier for `parties` threads, each of which spins `spin_ns` before it blocks.
+    Barrier {
+        /// How many threads meet.
+        parties: u32,
+        /// How long a thread spins, in wall time on its CPU, before it blocks on a futex.
+        spin_ns: u64,
+    },
+    /// A periodic timer; its state is per task.
+    Timer,
+    /// A rendezvous for suspend and resume.
+    Suspension,
+    /// A pipe of so many bytes: 65,536 on Linux, in pages; each message of up to a page that does
+    /// not fit into the rest of the last page takes a new one.
+    Pipe {
+        /// Bytes it holds.
+        capacity: u32,
+    },
+    /// A stream socket that holds this many bytes of messages, each with `overhead` bytes of
+    /// bookkeeping (`skb->truesize`).
+    Socket {
+        /// Bytes it holds, bookkeeping included: `net.core.wmem_default`.
+        capacity: u32,
+        /// Bookkeeping bytes a message.
+        overhead: u32,
+    },
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * fifo: one queue for all CPUs, first come, first served.
+ *
+ * The least that a sched_ext policy can do, and so what the others are measured against: nothing
+ * but what sched_ext itself costs. An idle CPU is taken at wakeup where there is one. It knows
+ * neither weights nor caches, and every CPU takes the one queue's lock.
+ */
+#include "kernel.h"
+
+LICENSE;
+
+CONFIG u64 knob_slice_ns = 20000000;
+
+s32 OP(fifo_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	bool is_idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+
+	if (is_idle)
+		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	return cpu;
+}
+
+void OP(fifo_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	dsq_insert(p, SCX_DSQ_GLOBAL, knob_slice_ns, enq_flags);
+}
+
+OPS(fifo) = {
+	.select_cpu	= (void *)fifo_select_cpu,
+	.enqueue	= (void *)fifo_enqueue,
+	.name		= "fifo",
+};

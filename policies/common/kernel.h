@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Everything a policy may name: the kernel types and kfuncs, once for the BPF target and once for
+ * the native one, where every kernel call goes through this copy's own table. A name that is not
+ * here is a compile error on both.
+ */
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char s8;
+typedef short s16;
+typedef int s32;
+typedef long long s64;
+#define bool _Bool
+#define false 0
+#define true 1
+#define NULL ((void *)0)
+
+#define MAX_CPUS 512
+
+#ifdef __bpf__
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+#endif
+
+struct cpumask;
+struct mm_struct;
+
+struct sched_ext_entity {
+	u32 weight;
+	u64 slice;
+	u64 dsq_vtime;
+};
+
+struct task_struct {
+	s32 pid;
+	s32 tgid;
+	u32 flags;
+	s32 nr_cpus_allowed;
+	s32 static_prio;
+	const struct cpumask *cpus_ptr;
+	struct mm_struct *mm;
+	struct sched_ext_entity scx;
+};
+
+enum scx_exit_kind { SCX_EXIT_NONE };	/* an enum, or CO-RE poisons the read */
+
+struct scx_exit_info {
+	enum scx_exit_kind kind;
+	s64 exit_code;
+	const char *reason;
+	const char *msg;
+};
+
+struct scx_init_task_args {
+	bool fork;
+};
+
+struct scx_exit_task_args {
+	bool cancelled;
+};
+
+struct scx_cpu_release_args;
+
+struct sched_ext_ops {
+	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
+	void (*enqueue)(struct task_struct *p, u64 enq_flags);
+	void (*dequeue)(struct task_struct *p, u64 deq_flags);
+	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*tick)(struct task_struct *p);
+	void (*runnable)(struct task_struct *p, u64 enq_flags);
+	void (*running)(struct task_struct *p);
+	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*quiescent)(struct task_struct *p, u64 deq_flags);
+	void (*set_weight)(struct task_struct *p, u32 weight);
+	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
+	void (*update_idle)(s32 cpu, bool idle);
+	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
+	void (*cpu_online)(s32 cpu);
+	void (*cpu_offline)(s32 cpu);
+	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
+	void (*enable)(struct task_struct *p);
+	s32 (*init)(void);
+	void (*exit)(struct scx_exit_info *info);
+	u64 flags;
+	u32 timeout_ms;
+	char name[128];
+};
+
+#ifdef __bpf__
+#pragma clang attribute pop
+#endif
+
+/* An argument, not a kernel object: outside CO-RE, or 6.12 poisons the stores. */
+struct scx_bpf_dsq_insert_vtime_args {
+	u64 dsq_id;
+	u64 slice;
+	u64 vtime;
+	u64 enq_flags;
+};
+
+/* Values as in the kernel's include/linux/sched/ext.h and kernel/sched/ext.c, 6.12 to 7.2. */
+#define SCX_DSQ_GLOBAL		0x8000000000000001ULL
+#define SCX_DSQ_LOCAL		0x8000000000000002ULL
+#define SCX_DSQ_LOCAL_ON	0xC000000000000000ULL
+
+#define SCX_WAKE_FORK		0x04ULL
+#define SCX_WAKE_TTWU		0x08ULL
+#define SCX_WAKE_SYNC		0x10ULL
+
+#define SCX_ENQ_WAKEUP		0x1ULL
+#define SCX_ENQ_HEAD		0x10ULL
+#define SCX_ENQ_PREEMPT		(1ULL << 32)
+#define SCX_ENQ_REENQ		(1ULL << 40)
+#define SCX_ENQ_LAST		(1ULL << 41)
+
+#define SCX_KICK_IDLE		0x1ULL
+#define SCX_KICK_PREEMPT	0x2ULL
+
+#define SCX_OPS_ENQ_LAST		(1ULL << 1)
+#define SCX_OPS_ENQ_EXITING		(1ULL << 2)
+#define SCX_OPS_SWITCH_PARTIAL		(1ULL << 3)
+#define SCX_OPS_ENQ_MIGRATION_DISABLED	(1ULL << 4)
+#define SCX_OPS_ALLOW_QUEUED_WAKEUP	(1ULL << 5)
+
+#ifdef __bpf__
+#include "kernel_bpf.h"
+#else
+#include "kernel_native.h"
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* kernel.h on the BPF target: one wrapper for each kfunc generation, newest first. */
+#pragma once
+
+typedef u8 __u8;
+typedef u16 __u16;
+typedef u32 __u32;
+typedef u64 __u64;
+typedef s8 __s8;
+typedef s16 __s16;
+typedef s32 __s32;
+typedef s64 __s64;
+typedef u16 __be16;
+typedef u32 __be32;
+typedef u32 __wsum;
+
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_F_MMAPABLE = 1 << 10,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+};
+
+struct bpf_spin_lock {
+	u32 val;
+};
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#define KFUNC(ret, name, ...) ret name(__VA_ARGS__) __ksym __weak
+#define has bpf_ksym_exists
+
+KFUNC(s32, scx_bpf_create_dsq, u64 dsq_id, s32 node);
+KFUNC(s32, scx_bpf_dsq_nr_queued, u64 dsq_id);
+KFUNC(s32, scx_bpf_select_cpu_dfl, struct task_struct *p, s32 prev_cpu, u64 wake_flags,
+      bool *is_idle);
+KFUNC(bool, scx_bpf_test_and_clear_cpu_idle, s32 cpu);
+KFUNC(s32, scx_bpf_pick_idle_cpu, const struct cpumask *allowed, u64 flags);
+KFUNC(void, scx_bpf_kick_cpu, s32 cpu, u64 flags);
+KFUNC(s32, scx_bpf_task_cpu, const struct task_struct *p);
+KFUNC(void, scx_bpf_error_bstr, char *fmt, unsigned long long *data, u32 data_sz);
+KFUNC(bool, bpf_cpumask_test_cpu, u32 cpu, const struct cpumask *mask);
+KFUNC(u64, scx_bpf_now, void);							/* 6.14 */
+
+/* libbpf drops the last ___suffix of a name when it looks the kernel's one up */
+KFUNC(bool, scx_bpf_dsq_insert___v2___paceline, struct task_struct *p, u64 dsq_id, u64 slice,
+      u64 enq_flags);								/* 6.19 */
+KFUNC(void, scx_bpf_dsq_insert___v1, struct task_struct *p, u64 dsq_id, u64 slice,
+      u64 enq_flags);								/* 6.13 */
+KFUNC(void, scx_bpf_dispatch___v0, struct task_struct *p, u64 dsq_id, u64 slice,
+      u64 enq_flags);								/* 6.12 */
+KFUNC(bool, __scx_bpf_dsq_insert_vtime, struct task_struct *p,
+      struct scx_bpf_dsq_insert_vtime_args *args);				/* 6.19 */
+KFUNC(void, scx_bpf_dsq_insert_vtime___v1, struct task_struct *p, u64 dsq_id, u64 slice,
+      u64 vtime, u64 enq_flags);						/* 6.13 */
+KFUNC(void, scx_bpf_dispatch_vtime___v0, struct task_struct *p, u64 dsq_id, u64 slice,
+      u64 vtime, u64 enq_flags);						/* 6.12 */
+KFUNC(bool, scx_bpf_dsq_move_to_local___v2___paceline, u64 dsq_id, u64 enq_flags); /* 7.1 */
+KFUNC(bool, scx_bpf_dsq_move_to_local___v1, u64 dsq_id);			/* 6.13 */
+KFUNC(bool, scx_bpf_consume___v0, u64 dsq_id);					/* 6.12 */
+KFUNC(bool, scx_bpf_task_set_slice___v1, struct task_struct *p, u64 slice);	/* 6.19 */
+KFUNC(bool, scx_bpf_task_set_dsq_vtime___v1, struct task_struct *p, u64 vtime);	/* 6.19 */
+
+static __always_inline void dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags)
+{
+	if (has(scx_bpf_dsq_insert___v2___paceline))
+		scx_bpf_dsq_insert___v2___paceline(p, dsq_id, slice, enq_flags);
+	else if (has(scx_bpf_dsq_insert___v1))
+		scx_bpf_dsq_insert___v1(p, dsq_id, slice, enq_flags);
+	else
+		scx_bpf_dispatch___v0(p, dsq_id, slice, enq_flags);
+}
+
+static __always_inline void dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice,
+					     u64 vtime, u64 enq_flags)
+{
+	struct scx_bpf_dsq_insert_vtime_args args = { dsq_id, slice, vtime, enq_flags };
+
+	if (has(__scx_bpf_dsq_insert_vtime))
+		__scx_bpf_dsq_insert_vtime(p, &args);
+	else if (has(scx_bpf_dsq_insert_vtime___v1))
+		scx_bpf_dsq_insert_vtime___v1(p, dsq_id, slice, vtime, enq_flags);
+	else
+		scx_bpf_dispatch_vtime___v0(p, dsq_id, slice, vtime, enq_flags);
+}
+
+static __always_inline bool dsq_move_to_local(u64 dsq_id)
+{
+	if (has(scx_bpf_dsq_move_to_local___v2___paceline))
+		return scx_bpf_dsq_move_to_local___v2___paceline(dsq_id, 0);
+	if (has(scx_bpf_dsq_move_to_local___v1))
+		return scx_bpf_dsq_move_to_local___v1(dsq_id);
+	return scx_bpf_consume___v0(dsq_id);
+}
+
+static __always_inline void task_set_slice(struct task_struct *p, u64 slice)
+{
+	if (has(scx_bpf_task_set_slice___v1))
+		scx_bpf_task_set_slice___v1(p, slice);
+	else
+		p->scx.slice = slice;
+}
+
+static __always_inline void task_set_dsq_vtime(struct task_struct *p, u64 vtime)
+{
+	if (has(scx_bpf_task_set_dsq_vtime___v1))
+		scx_bpf_task_set_dsq_vtime___v1(p, vtime);
+	else
+		p->scx.dsq_vtime = vtime;
+}
+
+static __always_inline u64 now_ns(void)
+{
+	return has(scx_bpf_now) ? scx_bpf_now() : bpf_ktime_get_ns();
+}
+
+static __always_inline s32 this_cpu(void)
+{
+	return bpf_get_smp_processor_id();
+}
+
+static __always_inline u32 random_u32(void)
+{
+	return bpf_get_prandom_u32();
+}
+
+static __always_inline bool cpu_allowed(const struct task_struct *p, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+#define OP(name, args...)		SEC("struct_ops/" #name) BPF_PROG(name, ##args)
+#define OP_SLEEPABLE(name, args...)	SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
+#define OPS(policy)			SEC(".struct_ops.link") struct sched_ext_ops policy##_ops
+#define LICENSE				char _license[] SEC("license") = "GPL"
+
+/* Set before loading: a knob, or a fact of the machine. */
+#define CONFIG const volatile
+
+#define spin_lock(lock)		bpf_spin_lock(lock)
+#define spin_unlock(lock)	bpf_spin_unlock(lock)

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * kernel.h on this processor: every kernel call goes through the table that the simulator puts
+ * into this copy of the policy. crates/policy/src/native.rs mirrors the structs; a test compares.
+ */
+#pragma once
+
+enum {
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+};
+
+struct bpf_spin_lock {
+	u32 val;
+};
+
+#define __always_inline		inline __attribute__((always_inline))
+#define EXPORT			__attribute__((visibility("default")))
+#define __uint(name, val)	int (*name)[val]
+#define __type(name, val)	typeof(val) *name
+#define SEC(name)
+#define barrier_var(var)	asm volatile("" : "+r"(var))
+
+struct kernel {
+	void *runtime;
+	s32 (*create_dsq)(struct kernel *k, u64 dsq_id, s32 node);
+	s32 (*dsq_nr_queued)(struct kernel *k, u64 dsq_id);
+	void (*dsq_insert)(struct kernel *k, struct task_struct *p, u64 dsq_id, u64 slice,
+			   u64 enq_flags);
+	void (*dsq_insert_vtime)(struct kernel *k, struct task_struct *p, u64 dsq_id, u64 slice,
+				 u64 vtime, u64 enq_flags);
+	bool (*dsq_move_to_local)(struct kernel *k, u64 dsq_id);
+	s32 (*select_cpu_dfl)(struct kernel *k, struct task_struct *p, s32 prev_cpu, u64 wake_flags,
+			      bool *is_idle);
+	bool (*test_and_clear_cpu_idle)(struct kernel *k, s32 cpu);
+	s32 (*pick_idle_cpu)(struct kernel *k, const struct cpumask *allowed, u64 flags);
+	void (*kick_cpu)(struct kernel *k, s32 cpu, u64 flags);
+	s32 (*task_cpu)(struct kernel *k, const struct task_struct *p);
+	bool (*cpu_allowed)(struct kernel *k, const struct task_struct *p, s32 cpu);
+	void (*set_slice)(struct kernel *k, struct task_struct *p, u64 slice);
+	void (*set_dsq_vtime)(struct kernel *k, struct task_struct *p, u64 vtime);
+	u64 (*now_ns)(struct kernel *k);
+	s32 (*this_cpu)(struct kernel *k);
+	u32 (*random_u32)(struct kernel *k);
+	void *(*task_storage_get)(struct kernel *k, void *map, u32 size, struct task_struct *p,
+				  u64 flags);
+	void (*spin_lock)(struct kernel *k, struct bpf_spin_lock *lock);
+	void (*spin_unlock)(struct kernel *k, struct bpf_spin_lock *lock);
+	void (*error)(struct kernel *k, const char *message);
+};
+
+EXPORT struct kernel *kernel;
+
+#define scx_bpf_create_dsq(dsq_id, node)	kernel->create_dsq(kernel, dsq_id, node)
+#define scx_bpf_dsq_nr_queued(dsq_id)		kernel->dsq_nr_queued(kernel, dsq_id)
+#define scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, is_idle)                                   \
+	kernel->select_cpu_dfl(kernel, p, prev_cpu, wake_flags, is_idle)
+#define scx_bpf_test_and_clear_cpu_idle(cpu)	kernel->test_and_clear_cpu_idle(kernel, cpu)
+#define scx_bpf_pick_idle_cpu(allowed, flags)	kernel->pick_idle_cpu(kernel, allowed, flags)
+#define scx_bpf_kick_cpu(cpu, flags)		kernel->kick_cpu(kernel, cpu, flags)
+#define scx_bpf_task_cpu(p)			kernel->task_cpu(kernel, p)
+#define scx_bpf_error(message)			kernel->error(kernel, message)
+#define dsq_insert(p, dsq_id, slice, flags)	kernel->dsq_insert(kernel, p, dsq_id, slice, flags)
+#define dsq_insert_vtime(p, dsq_id, slice, vtime, flags)                                           \
+	kernel->dsq_insert_vtime(kernel, p, dsq_id, slice, vtime, flags)
+#define dsq_move_to_local(dsq_id)		kernel->dsq_move_to_local(kernel, dsq_id)
+#define task_set_slice(p, slice)		kernel->set_slice(kernel, p, slice)
+#define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)
+#define now_ns()				kernel->now_ns(kernel)
+#define this_cpu()				kernel->this_cpu(kernel)
+#define random_u32()				kernel->random_u32(kernel)
+#define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
+#define spin_lock(lock)				kernel->spin_lock(kernel, lock)
+#define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)
+#define bpf_task_storage_get(map, p, value, flags)                                                 \
+	((typeof((map)->value))kernel->task_storage_get(kernel, map, sizeof(*(map)->value), p,     \
+							flags))
+
+#define OP(name, args...)		name(args)
+#define OP_SLEEPABLE(name, args...)	name(args)
+#define OPS(policy)			EXPORT struct sched_ext_ops policy##_ops
+#define LICENSE				static const char license[] __attribute__((unused)) = "GPL"
+
+/* const in the kernel; here each copy's own, written before init */
+#define CONFIG EXPORT volatile
