@@ -1,1 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! FLSCHED: a lockless, lightweight scheduler for manycore processors.
+//!
+//! All of it is data plane (`src/bpf/`): no shares are computed and no placement is planned, so
+//! there is no control plane. This file names its knobs and what its variants promise.
+
+use policy::{Instance, Knob, Policy, Promises, Unit};
+
+const MS: u64 = 1_000_000;
+
+/// The policy.
+pub static FLSCHED: Policy = Policy {
+    name: "flsched",
+    summary: "no scheduler locks, few switches, no preemption by priority: for many cores, one job",
+    about: "Jo, Kang, Min, Kim: FLSCHED, A Lockless and Lightweight Approach to OS Scheduler for \
+            Xeon Phi. A queue for each CPU and none shared; a task runs until it blocks or its \
+            slice ends; a wakeup takes an idle CPU near, or waits.",
+    knobs: &[
+        Knob {
+            name: "slice",
+            symbol: "knob_slice_ns",
+            unit: Unit::Duration { min: MS, max: 1000 * MS },
+            default: 100 * MS,
+            help: "how long a task runs before the next one's turn (slide 13)",
+        },
+        Knob {
+            name: "variant",
+            symbol: "knob_variant",
+            unit: Unit::Choice(&["slide", "code"]),
+            default: 0,
+            help: "slide: a slice's end is a switch; code: it is put off, as the released code does",
+        },
+        Knob {
+            name: "defer",
+            symbol: "knob_defer_ns",
+            unit: Unit::Duration { min: MS, max: 100 * MS },
+            default: 100 * MS,
+            help: "with variant=code, how long a slice's end is put off",
+        },
+        Knob {
+            name: "pull",
+            symbol: "knob_pull",
+            unit: Unit::Switch,
+            default: 0,
+            help: "an idle CPU takes tasks that wait elsewhere, at the price of a lock a switch",
+        },
+    ],
+    ops: "flsched",
+    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/flsched.bpf.o")),
+    native: include_bytes!(concat!(env!("OUT_DIR"), "/flsched.so")),
+    promises,
+};
+
+/// Faithful FLSCHED may stack tasks on one CPU while another idles, and says so by promising nothing
+/// there; with `pull` a CPU may miss a task for no longer than a tick.
+fn promises(instance: &Instance) -> Promises {
+    let pull = instance.get("pull") != 0;
+    let deferred = instance.get("variant") != 0;
+    Promises {
+        idle_while_runnable_ns_max: pull.then_some(10 * MS),
+        slice_ns_max: Some(instance.get("slice") + u64::from(deferred) * instance.get("defer")),
+        lockless: !pull,
+        never_preempts: true,
+    }
+}

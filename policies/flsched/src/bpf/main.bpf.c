@@ -1,34 +1,162 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * flsched: one queue for all CPUs, first come, first served.
+ * FLSCHED: a lockless and lightweight scheduler for manycore processors.
  *
- * The least that a sched_ext policy can do, and so what the others are measured against: nothing
- * but what sched_ext itself costs. An idle CPU is taken at wakeup where there is one. It knows
- * neither weights nor caches, and every CPU takes the one queue's lock.
+ * Every CPU has its own queue, the local DSQ, and nothing else: no queue is shared, so the policy
+ * takes no lock and touches no counter that another CPU writes. A task that becomes runnable goes
+ * to an idle CPU near its last one, or waits on its last one. It runs until it blocks or its fixed
+ * slice ends; a wakeup never makes a busy CPU switch.
+ *
+ * It suits one job with about as many threads as CPUs, or many threads that block often. It suits
+ * neither a desktop nor a mix: nothing is balanced after placement, a CPU may idle while tasks wait
+ * elsewhere (`pull` changes that, for a DSQ lock at each switch), nobody's latency is looked after,
+ * and cpu.weight, cpu.max and nice act on the order of a queue at most.
+ *
+ * Jo, Kang, Min, Kim: FLSCHED, A Lockless and Lightweight Approach to OS Scheduler for Xeon Phi.
  */
 #include "kernel.h"
+#include "topology.h"
+#include "order.h"
+#include "place.h"
 
 LICENSE;
 
-CONFIG u64 knob_slice_ns = 20000000;
+CONFIG u64 knob_slice_ns = 100000000;	/* slide 13: "a given time slice"; RR's 100 ms */
+CONFIG u64 knob_variant;		/* enum variant */
+CONFIG u64 knob_defer_ns = 100000000;	/* with CODE: how long a slice's end is put off */
+CONFIG u64 knob_pull;			/* an idle CPU takes what waits elsewhere */
+
+enum variant {
+	SLIDE,	/* the end of a slice is a switch */
+	CODE,	/* the end of a slice is put off: the released code does not mark it */
+};
+
+/* One cache line a CPU. Wakers of other CPUs write only head_taken_ns, and that seldom. */
+struct fl_cpu {
+	u64 head_taken_ns;
+	s32 deferred;
+} __attribute__((aligned(64)));
+
+struct fl_cpu cpus[MAX_CPUS];
+
+static __always_inline struct fl_cpu *cpu_state(s32 cpu)
+{
+	u32 index = cpu;
+
+	return index < MAX_CPUS ? &cpus[index] : NULL;
+}
+
+/* Head or tail of the queue of `cpu`, for a task that has just become runnable. */
+static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
+{
+	struct order_task task = {
+		.weight = p->scx.weight,
+		.pinned = nr_cpus > 1 && p->nr_cpus_allowed == 1,
+	};
+	struct fl_cpu *state;
+
+	if (!order_prefers_head(task))
+		return 0;
+	state = cpu_state(cpu);
+	if (!state || !order_take_head(&state->head_taken_ns, now_ns(), knob_slice_ns))
+		return 0;
+	return SCX_ENQ_HEAD;
+}
 
 s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	bool is_idle = false;
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	s32 cpu = place_idle_near(p, prev_cpu, wake_flags);
 
-	if (is_idle)
+	if (cpu >= 0) {
 		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
-	return cpu;
+		return cpu;
+	}
+	/* Queued here and now, which saves the call of enqueue; SCX_ENQ_PREEMPT is never set. */
+	if (!knob_pull)
+		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, place_in_queue(p, prev_cpu));
+	return prev_cpu;
 }
 
+/* With pull, what waits must be where others can take it from: a DSQ for each CPU. */
+static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	s32 idle;
+
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		enq_flags |= place_in_queue(p, cpu);
+	dsq_insert(p, cpu, knob_slice_ns, enq_flags);
+	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
+	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+}
+
+/* The end of a slice, or a task that did not pass select_cpu. */
 void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, SCX_DSQ_GLOBAL, knob_slice_ns, enq_flags);
+	if (knob_pull && p->nr_cpus_allowed > 1)
+		enqueue_for_pull(p, enq_flags);
+	else
+		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+}
+
+/* Only with pull: otherwise whatever waits is on the local DSQ already. */
+void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
+{
+	u32 i;
+
+	if (!knob_pull)
+		return;
+	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
+		s32 victim = place_victim(cpu, i);
+
+		/* read without a lock: a queue that fills just now is kicked for by its filler */
+		if (scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))
+			return;
+	}
+}
+
+void OP(flsched_tick, struct task_struct *p)
+{
+	struct fl_cpu *state;
+	s32 cpu, idle;
+
+	if (knob_variant == CODE && !p->scx.slice) {
+		state = cpu_state(this_cpu());
+		if (state)
+			task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
+	}
+	if (!knob_pull)
+		return;
+	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
+	cpu = this_cpu();
+	if (scx_bpf_dsq_nr_queued(cpu) <= 0)
+		return;
+	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+}
+
+s32 OP_SLEEPABLE(flsched_init)
+{
+	s32 error;
+	u32 cpu;
+
+	for (cpu = 0; knob_pull && cpu < nr_cpus && cpu < MAX_CPUS; cpu++) {
+		error = scx_bpf_create_dsq(cpu, cpu_node[cpu]);
+		if (error)
+			return error;
+	}
+	return 0;
 }
 
 OPS(flsched) = {
 	.select_cpu	= (void *)flsched_select_cpu,
 	.enqueue	= (void *)flsched_enqueue,
+	.dispatch	= (void *)flsched_dispatch,
+	.tick		= (void *)flsched_tick,
+	.init		= (void *)flsched_init,
+	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	.name		= "flsched",
 };
