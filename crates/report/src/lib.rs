@@ -1,1 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! Results: the JSON object, text tables, plots and the HTML report.
+//!
+//! [`Results`] is made from what a ground measured and knows nothing of grounds. Everything shown
+//! is taken from it: a table, a plot and the JSON of one comparison cannot disagree.
+
+mod file;
+pub mod html;
+pub mod plot;
+mod results;
+pub mod stats;
+mod table;
+pub mod text;
+
+pub use file::{FileError, write_whole};
+pub use results::{Clock, Fairness, Function, Results, Run, Setting, Summary, TaskRun};
+pub use stats::Spread;
+pub use table::comparison;
+pub use text::Style;
+
+#[cfg(test)]
+mod tests;

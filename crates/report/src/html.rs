@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The report: one HTML page that needs nothing else.
+
+use crate::text::{count, digits, percent, time};
+use crate::{Clock, Results, Run, Spread, plot, table};
+
+const STYLE: &str = include_str!("report.css");
+/// Rows of a long table that a reader sees; the data behind the link has all.
+const ROWS_SHOWN: usize = 200;
+
+/// Makes text safe in HTML, in text and in quoted attributes.
+pub fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe += "&amp;",
+            '<' => safe += "&lt;",
+            '>' => safe += "&gt;",
+            '"' => safe += "&quot;",
+            '\'' => safe += "&#39;",
+            _ => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// A page around `body`, which is HTML already.
+pub fn page(title: &str, body: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n\
+         </body>\n</html>\n"
+    )
+}
+
+/// A table with a caption; cells are text, the first of a row names it.
+pub fn table(caption: &str, headings: &[&str], rows: &[Vec<String>]) -> String {
+    let mut html = format!(
+        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">\n<table>\n\
+         <caption>{0}</caption>\n<thead><tr>",
+        escape(caption)
+    );
+    for heading in headings {
+        html += &format!("<th scope=\"col\">{}</th>", escape(heading));
+    }
+    html += "</tr></thead>\n<tbody>\n";
+    for row in rows.iter().take(ROWS_SHOWN) {
+        html += "<tr>";
+        for (column, cell) in row.iter().enumerate() {
+            html += &match column {
+                0 => format!("<th scope=\"row\">{}</th>", escape(cell)),
+                _ => format!("<td>{}</td>", escape(cell)),
+            };
+        }
+        html += "</tr>\n";
+    }
+    html += "</tbody>\n</table>\n</div>\n";
+    if rows.len() > ROWS_SHOWN {
+        html += &format!("<p>{ROWS_SHOWN} of {} rows; the data has all.</p>\n", rows.len());
+    }
+    html
+}
+
+/// A plot with its caption.
+pub fn figure(caption: &str, svg: &str) -> String {
+    format!(
+        "<figure>\n<div class=\"scroll\">{svg}</div>\n<figcaption>{}</figcaption>\n</figure>\n",
+        escape(caption)
+    )
+}
+
+/// A link that hands out `data` as a file, from within the page.
+pub fn download(name: &str, mime: &str, data: &str) -> String {
+    let mut encoded = String::with_capacity(data.len() + data.len() / 4);
+    for byte in data.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b',' | b':' => {
+                encoded.push(byte as char);
+            }
+            _ => encoded += &format!("%{byte:02X}"),
+        }
+    }
+    let name = escape(name);
+    format!("<a download=\"{name}\" href=\"data:{mime};charset=utf-8,{encoded}\">{name}</a>")
+}
+
+/// The report of one comparison.
+pub fn comparison(results: &Results) -> String {
+    let setting = &results.setting;
+    let names: Vec<&str> = results.summary.iter().map(|one| one.policy.as_str()).collect();
+    let title = format!("{}: {}", setting.workload, names.join(", "));
+    let mut body = format!("<p>{}</p>\n", escape(&table::heading(results)).replace('\n', "<br>\n"));
+    body += &summary(results);
+    body += &plots(results);
+    body += "<h2>What these figures are</h2>\n<ul>\n";
+    for line in table::footnotes(results) {
+        body += &format!("<li>{}</li>\n", escape(&line));
+    }
+    body += "</ul>\n<h2>Every run</h2>\n";
+    body += &runs(results);
+    body += &functions(results);
+    body += &tasks(results);
+    body += &format!(
+        "<h2>Data</h2>\n<p>{} · {}</p>\n",
+        download("paceline.json", "application/json", &results.json()),
+        download("paceline.csv", "text/csv", &results.csv())
+    );
+    page(&title, &body)
+}
+
+fn summary(results: &Results) -> String {
+    let clock = results.setting.clock;
+    let first = results.summary.first().map_or("", |one| one.policy.as_str());
+    let against = format!("{} / {first}", clock.elapsed_name());
+    let headings = [
+        "policy",
+        "runs",
+        clock.elapsed_name(),
+        &against,
+        "idle while runnable",
+        "switches",
+        "involuntary",
+        "address-space switches",
+        "migrations",
+        "wait p99",
+        "worst wait",
+    ];
+    let rows: Vec<Vec<String>> = results
+        .summary
+        .iter()
+        .map(|one| {
+            vec![
+                one.policy.clone(),
+                one.runs.to_string(),
+                range(&one.elapsed_s, time),
+                one.vs_first.map_or("–".into(), |ratio| format!("{}×", digits(ratio))),
+                format!(
+                    "{} ({})",
+                    time(one.idle_while_runnable_s.median),
+                    percent(one.idle_while_runnable_share.median)
+                ),
+                range(&one.context_switches, count),
+                range(&one.involuntary_switches, count),
+                range(&one.address_space_switches, count),
+                range(&one.migrations, count),
+                range(&one.wait_p99_s, time),
+                range(&one.wait_max_s, time),
+            ]
+        })
+        .collect();
+    table("Median (least – greatest) over the runs", &headings, &rows)
+}
+
+fn range(spread: &Spread, show: fn(f64) -> String) -> String {
+    match spread.min == spread.max {
+        true => show(spread.median),
+        false => format!("{} ({} – {})", show(spread.median), show(spread.min), show(spread.max)),
+    }
+}
+
+fn plots(results: &Results) -> String {
+    let rows = |value: fn(&Run) -> f64| -> Vec<(String, Vec<f64>)> {
+        let of = |policy: &str| {
+            let runs = results.runs.iter().filter(|run| run.policy == policy);
+            runs.map(value).collect()
+        };
+        results.summary.iter().map(|one| (one.policy.clone(), of(&one.policy))).collect()
+    };
+    let elapsed = elapsed_title(results.setting.clock);
+    let strips = [
+        (elapsed, "seconds", rows(|run| run.elapsed_s)),
+        ("Idle while runnable", "CPU seconds", rows(|run| run.idle_while_runnable_s)),
+        ("Context switches", "switches", rows(|run| run.context_switches as f64)),
+        ("Involuntary switches", "switches", rows(|run| run.involuntary_switches as f64)),
+        ("Wait of a runnable task, 99 % at most", "milliseconds", rows(|run| run.wait_p99_s * 1e3)),
+    ];
+    strips
+        .iter()
+        .map(|(title, axis, rows)| {
+            figure(
+                &format!("{title}: a dot for each run, a bar to their median"),
+                &plot::strips(title, axis, rows),
+            )
+        })
+        .collect()
+}
+
+fn elapsed_title(clock: Clock) -> &'static str {
+    if clock.counts_work() { "Guest work (instructions of all CPUs)" } else { "Elapsed time" }
+}
+
+fn runs(results: &Results) -> String {
+    let name = results.setting.clock.elapsed_name();
+    let headings = [
+        "policy",
+        "boot",
+        "run",
+        name,
+        "idle while runnable",
+        "switches",
+        "involuntary",
+        "address-space switches",
+        "migrations",
+        "wait p99",
+        "worst wait",
+    ];
+    let rows: Vec<Vec<String>> = results
+        .runs
+        .iter()
+        .map(|run| {
+            vec![
+                run.policy.clone(),
+                run.boot.to_string(),
+                run.run.to_string(),
+                time(run.elapsed_s),
+                time(run.idle_while_runnable_s),
+                count(run.context_switches as f64),
+                count(run.involuntary_switches as f64),
+                count(run.address_space_switches as f64),
+                count(run.migrations as f64),
+                time(run.wait_p99_s),
+                time(run.wait_max_s),
+            ]
+        })
+        .collect();
+    table("Runs, in the order in which they were made", &headings, &rows)
+}
+
+fn functions(results: &Results) -> String {
+    let mut rows = Vec::new();
+    for one in &results.summary {
+        let first = results.runs.iter().find(|run| run.policy == one.policy);
+        for (name, cost) in first.iter().flat_map(|run| &run.functions) {
+            rows.push(vec![
+                one.policy.clone(),
+                name.clone(),
+                count(cost.count as f64),
+                time(cost.s),
+            ]);
+        }
+    }
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<h2>Scheduler functions</h2>\n{}",
+            table("Of each policy's first run", &["policy", "function", "calls", "time"], &rows)
+        ),
+    }
+}
+
+fn tasks(results: &Results) -> String {
+    let mut html = String::from("<h2>Tasks</h2>\n");
+    for one in &results.summary {
+        let Some(run) = results.runs.iter().find(|run| run.policy == one.policy) else { continue };
+        let mut tasks: Vec<_> = run.tasks.iter().collect();
+        tasks.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s).then(a.tid.cmp(&b.tid)));
+        let rows: Vec<Vec<String>> = tasks
+            .iter()
+            .map(|task| vec![task.name.clone(), task.tid.to_string(), time(task.cpu_s)])
+            .collect();
+        let caption = format!("{}: CPU time of each task in its first run", one.policy);
+        html +=
+            &format!("<details><summary>{}, {} tasks</summary>\n", escape(&one.policy), rows.len());
+        html += &table(&caption, &["task", "thread", "CPU time"], &rows);
+        html += "</details>\n";
+    }
+    html
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Plots as inline SVG.
+//!
+//! Colours of text, axes and grid are placeholders that the page's style sheet replaces
+//! ([`crate::html`]), so that one plot serves light and dark pages; series colours are those of
+//! Okabe and Ito, told apart by colour-blind readers on both.
+
+use plotters::coord::ranged1d::SegmentedCoord;
+use plotters::prelude::*;
+
+use crate::text::digits;
+
+/// Placeholder of text and axes.
+pub const INK: RGBColor = RGBColor(1, 1, 1);
+/// Placeholder of grid lines.
+pub const GRID: RGBColor = RGBColor(2, 2, 2);
+
+const SERIES: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(213, 94, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(120, 120, 120),
+];
+
+/// One line of a line plot.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Shown in the legend.
+    pub name: String,
+    /// Its points, from left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A dot for each run, a bar for their median; one row for each label.
+pub fn strips(title: &str, axis: &str, rows: &[(String, Vec<f64>)]) -> String {
+    let most = rows.iter().flat_map(|(_, values)| values).copied().fold(0.0, f64::max);
+    let names: Vec<String> = rows.iter().map(|(name, _)| cut(name)).collect();
+    horizontal(title, axis, &names, most, |row, draw| {
+        let (_, values) = &rows[row];
+        let color = SERIES[row % SERIES.len()];
+        if let Some(middle) = crate::stats::median(values) {
+            draw.bar(row, middle, color.mix(0.35));
+        }
+        values.iter().for_each(|value| draw.dot(row, *value, color));
+    })
+}
+
+/// A bar for each label.
+pub fn bars(title: &str, axis: &str, rows: &[(String, f64)]) -> String {
+    let most = rows.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+    let names: Vec<String> = rows.iter().map(|(name, _)| cut(name)).collect();
+    horizontal(title, axis, &names, most, |row, draw| {
+        draw.bar(row, rows[row].1, SERIES[row % SERIES.len()].mix(0.7));
+    })
+}
+
+/// Lines over a common x axis, with a legend below.
+pub fn lines(title: &str, x_axis: &str, y_axis: &str, series: &[Line]) -> String {
+    let points = || series.iter().flat_map(|line| line.points.iter().copied());
+    let left = points().map(|(x, _)| x).fold(f64::INFINITY, f64::min);
+    let right = points().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
+    let top = points().map(|(_, y)| y).fold(0.0, f64::max);
+    let mut svg = String::new();
+    if left > right {
+        return svg;
+    }
+    let right = if right > left { right } else { left + 1.0 };
+    {
+        let area = SVGBackend::with_string(&mut svg, (720, 380)).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(10)
+            .x_label_area_size(42)
+            .y_label_area_size(64)
+            .build_cartesian_2d(left..right, 0.0..headroom(top))
+            .expect("an SVG in memory can be drawn");
+        chart
+            .configure_mesh()
+            .x_desc(x_axis)
+            .y_desc(y_axis)
+            .x_label_formatter(&|x| digits_short(*x))
+            .y_label_formatter(&|y| digits_short(*y))
+            .label_style(("sans-serif", 13).into_font().color(&INK))
+            .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
+            .axis_style(INK)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .draw()
+            .expect("an SVG in memory can be drawn");
+        for (index, line) in series.iter().enumerate() {
+            let color = SERIES[index % SERIES.len()];
+            let drawn = LineSeries::new(line.points.clone(), color.stroke_width(2)).point_size(3);
+            chart
+                .draw_series(drawn)
+                .expect("an SVG in memory can be drawn")
+                .label(&line.name)
+                .legend(move |(x, y)| {
+                    PathElement::new(vec![(x, y), (x + 18, y)], color.stroke_width(3))
+                });
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .label_font(("sans-serif", 13).into_font().color(&INK))
+            .draw()
+            .expect("an SVG in memory can be drawn");
+        area.present().expect("an SVG in memory can be drawn");
+    }
+    titled(&svg, title)
+}
+
+type Rows<'a> = ChartContext<
+    'a,
+    SVGBackend<'a>,
+    Cartesian2d<
+        plotters::coord::types::RangedCoordf64,
+        SegmentedCoord<plotters::coord::types::RangedCoordusize>,
+    >,
+>;
+
+struct Draw<'a, 'b> {
+    chart: &'b mut Rows<'a>,
+}
+
+impl<'a> Draw<'a, '_> {
+    fn bar(&mut self, row: usize, value: f64, color: RGBAColor) {
+        let corners = [(0.0, SegmentValue::Exact(row)), (value, SegmentValue::Exact(row + 1))];
+        let mut bar = Rectangle::new(corners, color.filled());
+        bar.set_margin(7, 7, 0, 0);
+        self.put(bar);
+    }
+
+    fn dot(&mut self, row: usize, value: f64, color: RGBColor) {
+        self.put(Circle::new((value, SegmentValue::CenterOf(row)), 4, color.filled()));
+    }
+
+    fn put<E>(&mut self, element: E)
+    where
+        for<'e> &'e E: plotters::element::PointCollection<'e, (f64, SegmentValue<usize>)>,
+        E: plotters::element::Drawable<SVGBackend<'a>>,
+    {
+        let drawn = self.chart.plotting_area().draw(&element);
+        drawn.expect("an SVG in memory can be drawn");
+    }
+}
+
+fn horizontal(
+    title: &str,
+    axis: &str,
+    names: &[String],
+    most: f64,
+    draw_row: impl Fn(usize, &mut Draw),
+) -> String {
+    let mut svg = String::new();
+    if names.is_empty() {
+        return svg;
+    }
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
+    let size = (720, 56 + 38 * names.len() as u32);
+    {
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(8)
+            .margin_right(24)
+            .x_label_area_size(40)
+            .y_label_area_size(20 + widest * 8)
+            .build_cartesian_2d(0.0..headroom(most), (0..names.len() - 1).into_segmented())
+            .expect("an SVG in memory can be drawn");
+        chart
+            .configure_mesh()
+            .x_desc(axis)
+            .y_labels(names.len())
+            .y_label_formatter(&|place| match place {
+                SegmentValue::CenterOf(row) | SegmentValue::Exact(row) => {
+                    names.get(*row).cloned().unwrap_or_default()
+                }
+                SegmentValue::Last => String::new(),
+            })
+            .x_label_formatter(&|x| digits_short(*x))
+            .label_style(("sans-serif", 14).into_font().color(&INK))
+            .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
+            .axis_style(INK)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .disable_y_mesh()
+            .draw()
+            .expect("an SVG in memory can be drawn");
+        for row in 0..names.len() {
+            draw_row(row, &mut Draw { chart: &mut chart });
+        }
+        area.present().expect("an SVG in memory can be drawn");
+    }
+    titled(&svg, title)
+}
+
+/// Gives screen readers what the plot shows.
+fn titled(svg: &str, title: &str) -> String {
+    let title = crate::html::escape(title);
+    svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
+}
+
+fn headroom(most: f64) -> f64 {
+    if most > 0.0 { most * 1.08 } else { 1.0 }
+}
+
+fn digits_short(value: f64) -> String {
+    match value == value.trunc() {
+        true => format!("{value:.0}"),
+        false => digits(value),
+    }
+}
+
+fn cut(name: &str) -> String {
+    const MOST: usize = 30;
+    match name.chars().count() > MOST {
+        true => name.chars().take(MOST - 1).chain(['…']).collect(),
+        false => name.to_string(),
+    }
+}

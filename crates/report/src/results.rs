@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The result of a comparison, as `--json` prints it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use trace::{FunctionCost, Outcome, Tid};
+
+use crate::stats::{Spread, median, paired_ratios};
+
+/// What the seconds of a result are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// A guest whose clock counts instructions.
+    Icount,
+    /// The same with several CPUs, and time constants scaled by their number.
+    Dilated,
+    /// A guest whose CPUs run side by side.
+    Threads,
+    /// This machine.
+    Real,
+    /// Virtual time of the simulator.
+    Simulated,
+}
+
+impl Clock {
+    /// Whether `elapsed_s` is guest work (instructions of all CPUs, at 1 ns each) and not time.
+    pub fn counts_work(self) -> bool {
+        matches!(self, Clock::Icount | Clock::Dilated)
+    }
+
+    /// What `elapsed_s` is called in tables.
+    pub fn elapsed_name(self) -> &'static str {
+        if self.counts_work() { "work" } else { "elapsed" }
+    }
+
+    /// What `elapsed_s` is, in a sentence.
+    pub fn elapsed_is(self) -> &'static str {
+        match self {
+            Clock::Icount | Clock::Dilated => {
+                "guest work: instructions of all CPUs at 1 ns each, overhead included, no parallelism"
+            }
+            Clock::Threads => "wall-clock time of emulated CPUs that run side by side: noisy",
+            Clock::Real => "wall-clock time",
+            Clock::Simulated => "virtual time of the simulated machine",
+        }
+    }
+
+    /// As `--clock` and the JSON write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Clock::Icount => "icount",
+            Clock::Dilated => "dilated",
+            Clock::Threads => "threads",
+            Clock::Real => "real",
+            Clock::Simulated => "simulated",
+        }
+    }
+}
+
+/// What was compared, where.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    /// `sim`, `vm` or `here`.
+    pub ground: String,
+    /// Its name, or its shape.
+    pub machine: String,
+    /// How many CPUs it has.
+    pub cpus: usize,
+    /// A file's name or a command line.
+    pub workload: String,
+    /// None where chance has no seed.
+    pub seed: Option<u64>,
+    /// What the seconds are.
+    pub clock: Clock,
+    /// The kernel that ran, where one did.
+    pub kernel: Option<String>,
+}
+
+/// A comparison: every run of every policy, and what they come to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// What was compared, where.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// What `elapsed_s` is, in a sentence.
+    pub elapsed_is: &'static str,
+    /// Every run, in the order in which they were made.
+    pub runs: Vec<Run>,
+    /// One for each policy, in the order in which they were named.
+    pub summary: Vec<Summary>,
+    /// What a reader must know about these figures.
+    pub notes: Vec<String>,
+}
+
+/// One run of one policy. Seconds everywhere.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Run {
+    pub policy: String,
+    pub run: usize,
+    pub boot: usize,
+    /// See [`Clock::elapsed_is`].
+    pub elapsed_s: f64,
+    pub context_switches: u64,
+    pub involuntary_switches: u64,
+    pub address_space_switches: u64,
+    pub migrations: u64,
+    pub idle_s: f64,
+    pub idle_while_runnable_s: f64,
+    /// The same as a part of all CPU time of the observed run, 0 to 1.
+    pub idle_while_runnable_share: f64,
+    pub wait_p50_s: f64,
+    pub wait_p95_s: f64,
+    pub wait_p99_s: f64,
+    pub wait_max_s: f64,
+    /// None: this ground does not count pages.
+    pub page_moves: Option<u64>,
+    pub tasks: Vec<TaskRun>,
+    /// None: this policy promises no shares.
+    pub fairness: Option<Fairness>,
+    /// Lock acquisitions in scheduler code beyond the runqueue's own, by place; None: not counted.
+    pub locks: Option<BTreeMap<String, u64>>,
+    pub functions: BTreeMap<String, Function>,
+    #[serde(flatten)]
+    pub extra: BTreeMap<String, f64>,
+}
+
+/// One task of a run.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct TaskRun {
+    pub name: String,
+    pub tid: Tid,
+    pub cpu_s: f64,
+    /// In the workload's own unit; None: this ground cannot know.
+    pub progress: Option<f64>,
+}
+
+/// How evenly tasks progressed, against each alone on the machine.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Fairness {
+    pub throughput: f64,
+    pub min: f64,
+    pub uniformity: f64,
+}
+
+/// Calls of a scheduler function and their time.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Function {
+    pub count: u64,
+    pub s: f64,
+}
+
+/// What the runs of one policy come to.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Summary {
+    pub policy: String,
+    pub runs: usize,
+    pub elapsed_s: Spread,
+    /// Its `elapsed_s` divided by the first policy's in the same boot and run: the median of those
+    /// ratios, below 1 where it needs less. None: no run has a partner.
+    pub vs_first: Option<f64>,
+    /// The range of those ratios.
+    pub vs_first_range: Option<Spread>,
+    pub context_switches: Spread,
+    pub involuntary_switches: Spread,
+    pub address_space_switches: Spread,
+    pub migrations: Spread,
+    pub idle_while_runnable_s: Spread,
+    pub idle_while_runnable_share: Spread,
+    pub wait_p99_s: Spread,
+    pub wait_max_s: Spread,
+    /// All places together; None: not counted.
+    pub locks: Option<Spread>,
+}
+
+impl Results {
+    /// Of these outcomes; `locks` says whether the ground counted lock acquisitions.
+    pub fn new(setting: Setting, outcomes: &[Outcome], locks: bool) -> Self {
+        let runs: Vec<Run> =
+            outcomes.iter().map(|outcome| Run::new(outcome, setting.cpus, locks)).collect();
+        let summary = summarize(&runs);
+        let elapsed_is = setting.clock.elapsed_is();
+        Results { setting, elapsed_is, runs, summary, notes: Vec::new() }
+    }
+
+    /// The object that `--json` prints.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a result is plain data")
+    }
+
+    /// Runs as comma-separated values, one line each, for a spreadsheet.
+    pub fn csv(&self) -> String {
+        let mut text = String::from(
+            "policy,boot,run,elapsed_s,context_switches,involuntary_switches,\
+             address_space_switches,migrations,idle_while_runnable_s,wait_p99_s,wait_max_s\n",
+        );
+        for run in &self.runs {
+            text += &format!(
+                "\"{}\",{},{},{},{},{},{},{},{},{},{}\n",
+                run.policy.replace('"', "\"\""),
+                run.boot,
+                run.run,
+                run.elapsed_s,
+                run.context_switches,
+                run.involuntary_switches,
+                run.address_space_switches,
+                run.migrations,
+                run.idle_while_runnable_s,
+                run.wait_p99_s,
+                run.wait_max_s,
+            );
+        }
+        text
+    }
+}
+
+impl Run {
+    fn new(outcome: &Outcome, cpus: usize, locks: bool) -> Self {
+        let seen = &outcome.observed;
+        let cpu_time_ns = seen.elapsed_ns as f64 * cpus as f64;
+        let share = |ns: u64| if cpu_time_ns > 0.0 { ns as f64 / cpu_time_ns } else { 0.0 };
+        Run {
+            policy: outcome.policy.clone(),
+            run: outcome.run,
+            boot: outcome.boot,
+            elapsed_s: seconds(outcome.elapsed_ns),
+            context_switches: seen.context_switches,
+            involuntary_switches: seen.involuntary_switches,
+            address_space_switches: seen.address_space_switches,
+            migrations: seen.migrations,
+            idle_s: seconds(seen.idle_ns),
+            idle_while_runnable_s: seconds(seen.idle_while_runnable_ns),
+            idle_while_runnable_share: share(seen.idle_while_runnable_ns),
+            wait_p50_s: seconds(seen.wait.p50_ns),
+            wait_p95_s: seconds(seen.wait.p95_ns),
+            wait_p99_s: seconds(seen.wait.p99_ns),
+            wait_max_s: seconds(seen.wait.max_ns),
+            page_moves: None,
+            tasks: tasks(outcome),
+            fairness: None,
+            locks: locks.then(|| outcome.locks.clone()),
+            functions: outcome
+                .functions
+                .iter()
+                .map(|(name, cost)| (name.clone(), cost.into()))
+                .collect(),
+            extra: outcome.extra.clone(),
+        }
+    }
+}
+
+impl From<&FunctionCost> for Function {
+    fn from(cost: &FunctionCost) -> Self {
+        Function { count: cost.count, s: seconds(cost.ns) }
+    }
+}
+
+fn tasks(outcome: &Outcome) -> Vec<TaskRun> {
+    let seen = outcome.observed.tasks.iter();
+    seen.map(|(tid, task)| TaskRun {
+        name: outcome.names.get(tid).cloned().unwrap_or_default(),
+        tid: *tid,
+        cpu_s: seconds(task.cpu_ns),
+        progress: outcome.progress.get(tid).copied(),
+    })
+    .collect()
+}
+
+fn summarize(runs: &[Run]) -> Vec<Summary> {
+    let mut policies: Vec<&str> = Vec::new();
+    for run in runs {
+        if !policies.contains(&run.policy.as_str()) {
+            policies.push(&run.policy);
+        }
+    }
+    let elapsed = |policy: &str| -> Vec<((usize, usize), f64)> {
+        let of_policy = runs.iter().filter(|run| run.policy == policy);
+        of_policy.map(|run| ((run.boot, run.run), run.elapsed_s)).collect()
+    };
+    let first = policies.first().map(|policy| elapsed(policy)).unwrap_or_default();
+    policies
+        .iter()
+        .map(|policy| {
+            let own: Vec<&Run> = runs.iter().filter(|run| run.policy == *policy).collect();
+            let ratios = paired_ratios(&elapsed(policy), &first);
+            summary_of(policy, &own, &ratios)
+        })
+        .collect()
+}
+
+fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
+    let spread = |value: fn(&Run) -> f64| {
+        let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
+        Spread::of(&values).expect("a policy is listed for its runs")
+    };
+    let locks: Option<Vec<f64>> = runs
+        .iter()
+        .map(|run| run.locks.as_ref().map(|locks| locks.values().sum::<u64>() as f64))
+        .collect();
+    Summary {
+        policy: policy.to_string(),
+        runs: runs.len(),
+        elapsed_s: spread(|run| run.elapsed_s),
+        vs_first: median(ratios),
+        vs_first_range: Spread::of(ratios),
+        context_switches: spread(|run| run.context_switches as f64),
+        involuntary_switches: spread(|run| run.involuntary_switches as f64),
+        address_space_switches: spread(|run| run.address_space_switches as f64),
+        migrations: spread(|run| run.migrations as f64),
+        idle_while_runnable_s: spread(|run| run.idle_while_runnable_s),
+        idle_while_runnable_share: spread(|run| run.idle_while_runnable_share),
+        wait_p99_s: spread(|run| run.wait_p99_s),
+        wait_max_s: spread(|run| run.wait_max_s),
+        locks: locks.and_then(|locks| Spread::of(&locks)),
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A comparison as text for a terminal.
+
+use crate::text::{Style, count, digits, percent, table, time};
+use crate::{Results, Spread, Summary};
+
+/// The whole result: what ran where, the figures side by side, and what they cannot tell.
+pub fn comparison(results: &Results, style: Style) -> String {
+    let mut text = heading(results);
+    text += "\n";
+    text += &cost(results, style);
+    text += "\n";
+    text += &behaviour(results, style);
+    text += "\n";
+    for line in footnotes(results) {
+        text += &wrapped(&line, style.width);
+    }
+    text
+}
+
+/// What ran where.
+pub fn heading(results: &Results) -> String {
+    let setting = &results.setting;
+    let mut text = format!(
+        "{} on {} ({}), clock {}\n",
+        setting.workload,
+        setting.ground,
+        setting.machine,
+        setting.clock.name()
+    );
+    if let Some(kernel) = &setting.kernel {
+        text += &format!("kernel {kernel}\n");
+    }
+    text
+}
+
+/// Lines below the tables: what the seconds are, and the ground's own warnings.
+pub fn footnotes(results: &Results) -> Vec<String> {
+    let clock = results.setting.clock;
+    let mut lines = vec![format!("{}: {}.", clock.elapsed_name(), clock.elapsed_is())];
+    lines.push(
+        "idle while runnable: CPU time spent idle while a task that might have used it waited, \
+         also as a part of all CPU time."
+            .into(),
+    );
+    lines.extend(results.notes.iter().cloned());
+    lines
+}
+
+fn cost(results: &Results, style: Style) -> String {
+    let name = results.setting.clock.elapsed_name();
+    let first = results.summary.first().map_or("", |summary| summary.policy.as_str());
+    let against = format!("{name} / {}", shortened(first, 16));
+    let headings = ["policy", "runs", name, "min – max", &against, "idle while runnable"];
+    let rows: Vec<Vec<String>> = results.summary.iter().map(cost_row).collect();
+    table(&headings, &rows, style)
+}
+
+fn cost_row(summary: &Summary) -> Vec<String> {
+    let elapsed = &summary.elapsed_s;
+    vec![
+        summary.policy.clone(),
+        summary.runs.to_string(),
+        time(elapsed.median),
+        format!("{} – {}", time(elapsed.min), time(elapsed.max)),
+        summary.vs_first.map_or("–".into(), |ratio| format!("{}×", digits(ratio))),
+        format!(
+            "{} ({})",
+            time(summary.idle_while_runnable_s.median),
+            percent(summary.idle_while_runnable_share.median)
+        ),
+    ]
+}
+
+fn behaviour(results: &Results, style: Style) -> String {
+    let counted = results.summary.iter().any(|summary| summary.locks.is_some());
+    let mut headings = vec![
+        "policy",
+        "switches",
+        "of them involuntary",
+        "address-space switches",
+        "migrations",
+        "wait p99",
+        "worst wait",
+    ];
+    if counted {
+        headings.push("locks beyond rq");
+    }
+    let rows: Vec<Vec<String>> = results
+        .summary
+        .iter()
+        .map(|summary| {
+            let median = |spread: &Spread| count(spread.median);
+            let mut row = vec![
+                summary.policy.clone(),
+                median(&summary.context_switches),
+                median(&summary.involuntary_switches),
+                median(&summary.address_space_switches),
+                median(&summary.migrations),
+                time(summary.wait_p99_s.median),
+                time(summary.wait_max_s.max),
+            ];
+            if counted {
+                row.push(summary.locks.as_ref().map_or("–".into(), median));
+            }
+            row
+        })
+        .collect();
+    table(&headings, &rows, style)
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most - 1).chain(['…']).collect(),
+        false => text.to_string(),
+    }
+}
+
+fn wrapped(line: &str, width: u16) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in line.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width as usize {
+            text.push('\n');
+            column = 0;
+        }
+        if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text += word;
+        column += length;
+    }
+    text + "\n"
+}

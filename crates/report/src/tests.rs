@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a comparison says: keys others rely on, pairing, names, escaping.
+
+use trace::{Observed, Outcome, TaskObserved};
+
+use crate::{Clock, Results, Setting, Style, comparison, html};
+
+fn outcome(policy: &str, boot: usize, elapsed_ns: u64) -> Outcome {
+    let mut observed = Observed {
+        elapsed_ns,
+        context_switches: 20,
+        involuntary_switches: 4,
+        idle_while_runnable_ns: elapsed_ns / 4,
+        ..Observed::default()
+    };
+    observed.tasks.insert(7, TaskObserved { cpu_ns: 500_000_000, ..TaskObserved::default() });
+    Outcome {
+        policy: policy.into(),
+        boot,
+        elapsed_ns,
+        observed,
+        names: [(7, "<worker>".to_string())].into(),
+        ..Outcome::default()
+    }
+}
+
+fn results(clock: Clock) -> Results {
+    let setting = Setting {
+        ground: "vm".into(),
+        machine: "2 CPUs".into(),
+        cpus: 2,
+        workload: "hackbench -g 4 \"<&>\"".into(),
+        seed: None,
+        clock,
+        kernel: None,
+    };
+    let outcomes = [
+        outcome("default", 0, 1_000_000_000),
+        outcome("flsched", 0, 500_000_000),
+        outcome("default", 1, 4_000_000_000),
+        outcome("flsched", 1, 1_000_000_000),
+        outcome("flsched", 2, 9_000_000_000),
+    ];
+    Results::new(setting, &outcomes, false)
+}
+
+#[test]
+fn json_has_the_keys_that_others_rely_on() {
+    let value: serde_json::Value = serde_json::from_str(&results(Clock::Dilated).json()).unwrap();
+    for key in ["ground", "machine", "workload", "seed", "clock", "runs", "summary"] {
+        assert!(value.get(key).is_some(), "{key}");
+    }
+    let keys = [
+        "policy",
+        "run",
+        "elapsed_s",
+        "context_switches",
+        "involuntary_switches",
+        "address_space_switches",
+        "migrations",
+        "idle_while_runnable_s",
+        "wait_p99_s",
+        "wait_max_s",
+        "page_moves",
+        "tasks",
+        "fairness",
+    ];
+    for key in keys {
+        assert!(value["runs"][0].get(key).is_some(), "{key}");
+    }
+    assert_eq!(value["clock"], "dilated");
+    assert!(value["runs"][0]["page_moves"].is_null(), "unknown is null and not zero");
+    assert_eq!(value["runs"][0]["tasks"][0]["cpu_s"], 0.5);
+    assert_eq!(value["summary"][1]["elapsed_s"]["median"], 1.0);
+}
+
+#[test]
+fn the_ratio_to_the_first_policy_pairs_runs_of_one_boot() {
+    let summary = &results(Clock::Dilated).summary[1];
+    // 0.5 in boot 0 and 0.25 in boot 1; boot 2 has no partner.
+    assert_eq!(summary.vs_first, Some(0.375));
+    assert_eq!(summary.vs_first_range.unwrap().max, 0.5);
+    assert_eq!(summary.idle_while_runnable_share.median, 0.125);
+}
+
+#[test]
+fn seconds_under_icount_are_called_work() {
+    let work = comparison(&results(Clock::Dilated), Style::PLAIN);
+    assert!(work.contains("| work") && !work.contains("elapsed"), "{work}");
+    let time = comparison(&results(Clock::Threads), Style::PLAIN);
+    assert!(time.contains("| elapsed") && !time.contains("guest work"), "{time}");
+    let wide = work.lines().find(|line| line.chars().count() > 100);
+    assert_eq!(wide, None);
+}
+
+#[test]
+fn a_page_stands_alone_and_escapes_what_it_shows() {
+    let page = html::comparison(&results(Clock::Dilated));
+    assert!(!page.contains("<worker>") && page.contains("&lt;worker&gt;"));
+    assert!(!page.contains("\"<&>\""));
+    for external in ["src=", "@import", "url(", "<link", "<script"] {
+        assert!(!page.contains(external), "{external}");
+    }
+    assert!(page.contains("prefers-color-scheme: dark") && page.contains("<svg role=\"img\""));
+    assert!(page.contains("download=\"paceline.json\""));
+}
+
+#[test]
+fn names_in_a_plot_are_escaped() {
+    let svg = crate::plot::bars("a<b", "s", &[("<i>&".into(), 1.0)]);
+    assert!(!svg.contains("<i>") && !svg.contains("a<b"), "{svg}");
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Figures as a person reads them, and text tables.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// How a text table is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Most columns a line may take.
+    pub width: u16,
+    /// Draw with box characters; without, plain ASCII that other programs can cut.
+    pub boxes: bool,
+}
+
+impl Style {
+    /// For a file or a pipe.
+    pub const PLAIN: Style = Style { width: 100, boxes: false };
+}
+
+/// A time with three digits and a fitting unit.
+pub fn time(seconds: f64) -> String {
+    let size = seconds.abs();
+    match size {
+        0.0 => "0 s".to_string(),
+        _ if size >= 0.9995 => format!("{} s", digits(seconds)),
+        _ if size >= 0.999_5e-3 => format!("{} ms", digits(seconds * 1e3)),
+        _ if size >= 0.999_5e-6 => format!("{} µs", digits(seconds * 1e6)),
+        _ => format!("{} ns", digits(seconds * 1e9)),
+    }
+}
+
+/// A count with thousands set apart.
+pub fn count(value: f64) -> String {
+    let whole = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < -0.5 { format!("-{text}") } else { text }
+}
+
+/// A part of a whole as a percentage.
+pub fn percent(part: f64) -> String {
+    let value = part * 100.0;
+    match value.abs() {
+        0.0 => "0 %".to_string(),
+        size if size < 0.01 => "<0.01 %".to_string(),
+        size if size < 9.995 => format!("{value:.2} %"),
+        _ => format!("{value:.1} %"),
+    }
+}
+
+/// Three digits that mean something.
+pub fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A table: the first column to the left, figures to the right.
+pub fn table(headings: &[&str], rows: &[Vec<String>], style: Style) -> String {
+    let mut table = Table::new();
+    table.load_style(if style.boxes {
+        presets::UTF8_BORDERS_ONLY
+    } else {
+        presets::ASCII_MARKDOWN
+    });
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(style.width);
+    table.set_header(headings);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let text = table.to_string();
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_three_digits_and_name_their_unit() {
+        assert_eq!(time(0.0), "0 s");
+        assert_eq!(time(1.2345), "1.23 s");
+        assert_eq!(time(0.9999), "1.00 s");
+        assert_eq!(time(0.04567), "45.7 ms");
+        assert_eq!(time(123e-6), "123 µs");
+        assert_eq!(time(15e-9), "15.0 ns");
+        assert_eq!(count(1234567.0), "1,234,567");
+        assert_eq!(count(999.0), "999");
+        assert_eq!(percent(0.00005), "<0.01 %");
+        assert_eq!(percent(0.123), "12.3 %");
+    }
+
+    #[test]
+    fn a_table_stays_within_its_width() {
+        let long = "flsched:slice=50ms,pull=true,defer=100ms,place=near".repeat(3);
+        let text = table(&["policy", "work"], &[vec![long, "1 s".into()]], Style::PLAIN);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+}
