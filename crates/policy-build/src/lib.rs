@@ -13,18 +13,32 @@ use libbpf_sys as _;
 /// Compiles `source` to `OUT_DIR/NAME.bpf.o` and `OUT_DIR/NAME.so`; panics with the compiler's own
 /// words where it fails, as a build script should.
 pub fn policy(name: &str, source: &str) {
-    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
-    rerun(Path::new(source).parent().expect("a source is in a folder"));
-    rerun(&common());
-    bpf(source, &out.join(format!("{name}.bpf.o")), &[]);
-    native(source, &out, name);
+    program(name, source);
+    native(source, &out_dir(), name);
 }
 
 /// Compiles a BPF program that is not a policy.
 pub fn program(name: &str, source: &str) {
-    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
+    println!("cargo:rerun-if-env-changed=BPF_CLANG");
     rerun(Path::new(source).parent().expect("a source is in a folder"));
-    bpf(source, &out.join(format!("{name}.bpf.o")), &[]);
+    rerun(&common());
+    bpf(source, &out_dir().join(format!("{name}.bpf.o")));
+}
+
+/// Compiles C that wraps a policy's decisions for a test, and returns the shared object: everything
+/// marked `EXPORT` can be called. For tests, so `out` is theirs to choose.
+pub fn test_library(source: &Path, out: &Path) -> PathBuf {
+    let object = out.join(source.with_extension("so").file_name().expect("a source has a name"));
+    let mut clang = clang();
+    clang.args(["-fPIC", "-shared", "-fvisibility=hidden"]);
+    if let Some(folder) = source.parent() {
+        clang.arg("-I").arg(folder.join("../src/bpf"));
+    }
+    run({
+        clang.arg(source).arg("-o").arg(&object);
+        clang
+    });
+    object
 }
 
 fn common() -> PathBuf {
@@ -32,20 +46,23 @@ fn common() -> PathBuf {
 }
 
 fn clang() -> Command {
-    println!("cargo:rerun-if-env-changed=BPF_CLANG");
     let mut clang = Command::new(env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".into()));
     clang.args(["-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-g", "-O2"]);
     clang.arg("-I").arg(common());
     clang
 }
 
-fn bpf(source: &str, object: &Path, extra: &[&str]) {
+fn out_dir() -> PathBuf {
+    PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"))
+}
+
+fn bpf(source: &str, object: &Path) {
     let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("aarch64") => "arm64",
         _ => "x86",
     };
     let mut clang = clang();
-    clang.args(["-target", "bpf", "-mcpu=v3", "-c"]).args(extra);
+    clang.args(["-target", "bpf", "-mcpu=v3", "-c"]);
     clang.arg(format!("-D__TARGET_ARCH_{arch}"));
     clang.arg("-isystem").arg(env!("LIBBPF_INCLUDE")).arg(source).arg("-o").arg(object);
     run(clang);

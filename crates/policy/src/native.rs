@@ -79,7 +79,8 @@ pub struct Kernel {
     pub dsq_insert: unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, u64, u64, u64),
     pub dsq_insert_vtime: unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, u64, u64, u64, u64),
     pub dsq_move_to_local: unsafe extern "C" fn(*mut Kernel, u64) -> bool,
-    pub select_cpu_dfl: unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, i32, u64, *mut bool) -> i32,
+    pub select_cpu_dfl:
+        unsafe extern "C" fn(*mut Kernel, *mut TaskStruct, i32, u64, *mut bool) -> i32,
     pub test_and_clear_cpu_idle: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
     pub pick_idle_cpu: unsafe extern "C" fn(*mut Kernel, *const c_void, u64) -> i32,
     pub kick_cpu: unsafe extern "C" fn(*mut Kernel, i32, u64),

@@ -9,6 +9,6 @@ mod event;
 mod measures;
 mod outcome;
 
-pub use event::{Event, Kind, MmId, Tid, IDLE};
+pub use event::{Event, IDLE, Kind, MmId, Tid};
 pub use measures::{Measures, Observed, Quantiles, TaskObserved};
 pub use outcome::{FunctionCost, Outcome};

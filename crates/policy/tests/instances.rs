@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a user writes behind `--policy`, and what comes of it.
+
+use policy::{Instance, Knob, Policy, Promises, Topology, Unit};
+
+static TOY: Policy = Policy {
+    name: "toy",
+    summary: "",
+    about: "",
+    knobs: &[
+        Knob {
+            name: "slice",
+            symbol: "knob_slice_ns",
+            unit: Unit::Duration { min: 1_000_000, max: 1_000_000_000 },
+            default: 5_000_000,
+            help: "",
+        },
+        Knob { name: "pull", symbol: "knob_pull", unit: Unit::Switch, default: 0, help: "" },
+        Knob {
+            name: "mode",
+            symbol: "knob_mode",
+            unit: Unit::Choice(&["slow", "fast"]),
+            default: 0,
+            help: "",
+        },
+        Knob {
+            name: "depth",
+            symbol: "knob_depth",
+            unit: Unit::Count { min: 1, max: 8 },
+            default: 2,
+            help: "",
+        },
+    ],
+    ops: "toy",
+    bpf: &[],
+    native: &[],
+    promises: |_| Promises::default(),
+};
+
+fn parse(text: &str) -> Result<Instance, String> {
+    Instance::parse(text, &[&TOY]).map_err(|error| error.to_string())
+}
+
+#[test]
+fn knobs_are_named_and_the_rest_stay_at_their_default() {
+    let instance = parse("toy:pull=true,slice=50ms,mode=fast").unwrap();
+    assert_eq!(instance.values, [50_000_000, 1, 1, 2]);
+    assert_eq!(instance.get("slice"), 50_000_000);
+}
+
+#[test]
+fn a_label_tells_two_instances_apart_and_reads_back_as_the_same() {
+    assert_eq!(parse("toy").unwrap().label, "toy");
+    assert_eq!(parse("toy:slice=5ms").unwrap().label, "toy", "a default needs no mention");
+    let instance = parse("toy:depth=3,slice=1500us").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(instance.label, "toy:slice=1ms500us,depth=3");
+    assert_eq!(parse(&instance.label).unwrap().values, instance.values);
+}
+
+#[test]
+fn a_mistake_is_answered_with_what_exists() {
+    let error = |text: &str| parse(text).unwrap_err();
+    assert_eq!(error("tpy"), "no policy is called `tpy`; there are: toy");
+    assert_eq!(
+        error("toy:slize=5ms"),
+        "policy toy has no knob `slize`; it has: slice, pull, mode, depth"
+    );
+    assert_eq!(error("toy:pull"), "policy toy: knob `pull` has no value; write pull=VALUE");
+    assert_eq!(
+        error("toy:pull=true,pull=false"),
+        "policy toy: knob `pull` is set twice; name it once"
+    );
+    assert_eq!(error("toy:slice=5"), "policy toy: slice=5: expected a time from 1ms to 1s",);
+    assert_eq!(error("toy:slice=2s"), "policy toy: slice=2s: expected a time from 1ms to 1s");
+    assert_eq!(error("toy:pull=yes"), "policy toy: pull=yes: expected true or false");
+    assert_eq!(error("toy:mode=best"), "policy toy: mode=best: expected one of slow, fast");
+    assert_eq!(error("toy:depth=9"), "policy toy: depth=9: expected a whole number from 1 to 8");
+}
+
+#[test]
+fn a_dilated_clock_stretches_times_and_nothing_else() {
+    let dilated = parse("toy:depth=3").unwrap().dilated(8);
+    assert_eq!(dilated.values, [40_000_000, 0, 0, 3]);
+    assert_eq!(dilated.label, "toy:depth=3");
+}
+
+#[test]
+fn a_ground_sets_the_knobs_and_the_topology() {
+    let topology = Topology { llc: vec![0, 0, 1], node: vec![0, 0, 0] };
+    let config = parse("toy").unwrap().config(&topology);
+    let value = |symbol| config.iter().find(|(name, _)| *name == symbol).unwrap().1.clone();
+    assert_eq!(value("knob_slice_ns"), 5_000_000u64.to_ne_bytes());
+    assert_eq!(value("nr_cpus"), 3u32.to_ne_bytes());
+    assert_eq!(value("cpu_llc"), [0u16, 0, 1].map(u16::to_ne_bytes).concat());
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! FLSCHED's decisions, called as the data plane calls them, with plain values.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use libloading::{Library, Symbol};
+use proptest::prelude::*;
+
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decisions.c");
+    let object = policy_build::test_library(&source, Path::new(env!("CARGO_TARGET_TMPDIR")));
+    // SAFETY: built from decisions.c, which has no constructors.
+    unsafe { Library::new(object) }.unwrap()
+});
+
+fn function<T>(name: &str) -> Symbol<'static, T> {
+    // SAFETY: each caller names the type that decisions.c declares.
+    unsafe { LIBRARY.get(name.as_bytes()) }.unwrap()
+}
+
+#[test]
+fn only_a_task_that_outranks_or_cannot_move_goes_to_the_head() {
+    let prefers_head = function::<unsafe extern "C" fn(u32, bool) -> bool>("prefers_head");
+    let ask = |weight, pinned| unsafe { prefers_head(weight, pinned) };
+    assert!(!ask(100, false), "a task of nice 0 waits its turn");
+    assert!(!ask(15, false), "a task of nice 10 is not put behind its turn either");
+    assert!(ask(101, false), "a task that outranks is moved in the queue (slide 12)");
+    assert!(ask(100, true), "a task that cannot go elsewhere is moved in the queue");
+}
+
+#[test]
+fn the_end_of_a_slice_is_put_off_once_for_each_run() {
+    let defer = function::<unsafe extern "C" fn(*mut i32, i32, u64) -> u64>("defer");
+    let mut deferred = 0;
+    let mut ask = |pid| unsafe { defer(&mut deferred, pid, 30) };
+    assert_eq!(ask(7), 30);
+    assert_eq!(ask(7), 0, "no task runs longer than slice and deferral");
+    assert_eq!(ask(8), 30);
+    assert_eq!(ask(7), 30, "another task ran meanwhile, so this is a new run");
+}
+
+proptest! {
+    /// However many ask, those behind the head wait for at most one of them a slice.
+    #[test]
+    fn the_head_is_given_away_at_most_once_a_slice(
+        slice in 1u64..1000, gaps in prop::collection::vec(0u64..2000, 1..200),
+    ) {
+        let take_head = function::<unsafe extern "C" fn(*mut u64, u64, u64) -> bool>("take_head");
+        let (mut taken, mut now, mut given) = (0u64, 1u64, Vec::new());
+        for gap in gaps {
+            now += gap;
+            if unsafe { take_head(&mut taken, now, slice) } {
+                given.push(now);
+            }
+        }
+        prop_assert!(!given.is_empty(), "the first who asks gets it");
+        prop_assert!(given.windows(2).all(|pair| pair[1] - pair[0] >= slice));
+    }
+
+    /// A CPU in search of work looks at every CPU once, its own first.
+    #[test]
+    fn a_search_for_work_visits_every_cpu_once(cpus in 1u32..512, start in 0u32..512) {
+        let victim = function::<unsafe extern "C" fn(u32, i32, u32) -> i32>("victim");
+        let start = start % cpus;
+        let seen: Vec<i32> = (0..cpus).map(|i| unsafe { victim(cpus, start as i32, i) }).collect();
+        prop_assert_eq!(seen[0], start as i32);
+        let mut sorted = seen;
+        sorted.sort_unstable();
+        prop_assert!(sorted.into_iter().eq(0..cpus as i32));
+    }
+}
