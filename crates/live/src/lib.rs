@@ -1,1 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! What touches a running kernel: load a policy, observe the scheduler.
+//!
+//! The same code runs inside the guest of `vm` and, as root, on this machine.
+
+mod kernel;
+mod load;
+mod log;
+mod topology;
+
+pub use kernel::{Messages, State, state};
+pub use load::{Attached, load};
+pub use topology::{cpu_list, topology};

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the kernel says about sched_ext: its state files and its log.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+
+use anyhow::Context;
+
+const FOLDER: &str = "/sys/kernel/sched_ext";
+const O_NONBLOCK: i32 = 0o4000;
+
+/// `/sys/kernel/sched_ext` at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// `enabled`, `disabled`, or a state between.
+    pub state: String,
+    /// The name of the attached scheduler, where there is one.
+    pub ops: Option<String>,
+    /// Tasks that were refused a switch to SCHED_EXT by the scheduler.
+    pub nr_rejected: u64,
+    /// How often a scheduler was enabled since boot.
+    pub enable_seq: u64,
+}
+
+/// Reads the state; an error says where the kernel has no sched_ext.
+pub fn state() -> anyhow::Result<State> {
+    let read = |name: &str| fs::read_to_string(format!("{FOLDER}/{name}"));
+    let number = |name: &str| read(name).ok().and_then(|text| text.trim().parse().ok());
+    let state = read("state").with_context(|| {
+        format!("{FOLDER} is not there: this kernel has no sched_ext (CONFIG_SCHED_CLASS_EXT)")
+    })?;
+    Ok(State {
+        state: state.trim().to_string(),
+        ops: read("root/ops").ok().map(|name| name.trim().to_string()),
+        nr_rejected: number("nr_rejected").unwrap_or(0),
+        enable_seq: number("enable_seq").unwrap_or(0),
+    })
+}
+
+/// The kernel's log from one moment on.
+pub struct Messages {
+    kmsg: Option<File>,
+}
+
+impl Messages {
+    /// Starts to listen; what was said before is not returned. Without the right to read the log
+    /// nothing is heard.
+    pub fn from_now() -> Self {
+        let mut kmsg =
+            OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open("/dev/kmsg").ok();
+        if let Some(file) = &mut kmsg {
+            // /dev/kmsg seeks to its end only; it never fails there
+            let _ = file.seek(SeekFrom::End(0));
+        }
+        Messages { kmsg }
+    }
+
+    /// What sched_ext has said since the last call, without levels and time stamps.
+    pub fn about_sched_ext(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        let Some(kmsg) = &mut self.kmsg else { return said };
+        let mut record = [0; 8192];
+        loop {
+            match kmsg.read(&mut record) {
+                Ok(0) => break,
+                Ok(length) => {
+                    let text = String::from_utf8_lossy(&record[..length]);
+                    let message = text.split_once(';').map_or("", |(_, message)| message);
+                    let line = message.lines().next().unwrap_or_default();
+                    said.extend(line.strip_prefix("sched_ext: ").map(str::to_string));
+                }
+                // records overwritten before they were read: the next read goes on behind them
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => continue,
+                Err(_) => break,
+            }
+        }
+        said
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Loads a policy into the running kernel.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+use policy::{Instance, Topology};
+
+use crate::{Messages, State, log, state};
+
+/// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
+pub struct Attached {
+    name: String,
+    link: Option<Link>,
+    _object: Object,
+    messages: Messages,
+    before: State,
+}
+
+/// Sets the instance's knobs and the topology, has the kernel verify the policy, and puts it in
+/// charge. Fails where another scheduler is attached.
+pub fn load(instance: &Instance, topology: &Topology) -> anyhow::Result<Attached> {
+    let before = state()?;
+    if before.state != "disabled" {
+        let other = before.ops.as_deref().unwrap_or("another scheduler");
+        bail!("sched_ext is {} by {other}; stop it first", before.state);
+    }
+    let name = instance.policy.ops.to_string();
+    let mut messages = Messages::from_now();
+    let (result, words) = log::listen(|| open_and_load(instance, topology));
+    let mut object = result.with_context(|| {
+        format!("the kernel refuses policy {}: {}", instance.label, log::reason(&words))
+    })?;
+    let map_name = format!("{name}_ops");
+    let (link, words) = log::listen(|| {
+        let mut map = object
+            .maps_mut()
+            .find(|map| map.name() == map_name.as_str())
+            .with_context(|| format!("policy {} has no ops table {map_name}", instance.label))?;
+        Ok::<_, anyhow::Error>(map.attach_struct_ops()?)
+    });
+    let link = link.with_context(|| {
+        let said = messages.about_sched_ext().join("; ");
+        let why = if said.is_empty() { log::reason(&words) } else { said };
+        format!("sched_ext refuses policy {}: {why}", instance.label)
+    })?;
+    Ok(Attached { name, link: Some(link), _object: object, messages, before })
+}
+
+impl Attached {
+    /// Fails with the kernel's own reason where the policy is no longer in charge.
+    pub fn verify(&mut self) -> anyhow::Result<()> {
+        let now = state()?;
+        if now.state == "enabled" && now.ops.as_deref().is_none_or(|ops| ops == self.name) {
+            let refused = now.nr_rejected.saturating_sub(self.before.nr_rejected);
+            anyhow::ensure!(refused == 0, "policy {} refused {refused} tasks", self.name);
+            return Ok(());
+        }
+        let why = self.reason();
+        bail!("the kernel stopped policy {}: {why}", self.name)
+    }
+
+    /// Takes the policy out and waits until Linux's own classes are back.
+    pub fn detach(mut self) -> anyhow::Result<()> {
+        self.verify()?;
+        drop(self.link.take());
+        let now = state()?;
+        anyhow::ensure!(now.state == "disabled", "sched_ext is still {} after detaching", now.state);
+        Ok(())
+    }
+
+    fn reason(&mut self) -> String {
+        let said = self.messages.about_sched_ext();
+        match said.is_empty() {
+            true => "it gave no reason (see dmesg)".into(),
+            false => said.join("; "),
+        }
+    }
+}
+
+fn open_and_load(instance: &Instance, topology: &Topology) -> anyhow::Result<Object> {
+    let bpf = instance.policy.bpf;
+    let mut object = ObjectBuilder::default().name(instance.policy.ops)?.open_memory(bpf)?;
+    set_rodata(&mut object, bpf, &instance.config(topology))?;
+    Ok(object.load()?)
+}
+
+/// Writes each named `const volatile`; names that the object lacks are skipped.
+pub(crate) fn set_rodata(
+    object: &mut OpenObject,
+    bytes: &[u8],
+    config: &[(&str, Vec<u8>)],
+) -> anyhow::Result<()> {
+    let places = rodata_variables(bytes)?;
+    let Some(mut rodata) =
+        object.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+    else {
+        return Ok(());
+    };
+    let data = rodata.initial_value_mut().context("the object's .rodata has no value")?;
+    for (name, value) in config {
+        let Some(&(offset, size)) = places.get(*name) else { continue };
+        anyhow::ensure!(
+            value.len() <= size && offset + size <= data.len(),
+            "{name} is {size} bytes in C, not {}",
+            value.len()
+        );
+        data[offset..offset + value.len()].copy_from_slice(value);
+    }
+    Ok(())
+}
+
+/// Offset and size of each variable in `.rodata`.
+fn rodata_variables(bytes: &[u8]) -> anyhow::Result<BTreeMap<String, (usize, usize)>> {
+    let btf = Btf::from_raw("policy", bytes)?.context("the BPF object has no BTF")?;
+    let Some(section) = btf.type_by_name::<DataSec<'_>>(".rodata") else {
+        return Ok(BTreeMap::new());
+    };
+    let variables = section.iter().filter_map(|place| {
+        let name = btf.type_by_id::<Var<'_>>(place.ty)?.name()?.to_string_lossy().into_owned();
+        Some((name, (place.offset as usize, place.size)))
+    });
+    Ok(variables.collect())
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! libbpf's own words, kept so that a refusal of the verifier comes back as an error.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libbpf_rs::{PrintLevel, set_print};
+
+static WORDS: Mutex<String> = Mutex::new(String::new());
+
+/// Runs `action`; returns its result and everything libbpf said meanwhile.
+pub(crate) fn listen<T>(action: impl FnOnce() -> T) -> (T, String) {
+    words().clear();
+    let before = set_print(Some((PrintLevel::Info, keep)));
+    let result = action();
+    set_print(before);
+    (result, std::mem::take(&mut words()))
+}
+
+/// The line that says why: the verifier's last before its summary, or libbpf's last complaint.
+pub(crate) fn reason(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let verdict = lines.iter().rposition(|line| line.starts_with("processed "));
+    let line = match verdict {
+        Some(summary) if summary > 0 => Some(lines[summary - 1]),
+        _ => lines.iter().rev().find(|line| line.starts_with("libbpf: ")).copied(),
+    };
+    line.map_or_else(|| "libbpf gave no reason".into(), |line| line.replace("libbpf: ", ""))
+}
+
+fn keep(_level: PrintLevel, text: String) {
+    words().push_str(&text);
+}
+
+fn words() -> MutexGuard<'static, String> {
+    WORDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn the_verifiers_last_word_is_the_reason() {
+        let log = "libbpf: prog 'x': BPF program load failed: -EACCES\n\
+                   libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n\
+                   0: R1=ctx()\n\
+                   R0 invalid mem access 'scalar'\n\
+                   processed 3 insns (limit 1000000) max_states_per_insn 0\n\
+                   -- END PROG LOAD LOG --\n\
+                   libbpf: failed to load object 'x'\n";
+        assert_eq!(reason(log), "R0 invalid mem access 'scalar'");
+    }
+
+    #[test]
+    fn without_a_verifier_libbpfs_last_complaint_is_the_reason() {
+        let log = "libbpf: extern (func ksym) 'f': func_proto [1] incompatible with vmlinux [2]\n";
+        assert!(reason(log).starts_with("extern (func ksym) 'f': func_proto"));
+        assert_eq!(reason(""), "libbpf gave no reason");
+    }
+}

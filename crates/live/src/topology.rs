@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine as the kernel describes it under /sys, for policies and for the observer.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use policy::Topology;
+
+const CPUS: &str = "/sys/devices/system/cpu";
+const NODES: &str = "/sys/devices/system/node";
+
+/// Which cache and node each online CPU belongs to. Caches are numbered by their lowest CPU's
+/// order; a machine without cache facts has one per package.
+pub fn topology() -> anyhow::Result<Topology> {
+    let online = fs::read_to_string(format!("{CPUS}/online"))
+        .with_context(|| format!("{CPUS}/online is not there: mount /sys"))?;
+    let cpus = cpu_list(&online);
+    let count = cpus.last().map_or(0, |last| last + 1);
+    let mut topology = Topology { llc: vec![0; count], node: vec![0; count] };
+    let mut caches: Vec<String> = Vec::new();
+    for cpu in cpus {
+        let group = last_level(cpu).unwrap_or_default();
+        let known = caches.iter().position(|other| *other == group);
+        topology.llc[cpu] = known.unwrap_or(caches.len()) as u16;
+        if known.is_none() {
+            caches.push(group);
+        }
+    }
+    for node in numbered(Path::new(NODES), "node") {
+        let list = fs::read_to_string(format!("{NODES}/node{node}/cpulist")).unwrap_or_default();
+        for cpu in cpu_list(&list).into_iter().filter(|cpu| *cpu < count) {
+            topology.node[cpu] = node as u16;
+        }
+    }
+    Ok(topology)
+}
+
+/// Numbers in a list such as `0-3,8`.
+pub fn cpu_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse()) {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+/// The CPUs that share this one's outermost cache, as the kernel writes them.
+fn last_level(cpu: usize) -> Option<String> {
+    let folder = format!("{CPUS}/cpu{cpu}");
+    let read = |file: String| fs::read_to_string(file).ok().map(|text| text.trim().to_string());
+    let outermost = numbered(Path::new(&format!("{folder}/cache")), "index")
+        .into_iter()
+        .filter_map(|index| {
+            let level = read(format!("{folder}/cache/index{index}/level"))?.parse::<u32>().ok()?;
+            Some((level, index))
+        })
+        .filter(|(level, _)| *level >= 3)
+        .max();
+    match outermost {
+        Some((_, index)) => read(format!("{folder}/cache/index{index}/shared_cpu_list")),
+        None => read(format!("{folder}/topology/package_cpus_list")),
+    }
+}
+
+fn numbered(folder: &Path, prefix: &str) -> Vec<usize> {
+    let mut numbers: Vec<usize> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cpu_list;
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(cpu_list("0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(cpu_list("7"), [7]);
+        assert!(cpu_list("\n").is_empty());
+    }
+}
