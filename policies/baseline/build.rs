@@ -2,5 +2,7 @@
 //! Builds the data planes.
 
 fn main() {
-    policy_build::policy("fifo", "src/bpf/fifo.bpf.c");
+    for name in ["fifo", "rr", "pile"] {
+        policy_build::policy(name, &format!("src/bpf/{name}.bpf.c"));
+    }
 }

@@ -138,6 +138,20 @@ static __always_inline bool cpu_allowed(const struct task_struct *p, s32 cpu)
 #define OPS(policy)			SEC(".struct_ops.link") struct sched_ext_ops policy##_ops
 #define LICENSE				char _license[] SEC("license") = "GPL"
 
+/* A table with an entry for each CPU, and name_of(cpu), which is NULL for a CPU out of range. */
+#define CPU_TABLE(entry, table)                                                                    \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \
+		__uint(max_entries, MAX_CPUS);                                                     \
+		__type(key, u32);                                                                  \
+		__type(value, entry);                                                              \
+	} table SEC(".maps");                                                                      \
+	static __always_inline entry *table##_of(s32 cpu)                                          \
+	{                                                                                          \
+		u32 key = cpu;                                                                     \
+		return bpf_map_lookup_elem(&table, &key);                                          \
+	}
+
 /* Set before loading: a knob, or a fact of the machine. */
 #define CONFIG const volatile
 

@@ -82,5 +82,13 @@ EXPORT struct kernel *kernel;
 #define OPS(policy)			EXPORT struct sched_ext_ops policy##_ops
 #define LICENSE				static const char license[] __attribute__((unused)) = "GPL"
 
+#define CPU_TABLE(entry, table)                                                                    \
+	static entry table[MAX_CPUS];                                                              \
+	static __always_inline entry *table##_of(s32 cpu)                                          \
+	{                                                                                          \
+		u32 key = cpu;                                                                     \
+		return key < MAX_CPUS ? &table[key] : NULL;                                        \
+	}
+
 /* const in the kernel; here each copy's own, written before init */
 #define CONFIG EXPORT volatile

@@ -3,18 +3,55 @@
 
 use policy::{Knob, Policy, Promises, Unit};
 
+const MS: u64 = 1_000_000;
+
+const fn slice(default: u64) -> Knob {
+    Knob {
+        name: "slice",
+        symbol: "knob_slice_ns",
+        unit: Unit::Duration { min: MS, max: 1000 * MS },
+        default,
+        help: "how long a task runs before the next one's turn",
+    }
+}
+
+/// The locks of Linux's round-robin class that FLSCHED took out, in the order of `enum rt_lock`,
+/// between `none` and `all`.
+pub const RR_LOCKS: [&str; 15] = [
+    "update-curr",
+    "start-bandwidth",
+    "do-balance-bandwidth",
+    "do-balance-other",
+    "balance-retake",
+    "period-rq",
+    "period-runtime",
+    "disable-bandwidth",
+    "disable-own",
+    "disable-other",
+    "disable-own-again",
+    "disable-rq",
+    "enable-bandwidth",
+    "enable-own",
+    "enable-rq",
+];
+
+const RR_WITHOUT: [&str; 17] = {
+    let mut words = ["none"; 17];
+    let mut i = 0;
+    while i < RR_LOCKS.len() {
+        words[i + 1] = RR_LOCKS[i];
+        i += 1;
+    }
+    words[16] = "all";
+    words
+};
+
 /// One global queue, first come, first served.
 pub static FIFO: Policy = Policy {
     name: "fifo",
     summary: "one global queue, first come, first served: the least sched_ext can do",
-    about: "A bare FIFO for comparison. No paper; see scx_simple of the kernel's tools/sched_ext.",
-    knobs: &[Knob {
-        name: "slice",
-        symbol: "knob_slice_ns",
-        unit: Unit::Duration { min: 100_000, max: 1_000_000_000 },
-        default: 20_000_000,
-        help: "how long a task runs before the next one's turn",
-    }],
+    about: "A bare FIFO for comparison, as small as a sched_ext policy can be.",
+    knobs: &[slice(20 * MS)],
     ops: "fifo",
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.so")),
@@ -22,6 +59,50 @@ pub static FIFO: Policy = Policy {
         idle_while_runnable_ns_max: Some(0),
         slice_ns_max: Some(instance.get("slice")),
         lockless: false,
+        never_preempts: true,
+    },
+};
+
+/// Round robin with the 15 locks that FLSCHED counts.
+pub static RR: Policy = Policy {
+    name: "rr",
+    summary: "round robin with the 15 locks that FLSCHED took out, each removable",
+    about: "Linux's SCHED_RR class as FLSCHED found it (Linux 2.6.38, kernel/sched_rt.c): the same \
+            queues and placement, with the locks for statistics, balancing and bandwidth control.",
+    knobs: &[
+        slice(100 * MS),
+        Knob {
+            name: "without",
+            symbol: "knob_without",
+            unit: Unit::Choice(&RR_WITHOUT),
+            default: 0,
+            help: "which of the locks is left out",
+        },
+    ],
+    ops: "rr",
+    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/rr.bpf.o")),
+    native: include_bytes!(concat!(env!("OUT_DIR"), "/rr.so")),
+    promises: |instance| Promises {
+        idle_while_runnable_ns_max: None,
+        slice_ns_max: Some(instance.get("slice")),
+        lockless: false,
+        never_preempts: true,
+    },
+};
+
+/// Every task on CPU 0: a cheat that gates must catch.
+pub static PILE: Policy = Policy {
+    name: "pile",
+    summary: "every task on CPU 0: a cheat, to show that a yardstick catches it",
+    about: "Not a scheduler to use. Measured by work alone it wins; a gate that it passes is bad.",
+    knobs: &[slice(20 * MS)],
+    ops: "pile",
+    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/pile.bpf.o")),
+    native: include_bytes!(concat!(env!("OUT_DIR"), "/pile.so")),
+    promises: |instance| Promises {
+        idle_while_runnable_ns_max: None,
+        slice_ns_max: Some(instance.get("slice")),
+        lockless: true,
         never_preempts: true,
     },
 };

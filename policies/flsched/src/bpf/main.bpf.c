@@ -37,14 +37,7 @@ struct fl_cpu {
 	s32 deferred;
 } __attribute__((aligned(64)));
 
-struct fl_cpu cpus[MAX_CPUS];
-
-static __always_inline struct fl_cpu *cpu_state(s32 cpu)
-{
-	u32 index = cpu;
-
-	return index < MAX_CPUS ? &cpus[index] : NULL;
-}
+CPU_TABLE(struct fl_cpu, cpus)
 
 /* Head or tail of the queue of `cpu`, for a task that has just become runnable. */
 static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
@@ -57,7 +50,7 @@ static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 
 	if (!order_prefers_head(task))
 		return 0;
-	state = cpu_state(cpu);
+	state = cpus_of(cpu);
 	if (!state || !order_take_head(&state->head_taken_ns, now_ns(), knob_slice_ns))
 		return 0;
 	return SCX_ENQ_HEAD;
@@ -123,7 +116,7 @@ void OP(flsched_tick, struct task_struct *p)
 	s32 cpu, idle;
 
 	if (knob_variant == CODE && !p->scx.slice) {
-		state = cpu_state(this_cpu());
+		state = cpus_of(this_cpu());
 		if (state)
 			task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	}

@@ -7,22 +7,7 @@
 #pragma once
 #include "kernel.h"
 #include "topology.h"
-
-/*
- * An idle CPU for p, now claimed, or a negative number. The kernel's own search goes from near to
- * far: the last CPU, its core, cache and node, then any. A sync wakeup's shortcut (queue behind the
- * waker, although others idle) is not asked for: the paper has no such case.
- */
-static __always_inline s32 place_idle_near(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
-{
-	bool is_idle = false;
-	s32 cpu;
-
-	if (nr_cpus == 1)
-		return -1;
-	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &is_idle);
-	return is_idle ? cpu : -1;
-}
+#include "place_idle.h"
 
 /* The i-th CPU to look at for a CPU in search of work: its neighbours by number, wrapping round. */
 static __always_inline s32 place_victim(s32 cpu, u32 i)

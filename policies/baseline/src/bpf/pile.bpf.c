@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * pile: every task on CPU 0, whatever else is idle.
+ *
+ * A cheat, to test yardsticks with. Where only work is measured, as by a clock of instructions, it
+ * looks excellent: no migrations, no remote wakeups, idle CPUs cost nothing. A gate that it passes
+ * is a bad gate.
+ */
+#include "kernel.h"
+
+LICENSE;
+
+CONFIG u64 knob_slice_ns = 20000000;
+
+s32 OP(pile_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu = cpu_allowed(p, 0) ? 0 : prev_cpu;
+
+	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	return cpu;
+}
+
+void OP(pile_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+}
+
+OPS(pile) = {
+	.select_cpu	= (void *)pile_select_cpu,
+	.enqueue	= (void *)pile_enqueue,
+	.name		= "pile",
+};

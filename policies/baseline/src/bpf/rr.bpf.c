@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * rr: Linux's round-robin class with the locks that FLSCHED counts.
+ *
+ * Placement and queues are FLSCHED's: an idle CPU near, a local queue for each CPU, a fixed slice.
+ * What differs is what FLSCHED removed: run time is added up at each switch and tick under a lock,
+ * a period timer goes over all CPUs, and a CPU that used up its allowance borrows from the others
+ * (rt_locks.h). The allowance is counted but not enforced: throttling would take 5 % of a busy CPU,
+ * which has nothing to do with locks.
+ */
+#include "kernel.h"
+#include "topology.h"
+#include "place_idle.h"
+#include "rt_locks.h"
+
+LICENSE;
+
+CONFIG u64 knob_slice_ns = 100000000;	/* DEF_TIMESLICE */
+
+s32 OP(rr_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu = place_idle_near(p, prev_cpu, wake_flags);
+
+	rt_start_bandwidth(now_ns());
+	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	return cpu >= 0 ? cpu : prev_cpu;
+}
+
+void OP(rr_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+}
+
+void OP(rr_tick, struct task_struct *p)
+{
+	u64 now = now_ns();
+
+	rt_update_curr(this_cpu(), now);
+	rt_period(now);
+}
+
+void OP(rr_running, struct task_struct *p)
+{
+	struct rt_rq *rt = rt_rqs_of(this_cpu());
+
+	if (rt)
+		rt->start_ns = now_ns();
+}
+
+void OP(rr_stopping, struct task_struct *p, bool runnable)
+{
+	rt_update_curr(this_cpu(), now_ns());
+}
+
+void OP(rr_cpu_online, s32 cpu)
+{
+	rt_enable_runtime(cpu);
+}
+
+void OP(rr_cpu_offline, s32 cpu)
+{
+	rt_disable_runtime(cpu);
+}
+
+OPS(rr) = {
+	.select_cpu	= (void *)rr_select_cpu,
+	.enqueue	= (void *)rr_enqueue,
+	.tick		= (void *)rr_tick,
+	.running	= (void *)rr_running,
+	.stopping	= (void *)rr_stopping,
+	.cpu_online	= (void *)rr_cpu_online,
+	.cpu_offline	= (void *)rr_cpu_offline,
+	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.name		= "rr",
+};

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Place: an idle CPU near, for policies that put a task there and otherwise leave it where it was. */
+#pragma once
+#include "kernel.h"
+#include "topology.h"
+
+/*
+ * An idle CPU for p, now claimed, or a negative number. The kernel's own search goes from near to
+ * far: the last CPU, its core, cache and node, then any. A sync wakeup's shortcut (queue behind the
+ * waker, although others idle) is not asked for: the paper has no such case.
+ */
+static __always_inline s32 place_idle_near(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	bool is_idle = false;
+	s32 cpu;
+
+	if (nr_cpus == 1)
+		return -1;
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &is_idle);
+	return is_idle ? cpu : -1;
+}
