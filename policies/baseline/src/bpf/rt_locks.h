@@ -172,6 +172,7 @@ static __always_inline void rt_disable_runtime(s32 cpu)
 	struct rt_rq_lock *rq = rt_rq_locks_of(cpu);
 	struct rt_rq *rt = rt_rqs_of(cpu);
 	s64 owed_ns = 0;
+	u64 part_ns;
 	u32 i;
 
 	if (!bandwidth || !rq || !rt)
@@ -179,12 +180,14 @@ static __always_inline void rt_disable_runtime(s32 cpu)
 	RT_LOCKED(DISABLE_RQ, rq, rq->periods = 0);
 	RT_LOCKED(DISABLE_BANDWIDTH, bandwidth, barrier_var(owed_ns));
 	RT_LOCKED(DISABLE_OWN, rt, owed_ns = rt->borrowed_ns);
-	for (i = 0; owed_ns && i < nr_cpus && i < MAX_CPUS; i++) {
+	part_ns = (u64)(owed_ns < 0 ? -owed_ns : owed_ns) / nr_cpus;
+	for (i = 0; part_ns && i < nr_cpus && i < MAX_CPUS; i++) {
 		struct rt_rq *other = rt_rqs_of(i);
 
 		if (!other || i == (u32)cpu)
 			continue;
-		RT_LOCKED(DISABLE_OTHER, other, other->borrowed_ns += owed_ns / (s64)nr_cpus);
+		RT_LOCKED(DISABLE_OTHER, other,
+			  other->borrowed_ns += owed_ns < 0 ? -(s64)part_ns : (s64)part_ns);
 	}
 	RT_LOCKED(DISABLE_OWN_AGAIN, rt, rt->borrowed_ns = 0);
 }
