@@ -1,1 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! The hardware: topology, costs and work rates, as pure functions.
+//!
+//! A [`Machine`] is read from TOML (`machines/*.toml`), in which every number is a table that says
+//! where it comes from; so provenance is data, and a range is something a sweep can use. What the
+//! kernel's functions cost is in [`Paths`], shared by all machines: instructions and cache lines,
+//! which a machine's [`Costs`] turn into time.
+//!
+//! **Invariant:** nothing here does I/O or knows the name of a policy.
+
+mod costs;
+mod cpus;
+mod machine;
+mod paths;
+mod quantity;
+mod read;
+
+pub use costs::{COSTS, CostName, Costs};
+pub use cpus::CpuSet;
+pub use machine::{Cpu, Distance, LockKind, Machine, MachineError, find, names};
+pub use paths::{Path, PathId, Paths};
+pub use quantity::{Quantity, Tag};

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the hardware charges for what a kernel does.
+//!
+//! One table names every cost with its unit. The same costs hold for every policy.
+
+/// Name and unit of one cost, as `[costs]` of a machine file must have them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CostName {
+    /// Its key.
+    pub name: &'static str,
+    /// The unit it must be given in.
+    pub unit: &'static str,
+    /// It may be left out of a machine with fewer hardware threads to a core.
+    pub threads: usize,
+}
+
+macro_rules! costs {
+    ($($(#[doc = $doc:literal])* $name:ident, $unit:literal, $threads:literal, $default:literal;)*) => {
+        /// Costs by name; units are last in the name. All are at least 0.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Costs {
+            $($(#[doc = $doc])* pub $name: f64,)*
+        }
+
+        /// Every cost.
+        pub const COSTS: &[CostName] = &[
+            $(CostName { name: stringify!($name), unit: $unit, threads: $threads },)*
+        ];
+
+        impl Default for Costs {
+            fn default() -> Self {
+                Costs { $($name: $default,)* }
+            }
+        }
+
+        impl Costs {
+            /// The cost of this name, or None where there is none.
+            pub fn get(&self, name: &str) -> Option<f64> {
+                match name {
+                    $(stringify!($name) => Some(self.$name),)*
+                    _ => None,
+                }
+            }
+
+            pub(crate) fn slot(&mut self, name: &str) -> Option<&mut f64> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+costs! {
+    /// Clock of a core.
+    clock_ghz, "GHz", 1, 1.0;
+    /// Cycles an instruction of kernel code takes on a core whose other threads are idle.
+    kernel_cpi, "cycles/instruction", 1, 1.0;
+    /// Progress of one of two busy threads of a core, of what it makes alone.
+    smt_rate_2, "1", 2, 1.0;
+    /// Progress of one of three.
+    smt_rate_3, "1", 3, 1.0;
+    /// Progress of one of four.
+    smt_rate_4, "1", 4, 1.0;
+    /// Saving and loading the register state, beyond the instructions of the switch.
+    register_switch_ns, "ns", 1, 0.0;
+    /// Changing the address space, beyond the instructions: loading the page-table root, and the
+    /// flush where entries carry no tag.
+    mm_switch_ns, "ns", 1, 0.0;
+    /// User time lost to a cold TLB after the address space has changed.
+    mm_refill_ns, "ns", 1, 0.0;
+    /// User time lost to colder private caches after another task has run on the CPU.
+    switch_refill_ns, "ns", 1, 0.0;
+    /// User time lost by a task that starts on another thread of its last core.
+    migrate_core_ns, "ns", 1, 0.0;
+    /// User time lost by a task that starts on another core of its last cache.
+    migrate_llc_ns, "ns", 1, 0.0;
+    /// User time lost by a task that starts under another cache of its last node.
+    migrate_node_ns, "ns", 1, 0.0;
+    /// User time lost by a task that starts on another node.
+    migrate_remote_ns, "ns", 1, 0.0;
+    /// Entering and leaving an interrupt.
+    irq_ns, "ns", 1, 0.0;
+    /// Time between two ticks of a busy CPU: 1/HZ of the kernel that ran there.
+    tick_period_ns, "ns", 1, 4_000_000.0;
+    /// Programming the timer for the next tick.
+    timer_ns, "ns", 1, 0.0;
+    /// What sending an interrupt to another CPU costs the sender.
+    ipi_send_ns, "ns", 1, 0.0;
+    /// From sending until the other CPU enters it.
+    ipi_delivery_ns, "ns", 1, 0.0;
+    /// Leaving the idle state.
+    idle_exit_ns, "ns", 1, 0.0;
+    /// Entering and leaving a system call.
+    syscall_ns, "ns", 1, 0.0;
+    /// Calling a BPF callback through its trampoline, beyond the policy's own instructions.
+    callback_ns, "ns", 1, 0.0;
+    /// Instructions of the policy's own code in one callback: a mean, for it runs natively here.
+    callback_instructions, "instructions", 1, 0.0;
+    /// Calling a kfunc from BPF, beyond its own instructions.
+    kfunc_ns, "ns", 1, 0.0;
+    /// An atomic operation on a line that this CPU owns.
+    atomic_ns, "ns", 1, 0.0;
+    /// Fetching a line that another thread of the core wrote last.
+    line_core_ns, "ns", 1, 0.0;
+    /// Fetching a line that another core of the cache wrote last.
+    line_llc_ns, "ns", 1, 0.0;
+    /// Fetching a line that a core under another cache of the node wrote last.
+    line_node_ns, "ns", 1, 0.0;
+    /// Fetching a line that another node wrote last.
+    line_remote_ns, "ns", 1, 0.0;
+    /// Ticket locks: each further waiter lengthens the handoff by this part of it, as all of them
+    /// fetch the line again (a in h·(1 + a·waiters)). Queued locks ignore it.
+    ticket_slope, "1", 1, 0.0;
+    /// Copying a byte between user and kernel.
+    copy_byte_ns, "ns", 1, 0.0;
+}
+
+impl Costs {
+    /// One instruction of kernel code, in ns, on a core whose other threads are idle.
+    pub fn instruction_ns(&self) -> f64 {
+        self.kernel_cpi / self.clock_ghz
+    }
+
+    /// Progress of one of `busy` busy threads of a core, of what it makes alone.
+    pub fn smt_rate(&self, busy: usize) -> f64 {
+        match busy {
+            0 | 1 => 1.0,
+            2 => self.smt_rate_2,
+            3 => self.smt_rate_3,
+            _ => self.smt_rate_4,
+        }
+    }
+}

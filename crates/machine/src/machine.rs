@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A machine: its CPUs, their places, and what they cost.
+
+use std::collections::BTreeMap;
+
+use crate::costs::{COSTS, Costs};
+use crate::quantity::Quantity;
+use crate::{CpuSet, read};
+
+/// One hardware thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpu {
+    /// Its core.
+    pub core: u16,
+    /// Its last-level cache.
+    pub llc: u16,
+    /// Its memory node.
+    pub node: u16,
+    /// Index into [`Machine::core_rates`].
+    pub core_type: u16,
+}
+
+/// How spinlocks of the kernel on this machine hand over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LockKind {
+    /// All waiters watch one line (Linux 2.6.25 to 4.1): a handoff takes longer the more they are.
+    Ticket,
+    /// Each waiter watches a line of its own (Linux 4.2 and later): a handoff is one transfer.
+    Queued,
+}
+
+/// How far one CPU is from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// The same CPU.
+    Same,
+    /// Another thread of the core.
+    Core,
+    /// Another core of the cache.
+    Llc,
+    /// Another cache of the node.
+    Node,
+    /// Another node.
+    Remote,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// What `--machine` takes.
+    pub name: String,
+    /// One line.
+    pub summary: String,
+    /// Its hardware threads, by number.
+    pub cpus: Vec<Cpu>,
+    /// Distance of each node from each, as ACPI's SLIT has it: 10 is itself.
+    pub node_distance: Vec<Vec<u32>>,
+    /// Work rate of each core type, of the fastest one.
+    pub core_rates: Vec<f64>,
+    /// What its kernel's spinlocks are.
+    pub lock: LockKind,
+    /// What things cost.
+    pub costs: Costs,
+    /// Where each cost comes from, and its range.
+    pub sources: BTreeMap<&'static str, Quantity>,
+}
+
+/// What is wrong with a machine's description, or with what was asked of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum MachineError {
+    #[error("{path}:{line}: {what}")]
+    Syntax { path: String, line: usize, what: String },
+    #[error("no machine is called `{name}`; there are: {known}")]
+    Unknown { name: String, known: String },
+    #[error("machine {machine} has no cost `{name}`; there are: {known}")]
+    UnknownCost { machine: String, name: String, known: String },
+    #[error("machine {machine}: {name}={value}: expected a number of at least 0")]
+    BadCost { machine: String, name: String, value: String },
+}
+
+const EMBEDDED: &[(&str, &str)] = &[("numa-2x4", include_str!("../../../machines/numa-2x4.toml"))];
+
+/// Names of the machines that come with the program.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    EMBEDDED.iter().map(|(name, _)| *name)
+}
+
+/// The machine of this name that comes with the program, or an error that says which exist.
+pub fn find(name: &str) -> Result<Machine, MachineError> {
+    match EMBEDDED.iter().find(|(known, _)| *known == name) {
+        Some((name, text)) => Machine::from_toml(text, &format!("machines/{name}.toml")),
+        None => Err(MachineError::Unknown {
+            name: name.to_string(),
+            known: names().collect::<Vec<_>>().join(", "),
+        }),
+    }
+}
+
+impl Machine {
+    /// Reads a description; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// Names the line and what was expected there.
+    pub fn from_toml(text: &str, path: &str) -> Result<Self, MachineError> {
+        read::machine(text, path)
+    }
+
+    /// Every CPU.
+    pub fn all(&self) -> CpuSet {
+        CpuSet::first(self.cpus.len())
+    }
+
+    /// How far `a` is from `b`.
+    #[inline]
+    pub fn distance(&self, a: usize, b: usize) -> Distance {
+        let (x, y) = (&self.cpus[a], &self.cpus[b]);
+        match () {
+            () if a == b => Distance::Same,
+            () if x.core == y.core => Distance::Core,
+            () if x.llc == y.llc => Distance::Llc,
+            () if x.node == y.node => Distance::Node,
+            () => Distance::Remote,
+        }
+    }
+
+    /// Time for `to` to get a line that `from` wrote last, in ns.
+    #[inline]
+    pub fn line_ns(&self, from: usize, to: usize) -> f64 {
+        match self.distance(from, to) {
+            Distance::Same => 0.0,
+            Distance::Core => self.costs.line_core_ns,
+            Distance::Llc => self.costs.line_llc_ns,
+            Distance::Node => self.costs.line_node_ns,
+            Distance::Remote => self.costs.line_remote_ns,
+        }
+    }
+
+    /// User time that a task loses when it goes on at `to` after it ran on `from`, in ns.
+    #[inline]
+    pub fn migrate_ns(&self, from: usize, to: usize) -> f64 {
+        match self.distance(from, to) {
+            Distance::Same => 0.0,
+            Distance::Core => self.costs.migrate_core_ns,
+            Distance::Llc => self.costs.migrate_llc_ns,
+            Distance::Node => self.costs.migrate_node_ns,
+            Distance::Remote => self.costs.migrate_remote_ns,
+        }
+    }
+
+    /// The same machine with one cost set, for a sweep. `line_transfer_ns` sets the transfer
+    /// between two cores of a cache and scales the farther ones by as much.
+    pub fn with_cost(mut self, name: &str, value: f64) -> Result<Self, MachineError> {
+        if !(value.is_finite() && value >= 0.0) {
+            let (machine, name) = (self.name, name.to_string());
+            return Err(MachineError::BadCost { machine, name, value: value.to_string() });
+        }
+        if name == "line_transfer_ns" {
+            let factor = value / self.costs.line_llc_ns;
+            self.costs.line_llc_ns = value;
+            self.costs.line_node_ns *= factor;
+            self.costs.line_remote_ns *= factor;
+            return Ok(self);
+        }
+        match self.costs.slot(name) {
+            Some(slot) => *slot = value,
+            None => return Err(self.unknown_cost(name)),
+        }
+        Ok(self)
+    }
+
+    /// The same machine with one cost multiplied, for a sweep; names as [`Machine::with_cost`].
+    pub fn with_scale(self, name: &str, factor: f64) -> Result<Self, MachineError> {
+        let key = if name == "line_transfer_ns" { "line_llc_ns" } else { name };
+        match self.costs.get(key) {
+            Some(value) => self.with_cost(name, value * factor),
+            None => Err(self.unknown_cost(name)),
+        }
+    }
+
+    /// The range a cost may lie in, where its source gives one.
+    pub fn range(&self, cost: &str) -> Option<[f64; 2]> {
+        let key = if cost == "line_transfer_ns" { "line_llc_ns" } else { cost };
+        self.sources.get(key).and_then(|quantity| quantity.range)
+    }
+
+    fn unknown_cost(&self, name: &str) -> MachineError {
+        let known = COSTS.iter().map(|cost| cost.name).chain(["line_transfer_ns"]);
+        MachineError::UnknownCost {
+            machine: self.name.clone(),
+            name: name.to_string(),
+            known: known.collect::<Vec<_>>().join(", "),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Path lengths of kernel functions, shared by all machines.
+//!
+//! `machines/paths.toml` gives each function that a scheduler runs its instructions: its own, not
+//! those of functions that have an entry of their own, and without locks and cache lines, which
+//! are charged where they are taken. A class asks for its functions by name once, at its start.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::machine::MachineError;
+use crate::quantity::Quantity;
+use crate::read;
+
+/// Which function: an index into [`Paths`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u16);
+
+/// One function of the kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path {
+    /// As in the kernel's source.
+    pub name: String,
+    /// Instructions a call.
+    pub instructions: f64,
+    /// Where that comes from.
+    pub source: Quantity,
+}
+
+/// All functions that cost something.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Paths {
+    paths: Vec<Path>,
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct File {
+    paths: BTreeMap<String, Spanned<Quantity>>,
+}
+
+impl Paths {
+    /// Those that come with the program.
+    pub fn embedded() -> Self {
+        let text = include_str!("../../../machines/paths.toml");
+        Self::from_toml(text, "machines/paths.toml").expect("a test reads the embedded file")
+    }
+
+    /// Reads path lengths; `path` is what errors call the file.
+    pub fn from_toml(text: &str, path: &str) -> Result<Self, MachineError> {
+        let file: File = read::document(text, path)?;
+        let mut paths = Vec::new();
+        for (name, quantity) in file.paths {
+            let value = quantity.get_ref().value;
+            if quantity.get_ref().unit != "instructions" || !(value.is_finite() && value >= 0.0) {
+                let what =
+                    format!("{name}: expected a number of at least 0, unit \"instructions\"");
+                return Err(read::error_at(text, path, quantity.span(), what));
+            }
+            paths.push(Path { name, instructions: value, source: quantity.into_inner() });
+        }
+        Ok(Paths { paths })
+    }
+
+    /// The function of this name; panics where `paths.toml` has none, for only code asks.
+    pub fn id(&self, name: &str) -> PathId {
+        let found = self.paths.binary_search_by(|path| path.name.as_str().cmp(name));
+        PathId(found.unwrap_or_else(|_| panic!("machines/paths.toml has no `{name}`")) as u16)
+    }
+
+    /// What is known of it.
+    #[inline]
+    pub fn get(&self, id: PathId) -> &Path {
+        &self.paths[id.0 as usize]
+    }
+
+    /// By name.
+    pub fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter()
+    }
+
+    /// The same with every length multiplied, for a sweep.
+    #[must_use]
+    pub fn scaled(mut self, factor: f64) -> Self {
+        self.paths.iter_mut().for_each(|path| path.instructions *= factor);
+        self
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads a machine from TOML, and says where it cannot.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::CpuSet;
+use crate::costs::{COSTS, CostName, Costs};
+use crate::machine::{Cpu, LockKind, Machine, MachineError};
+use crate::quantity::Quantity;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    summary: String,
+    topology: Topology,
+    kernel: Kernel,
+    costs: BTreeMap<Spanned<String>, Spanned<Quantity>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Topology {
+    nodes: Spanned<Quantity<usize>>,
+    llcs_per_node: Spanned<Quantity<usize>>,
+    cores_per_llc: Spanned<Quantity<usize>>,
+    threads_per_core: Spanned<Quantity<usize>>,
+    numbering: Quantity<Numbering>,
+    #[serde(default = "none")]
+    node_distance: Option<Spanned<Quantity<Vec<Vec<u32>>>>>,
+    /// Work rate of each core of an LLC, of the fastest; all alike where it is missing.
+    #[serde(default = "none")]
+    core_rates: Option<Spanned<Quantity<Vec<f64>>>>,
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+/// How the threads of a core are numbered.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Numbering {
+    /// 0 and 1 share a core.
+    Adjacent,
+    /// First one thread of each core, then the second of each.
+    Spread,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kernel {
+    lock: Quantity<LockKind>,
+}
+
+/// What errors call the text, and the text to count lines in.
+struct Source<'a> {
+    text: &'a str,
+    path: &'a str,
+}
+
+impl Source<'_> {
+    fn error(&self, span: Range<usize>, what: impl Into<String>) -> MachineError {
+        let line = self.text[..span.start.min(self.text.len())].matches('\n').count() + 1;
+        MachineError::Syntax { path: self.path.to_string(), line, what: what.into() }
+    }
+}
+
+pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
+    let source = Source { text, path };
+    let file: File = parse(&source)?;
+    let (cpus, core_rates) = cpus(&source, &file.topology)?;
+    let threads = file.topology.threads_per_core.get_ref().value;
+    let (costs, sources) = costs(&source, &file.costs, threads)?;
+    Ok(Machine {
+        node_distance: distances(&source, &file.topology)?,
+        name: file.name,
+        summary: file.summary,
+        cpus,
+        core_rates,
+        lock: file.kernel.lock.value,
+        costs,
+        sources,
+    })
+}
+
+/// Reads TOML; an error is one line, with the line's number.
+pub(crate) fn document<T: serde::de::DeserializeOwned>(
+    text: &str,
+    path: &str,
+) -> Result<T, MachineError> {
+    parse(&Source { text, path })
+}
+
+/// An error at the place of a value.
+pub(crate) fn error_at(text: &str, path: &str, span: Range<usize>, what: String) -> MachineError {
+    Source { text, path }.error(span, what)
+}
+
+fn parse<T: serde::de::DeserializeOwned>(source: &Source) -> Result<T, MachineError> {
+    toml::from_str(source.text).map_err(|error| {
+        let message = error.message().lines().collect::<Vec<_>>().join("; ");
+        source.error(error.span().unwrap_or(0..0), message)
+    })
+}
+
+fn count(source: &Source, name: &str, q: &Spanned<Quantity<usize>>) -> Result<usize, MachineError> {
+    match q.get_ref().value {
+        0 => Err(source.error(q.span(), format!("{name} is 0: a machine needs at least one CPU"))),
+        n => Ok(n),
+    }
+}
+
+fn cpus(source: &Source, topology: &Topology) -> Result<(Vec<Cpu>, Vec<f64>), MachineError> {
+    let nodes = count(source, "nodes", &topology.nodes)?;
+    let llcs = count(source, "llcs_per_node", &topology.llcs_per_node)?;
+    let cores = count(source, "cores_per_llc", &topology.cores_per_llc)?;
+    let threads = count(source, "threads_per_core", &topology.threads_per_core)?;
+    let total_cores = nodes.saturating_mul(llcs).saturating_mul(cores);
+    let total = total_cores.saturating_mul(threads);
+    if total > CpuSet::MAX {
+        let what = format!("{total} CPUs: at most {} are supported", CpuSet::MAX);
+        return Err(source.error(topology.nodes.span(), what));
+    }
+    let (core_rates, core_type) = core_types(source, topology, cores)?;
+    let place = |cpu: usize| {
+        let core = match topology.numbering.value {
+            Numbering::Adjacent => cpu / threads,
+            Numbering::Spread => cpu % total_cores,
+        };
+        Cpu {
+            core: core as u16,
+            llc: (core / cores) as u16,
+            node: (core / cores / llcs) as u16,
+            core_type: core_type[core % cores],
+        }
+    };
+    Ok(((0..total).map(place).collect(), core_rates))
+}
+
+/// The rates that occur, fastest first, and which of them each core of an LLC has.
+fn core_types(
+    source: &Source,
+    topology: &Topology,
+    cores: usize,
+) -> Result<(Vec<f64>, Vec<u16>), MachineError> {
+    let Some(given) = &topology.core_rates else { return Ok((vec![1.0], vec![0; cores])) };
+    let rates = &given.get_ref().value;
+    if rates.len() != cores || rates.iter().any(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
+        let what = format!("core_rates: expected {cores} rates, each above 0 and at most 1");
+        return Err(source.error(given.span(), what));
+    }
+    let mut kinds = rates.clone();
+    kinds.sort_by(|a, b| b.total_cmp(a));
+    kinds.dedup();
+    let kind = |rate: &f64| kinds.iter().position(|kind| kind == rate).unwrap_or(0) as u16;
+    let core_type = rates.iter().map(kind).collect();
+    Ok((kinds, core_type))
+}
+
+fn distances(source: &Source, topology: &Topology) -> Result<Vec<Vec<u32>>, MachineError> {
+    let nodes = topology.nodes.get_ref().value;
+    let Some(given) = &topology.node_distance else {
+        let far = |a, b| if a == b { 10 } else { 20 };
+        return Ok((0..nodes).map(|a| (0..nodes).map(|b| far(a, b)).collect()).collect());
+    };
+    let matrix = &given.get_ref().value;
+    if matrix.len() != nodes || matrix.iter().any(|row| row.len() != nodes) {
+        let what = format!("node_distance: expected {nodes} rows of {nodes} numbers");
+        return Err(source.error(given.span(), what));
+    }
+    Ok(matrix.clone())
+}
+
+type Sources = BTreeMap<&'static str, Quantity>;
+
+fn costs(
+    source: &Source,
+    given: &BTreeMap<Spanned<String>, Spanned<Quantity>>,
+    threads: usize,
+) -> Result<(Costs, Sources), MachineError> {
+    let mut costs = Costs::default();
+    let mut sources = Sources::new();
+    for (key, quantity) in given {
+        let cost = COSTS.iter().find(|cost| cost.name == key.get_ref()).ok_or_else(|| {
+            let known = COSTS.iter().map(|cost| cost.name).collect::<Vec<_>>().join(", ");
+            source.error(
+                key.span(),
+                format!("no cost is called `{}`; there are: {known}", key.get_ref()),
+            )
+        })?;
+        check(source, cost, quantity)?;
+        *costs.slot(cost.name).expect("the table has it") = quantity.get_ref().value;
+        sources.insert(cost.name, quantity.get_ref().clone());
+    }
+    let missing =
+        COSTS.iter().find(|cost| cost.threads <= threads && !sources.contains_key(cost.name));
+    match missing {
+        Some(cost) => {
+            let at = source.text.find("[costs").unwrap_or(0);
+            let what = format!("[costs] lacks {} ({})", cost.name, cost.unit);
+            Err(source.error(at..at, what))
+        }
+        None => Ok((costs, sources)),
+    }
+}
+
+fn check(source: &Source, cost: &CostName, given: &Spanned<Quantity>) -> Result<(), MachineError> {
+    let Quantity { value, range, unit, .. } = given.get_ref();
+    let [low, high] = range.unwrap_or([*value, *value]);
+    let what = match () {
+        () if unit != cost.unit => format!("unit \"{unit}\": expected \"{}\"", cost.unit),
+        () if !(value.is_finite() && *value >= 0.0) => "expected a number of at least 0".into(),
+        () if matches!(cost.unit, "GHz" | "cycles/instruction") && *value == 0.0 => {
+            "expected a number above 0".into()
+        }
+        () if cost.name.starts_with("smt_rate") && !(*value > 0.0 && *value <= 1.0) => {
+            "expected a number above 0 and at most 1".into()
+        }
+        () if !(low <= *value && *value <= high) => format!("value {value} is outside its range"),
+        () => return Ok(()),
+    };
+    Err(source.error(given.span(), format!("{}: {what}", cost.name)))
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Machines are read, and what is wrong with one is said in a line.
+
+use machine::{COSTS, CpuSet, Distance, Machine, MachineError, Paths, find, names};
+
+const GOOD: &str = include_str!("../../../machines/numa-2x4.toml");
+
+fn broken(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "the test edits a line that is there: {from}");
+    Machine::from_toml(&GOOD.replacen(from, to, 1), "m.toml").unwrap_err().to_string()
+}
+
+#[test]
+fn every_embedded_machine_is_sound() {
+    for name in names() {
+        let machine = find(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(machine.name, name);
+        assert!(!machine.cpus.is_empty() && machine.cpus.len() <= CpuSet::MAX);
+        assert_eq!(
+            machine.node_distance.len(),
+            1 + machine.cpus.iter().map(|c| c.node).max().unwrap() as usize
+        );
+        for (cost, quantity) in &machine.sources {
+            assert!(!quantity.source.is_empty(), "{name}: {cost} has no source");
+        }
+    }
+}
+
+#[test]
+fn paths_are_found_by_name() {
+    let paths = Paths::embedded();
+    let id = paths.id("try_to_wake_up");
+    assert_eq!(paths.get(id).name, "try_to_wake_up");
+    assert_eq!(paths.clone().scaled(2.0).get(id).instructions, 2.0 * paths.get(id).instructions);
+}
+
+#[test]
+fn distances_follow_the_places() {
+    let machine = find("numa-2x4").unwrap();
+    assert_eq!(machine.distance(0, 0), Distance::Same);
+    assert_eq!(machine.distance(0, 3), Distance::Llc);
+    assert_eq!(machine.distance(0, 4), Distance::Remote);
+    assert!(machine.line_ns(0, 4) > machine.line_ns(0, 1));
+}
+
+#[test]
+fn an_unknown_machine_says_which_exist() {
+    let error = find("cray-1").unwrap_err().to_string();
+    assert!(error.contains("cray-1") && error.contains("numa-2x4"), "{error}");
+}
+
+#[test]
+fn no_cpus_is_refused() {
+    let error = broken("nodes = { value = 2", "nodes = { value = 0");
+    assert!(error.starts_with("m.toml:8: nodes is 0"), "{error}");
+}
+
+#[test]
+fn too_many_cpus_are_refused() {
+    let error = broken("cores_per_llc = { value = 4", "cores_per_llc = { value = 4000");
+    assert!(error.contains("8000 CPUs: at most 512"), "{error}");
+}
+
+#[test]
+fn errors_name_line_and_what_was_expected() {
+    let cases = [
+        (
+            "clock_ghz = { value = 2.5, unit = \"GHz\"",
+            "clock_ghz = { value = 2.5, unit = \"MHz\"",
+            "expected \"GHz\"",
+        ),
+        ("irq_ns = { value = 300", "irq_ns = { value = -1", "at least 0"),
+        ("irq_ns = ", "irk_ns = ", "no cost is called `irk_ns`"),
+        ("kernel_cpi = { value = 1.0", "kernel_cpi = { value = 0.0", "above 0"),
+        ("irq_ns = { value = 300", "irq_ns = { value = \"a\"", "expected"),
+        ("[[10, 20], [20, 10]]", "[[10, 20]]", "expected 2 rows"),
+    ];
+    for (from, to, expected) in cases {
+        let error = broken(from, to);
+        assert!(error.starts_with("m.toml:") && error.contains(expected), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn a_missing_cost_is_named() {
+    let line = GOOD.lines().find(|line| line.starts_with("irq_ns")).unwrap();
+    let error = broken(line, "");
+    assert!(error.contains("lacks irq_ns (ns)"), "{error}");
+}
+
+#[test]
+fn costs_can_be_swept() {
+    let machine = find("numa-2x4").unwrap();
+    let far = machine.costs.line_remote_ns / machine.costs.line_llc_ns;
+    let swept = machine.clone().with_cost("line_transfer_ns", 250.0).unwrap();
+    assert_eq!(swept.costs.line_llc_ns, 250.0);
+    assert!((swept.costs.line_remote_ns / 250.0 - far).abs() < 1e-9);
+    let doubled = machine.clone().with_scale("irq_ns", 2.0).unwrap();
+    assert_eq!(doubled.costs.irq_ns, 2.0 * machine.costs.irq_ns);
+    let error = machine.clone().with_cost("irk_ns", 1.0).unwrap_err();
+    assert!(matches!(&error, MachineError::UnknownCost { .. }), "{error}");
+    assert!(machine.with_cost("irq_ns", f64::NAN).is_err());
+    assert!(COSTS.iter().all(|cost| find("numa-2x4").unwrap().costs.get(cost.name).is_some()));
+}
+
+#[test]
+fn sets_of_cpus() {
+    let set: CpuSet = [3, 64, 511].into_iter().collect();
+    assert_eq!(set.iter().collect::<Vec<_>>(), [3, 64, 511]);
+    assert_eq!(set.iter_from(64).collect::<Vec<_>>(), [64, 511, 3]);
+    assert_eq!((set.len(), set.lowest()), (3, Some(3)));
+    assert!(set.has(64) && !set.has(65) && !set.has(9000));
+    assert!(set.and(&CpuSet::first(64)).within(&set));
+    assert_eq!(set.without(&CpuSet::first(64)).lowest(), Some(64));
+}
