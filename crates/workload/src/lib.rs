@@ -2,8 +2,17 @@
 //! Workloads: what each task does, step by step, and the objects tasks meet at.
 //!
 //! A [`Workload`] is plain data. Pipes, sockets, locks and barriers are objects in it, so that who
-//! blocks and who wakes whom follows from the order in which a policy runs the tasks.
+//! blocks and who wakes whom follows from the order in which a policy runs the tasks. It is read
+//! from rt-app's JSON ([`rtapp::parse`]) and written as such ([`write`]), or built from a model of a
+//! known program ([`hackbench`]).
 
+mod events;
+pub mod hackbench;
+mod json;
 mod model;
+pub mod rtapp;
+mod write;
 
+pub use json::Error;
 pub use model::{Object, ObjectId, Step, Task, Workload};
+pub use write::{Dialect, Unwritable, write};

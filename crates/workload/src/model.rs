@@ -34,6 +34,8 @@ pub struct Task {
     pub forked: bool,
     /// What it does, once; repetition is [`Step::Repeat`]. It ends after the last step.
     pub steps: Vec<Step>,
+    /// What hardware feels of it (rt-app JSON's `"hw"`, which rt-app itself ignores), as data.
+    pub hw: Option<serde_json::Value>,
 }
 
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an
@@ -55,14 +57,15 @@ pub enum Step {
         /// Wall time.
         ns: u64,
     },
-    /// Blocks until the next multiple of the period, counted from the task's first use of the timer
-    /// (or from its last expiry, where `relative`); does not block if that is past.
+    /// Blocks until `last + period`, which becomes the new `last`; at first `last` is the start of the
+    /// workload plus the task's delay, as in rt-app. Does not block if that is past; then `last`
+    /// becomes the present where `relative`, and stays on the grid where not.
     Timer {
         /// An [`Object::Timer`].
         timer: ObjectId,
         /// Its period.
         period_ns: u64,
-        /// Counted from the last expiry seen and not from the first use.
+        /// A missed expiry moves the grid.
         relative: bool,
     },
     /// Takes a mutex, or blocks until it is free.
@@ -137,8 +140,10 @@ pub enum Object {
         /// Bytes it holds.
         capacity: u32,
     },
-    /// A stream socket that holds this many bytes of messages, each with `overhead` bytes of
-    /// bookkeeping (`skb->truesize`).
+    /// A stream socket: a message is taken while less than `capacity` is held, so the last may
+    /// overshoot; each costs its bytes and `overhead` bytes of bookkeeping (`skb->truesize`). A
+    /// writer that found it full is woken when no more than a quarter is held (`unix_writable` in
+    /// the kernel's net/unix/af_unix.c).
     Socket {
         /// Bytes it holds, bookkeeping included: `net.core.wmem_default`.
         capacity: u32,

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads rt-app's JSON into a [`Workload`].
+//!
+//! The language is that of rt-app 1.0 (`doc/tutorial.txt` of scheduler-tools/rt-app), with the
+//! freedoms of its `workgen`: comments, trailing commas and repeated keys. What is not modelled is
+//! refused by name and never skipped. Ours, and ignored by rt-app itself:
+//!
+//! - in a task, `"hw": {…}`: what hardware feels of it, kept as data;
+//! - in a task, `"process": "name"`: its address space; threads of one name share it, a name that
+//!   begins with `unique` gives each instance its own; without it all tasks share one;
+//! - `"channels": {"c": {"type": "pipe" | "socket", "capacity": BYTES, "overhead": BYTES}}` beside
+//!   `"tasks"` (or in `"resources"`), and the events `"write"` and `"read": {"ref": "c", "bytes": N}`;
+//! - `"barriers": {"b": {"parties": N, "spin": µs}}`: a barrier that spins before it blocks;
+//! - fractions of a µs, and of a second in `"duration"`.
+
+use std::collections::BTreeMap;
+
+use crate::events::{self, Scope};
+use crate::json::{Error, Node, Source};
+use crate::model::{Object, ObjectId, Step, Task, Workload};
+
+/// Reads the text of a workload file; `name` stands in errors, and without its directory and
+/// ending it becomes the workload's name.
+pub fn parse(name: &str, text: &str) -> Result<Workload, Error> {
+    let source = Source::new(name, text);
+    let root = source.root()?;
+    let mut reader = Reader::default();
+    let mut tasks = None;
+    for (key, node) in root.members("a workload file")? {
+        match key.as_str() {
+            "tasks" => tasks = Some(node),
+            "global" => reader.global(node)?,
+            "resources" | "channels" | "barriers" => reader.declarations(node)?,
+            _ => return Err(unknown(node, &key, "tasks, global, resources, channels, barriers")),
+        }
+    }
+    let tasks = tasks.ok_or_else(|| root.error("expected an object \"tasks\""))?;
+    for (key, node) in tasks.members("tasks")? {
+        let task = reader.definition(key, node)?;
+        reader.definitions.push(task);
+    }
+    reader.finish(short_name(name), root)
+}
+
+fn short_name(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.strip_suffix(".json").unwrap_or(file)
+}
+
+pub(crate) fn unknown(node: Node, key: &str, known: &str) -> Error {
+    node.error(format!("\"{key}\" is not known here; expected one of: {known}"))
+}
+
+/// Objects by what they are and their name; what is declared or used first comes first.
+#[derive(Default)]
+pub(crate) struct Objects {
+    by_name: BTreeMap<(&'static str, String), ObjectId>,
+    all: Vec<Object>,
+    /// Barriers whose parties a declaration fixed.
+    fixed: Vec<ObjectId>,
+    /// The task that uses a timer which is not `unique`.
+    timer_owners: BTreeMap<String, String>,
+}
+
+impl Objects {
+    /// The object of this kind and name, made by `new` if it is not there yet.
+    pub(crate) fn get(
+        &mut self,
+        kind: &'static str,
+        name: String,
+        new: impl FnOnce() -> Object,
+    ) -> ObjectId {
+        let all = &mut self.all;
+        *self.by_name.entry((kind, name)).or_insert_with(|| {
+            all.push(new());
+            all.len() - 1
+        })
+    }
+
+    /// The object, if it was declared or used before.
+    pub(crate) fn find(&self, kind: &'static str, name: &str) -> Option<ObjectId> {
+        self.by_name.get(&(kind, name.to_string())).copied()
+    }
+
+    /// Names of a kind, for an error.
+    pub(crate) fn names(&self, kind: &'static str) -> String {
+        let names: Vec<&str> =
+            self.by_name.keys().filter(|(k, _)| *k == kind).map(|(_, n)| n.as_str()).collect();
+        if names.is_empty() { "none".to_string() } else { names.join(", ") }
+    }
+
+    /// Whether `task` may use this timer: nobody else does.
+    pub(crate) fn claim_timer(&mut self, timer: &str, task: &str) -> bool {
+        let owner = self.timer_owners.entry(timer.to_string()).or_insert_with(|| task.to_string());
+        owner == task
+    }
+
+    /// A use of a barrier by so many threads: rt-app counts its parties so.
+    pub(crate) fn join_barrier(&mut self, name: String, threads: u32) -> ObjectId {
+        let new = || Object::Barrier { parties: 0, spin_ns: 0 };
+        let id = self.get("barrier", name, new);
+        if let (Object::Barrier { parties, .. }, false) =
+            (&mut self.all[id], self.fixed.contains(&id))
+        {
+            *parties += threads;
+        }
+        id
+    }
+}
+
+/// One entry of `"tasks"`.
+struct Definition<'a> {
+    node: Node<'a>,
+    name: String,
+    instances: usize,
+    process: Process,
+    /// Its steps hold indices of definitions in [`Step::Fork`].
+    task: Task,
+}
+
+enum Process {
+    Shared(usize),
+    Unique,
+}
+
+/// A thread to be made.
+#[derive(Clone)]
+struct Wanted {
+    definition: usize,
+    number: usize,
+    /// The definitions that led to it, to find a fork that never ends.
+    lineage: Vec<usize>,
+}
+
+#[derive(Default)]
+struct Reader<'a> {
+    duration_ns: Option<u64>,
+    objects: Objects,
+    processes: BTreeMap<String, usize>,
+    /// Process numbers given out, beside the common one.
+    named_processes: usize,
+    definitions: Vec<Definition<'a>>,
+    /// Fork targets: their names, by the number that stands in the steps meanwhile.
+    forks: Vec<(String, Node<'a>)>,
+}
+
+/// What rt-app knows in `"global"` and has no bearing on what tasks do.
+const IGNORED_GLOBALS: &[&str] = &[
+    "calibration",
+    "lock_pages",
+    "logdir",
+    "log_basename",
+    "log_size",
+    "ftrace",
+    "gnuplot",
+    "io_device",
+    "mem_buffer_size",
+    "cumulative_slack",
+    "frag",
+];
+
+const TASK_KEYS: &str =
+    "instance, loop, phases, cpus, priority, policy, delay, process, hw, or an event";
+
+impl<'a> Reader<'a> {
+    fn global(&mut self, node: Node<'a>) -> Result<(), Error> {
+        for (key, value) in node.members("global")? {
+            match key.as_str() {
+                "duration" => self.duration_ns = duration(value)?,
+                "default_policy" => policy(value)?,
+                "pi_enabled" => {
+                    if value.text() == "true" {
+                        return Err(value.error("pi_enabled: priority inheritance is not modelled"));
+                    }
+                }
+                _ if IGNORED_GLOBALS.contains(&key.as_str()) => {}
+                _ => {
+                    let known = format!(
+                        "duration, default_policy, pi_enabled, {}",
+                        IGNORED_GLOBALS.join(", ")
+                    );
+                    return Err(unknown(value, &key, &known));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `"resources"`, `"channels"`, `"barriers"`. rt-app's own resources need no declaration.
+    fn declarations(&mut self, node: Node<'a>) -> Result<(), Error> {
+        for (name, value) in node.members("resources")? {
+            let (mut kind, mut capacity, mut overhead) = (None, None, None);
+            let (mut parties, mut spin_ns) = (None, 0);
+            for (key, field) in value.members(&name)? {
+                match key.as_str() {
+                    "type" => kind = Some(field.string("type")?),
+                    "capacity" => capacity = Some(bytes(field, "capacity")?),
+                    "overhead" => overhead = Some(bytes(field, "overhead")?),
+                    "parties" => parties = Some(bytes(field, "parties")?),
+                    "spin" => spin_ns = field.micros("spin")?,
+                    "target" | "access" => {}
+                    _ => {
+                        let known = "type, capacity, overhead, parties, spin";
+                        return Err(unknown(field, &key, known));
+                    }
+                }
+            }
+            let object = match (kind.as_deref(), parties) {
+                (Some("pipe"), _) => {
+                    Object::Pipe { capacity: capacity.unwrap_or(crate::hackbench::PIPE_BYTES) }
+                }
+                (Some("socket"), _) => Object::Socket {
+                    capacity: capacity.unwrap_or(crate::hackbench::SOCKET_BYTES),
+                    overhead: overhead.unwrap_or(crate::hackbench::SOCKET_OVERHEAD_BYTES),
+                },
+                (None, Some(parties)) => Object::Barrier { parties, spin_ns },
+                (Some("mutex" | "wait" | "signal" | "sync" | "timer" | "run" | "sleep"), _) => {
+                    continue;
+                }
+                _ => {
+                    let wanted = "\"type\": \"pipe\" or \"socket\", or a barrier's \"parties\"";
+                    return Err(value.error(format!("{name}: expected {wanted}")));
+                }
+            };
+            let barrier = matches!(object, Object::Barrier { .. });
+            let id = self.objects.get(if barrier { "barrier" } else { "channel" }, name, || object);
+            if barrier {
+                self.objects.fixed.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn definition(&mut self, name: String, node: Node<'a>) -> Result<Definition<'a>, Error> {
+        let members = node.members(&name)?;
+        let find = |key: &str| members.iter().rev().find(|(k, _)| k == key).map(|(_, v)| *v);
+        let instances = find("instance").map_or(Ok(1), |v| v.integer("instance"))?;
+        let instances = usize::try_from(instances)
+            .ok()
+            .filter(|n| *n <= 1_000_000)
+            .ok_or_else(|| node.error(format!("{name}: instance: expected 0 to 1000000")))?;
+        let mut task = Task { name: name.clone(), ..Task::default() };
+        let mut process = Process::Shared(0);
+        let mut body = None;
+        for (key, value) in &members {
+            match key.as_str() {
+                "instance" => {}
+                "loop" => {}
+                "phases" => body = Some(*value),
+                "cpus" => task.cpus = Some(cpus(*value)?),
+                "priority" => task.nice = nice(*value)?,
+                "policy" => policy(*value)?,
+                "delay" => task.delay_ns = value.micros("delay")?,
+                "hw" => task.hw = Some(value.data()?),
+                "process" => process = self.process(value.string("process")?),
+                _ if events::refused(key).is_some() || events::is_event(key) => {}
+                _ => return Err(unknown(*value, key, TASK_KEYS)),
+            }
+        }
+        let mut scope = Scope {
+            objects: &mut self.objects,
+            forks: &mut self.forks,
+            task: &name,
+            threads: instances.max(1) as u32,
+            held: Vec::new(),
+        };
+        let given = find("loop").map(loop_count).transpose()?;
+        task.steps = match body {
+            Some(phases) => {
+                let mut steps = Vec::new();
+                let times = given.unwrap_or(None);
+                for (phase, value) in phases.members("phases")? {
+                    steps.extend(read_phase(&mut scope, &phase, value, times == Some(1))?);
+                }
+                repeat(times, steps)
+            }
+            None => {
+                let times = given.unwrap_or(None);
+                let steps = scope.steps(&members, times == Some(1))?;
+                repeat(times, steps)
+            }
+        };
+        if task.steps.is_empty() {
+            return Err(node.error(format!("{name}: expected at least one event")));
+        }
+        Ok(Definition { node, name, instances, process, task })
+    }
+
+    fn process(&mut self, name: String) -> Process {
+        if name.starts_with("unique") {
+            return Process::Unique;
+        }
+        let next = &mut self.named_processes;
+        Process::Shared(*self.processes.entry(name).or_insert_with(|| {
+            *next += 1;
+            *next
+        }))
+    }
+
+    fn finish(mut self, name: &str, root: Node) -> Result<Workload, Error> {
+        let tasks = self.expand()?;
+        if tasks.is_empty() {
+            return Err(root.error("expected at least one task with an instance"));
+        }
+        for definition in &self.definitions {
+            if self.duration_ns.is_none() && endless(&definition.task.steps) {
+                return Err(definition.node.error(format!(
+                    "{} loops for ever and \"global\" has no \"duration\": give one, or a \"loop\"",
+                    definition.name
+                )));
+            }
+        }
+        Ok(Workload {
+            name: name.to_string(),
+            duration_ns: self.duration_ns,
+            tasks,
+            objects: self.objects.all,
+        })
+    }
+
+    /// Every thread: the instances, then for each fork a thread of its own.
+    fn expand(&mut self) -> Result<Vec<Task>, Error> {
+        let mut wanted = Vec::new();
+        for (definition, of) in self.definitions.iter().enumerate() {
+            for number in 0..of.instances {
+                wanted.push(Wanted { definition, number, lineage: vec![definition] });
+            }
+        }
+        let started = wanted.len();
+        let mut next_number: Vec<usize> = self.definitions.iter().map(|d| d.instances).collect();
+        let mut tasks: Vec<Task> = Vec::new();
+        while tasks.len() < wanted.len() {
+            let Wanted { definition, lineage, .. } = wanted[tasks.len()].clone();
+            let mut task = self.instance(definition);
+            task.forked = tasks.len() >= started;
+            for target in fork_targets(&mut task.steps) {
+                let definition = self.fork_definition(*target, &lineage)?;
+                let lineage = lineage.iter().copied().chain([definition]).collect();
+                *target = wanted.len();
+                wanted.push(Wanted { definition, number: next_number[definition], lineage });
+                next_number[definition] += 1;
+            }
+            tasks.push(task);
+        }
+        for (task, Wanted { definition, number, .. }) in tasks.iter_mut().zip(&wanted) {
+            if next_number[*definition] > 1 {
+                task.name = format!("{}-{number}", task.name);
+            }
+        }
+        Ok(tasks)
+    }
+
+    fn fork_definition(&self, target: usize, lineage: &[usize]) -> Result<usize, Error> {
+        let (name, node) = &self.forks[target];
+        let names: Vec<&str> = self.definitions.iter().map(|d| d.name.as_str()).collect();
+        let found = names.iter().position(|known| known == name).ok_or_else(|| {
+            node.error(format!("fork: no task {name}; there are {}", names.join(", ")))
+        })?;
+        if lineage.contains(&found) {
+            return Err(node.error(format!("fork: {name} would fork itself for ever")));
+        }
+        Ok(found)
+    }
+
+    fn instance(&mut self, definition: usize) -> Task {
+        let of = &self.definitions[definition];
+        let mut task = of.task.clone();
+        task.process = match of.process {
+            Process::Shared(number) => number,
+            Process::Unique => {
+                self.named_processes += 1;
+                self.named_processes
+            }
+        };
+        task
+    }
+}
+
+fn read_phase<'a>(
+    scope: &mut Scope<'_, 'a>,
+    phase: &str,
+    node: Node<'a>,
+    once: bool,
+) -> Result<Vec<Step>, Error> {
+    let members = node.members(phase)?;
+    let mut times = Some(1);
+    for (key, value) in &members {
+        match key.as_str() {
+            "loop" => times = loop_count(*value)?,
+            "cpus" | "priority" | "policy" | "nodes_membind" | "taskgroup" => {
+                let problem =
+                    format!("{key} of a phase is not modelled; set it for the whole task");
+                return Err(value.error(problem));
+            }
+            _ if events::refused(key).is_some() || events::is_event(key) => {}
+            _ => return Err(unknown(*value, key, "loop, or an event")),
+        }
+    }
+    let steps = scope.steps(&members, once && times == Some(1))?;
+    if steps.is_empty() {
+        return Err(node.error(format!("phase {phase}: expected at least one event")));
+    }
+    Ok(repeat(times, steps))
+}
+
+/// Once is no repetition.
+fn repeat(times: Option<u64>, steps: Vec<Step>) -> Vec<Step> {
+    if times == Some(1) { steps } else { vec![Step::Repeat { times, steps }] }
+}
+
+fn loop_count(node: Node) -> Result<Option<u64>, Error> {
+    match node.integer("loop")? {
+        -1 => Ok(None),
+        n => u64::try_from(n)
+            .map(Some)
+            .map_err(|_| node.error(format!("loop: expected -1, 0 or more, found {n}"))),
+    }
+}
+
+fn duration(node: Node) -> Result<Option<u64>, Error> {
+    match serde_json::from_str::<f64>(node.text()) {
+        Ok(-1.0) => Ok(None),
+        Ok(s) if s > 0.0 && s <= 1e6 => Ok(Some((s * 1e9).round() as u64)),
+        _ => Err(node.error(format!(
+            "duration: expected seconds, more than 0, or -1 for no limit, found {}",
+            node.text()
+        ))),
+    }
+}
+
+fn policy(node: Node) -> Result<(), Error> {
+    match node.string("policy")?.as_str() {
+        "SCHED_OTHER" => Ok(()),
+        other => Err(node.error(format!("policy {other} is not modelled; only SCHED_OTHER is"))),
+    }
+}
+
+fn nice(node: Node) -> Result<i8, Error> {
+    let n = node.integer("priority")?;
+    i8::try_from(n)
+        .ok()
+        .filter(|n| (-20..=19).contains(n))
+        .ok_or_else(|| node.error(format!("priority: expected nice −20 to 19, found {n}")))
+}
+
+fn cpus(node: Node) -> Result<Vec<usize>, Error> {
+    let mut cpus = Vec::new();
+    for element in node.elements("cpus")? {
+        let cpu = element.integer("cpus")?;
+        let cpu = usize::try_from(cpu)
+            .map_err(|_| element.error(format!("cpus: expected CPU numbers, found {cpu}")))?;
+        cpus.push(cpu);
+    }
+    if cpus.is_empty() {
+        return Err(node.error("cpus: expected at least one CPU"));
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Ok(cpus)
+}
+
+pub(crate) fn bytes(node: Node, what: &str) -> Result<u32, Error> {
+    let n = node.integer(what)?;
+    u32::try_from(n)
+        .ok()
+        .filter(|n| *n > 0 || what == "overhead")
+        .ok_or_else(|| node.error(format!("{what}: expected 1 or more, found {n}")))
+}
+
+fn endless(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Repeat { times, steps } => times.is_none() || endless(steps),
+        _ => false,
+    })
+}
+
+/// The targets of a task's forks; none is inside a loop.
+fn fork_targets(steps: &mut [Step]) -> impl Iterator<Item = &mut usize> {
+    steps.iter_mut().filter_map(|step| match step {
+        Step::Fork(target) => Some(target),
+        _ => None,
+    })
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is written is read back as it was.
+
+use proptest::prelude::*;
+use workload::hackbench::{Channel, Hackbench, Worker};
+use workload::{Dialect, Object, Step, Task, Workload, rtapp::parse, write};
+
+/// Objects of one kind each, that any step may use; first come those that are declared, as the
+/// reader numbers them.
+const PIPE: usize = 0;
+const SOCKET: usize = 1;
+const BARRIER: usize = 2;
+
+fn declared() -> Vec<Object> {
+    vec![
+        Object::Pipe { capacity: 4096 },
+        Object::Socket { capacity: 5000, overhead: 7 },
+        Object::Barrier { parties: 9, spin_ns: 1500 },
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ns = 0..5_000_000_000u64;
+    prop_oneof![
+        ns.clone().prop_map(|work_ns| Step::Run { work_ns }),
+        ns.clone().prop_map(|wall_ns| Step::Runtime { wall_ns }),
+        ns.prop_map(|ns| Step::Sleep { ns }),
+        Just(Step::Yield),
+        Just(Step::Barrier(BARRIER)),
+        (1..10_000u32).prop_map(|bytes| Step::Write { channel: PIPE, bytes }),
+        (1..10_000u32).prop_map(|bytes| Step::Read { channel: SOCKET, bytes }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..5)
+}
+
+/// Phases: a loop, or steps that do not follow other steps.
+fn body() -> impl Strategy<Value = Vec<Step>> {
+    let looped = (2..50u64, steps())
+        .prop_map(|(times, steps)| vec![Step::Repeat { times: Some(times), steps }]);
+    let phases = prop::collection::vec(prop_oneof![steps(), looped], 1..4);
+    let outer = prop_oneof![Just(1u64), 2..9u64];
+    (outer, phases).prop_map(|(times, phases)| {
+        let steps: Vec<Step> = phases.into_iter().flatten().collect();
+        if times == 1 { steps } else { vec![Step::Repeat { times: Some(times), steps }] }
+    })
+}
+
+fn task() -> impl Strategy<Value = Task> {
+    let cpus = prop::option::of(prop::collection::btree_set(0..64usize, 1..4));
+    (body(), -20..20i8, cpus, 0..9_000_000u64, any::<bool>()).prop_map(
+        |(steps, nice, cpus, delay_ns, hw)| Task {
+            nice,
+            cpus: cpus.map(|set| set.into_iter().collect()),
+            delay_ns,
+            hw: hw.then(|| serde_json::json!({"mpki": 2.5})),
+            steps,
+            ..Task::default()
+        },
+    )
+}
+
+fn workload() -> impl Strategy<Value = Workload> {
+    let duration = prop::option::of(1..3_000_000_000u64);
+    (prop::collection::vec(task(), 1..5), duration).prop_map(|(mut tasks, duration_ns)| {
+        for (at, task) in tasks.iter_mut().enumerate() {
+            task.name = format!("t{at}");
+            task.process = at;
+        }
+        Workload { name: "w".to_string(), duration_ns, tasks, objects: declared() }
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_workload_comes_back_as_it_was(workload in workload()) {
+        let text = write(&workload, Dialect::Paceline).unwrap();
+        prop_assert_eq!(parse("w.json", &text).unwrap(), workload);
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "[\\[\\]{}\":,a-z0-9/* \n-]{0,80}") {
+        let _ = parse("f", &text);
+        let _ = parse("f", &format!("{{\"tasks\": {{\"a\": {text}}}}}"));
+    }
+}
+
+#[test]
+fn locks_timers_and_suspensions_come_back() {
+    let text = r#"{"tasks": {
+        "a": {"loop": 4, "lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m",
+              "timer": {"ref": "uniqueT", "period": 100, "mode": "absolute"}, "suspend": "a"},
+        "b": {"loop": 4, "lock": "m", "broad": "c", "signal": "c", "unlock": "m", "resume": "a",
+              "timer": {"ref": "t", "period": 70}}
+    }}"#;
+    let workload = parse("w.json", text).unwrap();
+    for dialect in [Dialect::RtApp, Dialect::Paceline] {
+        let written = write(&workload, dialect).unwrap();
+        assert_eq!(parse("w.json", &written).unwrap(), workload, "{written}");
+    }
+}
+
+#[test]
+fn hackbench_comes_back() {
+    for channel in [Channel::Pipe, Channel::Socket] {
+        for worker in [Worker::Thread, Worker::Process] {
+            let hackbench = Hackbench { groups: 2, loops: 3, fds: 4, channel, worker, bytes: 100 };
+            let mut workload = hackbench.build();
+            workload.name = "h".to_string();
+            // The reader takes all channels first and then all barriers.
+            let text = write(&workload, Dialect::Paceline).unwrap();
+            let read = parse("h.json", &text).unwrap();
+            assert_eq!(write(&read, Dialect::Paceline).unwrap().len(), text.len());
+            assert_eq!(read.tasks.len(), workload.tasks.len());
+            for (a, b) in read.tasks.iter().zip(&workload.tasks) {
+                assert_eq!((&a.name, a.forked, a.process), (&b.name, b.forked, b.process));
+            }
+        }
+    }
+}
+
+#[test]
+fn rtapp_itself_is_given_only_what_it_knows() {
+    let refused = |text: &str| {
+        write(&parse("w.json", text).unwrap(), Dialect::RtApp).unwrap_err().to_string()
+    };
+    let channel = r#"{"channels": {"c": {"type": "pipe"}},
+        "tasks": {"a": {"loop": 1, "write": {"ref": "c", "bytes": 1}}}}"#;
+    assert_eq!(refused(channel), "task a: channels, which rt-app has not");
+    let process =
+        r#"{"tasks": {"a": {"loop": 1, "run": 1}, "b": {"process": "p", "loop": 1, "run": 1}}}"#;
+    assert_eq!(refused(process), "task b: an address space of its own, which rt-app has not");
+    let fraction = r#"{"tasks": {"a": {"loop": 1, "run": 1.5}}}"#;
+    assert_eq!(refused(fraction), "task a: a time with a fraction of a µs");
+    let spin = r#"{"barriers": {"b": {"parties": 1, "spin": 2}}, "tasks": {"a": {"loop": 1, "barrier": "b"}}}"#;
+    assert_eq!(refused(spin), "task a: a barrier that spins, or is named elsewhere than once");
+}

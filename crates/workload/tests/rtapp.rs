@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What rt-app's JSON means, and how a wrong file is refused.
+
+use workload::{Object, Step, Workload, rtapp::parse};
+
+fn read(text: &str) -> Workload {
+    parse("dir/file.json", text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn refused(text: &str) -> String {
+    parse("f.json", text).expect_err("this file must be refused").to_string()
+}
+
+fn run(us: u64) -> Step {
+    Step::Run { work_ns: us * 1000 }
+}
+
+#[test]
+fn a_task_loops_over_its_events() {
+    let w = read(
+        r#"{ /* as in rt-app's tutorial */
+            "tasks": { "thread0": { "loop": 3, "run": 20000, "sleep": 80000, } },
+            "global": { "duration": 2, "calibration": "CPU0", "ftrace": true }
+        }"#,
+    );
+    assert_eq!((w.name.as_str(), w.duration_ns), ("file", Some(2_000_000_000)));
+    let steps = vec![run(20_000), Step::Sleep { ns: 80_000_000 }];
+    assert_eq!(w.tasks[0].steps, [Step::Repeat { times: Some(3), steps }]);
+}
+
+#[test]
+fn phases_run_in_order_and_repeat_inside_the_task() {
+    let w = read(
+        r#"{"tasks": {"a": {"loop": 2, "phases": {
+            "light": {"loop": 10, "run": 1, "timer": {"ref": "unique", "period": 30000}},
+            "heavy": {"run0": 2, "run1": 3, "timer": {"ref": "unique", "period": 5, "mode": "absolute"}}
+        }}}}"#,
+    );
+    let timer = |us: u64, relative| Step::Timer { timer: 0, period_ns: us * 1000, relative };
+    let light = vec![run(1), timer(30_000, true)];
+    let phases =
+        vec![Step::Repeat { times: Some(10), steps: light }, run(2), run(3), timer(5, false)];
+    assert_eq!(w.tasks[0].steps, [Step::Repeat { times: Some(2), steps: phases }]);
+    assert_eq!(w.objects, [Object::Timer]);
+}
+
+#[test]
+fn instances_are_numbered_and_share_objects() {
+    let w = read(
+        r#"{"tasks": {"w": {"instance": 3, "loop": 1, "priority": 5, "cpus": [2, 0],
+            "delay": 7, "hw": {"mpki": 4}, "barrier": "b"}, "x": {"loop": 1, "barrier": "b"}}}"#,
+    );
+    let names: Vec<&str> = w.tasks.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["w-0", "w-1", "w-2", "x"]);
+    let task = &w.tasks[2];
+    assert_eq!((task.nice, task.delay_ns), (5, 7000));
+    assert_eq!(task.cpus, Some(vec![0, 2]));
+    assert_eq!(task.hw.as_ref().unwrap()["mpki"], 4);
+    // rt-app counts a barrier's parties by the threads whose events name it.
+    assert_eq!(w.objects, [Object::Barrier { parties: 4, spin_ns: 0 }]);
+}
+
+#[test]
+fn sync_takes_the_mutex_unless_it_is_held() {
+    let w = read(
+        r#"{"tasks": {
+            "a": {"loop": 1, "sync": {"ref": "q", "mutex": "m"}},
+            "b": {"loop": 1, "lock": "m", "sync": {"ref": "q", "mutex": "m"}, "unlock": "m"}
+        }}"#,
+    );
+    assert_eq!(w.tasks[0].steps.len(), 4);
+    assert_eq!(w.tasks[0].steps, w.tasks[1].steps);
+    assert!(matches!(w.tasks[0].steps[0], Step::Lock(_)));
+}
+
+#[test]
+fn suspend_waits_under_the_own_name() {
+    let w =
+        read(r#"{"tasks": {"a": {"loop": 1, "suspend": ""}, "b": {"loop": 1, "resume": "a"}}}"#);
+    assert_eq!((&w.tasks[0].steps[0], &w.tasks[1].steps[0]), (&Step::Suspend(0), &Step::Resume(0)));
+}
+
+#[test]
+fn each_fork_is_a_thread_of_its_own() {
+    let w = read(
+        r#"{"tasks": {
+            "parent": {"instance": 2, "loop": 1, "fork": "child", "run": 5},
+            "child": {"instance": 0, "loop": 1, "run": 1}
+        }}"#,
+    );
+    let names: Vec<&str> = w.tasks.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["parent-0", "parent-1", "child-0", "child-1"]);
+    assert_eq!((&w.tasks[0].steps[0], &w.tasks[1].steps[0]), (&Step::Fork(2), &Step::Fork(3)));
+    let forked: Vec<bool> = w.tasks.iter().map(|t| t.forked).collect();
+    assert_eq!(forked, [false, false, true, true]);
+}
+
+#[test]
+fn processes_and_channels_are_ours() {
+    let w = read(
+        r#"{"channels": {"c": {"type": "pipe"}, "s": {"type": "socket", "capacity": 9, "overhead": 0}},
+        "tasks": {
+            "a": {"instance": 2, "process": "unique", "loop": 1, "write": {"ref": "c", "bytes": 8}},
+            "b": {"process": "p", "loop": 1, "read": {"ref": "c", "bytes": 8}},
+            "c": {"process": "p", "loop": 1, "run": 1.5}, "d": {"loop": 1, "run": 1}
+        }}"#,
+    );
+    let processes: Vec<usize> = w.tasks.iter().map(|t| t.process).collect();
+    assert_eq!(processes, [2, 3, 1, 1, 0]);
+    assert_eq!(w.tasks[0].steps, [Step::Write { channel: 0, bytes: 8 }]);
+    assert_eq!(w.tasks[3].steps, [Step::Run { work_ns: 1500 }]);
+    assert_eq!(w.objects[0], Object::Pipe { capacity: 65_536 });
+    assert_eq!(w.objects[1], Object::Socket { capacity: 9, overhead: 0 });
+}
+
+/// One table: the file, and what its refusal must say.
+const WRONG: &[(&str, &str)] = &[
+    ("", "f.json:1: not JSON: EOF while parsing a value"),
+    (
+        "{\n\"tasks\": {\n\"a\": {\"run\": 1 \"sleep\": 2}}}",
+        "f.json:3: not JSON: expected `,` or `}`",
+    ),
+    ("[]", "f.json:1: a workload file: expected an object { … }, found []"),
+    ("{}", "expected an object \"tasks\""),
+    ("{\"tasks\": {}}", "expected at least one task with an instance"),
+    ("{\"tusks\": {}}", "\"tusks\" is not known here; expected one of: tasks, global"),
+    ("{\"tasks\": {\"a\": {\"loop\": 1}}}", "a: expected at least one event"),
+    (
+        "{\"tasks\": {\n\"a\": {\"run\": -1}}}",
+        "f.json:2: run: expected a time in µs, 0 or more, found -1",
+    ),
+    ("{\"tasks\": {\"a\": {\"run\": \"x\"}}}", "expected a time in µs"),
+    ("{\"tasks\": {\"a\": {\"run\": 1}}}", "a loops for ever and \"global\" has no \"duration\""),
+    ("{\"tasks\": {\"a\": {\"loop\": -2, \"run\": 1}}}", "loop: expected -1, 0 or more, found -2"),
+    ("{\"tasks\": {\"a\": {\"loop\": 1, \"mem\": 1}}}", "\"mem\" of rt-app is not modelled"),
+    ("{\"tasks\": {\"a\": {\"loop\": 1, \"iorun\": 1}}}", "\"iorun\" of rt-app is not modelled"),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"sem_wait\": \"s\"}}}",
+        "\"sem_wait\" of rt-app is not modelled",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"lop\": 1, \"run\": 1}}}",
+        "\"lop\" is not known here; expected one of: instance, loop",
+    ),
+    ("{\"tasks\": {\"a\": {\"cpus\": [], \"run\": 1}}}", "cpus: expected at least one CPU"),
+    ("{\"tasks\": {\"a\": {\"cpus\": [-1], \"run\": 1}}}", "cpus: expected CPU numbers, found -1"),
+    (
+        "{\"tasks\": {\"a\": {\"priority\": 20, \"run\": 1}}}",
+        "priority: expected nice −20 to 19, found 20",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"policy\": \"SCHED_FIFO\", \"run\": 1}}}",
+        "policy SCHED_FIFO is not modelled",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"unlock\": \"m\"}}}",
+        "unlock: its mutex is not held here",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"lock\": \"m\", \"lock1\": \"m\"}}}",
+        "lock1: \"m\" is already held",
+    ),
+    ("{\"tasks\": {\"a\": {\"loop\": 1, \"fork\": \"b\"}}}", "fork: no task b; there are a"),
+    ("{\"tasks\": {\"a\": {\"loop\": 1, \"fork\": \"a\"}}}", "fork: a would fork itself for ever"),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 2, \"fork\": \"b\"}, \"b\": {\"loop\": 1, \"run\": 1}}}",
+        "a fork inside a loop is not modelled",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"read\": {\"ref\": \"c\", \"bytes\": 1}}}}",
+        "no channel c before here; there are none",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"instance\": 2, \"loop\": 1, \"timer\": {\"ref\": \"t\", \"period\": 1}}}}",
+        "several threads use the timer t",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"timer\": {\"ref\": \"unique\"}}}}",
+        "timer: expected a \"period\" in µs",
+    ),
+    (
+        "{\"global\": {\"duration\": 0}, \"tasks\": {\"a\": {\"run\": 1}}}",
+        "duration: expected seconds, more than 0, or -1",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"phases\": {\"p\": {\"cpus\": [1], \"run\": 1}}}}}",
+        "cpus of a phase is not modelled",
+    ),
+];
+
+#[test]
+fn wrong_files_are_refused_with_file_line_and_what_was_expected() {
+    for (text, says) in WRONG {
+        let error = refused(text);
+        assert!(error.starts_with("f.json:") && error.contains(says), "{text}\n gave: {error}");
+        assert!(!error.contains('\n'), "more than one line: {error}");
+    }
+}
