@@ -1,2 +1,80 @@
 // SPDX-License-Identifier: GPL-2.0-only
-fn main() {}
+//! The command: reads the command line and hands over to one of its verbs.
+
+mod cli;
+mod contender;
+mod failure;
+mod list;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Verb};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    match parse().and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if failure != Failure::Closed {
+                eprintln!("paceline: {failure}");
+            }
+            failure.code()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.verb {
+        Verb::List(list) => list::run(&list),
+        Verb::Compare(_) => Err(Failure::run("no ground is built in yet")),
+        Verb::Repro(_) => Err(Failure::run("no ground is built in yet")),
+        Verb::Completions { shell } => completions(shell),
+        Verb::Man { verb } => manual(verb.as_deref()),
+        Verb::Guest { .. } => Err(Failure::input("guest is not for people; see paceline --help")),
+    }
+}
+
+/// Usage errors are one line like all others; help and version go where they belong.
+fn parse() -> Result<Cli, Failure> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        output::print(&text)?;
+        return Err(Failure::Closed);
+    }
+    if !text.starts_with("error: ") {
+        return Err(Failure::input("say what to do: list, compare or repro; see paceline --help"));
+    }
+    let usage = text.find("\nUsage:").unwrap_or(text.len());
+    let said = text[..usage].trim_start_matches("error: ").trim();
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Err(Failure::Input(lines.join(" ")))
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "paceline", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
+}
+
+fn manual(verb: Option<&str>) -> Result<(), Failure> {
+    let mut command = Cli::command();
+    command.build();
+    let page = match verb {
+        None => command,
+        Some(name) => command.find_subcommand(name).cloned().ok_or_else(|| {
+            Failure::input(format!("no verb is called `{name}`; see paceline --help"))
+        })?,
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page)
+        .render(&mut text)
+        .map_err(|error| Failure::run(format!("cannot write the manual: {error}")))?;
+    output::print(&String::from_utf8_lossy(&text))
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A comparison as text for a terminal.
 
-use crate::text::{Style, count, digits, percent, table, time};
+use crate::text::{Align, Style, count, digits, percent, table, time, wrapped};
 use crate::{Results, Spread, Summary};
 
 /// The whole result: what ran where, the figures side by side, and what they cannot tell.
@@ -13,7 +13,7 @@ pub fn comparison(results: &Results, style: Style) -> String {
     text += &behaviour(results, style);
     text += "\n";
     for line in footnotes(results) {
-        text += &wrapped(&line, style.width);
+        text += &wrapped(&line, style);
     }
     text
 }
@@ -53,7 +53,7 @@ fn cost(results: &Results, style: Style) -> String {
     let against = format!("{name} / {}", shortened(first, 16));
     let headings = ["policy", "runs", name, "min – max", &against, "idle while runnable"];
     let rows: Vec<Vec<String>> = results.summary.iter().map(cost_row).collect();
-    table(&headings, &rows, style)
+    table(&headings, &rows, Align::Right, style)
 }
 
 fn cost_row(summary: &Summary) -> Vec<String> {
@@ -106,7 +106,7 @@ fn behaviour(results: &Results, style: Style) -> String {
             row
         })
         .collect();
-    table(&headings, &rows, style)
+    table(&headings, &rows, Align::Right, style)
 }
 
 fn shortened(text: &str, most: usize) -> String {
@@ -114,23 +114,4 @@ fn shortened(text: &str, most: usize) -> String {
         true => text.chars().take(most - 1).chain(['…']).collect(),
         false => text.to_string(),
     }
-}
-
-fn wrapped(line: &str, width: u16) -> String {
-    let mut text = String::new();
-    let mut column = 0;
-    for word in line.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width as usize {
-            text.push('\n');
-            column = 0;
-        }
-        if column > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text += word;
-        column += length;
-    }
-    text + "\n"
 }

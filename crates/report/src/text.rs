@@ -62,8 +62,17 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A table: the first column to the left, figures to the right.
-pub fn table(headings: &[&str], rows: &[Vec<String>], style: Style) -> String {
+/// Where the columns behind the first stand; the first stands left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// For words.
+    Left,
+    /// For figures.
+    Right,
+}
+
+/// A table whose first column names its rows.
+pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style) -> String {
     let mut table = Table::new();
     table.load_style(if style.boxes {
         presets::UTF8_BORDERS_ONLY
@@ -77,10 +86,33 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], style: Style) -> String {
         table.add_row(row);
     }
     for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+        column.set_cell_alignment(match align {
+            Align::Left => CellAlignment::Left,
+            Align::Right => CellAlignment::Right,
+        });
     }
     let text = table.to_string();
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// Prose that keeps to the width; ends its last line.
+pub fn wrapped(line: &str, style: Style) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in line.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > style.width as usize {
+            text.push('\n');
+            column = 0;
+        }
+        if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text += word;
+        column += length;
+    }
+    text + "\n"
 }
 
 #[cfg(test)]
@@ -104,7 +136,8 @@ mod tests {
     #[test]
     fn a_table_stays_within_its_width() {
         let long = "flsched:slice=50ms,pull=true,defer=100ms,place=near".repeat(3);
-        let text = table(&["policy", "work"], &[vec![long, "1 s".into()]], Style::PLAIN);
+        let text =
+            table(&["policy", "work"], &[vec![long, "1 s".into()]], Align::Right, Style::PLAIN);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 }

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the command line takes. The doc comments here are the manual.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Published schedulers on stock Linux: see what each would do to your workload before loading it
+#[derive(Parser, Debug)]
+#[command(name = "paceline", version, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Show policies with their knobs, and the machines and workloads that come along
+    List(List),
+    /// Run one workload under several policies, side by side
+    Compare(Box<Compare>),
+    /// Measure the figures that a talk or paper published, and print ours beside them
+    Repro(Repro),
+    /// Print a completion script for a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of the command, or of one of its verbs
+    #[command(hide = true)]
+    Man {
+        /// A verb
+        verb: Option<String>,
+    },
+    /// What runs inside a guest
+    #[command(hide = true)]
+    Guest {
+        /// Given by the ground
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+/// Arguments of `list`.
+#[derive(Args, Debug)]
+pub struct List {
+    /// Show this policy, with each knob's unit, range and default
+    pub policy: Option<String>,
+}
+
+/// Where a comparison runs.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// A simulated machine: any hardware, every seed repeatable
+    Sim,
+    /// A stock kernel in QEMU: the real scheduler core, no need for KVM
+    Vm,
+}
+
+/// What a guest's clock counts.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Instructions of all CPUs, with time constants scaled by their number
+    Dilated,
+    /// Instructions of all CPUs: exact with one CPU, misleading with more
+    Icount,
+    /// Real time, CPUs side by side: noisy
+    Threads,
+}
+
+/// Arguments of `compare`.
+#[derive(Args, Debug)]
+pub struct Compare {
+    /// Where to run
+    #[arg(long, value_name = "GROUND")]
+    pub on: Ground,
+    /// Policies, comma-separated, each with its knobs: A,B:knob=value,knob=value; may be repeated
+    #[arg(long, value_name = "POLICIES", required = true)]
+    pub policy: Vec<String>,
+    #[command(flatten)]
+    pub machine: Machine,
+    /// The workload as rt-app JSON
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    pub workload: Option<PathBuf>,
+    /// What the guest's clock counts (vm only)
+    #[arg(long, value_name = "CLOCK")]
+    pub clock: Option<Clock>,
+    /// How many times the guest is booted; the policies take turns in each (vm only)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub boots: Option<u32>,
+    /// Runs of each policy, in each boot
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// The seed of chance (sim only)
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// The guest's kernel: a bzImage, its config beside it (vm only)
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// A file or folder that the command needs in the guest; may be repeated (vm only)
+    #[arg(long, value_name = "PATH")]
+    pub with: Vec<PathBuf>,
+    /// Count the locks that the scheduler takes beyond the runqueue's own
+    #[arg(long)]
+    pub locks: bool,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write a report: one HTML page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// A command to run, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// What it runs on.
+#[derive(Args, Debug, Default)]
+pub struct Machine {
+    /// A machine that comes along (see `paceline list`), or a TOML file
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
+    pub machine: Option<String>,
+    /// CPUs of the guest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub cpus: Option<u32>,
+    /// Memory nodes among which its CPUs are divided
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub nodes: Option<u32>,
+    /// Threads of a core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub smt: Option<u32>,
+    /// How far another node is, where the own node is 10
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(11..=254))]
+    pub distance: Option<u32>,
+}
+
+/// Arguments of `repro`.
+#[derive(Args, Debug)]
+pub struct Repro {
+    /// The paper, or `all`
+    pub name: String,
+    /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads
+    #[arg(long)]
+    pub quick: bool,
+    /// Only the figures whose name contains this; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+    /// The guest's kernel: a bzImage, its config beside it
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// Print one array with an object for each figure
+    #[arg(long)]
+    pub json: bool,
+    /// Write a report: one HTML page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}

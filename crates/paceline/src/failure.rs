@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How the command ends when it cannot do what was asked.
+
+use std::fmt::{self, Display};
+use std::process::ExitCode;
+
+/// One line for the user, and the exit code that goes with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// Bad usage or input: what is wrong and how to mend it. Exit code 2.
+    Input(String),
+    /// A run failed. Exit code 1.
+    Run(String),
+    /// Everything went well but a gate does not hold; it has been said. Exit code 1.
+    Gate,
+    /// The user interrupted it. Exit code 130, as shells have it.
+    Interrupted,
+    /// Nobody reads the output any more: not a failure. Exit code 0.
+    Closed,
+}
+
+impl Failure {
+    /// Bad usage or input.
+    pub fn input(reason: impl Display) -> Self {
+        Failure::Input(reason.to_string())
+    }
+
+    /// A run that failed.
+    pub fn run(reason: impl Display) -> Self {
+        Failure::Run(reason.to_string())
+    }
+
+    /// What the process ends with.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Closed => 0,
+            Failure::Run(_) | Failure::Gate => 1,
+            Failure::Input(_) => 2,
+            Failure::Interrupted => 130,
+        })
+    }
+}
+
+impl Display for Failure {
+    /// One line: line ends within a reason become semicolons.
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Failure::Input(reason) | Failure::Run(reason) => {
+                let lines = reason.lines().map(str::trim).filter(|line| !line.is_empty());
+                write!(out, "{}", lines.collect::<Vec<_>>().join("; "))
+            }
+            Failure::Gate => write!(out, "not every gate holds"),
+            Failure::Interrupted => write!(out, "interrupted"),
+            Failure::Closed => Ok(()),
+        }
+    }
+}

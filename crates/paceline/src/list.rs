@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `paceline list`: what there is to choose from.
+
+use policy::{Instance, Policy};
+use report::text::{Align, table, wrapped};
+
+use crate::cli::List;
+use crate::contender::{CLASSES, Contender, POLICIES};
+use crate::failure::Failure;
+use crate::output;
+
+/// Shows everything, or one policy.
+pub fn run(list: &List) -> Result<(), Failure> {
+    let text = match &list.policy {
+        None => all(),
+        Some(name) => match Contender::parse(name)? {
+            Contender::Class(class) => format!("{}: {}\n", class.name, class.summary),
+            Contender::Policy(instance) => one(instance.policy),
+        },
+    };
+    output::print(&text)
+}
+
+fn all() -> String {
+    let policies = POLICIES.iter().map(|policy| {
+        let knobs: Vec<&str> = policy.knobs.iter().map(|knob| knob.name).collect();
+        vec![policy.name.to_string(), policy.summary.to_string(), knobs.join(", ")]
+    });
+    let classes = CLASSES
+        .iter()
+        .map(|class| vec![class.name.to_string(), class.summary.to_string(), String::new()]);
+    let rows: Vec<Vec<String>> = classes.chain(policies).collect();
+    left(&["policy", "what it does", "knobs"], &rows)
+        + "\npaceline list POLICY shows a policy's knobs with their units, ranges and defaults.\n"
+}
+
+fn one(policy: &'static Policy) -> String {
+    let mut text = format!("{}: {}\n\n", policy.name, policy.summary);
+    text += &wrapped(policy.about, output::style());
+    if policy.knobs.is_empty() {
+        return text + "\nIt has no knobs.\n";
+    }
+    let defaults = Instance::default(policy);
+    let rows: Vec<Vec<String>> = policy
+        .knobs
+        .iter()
+        .zip(&defaults.values)
+        .map(|(knob, value)| {
+            vec![
+                knob.name.to_string(),
+                knob.format(*value),
+                knob.unit.to_string(),
+                knob.help.to_string(),
+            ]
+        })
+        .collect();
+    text += "\n";
+    text += &left(&["knob", "default", "values", "what it does"], &rows);
+    let first = &policy.knobs[0];
+    text += &format!("\n--policy {}:{}={}\n", policy.name, first.name, first.format(first.default));
+    text
+}
+
+fn left(headings: &[&str], rows: &[Vec<String>]) -> String {
+    table(headings, rows, Align::Left, output::style())
+}
