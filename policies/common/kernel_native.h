@@ -73,7 +73,7 @@ EXPORT struct kernel *kernel;
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)
-#define bpf_task_storage_get(map, p, value, flags)                                                 \
+#define bpf_task_storage_get(map, p, init, flags)                                                 \
 	((typeof((map)->value))kernel->task_storage_get(kernel, map, sizeof(*(map)->value), p,     \
 							flags))
 

@@ -11,6 +11,7 @@
 mod instance;
 mod knob;
 pub mod native;
+pub mod table;
 
 pub use instance::{Instance, InstanceError};
 pub use knob::{Knob, KnobError, Unit};

@@ -12,6 +12,7 @@
 #include "topology.h"
 #include "place_idle.h"
 #include "rt_locks.h"
+#include "task_table.h"
 
 LICENSE;
 
@@ -31,11 +32,21 @@ void OP(rr_enqueue, struct task_struct *p, u64 enq_flags)
 	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
 }
 
+/* A task's run time goes to its slot of the task table, its CPU's to the allowance. */
+static __always_inline void charge(struct task_struct *p, u64 now)
+{
+	u64 ran_ns = rt_update_curr(this_cpu(), now);
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->runtime_ns += ran_ns;
+}
+
 void OP(rr_tick, struct task_struct *p)
 {
 	u64 now = now_ns();
 
-	rt_update_curr(this_cpu(), now);
+	charge(p, now);
 	rt_period(now);
 }
 
@@ -49,7 +60,7 @@ void OP(rr_running, struct task_struct *p)
 
 void OP(rr_stopping, struct task_struct *p, bool runnable)
 {
-	rt_update_curr(this_cpu(), now_ns());
+	charge(p, now_ns());
 }
 
 void OP(rr_cpu_online, s32 cpu)
@@ -62,6 +73,17 @@ void OP(rr_cpu_offline, s32 cpu)
 	rt_disable_runtime(cpu);
 }
 
+s32 OP_SLEEPABLE(rr_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	task_table_enter(p);
+	return 0;
+}
+
+void OP(rr_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_table_leave(p);
+}
+
 OPS(rr) = {
 	.select_cpu	= (void *)rr_select_cpu,
 	.enqueue	= (void *)rr_enqueue,
@@ -70,6 +92,8 @@ OPS(rr) = {
 	.stopping	= (void *)rr_stopping,
 	.cpu_online	= (void *)rr_cpu_online,
 	.cpu_offline	= (void *)rr_cpu_offline,
+	.init_task	= (void *)rr_init_task,
+	.exit_task	= (void *)rr_exit_task,
 	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	.name		= "rr",
 };

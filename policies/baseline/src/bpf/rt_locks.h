@@ -122,21 +122,27 @@ static __always_inline void rt_balance_runtime(struct rt_rq *rt, s32 cpu)
 	RT_LOCKED(BALANCE_RETAKE, rt, rt->borrowed_ns += spare_ns);
 }
 
-/* update_curr_rt: the run time is added up under the lock of the CPU's allowance. */
-static __always_inline void rt_update_curr(s32 cpu, u64 now)
+/*
+ * update_curr_rt: the run time is added up under the lock of the CPU's allowance. Returns what was
+ * added.
+ */
+static __always_inline u64 rt_update_curr(s32 cpu, u64 now)
 {
 	struct rt_rq *rt = rt_rqs_of(cpu);
 	bool exceeded = false;
+	u64 ran_ns = 0;
 
 	if (!rt)
-		return;
+		return 0;
 	RT_LOCKED(UPDATE_CURR, rt, {
-		rt->time_ns += now - rt->start_ns;
+		ran_ns = now - rt->start_ns;
+		rt->time_ns += ran_ns;
 		rt->start_ns = now;
 		exceeded = rt->time_ns > rt_allowed_ns(rt);
 	});
 	if (exceeded)
 		rt_balance_runtime(rt, cpu);
+	return ran_ns;
 }
 
 /* do_sched_rt_period_timer: once a period, one CPU goes over all of them. */

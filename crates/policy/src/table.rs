@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The task table as the control plane sees it: `policies/common/task_table.h` has the same layout
+//! and tells the rules.
+//!
+//! Fields of the data plane can be read and not written here; fields of the control plane are
+//! written through [`TaskTable::publish`] alone, which puts a whole set of shares in force at once.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// `MAX_TASKS` of task_table.h.
+pub const MAX_TASKS: usize = 16384;
+
+/// Who writes a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The policy's callbacks.
+    Data,
+    /// The control plane.
+    Control,
+}
+
+/// `struct task_slot`. Atomics, because the other side writes while this one reads.
+#[repr(C)]
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Slot {
+    pub(crate) generation: AtomicU32,
+    pub(crate) pid: AtomicU32,
+    pub(crate) tgid: AtomicU32,
+    pub(crate) weight: AtomicU32,
+    pub(crate) mm: AtomicU64,
+    pub(crate) runtime_ns: AtomicU64,
+    pub(crate) share_even: AtomicU64,
+    pub(crate) share_odd: AtomicU64,
+}
+
+/// `struct task_table`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RawTable {
+    epoch: AtomicU64,
+    free: AtomicU64,
+    fresh: AtomicU64,
+    next_free: [AtomicU32; MAX_TASKS],
+    slots: [Slot; MAX_TASKS],
+}
+
+/// Name, offset, size and owner of each field of a slot: what a test compares with C.
+pub const FIELDS: [(&str, usize, usize, Owner); 8] = {
+    use std::mem::offset_of;
+    [
+        ("generation", offset_of!(Slot, generation), 4, Owner::Data),
+        ("pid", offset_of!(Slot, pid), 4, Owner::Data),
+        ("tgid", offset_of!(Slot, tgid), 4, Owner::Data),
+        ("weight", offset_of!(Slot, weight), 4, Owner::Data),
+        ("mm", offset_of!(Slot, mm), 8, Owner::Data),
+        ("runtime_ns", offset_of!(Slot, runtime_ns), 8, Owner::Data),
+        ("share_even", offset_of!(Slot, share_even), 8, Owner::Control),
+        ("share_odd", offset_of!(Slot, share_odd), 8, Owner::Control),
+    ]
+};
+
+/// Offsets of `epoch`, `next_free` and `slots`, and the size of the whole table.
+pub const TABLE_LAYOUT: [usize; 4] = {
+    use std::mem::{offset_of, size_of};
+    [
+        offset_of!(RawTable, epoch),
+        offset_of!(RawTable, next_free),
+        offset_of!(RawTable, slots),
+        size_of::<RawTable>(),
+    ]
+};
+
+/// One task, as its slot said at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct TaskView {
+    /// Which slot.
+    pub slot: u32,
+    /// Which use of the slot: with `slot` it names this task and no later one.
+    pub generation: u32,
+    pub pid: u32,
+    pub tgid: u32,
+    pub weight: u32,
+    /// Address space, as a number that means nothing else.
+    pub mm: u64,
+    /// CPU time charged so far.
+    pub runtime_ns: u64,
+    /// The share in force.
+    pub share: u64,
+}
+
+/// A table that a policy's data plane shares.
+pub struct TaskTable {
+    raw: NonNull<RawTable>,
+}
+
+impl TaskTable {
+    /// The table at this address.
+    ///
+    /// # Safety
+    /// `raw` points to a `struct task_table` that lives as long as the result, and only callbacks
+    /// and this value write to it.
+    pub unsafe fn new(raw: NonNull<RawTable>) -> Self {
+        TaskTable { raw }
+    }
+
+    /// Every task that has a slot, by slot. One whose slot changes hands meanwhile is left out.
+    pub fn tasks(&self) -> Vec<TaskView> {
+        let used = (self.raw().fresh.load(Ordering::Acquire) as usize + 1).min(MAX_TASKS);
+        (1..used).filter_map(|slot| self.view(slot)).collect()
+    }
+
+    /// Puts these shares in force, all at once; tasks that are not named keep theirs. A view whose
+    /// slot has changed hands is passed over.
+    pub fn publish(&self, shares: &[(TaskView, u64)]) {
+        let raw = self.raw();
+        let epoch = raw.epoch.load(Ordering::Acquire);
+        for slot in &raw.slots[1..] {
+            let (now, next) = slot.buffers(epoch);
+            next.store(now.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (view, share) in shares {
+            let slot = &raw.slots[view.slot as usize];
+            if slot.generation.load(Ordering::Acquire) == view.generation {
+                slot.buffers(epoch).1.store(*share, Ordering::Relaxed);
+            }
+        }
+        raw.epoch.store(epoch + 1, Ordering::Release);
+    }
+
+    fn view(&self, index: usize) -> Option<TaskView> {
+        let raw = self.raw();
+        let slot = &raw.slots[index];
+        let generation = slot.generation.load(Ordering::Acquire);
+        let epoch = raw.epoch.load(Ordering::Acquire);
+        let view = TaskView {
+            slot: index as u32,
+            generation,
+            pid: slot.pid.load(Ordering::Relaxed),
+            tgid: slot.tgid.load(Ordering::Relaxed),
+            weight: slot.weight.load(Ordering::Relaxed),
+            mm: slot.mm.load(Ordering::Relaxed),
+            runtime_ns: slot.runtime_ns.load(Ordering::Relaxed),
+            share: slot.buffers(epoch).0.load(Ordering::Relaxed),
+        };
+        std::sync::atomic::fence(Ordering::Acquire);
+        let same = slot.generation.load(Ordering::Relaxed) == generation;
+        (same && generation % 2 == 1).then_some(view)
+    }
+
+    fn raw(&self) -> &RawTable {
+        // SAFETY: new() was promised that the table lives as long as self; all fields are atomics.
+        unsafe { self.raw.as_ref() }
+    }
+}
+
+impl Slot {
+    /// The share in force in this epoch, and the one for the next.
+    fn buffers(&self, epoch: u64) -> (&AtomicU64, &AtomicU64) {
+        match epoch % 2 {
+            0 => (&self.share_even, &self.share_odd),
+            _ => (&self.share_odd, &self.share_even),
+        }
+    }
+}

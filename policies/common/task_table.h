@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The task table: all that data plane and control plane share about tasks.
+ *
+ * One array that user space maps. A task gets a slot when the policy meets it and gives it back when
+ * it ends; the slot's generation is odd while it is in use, so a reader that sees the same odd number
+ * before and after has read one task. Every field has one owner, the only side that writes it:
+ *
+ *	DATA	the callbacks, here
+ *	CONTROL	the control plane, in Rust (crates/policy/src/table.rs has the same layout)
+ *
+ * Shares are double-buffered: the control plane fills the buffer that is not in force for all tasks,
+ * then advances the epoch, so no callback ever sees half an update.
+ */
+#pragma once
+#include "kernel.h"
+
+#define MAX_TASKS 16384
+#define NO_SLOT 0
+
+#define TASK_SLOT(FIELD)                                                                           \
+	FIELD(u32, generation, DATA)	/* odd: in use */                                          \
+	FIELD(s32, pid, DATA)                                                                      \
+	FIELD(s32, tgid, DATA)                                                                     \
+	FIELD(u32, weight, DATA)                                                                   \
+	FIELD(u64, mm, DATA)		/* address space; exec changes it without a callback */    \
+	FIELD(u64, runtime_ns, DATA)	/* CPU time charged so far */                              \
+	FIELD(u64, share_even, CONTROL)	/* in force while the epoch is even */                     \
+	FIELD(u64, share_odd, CONTROL)	/* in force while the epoch is odd */
+
+struct task_slot {
+#define FIELD(type, name, owner) type name;
+	TASK_SLOT(FIELD)
+#undef FIELD
+};
+
+/* Slot 0 belongs to nobody: it stands for "none", and its fields are the table's own. */
+struct task_table {
+	u64 epoch;	/* CONTROL */
+	u64 free;	/* DATA: count of pops << 32 | slot on top of the free ones */
+	u64 fresh;	/* DATA: slots up to here have been given out at least once */
+	u32 next_free[MAX_TASKS];	/* DATA */
+	struct task_slot slots[MAX_TASKS];
+};
+
+struct task_slot_of {
+	u32 slot;
+};
+
+#ifdef __bpf__
+struct task_table task_table SEC(".bss.task_table");
+#else
+EXPORT struct task_table task_table;
+#endif
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_slot_of);
+} task_slots SEC(".maps");
+
+static __always_inline struct task_slot *task_table_at(u32 slot)
+{
+	return slot != NO_SLOT && slot < MAX_TASKS ? &task_table.slots[slot] : NULL;
+}
+
+/* The task's slot, or NULL where the table was full when it came. */
+static __always_inline struct task_slot *task_slot(struct task_struct *p)
+{
+	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0, 0);
+
+	return of ? task_table_at(of->slot) : NULL;
+}
+
+/* Takes a free slot: the last one given back, or a fresh one. Bounded: it gives up after 64 races. */
+static __always_inline u32 task_table_pop(void)
+{
+	u32 tries;
+	u64 fresh;
+
+	for (tries = 0; tries < 64; tries++) {
+		u64 top = task_table.free;
+		u32 slot = (u32)top;
+		u64 rest;
+
+		if (slot == NO_SLOT)
+			break;
+		if (slot >= MAX_TASKS)
+			return NO_SLOT;
+		rest = ((top >> 32) + 1) << 32 | task_table.next_free[slot];
+		if (__sync_bool_compare_and_swap(&task_table.free, top, rest))
+			return slot;
+	}
+	fresh = __sync_fetch_and_add(&task_table.fresh, 1) + 1;
+	return fresh < MAX_TASKS ? (u32)fresh : NO_SLOT;
+}
+
+static __always_inline void task_table_push(u32 slot)
+{
+	u32 tries;
+
+	if (slot >= MAX_TASKS)
+		return;
+	for (tries = 0; tries < 64; tries++) {
+		u64 top = task_table.free;
+
+		task_table.next_free[slot] = (u32)top;
+		if (__sync_bool_compare_and_swap(&task_table.free, top,
+						 ((top >> 32) + 1) << 32 | slot))
+			return;
+	}
+}
+
+/* For init_task. A task that finds the table full has no slot, and is scheduled all the same. */
+static __always_inline void task_table_enter(struct task_struct *p)
+{
+	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0,
+						       BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_slot *slot;
+
+	if (!of)
+		return;
+	of->slot = task_table_pop();
+	slot = task_table_at(of->slot);
+	if (!slot)
+		return;
+	slot->pid = p->pid;
+	slot->tgid = p->tgid;
+	slot->weight = p->scx.weight;
+	slot->mm = (u64)p->mm;
+	slot->runtime_ns = 0;
+	__sync_fetch_and_add(&slot->generation, 1);
+}
+
+/* For exit_task. */
+static __always_inline void task_table_leave(struct task_struct *p)
+{
+	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0, 0);
+	struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
+
+	if (!slot)
+		return;
+	__sync_fetch_and_add(&slot->generation, 1);
+	task_table_push(of->slot);
+	of->slot = NO_SLOT;
+}
+
+/* The share in force for a task. */
+static __always_inline u64 task_share(const struct task_slot *slot)
+{
+	return task_table.epoch & 1 ? slot->share_odd : slot->share_even;
+}
