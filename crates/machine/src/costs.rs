@@ -96,8 +96,6 @@ costs! {
     syscall_ns, "ns", 1, 0.0;
     /// Calling a BPF callback through its trampoline, beyond the policy's own instructions.
     callback_ns, "ns", 1, 0.0;
-    /// Instructions of the policy's own code in one callback: a mean, for it runs natively here.
-    callback_instructions, "instructions", 1, 0.0;
     /// Calling a kfunc from BPF, beyond its own instructions.
     kfunc_ns, "ns", 1, 0.0;
     /// An atomic operation on a line that this CPU owns.

@@ -23,6 +23,8 @@ pub struct PathId(pub u16);
 pub struct Path {
     /// As in the kernel's source.
     pub name: String,
+    /// It belongs to the scheduler: it counts as time in scheduler functions.
+    pub scheduler: bool,
     /// Instructions a call.
     pub instructions: f64,
     /// Where that comes from.
@@ -36,9 +38,10 @@ pub struct Paths {
 }
 
 #[derive(Deserialize)]
-#[serde(transparent)]
+#[serde(deny_unknown_fields)]
 struct File {
-    paths: BTreeMap<String, Spanned<Quantity>>,
+    scheduler: BTreeMap<String, Spanned<Quantity>>,
+    other: BTreeMap<String, Spanned<Quantity>>,
 }
 
 impl Paths {
@@ -52,14 +55,22 @@ impl Paths {
     pub fn from_toml(text: &str, path: &str) -> Result<Self, MachineError> {
         let file: File = read::document(text, path)?;
         let mut paths = Vec::new();
-        for (name, quantity) in file.paths {
+        let scheduler = file.scheduler.into_iter().map(|(name, quantity)| (name, true, quantity));
+        let other = file.other.into_iter().map(|(name, quantity)| (name, false, quantity));
+        for (name, scheduler, quantity) in scheduler.chain(other) {
             let value = quantity.get_ref().value;
             if quantity.get_ref().unit != "instructions" || !(value.is_finite() && value >= 0.0) {
                 let what =
                     format!("{name}: expected a number of at least 0, unit \"instructions\"");
                 return Err(read::error_at(text, path, quantity.span(), what));
             }
-            paths.push(Path { name, instructions: value, source: quantity.into_inner() });
+            let source = quantity.into_inner();
+            paths.push(Path { name, scheduler, instructions: value, source });
+        }
+        paths.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(pair) = paths.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            let what = format!("{} is in both [scheduler] and [other]", pair[0].name);
+            return Err(read::error_at(text, path, 0..0, what));
         }
         Ok(Paths { paths })
     }
