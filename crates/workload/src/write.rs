@@ -105,7 +105,7 @@ fn name(id: ObjectId, object: &Object) -> String {
 
 /// Whole µs as an integer, since rt-app takes nothing else.
 fn micros(ns: u64) -> Value {
-    if ns % 1000 == 0 { json!(ns / 1000) } else { json!(ns as f64 / 1000.0) }
+    if ns.is_multiple_of(1000) { json!(ns / 1000) } else { json!(ns as f64 / 1000.0) }
 }
 
 struct Writer<'w> {
@@ -238,7 +238,7 @@ impl Writer<'_> {
     }
 
     fn time(&self, ns: u64) -> Result<Value, Unwritable> {
-        let whole = ns % 1000 == 0 || self.dialect == Dialect::Paceline;
+        let whole = ns.is_multiple_of(1000) || self.dialect == Dialect::Paceline;
         whole.then(|| micros(ns)).ok_or_else(|| self.error("a time with a fraction of a µs"))
     }
 

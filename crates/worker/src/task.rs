@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One task: prepares its thread, waits for the start, does its steps, reports.
+
+use std::ffi::CString;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use rustix::process::{getpid, setpriority_process};
+use rustix::thread::{
+    ClockId, CpuSet, clock_nanosleep_absolute, gettid, sched_setaffinity, sched_yield, set_name,
+};
+use workload::{Object, Step, Task, Workload};
+
+use crate::burn::{Burner, cpu_ns, timespec, wall_ns};
+use crate::channel::{Broken, Channel};
+use crate::shared::{Header, Shared, Slot};
+use crate::sync::{self, Stopped};
+
+/// What a task can fail at; its slot holds an index, from 1.
+pub(crate) const FAILURES: &[&str] =
+    &["set its CPUs", "set its nice value", "write", "read", "start its thread"];
+pub(crate) const AFFINITY: u32 = 1;
+pub(crate) const NICE: u32 = 2;
+const WRITE: u32 = 3;
+const READ: u32 = 4;
+pub(crate) const THREAD: u32 = 5;
+
+/// What all tasks of a workload refer to.
+pub(crate) struct Context<'w> {
+    pub(crate) workload: &'w Workload,
+    pub(crate) shared: &'w Shared,
+    /// By object; None where it is no channel.
+    pub(crate) channels: &'w [Option<Channel>],
+}
+
+/// Why a task ends before its last step.
+enum Halt {
+    Stopped,
+    Failed(u32, Errno),
+}
+
+impl From<Stopped> for Halt {
+    fn from(_: Stopped) -> Halt {
+        Halt::Stopped
+    }
+}
+
+impl Context<'_> {
+    /// The life of the calling thread as this task.
+    pub(crate) fn live(&self, at: usize) {
+        let slot = self.shared.slot(at);
+        slot.pid.store(getpid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
+        slot.tid.store(gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
+        let task = &self.workload.tasks[at];
+        let lived = self.prepare(task).and_then(|()| self.at_the_gate(at, slot));
+        if let Err(Halt::Failed(what, errno)) = lived {
+            fail(self.shared, at, what, errno);
+        }
+        slot.end_ns.store(wall_ns(), Ordering::Release);
+    }
+
+    fn prepare(&self, task: &Task) -> Result<(), Halt> {
+        let short: Vec<u8> = task.name.bytes().filter(|b| *b != 0).take(15).collect();
+        // A thread without its name is still the thread.
+        let _ = CString::new(short).map(|name| set_name(&name));
+        if let Some(cpus) = &task.cpus {
+            let mut set = CpuSet::new();
+            cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+            sched_setaffinity(None, &set).map_err(|e| Halt::Failed(AFFINITY, e))?;
+        }
+        if task.nice != 0 {
+            setpriority_process(Some(gettid()), task.nice.into())
+                .map_err(|e| Halt::Failed(NICE, e))?;
+        }
+        Ok(())
+    }
+
+    fn at_the_gate(&self, at: usize, slot: &Slot) -> Result<(), Halt> {
+        let (header, task) = (self.shared.header(), &self.workload.tasks[at]);
+        header.ready.fetch_add(1, Ordering::AcqRel);
+        sync::wake(&header.ready, 1);
+        if task.forked {
+            while slot.released.load(Ordering::Acquire) == 0 {
+                sync::wait(header, &slot.released, 0)?;
+            }
+        }
+        while header.open.load(Ordering::Acquire) == 0 {
+            sync::wait(header, &header.open, 0)?;
+        }
+        let before = cpu_ns();
+        let mut run = Run {
+            context: self,
+            header,
+            slot,
+            burner: Burner::new(),
+            timers: vec![None; self.workload.objects.len()],
+            origin_ns: header.start_ns.load(Ordering::Acquire) + task.delay_ns,
+        };
+        let done = run.life(task);
+        slot.cpu_ns.store(cpu_ns() - before, Ordering::Relaxed);
+        done
+    }
+}
+
+/// Notes why a task ended, and ends all.
+pub(crate) fn fail(shared: &Shared, at: usize, what: u32, errno: Errno) {
+    let slot = shared.slot(at);
+    slot.errno.store(errno.raw_os_error(), Ordering::Relaxed);
+    slot.failure.store(what, Ordering::Release);
+    shared.header().stop.store(1, Ordering::Release);
+}
+
+/// A task on its way through its steps.
+struct Run<'a> {
+    context: &'a Context<'a>,
+    header: &'a Header,
+    slot: &'a Slot,
+    burner: Burner,
+    /// The last expiry of each timer, on the monotonic clock.
+    timers: Vec<Option<u64>>,
+    /// The workload's start plus the task's delay.
+    origin_ns: u64,
+}
+
+impl Run<'_> {
+    fn life(&mut self, task: &Task) -> Result<(), Halt> {
+        if task.delay_ns > 0 {
+            self.sleep_until(self.origin_ns)?;
+        }
+        self.steps(&task.steps)
+    }
+
+    fn steps(&mut self, steps: &[Step]) -> Result<(), Halt> {
+        for step in steps {
+            if self.header.stopped() {
+                return Err(Halt::Stopped);
+            }
+            match step {
+                Step::Repeat { times, steps } => self.repeat(*times, steps)?,
+                step => {
+                    self.step(step)?;
+                    add(&self.slot.steps, 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self, times: Option<u64>, steps: &[Step]) -> Result<(), Halt> {
+        let mut done = 0;
+        while times.is_none_or(|times| done < times) {
+            self.steps(steps)?;
+            if steps.is_empty() {
+                return Ok(());
+            }
+            done += 1;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Halt> {
+        let (shared, header) = (self.context.shared, self.header);
+        let object = |id: usize| shared.object(id);
+        match step {
+            Step::Run { work_ns } => {
+                let burnt = self.burner.burn(*work_ns, || header.stopped());
+                add(&self.slot.work_ns, burnt.min(*work_ns));
+            }
+            Step::Runtime { wall_ns: length } => {
+                self.burner.burn_until(wall_ns() + length, || header.stopped());
+            }
+            Step::Sleep { ns } => self.sleep_until(wall_ns() + ns)?,
+            Step::Timer { timer, period_ns, relative } => {
+                self.timer(*timer, *period_ns, *relative)?;
+            }
+            Step::Lock(mutex) => sync::lock(header, object(*mutex))?,
+            Step::Unlock(mutex) => sync::unlock(object(*mutex)),
+            Step::Wait { condition, mutex } => {
+                sync::condition_wait(header, object(*condition), object(*mutex))?;
+            }
+            Step::Signal(condition) => sync::signal(object(*condition), 1),
+            Step::Broadcast(condition) => sync::signal(object(*condition), u32::MAX >> 1),
+            Step::Barrier(id) => {
+                if let Object::Barrier { parties, spin_ns } = self.context.workload.objects[*id] {
+                    sync::barrier(header, object(*id), parties, spin_ns)?;
+                }
+            }
+            Step::Suspend(id) => sync::suspend(header, object(*id))?,
+            Step::Resume(id) => sync::signal(object(*id), u32::MAX >> 1),
+            Step::Yield => sched_yield(),
+            Step::Write { channel, bytes } => self.message(*channel, WRITE, *bytes)?,
+            Step::Read { channel, bytes } => self.message(*channel, READ, *bytes)?,
+            Step::Fork(task) => {
+                let released = &shared.slot(*task).released;
+                released.store(1, Ordering::Release);
+                sync::wake(released, 1);
+            }
+            Step::Repeat { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, channel: usize, what: u32, bytes: u32) -> Result<(), Halt> {
+        let Some(channel) = &self.context.channels[channel] else {
+            return Err(Halt::Failed(what, Errno::BADF));
+        };
+        let (bytes, stopped) = (bytes as usize, || self.header.stopped());
+        let done = match what {
+            WRITE => channel.write(bytes, stopped),
+            _ => channel.read(bytes, stopped),
+        };
+        done.map_err(|broken| match broken {
+            Broken::Stopped => Halt::Stopped,
+            Broken::Failed(errno) => Halt::Failed(what, errno),
+        })
+    }
+
+    /// As the model's [`Step::Timer`] says.
+    fn timer(&mut self, timer: usize, period_ns: u64, relative: bool) -> Result<(), Halt> {
+        let next = self.timers[timer].unwrap_or(self.origin_ns) + period_ns;
+        self.timers[timer] = Some(next);
+        let now = wall_ns();
+        if now < next {
+            return self.sleep_until(next);
+        }
+        if relative {
+            self.timers[timer] = Some(now);
+        }
+        Ok(())
+    }
+
+    fn sleep_until(&self, until_ns: u64) -> Result<(), Halt> {
+        let until = timespec(until_ns);
+        while clock_nanosleep_absolute(ClockId::Monotonic, &until) == Err(Errno::INTR) {
+            if self.header.stopped() {
+                return Err(Halt::Stopped);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Only the task itself writes, so this needs no locked instruction.
+fn add(counter: &std::sync::atomic::AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}
