@@ -1,1 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! The guest: a stock sched_ext kernel in QEMU, without KVM.
+//!
+//! [`run`] boots the kernel a few times under software emulation. In each boot the [`guest`] agent
+//! (this same executable, as `/init`) runs the workload under each policy in turn and reports an
+//! outcome per run. [`kernel`] gets a kernel and [`probe`]s it first.
+
+mod closure;
+pub mod guest;
+mod image;
+mod job;
+pub mod kernel;
+pub mod probe;
+mod qemu;
+mod request;
+mod run;
+
+pub use kernel::Kernel;
+pub use request::{BadInput, Clock, PolicyRef, Request, Shape, WorkloadRef};
+pub use run::run;

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs a command in the guest under some policies and prints what came out: `paceline compare`
+//! without its reports, for work on the guest itself.
+//!
+//! `compare [key=value ...] -- COMMAND`, with keys policy (`default;fifo`), cpus, nodes, smt,
+//! memory, clock, boots, runs, observe, locks, kernel, with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indicatif::MultiProgress;
+use policy::{Instance, Policy};
+use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
+
+static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
+
+fn main() -> anyhow::Result<()> {
+    if std::env::args().nth(1).as_deref() == Some("guest") {
+        vm::guest::main(REGISTRY);
+    }
+    let mut words = std::env::args_os().skip(1);
+    let mut request = Request {
+        policies: vec![PolicyRef::Default],
+        workload: WorkloadRef::Command { argv: Vec::new(), with: Vec::new() },
+        shape: Shape::default(),
+        clock: Clock::Icount,
+        boots: 1,
+        runs_per_boot: 1,
+        kernel: None,
+        cache: None,
+        observe: true,
+        count_locks: false,
+        seed: 1,
+        limit: Duration::from_secs(600),
+    };
+    let mut files = Vec::new();
+    for word in words.by_ref().map(|word| word.to_string_lossy().into_owned()) {
+        if word == "--" {
+            break;
+        }
+        let (key, value) = word.split_once('=').unwrap_or((&word, ""));
+        match key {
+            "policy" => request.policies = policies(value)?,
+            "cpus" => request.shape.cpus = value.parse()?,
+            "nodes" => request.shape.nodes = value.parse()?,
+            "smt" => request.shape.smt = value.parse()?,
+            "memory" => request.shape.memory_mib = value.parse()?,
+            "clock" => request.clock = serde_json::from_value(value.into())?,
+            "boots" => request.boots = value.parse()?,
+            "runs" => request.runs_per_boot = value.parse()?,
+            "seed" => request.seed = value.parse()?,
+            "observe" => request.observe = value.parse()?,
+            "locks" => request.count_locks = value.parse()?,
+            "kernel" => request.kernel = Some(value.into()),
+            "with" => files.push(PathBuf::from(value)),
+            _ => anyhow::bail!("no key is called {key}"),
+        }
+    }
+    request.workload = WorkloadRef::Command { argv: words.collect(), with: files };
+    let outcomes = vm::run(&request, &std::env::current_exe()?, &MultiProgress::new())?;
+    for outcome in &outcomes {
+        let seen = &outcome.observed;
+        println!(
+            "{:<12} boot {} run {}  {:.4} s  switches {} involuntary {} mm {} migrations {} \
+             idle-while-runnable {:.4} s of {:.4} s  wait p99 {:.3} ms max {:.3} ms  locks {}",
+            outcome.policy,
+            outcome.boot,
+            outcome.run,
+            outcome.elapsed_ns as f64 / 1e9,
+            seen.context_switches,
+            seen.involuntary_switches,
+            seen.address_space_switches,
+            seen.migrations,
+            seen.idle_while_runnable_ns as f64 / 1e9,
+            seen.elapsed_ns as f64 / 1e9,
+            seen.wait.p99_ns as f64 / 1e6,
+            seen.wait.max_ns as f64 / 1e6,
+            outcome.locks.values().sum::<u64>(),
+        );
+        if std::env::var_os("VERBOSE").is_some() {
+            println!("{}", serde_json::to_string_pretty(outcome)?);
+        }
+    }
+    Ok(())
+}
+
+fn policies(text: &str) -> anyhow::Result<Vec<PolicyRef>> {
+    let policy = |name: &str| match name {
+        "default" => Ok(PolicyRef::Default),
+        name => Ok(PolicyRef::Instance(Instance::parse(name, REGISTRY)?)),
+    };
+    text.split(';').map(policy).collect()
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The guest's machine: mounts, the loopback device, time constants, power.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+use rustix::mount::{MountFlags, mount};
+use rustix::system::{RebootCommand, reboot};
+
+/// Where busybox's applets are linked, behind all other folders of `PATH`.
+pub(crate) const APPLETS: &str = "/.busybox";
+/// Where the guest's programs are looked up.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+const MOUNTS: &[(&str, &str, &str)] = &[
+    ("proc", "/proc", ""),
+    ("sysfs", "/sys", ""),
+    ("devtmpfs", "/dev", ""),
+    ("devpts", "/dev/pts", ""),
+    ("tmpfs", "/dev/shm", ""),
+    ("tmpfs", "/tmp", ""),
+    ("tmpfs", "/run", ""),
+    ("debugfs", "/sys/kernel/debug", ""),
+    ("tracefs", "/sys/kernel/tracing", ""),
+    ("cgroup2", "/sys/fs/cgroup", ""),
+];
+
+/// Time constants of the default class, in whatever unit: all are scaled by the same factor.
+const CONSTANTS: &[&str] = &[
+    "base_slice_ns",
+    "migration_cost_ns",
+    "numa_balancing/scan_delay_ms",
+    "numa_balancing/scan_period_min_ms",
+    "numa_balancing/scan_period_max_ms",
+];
+
+/// Mounts, sets up loopback, raises the agent above the policy it measures.
+pub(crate) fn prepare() -> anyhow::Result<()> {
+    for (kind, place, options) in MOUNTS {
+        // debugfs and the like bring their own mount points; plain folders are made
+        let _ = fs::create_dir_all(place);
+        let data = std::ffi::CString::new(*options)?;
+        mount(*kind, *place, *kind, MountFlags::empty(), data.as_c_str())
+            .with_context(|| format!("mounting {kind} on {place}"))?;
+    }
+    fs::create_dir_all(APPLETS)?;
+    busybox(&["--install", "-s", APPLETS])?;
+    busybox(&["ifconfig", "lo", "127.0.0.1", "up"])?;
+    busybox(&["hostname", "guest"])?;
+    rise()
+}
+
+/// Scales Linux's own time constants for a clock on which a CPU gets 1/`factor` of each second.
+pub(crate) fn dilate(factor: u64) -> anyhow::Result<()> {
+    if factor == 1 {
+        return Ok(());
+    }
+    for name in CONSTANTS {
+        let file = Path::new("/sys/kernel/debug/sched").join(name);
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let value: u64 = text.trim().parse().with_context(|| file.display().to_string())?;
+        fs::write(&file, (value * factor).to_string())
+            .with_context(|| format!("scaling {} by {factor}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Ends the guest.
+pub(crate) fn power_off() -> ! {
+    rustix::fs::sync();
+    let _ = reboot(RebootCommand::PowerOff);
+    // only without the right to, which process 1 has
+    std::process::exit(1)
+}
+
+/// A policy that starves its tasks must not starve the one who reports it. Children start as
+/// ordinary tasks.
+fn rise() -> anyhow::Result<()> {
+    let parameter = libc::sched_param { sched_priority: 50 };
+    let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the parameter outlives the call, which keeps no pointer to it
+    let failed = unsafe { libc::sched_setscheduler(0, class, &parameter) } != 0;
+    anyhow::ensure!(!failed, "cannot raise the agent: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+fn busybox(arguments: &[&str]) -> anyhow::Result<()> {
+    let status = Command::new("/bin/busybox").args(arguments).status().context("/bin/busybox")?;
+    anyhow::ensure!(status.success(), "busybox {} failed", arguments.join(" "));
+    Ok(())
+}

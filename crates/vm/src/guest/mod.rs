@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The agent: process 1 of the guest. Runs the job under each policy in turn and reports.
+
+mod machine;
+mod measure;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+
+use anyhow::Context;
+use policy::{Instance, Policy, Topology};
+
+use crate::job::{JOB, Job, JobPolicy, Message, PORT};
+
+/// Runs the job and powers the guest off. Call it where the first argument is `guest`; the second
+/// is the number of the boot.
+pub fn main(registry: &[&'static Policy]) -> ! {
+    if std::process::id() != 1 {
+        eprintln!("paceline guest: only for the first process of a guest");
+        std::process::exit(2);
+    }
+    let boot = std::env::args().nth(2).and_then(|text| text.parse().ok()).unwrap_or(0);
+    if let Err(error) = machine::prepare() {
+        println!("paceline: {error:#}");
+        machine::power_off();
+    }
+    match Host::connect() {
+        Ok(mut host) => {
+            let end = match work(&mut host, boot, registry) {
+                Ok(()) => Message::Done,
+                Err(error) => Message::Failed { why: format!("{error:#}").replace('\n', "; ") },
+            };
+            if let Err(error) = host.tell(&end) {
+                println!("paceline: {error:#}");
+            }
+        }
+        Err(error) => println!("paceline: {error:#}"),
+    }
+    machine::power_off()
+}
+
+/// The line to the host.
+pub(crate) struct Host {
+    port: File,
+}
+
+impl Host {
+    fn connect() -> anyhow::Result<Self> {
+        let ports = fs::read_dir("/sys/class/virtio-ports").context("no virtio-serial port")?;
+        let port = ports
+            .flatten()
+            .find(|port| {
+                let name = fs::read_to_string(port.path().join("name")).unwrap_or_default();
+                name.trim() == PORT
+            })
+            .context("the host's port is missing")?;
+        let device = std::path::Path::new("/dev").join(port.file_name());
+        let port = OpenOptions::new().write(true).open(&device);
+        Ok(Host { port: port.with_context(|| device.display().to_string())? })
+    }
+
+    pub(crate) fn tell(&mut self, message: &Message) -> anyhow::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.port.write_all(&line).context("the host does not listen")
+    }
+}
+
+fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::Result<()> {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let after_s = uptime.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    host.tell(&Message::Up { after_s })?;
+    let job: Job = serde_json::from_slice(&fs::read(JOB)?).context("the job is malformed")?;
+    machine::dilate(job.dilation)?;
+    let topology = live::topology()?;
+    let instances = instances(&job, registry)?;
+    for run in 0..job.runs {
+        for place in 0..instances.len() {
+            // whoever came first comes last in the next boot
+            let index = (place + run + boot) % instances.len();
+            let policy = &job.policies[index];
+            let what = Run { policy, instance: instances[index].as_ref(), run, boot };
+            let outcome = measure::one(host, &job, &what, &topology)
+                .with_context(|| format!("policy {}", policy.label))?;
+            host.tell(&Message::Outcome(Box::new(outcome)))?;
+        }
+    }
+    Ok(())
+}
+
+/// One run of one policy.
+pub(crate) struct Run<'a> {
+    pub policy: &'a JobPolicy,
+    /// None is Linux's own class.
+    pub instance: Option<&'a Instance>,
+    pub run: usize,
+    pub boot: usize,
+}
+
+fn instances(job: &Job, registry: &[&'static Policy]) -> anyhow::Result<Vec<Option<Instance>>> {
+    let instance = |wanted: &JobPolicy| {
+        let Some(name) = &wanted.name else { return Ok(None) };
+        let mut instance = Instance::default(policy::find(name, registry)?);
+        instance.values = wanted.values.clone();
+        instance.label = wanted.label.clone();
+        Ok(Some(instance.dilated(job.dilation)))
+    };
+    job.policies.iter().map(instance).collect()
+}
+
+/// Loads the policy, if it is not Linux's own.
+pub(crate) fn load(run: &Run<'_>, topology: &Topology) -> anyhow::Result<Option<live::Attached>> {
+    run.instance.map(|instance| live::load(instance, topology)).transpose()
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What host and guest tell each other: one JSON job in, one JSON message a line out.
+
+use serde::{Deserialize, Serialize};
+use trace::Outcome;
+
+use crate::{PolicyRef, WorkloadRef};
+
+/// Where the job lies in the image.
+pub(crate) const JOB: &str = "/job.json";
+/// The virtio-serial port that messages go to.
+pub(crate) const PORT: &str = "paceline";
+
+/// What the agent does in one boot; the boot's number comes on the kernel's command line.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub policies: Vec<JobPolicy>,
+    pub workload: JobWorkload,
+    pub runs: usize,
+    /// Time constants are multiplied by this.
+    pub dilation: u64,
+    pub observe: bool,
+    pub count_locks: bool,
+    pub limit_s: f64,
+}
+
+/// A policy by name and values; the guest's executable has the same registry.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct JobPolicy {
+    pub label: String,
+    /// None is Linux's own class.
+    pub name: Option<String>,
+    pub values: Vec<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum JobWorkload {
+    Command { program: String, argv: Vec<String>, folder: String },
+    RtApp { name: String, json: String },
+}
+
+/// One line from the guest.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// The agent is up, this long after the guest's start.
+    Up { after_s: f64 },
+    /// What it does now.
+    Step { text: String },
+    /// One run is done.
+    Outcome(Box<Outcome>),
+    /// It gives up; the reason is one line.
+    Failed { why: String },
+    /// All runs are done.
+    Done,
+}
+
+impl From<&PolicyRef> for JobPolicy {
+    fn from(policy: &PolicyRef) -> Self {
+        let label = policy.label().to_string();
+        match policy {
+            PolicyRef::Default => JobPolicy { label, name: None, values: Vec::new() },
+            PolicyRef::Instance(instance) => JobPolicy {
+                label,
+                name: Some(instance.policy.name.to_string()),
+                values: instance.values.clone(),
+            },
+        }
+    }
+}
+
+impl JobWorkload {
+    /// `program` is where the first of `argv` lies, `folder` where it starts.
+    pub(crate) fn new(workload: &WorkloadRef, program: &str, folder: &str) -> Self {
+        match workload {
+            WorkloadRef::Command { argv, .. } => JobWorkload::Command {
+                program: program.to_string(),
+                argv: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+                folder: folder.to_string(),
+            },
+            WorkloadRef::RtApp { name, json } => {
+                JobWorkload::RtApp { name: name.clone(), json: json.clone() }
+            }
+        }
+    }
+}

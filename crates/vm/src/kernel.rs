@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Gets a sched_ext kernel: named by hand, from the cache, or from Debian.
+//!
+//! Debian's own archive is read with private apt state, from the mirror that this machine's apt
+//! uses and signed by Debian's keyring; nothing is added to the system. A release's kernel package
+//! is replaced within weeks, so nothing is pinned: what came is probed, and the next suite is tried
+//! where it is unsound.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::{BadInput, probe};
+
+/// Suites to try, best first.
+const SUITES: &[&str] = &["testing", "trixie-backports", "unstable"];
+/// The package that depends on the newest cloud kernel.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+/// What a user can do without any kernel.
+const MEND: &str = "name one with --kernel FILE; --on sim works without";
+
+/// A kernel that was probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The bzImage.
+    pub image: PathBuf,
+    /// Its configuration, where it was found.
+    pub config: Option<PathBuf>,
+    /// As `uname -r` says it.
+    pub release: String,
+}
+
+/// The kernel named by hand, else the newest one in the cache, else one from Debian.
+pub fn find(
+    by_hand: Option<&Path>,
+    cache: Option<&Path>,
+    progress: &MultiProgress,
+) -> anyhow::Result<Kernel> {
+    if let Some(image) = by_hand {
+        return named(image);
+    }
+    let folder = folder(cache)?;
+    match cached(&folder) {
+        Some(kernel) => Ok(kernel),
+        None => fetch(cache, progress),
+    }
+}
+
+/// Fetches the newest sound kernel from Debian into the cache, even if one is there.
+pub fn fetch(cache: Option<&Path>, progress: &MultiProgress) -> anyhow::Result<Kernel> {
+    let folder = folder(cache)?;
+    let bad = |why: String| BadInput(format!("no kernel: {why}; {MEND}"));
+    let mirror = mirror().map_err(|error| bad(format!("{error:#}")))?;
+    let mut failures = Vec::new();
+    for suite in SUITES {
+        match fetch_suite(suite, &mirror, &folder, progress) {
+            Ok(kernel) => return Ok(kernel),
+            Err(error) => failures.push(format!("{suite}: {error:#}")),
+        }
+    }
+    Err(bad(failures.join("; ")).into())
+}
+
+/// Where kernels are kept.
+pub fn folder(cache: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let base = match cache {
+        Some(folder) => folder.to_path_buf(),
+        None => std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+            .context("neither XDG_CACHE_HOME nor HOME is set; name a folder with --cache")?
+            .join("paceline"),
+    };
+    let folder = base.join("kernels");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn named(image: &Path) -> anyhow::Result<Kernel> {
+    let bad = |why: String| BadInput(format!("--kernel {}: {why}", image.display()));
+    let release = probe::release(image).map_err(|error| bad(format!("{error:#}")))?;
+    let beside = image.parent().unwrap_or(Path::new("."));
+    let config = ["config".to_string(), format!("config-{release}")]
+        .iter()
+        .map(|name| beside.join(name))
+        .find(|path| path.exists());
+    let scratch = tempfile::tempdir()?;
+    let kernel = Kernel { image: image.to_path_buf(), config, release };
+    probe_files(&kernel, &scratch.path().join("btf")).map_err(|error| bad(format!("{error:#}")))?;
+    Ok(kernel)
+}
+
+/// Kernels in the cache were probed before they were put there.
+fn cached(folder: &Path) -> Option<Kernel> {
+    let kernels = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
+        let path = entry.path();
+        let (image, config) = (path.join("vmlinuz"), path.join("config"));
+        let release = entry.file_name().to_str().filter(|name| !name.starts_with('.'))?.to_string();
+        let when = fs::metadata(&image).ok()?.modified().ok()?;
+        Some((when, Kernel { image, config: Some(config), release }))
+    });
+    kernels.max_by_key(|(when, kernel)| (*when, kernel.release.clone())).map(|(_, kernel)| kernel)
+}
+
+fn probe_files(kernel: &Kernel, btf: &Path) -> anyhow::Result<()> {
+    if let Some(config) = &kernel.config {
+        let text = fs::read_to_string(config).with_context(|| config.display().to_string())?;
+        probe::check_config(&text)?;
+    }
+    if probe::extract_btf(&kernel.image, btf)? {
+        probe::check_btf(btf)?;
+    }
+    Ok(())
+}
+
+/// The mirror this machine's apt has for Debian itself, not for its updates.
+fn mirror() -> anyhow::Result<String> {
+    let format = "$(ORIGIN) $(LABEL) $(CODENAME) $(REPO_URI)";
+    let output = Command::new("apt-get")
+        .args(["indextargets", "--format", format])
+        .output()
+        .context("cannot run apt-get, so this is no Debian")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let uri = text.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let [origin, label, codename, uri] = std::array::from_fn(|_| words.next());
+        (origin == Some("Debian") && label == Some("Debian") && !codename?.contains('-'))
+            .then(|| uri.map(str::to_string))?
+    });
+    uri.context("this machine's apt knows no Debian mirror (apt-get indextargets)")
+}
+
+/// apt with a state of its own.
+struct Apt {
+    folder: tempfile::TempDir,
+    bar: ProgressBar,
+}
+
+fn fetch_suite(
+    suite: &str,
+    mirror: &str,
+    cache: &Path,
+    progress: &MultiProgress,
+) -> anyhow::Result<Kernel> {
+    let keyring = Path::new("/usr/share/keyrings/debian-archive-keyring.gpg");
+    anyhow::ensure!(keyring.exists(), "{} is missing", keyring.display());
+    let bar = progress.add(ProgressBar::new(100));
+    bar.set_style(style());
+    let apt = Apt { folder: tempfile::tempdir_in(cache).context("the cache is not writable")?, bar };
+    let source = format!("deb [signed-by={}] {mirror} {suite} main\n", keyring.display());
+    for folder in ["lists/partial", "cache/archives/partial", "root"] {
+        fs::create_dir_all(apt.path(folder))?;
+    }
+    fs::write(apt.path("sources.list"), source)?;
+    apt.run("reading the package list", &["update"])?;
+    let packages = apt.packages()?;
+    let mut download = vec!["download"];
+    download.extend(packages.iter().map(String::as_str));
+    apt.run("fetching a kernel", &download)?;
+    apt.unpack()?;
+    let kernel = apt.keep(cache)?;
+    apt.bar.finish_and_clear();
+    Ok(kernel)
+}
+
+fn style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{msg:28} [{bar:30}] {percent:>3}% {elapsed}");
+    style.expect("the template is valid").progress_chars("=> ")
+}
+
+impl Apt {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let folders = [
+            ("Dir::Etc::sourcelist", "sources.list"),
+            ("Dir::Etc::sourceparts", "none"),
+            ("Dir::Etc::preferences", "none"),
+            ("Dir::Etc::preferencesparts", "none"),
+            ("Dir::State::lists", "lists"),
+            ("Dir::Cache", "cache"),
+        ];
+        for (option, name) in folders {
+            command.arg("-o").arg(format!("{option}={}", self.path(name).display()));
+        }
+        let settings = [
+            "Dir::State::status=/dev/null",
+            "Acquire::Languages=none",
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
+            "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false",
+            "APT::Sandbox::User=",
+            "APT::Status-Fd=1",
+            "APT::Update::Error-Mode=any",
+        ];
+        for setting in settings {
+            command.args(["-o", setting]);
+        }
+        command.current_dir(self.folder.path()).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs apt-get with a bar; an error is apt's own last line.
+    fn run(&self, what: &str, arguments: &[&str]) -> anyhow::Result<()> {
+        self.bar.set_message(what.to_string());
+        self.bar.set_position(0);
+        let errors = self.path("errors");
+        let mut child = self
+            .command("apt-get")
+            .args(["-q", "-y"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&errors)?)
+            .spawn()
+            .context("cannot run apt-get")?;
+        let lines = BufReader::new(child.stdout.take().context("apt-get has no output")?).lines();
+        for line in lines.map_while(Result::ok) {
+            let percent = line.strip_prefix("dlstatus:").and_then(|rest| rest.split(':').nth(1));
+            if let Some(percent) = percent.and_then(|text| text.parse::<f64>().ok()) {
+                self.bar.set_position(percent as u64);
+            }
+        }
+        if !child.wait()?.success() {
+            let said = fs::read_to_string(&errors).unwrap_or_default();
+            let first = said.lines().find_map(|line| line.strip_prefix("E: "));
+            bail!("apt-get: {}", first.unwrap_or("failed without a word"));
+        }
+        Ok(())
+    }
+
+    /// The packages that hold the newest cloud kernel and its configuration.
+    fn packages(&self) -> anyhow::Result<Vec<String>> {
+        let depends = self.field(PACKAGE, "Depends")?;
+        let image = package_names(&depends)
+            .find(|name| name.starts_with("linux-image-"))
+            .with_context(|| format!("{PACKAGE} depends on no kernel"))?;
+        // newer kernels come as linux-binary-X and linux-base-X, older ones whole in linux-image-X
+        let parts = self.field(&image, "Depends").unwrap_or_default();
+        let release = image.strip_prefix("linux-image-").unwrap_or_default();
+        let mut packages: Vec<String> = ["linux-binary-", "linux-base-"]
+            .map(|prefix| format!("{prefix}{release}"))
+            .into_iter()
+            .filter(|part| package_names(&parts).any(|name| name == *part))
+            .collect();
+        packages.push(image);
+        Ok(packages)
+    }
+
+    fn field(&self, package: &str, field: &str) -> anyhow::Result<String> {
+        let output = self.command("apt-cache").args(["show", package]).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": "));
+        value.map(str::to_string).with_context(|| format!("{package} is not in this suite"))
+    }
+
+    fn unpack(&self) -> anyhow::Result<()> {
+        self.bar.set_message("unpacking the kernel");
+        for entry in fs::read_dir(self.folder.path())?.flatten() {
+            if entry.path().extension().is_some_and(|end| end == "deb") {
+                let output = Command::new("dpkg-deb")
+                    .arg("-x")
+                    .args([entry.path(), self.path("root")])
+                    .output()
+                    .context("cannot run dpkg-deb")?;
+                let said = String::from_utf8_lossy(&output.stderr);
+                anyhow::ensure!(output.status.success(), "dpkg-deb: {}", said.trim());
+            }
+        }
+        Ok(())
+    }
+
+    /// Probes the kernel and moves it into the cache in one step.
+    fn keep(&self, cache: &Path) -> anyhow::Result<Kernel> {
+        self.bar.set_message("probing the kernel");
+        let image = find_file(&self.path("root"), "vmlinuz").context("no vmlinuz in it")?;
+        let config = find_file(&self.path("root"), "config").context("no config in it")?;
+        let whole = self.path("whole");
+        fs::create_dir(&whole)?;
+        fs::copy(&image, whole.join("vmlinuz"))?;
+        fs::copy(&config, whole.join("config"))?;
+        let release = probe::release(&image)?;
+        let found =
+            Kernel { image: whole.join("vmlinuz"), config: Some(whole.join("config")), release };
+        probe_files(&found, &whole.join("btf"))
+            .with_context(|| format!("kernel {} is unsound", found.release))?;
+        let place = cache.join(&found.release);
+        if place.exists() {
+            fs::remove_dir_all(&place)?;
+        }
+        fs::rename(&whole, &place)?;
+        let (image, config) = (place.join("vmlinuz"), Some(place.join("config")));
+        Ok(Kernel { image, config, release: found.release })
+    }
+}
+
+/// Names in a `Depends` field, versions and alternatives apart.
+fn package_names(depends: &str) -> impl Iterator<Item = String> {
+    depends.split([',', '|']).filter_map(|part| part.split_whitespace().next().map(str::to_string))
+}
+
+/// The file called `name` or `name-RELEASE`.
+fn find_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut todo = vec![folder.to_path_buf()];
+    while let Some(folder) = todo.pop() {
+        for entry in fs::read_dir(folder).ok()?.flatten() {
+            let path = entry.path();
+            let found = entry.file_name().to_string_lossy().into_owned();
+            let is_it = found == name || found.starts_with(&format!("{name}-"));
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => todo.push(path),
+                Ok(kind) if kind.is_file() && is_it => return Some(path),
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_are_read_without_versions() {
+        let text = "linux-base (>= 4.17~), dracut | linux-initramfs-tool, linux-binary-1 (= 1-1)";
+        let names: Vec<_> = package_names(text).collect();
+        assert_eq!(names, ["linux-base", "dracut", "linux-initramfs-tool", "linux-binary-1"]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_kernel_is_refused_in_one_line() {
+        let error = named(Path::new("/etc/passwd")).unwrap_err().to_string();
+        assert!(error.starts_with("--kernel /etc/passwd: "), "{error}");
+        assert!(error.contains("no x86 kernel image"), "{error}");
+        let error = named(Path::new("/nowhere/vmlinuz")).unwrap_err().to_string();
+        assert!(error.contains("cannot be read") && !error.contains('\n'), "{error}");
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine: QEMU's arguments for a shape and a clock.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::job::PORT;
+use crate::{Clock, Shape};
+
+/// The emulator.
+pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
+
+/// Files of one boot.
+pub(crate) struct Files<'a> {
+    pub kernel: &'a Path,
+    pub image: &'a Path,
+    /// Messages from the agent arrive here.
+    pub messages: &'a Path,
+    /// The serial console: the kernel's last words.
+    pub console: &'a Path,
+}
+
+/// Everything on QEMU's command line.
+pub(crate) fn arguments(
+    shape: &Shape,
+    clock: Clock,
+    files: &Files<'_>,
+    boot: usize,
+    seed: u64,
+) -> Vec<OsString> {
+    let mut line: Vec<OsString> = Vec::new();
+    let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
+    add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
+    add(&["-machine", "q35", "-cpu", "max", "-smp", &smp(shape)]);
+    match clock {
+        Clock::Dilated | Clock::Icount => {
+            add(&["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]);
+            add(&["-rtc", "clock=vm"]);
+            add(&["-seed", &(seed.wrapping_add(boot as u64) % (1 << 31)).to_string()]);
+        }
+        Clock::Threads => add(&["-accel", "tcg,thread=multi"]),
+    }
+    add(&["-m", &format!("{}M", shape.memory_mib)]);
+    for word in numa(shape) {
+        add(&[&word]);
+    }
+    add(&["-kernel", &text(files.kernel), "-initrd", &text(files.image)]);
+    add(&["-append", &kernel_command_line(boot)]);
+    add(&["-chardev", &format!("file,id=console,path={}", text(files.console))]);
+    add(&["-serial", "chardev:console"]);
+    add(&["-device", "virtio-serial-pci"]);
+    add(&["-chardev", &format!("file,id=messages,path={}", text(files.messages))]);
+    add(&["-device", &format!("virtserialport,chardev=messages,name={PORT}")]);
+    line
+}
+
+/// What follows `--` goes to the agent.
+fn kernel_command_line(boot: usize) -> String {
+    format!(
+        "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init random.trust_cpu=on \
+         no_timer_check cryptomgr.notests transparent_hugepage=never -- guest {boot}"
+    )
+}
+
+fn smp(shape: &Shape) -> String {
+    let Shape { cpus, nodes, smt, .. } = *shape;
+    let cores = cpus / nodes / smt;
+    format!("{cpus},sockets={nodes},cores={cores},threads={smt}")
+}
+
+fn numa(shape: &Shape) -> Vec<String> {
+    let mut words = Vec::new();
+    if shape.nodes == 1 {
+        return words;
+    }
+    let (cpus, memory) = (shape.cpus / shape.nodes, shape.memory_mib / shape.nodes);
+    for node in 0..shape.nodes {
+        let (first, last) = (node * cpus, (node + 1) * cpus - 1);
+        words.extend(["-object".into(), format!("memory-backend-ram,id=node{node},size={memory}M")]);
+        let node = format!("node,nodeid={node},cpus={first}-{last},memdev=node{node}");
+        words.extend(["-numa".into(), node]);
+    }
+    for (from, row) in shape.distances.iter().enumerate() {
+        for (to, distance) in row.iter().enumerate() {
+            words.extend(["-numa".into(), format!("dist,src={from},dst={to},val={distance}")]);
+        }
+    }
+    words
+}
+
+/// QEMU doubles a comma inside an option's value.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(shape: &Shape, clock: Clock) -> String {
+        let files = Files {
+            kernel: Path::new("/k"),
+            image: Path::new("/i"),
+            messages: Path::new("/m,1"),
+            console: Path::new("/c"),
+        };
+        let words = arguments(shape, clock, &files, 3, 40);
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn nodes_hold_whole_cores_and_their_share_of_memory() {
+        let distances = vec![vec![10, 21], vec![21, 10]];
+        let shape = Shape { cpus: 8, nodes: 2, smt: 2, distances, memory_mib: 1024 };
+        let line = line(&shape, Clock::Dilated);
+        assert!(line.contains("-smp 8,sockets=2,cores=2,threads=2"), "{line}");
+        assert!(line.contains("node,nodeid=1,cpus=4-7,memdev=node1"), "{line}");
+        assert!(line.contains("id=node1,size=512M"), "{line}");
+        assert!(line.contains("dist,src=0,dst=1,val=21"), "{line}");
+        assert!(line.contains("path=/m,,1"), "{line}");
+        assert!(line.contains("-- guest 3"), "{line}");
+    }
+
+    #[test]
+    fn only_the_clock_of_instructions_is_repeatable() {
+        let exact = line(&Shape::default(), Clock::Icount);
+        assert!(exact.contains("-icount shift=0,sleep=off") && exact.contains("-seed 43"));
+        let side_by_side = line(&Shape::default(), Clock::Threads);
+        assert!(side_by_side.contains("thread=multi") && !side_by_side.contains("-icount"));
+    }
+}

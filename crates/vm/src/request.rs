@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What to run in the guest, as the caller says it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use policy::Instance;
+use serde::{Deserialize, Serialize};
+
+/// Everything about a comparison in the guest.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What runs the CPUs, in the order of the results.
+    pub policies: Vec<PolicyRef>,
+    /// What is run under each.
+    pub workload: WorkloadRef,
+    /// The machine.
+    pub shape: Shape,
+    /// What time is.
+    pub clock: Clock,
+    /// How often the guest is booted.
+    pub boots: usize,
+    /// How often each policy runs the workload in one boot.
+    pub runs_per_boot: usize,
+    /// A kernel image; None takes the cached one or fetches one.
+    pub kernel: Option<PathBuf>,
+    /// Where kernels are kept; None is `$XDG_CACHE_HOME/paceline`.
+    pub cache: Option<PathBuf>,
+    /// Repeat each run with the observer attached.
+    pub observe: bool,
+    /// Repeat each run once more and count locks taken in scheduler code.
+    pub count_locks: bool,
+    /// Varies the guest's random numbers (its memory layout among them) from boot to boot.
+    pub seed: u64,
+    /// Longest time on the guest's clock that one run of the workload may take.
+    pub limit: Duration,
+}
+
+/// Who schedules.
+#[derive(Clone, Debug)]
+pub enum PolicyRef {
+    /// Linux's own class.
+    Default,
+    /// One of ours.
+    Instance(Instance),
+}
+
+impl PolicyRef {
+    /// What it is called in results.
+    pub fn label(&self) -> &str {
+        match self {
+            PolicyRef::Default => "default",
+            PolicyRef::Instance(instance) => &instance.label,
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub enum WorkloadRef {
+    /// A program of this machine with its arguments.
+    Command {
+        /// The program, looked up in `PATH`, and its arguments.
+        argv: Vec<OsString>,
+        /// Files and folders it needs beyond what can be found out.
+        with: Vec<PathBuf>,
+    },
+    /// rt-app JSON, run by our own worker.
+    RtApp {
+        /// What the file is called in errors.
+        name: String,
+        /// The file's text.
+        json: String,
+    },
+}
+
+/// The guest's machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Hardware threads.
+    pub cpus: usize,
+    /// Memory nodes; divides the number of cores.
+    pub nodes: usize,
+    /// Hardware threads of a core; divides `cpus`.
+    pub smt: usize,
+    /// Distances between nodes, row by row; empty is 10 to itself and 20 to all others.
+    pub distances: Vec<Vec<u8>>,
+    /// Memory in MiB, spread evenly over the nodes.
+    pub memory_mib: usize,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape { cpus: 1, nodes: 1, smt: 1, distances: Vec::new(), memory_mib: 2048 }
+    }
+}
+
+/// What time is in the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Instructions of all CPUs, run in turn, one a nanosecond; time constants are scaled by the
+    /// number of CPUs, since each gets that part of a second.
+    Dilated,
+    /// Instructions, nothing scaled: exact with one CPU.
+    Icount,
+    /// The host's time, CPUs side by side: noisy.
+    Threads,
+}
+
+/// What the caller can mend: a missing program, an unsound kernel, an impossible machine.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadInput(pub String);
+
+impl Shape {
+    /// Refuses a machine that QEMU could not build.
+    pub fn check(&self) -> Result<(), BadInput> {
+        let Shape { cpus, nodes, smt, .. } = *self;
+        let bad = |why: String| Err(BadInput(why));
+        if cpus == 0 || nodes == 0 || smt == 0 {
+            return bad("a guest needs at least 1 CPU, 1 node and 1 thread a core".into());
+        }
+        if cpus > policy::native::MAX_CPUS.min(255) {
+            return bad(format!("a guest has at most 255 CPUs, not {cpus}"));
+        }
+        if cpus % smt != 0 || (cpus / smt) % nodes != 0 {
+            return bad(format!(
+                "{cpus} CPUs cannot be split into {nodes} nodes of whole {smt}-thread cores"
+            ));
+        }
+        let square = self.distances.len() == nodes
+            && self.distances.iter().all(|row| row.len() == nodes);
+        if !self.distances.is_empty() && !square {
+            return bad(format!("distances must be {nodes} rows of {nodes} numbers"));
+        }
+        for (from, row) in self.distances.iter().enumerate() {
+            for (to, distance) in row.iter().enumerate() {
+                if (from == to) != (*distance == 10) || *distance < 10 {
+                    return bad(format!(
+                        "distance {distance} from node {from} to {to}: 10 is local, remote is more"
+                    ));
+                }
+            }
+        }
+        if self.memory_mib < 512 || self.memory_mib % nodes != 0 {
+            return bad(format!(
+                "{} MiB of memory: at least 512, a multiple of the {nodes} nodes",
+                self.memory_mib
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_machines_are_refused() {
+        let refuse = |shape: Shape, part: &str| {
+            let words = shape.check().unwrap_err().to_string();
+            assert!(words.contains(part), "{words}");
+        };
+        refuse(Shape { cpus: 0, ..Shape::default() }, "at least 1 CPU");
+        refuse(Shape { cpus: 6, nodes: 4, ..Shape::default() }, "cannot be split");
+        refuse(Shape { cpus: 3, smt: 2, ..Shape::default() }, "cannot be split");
+        refuse(Shape { cpus: 2, nodes: 2, distances: vec![vec![10]], ..Shape::default() }, "rows");
+        let distances = vec![vec![10, 10], vec![20, 10]];
+        refuse(Shape { cpus: 2, nodes: 2, distances, ..Shape::default() }, "10 is local");
+        refuse(Shape { memory_mib: 64, ..Shape::default() }, "at least 512");
+        let shape = Shape { cpus: 8, nodes: 4, smt: 2, ..Shape::default() };
+        assert!(shape.check().is_ok());
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Boots the guest, watches it, and collects outcomes.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use trace::Outcome;
+
+use crate::closure::{add_libraries, add_program, add_with, which};
+use crate::image::Image;
+use crate::job::{JOB, Job, JobWorkload, Message};
+use crate::qemu::{self, Files};
+use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
+
+/// A guest that has not said a word for this long of the host's time hangs. Far longer than any
+/// run that is worth waiting for under emulation.
+const SILENCE_MAX: Duration = Duration::from_secs(900);
+
+/// Runs the workload under every policy; outcomes come by policy, boot and run. `agent` is the
+/// executable that calls [`crate::guest::main`].
+pub fn run(
+    request: &Request,
+    agent: &Path,
+    progress: &MultiProgress,
+) -> anyhow::Result<Vec<Outcome>> {
+    request.shape.check()?;
+    let kernel = kernel::find(request.kernel.as_deref(), request.cache.as_deref(), progress)?;
+    which(qemu::PROGRAM.as_ref())
+        .map_err(|_| BadInput(format!("{} is missing; install qemu-system-x86", qemu::PROGRAM)))?;
+    let scratch = tempfile::tempdir().context("no room for the guest's files")?;
+    let image = scratch.path().join("image");
+    pack(request, agent, &kernel, &image)?;
+
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let bar = progress.add(ProgressBar::new((request.boots * runs_per_boot(request)) as u64));
+    bar.set_style(style());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let boots = || {
+        loop {
+            let boot = next.fetch_add(1, Ordering::Relaxed);
+            if boot >= request.boots {
+                break;
+            }
+            let guest = Guest { request, kernel: &kernel, image: &image, boot, bar: &bar };
+            let result = guest.boot(scratch.path()).with_context(|| format!("boot {}", boot + 1));
+            if result.is_err() {
+                next.store(request.boots, Ordering::Relaxed);
+            }
+            results.lock().expect("no boot panics").push(result);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..side_by_side(request) {
+            scope.spawn(boots);
+        }
+    });
+    bar.finish_and_clear();
+    let results: anyhow::Result<Vec<_>> =
+        results.into_inner().expect("no boot panics").into_iter().collect();
+    let mut outcomes: Vec<Outcome> = results?.into_iter().flatten().collect();
+    let place = |outcome: &Outcome| {
+        request.policies.iter().position(|policy| policy.label() == outcome.policy)
+    };
+    outcomes.sort_by_key(|outcome| (place(outcome), outcome.boot, outcome.run));
+    for outcome in &mut outcomes {
+        outcome.run += outcome.boot * request.runs_per_boot;
+    }
+    Ok(outcomes)
+}
+
+fn runs_per_boot(request: &Request) -> usize {
+    request.policies.len() * request.runs_per_boot
+}
+
+/// A guest whose clock is instructions is not disturbed by another one; the host's time is.
+fn side_by_side(request: &Request) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    match request.clock {
+        Clock::Threads => 1,
+        Clock::Dilated | Clock::Icount => cores.min(request.boots).max(1),
+    }
+}
+
+fn style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("guest runs {pos:>3}/{len} [{bar:30}] {elapsed} {msg}");
+    style.expect("the template is valid").progress_chars("=> ")
+}
+
+/// Writes the guest's root file system.
+fn pack(request: &Request, agent: &Path, kernel: &Kernel, to: &Path) -> anyhow::Result<()> {
+    let mut image = Image::default();
+    let busybox = which("busybox".as_ref())
+        .map_err(|_| BadInput("busybox is missing; install busybox-static".into()))?;
+    for folder in ["proc", "sys", "dev", "tmp", "run", "root"] {
+        image.folder(folder);
+    }
+    add_program(&mut image, Path::new("/bin/sh"))?;
+    image.add(Path::new("/bin"))?;
+    let mut libraries_of = vec![agent.to_path_buf(), busybox.clone()];
+    image.place("/init", agent);
+    image.add(&busybox)?;
+    let here = std::env::current_dir().context("the current folder is gone")?;
+    let mut program = PathBuf::new();
+    if let WorkloadRef::Command { argv, with } = &request.workload {
+        let first = argv.first().ok_or_else(|| BadInput("there is no command to run".into()))?;
+        program = which(first)?;
+        add_program(&mut image, &program)?;
+        for path in with {
+            add_with(&mut image, path)?;
+        }
+        image.add(&here)?;
+    }
+    add_libraries(&mut image, &std::mem::take(&mut libraries_of))?;
+    if let Some(config) = &kernel.config {
+        image.place(&format!("/boot/config-{}", kernel.release), config);
+    }
+    let job = job(request, &program.to_string_lossy(), &here.to_string_lossy());
+    image.write(JOB, serde_json::to_vec(&job)?);
+    let file = File::create(to).with_context(|| to.display().to_string())?;
+    image.archive(BufWriter::with_capacity(1 << 20, file)).context("packing the guest's files")
+}
+
+fn job(request: &Request, program: &str, folder: &str) -> Job {
+    let dilation = match request.clock {
+        Clock::Dilated => request.shape.cpus as u64,
+        Clock::Icount | Clock::Threads => 1,
+    };
+    Job {
+        policies: request.policies.iter().map(Into::into).collect(),
+        workload: JobWorkload::new(&request.workload, program, folder),
+        runs: request.runs_per_boot,
+        dilation,
+        observe: request.observe,
+        count_locks: request.count_locks,
+        limit_s: request.limit.as_secs_f64(),
+    }
+}
+
+/// One boot.
+struct Guest<'a> {
+    request: &'a Request,
+    kernel: &'a Kernel,
+    image: &'a Path,
+    boot: usize,
+    bar: &'a ProgressBar,
+}
+
+/// Ends QEMU however the boot ends.
+struct Emulator(Child);
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // it has ended by itself in the good case, and then there is nothing to kill
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Guest<'_> {
+    fn boot(&self, scratch: &Path) -> anyhow::Result<Vec<Outcome>> {
+        let messages = scratch.join(format!("messages-{}", self.boot));
+        let console = scratch.join(format!("console-{}", self.boot));
+        let complaints = scratch.join(format!("qemu-{}", self.boot));
+        File::create(&messages)?;
+        let Request { shape, clock, seed, .. } = self.request;
+        let files = Files {
+            kernel: &self.kernel.image,
+            image: self.image,
+            messages: &messages,
+            console: &console,
+        };
+        let line: Vec<OsString> = qemu::arguments(shape, *clock, &files, self.boot, *seed);
+        let child = Command::new(qemu::PROGRAM)
+            .args(line)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&complaints)?)
+            .spawn()
+            .context("cannot start QEMU")?;
+        let mut emulator = Emulator(child);
+        let heard = self.listen(&mut emulator, &messages)?;
+        match heard.end {
+            End::Done => Ok(heard.outcomes),
+            End::Failed(why) => bail!("{why}"),
+            End::Silent => bail!("the guest hangs: {}", last_words(&console, &complaints)),
+            End::Gone => bail!("the guest died: {}", last_words(&console, &complaints)),
+        }
+    }
+
+    /// Reads messages until the guest is done, gone or silent.
+    fn listen(&self, emulator: &mut Emulator, messages: &Path) -> anyhow::Result<Heard> {
+        let mut tail = Tail { file: File::open(messages)?, rest: Vec::new() };
+        let mut outcomes = Vec::new();
+        let mut last = Instant::now();
+        loop {
+            let gone = emulator.0.try_wait()?.is_some();
+            for message in tail.read()? {
+                last = Instant::now();
+                match message {
+                    Message::Up { .. } => self.bar.set_message("guest is up"),
+                    Message::Step { text } => self.bar.set_message(text),
+                    Message::Outcome(outcome) => {
+                        outcomes.push(*outcome);
+                        self.bar.inc(1);
+                    }
+                    Message::Failed { why } => {
+                        return Ok(Heard { outcomes, end: End::Failed(why) });
+                    }
+                    Message::Done => return Ok(Heard { outcomes, end: End::Done }),
+                }
+            }
+            if gone {
+                return Ok(Heard { outcomes, end: End::Gone });
+            }
+            if last.elapsed() > SILENCE_MAX {
+                return Ok(Heard { outcomes, end: End::Silent });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+struct Heard {
+    outcomes: Vec<Outcome>,
+    end: End,
+}
+
+enum End {
+    Done,
+    Failed(String),
+    Silent,
+    Gone,
+}
+
+/// Whole lines of a growing file.
+struct Tail {
+    file: File,
+    rest: Vec<u8>,
+}
+
+impl Tail {
+    fn read(&mut self) -> anyhow::Result<Vec<Message>> {
+        self.file.seek(SeekFrom::Current(0))?;
+        self.file.read_to_end(&mut self.rest)?;
+        let mut messages = Vec::new();
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            messages.push(serde_json::from_slice(&line).context("the guest talks nonsense")?);
+        }
+        Ok(messages)
+    }
+}
+
+/// Why the guest is gone, in the kernel's words or QEMU's.
+fn last_words(console: &Path, complaints: &Path) -> String {
+    let text = String::from_utf8_lossy(&fs::read(console).unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let telling = ["Kernel panic", "BUG:", "Oops", "Out of memory", "sched_ext:", "paceline:"];
+    let found = lines.iter().find(|line| telling.iter().any(|sign| line.contains(sign)));
+    if let Some(line) = found.or(lines.last()) {
+        return line.to_string();
+    }
+    let text = fs::read_to_string(complaints).unwrap_or_default();
+    text.lines().next().unwrap_or("it left no word").to_string()
+}
