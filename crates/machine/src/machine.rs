@@ -80,7 +80,11 @@ pub enum MachineError {
     BadCost { machine: String, name: String, value: String },
 }
 
-const EMBEDDED: &[(&str, &str)] = &[("numa-2x4", include_str!("../../../machines/numa-2x4.toml"))];
+const EMBEDDED: &[(&str, &str)] = &[
+    ("numa-2x4", include_str!("../../../machines/numa-2x4.toml")),
+    ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
+    ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),
+];
 
 /// Names of the machines that come with the program.
 pub fn names() -> impl Iterator<Item = &'static str> {
