@@ -94,12 +94,15 @@ pub struct Compare {
     /// Runs of each policy, in each boot
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// The seed of chance (sim only)
+    /// The seed of chance: of the simulator, or of the guest's memory layout
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// The guest's kernel: a bzImage, its config beside it (vm only)
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
+    /// Longest that one run may take on the guest's clock, such as 90s (vm only)
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    pub limit: humantime::Duration,
     /// A file or folder that the command needs in the guest; may be repeated (vm only)
     #[arg(long, value_name = "PATH")]
     pub with: Vec<PathBuf>,

@@ -6,7 +6,8 @@ use policy::{Instance, InstanceError, Policy};
 use crate::failure::Failure;
 
 /// Every policy, in the order in which `paceline list` shows them.
-pub static POLICIES: &[&Policy] = &[&flsched::FLSCHED, &baseline::FIFO];
+pub static POLICIES: &[&Policy] =
+    &[&flsched::FLSCHED, &baseline::RR, &baseline::FIFO, &baseline::PILE];
 
 /// One of Linux's own classes: not a policy, it has no knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,6 @@ pub enum Failure {
     Run(String),
     /// Everything went well but a gate does not hold; it has been said. Exit code 1.
     Gate,
-    /// The user interrupted it. Exit code 130, as shells have it.
-    Interrupted,
     /// Nobody reads the output any more: not a failure. Exit code 0.
     Closed,
 }
@@ -36,7 +34,6 @@ impl Failure {
             Failure::Closed => 0,
             Failure::Run(_) | Failure::Gate => 1,
             Failure::Input(_) => 2,
-            Failure::Interrupted => 130,
         })
     }
 }
@@ -50,7 +47,6 @@ impl Display for Failure {
                 write!(out, "{}", lines.collect::<Vec<_>>().join("; "))
             }
             Failure::Gate => write!(out, "not every gate holds"),
-            Failure::Interrupted => write!(out, "interrupted"),
             Failure::Closed => Ok(()),
         }
     }

@@ -2,10 +2,17 @@
 //! The command: reads the command line and hands over to one of its verbs.
 
 mod cli;
+mod compare;
 mod contender;
 mod failure;
+mod ground;
+mod hackbench;
+mod interrupt;
 mod list;
 mod output;
+mod plan;
+mod progress;
+mod repro;
 
 use std::process::ExitCode;
 
@@ -29,11 +36,11 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     match cli.verb {
         Verb::List(list) => list::run(&list),
-        Verb::Compare(_) => Err(Failure::run("no ground is built in yet")),
-        Verb::Repro(_) => Err(Failure::run("no ground is built in yet")),
+        Verb::Compare(compare) => compare::run(&compare),
+        Verb::Repro(repro) => repro::run(&repro),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
-        Verb::Guest { .. } => Err(Failure::input("guest is not for people; see paceline --help")),
+        Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
     }
 }
 

@@ -25,16 +25,25 @@ impl std::error::Error for FileError {}
 /// an interruption leaves what was there before.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), FileError> {
     let failed = |source| FileError { path: path.to_path_buf(), source };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut file = NamedTempFile::new_in(folder).map_err(failed)?;
+    let mut file = NamedTempFile::new_in(folder_of(path)).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     set_readable(&file).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+/// Whether a file could be written there; leaves nothing.
+pub fn probe(path: &Path) -> Result<(), FileError> {
+    let failed = |source| FileError { path: path.to_path_buf(), source };
+    NamedTempFile::new_in(folder_of(path)).map(drop).map_err(failed)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// A temporary file is its owner's alone; a report is as readable as any new file.

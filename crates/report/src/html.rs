@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The report: one HTML page that needs nothing else.
 
-use crate::text::{count, digits, percent, time};
+use crate::text::{count, digits, known, time};
 use crate::{Clock, Results, Run, Spread, plot, table};
 
 const STYLE: &str = include_str!("report.css");
@@ -135,50 +135,55 @@ fn summary(results: &Results) -> String {
             vec![
                 one.policy.clone(),
                 one.runs.to_string(),
-                range(&one.elapsed_s, time),
-                one.vs_first.map_or("–".into(), |ratio| format!("{}×", digits(ratio))),
-                format!(
-                    "{} ({})",
-                    time(one.idle_while_runnable_s.median),
-                    percent(one.idle_while_runnable_share.median)
-                ),
-                range(&one.context_switches, count),
-                range(&one.involuntary_switches, count),
-                range(&one.address_space_switches, count),
-                range(&one.migrations, count),
-                range(&one.wait_p99_s, time),
-                range(&one.wait_max_s, time),
+                range(Some(one.elapsed_s), time),
+                known(one.vs_first, |ratio| format!("{}×", digits(ratio))),
+                table::idle_while_runnable(one),
+                range(one.context_switches, count),
+                range(one.involuntary_switches, count),
+                range(one.address_space_switches, count),
+                range(one.migrations, count),
+                range(one.wait_p99_s, time),
+                range(one.wait_max_s, time),
             ]
         })
         .collect();
     table("Median (least – greatest) over the runs", &headings, &rows)
 }
 
-fn range(spread: &Spread, show: fn(f64) -> String) -> String {
-    match spread.min == spread.max {
+fn range(spread: Option<Spread>, show: fn(f64) -> String) -> String {
+    known(spread, |spread| match spread.min == spread.max {
         true => show(spread.median),
         false => format!("{} ({} – {})", show(spread.median), show(spread.min), show(spread.max)),
-    }
+    })
 }
 
 fn plots(results: &Results) -> String {
-    let rows = |value: fn(&Run) -> f64| -> Vec<(String, Vec<f64>)> {
+    let rows = |value: fn(&Run) -> Option<f64>| -> Vec<(String, Vec<f64>)> {
         let of = |policy: &str| {
             let runs = results.runs.iter().filter(|run| run.policy == policy);
-            runs.map(value).collect()
+            runs.filter_map(value).collect()
         };
         results.summary.iter().map(|one| (one.policy.clone(), of(&one.policy))).collect()
     };
     let elapsed = elapsed_title(results.setting.clock);
     let strips = [
-        (elapsed, "seconds", rows(|run| run.elapsed_s)),
+        (elapsed, "seconds", rows(|run| Some(run.elapsed_s))),
         ("Idle while runnable", "CPU seconds", rows(|run| run.idle_while_runnable_s)),
-        ("Context switches", "switches", rows(|run| run.context_switches as f64)),
-        ("Involuntary switches", "switches", rows(|run| run.involuntary_switches as f64)),
-        ("Wait of a runnable task, 99 % at most", "milliseconds", rows(|run| run.wait_p99_s * 1e3)),
+        ("Context switches", "switches", rows(|run| run.context_switches.map(|n| n as f64))),
+        (
+            "Involuntary switches",
+            "switches",
+            rows(|run| run.involuntary_switches.map(|n| n as f64)),
+        ),
+        (
+            "Wait of a runnable task, 99 % at most",
+            "milliseconds",
+            rows(|run| run.wait_p99_s.map(|s| s * 1e3)),
+        ),
     ];
     strips
         .iter()
+        .filter(|(_, _, rows)| rows.iter().any(|(_, values)| !values.is_empty()))
         .map(|(title, axis, rows)| {
             figure(
                 &format!("{title}: a dot for each run, a bar to their median"),
@@ -216,13 +221,13 @@ fn runs(results: &Results) -> String {
                 run.boot.to_string(),
                 run.run.to_string(),
                 time(run.elapsed_s),
-                time(run.idle_while_runnable_s),
-                count(run.context_switches as f64),
-                count(run.involuntary_switches as f64),
-                count(run.address_space_switches as f64),
-                count(run.migrations as f64),
-                time(run.wait_p99_s),
-                time(run.wait_max_s),
+                known(run.idle_while_runnable_s, time),
+                known(run.context_switches, |n| count(n as f64)),
+                known(run.involuntary_switches, |n| count(n as f64)),
+                known(run.address_space_switches, |n| count(n as f64)),
+                known(run.migrations, |n| count(n as f64)),
+                known(run.wait_p99_s, time),
+                known(run.wait_max_s, time),
             ]
         })
         .collect();

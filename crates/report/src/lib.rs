@@ -12,7 +12,7 @@ pub mod stats;
 mod table;
 pub mod text;
 
-pub use file::{FileError, write_whole};
+pub use file::{FileError, probe, write_whole};
 pub use results::{Clock, Fairness, Function, Results, Run, Setting, Summary, TaskRun};
 pub use stats::Spread;
 pub use table::comparison;

@@ -94,7 +94,7 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
-/// One run of one policy. Seconds everywhere.
+/// One run of one policy. Seconds everywhere; None is what the ground did not observe.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)]
 pub struct Run {
@@ -103,18 +103,18 @@ pub struct Run {
     pub boot: usize,
     /// See [`Clock::elapsed_is`].
     pub elapsed_s: f64,
-    pub context_switches: u64,
-    pub involuntary_switches: u64,
-    pub address_space_switches: u64,
-    pub migrations: u64,
-    pub idle_s: f64,
-    pub idle_while_runnable_s: f64,
+    pub context_switches: Option<u64>,
+    pub involuntary_switches: Option<u64>,
+    pub address_space_switches: Option<u64>,
+    pub migrations: Option<u64>,
+    pub idle_s: Option<f64>,
+    pub idle_while_runnable_s: Option<f64>,
     /// The same as a part of all CPU time of the observed run, 0 to 1.
-    pub idle_while_runnable_share: f64,
-    pub wait_p50_s: f64,
-    pub wait_p95_s: f64,
-    pub wait_p99_s: f64,
-    pub wait_max_s: f64,
+    pub idle_while_runnable_share: Option<f64>,
+    pub wait_p50_s: Option<f64>,
+    pub wait_p95_s: Option<f64>,
+    pub wait_p99_s: Option<f64>,
+    pub wait_max_s: Option<f64>,
     /// None: this ground does not count pages.
     pub page_moves: Option<u64>,
     pub tasks: Vec<TaskRun>,
@@ -167,14 +167,14 @@ pub struct Summary {
     pub vs_first: Option<f64>,
     /// The range of those ratios.
     pub vs_first_range: Option<Spread>,
-    pub context_switches: Spread,
-    pub involuntary_switches: Spread,
-    pub address_space_switches: Spread,
-    pub migrations: Spread,
-    pub idle_while_runnable_s: Spread,
-    pub idle_while_runnable_share: Spread,
-    pub wait_p99_s: Spread,
-    pub wait_max_s: Spread,
+    pub context_switches: Option<Spread>,
+    pub involuntary_switches: Option<Spread>,
+    pub address_space_switches: Option<Spread>,
+    pub migrations: Option<Spread>,
+    pub idle_while_runnable_s: Option<Spread>,
+    pub idle_while_runnable_share: Option<Spread>,
+    pub wait_p99_s: Option<Spread>,
+    pub wait_max_s: Option<Spread>,
     /// All places together; None: not counted.
     pub locks: Option<Spread>,
 }
@@ -182,8 +182,7 @@ pub struct Summary {
 impl Results {
     /// Of these outcomes; `locks` says whether the ground counted lock acquisitions.
     pub fn new(setting: Setting, outcomes: &[Outcome], locks: bool) -> Self {
-        let runs: Vec<Run> =
-            outcomes.iter().map(|outcome| Run::new(outcome, setting.cpus, locks)).collect();
+        let runs: Vec<Run> = outcomes.iter().map(|outcome| Run::new(outcome, locks)).collect();
         let summary = summarize(&runs);
         let elapsed_is = setting.clock.elapsed_is();
         Results { setting, elapsed_is, runs, summary, notes: Vec::new() }
@@ -207,13 +206,13 @@ impl Results {
                 run.boot,
                 run.run,
                 run.elapsed_s,
-                run.context_switches,
-                run.involuntary_switches,
-                run.address_space_switches,
-                run.migrations,
-                run.idle_while_runnable_s,
-                run.wait_p99_s,
-                run.wait_max_s,
+                cell(run.context_switches),
+                cell(run.involuntary_switches),
+                cell(run.address_space_switches),
+                cell(run.migrations),
+                cell(run.idle_while_runnable_s),
+                cell(run.wait_p99_s),
+                cell(run.wait_max_s),
             );
         }
         text
@@ -221,26 +220,30 @@ impl Results {
 }
 
 impl Run {
-    fn new(outcome: &Outcome, cpus: usize, locks: bool) -> Self {
+    fn new(outcome: &Outcome, locks: bool) -> Self {
         let seen = &outcome.observed;
-        let cpu_time_ns = seen.elapsed_ns as f64 * cpus as f64;
-        let share = |ns: u64| if cpu_time_ns > 0.0 { ns as f64 / cpu_time_ns } else { 0.0 };
+        let busy_ns: u64 = seen.tasks.values().map(|task| task.cpu_ns).sum();
+        let cpu_time_ns = (busy_ns + seen.idle_ns) as f64;
+        let observed = seen.elapsed_ns > 0;
+        let count = |n: u64| observed.then_some(n);
+        let time = |ns: u64| observed.then(|| seconds(ns));
+        let share = |ns: u64| observed.then(|| ns as f64 / cpu_time_ns.max(1.0));
         Run {
             policy: outcome.policy.clone(),
             run: outcome.run,
             boot: outcome.boot,
             elapsed_s: seconds(outcome.elapsed_ns),
-            context_switches: seen.context_switches,
-            involuntary_switches: seen.involuntary_switches,
-            address_space_switches: seen.address_space_switches,
-            migrations: seen.migrations,
-            idle_s: seconds(seen.idle_ns),
-            idle_while_runnable_s: seconds(seen.idle_while_runnable_ns),
+            context_switches: count(seen.context_switches),
+            involuntary_switches: count(seen.involuntary_switches),
+            address_space_switches: count(seen.address_space_switches),
+            migrations: count(seen.migrations),
+            idle_s: time(seen.idle_ns),
+            idle_while_runnable_s: time(seen.idle_while_runnable_ns),
             idle_while_runnable_share: share(seen.idle_while_runnable_ns),
-            wait_p50_s: seconds(seen.wait.p50_ns),
-            wait_p95_s: seconds(seen.wait.p95_ns),
-            wait_p99_s: seconds(seen.wait.p99_ns),
-            wait_max_s: seconds(seen.wait.max_ns),
+            wait_p50_s: time(seen.wait.p50_ns),
+            wait_p95_s: time(seen.wait.p95_ns),
+            wait_p99_s: time(seen.wait.p99_ns),
+            wait_max_s: time(seen.wait.max_ns),
             page_moves: None,
             tasks: tasks(outcome),
             fairness: None,
@@ -295,9 +298,10 @@ fn summarize(runs: &[Run]) -> Vec<Summary> {
 }
 
 fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
-    let spread = |value: fn(&Run) -> f64| {
-        let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
-        Spread::of(&values).expect("a policy is listed for its runs")
+    let elapsed: Vec<f64> = runs.iter().map(|run| run.elapsed_s).collect();
+    let spread = |value: fn(&Run) -> Option<f64>| {
+        let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
+        Spread::of(&values)
     };
     let locks: Option<Vec<f64>> = runs
         .iter()
@@ -306,19 +310,23 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
     Summary {
         policy: policy.to_string(),
         runs: runs.len(),
-        elapsed_s: spread(|run| run.elapsed_s),
+        elapsed_s: Spread::of(&elapsed).expect("a policy is listed for its runs"),
         vs_first: median(ratios),
         vs_first_range: Spread::of(ratios),
-        context_switches: spread(|run| run.context_switches as f64),
-        involuntary_switches: spread(|run| run.involuntary_switches as f64),
-        address_space_switches: spread(|run| run.address_space_switches as f64),
-        migrations: spread(|run| run.migrations as f64),
+        context_switches: spread(|run| run.context_switches.map(|n| n as f64)),
+        involuntary_switches: spread(|run| run.involuntary_switches.map(|n| n as f64)),
+        address_space_switches: spread(|run| run.address_space_switches.map(|n| n as f64)),
+        migrations: spread(|run| run.migrations.map(|n| n as f64)),
         idle_while_runnable_s: spread(|run| run.idle_while_runnable_s),
         idle_while_runnable_share: spread(|run| run.idle_while_runnable_share),
         wait_p99_s: spread(|run| run.wait_p99_s),
         wait_max_s: spread(|run| run.wait_max_s),
         locks: locks.and_then(|locks| Spread::of(&locks)),
     }
+}
+
+fn cell<T: ToString>(value: Option<T>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }
 
 fn seconds(ns: u64) -> f64 {

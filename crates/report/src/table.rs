@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A comparison as text for a terminal.
 
-use crate::text::{Align, Style, count, digits, percent, table, time, wrapped};
+use crate::text::{Align, Style, count, digits, known, percent, table, time, wrapped};
 use crate::{Results, Spread, Summary};
 
 /// The whole result: what ran where, the figures side by side, and what they cannot tell.
@@ -63,13 +63,15 @@ fn cost_row(summary: &Summary) -> Vec<String> {
         summary.runs.to_string(),
         time(elapsed.median),
         format!("{} – {}", time(elapsed.min), time(elapsed.max)),
-        summary.vs_first.map_or("–".into(), |ratio| format!("{}×", digits(ratio))),
-        format!(
-            "{} ({})",
-            time(summary.idle_while_runnable_s.median),
-            percent(summary.idle_while_runnable_share.median)
-        ),
+        known(summary.vs_first, |ratio| format!("{}×", digits(ratio))),
+        idle_while_runnable(summary),
     ]
+}
+
+/// Idle-while-runnable with its part of all CPU time.
+pub fn idle_while_runnable(summary: &Summary) -> String {
+    let both = summary.idle_while_runnable_s.zip(summary.idle_while_runnable_share);
+    known(both, |(s, share)| format!("{} ({})", time(s.median), percent(share.median)))
 }
 
 fn behaviour(results: &Results, style: Style) -> String {
@@ -90,18 +92,18 @@ fn behaviour(results: &Results, style: Style) -> String {
         .summary
         .iter()
         .map(|summary| {
-            let median = |spread: &Spread| count(spread.median);
+            let median = |spread: Option<Spread>| known(spread, |spread| count(spread.median));
             let mut row = vec![
                 summary.policy.clone(),
-                median(&summary.context_switches),
-                median(&summary.involuntary_switches),
-                median(&summary.address_space_switches),
-                median(&summary.migrations),
-                time(summary.wait_p99_s.median),
-                time(summary.wait_max_s.max),
+                median(summary.context_switches),
+                median(summary.involuntary_switches),
+                median(summary.address_space_switches),
+                median(summary.migrations),
+                known(summary.wait_p99_s, |spread| time(spread.median)),
+                known(summary.wait_max_s, |spread| time(spread.max)),
             ];
             if counted {
-                row.push(summary.locks.as_ref().map_or("–".into(), median));
+                row.push(median(summary.locks));
             }
             row
         })

@@ -11,6 +11,7 @@ fn outcome(policy: &str, boot: usize, elapsed_ns: u64) -> Outcome {
         context_switches: 20,
         involuntary_switches: 4,
         idle_while_runnable_ns: elapsed_ns / 4,
+        idle_ns: 2 * elapsed_ns - 500_000_000,
         ..Observed::default()
     };
     observed.tasks.insert(7, TaskObserved { cpu_ns: 500_000_000, ..TaskObserved::default() });
@@ -80,7 +81,18 @@ fn the_ratio_to_the_first_policy_pairs_runs_of_one_boot() {
     // 0.5 in boot 0 and 0.25 in boot 1; boot 2 has no partner.
     assert_eq!(summary.vs_first, Some(0.375));
     assert_eq!(summary.vs_first_range.unwrap().max, 0.5);
-    assert_eq!(summary.idle_while_runnable_share.median, 0.125);
+    assert_eq!(summary.idle_while_runnable_share.unwrap().median, 0.125);
+}
+
+#[test]
+fn what_was_not_observed_is_not_a_zero() {
+    let mut blind = outcome("default", 0, 1_000_000_000);
+    blind.observed = Observed::default();
+    let results = Results::new(results(Clock::Threads).setting, &[blind], false);
+    let value: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
+    assert!(value["runs"][0]["context_switches"].is_null());
+    assert!(value["summary"][0]["wait_max_s"].is_null());
+    assert!(!comparison(&results, Style::PLAIN).contains(" 0 |"));
 }
 
 #[test]

@@ -62,6 +62,11 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// A figure, or a dash where it is not known.
+pub fn known<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "–".to_string(), show)
+}
+
 /// Where the columns behind the first stand; the first stands left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {

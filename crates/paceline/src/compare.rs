@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `paceline compare`: one workload under several policies, side by side.
+
+use std::path::Path;
+
+use report::{Results, html, write_whole};
+
+use crate::cli::Compare;
+use crate::failure::Failure;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::{ground, interrupt, output};
+
+/// Runs the comparison and shows it.
+pub fn run(arguments: &Compare) -> Result<(), Failure> {
+    let plan = Plan::new(arguments)?;
+    if let Some(path) = &arguments.report {
+        check_writable(path)?;
+    }
+    let _scratch = interrupt::guard()?;
+    let progress = Progress::new(1);
+    progress.phase(&format!("{} under {}", plan.job.name(), plan.labels()));
+    let measured = ground::run(&plan, &progress)?;
+    drop(progress);
+    let mut setting = plan.setting();
+    setting.kernel = measured.kernel;
+    let mut results = Results::new(setting, &measured.outcomes, plan.locks);
+    results.notes = measured.notes;
+    if let Some(path) = &arguments.report {
+        write_whole(path, &html::comparison(&results)).map_err(Failure::run)?;
+    }
+    match arguments.json {
+        true => output::print(&(results.json() + "\n"))?,
+        false => output::print(&report::comparison(&results, output::style()))?,
+    }
+    if let Some(path) = &arguments.report {
+        let line = format!("report: {}\n", path.display());
+        match arguments.json {
+            true => eprint!("{line}"),
+            false => output::print(&line)?,
+        }
+    }
+    Ok(())
+}
+
+/// A report that cannot be written is better refused before a long run than after it.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::input(format!("{} is a folder; name a file", path.display())));
+    }
+    report::probe(path).map_err(|error| Failure::input(format!("--report: {error}")))
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a comparison needs, checked before anything runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use machine::Machine;
+use report::Clock;
+use workload::Workload;
+
+use crate::cli::{self, Ground};
+use crate::contender::{self, Contender};
+use crate::failure::Failure;
+use crate::hackbench;
+
+/// A comparison.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Who takes part, in the order of the results.
+    pub contenders: Vec<Contender>,
+    /// What runs under each.
+    pub job: Job,
+    /// Where.
+    pub place: Place,
+    /// Runs of each contender: in each boot, where the ground boots.
+    pub runs: usize,
+    /// The seed of the first run; others follow from it.
+    pub seed: u64,
+    /// Count locks beyond the runqueue's own.
+    pub locks: bool,
+}
+
+/// What runs.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// A program and its arguments, and what it needs beside what can be found out.
+    Command { argv: Vec<String>, with: Vec<PathBuf> },
+    /// rt-app JSON: its name, its text, and what it says.
+    File { name: String, json: String, workload: Box<Workload> },
+}
+
+/// Where it runs.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// The simulator.
+    Sim { machine: Box<Machine> },
+    /// The guest.
+    Vm {
+        shape: vm::Shape,
+        clock: vm::Clock,
+        boots: usize,
+        kernel: Option<PathBuf>,
+        limit: Duration,
+    },
+}
+
+/// The seed where none is named: any number would do, but the same each time.
+pub const SEED: u64 = 1;
+/// Boots of the guest where their number is not named.
+const BOOTS: u32 = 3;
+/// The simulated machine where none is named.
+const MACHINE: &str = "numa-2x4";
+/// The guest where none is named.
+const CPUS: u32 = 8;
+const NODES: u32 = 4;
+
+impl Plan {
+    /// Checks what the command line says.
+    pub fn new(arguments: &cli::Compare) -> Result<Self, Failure> {
+        let contenders = contender::parse_all(&arguments.policy)?;
+        let job = Job::new(arguments)?;
+        let place = match arguments.on {
+            Ground::Sim => sim(arguments, &job)?,
+            Ground::Vm => vm(arguments, &contenders)?,
+        };
+        Ok(Plan {
+            contenders,
+            job,
+            place,
+            runs: arguments.runs.unwrap_or(1) as usize,
+            seed: arguments.seed.unwrap_or(SEED),
+            locks: arguments.locks,
+        })
+    }
+
+    /// Its contenders, for a line of progress.
+    pub fn labels(&self) -> String {
+        self.contenders.iter().map(Contender::label).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What the result says of the place.
+    pub fn setting(&self) -> report::Setting {
+        let (ground, machine, cpus, clock) = match &self.place {
+            Place::Sim { machine } => {
+                ("sim", machine.name.clone(), machine.cpus.len(), Clock::Simulated)
+            }
+            Place::Vm { shape, clock, .. } => {
+                ("vm", described(shape), shape.cpus, clock_of(*clock))
+            }
+        };
+        report::Setting {
+            ground: ground.into(),
+            machine,
+            cpus,
+            workload: self.job.name(),
+            seed: Some(self.seed),
+            clock,
+            kernel: None,
+        }
+    }
+}
+
+impl Job {
+    fn new(arguments: &cli::Compare) -> Result<Self, Failure> {
+        match &arguments.workload {
+            Some(path) => Job::file(path),
+            None if arguments.command.is_empty() => Err(Failure::input(
+                "nothing to run; name rt-app JSON with --workload FILE, or a command after --",
+            )),
+            None => {
+                Ok(Job::Command { argv: arguments.command.clone(), with: arguments.with.clone() })
+            }
+        }
+    }
+
+    /// Reads rt-app JSON.
+    pub fn file(path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let json = read(path)?;
+        let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
+        Ok(Job::File { name, json, workload })
+    }
+
+    /// What it is called in results.
+    pub fn name(&self) -> String {
+        match self {
+            Job::Command { argv, .. } => argv.join(" "),
+            Job::File { name, .. } => name.clone(),
+        }
+    }
+
+    /// What the simulator runs.
+    pub fn model(&self) -> Result<Workload, Failure> {
+        let argv = match self {
+            Job::File { workload, .. } => return Ok((**workload).clone()),
+            Job::Command { argv, .. } => argv,
+        };
+        match hackbench::model(argv) {
+            Some(model) => Ok(model.map_err(Failure::Input)?.build()),
+            None => Err(Failure::input(format!(
+                "sim cannot run {}; give it rt-app JSON with --workload FILE, or use --on vm",
+                argv[0]
+            ))),
+        }
+    }
+}
+
+fn sim(arguments: &cli::Compare, job: &Job) -> Result<Place, Failure> {
+    let only_vm = [
+        ("--clock", arguments.clock.is_some()),
+        ("--boots", arguments.boots.is_some()),
+        ("--kernel", arguments.kernel.is_some()),
+        ("--with", !arguments.with.is_empty()),
+        ("--cpus", arguments.machine.cpus.is_some()),
+        ("--nodes", arguments.machine.nodes.is_some()),
+        ("--smt", arguments.machine.smt.is_some()),
+        ("--distance", arguments.machine.distance.is_some()),
+    ];
+    if let Some((option, _)) = only_vm.iter().find(|(_, given)| *given) {
+        return Err(Failure::input(format!(
+            "{option} is for --on vm; sim takes --machine, --seed and --runs"
+        )));
+    }
+    let machine = find_machine(arguments.machine.machine.as_deref().unwrap_or(MACHINE))?;
+    check_affinity(&job.model()?, machine.cpus.len())?;
+    Ok(Place::Sim { machine: Box::new(machine) })
+}
+
+fn vm(arguments: &cli::Compare, contenders: &[Contender]) -> Result<Place, Failure> {
+    let absent = contenders.iter().find_map(|contender| match contender {
+        Contender::Class(class) if !class.in_guest => Some(class.name),
+        _ => None,
+    });
+    if let Some(name) = absent {
+        return Err(Failure::input(format!(
+            "no kernel of today has {name}; use --on sim, or --policy default"
+        )));
+    }
+    let wanted = &arguments.machine;
+    let shape = match &wanted.machine {
+        Some(name) => shape_of(&find_machine(name)?),
+        None => {
+            let cpus = wanted.cpus.unwrap_or(CPUS);
+            let nodes = wanted.nodes.unwrap_or(if wanted.cpus.is_some() { 1 } else { NODES });
+            guest_shape(cpus, nodes, wanted.smt.unwrap_or(1), wanted.distance)
+        }
+    };
+    shape.check().map_err(Failure::input)?;
+    if let Job::File { workload, .. } = &Job::new(arguments)? {
+        check_affinity(workload, shape.cpus)?;
+    }
+    Ok(Place::Vm {
+        shape,
+        clock: match arguments.clock.unwrap_or(cli::Clock::Dilated) {
+            cli::Clock::Dilated => vm::Clock::Dilated,
+            cli::Clock::Icount => vm::Clock::Icount,
+            cli::Clock::Threads => vm::Clock::Threads,
+        },
+        boots: arguments.boots.unwrap_or(BOOTS) as usize,
+        kernel: arguments.kernel.clone(),
+        limit: arguments.limit.into(),
+    })
+}
+
+/// A guest of so many CPUs; `distance` is that of any other node.
+pub fn guest_shape(cpus: u32, nodes: u32, smt: u32, distance: Option<u32>) -> vm::Shape {
+    let row =
+        |from| (0..nodes).map(move |to| if from == to { 10 } else { distance.unwrap_or(20) as u8 });
+    vm::Shape {
+        cpus: cpus as usize,
+        nodes: nodes as usize,
+        smt: smt as usize,
+        distances: match distance {
+            Some(_) => (0..nodes).map(|from| row(from).collect()).collect(),
+            None => Vec::new(),
+        },
+        ..vm::Shape::default()
+    }
+}
+
+/// The guest that is most like a machine: its threads, nodes and distances.
+fn shape_of(machine: &Machine) -> vm::Shape {
+    let mut cores: Vec<u16> = machine.cpus.iter().map(|cpu| cpu.core).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    vm::Shape {
+        cpus: machine.cpus.len(),
+        nodes: machine.node_distance.len(),
+        smt: machine.cpus.len() / cores.len().max(1),
+        distances: machine
+            .node_distance
+            .iter()
+            .map(|row| row.iter().map(|distance| (*distance).min(254) as u8).collect())
+            .collect(),
+        ..vm::Shape::default()
+    }
+}
+
+/// A machine that comes along, or one of a file.
+pub fn find_machine(name: &str) -> Result<Machine, Failure> {
+    let is_file = name.ends_with(".toml") || name.contains('/');
+    match is_file {
+        true => Machine::from_toml(&read(Path::new(name))?, name).map_err(Failure::input),
+        false => {
+            machine::find(name).map_err(|error| Failure::input(format!("{error}, or a TOML file")))
+        }
+    }
+}
+
+/// A task that may run on no CPU of the machine would wait for ever.
+fn check_affinity(workload: &Workload, cpus: usize) -> Result<(), Failure> {
+    let lost = workload
+        .tasks
+        .iter()
+        .find(|task| task.cpus.as_ref().is_some_and(|own| !own.iter().any(|cpu| *cpu < cpus)));
+    match lost {
+        None => Ok(()),
+        Some(task) => Err(Failure::input(format!(
+            "{}: task {} may run on none of the machine's CPUs (0 to {}); name one of them",
+            workload.name,
+            task.name,
+            cpus.saturating_sub(1)
+        ))),
+    }
+}
+
+fn described(shape: &vm::Shape) -> String {
+    let plural = |n: usize, one: &str| match n {
+        1 => format!("1 {one}"),
+        _ => format!("{n} {one}s"),
+    };
+    let mut text = plural(shape.cpus, "CPU");
+    if shape.nodes > 1 {
+        text += &format!(", {}", plural(shape.nodes, "node"));
+    }
+    if shape.smt > 1 {
+        text += &format!(", {} a core", plural(shape.smt, "thread"));
+    }
+    text
+}
+
+fn clock_of(clock: vm::Clock) -> Clock {
+    match clock {
+        vm::Clock::Dilated => Clock::Dilated,
+        vm::Clock::Icount => Clock::Icount,
+        vm::Clock::Threads => Clock::Threads,
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))
+}

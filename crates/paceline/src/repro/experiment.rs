@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Turns an experiment of a paper into a plan, and runs it.
+
+use std::time::Duration;
+
+use trace::Outcome;
+use workload::{Dialect, Object, Step, Task, Workload};
+
+use super::measure::Effort;
+use super::paper::{Experiment, Ground, GuestClock, Job};
+use crate::contender;
+use crate::failure::Failure;
+use crate::plan::{self, Place, Plan};
+use crate::progress::Progress;
+use crate::{ground, plan::SEED};
+
+/// Workloads that come along, by name.
+const WORKLOADS: &[(&str, &str)] = &[];
+
+/// Longest a run of an experiment may take on the guest's clock.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Runs an experiment.
+pub fn run(
+    experiment: &Experiment,
+    effort: &Effort,
+    progress: &Progress,
+) -> Result<Vec<Outcome>, Failure> {
+    Ok(ground::run(&plan(experiment, effort)?, progress)?.outcomes)
+}
+
+/// What its seconds are.
+pub fn clock(experiment: &Experiment) -> report::Clock {
+    match (experiment.ground, experiment.clock) {
+        (Ground::Sim, _) => report::Clock::Simulated,
+        (Ground::Vm, Some(GuestClock::Icount)) => report::Clock::Icount,
+        (Ground::Vm, Some(GuestClock::Threads)) => report::Clock::Threads,
+        (Ground::Vm, _) => report::Clock::Dilated,
+    }
+}
+
+fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
+    let boots = if effort.quick { experiment.quick_boots } else { experiment.boots };
+    let runs = if effort.quick { experiment.quick_runs } else { experiment.runs };
+    let (place, runs) = match experiment.ground {
+        Ground::Sim => (sim(experiment)?, boots * runs),
+        Ground::Vm => (vm(experiment, effort, boots), runs),
+    };
+    Ok(Plan {
+        contenders: contender::parse_all(std::slice::from_ref(&experiment.policies))?,
+        job: job(&experiment.job)?,
+        place,
+        runs,
+        seed: SEED,
+        locks: experiment.locks,
+    })
+}
+
+fn sim(experiment: &Experiment) -> Result<Place, Failure> {
+    let name = experiment.machine.as_deref().unwrap_or("numa-2x4");
+    let mut machine = plan::find_machine(name)?;
+    for (cost, value) in &experiment.costs {
+        machine = machine.with_cost(cost, *value).map_err(Failure::input)?;
+    }
+    Ok(Place::Sim { machine: Box::new(machine) })
+}
+
+fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {
+    let cpus = experiment.cpus.unwrap_or(1);
+    Place::Vm {
+        shape: plan::guest_shape(cpus, experiment.nodes.unwrap_or(1), 1, None),
+        clock: match experiment.clock {
+            Some(GuestClock::Icount) => vm::Clock::Icount,
+            Some(GuestClock::Threads) => vm::Clock::Threads,
+            Some(GuestClock::Dilated) | None => vm::Clock::Dilated,
+        },
+        boots,
+        kernel: effort.kernel.clone(),
+        limit: LIMIT,
+    }
+}
+
+fn job(job: &Job) -> Result<plan::Job, Failure> {
+    match job {
+        Job::Command(line) => Ok(plan::Job::Command {
+            argv: line.split_whitespace().map(String::from).collect(),
+            with: Vec::new(),
+        }),
+        Job::File(name) => {
+            let (_, json) = WORKLOADS
+                .iter()
+                .find(|(known, _)| known == name)
+                .ok_or_else(|| Failure::input(format!("no workload is called {name}")))?;
+            let workload = workload::rtapp::parse(name, json).map_err(Failure::input)?;
+            Ok(plan::Job::File {
+                name: name.clone(),
+                json: json.to_string(),
+                workload: Box::new(workload),
+            })
+        }
+        Job::Burners { tasks, work_ms } => written(burners(*tasks, *work_ms)),
+        Job::PingPong { rounds } => written(ping_pong(*rounds)),
+        Job::Alone { rounds } => written(alone(*rounds)),
+    }
+}
+
+fn written(workload: Workload) -> Result<plan::Job, Failure> {
+    let json = workload::write(&workload, Dialect::Paceline).map_err(Failure::input)?;
+    Ok(plan::Job::File { name: workload.name.clone(), json, workload: Box::new(workload) })
+}
+
+fn burners(tasks: usize, work_ms: u64) -> Workload {
+    let task = |number| Task {
+        name: format!("burner-{number}"),
+        steps: vec![Step::Run { work_ns: work_ms * 1_000_000 }],
+        ..Task::default()
+    };
+    Workload {
+        name: format!("{tasks} burners of {work_ms} ms"),
+        tasks: (0..tasks).map(task).collect(),
+        ..Workload::default()
+    }
+}
+
+/// Two tasks and two pipes, a byte in flight: each read blocks, so each write is a wakeup.
+fn ping_pong(rounds: u64) -> Workload {
+    let write = |channel| Step::Write { channel, bytes: 1 };
+    let read = |channel| Step::Read { channel, bytes: 1 };
+    let task = |name: &str, steps| Task {
+        name: name.to_string(),
+        steps: vec![Step::Repeat { times: Some(rounds), steps }],
+        ..Task::default()
+    };
+    Workload {
+        name: format!("ping-pong of {rounds} rounds"),
+        tasks: vec![task("ping", vec![write(0), read(1)]), task("pong", vec![read(0), write(1)])],
+        objects: vec![pipe(), pipe()],
+        ..Workload::default()
+    }
+}
+
+/// The same reads and writes by one task, which finds each byte there.
+fn alone(rounds: u64) -> Workload {
+    let steps = vec![
+        Step::Write { channel: 0, bytes: 1 },
+        Step::Read { channel: 0, bytes: 1 },
+        Step::Write { channel: 1, bytes: 1 },
+        Step::Read { channel: 1, bytes: 1 },
+    ];
+    Workload {
+        name: format!("{rounds} rounds alone"),
+        tasks: vec![Task {
+            name: "alone".to_string(),
+            steps: vec![Step::Repeat { times: Some(rounds), steps }],
+            ..Task::default()
+        }],
+        objects: vec![pipe(), pipe()],
+        ..Workload::default()
+    }
+}
+
+fn pipe() -> Object {
+    Object::Pipe { capacity: workload::hackbench::PIPE_BYTES }
+}

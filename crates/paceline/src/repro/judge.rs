@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Gates: whether what was measured is what was to be reached. Pure functions.
+//!
+//! A gate is judged by the quartile that is worse for it, so that a lucky half of the boots is not
+//! enough; a single value is its own quartile.
+
+use std::fmt;
+use std::str::FromStr;
+
+use report::stats::quantile;
+use serde::Deserialize;
+
+/// What is to be reached. As text: `>= 1.3`, `<= 0.05`, `= 0`, `within range` (the published figure
+/// lies in the range of ours), or `fails <= 0.01`: a cheat is to miss that gate.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Gate {
+    /// The lower quartile reaches this.
+    AtLeast(f64),
+    /// The upper quartile stays below this.
+    AtMost(f64),
+    /// Every value is this.
+    Exactly(f64),
+    /// The published figure lies between the least and the greatest of ours.
+    WithinRange,
+    /// The gate inside does not hold: a yardstick that a cheat passes measures nothing.
+    Fails(Box<Gate>),
+}
+
+/// The outcome of a gate, and the figure that decided it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// Whether it holds.
+    pub holds: bool,
+    /// The value that was compared.
+    pub decided_by: f64,
+}
+
+impl Gate {
+    /// Judges `values`, one for each boot, seed or point of a sweep. None without values, or
+    /// without the published figure where the gate asks for it: unknown is never a pass.
+    pub fn judge(&self, values: &[f64], published: Option<f64>) -> Option<Verdict> {
+        if values.is_empty() || values.iter().any(|value| value.is_nan()) {
+            return None;
+        }
+        let at = |q| quantile(values, q);
+        match self {
+            Gate::AtLeast(bound) => {
+                let worse = at(0.25)?;
+                Some(Verdict { holds: worse >= *bound, decided_by: worse })
+            }
+            Gate::AtMost(bound) => {
+                let worse = at(0.75)?;
+                Some(Verdict { holds: worse <= *bound, decided_by: worse })
+            }
+            Gate::Exactly(wanted) => {
+                let other = values.iter().copied().find(|value| value != wanted);
+                Some(Verdict { holds: other.is_none(), decided_by: other.unwrap_or(*wanted) })
+            }
+            Gate::WithinRange => {
+                let published = published?;
+                let (least, greatest) = (at(0.0)?, at(1.0)?);
+                let nearest = published.clamp(least, greatest);
+                Some(Verdict { holds: nearest == published, decided_by: nearest })
+            }
+            Gate::Fails(gate) => {
+                let verdict = gate.judge(values, published)?;
+                Some(Verdict { holds: !verdict.holds, ..verdict })
+            }
+        }
+    }
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text == "within range" {
+            return Ok(Gate::WithinRange);
+        }
+        if let Some(gate) = text.strip_prefix("fails ") {
+            return Ok(Gate::Fails(Box::new(gate.parse()?)));
+        }
+        let bound = |sign| text.strip_prefix(sign).and_then(|text| text.trim().parse().ok());
+        bound(">=")
+            .map(Gate::AtLeast)
+            .or_else(|| bound("<=").map(Gate::AtMost))
+            .or_else(|| bound("=").map(Gate::Exactly))
+            .ok_or_else(|| {
+                format!("gate `{text}`: expected >= N, <= N, = N, within range or fails GATE")
+            })
+    }
+}
+
+impl TryFrom<String> for Gate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Gate::AtLeast(bound) => write!(out, ">= {bound}"),
+            Gate::AtMost(bound) => write!(out, "<= {bound}"),
+            Gate::Exactly(bound) => write!(out, "= {bound}"),
+            Gate::WithinRange => write!(out, "within range"),
+            Gate::Fails(gate) => write!(out, "fails {gate}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(gate: &str, values: &[f64]) -> Option<bool> {
+        let verdict = gate.parse::<Gate>().unwrap().judge(values, Some(3.12));
+        verdict.map(|verdict| verdict.holds)
+    }
+
+    #[test]
+    fn the_worse_quartile_decides() {
+        let boots = [1.2, 1.4, 1.5, 1.6, 1.7];
+        assert_eq!(holds(">= 1.4", &boots), Some(true));
+        assert_eq!(holds(">= 1.5", &boots), Some(false), "the median alone would pass");
+        assert_eq!(holds("<= 1.6", &boots), Some(true));
+        assert_eq!(holds("<= 1.5", &boots), Some(false), "the median alone would pass");
+    }
+
+    #[test]
+    fn nothing_measured_is_not_a_pass() {
+        for gate in [">= 0", "<= 9", "= 0", "within range", "fails <= 0"] {
+            assert_eq!(holds(gate, &[]), None, "{gate}");
+            assert_eq!(holds(gate, &[1.0, f64::NAN]), None, "{gate}");
+        }
+        let gate: Gate = "within range".parse().unwrap();
+        assert_eq!(gate.judge(&[1.0, 2.0], None), None);
+    }
+
+    #[test]
+    fn a_published_figure_lies_within_ours_or_does_not() {
+        assert_eq!(holds("within range", &[2.9, 3.4]), Some(true));
+        assert_eq!(holds("within range", &[3.2, 3.4]), Some(false));
+        assert_eq!(holds("within range", &[1.0, 3.0]), Some(false));
+    }
+
+    #[test]
+    fn a_cheat_that_passes_is_a_failure() {
+        assert_eq!(holds("fails <= 0.01", &[0.6, 0.7]), Some(true));
+        assert_eq!(holds("fails <= 0.01", &[0.0, 0.0]), Some(false));
+    }
+
+    #[test]
+    fn exact_gates_look_at_every_value() {
+        assert_eq!(holds("= 0", &[0.0, 0.0, 0.0]), Some(true));
+        assert_eq!(holds("= 0", &[0.0, 0.0, 1.0]), Some(false));
+    }
+
+    #[test]
+    fn gates_read_as_they_are_written() {
+        for text in [">= 1.3", "<= 0.05", "= 0", "within range", "fails <= 0.01"] {
+            assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
+        }
+        assert!("about 3".parse::<Gate>().is_err());
+    }
+}

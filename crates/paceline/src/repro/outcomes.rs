@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Figures taken from the outcomes of one experiment. Pure functions.
+
+use report::stats::paired_ratios;
+use trace::Outcome;
+
+use super::paper::Quantity;
+
+/// A value for each run, by boot and run.
+pub type ByRun = Vec<((usize, usize), f64)>;
+
+/// One quantity of one policy, run by run. Empty where the ground did not measure it.
+pub fn values(outcomes: &[Outcome], policy: &str, quantity: Quantity) -> ByRun {
+    let own = outcomes.iter().filter(|outcome| outcome.policy == policy);
+    own.filter_map(|outcome| Some(((outcome.boot, outcome.run), value(outcome, quantity)?)))
+        .collect()
+}
+
+/// `over / under`, run by run of the same boot. A count of none is taken as one, so that a policy
+/// without any cannot win by more than it is sure of.
+pub fn ratios(outcomes: &[Outcome], over: &str, under: &str, quantity: Quantity) -> Vec<f64> {
+    let over = values(outcomes, over, quantity);
+    let mut under = values(outcomes, under, quantity);
+    if quantity.is_count() {
+        under.iter_mut().for_each(|(_, count)| *count = count.max(1.0));
+    }
+    paired_ratios(&over, &under)
+}
+
+fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
+    let seen = &outcome.observed;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    if quantity.is_observed() && seen.elapsed_ns == 0 {
+        return None;
+    }
+    Some(match quantity {
+        Quantity::Elapsed => seconds(outcome.elapsed_ns),
+        Quantity::Switches => seen.context_switches as f64,
+        Quantity::Involuntary => seen.involuntary_switches as f64,
+        Quantity::Migrations => seen.migrations as f64,
+        Quantity::IdleShare => idle_share(outcome)?,
+        Quantity::WorstWait => seconds(seen.wait.max_ns),
+        Quantity::Locks => outcome.locks.values().sum::<u64>() as f64,
+        Quantity::SchedulerTime => {
+            let functions = outcome.functions.values();
+            (!outcome.functions.is_empty())
+                .then(|| seconds(functions.map(|function| function.ns).sum()))?
+        }
+        Quantity::SpinTime => outcome.extra.get("spinlock_ns").map(|ns| ns / 1e9)?,
+    })
+}
+
+/// CPU time is what tasks used and what was idle; a run without any was not observed.
+fn idle_share(outcome: &Outcome) -> Option<f64> {
+    let seen = &outcome.observed;
+    let busy: u64 = seen.tasks.values().map(|task| task.cpu_ns).sum();
+    let all = busy + seen.idle_ns;
+    (all > 0).then(|| seen.idle_while_runnable_ns as f64 / all as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::{Observed, TaskObserved};
+
+    fn outcome(policy: &str, boot: usize, involuntary: u64) -> Outcome {
+        let mut observed = Observed {
+            elapsed_ns: 100,
+            involuntary_switches: involuntary,
+            idle_ns: 50,
+            idle_while_runnable_ns: 25,
+            ..Observed::default()
+        };
+        observed.tasks.insert(1, TaskObserved { cpu_ns: 150, ..TaskObserved::default() });
+        Outcome { policy: policy.into(), boot, observed, ..Outcome::default() }
+    }
+
+    #[test]
+    fn no_switch_at_all_counts_as_one() {
+        let outcomes =
+            [outcome("a", 0, 30), outcome("b", 0, 0), outcome("a", 1, 40), outcome("b", 1, 4)];
+        assert_eq!(ratios(&outcomes, "a", "b", Quantity::Involuntary), vec![30.0, 10.0]);
+        assert_eq!(ratios(&outcomes, "b", "a", Quantity::Involuntary), vec![0.0, 0.1]);
+    }
+
+    #[test]
+    fn idle_is_a_part_of_all_cpu_time() {
+        let share = values(&[outcome("a", 0, 0)], "a", Quantity::IdleShare);
+        assert_eq!(share, vec![((0, 0), 0.125)]);
+        let unobserved = Outcome { policy: "a".into(), ..Outcome::default() };
+        assert!(values(&[unobserved], "a", Quantity::IdleShare).is_empty());
+    }
+
+    #[test]
+    fn what_was_not_measured_is_missing_and_not_zero() {
+        assert!(values(&[outcome("a", 0, 0)], "a", Quantity::SpinTime).is_empty());
+        assert!(values(&[outcome("a", 0, 0)], "a", Quantity::SchedulerTime).is_empty());
+    }
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A paper as data: what it published, what is measured for it, and what is to be reached.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::judge::Gate;
+use crate::failure::Failure;
+
+/// The papers that `repro` knows: name and text of `papers/NAME.toml`.
+const PAPERS: &[(&str, &str)] = &[("flsched", include_str!("../../../../papers/flsched.toml"))];
+
+/// A paper.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// What `repro` takes.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Its authors, and where it was shown.
+    pub source: String,
+    /// What is run, by name.
+    pub experiment: BTreeMap<String, Experiment>,
+    /// Its figures, in the order in which they are shown.
+    pub figure: Vec<Figure>,
+}
+
+/// One comparison that figures are taken from.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// `vm` or `sim`.
+    pub ground: Ground,
+    /// The policies, as `--policy` takes them.
+    pub policies: String,
+    /// What runs.
+    pub job: Job,
+    /// Simulated machine.
+    #[serde(default)]
+    pub machine: Option<String>,
+    /// Costs of that machine that differ from its file, for sweeps.
+    #[serde(default)]
+    pub costs: BTreeMap<String, f64>,
+    /// CPUs of the guest.
+    #[serde(default)]
+    pub cpus: Option<u32>,
+    /// Its memory nodes.
+    #[serde(default)]
+    pub nodes: Option<u32>,
+    /// Its clock.
+    #[serde(default)]
+    pub clock: Option<GuestClock>,
+    /// Boots of the guest, or seeds of the simulator.
+    pub boots: usize,
+    /// The same with `--quick`.
+    pub quick_boots: usize,
+    /// Runs of each policy in each boot.
+    #[serde(default = "one")]
+    pub runs: usize,
+    /// The same with `--quick`.
+    #[serde(default = "one")]
+    pub quick_runs: usize,
+    /// Count locks beyond the runqueue's own.
+    #[serde(default)]
+    pub locks: bool,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ground {
+    /// The simulator.
+    Sim,
+    /// The guest.
+    Vm,
+}
+
+impl Ground {
+    /// As results write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ground::Sim => "sim",
+            Ground::Vm => "vm",
+        }
+    }
+}
+
+/// The guest's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestClock {
+    /// Work, time constants scaled.
+    Dilated,
+    /// Work, nothing scaled.
+    Icount,
+    /// Real time.
+    Threads,
+}
+
+/// What runs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub enum Job {
+    /// A command line; `sim` models hackbench.
+    Command(String),
+    /// A workload that comes along (`workloads/NAME.json`).
+    File(String),
+    /// So many tasks that each burn `work_ms` of thread CPU time.
+    Burners {
+        /// How many.
+        tasks: usize,
+        /// CPU time of each.
+        work_ms: u64,
+    },
+    /// Two tasks that hand a byte to and fro through two pipes.
+    PingPong {
+        /// Round trips: each is two wakeups.
+        rounds: u64,
+    },
+    /// One task that does what the two of `pingpong` do, without anybody to wake.
+    Alone {
+        /// As many writes and reads as `pingpong` has.
+        rounds: u64,
+    },
+}
+
+/// One figure: of the paper, or one that this project holds itself to.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Short and unique: what `--only` looks at.
+    pub name: String,
+    /// Where the paper has it, or what of the paper it checks.
+    pub figure: String,
+    /// What is measured, in words.
+    pub metric: String,
+    /// The published number. None: it was not published.
+    #[serde(default)]
+    pub published: Option<f64>,
+    /// What the paper says where it gives no number.
+    #[serde(default)]
+    pub published_as: Option<String>,
+    /// Unit of `published` and ours; `1` is a ratio.
+    pub unit: String,
+    /// What is to be reached. None: only reported.
+    #[serde(default)]
+    pub gate: Option<Gate>,
+    /// How it is measured. None: it cannot be, and `why` says so.
+    #[serde(default)]
+    pub measure: Option<Measure>,
+    /// What a reader must know.
+    #[serde(default)]
+    pub why: Option<String>,
+}
+
+/// How a figure is taken from runs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Measure {
+    /// `over / under` of one quantity, run by run of the same boot.
+    Ratio {
+        /// Name of the experiment.
+        experiment: String,
+        /// What is compared.
+        quantity: Quantity,
+        /// Whose value is divided.
+        over: String,
+        /// By whose.
+        under: String,
+    },
+    /// One quantity of one policy, run by run.
+    Value {
+        /// Name of the experiment.
+        experiment: String,
+        /// What is shown.
+        quantity: Quantity,
+        /// Whose.
+        of: String,
+    },
+    /// Elapsed time against the ideal: the burners' work divided evenly among the CPUs.
+    Makespan {
+        /// Name of an experiment with burners.
+        experiment: String,
+        /// Whose.
+        of: String,
+    },
+    /// Worst wait against what a policy's slice allows: `ahead` slices and one tick.
+    WaitBound {
+        /// Name of the experiment.
+        experiment: String,
+        /// Whose; its slice is the bound's.
+        of: String,
+        /// Tasks that can be ahead of one in its queue.
+        ahead: u64,
+        /// A tick, in ms.
+        tick_ms: f64,
+    },
+    /// Work of a wakeup: what a ping-pong pair costs beyond one task that does the same reads and
+    /// writes alone, for each wakeup. With `over`, that of `of` divided by that of `over`.
+    Wakeup {
+        /// Name of the experiment with the pair.
+        pair: String,
+        /// Name of the experiment with one task.
+        floor: String,
+        /// Whose.
+        of: String,
+        /// Divided by whose.
+        #[serde(default)]
+        over: Option<String>,
+    },
+}
+
+/// What is measured of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Guest work or elapsed time, in s: what the clock counts.
+    Elapsed,
+    /// Switches of all kinds.
+    Switches,
+    /// Switches of tasks that could have gone on.
+    Involuntary,
+    /// Moves from one CPU to another.
+    Migrations,
+    /// Idle-while-runnable as a part of all CPU time.
+    IdleShare,
+    /// The longest wait of a runnable task, in s.
+    WorstWait,
+    /// Locks beyond the runqueue's own.
+    Locks,
+    /// Time in scheduler functions, in s.
+    SchedulerTime,
+    /// Time spinning for locks, in s.
+    SpinTime,
+}
+
+impl Quantity {
+    /// Whether it comes from the ground's observer, which may be absent.
+    pub fn is_observed(self) -> bool {
+        use Quantity::{IdleShare, Involuntary, Migrations, Switches, WorstWait};
+        matches!(self, Switches | Involuntary | Migrations | IdleShare | WorstWait)
+    }
+
+    /// Whether it is a count, of which none at all is possible.
+    pub fn is_count(self) -> bool {
+        use Quantity::{Involuntary, Locks, Migrations, Switches};
+        matches!(self, Switches | Involuntary | Migrations | Locks)
+    }
+}
+
+/// The paper of this name, or all of them.
+pub fn find(name: &str) -> Result<Vec<Paper>, Failure> {
+    let wanted: Vec<_> =
+        PAPERS.iter().filter(|(known, _)| name == "all" || *known == name).collect();
+    if wanted.is_empty() {
+        let known: Vec<&str> = PAPERS.iter().map(|(name, _)| *name).collect();
+        let known = known.join(", ");
+        return Err(Failure::input(format!(
+            "no paper is called `{name}`; there are: all, {known}"
+        )));
+    }
+    wanted
+        .into_iter()
+        .map(|(name, text)| {
+            toml::from_str(text)
+                .map_err(|error| Failure::input(format!("papers/{name}.toml: {error}")))
+        })
+        .collect()
+}

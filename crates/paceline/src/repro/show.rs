@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Shows a paper's figures with ours beside them: text, JSON, HTML.
+
+use report::text::{Align, count, digits, percent, table, time, wrapped};
+use report::{html, plot};
+use serde_json::{Value, json};
+
+use super::judge::Gate;
+use super::measure::Ours;
+use super::paper::{Figure, Paper};
+use crate::output;
+
+/// One figure, measured and judged.
+pub struct Row<'a> {
+    paper: &'a Paper,
+    figure: &'a Figure,
+    ours: Ours,
+    holds: Option<bool>,
+    quick: bool,
+}
+
+impl<'a> Row<'a> {
+    /// Judges a figure.
+    pub fn new(paper: &'a Paper, figure: &'a Figure, ours: Ours, quick: bool) -> Self {
+        let gate = figure.gate.as_ref();
+        let verdict = gate.and_then(|gate| gate.judge(&ours.values, figure.published));
+        Row { paper, figure, holds: verdict.map(|verdict| verdict.holds), ours, quick }
+    }
+
+    /// A gate that could not be judged is not a pass; a figure without one cannot fail.
+    pub fn passes(&self) -> bool {
+        self.figure.gate.is_none() || self.holds == Some(true)
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (&self.figure.gate, self.holds) {
+            (None, _) if self.ours.values.is_empty() => "not checked",
+            (None, _) => "reported",
+            (Some(_), Some(true)) => "holds",
+            (Some(_), Some(false)) => "FAILS",
+            (Some(_), None) => "not measured",
+        }
+    }
+
+    fn published(&self) -> String {
+        match (self.figure.published, &self.figure.published_as) {
+            (Some(value), _) => self.shown(value),
+            (None, Some(words)) => words.clone(),
+            (None, None) => "–".into(),
+        }
+    }
+
+    fn measured(&self) -> String {
+        let (Some(middle), Some((least, greatest))) = (self.ours.middle(), self.ours.range())
+        else {
+            return "–".into();
+        };
+        match least == greatest {
+            true => self.shown(middle),
+            false => {
+                format!("{} ({} – {})", self.shown(middle), self.shown(least), self.shown(greatest))
+            }
+        }
+    }
+
+    fn shown(&self, value: f64) -> String {
+        match self.figure.unit.as_str() {
+            "1" => digits(value),
+            "s" => time(value),
+            "share" => percent(value),
+            "count" => count(value),
+            unit => format!("{} {unit}", digits(value)),
+        }
+    }
+
+    fn gate(&self) -> String {
+        self.figure.gate.as_ref().map_or("–".into(), Gate::to_string)
+    }
+
+    fn ground(&self) -> String {
+        match self.ours.clock {
+            Some(report::Clock::Simulated) | None => self.ours.ground.to_string(),
+            Some(clock) => format!("{}, {}", self.ours.ground, clock.name()),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let range = self.ours.range().map(|(least, greatest)| [least, greatest]);
+        json!({
+            "paper": self.paper.name,
+            "name": self.figure.name,
+            "figure": self.figure.figure,
+            "metric": self.figure.metric,
+            "unit": self.figure.unit,
+            "published": self.figure.published,
+            "published_as": self.figure.published_as,
+            "ours": self.ours.middle(),
+            "ours_range": range,
+            "values": self.ours.values,
+            "ground": self.ours.ground,
+            "clock": self.ours.clock,
+            "gate": self.figure.gate.as_ref().map(Gate::to_string),
+            "holds": self.holds,
+            "why": self.ours.why,
+            "quick": self.quick,
+        })
+    }
+}
+
+/// One array with an object for each figure.
+pub fn json(rows: &[Row]) -> String {
+    let array: Vec<Value> = rows.iter().map(Row::json).collect();
+    serde_json::to_string_pretty(&array).expect("figures are plain data") + "\n"
+}
+
+const HEADINGS: [&str; 6] = ["figure", "published", "ours", "gate", "ground", ""];
+
+/// A table for each paper, and what its reader must know.
+pub fn text(papers: &[Paper], rows: &[Row], quick: bool) -> String {
+    let mut text = String::new();
+    let style = output::style();
+    for paper in papers {
+        text += &format!("{}\n{}\n", paper.title, paper.source);
+        text += &table(&HEADINGS, &cells(paper, rows), Align::Left, style);
+        for row in of(paper, rows) {
+            if let Some(why) = &row.ours.why {
+                text += &wrapped(&format!("{}: {why}", row.figure.name), style);
+            }
+        }
+    }
+    let failed = rows.iter().filter(|row| !row.passes()).count();
+    let gates = rows.iter().filter(|row| row.figure.gate.is_some()).count();
+    text += &format!("\n{} of {gates} gates hold", gates - failed);
+    text += if quick { "; --quick: few boots and seeds, wide spreads\n" } else { "\n" };
+    text
+}
+
+fn of<'r, 'a>(paper: &Paper, rows: &'r [Row<'a>]) -> impl Iterator<Item = &'r Row<'a>> {
+    let name = paper.name.clone();
+    rows.iter().filter(move |row| row.paper.name == name)
+}
+
+fn cells(paper: &Paper, rows: &[Row]) -> Vec<Vec<String>> {
+    of(paper, rows)
+        .map(|row| {
+            vec![
+                format!("{} ({})", row.figure.metric, row.figure.figure),
+                row.published(),
+                row.measured(),
+                row.gate(),
+                row.ground(),
+                row.verdict().to_string(),
+            ]
+        })
+        .collect()
+}
+
+/// The same as a page, with a plot for each figure that was measured more than once.
+pub fn html(papers: &[Paper], rows: &[Row]) -> String {
+    let mut body = String::new();
+    for paper in papers {
+        body += &format!("<h2>{}</h2>\n", html::escape(&paper.title));
+        body += &html::table(&paper.source, &HEADINGS, &cells(paper, rows));
+        for row in of(paper, rows) {
+            if let Some(why) = &row.ours.why {
+                let (name, why) = (html::escape(&row.figure.name), html::escape(why));
+                body += &format!("<p><b>{name}</b>: {why}</p>\n");
+            }
+        }
+        let strips: Vec<(String, Vec<f64>)> = of(paper, rows)
+            .filter(|row| row.figure.unit == "1" && !row.ours.values.is_empty())
+            .map(|row| (row.figure.name.clone(), row.ours.values.clone()))
+            .collect();
+        let caption =
+            "Ratios: a dot for each boot, seed or point of a sweep, a bar to their median";
+        body += &html::figure(caption, &plot::strips(caption, "ratio", &strips));
+    }
+    body += &format!(
+        "<h2>Data</h2>\n<p>{}</p>\n",
+        html::download("repro.json", "application/json", &json(rows))
+    );
+    html::page("Published figures, and ours", &body)
+}
