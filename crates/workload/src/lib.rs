@@ -4,12 +4,14 @@
 //! A [`Workload`] is plain data. Pipes, sockets, locks and barriers are objects in it, so that who
 //! blocks and who wakes whom follows from the order in which a policy runs the tasks. It is read
 //! from rt-app's JSON ([`rtapp::parse`]) and written as such ([`write`]), or built from a model of a
-//! known program ([`hackbench`]).
+//! known program ([`hackbench`], [`npb`]); [`mix`] has yardsticks.
 
 mod events;
 pub mod hackbench;
 mod json;
+pub mod mix;
 mod model;
+pub mod npb;
 pub mod rtapp;
 mod write;
 

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Models of the NAS Parallel Benchmarks with OpenMP: work between barriers.
+//!
+//! A step is so many loops; a thread does its part of each and meets the others at a barrier, where
+//! it spins as libgomp does and then blocks. MG's loops get eight times shorter from level to level;
+//! LU sweeps planes in which each thread waits for its neighbour. Every number is data, with its
+//! source: `workloads/npb.toml`.
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::Deserialize;
+
+use crate::model::{Object, ObjectId, Step, Task, Workload};
+
+/// A number of `npb.toml`: its unit, source and tag are for readers.
+#[derive(Clone, Debug, Deserialize)]
+struct Quantity {
+    value: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Common {
+    operations_per_s: Quantity,
+    imbalance: Quantity,
+    spins: Quantity,
+    spins_oversubscribed: Quantity,
+    spin_ns: Quantity,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Kernel {
+    gops: Quantity,
+    steps: Quantity,
+    barriers: Quantity,
+    levels: Option<Quantity>,
+    planes: Option<Quantity>,
+}
+
+/// The benchmarks.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Npb {
+    common: Common,
+    #[serde(flatten)]
+    kernels: BTreeMap<String, Kernel>,
+}
+
+/// How a benchmark is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// OpenMP threads.
+    pub threads: usize,
+    /// CPUs of the machine: libgomp spins less where threads outnumber them.
+    pub cpus: usize,
+    /// At most so many steps are run, so that a simulation ends.
+    pub steps_max: u64,
+    /// Of the imbalance.
+    pub seed: u64,
+}
+
+impl Npb {
+    /// The models that come with the program.
+    pub fn embedded() -> Npb {
+        let text = include_str!("../../../workloads/npb.toml");
+        toml::from_str(text).expect("a test reads the embedded file")
+    }
+
+    /// Their names: bt, cg, ep, ft, is, lu, mg, sp.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.kernels.keys().map(String::as_str)
+    }
+
+    /// The workload of one benchmark; None where there is none of this name.
+    pub fn build(&self, name: &str, size: Size) -> Option<Workload> {
+        let kernel = self.kernels.get(name)?;
+        let spins = match size.threads > size.cpus {
+            true => &self.common.spins_oversubscribed,
+            false => &self.common.spins,
+        };
+        let mut workload = Workload {
+            name: format!("npb {name}, {} threads", size.threads),
+            ..Workload::default()
+        };
+        let mut builder = Builder {
+            size,
+            spin_ns: (spins.value * self.common.spin_ns.value) as u64,
+            imbalance: self.common.imbalance.value,
+            step_ns: kernel.gops.value * 1e18
+                / (self.common.operations_per_s.value * kernel.steps.value * size.threads as f64),
+            rng: Pcg64Mcg::seed_from_u64(size.seed),
+            workload: &mut workload,
+        };
+        let steps = builder.step(kernel);
+        let times = (kernel.steps.value as u64).min(size.steps_max);
+        builder.tasks(steps, times);
+        Some(workload)
+    }
+}
+
+struct Builder<'w> {
+    size: Size,
+    spin_ns: u64,
+    imbalance: f64,
+    /// One thread's work in one step, were it even.
+    step_ns: f64,
+    rng: Pcg64Mcg,
+    workload: &'w mut Workload,
+}
+
+impl Builder<'_> {
+    /// What each thread does in one step.
+    fn step(&mut self, kernel: &Kernel) -> Vec<Vec<Step>> {
+        let mut threads = vec![Vec::new(); self.size.threads];
+        let loops = (kernel.barriers.value as usize).max(1);
+        let ends = kernel.barriers.value > 0.0;
+        let barrier = self.barrier(self.size.threads);
+        // A sweep of planes does half of what LU computes, forward and back.
+        let planes = kernel.planes.as_ref().map_or(0, |planes| planes.value as usize);
+        let looped_ns = if planes > 0 { self.step_ns / 2.0 } else { self.step_ns };
+        for share in level_shares(kernel.levels.as_ref().map_or(1, |levels| levels.value as u32)) {
+            for _ in 0..loops {
+                self.work(&mut threads, looped_ns * share / loops as f64);
+                if ends {
+                    threads.iter_mut().for_each(|steps| steps.push(Step::Barrier(barrier)));
+                }
+            }
+        }
+        if planes > 0 {
+            let plane_ns = (self.step_ns - looped_ns) / (2 * planes) as f64;
+            self.sweeps(&mut threads, planes, plane_ns);
+        }
+        threads
+    }
+
+    /// Lower sweep and upper sweep: a thread may start a plane when its neighbour has done it.
+    fn sweeps(&mut self, threads: &mut [Vec<Step>], planes: usize, plane_ns: f64) {
+        let count = threads.len();
+        let flags: Vec<ObjectId> = (1..count).map(|_| self.flag()).collect();
+        for forward in [true, false] {
+            for _ in 0..planes {
+                for at in 0..count {
+                    let (before, after) = if forward {
+                        (at.checked_sub(1), (at + 1 < count).then_some(at))
+                    } else {
+                        ((at + 1 < count).then_some(at), at.checked_sub(1))
+                    };
+                    let flag = |link: Option<usize>| link.map(|link| Step::Barrier(flags[link]));
+                    let work_ns = self.part_ns(plane_ns);
+                    threads[at].extend(flag(before));
+                    threads[at].push(Step::Run { work_ns });
+                    threads[at].extend(flag(after));
+                }
+            }
+        }
+    }
+
+    fn work(&mut self, threads: &mut [Vec<Step>], mean_ns: f64) {
+        for steps in threads {
+            let work_ns = self.part_ns(mean_ns);
+            steps.push(Step::Run { work_ns });
+        }
+    }
+
+    fn part_ns(&mut self, mean_ns: f64) -> u64 {
+        let off = self.imbalance * (2.0 * self.rng.random::<f64>() - 1.0);
+        (mean_ns * (1.0 + off)).max(1.0) as u64
+    }
+
+    fn barrier(&mut self, parties: usize) -> ObjectId {
+        let barrier = Object::Barrier { parties: parties as u32, spin_ns: self.spin_ns };
+        self.workload.objects.push(barrier);
+        self.workload.objects.len() - 1
+    }
+
+    /// LU's flags: a thread reads one until it changes and never blocks. A rendezvous of two, which
+    /// spins for longer than any run, is the same with one plane between them.
+    fn flag(&mut self) -> ObjectId {
+        self.workload.objects.push(Object::Barrier { parties: 2, spin_ns: FOREVER_NS });
+        self.workload.objects.len() - 1
+    }
+
+    fn tasks(&mut self, threads: Vec<Vec<Step>>, times: u64) {
+        for (at, steps) in threads.into_iter().enumerate() {
+            let steps = vec![Step::Repeat { times: Some(times), steps }];
+            self.workload.tasks.push(Task { name: format!("omp-{at}"), steps, ..Task::default() });
+        }
+    }
+}
+
+/// An hour: longer than any run.
+const FOREVER_NS: u64 = 3_600_000_000_000;
+
+/// Parts of the work on each level, the finest first; they sum to 1.
+fn level_shares(levels: u32) -> Vec<f64> {
+    let parts: Vec<f64> = (0..levels).map(|level| 8f64.powi(-(level as i32))).collect();
+    let sum: f64 = parts.iter().sum();
+    parts.iter().map(|part| part / sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Size = Size { threads: 12, cpus: 12, steps_max: 3, seed: 1 };
+
+    fn work_ns(steps: &[Step]) -> u64 {
+        steps
+            .iter()
+            .map(|step| match step {
+                Step::Run { work_ns } => *work_ns,
+                Step::Repeat { times, steps } => times.unwrap_or(0) * work_ns(steps),
+                _ => 0,
+            })
+            .sum()
+    }
+
+    #[test]
+    fn all_eight_are_there() {
+        let names: Vec<String> = Npb::embedded().names().map(String::from).collect();
+        assert_eq!(names, ["bt", "cg", "ep", "ft", "is", "lu", "mg", "sp"]);
+        assert!(Npb::embedded().build("dc", SIZE).is_none());
+    }
+
+    #[test]
+    fn every_number_says_where_it_comes_from() {
+        let text = include_str!("../../../workloads/npb.toml");
+        let file: BTreeMap<String, BTreeMap<String, toml::Table>> = toml::from_str(text).unwrap();
+        for (name, quantity) in file.values().flatten() {
+            for key in ["value", "unit", "source", "tag"] {
+                assert!(quantity.contains_key(key), "{name} lacks {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_work_does_not_depend_on_the_threads() {
+        let npb = Npb::embedded();
+        for name in npb.names() {
+            let total = |threads| {
+                let size = Size { threads, steps_max: u64::MAX, ..SIZE };
+                let workload = npb.build(name, size).unwrap();
+                workload.tasks.iter().map(|task| work_ns(&task.steps)).sum::<u64>() as f64
+            };
+            let gops = npb.kernels[name].gops.value * 1e9;
+            let wanted_ns = gops * 1e9 / npb.common.operations_per_s.value;
+            for threads in [4, 228] {
+                let ratio = total(threads) / wanted_ns;
+                assert!((0.95..1.05).contains(&ratio), "{name}, {threads} threads: {ratio}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_meet_as_often_as_each_other() {
+        for name in ["bt", "mg", "lu", "sp"] {
+            let workload = Npb::embedded().build(name, SIZE).unwrap();
+            let mut uses = vec![0u64; workload.objects.len()];
+            for task in &workload.tasks {
+                let [Step::Repeat { steps, .. }] = task.steps.as_slice() else { panic!() };
+                for step in steps {
+                    if let Step::Barrier(id) = step {
+                        uses[*id] += 1;
+                    }
+                }
+            }
+            for (uses, object) in uses.iter().zip(&workload.objects) {
+                let Object::Barrier { parties, .. } = object else { panic!("only barriers") };
+                assert_eq!(uses % u64::from(*parties), 0, "{name}");
+                assert!(*uses > 0, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_workload() {
+        let npb = Npb::embedded();
+        assert_eq!(npb.build("cg", SIZE), npb.build("cg", SIZE));
+        assert_ne!(npb.build("cg", SIZE), npb.build("cg", Size { seed: 2, ..SIZE }));
+    }
+}
