@@ -139,7 +139,7 @@ impl Builder<'_> {
         let flags: Vec<ObjectId> = (1..count).map(|_| self.flag()).collect();
         for forward in [true, false] {
             for _ in 0..planes {
-                for at in 0..count {
+                for (at, steps) in threads.iter_mut().enumerate() {
                     let (before, after) = if forward {
                         (at.checked_sub(1), (at + 1 < count).then_some(at))
                     } else {
@@ -147,9 +147,9 @@ impl Builder<'_> {
                     };
                     let flag = |link: Option<usize>| link.map(|link| Step::Barrier(flags[link]));
                     let work_ns = self.part_ns(plane_ns);
-                    threads[at].extend(flag(before));
-                    threads[at].push(Step::Run { work_ns });
-                    threads[at].extend(flag(after));
+                    steps.extend(flag(before));
+                    steps.push(Step::Run { work_ns });
+                    steps.extend(flag(after));
                 }
             }
         }
