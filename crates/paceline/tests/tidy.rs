@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tree keeps its own rules: a licence line, files of one subject's size, nothing half done,
+//! nothing that holds on one machine only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const LINES_MAX: usize = 900;
+const COLUMNS_MAX: usize = 120;
+
+/// Every text file of the tree, with its path from the root; what git ignores is left out.
+fn files() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    walk(Path::new(ROOT), &mut found);
+    found.sort();
+    let named = |path: PathBuf| {
+        let name = path.strip_prefix(ROOT).expect("it was found below").display().to_string();
+        fs::read_to_string(&path).ok().map(|text| (name, text))
+    };
+    let files: Vec<_> = found.into_iter().filter_map(named).collect();
+    assert!(files.len() > 50, "the tree was not found below {ROOT}");
+    files
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the tree is readable") {
+        let path = entry.expect("the tree is readable").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match path.is_dir() {
+            true if name == "target" || name == ".git" => {}
+            true => walk(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+fn is_code(name: &str) -> bool {
+    let kinds = [".rs", ".c", ".h", ".css"];
+    kinds.iter().any(|kind| name.ends_with(kind)) || name.starts_with("script/")
+}
+
+/// Fails with every offender, not only the first.
+fn assert_none(rule: &str, offenders: Vec<String>) {
+    assert!(offenders.is_empty(), "{rule}:\n{}", offenders.join("\n"));
+}
+
+#[test]
+fn every_source_starts_with_its_licence() {
+    let wanted = |name: &str| {
+        is_code(name)
+            || name.ends_with(".toml") && !name.ends_with("Cargo.toml")
+            || name.starts_with(".ci/")
+    };
+    let lacking = |text: &str| {
+        !text.lines().take(2).any(|line| line.contains("SPDX-License-Identifier: GPL-2.0-only"))
+    };
+    let offenders = files().into_iter().filter(|(name, text)| wanted(name) && lacking(text));
+    assert_none("no SPDX line", offenders.map(|(name, _)| name).collect());
+}
+
+#[test]
+fn no_file_outgrows_its_subject() {
+    let offenders = files()
+        .into_iter()
+        .filter(|(name, text)| is_code(name) && text.lines().count() > LINES_MAX)
+        .map(|(name, text)| format!("{name}: {} lines", text.lines().count()));
+    assert_none("too long", offenders.collect());
+}
+
+#[test]
+fn lines_fit_side_by_side() {
+    let mut offenders = Vec::new();
+    for (name, text) in files().iter().filter(|(name, _)| is_code(name)) {
+        let long = |line: &&str| line.chars().count() > COLUMNS_MAX;
+        let at = text.lines().position(|line| long(&line));
+        offenders.extend(at.map(|at| format!("{name}:{}", at + 1)));
+    }
+    assert_none("too wide", offenders);
+}
+
+#[test]
+fn nothing_is_left_half_done_or_tied_to_one_machine() {
+    // Written apart so that this file does not contain them.
+    let words = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X:"),
+        concat!("unimpl", "emented!"),
+        concat!("to", "do!("),
+        concat!("/ho", "me/"),
+        concat!("/ro", "ot/"),
+        concat!("/wo", "rk/"),
+    ];
+    let mut offenders = Vec::new();
+    for (name, text) in files().iter().filter(|(name, _)| name != "Cargo.lock") {
+        for (at, line) in text.lines().enumerate() {
+            let found = words.iter().filter(|word| line.contains(**word));
+            offenders.extend(found.map(|word| format!("{name}:{}: {word}", at + 1)));
+        }
+    }
+    assert_none("words that do not belong in the tree", offenders);
+}
+
+#[test]
+fn every_crate_says_what_it_is() {
+    let lacking = files()
+        .into_iter()
+        .filter(|(name, _)| name.ends_with("src/lib.rs") || name.ends_with("src/main.rs"))
+        .filter(|(_, text)| !text.lines().any(|line| line.starts_with("//! ")));
+    assert_none("no crate documentation", lacking.map(|(name, _)| name).collect());
+}
