@@ -6,8 +6,10 @@
 mod kernel;
 mod load;
 mod log;
+mod observe;
 mod topology;
 
 pub use kernel::{Messages, State, state};
 pub use load::{Attached, load};
+pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use topology::{cpu_list, topology};

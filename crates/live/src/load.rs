@@ -68,7 +68,11 @@ impl Attached {
         self.verify()?;
         drop(self.link.take());
         let now = state()?;
-        anyhow::ensure!(now.state == "disabled", "sched_ext is still {} after detaching", now.state);
+        anyhow::ensure!(
+            now.state == "disabled",
+            "sched_ext is still {} after detaching",
+            now.state
+        );
         Ok(())
     }
 
@@ -94,7 +98,7 @@ pub(crate) fn set_rodata(
     bytes: &[u8],
     config: &[(&str, Vec<u8>)],
 ) -> anyhow::Result<()> {
-    let places = rodata_variables(bytes)?;
+    let places = variables(bytes, ".rodata")?;
     let Some(mut rodata) =
         object.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"))
     else {
@@ -113,10 +117,13 @@ pub(crate) fn set_rodata(
     Ok(())
 }
 
-/// Offset and size of each variable in `.rodata`.
-fn rodata_variables(bytes: &[u8]) -> anyhow::Result<BTreeMap<String, (usize, usize)>> {
+/// Offset and size of each variable in a section such as `.rodata`.
+pub(crate) fn variables(
+    bytes: &[u8],
+    section: &str,
+) -> anyhow::Result<BTreeMap<String, (usize, usize)>> {
     let btf = Btf::from_raw("policy", bytes)?.context("the BPF object has no BTF")?;
-    let Some(section) = btf.type_by_name::<DataSec<'_>>(".rodata") else {
+    let Some(section) = btf.type_by_name::<DataSec<'_>>(section) else {
         return Ok(BTreeMap::new());
     };
     let variables = section.iter().filter_map(|place| {

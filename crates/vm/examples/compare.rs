@@ -62,7 +62,7 @@ fn main() -> anyhow::Result<()> {
         let seen = &outcome.observed;
         println!(
             "{:<12} boot {} run {}  {:.4} s  switches {} involuntary {} mm {} migrations {} \
-             idle-while-runnable {:.4} s of {:.4} s  wait p99 {:.3} ms max {:.3} ms  locks {}",
+             idle-while-runnable {:.4} s ({:.4} s in flight) of {:.4} s  wait p99 {:.3} ms max {:.3} ms  locks {}",
             outcome.policy,
             outcome.boot,
             outcome.run,
@@ -72,6 +72,7 @@ fn main() -> anyhow::Result<()> {
             seen.address_space_switches,
             seen.migrations,
             seen.idle_while_runnable_ns as f64 / 1e9,
+            seen.wakeup_in_flight_ns as f64 / 1e9,
             seen.elapsed_ns as f64 / 1e9,
             seen.wait.p99_ns as f64 / 1e6,
             seen.wait.max_ns as f64 / 1e6,

@@ -171,7 +171,8 @@ fn add_compiler(image: &mut Image, compiler: &Path) -> anyhow::Result<()> {
             }
         }
     }
-    let link = ["crt1.o", "Scrt1.o", "crti.o", "crtn.o", "libc.so", "libc.so.6", "libc_nonshared.a"];
+    let link =
+        ["crt1.o", "Scrt1.o", "crti.o", "crtn.o", "libc.so", "libc.so.6", "libc_nonshared.a"];
     let math = ["libm.so", "libm.so.6", "libmvec.so.1", "libpthread.a", "libgcc_s.so.1"];
     for file in link.iter().chain(&math) {
         let named = lines(compiler, &[&format!("-print-file-name={file}")])?;
@@ -219,7 +220,8 @@ fn executable(path: &Path) -> bool {
 
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
-    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && &magic == b"\x7fELF"
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && &magic == b"\x7fELF"
 }
 
 #[cfg(test)]

@@ -174,6 +174,7 @@ impl Entry {
 
 /// Python compares a cached `.pyc` with its source's time of change, so it is kept.
 fn modified(data: &fs::Metadata) -> u32 {
-    let since = data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    let since =
+        data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
     since.map_or(0, |since| since.as_secs() as u32)
 }

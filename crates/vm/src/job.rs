@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What host and guest tell each other: one JSON job in, one JSON message a line out.
 
+use live::Recording;
 use serde::{Deserialize, Serialize};
 use trace::Outcome;
 
@@ -9,7 +10,9 @@ use crate::{PolicyRef, WorkloadRef};
 /// Where the job lies in the image.
 pub(crate) const JOB: &str = "/job.json";
 /// The virtio-serial port that messages go to.
-pub(crate) const PORT: &str = "paceline";
+pub(crate) const MESSAGES: &str = "messages";
+/// The one that the observer's records go to.
+pub(crate) const RECORDS: &str = "records";
 
 /// What the agent does in one boot; the boot's number comes on the kernel's command line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,11 +50,21 @@ pub(crate) enum Message {
     /// What it does now.
     Step { text: String },
     /// One run is done.
-    Outcome(Box<Outcome>),
+    Outcome(Box<Measured>),
     /// It gives up; the reason is one line.
     Failed { why: String },
     /// All runs are done.
     Done,
+}
+
+/// An outcome whose `observed` the host has yet to fold from records: emulation would take
+/// seconds for what the host does at once.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    pub outcome: Outcome,
+    pub recording: Option<Recording>,
+    /// Bytes of records on their own port, sent before this message.
+    pub record_bytes: usize,
 }
 
 impl From<&PolicyRef> for JobPolicy {

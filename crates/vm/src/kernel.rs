@@ -150,7 +150,8 @@ fn fetch_suite(
     anyhow::ensure!(keyring.exists(), "{} is missing", keyring.display());
     let bar = progress.add(ProgressBar::new(100));
     bar.set_style(style());
-    let apt = Apt { folder: tempfile::tempdir_in(cache).context("the cache is not writable")?, bar };
+    let apt =
+        Apt { folder: tempfile::tempdir_in(cache).context("the cache is not writable")?, bar };
     let source = format!("deb [signed-by={}] {mirror} {suite} main\n", keyring.display());
     for folder in ["lists/partial", "cache/archives/partial", "root"] {
         fs::create_dir_all(apt.path(folder))?;

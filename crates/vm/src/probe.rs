@@ -88,15 +88,16 @@ pub fn extract_btf(image: &Path, to: &Path) -> anyhow::Result<bool> {
 /// Documentation/arch/x86/boot.rst).
 pub fn release(image: &Path) -> anyhow::Result<String> {
     let mut head = vec![0; 0x8000];
-    let mut file = fs::File::open(image)
-        .with_context(|| format!("{} cannot be read", image.display()))?;
+    let mut file =
+        fs::File::open(image).with_context(|| format!("{} cannot be read", image.display()))?;
     let length = file.read(&mut head)?;
     let head = &head[..length];
     let not_a_kernel = || format!("{} is no x86 kernel image (bzImage)", image.display());
     anyhow::ensure!(head.get(0x202..0x206) == Some(b"HdrS"), "{}", not_a_kernel());
     let at = usize::from(u16::from_le_bytes([head[0x20e], head[0x20f]])) + 0x200;
     let text = head.get(at..).with_context(not_a_kernel)?;
-    let end = text.iter().position(|byte| *byte == b' ' || *byte == 0).with_context(not_a_kernel)?;
+    let end =
+        text.iter().position(|byte| *byte == b' ' || *byte == 0).with_context(not_a_kernel)?;
     Ok(String::from_utf8_lossy(&text[..end]).into_owned())
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::job::PORT;
+use crate::job::{MESSAGES, RECORDS};
 use crate::{Clock, Shape};
 
 /// The emulator.
@@ -16,6 +16,8 @@ pub(crate) struct Files<'a> {
     pub image: &'a Path,
     /// Messages from the agent arrive here.
     pub messages: &'a Path,
+    /// And the observer's records here.
+    pub records: &'a Path,
     /// The serial console: the kernel's last words.
     pub console: &'a Path,
 }
@@ -49,8 +51,10 @@ pub(crate) fn arguments(
     add(&["-chardev", &format!("file,id=console,path={}", text(files.console))]);
     add(&["-serial", "chardev:console"]);
     add(&["-device", "virtio-serial-pci"]);
-    add(&["-chardev", &format!("file,id=messages,path={}", text(files.messages))]);
-    add(&["-device", &format!("virtserialport,chardev=messages,name={PORT}")]);
+    for (port, file) in [(MESSAGES, files.messages), (RECORDS, files.records)] {
+        add(&["-chardev", &format!("file,id={port},path={}", text(file))]);
+        add(&["-device", &format!("virtserialport,chardev={port},name={port}")]);
+    }
     line
 }
 
@@ -58,7 +62,7 @@ pub(crate) fn arguments(
 fn kernel_command_line(boot: usize) -> String {
     format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init random.trust_cpu=on \
-         no_timer_check cryptomgr.notests transparent_hugepage=never -- guest {boot}"
+         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never -- guest {boot}"
     )
 }
 
@@ -76,7 +80,8 @@ fn numa(shape: &Shape) -> Vec<String> {
     let (cpus, memory) = (shape.cpus / shape.nodes, shape.memory_mib / shape.nodes);
     for node in 0..shape.nodes {
         let (first, last) = (node * cpus, (node + 1) * cpus - 1);
-        words.extend(["-object".into(), format!("memory-backend-ram,id=node{node},size={memory}M")]);
+        words
+            .extend(["-object".into(), format!("memory-backend-ram,id=node{node},size={memory}M")]);
         let node = format!("node,nodeid={node},cpus={first}-{last},memdev=node{node}");
         words.extend(["-numa".into(), node]);
     }
@@ -102,6 +107,7 @@ mod tests {
             kernel: Path::new("/k"),
             image: Path::new("/i"),
             messages: Path::new("/m,1"),
+            records: Path::new("/r"),
             console: Path::new("/c"),
         };
         let words = arguments(shape, clock, &files, 3, 40);

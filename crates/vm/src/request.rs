@@ -130,8 +130,8 @@ impl Shape {
                 "{cpus} CPUs cannot be split into {nodes} nodes of whole {smt}-thread cores"
             ));
         }
-        let square = self.distances.len() == nodes
-            && self.distances.iter().all(|row| row.len() == nodes);
+        let square =
+            self.distances.len() == nodes && self.distances.iter().all(|row| row.len() == nodes);
         if !self.distances.is_empty() && !square {
             return bad(format!("distances must be {nodes} rows of {nodes} numbers"));
         }

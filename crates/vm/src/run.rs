@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Seek, SeekFrom};
+use std::io::{BufWriter, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -16,13 +16,16 @@ use trace::Outcome;
 
 use crate::closure::{add_libraries, add_program, add_with, which};
 use crate::image::Image;
-use crate::job::{JOB, Job, JobWorkload, Message};
+use crate::job::{JOB, Job, JobWorkload, Measured, Message};
 use crate::qemu::{self, Files};
 use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
 
 /// A guest that has not said a word for this long of the host's time hangs. Far longer than any
 /// run that is worth waiting for under emulation.
 const SILENCE_MAX: Duration = Duration::from_secs(900);
+
+/// How much later than its message the last record may arrive.
+const RECORDS_LATE_MAX: Duration = Duration::from_secs(60);
 
 /// Runs the workload under every policy; outcomes come by policy, boot and run. `agent` is the
 /// executable that calls [`crate::guest::main`].
@@ -91,7 +94,8 @@ fn side_by_side(request: &Request) -> usize {
 }
 
 fn style() -> ProgressStyle {
-    let style = ProgressStyle::with_template("guest runs {pos:>3}/{len} [{bar:30}] {elapsed} {msg}");
+    let style =
+        ProgressStyle::with_template("guest runs {pos:>3}/{len} [{bar:30}] {elapsed} {msg}");
     style.expect("the template is valid").progress_chars("=> ")
 }
 
@@ -170,12 +174,15 @@ impl Guest<'_> {
         let messages = scratch.join(format!("messages-{}", self.boot));
         let console = scratch.join(format!("console-{}", self.boot));
         let complaints = scratch.join(format!("qemu-{}", self.boot));
+        let records = scratch.join(format!("records-{}", self.boot));
         File::create(&messages)?;
+        File::create(&records)?;
         let Request { shape, clock, seed, .. } = self.request;
         let files = Files {
             kernel: &self.kernel.image,
             image: self.image,
             messages: &messages,
+            records: &records,
             console: &console,
         };
         let line: Vec<OsString> = qemu::arguments(shape, *clock, &files, self.boot, *seed);
@@ -187,7 +194,7 @@ impl Guest<'_> {
             .spawn()
             .context("cannot start QEMU")?;
         let mut emulator = Emulator(child);
-        let heard = self.listen(&mut emulator, &messages)?;
+        let heard = self.listen(&mut emulator, &messages, &records)?;
         match heard.end {
             End::Done => Ok(heard.outcomes),
             End::Failed(why) => bail!("{why}"),
@@ -197,8 +204,14 @@ impl Guest<'_> {
     }
 
     /// Reads messages until the guest is done, gone or silent.
-    fn listen(&self, emulator: &mut Emulator, messages: &Path) -> anyhow::Result<Heard> {
+    fn listen(
+        &self,
+        emulator: &mut Emulator,
+        messages: &Path,
+        records: &Path,
+    ) -> anyhow::Result<Heard> {
         let mut tail = Tail { file: File::open(messages)?, rest: Vec::new() };
+        let mut records = File::open(records)?;
         let mut outcomes = Vec::new();
         let mut last = Instant::now();
         loop {
@@ -208,8 +221,8 @@ impl Guest<'_> {
                 match message {
                     Message::Up { .. } => self.bar.set_message("guest is up"),
                     Message::Step { text } => self.bar.set_message(text),
-                    Message::Outcome(outcome) => {
-                        outcomes.push(*outcome);
+                    Message::Outcome(measured) => {
+                        outcomes.push(complete(*measured, &mut records)?);
                         self.bar.inc(1);
                     }
                     Message::Failed { why } => {
@@ -227,6 +240,25 @@ impl Guest<'_> {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Folds what the observer recorded into the outcome.
+fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Outcome> {
+    let Measured { mut outcome, recording, record_bytes } = measured;
+    let Some(recording) = recording else { return Ok(outcome) };
+    let mut bytes = vec![0; record_bytes];
+    let mut filled = 0;
+    let start = Instant::now();
+    // the ports are two queues: the message may overtake the last of the records
+    while filled < record_bytes && start.elapsed() < RECORDS_LATE_MAX {
+        match records.read(&mut bytes[filled..])? {
+            0 => std::thread::sleep(Duration::from_millis(5)),
+            some => filled += some,
+        }
+    }
+    anyhow::ensure!(filled == record_bytes, "the guest's records ended early: is the disk full?");
+    (outcome.observed, outcome.names) = live::fold(&recording, &bytes)?;
+    Ok(outcome)
 }
 
 struct Heard {
@@ -249,7 +281,6 @@ struct Tail {
 
 impl Tail {
     fn read(&mut self) -> anyhow::Result<Vec<Message>> {
-        self.file.seek(SeekFrom::Current(0))?;
         self.file.read_to_end(&mut self.rest)?;
         let mut messages = Vec::new();
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {

@@ -4,17 +4,19 @@
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use live::Observer;
 use policy::Topology;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
 use trace::Outcome;
 
 use super::machine::{APPLETS, PATH};
 use super::{Host, Run, load};
-use crate::job::{Job, JobWorkload, Message};
+use crate::job::{Job, JobWorkload, Measured, Message};
 
 /// What the workload prints is kept up to this many bytes.
 const OUTPUT_MAX: usize = 64 << 10;
@@ -26,26 +28,39 @@ pub(crate) fn one(
     job: &Job,
     run: &Run<'_>,
     topology: &Topology,
-) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome {
-        policy: run.policy.label.clone(),
-        run: run.run,
-        boot: run.boot,
-        ..Outcome::default()
-    };
+) -> anyhow::Result<Measured> {
     tell(host, run, "alone")?;
     let mut attached = load(run, topology)?;
     settle();
     let bare = execute(job)?;
     verify(&mut attached)?;
-    outcome.elapsed_ns = bare.elapsed_ns;
-    outcome.output = bare.output;
-    outcome.extra = bare.usage.into_iter().map(|(name, value)| (name.into(), value)).collect();
+    let outcome = Outcome {
+        policy: run.policy.label.clone(),
+        run: run.run,
+        boot: run.boot,
+        elapsed_ns: bare.end_ns - bare.start_ns,
+        output: bare.output,
+        extra: bare.usage.into_iter().map(|(name, value)| (name.into(), value)).collect(),
+        ..Outcome::default()
+    };
+    let mut measured = Measured { outcome, recording: None, record_bytes: 0 };
+    if job.observe {
+        tell(host, run, "observed")?;
+        let observer = Observer::attach(topology.llc.len())?;
+        settle();
+        let executed = execute(job)?;
+        settle();
+        let (recording, records) = observer.finish(executed.start_ns, executed.end_ns)?;
+        host.send_records(records.as_slice())?;
+        measured.record_bytes = records.as_slice().len();
+        measured.recording = Some(recording);
+        verify(&mut attached)?;
+    }
     settle();
     if let Some(attached) = attached {
         attached.detach()?;
     }
-    Ok(outcome)
+    Ok(measured)
 }
 
 fn tell(host: &mut Host, run: &Run<'_>, how: &str) -> anyhow::Result<()> {
@@ -64,7 +79,8 @@ fn settle() {
 
 /// What one execution came to.
 struct Executed {
-    elapsed_ns: u64,
+    start_ns: u64,
+    end_ns: u64,
     output: String,
     usage: Vec<(&'static str, f64)>,
 }
@@ -80,10 +96,14 @@ fn execute(job: &Job) -> anyhow::Result<Executed> {
     command.env_clear().env("PATH", format!("{PATH}:{APPLETS}"));
     command.env("HOME", "/tmp").env("LANG", "C.UTF-8").env("TERM", "dumb");
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-    let start = Instant::now();
+    // a session of its own, as a terminal or a service manager would start it
+    // SAFETY: setsid may be called between fork and exec
+    unsafe { command.pre_exec(|| rustix::process::setsid().map(|_| ()).map_err(Into::into)) };
+    let before = usage();
+    let start_ns = now_ns();
     let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
     let ended = wait(&child, limit)?;
-    let elapsed_ns = start.elapsed().as_nanos() as u64;
+    let end_ns = now_ns();
     let output = fs::read(OUTPUT)?;
     let output = String::from_utf8_lossy(&output[output.len().saturating_sub(OUTPUT_MAX)..]);
     let output = output.into_owned();
@@ -93,9 +113,11 @@ fn execute(job: &Job) -> anyhow::Result<Executed> {
         Some(status) => bail!("{} failed with status {status}: {}", argv[0], last()),
         None => bail!("{} did not end within {} s of guest time: {}", argv[0], job.limit_s, last()),
     }
-    let usage = usage();
+    let used =
+        usage().into_iter().zip(before).map(|((name, after), (_, before))| (name, after - before));
+    let usage = used.collect();
     clear();
-    Ok(Executed { elapsed_ns, output, usage })
+    Ok(Executed { start_ns, end_ns, output, usage })
 }
 
 /// The child's exit status, 128 and more for a signal; None where the limit passed.
@@ -117,7 +139,13 @@ fn wait(child: &Child, limit: Duration) -> anyhow::Result<Option<i32>> {
     }))
 }
 
-/// CPU time and switches of all children waited for since the last call.
+/// The clock of the observer's records.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CPU time and switches of all children waited for until now.
 fn usage() -> Vec<(&'static str, f64)> {
     // SAFETY: all zeroes is a valid rusage, and the call writes it whole
     let usage = unsafe {
@@ -141,5 +169,4 @@ fn clear() {
     let mut status = 0;
     // SAFETY: the status outlives the call
     while unsafe { libc::waitpid(-1, &mut status, 0) } > 0 {}
-    let _ = kill_process(Pid::INIT, Signal::CHILD);
 }

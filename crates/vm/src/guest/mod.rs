@@ -6,11 +6,12 @@ mod measure;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Context;
 use policy::{Instance, Policy, Topology};
 
-use crate::job::{JOB, Job, JobPolicy, Message, PORT};
+use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
 
 /// Runs the job and powers the guest off. Call it where the first argument is `guest`; the second
 /// is the number of the boot.
@@ -39,31 +40,38 @@ pub fn main(registry: &[&'static Policy]) -> ! {
     machine::power_off()
 }
 
-/// The line to the host.
+/// The lines to the host.
 pub(crate) struct Host {
-    port: File,
+    messages: File,
+    records: File,
 }
 
 impl Host {
     fn connect() -> anyhow::Result<Self> {
-        let ports = fs::read_dir("/sys/class/virtio-ports").context("no virtio-serial port")?;
-        let port = ports
-            .flatten()
-            .find(|port| {
-                let name = fs::read_to_string(port.path().join("name")).unwrap_or_default();
-                name.trim() == PORT
-            })
-            .context("the host's port is missing")?;
-        let device = std::path::Path::new("/dev").join(port.file_name());
-        let port = OpenOptions::new().write(true).open(&device);
-        Ok(Host { port: port.with_context(|| device.display().to_string())? })
+        Ok(Host { messages: port(MESSAGES)?, records: port(RECORDS)? })
     }
 
     pub(crate) fn tell(&mut self, message: &Message) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        self.port.write_all(&line).context("the host does not listen")
+        self.messages.write_all(&line).context("the host does not listen")
     }
+
+    pub(crate) fn send_records(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.records.write_all(bytes).context("the host takes no records")
+    }
+}
+
+/// Opens a virtio-serial port by its name.
+fn port(name: &str) -> anyhow::Result<File> {
+    let ports = fs::read_dir("/sys/class/virtio-ports").context("no virtio-serial port")?;
+    let port = ports.flatten().find(|port| {
+        fs::read_to_string(port.path().join("name")).unwrap_or_default().trim() == name
+    });
+    let port = port.with_context(|| format!("the host's port {name} is missing"))?;
+    let device = Path::new("/dev").join(port.file_name());
+    let file = OpenOptions::new().write(true).open(&device);
+    file.with_context(|| device.display().to_string())
 }
 
 fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::Result<()> {
@@ -80,9 +88,9 @@ fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::R
             let index = (place + run + boot) % instances.len();
             let policy = &job.policies[index];
             let what = Run { policy, instance: instances[index].as_ref(), run, boot };
-            let outcome = measure::one(host, &job, &what, &topology)
+            let measured = measure::one(host, &job, &what, &topology)
                 .with_context(|| format!("policy {}", policy.label))?;
-            host.tell(&Message::Outcome(Box::new(outcome)))?;
+            host.tell(&Message::Outcome(Box::new(measured)))?;
         }
     }
     Ok(())

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Builds the programs that watch the scheduler.
+
+fn main() {
+    policy_build::program("observe", "src/bpf/observe.bpf.c");
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * observe: writes down every switch and wakeup, for user space to fold after the run.
+ *
+ * Records go into one large array that user space maps; each CPU takes a chunk of it at a time, so
+ * CPUs share nothing but the count of chunks taken. All hooks run with interrupts off (sched_switch
+ * and sched_wakeup hold a runqueue's or a task's lock), so a CPU's cursor has one user. Nothing is
+ * sent or printed while the workload runs. When the array is full, records are counted as lost and
+ * user space throws the observation away.
+ *
+ * crates/live/src/observe.rs mirrors struct record.
+ */
+#include "kernel.h"
+
+LICENSE;
+
+#define CHUNK		1024
+#define TASK_DEAD	0x80
+
+enum record_kind {
+	RECORD_NONE,		/* the unused rest of a chunk */
+	RECORD_SWITCH,		/* a: prev, b: next, c: address space of next, d: prev's CPUs */
+	RECORD_WAKE,		/* a: who, b: target CPU, d: its CPUs */
+	RECORD_FORK,		/* a: who, b: target CPU, d: its CPUs; its first wakeup */
+	RECORD_NAME,		/* a: who, c and d: its name as it ends */
+};
+
+enum record_flag {
+	PREV_RUNNABLE = 1,
+	PREV_DEAD = 2,
+};
+
+struct record {
+	u64 t_ns;
+	u16 cpu;
+	u8 kind;
+	u8 flags;
+	u32 a;
+	u32 b;
+	u32 unused;
+	u64 c;
+	u64 d;
+};
+
+struct cursor {
+	u32 next;
+	u32 end;
+	u64 lost;
+	u64 own_cache_line[6];
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+typedef struct {
+	u64 ctx_id;
+} mm_context_t;
+
+struct mm_struct___observe {
+	mm_context_t context;
+};
+
+struct cpumask___observe {
+	unsigned long bits[1];
+};
+
+struct thread_info___observe {
+	u32 cpu;
+};
+
+struct task_struct___observe {
+	struct thread_info___observe thread_info;
+	s32 pid;
+	s32 nr_cpus_allowed;
+	const struct cpumask___observe *cpus_ptr;
+	struct mm_struct___observe *mm;
+	char comm[16];
+};
+#pragma clang attribute pop
+
+CONFIG s32 nr_cpus = 1;
+CONFIG u32 capacity = CHUNK;
+
+struct cursor cursors[MAX_CPUS];
+u32 taken;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CHUNK);
+	__type(key, u32);
+	__type(value, struct record);
+} records SEC(".maps");
+
+static __always_inline struct record *append(u8 kind)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cursor *cursor = &cursors[cpu & (MAX_CPUS - 1)];
+	struct record *record;
+	u32 index;
+
+	if (cursor->next == cursor->end) {
+		index = __sync_fetch_and_add(&taken, 1);
+		if (index >= capacity / CHUNK) {
+			__sync_fetch_and_sub(&taken, 1);
+			cursor->lost++;
+			return NULL;
+		}
+		cursor->next = index * CHUNK;
+		cursor->end = cursor->next + CHUNK;
+	}
+	index = cursor->next++;
+	record = bpf_map_lookup_elem(&records, &index);
+	if (!record)
+		return NULL;
+	record->t_ns = bpf_ktime_get_ns();
+	record->cpu = cpu;
+	record->kind = kind;
+	return record;
+}
+
+/* The first 64 of the CPUs it may use now, and all ones where that is all there are. */
+static __always_inline u64 allowed(const struct task_struct___observe *p)
+{
+	return p->nr_cpus_allowed < nr_cpus ? p->cpus_ptr->bits[0] : ~0ULL;
+}
+
+/* An address may be used again for another address space; its id never is. */
+static __always_inline u64 address_space(const struct task_struct___observe *p)
+{
+	if (!p->mm)
+		return 0;
+	if (bpf_core_field_exists(p->mm->context.ctx_id))
+		return p->mm->context.ctx_id;
+	return (u64)p->mm;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct___observe *prev,
+	     struct task_struct___observe *next, u32 prev_state)
+{
+	bool runnable = preempt || !prev_state;
+	struct record *record;
+
+	record = append(RECORD_SWITCH);
+	if (!record)
+		return 0;
+	record->a = prev->pid;
+	record->b = next->pid;
+	record->c = address_space(next);
+	record->d = runnable ? allowed(prev) : ~0ULL;
+	if (runnable) {
+		record->flags = PREV_RUNNABLE;
+	} else if (prev_state & TASK_DEAD) {
+		record->flags = PREV_DEAD;
+		record = append(RECORD_NAME);
+		if (!record)
+			return 0;
+		record->a = prev->pid;
+		__builtin_memcpy(&record->c, prev->comm, 16);
+	}
+	return 0;
+}
+
+static __always_inline int woken(struct task_struct___observe *p, u8 kind)
+{
+	struct record *record;
+
+	/* a task that set out to sleep and was called back before it left */
+	if (p->pid == (s32)bpf_get_current_pid_tgid())
+		return 0;
+	record = append(kind);
+	if (!record)
+		return 0;
+	record->a = p->pid;
+	record->b = p->thread_info.cpu;
+	record->d = allowed(p);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct___observe *p)
+{
+	return woken(p, RECORD_WAKE);
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_wakeup_new, struct task_struct___observe *p)
+{
+	return woken(p, RECORD_FORK);
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Observes the scheduler: a BPF program writes down every switch and wakeup, and what it wrote is
+//! folded into measures afterwards, here or on another machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use anyhow::{Context, bail};
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use serde::{Deserialize, Serialize};
+use trace::{Event, IDLE, Kind, Measures, Observed, Tid};
+
+use crate::load::set_rodata;
+use crate::log;
+
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
+
+/// Records of one chunk, as in observe.bpf.c.
+const CHUNK: usize = 1024;
+/// A record may take this part of the free memory.
+const MEMORY_SHARE: u64 = 8;
+
+/// `struct record` of observe.bpf.c.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    t_ns: u64,
+    cpu: u16,
+    kind: u8,
+    flags: u8,
+    a: u32,
+    b: u32,
+    unused: u32,
+    c: u64,
+    d: u64,
+}
+
+const SIZE: usize = size_of::<Record>();
+const SWITCH: u8 = 1;
+const WAKE: u8 = 2;
+const FORK: u8 = 3;
+const NAME: u8 = 4;
+const PREV_RUNNABLE: u8 = 1;
+const PREV_DEAD: u8 = 2;
+
+/// The observer, attached. Dropping it detaches.
+pub struct Observer {
+    links: Vec<Link>,
+    object: Object,
+    records: Mapped,
+    cpus: usize,
+}
+
+/// What was recorded, apart from the records themselves.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Recording {
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// When the observed span began, on CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// Names of the tasks that were alive at the end.
+    pub names: BTreeMap<Tid, String>,
+}
+
+/// Measures and names of all tasks seen.
+pub type Seen = (Observed, BTreeMap<Tid, String>);
+
+impl Observer {
+    /// Loads and attaches the program; records until [`Observer::finish`].
+    pub fn attach(cpus: usize) -> anyhow::Result<Self> {
+        let capacity = capacity()?;
+        let (result, words) = log::listen(|| {
+            let mut object = ObjectBuilder::default().name("observe")?.open_memory(PROGRAM)?;
+            let config = [
+                ("nr_cpus", (cpus as u32).to_ne_bytes().to_vec()),
+                ("capacity", (capacity as u32).to_ne_bytes().to_vec()),
+            ];
+            set_rodata(&mut object, PROGRAM, &config)?;
+            let mut records = object
+                .maps_mut()
+                .find(|map| map.name() == "records")
+                .context("the observer has no map of records")?;
+            records.set_max_entries(capacity as u32)?;
+            Ok::<_, anyhow::Error>(object.load()?)
+        });
+        let object = result
+            .with_context(|| format!("the kernel refuses the observer: {}", log::reason(&words)))?;
+        let map = object.maps().find(|map| map.name() == "records");
+        let records = Mapped::new(map.context("the observer has no map of records")?, capacity)?;
+        let links: Result<Vec<Link>, _> =
+            object.progs_mut().map(|program| program.attach()).collect();
+        let links = links.context("the observer cannot be attached")?;
+        Ok(Observer { links, object, records, cpus })
+    }
+
+    /// Stops recording. Fails where a record was lost: measures with holes are worse than none.
+    pub fn finish(
+        mut self,
+        start_ns: u64,
+        end_ns: u64,
+    ) -> anyhow::Result<(Recording, RecordedBytes)> {
+        self.links.clear();
+        let state = self.state()?;
+        if state.lost > 0 {
+            bail!(
+                "the observer lost {} events: give the machine more memory, or run less",
+                state.lost
+            );
+        }
+        let names = task_names();
+        let recording = Recording { cpus: self.cpus, start_ns, end_ns, names };
+        let length = state.chunks * CHUNK * SIZE;
+        Ok((recording, RecordedBytes { mapped: self.records, length }))
+    }
+
+    /// Reads `cursors` and `taken` out of the program's `.bss`.
+    fn state(&self) -> anyhow::Result<ProgramState> {
+        let bss = self
+            .object
+            .maps()
+            .find(|map| map.name().to_string_lossy().ends_with(".bss"))
+            .context("the observer has no state")?;
+        let bytes = bss
+            .lookup(&0u32.to_ne_bytes(), libbpf_rs::MapFlags::ANY)?
+            .context("the observer has no state")?;
+        let places = crate::load::variables(PROGRAM, ".bss")?;
+        let place = |name: &str| places.get(name).copied().context("the observer's state moved");
+        let (cursors, length) = place("cursors")?;
+        let (taken, _) = place("taken")?;
+        let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8"));
+        let lost = (cursors..cursors + length).step_by(64).map(|cursor| number(cursor + 8)).sum();
+        let chunks = u32::from_ne_bytes(bytes[taken..taken + 4].try_into().expect("4 bytes"));
+        Ok(ProgramState { lost, chunks: chunks as usize })
+    }
+}
+
+struct ProgramState {
+    lost: u64,
+    chunks: usize,
+}
+
+/// The records as they lie in the kernel's memory.
+pub struct RecordedBytes {
+    mapped: Mapped,
+    length: usize,
+}
+
+impl RecordedBytes {
+    /// All chunks that were taken.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the mapping is at least this long and lives as long as self; nobody writes to it
+        // since the program was detached
+        unsafe { std::slice::from_raw_parts(self.mapped.start.as_ptr(), self.length) }
+    }
+}
+
+/// Folds records into measures.
+pub fn fold(recording: &Recording, bytes: &[u8]) -> anyhow::Result<Seen> {
+    let mut records = parse(bytes)?;
+    records.sort_by_key(|record| record.t_ns);
+    let mut names = recording.names.clone();
+    names.extend(records.iter().filter(|record| record.kind == NAME).map(|record| {
+        let text: Vec<u8> =
+            [record.c, record.d].iter().flat_map(|part| part.to_ne_bytes()).collect();
+        (record.a, String::from_utf8_lossy(&text).trim_end_matches('\0').to_string())
+    }));
+    let mut measures = Measures::new(recording.cpus);
+    for (cpu, (tid, mm)) in running_at(recording, &records) {
+        measures.running(cpu, tid, mm);
+    }
+    let start = Kind::Affinity { tid: IDLE, cpus: Vec::new() };
+    measures.event(&Event { t_ns: recording.start_ns, cpu: 0, kind: start });
+    let mut allowed = BTreeMap::new();
+    let span = recording.start_ns..recording.end_ns;
+    for record in records.iter().filter(|record| span.contains(&record.t_ns)) {
+        for kind in events(record, &mut allowed) {
+            measures.event(&Event { t_ns: record.t_ns, cpu: record.cpu.into(), kind });
+        }
+    }
+    let observed = measures.finish(recording.end_ns);
+    names.retain(|tid, _| observed.tasks.contains_key(tid));
+    Ok((observed, names))
+}
+
+/// What one record says, in the order in which it holds.
+fn events(record: &Record, allowed: &mut BTreeMap<Tid, u64>) -> Vec<Kind> {
+    let Record { a, b, c, d, flags, .. } = *record;
+    let mut affinity = |tid: Tid| {
+        let before = allowed.insert(tid, d).unwrap_or(u64::MAX);
+        let cpus = if d == u64::MAX { Vec::new() } else { vec![d] };
+        (before != d).then_some(Kind::Affinity { tid, cpus })
+    };
+    let wake = Kind::Wake { tid: a, target: b };
+    match record.kind {
+        SWITCH => {
+            let prev_runnable = flags & PREV_RUNNABLE != 0;
+            let exit = (flags & PREV_DEAD != 0).then_some(Kind::Exit { tid: a });
+            let moved = if prev_runnable && a != IDLE { affinity(a) } else { None };
+            let switch = Kind::Switch { prev: a, next: b, prev_runnable, next_mm: c };
+            exit.into_iter().chain(moved).chain([switch]).collect()
+        }
+        WAKE => affinity(a).into_iter().chain([wake]).collect(),
+        FORK => {
+            let moved = affinity(a);
+            [Kind::Fork { tid: a }].into_iter().chain(moved).chain([wake]).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Who ran where when the span began: the last one switched to before, else the first one switched
+/// from after.
+fn running_at(recording: &Recording, records: &[Record]) -> BTreeMap<u32, (Tid, u64)> {
+    let mut running = BTreeMap::new();
+    for record in records.iter().filter(|record| record.kind == SWITCH) {
+        let cpu = u32::from(record.cpu);
+        if record.t_ns < recording.start_ns {
+            running.insert(cpu, (record.b, record.c));
+        } else {
+            running.entry(cpu).or_insert((record.a, 0));
+        }
+    }
+    running
+}
+
+fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Record>> {
+    anyhow::ensure!(bytes.len() % SIZE == 0, "the recording ends in the middle of a record");
+    let records = bytes.chunks_exact(SIZE).map(|chunk| {
+        let word = |at: usize| u64::from_ne_bytes(chunk[at..at + 8].try_into().expect("8 bytes"));
+        let half = |at: usize| u32::from_ne_bytes(chunk[at..at + 4].try_into().expect("4 bytes"));
+        Record {
+            t_ns: word(0),
+            cpu: u16::from_ne_bytes([chunk[8], chunk[9]]),
+            kind: chunk[10],
+            flags: chunk[11],
+            a: half(12),
+            b: half(16),
+            unused: 0,
+            c: word(24),
+            d: word(32),
+        }
+    });
+    Ok(records.filter(|record| record.kind != 0).collect())
+}
+
+/// How many records fit, in whole chunks.
+fn capacity() -> anyhow::Result<usize> {
+    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+    let free = text.lines().find_map(|line| {
+        line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    let bytes = free.context("/proc/meminfo does not say what is available")? * 1024 / MEMORY_SHARE;
+    let chunks = (bytes as usize / (CHUNK * SIZE)).clamp(1, (u32::MAX as usize >> 10) / CHUNK);
+    Ok(chunks * CHUNK)
+}
+
+/// Names of all living tasks.
+fn task_names() -> BTreeMap<Tid, String> {
+    let mut names = BTreeMap::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let tasks = fs::read_dir(process.path().join("task"));
+        for task in tasks.into_iter().flatten().flatten() {
+            let tid = task.file_name().to_str().and_then(|text| text.parse().ok());
+            let name = fs::read_to_string(task.path().join("comm"));
+            if let (Some(tid), Ok(name)) = (tid, name) {
+                names.insert(tid, name.trim_end().to_string());
+            }
+        }
+    }
+    names
+}
+
+/// A BPF array in this process's memory.
+struct Mapped {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+impl Mapped {
+    fn new(map: impl MapCore + AsFd, records: usize) -> anyhow::Result<Self> {
+        let page = rustix::param::page_size();
+        let length = (records * SIZE).next_multiple_of(page);
+        // SAFETY: a fresh mapping of memory that the kernel keeps as long as it is mapped
+        let start = unsafe {
+            mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, map.as_fd(), 0)
+        };
+        let start = start.context("the observer's records cannot be mapped")?;
+        let start = NonNull::new(start.cast()).context("the observer's records are at 0")?;
+        Ok(Mapped { start, length })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped in new() with this length, and no reference outlives self
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(records: &[Record]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for record in records {
+            bytes.extend(record.t_ns.to_ne_bytes());
+            bytes.extend(record.cpu.to_ne_bytes());
+            bytes.extend([record.kind, record.flags]);
+            bytes.extend([record.a, record.b, 0].iter().flat_map(|half| half.to_ne_bytes()));
+            bytes.extend([record.c, record.d].iter().flat_map(|word| word.to_ne_bytes()));
+        }
+        bytes
+    }
+
+    fn switch(t_ns: u64, cpu: u16, prev: Tid, next: Tid, mm: u64, flags: u8) -> Record {
+        let kind = SWITCH;
+        Record { t_ns, cpu, kind, flags, a: prev, b: next, c: mm, d: u64::MAX, unused: 0 }
+    }
+
+    #[test]
+    fn chunks_of_two_cpus_become_one_story() {
+        let wake = Record { t_ns: 120, kind: WAKE, a: 7, b: 1, d: u64::MAX, ..Record::default() };
+        let name = u64::from_ne_bytes(*b"worker\0\0");
+        let named = Record { t_ns: 200, cpu: 1, kind: NAME, a: 7, c: name, ..Record::default() };
+        // CPU 1's chunk lies before CPU 0's, with unused records behind both
+        let records = [
+            switch(150, 1, 0, 7, 70, 0),
+            switch(200, 1, 7, 0, 0, PREV_DEAD),
+            named,
+            Record::default(),
+            switch(90, 0, 0, 5, 50, 0),
+            wake,
+            switch(180, 0, 5, 6, 60, PREV_RUNNABLE),
+            Record::default(),
+        ];
+        let recording = Recording { cpus: 2, start_ns: 100, end_ns: 300, ..Recording::default() };
+        let (seen, names) = fold(&recording, &bytes(&records)).unwrap();
+        assert_eq!(seen.elapsed_ns, 200);
+        assert_eq!(seen.context_switches, 2);
+        assert_eq!(seen.involuntary_switches, 1);
+        assert_eq!(seen.address_space_switches, 1, "50 to 60 on CPU 0; CPU 1 had none before");
+        assert_eq!(seen.tasks[&7].cpu_ns, 50);
+        assert_eq!(seen.tasks[&5].cpu_ns, 80, "from the start of the span, not from 90");
+        assert_eq!(seen.wait.max_ns, 120, "5 waits from 180 to the end");
+        assert_eq!(seen.idle_while_runnable_ns, 30 + 100, "7 in flight, then 5 beside idle CPU 1");
+        assert_eq!(names[&7], "worker");
+    }
+
+    #[test]
+    fn a_pinned_task_does_not_make_other_cpus_guilty() {
+        let mut wake = Record { t_ns: 110, kind: WAKE, a: 7, b: 0, ..Record::default() };
+        wake.d = 1;
+        let busy = switch(101, 0, 0, 5, 50, 0);
+        let recording = Recording { cpus: 2, start_ns: 100, end_ns: 200, ..Recording::default() };
+        let (seen, _) = fold(&recording, &bytes(&[busy, wake])).unwrap();
+        assert_eq!(seen.idle_while_runnable_ns, 0);
+        wake.d = u64::MAX;
+        let (seen, _) = fold(&recording, &bytes(&[busy, wake])).unwrap();
+        assert_eq!(seen.idle_while_runnable_ns, 90);
+    }
+
+    #[test]
+    fn a_cut_recording_is_refused() {
+        assert!(fold(&Recording::default(), &[0; SIZE + 1]).is_err());
+    }
+}
