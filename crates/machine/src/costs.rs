@@ -15,7 +15,7 @@ pub struct CostName {
 }
 
 macro_rules! costs {
-    ($($(#[doc = $doc:literal])* $name:ident, $unit:literal, $threads:literal, $default:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident, $unit:literal, $threads:expr, $default:literal;)*) => {
         /// Costs by name; units are last in the name. All are at least 0.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Costs {
@@ -111,6 +111,8 @@ costs! {
     /// Ticket locks: each further waiter lengthens the handoff by this part of it, as all of them
     /// fetch the line again (a in h·(1 + a·waiters)). Queued locks ignore it.
     ticket_slope, "1", 1, 0.0;
+    /// How late the kernel may be with a timer: 50 µs unless prctl(2) PR_SET_TIMERSLACK says else.
+    timer_slack_ns, "ns", usize::MAX, 50_000.0;
     /// Copying a byte between user and kernel.
     copy_byte_ns, "ns", 1, 0.0;
 }

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A scheduling class: what sched_ext and Linux's own classes are to the simulated kernel.
+//!
+//! # How to write one
+//!
+//! The core (`core.rs`) does what kernel/sched/core.c does for every class: it wakes, forks, blocks
+//! and switches tasks, takes runqueue locks, sends interrupts and charges for all that. A class
+//! keeps its own queues, one entry a CPU and a task, indexed by their numbers, and answers the calls
+//! below. They come in the kernel's order, on the CPU [`Kernel::this_cpu`], at [`Kernel::now_ns`].
+//!
+//! - **Costs.** A class charges for its own functions: [`Kernel::enter`] and [`Kernel::leave`]
+//!   around what a function does, [`Kernel::call`] for a leaf, with functions looked up by name in
+//!   `machines/paths.toml` once, in its constructor ([`Kernel::function`]). Spinning and cache lines
+//!   are charged by [`Kernel::lock`], [`Kernel::atomic`], [`Kernel::read`] and
+//!   [`Kernel::touch_task`] where they happen, and by nothing else.
+//! - **Locks.** Where a call says that the runqueue is locked, it is by [`Kernel::rq_lock`], and must
+//!   be again when the call returns; in between a class may give it back, as the kernel does. Locks
+//!   of the class's own come from [`Kernel::new_lock`].
+//! - **Moving tasks.** A class that balances dequeues a task from its own queue, calls
+//!   [`Kernel::set_task_cpu`] with both runqueues locked, enqueues it in its own queue of the new CPU
+//!   and calls [`Kernel::resched`] where that CPU should look at it. Only tasks of
+//!   [`State::Queued`](crate::State::Queued) can be moved, and only to CPUs in their mask.
+//! - **The running task** is in no queue in most classes; it comes back through
+//!   [`Class::put_prev`]. Its time is charged by [`Kernel::update_curr`]; [`Class::set_next`] must
+//!   start that by setting `exec_start_ns` to now.
+//! - **Determinism.** No clock, no environment, no hash order; chance only from
+//!   [`Kernel::random_u32`].
+
+use crate::kernel::Kernel;
+use crate::task::{CpuId, TaskId};
+
+/// Why a task becomes runnable; bits as the kernel's `WF_*`.
+pub mod wake {
+    /// It was just forked.
+    pub const FORK: u64 = 0x04;
+    /// It was woken.
+    pub const TTWU: u64 = 0x08;
+    /// The waker is about to block.
+    pub const SYNC: u64 = 0x10;
+}
+
+/// How a task is enqueued; bits as the kernel's `ENQUEUE_*`.
+pub mod enqueue {
+    /// It was woken.
+    pub const WAKEUP: u64 = 0x01;
+    /// It is put back after a change of its properties.
+    pub const RESTORE: u64 = 0x02;
+    /// It comes from another CPU's runqueue.
+    pub const MOVE: u64 = 0x04;
+    /// It moved to another CPU since it last ran.
+    pub const MIGRATED: u64 = 0x40;
+    /// It was just forked.
+    pub const INITIAL: u64 = 0x80;
+}
+
+/// How a task is dequeued; bits as the kernel's `DEQUEUE_*`.
+pub mod dequeue {
+    /// It blocks or ends.
+    pub const SLEEP: u64 = 0x01;
+    /// It is put back at once: its properties change.
+    pub const SAVE: u64 = 0x02;
+    /// It is put back at once on another CPU.
+    pub const MOVE: u64 = 0x04;
+}
+
+/// A scheduling class.
+pub trait Class {
+    /// What results call it.
+    fn name(&self) -> String;
+
+    /// Called once before any task exists, at no cost.
+    ///
+    /// # Errors
+    /// A reason the run cannot start.
+    fn start(&mut self, _k: &mut Kernel) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A task has been forked (`sched_fork`); it is not runnable yet. No lock is held.
+    fn fork(&mut self, k: &mut Kernel, task: TaskId);
+
+    /// A task has ended and left its CPU (`task_dead`). No lock is held.
+    fn dead(&mut self, _k: &mut Kernel, _task: TaskId) {}
+
+    /// The CPU on which a task is to become runnable (`select_task_rq`), `flags` as in [`wake`].
+    /// Not called for a task that may run on one CPU only. No runqueue is locked. An answer outside
+    /// the task's mask is replaced by the kernel.
+    fn select_cpu(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId;
+
+    /// Whether a wakeup for a CPU far away may be left to that CPU (TTWU_QUEUE, Linux 3.0 and
+    /// later). The waker then takes no foreign lock, and the CPU enqueues the task itself.
+    fn queued_wakeups(&self) -> bool;
+
+    /// A task becomes runnable on `cpu`, whose runqueue is locked; `flags` as in [`enqueue`].
+    fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64);
+
+    /// A task is no longer runnable on `cpu`, whose runqueue is locked; `flags` as in [`dequeue`].
+    /// Called for the running task (still [`Cpu::curr`](crate::Cpu::curr)) when it blocks, and for
+    /// any task whose properties change.
+    fn dequeue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64);
+
+    /// A task was enqueued on `cpu`, which runs `curr` of the same class: call
+    /// [`Kernel::resched`] if it is to give way (`wakeup_preempt`). An idle CPU is asked to schedule
+    /// by the core. The runqueue is locked.
+    fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId, task: TaskId, flags: u64);
+
+    /// After the wakeup is complete, runqueue still locked (`task_woken`).
+    fn woken(&mut self, _k: &mut Kernel, _cpu: CpuId, _task: TaskId) {}
+
+    /// Who runs next on this CPU (`pick_next_task`, with balancing for a CPU that would go idle).
+    /// `prev` is who ran; it is `runnable` unless it blocks. Returns `prev` itself to let it go on.
+    /// The runqueue is locked, and may be given back meanwhile.
+    fn pick_next(
+        &mut self,
+        k: &mut Kernel,
+        cpu: CpuId,
+        prev: Option<TaskId>,
+        runnable: bool,
+    ) -> Option<TaskId>;
+
+    /// `prev` leaves the CPU for `next`, or for the idle task (`put_prev_task`); if it is
+    /// `runnable` it goes back into a queue. The runqueue is locked.
+    fn put_prev(
+        &mut self,
+        k: &mut Kernel,
+        cpu: CpuId,
+        prev: TaskId,
+        runnable: bool,
+        next: Option<TaskId>,
+    );
+
+    /// `next` gets the CPU (`set_next_task`). The runqueue is locked.
+    fn set_next(&mut self, k: &mut Kernel, cpu: CpuId, next: TaskId);
+
+    /// The CPU begins (`idle`) or ceases to run the idle task. `entered` is false where it merely
+    /// went round once more without finding work. The runqueue is locked.
+    fn idle(&mut self, _k: &mut Kernel, _cpu: CpuId, _idle: bool, _entered: bool) {}
+
+    /// The periodic tick of a busy CPU; its runqueue is locked (`task_tick`).
+    fn tick(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId);
+
+    /// After each tick of a busy CPU, and when another CPU called [`Kernel::kick_balance`] for this
+    /// one, which may be idle then: periodic balancing. No lock is held.
+    fn balance(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
+
+    /// The running task lets others run first (`sched_yield`); the core schedules afterwards. The
+    /// runqueue is locked.
+    fn yield_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId);
+
+    /// What [`Kernel::raise_irq_work`] asked for. No lock is held.
+    fn irq_work(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
+
+    /// A task's mask of CPUs has changed; `task.allowed` is the new one. A queued or running task
+    /// was dequeued before and is enqueued afterwards. Its runqueue is locked.
+    fn set_affinity(&mut self, _k: &mut Kernel, _task: TaskId) {}
+
+    /// A task's nice value has changed; as [`Class::set_affinity`].
+    fn set_nice(&mut self, _k: &mut Kernel, _task: TaskId) {}
+
+    /// A CPU joins or leaves. Queued tasks of one that leaves were moved away before. No lock is
+    /// held.
+    ///
+    /// # Errors
+    /// A reason the class cannot go on.
+    fn hotplug(&mut self, _k: &mut Kernel, _cpu: CpuId, _online: bool) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// How long a runnable task may wait before the kernel gives the class up, in ns; None: forever.
+    fn watchdog_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// The watchdog looks: a reason to give the class up, where there is one.
+    fn stalled(&mut self, _k: &mut Kernel) -> Option<String> {
+        None
+    }
+
+    /// The run is over; called once, at no cost.
+    fn stop(&mut self, _k: &mut Kernel) {}
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The scheduler core: what kernel/sched/core.c does for the tasks of every class.
+
+use machine::CpuSet;
+use trace::{IDLE, Kind};
+
+use crate::class::{dequeue, enqueue, wake};
+use crate::cpu::Mode;
+use crate::engine::Engine;
+use crate::event::{Due, Irq};
+use crate::kernel::tid;
+use crate::task::{CpuId, State, TaskId};
+
+/// Passes of the scheduler in a row before other CPUs get their turn.
+const PASSES_MAX: u32 = 8;
+
+impl Engine {
+    /// Kernel code of `cpu` begins.
+    pub(crate) fn begin(&mut self, cpu: CpuId, t_ns: u64) {
+        let now = t_ns.max(self.k.cpus[cpu].free_ns);
+        if self.k.in_user(cpu) {
+            self.pause(cpu, now);
+        }
+        let k = &mut self.k;
+        k.this = cpu;
+        k.now = now;
+        k.account.begin(now);
+        let was = k.cpus[cpu].mode;
+        if was != Mode::Kernel {
+            k.cpus[cpu].set_mode(Mode::Kernel, now);
+            k.cpus[cpu].turn += 1;
+        }
+        if was == Mode::Idle {
+            k.call(k.func.cpu_idle_exit);
+            k.charge_ns(k.machine.costs.idle_exit_ns);
+        }
+    }
+
+    /// Kernel code of this CPU is about to end: interrupts are on again, and the CPU schedules
+    /// where it was asked to.
+    pub(crate) fn settle(&mut self) {
+        let cpu = self.k.this;
+        for _ in 0..PASSES_MAX {
+            if std::mem::take(&mut self.k.cpus[cpu].irq_work) {
+                self.k.charge_ns(self.k.machine.costs.irq_ns);
+                self.class.irq_work(&mut self.k, cpu);
+            } else if self.k.cpus[cpu].need_resched {
+                self.schedule();
+            } else {
+                return;
+            }
+        }
+        let now = self.k.now;
+        self.k.queue.push(now, Due::Irq { cpu: cpu as u16, irq: Irq::Resched });
+    }
+
+    /// Kernel code of this CPU ends.
+    pub(crate) fn end(&mut self) {
+        let k = &mut self.k;
+        let (cpu, now) = (k.this, k.now);
+        debug_assert_eq!(k.lock_held(), None, "kernel code ends with a lock held");
+        k.cpus[cpu].free_ns = now;
+        if k.cpus[cpu].idle() {
+            k.cpus[cpu].set_mode(Mode::Idle, now);
+        } else {
+            self.due_at(cpu, now);
+        }
+    }
+
+    /// [`Engine::settle`], then [`Engine::end`].
+    pub(crate) fn finish(&mut self) {
+        self.settle();
+        self.end();
+    }
+
+    pub(crate) fn due_at(&mut self, cpu: CpuId, t_ns: u64) {
+        let turn = self.k.cpus[cpu].turn.wrapping_add(1);
+        self.k.cpus[cpu].turn = turn;
+        self.k.queue.push(t_ns, Due::Cpu { cpu: cpu as u16, turn });
+    }
+
+    /// `__schedule` on this CPU: the present task goes on, or another gets the CPU.
+    pub(crate) fn schedule(&mut self) {
+        let k = &mut self.k;
+        let cpu = k.this;
+        k.enter(k.func.schedule);
+        k.rq_lock(cpu);
+        k.call(k.func.update_rq_clock);
+        k.cpus[cpu].need_resched = false;
+        let prev = k.cpus[cpu].curr;
+        let runnable =
+            prev.is_some_and(|p| k.tasks[p].state == State::Running && !k.tasks[p].must_move);
+        if let Some(prev) = prev.filter(|_| !runnable) {
+            self.deactivate(cpu, prev);
+        }
+        let next = self.class.pick_next(&mut self.k, cpu, prev, runnable);
+        if next == prev {
+            if next.is_none() {
+                self.class.idle(&mut self.k, cpu, true, false);
+            }
+            self.k.rq_unlock(cpu);
+            return self.k.leave();
+        }
+        match prev {
+            Some(prev) => self.class.put_prev(&mut self.k, cpu, prev, runnable, next),
+            None => self.class.idle(&mut self.k, cpu, false, true),
+        }
+        match next {
+            Some(next) => self.class.set_next(&mut self.k, cpu, next),
+            None => self.class.idle(&mut self.k, cpu, true, true),
+        }
+        self.switch(cpu, prev, next, runnable);
+        self.k.rq_unlock(cpu);
+        self.k.leave();
+        if let Some(prev) = prev.filter(|_| !runnable) {
+            self.left(prev);
+        }
+    }
+
+    fn deactivate(&mut self, cpu: CpuId, prev: TaskId) {
+        let k = &mut self.k;
+        let flags = match k.tasks[prev].must_move && k.tasks[prev].state == State::Running {
+            true => dequeue::MOVE,
+            false => dequeue::SLEEP,
+        };
+        k.enter(k.func.deactivate_task);
+        self.class.dequeue(&mut self.k, cpu, prev, flags);
+        self.k.leave();
+        self.k.cpus[cpu].nr_running -= 1;
+    }
+
+    /// The CPU goes over from one task to the other.
+    fn switch(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>, runnable: bool) {
+        let k = &mut self.k;
+        k.call(k.func.context_switch);
+        k.charge_ns(k.machine.costs.register_switch_ns);
+        if let Some(next) = next {
+            self.switch_to(cpu, next);
+        }
+        let k = &mut self.k;
+        let now = k.now;
+        if let Some(prev) = prev {
+            let task = &mut k.tasks[prev];
+            task.on_cpu_until_ns = now;
+            if runnable {
+                task.state = State::Queued;
+            }
+            if task.state == State::Dead {
+                k.emit(Kind::Exit { tid: tid(prev) });
+            }
+        }
+        let stays = prev.is_some_and(|prev| self.k.tasks[prev].state != State::Dead && runnable)
+            || prev.is_some_and(|prev| self.k.tasks[prev].must_move);
+        self.k.emit(Kind::Switch {
+            prev: prev.map_or(IDLE, tid),
+            next: next.map_or(IDLE, tid),
+            prev_runnable: stays,
+            next_mm: next.map_or(0, |next| self.k.tasks[next].process as u64 + 1),
+        });
+        self.k.cpus[cpu].curr = next;
+        match (prev, next) {
+            (None, Some(_)) => self.became_busy(cpu),
+            (Some(_), None) => self.became_idle(cpu),
+            _ => {}
+        }
+        self.k.call(self.k.func.finish_task_switch);
+    }
+
+    /// What the next task brings: its address space, and cold caches.
+    fn switch_to(&mut self, cpu: CpuId, next: TaskId) {
+        let k = &mut self.k;
+        let costs = &k.machine.costs;
+        let mut debt_ns = 0.0;
+        let mm = k.tasks[next].process + 1;
+        let other_mm = k.cpus[cpu].mm != mm;
+        if other_mm {
+            debt_ns += costs.mm_refill_ns;
+        }
+        if k.cpus[cpu].last != Some(next) {
+            debt_ns += costs.switch_refill_ns;
+        }
+        if let Some(last) = k.tasks[next].last_ran {
+            debt_ns += k.machine.migrate_ns(last, cpu);
+        }
+        if other_mm {
+            k.call(k.func.switch_mm);
+            k.charge_ns(k.machine.costs.mm_switch_ns);
+        }
+        k.cpus[cpu].mm = mm;
+        k.cpus[cpu].last = Some(next);
+        let task = &mut k.tasks[next];
+        debug_assert_eq!(task.cpu, cpu, "{} runs where it does not belong", task.name);
+        task.at.debt += debt_ns;
+        task.last_ran = Some(cpu);
+        task.state = State::Running;
+    }
+
+    fn became_busy(&mut self, cpu: CpuId) {
+        if self.k.set_busy(cpu, true) {
+            self.rerate_siblings(cpu);
+        }
+        if !std::mem::replace(&mut self.k.cpus[cpu].tick_armed, true) {
+            self.arm_tick(cpu);
+        }
+    }
+
+    fn became_idle(&mut self, cpu: CpuId) {
+        if self.k.set_busy(cpu, false) {
+            self.rerate_siblings(cpu);
+        }
+        self.k.call(self.k.func.cpu_idle_enter);
+    }
+
+    pub(crate) fn arm_tick(&mut self, cpu: CpuId) {
+        let k = &mut self.k;
+        let period_ns = k.machine.costs.tick_period_ns as u64;
+        let at_ns = k.cpus[cpu].next_tick_ns(k.now, period_ns);
+        k.queue.push(at_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Tick });
+    }
+
+    /// A task that does not go on has left its CPU.
+    fn left(&mut self, prev: TaskId) {
+        match self.k.tasks[prev].state {
+            State::Dead => {
+                self.class.dead(&mut self.k, prev);
+                self.alive -= 1;
+            }
+            State::Running => self.move_away(prev),
+            _ => {}
+        }
+    }
+
+    /// The stopper's work: a task that may no longer run where it was goes elsewhere.
+    pub(crate) fn move_away(&mut self, task: TaskId) {
+        self.k.call(self.k.func.migration_stop);
+        self.k.tasks[task].must_move = false;
+        let from = self.k.tasks[task].cpu;
+        let Some(cpu) = self.fallback(task, from) else { return };
+        self.k.tasks[task].state = State::Waking;
+        self.k.set_task_cpu(task, cpu);
+        self.k.rq_lock(cpu);
+        self.activate(cpu, task, enqueue::MOVE, 0);
+        self.k.rq_unlock(cpu);
+    }
+
+    /// `try_to_wake_up`: makes a blocked task runnable. Returns whether it was blocked.
+    pub(crate) fn try_to_wake_up(&mut self, task: TaskId, sync: bool) -> bool {
+        if self.k.tasks[task].state != State::Blocked {
+            return false;
+        }
+        let k = &mut self.k;
+        k.enter(k.func.try_to_wake_up);
+        k.touch_task(task);
+        k.tasks[task].state = State::Waking;
+        let prev = k.tasks[task].cpu;
+        let flags = wake::TTWU | if sync { wake::SYNC } else { 0 };
+        if k.tasks[task].on_cpu_until_ns > k.now {
+            if self.class.queued_wakeups() && self.leave_to(prev, task, flags) {
+                return self.k.leave_with(true);
+            }
+            self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
+        }
+        let Some(cpu) = self.place(task, prev, flags) else { return self.k.leave_with(false) };
+        self.k.tasks[task].cpu = cpu;
+        if self.class.queued_wakeups() && self.leave_to(cpu, task, flags) {
+            return self.k.leave_with(true);
+        }
+        let moved = if cpu == prev { 0 } else { enqueue::MIGRATED };
+        self.k.rq_lock(cpu);
+        self.activate(cpu, task, enqueue::WAKEUP | moved, flags);
+        self.k.rq_unlock(cpu);
+        self.k.leave_with(true)
+    }
+
+    /// `ttwu_queue_wakelist`: leaves the rest of a wakeup to a CPU that is far away, or has nothing
+    /// else to do. Returns whether it did.
+    fn leave_to(&mut self, cpu: CpuId, task: TaskId, flags: u64) -> bool {
+        let k = &mut self.k;
+        let far = !k.share_cache(k.this, cpu);
+        let allowed = k.tasks[task].allowed.has(cpu) && k.cpus[cpu].online;
+        if !allowed || cpu == k.this || !(far || k.cpus[cpu].nr_running == 0) {
+            return false;
+        }
+        k.call(k.func.ttwu_queue_wakelist);
+        let first = k.cpus[cpu].wake_list.is_empty();
+        k.cpus[cpu].wake_list.push((task, flags as u32));
+        if first {
+            k.send(cpu, Irq::Wakeups);
+        }
+        true
+    }
+
+    /// `sched_ttwu_pending`: wakeups that others left to this CPU.
+    pub(crate) fn wake_pending(&mut self) {
+        let cpu = self.k.this;
+        let mut list = std::mem::take(&mut self.k.cpus[cpu].wake_list);
+        self.k.enter(self.k.func.sched_ttwu_pending);
+        self.k.rq_lock(cpu);
+        for (task, flags) in list.drain(..) {
+            let moved = match self.k.tasks[task].last_ran {
+                Some(last) if last != cpu => enqueue::MIGRATED,
+                _ => 0,
+            };
+            self.k.tasks[task].cpu = cpu;
+            self.activate(cpu, task, enqueue::WAKEUP | moved, u64::from(flags));
+        }
+        self.k.rq_unlock(cpu);
+        self.k.leave();
+        self.k.cpus[cpu].wake_list = list;
+    }
+
+    /// A task becomes runnable on `cpu`, whose runqueue is locked: `ttwu_do_activate`.
+    pub(crate) fn activate(&mut self, cpu: CpuId, task: TaskId, flags: u64, wake: u64) {
+        let k = &mut self.k;
+        k.enter(k.func.ttwu_do_activate);
+        k.call(k.func.update_rq_clock);
+        k.touch_task(task);
+        k.tasks[task].state = State::Queued;
+        k.cpus[cpu].nr_running += 1;
+        if flags & enqueue::MOVE == 0 {
+            k.emit(Kind::Wake { tid: tid(task), target: cpu as u32 });
+        }
+        k.enter(k.func.activate_task);
+        self.class.enqueue(&mut self.k, cpu, task, flags);
+        self.k.leave();
+        match self.k.cpus[cpu].curr {
+            None => self.k.resched(cpu),
+            Some(curr) => self.class.preempt(&mut self.k, cpu, curr, task, wake),
+        }
+        if flags & enqueue::MOVE == 0 {
+            self.class.woken(&mut self.k, cpu, task);
+        }
+        self.k.leave();
+    }
+
+    /// `select_task_rq`: where a task is to become runnable. None where it has no CPU left, which
+    /// ends the run: nobody's affinity is widened.
+    fn place(&mut self, task: TaskId, prev: CpuId, flags: u64) -> Option<CpuId> {
+        let cpu = match self.k.tasks[task].pinned() {
+            true => self.k.tasks[task].allowed.lowest().unwrap_or(prev),
+            false => self.class.select_cpu(&mut self.k, task, prev, flags),
+        };
+        let usable = self.k.tasks[task].allowed.has(cpu) && self.k.online.has(cpu);
+        if usable { Some(cpu) } else { self.fallback(task, prev) }
+    }
+
+    /// `select_fallback_rq`: a CPU of the task's mask, of the same node if there is one.
+    fn fallback(&mut self, task: TaskId, prev: CpuId) -> Option<CpuId> {
+        let k = &mut self.k;
+        let usable = k.tasks[task].allowed.and(&k.online);
+        let node = k.machine.cpus[prev].node;
+        let near: CpuSet = usable.iter().filter(|cpu| k.machine.cpus[*cpu].node == node).collect();
+        let found = near.lowest().or(usable.lowest());
+        if found.is_none() {
+            let name = k.tasks[task].name.clone();
+            k.fail(format!("task {name} has no CPU left that it may run on"));
+        }
+        found
+    }
+
+    /// A task is forked on this CPU and becomes runnable.
+    pub(crate) fn fork(&mut self, task: TaskId) {
+        let k = &mut self.k;
+        let here = k.this;
+        k.call(k.func.copy_process);
+        k.tasks[task].cpu = here;
+        k.tasks[task].line = here;
+        k.tasks[task].state = State::Waking;
+        self.alive += 1;
+        self.class.fork(&mut self.k, task);
+        let k = &mut self.k;
+        k.emit(Kind::Fork { tid: tid(task) });
+        if !k.online.within(&k.tasks[task].allowed) {
+            let cpus = k.tasks[task].allowed.words().to_vec();
+            k.emit(Kind::Affinity { tid: tid(task), cpus });
+        }
+        k.enter(k.func.wake_up_new_task);
+        if let Some(cpu) = self.place(task, here, wake::FORK) {
+            self.k.tasks[task].cpu = cpu;
+            self.k.rq_lock(cpu);
+            self.activate(cpu, task, enqueue::INITIAL, wake::FORK);
+            self.k.rq_unlock(cpu);
+        }
+        self.k.leave();
+    }
+
+    /// The tick of this CPU.
+    pub(crate) fn tick(&mut self) {
+        let k = &mut self.k;
+        let cpu = k.this;
+        k.call(k.func.timer_interrupt);
+        k.charge_ns(k.machine.costs.timer_ns);
+        if let Some(curr) = k.cpus[cpu].curr {
+            k.enter(k.func.scheduler_tick);
+            k.rq_lock(cpu);
+            k.call(k.func.update_rq_clock);
+            self.class.tick(&mut self.k, cpu, curr);
+            self.k.rq_unlock(cpu);
+            self.k.leave();
+            self.class.balance(&mut self.k, cpu);
+        }
+        self.arm_tick(cpu);
+    }
+
+    /// `sched_yield` of the running task.
+    pub(crate) fn yield_now(&mut self, task: TaskId) {
+        let cpu = self.k.this;
+        self.k.enter(self.k.func.do_sched_yield);
+        self.k.rq_lock(cpu);
+        self.class.yield_task(&mut self.k, cpu, task);
+        self.k.rq_unlock(cpu);
+        self.k.leave();
+        self.schedule();
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A CPU as the simulated kernel knows it.
+
+use crate::event::Irq;
+use crate::lock::LockId;
+use crate::task::TaskId;
+
+/// What a CPU does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Idle,
+    /// Kernel code, until `free_ns`.
+    Kernel,
+    /// The present task's own code.
+    User,
+}
+
+/// A CPU and its runqueue, as far as all classes share it.
+pub struct Cpu {
+    /// Who runs here; None is the idle task.
+    pub curr: Option<TaskId>,
+    /// Runnable tasks that belong to it, the running one included.
+    pub nr_running: usize,
+    /// It is to schedule as soon as it can.
+    pub need_resched: bool,
+    /// It takes part in scheduling.
+    pub online: bool,
+    pub(crate) rq_lock: LockId,
+    pub(crate) mode: Mode,
+    /// Its kernel code is simulated up to here.
+    pub(crate) free_ns: u64,
+    /// Told apart by this, what was due before its last change of mode is void.
+    pub(crate) turn: u32,
+    /// Since when the present task's own code has run, and how fast.
+    pub(crate) since_ns: u64,
+    pub(crate) rate: f64,
+    /// Interrupts that came while it was in the kernel.
+    pub(crate) pending: Vec<Irq>,
+    /// Asked for by the class: run `Class::irq_work` as soon as interrupts are on.
+    pub(crate) irq_work: bool,
+    /// Tasks that others woke for it.
+    pub(crate) wake_list: Vec<(TaskId, u32)>,
+    pub(crate) tick_armed: bool,
+    pub(crate) tick_phase_ns: u64,
+    /// Address space loaded, as a process number plus one; 0 is none yet.
+    pub(crate) mm: usize,
+    /// Task that ran here last.
+    pub(crate) last: Option<TaskId>,
+    pub(crate) spent: Spent,
+    mode_since_ns: u64,
+}
+
+/// Where a CPU's time went, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Idle.
+    pub idle_ns: u64,
+    /// In kernel code.
+    pub kernel_ns: u64,
+    /// In tasks' own code.
+    pub user_ns: u64,
+}
+
+impl Cpu {
+    pub(crate) fn new(rq_lock: LockId, tick_phase_ns: u64) -> Self {
+        Cpu {
+            curr: None,
+            nr_running: 0,
+            need_resched: false,
+            online: true,
+            rq_lock,
+            mode: Mode::Idle,
+            free_ns: 0,
+            turn: 0,
+            since_ns: 0,
+            rate: 1.0,
+            pending: Vec::new(),
+            irq_work: false,
+            wake_list: Vec::new(),
+            tick_armed: false,
+            tick_phase_ns,
+            mm: 0,
+            last: None,
+            spent: Spent::default(),
+            mode_since_ns: 0,
+        }
+    }
+
+    /// Whether it runs the idle task.
+    #[inline]
+    pub fn idle(&self) -> bool {
+        self.curr.is_none()
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: Mode, at_ns: u64) {
+        let spent_ns = at_ns - self.mode_since_ns;
+        match self.mode {
+            Mode::Idle => self.spent.idle_ns += spent_ns,
+            Mode::Kernel => self.spent.kernel_ns += spent_ns,
+            Mode::User => self.spent.user_ns += spent_ns,
+        }
+        self.mode_since_ns = at_ns;
+        self.mode = mode;
+    }
+
+    /// Where its time went until `t_ns`.
+    pub(crate) fn spent_until(&self, t_ns: u64) -> Spent {
+        let mut spent = self.spent;
+        let rest_ns = t_ns.saturating_sub(self.mode_since_ns);
+        match self.mode {
+            Mode::Idle => spent.idle_ns += rest_ns,
+            Mode::Kernel => spent.kernel_ns += rest_ns,
+            Mode::User => spent.user_ns += rest_ns,
+        }
+        spent
+    }
+
+    /// The next tick after `now_ns`.
+    pub(crate) fn next_tick_ns(&self, now_ns: u64, period_ns: u64) -> u64 {
+        let since_ns = now_ns.saturating_sub(self.tick_phase_ns);
+        self.tick_phase_ns + (since_ns / period_ns + 1) * period_ns
+    }
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The event loop: CPUs run tasks, take interrupts, and pass in and out of the kernel.
+
+use workload::Workload;
+
+use crate::class::Class;
+use crate::cpu::Mode;
+use crate::event::{Due, Irq};
+use crate::fault::Fault;
+use crate::kernel::Kernel;
+use crate::objects::{self, Funcs, Object};
+use crate::program::{Op, compile};
+use crate::task::{CpuId, State, Task, TaskId};
+
+/// Operations in a row that take no time before a loop is charged for going round.
+const ROUNDS_MAX: u32 = 1000;
+/// What it is charged: an empty loop is not free.
+const ROUNDS_NS: f64 = 1000.0;
+
+/// One run.
+pub(crate) struct Engine {
+    pub k: Kernel,
+    pub class: Box<dyn Class>,
+    pub objects: Vec<Object>,
+    pub funcs: Funcs,
+    /// Tasks started and not ended, and those still to be started by themselves.
+    pub alive: usize,
+    pub to_start: usize,
+    pub faults: Vec<Fault>,
+    /// Each piece of work is longer or shorter by up to this part of it.
+    pub jitter: f64,
+    /// When the run must have ended, and whether that is how it ends.
+    pub stop_ns: u64,
+}
+
+/// How a run ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum End {
+    /// All tasks ended, or the workload's time was over, at this time.
+    At(u64),
+    /// Nothing can happen any more, and these tasks have not ended.
+    Stuck(Vec<String>),
+    /// The class was given up, or something could not go on.
+    Failed(String),
+}
+
+impl Engine {
+    /// Makes the tasks and objects, and lets the tasks that nobody forks start.
+    pub fn load(&mut self, workload: &Workload) -> Result<(), String> {
+        let k = &mut self.k;
+        self.objects = workload.objects.iter().map(|object| objects::new(object, k)).collect();
+        let launcher = k.online.iter().nth(k.random_u32() as usize % k.online.len()).unwrap_or(0);
+        for (id, task) in workload.tasks.iter().enumerate() {
+            let allowed = match &task.cpus {
+                Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
+                None => k.machine.all(),
+            };
+            k.tasks.push(Task {
+                name: task.name.clone(),
+                state: State::New,
+                cpu: launcher,
+                allowed,
+                nice: task.nice,
+                process: task.process,
+                exec_start_ns: 0,
+                sum_exec_ns: 0,
+                last_ran: None,
+                exiting: false,
+                on_cpu_until_ns: 0,
+                line: launcher,
+                must_move: false,
+                at: crate::program::Cursor::new(compile(&task.steps)),
+                timer: 0,
+            });
+            if !task.forked {
+                self.to_start += 1;
+                let irq = Irq::Start { task: id as u32 };
+                k.queue.push(task.delay_ns, Due::Irq { cpu: launcher as u16, irq });
+            }
+        }
+        self.class.start(k)?;
+        k.now = 0;
+        for (index, fault) in self.faults.iter().enumerate() {
+            k.queue.push(fault.at_ns, Due::Fault(index as u32));
+        }
+        if let Some(timeout_ns) = self.class.watchdog_ns() {
+            k.queue.push(timeout_ns / 2, Due::Watchdog);
+        }
+        Ok(())
+    }
+
+    /// Runs until all tasks have ended or the time is over.
+    pub fn run(&mut self) -> End {
+        loop {
+            if let Some(reason) = self.k.failure.take() {
+                return End::Failed(reason);
+            }
+            if self.alive == 0 && self.to_start == 0 {
+                return End::At(self.k.now);
+            }
+            let Some((t_ns, due)) = self.k.queue.pop() else { return self.stuck() };
+            if t_ns >= self.stop_ns {
+                return End::At(self.stop_ns);
+            }
+            self.k.sink.advance(t_ns);
+            match due {
+                Due::Cpu { cpu, turn } if self.k.cpus[cpu as usize].turn == turn => {
+                    self.on_cpu(cpu as usize, t_ns);
+                }
+                Due::Cpu { .. } => {}
+                Due::Irq { cpu, irq } => self.on_irq(cpu as usize, irq, t_ns),
+                Due::Watchdog if self.nothing_runs() => return self.stuck(),
+                Due::Watchdog => self.on_watchdog(t_ns),
+                Due::Fault(index) => self.on_fault(index as usize, t_ns),
+            }
+        }
+    }
+
+    fn nothing_runs(&self) -> bool {
+        self.k.queue.only_background() && self.k.cpus.iter().all(|cpu| cpu.idle())
+    }
+
+    fn stuck(&self) -> End {
+        let left =
+            self.k.tasks.iter().filter(|task| !matches!(task.state, State::Dead | State::New));
+        End::Stuck(left.map(|task| format!("{} at {:?}", task.name, task.at.op())).collect())
+    }
+
+    fn on_watchdog(&mut self, t_ns: u64) {
+        self.k.now = t_ns;
+        if let Some(reason) = self.class.stalled(&mut self.k) {
+            self.k.fail(reason);
+        }
+        if let Some(timeout_ns) = self.class.watchdog_ns() {
+            self.k.queue.push(t_ns + timeout_ns / 2, Due::Watchdog);
+        }
+    }
+
+    /// A CPU is done with what it was doing.
+    fn on_cpu(&mut self, cpu: CpuId, t_ns: u64) {
+        if self.k.in_user(cpu) {
+            self.pause(cpu, t_ns);
+            self.k.cpus[cpu].set_mode(Mode::Kernel, t_ns);
+        } else if !self.k.cpus[cpu].pending.is_empty() || self.k.cpus[cpu].need_resched {
+            self.begin(cpu, t_ns);
+            self.handle_pending();
+            return self.finish();
+        }
+        self.go_on(cpu, t_ns);
+    }
+
+    /// An interrupt reaches a CPU.
+    fn on_irq(&mut self, cpu: CpuId, irq: Irq, t_ns: u64) {
+        let k = &mut self.k;
+        match irq {
+            Irq::Tick if k.cpus[cpu].idle() => return k.cpus[cpu].tick_armed = false,
+            Irq::Timer { task, timer } => {
+                let task = &k.tasks[task as usize];
+                if task.timer != timer || task.state != State::Blocked {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        match k.cpus[cpu].mode {
+            Mode::Kernel => k.cpus[cpu].pending.push(irq),
+            Mode::Idle if t_ns < k.cpus[cpu].free_ns => {
+                let free_ns = k.cpus[cpu].free_ns;
+                k.queue.push(free_ns, Due::Irq { cpu: cpu as u16, irq });
+            }
+            _ => {
+                self.begin(cpu, t_ns);
+                self.handle(irq);
+                self.finish();
+            }
+        }
+    }
+
+    fn handle_pending(&mut self) {
+        let cpu = self.k.this;
+        let mut pending = std::mem::take(&mut self.k.cpus[cpu].pending);
+        for irq in pending.drain(..) {
+            self.handle(irq);
+        }
+        debug_assert!(self.k.cpus[cpu].pending.is_empty());
+        self.k.cpus[cpu].pending = pending;
+    }
+
+    fn handle(&mut self, irq: Irq) {
+        self.k.charge_ns(self.k.machine.costs.irq_ns);
+        match irq {
+            Irq::Tick => self.tick(),
+            Irq::Resched => self.k.call(self.k.func.reschedule_ipi),
+            Irq::Wakeups => self.wake_pending(),
+            Irq::Timer { task, timer } => {
+                self.k.call(self.k.func.timer_interrupt);
+                if self.k.tasks[task as usize].timer == timer {
+                    self.try_to_wake_up(task as usize, false);
+                }
+            }
+            Irq::Start { task } => {
+                self.to_start -= 1;
+                self.fork(task as usize);
+            }
+            Irq::Balance => {
+                let cpu = self.k.this;
+                self.class.balance(&mut self.k, cpu);
+            }
+        }
+    }
+
+    /// The present task of `cpu` goes on with its program.
+    fn go_on(&mut self, cpu: CpuId, t_ns: u64) {
+        let Some(task) = self.k.cpus[cpu].curr else { return };
+        let mut t_ns = t_ns;
+        let mut rounds = 0;
+        loop {
+            rounds += 1;
+            let longer = self.jittered(task);
+            let at = &mut self.k.tasks[task].at;
+            if rounds % ROUNDS_MAX == 0 {
+                at.debt += ROUNDS_NS;
+            }
+            if at.debt >= 1.0 {
+                return self.start_user(cpu, t_ns);
+            }
+            match at.op() {
+                Op::Loop { times } => at.enter(times),
+                Op::Again { start } => at.again(start),
+                Op::Run { work_ns } if at.phase == 0 => {
+                    at.phase = 1;
+                    at.left = work_ns as f64 * longer;
+                }
+                Op::Run { .. } if at.left < 1.0 => at.next(),
+                Op::Runtime { wall_ns } if at.phase == 0 => {
+                    at.phase = 1;
+                    at.until_ns = t_ns + wall_ns;
+                }
+                Op::Runtime { .. } if at.until_ns <= t_ns => at.next(),
+                Op::Barrier(_) if at.phase == objects::RELEASED => at.next(),
+                Op::Run { .. } | Op::Runtime { .. } => return self.start_user(cpu, t_ns),
+                Op::Barrier(_) if at.phase == objects::SPINNING && at.left >= 1.0 => {
+                    return self.start_user(cpu, t_ns);
+                }
+                op => {
+                    self.begin(cpu, t_ns);
+                    self.system_call(task, op);
+                    self.settle();
+                    let k = &self.k;
+                    let alone = k.cpus[cpu].curr == Some(task)
+                        && k.cpus[cpu].pending.is_empty()
+                        && k.queue.next_ns() > k.now
+                        && k.now < self.stop_ns
+                        && k.failure.is_none();
+                    if !alone {
+                        return self.end();
+                    }
+                    t_ns = k.now;
+                }
+            }
+        }
+    }
+
+    /// What the task's next piece of work is to be multiplied by, where one begins now.
+    fn jittered(&mut self, task: TaskId) -> f64 {
+        let at = &self.k.tasks[task].at;
+        if self.jitter == 0.0 || at.phase != 0 || !matches!(at.op(), Op::Run { .. }) {
+            return 1.0;
+        }
+        let unit = f64::from(self.k.random_u32()) / f64::from(u32::MAX);
+        1.0 + self.jitter * (2.0 * unit - 1.0)
+    }
+
+    /// The present task's own code runs from now on.
+    fn start_user(&mut self, cpu: CpuId, t_ns: u64) {
+        let k = &mut self.k;
+        let rate = k.rate_of(cpu);
+        let Some(task) = k.cpus[cpu].curr else { return };
+        let at = &k.tasks[task].at;
+        let need_ns = match at.op() {
+            Op::Run { .. } if at.phase == 1 => (at.debt + at.left) / rate,
+            Op::Runtime { .. } if at.phase == 1 => at.until_ns.saturating_sub(t_ns) as f64,
+            Op::Barrier(_) if at.phase == objects::SPINNING => at.debt / rate + at.left,
+            _ => at.debt / rate,
+        };
+        let cpu_state = &mut k.cpus[cpu];
+        if cpu_state.mode != Mode::User {
+            cpu_state.set_mode(Mode::User, t_ns);
+        }
+        cpu_state.since_ns = t_ns;
+        cpu_state.rate = rate;
+        self.due_at(cpu, t_ns + need_ns.ceil() as u64);
+    }
+
+    /// Credits the present task of `cpu` for its own code since [`Engine::start_user`].
+    pub(crate) fn pause(&mut self, cpu: CpuId, t_ns: u64) {
+        let k = &mut self.k;
+        let state = &mut k.cpus[cpu];
+        let elapsed_ns = t_ns.saturating_sub(state.since_ns) as f64;
+        state.since_ns = state.since_ns.max(t_ns);
+        let Some(task) = state.curr else { return };
+        let at = &mut k.tasks[task].at;
+        let work = elapsed_ns * state.rate;
+        let paid = work.min(at.debt);
+        at.debt -= paid;
+        match at.op() {
+            Op::Run { .. } if at.phase == 1 => {
+                let done = (work - paid).min(at.left);
+                at.left -= done;
+                at.done += done;
+            }
+            Op::Barrier(_) if at.phase == objects::SPINNING => {
+                at.left -= (elapsed_ns - paid / state.rate).max(0.0);
+            }
+            _ => {}
+        }
+        if at.debt < 1.0 {
+            at.debt = 0.0;
+        }
+    }
+
+    /// The other threads of a core now get on at another speed.
+    pub(crate) fn rerate_siblings(&mut self, cpu: CpuId) {
+        let now = self.k.now;
+        for sibling in self.k.siblings(cpu).iter().filter(|other| *other != cpu) {
+            if self.k.in_user(sibling) {
+                self.pause(sibling, now);
+                let since_ns = self.k.cpus[sibling].since_ns;
+                self.start_user(sibling, since_ns);
+            }
+        }
+    }
+
+    /// A task that spins at a barrier sees it open, `after_ns` from now.
+    pub(crate) fn release_spinner(&mut self, task: TaskId, after_ns: u64) {
+        let cpu = self.k.tasks[task].cpu;
+        let now = self.k.now;
+        let spins_now = self.k.cpus[cpu].curr == Some(task) && self.k.in_user(cpu);
+        if spins_now {
+            self.pause(cpu, now);
+        }
+        self.k.tasks[task].at.phase = objects::RELEASED;
+        if spins_now {
+            let since_ns = self.k.cpus[cpu].since_ns.max(now);
+            self.due_at(cpu, since_ns + after_ns);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which CPUs are idle, and the kernel's own choice among them (kernel/sched/ext/idle.c).
+
+use machine::CpuSet;
+
+use super::flags::{EBUSY, PICK_IDLE_CORE, WAKE_SYNC};
+use crate::account::Func;
+use crate::kernel::Kernel;
+use crate::line::Line;
+use crate::task::{CpuId, TaskId};
+
+/// The idle masks, and what the search for an idle CPU goes by.
+pub(super) struct Idle {
+    cpus: CpuSet,
+    /// CPUs of cores that are idle as a whole.
+    cores: CpuSet,
+    /// Each mask is a line that all CPUs read and write.
+    cpus_line: Line,
+    cores_line: Line,
+    smt: bool,
+    /// CPUs under the cache of each CPU; None where all are under one.
+    llc: Option<Vec<CpuSet>>,
+    /// CPUs of the node of each CPU; None where that narrows nothing beyond the cache.
+    node: Option<Vec<CpuSet>>,
+    /// Where each CPU's last search ended: the next one starts behind it.
+    last: Vec<CpuId>,
+    select_cpu_dfl: Func,
+    pick_idle_cpu: Func,
+    test_and_clear: Func,
+    update_idle: Func,
+}
+
+impl Idle {
+    pub fn new(k: &Kernel) -> Self {
+        let mut idle = Idle {
+            cpus: k.online,
+            cores: k.online,
+            cpus_line: Line::new(0),
+            cores_line: Line::new(0),
+            smt: k.online.iter().any(|cpu| k.siblings(cpu).len() > 1),
+            llc: None,
+            node: None,
+            last: vec![0; k.cpus.len()],
+            select_cpu_dfl: k.function("scx_select_cpu_dfl"),
+            pick_idle_cpu: k.function("scx_pick_idle_cpu"),
+            test_and_clear: k.function("scx_test_and_clear_cpu_idle"),
+            update_idle: k.function("update_idle_scx"),
+        };
+        idle.update_topology(k);
+        idle
+    }
+
+    /// `scx_idle_update_selcpu_topology`: caches matter where there are several, nodes where they
+    /// are not just the caches over again. The kernel looks at the first CPU online.
+    pub fn update_topology(&mut self, k: &Kernel) {
+        let same = |f: fn(&machine::Cpu) -> u16| -> Vec<CpuSet> {
+            let place = |cpu: usize| f(&k.machine.cpus[cpu]);
+            let peers = |cpu| k.online.iter().filter(|other| place(*other) == place(cpu)).collect();
+            (0..k.cpus.len()).map(peers).collect()
+        };
+        let Some(first) = k.online.lowest() else { return };
+        let online = k.online.len();
+        // A domain of one CPU is not built, so its span counts as none.
+        let weight = |spans: &[CpuSet], cpu: usize| Some(spans[cpu].len()).filter(|n| *n > 1);
+        let llc = same(|cpu| cpu.llc);
+        let node = same(|cpu| cpu.node);
+        let mismatch = k.online.iter().any(|cpu| weight(&llc, cpu) != weight(&node, cpu));
+        let nodes = k.machine.node_distance.len();
+        let by_node = nodes > 1 && node[first].len() < online && mismatch;
+        self.llc = weight(&llc, first).filter(|n| *n < online).map(|_| llc);
+        self.node = by_node.then_some(node);
+    }
+
+    /// `update_builtin_idle`: the CPU begins or ceases to be idle.
+    pub fn update(&mut self, k: &mut Kernel, cpu: CpuId, idle: bool) {
+        k.enter(self.update_idle);
+        k.atomic(&mut self.cpus_line);
+        let idle = idle && k.cpus[cpu].online;
+        match idle {
+            true => self.cpus.add(cpu),
+            false => self.cpus.remove(cpu),
+        }
+        if self.smt {
+            let core = k.siblings(cpu);
+            if !idle {
+                k.atomic(&mut self.cores_line);
+                self.cores = self.cores.without(&core);
+            } else if core.within(&self.cpus) {
+                k.atomic(&mut self.cores_line);
+                self.cores = self.cores.or(&core);
+            }
+        }
+        k.leave();
+    }
+
+    /// `scx_idle_test_and_clear_cpu`: claims the CPU if it is idle.
+    pub fn claim(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
+        k.call(self.test_and_clear);
+        if self.smt {
+            let core = k.siblings(cpu);
+            k.read(&mut self.cores_line);
+            if !core.and(&self.cores).is_empty() || self.cores.has(cpu) {
+                k.atomic(&mut self.cores_line);
+                self.cores = self.cores.without(&core);
+                self.cores.remove(cpu);
+            }
+        }
+        k.atomic(&mut self.cpus_line);
+        let was = self.cpus.has(cpu);
+        self.cpus.remove(cpu);
+        was
+    }
+
+    /// `scx_pick_idle_cpu`: claims an idle CPU of `allowed`, of a whole idle core if there is one.
+    pub fn pick(&mut self, k: &mut Kernel, allowed: &CpuSet, flags: u64) -> Option<CpuId> {
+        k.enter(self.pick_idle_cpu);
+        let found = self.pick_in(k, allowed, flags);
+        k.leave();
+        found
+    }
+
+    fn pick_in(&mut self, k: &mut Kernel, allowed: &CpuSet, flags: u64) -> Option<CpuId> {
+        loop {
+            let mut found = None;
+            if self.smt {
+                k.read(&mut self.cores_line);
+                found = self.any_and_distribute(k.this_cpu(), &self.cores.and(allowed));
+                if found.is_none() && flags & PICK_IDLE_CORE != 0 {
+                    return None;
+                }
+            }
+            if found.is_none() {
+                k.read(&mut self.cpus_line);
+                found = self.any_and_distribute(k.this_cpu(), &self.cpus.and(allowed));
+            }
+            let cpu = found?;
+            if self.claim(k, cpu) {
+                return Some(cpu);
+            }
+        }
+    }
+
+    /// `cpumask_any_and_distribute`: each CPU goes on where its last search ended.
+    fn any_and_distribute(&mut self, this: CpuId, set: &CpuSet) -> Option<CpuId> {
+        let found = set.iter_from(self.last[this] + 1).next()?;
+        self.last[this] = found;
+        Some(found)
+    }
+
+    /// `scx_select_cpu_dfl`: the idle CPU that suits a waking task best, claimed, or `-EBUSY`.
+    /// `local_nr` is how many tasks wait in this CPU's local queue.
+    pub fn select(
+        &mut self,
+        k: &mut Kernel,
+        task: TaskId,
+        prev: CpuId,
+        wake_flags: u64,
+        local_nr: usize,
+    ) -> Result<CpuId, i32> {
+        k.enter(self.select_cpu_dfl);
+        let found = self.select_in(k, task, prev, wake_flags, local_nr);
+        k.leave();
+        found.ok_or(-EBUSY)
+    }
+
+    fn select_in(
+        &mut self,
+        k: &mut Kernel,
+        task: TaskId,
+        prev: CpuId,
+        wake_flags: u64,
+        local_nr: usize,
+    ) -> Option<CpuId> {
+        let allowed = k.tasks[task].allowed;
+        let prev_allowed = allowed.has(prev);
+        let within = |spans: &Option<Vec<CpuSet>>| {
+            spans.as_ref().map(|spans| spans[prev].and(&allowed)).filter(|set| !set.is_empty())
+        };
+        let (llc, node) = (within(&self.llc), within(&self.node));
+        if wake_flags & WAKE_SYNC != 0 {
+            let this = k.this_cpu();
+            if prev_allowed && k.share_cache(this, prev) && self.claim(k, prev) {
+                return Some(prev);
+            }
+            let exiting = k.cpus[this].curr.is_some_and(|curr| k.tasks[curr].exiting);
+            k.read(&mut self.cpus_line);
+            if !exiting && local_nr == 0 && !self.cpus.is_empty() && allowed.has(this) {
+                self.claim(k, this);
+                return Some(this);
+            }
+        }
+        if self.smt {
+            if prev_allowed && self.cores.has(prev) && self.claim(k, prev) {
+                return Some(prev);
+            }
+            for set in [llc, node, Some(allowed)].into_iter().flatten() {
+                if let Some(cpu) = self.pick(k, &set, PICK_IDLE_CORE) {
+                    return Some(cpu);
+                }
+            }
+        }
+        if prev_allowed && self.claim(k, prev) {
+            return Some(prev);
+        }
+        if self.smt {
+            let siblings = k.siblings(prev).and(&allowed);
+            if let Some(cpu) = siblings.iter().find(|cpu| *cpu != prev && self.claim(k, *cpu)) {
+                return Some(cpu);
+            }
+        }
+        for set in [llc, node, Some(allowed)].into_iter().flatten() {
+            if let Some(cpu) = self.pick(k, &set, 0) {
+                return Some(cpu);
+            }
+        }
+        None
+    }
+}

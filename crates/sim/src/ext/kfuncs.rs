@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kfuncs: what a policy's C calls, as functions of this process.
+//!
+//! A policy's copy has the address of a table of functions, and the table has a context: the
+//! runtime and the kernel, lent for the time of one callback.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use machine::CpuSet;
+use policy::native::{Kernel as KernelTable, TaskStruct};
+
+use super::dsq::Dsq;
+use super::flags::*;
+use super::{Direct, Inserted, Ops, Runtime};
+use crate::kernel::Kernel;
+use crate::task::{CpuId, TaskId};
+
+/// What the functions work on while a callback runs.
+#[derive(Clone, Copy)]
+struct Context {
+    runtime: *mut Runtime,
+    kernel: *mut Kernel,
+}
+
+/// The table, at an address that stays.
+pub(super) struct Table {
+    table: *mut KernelTable,
+}
+
+impl Table {
+    pub fn new() -> Self {
+        let context = Context { runtime: std::ptr::null_mut(), kernel: std::ptr::null_mut() };
+        let table = KernelTable {
+            runtime: Box::into_raw(Box::new(context)).cast::<c_void>(),
+            create_dsq,
+            dsq_nr_queued,
+            dsq_insert,
+            dsq_insert_vtime,
+            dsq_move_to_local,
+            select_cpu_dfl,
+            test_and_clear_cpu_idle,
+            pick_idle_cpu,
+            kick_cpu,
+            task_cpu,
+            cpu_allowed,
+            set_slice,
+            set_dsq_vtime,
+            now_ns,
+            this_cpu,
+            random_u32,
+            task_storage_get,
+            spin_lock,
+            spin_unlock,
+            error,
+        };
+        Table { table: Box::into_raw(Box::new(table)) }
+    }
+
+    pub fn address(&self) -> *mut KernelTable {
+        self.table
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: both were made by new() and are freed once; the copy that knows them is gone.
+        unsafe {
+            drop(Box::from_raw((*self.table).runtime.cast::<Context>()));
+            drop(Box::from_raw(self.table));
+        }
+    }
+}
+
+/// Runs `call` with the runtime and the kernel as the table's context.
+pub(super) fn lend<R>(
+    table: *mut KernelTable,
+    runtime: *mut Runtime,
+    kernel: *mut Kernel,
+    call: impl FnOnce() -> R,
+) -> R {
+    // SAFETY: the table and its context live as long as the runtime that owns them.
+    let context = unsafe { (*table).runtime.cast::<Context>() };
+    // SAFETY: as above; a callback within a callback puts the outer one's context back.
+    let outer = unsafe { context.replace(Context { runtime, kernel }) };
+    let answer = call();
+    // SAFETY: as above.
+    unsafe { context.write(outer) };
+    answer
+}
+
+/// The runtime and the kernel of the callback that is running, with this kfunc charged for.
+///
+/// # Safety
+/// Only within a callback: `lend` has set both, and whoever lent them does not use them meanwhile.
+unsafe fn lent<'a>(table: *mut KernelTable) -> (&'a mut Runtime, &'a mut Kernel) {
+    // SAFETY: see above.
+    let (rt, k) = unsafe {
+        let context = *(*table).runtime.cast::<Context>();
+        (&mut *context.runtime, &mut *context.kernel)
+    };
+    k.charge_ns(k.machine.costs.kfunc_ns);
+    (rt, k)
+}
+
+impl Runtime {
+    /// The task that a policy passed, or the end of the run.
+    fn passed(&mut self, k: &mut Kernel, p: *const TaskStruct, by: &str) -> Option<TaskId> {
+        let task = self.task_of(p);
+        if task.is_none() {
+            self.error(k, format_args!("{by} called with something that is no task"));
+        }
+        task
+    }
+
+    fn checked_cpu(&mut self, k: &mut Kernel, cpu: i32, by: &str) -> Option<CpuId> {
+        let valid = usize::try_from(cpu).ok().filter(|cpu| *cpu < k.cpus.len());
+        if valid.is_none() {
+            self.error(k, format_args!("invalid CPU {cpu} in {by}"));
+        }
+        valid
+    }
+
+    /// `scx_dsq_insert_commit`.
+    fn insert(&mut self, k: &mut Kernel, task: TaskId, dsq: u64, flags: u64) {
+        k.call(self.func.scx_dsq_insert_preamble);
+        let unknown = flags & !(ENQ_KNOWN | ENQ_DSQ_PRIQ);
+        if unknown != 0 {
+            self.error(k, format_args!("enq_flags {unknown:#x} are not modelled"));
+        }
+        match self.direct {
+            Direct::Task(of) if of == task => {
+                self.direct = Direct::Done;
+                self.tasks[task].direct = Some((dsq, flags));
+            }
+            Direct::Task(_) => self.error(k, "tries to direct-dispatch another task"),
+            Direct::Done => self.error(k, "a task is already direct-dispatched"),
+            Direct::No if self.dispatching.is_none() => {
+                self.error(k, "scx_bpf_dsq_insert outside select_cpu, enqueue and dispatch");
+            }
+            Direct::No if self.buffer.len() >= DISPATCH_BATCH => {
+                self.error(k, "dispatch buffer overflow");
+            }
+            Direct::No => {
+                let seq = match self.tasks[task].ops {
+                    Ops::Queued(seq) => Some(seq),
+                    _ => None,
+                };
+                self.buffer.push(Inserted { task, seq, dsq, flags });
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn create_dsq(table: *mut KernelTable, id: u64, _node: i32) -> i32 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.call(rt.func.scx_bpf_create_dsq);
+    if id & DSQ_FLAG_BUILTIN != 0 {
+        return -EINVAL;
+    }
+    if rt.user_dsqs.contains_key(&id) {
+        return -EEXIST;
+    }
+    let lock = k.new_lock("dsq");
+    rt.user_dsqs.insert(id, rt.dsqs.len());
+    rt.dsqs.push(Dsq::new(id, Some(lock)));
+    0
+}
+
+unsafe extern "C" fn dsq_nr_queued(table: *mut KernelTable, id: u64) -> i32 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.call(rt.func.scx_bpf_dsq_nr_queued);
+    let index = match id {
+        DSQ_LOCAL => Some(rt.dispatching.unwrap_or(k.this_cpu())),
+        _ if id & DSQ_LOCAL_ON == DSQ_LOCAL_ON => {
+            Some((id & DSQ_LOCAL_CPU_MASK) as usize).filter(|cpu| *cpu < k.cpus.len())
+        }
+        _ => rt.user_dsqs.get(&id).copied(),
+    };
+    index.map_or(-ENOENT, |index| rt.dsqs[index].nr as i32)
+}
+
+unsafe extern "C" fn dsq_insert(
+    table: *mut KernelTable,
+    p: *mut TaskStruct,
+    id: u64,
+    slice: u64,
+    flags: u64,
+) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let Some(task) = rt.passed(k, p, "scx_bpf_dsq_insert") else { return };
+    let entity = rt.entity(task);
+    entity.slice = if slice > 0 { slice } else { entity.slice.max(1) };
+    rt.insert(k, task, id, flags);
+}
+
+unsafe extern "C" fn dsq_insert_vtime(
+    table: *mut KernelTable,
+    p: *mut TaskStruct,
+    id: u64,
+    slice: u64,
+    vtime: u64,
+    flags: u64,
+) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let Some(task) = rt.passed(k, p, "scx_bpf_dsq_insert_vtime") else { return };
+    let entity = rt.entity(task);
+    entity.slice = if slice > 0 { slice } else { entity.slice.max(1) };
+    entity.dsq_vtime = vtime;
+    rt.insert(k, task, id, flags | ENQ_DSQ_PRIQ);
+}
+
+unsafe extern "C" fn dsq_move_to_local(table: *mut KernelTable, id: u64) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let Some(cpu) = rt.dispatching else {
+        rt.error(k, "scx_bpf_dsq_move_to_local outside dispatch");
+        return false;
+    };
+    rt.flush(k, cpu);
+    let Some(index) = rt.user_dsqs.get(&id).copied() else {
+        rt.error(k, format_args!("invalid DSQ ID {id:#x}"));
+        return false;
+    };
+    let moved = rt.consume(k, cpu, index);
+    rt.produced += usize::from(moved);
+    moved
+}
+
+unsafe extern "C" fn select_cpu_dfl(
+    table: *mut KernelTable,
+    p: *mut TaskStruct,
+    prev: i32,
+    wake_flags: u64,
+    is_idle: *mut bool,
+) -> i32 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    // SAFETY: the policy passes the address of a variable of its own.
+    unsafe { *is_idle = false };
+    let name = "scx_bpf_select_cpu_dfl";
+    let Some(task) = rt.passed(k, p, name) else { return prev };
+    let Some(prev_cpu) = rt.checked_cpu(k, prev, name) else { return prev };
+    if !rt.builtin_idle {
+        rt.error(k, "built-in idle tracking is disabled");
+        return prev;
+    }
+    let local_nr = rt.dsqs[k.this_cpu()].nr;
+    match rt.idle.select(k, task, prev_cpu, wake_flags, local_nr) {
+        Ok(cpu) => {
+            // SAFETY: as above.
+            unsafe { *is_idle = true };
+            cpu as i32
+        }
+        Err(_) => prev,
+    }
+}
+
+unsafe extern "C" fn test_and_clear_cpu_idle(table: *mut KernelTable, cpu: i32) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let cpu = rt.checked_cpu(k, cpu, "scx_bpf_test_and_clear_cpu_idle");
+    cpu.is_some_and(|cpu| rt.idle.claim(k, cpu))
+}
+
+unsafe extern "C" fn pick_idle_cpu(
+    table: *mut KernelTable,
+    allowed: *const c_void,
+    flags: u64,
+) -> i32 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    // A policy has no other masks than those of its tasks.
+    let masks = rt.masks.as_ptr_range();
+    let mask = allowed.cast::<CpuSet>();
+    if !masks.contains(&mask) {
+        rt.error(k, "scx_bpf_pick_idle_cpu called with something that is no task's mask");
+        return -EBUSY;
+    }
+    // SAFETY: it points at one of the masks.
+    let allowed = unsafe { *mask };
+    rt.idle.pick(k, &allowed, flags).map_or(-EBUSY, |cpu| cpu as i32)
+}
+
+unsafe extern "C" fn kick_cpu(table: *mut KernelTable, cpu: i32, flags: u64) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    if flags & !(KICK_IDLE | KICK_PREEMPT) != 0 {
+        return rt.error(k, format_args!("kick flags {flags:#x} are not modelled"));
+    }
+    if flags & KICK_IDLE != 0 && flags & KICK_PREEMPT != 0 {
+        return rt.error(k, "PREEMPT/WAIT cannot be used with SCX_KICK_IDLE");
+    }
+    if let Some(cpu) = rt.checked_cpu(k, cpu, "scx_bpf_kick_cpu") {
+        rt.kick(k, cpu, flags);
+    }
+}
+
+unsafe extern "C" fn task_cpu(table: *mut KernelTable, p: *const TaskStruct) -> i32 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    rt.passed(k, p, "scx_bpf_task_cpu").map_or(0, |task| k.tasks[task].cpu as i32)
+}
+
+unsafe extern "C" fn cpu_allowed(table: *mut KernelTable, p: *const TaskStruct, cpu: i32) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let task = rt.passed(k, p, "bpf_cpumask_test_cpu");
+    cpu >= 0 && task.is_some_and(|task| k.tasks[task].allowed.has(cpu as usize))
+}
+
+unsafe extern "C" fn set_slice(table: *mut KernelTable, p: *mut TaskStruct, slice: u64) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    if let Some(task) = rt.passed(k, p, "scx_bpf_task_set_slice") {
+        rt.entity(task).slice = slice;
+    }
+}
+
+unsafe extern "C" fn set_dsq_vtime(table: *mut KernelTable, p: *mut TaskStruct, vtime: u64) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    if let Some(task) = rt.passed(k, p, "scx_bpf_task_set_dsq_vtime") {
+        rt.entity(task).dsq_vtime = vtime;
+    }
+}
+
+unsafe extern "C" fn now_ns(table: *mut KernelTable) -> u64 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.call(rt.func.scx_bpf_now);
+    k.now_ns()
+}
+
+unsafe extern "C" fn this_cpu(table: *mut KernelTable) -> i32 {
+    // SAFETY: a policy calls this within a callback.
+    let (_, k) = unsafe { lent(table) };
+    k.this_cpu() as i32
+}
+
+unsafe extern "C" fn random_u32(table: *mut KernelTable) -> u32 {
+    // SAFETY: a policy calls this within a callback.
+    let (_, k) = unsafe { lent(table) };
+    k.random_u32()
+}
+
+unsafe extern "C" fn task_storage_get(
+    table: *mut KernelTable,
+    map: *mut c_void,
+    size: u32,
+    p: *mut TaskStruct,
+    flags: u64,
+) -> *mut c_void {
+    const CREATE: u64 = 1;
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.call(rt.func.scx_bpf_task_storage_get);
+    let Some(task) = rt.passed(k, p, "bpf_task_storage_get") else { return std::ptr::null_mut() };
+    let key = (map as usize, task);
+    if flags & CREATE != 0 && !rt.storage.contains_key(&key) {
+        // In words of 8 bytes, so that any field is aligned.
+        let words = (size as usize).div_ceil(8);
+        rt.storage.insert(key, vec![0; words].into());
+    }
+    rt.storage.get_mut(&key).map_or(std::ptr::null_mut(), |value| value.as_mut_ptr().cast())
+}
+
+unsafe extern "C" fn spin_lock(table: *mut KernelTable, lock: *mut c_void) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.call(rt.func.bpf_spin_lock);
+    let lock = *rt.bpf_locks.entry(lock as usize).or_insert_with(|| k.new_lock("bpf"));
+    if k.holds(lock) {
+        return rt.error(k, "bpf_spin_lock: the lock is held already");
+    }
+    k.lock(lock);
+}
+
+unsafe extern "C" fn spin_unlock(table: *mut KernelTable, lock: *mut c_void) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    match rt.bpf_locks.get(&(lock as usize)).copied().filter(|lock| k.holds(*lock)) {
+        Some(lock) => k.unlock(lock),
+        None => rt.error(k, "bpf_spin_unlock: the lock is not held"),
+    }
+}
+
+unsafe extern "C" fn error(table: *mut KernelTable, message: *const c_char) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    // SAFETY: the policy passes a string literal.
+    let message = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
+    rt.error(k, message);
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Changes from outside during a run: affinity, nice values, CPUs that come and go.
+
+use machine::CpuSet;
+use trace::Kind;
+
+use crate::class::{dequeue, enqueue};
+use crate::engine::Engine;
+use crate::kernel::tid;
+use crate::task::{CpuId, State, TaskId};
+
+/// A change, and when it happens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// Nanoseconds after the start.
+    pub at_ns: u64,
+    /// What changes.
+    pub change: Change,
+}
+
+/// What changes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A task's mask of CPUs, by its index in the workload.
+    Affinity(TaskId, CpuSet),
+    /// A task's nice value.
+    Nice(TaskId, i8),
+    /// A CPU goes offline.
+    Offline(CpuId),
+    /// A CPU comes back.
+    Online(CpuId),
+}
+
+impl Engine {
+    pub(crate) fn on_fault(&mut self, index: usize, t_ns: u64) {
+        let change = self.faults[index].change.clone();
+        // Somebody makes the system call: on a CPU that the change leaves alone.
+        let here = match change {
+            Change::Offline(cpu) => self.k.online.iter().find(|other| *other != cpu),
+            _ => self.k.online.lowest(),
+        };
+        let Some(here) = here else {
+            return self.k.fail("the last CPU cannot go offline");
+        };
+        self.begin(here, t_ns);
+        match change {
+            Change::Affinity(task, cpus) => self.set_affinity(task, cpus),
+            Change::Nice(task, nice) => self.set_nice(task, nice),
+            Change::Offline(cpu) => self.offline(cpu),
+            Change::Online(cpu) => self.online(cpu),
+        }
+        self.finish();
+    }
+
+    /// Does `change` to a task whose runqueue is locked, dequeued meanwhile if it is runnable.
+    fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
+        let cpu = self.k.tasks[task].cpu;
+        let queued = matches!(self.k.tasks[task].state, State::Queued | State::Running);
+        self.k.rq_lock(cpu);
+        if queued {
+            self.class.dequeue(&mut self.k, cpu, task, dequeue::SAVE);
+        }
+        change(self);
+        if queued {
+            self.class.enqueue(&mut self.k, cpu, task, enqueue::RESTORE);
+        }
+        if self.k.cpus[cpu].curr == Some(task) {
+            self.class.set_next(&mut self.k, cpu, task);
+        }
+        self.k.rq_unlock(cpu);
+    }
+
+    fn set_affinity(&mut self, task: TaskId, cpus: CpuSet) {
+        if matches!(self.k.tasks[task].state, State::New | State::Dead) || cpus.is_empty() {
+            return;
+        }
+        self.k.call(self.k.func.sched_setaffinity);
+        self.change(task, |engine| {
+            engine.k.tasks[task].allowed = cpus;
+            engine.class.set_affinity(&mut engine.k, task);
+        });
+        self.k.emit(Kind::Affinity { tid: tid(task), cpus: cpus.words().to_vec() });
+        let cpu = self.k.tasks[task].cpu;
+        if !cpus.has(cpu) || !self.k.online.has(cpu) {
+            self.push_off(task);
+        }
+    }
+
+    /// Makes a task leave a CPU that it may no longer use.
+    fn push_off(&mut self, task: TaskId) {
+        let cpu = self.k.tasks[task].cpu;
+        match self.k.tasks[task].state {
+            State::Running => {
+                self.k.tasks[task].must_move = true;
+                self.k.resched(cpu);
+            }
+            State::Queued => {
+                self.k.rq_lock(cpu);
+                self.class.dequeue(&mut self.k, cpu, task, dequeue::MOVE);
+                self.k.cpus[cpu].nr_running -= 1;
+                self.k.tasks[task].state = State::Waking;
+                self.k.rq_unlock(cpu);
+                self.move_away(task);
+            }
+            _ => {}
+        }
+    }
+
+    fn set_nice(&mut self, task: TaskId, nice: i8) {
+        if matches!(self.k.tasks[task].state, State::New | State::Dead) {
+            return;
+        }
+        self.k.call(self.k.func.sched_setscheduler);
+        self.change(task, |engine| {
+            engine.k.tasks[task].nice = nice.clamp(-20, 19);
+            engine.class.set_nice(&mut engine.k, task);
+        });
+    }
+
+    fn offline(&mut self, cpu: CpuId) {
+        if !self.k.cpus[cpu].online {
+            return;
+        }
+        self.k.cpus[cpu].online = false;
+        self.k.online.remove(cpu);
+        if let Err(reason) = self.class.hotplug(&mut self.k, cpu, false) {
+            return self.k.fail(reason);
+        }
+        let here: Vec<TaskId> =
+            (0..self.k.tasks.len()).filter(|task| self.k.tasks[*task].cpu == cpu).collect();
+        here.into_iter().for_each(|task| self.push_off(task));
+    }
+
+    fn online(&mut self, cpu: CpuId) {
+        if self.k.cpus[cpu].online {
+            return;
+        }
+        self.k.cpus[cpu].online = true;
+        self.k.online.add(cpu);
+        if let Err(reason) = self.class.hotplug(&mut self.k, cpu, true) {
+            self.k.fail(reason);
+        }
+        self.k.resched(cpu);
+    }
+}

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The simulated kernel as a scheduling class sees it: time, locks, tasks, CPUs.
+//!
+//! Kernel code of a CPU runs at a cursor of virtual time ([`Kernel::now_ns`]): whatever it does
+//! moves the cursor. It is simulated in one go from an event to its end, then other CPUs get their
+//! turn; so it can be ahead of them by the length of a system call or a pass of the scheduler.
+
+use machine::{CpuSet, Machine, Paths};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use trace::{Kind, Tid};
+
+use crate::account::{Account, Func};
+use crate::cpu::{Cpu, Mode};
+use crate::event::{Due, Irq, Queue};
+use crate::line::Line;
+use crate::lock::{Lock, LockId};
+use crate::sink::Sink;
+use crate::task::{CpuId, State, Task, TaskId};
+
+/// Functions of the core that every class's tasks pass through.
+pub(crate) struct CoreFuncs {
+    pub try_to_wake_up: Func,
+    pub ttwu_do_activate: Func,
+    pub ttwu_queue_wakelist: Func,
+    pub sched_ttwu_pending: Func,
+    pub activate_task: Func,
+    pub deactivate_task: Func,
+    pub wake_up_new_task: Func,
+    pub schedule: Func,
+    pub finish_task_switch: Func,
+    pub context_switch: Func,
+    pub switch_mm: Func,
+    pub resched_curr: Func,
+    pub update_rq_clock: Func,
+    pub scheduler_tick: Func,
+    pub do_sched_yield: Func,
+    pub sched_setaffinity: Func,
+    pub sched_setscheduler: Func,
+    pub migration_stop: Func,
+    pub copy_process: Func,
+    pub do_exit: Func,
+    pub timer_interrupt: Func,
+    pub reschedule_ipi: Func,
+    pub cpu_idle_enter: Func,
+    pub cpu_idle_exit: Func,
+}
+
+impl CoreFuncs {
+    fn new(paths: &Paths) -> Self {
+        let id = |name| Func::from(paths.id(name));
+        CoreFuncs {
+            try_to_wake_up: id("try_to_wake_up"),
+            ttwu_do_activate: id("ttwu_do_activate"),
+            ttwu_queue_wakelist: id("ttwu_queue_wakelist"),
+            sched_ttwu_pending: id("sched_ttwu_pending"),
+            activate_task: id("activate_task"),
+            deactivate_task: id("deactivate_task"),
+            wake_up_new_task: id("wake_up_new_task"),
+            schedule: id("schedule"),
+            finish_task_switch: id("finish_task_switch"),
+            context_switch: id("context_switch"),
+            switch_mm: id("switch_mm"),
+            resched_curr: id("resched_curr"),
+            update_rq_clock: id("update_rq_clock"),
+            scheduler_tick: id("scheduler_tick"),
+            do_sched_yield: id("do_sched_yield"),
+            sched_setaffinity: id("sched_setaffinity"),
+            sched_setscheduler: id("sched_setscheduler"),
+            migration_stop: id("migration_stop"),
+            copy_process: id("copy_process"),
+            do_exit: id("do_exit"),
+            timer_interrupt: id("timer_interrupt"),
+            reschedule_ipi: id("reschedule_ipi"),
+            cpu_idle_enter: id("cpu_idle_enter"),
+            cpu_idle_exit: id("cpu_idle_exit"),
+        }
+    }
+}
+
+/// The simulated kernel.
+pub struct Kernel {
+    /// The hardware under it.
+    pub machine: Machine,
+    /// What its functions cost.
+    pub paths: Paths,
+    /// Its CPUs.
+    pub cpus: Vec<Cpu>,
+    /// Its tasks: those of the workload, in its order.
+    pub tasks: Vec<Task>,
+    /// CPUs that take part in scheduling.
+    pub online: CpuSet,
+    pub(crate) func: CoreFuncs,
+    pub(crate) account: Account,
+    pub(crate) queue: Queue,
+    pub(crate) sink: Sink,
+    pub(crate) rng: Pcg64Mcg,
+    /// The CPU whose code is being simulated, and its cursor.
+    pub(crate) this: CpuId,
+    pub(crate) now: u64,
+    /// Why the run must end, first reason first.
+    pub(crate) failure: Option<String>,
+    locks: Vec<Lock>,
+    core_busy: Vec<usize>,
+    core_cpus: Vec<CpuSet>,
+}
+
+impl Kernel {
+    pub(crate) fn new(machine: Machine, paths: Paths, seed: u64, sink: Sink) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut account = Account::new(&machine, &paths);
+        let rq_place = account.place("rq");
+        let period_ns = machine.costs.tick_period_ns.max(1.0) as u64;
+        let mut locks = Vec::new();
+        let cpus = (0..machine.cpus.len()).map(|cpu| {
+            locks.push(Lock::new(rq_place, cpu));
+            Cpu::new(LockId(cpu), rng.random_range(0..period_ns))
+        });
+        let cpus: Vec<Cpu> = cpus.collect();
+        let cores = 1 + machine.cpus.iter().map(|cpu| cpu.core).max().unwrap_or(0) as usize;
+        let mut core_cpus = vec![CpuSet::EMPTY; cores];
+        machine.cpus.iter().enumerate().for_each(|(n, cpu)| core_cpus[cpu.core as usize].add(n));
+        Kernel {
+            func: CoreFuncs::new(&paths),
+            online: machine.all(),
+            account,
+            paths,
+            tasks: Vec::new(),
+            queue: Queue::default(),
+            sink,
+            rng,
+            this: 0,
+            now: 0,
+            failure: None,
+            locks,
+            core_busy: vec![0; cores],
+            core_cpus,
+            cpus,
+            machine,
+        }
+    }
+
+    /// The cursor: virtual time at which the code simulated now has arrived, in ns.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.now
+    }
+
+    /// The CPU whose code is being simulated.
+    #[inline]
+    pub fn this_cpu(&self) -> CpuId {
+        self.this
+    }
+
+    /// Ends the run with this reason, at the next event.
+    pub fn fail(&mut self, reason: impl Into<String>) {
+        self.failure.get_or_insert(reason.into());
+    }
+
+    /// A number from the run's seed.
+    pub fn random_u32(&mut self) -> u32 {
+        self.rng.next_u32()
+    }
+
+    // ---- costs ----
+
+    /// The function of `machines/paths.toml` of this name; for a class's start.
+    pub fn function(&self, name: &str) -> Func {
+        self.paths.id(name).into()
+    }
+
+    /// A function of the class's own, of so many instructions and `fixed_ns` beside.
+    pub fn add_function(&mut self, name: &str, instructions: f64, fixed_ns: f64) -> Func {
+        self.account.add(name, true, instructions, fixed_ns, &self.machine)
+    }
+
+    /// Enters a function: charges its instructions, and counts all time up to [`Kernel::leave`]
+    /// for it, save what functions called from it take.
+    #[inline]
+    pub fn enter(&mut self, func: Func) {
+        self.now = self.account.enter(func, self.now, self.busy_threads());
+    }
+
+    /// Leaves the function entered last.
+    #[inline]
+    pub fn leave(&mut self) {
+        self.account.leave(self.now);
+    }
+
+    /// [`Kernel::leave`], as a function's last word.
+    #[inline]
+    pub(crate) fn leave_with<T>(&mut self, answer: T) -> T {
+        self.leave();
+        answer
+    }
+
+    /// Calls a function that calls nothing itself.
+    #[inline]
+    pub fn call(&mut self, func: Func) {
+        self.now = self.account.call(func, self.now, self.busy_threads());
+    }
+
+    /// Moves the cursor by a cost of the machine.
+    #[inline]
+    pub fn charge_ns(&mut self, ns: f64) {
+        self.now += ns as u64;
+    }
+
+    /// An atomic operation on a line that other CPUs use too.
+    #[inline]
+    pub fn atomic(&mut self, line: &mut Line) {
+        self.now = line.atomic(self.now, self.this, &self.machine);
+    }
+
+    /// Reads a line that other CPUs write.
+    #[inline]
+    pub fn read(&mut self, line: &mut Line) {
+        self.now = line.read(self.now, self.this, &self.machine);
+    }
+
+    /// Writes a task's `task_struct`, which another CPU may have written last.
+    #[inline]
+    pub fn touch_task(&mut self, task: TaskId) {
+        let last = std::mem::replace(&mut self.tasks[task].line, self.this);
+        self.now += self.machine.line_ns(last, self.this) as u64;
+    }
+
+    fn busy_threads(&self) -> usize {
+        self.core_busy[self.machine.cpus[self.this].core as usize].clamp(1, 4)
+    }
+
+    // ---- locks ----
+
+    /// A lock of the class's own. Acquisitions are counted by place.
+    pub fn new_lock(&mut self, place: &'static str) -> LockId {
+        let place = self.account.place(place);
+        self.locks.push(Lock::new(place, 0));
+        LockId(self.locks.len() - 1)
+    }
+
+    /// Takes a lock: waits for its holder, and pays for the line.
+    #[inline]
+    pub fn lock(&mut self, lock: LockId) {
+        let lock = &mut self.locks[lock.0];
+        let taken = lock.take(self.now, self.this, &self.machine);
+        self.account.lock_taken(lock.place, taken.waited_ns, taken.at_ns - self.now);
+        self.now = taken.at_ns;
+    }
+
+    /// Gives a lock back.
+    #[inline]
+    pub fn unlock(&mut self, lock: LockId) {
+        self.locks[lock.0].give(self.now);
+    }
+
+    /// Takes a lock only if that needs no waiting; says whether it did.
+    pub fn trylock(&mut self, lock: LockId) -> bool {
+        let free = self.locks[lock.0].free(self.now);
+        if free {
+            self.lock(lock);
+        }
+        free
+    }
+
+    /// Whether the code simulated now holds this lock.
+    pub fn holds(&self, lock: LockId) -> bool {
+        self.locks[lock.0].holder.is_some()
+    }
+
+    /// The lock of a CPU's runqueue.
+    #[inline]
+    pub fn rq_lock_of(&self, cpu: CpuId) -> LockId {
+        self.cpus[cpu].rq_lock
+    }
+
+    /// Takes the lock of a CPU's runqueue.
+    #[inline]
+    pub fn rq_lock(&mut self, cpu: CpuId) {
+        self.lock(self.cpus[cpu].rq_lock);
+    }
+
+    /// Gives the lock of a CPU's runqueue back.
+    #[inline]
+    pub fn rq_unlock(&mut self, cpu: CpuId) {
+        self.unlock(self.cpus[cpu].rq_lock);
+    }
+
+    /// `double_lock_balance`: with `this`'s runqueue locked, locks `other`'s too, in the order of
+    /// their numbers; `this`'s may be given back and taken again meanwhile.
+    pub fn rq_double_lock(&mut self, this: CpuId, other: CpuId) {
+        if self.trylock(self.cpus[other].rq_lock) {
+            return;
+        }
+        if other < this {
+            self.rq_unlock(this);
+            self.rq_lock(other);
+            self.rq_lock(this);
+        } else {
+            self.rq_lock(other);
+        }
+    }
+
+    pub(crate) fn lock_held(&self) -> Option<usize> {
+        self.locks.iter().position(|lock| lock.holder.is_some())
+    }
+
+    // ---- tasks ----
+
+    /// Charges the running task's time up to now: returns the ns since it was last charged.
+    pub fn update_curr(&mut self, task: TaskId) -> u64 {
+        let now = self.now;
+        let task = &mut self.tasks[task];
+        let delta_ns = now.saturating_sub(task.exec_start_ns);
+        task.exec_start_ns = task.exec_start_ns.max(now);
+        task.sum_exec_ns += delta_ns;
+        delta_ns
+    }
+
+    /// Makes a queued task belong to another CPU: `set_task_cpu`. The class has dequeued it from
+    /// the old one's queue and enqueues it on the new one's; both runqueues are locked, or the task
+    /// is in nobody's queue.
+    pub fn set_task_cpu(&mut self, task: TaskId, cpu: CpuId) {
+        let was = std::mem::replace(&mut self.tasks[task].cpu, cpu);
+        if was != cpu && self.tasks[task].state == State::Queued {
+            self.cpus[was].nr_running -= 1;
+            self.cpus[cpu].nr_running += 1;
+        }
+        self.touch_task(task);
+    }
+
+    /// Asks a CPU to schedule: `resched_curr`. Sends an interrupt where it is another one.
+    pub fn resched(&mut self, cpu: CpuId) {
+        if std::mem::replace(&mut self.cpus[cpu].need_resched, true) {
+            return;
+        }
+        self.call(self.func.resched_curr);
+        if cpu != self.this {
+            self.send(cpu, Irq::Resched);
+        }
+    }
+
+    /// Asks another CPU to call [`crate::Class::balance`]: the kick of nohz idle balancing.
+    pub fn kick_balance(&mut self, cpu: CpuId) {
+        self.send(cpu, Irq::Balance);
+    }
+
+    /// Has [`crate::Class::irq_work`] called on this CPU as soon as its interrupts are on again.
+    pub fn raise_irq_work(&mut self) {
+        self.cpus[self.this].irq_work = true;
+    }
+
+    pub(crate) fn send(&mut self, cpu: CpuId, irq: Irq) {
+        self.charge_ns(self.machine.costs.ipi_send_ns);
+        let at_ns = self.now + self.machine.costs.ipi_delivery_ns as u64;
+        self.queue.push(at_ns, Due::Irq { cpu: cpu as u16, irq });
+    }
+
+    /// Threads of the core of `cpu`, itself included.
+    pub fn siblings(&self, cpu: CpuId) -> CpuSet {
+        self.core_cpus[self.machine.cpus[cpu].core as usize]
+    }
+
+    /// Whether two CPUs share a last-level cache.
+    pub fn share_cache(&self, a: CpuId, b: CpuId) -> bool {
+        self.machine.cpus[a].llc == self.machine.cpus[b].llc
+    }
+
+    pub(crate) fn emit(&mut self, kind: Kind) {
+        self.sink.emit(self.now, self.this, kind);
+    }
+
+    // ---- progress ----
+
+    /// How fast a CPU's present task gets on: of the reference CPU.
+    pub(crate) fn rate_of(&self, cpu: CpuId) -> f64 {
+        let place = &self.machine.cpus[cpu];
+        let busy = self.core_busy[place.core as usize];
+        self.machine.core_rates[place.core_type as usize] * self.machine.costs.smt_rate(busy)
+    }
+
+    /// `cpu` starts or stops being busy. Returns whether others of its core now get on at another
+    /// speed.
+    pub(crate) fn set_busy(&mut self, cpu: CpuId, busy: bool) -> bool {
+        let core = self.machine.cpus[cpu].core as usize;
+        let was = self.core_busy[core];
+        self.core_busy[core] = if busy { was + 1 } else { was - 1 };
+        self.core_cpus[core].len() > 1
+            && self.machine.costs.smt_rate(was) != self.machine.costs.smt_rate(self.core_busy[core])
+    }
+
+    /// Whether `cpu` runs a task's own code.
+    pub(crate) fn in_user(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].mode == Mode::User
+    }
+}
+
+/// The thread id of a task in traces.
+pub(crate) fn tid(task: TaskId) -> Tid {
+    task as Tid + 1
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One runqueue of EEVDF: virtual time, lag, eligibility and who is next. Pure: no kernel here.
+//!
+//! V is the mean of vruntimes by weight; a task's lag is V less its vruntime, what it is owed; who
+//! is owed something is eligible, and of those the earliest virtual deadline runs. Source: Stoica
+//! and Abdel-Wahab, Earliest Eligible Virtual Deadline First (1995), as kernel/sched/fair.c has it.
+
+use std::collections::BTreeSet;
+
+use crate::task::TaskId;
+
+/// `struct sched_entity`. Virtual times are CPU time at weight 1024, ns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Entity {
+    pub vruntime: i64,
+    pub deadline: i64,
+    /// Lag kept while off the queue.
+    pub vlag: i64,
+    /// `deadline` is relative to `vruntime` while off the queue.
+    pub rel_deadline: bool,
+    /// Until this vruntime it is not preempted (RUN_TO_PARITY).
+    pub protected: i64,
+    pub weight: i64,
+    /// Requested slice.
+    pub slice_ns: i64,
+    pub on_rq: bool,
+    /// Asleep, but not eligible: it stays until its debt is paid (DELAY_DEQUEUE).
+    pub delayed: bool,
+    seq: u64,
+}
+
+impl Entity {
+    pub fn new(weight: i64, slice_ns: i64) -> Self {
+        Entity { weight, slice_ns, ..Entity::default() }
+    }
+
+    /// CPU time as virtual time: `calc_delta_fair`.
+    pub fn fair(&self, ns: i64) -> i64 {
+        if self.weight == 1024 { ns } else { (i128::from(ns) * 1024 / i128::from(self.weight)) as i64 }
+    }
+
+    fn vslice(&self) -> i64 {
+        self.fair(self.slice_ns)
+    }
+
+    fn is_protected(&self) -> bool {
+        self.protected > self.vruntime
+    }
+}
+
+/// `struct cfs_rq`.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// By deadline, without the running task.
+    tree: BTreeSet<(i64, u64, TaskId)>,
+    pub curr: Option<TaskId>,
+    /// Σ weight and Σ weight × vruntime of the tree.
+    weight: i64,
+    moment: i128,
+    /// V when the queue was last not empty.
+    zero: i64,
+    seq: u64,
+}
+
+/// How a task is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placing {
+    /// It is new: half a slice.
+    Initial,
+    /// It comes back with its lag.
+    Back,
+}
+
+impl Queue {
+    /// Tasks on it, the running one and delayed ones included.
+    pub fn len(&self, entities: &[Entity]) -> usize {
+        self.tree.len() + usize::from(self.running(entities).is_some())
+    }
+
+    fn running(&self, entities: &[Entity]) -> Option<TaskId> {
+        self.curr.filter(|curr| entities[*curr].on_rq)
+    }
+
+    /// Σ weight, Σ weight × vruntime, the running task included.
+    fn sums(&self, entities: &[Entity]) -> (i64, i128) {
+        match self.running(entities) {
+            Some(curr) => {
+                let entity = &entities[curr];
+                let moment = i128::from(entity.weight) * i128::from(entity.vruntime);
+                (self.weight + entity.weight, self.moment + moment)
+            }
+            None => (self.weight, self.moment),
+        }
+    }
+
+    /// Weight of all tasks on it.
+    pub fn load(&self, entities: &[Entity]) -> i64 {
+        self.sums(entities).0
+    }
+
+    /// V: `avg_vruntime`.
+    pub fn average(&self, entities: &[Entity]) -> i64 {
+        match self.sums(entities) {
+            (0, _) => self.zero,
+            (weight, moment) => moment.div_euclid(i128::from(weight)) as i64,
+        }
+    }
+
+    /// `entity_eligible`: its lag is not negative.
+    pub fn eligible(&self, entities: &[Entity], task: TaskId) -> bool {
+        let (weight, moment) = self.sums(entities);
+        moment >= i128::from(entities[task].vruntime) * i128::from(weight)
+    }
+
+    /// `place_entity`, `enqueue_entity`.
+    pub fn enqueue(&mut self, entities: &mut [Entity], task: TaskId, placing: Placing) {
+        let average = self.average(entities);
+        let load = self.load(entities);
+        let entity = &mut entities[task];
+        let lag = match load {
+            0 => 0,
+            // Joining moves V: to have this lag afterwards it must start with more.
+            load => entity.vlag * (load + entity.weight) / load,
+        };
+        entity.vruntime = average - lag;
+        if entity.rel_deadline {
+            entity.deadline += entity.vruntime;
+            entity.rel_deadline = false;
+        } else {
+            let part = if placing == Placing::Initial { 2 } else { 1 };
+            entity.deadline = entity.vruntime + entity.vslice() / part;
+        }
+        entity.on_rq = true;
+        if self.curr != Some(task) {
+            self.insert(entities, task);
+        }
+        self.zero = self.average(entities);
+    }
+
+    /// `dequeue_entity`: keeps its lag. `sleeps` says that its deadline is void.
+    pub fn dequeue(&mut self, entities: &mut [Entity], task: TaskId, sleeps: bool, tick_ns: i64) {
+        self.update_lag(entities, task, tick_ns);
+        self.zero = self.average(entities);
+        if self.curr != Some(task) {
+            self.remove(entities, task);
+        }
+        let entity = &mut entities[task];
+        if entity.delayed {
+            entity.delayed = false;
+            entity.vlag = entity.vlag.min(0);
+        }
+        if !sleeps {
+            entity.deadline -= entity.vruntime;
+            entity.rel_deadline = true;
+        }
+        entity.on_rq = false;
+        if !self.tree.is_empty() || self.running(entities).is_some() {
+            self.zero = self.average(entities);
+        }
+    }
+
+    /// `update_entity_lag`: within two slices, or a tick.
+    fn update_lag(&self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
+        let average = self.average(entities);
+        let entity = &mut entities[task];
+        let limit = entity.fair((2 * entity.slice_ns).max(tick_ns));
+        entity.vlag = (average - entity.vruntime).clamp(-limit, limit);
+    }
+
+    /// `requeue_delayed_entity`: a task woken before its debt was paid; credit is not kept.
+    pub fn revive(&mut self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
+        self.update_lag(entities, task, tick_ns);
+        entities[task].delayed = false;
+        if entities[task].vlag > 0 {
+            if self.curr != Some(task) {
+                self.remove(entities, task);
+            }
+            entities[task].on_rq = false;
+            entities[task].vlag = 0;
+            self.enqueue(entities, task, Placing::Back);
+        }
+    }
+
+    /// `update_curr`: charges the running task. Returns whether it is to give way to others.
+    pub fn charge(&mut self, entities: &mut [Entity], ns: i64) -> bool {
+        let Some(curr) = self.running(entities) else { return false };
+        let entity = &mut entities[curr];
+        entity.vruntime += entity.fair(ns);
+        let ended = entity.vruntime >= entity.deadline;
+        if ended {
+            entity.deadline = entity.vruntime + entity.vslice();
+        }
+        let gives_way = ended || !entity.is_protected();
+        self.zero = self.average(entities);
+        gives_way && self.len(entities) > 1
+    }
+
+    /// `pick_eevdf`.
+    pub fn pick(&self, entities: &[Entity]) -> Option<TaskId> {
+        let curr = self.running(entities);
+        if self.tree.is_empty() {
+            return curr;
+        }
+        let curr = curr.filter(|curr| self.eligible(entities, *curr));
+        if let Some(curr) = curr.filter(|curr| entities[*curr].is_protected()) {
+            return Some(curr);
+        }
+        let (weight, moment) = self.sums(entities);
+        let eligible = |task: TaskId| {
+            moment >= i128::from(entities[task].vruntime) * i128::from(weight)
+        };
+        let best = self.tree.iter().find(|(_, _, task)| eligible(*task));
+        match (best, curr) {
+            (Some((deadline, _, best)), Some(curr)) => {
+                Some(if entities[curr].deadline < *deadline { curr } else { *best })
+            }
+            (Some((_, _, best)), None) => Some(*best),
+            (None, curr) => curr,
+        }
+    }
+
+    /// `set_next_entity`: leaves the tree and is protected until its deadline.
+    pub fn set_next(&mut self, entities: &mut [Entity], task: TaskId) {
+        self.remove(entities, task);
+        self.curr = Some(task);
+        self.protect(entities, task);
+    }
+
+    /// `set_protect_slice`.
+    pub fn protect(&mut self, entities: &mut [Entity], task: TaskId) {
+        entities[task].protected = entities[task].deadline;
+    }
+
+    /// `put_prev_entity`.
+    pub fn put_prev(&mut self, entities: &mut [Entity], task: TaskId) {
+        self.curr = None;
+        if entities[task].on_rq {
+            self.insert(entities, task);
+        }
+    }
+
+    /// `yield_task_fair`: gives the rest of its request away.
+    pub fn give_way(&mut self, entities: &mut [Entity], task: TaskId) {
+        if self.eligible(entities, task) {
+            entities[task].vruntime = entities[task].vruntime.max(entities[task].deadline);
+        }
+        let vslice = entities[task].vslice();
+        entities[task].deadline += vslice;
+        entities[task].protected = entities[task].vruntime;
+    }
+
+    /// Tasks that wait, by deadline.
+    pub fn waiting(&self) -> impl Iterator<Item = TaskId> {
+        self.tree.iter().map(|(_, _, task)| *task)
+    }
+
+    fn insert(&mut self, entities: &mut [Entity], task: TaskId) {
+        self.seq += 1;
+        let entity = &mut entities[task];
+        entity.seq = self.seq;
+        self.tree.insert((entity.deadline, entity.seq, task));
+        self.weight += entity.weight;
+        self.moment += i128::from(entity.weight) * i128::from(entity.vruntime);
+    }
+
+    fn remove(&mut self, entities: &[Entity], task: TaskId) {
+        let entity = &entities[task];
+        let was = self.tree.remove(&(entity.deadline, entity.seq, task));
+        debug_assert!(was, "task {task} is in the tree");
+        self.weight -= entity.weight;
+        self.moment -= i128::from(entity.weight) * i128::from(entity.vruntime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SLICE_NS: i64 = 2_800_000;
+    const TICK_NS: i64 = 4_000_000;
+
+    fn queue(weights: &[i64]) -> (Queue, Vec<Entity>) {
+        let mut entities: Vec<Entity> =
+            weights.iter().map(|weight| Entity::new(*weight, SLICE_NS)).collect();
+        let mut queue = Queue::default();
+        (0..weights.len()).for_each(|at| queue.enqueue(&mut entities, at, Placing::Back));
+        (queue, entities)
+    }
+
+    /// Runs the queue by itself: who is picked runs until it must give way.
+    fn run(queue: &mut Queue, entities: &mut [Entity], total_ns: i64) -> Vec<i64> {
+        let mut ran = vec![0; entities.len()];
+        let mut left = total_ns;
+        while left > 0 {
+            let next = queue.pick(entities).expect("somebody can run");
+            match queue.curr {
+                Some(curr) if curr == next => queue.protect(entities, curr),
+                prev => {
+                    prev.iter().for_each(|prev| queue.put_prev(entities, *prev));
+                    queue.set_next(entities, next);
+                }
+            }
+            loop {
+                let step = 100_000.min(left);
+                left -= step;
+                ran[next] += step;
+                if queue.charge(entities, step) || left <= 0 {
+                    break;
+                }
+            }
+        }
+        ran
+    }
+
+    #[test]
+    fn equal_tasks_take_turns_of_a_slice() {
+        let (mut queue, mut entities) = queue(&[1024; 3]);
+        let ran = run(&mut queue, &mut entities, 3 * SLICE_NS);
+        assert_eq!(ran, [SLICE_NS; 3]);
+    }
+
+    #[test]
+    fn a_sleeper_in_debt_stays_owing() {
+        let (mut queue, mut entities) = queue(&[1024; 2]);
+        queue.set_next(&mut entities, 0);
+        queue.charge(&mut entities, SLICE_NS / 2);
+        assert!(!queue.eligible(&entities, 0) && queue.eligible(&entities, 1));
+        queue.dequeue(&mut entities, 0, true, TICK_NS);
+        queue.put_prev(&mut entities, 0);
+        assert_eq!(entities[0].vlag, -SLICE_NS / 4);
+        queue.enqueue(&mut entities, 0, Placing::Back);
+        let lag = queue.average(&entities) - entities[0].vruntime;
+        assert!((lag + SLICE_NS / 4).abs() <= 1, "{lag}");
+    }
+
+    #[test]
+    fn who_runs_is_not_preempted_before_its_deadline() {
+        let (mut queue, mut entities) = queue(&[1024]);
+        queue.set_next(&mut entities, 0);
+        entities.push(Entity::new(1024, SLICE_NS));
+        queue.enqueue(&mut entities, 1, Placing::Initial);
+        assert_eq!(queue.pick(&entities), Some(0), "eligible and protected");
+        queue.charge(&mut entities, 1_000_000);
+        assert_eq!(queue.pick(&entities), Some(1), "no longer eligible");
+    }
+
+    #[test]
+    fn credit_is_forgotten_by_who_is_woken_late() {
+        let (mut queue, mut entities) = queue(&[1024; 2]);
+        queue.set_next(&mut entities, 0);
+        queue.charge(&mut entities, SLICE_NS / 2);
+        entities[0].delayed = true;
+        queue.put_prev(&mut entities, 0);
+        queue.set_next(&mut entities, 1);
+        queue.charge(&mut entities, 2 * SLICE_NS);
+        queue.revive(&mut entities, 0, TICK_NS);
+        let lag = queue.average(&entities) - entities[0].vruntime;
+        assert!(lag.abs() <= 1 && !entities[0].delayed, "{lag}");
+    }
+
+    proptest! {
+        #[test]
+        fn shares_follow_weights(weights in prop::collection::vec(prop::sample::select(vec![15i64, 110, 335, 820, 1024, 3121, 9548]), 2..6)) {
+            let (mut queue, mut entities) = queue(&weights);
+            let total: i64 = weights.iter().sum();
+            let least = *weights.iter().min().unwrap();
+            let rounds = 40 * SLICE_NS * total / least;
+            let ran = run(&mut queue, &mut entities, rounds);
+            for (ran, weight) in ran.iter().zip(&weights) {
+                let due = rounds as f64 * *weight as f64 / total as f64;
+                // Lag is bounded by one request and the tick's coarseness.
+                prop_assert!((*ran as f64 - due).abs() <= 2.0 * SLICE_NS as f64 + 200_000.0, "{ran} of {due}");
+            }
+        }
+
+        #[test]
+        fn somebody_is_always_eligible(ops in prop::collection::vec((0..6usize, 0..4u8, 1..5_000_000i64), 1..200)) {
+            let weights = [15i64, 335, 1024, 1024, 9548, 820];
+            let mut entities: Vec<Entity> = weights.iter().map(|w| Entity::new(*w, SLICE_NS)).collect();
+            let mut queue = Queue::default();
+            for (task, op, ns) in ops {
+                match op {
+                    0 if !entities[task].on_rq && queue.curr != Some(task) => queue.enqueue(&mut entities, task, Placing::Back),
+                    1 if entities[task].on_rq => {
+                        queue.dequeue(&mut entities, task, ns % 2 == 0, TICK_NS);
+                        if queue.curr == Some(task) { queue.put_prev(&mut entities, task); }
+                    }
+                    2 => { queue.charge(&mut entities, ns); }
+                    _ => {}
+                }
+                let on: usize = entities.iter().filter(|e| e.on_rq).count();
+                prop_assert_eq!(queue.len(&entities), on, "no task is lost");
+                let next = queue.pick(&entities);
+                prop_assert_eq!(next.is_some(), on > 0);
+                if let Some(next) = next && queue.curr != Some(next) {
+                    if let Some(prev) = queue.curr { queue.put_prev(&mut entities, prev); }
+                    queue.set_next(&mut entities, next);
+                }
+            }
+        }
+    }
+}

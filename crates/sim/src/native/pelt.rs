@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Load and utilisation as averages that halve in 32 periods of 1024 µs: kernel/sched/pelt.c.
+//!
+//! Only additions, multiplications and divisions, so that every machine gets the same numbers.
+
+/// 1024 units of 1024 ns.
+const PERIOD_NS: u64 = 1024 * 1024;
+/// y with y^32 = 1/2.
+const Y: f64 = 0.978_572_062_087_700_1;
+/// After so many half-lives nothing is left.
+const HALVES_MAX: u64 = 40;
+
+/// `struct sched_avg`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Avg {
+    at_ns: u64,
+    /// Weight times the part of time runnable.
+    pub load: f64,
+    /// 1024 times the part of time running.
+    pub util: f64,
+}
+
+impl Avg {
+    /// A new task counts as fully loaded (`init_entity_runnable_average`).
+    pub fn new(now_ns: u64, weight: u64) -> Self {
+        Avg { at_ns: now_ns, load: weight as f64, util: 0.0 }
+    }
+
+    /// Time has passed with this weight runnable, and running or not.
+    pub fn update(&mut self, now_ns: u64, weight: u64, running: bool) {
+        if now_ns <= self.at_ns {
+            return;
+        }
+        let left = decay(now_ns - self.at_ns);
+        let util = if running { 1024.0 } else { 0.0 };
+        self.load = self.load * left + weight as f64 * (1.0 - left);
+        self.util = self.util * left + util * (1.0 - left);
+        self.at_ns = now_ns;
+    }
+
+    /// A task's average joins a runqueue's (`attach_entity_load_avg`).
+    pub fn add(&mut self, other: &Avg) {
+        self.load += other.load;
+        self.util += other.util;
+    }
+
+    /// And leaves it.
+    pub fn sub(&mut self, other: &Avg) {
+        self.load = (self.load - other.load).max(0.0);
+        self.util = (self.util - other.util).max(0.0);
+    }
+}
+
+/// What is left of an average after this long without.
+fn decay(ns: u64) -> f64 {
+    let periods = ns / PERIOD_NS;
+    let halves = periods / 32;
+    if halves >= HALVES_MAX {
+        return 0.0;
+    }
+    let whole = (0..periods % 32).fold(1.0 / (1u64 << halves) as f64, |left, _| left * Y);
+    let part = (ns % PERIOD_NS) as f64 / PERIOD_NS as f64;
+    whole * (1.0 - part * (1.0 - Y))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_is_left_after_32_periods() {
+        assert!((decay(32 * PERIOD_NS) - 0.5).abs() < 1e-9);
+        assert!((decay(64 * PERIOD_NS) - 0.25).abs() < 1e-9);
+        assert_eq!(decay(10_000_000_000_000), 0.0);
+    }
+
+    #[test]
+    fn steps_of_any_length_come_to_the_same() {
+        let (mut long, mut short) = (Avg::default(), Avg::default());
+        long.update(50_000_000, 1024, true);
+        (1..=500).for_each(|step| short.update(step * 100_000, 1024, true));
+        assert!((long.util - short.util).abs() < 2.0, "{long:?} {short:?}");
+        assert!(long.util > 600.0 && long.util < 1024.0);
+    }
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What tasks meet at: who blocks and who wakes whom follows from the order in which they run.
+//!
+//! Channels (pipes, sockets) are in `channel.rs`; here are sleeping, locks, conditions, barriers.
+
+use std::collections::VecDeque;
+
+use crate::account::Func;
+use crate::channel::{Pipe, Socket};
+use crate::engine::Engine;
+use crate::event::{Due, Irq};
+use crate::kernel::Kernel;
+use crate::line::Line;
+use crate::lock::LockId;
+use crate::program::Op;
+use crate::task::{State, TaskId};
+
+/// [`crate::program::Cursor::phase`] of a task that spins at a barrier.
+pub(crate) const SPINNING: u8 = 1;
+/// Of one that blocks there.
+const BLOCKED: u8 = 2;
+/// Of one that may go on.
+pub(crate) const RELEASED: u8 = 3;
+
+/// Names under which the locks of objects are counted: they are not the scheduler's.
+pub(crate) const PLACES: [&str; 3] = ["futex", "pipe", "socket"];
+
+/// An object and its state.
+pub(crate) enum Object {
+    Mutex(Futex),
+    Condition(Futex),
+    Suspension(Futex),
+    Barrier(Barrier),
+    Timer,
+    Pipe(Pipe),
+    Socket(Socket),
+}
+
+/// A word in user memory, and those who wait for it in the kernel.
+pub(crate) struct Futex {
+    /// Who holds the mutex.
+    owner: Option<TaskId>,
+    waiters: VecDeque<TaskId>,
+    line: Line,
+    bucket: LockId,
+}
+
+pub(crate) struct Barrier {
+    parties: usize,
+    spin_ns: u64,
+    arrived: usize,
+    spinners: Vec<TaskId>,
+    futex: Futex,
+}
+
+/// Functions that objects pass through.
+pub(crate) struct Funcs {
+    pub pipe_write: Func,
+    pub pipe_read: Func,
+    pub unix_stream_sendmsg: Func,
+    pub unix_stream_recvmsg: Func,
+    pub wake_up_common: Func,
+    pub prepare_to_wait: Func,
+    futex_wait: Func,
+    futex_wake: Func,
+    user_lock: Func,
+    hrtimer_nanosleep: Func,
+}
+
+impl Funcs {
+    pub fn new(k: &Kernel) -> Self {
+        Funcs {
+            pipe_write: k.function("pipe_write"),
+            pipe_read: k.function("pipe_read"),
+            unix_stream_sendmsg: k.function("unix_stream_sendmsg"),
+            unix_stream_recvmsg: k.function("unix_stream_recvmsg"),
+            wake_up_common: k.function("wake_up_common"),
+            prepare_to_wait: k.function("prepare_to_wait"),
+            futex_wait: k.function("futex_wait"),
+            futex_wake: k.function("futex_wake"),
+            user_lock: k.function("user_lock"),
+            hrtimer_nanosleep: k.function("hrtimer_nanosleep"),
+        }
+    }
+}
+
+pub(crate) fn new(object: &workload::Object, k: &mut Kernel) -> Object {
+    match object {
+        workload::Object::Mutex => Object::Mutex(Futex::new(k)),
+        workload::Object::Condition => Object::Condition(Futex::new(k)),
+        workload::Object::Suspension => Object::Suspension(Futex::new(k)),
+        workload::Object::Barrier { parties, spin_ns } => Object::Barrier(Barrier {
+            parties: *parties as usize,
+            spin_ns: *spin_ns,
+            arrived: 0,
+            spinners: Vec::new(),
+            futex: Futex::new(k),
+        }),
+        workload::Object::Timer => Object::Timer,
+        workload::Object::Pipe { capacity } => Object::Pipe(Pipe::new(*capacity, k)),
+        workload::Object::Socket { capacity, overhead } => {
+            Object::Socket(Socket::new(*capacity, *overhead, k))
+        }
+    }
+}
+
+impl Futex {
+    fn new(k: &mut Kernel) -> Self {
+        Futex {
+            owner: None,
+            waiters: VecDeque::new(),
+            line: Line::new(k.this_cpu()),
+            bucket: k.new_lock("futex"),
+        }
+    }
+}
+
+/// The object at this index, which must be of this kind: a workload's reader sees to that.
+macro_rules! object {
+    ($engine:expr, $kind:ident, $id:expr) => {
+        match &mut $engine.objects[$id] {
+            Object::$kind(object) => object,
+            _ => return $engine.wrong_kind($id, stringify!($kind)),
+        }
+    };
+}
+pub(crate) use object;
+
+impl Engine {
+    /// An operation that is not the task's own code. The task is left running, or blocked and
+    /// off its CPU.
+    pub(crate) fn system_call(&mut self, task: TaskId, op: Op) {
+        match op {
+            Op::Sleep { ns } => self.sleep(task, ns),
+            Op::Timer { timer, period_ns, relative } => {
+                self.wait_timer(task, timer, period_ns, relative);
+            }
+            Op::Lock(mutex) => self.lock_mutex(task, mutex),
+            Op::Unlock(mutex) => {
+                self.next(task);
+                self.unlock_mutex(task, mutex);
+            }
+            Op::Wait { condition, mutex } => self.wait_condition(task, condition, mutex),
+            Op::Signal { condition, all } => self.signal(task, condition, all),
+            Op::Barrier(barrier) => self.barrier(task, barrier),
+            Op::Suspend(at) => self.suspend(task, at),
+            Op::Resume(at) => self.resume(task, at),
+            Op::Write { channel, bytes } => self.write(task, channel, bytes),
+            Op::Read { channel, bytes } => self.read(task, channel, bytes),
+            Op::Yield => {
+                self.next(task);
+                self.enter_kernel();
+                self.yield_now(task);
+            }
+            Op::Fork(child) => {
+                self.next(task);
+                self.enter_kernel();
+                if self.k.tasks[child].state == State::New {
+                    self.fork(child);
+                }
+            }
+            Op::Exit => self.exit(task),
+            Op::Run { .. } | Op::Runtime { .. } | Op::Loop { .. } | Op::Again { .. } => {}
+        }
+        if self.k.tasks[task].state != State::Running && self.k.cpus[self.k.this].curr == Some(task)
+        {
+            self.schedule();
+        }
+    }
+
+    pub(crate) fn wrong_kind(&mut self, object: usize, expected: &str) {
+        self.k.fail(format!("object {object} of the workload is not a {expected}"));
+        // Nobody can go on from here; the run ends at the next event.
+        let cpu = self.k.this;
+        if let Some(task) = self.k.cpus[cpu].curr {
+            self.block(task);
+        }
+    }
+
+    pub(crate) fn next(&mut self, task: TaskId) {
+        self.k.tasks[task].at.next();
+    }
+
+    pub(crate) fn phase(&self, task: TaskId) -> u8 {
+        self.k.tasks[task].at.phase
+    }
+
+    pub(crate) fn set_phase(&mut self, task: TaskId, phase: u8) {
+        self.k.tasks[task].at.phase = phase;
+    }
+
+    pub(crate) fn enter_kernel(&mut self) {
+        self.k.charge_ns(self.k.machine.costs.syscall_ns);
+    }
+
+    /// The task waits for something: it leaves its CPU at the end of the system call.
+    pub(crate) fn block(&mut self, task: TaskId) {
+        self.k.call(self.funcs.prepare_to_wait);
+        self.k.tasks[task].state = State::Blocked;
+    }
+
+    /// `wake_up`: wakes who waits longest. Returns whether somebody did.
+    pub(crate) fn wake_first(&mut self, waiter: Option<TaskId>, sync: bool) -> bool {
+        let Some(waiter) = waiter else { return false };
+        self.k.enter(self.funcs.wake_up_common);
+        self.try_to_wake_up(waiter, sync);
+        self.k.leave_with(true)
+    }
+
+    fn exit(&mut self, task: TaskId) {
+        self.enter_kernel();
+        self.k.call(self.k.func.do_exit);
+        self.k.tasks[task].exiting = true;
+        self.k.tasks[task].state = State::Dead;
+    }
+
+    // ---- time ----
+
+    fn arm(&mut self, task: TaskId, at_ns: u64) {
+        let k = &mut self.k;
+        k.call(self.funcs.hrtimer_nanosleep);
+        let timer = k.tasks[task].timer.wrapping_add(1);
+        k.tasks[task].timer = timer;
+        let at_ns = at_ns.max(k.now) + k.machine.costs.timer_slack_ns as u64;
+        let irq = Irq::Timer { task: task as u32, timer };
+        k.queue.push(at_ns, Due::Irq { cpu: k.this as u16, irq });
+        self.set_phase(task, 1);
+        self.block(task);
+    }
+
+    fn sleep(&mut self, task: TaskId, ns: u64) {
+        if self.phase(task) == 1 {
+            return self.next(task);
+        }
+        self.enter_kernel();
+        self.arm(task, self.k.now + ns);
+    }
+
+    fn wait_timer(&mut self, task: TaskId, timer: usize, period_ns: u64, relative: bool) {
+        if self.phase(task) == 1 {
+            return self.next(task);
+        }
+        self.enter_kernel();
+        let now = self.k.now;
+        let timers = &mut self.k.tasks[task].at.timers;
+        let index = timers.iter().position(|(id, _)| *id == timer).unwrap_or_else(|| {
+            timers.push((timer, now));
+            timers.len() - 1
+        });
+        timers[index].1 += period_ns;
+        let due_ns = timers[index].1;
+        if due_ns > now {
+            return self.arm(task, due_ns);
+        }
+        if relative {
+            timers[index].1 = now;
+        }
+        self.next(task);
+    }
+
+    fn suspend(&mut self, task: TaskId, at: usize) {
+        if self.phase(task) == 1 {
+            return self.next(task);
+        }
+        self.enter_kernel();
+        let place = object!(self, Suspension, at);
+        place.waiters.push_back(task);
+        let bucket = place.bucket;
+        self.futex_wait(task, bucket, 1);
+    }
+
+    fn resume(&mut self, task: TaskId, at: usize) {
+        self.next(task);
+        self.enter_kernel();
+        let place = object!(self, Suspension, at);
+        let (waiters, bucket) = (std::mem::take(&mut place.waiters), place.bucket);
+        self.futex_wake(waiters, bucket);
+    }
+
+    // ---- futexes ----
+
+    /// Queues the task, which is in the list already, and blocks it.
+    fn futex_wait(&mut self, task: TaskId, bucket: LockId, phase: u8) {
+        self.k.enter(self.funcs.futex_wait);
+        self.k.lock(bucket);
+        self.k.unlock(bucket);
+        self.set_phase(task, phase);
+        self.block(task);
+        self.k.leave();
+    }
+
+    fn futex_wake(&mut self, waiters: VecDeque<TaskId>, bucket: LockId) {
+        self.k.enter(self.funcs.futex_wake);
+        self.k.lock(bucket);
+        self.k.unlock(bucket);
+        for waiter in waiters {
+            self.try_to_wake_up(waiter, false);
+        }
+        self.k.leave();
+    }
+
+    /// Takes the mutex, or queues for it. Returns whether the task has it.
+    fn try_mutex(&mut self, task: TaskId, mutex: usize, phase: u8) -> bool {
+        let Object::Mutex(object) = &mut self.objects[mutex] else {
+            self.wrong_kind(mutex, "Mutex");
+            return false;
+        };
+        self.k.call(self.funcs.user_lock);
+        self.k.atomic(&mut object.line);
+        if object.owner.is_none() {
+            object.owner = Some(task);
+            return true;
+        }
+        object.waiters.push_back(task);
+        let bucket = object.bucket;
+        self.enter_kernel();
+        self.futex_wait(task, bucket, phase);
+        false
+    }
+
+    fn lock_mutex(&mut self, task: TaskId, mutex: usize) {
+        if self.try_mutex(task, mutex, 1) {
+            self.next(task);
+        }
+    }
+
+    fn unlock_mutex(&mut self, task: TaskId, mutex: usize) {
+        let object = object!(self, Mutex, mutex);
+        self.k.call(self.funcs.user_lock);
+        self.k.atomic(&mut object.line);
+        if object.owner == Some(task) {
+            object.owner = None;
+        }
+        let Some(waiter) = object.waiters.pop_front() else { return };
+        let bucket = object.bucket;
+        self.enter_kernel();
+        self.futex_wake(VecDeque::from([waiter]), bucket);
+    }
+
+    fn wait_condition(&mut self, task: TaskId, condition: usize, mutex: usize) {
+        if self.phase(task) == 0 {
+            self.unlock_mutex(task, mutex);
+            let object = object!(self, Condition, condition);
+            object.waiters.push_back(task);
+            let bucket = object.bucket;
+            self.enter_kernel();
+            return self.futex_wait(task, bucket, 1);
+        }
+        if self.try_mutex(task, mutex, 2) {
+            self.next(task);
+        }
+    }
+
+    fn signal(&mut self, task: TaskId, condition: usize, all: bool) {
+        self.next(task);
+        let object = object!(self, Condition, condition);
+        self.k.call(self.funcs.user_lock);
+        self.k.read(&mut object.line);
+        let woken = if all { object.waiters.len() } else { object.waiters.len().min(1) };
+        if woken == 0 {
+            return;
+        }
+        let waiters = object.waiters.drain(..woken).collect();
+        let bucket = object.bucket;
+        self.enter_kernel();
+        self.futex_wake(waiters, bucket);
+    }
+
+    fn barrier(&mut self, task: TaskId, barrier: usize) {
+        let phase = self.phase(task);
+        let object = object!(self, Barrier, barrier);
+        if phase == SPINNING || phase == BLOCKED {
+            // It has spun for as long as it may.
+            object.spinners.retain(|other| *other != task);
+            object.futex.waiters.push_back(task);
+            let bucket = object.futex.bucket;
+            self.enter_kernel();
+            return self.futex_wait(task, bucket, BLOCKED);
+        }
+        self.k.call(self.funcs.user_lock);
+        self.k.atomic(&mut object.futex.line);
+        object.arrived += 1;
+        if object.arrived == object.parties {
+            return self.open_barrier(task, barrier);
+        }
+        object.spinners.push(task);
+        let at = &mut self.k.tasks[task].at;
+        at.phase = SPINNING;
+        at.left = object.spin_ns as f64;
+    }
+
+    fn open_barrier(&mut self, task: TaskId, barrier: usize) {
+        self.next(task);
+        let object = object!(self, Barrier, barrier);
+        object.arrived = 0;
+        let spinners = std::mem::take(&mut object.spinners);
+        let waiters = std::mem::take(&mut object.futex.waiters);
+        let bucket = object.futex.bucket;
+        let here = self.k.this;
+        for spinner in spinners {
+            let line_ns = self.k.machine.line_ns(here, self.k.tasks[spinner].cpu) as u64;
+            self.release_spinner(spinner, line_ns);
+        }
+        if waiters.is_empty() {
+            return;
+        }
+        for waiter in &waiters {
+            self.set_phase(*waiter, RELEASED);
+        }
+        self.enter_kernel();
+        self.futex_wake(waiters, bucket);
+    }
+}

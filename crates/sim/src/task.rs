@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A thread as the simulated kernel knows it.
+
+use machine::CpuSet;
+
+use crate::program::Cursor;
+
+/// Index into [`crate::Kernel::tasks`]; its thread id in traces is one more.
+pub type TaskId = usize;
+
+/// A CPU's number.
+pub type CpuId = usize;
+
+/// Where a task is in its life.
+///
+/// ```text
+/// New -> Queued <-> Running -> Dead
+///           ^          |
+///           +- Blocked <
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not started.
+    New,
+    /// Waits for an event.
+    Blocked,
+    /// Woken, and on the wake list of a CPU that has not looked at it yet.
+    Waking,
+    /// Waits for a CPU.
+    Queued,
+    /// Has one.
+    Running,
+    /// Ended.
+    Dead,
+}
+
+/// A thread.
+pub struct Task {
+    /// Shown in tables.
+    pub name: String,
+    /// Where it is in its life. Already `Blocked` or `Dead` in `Class::dequeue` of one that blocks.
+    pub state: State,
+    /// The CPU whose runqueue it belongs to, or belonged to last: `task_cpu()`.
+    pub cpu: CpuId,
+    /// CPUs it may run on; never empty.
+    pub allowed: CpuSet,
+    /// −20 to 19.
+    pub nice: i8,
+    /// Threads of one process share an address space.
+    pub process: usize,
+    /// When it was last charged for its run: `se.exec_start`, kept by [`crate::Kernel::update_curr`].
+    pub exec_start_ns: u64,
+    /// Time on a CPU so far: `se.sum_exec_runtime`.
+    pub sum_exec_ns: u64,
+    /// The CPU it ran on last.
+    pub last_ran: Option<CpuId>,
+    /// It ends when it next leaves its CPU.
+    pub exiting: bool,
+    /// Until when the CPU it leaves still works on leaving it: `p->on_cpu`.
+    pub(crate) on_cpu_until_ns: u64,
+    /// The CPU that wrote its `task_struct` last.
+    pub(crate) line: CpuId,
+    /// Its mask has changed under it: it must leave its CPU.
+    pub(crate) must_move: bool,
+    /// What it does, and how far it got.
+    pub(crate) at: Cursor,
+    /// Counts its timers, so that a late one is told from the present one.
+    pub(crate) timer: u32,
+}
+
+impl Task {
+    /// It may run on this one CPU only: the kernel then asks no class where to put it.
+    #[inline]
+    pub fn pinned(&self) -> bool {
+        self.allowed.len() == 1
+    }
+
+    /// Its weight in the kernel's table (`sched_prio_to_weight`): 1024 at nice 0.
+    pub fn weight(&self) -> u32 {
+        SCHED_PRIO_TO_WEIGHT[(i32::from(self.nice) + 20) as usize]
+    }
+}
+
+/// `sched_prio_to_weight` of kernel/sched/core.c: each step of nice is a factor of about 1.25.
+pub const SCHED_PRIO_TO_WEIGHT: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
+];
