@@ -3,7 +3,8 @@
 //! without its reports, for work on the guest itself.
 //!
 //! `compare [key=value ...] -- COMMAND`, with keys policy (`default;fifo`), cpus, nodes, smt,
-//! memory, clock, boots, runs, observe, locks, kernel, with.
+//! memory, clock, boots, runs, observe, locks, kernel, with. A command that ends in `.json` is an
+//! rt-app file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,7 +57,13 @@ fn main() -> anyhow::Result<()> {
             _ => anyhow::bail!("no key is called {key}"),
         }
     }
-    request.workload = WorkloadRef::Command { argv: words.collect(), with: files };
+    let argv: Vec<_> = words.collect();
+    request.workload = match argv.first().map(|word| word.to_string_lossy().into_owned()) {
+        Some(name) if name.ends_with(".json") => {
+            WorkloadRef::RtApp { json: std::fs::read_to_string(&name)?, name }
+        }
+        _ => WorkloadRef::Command { argv, with: files },
+    };
     let outcomes = vm::run(&request, &std::env::current_exe()?, &MultiProgress::new())?;
     for outcome in &outcomes {
         let seen = &outcome.observed;

@@ -26,6 +26,8 @@ use serde::{Deserialize, Serialize};
 /// What came of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
+    /// When all tasks started together, on CLOCK_MONOTONIC.
+    pub start_ns: u64,
     /// From the common start until the last task had ended.
     pub elapsed_ns: u64,
     /// Every task, in the order of [`workload::Workload::tasks`].

@@ -248,7 +248,7 @@ fn ignore_nudges() {
 }
 
 fn report(workload: &Workload, shared: &Shared, start_ns: u64) -> Result<Report, Error> {
-    let mut report = Report::default();
+    let mut report = Report { start_ns, ..Report::default() };
     let mut end_ns = start_ns;
     for (at, task) in workload.tasks.iter().enumerate() {
         let slot = shared.slot(at);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The agent: process 1 of the guest. Runs the job under each policy in turn and reports.
 
+mod execute;
 mod machine;
 mod measure;
 
@@ -14,8 +15,11 @@ use policy::{Instance, Policy, Topology};
 use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
 
 /// Runs the job and powers the guest off. Call it where the first argument is `guest`; the second
-/// is the number of the boot.
+/// is the number of the boot, or what the agent tells a child of its own to do.
 pub fn main(registry: &[&'static Policy]) -> ! {
+    if std::env::args().nth(2).as_deref() == Some(execute::WORKER) {
+        execute::worker();
+    }
     if std::process::id() != 1 {
         eprintln!("paceline guest: only for the first process of a guest");
         std::process::exit(2);
