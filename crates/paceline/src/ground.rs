@@ -3,6 +3,7 @@
 
 use indicatif::MultiProgress;
 use trace::Outcome;
+use workload::Dialect;
 
 use crate::contender::Contender;
 use crate::failure::Failure;
@@ -35,7 +36,7 @@ fn on_sim(_plan: &Plan) -> Result<Measured, Failure> {
 fn on_vm(plan: &Plan, bars: &MultiProgress) -> Result<Measured, Failure> {
     let agent = std::env::current_exe()
         .map_err(|error| Failure::run(format!("cannot find this program's own file: {error}")))?;
-    let request = request(plan);
+    let request = request(plan)?;
     let outcomes = vm::run(&request, &agent, bars).map_err(of_vm)?;
     Ok(Measured { outcomes, ..Measured::default() })
 }
@@ -48,20 +49,24 @@ fn of_vm(error: anyhow::Error) -> Failure {
     }
 }
 
-fn request(plan: &Plan) -> vm::Request {
+fn request(plan: &Plan) -> Result<vm::Request, Failure> {
     let Place::Vm { shape, clock, boots, kernel, limit } = &plan.place else {
         unreachable!("only plans for the guest come here")
     };
-    vm::Request {
+    Ok(vm::Request {
         policies: plan.contenders.iter().map(reference).collect(),
         workload: match &plan.job {
             Job::Command { argv, with } => vm::WorkloadRef::Command {
                 argv: argv.iter().map(Into::into).collect(),
                 with: with.clone(),
             },
-            Job::File { name, json, .. } => {
-                vm::WorkloadRef::RtApp { name: name.clone(), json: json.clone() }
-            }
+            Job::Model { name, json, workload } => vm::WorkloadRef::RtApp {
+                name: name.clone(),
+                json: match json {
+                    Some(json) => json.clone(),
+                    None => workload::write(workload, Dialect::Paceline).map_err(Failure::input)?,
+                },
+            },
         },
         shape: shape.clone(),
         clock: *clock,
@@ -73,7 +78,7 @@ fn request(plan: &Plan) -> vm::Request {
         count_locks: plan.locks,
         seed: plan.seed,
         limit: *limit,
-    }
+    })
 }
 
 fn reference(contender: &Contender) -> vm::PolicyRef {

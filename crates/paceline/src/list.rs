@@ -8,6 +8,7 @@ use crate::cli::List;
 use crate::contender::{CLASSES, Contender, POLICIES};
 use crate::failure::Failure;
 use crate::output;
+use crate::plan::WORKLOADS;
 
 /// Shows everything, or one policy.
 pub fn run(list: &List) -> Result<(), Failure> {
@@ -31,7 +32,28 @@ fn all() -> String {
         .map(|class| vec![class.name.to_string(), class.summary.to_string(), String::new()]);
     let rows: Vec<Vec<String>> = classes.chain(policies).collect();
     left(&["policy", "what it does", "knobs"], &rows)
-        + "\npaceline list POLICY shows a policy's knobs with their units, ranges and defaults.\n"
+        + "\npaceline list POLICY shows a policy's knobs with their units, ranges and defaults.\n\n"
+        + &machines()
+        + "\n"
+        + &workloads()
+}
+
+fn machines() -> String {
+    let rows: Vec<Vec<String>> = machine::names()
+        .filter_map(|name| machine::find(name).ok())
+        .map(|machine| vec![machine.name, machine.cpus.len().to_string(), machine.summary])
+        .collect();
+    left(&["machine", "CPUs", "what it is"], &rows)
+}
+
+fn workloads() -> String {
+    let rows: Vec<Vec<String>> = WORKLOADS
+        .iter()
+        .filter_map(|(name, json)| workload::rtapp::parse(name, json).ok())
+        .map(|workload| vec![workload.name, workload.tasks.len().to_string()])
+        .collect();
+    left(&["workload", "tasks"], &rows)
+        + "\nhackbench -g N -l N [-p] is run on vm and modelled on sim; other commands run on vm.\n"
 }
 
 fn one(policy: &'static Policy) -> String {

@@ -36,8 +36,8 @@ pub struct Plan {
 pub enum Job {
     /// A program and its arguments, and what it needs beside what can be found out.
     Command { argv: Vec<String>, with: Vec<PathBuf> },
-    /// rt-app JSON: its name, its text, and what it says.
-    File { name: String, json: String, workload: Box<Workload> },
+    /// A workload: its name, what each task does, and its text where it was read from one.
+    Model { name: String, json: Option<String>, workload: Box<Workload> },
 }
 
 /// Where it runs.
@@ -54,6 +54,13 @@ pub enum Place {
         limit: Duration,
     },
 }
+
+/// Workloads that come along: name and rt-app JSON.
+pub const WORKLOADS: &[(&str, &str)] = &[
+    ("agree-1", include_str!("../../../workloads/agree-1.json")),
+    ("agree-2", include_str!("../../../workloads/agree-2.json")),
+    ("agree-3", include_str!("../../../workloads/agree-3.json")),
+];
 
 /// The seed where none is named: any number would do, but the same each time.
 pub const SEED: u64 = 1;
@@ -72,7 +79,7 @@ impl Plan {
         let job = Job::new(arguments)?;
         let place = match arguments.on {
             Ground::Sim => sim(arguments, &job)?,
-            Ground::Vm => vm(arguments, &contenders)?,
+            Ground::Vm => vm(arguments, &contenders, &job)?,
         };
         Ok(Plan {
             contenders,
@@ -124,26 +131,34 @@ impl Job {
         }
     }
 
-    /// Reads rt-app JSON.
+    /// Reads rt-app JSON: a file, or one that comes along by its name.
     pub fn file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
-        let json = read(path)?;
+        let json = match WORKLOADS.iter().find(|(known, _)| *known == name) {
+            Some((_, json)) => json.to_string(),
+            None => read(path)?,
+        };
         let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
-        Ok(Job::File { name, json, workload })
+        Ok(Job::Model { name, json: Some(json), workload })
+    }
+
+    /// What somebody built.
+    pub fn built(workload: Workload) -> Self {
+        Job::Model { name: workload.name.clone(), json: None, workload: Box::new(workload) }
     }
 
     /// What it is called in results.
     pub fn name(&self) -> String {
         match self {
             Job::Command { argv, .. } => argv.join(" "),
-            Job::File { name, .. } => name.clone(),
+            Job::Model { name, .. } => name.clone(),
         }
     }
 
     /// What the simulator runs.
     pub fn model(&self) -> Result<Workload, Failure> {
         let argv = match self {
-            Job::File { workload, .. } => return Ok((**workload).clone()),
+            Job::Model { workload, .. } => return Ok((**workload).clone()),
             Job::Command { argv, .. } => argv,
         };
         match hackbench::model(argv) {
@@ -177,7 +192,7 @@ fn sim(arguments: &cli::Compare, job: &Job) -> Result<Place, Failure> {
     Ok(Place::Sim { machine: Box::new(machine) })
 }
 
-fn vm(arguments: &cli::Compare, contenders: &[Contender]) -> Result<Place, Failure> {
+fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Place, Failure> {
     let absent = contenders.iter().find_map(|contender| match contender {
         Contender::Class(class) if !class.in_guest => Some(class.name),
         _ => None,
@@ -197,7 +212,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender]) -> Result<Place, Failu
         }
     };
     shape.check().map_err(Failure::input)?;
-    if let Job::File { workload, .. } = &Job::new(arguments)? {
+    if let Job::Model { workload, .. } = job {
         check_affinity(workload, shape.cpus)?;
     }
     Ok(Place::Vm {

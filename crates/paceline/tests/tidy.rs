@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const LINES_MAX: usize = 900;
-const COLUMNS_MAX: usize = 120;
 
 /// Every text file of the tree, with its path from the root; what git ignores is left out.
 fn files() -> Vec<(String, String)> {
@@ -53,7 +52,7 @@ fn every_source_starts_with_its_licence() {
             || name.starts_with(".ci/")
     };
     let lacking = |text: &str| {
-        !text.lines().take(2).any(|line| line.contains("SPDX-License-Identifier: GPL-2.0-only"))
+        !text.lines().take(2).any(|line| line.contains("SPDX-License-Identifier: GPL-2.0"))
     };
     let offenders = files().into_iter().filter(|(name, text)| wanted(name) && lacking(text));
     assert_none("no SPDX line", offenders.map(|(name, _)| name).collect());
@@ -66,17 +65,6 @@ fn no_file_outgrows_its_subject() {
         .filter(|(name, text)| is_code(name) && text.lines().count() > LINES_MAX)
         .map(|(name, text)| format!("{name}: {} lines", text.lines().count()));
     assert_none("too long", offenders.collect());
-}
-
-#[test]
-fn lines_fit_side_by_side() {
-    let mut offenders = Vec::new();
-    for (name, text) in files().iter().filter(|(name, _)| is_code(name)) {
-        let long = |line: &&str| line.chars().count() > COLUMNS_MAX;
-        let at = text.lines().position(|line| long(&line));
-        offenders.extend(at.map(|at| format!("{name}:{}", at + 1)));
-    }
-    assert_none("too wide", offenders);
 }
 
 #[test]

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Turns an experiment of a paper into a plan, and runs it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use trace::Outcome;
-use workload::{Dialect, Object, Step, Task, Workload};
+use workload::{Object, Step, Task, Workload, mix};
 
 use super::measure::Effort;
 use super::paper::{Experiment, Ground, GuestClock, Job};
@@ -14,8 +15,7 @@ use crate::plan::{self, Place, Plan};
 use crate::progress::Progress;
 use crate::{ground, plan::SEED};
 
-/// Workloads that come along, by name.
-const WORKLOADS: &[(&str, &str)] = &[];
+const MS: u64 = 1_000_000;
 
 /// Longest a run of an experiment may take on the guest's clock.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -80,45 +80,24 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {
     }
 }
 
+/// Names of a workload's tasks.
+pub fn task_names(wanted: &Job) -> Result<Vec<String>, Failure> {
+    Ok(job(wanted)?.model()?.tasks.into_iter().map(|task| task.name).collect())
+}
+
 fn job(job: &Job) -> Result<plan::Job, Failure> {
     match job {
         Job::Command(line) => Ok(plan::Job::Command {
             argv: line.split_whitespace().map(String::from).collect(),
             with: Vec::new(),
         }),
-        Job::File(name) => {
-            let (_, json) = WORKLOADS
-                .iter()
-                .find(|(known, _)| known == name)
-                .ok_or_else(|| Failure::input(format!("no workload is called {name}")))?;
-            let workload = workload::rtapp::parse(name, json).map_err(Failure::input)?;
-            Ok(plan::Job::File {
-                name: name.clone(),
-                json: json.to_string(),
-                workload: Box::new(workload),
-            })
+        Job::File(name) => plan::Job::file(Path::new(name)),
+        Job::Burners { tasks, work_ms } => Ok(plan::Job::built(mix::burners(*tasks, work_ms * MS))),
+        Job::Mixed { cpus, duration_ms } => {
+            Ok(plan::Job::built(mix::mixed(*cpus, duration_ms * MS)))
         }
-        Job::Burners { tasks, work_ms } => written(burners(*tasks, *work_ms)),
-        Job::PingPong { rounds } => written(ping_pong(*rounds)),
-        Job::Alone { rounds } => written(alone(*rounds)),
-    }
-}
-
-fn written(workload: Workload) -> Result<plan::Job, Failure> {
-    let json = workload::write(&workload, Dialect::Paceline).map_err(Failure::input)?;
-    Ok(plan::Job::File { name: workload.name.clone(), json, workload: Box::new(workload) })
-}
-
-fn burners(tasks: usize, work_ms: u64) -> Workload {
-    let task = |number| Task {
-        name: format!("burner-{number}"),
-        steps: vec![Step::Run { work_ns: work_ms * 1_000_000 }],
-        ..Task::default()
-    };
-    Workload {
-        name: format!("{tasks} burners of {work_ms} ms"),
-        tasks: (0..tasks).map(task).collect(),
-        ..Workload::default()
+        Job::PingPong { rounds } => Ok(plan::Job::built(ping_pong(*rounds))),
+        Job::Alone { rounds } => Ok(plan::Job::built(alone(*rounds))),
     }
 }
 

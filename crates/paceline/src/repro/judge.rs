@@ -10,7 +10,7 @@ use std::str::FromStr;
 use report::stats::quantile;
 use serde::Deserialize;
 
-/// What is to be reached. As text: `>= 1.3`, `<= 0.05`, `= 0`, `within range` (the published figure
+/// What is to be reached. As text: `>= 1.3`, `<= 0.05`, `every >= 0.98`, `= 0`, `within range` (the published figure
 /// lies in the range of ours), or `fails <= 0.01`: a cheat is to miss that gate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
@@ -19,6 +19,8 @@ pub enum Gate {
     AtLeast(f64),
     /// The upper quartile stays below this.
     AtMost(f64),
+    /// No value is below this.
+    EveryAtLeast(f64),
     /// Every value is this.
     Exactly(f64),
     /// The published figure lies between the least and the greatest of ours.
@@ -53,6 +55,10 @@ impl Gate {
                 let worse = at(0.75)?;
                 Some(Verdict { holds: worse <= *bound, decided_by: worse })
             }
+            Gate::EveryAtLeast(bound) => {
+                let worst = at(0.0)?;
+                Some(Verdict { holds: worst >= *bound, decided_by: worst })
+            }
             Gate::Exactly(wanted) => {
                 let other = values.iter().copied().find(|value| value != wanted);
                 Some(Verdict { holds: other.is_none(), decided_by: other.unwrap_or(*wanted) })
@@ -86,9 +92,10 @@ impl FromStr for Gate {
         bound(">=")
             .map(Gate::AtLeast)
             .or_else(|| bound("<=").map(Gate::AtMost))
+            .or_else(|| bound("every >=").map(Gate::EveryAtLeast))
             .or_else(|| bound("=").map(Gate::Exactly))
             .ok_or_else(|| {
-                format!("gate `{text}`: expected >= N, <= N, = N, within range or fails GATE")
+                format!("gate `{text}`: expected >= N, <= N, every >= N, = N, within range or fails GATE")
             })
     }
 }
@@ -106,6 +113,7 @@ impl fmt::Display for Gate {
         match self {
             Gate::AtLeast(bound) => write!(out, ">= {bound}"),
             Gate::AtMost(bound) => write!(out, "<= {bound}"),
+            Gate::EveryAtLeast(bound) => write!(out, "every >= {bound}"),
             Gate::Exactly(bound) => write!(out, "= {bound}"),
             Gate::WithinRange => write!(out, "within range"),
             Gate::Fails(gate) => write!(out, "fails {gate}"),
@@ -155,6 +163,14 @@ mod tests {
     }
 
     #[test]
+    fn one_bad_point_of_many_is_seen() {
+        let points = [1.0, 1.2, 1.3, 1.4, 0.9, 1.1, 1.5, 1.6];
+        assert_eq!(holds(">= 0.98", &points), Some(true), "by its quartile alone it would pass");
+        assert_eq!(holds("every >= 0.98", &points), Some(false));
+        assert_eq!(holds("every >= 0.9", &points), Some(true));
+    }
+
+    #[test]
     fn exact_gates_look_at_every_value() {
         assert_eq!(holds("= 0", &[0.0, 0.0, 0.0]), Some(true));
         assert_eq!(holds("= 0", &[0.0, 0.0, 1.0]), Some(false));
@@ -162,7 +178,7 @@ mod tests {
 
     #[test]
     fn gates_read_as_they_are_written() {
-        for text in [">= 1.3", "<= 0.05", "= 0", "within range", "fails <= 0.01"] {
+        for text in [">= 1.3", "<= 0.05", "every >= 0.98", "= 0", "within range", "fails <= 0.01"] {
             assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
         }
         assert!("about 3".parse::<Gate>().is_err());

@@ -7,10 +7,12 @@ use std::rc::Rc;
 use report::stats::{median, quantile};
 use trace::Outcome;
 
-use super::experiment;
-use super::outcomes::{ratios, values};
-use super::paper::{Experiment, Figure, Job, Measure, Paper, Quantity};
-use crate::contender::Contender;
+use super::outcomes::{ByRun, ratios, values};
+use super::paper::{Agreed, Experiment, Figure, Job, Measure, Paper, Quantity, Sweep, View};
+use super::sweep::{self, Point};
+use super::views::{self, Chart};
+use super::{agreement, experiment};
+use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -48,18 +50,27 @@ pub struct Effort {
     pub kernel: Option<std::path::PathBuf>,
 }
 
-/// Experiments by name, and their outcomes once they have run. A failed one is not tried again.
+type Done<T> = BTreeMap<String, Result<Rc<Vec<T>>, String>>;
+
+/// Experiments and sweeps, and their outcomes once they have run. A failed one is not tried again.
 pub struct Laboratory<'a> {
     paper: &'a Paper,
     effort: Effort,
     progress: &'a Progress,
-    done: BTreeMap<String, Result<Rc<Vec<Outcome>>, String>>,
+    experiments: Done<Outcome>,
+    sweeps: Done<Point>,
 }
 
 impl<'a> Laboratory<'a> {
     /// Without any run yet.
     pub fn new(paper: &'a Paper, effort: Effort, progress: &'a Progress) -> Self {
-        Laboratory { paper, effort, progress, done: BTreeMap::new() }
+        Laboratory {
+            paper,
+            effort,
+            progress,
+            experiments: BTreeMap::new(),
+            sweeps: BTreeMap::new(),
+        }
     }
 
     /// Measures a figure. A ground that fails is said in `why`.
@@ -67,16 +78,10 @@ impl<'a> Laboratory<'a> {
         let Some(measure) = &figure.measure else {
             return Ok(Ours { ground: "none", why: figure.why.clone(), ..Ours::default() });
         };
-        let (name, experiment) = self.experiment(measure.experiment())?;
-        let mut ours = Ours {
-            ground: experiment.ground.name(),
-            clock: Some(experiment::clock(experiment)),
-            why: figure.why.clone(),
-            ..Ours::default()
-        };
+        let mut ours = Ours { why: figure.why.clone(), ..self.whereabouts(measure)? };
         match self.take(measure) {
             Ok(values) if values.is_empty() => {
-                ours.why = Some(format!("the ground did not measure it in {name}"));
+                ours.why = Some(format!("{} did not measure it", ours.ground));
             }
             Ok(values) => ours.values = values,
             Err(failure) => ours.why = Some(failure.to_string()),
@@ -102,6 +107,15 @@ impl<'a> Laboratory<'a> {
                 let waits = values(&self.outcomes(experiment)?, of, Quantity::WorstWait);
                 Ok(waits.into_iter().map(|(_, wait_s)| wait_s / bound_s).collect())
             }
+            Measure::Points { sweep, quantity, over, under } => {
+                let points = self.points(sweep)?;
+                Ok(points.iter().filter_map(|at| at.ratio(*quantity, over, under)).collect())
+            }
+            Measure::Best { sweep, quantity, over, under } => {
+                self.best(sweep, |point| point.ratio(*quantity, over, under))
+            }
+            Measure::Words { policy, knob, besides } => words(policy, knob, *besides),
+            Measure::Agreement { guest, sim, of, what } => self.agreement(guest, sim, of, *what),
             Measure::Wakeup { pair, floor, of, over } => {
                 let own = self.wakeup_ns(pair, floor, of)?;
                 match over {
@@ -115,14 +129,73 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Work of one wakeup in ns of guest time, which under icount are instructions.
-    fn wakeup_ns(
+    /// Draws a chart of the paper again, or says why it cannot be drawn.
+    pub fn chart(&mut self, view: &View) -> Result<Chart, Failure> {
+        let points = self.points(&view.sweep)?;
+        Ok(views::chart(view, self.sweep(&view.sweep)?, &points))
+    }
+
+    /// Where a figure is measured.
+    fn whereabouts(&self, measure: &Measure) -> Result<Ours, Failure> {
+        let (ground, clock) = match measure.experiment() {
+            Some(name) => {
+                let experiment = self.experiment(name)?;
+                (experiment.ground.name(), experiment::clock(experiment))
+            }
+            None => ("sim", report::Clock::Simulated),
+        };
+        Ok(match measure {
+            Measure::Words { .. } => Ours { ground: "none", ..Ours::default() },
+            Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
+            _ => Ours { ground, clock: Some(clock), ..Ours::default() },
+        })
+    }
+
+    fn best(
         &mut self,
-        pair: &str,
-        floor: &str,
+        sweep: &str,
+        ratio: impl Fn(&Point) -> Option<f64>,
+    ) -> Result<Vec<f64>, Failure> {
+        let points = self.points(sweep)?;
+        let mut best: BTreeMap<usize, f64> = BTreeMap::new();
+        for point in points.iter() {
+            if let Some(ratio) = ratio(point) {
+                let most = best.entry(point.costs).or_insert(ratio);
+                *most = most.max(ratio);
+            }
+        }
+        Ok(best.into_values().collect())
+    }
+
+    fn agreement(
+        &mut self,
+        guest: &[String],
+        sim: &[String],
         of: &str,
-    ) -> Result<super::outcomes::ByRun, Failure> {
-        let Job::PingPong { rounds } = self.experiment(pair)?.1.job else {
+        what: Agreed,
+    ) -> Result<Vec<f64>, Failure> {
+        let mut worst = Vec::new();
+        for (guest, sim) in guest.iter().zip(sim) {
+            let names = experiment::task_names(&self.experiment(guest)?.job)?;
+            let (guest, sim) = (self.outcomes(guest)?, self.outcomes(sim)?);
+            let own = |all: &Rc<Vec<Outcome>>| -> Vec<Outcome> {
+                all.iter().filter(|one| one.policy == of).cloned().collect()
+            };
+            let (guest, sim) = (own(&guest), own(&sim));
+            let (guest, sim): (Vec<&Outcome>, Vec<&Outcome>) =
+                (guest.iter().collect(), sim.iter().collect());
+            match agreement::distance(what, &guest, &sim, &names) {
+                Some(distance) => worst.push(distance),
+                None => return Ok(Vec::new()),
+            }
+        }
+        // The gate is for each file, so the farthest decides.
+        Ok(quantile(&worst, 1.0).into_iter().collect())
+    }
+
+    /// Work of one wakeup in ns of guest time, which under icount are instructions.
+    fn wakeup_ns(&mut self, pair: &str, floor: &str, of: &str) -> Result<ByRun, Failure> {
+        let Job::PingPong { rounds } = self.experiment(pair)?.job else {
             return Err(Failure::input(format!("experiment {pair} is no ping-pong")));
         };
         let wakeups = 2.0 * rounds as f64;
@@ -134,7 +207,7 @@ impl<'a> Laboratory<'a> {
     }
 
     fn ideal_s(&self, name: &str) -> Result<f64, Failure> {
-        let (_, experiment) = self.experiment(name)?;
+        let experiment = self.experiment(name)?;
         match experiment.job {
             Job::Burners { tasks, work_ms } => {
                 let cpus = experiment.cpus.unwrap_or(1) as f64;
@@ -144,46 +217,80 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    fn experiment(&self, name: &str) -> Result<(&'a str, &'a Experiment), Failure> {
-        let found = self.paper.experiment.get_key_value(name);
-        found.map(|(name, experiment)| (name.as_str(), experiment)).ok_or_else(|| {
-            Failure::input(format!(
-                "papers/{}.toml: no experiment is called {name}",
-                self.paper.name
-            ))
-        })
+    fn experiment(&self, name: &str) -> Result<&'a Experiment, Failure> {
+        self.paper.experiment.get(name).ok_or_else(|| self.unknown("experiment", name))
+    }
+
+    fn sweep(&self, name: &str) -> Result<&'a Sweep, Failure> {
+        self.paper.sweep.get(name).ok_or_else(|| self.unknown("sweep", name))
+    }
+
+    fn unknown(&self, what: &str, name: &str) -> Failure {
+        Failure::input(format!("papers/{}.toml: no {what} is called {name}", self.paper.name))
     }
 
     fn outcomes(&mut self, name: &str) -> Result<Rc<Vec<Outcome>>, Failure> {
-        if let Some(done) = self.done.get(name) {
-            return done.clone().map_err(Failure::Run);
-        }
-        let (_, experiment) = self.experiment(name)?;
-        self.progress.phase(&format!("experiment {name}"));
-        let result = match experiment::run(experiment, &self.effort, self.progress) {
-            Ok(outcomes) => Ok(Rc::new(outcomes)),
-            Err(failure) => Err(failure.to_string()),
-        };
-        self.done.insert(name.to_string(), result.clone());
-        result.map_err(Failure::Run)
+        let experiment = self.experiment(name)?;
+        let (effort, progress) = (&self.effort, self.progress);
+        once(&mut self.experiments, name, || {
+            progress.phase(&format!("experiment {name}"));
+            experiment::run(experiment, effort, progress)
+        })
+    }
+
+    fn points(&mut self, name: &str) -> Result<Rc<Vec<Point>>, Failure> {
+        let sweep = self.sweep(name)?;
+        let (effort, progress) = (&self.effort, self.progress);
+        once(&mut self.sweeps, name, || {
+            progress.phase(&sweep.title);
+            sweep::run(sweep, effort, progress)
+        })
     }
 }
 
+fn once<T>(
+    done: &mut Done<T>,
+    name: &str,
+    run: impl FnOnce() -> Result<Vec<T>, Failure>,
+) -> Result<Rc<Vec<T>>, Failure> {
+    let result = match done.get(name) {
+        Some(result) => result.clone(),
+        None => {
+            let result = run().map(Rc::new).map_err(|failure| failure.to_string());
+            done.insert(name.to_string(), result.clone());
+            result
+        }
+    };
+    result.map_err(Failure::Run)
+}
+
 impl Measure {
-    /// The experiment that says where it is measured.
-    fn experiment(&self) -> &str {
+    /// The experiment that says where it is measured. None: a sweep, so the simulator.
+    fn experiment(&self) -> Option<&str> {
         match self {
             Measure::Ratio { experiment, .. }
             | Measure::Value { experiment, .. }
             | Measure::Makespan { experiment, .. }
             | Measure::WaitBound { experiment, .. }
-            | Measure::Wakeup { pair: experiment, .. } => experiment,
+            | Measure::Wakeup { pair: experiment, .. } => Some(experiment),
+            Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
+            Measure::Points { .. } | Measure::Best { .. } | Measure::Words { .. } => None,
         }
     }
 }
 
-fn bare(values: super::outcomes::ByRun) -> Vec<f64> {
+fn bare(values: ByRun) -> Vec<f64> {
     values.into_iter().map(|(_, value)| value).collect()
+}
+
+fn words(policy: &str, knob: &str, besides: usize) -> Result<Vec<f64>, Failure> {
+    let unknown = || Failure::input(format!("policy {policy} has no knob {knob} of words"));
+    let policy = policy::find(policy, contender::POLICIES).map_err(Failure::input)?;
+    let knob = policy.knobs.iter().find(|own| own.name == knob).ok_or_else(unknown)?;
+    match knob.unit {
+        policy::Unit::Choice(words) => Ok(vec![(words.len() - besides) as f64]),
+        _ => Err(unknown()),
+    }
 }
 
 /// The slice of a policy, as its label has it or by default.

@@ -4,12 +4,15 @@
 //! A paper is data ([`paper`]); [`measure`] runs what its figures need and takes them from the
 //! outcomes; [`judge`] holds them to their gates; [`show`] prints them.
 
+mod agreement;
 mod experiment;
 mod judge;
 mod measure;
 mod outcomes;
 mod paper;
 mod show;
+mod sweep;
+mod views;
 
 use crate::cli::Repro;
 use crate::compare::check_writable;
@@ -28,14 +31,17 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
     let wanted = |name: &str| {
         arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part.as_str()))
     };
-    let count: usize =
-        papers.iter().map(|paper| paper.figure.iter().filter(|f| wanted(&f.name)).count()).sum();
+    let names = |paper: &paper::Paper| {
+        let figures = paper.figure.iter().filter(|figure| wanted(&figure.name)).count();
+        figures + paper.view.iter().filter(|view| wanted(&view.name)).count()
+    };
+    let count: usize = papers.iter().map(names).sum();
     if count == 0 {
         return Err(Failure::input("--only matches no figure; paceline repro NAME shows them all"));
     }
     let _scratch = interrupt::guard()?;
     let progress = Progress::new(count as u64);
-    let mut rows = Vec::new();
+    let (mut rows, mut charts) = (Vec::new(), Vec::new());
     for paper in &papers {
         let effort = Effort { quick: arguments.quick, kernel: arguments.kernel.clone() };
         let mut laboratory = Laboratory::new(paper, effort, &progress);
@@ -44,18 +50,27 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
             rows.push(Row::new(paper, figure, ours, arguments.quick));
             progress.step();
         }
+        for view in paper.view.iter().filter(|view| wanted(&view.name)) {
+            charts.push((paper.name.as_str(), laboratory.chart(view)));
+            progress.step();
+        }
     }
     drop(progress);
-    finish(arguments, &papers, &rows)
+    finish(arguments, &papers, &rows, &charts)
 }
 
-fn finish(arguments: &Repro, papers: &[paper::Paper], rows: &[Row]) -> Result<(), Failure> {
+fn finish(
+    arguments: &Repro,
+    papers: &[paper::Paper],
+    rows: &[Row],
+    charts: &[show::Drawn],
+) -> Result<(), Failure> {
     if let Some(path) = &arguments.report {
-        report::write_whole(path, &show::html(papers, rows)).map_err(Failure::run)?;
+        report::write_whole(path, &show::html(papers, rows, charts)).map_err(Failure::run)?;
     }
     match arguments.json {
         true => output::print(&show::json(rows))?,
-        false => output::print(&show::text(papers, rows, arguments.quick))?,
+        false => output::print(&show::text(papers, rows, charts, arguments.quick))?,
     }
     match rows.iter().all(Row::passes) {
         true => Ok(()),

@@ -23,6 +23,12 @@ pub struct Paper {
     pub source: String,
     /// What is run, by name.
     pub experiment: BTreeMap<String, Experiment>,
+    /// What is run at many points, by name.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Sweep>,
+    /// Its charts, drawn again from sweeps.
+    #[serde(default)]
+    pub view: Vec<View>,
     /// Its figures, in the order in which they are shown.
     pub figure: Vec<Figure>,
 }
@@ -69,6 +75,62 @@ pub struct Experiment {
 
 fn one() -> usize {
     1
+}
+
+/// Simulations of one machine at every point of a grid: jobs times costs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// What its table is called.
+    pub title: String,
+    /// Simulated machine.
+    pub machine: String,
+    /// The policies, as `--policy` takes them.
+    pub policies: String,
+    /// What runs.
+    pub jobs: Jobs,
+    /// Costs that differ from the machine's file, a set for each column of the grid.
+    pub costs: Vec<BTreeMap<String, f64>>,
+    /// Seeds at each point.
+    pub seeds: usize,
+}
+
+/// The jobs of a sweep.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub enum Jobs {
+    /// The model of hackbench, pipes (`p`) and sockets, as slide 18 labels them.
+    Hackbench {
+        /// Group counts.
+        groups: Vec<usize>,
+        /// The same with `--quick`.
+        quick_groups: Vec<usize>,
+        /// Messages from each sender to each receiver.
+        loops: u64,
+        /// Pipes, sockets or both.
+        channels: Vec<Channel>,
+    },
+    /// The models of the NAS benchmarks.
+    Npb {
+        /// Names; the paper's own list may be unknown.
+        names: Vec<String>,
+        /// The same with `--quick`.
+        quick_names: Vec<String>,
+        /// Tasks for each hardware thread.
+        tasks_per_thread: Vec<usize>,
+        /// Steps after which a benchmark ends.
+        steps: u64,
+    },
+}
+
+/// What hackbench's messages go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    /// `-p`.
+    Pipe,
+    /// The default.
+    Socket,
 }
 
 /// Where.
@@ -118,6 +180,13 @@ pub enum Job {
         /// CPU time of each.
         work_ms: u64,
     },
+    /// Hogs for half the CPUs, as many sleepers, and a group of hackbench, for this long.
+    Mixed {
+        /// CPUs it is sized for.
+        cpus: usize,
+        /// On the wall clock.
+        duration_ms: u64,
+    },
     /// Two tasks that hand a byte to and fro through two pipes.
     PingPong {
         /// Round trips: each is two wakeups.
@@ -128,6 +197,39 @@ pub enum Job {
         /// As many writes and reads as `pingpong` has.
         rounds: u64,
     },
+}
+
+/// A chart of the paper, drawn again from a sweep.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct View {
+    /// Short and unique: what `--only` looks at.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// What a reader must know, such as that the paper's numbers were not published.
+    pub note: String,
+    /// Name of the sweep.
+    pub sweep: String,
+    /// What of it.
+    pub shown: Shown,
+    /// At which of its sets of costs.
+    #[serde(default)]
+    pub costs: usize,
+}
+
+/// What a view shows.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shown {
+    /// One quantity: a row for each job, a column for each policy.
+    Quantity(Quantity),
+    /// The first policy's over the second's: a row for each job, a column for each set of costs.
+    Ratio(Quantity),
+    /// One quantity of the last job: a row for each policy.
+    Policies(Quantity),
+    /// Scheduler functions of the last job: calls and time.
+    Functions,
 }
 
 /// One figure: of the paper, or one that this project holds itself to.
@@ -214,6 +316,66 @@ pub enum Measure {
         #[serde(default)]
         over: Option<String>,
     },
+    /// `over / under` at every point of a sweep, the median of its seeds.
+    Points {
+        /// Name of the sweep.
+        sweep: String,
+        /// What is compared.
+        quantity: Quantity,
+        /// Whose value is divided.
+        over: String,
+        /// By whose.
+        under: String,
+    },
+    /// The greatest of `points` for each set of costs.
+    Best {
+        /// Name of the sweep.
+        sweep: String,
+        /// What is compared.
+        quantity: Quantity,
+        /// Whose value is divided.
+        over: String,
+        /// By whose.
+        under: String,
+    },
+    /// Words that a policy's knob takes, but for some: a count that needs no run.
+    Words {
+        /// The policy.
+        policy: String,
+        /// Its knob.
+        knob: String,
+        /// Words that do not count.
+        besides: usize,
+    },
+    /// How far the simulator is from the guest, at the worst of some files.
+    Agreement {
+        /// Names of experiments on the guest.
+        guest: Vec<String>,
+        /// Those of the same files on the simulator, in the same order.
+        sim: Vec<String>,
+        /// Under which policy.
+        of: String,
+        /// What is held against each other.
+        what: Agreed,
+    },
+}
+
+/// What a simulation and a guest are to agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreed {
+    /// Each task's part of the CPU time of all: the greatest difference, in points.
+    CpuShare,
+    /// Switches of the workload's tasks: relative difference.
+    Switches,
+    /// Migrations: how far outside the spread of the guest's runs, relative; 0 is inside.
+    Migrations,
+    /// Median wait: as migrations.
+    Wait50,
+    /// 95 % of waits are shorter: as migrations.
+    Wait95,
+    /// 99 % of waits are shorter: as migrations.
+    Wait99,
 }
 
 /// What is measured of a run.
@@ -272,4 +434,41 @@ pub fn find(name: &str) -> Result<Vec<Paper>, Failure> {
                 .map_err(|error| Failure::input(format!("papers/{name}.toml: {error}")))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contender;
+
+    #[test]
+    fn papers_can_be_read_and_name_only_what_is_there() {
+        for paper in find("all").unwrap() {
+            let mut names: Vec<&str> =
+                paper.figure.iter().map(|figure| figure.name.as_str()).collect();
+            names.extend(paper.view.iter().map(|view| view.name.as_str()));
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all, "a name stands twice");
+            let experiments = paper.experiment.values().map(|experiment| &experiment.policies);
+            let sweeps = paper.sweep.values().map(|sweep| &sweep.policies);
+            for policies in experiments.chain(sweeps) {
+                contender::parse_all(std::slice::from_ref(policies)).unwrap();
+            }
+            for view in &paper.view {
+                let sweep = &paper.sweep[&view.sweep];
+                assert!(view.costs < sweep.costs.len(), "{}", view.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_figure_is_published_or_says_why_not() {
+        for figure in find("all").unwrap().iter().flat_map(|paper| &paper.figure) {
+            let ours = figure.figure == "yardstick" || figure.measure.is_some();
+            assert!(ours || figure.why.is_some(), "{}", figure.name);
+            assert!(figure.gate.is_none() || figure.measure.is_some(), "{}", figure.name);
+        }
+    }
 }

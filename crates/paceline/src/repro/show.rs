@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::judge::Gate;
 use super::measure::Ours;
 use super::paper::{Figure, Paper};
+use super::views::Chart;
+use crate::failure::Failure;
 use crate::output;
 
 /// One figure, measured and judged.
@@ -113,10 +115,13 @@ pub fn json(rows: &[Row]) -> String {
     serde_json::to_string_pretty(&array).expect("figures are plain data") + "\n"
 }
 
+/// A chart of a paper, or why it could not be drawn.
+pub type Drawn<'a> = (&'a str, Result<Chart, Failure>);
+
 const HEADINGS: [&str; 6] = ["figure", "published", "ours", "gate", "ground", ""];
 
 /// A table for each paper, and what its reader must know.
-pub fn text(papers: &[Paper], rows: &[Row], quick: bool) -> String {
+pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> String {
     let mut text = String::new();
     let style = output::style();
     for paper in papers {
@@ -127,11 +132,44 @@ pub fn text(papers: &[Paper], rows: &[Row], quick: bool) -> String {
                 text += &wrapped(&format!("{}: {why}", row.figure.name), style);
             }
         }
+        for (_, chart) in charts.iter().filter(|(name, _)| *name == paper.name) {
+            text += &chart_text(chart);
+        }
     }
     let failed = rows.iter().filter(|row| !row.passes()).count();
     let gates = rows.iter().filter(|row| row.figure.gate.is_some()).count();
     text += &format!("\n{} of {gates} gates hold", gates - failed);
     text += if quick { "; --quick: few boots and seeds, wide spreads\n" } else { "\n" };
+    text
+}
+
+fn chart_text(chart: &Result<Chart, Failure>) -> String {
+    let style = output::style();
+    let chart = match chart {
+        Ok(chart) => chart,
+        Err(failure) => return wrapped(&format!("a chart is missing: {failure}"), style),
+    };
+    let headings: Vec<&str> = chart.headings.iter().map(String::as_str).collect();
+    format!(
+        "\n{}\n{}{}",
+        chart.title,
+        table(&headings, &chart.rows, Align::Right, style),
+        wrapped(&chart.note, style)
+    )
+}
+
+fn chart_html(chart: &Result<Chart, Failure>) -> String {
+    let chart = match chart {
+        Ok(chart) => chart,
+        Err(failure) => {
+            return format!("<p>A chart is missing: {}</p>\n", html::escape(&failure.to_string()));
+        }
+    };
+    let headings: Vec<&str> = chart.headings.iter().map(String::as_str).collect();
+    let mut text = format!("<h2>{}</h2>\n", html::escape(&chart.title));
+    text +=
+        &chart.plots.iter().map(|(caption, svg)| html::figure(caption, svg)).collect::<String>();
+    text += &html::table(&chart.note, &headings, &chart.rows);
     text
 }
 
@@ -156,7 +194,7 @@ fn cells(paper: &Paper, rows: &[Row]) -> Vec<Vec<String>> {
 }
 
 /// The same as a page, with a plot for each figure that was measured more than once.
-pub fn html(papers: &[Paper], rows: &[Row]) -> String {
+pub fn html(papers: &[Paper], rows: &[Row], charts: &[Drawn]) -> String {
     let mut body = String::new();
     for paper in papers {
         body += &format!("<h2>{}</h2>\n", html::escape(&paper.title));
@@ -174,6 +212,9 @@ pub fn html(papers: &[Paper], rows: &[Row]) -> String {
         let caption =
             "Ratios: a dot for each boot, seed or point of a sweep, a bar to their median";
         body += &html::figure(caption, &plot::strips(caption, "ratio", &strips));
+        for (_, chart) in charts.iter().filter(|(name, _)| *name == paper.name) {
+            body += &chart_html(chart);
+        }
     }
     body += &format!(
         "<h2>Data</h2>\n<p>{}</p>\n",

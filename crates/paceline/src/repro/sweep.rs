@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Simulations at every point of a grid: jobs times costs.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+use report::stats::median;
+use trace::Outcome;
+use workload::Workload;
+use workload::hackbench::{self, Hackbench};
+use workload::npb::{Npb, Size};
+
+use super::measure::Effort;
+use super::outcomes::{ratios, values};
+use super::paper::{Channel, Jobs, Quantity, Sweep};
+use crate::failure::Failure;
+use crate::plan::{Job, Place, Plan, SEED, find_machine};
+use crate::progress::Progress;
+use crate::{contender, ground};
+
+/// One point, with the runs made there.
+#[derive(Debug)]
+pub struct Point {
+    /// Which set of costs, by its place in the sweep.
+    pub costs: usize,
+    /// Which job.
+    pub at: At,
+    /// Every seed under every policy.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// Where a job stands in a plot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct At {
+    /// As the paper labels it, such as `p4`.
+    pub label: String,
+    /// The line it belongs to.
+    pub series: String,
+    /// Its place on that line.
+    pub x: f64,
+}
+
+impl Point {
+    /// The median over the seeds of `over / under`.
+    pub fn ratio(&self, quantity: Quantity, over: &str, under: &str) -> Option<f64> {
+        median(&ratios(&self.outcomes, over, under, quantity))
+    }
+
+    /// The median over the seeds.
+    pub fn value(&self, quantity: Quantity, of: &str) -> Option<f64> {
+        let values: Vec<f64> =
+            values(&self.outcomes, of, quantity).into_iter().map(|(_, value)| value).collect();
+        median(&values)
+    }
+}
+
+/// Runs every point, as many at a time as there are processors.
+pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Point>, Failure> {
+    let machine = find_machine(&sweep.machine)?;
+    let contenders = contender::parse_all(std::slice::from_ref(&sweep.policies))?;
+    let jobs = jobs(&sweep.jobs, effort.quick, machine.cpus.len());
+    let sets = if effort.quick { sweep.costs.len().min(QUICK_COSTS) } else { sweep.costs.len() };
+    let mut plans = Vec::new();
+    for costs in 0..sets {
+        let mut machine = machine.clone();
+        for (name, value) in &sweep.costs[costs] {
+            machine = machine.with_cost(name, *value).map_err(Failure::input)?;
+        }
+        for (at, workload) in &jobs {
+            let plan = Plan {
+                contenders: contenders.clone(),
+                job: Job::built(workload.clone()),
+                place: Place::Sim { machine: Box::new(machine.clone()) },
+                runs: if effort.quick { 1 } else { sweep.seeds },
+                seed: SEED,
+                locks: false,
+            };
+            plans.push((costs, at.clone(), plan));
+        }
+    }
+    let (done, all) = (AtomicUsize::new(0), plans.len());
+    plans
+        .into_par_iter()
+        .map(|(costs, at, plan)| {
+            let outcomes = ground::run(&plan, progress)?.outcomes;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress.phase(&format!("{}: {done} of {all} points", sweep.title));
+            Ok(Point { costs, at, outcomes })
+        })
+        .collect()
+}
+
+/// `--quick` looks at so many sets of costs: the ends of the range come first in the data.
+const QUICK_COSTS: usize = 2;
+
+fn jobs(jobs: &Jobs, quick: bool, cpus: usize) -> Vec<(At, Workload)> {
+    match jobs {
+        Jobs::Hackbench { groups, quick_groups, loops, channels } => {
+            let groups = if quick { quick_groups } else { groups };
+            let grid = channels.iter().flat_map(|channel| groups.iter().map(move |n| (channel, n)));
+            grid.map(|(channel, groups)| storm(*channel, *groups, *loops)).collect()
+        }
+        Jobs::Npb { names, quick_names, tasks_per_thread, steps } => {
+            let names = if quick { quick_names } else { names };
+            let models = Npb::embedded();
+            let grid = tasks_per_thread.iter().flat_map(|tasks| {
+                names.iter().enumerate().map(move |(place, name)| (*tasks, place, name))
+            });
+            grid.filter_map(|(tasks, place, name)| {
+                let size = Size { threads: tasks * cpus, cpus, steps_max: *steps, seed: SEED };
+                let at = At {
+                    label: format!("{name} ×{tasks}"),
+                    series: format!("{tasks} task{} a thread", if tasks == 1 { "" } else { "s" }),
+                    x: place as f64,
+                };
+                models.build(name, size).map(|workload| (at, workload))
+            })
+            .collect()
+        }
+    }
+}
+
+fn storm(channel: Channel, groups: usize, loops: u64) -> (At, Workload) {
+    let (mark, series, kind) = match channel {
+        Channel::Pipe => ("p", "pipes", hackbench::Channel::Pipe),
+        Channel::Socket => ("", "sockets", hackbench::Channel::Socket),
+    };
+    let at = At { label: format!("{mark}{groups}"), series: series.to_string(), x: groups as f64 };
+    (at, Hackbench { groups, loops, channel: kind, ..Hackbench::default() }.build())
+}

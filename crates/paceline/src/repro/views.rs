@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A paper's charts again, as tables and plots of our sweeps.
+
+use std::collections::BTreeMap;
+
+use report::plot::{self, Line};
+use report::text::{count, digits, time};
+use trace::FunctionCost;
+
+use super::paper::{Quantity, Shown, Sweep, View};
+use super::sweep::Point;
+
+/// A chart: its table, and its plots as SVG.
+pub struct Chart {
+    /// What it shows, and whose chart it stands for.
+    pub title: String,
+    /// What a reader must know.
+    pub note: String,
+    /// Headings of its table.
+    pub headings: Vec<String>,
+    /// Rows of its table.
+    pub rows: Vec<Vec<String>>,
+    /// Plots, each with its caption.
+    pub plots: Vec<(String, String)>,
+}
+
+/// Draws a view of a sweep's points.
+pub fn chart(view: &View, sweep: &Sweep, points: &[Point]) -> Chart {
+    let policies = policies(points);
+    let costs = view.costs.min(points.iter().map(|point| point.costs).max().unwrap_or(0));
+    let shown: Vec<&Point> = points.iter().filter(|point| point.costs == costs).collect();
+    let mut chart = Chart {
+        title: view.title.clone(),
+        note: format!("{} {}", view.note, at_costs(&sweep.costs[costs])).trim().to_string(),
+        headings: Vec::new(),
+        rows: Vec::new(),
+        plots: Vec::new(),
+    };
+    match &view.shown {
+        Shown::Quantity(quantity) => by_job(&mut chart, *quantity, &policies, &shown),
+        Shown::Ratio(quantity) => {
+            chart.note = view.note.clone();
+            by_cost(&mut chart, *quantity, &policies, sweep, points);
+        }
+        Shown::Functions => functions(&mut chart, &policies, &shown),
+        Shown::Policies(quantity) => by_policy(&mut chart, *quantity, &policies, &shown),
+    }
+    chart
+}
+
+fn policies(points: &[Point]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for outcome in points.iter().flat_map(|point| &point.outcomes) {
+        if !names.contains(&outcome.policy) {
+            names.push(outcome.policy.clone());
+        }
+    }
+    names
+}
+
+fn at_costs(costs: &BTreeMap<String, f64>) -> String {
+    let costs: Vec<String> = costs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if costs.is_empty() { String::new() } else { format!("At {}.", costs.join(", ")) }
+}
+
+fn show(quantity: Quantity, value: Option<f64>) -> String {
+    match value {
+        None => "–".into(),
+        Some(value) if quantity.is_count() => count(value),
+        Some(value) if quantity == Quantity::IdleShare => report::text::percent(value),
+        Some(value) => time(value),
+    }
+}
+
+/// A row for each job, a column for each policy; a plot for each series of jobs.
+fn by_job(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &[&Point]) {
+    chart.headings = [vec!["job".to_string()], policies.to_vec()].concat();
+    for point in points {
+        let values = policies.iter().map(|policy| show(quantity, point.value(quantity, policy)));
+        chart.rows.push([point.at.label.clone()].into_iter().chain(values).collect());
+    }
+    let mut series: Vec<&str> = points.iter().map(|point| point.at.series.as_str()).collect();
+    series.dedup();
+    for name in series {
+        let of = |policy: &String| {
+            let own = points.iter().filter(|point| point.at.series == name);
+            own.filter_map(|point| Some((point.at.x, point.value(quantity, policy)?))).collect()
+        };
+        let lines: Vec<Line> = policies
+            .iter()
+            .map(|policy| Line { name: policy.clone(), points: of(policy) })
+            .collect();
+        let unit = if quantity.is_count() { "count" } else { "seconds" };
+        let caption = format!("{}, {name}", chart.title);
+        let svg = plot::lines(&caption, "job", unit, &lines);
+        chart.plots.push((caption, svg));
+    }
+}
+
+/// A row for each job, a column for each set of costs: the first policy's value over the second's.
+fn by_cost(
+    chart: &mut Chart,
+    quantity: Quantity,
+    policies: &[String],
+    sweep: &Sweep,
+    points: &[Point],
+) {
+    let [over, under, ..] = policies else { return };
+    let used = points.iter().map(|point| point.costs + 1).max().unwrap_or(0);
+    let column = |costs: &BTreeMap<String, f64>| {
+        let text = at_costs(costs);
+        text.trim_start_matches("At ").trim_end_matches('.').to_string()
+    };
+    chart.headings = vec![format!("{over} / {under}")];
+    chart.headings.extend(sweep.costs[..used].iter().map(column));
+    for point in points.iter().filter(|point| point.costs == 0) {
+        let at = |costs: usize| {
+            let same = points.iter().find(|other| other.costs == costs && other.at == point.at);
+            same.and_then(|same| same.ratio(quantity, over, under))
+        };
+        let ratios = (0..used).map(|costs| at(costs).map_or("–".into(), digits));
+        chart.rows.push([point.at.label.clone()].into_iter().chain(ratios).collect());
+    }
+}
+
+/// A row for each policy: its value, and the first policy's over its own; of the last job.
+fn by_policy(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &[&Point]) {
+    let (Some(point), Some(first)) = (points.last(), policies.first()) else { return };
+    chart.headings =
+        vec!["policy".into(), format!("at {}", point.at.label), format!("{first} / it")];
+    let mut bars = Vec::new();
+    for policy in policies {
+        let value = point.value(quantity, policy);
+        let ratio = point.ratio(quantity, first, policy);
+        chart.rows.push(vec![
+            policy.clone(),
+            show(quantity, value),
+            ratio.map_or("–".into(), |ratio| format!("{ratio:.3}")),
+        ]);
+        bars.extend(value.map(|value| (policy.clone(), value)));
+    }
+    let unit = if quantity.is_count() { "count" } else { "seconds" };
+    chart.plots.push((chart.title.clone(), plot::bars(&chart.title, unit, &bars)));
+}
+
+/// A row for each scheduler function of each policy, at the last job.
+fn functions(chart: &mut Chart, policies: &[String], points: &[&Point]) {
+    let Some(point) = points.last() else { return };
+    chart.headings =
+        ["policy", "function", "calls", "time"].into_iter().map(String::from).collect();
+    for policy in policies {
+        let Some(run) = point.outcomes.iter().find(|run| run.policy == *policy) else { continue };
+        let mut functions: Vec<(&String, &FunctionCost)> = run.functions.iter().collect();
+        functions.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then(a.0.cmp(b.0)));
+        for (name, cost) in &functions {
+            let seconds = cost.ns as f64 / 1e9;
+            chart.rows.push(vec![
+                policy.clone(),
+                name.to_string(),
+                count(cost.count as f64),
+                time(seconds),
+            ]);
+        }
+        let bars: Vec<(String, f64)> =
+            functions.iter().map(|(name, cost)| (name.to_string(), cost.ns as f64 / 1e9)).collect();
+        let caption = format!("{}, {policy}, job {}", chart.title, point.at.label);
+        let svg = plot::bars(&caption, "seconds", &bars);
+        chart.plots.push((caption, svg));
+    }
+}
