@@ -15,7 +15,6 @@ use crate::ext::Ext;
 use crate::fault::Fault;
 use crate::kernel::{Kernel, tid};
 use crate::native;
-use crate::native::{Cfs, Eevdf};
 use crate::objects::{Funcs, PLACES};
 use crate::sink::{CallbackRecord, Record, Sink};
 
@@ -150,8 +149,8 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
 fn class(scheduler: &Scheduler, k: &mut Kernel) -> Result<Box<dyn Class>, String> {
     match scheduler {
         Scheduler::Policy(instance) => Ok(Box::new(Ext::new(instance, k)?)),
-        Scheduler::Default => Ok(Box::new(Eevdf::new(&k.machine, &k.paths))),
-        Scheduler::Cfs => Ok(Box::new(Cfs::new(&k.machine, &k.paths))),
+        Scheduler::Default => native::default(k),
+        Scheduler::Cfs => native::cfs(k),
     }
 }
 

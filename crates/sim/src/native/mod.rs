@@ -1,15 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Linux's own classes, native to the simulated kernel.
+//! Linux's own classes, native to the simulated kernel: they are no sched_ext policies and do not
+//! pay its costs.
+//!
+//! `Cfs` is the class of Linux 2.6.38, `Eevdf` that of 6.12 and later. Both are written from what
+//! kernel/sched/fair.c (kernel/sched_fair.c then) does, step by step, and pay for what they read
+//! from other CPUs.
+
+mod cfs;
+mod cfs_balance;
+mod cfs_place;
+mod domains;
+mod eevdf;
+mod eevdf_balance;
+mod eevdf_place;
+mod eevdf_queue;
+mod pelt;
+#[cfg(test)]
+mod tests;
 
 use crate::class::Class;
 use crate::kernel::Kernel;
 
 /// Linux's class as of today: EEVDF.
-pub(crate) fn default(_k: &mut Kernel) -> Result<Box<dyn Class>, String> {
-    Err("the default class (EEVDF) is not modelled".into())
+pub(crate) fn default(k: &mut Kernel) -> Result<Box<dyn Class>, String> {
+    Ok(Box::new(eevdf::Eevdf::new(&k.machine, &k.paths)))
 }
 
 /// Linux's class as of 2.6: CFS.
-pub(crate) fn cfs(_k: &mut Kernel) -> Result<Box<dyn Class>, String> {
-    Err("the 2.6 class (CFS) is not modelled".into())
+pub(crate) fn cfs(k: &mut Kernel) -> Result<Box<dyn Class>, String> {
+    Ok(Box::new(cfs::Cfs::new(&k.machine, &k.paths)))
 }

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! EEVDF as Linux 6.12 to 7.2 has it: what `default` means in the simulator.
+//!
+//! Who is next is in `eevdf_queue`, where a task wakes in `eevdf_place`, balancing in
+//! `eevdf_balance`. Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
+//! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL; NEXT_BUDDY off. With lazy
+//! preemption a task gives way when it next enters the kernel or at the tick after, and other CPUs
+//! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, active
+//! balancing by the stopper thread, preferred nodes.
+
+use machine::{Machine, Paths};
+
+use super::domains::Domains;
+use super::eevdf_queue::{Entity, Placing, Queue};
+use super::pelt::Avg;
+use crate::account::Func;
+use crate::class::{Class, dequeue, enqueue};
+use crate::kernel::Kernel;
+use crate::line::Line;
+use crate::task::{CpuId, TaskId};
+
+/// normalized_sysctl_sched_base_slice, scaled by `1 + log2(CPUs)`, CPUs counted up to 8.
+const BASE_SLICE_NS: i64 = 700_000;
+
+/// sysctl_sched_migration_cost.
+pub(super) const MIGRATION_COST_NS: u64 = 500_000;
+
+/// What a task carries beside its place in virtual time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Habit {
+    pub avg: Avg,
+    /// The CPU whose queue it is on, or whose average holds its load.
+    pub cpu: Option<CpuId>,
+    /// `recent_used_cpu`.
+    pub recent: Option<CpuId>,
+    pub last_wakee: Option<TaskId>,
+    pub wakee_flips: u32,
+    pub flips_since_ns: u64,
+}
+
+/// A CPU's runqueue.
+#[derive(Debug)]
+pub(super) struct Rq {
+    pub queue: Queue,
+    pub avg: Avg,
+    /// Runnable tasks: those of the queue that are not delayed.
+    pub runnable: usize,
+    /// The line of counters that other CPUs read.
+    pub line: Line,
+    /// Asked to give way when it next enters the kernel (TIF_NEED_RESCHED_LAZY).
+    pub lazy: bool,
+    pub idle_since_ns: Option<u64>,
+    /// When it last became idle, for the choice among idle CPUs.
+    pub idle_stamp_ns: u64,
+    pub avg_idle_ns: u64,
+    pub balance: Vec<Balance>,
+    pub next_balance_ns: u64,
+}
+
+/// What a CPU remembers of balancing one of its domains.
+#[derive(Clone, Debug)]
+pub(super) struct Balance {
+    pub last_ns: u64,
+    pub interval_ms: u64,
+    pub failed: u32,
+    /// `max_newidle_lb_cost`: the longest pass before going idle.
+    pub newidle_max_ns: u64,
+}
+
+/// Functions that are charged for.
+pub(super) struct Funcs {
+    pub enqueue: Func,
+    pub dequeue: Func,
+    pub update_curr: Func,
+    pub update_load_avg: Func,
+    pub place_entity: Func,
+    pub pick_eevdf: Func,
+    pub pick: Func,
+    pub put_prev: Func,
+    pub set_next: Func,
+    pub preempt: Func,
+    pub tick: Func,
+    pub fork: Func,
+    pub yield_task: Func,
+    pub select: Func,
+    pub wake_affine: Func,
+    pub idle_sibling: Func,
+    pub idle_cpu: Func,
+    pub idlest_cpu: Func,
+    pub rebalance: Func,
+    pub newidle: Func,
+    pub load_balance: Func,
+    pub group_stats: Func,
+    pub busiest_queue: Func,
+    pub move_task: Func,
+}
+
+impl Funcs {
+    fn new(paths: &Paths) -> Self {
+        let id = |name| Func::from(paths.id(name));
+        Funcs {
+            enqueue: id("enqueue_task_fair"),
+            dequeue: id("dequeue_task_fair"),
+            update_curr: id("update_curr"),
+            update_load_avg: id("update_load_avg"),
+            place_entity: id("place_entity"),
+            pick_eevdf: id("pick_eevdf"),
+            pick: id("pick_next_task_fair"),
+            put_prev: id("put_prev_task_fair"),
+            set_next: id("set_next_entity"),
+            preempt: id("check_preempt_wakeup"),
+            tick: id("task_tick_fair"),
+            fork: id("task_fork_fair"),
+            yield_task: id("yield_task_fair"),
+            select: id("select_task_rq_fair"),
+            wake_affine: id("wake_affine"),
+            idle_sibling: id("select_idle_sibling"),
+            idle_cpu: id("idle_cpu"),
+            idlest_cpu: id("find_idlest_cpu"),
+            rebalance: id("rebalance_domains"),
+            newidle: id("idle_balance"),
+            load_balance: id("load_balance"),
+            group_stats: id("update_sg_lb_stats"),
+            busiest_queue: id("find_busiest_queue"),
+            move_task: id("move_task"),
+        }
+    }
+}
+
+/// The class.
+pub struct Eevdf {
+    pub(super) func: Funcs,
+    pub(super) entities: Vec<Entity>,
+    pub(super) habits: Vec<Habit>,
+    pub(super) rqs: Vec<Rq>,
+    pub(super) domains: Domains,
+    /// By cache: CPUs that a search for an idle one may look at (`nr_idle_scan`).
+    pub(super) idle_scan: Vec<usize>,
+    pub(super) nohz_next_ns: u64,
+    slice_ns: i64,
+    tick_ns: i64,
+    /// CONFIG_PREEMPT_LAZY: other CPUs are not interrupted for fairness.
+    lazy: bool,
+}
+
+impl Eevdf {
+    /// For this machine, with lazy preemption; `paths` say what functions cost.
+    pub fn new(machine: &Machine, paths: &Paths) -> Self {
+        let domains = Domains::new(machine);
+        let rq = |cpu| Rq {
+            queue: Queue::default(),
+            avg: Avg::default(),
+            runnable: 0,
+            line: Line::new(cpu),
+            lazy: false,
+            idle_since_ns: None,
+            idle_stamp_ns: 0,
+            avg_idle_ns: 2 * MIGRATION_COST_NS,
+            balance: domains.around(cpu).iter().map(|domain| Balance {
+                last_ns: 0,
+                interval_ms: domains.all[*domain].span.len() as u64,
+                failed: 0,
+                newidle_max_ns: 0,
+            }).collect(),
+            next_balance_ns: 0,
+        };
+        let caches = 1 + machine.cpus.iter().map(|cpu| cpu.llc).max().unwrap_or(0) as usize;
+        let factor = 1 + i64::from(machine.cpus.len().clamp(1, 8).ilog2());
+        Eevdf {
+            func: Funcs::new(paths),
+            entities: Vec::new(),
+            habits: Vec::new(),
+            rqs: (0..machine.cpus.len()).map(rq).collect(),
+            domains,
+            idle_scan: vec![CPUS_MANY; caches],
+            nohz_next_ns: 0,
+            slice_ns: BASE_SLICE_NS * factor,
+            tick_ns: machine.costs.tick_period_ns as i64,
+            lazy: true,
+        }
+    }
+
+    /// The same with another base slice (`/sys/kernel/debug/sched/base_slice_ns`).
+    #[must_use]
+    pub fn with_slice_ns(mut self, slice_ns: u64) -> Self {
+        self.slice_ns = slice_ns as i64;
+        self
+    }
+
+    /// The same with full preemption: a CPU is interrupted at once.
+    #[must_use]
+    pub fn with_full_preemption(mut self) -> Self {
+        self.lazy = false;
+        self
+    }
+
+    fn task(&mut self, task: TaskId) -> &mut Habit {
+        if task >= self.habits.len() {
+            self.habits.resize(task + 1, Habit::default());
+            self.entities.resize(task + 1, Entity::default());
+        }
+        &mut self.habits[task]
+    }
+
+    /// The CPU writes its runqueue's counters, which others may have read.
+    fn dirty(&mut self, k: &mut Kernel, cpu: CpuId) {
+        k.read(&mut self.rqs[cpu].line);
+        self.rqs[cpu].line = Line::new(k.this_cpu());
+    }
+
+    /// `update_curr`.
+    pub(super) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let Some(curr) = self.rqs[cpu].queue.curr else { return };
+        k.call(self.func.update_curr);
+        let delta_ns = k.update_curr(curr);
+        if self.rqs[cpu].queue.charge(&mut self.entities, delta_ns as i64) {
+            self.resched(k, cpu);
+        }
+    }
+
+    /// `resched_curr_lazy`.
+    fn resched(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if !self.lazy || cpu == k.this_cpu() {
+            k.resched(cpu);
+        } else {
+            self.rqs[cpu].lazy = true;
+        }
+    }
+
+    /// `update_load_avg` of a task and its runqueue, up to now.
+    pub(super) fn update_load(&mut self, k: &mut Kernel, cpu: CpuId, task: Option<TaskId>) {
+        k.call(self.func.update_load_avg);
+        let now_ns = k.now_ns();
+        let rq = &mut self.rqs[cpu];
+        let load = rq.queue.load(&self.entities) as u64;
+        rq.avg.update(now_ns, load, rq.queue.curr.is_some());
+        if let Some(task) = task {
+            let entity = &self.entities[task];
+            let weight = if entity.on_rq { entity.weight as u64 } else { 0 };
+            let runs = rq.queue.curr == Some(task);
+            self.habits[task].avg.update(now_ns, weight, runs);
+        }
+    }
+
+    /// A task's load leaves the CPU it was on, and joins `cpu`'s.
+    fn follow(&mut self, cpu: CpuId, task: TaskId) {
+        let habit = &mut self.habits[task];
+        if habit.cpu == Some(cpu) {
+            return;
+        }
+        let avg = habit.avg;
+        if let Some(old) = habit.cpu.replace(cpu) {
+            self.rqs[old].avg.sub(&avg);
+        }
+        self.rqs[cpu].avg.add(&avg);
+    }
+
+    /// Puts a task on a CPU's queue, without charge but for its lines.
+    pub(super) fn attach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, placing: Placing) {
+        self.follow(cpu, task);
+        self.rqs[cpu].queue.enqueue(&mut self.entities, task, placing);
+        self.rqs[cpu].runnable += 1;
+        self.dirty(k, cpu);
+    }
+
+    /// Takes a task off a CPU's queue, without charge but for its lines.
+    pub(super) fn detach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, sleeps: bool) {
+        let delayed = self.entities[task].delayed;
+        self.rqs[cpu].queue.dequeue(&mut self.entities, task, sleeps, self.tick_ns);
+        self.rqs[cpu].runnable -= usize::from(!delayed);
+        self.dirty(k, cpu);
+    }
+
+    /// `wakeup_preempt_fair`: whether the new task would be picked now.
+    pub(super) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        k.call(self.func.preempt);
+        if k.cpus[cpu].need_resched {
+            return;
+        }
+        self.update_curr(k, cpu);
+        k.call(self.func.pick_eevdf);
+        if self.rqs[cpu].queue.pick(&self.entities) == Some(task) {
+            self.resched(k, cpu);
+        }
+    }
+
+    /// `pick_task_fair`: sleepers that have paid their debt leave on the way.
+    fn pick_entity(&mut self, k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
+        loop {
+            k.call(self.func.pick_eevdf);
+            let next = self.rqs[cpu].queue.pick(&self.entities)?;
+            if !self.entities[next].delayed {
+                return Some(next);
+            }
+            k.enter(self.func.dequeue);
+            self.update_load(k, cpu, Some(next));
+            self.detach(k, cpu, next, true);
+            k.leave();
+        }
+    }
+
+    /// A wakeup ends a CPU's idle time: `rq->avg_idle`.
+    fn idle_ended(&mut self, k: &Kernel, cpu: CpuId) {
+        let rq = &mut self.rqs[cpu];
+        let Some(since_ns) = rq.idle_since_ns.take() else { return };
+        let idle_ns = k.now_ns().saturating_sub(since_ns);
+        let avg_ns = rq.avg_idle_ns - rq.avg_idle_ns / 8 + idle_ns / 8;
+        rq.avg_idle_ns = avg_ns.min(2 * MIGRATION_COST_NS);
+    }
+}
+
+/// A search for an idle CPU is not limited before the first balancing.
+const CPUS_MANY: usize = usize::MAX / 2;
+
+impl Class for Eevdf {
+    fn name(&self) -> String {
+        "default".to_string()
+    }
+
+    fn fork(&mut self, k: &mut Kernel, task: TaskId) {
+        k.call(self.func.fork);
+        let weight = u64::from(k.tasks[task].weight());
+        let now_ns = k.now_ns();
+        *self.task(task) = Habit { avg: Avg::new(now_ns, weight), ..Habit::default() };
+        self.entities[task] = Entity::new(weight as i64, self.slice_ns);
+    }
+
+    fn dead(&mut self, _k: &mut Kernel, task: TaskId) {
+        let avg = self.habits[task].avg;
+        if let Some(cpu) = self.habits[task].cpu.take() {
+            self.rqs[cpu].avg.sub(&avg);
+        }
+    }
+
+    fn select_cpu(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId {
+        self.place(k, task, prev, flags)
+    }
+
+    fn queued_wakeups(&self) -> bool {
+        true
+    }
+
+    fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
+        k.enter(self.func.enqueue);
+        self.update_curr(k, cpu);
+        self.update_load(k, cpu, Some(task));
+        if flags & enqueue::WAKEUP != 0 {
+            self.idle_ended(k, cpu);
+        }
+        k.call(self.func.place_entity);
+        if self.entities[task].delayed {
+            // Still on the queue it slept on, which is this one: see `place`.
+            self.rqs[cpu].queue.revive(&mut self.entities, task, self.tick_ns);
+            self.rqs[cpu].runnable += 1;
+            self.dirty(k, cpu);
+        } else {
+            let initial = flags & enqueue::INITIAL != 0;
+            let placing = if initial { Placing::Initial } else { Placing::Back };
+            self.attach(k, cpu, task, placing);
+        }
+        k.leave();
+    }
+
+    fn dequeue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
+        k.enter(self.func.dequeue);
+        self.update_curr(k, cpu);
+        self.update_load(k, cpu, Some(task));
+        let sleeps = flags & dequeue::SLEEP != 0;
+        let stays = sleeps
+            && !k.tasks[task].exiting
+            && !self.rqs[cpu].queue.eligible(&self.entities, task);
+        if stays {
+            self.entities[task].delayed = true;
+            self.rqs[cpu].runnable -= 1;
+            self.dirty(k, cpu);
+        } else {
+            self.detach(k, cpu, task, sleeps);
+        }
+        k.leave();
+    }
+
+    fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, _curr: TaskId, task: TaskId, _flags: u64) {
+        self.check_preempt(k, cpu, task);
+    }
+
+    fn pick_next(
+        &mut self,
+        k: &mut Kernel,
+        cpu: CpuId,
+        prev: Option<TaskId>,
+        runnable: bool,
+    ) -> Option<TaskId> {
+        k.enter(self.func.pick);
+        self.rqs[cpu].lazy = false;
+        if runnable {
+            self.update_curr(k, cpu);
+            // The charge may ask for what is being done.
+            k.cpus[cpu].need_resched = false;
+        }
+        let mut next = self.pick_entity(k, cpu);
+        if next.is_none() && self.newidle_balance(k, cpu) {
+            next = self.pick_entity(k, cpu);
+        }
+        if let Some(next) = next.filter(|_| runnable && next == prev) {
+            self.rqs[cpu].queue.protect(&mut self.entities, next);
+        }
+        k.leave();
+        next
+    }
+
+    fn put_prev(
+        &mut self,
+        k: &mut Kernel,
+        cpu: CpuId,
+        prev: TaskId,
+        runnable: bool,
+        _next: Option<TaskId>,
+    ) {
+        k.enter(self.func.put_prev);
+        if runnable {
+            self.update_load(k, cpu, Some(prev));
+        }
+        // A sleeper that the pick has found paid up is off the queue, and perhaps woken elsewhere.
+        if self.rqs[cpu].queue.curr == Some(prev) {
+            self.rqs[cpu].queue.put_prev(&mut self.entities, prev);
+        }
+        k.leave();
+    }
+
+    fn set_next(&mut self, k: &mut Kernel, cpu: CpuId, next: TaskId) {
+        k.enter(self.func.set_next);
+        self.update_load(k, cpu, Some(next));
+        self.rqs[cpu].queue.set_next(&mut self.entities, next);
+        k.tasks[next].exec_start_ns = k.now_ns();
+        k.leave();
+    }
+
+    fn idle(&mut self, k: &mut Kernel, cpu: CpuId, idle: bool, entered: bool) {
+        if idle && entered {
+            self.rqs[cpu].idle_stamp_ns = k.now_ns();
+        }
+    }
+
+    fn tick(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId) {
+        k.enter(self.func.tick);
+        if std::mem::take(&mut self.rqs[cpu].lazy) {
+            k.resched(cpu);
+        }
+        self.update_curr(k, cpu);
+        self.update_load(k, cpu, Some(curr));
+        k.leave();
+    }
+
+    fn balance(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.periodic(k, cpu);
+    }
+
+    fn yield_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        k.enter(self.func.yield_task);
+        self.update_curr(k, cpu);
+        if self.rqs[cpu].queue.len(&self.entities) > 1 {
+            self.rqs[cpu].queue.give_way(&mut self.entities, task);
+        }
+        k.leave();
+    }
+
+    fn set_nice(&mut self, k: &mut Kernel, task: TaskId) {
+        let weight = i64::from(k.tasks[task].weight());
+        self.task(task);
+        self.entities[task].weight = weight;
+    }
+}
