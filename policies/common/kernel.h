@@ -25,8 +25,12 @@ typedef long long s64;
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 #endif
 
-struct cpumask;
 struct mm_struct;
+
+/* Never looked into; but a kfunc that takes one is found only where the kinds of type agree. */
+struct cpumask {
+	unsigned long bits[1];
+};
 
 struct sched_ext_entity {
 	u32 weight;
