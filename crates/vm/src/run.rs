@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -186,13 +187,14 @@ impl Guest<'_> {
             console: &console,
         };
         let line: Vec<OsString> = qemu::arguments(shape, *clock, &files, self.boot, *seed);
-        let child = Command::new(qemu::PROGRAM)
+        let mut command = Command::new(qemu::PROGRAM);
+        command
             .args(line)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(&complaints)?)
-            .spawn()
-            .context("cannot start QEMU")?;
+            .stderr(File::create(&complaints)?);
+        die_with_parent(&mut command);
+        let child = command.spawn().context("cannot start QEMU")?;
         let mut emulator = Emulator(child);
         let heard = self.listen(&mut emulator, &messages, &records)?;
         match heard.end {
@@ -239,6 +241,17 @@ impl Guest<'_> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// A guest does not outlive the process that started it, however that ends.
+fn die_with_parent(command: &mut Command) {
+    // SAFETY: one system call between fork and exec; it allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            Ok(())
+        });
     }
 }
 
