@@ -4,6 +4,7 @@
 use machine::CpuSet;
 use trace::{IDLE, Kind};
 
+use crate::checkers::Hint;
 use crate::class::{dequeue, enqueue, wake};
 use crate::cpu::Mode;
 use crate::engine::Engine;
@@ -388,6 +389,7 @@ impl Engine {
     pub(crate) fn tick(&mut self) {
         let k = &mut self.k;
         let cpu = k.this;
+        k.hint(Hint::Tick);
         k.call(k.func.timer_interrupt);
         k.charge_ns(k.machine.costs.timer_ns);
         if let Some(curr) = k.cpus[cpu].curr {
@@ -405,6 +407,7 @@ impl Engine {
     /// `sched_yield` of the running task.
     pub(crate) fn yield_now(&mut self, task: TaskId) {
         let cpu = self.k.this;
+        self.k.hint(Hint::Yield(tid(task)));
         self.k.enter(self.k.func.do_sched_yield);
         self.k.rq_lock(cpu);
         self.class.yield_task(&mut self.k, cpu, task);

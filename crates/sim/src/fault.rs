@@ -4,6 +4,7 @@
 use machine::CpuSet;
 use trace::Kind;
 
+use crate::checkers::Hint;
 use crate::class::{dequeue, enqueue};
 use crate::engine::Engine;
 use crate::kernel::tid;
@@ -43,6 +44,7 @@ impl Engine {
             return self.k.fail("the last CPU cannot go offline");
         };
         self.begin(here, t_ns);
+        self.k.hint(Hint::Disturbed);
         match change {
             Change::Affinity(task, cpus) => self.set_affinity(task, cpus),
             Change::Nice(task, nice) => self.set_nice(task, nice),

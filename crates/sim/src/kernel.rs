@@ -11,6 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use trace::{Kind, Tid};
 
 use crate::account::{Account, Func};
+use crate::checkers::Hint;
 use crate::cpu::{Cpu, Mode};
 use crate::event::{Due, Irq, Queue};
 use crate::line::Line;
@@ -367,6 +368,10 @@ impl Kernel {
 
     pub(crate) fn emit(&mut self, kind: Kind) {
         self.sink.emit(self.now, self.this, kind);
+    }
+
+    pub(crate) fn hint(&mut self, hint: Hint) {
+        self.sink.hint(self.now, self.this, hint);
     }
 
     // ---- progress ----

@@ -2,12 +2,12 @@
 //! One run: what goes in, what comes out.
 
 use machine::{CpuSet, Machine, Paths};
-use policy::Instance;
+use policy::{Instance, Promises};
 use rayon::prelude::*;
 use trace::{Event, Outcome};
 use workload::Workload;
 
-use crate::checkers::{Checkers, Violation};
+use crate::checkers::{Checkers, Violation, check_locks, check_time};
 use crate::class::Class;
 use crate::cpu::Spent;
 use crate::engine::{End, Engine};
@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::kernel::{Kernel, tid};
 use crate::native;
 use crate::objects::{Funcs, PLACES};
-use crate::sink::{CallbackRecord, Record, Sink};
+use crate::sink::{CallbackRecord, Kept, Record, Sink};
 
 /// Who schedules.
 #[derive(Clone, Debug)]
@@ -57,11 +57,13 @@ pub struct Options {
     pub jitter: f64,
     /// What to keep beside the measures.
     pub record: Record,
+    /// Hold a policy to what its variant declares. It costs time on large machines.
+    pub check: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { cap_ns: 3_600_000_000_000, jitter: 0.01, record: Record::default() }
+        Options { cap_ns: 3_600_000_000_000, jitter: 0.01, record: Record::default(), check: false }
     }
 }
 
@@ -139,11 +141,23 @@ pub fn run_all(scenarios: &[Scenario]) -> Vec<Result<Outcome, SimError>> {
 /// As [`run`].
 pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     check(scenario)?;
-    let sink = Sink::new(scenario.machine.cpus.len(), scenario.options.record, Checkers::default());
+    let mut checkers = Checkers::always(&scenario.machine);
+    if let Some(promises) = promises(scenario) {
+        checkers.promised(&promises, &scenario.machine);
+    }
+    let sink = Sink::new(scenario.machine.cpus.len(), scenario.options.record, checkers);
     let (machine, paths) = (scenario.machine.clone(), scenario.paths.clone());
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
     let class = class(&scenario.scheduler, &mut k).map_err(SimError::Load)?;
     run_class(scenario, k, class)
+}
+
+/// What the run is to be held to.
+fn promises(scenario: &Scenario) -> Option<Promises> {
+    match &scenario.scheduler {
+        Scheduler::Policy(instance) if scenario.options.check => Some(instance.promises()),
+        _ => None,
+    }
 }
 
 fn class(scheduler: &Scheduler, k: &mut Kernel) -> Result<Box<dyn Class>, String> {
@@ -190,7 +204,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     engine.class.stop(&mut engine.k);
     match end {
         End::At(at_ns) if at_ns >= cap_ns => Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 }),
-        End::At(at_ns) => finish(engine, at_ns),
+        End::At(at_ns) => finish(scenario, engine, at_ns),
         End::Stuck(left) => {
             let left = left.join(", ");
             Err(SimError::Stuck { at_ms: now_ns / 1_000_000, left })
@@ -199,12 +213,12 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     }
 }
 
-fn finish(engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
+fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
     let Engine { k, class, .. } = engine;
-    let (observed, events, callbacks, checkers) = k.sink.finish(at_ns);
-    if let Some(violation) = checkers.violations.first() {
-        return Err(SimError::Violation(violation.clone()));
-    }
+    let Kept { observed, events, callbacks, checkers } = k.sink.finish(at_ns);
+    let spent: Vec<Spent> = k.cpus.iter().map(|cpu| cpu.spent_until(at_ns)).collect();
+    let mut violations = checkers.violations;
+    violations.extend(check_time(at_ns, &spent, &observed));
     let (spinlock_ns, lock_wait_ns) = k.account.spinning();
     let rq = "rq";
     let beyond: Vec<&str> = PLACES.iter().copied().chain([rq]).collect();
@@ -227,6 +241,9 @@ fn finish(engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
         outcome.names.insert(tid(id), task.name.clone());
         outcome.progress.insert(tid(id), task.at.done);
     }
-    let spent = k.cpus.iter().map(|cpu| cpu.spent_until(at_ns)).collect();
+    violations.extend(check_locks(promises(scenario).is_some_and(|p| p.lockless), &outcome));
+    if let Some(violation) = violations.into_iter().next() {
+        return Err(SimError::Violation(violation));
+    }
     Ok(Traced { outcome, events, callbacks, spent })
 }

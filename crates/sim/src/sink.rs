@@ -4,12 +4,12 @@
 //! Kernel code is simulated in one go, so events are made a little ahead of time; they wait here
 //! until nothing earlier can come.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use trace::{Event, Kind, Measures, Observed};
 
-use crate::checkers::Checkers;
+use crate::checkers::{Checkers, Hint};
 use crate::task::CpuId;
 
 /// One callback of a policy, as a guest's trace has it.
@@ -34,12 +34,53 @@ pub struct Record {
     pub callbacks: bool,
 }
 
+/// An event or a hint that waits for its time.
+struct Early {
+    t_ns: u64,
+    seq: u64,
+    cpu: u32,
+    what: What,
+}
+
+enum What {
+    Event(Kind),
+    Hint(Hint),
+}
+
+impl Ord for Early {
+    /// The earliest is the greatest, for a heap that gives the greatest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.t_ns, other.seq).cmp(&(self.t_ns, self.seq))
+    }
+}
+
+impl PartialOrd for Early {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Early {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Early {}
+
 pub(crate) struct Sink {
     measures: Measures,
     record: Record,
-    waiting: BinaryHeap<Reverse<(u64, u64)>>,
-    made: BTreeMap<u64, Event>,
+    early: BinaryHeap<Early>,
     seq: u64,
+    events: Vec<Event>,
+    callbacks: Vec<CallbackRecord>,
+    checkers: Checkers,
+}
+
+/// What a run has left behind.
+pub(crate) struct Kept {
+    pub observed: Observed,
     pub events: Vec<Event>,
     pub callbacks: Vec<CallbackRecord>,
     pub checkers: Checkers,
@@ -50,8 +91,7 @@ impl Sink {
         Sink {
             measures: Measures::new(cpus),
             record,
-            waiting: BinaryHeap::new(),
-            made: BTreeMap::new(),
+            early: BinaryHeap::new(),
             seq: 0,
             events: Vec::new(),
             callbacks: Vec::new(),
@@ -60,9 +100,16 @@ impl Sink {
     }
 
     pub fn emit(&mut self, t_ns: u64, cpu: CpuId, kind: Kind) {
+        self.wait(t_ns, cpu, What::Event(kind));
+    }
+
+    pub fn hint(&mut self, t_ns: u64, cpu: CpuId, hint: Hint) {
+        self.wait(t_ns, cpu, What::Hint(hint));
+    }
+
+    fn wait(&mut self, t_ns: u64, cpu: CpuId, what: What) {
         self.seq += 1;
-        self.waiting.push(Reverse((t_ns, self.seq)));
-        self.made.insert(self.seq, Event { t_ns, cpu: cpu as u32, kind });
+        self.early.push(Early { t_ns, seq: self.seq, cpu: cpu as u32, what });
     }
 
     pub fn callback(&mut self, t_ns: u64, cpu: CpuId, op: &'static str, tid: Option<trace::Tid>) {
@@ -74,24 +121,30 @@ impl Sink {
     /// Nothing earlier than `now_ns` will come.
     #[inline]
     pub fn advance(&mut self, now_ns: u64) {
-        while let Some(Reverse((t_ns, seq))) = self.waiting.peek() {
-            if *t_ns > now_ns {
-                return;
-            }
-            let seq = *seq;
-            self.waiting.pop();
-            let event = self.made.remove(&seq).expect("each waiting event was made");
-            self.measures.event(&event);
-            self.checkers.event(&event);
-            if self.record.events {
-                self.events.push(event);
+        while self.early.peek().is_some_and(|early| early.t_ns <= now_ns) {
+            let Some(Early { t_ns, cpu, what, .. }) = self.early.pop() else { return };
+            match what {
+                What::Hint(hint) => self.checkers.hint(t_ns, cpu, hint),
+                What::Event(kind) => {
+                    let event = Event { t_ns, cpu, kind };
+                    self.measures.event(&event);
+                    self.checkers.event(&event);
+                    if self.record.events {
+                        self.events.push(event);
+                    }
+                }
             }
         }
     }
 
-    pub fn finish(mut self, now_ns: u64) -> (Observed, Vec<Event>, Vec<CallbackRecord>, Checkers) {
+    pub fn finish(mut self, now_ns: u64) -> Kept {
         self.advance(now_ns);
         self.checkers.finish(now_ns);
-        (self.measures.finish(now_ns), self.events, self.callbacks, self.checkers)
+        Kept {
+            observed: self.measures.finish(now_ns),
+            events: self.events,
+            callbacks: self.callbacks,
+            checkers: self.checkers,
+        }
     }
 }

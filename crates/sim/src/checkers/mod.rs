@@ -1,7 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Checkers: what a run must keep, watched from outside the scheduler.
+//!
+//! Each has a file of its own with a test that plants a fault and sees it caught. Time and affinity
+//! are checked in every run; what a policy's variant declares ([`Promises`]) where
+//! [`crate::Options::check`] asks for it.
 
-use trace::Event;
+mod affinity;
+mod lockless;
+mod preemption;
+mod time;
+mod wait_bound;
+mod work_conservation;
+
+use machine::Machine;
+use policy::Promises;
+use trace::{Event, Tid};
+
+pub(crate) use lockless::check as check_locks;
+pub(crate) use time::check as check_time;
 
 /// Something that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,12 +30,25 @@ pub struct Violation {
     pub what: String,
 }
 
+/// What a checker may know beyond the events of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// The CPU took its tick.
+    Tick,
+    /// The task gave its turn away.
+    Yield(Tid),
+    /// Somebody changed the task's properties or its CPU under it: no promise covers that.
+    Disturbed,
+}
+
 /// Watches a run.
 pub(crate) trait Checker {
     /// Its name.
     fn name(&self) -> &'static str;
     /// An event, in the order of time.
     fn event(&mut self, event: &Event) -> Result<(), String>;
+    /// Something else worth knowing, in the same order.
+    fn hint(&mut self, _t_ns: u64, _cpu: u32, _hint: Hint) {}
     /// The end.
     fn finish(&mut self, _t_ns: u64) -> Result<(), String> {
         Ok(())
@@ -34,12 +63,38 @@ pub(crate) struct Checkers {
 }
 
 impl Checkers {
-    pub fn add(&mut self, checker: impl Checker + 'static) {
+    /// Those of every run.
+    pub fn always(machine: &Machine) -> Self {
+        let mut checkers = Checkers::default();
+        checkers.add(affinity::Affinity::new(machine.cpus.len()));
+        checkers
+    }
+
+    /// Those for what a policy declares.
+    pub fn promised(&mut self, promises: &Promises, machine: &Machine) {
+        if let Some(idle_ns) = promises.idle_while_runnable_ns_max {
+            self.add(work_conservation::WorkConservation::new(machine, idle_ns));
+        }
+        if let Some(slice_ns) = promises.slice_ns_max {
+            self.add(wait_bound::WaitBound::new(machine, slice_ns, promises.lockless));
+        }
+        if promises.never_preempts {
+            self.add(preemption::Preemption::new(machine));
+        }
+    }
+
+    fn add(&mut self, checker: impl Checker + 'static) {
         self.checkers.push(Box::new(checker));
     }
 
     pub fn event(&mut self, event: &Event) {
         self.ask(event.t_ns, |checker| checker.event(event));
+    }
+
+    pub fn hint(&mut self, t_ns: u64, cpu: u32, hint: Hint) {
+        for checker in &mut self.checkers {
+            checker.hint(t_ns, cpu, hint);
+        }
     }
 
     pub fn finish(&mut self, t_ns: u64) {
@@ -56,5 +111,39 @@ impl Checkers {
                 false
             }
         });
+    }
+}
+
+/// What a wakeup or a switch may take at most on this machine, ns: an interrupt to an idle CPU, and
+/// two passes of the scheduler with cold lines and contended locks.
+fn in_flight_ns(machine: &Machine) -> u64 {
+    const INSTRUCTIONS: f64 = 20_000.0;
+    const LINES: f64 = 200.0;
+    let costs = &machine.costs;
+    let slowest = costs.instruction_ns() / costs.smt_rate_4.min(costs.smt_rate_2);
+    let interrupt = costs.ipi_delivery_ns + costs.ipi_send_ns + costs.idle_exit_ns + costs.irq_ns;
+    (2.0 * interrupt + INSTRUCTIONS * slowest + LINES * costs.line_remote_ns) as u64
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Events for the checkers' tests.
+
+    use trace::{Event, Kind, Tid};
+
+    use super::Checker;
+
+    pub fn wake(t_ns: u64, tid: Tid, target: u32) -> Event {
+        Event { t_ns, cpu: target, kind: Kind::Wake { tid, target } }
+    }
+
+    pub fn switch(t_ns: u64, cpu: u32, prev: Tid, next: Tid, prev_runnable: bool) -> Event {
+        Event { t_ns, cpu, kind: Kind::Switch { prev, next, prev_runnable, next_mm: 1 } }
+    }
+
+    /// What the checker says to these events.
+    pub fn say(mut checker: impl Checker, events: &[Event]) -> Result<(), String> {
+        events.iter().try_for_each(|event| checker.event(event))?;
+        checker.finish(events.last().map_or(0, |event| event.t_ns))
     }
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where a policy says that a wakeup never makes a busy CPU switch: a task that could go on leaves
+//! its CPU only because its slice ended, which a tick sees, or by its own will.
+
+use machine::Machine;
+use trace::{Event, IDLE, Kind, Tid};
+
+use super::{Checker, Hint, in_flight_ns};
+
+pub(super) struct Preemption {
+    /// When each CPU took its last tick, and when a task was last woken onto it.
+    cpus: Vec<Cpu>,
+    yielded: Option<Tid>,
+    disturbed: bool,
+    near_ns: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cpu {
+    tick_ns: Option<u64>,
+    wake_ns: Option<u64>,
+}
+
+impl Preemption {
+    pub fn new(machine: &Machine) -> Self {
+        Preemption {
+            cpus: vec![Cpu::default(); machine.cpus.len()],
+            yielded: None,
+            disturbed: false,
+            near_ns: in_flight_ns(machine),
+        }
+    }
+}
+
+impl Checker for Preemption {
+    fn name(&self) -> &'static str {
+        "preemption"
+    }
+
+    fn hint(&mut self, t_ns: u64, cpu: u32, hint: Hint) {
+        match hint {
+            Hint::Tick => self.cpus[cpu as usize].tick_ns = Some(t_ns),
+            Hint::Yield(tid) => self.yielded = Some(tid),
+            Hint::Disturbed => self.disturbed = true,
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        match event.kind {
+            Kind::Wake { target, .. } => self.cpus[target as usize].wake_ns = Some(event.t_ns),
+            Kind::Switch { prev, next, prev_runnable, .. } if prev != IDLE && prev_runnable => {
+                let near = |t: Option<u64>| t.is_some_and(|t| event.t_ns - t <= self.near_ns);
+                let cpu = self.cpus[event.cpu as usize];
+                let own_will = self.yielded == Some(prev);
+                if near(cpu.wake_ns) && !near(cpu.tick_ns) && !own_will && !self.disturbed {
+                    return Err(format!(
+                        "CPU {} left {prev} for {next} at a wakeup, with no tick near",
+                        event.cpu
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{switch, wake};
+    use super::*;
+
+    fn preempts(hint: Option<Hint>) -> bool {
+        let mut checker = Preemption::new(&machine::find("numa-2x4").unwrap());
+        checker.event(&switch(0, 0, IDLE, 1, false)).unwrap();
+        checker.event(&wake(1_000_000, 2, 0)).unwrap();
+        if let Some(hint) = hint {
+            checker.hint(1_000_100, 0, hint);
+        }
+        checker.event(&switch(1_000_500, 0, 1, 2, true)).is_err()
+    }
+
+    #[test]
+    fn a_wakeup_that_makes_a_busy_cpu_switch_is_found() {
+        assert!(preempts(None));
+        assert!(!preempts(Some(Hint::Tick)), "a slice ended");
+        assert!(!preempts(Some(Hint::Yield(1))), "it gave way itself");
+        assert!(preempts(Some(Hint::Yield(9))), "somebody else did");
+    }
+}

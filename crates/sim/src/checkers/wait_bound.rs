@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A runnable task waits at most for the turns of those ahead of it.
+//!
+//! A turn is a slice and up to one tick, since slices end at ticks. Ahead are those that wait or run
+//! on the same CPU when the wait begins (all CPUs where queues are shared), and those that come later
+//! and still go first; of the latter at most one a turn, as a policy's head of the queue allows.
+
+use std::collections::BTreeMap;
+
+use machine::Machine;
+use trace::{Event, IDLE, Kind, Tid};
+
+use super::{Checker, Hint, in_flight_ns};
+
+pub(super) struct WaitBound {
+    turn_ns: u64,
+    slack_ns: u64,
+    /// Queues are each CPU's own.
+    own_queues: bool,
+    waiting: BTreeMap<Tid, Wait>,
+    running: Vec<Tid>,
+    exiting: Option<Tid>,
+    disturbed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Wait {
+    since_ns: u64,
+    cpu: u32,
+    ahead: u64,
+    overtaken: u64,
+}
+
+impl WaitBound {
+    pub fn new(machine: &Machine, slice_ns: u64, own_queues: bool) -> Self {
+        let tick_ns = machine.costs.tick_period_ns as u64;
+        // Kernel code lengthens each turn: interrupts, wakeups of others, the switch itself.
+        let turn_ns = slice_ns + tick_ns + in_flight_ns(machine);
+        WaitBound {
+            turn_ns,
+            slack_ns: 2 * tick_ns,
+            own_queues,
+            waiting: BTreeMap::new(),
+            running: vec![IDLE; machine.cpus.len()],
+            exiting: None,
+            disturbed: false,
+        }
+    }
+
+    fn start(&mut self, t_ns: u64, tid: Tid, cpu: u32) {
+        let same = |other: &u32| !self.own_queues || *other == cpu;
+        let waiting = self.waiting.values().filter(|wait| same(&wait.cpu)).count();
+        let runs = (0..self.running.len() as u32)
+            .filter(|other| same(other) && self.running[*other as usize] != IDLE)
+            .count();
+        let ahead = (waiting + runs) as u64;
+        self.waiting.insert(tid, Wait { since_ns: t_ns, cpu, ahead, overtaken: 0 });
+    }
+
+    fn end(&mut self, t_ns: u64, tid: Tid) -> Result<(), String> {
+        let Some(wait) = self.waiting.remove(&tid) else { return Ok(()) };
+        for other in self.waiting.values_mut() {
+            let later = (wait.since_ns, tid) > (other.since_ns, 0);
+            other.overtaken += u64::from(later && (!self.own_queues || other.cpu == wait.cpu));
+        }
+        self.check(t_ns, tid, wait)
+    }
+
+    fn check(&self, t_ns: u64, tid: Tid, wait: Wait) -> Result<(), String> {
+        let waited_ns = t_ns - wait.since_ns;
+        let turns = wait.ahead + wait.overtaken.min(wait.ahead + 1);
+        let bound_ns = turns * self.turn_ns + self.slack_ns;
+        if waited_ns <= bound_ns || self.disturbed {
+            return Ok(());
+        }
+        Err(format!(
+            "{tid} waited {waited_ns} ns on CPU {} with {} ahead: at most {bound_ns} was promised",
+            wait.cpu, wait.ahead
+        ))
+    }
+}
+
+impl Checker for WaitBound {
+    fn name(&self) -> &'static str {
+        "wait bound"
+    }
+
+    fn hint(&mut self, _: u64, _: u32, hint: Hint) {
+        self.disturbed |= hint == Hint::Disturbed;
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        match event.kind {
+            Kind::Wake { tid, target } if !self.running.contains(&tid) => {
+                self.start(event.t_ns, tid, target);
+            }
+            Kind::Exit { tid } => self.exiting = Some(tid),
+            Kind::Switch { prev, next, prev_runnable, .. } => {
+                self.running[event.cpu as usize] = next;
+                if prev != IDLE && prev_runnable && self.exiting != Some(prev) {
+                    self.start(event.t_ns, prev, event.cpu);
+                }
+                return self.end(event.t_ns, next);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, t_ns: u64) -> Result<(), String> {
+        self.waiting.iter().try_for_each(|(tid, wait)| self.check(t_ns, *tid, *wait))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{say, switch, wake};
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn two_tasks(second_gets_it_after_ms: u64) -> Result<(), String> {
+        let checker = WaitBound::new(&machine::find("numa-2x4").unwrap(), 20 * MS, true);
+        let end = second_gets_it_after_ms * MS;
+        say(
+            checker,
+            &[
+                wake(0, 1, 0),
+                switch(1, 0, IDLE, 1, false),
+                wake(2, 2, 0),
+                switch(end, 0, 1, 2, true),
+            ],
+        )
+    }
+
+    #[test]
+    fn a_wait_beyond_the_turns_ahead_is_found() {
+        assert_eq!(two_tasks(22), Ok(()));
+        assert!(two_tasks(60).is_err());
+    }
+
+    #[test]
+    fn a_wait_that_never_ends_is_found() {
+        let checker = WaitBound::new(&machine::find("numa-2x4").unwrap(), 20 * MS, true);
+        let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0), wake(900 * MS, 3, 1)];
+        assert!(say(checker, &events).is_err());
+    }
+}

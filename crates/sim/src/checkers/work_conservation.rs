@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! No CPU stays idle for longer than promised while a task that it may run waits.
+
+use std::collections::BTreeMap;
+
+use machine::Machine;
+use trace::{Event, IDLE, Kind, Tid};
+
+use super::{Checker, in_flight_ns};
+
+pub(super) struct WorkConservation {
+    allowed_ns: u64,
+    /// Since when each CPU idles; None while it runs something.
+    idle_since: Vec<Option<u64>>,
+    /// Since when each task waits.
+    waiting: BTreeMap<Tid, u64>,
+    masks: BTreeMap<Tid, Vec<u64>>,
+    exiting: Option<Tid>,
+}
+
+impl WorkConservation {
+    /// `idle_ns` is what was promised; what a wakeup takes to arrive comes on top.
+    pub fn new(machine: &Machine, idle_ns: u64) -> Self {
+        WorkConservation {
+            allowed_ns: idle_ns + in_flight_ns(machine),
+            idle_since: vec![Some(0); machine.cpus.len()],
+            waiting: BTreeMap::new(),
+            masks: BTreeMap::new(),
+            exiting: None,
+        }
+    }
+
+    fn may(&self, tid: Tid, cpu: usize) -> bool {
+        let bit = |words: &Vec<u64>| words.get(cpu / 64).is_some_and(|w| w >> (cpu % 64) & 1 == 1);
+        self.masks.get(&tid).is_none_or(bit)
+    }
+
+    fn check(&self, t_ns: u64, tid: Tid, waits_since: u64, cpu: usize) -> Result<(), String> {
+        let Some(idle_since) = self.idle_since[cpu] else { return Ok(()) };
+        let idled_ns = t_ns.saturating_sub(waits_since.max(idle_since));
+        if idled_ns <= self.allowed_ns || !self.may(tid, cpu) {
+            return Ok(());
+        }
+        Err(format!(
+            "CPU {cpu} idled {idled_ns} ns while {tid} waited: at most {} was promised",
+            self.allowed_ns
+        ))
+    }
+
+    fn wait_ends(&mut self, t_ns: u64, tid: Tid) -> Result<(), String> {
+        let Some(since) = self.waiting.remove(&tid) else { return Ok(()) };
+        (0..self.idle_since.len()).try_for_each(|cpu| self.check(t_ns, tid, since, cpu))
+    }
+
+    fn idle_ends(&mut self, t_ns: u64, cpu: usize) -> Result<(), String> {
+        self.waiting.iter().try_for_each(|(tid, since)| self.check(t_ns, *tid, *since, cpu))?;
+        self.idle_since[cpu] = None;
+        Ok(())
+    }
+}
+
+impl Checker for WorkConservation {
+    fn name(&self) -> &'static str {
+        "work conservation"
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        match &event.kind {
+            Kind::Wake { tid, .. } => {
+                self.waiting.entry(*tid).or_insert(event.t_ns);
+            }
+            Kind::Affinity { tid, cpus } => {
+                // A new mask: whatever it waits for begins anew.
+                self.masks.insert(*tid, cpus.clone());
+                self.waiting.entry(*tid).and_modify(|since| *since = event.t_ns);
+            }
+            Kind::Exit { tid } => self.exiting = Some(*tid),
+            Kind::Fork { .. } => {}
+            Kind::Switch { prev, next, prev_runnable, .. } => {
+                let cpu = event.cpu as usize;
+                self.wait_ends(event.t_ns, *next)?;
+                if *prev != IDLE && *prev_runnable && self.exiting != Some(*prev) {
+                    self.waiting.insert(*prev, event.t_ns);
+                }
+                match *next {
+                    IDLE => self.idle_since[cpu] = Some(event.t_ns),
+                    _ => self.idle_ends(event.t_ns, cpu)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, t_ns: u64) -> Result<(), String> {
+        let idle: Vec<usize> =
+            (0..self.idle_since.len()).filter(|cpu| self.idle_since[*cpu].is_some()).collect();
+        idle.into_iter().try_for_each(|cpu| self.idle_ends(t_ns, cpu))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{say, switch, wake};
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Two tasks on CPU 0 while CPU 1 idles, until the second moves there.
+    fn stacked(until_ms: u64, mask_of_second: Option<u64>) -> Result<(), String> {
+        let checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+        let mut events = vec![wake(0, 1, 0), switch(1, 0, IDLE, 1, false)];
+        if let Some(mask) = mask_of_second {
+            events.push(Event { t_ns: 1, cpu: 0, kind: Kind::Affinity { tid: 2, cpus: vec![mask] } });
+        }
+        events.extend([wake(2, 2, 0), switch(until_ms * MS, 1, IDLE, 2, false)]);
+        say(checker, &events)
+    }
+
+    #[test]
+    fn a_cpu_that_idles_while_a_task_waits_is_found() {
+        assert_eq!(stacked(1, None), Ok(()));
+        assert!(stacked(3, None).is_err());
+    }
+
+    #[test]
+    fn a_cpu_that_may_not_run_the_task_may_idle() {
+        assert!(stacked(3, Some(0b11)).is_err());
+        assert!(stacked(3, Some(0b01)).is_ok(), "only CPU 0 may run it, and that is busy");
+    }
+}
