@@ -14,13 +14,13 @@ pub(crate) const APPLETS: &str = "/.busybox";
 /// Where the guest's programs are looked up.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// /tmp is not among them: it is in memory like all of the root, and may hold files of the caller's.
 const MOUNTS: &[(&str, &str, &str)] = &[
     ("proc", "/proc", ""),
     ("sysfs", "/sys", ""),
     ("devtmpfs", "/dev", ""),
     ("devpts", "/dev/pts", ""),
     ("tmpfs", "/dev/shm", ""),
-    ("tmpfs", "/tmp", ""),
     ("tmpfs", "/run", ""),
     ("debugfs", "/sys/kernel/debug", ""),
     ("tracefs", "/sys/kernel/tracing", ""),
