@@ -2,6 +2,8 @@
 //! Hands a plan to the ground that it names.
 
 use indicatif::MultiProgress;
+use machine::Machine;
+use sim::{Scenario, Scheduler, SimError};
 use trace::Outcome;
 use workload::Dialect;
 
@@ -24,13 +26,63 @@ pub struct Measured {
 /// Runs it all.
 pub fn run(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
     match &plan.place {
-        Place::Sim { .. } => on_sim(plan),
+        Place::Sim { machine } => on_sim(plan, machine),
         Place::Vm { .. } => on_vm(plan, progress.bars()),
     }
 }
 
-fn on_sim(_plan: &Plan) -> Result<Measured, Failure> {
-    Err(Failure::run("sim is not built in yet"))
+/// Every contender at every seed, as many at a time as there are processors.
+fn on_sim(plan: &Plan, machine: &Machine) -> Result<Measured, Failure> {
+    let workload = plan.job.model()?;
+    let runs: Vec<(&Contender, usize)> = plan
+        .contenders
+        .iter()
+        .flat_map(|contender| (0..plan.runs).map(move |run| (contender, run)))
+        .collect();
+    let scenario = |(contender, run): &(&Contender, usize)| {
+        Scenario::new(machine.clone(), workload.clone(), scheduler(contender))
+            .seed(plan.seed + *run as u64)
+    };
+    let scenarios: Vec<Scenario> = runs.iter().map(scenario).collect();
+    let mut outcomes = Vec::new();
+    for ((contender, run), result) in runs.iter().zip(sim::run_all(&scenarios)) {
+        let outcome = result.map_err(|error| of_sim(plan, machine, contender, *run, &error))?;
+        outcomes.push(Outcome { policy: contender.label().to_string(), run: *run, ..outcome });
+    }
+    Ok(Measured { outcomes, ..Measured::default() })
+}
+
+fn scheduler(contender: &Contender) -> Scheduler {
+    match contender {
+        Contender::Class(class) if class.in_guest => Scheduler::Default,
+        Contender::Class(_) => Scheduler::Cfs,
+        Contender::Policy(instance) => Scheduler::Policy(instance.clone()),
+    }
+}
+
+/// A run that failed is told with the command that runs it again.
+fn of_sim(
+    plan: &Plan,
+    machine: &Machine,
+    contender: &Contender,
+    run: usize,
+    error: &SimError,
+) -> Failure {
+    if matches!(error, SimError::NoCpus { .. } | SimError::NoAffinity { .. }) {
+        return Failure::input(error);
+    }
+    let job = match &plan.job {
+        Job::Command { argv, .. } => format!("-- {}", argv.join(" ")),
+        Job::Model { name, .. } => format!("--workload '{name}'"),
+    };
+    Failure::run(format!(
+        "{} on {}: {error}; again with: paceline compare --on sim --machine {} --policy {} --seed {} {job}",
+        contender.label(),
+        machine.name,
+        machine.name,
+        contender.label(),
+        plan.seed + run as u64,
+    ))
 }
 
 fn on_vm(plan: &Plan, bars: &MultiProgress) -> Result<Measured, Failure> {
