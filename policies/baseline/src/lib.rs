@@ -46,17 +46,18 @@ const RR_WITHOUT: [&str; 17] = {
     words
 };
 
-/// One global queue, first come, first served.
+/// One queue a node, first come, first served.
 pub static FIFO: Policy = Policy {
     name: "fifo",
-    summary: "one global queue, first come, first served: the least sched_ext can do",
+    summary: "one queue a node, first come, first served: the least sched_ext can do",
     about: "A bare FIFO for comparison, as small as a sched_ext policy can be.",
     knobs: &[slice(20 * MS)],
     ops: "fifo",
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.so")),
     promises: |instance| Promises {
-        idle_while_runnable_ns_max: Some(0),
+        // The kernel keeps a global queue for each node, and a CPU looks at its own node's only.
+        idle_while_runnable_ns_max: None,
         slice_ns_max: Some(instance.get("slice")),
         lockless: false,
         never_preempts: true,

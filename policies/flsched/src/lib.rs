@@ -8,6 +8,9 @@ use policy::{Instance, Knob, Policy, Promises, Unit};
 
 const MS: u64 = 1_000_000;
 
+/// A tick at the kernel's slowest, HZ=100.
+const TICK_NS_MAX: u64 = 10 * MS;
+
 /// The policy.
 pub static FLSCHED: Policy = Policy {
     name: "flsched",
@@ -52,13 +55,15 @@ pub static FLSCHED: Policy = Policy {
 };
 
 /// Faithful FLSCHED may stack tasks on one CPU while another idles, and says so by promising nothing
-/// there; with `pull` a CPU may miss a task for no longer than a tick.
+/// there; with `pull` a CPU may miss a task for no longer than a tick. Slices end at ticks, so a turn
+/// that is put off is longer by one more.
 fn promises(instance: &Instance) -> Promises {
     let pull = instance.get("pull") != 0;
     let deferred = instance.get("variant") != 0;
+    let defer_ns = if deferred { instance.get("defer") + TICK_NS_MAX } else { 0 };
     Promises {
-        idle_while_runnable_ns_max: pull.then_some(10 * MS),
-        slice_ns_max: Some(instance.get("slice") + u64::from(deferred) * instance.get("defer")),
+        idle_while_runnable_ns_max: pull.then_some(TICK_NS_MAX),
+        slice_ns_max: Some(instance.get("slice") + defer_ns),
         lockless: !pull,
         never_preempts: true,
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * fifo: one queue for all CPUs, first come, first served.
+ * fifo: one queue for all CPUs of a node, first come, first served.
  *
  * The least that a sched_ext policy can do, and so what the others are measured against: nothing
  * but what sched_ext itself costs. An idle CPU is taken at wakeup where there is one. It knows
