@@ -3,4 +3,5 @@
 
 fn main() {
     policy_build::program("observe", "src/bpf/observe.bpf.c");
+    policy_build::program("locks", "src/bpf/locks.bpf.c");
 }

@@ -5,11 +5,14 @@
 
 mod kernel;
 mod load;
+mod locks;
 mod log;
 mod observe;
+mod symbols;
 mod topology;
 
 pub use kernel::{Messages, State, state};
 pub use load::{Attached, load};
+pub use locks::{LockCounter, Locks};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use topology::{cpu_list, topology};

@@ -15,7 +15,7 @@ use crate::{Messages, State, log, state};
 pub struct Attached {
     name: String,
     link: Option<Link>,
-    _object: Object,
+    object: Object,
     messages: Messages,
     before: State,
 }
@@ -47,7 +47,7 @@ pub fn load(instance: &Instance, topology: &Topology) -> anyhow::Result<Attached
         let why = if said.is_empty() { log::reason(&words) } else { said };
         format!("sched_ext refuses policy {}: {why}", instance.label)
     })?;
-    Ok(Attached { name, link: Some(link), _object: object, messages, before })
+    Ok(Attached { name, link: Some(link), object, messages, before })
 }
 
 impl Attached {
@@ -61,6 +61,21 @@ impl Attached {
         }
         let why = self.reason();
         bail!("the kernel stopped policy {}: {why}", self.name)
+    }
+
+    /// Calls of bpf_spin_lock in the policy's programs. They cannot be counted as they happen (the
+    /// helper may not be probed), but a policy without a call takes none.
+    pub fn spin_lock_calls(&self) -> usize {
+        const CALL: u8 = 0x85;
+        const BPF_SPIN_LOCK: i32 = 93;
+        let programs = self.object.progs();
+        let calls = programs.map(|program| {
+            let calls = program.insns().iter().filter(|insn| {
+                insn.code == CALL && insn.src_reg() == 0 && insn.imm == BPF_SPIN_LOCK
+            });
+            calls.count()
+        });
+        calls.sum()
     }
 
     /// Takes the policy out and waits until Linux's own classes are back.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use live::Observer;
+use live::{LockCounter, Locks, Observer};
 use policy::Topology;
 use trace::Outcome;
 
@@ -48,11 +48,35 @@ pub(crate) fn one(
         measured.outcome.progress = seen.progress();
         measured.outcome.names = seen.names();
     }
+    if job.count_locks {
+        tell(host, run, "with locks counted")?;
+        let counter = LockCounter::attach(topology.llc.len())?;
+        settle();
+        checked(execute(job), &mut attached)?;
+        add_locks(&mut measured.outcome, counter.finish()?, attached.as_ref());
+    }
     settle();
     if let Some(attached) = attached {
         attached.detach()?;
     }
     Ok(measured)
+}
+
+/// What counts is the class in charge; what others took stands beside it.
+fn add_locks(outcome: &mut Outcome, locks: Locks, attached: Option<&live::Attached>) {
+    let Locks { runqueue, task_list, ext, other } = locks;
+    let (mut own, others) = if attached.is_some() { (ext, other) } else { (other, ext) };
+    let calls = attached.map_or(0, live::Attached::spin_lock_calls) as u64;
+    if calls > 0 {
+        own.insert("bpf_spin_lock (call sites)".into(), calls);
+    }
+    outcome.locks = own;
+    let beside = [
+        ("runqueue_locks", runqueue),
+        ("task_list_locks", task_list),
+        ("other_class_locks", others.values().sum()),
+    ];
+    outcome.extra.extend(beside.map(|(name, count)| (name.to_string(), count as f64)));
 }
 
 fn tell(host: &mut Host, run: &Run<'_>, how: &str) -> anyhow::Result<()> {

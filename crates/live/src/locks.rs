@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Counts the locks that scheduler code takes beyond the runqueues' own.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use libbpf_rs::{KprobeMultiOpts, Link, MapCore, Object, ObjectBuilder};
+
+use crate::load::{set_rodata, variables};
+use crate::log;
+use crate::symbols::Symbols;
+
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/locks.bpf.o"));
+
+/// What can be probed; lock functions that a kernel inlines are not there.
+const FUNCTIONS: &[&str] =
+    &["_raw_spin_lock", "_raw_spin_lock_irq", "_raw_spin_lock_irqsave", "_raw_spin_trylock"];
+
+/// Functions of kernel/sched whose locks are no queue's, by the beginnings of their names. Whatever
+/// is not here counts.
+const NOT_OF_QUEUES: &[&str] = &[
+    // wait queues and completions: locks of those who wait
+    "__wake_up",
+    "add_wait_queue",
+    "autoremove_wake",
+    "complete",
+    "do_wait_intr",
+    "finish_",
+    "prepare_to_",
+    "remove_wait_queue",
+    "swake_",
+    "try_wait_for_completion",
+    "wait_for_",
+    "woken_wake",
+    // core.c: the task's own lock (pi_lock), taken alike whatever class it is in
+    "_task_rq_lock",
+    "do_task_dead",
+    "sched_cgroup_fork",
+    "sched_exec",
+    "sched_mm_cid_",
+    "sched_online_group",
+    "set_cpus_allowed_ptr",
+    "task_rq_lock",
+    "try_to_wake_up",
+    "wake_up_new_task",
+    // cputime.c: a process's record of its own CPU time
+    "cputime_adjust",
+];
+
+/// More than the text of kernel/sched, and less than what separates it from the next user of a
+/// name such as `scx_`: cold parts and initialisation lie elsewhere.
+const TEXT_BYTES_MAX: u64 = 0x90000;
+
+/// `struct place` of locks.bpf.c, in 64-bit words: caller, runqueue, tasks, other.
+const PLACE: usize = 32;
+
+/// The counter, attached. Dropping it detaches.
+pub struct LockCounter {
+    link: Option<Link>,
+    object: Object,
+    symbols: Symbols,
+}
+
+/// Acquisitions by scheduler code since the counter was attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Locks {
+    /// Of the runqueues' own locks.
+    pub runqueue: u64,
+    /// Of the list of all tasks, which sched_ext itself keeps at fork and exit for any policy.
+    pub task_list: u64,
+    /// Of all others by functions of sched_ext: a DSQ's, most often.
+    pub ext: BTreeMap<String, u64>,
+    /// Of all others by functions of other classes.
+    pub other: BTreeMap<String, u64>,
+}
+
+impl LockCounter {
+    /// Attaches to the kernel's lock functions; `cpus` is the number of CPUs.
+    pub fn attach(cpus: usize) -> anyhow::Result<Self> {
+        let symbols = Symbols::read()?;
+        // core.c comes first, and its first function is the one that takes a runqueue's lock
+        let start = symbols.address("raw_spin_rq_lock_nested")?;
+        let end = start + TEXT_BYTES_MAX;
+        let config = [
+            ("nr_cpus", (cpus as u32).to_ne_bytes().to_vec()),
+            ("text_start", start.to_ne_bytes().to_vec()),
+            ("text_end", end.to_ne_bytes().to_vec()),
+            ("tasks_lock", symbols.address("scx_tasks_lock")?.to_ne_bytes().to_vec()),
+        ];
+        let (result, words) = log::listen(|| {
+            let mut object = ObjectBuilder::default().name("locks")?.open_memory(PROGRAM)?;
+            set_rodata(&mut object, PROGRAM, &config)?;
+            Ok::<_, anyhow::Error>(object.load()?)
+        });
+        let object = result.with_context(|| {
+            format!("the kernel refuses the lock counter: {}", log::reason(&words))
+        })?;
+        let (link, words) = log::listen(|| {
+            let program = object.progs_mut().next().context("the lock counter is empty")?;
+            let options = KprobeMultiOpts {
+                symbols: FUNCTIONS.iter().map(|name| name.to_string()).collect(),
+                ..KprobeMultiOpts::default()
+            };
+            Ok::<_, anyhow::Error>(program.attach_kprobe_multi_with_opts(options)?)
+        });
+        let link = link.with_context(|| {
+            format!("the kernel's lock functions cannot be probed: {}", log::reason(&words))
+        })?;
+        Ok(LockCounter { link: Some(link), object, symbols })
+    }
+
+    /// Stops counting.
+    pub fn finish(mut self) -> anyhow::Result<Locks> {
+        drop(self.link.take());
+        let bss = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
+        let bytes = bss
+            .context("the lock counter has no state")?
+            .lookup(&0u32.to_ne_bytes(), libbpf_rs::MapFlags::ANY)?
+            .context("the lock counter has no state")?;
+        let variables = variables(PROGRAM, ".bss")?;
+        let variable = |name: &str| {
+            let (offset, size) = variables.get(name).copied().context("no such variable")?;
+            bytes.get(offset..offset + size).context("the lock counter's state is cut")
+        };
+        if words(variable("lost")?)[0] > 0 {
+            bail!(
+                "the lock counter ran out of places: more callers take locks than it has room for"
+            );
+        }
+        let mut locks = Locks::default();
+        let ext = self.ext_text()?;
+        for place in variable("places")?.chunks_exact(PLACE).map(words) {
+            let [caller, runqueue, tasks, other] = place[..] else { continue };
+            locks.runqueue += runqueue;
+            locks.task_list += tasks;
+            let name = self.symbols.name(caller);
+            let of_queues = !NOT_OF_QUEUES.iter().any(|start| name.starts_with(start));
+            if other > 0 && of_queues {
+                let class = if ext.contains(&caller) { &mut locks.ext } else { &mut locks.other };
+                *class.entry(name.to_string()).or_default() += other;
+            }
+        }
+        Ok(locks)
+    }
+
+    /// From the first to the last function that is sched_ext's by its name.
+    fn ext_text(&self) -> anyhow::Result<std::ops::Range<u64>> {
+        let start = self.symbols.address("raw_spin_rq_lock_nested")?;
+        let own = |name: &str| {
+            name.starts_with("scx_") || name.ends_with("_scx") || name.starts_with("bpf_scx_")
+        };
+        let addresses = self.symbols.within(start..start + TEXT_BYTES_MAX);
+        let mut own = addresses.filter(|(_, name)| own(name)).map(|(address, _)| address);
+        let first = own.next().context("the kernel has no function of sched_ext")?;
+        Ok(first..own.last().unwrap_or(first) + 1)
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let word = |chunk: &[u8]| u64::from_ne_bytes(chunk.try_into().expect("8 bytes"));
+    bytes.chunks_exact(8).map(word).collect()
+}
