@@ -150,8 +150,10 @@ pub trait Class {
     /// What [`Kernel::raise_irq_work`] asked for. No lock is held.
     fn irq_work(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 
-    /// A task's mask of CPUs has changed; `task.allowed` is the new one. A queued or running task
-    /// was dequeued before and is enqueued afterwards. Its runqueue is locked.
+    /// A task's mask of CPUs has changed; `task.allowed` is the new one. Its runqueue is locked. As in
+    /// the kernel's `sched_change`, a runnable task was dequeued before and is enqueued afterwards,
+    /// and the running one is also put ([`Class::put_prev`], not runnable, for nobody) and set again
+    /// ([`Class::set_next`]).
     fn set_affinity(&mut self, _k: &mut Kernel, _task: TaskId) {}
 
     /// A task's nice value has changed; as [`Class::set_affinity`].

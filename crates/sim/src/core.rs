@@ -169,6 +169,7 @@ impl Engine {
 
     /// What the next task brings: its address space, and cold caches.
     fn switch_to(&mut self, cpu: CpuId, next: TaskId) {
+        let vary = self.varied();
         let k = &mut self.k;
         let costs = &k.machine.costs;
         let mut debt_ns = 0.0;
@@ -191,7 +192,7 @@ impl Engine {
         k.cpus[cpu].last = Some(next);
         let task = &mut k.tasks[next];
         debug_assert_eq!(task.cpu, cpu, "{} runs where it does not belong", task.name);
-        task.at.debt += debt_ns;
+        task.at.debt += debt_ns * vary;
         task.last_ran = Some(cpu);
         task.state = State::Running;
     }

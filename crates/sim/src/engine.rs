@@ -117,7 +117,10 @@ impl Engine {
     }
 
     fn nothing_runs(&self) -> bool {
-        self.k.queue.only_background() && self.k.cpus.iter().all(|cpu| cpu.idle())
+        let waits = |task: &Task| matches!(task.state, State::Queued | State::Waking);
+        self.k.queue.only_background()
+            && self.k.cpus.iter().all(|cpu| cpu.idle())
+            && !self.k.tasks.iter().any(waits)
     }
 
     fn stuck(&self) -> End {
@@ -264,7 +267,13 @@ impl Engine {
     /// What the task's next piece of work is to be multiplied by, where one begins now.
     fn jittered(&mut self, task: TaskId) -> f64 {
         let at = &self.k.tasks[task].at;
-        if self.jitter == 0.0 || at.phase != 0 || !matches!(at.op(), Op::Run { .. }) {
+        let begins = at.phase == 0 && matches!(at.op(), Op::Run { .. });
+        if begins { self.varied() } else { 1.0 }
+    }
+
+    /// A number near 1, by which lengths of users' work vary.
+    pub(crate) fn varied(&mut self) -> f64 {
+        if self.jitter == 0.0 {
             return 1.0;
         }
         let unit = f64::from(self.k.random_u32()) / f64::from(u32::MAX);

@@ -58,15 +58,19 @@ impl Engine {
     fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
         let cpu = self.k.tasks[task].cpu;
         let queued = matches!(self.k.tasks[task].state, State::Queued | State::Running);
+        let running = self.k.cpus[cpu].curr == Some(task);
         self.k.rq_lock(cpu);
         if queued {
             self.class.dequeue(&mut self.k, cpu, task, dequeue::SAVE);
+        }
+        if running {
+            self.class.put_prev(&mut self.k, cpu, task, false, None);
         }
         change(self);
         if queued {
             self.class.enqueue(&mut self.k, cpu, task, enqueue::RESTORE);
         }
-        if self.k.cpus[cpu].curr == Some(task) {
+        if running {
             self.class.set_next(&mut self.k, cpu, task);
         }
         self.k.rq_unlock(cpu);

@@ -53,7 +53,8 @@ pub struct Scenario {
 pub struct Options {
     /// A run that has not ended by then fails.
     pub cap_ns: u64,
-    /// Each piece of work is longer or shorter by up to this part of it.
+    /// Each piece of users' work, and each refill of caches, is longer or shorter by up to this
+    /// part of it.
     pub jitter: f64,
     /// What to keep beside the measures.
     pub record: Record,

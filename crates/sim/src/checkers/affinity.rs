@@ -40,11 +40,14 @@ impl Checker for Affinity {
                 if *next == IDLE {
                     return Ok(());
                 }
-                let twice = (0..self.running.len()).find(|c| *c != cpu && self.running[*c] == *next);
+                let twice =
+                    (0..self.running.len()).find(|c| *c != cpu && self.running[*c] == *next);
                 if let Some(other) = twice {
                     return Err(format!("{next} runs on CPUs {other} and {cpu}"));
                 }
-                let bit = |words: &Vec<u64>| words.get(cpu / 64).is_some_and(|w| w >> (cpu % 64) & 1 == 1);
+                let bit = |words: &Vec<u64>| {
+                    words.get(cpu / 64).is_some_and(|w| w >> (cpu % 64) & 1 == 1)
+                };
                 let allowed = self.allowed.get(next).is_none_or(bit);
                 let just_changed = self.changed.get(next) == Some(&event.t_ns);
                 if !allowed && !just_changed {

@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn a_wait_that_never_ends_is_found() {
         let checker = WaitBound::new(&machine::find("numa-2x4").unwrap(), 20 * MS, true);
-        let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0), wake(900 * MS, 3, 1)];
+        let events =
+            [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0), wake(900 * MS, 3, 1)];
         assert!(say(checker, &events).is_err());
     }
 }

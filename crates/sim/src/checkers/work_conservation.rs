@@ -110,7 +110,11 @@ mod tests {
         let checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
         let mut events = vec![wake(0, 1, 0), switch(1, 0, IDLE, 1, false)];
         if let Some(mask) = mask_of_second {
-            events.push(Event { t_ns: 1, cpu: 0, kind: Kind::Affinity { tid: 2, cpus: vec![mask] } });
+            events.push(Event {
+                t_ns: 1,
+                cpu: 0,
+                kind: Kind::Affinity { tid: 2, cpus: vec![mask] },
+            });
         }
         events.extend([wake(2, 2, 0), switch(until_ms * MS, 1, IDLE, 2, false)]);
         say(checker, &events)

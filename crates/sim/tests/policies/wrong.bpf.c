@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Names a queue that nobody has made. */
+#include "kernel.h"
+
+LICENSE;
+
+void OP(wrong_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	dsq_insert(p, 12345, 1000000, enq_flags);
+}
+
+OPS(wrong) = {
+	.enqueue	= (void *)wrong_enqueue,
+	.name		= "wrong",
+};

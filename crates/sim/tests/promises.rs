@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Policies keep what their variants declare, and the one that cheats is seen.
+
+use policy::{Instance, Policy};
+use sim::{Scenario, Scheduler, SimError, run};
+use trace::Outcome;
+use workload::Workload;
+use workload::hackbench::{Channel, Hackbench};
+use workload::mix::{burners, mixed};
+
+const MS: u64 = 1_000_000;
+const REGISTRY: &[&Policy] = &[&flsched::FLSCHED, &baseline::FIFO, &baseline::RR, &baseline::PILE];
+
+fn checked(policy: &str, workload: Workload) -> Result<Outcome, SimError> {
+    let instance = Instance::parse(policy, REGISTRY).unwrap_or_else(|error| panic!("{error}"));
+    let machine = machine::find("numa-2x4").unwrap();
+    let mut scenario = Scenario::new(machine, workload, Scheduler::Policy(instance)).seed(3);
+    scenario.options.check = true;
+    run(&scenario)
+}
+
+fn loads() -> Vec<Workload> {
+    let storm =
+        |channel| Hackbench { groups: 2, loops: 10, channel, ..Hackbench::default() }.build();
+    vec![
+        storm(Channel::Pipe),
+        storm(Channel::Socket),
+        burners(8, 50 * MS),
+        burners(24, 50 * MS),
+        mixed(8, 300 * MS),
+    ]
+}
+
+#[test]
+fn promises_are_kept() {
+    for policy in [
+        "fifo",
+        "fifo:slice=2ms",
+        "flsched",
+        "flsched:slice=5ms",
+        "flsched:slice=5ms,variant=code,defer=5ms",
+        "flsched:slice=5ms,pull=true",
+        "rr",
+    ] {
+        for load in loads() {
+            let name = load.name.clone();
+            if let Err(error) = checked(policy, load) {
+                panic!("{policy} on {name}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn flsched_takes_no_lock_and_pull_takes_some() {
+    let locks = |policy| checked(policy, loads().remove(0)).unwrap().locks;
+    assert!(locks("flsched").is_empty());
+    assert!(locks("flsched:pull=true")["dsq"] > 0);
+}
+
+#[test]
+fn piling_up_shows_in_idle_while_runnable_and_makespan() {
+    let pile = checked("pile", burners(8, 50 * MS)).unwrap();
+    let pull = checked("flsched:pull=true", burners(8, 50 * MS)).unwrap();
+    let idle = |outcome: &Outcome| {
+        let whole = (outcome.observed.elapsed_ns * 8) as f64;
+        outcome.observed.idle_while_runnable_ns as f64 / whole
+    };
+    assert!(idle(&pile) > 0.3, "{}", idle(&pile));
+    assert!(idle(&pull) < 0.01, "{}", idle(&pull));
+    assert!(pile.elapsed_ns > 7 * pull.elapsed_ns);
+    assert!(pull.elapsed_ns < 53 * MS, "8 burners on 8 CPUs: {}", pull.elapsed_ns);
+}
