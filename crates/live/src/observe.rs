@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use anyhow::{Context, bail};
@@ -229,7 +228,7 @@ fn running_at(recording: &Recording, records: &[Record]) -> BTreeMap<u32, (Tid, 
 }
 
 fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Record>> {
-    anyhow::ensure!(bytes.len() % SIZE == 0, "the recording ends in the middle of a record");
+    anyhow::ensure!(bytes.len().is_multiple_of(SIZE), "the recording ends in the middle of a record");
     let records = bytes.chunks_exact(SIZE).map(|chunk| {
         let word = |at: usize| u64::from_ne_bytes(chunk[at..at + 8].try_into().expect("8 bytes"));
         let half = |at: usize| u32::from_ne_bytes(chunk[at..at + 4].try_into().expect("4 bytes"));
@@ -282,7 +281,7 @@ struct Mapped {
 }
 
 impl Mapped {
-    fn new(map: impl MapCore + AsFd, records: usize) -> anyhow::Result<Self> {
+    fn new(map: impl MapCore, records: usize) -> anyhow::Result<Self> {
         let page = rustix::param::page_size();
         let length = (records * SIZE).next_multiple_of(page);
         // SAFETY: a fresh mapping of memory that the kernel keeps as long as it is mapped

@@ -49,6 +49,17 @@ pub(crate) fn which(program: &OsStr) -> Result<PathBuf, BadInput> {
     })
 }
 
+/// The interpreter behind a version manager's script of the same name, which would look for the
+/// manager in the guest.
+pub(crate) fn behind_shim(program: PathBuf) -> PathBuf {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    if !name.starts_with("python") || is_elf(&program) {
+        return program;
+    }
+    let named = lines(&program, &["-c", "import sys; print(sys.executable)"]).unwrap_or_default();
+    named.first().map(PathBuf::from).filter(|path| is_elf(path)).unwrap_or(program)
+}
+
 /// Adds a program and all it needs that can be found out.
 pub(crate) fn add_program(image: &mut Image, program: &Path) -> anyhow::Result<()> {
     for path in COMMON.iter().map(Path::new).filter(|path| path.exists()) {
@@ -63,7 +74,7 @@ pub(crate) fn add_program(image: &mut Image, program: &Path) -> anyhow::Result<(
         }
         if let Some((interpreter, argument)) = shebang(&real)? {
             // `#!/usr/bin/env python3` needs both
-            todo.extend(argument.and_then(|name| which(&name).ok()));
+            todo.extend(argument.and_then(|name| which(&name).ok()).map(behind_shim));
             todo.push(interpreter);
             continue;
         }
@@ -165,10 +176,9 @@ fn add_compiler(image: &mut Image, compiler: &Path) -> anyhow::Result<()> {
     let mut files = image.add_tree(folder, &heavy)?;
     for tool in ["cc1", "cc1plus", "as", "ld", "collect2"] {
         let named = lines(compiler, &[&format!("-print-prog-name={tool}")])?;
-        if let Some(path) = named.iter().map(Path::new).find(|path| path.is_absolute()) {
-            if path.exists() && !heavy(path) {
-                files.push(image.add(path)?);
-            }
+        let mut paths = named.iter().map(Path::new);
+        if let Some(path) = paths.find(|path| path.is_absolute() && path.exists() && !heavy(path)) {
+            files.push(image.add(path)?);
         }
     }
     let link =

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What host and guest tell each other: one JSON job in, one JSON message a line out.
 
+use std::path::PathBuf;
+
 use live::Recording;
 use serde::{Deserialize, Serialize};
 use trace::Outcome;
@@ -38,8 +40,17 @@ pub(crate) struct JobPolicy {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum JobWorkload {
-    Command { program: String, argv: Vec<String>, folder: String },
-    RtApp { name: String, json: String },
+    /// `with` are paths that every execution finds as they were packed.
+    Command {
+        program: String,
+        argv: Vec<String>,
+        folder: String,
+        with: Vec<String>,
+    },
+    RtApp {
+        name: String,
+        json: String,
+    },
 }
 
 /// One line from the guest.
@@ -85,14 +96,35 @@ impl JobWorkload {
     /// `program` is where the first of `argv` lies, `folder` where it starts.
     pub(crate) fn new(workload: &WorkloadRef, program: &str, folder: &str) -> Self {
         match workload {
-            WorkloadRef::Command { argv, .. } => JobWorkload::Command {
+            WorkloadRef::Command { argv, with } => JobWorkload::Command {
                 program: program.to_string(),
                 argv: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
                 folder: folder.to_string(),
+                with: restored(with),
             },
             WorkloadRef::RtApp { name, json } => {
                 JobWorkload::RtApp { name: name.clone(), json: json.clone() }
             }
         }
+    }
+}
+
+/// `/tmp` and these paths without links, none inside another.
+fn restored(with: &[PathBuf]) -> Vec<String> {
+    let mut paths: Vec<PathBuf> = with.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    paths.push("/tmp".into());
+    paths.sort();
+    paths.dedup_by(|inner, outer| inner.starts_with(outer));
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::restored;
+
+    #[test]
+    fn a_path_inside_another_is_restored_with_it() {
+        let with = ["/usr/bin".into(), "/usr".into(), "/tmp".into()];
+        assert_eq!(restored(&with), ["/tmp", "/usr"]);
     }
 }

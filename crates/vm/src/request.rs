@@ -144,7 +144,7 @@ impl Shape {
                 }
             }
         }
-        if self.memory_mib < 512 || self.memory_mib % nodes != 0 {
+        if self.memory_mib < 512 || !self.memory_mib.is_multiple_of(nodes) {
             return bad(format!(
                 "{} MiB of memory: at least 512, a multiple of the {nodes} nodes",
                 self.memory_mib

@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use trace::Outcome;
 
-use crate::closure::{add_libraries, add_program, add_with, which};
+use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
 use crate::image::Image;
 use crate::job::{JOB, Job, JobWorkload, Measured, Message};
 use crate::qemu::{self, Files};
@@ -117,7 +117,7 @@ fn pack(request: &Request, agent: &Path, kernel: &Kernel, to: &Path) -> anyhow::
     let mut program = PathBuf::new();
     if let WorkloadRef::Command { argv, with } = &request.workload {
         let first = argv.first().ok_or_else(|| BadInput("there is no command to run".into()))?;
-        program = which(first)?;
+        program = behind_shim(which(first)?);
         add_program(&mut image, &program)?;
         for path in with {
             add_with(&mut image, path)?;

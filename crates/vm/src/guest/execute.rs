@@ -4,17 +4,19 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use trace::Tid;
 use worker::Report;
 
-use super::machine::{APPLETS, PATH};
+use super::machine::{APPLETS, PATH, busybox, mount_tmpfs};
 use crate::job::{JOB, Job, JobWorkload};
 
 /// The argument behind `guest` that makes this program the worker.
@@ -24,6 +26,10 @@ pub(crate) const WORKER: &str = "worker";
 const OUTPUT_MAX: usize = 64 << 10;
 const OUTPUT: &str = "/run/output";
 const REPORT: &str = "/run/report.json";
+/// Shared memory is a file system of its own.
+const SHARED: &str = "/dev/shm";
+/// Paths of `--with`, untouched.
+const KEPT: &str = "/.kept";
 
 /// What one execution came to.
 pub(crate) struct Executed {
@@ -39,6 +45,7 @@ type Usage = [(&'static str, f64); 4];
 
 /// Runs the workload once and leaves nothing of it behind.
 pub(crate) fn execute(job: &Job) -> anyhow::Result<Executed> {
+    restore(&job.workload)?;
     let (mut command, name) = command(&job.workload);
     let output = File::create(OUTPUT)?;
     command.env_clear().env("PATH", format!("{PATH}:{APPLETS}"));
@@ -103,6 +110,25 @@ impl Executed {
     }
 }
 
+/// Lays out files as they were packed: what one execution built must not spare the next one work.
+fn restore(workload: &JobWorkload) -> anyhow::Result<()> {
+    unmount(SHARED, UnmountFlags::DETACH)?;
+    mount_tmpfs(SHARED)?;
+    let JobWorkload::Command { with, .. } = workload else { return Ok(()) };
+    for (number, path) in with.iter().enumerate() {
+        let kept = format!("{KEPT}/{number}");
+        match Path::new(&kept).exists() {
+            true => busybox(&["rm", "-rf", path])?,
+            false => {
+                fs::create_dir_all(KEPT)?;
+                fs::rename(path, &kept).with_context(|| format!("keeping {path}"))?;
+            }
+        }
+        busybox(&["cp", "-a", &kept, path])?;
+    }
+    Ok(())
+}
+
 /// hackbench's `Time: 0.245`: how long messages took, without the creation of its processes.
 fn own_time_s(output: &str) -> Option<f64> {
     output.lines().find_map(|line| line.strip_prefix("Time: ")?.trim().parse().ok())
@@ -128,7 +154,7 @@ pub(crate) fn worker() -> ! {
 
 fn command(workload: &JobWorkload) -> (Command, String) {
     match workload {
-        JobWorkload::Command { program, argv, folder } => {
+        JobWorkload::Command { program, argv, folder, .. } => {
             let mut command = Command::new(program);
             command.arg0(&argv[0]).args(&argv[1..]).current_dir(folder);
             (command, argv[0].clone())

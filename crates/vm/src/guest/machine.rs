@@ -15,16 +15,16 @@ pub(crate) const APPLETS: &str = "/.busybox";
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// /tmp is not among them: it is in memory like all of the root, and may hold files of the caller's.
-const MOUNTS: &[(&str, &str, &str)] = &[
-    ("proc", "/proc", ""),
-    ("sysfs", "/sys", ""),
-    ("devtmpfs", "/dev", ""),
-    ("devpts", "/dev/pts", ""),
-    ("tmpfs", "/dev/shm", ""),
-    ("tmpfs", "/run", ""),
-    ("debugfs", "/sys/kernel/debug", ""),
-    ("tracefs", "/sys/kernel/tracing", ""),
-    ("cgroup2", "/sys/fs/cgroup", ""),
+const MOUNTS: &[(&str, &str)] = &[
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("devtmpfs", "/dev"),
+    ("devpts", "/dev/pts"),
+    ("tmpfs", "/dev/shm"),
+    ("tmpfs", "/run"),
+    ("debugfs", "/sys/kernel/debug"),
+    ("tracefs", "/sys/kernel/tracing"),
+    ("cgroup2", "/sys/fs/cgroup"),
 ];
 
 /// Time constants of the default class, in whatever unit: all are scaled by the same factor.
@@ -38,18 +38,26 @@ const CONSTANTS: &[&str] = &[
 
 /// Mounts, sets up loopback, raises the agent above the policy it measures.
 pub(crate) fn prepare() -> anyhow::Result<()> {
-    for (kind, place, options) in MOUNTS {
+    for (kind, place) in MOUNTS {
         // debugfs and the like bring their own mount points; plain folders are made
         let _ = fs::create_dir_all(place);
-        let data = std::ffi::CString::new(*options)?;
-        mount(*kind, *place, *kind, MountFlags::empty(), data.as_c_str())
-            .with_context(|| format!("mounting {kind} on {place}"))?;
+        mount_kind(kind, place)?;
     }
     fs::create_dir_all(APPLETS)?;
     busybox(&["--install", "-s", APPLETS])?;
     busybox(&["ifconfig", "lo", "127.0.0.1", "up"])?;
     busybox(&["hostname", "guest"])?;
     rise()
+}
+
+/// An empty file system in memory.
+pub(crate) fn mount_tmpfs(place: &str) -> anyhow::Result<()> {
+    mount_kind("tmpfs", place)
+}
+
+fn mount_kind(kind: &str, place: &str) -> anyhow::Result<()> {
+    mount(kind, place, kind, MountFlags::empty(), c"")
+        .with_context(|| format!("mounting {kind} on {place}"))
 }
 
 /// Scales Linux's own time constants for a clock on which a CPU gets 1/`factor` of each second.
@@ -86,7 +94,7 @@ fn rise() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn busybox(arguments: &[&str]) -> anyhow::Result<()> {
+pub(crate) fn busybox(arguments: &[&str]) -> anyhow::Result<()> {
     let status = Command::new("/bin/busybox").args(arguments).status().context("/bin/busybox")?;
     anyhow::ensure!(status.success(), "busybox {} failed", arguments.join(" "));
     Ok(())
