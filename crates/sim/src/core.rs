@@ -260,9 +260,19 @@ impl Engine {
             if self.class.queued_wakeups() && self.leave_to(prev, task, flags) {
                 return self.k.leave_with(true);
             }
-            self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
         }
-        let Some(cpu) = self.place(task, prev, flags) else { return self.k.leave_with(false) };
+        let leaving = self.k.tasks[task].on_cpu_until_ns > self.k.now;
+        let Some(cpu) = (match leaving && !self.class.queued_wakeups() {
+            // Before 3.0 a task that is still leaving its CPU is activated there (`task_running` in
+            // `try_to_wake_up`); later kernels wait until it has left (`p->on_cpu`).
+            true => Some(prev),
+            false => {
+                self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
+                self.place(task, prev, flags)
+            }
+        }) else {
+            return self.k.leave_with(false);
+        };
         self.k.tasks[task].cpu = cpu;
         if self.class.queued_wakeups() && self.leave_to(cpu, task, flags) {
             return self.k.leave_with(true);

@@ -67,6 +67,8 @@ pub(super) struct Entity {
     pub on_rq: bool,
     /// `prev_sum_exec_runtime`.
     pub ran_before_ns: u64,
+    /// When it was put on its queue.
+    queued_ns: u64,
     /// Its place among equals: later comes later.
     seq: u64,
 }
@@ -284,6 +286,7 @@ impl Cfs {
             self.rebase(task, Some(cpu));
         }
         self.entities[task].on_rq = true;
+        self.entities[task].queued_ns = k.now_ns();
         let rq = &mut self.rqs[cpu];
         rq.load += self.entities[task].weight;
         rq.nr += 1;
@@ -441,6 +444,9 @@ impl Class for Cfs {
         }
         k.call(self.func.pick);
         let next = self.pick_entity(cpu, prev);
+        if let Some(next) = next {
+            super::not_before(k, self.entities[next].queued_ns);
+        }
         if next.is_some() && next == prev {
             // The kernel puts it back into the timeline and takes it out again.
             k.call(self.func.put_prev);

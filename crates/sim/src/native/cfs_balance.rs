@@ -54,7 +54,7 @@ impl Cfs {
     pub(super) fn idle_balance(&mut self, k: &mut Kernel, cpu: CpuId) {
         k.enter(self.func.idle_balance);
         self.rqs[cpu].idle_since_ns = Some(k.now_ns());
-        if self.rqs[cpu].avg_idle_ns >= MIGRATION_COST_NS {
+        if k.cpus[cpu].online && self.rqs[cpu].avg_idle_ns >= MIGRATION_COST_NS {
             k.rq_unlock(cpu);
             for level in 0..self.domains.around(cpu).len() {
                 if self.load_balance(k, cpu, level, Idle::Newly) > 0 {
@@ -170,7 +170,9 @@ impl Cfs {
         let local = stats[groups.iter().position(|group| group.has(cpu))?];
         let total = stats.iter().map(|group| group.load).sum::<u64>() * 1024;
         let avg_load = total / stats.iter().map(|group| group.power).sum::<u64>().max(1);
-        let loaded = |group: &&Group| !group.cpus.has(cpu) && (group.nr > group.capacity() || group.imbalanced);
+        let loaded = |group: &&Group| {
+            !group.cpus.has(cpu) && (group.nr > group.capacity() || group.imbalanced)
+        };
         let mut busiest: Option<Group> = None;
         for group in stats.iter().filter(loaded) {
             if busiest.is_none_or(|known| group.avg_load() > known.avg_load()) {
@@ -199,9 +201,7 @@ impl Cfs {
             return true;
         }
         match idle {
-            Idle::Is => {
-                local.idle <= busiest.idle + 1 && busiest.nr <= busiest.cpus.len() as u64
-            }
+            Idle::Is => local.idle <= busiest.idle + 1 && busiest.nr <= busiest.cpus.len() as u64,
             _ => 100 * there <= self.imbalance_pct(domain) * here,
         }
     }
@@ -292,7 +292,9 @@ impl Cfs {
 
     /// `can_migrate_task`: allowed there, not running, and not warm unless pulling has failed.
     fn can_migrate(&mut self, k: &mut Kernel, task: TaskId, to: CpuId, level: usize) -> bool {
-        if !k.tasks[task].allowed.has(to) || k.tasks[task].state != State::Queued {
+        // A CPU's code is simulated ahead of others: the task may not have left it yet.
+        let leaves = k.tasks[task].on_cpu_until_ns > k.now_ns();
+        if leaves || !k.tasks[task].allowed.has(to) || k.tasks[task].state != State::Queued {
             return false;
         }
         let domain = self.domains.around(to)[level];

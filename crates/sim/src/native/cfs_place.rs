@@ -14,13 +14,7 @@ use crate::kernel::Kernel;
 use crate::task::{CpuId, TaskId};
 
 impl Cfs {
-    pub(super) fn place(
-        &mut self,
-        k: &mut Kernel,
-        task: TaskId,
-        prev: CpuId,
-        flags: u64,
-    ) -> CpuId {
+    pub(super) fn place(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId {
         k.enter(self.func.select);
         let here = k.this_cpu();
         let allowed = k.tasks[task].allowed.and(&k.online);

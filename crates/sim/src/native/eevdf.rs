@@ -31,6 +31,8 @@ pub(super) struct Habit {
     pub avg: Avg,
     /// The CPU whose queue it is on, or whose average holds its load.
     pub cpu: Option<CpuId>,
+    /// When it was put on its queue.
+    queued_ns: u64,
     /// `recent_used_cpu`.
     pub recent: Option<CpuId>,
     pub last_wakee: Option<TaskId>,
@@ -156,12 +158,16 @@ impl Eevdf {
             idle_since_ns: None,
             idle_stamp_ns: 0,
             avg_idle_ns: 2 * MIGRATION_COST_NS,
-            balance: domains.around(cpu).iter().map(|domain| Balance {
-                last_ns: 0,
-                interval_ms: domains.all[*domain].span.len() as u64,
-                failed: 0,
-                newidle_max_ns: 0,
-            }).collect(),
+            balance: domains
+                .around(cpu)
+                .iter()
+                .map(|domain| Balance {
+                    last_ns: 0,
+                    interval_ms: domains.all[*domain].span.len() as u64,
+                    failed: 0,
+                    newidle_max_ns: 0,
+                })
+                .collect(),
             next_balance_ns: 0,
         };
         let caches = 1 + machine.cpus.iter().map(|cpu| cpu.llc).max().unwrap_or(0) as usize;
@@ -258,6 +264,7 @@ impl Eevdf {
     /// Puts a task on a CPU's queue, without charge but for its lines.
     pub(super) fn attach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, placing: Placing) {
         self.follow(cpu, task);
+        self.habits[task].queued_ns = k.now_ns();
         self.rqs[cpu].queue.enqueue(&mut self.entities, task, placing);
         self.rqs[cpu].runnable += 1;
         self.dirty(k, cpu);
@@ -290,6 +297,7 @@ impl Eevdf {
             k.call(self.func.pick_eevdf);
             let next = self.rqs[cpu].queue.pick(&self.entities)?;
             if !self.entities[next].delayed {
+                super::not_before(k, self.habits[next].queued_ns);
                 return Some(next);
             }
             k.enter(self.func.dequeue);
@@ -350,6 +358,7 @@ impl Class for Eevdf {
         k.call(self.func.place_entity);
         if self.entities[task].delayed {
             // Still on the queue it slept on, which is this one: see `place`.
+            self.habits[task].queued_ns = k.now_ns();
             self.rqs[cpu].queue.revive(&mut self.entities, task, self.tick_ns);
             self.rqs[cpu].runnable += 1;
             self.dirty(k, cpu);
@@ -366,9 +375,8 @@ impl Class for Eevdf {
         self.update_curr(k, cpu);
         self.update_load(k, cpu, Some(task));
         let sleeps = flags & dequeue::SLEEP != 0;
-        let stays = sleeps
-            && !k.tasks[task].exiting
-            && !self.rqs[cpu].queue.eligible(&self.entities, task);
+        let stays =
+            sleeps && !k.tasks[task].exiting && !self.rqs[cpu].queue.eligible(&self.entities, task);
         if stays {
             self.entities[task].delayed = true;
             self.rqs[cpu].runnable -= 1;

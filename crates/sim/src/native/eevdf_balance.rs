@@ -78,7 +78,7 @@ impl Eevdf {
         let overloaded = self.rqs.iter().any(|rq| rq.runnable > 1);
         let first_ns = self.rqs[cpu].balance.first().map_or(0, |level| level.newidle_max_ns);
         let mut pulled = 0;
-        if overloaded && self.rqs[cpu].avg_idle_ns >= first_ns {
+        if k.cpus[cpu].online && overloaded && self.rqs[cpu].avg_idle_ns >= first_ns {
             k.rq_unlock(cpu);
             pulled = self.newidle_levels(k, cpu);
             k.rq_lock(cpu);
@@ -130,7 +130,8 @@ impl Eevdf {
 
     /// `_nohz_idle_balance`: one idle CPU balances for all that sleep without ticks, itself last.
     fn balance_sleepers(&mut self, k: &mut Kernel, cpu: CpuId) {
-        let others: Vec<CpuId> = k.online.iter_from(cpu + 1).filter(|other| *other != cpu).collect();
+        let others: Vec<CpuId> =
+            k.online.iter_from(cpu + 1).filter(|other| *other != cpu).collect();
         for other in others.into_iter().chain([cpu]) {
             if k.cpus[cpu].need_resched {
                 return;
@@ -237,7 +238,8 @@ impl Eevdf {
         let balanced = if busiest.kind == Kind::Overloaded && local.kind != Kind::HasSpare {
             local.avg_load() >= busiest.avg_load()
                 || local.avg_load() >= avg_load
-                || 100.0 * busiest.avg_load() <= self.imbalance_pct(domain) as f64 * local.avg_load()
+                || 100.0 * busiest.avg_load()
+                    <= self.imbalance_pct(domain) as f64 * local.avg_load()
         } else if siblings > 1 && local.kind == Kind::HasSpare || busiest.kind == Kind::Overloaded {
             false
         } else {
@@ -266,8 +268,7 @@ impl Eevdf {
     /// `update_sg_lb_stats`: reads every runqueue of the group.
     fn group_stats(&mut self, k: &mut Kernel, group: &CpuSet, domain: usize) -> Group {
         let cpus = group.and(&k.online);
-        let mut stats =
-            Group { cpus, kind: Kind::HasSpare, load: 0.0, util: 0.0, nr: 0, idle: 0 };
+        let mut stats = Group { cpus, kind: Kind::HasSpare, load: 0.0, util: 0.0, nr: 0, idle: 0 };
         for cpu in cpus.iter() {
             k.call(self.func.group_stats);
             let rq = &mut self.rqs[cpu];
@@ -359,7 +360,9 @@ impl Eevdf {
         for task in tasks.into_iter().take(NR_MIGRATE) {
             k.call(self.func.move_task);
             let failed = self.rqs[to].balance[level].failed;
-            if !self.can_migrate(k, task, to, level) || !fits(&mut left, &self.habits[task].avg, failed) {
+            if !self.can_migrate(k, task, to, level)
+                || !fits(&mut left, &self.habits[task].avg, failed)
+            {
                 continue;
             }
             self.update_load(k, from, Some(task));
@@ -392,7 +395,9 @@ impl Eevdf {
     /// `can_migrate_task`: allowed there, waiting, and not warm unless pulling has failed.
     fn can_migrate(&self, k: &Kernel, task: TaskId, to: CpuId, level: usize) -> bool {
         let waits = k.tasks[task].state == State::Queued && !self.entities[task].delayed;
-        if !waits || !k.tasks[task].allowed.has(to) {
+        // A CPU's code is simulated ahead of others: the task may not have left it yet.
+        let leaves = k.tasks[task].on_cpu_until_ns > k.now_ns();
+        if leaves || !waits || !k.tasks[task].allowed.has(to) {
             return false;
         }
         let domain = &self.domains.all[self.domains.around(to)[level]];

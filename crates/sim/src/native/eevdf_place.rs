@@ -12,13 +12,7 @@ use crate::task::{CpuId, TaskId};
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Eevdf {
-    pub(super) fn place(
-        &mut self,
-        k: &mut Kernel,
-        task: TaskId,
-        prev: CpuId,
-        flags: u64,
-    ) -> CpuId {
+    pub(super) fn place(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId {
         // A delayed sleeper is still on its queue and is woken there (`ttwu_runnable`).
         if self.entities[task].delayed {
             return self.habits[task].cpu.unwrap_or(prev);
@@ -107,7 +101,11 @@ impl Eevdf {
         if allowed.has(target) && self.looks_idle(k, target) {
             return target;
         }
-        if prev != target && k.share_cache(prev, target) && allowed.has(prev) && self.looks_idle(k, prev) {
+        if prev != target
+            && k.share_cache(prev, target)
+            && allowed.has(prev)
+            && self.looks_idle(k, prev)
+        {
             return prev;
         }
         let recent = self.habits[task].recent.replace(prev);
@@ -123,7 +121,8 @@ impl Eevdf {
         let idle_core = self.idle_core(k, target, &span);
         if idle_core.is_none() && k.share_cache(prev, target) {
             let siblings = k.siblings(prev).and(&span);
-            if let Some(cpu) = siblings.iter().find(|cpu| *cpu != prev && self.looks_idle(k, *cpu)) {
+            if let Some(cpu) = siblings.iter().find(|cpu| *cpu != prev && self.looks_idle(k, *cpu))
+            {
                 return cpu;
             }
         }
@@ -136,9 +135,8 @@ impl Eevdf {
             return None;
         }
         // `test_idle_cores`: a flag of the cache says whether a search is worth it.
-        let all_idle = |k: &Kernel, cpu: CpuId| {
-            k.siblings(cpu).iter().all(|sibling| k.cpus[sibling].idle())
-        };
+        let all_idle =
+            |k: &Kernel, cpu: CpuId| k.siblings(cpu).iter().all(|sibling| k.cpus[sibling].idle());
         span.iter().find(|cpu| all_idle(k, *cpu))?;
         let first = span.iter_from(target + 1).find(|cpu| {
             let siblings = k.siblings(*cpu);

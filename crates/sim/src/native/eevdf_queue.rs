@@ -36,7 +36,11 @@ impl Entity {
 
     /// CPU time as virtual time: `calc_delta_fair`.
     pub fn fair(&self, ns: i64) -> i64 {
-        if self.weight == 1024 { ns } else { (i128::from(ns) * 1024 / i128::from(self.weight)) as i64 }
+        if self.weight == 1024 {
+            ns
+        } else {
+            (i128::from(ns) * 1024 / i128::from(self.weight)) as i64
+        }
     }
 
     fn vslice(&self) -> i64 {
@@ -206,9 +210,8 @@ impl Queue {
             return Some(curr);
         }
         let (weight, moment) = self.sums(entities);
-        let eligible = |task: TaskId| {
-            moment >= i128::from(entities[task].vruntime) * i128::from(weight)
-        };
+        let eligible =
+            |task: TaskId| moment >= i128::from(entities[task].vruntime) * i128::from(weight);
         let best = self.tree.iter().find(|(_, _, task)| eligible(*task));
         match (best, curr) {
             (Some((deadline, _, best)), Some(curr)) => {

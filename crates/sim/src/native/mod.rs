@@ -30,3 +30,10 @@ pub(crate) fn default(k: &mut Kernel) -> Result<Box<dyn Class>, String> {
 pub(crate) fn cfs(k: &mut Kernel) -> Result<Box<dyn Class>, String> {
     Ok(Box::new(cfs::Cfs::new(&k.machine, &k.paths)))
 }
+
+/// A CPU's code is simulated in one go, ahead of others; so a CPU may see a task that another sends
+/// it only later. It gets it when it is there.
+fn not_before(k: &mut Kernel, t_ns: u64) {
+    let early_ns = t_ns.saturating_sub(k.now_ns());
+    k.charge_ns(early_ns as f64);
+}

@@ -7,6 +7,8 @@
 const PERIOD_NS: u64 = 1024 * 1024;
 /// y with y^32 = 1/2.
 const Y: f64 = 0.978_572_062_087_700_1;
+/// −ln y, for parts of a period.
+const RATE: f64 = std::f64::consts::LN_2 / 32.0;
 /// After so many half-lives nothing is left.
 const HALVES_MAX: u64 = 40;
 
@@ -59,8 +61,8 @@ fn decay(ns: u64) -> f64 {
         return 0.0;
     }
     let whole = (0..periods % 32).fold(1.0 / (1u64 << halves) as f64, |left, _| left * Y);
-    let part = (ns % PERIOD_NS) as f64 / PERIOD_NS as f64;
-    whole * (1.0 - part * (1.0 - Y))
+    let x = (ns % PERIOD_NS) as f64 / PERIOD_NS as f64 * RATE;
+    whole * (1.0 - x * (1.0 - x / 2.0 * (1.0 - x / 3.0)))
 }
 
 #[cfg(test)]
