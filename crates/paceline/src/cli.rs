@@ -100,7 +100,7 @@ pub struct Compare {
     /// The guest's kernel: a bzImage, its config beside it (vm only)
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
-    /// Longest that one run may take on the guest's clock, such as 90s (vm only)
+    /// Longest that one run may take on the ground's own clock, such as 90s
     #[arg(long, value_name = "TIME", default_value = "10min")]
     pub limit: humantime::Duration,
     /// A file or folder that the command needs in the guest; may be repeated (vm only)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hands a plan to the ground that it names.
 
+use std::time::Duration;
+
 use indicatif::MultiProgress;
 use machine::Machine;
 use sim::{Scenario, Scheduler, SimError};
@@ -26,13 +28,13 @@ pub struct Measured {
 /// Runs it all.
 pub fn run(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
     match &plan.place {
-        Place::Sim { machine } => on_sim(plan, machine),
+        Place::Sim { machine, limit } => on_sim(plan, machine, *limit),
         Place::Vm { .. } => on_vm(plan, progress.bars()),
     }
 }
 
 /// Every contender at every seed, as many at a time as there are processors.
-fn on_sim(plan: &Plan, machine: &Machine) -> Result<Measured, Failure> {
+fn on_sim(plan: &Plan, machine: &Machine, limit: Duration) -> Result<Measured, Failure> {
     let workload = plan.job.model()?;
     let runs: Vec<(&Contender, usize)> = plan
         .contenders
@@ -40,8 +42,11 @@ fn on_sim(plan: &Plan, machine: &Machine) -> Result<Measured, Failure> {
         .flat_map(|contender| (0..plan.runs).map(move |run| (contender, run)))
         .collect();
     let scenario = |(contender, run): &(&Contender, usize)| {
-        Scenario::new(machine.clone(), workload.clone(), scheduler(contender))
-            .seed(plan.seed + *run as u64)
+        let scheduler = scheduler(contender);
+        let mut scenario = Scenario::new(machine.clone(), workload.clone(), scheduler)
+            .seed(plan.seed + *run as u64);
+        scenario.options.cap_ns = limit.as_nanos() as u64;
+        scenario
     };
     let scenarios: Vec<Scenario> = runs.iter().map(scenario).collect();
     let mut outcomes = Vec::new();
@@ -73,7 +78,7 @@ fn of_sim(
     }
     let job = match &plan.job {
         Job::Command { argv, .. } => format!("-- {}", argv.join(" ")),
-        Job::Model { name, .. } => format!("--workload '{name}'"),
+        Job::Model { .. } | Job::Npb { .. } => format!("--workload '{}'", plan.job.name()),
     };
     Failure::run(format!(
         "{} on {}: {error}; again with: paceline compare --on sim --machine {} --policy {} --seed {} {job}",
@@ -112,6 +117,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
                 argv: argv.iter().map(Into::into).collect(),
                 with: with.clone(),
             },
+            Job::Npb { .. } => return Err(plan.job.model().err().unwrap_or(Failure::Closed)),
             Job::Model { name, json, workload } => vm::WorkloadRef::RtApp {
                 name: name.clone(),
                 json: match json {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use machine::Machine;
 use report::Clock;
 use workload::Workload;
+use workload::npb::{Npb, Size};
 
 use crate::cli::{self, Ground};
 use crate::contender::{self, Contender};
@@ -38,13 +39,15 @@ pub enum Job {
     Command { argv: Vec<String>, with: Vec<PathBuf> },
     /// A workload: its name, what each task does, and its text where it was read from one.
     Model { name: String, json: Option<String>, workload: Box<Workload> },
+    /// A model of a NAS benchmark, sized for the machine: so many tasks for each of its CPUs.
+    Npb { name: String, tasks: usize },
 }
 
 /// Where it runs.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// The simulator.
-    Sim { machine: Box<Machine> },
+    Sim { machine: Box<Machine>, limit: Duration },
     /// The guest.
     Vm {
         shape: vm::Shape,
@@ -76,9 +79,9 @@ impl Plan {
     /// Checks what the command line says.
     pub fn new(arguments: &cli::Compare) -> Result<Self, Failure> {
         let contenders = contender::parse_all(&arguments.policy)?;
-        let job = Job::new(arguments)?;
+        let mut job = Job::new(arguments)?;
         let place = match arguments.on {
-            Ground::Sim => sim(arguments, &job)?,
+            Ground::Sim => sim(arguments, &mut job)?,
             Ground::Vm => vm(arguments, &contenders, &job)?,
         };
         Ok(Plan {
@@ -99,7 +102,7 @@ impl Plan {
     /// What the result says of the place.
     pub fn setting(&self) -> report::Setting {
         let (ground, machine, cpus, clock) = match &self.place {
-            Place::Sim { machine } => {
+            Place::Sim { machine, .. } => {
                 ("sim", machine.name.clone(), machine.cpus.len(), Clock::Simulated)
             }
             Place::Vm { shape, clock, .. } => {
@@ -121,7 +124,10 @@ impl Plan {
 impl Job {
     fn new(arguments: &cli::Compare) -> Result<Self, Failure> {
         match &arguments.workload {
-            Some(path) => Job::file(path),
+            Some(path) => match npb(path) {
+                Some(job) => Ok(job),
+                None => Job::file(path),
+            },
             None if arguments.command.is_empty() => Err(Failure::input(
                 "nothing to run; name rt-app JSON with --workload FILE, or a command after --",
             )),
@@ -152,12 +158,16 @@ impl Job {
         match self {
             Job::Command { argv, .. } => argv.join(" "),
             Job::Model { name, .. } => name.clone(),
+            Job::Npb { name, .. } => format!("npb-{name}"),
         }
     }
 
     /// What the simulator runs.
     pub fn model(&self) -> Result<Workload, Failure> {
         let argv = match self {
+            Job::Npb { name, .. } => {
+                return Err(Failure::input(format!("npb-{name} is a model; use --on sim")));
+            }
             Job::Model { workload, .. } => return Ok((**workload).clone()),
             Job::Command { argv, .. } => argv,
         };
@@ -171,7 +181,7 @@ impl Job {
     }
 }
 
-fn sim(arguments: &cli::Compare, job: &Job) -> Result<Place, Failure> {
+fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
     let only_vm = [
         ("--clock", arguments.clock.is_some()),
         ("--boots", arguments.boots.is_some()),
@@ -188,8 +198,11 @@ fn sim(arguments: &cli::Compare, job: &Job) -> Result<Place, Failure> {
         )));
     }
     let machine = find_machine(arguments.machine.machine.as_deref().unwrap_or(MACHINE))?;
+    if let Job::Npb { name, tasks } = job {
+        *job = Job::built(benchmark(name, *tasks, machine.cpus.len())?);
+    }
     check_affinity(&job.model()?, machine.cpus.len())?;
-    Ok(Place::Sim { machine: Box::new(machine) })
+    Ok(Place::Sim { machine: Box::new(machine), limit: arguments.limit.into() })
 }
 
 fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Place, Failure> {
@@ -226,6 +239,32 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
         kernel: arguments.kernel.clone(),
         limit: arguments.limit.into(),
     })
+}
+
+/// `npb-NAME` or `npb-NAME-TASKS`, unless there is such a file.
+fn npb(path: &Path) -> Option<Job> {
+    let text = path.to_str()?.strip_prefix("npb-")?;
+    let (name, tasks) = text.split_once('-').unwrap_or((text, "1"));
+    let tasks = tasks.parse().ok().filter(|tasks| (1..=16).contains(tasks))?;
+    (!path.exists()).then(|| Job::Npb { name: name.to_string(), tasks })
+}
+
+/// Steps after which a model of a NAS benchmark ends: they are alike, so a few tell all.
+const NPB_STEPS: u64 = 5;
+
+fn benchmark(name: &str, tasks: usize, cpus: usize) -> Result<Workload, Failure> {
+    let models = Npb::embedded();
+    let size = Size { threads: tasks * cpus, cpus, steps_max: NPB_STEPS, seed: SEED };
+    let workload = models.build(name, size);
+    workload.map(|built| Workload { name: format!("npb-{name}-{tasks}"), ..built }).ok_or_else(
+        || {
+            let known: Vec<String> = models.names().map(|name| format!("npb-{name}")).collect();
+            Failure::input(format!(
+                "no workload is called npb-{name}; there are: {}",
+                known.join(", ")
+            ))
+        },
+    )
 }
 
 /// A guest of so many CPUs; `distance` is that of any other node.

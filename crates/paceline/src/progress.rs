@@ -28,6 +28,13 @@ impl Progress {
         }
     }
 
+    /// How far the present phase is; too often for a log.
+    pub fn detail(&self, text: &str) {
+        if let Some(bar) = &self.own {
+            bar.set_message(text.to_string());
+        }
+    }
+
     /// A step is done.
     pub fn step(&self) {
         if let Some(bar) = &self.own {

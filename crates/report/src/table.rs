@@ -43,6 +43,14 @@ pub fn footnotes(results: &Results) -> Vec<String> {
          also as a part of all CPU time."
             .into(),
     );
+    lines.push(
+        "involuntary: switches of tasks that could have gone on; mm switches: to another address \
+         space; waits: of a runnable task for a CPU."
+            .into(),
+    );
+    if results.summary.iter().any(|summary| summary.locks.is_some()) {
+        lines.push("locks: taken by the scheduler beyond the runqueue's own.".into());
+    }
     lines.extend(results.notes.iter().cloned());
     lines
 }
@@ -79,14 +87,14 @@ fn behaviour(results: &Results, style: Style) -> String {
     let mut headings = vec![
         "policy",
         "switches",
-        "of them involuntary",
-        "address-space switches",
+        "involuntary",
+        "mm switches",
         "migrations",
         "wait p99",
         "worst wait",
     ];
     if counted {
-        headings.push("locks beyond rq");
+        headings.push("locks");
     }
     let rows: Vec<Vec<String>> = results
         .summary

@@ -17,7 +17,7 @@ use crate::{ground, plan::SEED};
 
 const MS: u64 = 1_000_000;
 
-/// Longest a run of an experiment may take on the guest's clock.
+/// Longest a run of an experiment may take on its ground's clock.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs an experiment.
@@ -62,7 +62,7 @@ fn sim(experiment: &Experiment) -> Result<Place, Failure> {
     for (cost, value) in &experiment.costs {
         machine = machine.with_cost(cost, *value).map_err(Failure::input)?;
     }
-    Ok(Place::Sim { machine: Box::new(machine) })
+    Ok(Place::Sim { machine: Box::new(machine), limit: LIMIT })
 }
 
 fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {

@@ -25,6 +25,8 @@ pub struct Ours {
     pub ground: &'static str,
     /// What the seconds are there.
     pub clock: Option<report::Clock>,
+    /// Points of a sweep that came to no end; a gate on all of them cannot hold then.
+    pub missing: Vec<String>,
     /// What a reader must know, or why nothing could be measured.
     pub why: Option<String>,
 }
@@ -83,7 +85,10 @@ impl<'a> Laboratory<'a> {
             Ok(values) if values.is_empty() => {
                 ours.why = Some(format!("{} did not measure it", ours.ground));
             }
-            Ok(values) => ours.values = values,
+            Ok(values) => {
+                ours.values = values;
+                ours.missing = self.missing(measure);
+            }
             Err(failure) => ours.why = Some(failure.to_string()),
         }
         Ok(ours)
@@ -133,6 +138,16 @@ impl<'a> Laboratory<'a> {
     pub fn chart(&mut self, view: &View) -> Result<Chart, Failure> {
         let points = self.points(&view.sweep)?;
         Ok(views::chart(view, self.sweep(&view.sweep)?, &points))
+    }
+
+    fn missing(&mut self, measure: &Measure) -> Vec<String> {
+        let (Measure::Points { sweep, .. } | Measure::Best { sweep, .. }) = measure else {
+            return Vec::new();
+        };
+        let points = self
+            .points(sweep)
+            .map(|points| points.iter().flat_map(|point| point.failed.clone()).collect());
+        points.unwrap_or_default()
     }
 
     /// Where a figure is measured.

@@ -35,6 +35,7 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
     }
     Some(match quantity {
         Quantity::Elapsed => seconds(outcome.elapsed_ns),
+        Quantity::OwnTime => own_time_s(&outcome.output)?,
         Quantity::Switches => seen.context_switches as f64,
         Quantity::Involuntary => seen.involuntary_switches as f64,
         Quantity::Migrations => seen.migrations as f64,
@@ -48,6 +49,11 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
         }
         Quantity::SpinTime => outcome.extra.get("spinlock_ns").map(|ns| ns / 1e9)?,
     })
+}
+
+/// hackbench's last line is `Time: 0.123`, in s.
+fn own_time_s(output: &str) -> Option<f64> {
+    output.lines().find_map(|line| line.strip_prefix("Time: "))?.trim().parse().ok()
 }
 
 /// CPU time is what tasks used and what was idle; a run without any was not observed.
@@ -81,6 +87,14 @@ mod tests {
             [outcome("a", 0, 30), outcome("b", 0, 0), outcome("a", 1, 40), outcome("b", 1, 4)];
         assert_eq!(ratios(&outcomes, "a", "b", Quantity::Involuntary), vec![30.0, 10.0]);
         assert_eq!(ratios(&outcomes, "b", "a", Quantity::Involuntary), vec![0.0, 0.1]);
+    }
+
+    #[test]
+    fn a_benchmark_that_reports_its_own_time_is_taken_at_its_word() {
+        let output = "Each sender will pass 60 messages of 100 bytes\nTime: 0.298\n";
+        let outcome = Outcome { output: output.into(), ..outcome("a", 0, 0) };
+        assert_eq!(values(&[outcome], "a", Quantity::OwnTime), vec![((0, 0), 0.298)]);
+        assert!(values(&[super::Outcome::default()], "", Quantity::OwnTime).is_empty());
     }
 
     #[test]

@@ -384,6 +384,9 @@ pub enum Agreed {
 pub enum Quantity {
     /// Guest work or elapsed time, in s: what the clock counts.
     Elapsed,
+    /// What the benchmark itself reports of its timed part, in s: hackbench's `Time:`, without the
+    /// forks before and the exits after.
+    OwnTime,
     /// Switches of all kinds.
     Switches,
     /// Switches of tasks that could have gone on.

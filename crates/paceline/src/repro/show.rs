@@ -26,7 +26,10 @@ impl<'a> Row<'a> {
     pub fn new(paper: &'a Paper, figure: &'a Figure, ours: Ours, quick: bool) -> Self {
         let gate = figure.gate.as_ref();
         let verdict = gate.and_then(|gate| gate.judge(&ours.values, figure.published));
-        Row { paper, figure, holds: verdict.map(|verdict| verdict.holds), ours, quick }
+        // A run that never ended is worse than any bound on it.
+        let endless = matches!(gate, Some(Gate::EveryAtLeast(_))) && !ours.missing.is_empty();
+        let holds = verdict.map(|verdict| verdict.holds && !endless);
+        Row { paper, figure, holds, ours, quick }
     }
 
     /// A gate that could not be judged is not a pass; a figure without one cannot fail.
@@ -104,6 +107,7 @@ impl<'a> Row<'a> {
             "gate": self.figure.gate.as_ref().map(Gate::to_string),
             "holds": self.holds,
             "why": self.ours.why,
+            "missing": self.ours.missing,
             "quick": self.quick,
         })
     }
@@ -128,6 +132,9 @@ pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> St
         text += &format!("{}\n{}\n", paper.title, paper.source);
         text += &table(&HEADINGS, &cells(paper, rows), Align::Left, style);
         for row in of(paper, rows) {
+            for why in &row.ours.missing {
+                text += &wrapped(&format!("{}: without {why}", row.figure.name), style);
+            }
             if let Some(why) = &row.ours.why {
                 text += &wrapped(&format!("{}: {why}", row.figure.name), style);
             }

@@ -2,6 +2,7 @@
 //! Simulations at every point of a grid: jobs times costs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rayon::prelude::*;
 use report::stats::median;
@@ -25,8 +26,10 @@ pub struct Point {
     pub costs: usize,
     /// Which job.
     pub at: At,
-    /// Every seed under every policy.
+    /// Every seed under every policy that came to an end.
     pub outcomes: Vec<Outcome>,
+    /// Why a policy came to none: it is missing in `outcomes`.
+    pub failed: Vec<String>,
 }
 
 /// Where a job stands in a plot.
@@ -70,7 +73,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
             let plan = Plan {
                 contenders: contenders.clone(),
                 job: Job::built(workload.clone()),
-                place: Place::Sim { machine: Box::new(machine.clone()) },
+                place: Place::Sim { machine: Box::new(machine.clone()), limit: LIMIT },
                 runs: if effort.quick { 1 } else { sweep.seeds },
                 seed: SEED,
                 locks: false,
@@ -79,16 +82,30 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
         }
     }
     let (done, all) = (AtomicUsize::new(0), plans.len());
-    plans
-        .into_par_iter()
-        .map(|(costs, at, plan)| {
-            let outcomes = ground::run(&plan, progress)?.outcomes;
-            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            progress.phase(&format!("{}: {done} of {all} points", sweep.title));
-            Ok(Point { costs, at, outcomes })
-        })
-        .collect()
+    let point = |(costs, at, plan): (usize, At, Plan)| {
+        let (outcomes, failed) = each_policy(&plan, progress);
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        progress.detail(&format!("{}: {done} of {all} points", sweep.title));
+        Point { costs, at, outcomes, failed }
+    };
+    Ok(plans.into_par_iter().map(point).collect())
 }
+
+/// One policy that comes to no end must not take the others' results with it.
+fn each_policy(plan: &Plan, progress: &Progress) -> (Vec<Outcome>, Vec<String>) {
+    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    for contender in &plan.contenders {
+        let alone = Plan { contenders: vec![contender.clone()], ..plan.clone() };
+        match ground::run(&alone, progress) {
+            Ok(measured) => outcomes.extend(measured.outcomes),
+            Err(failure) => failed.push(failure.to_string()),
+        }
+    }
+    (outcomes, failed)
+}
+
+/// A simulation that has not ended after so much virtual time is given up.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// `--quick` looks at so many sets of costs: the ends of the range come first in the data.
 const QUICK_COSTS: usize = 2;

@@ -31,7 +31,7 @@ pub fn chart(view: &View, sweep: &Sweep, points: &[Point]) -> Chart {
     let shown: Vec<&Point> = points.iter().filter(|point| point.costs == costs).collect();
     let mut chart = Chart {
         title: view.title.clone(),
-        note: format!("{} {}", view.note, at_costs(&sweep.costs[costs])).trim().to_string(),
+        note: format!("{} {}", view.note, at_costs(&sweep.costs[costs])),
         headings: Vec::new(),
         rows: Vec::new(),
         plots: Vec::new(),
@@ -39,11 +39,14 @@ pub fn chart(view: &View, sweep: &Sweep, points: &[Point]) -> Chart {
     match &view.shown {
         Shown::Quantity(quantity) => by_job(&mut chart, *quantity, &policies, &shown),
         Shown::Ratio(quantity) => {
-            chart.note = view.note.clone();
+            chart.note.clone_from(&view.note);
             by_cost(&mut chart, *quantity, &policies, sweep, points);
         }
         Shown::Functions => functions(&mut chart, &policies, &shown),
         Shown::Policies(quantity) => by_policy(&mut chart, *quantity, &policies, &shown),
+    }
+    for why in shown.iter().flat_map(|point| &point.failed) {
+        chart.note += &format!(" Missing: {why}.");
     }
     chart
 }
