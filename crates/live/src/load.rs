@@ -92,7 +92,8 @@ impl Attached {
     }
 
     fn reason(&mut self) -> String {
-        let said = self.messages.about_sched_ext();
+        let mut said = self.messages.about_sched_ext();
+        said.retain(|line| !line.ends_with(" enabled"));
         match said.is_empty() {
             true => "it gave no reason (see dmesg)".into(),
             false => said.join("; "),

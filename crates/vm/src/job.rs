@@ -27,6 +27,8 @@ pub(crate) struct Job {
     pub observe: bool,
     pub count_locks: bool,
     pub limit_s: f64,
+    /// The kernel's type information is not known to be sound.
+    pub probe: bool,
 }
 
 /// A policy by name and values; the guest's executable has the same registry.

@@ -32,6 +32,8 @@ pub struct Kernel {
     pub config: Option<PathBuf>,
     /// As `uname -r` says it.
     pub release: String,
+    /// Its type information was found sound; false where only the running kernel can show it.
+    pub probed: bool,
 }
 
 /// The kernel named by hand, else the newest one in the cache, else one from Debian.
@@ -89,8 +91,9 @@ fn named(image: &Path) -> anyhow::Result<Kernel> {
         .map(|name| beside.join(name))
         .find(|path| path.exists());
     let scratch = tempfile::tempdir()?;
-    let kernel = Kernel { image: image.to_path_buf(), config, release };
-    probe_files(&kernel, &scratch.path().join("btf")).map_err(|error| bad(format!("{error:#}")))?;
+    let mut kernel = Kernel { image: image.to_path_buf(), config, release, probed: false };
+    let btf = scratch.path().join("btf");
+    kernel.probed = probe_files(&kernel, &btf).map_err(|error| bad(format!("{error:#}")))?;
     Ok(kernel)
 }
 
@@ -101,20 +104,23 @@ fn cached(folder: &Path) -> Option<Kernel> {
         let (image, config) = (path.join("vmlinuz"), path.join("config"));
         let release = entry.file_name().to_str().filter(|name| !name.starts_with('.'))?.to_string();
         let when = fs::metadata(&image).ok()?.modified().ok()?;
-        Some((when, Kernel { image, config: Some(config), release }))
+        let probed = path.join("btf").exists();
+        Some((when, Kernel { image, config: Some(config), release, probed }))
     });
     kernels.max_by_key(|(when, kernel)| (*when, kernel.release.clone())).map(|(_, kernel)| kernel)
 }
 
-fn probe_files(kernel: &Kernel, btf: &Path) -> anyhow::Result<()> {
+/// Fails where the kernel is unsound; false where that is not to be seen from its files.
+fn probe_files(kernel: &Kernel, btf: &Path) -> anyhow::Result<bool> {
     if let Some(config) = &kernel.config {
         let text = fs::read_to_string(config).with_context(|| config.display().to_string())?;
         probe::check_config(&text)?;
     }
-    if probe::extract_btf(&kernel.image, btf)? {
+    let found = probe::extract_btf(&kernel.image, btf)?;
+    if found {
         probe::check_btf(btf)?;
     }
-    Ok(())
+    Ok(found)
 }
 
 /// The mirror this machine's apt has for Debian itself, not for its updates.
@@ -286,17 +292,20 @@ impl Apt {
         fs::copy(&image, whole.join("vmlinuz"))?;
         fs::copy(&config, whole.join("config"))?;
         let release = probe::release(&image)?;
-        let found =
-            Kernel { image: whole.join("vmlinuz"), config: Some(whole.join("config")), release };
-        probe_files(&found, &whole.join("btf"))
-            .with_context(|| format!("kernel {} is unsound", found.release))?;
-        let place = cache.join(&found.release);
+        let kernel = |folder: &Path, probed| Kernel {
+            image: folder.join("vmlinuz"),
+            config: Some(folder.join("config")),
+            release: release.clone(),
+            probed,
+        };
+        let probed = probe_files(&kernel(&whole, false), &whole.join("btf"))
+            .with_context(|| format!("kernel {release} is unsound"))?;
+        let place = cache.join(&release);
         if place.exists() {
             fs::remove_dir_all(&place)?;
         }
         fs::rename(&whole, &place)?;
-        let (image, config) = (place.join("vmlinuz"), Some(place.join("config")));
-        Ok(Kernel { image, config, release: found.release })
+        Ok(kernel(&place, probed))
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use libbpf_rs::btf::types::{DeclTag, Func, FuncProto, Ptr, Struct};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use object::{Object, ObjectSection};
 
@@ -44,16 +44,15 @@ pub fn check_btf(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Public kfuncs whose last argument is the verifier's own.
+/// Public kfuncs of sched_ext whose last argument is the verifier's own. They are known by name: a
+/// pahole that leaves the argument leaves out the tag of kfuncs too.
 fn malformed_kfuncs(btf: &Btf<'_>) -> Vec<String> {
-    let tags = btf.type_by_kind::<DeclTag<'_>>();
-    let kfuncs = tags.filter(|tag| tag.name().is_some_and(|name| name == "bpf_kfunc"));
-    let functions = kfuncs.filter_map(|tag| Func::try_from(tag.referenced_type()).ok());
-    let mut malformed: Vec<String> = functions
-        .filter(|function| takes_aux(btf, function))
-        .filter_map(|function| Some(function.name()?.to_string_lossy().into_owned()))
-        .filter(|name| !name.ends_with("_impl"))
-        .collect();
+    let functions = btf.type_by_kind::<Func<'_>>().filter_map(|function| {
+        let name = function.name()?.to_string_lossy().into_owned();
+        let public = name.trim_start_matches('_').starts_with("scx_bpf_");
+        (public && !name.ends_with("_impl") && takes_aux(btf, &function)).then_some(name)
+    });
+    let mut malformed: Vec<String> = functions.collect();
     malformed.sort();
     malformed.dedup();
     malformed
@@ -115,4 +114,63 @@ fn unpack(image: &[u8]) -> Option<Vec<u8>> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::io::Write;
+
+    use super::*;
+
+    /// A kernel's type information with one kfunc, `name(u64 id)` and, if so, `aux` behind.
+    fn kernel(name: &str, aux: bool) -> tempfile::NamedTempFile {
+        use libbpf_sys::*;
+        let text = |text: &str| CString::new(text).unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        // SAFETY: the calls copy the names they get; the data is copied before btf is freed
+        let bytes = unsafe {
+            let btf = btf__new_empty();
+            let add = |id: i32| (id > 0).then_some(id).expect("libbpf adds a type");
+            let number = add(btf__add_int(btf, text("u64").as_ptr(), 8, 0));
+            add(btf__add_struct(btf, text("sched_ext_ops").as_ptr(), 0));
+            let verifiers = add(btf__add_struct(btf, text("bpf_prog_aux").as_ptr(), 0));
+            let pointer = add(btf__add_ptr(btf, add(btf__add_const(btf, verifiers))));
+            let prototype = add(btf__add_func_proto(btf, 0));
+            assert_eq!(btf__add_func_param(btf, text("id").as_ptr(), number), 0);
+            if aux {
+                assert_eq!(btf__add_func_param(btf, text("aux").as_ptr(), pointer), 0);
+            }
+            add(btf__add_func(btf, text(name).as_ptr(), BTF_FUNC_GLOBAL, prototype));
+            let mut length = 0;
+            let data = btf__raw_data(btf, &mut length).cast::<u8>();
+            let bytes = std::slice::from_raw_parts(data, length as usize).to_vec();
+            btf__free(btf);
+            bytes
+        };
+        file.write_all(&bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_kfunc_with_the_verifiers_argument_makes_a_kernel_unsound() {
+        let error = check_btf(kernel("scx_bpf_kick_cpu", true).path()).unwrap_err().to_string();
+        assert!(error.starts_with("1 kfuncs still carry"), "{error}");
+        assert!(error.contains("scx_bpf_kick_cpu") && error.contains("pahole"), "{error}");
+    }
+
+    #[test]
+    fn a_sound_kernel_hides_it_in_functions_of_its_own() {
+        check_btf(kernel("scx_bpf_kick_cpu", false).path()).unwrap();
+        check_btf(kernel("scx_bpf_kick_cpu_impl", true).path()).unwrap();
+        check_btf(kernel("bpf_of_another_part", true).path()).unwrap();
+    }
+
+    #[test]
+    fn a_config_without_sched_ext_is_named() {
+        let rest = "CONFIG_DEBUG_INFO_BTF=y\nCONFIG_BPF_JIT=y\nCONFIG_VIRTIO_CONSOLE=y\n";
+        check_config(&format!("CONFIG_SCHED_CLASS_EXT=y\n{rest}")).unwrap();
+        let error = check_config(rest).unwrap_err().to_string();
+        assert_eq!(error, "CONFIG_SCHED_CLASS_EXT is not set");
+    }
 }

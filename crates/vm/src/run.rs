@@ -128,13 +128,13 @@ fn pack(request: &Request, agent: &Path, kernel: &Kernel, to: &Path) -> anyhow::
     if let Some(config) = &kernel.config {
         image.place(&format!("/boot/config-{}", kernel.release), config);
     }
-    let job = job(request, &program.to_string_lossy(), &here.to_string_lossy());
+    let job = job(request, kernel, &program.to_string_lossy(), &here.to_string_lossy());
     image.write(JOB, serde_json::to_vec(&job)?);
     let file = File::create(to).with_context(|| to.display().to_string())?;
     image.archive(BufWriter::with_capacity(1 << 20, file)).context("packing the guest's files")
 }
 
-fn job(request: &Request, program: &str, folder: &str) -> Job {
+fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
     let dilation = match request.clock {
         Clock::Dilated => request.shape.cpus as u64,
         Clock::Icount | Clock::Threads => 1,
@@ -147,6 +147,7 @@ fn job(request: &Request, program: &str, folder: &str) -> Job {
         observe: request.observe,
         count_locks: request.count_locks,
         limit_s: request.limit.as_secs_f64(),
+        probe: !kernel.probed,
     }
 }
 

@@ -13,6 +13,7 @@ use anyhow::Context;
 use policy::{Instance, Policy, Topology};
 
 use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
+use crate::probe;
 
 /// Runs the job and powers the guest off. Call it where the first argument is `guest`; the second
 /// is the number of the boot, or what the agent tells a child of its own to do.
@@ -83,6 +84,9 @@ fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::R
     let after_s = uptime.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
     host.tell(&Message::Up { after_s })?;
     let job: Job = serde_json::from_slice(&fs::read(JOB)?).context("the job is malformed")?;
+    if job.probe {
+        probe::check_btf(Path::new("/sys/kernel/btf/vmlinux")).context("this kernel is unsound")?;
+    }
     machine::dilate(job.dilation)?;
     let topology = live::topology()?;
     let instances = instances(&job, registry)?;

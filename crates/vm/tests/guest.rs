@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happens in a real guest. Needs QEMU, and a kernel that is in the cache or can be fetched.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressDrawTarget};
+use libtest_mimic::{Arguments, Failed, Trial};
+use policy::{Instance, Policy};
+use trace::Outcome;
+use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
+
+static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("guest") {
+        vm::guest::main(REGISTRY);
+    }
+    let trial = |name: &str, test: fn()| {
+        Trial::test(name, move || {
+            test();
+            Ok::<(), Failed>(())
+        })
+    };
+    let trials = vec![
+        trial("policies_differ_where_they_must", policies_differ_where_they_must),
+        trial("the_machine_is_as_asked", the_machine_is_as_asked),
+        trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
+        trial("a_lost_scheduler_fails_the_run", a_lost_scheduler_fails_the_run),
+        trial("a_panic_fails_the_run", a_panic_fails_the_run),
+        trial("bad_input_is_one_line", bad_input_is_one_line),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn policy(name: &str) -> PolicyRef {
+    match name {
+        "default" => PolicyRef::Default,
+        name => PolicyRef::Instance(Instance::parse(name, REGISTRY).unwrap()),
+    }
+}
+
+fn request(policies: &[&str], argv: &[&str]) -> Request {
+    Request {
+        policies: policies.iter().map(|name| policy(name)).collect(),
+        workload: WorkloadRef::Command {
+            argv: argv.iter().map(Into::into).collect(),
+            with: Vec::new(),
+        },
+        shape: Shape { memory_mib: 1024, ..Shape::default() },
+        clock: Clock::Icount,
+        boots: 1,
+        runs_per_boot: 1,
+        kernel: None,
+        cache: None,
+        observe: false,
+        count_locks: false,
+        seed: 1,
+        limit: Duration::from_secs(60),
+    }
+}
+
+fn run(request: &Request) -> anyhow::Result<Vec<Outcome>> {
+    let quiet = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+    vm::run(request, &std::env::current_exe()?, &quiet)
+}
+
+fn failure(request: &Request) -> String {
+    let error = format!("{:#}", run(request).expect_err("the run must fail"));
+    assert!(!error.contains('\n'), "not one line: {error}");
+    error
+}
+
+fn policies_differ_where_they_must() {
+    let mut request =
+        request(&["default", "fifo", "flsched"], &["hackbench", "-g", "1", "-l", "40", "-p"]);
+    (request.observe, request.count_locks) = (true, true);
+    let outcomes = run(&request).unwrap();
+    let [default, fifo, flsched] = &outcomes[..] else { panic!("three runs: {outcomes:?}") };
+    for outcome in &outcomes {
+        let seen = &outcome.observed;
+        let own = outcome.extra["own_time_s"];
+        assert!(own > 0.0 && own < outcome.elapsed_ns as f64 / 1e9, "{own}");
+        assert!(outcome.names.values().filter(|name| *name == "hackbench").count() >= 40);
+        let busy: u64 = seen.tasks.values().map(|task| task.cpu_ns).sum();
+        assert_eq!(busy + seen.idle_ns, seen.elapsed_ns, "one CPU: all its time is accounted");
+        assert_eq!(seen.idle_while_runnable_ns, seen.wakeup_in_flight_ns, "there is no other CPU");
+    }
+    // the kernel's own counts of the run that was not observed
+    let counted = ["children_voluntary_switches", "children_involuntary_switches"];
+    let switches: f64 = counted.iter().map(|name| default.extra[*name]).sum();
+    let ratio = default.observed.context_switches as f64 / switches;
+    assert!((0.5..2.0).contains(&ratio), "observed {ratio} times the switches that were counted");
+    assert!(default.observed.involuntary_switches > 10 * flsched.observed.involuntary_switches);
+    assert_eq!(flsched.locks.values().sum::<u64>(), 0, "{:?}", flsched.locks);
+    assert!(fifo.locks["dispatch_enqueue"] > 0, "{:?}", fifo.locks);
+    assert!(flsched.extra["runqueue_locks"] > 0.0, "the counter must see locks at all");
+}
+
+fn the_machine_is_as_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("kept"), "as packed").unwrap();
+    let script = "cd $0; cat kept; echo; echo spoilt > kept; nproc; \
+                  cat /sys/devices/system/node/node1/distance /sys/class/net/lo/operstate \
+                  /sys/kernel/debug/sched/base_slice_ns; ls /boot";
+    let place = folder.path().to_str().unwrap();
+    let mut request = request(&["default"], &["sh", "-c", script, place]);
+    request.workload = match request.workload {
+        WorkloadRef::Command { argv, .. } => {
+            WorkloadRef::Command { argv, with: vec![PathBuf::from(place)] }
+        }
+        other => other,
+    };
+    request.shape = Shape {
+        cpus: 4,
+        nodes: 2,
+        smt: 2,
+        distances: vec![vec![10, 31], vec![31, 10]],
+        memory_mib: 1024,
+    };
+    (request.clock, request.runs_per_boot) = (Clock::Dilated, 2);
+    for outcome in run(&request).unwrap() {
+        let lines: Vec<&str> = outcome.output.lines().collect();
+        assert_eq!(lines[..3], ["as packed", "4", "31 10"], "{}", outcome.output);
+        // 0.7 ms, scaled by the kernel with 1 + log2(4) and by us with 4
+        assert_eq!(lines[4], (700_000 * 3 * 4).to_string());
+        assert!(lines[5].starts_with("config-"), "{}", outcome.output);
+    }
+}
+
+fn tasks_of_a_file_progress() {
+    let json = r#"{"tasks": {
+        "burner": {"instance": 2, "loop": 1, "run": 20000},
+        "sleeper": {"loop": 5, "run": 1000, "sleep": 2000}}}"#;
+    let mut request = request(&["flsched"], &[]);
+    request.workload = WorkloadRef::RtApp { name: "three".into(), json: json.into() };
+    request.observe = true;
+    let outcomes = run(&request).unwrap();
+    let outcome = &outcomes[0];
+    let task = |name: &str| {
+        let (tid, _) = outcome.names.iter().find(|(_, other)| *other == name).unwrap();
+        (outcome.progress[tid], outcome.observed.tasks[tid].cpu_ns as f64)
+    };
+    for (name, asked_ns) in [("burner-0", 20e6), ("burner-1", 20e6), ("sleeper", 5e6)] {
+        let (progress_ns, cpu_ns) = task(name);
+        assert!((0.99..1.01).contains(&(progress_ns / asked_ns)), "{name} burnt {progress_ns} ns");
+        assert!((0.95..1.2).contains(&(cpu_ns / asked_ns)), "{name} ran for {cpu_ns} ns");
+    }
+}
+
+fn a_lost_scheduler_fails_the_run() {
+    let script = "sleep 0.1; echo S > /proc/sysrq-trigger; sleep 0.1";
+    let error = failure(&request(&["fifo"], &["sh", "-c", script]));
+    assert!(error.contains("the kernel stopped policy fifo"), "{error}");
+    assert!(error.contains("disabled by sysrq-S"), "the kernel's own reason: {error}");
+}
+
+fn a_panic_fails_the_run() {
+    let error = failure(&request(&["default"], &["sh", "-c", "echo c > /proc/sysrq-trigger"]));
+    assert!(error.contains("the guest died") && error.contains("Kernel panic"), "{error}");
+}
+
+fn bad_input_is_one_line() {
+    let error = failure(&request(&["default"], &["no-such-program"]));
+    assert!(error.contains("no-such-program is not a program"), "{error}");
+    let mut none = request(&["default"], &["true"]);
+    none.shape.cpus = 0;
+    assert!(failure(&none).contains("at least 1 CPU"));
+    let mut wrong = request(&["default"], &["true"]);
+    wrong.kernel = Some("/etc/passwd".into());
+    assert!(failure(&wrong).contains("no x86 kernel image"));
+}
