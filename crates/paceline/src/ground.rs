@@ -94,8 +94,9 @@ fn on_vm(plan: &Plan, bars: &MultiProgress) -> Result<Measured, Failure> {
     let agent = std::env::current_exe()
         .map_err(|error| Failure::run(format!("cannot find this program's own file: {error}")))?;
     let request = request(plan)?;
+    let kernel = vm::kernel::find(plan.kernel(), None, bars).map_err(of_vm)?;
     let outcomes = vm::run(&request, &agent, bars).map_err(of_vm)?;
-    Ok(Measured { outcomes, ..Measured::default() })
+    Ok(Measured { outcomes, kernel: Some(kernel.release), ..Measured::default() })
 }
 
 /// What the caller can mend is exit code 2, all else is a run that failed.

@@ -99,6 +99,14 @@ impl Plan {
         self.contenders.iter().map(Contender::label).collect::<Vec<_>>().join(", ")
     }
 
+    /// The kernel that the user named.
+    pub fn kernel(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Vm { kernel, .. } => kernel.as_deref(),
+            Place::Sim { .. } => None,
+        }
+    }
+
     /// What the result says of the place.
     pub fn setting(&self) -> report::Setting {
         let (ground, machine, cpus, clock) = match &self.place {

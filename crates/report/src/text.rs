@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Figures as a person reads them, and text tables.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 /// How a text table is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +90,15 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style
     for row in rows {
         table.add_row(row);
     }
+    let (first, rest) = widths(headings, rows);
+    if align == Align::Left && first + rest > style.width as usize {
+        // Words wrap; what names the row gets what the figures leave, and half at least.
+        let own = (style.width as usize).saturating_sub(rest).max(style.width as usize * 2 / 5);
+        let bound = ColumnConstraint::LowerBoundary(Width::Fixed(own.min(first) as u16));
+        if let Some(column) = table.column_mut(0) {
+            column.set_constraint(bound);
+        }
+    }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(match align {
             Align::Left => CellAlignment::Left,
@@ -98,6 +107,17 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style
     }
     let text = table.to_string();
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// Columns that the first cells would take, and all others together, borders included.
+fn widths(headings: &[&str], rows: &[Vec<String>]) -> (usize, usize) {
+    let columns = headings.len();
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+        let all = cells.chain([headings[column]]).map(|cell| cell.chars().count());
+        all.max().unwrap_or(0) + 3
+    };
+    (if columns > 0 { widest(0) } else { 0 }, (1..columns).map(widest).sum())
 }
 
 /// Prose that keeps to the width; ends its last line.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Takes each figure from the runs it needs, and runs what has not run yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use report::stats::{median, quantile};
@@ -144,10 +144,9 @@ impl<'a> Laboratory<'a> {
         let (Measure::Points { sweep, .. } | Measure::Best { sweep, .. }) = measure else {
             return Vec::new();
         };
-        let points = self
-            .points(sweep)
-            .map(|points| points.iter().flat_map(|point| point.failed.clone()).collect());
-        points.unwrap_or_default()
+        let Ok(points) = self.points(sweep) else { return Vec::new() };
+        let all: BTreeSet<&String> = points.iter().flat_map(|point| &point.failed).collect();
+        all.into_iter().cloned().collect()
     }
 
     /// Where a figure is measured.

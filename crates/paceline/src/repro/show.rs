@@ -132,8 +132,9 @@ pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> St
         text += &format!("{}\n{}\n", paper.title, paper.source);
         text += &table(&HEADINGS, &cells(paper, rows), Align::Left, style);
         for row in of(paper, rows) {
-            for why in &row.ours.missing {
-                text += &wrapped(&format!("{}: without {why}", row.figure.name), style);
+            if !row.ours.missing.is_empty() {
+                let missing = row.ours.missing.join("; ");
+                text += &wrapped(&format!("{}: missing: {missing}", row.figure.name), style);
             }
             if let Some(why) = &row.ours.why {
                 text += &wrapped(&format!("{}: {why}", row.figure.name), style);
@@ -189,7 +190,7 @@ fn cells(paper: &Paper, rows: &[Row]) -> Vec<Vec<String>> {
     of(paper, rows)
         .map(|row| {
             vec![
-                format!("{} ({})", row.figure.metric, row.figure.figure),
+                format!("{}: {} ({})", row.figure.name, row.figure.metric, row.figure.figure),
                 row.published(),
                 row.measured(),
                 row.gate(),
@@ -207,6 +208,11 @@ pub fn html(papers: &[Paper], rows: &[Row], charts: &[Drawn]) -> String {
         body += &format!("<h2>{}</h2>\n", html::escape(&paper.title));
         body += &html::table(&paper.source, &HEADINGS, &cells(paper, rows));
         for row in of(paper, rows) {
+            if !row.ours.missing.is_empty() {
+                let missing = html::escape(&row.ours.missing.join("; "));
+                let name = html::escape(&row.figure.name);
+                body += &format!("<p><b>{name}</b>: missing: {missing}</p>\n");
+            }
             if let Some(why) = &row.ours.why {
                 let (name, why) = (html::escape(&row.figure.name), html::escape(why));
                 body += &format!("<p><b>{name}</b>: {why}</p>\n");

@@ -83,7 +83,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
     }
     let (done, all) = (AtomicUsize::new(0), plans.len());
     let point = |(costs, at, plan): (usize, At, Plan)| {
-        let (outcomes, failed) = each_policy(&plan, progress);
+        let (outcomes, failed) = each_policy(&plan, &at.label, progress);
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         progress.detail(&format!("{}: {done} of {all} points", sweep.title));
         Point { costs, at, outcomes, failed }
@@ -92,13 +92,17 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
 }
 
 /// One policy that comes to no end must not take the others' results with it.
-fn each_policy(plan: &Plan, progress: &Progress) -> (Vec<Outcome>, Vec<String>) {
+fn each_policy(plan: &Plan, at: &str, progress: &Progress) -> (Vec<Outcome>, Vec<String>) {
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     for contender in &plan.contenders {
         let alone = Plan { contenders: vec![contender.clone()], ..plan.clone() };
         match ground::run(&alone, progress) {
             Ok(measured) => outcomes.extend(measured.outcomes),
-            Err(failure) => failed.push(failure.to_string()),
+            Err(failure) => {
+                let why = failure.to_string();
+                let why = why.split("; ").next().unwrap_or_default();
+                failed.push(format!("{at}: {why}"));
+            }
         }
     }
     (outcomes, failed)

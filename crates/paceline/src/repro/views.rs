@@ -45,8 +45,10 @@ pub fn chart(view: &View, sweep: &Sweep, points: &[Point]) -> Chart {
         Shown::Functions => functions(&mut chart, &policies, &shown),
         Shown::Policies(quantity) => by_policy(&mut chart, *quantity, &policies, &shown),
     }
-    for why in shown.iter().flat_map(|point| &point.failed) {
-        chart.note += &format!(" Missing: {why}.");
+    let missing: Vec<&str> =
+        shown.iter().flat_map(|point| &point.failed).map(String::as_str).collect();
+    if !missing.is_empty() {
+        chart.note += &format!(" Missing: {}.", missing.join("; "));
     }
     chart
 }
