@@ -172,6 +172,7 @@ pub fn fold(recording: &Recording, bytes: &[u8]) -> anyhow::Result<Seen> {
     for (cpu, (tid, mm)) in running_at(recording, &records) {
         measures.running(cpu, tid, mm);
     }
+    // the span starts here and not with its first record
     let start = Kind::Affinity { tid: IDLE, cpus: Vec::new() };
     measures.event(&Event { t_ns: recording.start_ns, cpu: 0, kind: start });
     let mut allowed = BTreeMap::new();
@@ -181,7 +182,8 @@ pub fn fold(recording: &Recording, bytes: &[u8]) -> anyhow::Result<Seen> {
             measures.event(&Event { t_ns: record.t_ns, cpu: record.cpu.into(), kind });
         }
     }
-    let observed = measures.finish(recording.end_ns);
+    let mut observed = measures.finish(recording.end_ns);
+    observed.tasks.remove(&IDLE);
     names.retain(|tid, _| observed.tasks.contains_key(tid));
     Ok((observed, names))
 }
@@ -228,7 +230,10 @@ fn running_at(recording: &Recording, records: &[Record]) -> BTreeMap<u32, (Tid, 
 }
 
 fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Record>> {
-    anyhow::ensure!(bytes.len().is_multiple_of(SIZE), "the recording ends in the middle of a record");
+    anyhow::ensure!(
+        bytes.len().is_multiple_of(SIZE),
+        "the recording ends in the middle of a record"
+    );
     let records = bytes.chunks_exact(SIZE).map(|chunk| {
         let word = |at: usize| u64::from_ne_bytes(chunk[at..at + 8].try_into().expect("8 bytes"));
         let half = |at: usize| u32::from_ne_bytes(chunk[at..at + 4].try_into().expect("4 bytes"));

@@ -102,6 +102,12 @@ impl Executed {
         tasks.map(|task| (task.tid, task.name.clone())).collect()
     }
 
+    /// Switches as the kernel itself counts them for processes that have ended.
+    pub(crate) fn counted_switches(&self) -> f64 {
+        let switches = self.usage.iter().filter(|(name, _)| name.ends_with("_switches"));
+        switches.map(|(_, count)| count).sum()
+    }
+
     /// What else is known: resource usage, and the time that the program itself reports.
     pub(crate) fn extra(&self) -> BTreeMap<String, f64> {
         let usage = self.usage.iter().map(|(name, value)| (name.to_string(), *value));

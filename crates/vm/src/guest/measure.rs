@@ -47,6 +47,8 @@ pub(crate) fn one(
         // thread ids are those of the observed run
         measured.outcome.progress = seen.progress();
         measured.outcome.names = seen.names();
+        let counted = ("observed_children_switches".to_string(), seen.counted_switches());
+        measured.outcome.extra.extend([counted]);
     }
     if job.count_locks {
         tell(host, run, "with locks counted")?;
