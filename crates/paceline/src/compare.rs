@@ -26,19 +26,23 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     setting.kernel = measured.kernel;
     let mut results = Results::new(setting, &measured.outcomes, plan.locks);
     results.notes = measured.notes;
-    if let Some(path) = &arguments.report {
-        write_whole(path, &html::comparison(&results)).map_err(Failure::run)?;
-    }
     match arguments.json {
         true => output::print(&(results.json() + "\n"))?,
         false => output::print(&report::comparison(&results, output::style()))?,
     }
     if let Some(path) = &arguments.report {
-        let line = format!("report: {}\n", path.display());
-        match arguments.json {
-            true => eprint!("{line}"),
-            false => output::print(&line)?,
-        }
+        write_report(path, &html::comparison(&results), arguments.json)?;
+    }
+    Ok(())
+}
+
+/// Writes a report and says where it is: on standard error where standard output is JSON.
+pub fn write_report(path: &Path, page: &str, json: bool) -> Result<(), Failure> {
+    write_whole(path, page).map_err(Failure::input)?;
+    let line = format!("report: {}\n", path.display());
+    match json {
+        true => eprint!("{line}"),
+        false => output::print(&line)?,
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hands a plan to the ground that it names.
 
+use std::io;
 use std::time::Duration;
 
 use indicatif::MultiProgress;
@@ -101,9 +102,17 @@ fn on_vm(plan: &Plan, bars: &MultiProgress) -> Result<Measured, Failure> {
 
 /// What the caller can mend is exit code 2, all else is a run that failed.
 fn of_vm(error: anyhow::Error) -> Failure {
-    match error.downcast_ref::<vm::BadInput>() {
-        Some(bad) => Failure::input(bad),
-        None => Failure::run(format!("{error:#}")),
+    let full = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::StorageFull)
+    };
+    if let Some(bad) = error.downcast_ref::<vm::BadInput>() {
+        return Failure::input(bad);
+    }
+    match error.chain().any(full) {
+        true => {
+            Failure::input(format!("{error:#}; make room, or set TMPDIR to where there is some"))
+        }
+        false => Failure::run(format!("{error:#}")),
     }
 }
 

@@ -15,7 +15,10 @@ pub struct FileError {
 
 impl std::fmt::Display for FileError {
     fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(out, "cannot write {}: {}", self.path.display(), self.source)
+        // The temporary file's own name is of no use to anybody.
+        let source = self.source.to_string();
+        let source = source.split(" at path ").next().unwrap_or_default();
+        write!(out, "cannot write {}: {source}", self.path.display())
     }
 }
 

@@ -15,7 +15,7 @@ mod sweep;
 mod views;
 
 use crate::cli::Repro;
-use crate::compare::check_writable;
+use crate::compare::{check_writable, write_report};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::{interrupt, output};
@@ -65,12 +65,12 @@ fn finish(
     rows: &[Row],
     charts: &[show::Drawn],
 ) -> Result<(), Failure> {
-    if let Some(path) = &arguments.report {
-        report::write_whole(path, &show::html(papers, rows, charts)).map_err(Failure::run)?;
-    }
     match arguments.json {
         true => output::print(&show::json(rows))?,
         false => output::print(&show::text(papers, rows, charts, arguments.quick))?,
+    }
+    if let Some(path) = &arguments.report {
+        write_report(path, &show::html(papers, rows, charts), arguments.json)?;
     }
     match rows.iter().all(Row::passes) {
         true => Ok(()),
