@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{FunctionCost, Outcome, Tid};
+use trace::{FunctionCost, IDLE, Outcome, Tid};
 
 use crate::stats::{Spread, median, paired_ratios};
 
@@ -265,7 +265,7 @@ impl From<&FunctionCost> for Function {
 }
 
 fn tasks(outcome: &Outcome) -> Vec<TaskRun> {
-    let seen = outcome.observed.tasks.iter();
+    let seen = outcome.observed.tasks.iter().filter(|(tid, _)| **tid != IDLE);
     seen.map(|(tid, task)| TaskRun {
         name: outcome.names.get(tid).cloned().unwrap_or_default(),
         tid: *tid,
