@@ -138,6 +138,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         },
         shape: shape.clone(),
         clock: *clock,
+        turn: None,
         boots: *boots,
         runs_per_boot: plan.runs,
         kernel: kernel.clone(),

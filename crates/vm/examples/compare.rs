@@ -3,7 +3,7 @@
 //! without its reports, for work on the guest itself.
 //!
 //! `compare [key=value ...] -- COMMAND`, with keys policy (`default;fifo`), cpus, nodes, smt,
-//! memory, clock, boots, runs, observe, locks, kernel, with. A command that ends in `.json` is an
+//! memory, clock, turn_us, boots, runs, observe, locks, kernel, with. A command that ends in `.json` is an
 //! rt-app file.
 
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ fn main() -> anyhow::Result<()> {
         workload: WorkloadRef::Command { argv: Vec::new(), with: Vec::new() },
         shape: Shape::default(),
         clock: Clock::Icount,
+        turn: None,
         boots: 1,
         runs_per_boot: 1,
         kernel: None,
@@ -47,6 +48,7 @@ fn main() -> anyhow::Result<()> {
             "smt" => request.shape.smt = value.parse()?,
             "memory" => request.shape.memory_mib = value.parse()?,
             "clock" => request.clock = serde_json::from_value(value.into())?,
+            "turn_us" => request.turn = Some(Duration::from_micros(value.parse()?)),
             "boots" => request.boots = value.parse()?,
             "runs" => request.runs_per_boot = value.parse()?,
             "seed" => request.seed = value.parse()?,

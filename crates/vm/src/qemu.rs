@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::job::{MESSAGES, RECORDS};
-use crate::{Clock, Shape};
+use crate::{Clock, Request, Shape};
 
 /// The emulator.
 pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
@@ -28,21 +28,26 @@ pub(crate) struct Files<'a> {
 }
 
 /// Everything on QEMU's command line.
-pub(crate) fn arguments(
-    shape: &Shape,
-    clock: Clock,
-    files: &Files<'_>,
-    boot: usize,
-    seed: u64,
-) -> Vec<OsString> {
+///
+/// QEMU ends a CPU's turn when a virtual timer is due and has no option for it. A network filter
+/// that buffers on an interval, in front of a port where nothing ever arrives, is such a timer: the
+/// guest does not see it.
+pub(crate) fn arguments(request: &Request, files: &Files<'_>, boot: usize) -> Vec<OsString> {
+    let Request { shape, clock, seed, .. } = request;
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
     add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
     add(&["-machine", "q35", "-cpu", CPU, "-smp", &smp(shape)]);
-    match clock {
+    match *clock {
         Clock::Dilated | Clock::Icount => {
             add(&["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]);
             add(&["-rtc", "clock=vm"]);
+            if let Some(turn) = request.turn.filter(|_| shape.cpus > 1) {
+                let buffer = "filter-buffer,id=turn,netdev=turns,queue=rx";
+                let interval = turn.as_micros().max(1);
+                add(&["-netdev", "hubport,id=turns,hubid=0"]);
+                add(&["-object", &format!("{buffer},interval={interval}")]);
+            }
             add(&["-seed", &(seed.wrapping_add(boot as u64) % (1 << 31)).to_string()]);
         }
         Clock::Threads => add(&["-accel", "tcg,thread=multi"]),
@@ -105,9 +110,27 @@ fn text(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    fn line(shape: &Shape, clock: Clock) -> String {
+    use super::*;
+    use crate::WorkloadRef;
+
+    fn line(shape: Shape, clock: Clock, turn: Option<Duration>) -> String {
+        let request = Request {
+            policies: Vec::new(),
+            workload: WorkloadRef::Command { argv: Vec::new(), with: Vec::new() },
+            shape,
+            clock,
+            turn,
+            boots: 4,
+            runs_per_boot: 1,
+            kernel: None,
+            cache: None,
+            observe: true,
+            count_locks: false,
+            seed: 40,
+            limit: Duration::from_secs(1),
+        };
         let files = Files {
             kernel: Path::new("/k"),
             image: Path::new("/i"),
@@ -115,7 +138,7 @@ mod tests {
             records: Path::new("/r"),
             console: Path::new("/c"),
         };
-        let words = arguments(shape, clock, &files, 3, 40);
+        let words = arguments(&request, &files, 3);
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
@@ -123,7 +146,7 @@ mod tests {
     fn nodes_hold_whole_cores_and_their_share_of_memory() {
         let distances = vec![vec![10, 21], vec![21, 10]];
         let shape = Shape { cpus: 8, nodes: 2, smt: 2, distances, memory_mib: 1024 };
-        let line = line(&shape, Clock::Dilated);
+        let line = line(shape, Clock::Dilated, None);
         assert!(line.contains("-smp 8,sockets=2,cores=2,threads=2"), "{line}");
         assert!(line.contains("node,nodeid=1,cpus=4-7,memdev=node1"), "{line}");
         assert!(line.contains("id=node1,size=512M"), "{line}");
@@ -134,9 +157,19 @@ mod tests {
 
     #[test]
     fn only_the_clock_of_instructions_is_repeatable() {
-        let exact = line(&Shape::default(), Clock::Icount);
+        let exact = line(Shape::default(), Clock::Icount, None);
         assert!(exact.contains("-icount shift=0,sleep=off") && exact.contains("-seed 43"));
-        let side_by_side = line(&Shape::default(), Clock::Threads);
+        let side_by_side = line(Shape::default(), Clock::Threads, None);
         assert!(side_by_side.contains("thread=multi") && !side_by_side.contains("-icount"));
+    }
+
+    #[test]
+    fn turns_are_for_cpus_that_take_turns() {
+        let turn = Some(Duration::from_micros(20));
+        let two = Shape { cpus: 2, ..Shape::default() };
+        assert!(line(two.clone(), Clock::Dilated, turn).contains("queue=rx,interval=20"));
+        assert!(!line(two.clone(), Clock::Dilated, None).contains("filter-buffer"));
+        assert!(!line(two, Clock::Threads, turn).contains("filter-buffer"));
+        assert!(!line(Shape::default(), Clock::Icount, turn).contains("filter-buffer"));
     }
 }

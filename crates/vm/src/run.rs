@@ -179,7 +179,6 @@ impl Guest<'_> {
         let records = scratch.join(format!("records-{}", self.boot));
         File::create(&messages)?;
         File::create(&records)?;
-        let Request { shape, clock, seed, .. } = self.request;
         let files = Files {
             kernel: &self.kernel.image,
             image: self.image,
@@ -187,7 +186,7 @@ impl Guest<'_> {
             records: &records,
             console: &console,
         };
-        let line: Vec<OsString> = qemu::arguments(shape, *clock, &files, self.boot, *seed);
+        let line: Vec<OsString> = qemu::arguments(self.request, &files, self.boot);
         let mut command = Command::new(qemu::PROGRAM);
         command
             .args(line)

@@ -49,6 +49,7 @@ fn request(policies: &[&str], argv: &[&str]) -> Request {
         },
         shape: Shape { memory_mib: 1024, ..Shape::default() },
         clock: Clock::Icount,
+        turn: None,
         boots: 1,
         runs_per_boot: 1,
         kernel: None,
