@@ -52,7 +52,7 @@ pub fn table(caption: &str, headings: &[&str], rows: &[Vec<String>]) -> String {
         for (column, cell) in row.iter().enumerate() {
             html += &match column {
                 0 => format!("<th scope=\"row\">{}</th>", escape(cell)),
-                _ => format!("<td>{}</td>", escape(cell)),
+                _ => format!("<td>{}</td>", escape(&solid(cell))),
             };
         }
         html += "</tr>\n";
@@ -62,6 +62,17 @@ pub fn table(caption: &str, headings: &[&str], rows: &[Vec<String>]) -> String {
         html += &format!("<p>{ROWS_SHOWN} of {} rows; the data has all.</p>\n", rows.len());
     }
     html
+}
+
+/// A figure breaks between its parts and not between a number and its unit.
+fn solid(cell: &str) -> String {
+    match cell.starts_with(|letter: char| letter.is_ascii_digit()) {
+        false => cell.to_string(),
+        true => cell
+            .replace(' ', "\u{a0}")
+            .replace("\u{a0}(", " (")
+            .replace("\u{a0}–\u{a0}", "\u{a0}– "),
+    }
 }
 
 /// A plot with its caption.

@@ -122,10 +122,13 @@ type Rows<'a> = ChartContext<
 
 struct Draw<'a, 'b> {
     chart: &'b mut Rows<'a>,
+    /// Rows are drawn from the top, while the axis counts from the bottom.
+    last: usize,
 }
 
 impl<'a> Draw<'a, '_> {
     fn bar(&mut self, row: usize, value: f64, color: RGBAColor) {
+        let row = self.last - row;
         let corners = [(0.0, SegmentValue::Exact(row)), (value, SegmentValue::Exact(row + 1))];
         let mut bar = Rectangle::new(corners, color.filled());
         bar.set_margin(7, 7, 0, 0);
@@ -133,6 +136,7 @@ impl<'a> Draw<'a, '_> {
     }
 
     fn dot(&mut self, row: usize, value: f64, color: RGBColor) {
+        let row = self.last - row;
         self.put(Circle::new((value, SegmentValue::CenterOf(row)), 4, color.filled()));
     }
 
@@ -174,7 +178,7 @@ fn horizontal(
             .y_labels(names.len())
             .y_label_formatter(&|place| match place {
                 SegmentValue::CenterOf(row) | SegmentValue::Exact(row) => {
-                    names.get(*row).cloned().unwrap_or_default()
+                    names.iter().rev().nth(*row).cloned().unwrap_or_default()
                 }
                 SegmentValue::Last => String::new(),
             })
@@ -188,7 +192,7 @@ fn horizontal(
             .draw()
             .expect("an SVG in memory can be drawn");
         for row in 0..names.len() {
-            draw_row(row, &mut Draw { chart: &mut chart });
+            draw_row(row, &mut Draw { chart: &mut chart, last: names.len() - 1 });
         }
         area.present().expect("an SVG in memory can be drawn");
     }

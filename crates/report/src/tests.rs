@@ -118,6 +118,19 @@ fn a_page_stands_alone_and_escapes_what_it_shows() {
 }
 
 #[test]
+fn rows_of_a_plot_stand_in_the_order_of_the_table() {
+    let rows = [("first".to_string(), 1.0), ("second".to_string(), 2.0)];
+    let svg = crate::plot::bars("title", "s", &rows);
+    let height = |name: &str| -> u32 {
+        let text = svg.lines().collect::<Vec<_>>();
+        let at = text.iter().position(|line| line.trim() == name).unwrap();
+        let y = text[at - 1].split(" y=\"").nth(1).unwrap();
+        y.split('"').next().unwrap().parse().unwrap()
+    };
+    assert!(height("first") < height("second"), "{svg}");
+}
+
+#[test]
 fn names_in_a_plot_are_escaped() {
     let svg = crate::plot::bars("a<b", "s", &[("<i>&".into(), 1.0)]);
     assert!(!svg.contains("<i>") && !svg.contains("a<b"), "{svg}");
