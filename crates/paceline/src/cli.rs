@@ -88,6 +88,10 @@ pub struct Compare {
     /// What the guest's clock counts (vm only)
     #[arg(long, value_name = "CLOCK")]
     pub clock: Option<Clock>,
+    /// Longest turn of a CPU where CPUs run in turn, such as 20us: shorter turns tell more of
+    /// wakeups between CPUs, and take longer (vm, clocks dilated and icount)
+    #[arg(long, value_name = "TIME")]
+    pub turn: Option<humantime::Duration>,
     /// How many times the guest is booted; the policies take turns in each (vm only)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub boots: Option<u32>,

@@ -117,7 +117,7 @@ fn of_vm(error: anyhow::Error) -> Failure {
 }
 
 fn request(plan: &Plan) -> Result<vm::Request, Failure> {
-    let Place::Vm { shape, clock, boots, kernel, limit } = &plan.place else {
+    let Place::Vm { shape, clock, turn, boots, kernel, limit } = &plan.place else {
         unreachable!("only plans for the guest come here")
     };
     Ok(vm::Request {
@@ -138,7 +138,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         },
         shape: shape.clone(),
         clock: *clock,
-        turn: None,
+        turn: *turn,
         boots: *boots,
         runs_per_boot: plan.runs,
         kernel: kernel.clone(),

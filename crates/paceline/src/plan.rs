@@ -52,6 +52,7 @@ pub enum Place {
     Vm {
         shape: vm::Shape,
         clock: vm::Clock,
+        turn: Option<Duration>,
         boots: usize,
         kernel: Option<PathBuf>,
         limit: Duration,
@@ -192,6 +193,7 @@ impl Job {
 fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
     let only_vm = [
         ("--clock", arguments.clock.is_some()),
+        ("--turn", arguments.turn.is_some()),
         ("--boots", arguments.boots.is_some()),
         ("--kernel", arguments.kernel.is_some()),
         ("--with", !arguments.with.is_empty()),
@@ -243,6 +245,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
             cli::Clock::Icount => vm::Clock::Icount,
             cli::Clock::Threads => vm::Clock::Threads,
         },
+        turn: arguments.turn.map(Into::into),
         boots: arguments.boots.unwrap_or(BOOTS) as usize,
         kernel: arguments.kernel.clone(),
         limit: arguments.limit.into(),

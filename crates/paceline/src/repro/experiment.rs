@@ -74,6 +74,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {
             Some(GuestClock::Threads) => vm::Clock::Threads,
             Some(GuestClock::Dilated) | None => vm::Clock::Dilated,
         },
+        turn: experiment.turn_us.map(Duration::from_micros),
         boots,
         kernel: effort.kernel.clone(),
         limit: LIMIT,

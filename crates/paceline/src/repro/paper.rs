@@ -58,6 +58,9 @@ pub struct Experiment {
     /// Its clock.
     #[serde(default)]
     pub clock: Option<GuestClock>,
+    /// Longest turn of a guest's CPU where CPUs run in turn, in µs.
+    #[serde(default)]
+    pub turn_us: Option<u64>,
     /// Boots of the guest, or seeds of the simulator.
     pub boots: usize,
     /// The same with `--quick`.
