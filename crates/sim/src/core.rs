@@ -95,6 +95,9 @@ impl Engine {
             self.deactivate(cpu, prev);
         }
         let next = self.class.pick_next(&mut self.k, cpu, prev, runnable);
+        // Code simulated before this may have queued it at a later time than now.
+        let queued_ns = next.map_or(0, |next| self.k.tasks[next].queued_ns);
+        self.k.now = self.k.now.max(queued_ns);
         if next == prev {
             if next.is_none() {
                 self.class.idle(&mut self.k, cpu, true, false);
@@ -145,6 +148,7 @@ impl Engine {
             task.on_cpu_until_ns = now;
             if runnable {
                 task.state = State::Queued;
+                task.queued_ns = now;
             }
             if task.state == State::Dead {
                 k.emit(Kind::Exit { tid: tid(prev) });
@@ -328,6 +332,7 @@ impl Engine {
         k.call(k.func.update_rq_clock);
         k.touch_task(task);
         k.tasks[task].state = State::Queued;
+        k.tasks[task].queued_ns = k.now;
         k.cpus[cpu].nr_running += 1;
         if flags & enqueue::MOVE == 0 {
             k.emit(Kind::Wake { tid: tid(task), target: cpu as u32 });
@@ -370,11 +375,10 @@ impl Engine {
         found
     }
 
-    /// A task is forked on this CPU and becomes runnable.
+    /// A task has been copied on this CPU, and becomes runnable: `wake_up_new_task`.
     pub(crate) fn fork(&mut self, task: TaskId) {
         let k = &mut self.k;
         let here = k.this;
-        k.call(k.func.copy_process);
         k.tasks[task].cpu = here;
         k.tasks[task].line = here;
         k.tasks[task].state = State::Waking;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The event loop: CPUs run tasks, take interrupts, and pass in and out of the kernel.
 
-use workload::Workload;
+use workload::{Step, Workload};
 
 use crate::class::Class;
 use crate::cpu::Mode;
@@ -9,7 +9,7 @@ use crate::event::{Due, Irq};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::objects::{self, Funcs, Object};
-use crate::program::{Op, compile};
+use crate::program::{Cursor, Op, compile};
 use crate::task::{CpuId, State, Task, TaskId};
 
 /// Operations in a row that take no time before a loop is charged for going round.
@@ -33,6 +33,44 @@ pub(crate) struct Engine {
     pub stop_ns: u64,
 }
 
+/// The thread that forks these tasks.
+fn launcher(workload: &Workload, first: &[usize]) -> workload::Task {
+    workload::Task {
+        name: "launcher".to_string(),
+        process: 1 + workload.tasks.iter().map(|task| task.process).max().unwrap_or(0),
+        steps: first.iter().map(|task| Step::Fork(*task)).collect(),
+        ..workload::Task::default()
+    }
+}
+
+fn new_task(k: &Kernel, task: &workload::Task, here: CpuId) -> Task {
+    let mut steps = task.steps.clone();
+    if task.delay_ns > 0 {
+        steps.insert(0, Step::Sleep { ns: task.delay_ns });
+    }
+    Task {
+        name: task.name.clone(),
+        state: State::New,
+        cpu: here,
+        allowed: match &task.cpus {
+            Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
+            None => k.machine.all(),
+        },
+        nice: task.nice,
+        process: task.process,
+        exec_start_ns: 0,
+        sum_exec_ns: 0,
+        last_ran: None,
+        exiting: false,
+        queued_ns: 0,
+        on_cpu_until_ns: 0,
+        line: here,
+        must_move: false,
+        at: Cursor::new(compile(&steps)),
+        timer: 0,
+    }
+}
+
 /// How a run ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum End {
@@ -45,38 +83,31 @@ pub(crate) enum End {
 }
 
 impl Engine {
-    /// Makes the tasks and objects, and lets the tasks that nobody forks start.
+    /// Makes the tasks and objects, and lets the tasks that nobody forks start: a thread of its own
+    /// forks them one by one, as a program's main thread does.
     pub fn load(&mut self, workload: &Workload) -> Result<(), String> {
         let k = &mut self.k;
         self.objects = workload.objects.iter().map(|object| objects::new(object, k)).collect();
-        let launcher = k.online.iter().nth(k.random_u32() as usize % k.online.len()).unwrap_or(0);
-        for (id, task) in workload.tasks.iter().enumerate() {
-            let allowed = match &task.cpus {
-                Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
-                None => k.machine.all(),
-            };
-            k.tasks.push(Task {
-                name: task.name.clone(),
-                state: State::New,
-                cpu: launcher,
-                allowed,
-                nice: task.nice,
-                process: task.process,
-                exec_start_ns: 0,
-                sum_exec_ns: 0,
-                last_ran: None,
-                exiting: false,
-                on_cpu_until_ns: 0,
-                line: launcher,
-                must_move: false,
-                at: crate::program::Cursor::new(compile(&task.steps)),
-                timer: 0,
-            });
-            if !task.forked {
-                self.to_start += 1;
-                let irq = Irq::Start { task: id as u32 };
-                k.queue.push(task.delay_ns, Due::Irq { cpu: launcher as u16, irq });
+        let here = k.online.iter().nth(k.random_u32() as usize % k.online.len()).unwrap_or(0);
+        for task in &workload.tasks {
+            let made = new_task(k, task, here);
+            k.tasks.push(made);
+        }
+        let first: Vec<usize> =
+            (0..workload.tasks.len()).filter(|id| !workload.tasks[*id].forked).collect();
+        let start = match first[..] {
+            [] => None,
+            [one] => Some(one),
+            _ => {
+                let launcher = new_task(k, &launcher(workload, &first), here);
+                k.tasks.push(launcher);
+                Some(k.tasks.len() - 1)
             }
+        };
+        if let Some(task) = start {
+            self.to_start += 1;
+            let irq = Irq::Start { task: task as u32 };
+            k.queue.push(0, Due::Irq { cpu: here as u16, irq });
         }
         self.class.start(k)?;
         k.now = 0;

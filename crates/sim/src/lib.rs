@@ -26,6 +26,7 @@ mod objects;
 mod program;
 mod run;
 mod sink;
+mod swarm;
 mod task;
 
 pub use account::Func;
@@ -38,4 +39,5 @@ pub use line::Line;
 pub use lock::LockId;
 pub use run::{Options, Scenario, Scheduler, SimError, Traced, run, run_all, run_traced};
 pub use sink::{CallbackRecord, Record};
+pub use swarm::{Failure, case, swarm};
 pub use task::{CpuId, SCHED_PRIO_TO_WEIGHT, State, Task, TaskId};

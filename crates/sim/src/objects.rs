@@ -152,9 +152,14 @@ impl Engine {
                 self.enter_kernel();
                 self.yield_now(task);
             }
+            Op::Fork(_) if self.phase(task) == 0 => {
+                // The copying takes long: others go on before the child appears.
+                self.set_phase(task, 1);
+                self.enter_kernel();
+                self.k.call(self.k.func.copy_process);
+            }
             Op::Fork(child) => {
                 self.next(task);
-                self.enter_kernel();
                 if self.k.tasks[child].state == State::New {
                     self.fork(child);
                 }

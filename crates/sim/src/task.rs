@@ -56,6 +56,8 @@ pub struct Task {
     pub last_ran: Option<CpuId>,
     /// It ends when it next leaves its CPU.
     pub exiting: bool,
+    /// Since when it is runnable: nobody can run it earlier.
+    pub(crate) queued_ns: u64,
     /// Until when the CPU it leaves still works on leaving it: `p->on_cpu`.
     pub(crate) on_cpu_until_ns: u64,
     /// The CPU that wrote its `task_struct` last.

@@ -115,14 +115,15 @@ impl Checkers {
 }
 
 /// What a wakeup or a switch may take at most on this machine, ns: an interrupt to an idle CPU, and
-/// two passes of the scheduler with cold lines and contended locks.
+/// two passes of the scheduler with cold lines, behind every other CPU at one lock.
 fn in_flight_ns(machine: &Machine) -> u64 {
-    const INSTRUCTIONS: f64 = 20_000.0;
-    const LINES: f64 = 200.0;
+    let cpus = machine.cpus.len() as f64;
+    let instructions = 20_000.0 + 2_000.0 * cpus;
+    let lines = 200.0 + 20.0 * cpus;
     let costs = &machine.costs;
     let slowest = costs.instruction_ns() / costs.smt_rate_4.min(costs.smt_rate_2);
     let interrupt = costs.ipi_delivery_ns + costs.ipi_send_ns + costs.idle_exit_ns + costs.irq_ns;
-    (2.0 * interrupt + INSTRUCTIONS * slowest + LINES * costs.line_remote_ns) as u64
+    (2.0 * interrupt + instructions * slowest + lines * costs.line_remote_ns) as u64
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use super::{Checker, Hint, in_flight_ns};
 pub(super) struct Preemption {
     /// When each CPU took its last tick, and when a task was last woken onto it.
     cpus: Vec<Cpu>,
-    yielded: Option<Tid>,
     disturbed: bool,
     near_ns: u64,
 }
@@ -19,13 +18,14 @@ pub(super) struct Preemption {
 struct Cpu {
     tick_ns: Option<u64>,
     wake_ns: Option<u64>,
+    /// Who gave its turn away here last.
+    yielded: Option<Tid>,
 }
 
 impl Preemption {
     pub fn new(machine: &Machine) -> Self {
         Preemption {
             cpus: vec![Cpu::default(); machine.cpus.len()],
-            yielded: None,
             disturbed: false,
             near_ns: in_flight_ns(machine),
         }
@@ -40,7 +40,7 @@ impl Checker for Preemption {
     fn hint(&mut self, t_ns: u64, cpu: u32, hint: Hint) {
         match hint {
             Hint::Tick => self.cpus[cpu as usize].tick_ns = Some(t_ns),
-            Hint::Yield(tid) => self.yielded = Some(tid),
+            Hint::Yield(tid) => self.cpus[cpu as usize].yielded = Some(tid),
             Hint::Disturbed => self.disturbed = true,
         }
     }
@@ -51,7 +51,7 @@ impl Checker for Preemption {
             Kind::Switch { prev, next, prev_runnable, .. } if prev != IDLE && prev_runnable => {
                 let near = |t: Option<u64>| t.is_some_and(|t| event.t_ns - t <= self.near_ns);
                 let cpu = self.cpus[event.cpu as usize];
-                let own_will = self.yielded == Some(prev);
+                let own_will = cpu.yielded == Some(prev);
                 if near(cpu.wake_ns) && !near(cpu.tick_ns) && !own_will && !self.disturbed {
                     return Err(format!(
                         "CPU {} left {prev} for {next} at a wakeup, with no tick near",

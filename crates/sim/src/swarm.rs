@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Swarm: random machines, workloads, knobs and changes from outside, all from a seed.
+//!
+//! A seed names a case, so a failing one is repeated by naming it again.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use machine::{CpuSet, Machine, Paths};
+use policy::{Instance, Knob, Policy, Unit};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use rayon::prelude::*;
+use workload::{Object, Step, Task, Workload};
+
+use crate::fault::{Change, Fault};
+use crate::run::{Options, Scenario, Scheduler, SimError, run};
+use crate::sink::Record;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// A case that did not come out well.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which case: give it to [`case`] to look into it.
+    pub seed: u64,
+    /// The scheduler with its knobs, and the size of the case.
+    pub what: String,
+    /// What was wrong.
+    pub error: SimError,
+}
+
+/// Runs the cases of these seeds on all cores, with the schedulers of `registry` and Linux's own,
+/// and gives those that failed, in the order of their seeds.
+pub fn swarm(seeds: std::ops::Range<u64>, registry: &[&'static Policy]) -> Vec<Failure> {
+    let mut failures: Vec<Failure> = seeds
+        .into_par_iter()
+        .filter_map(|seed| {
+            let scenario = case(seed, registry);
+            // A broken invariant of a class is a finding like any other.
+            let error = match catch_unwind(AssertUnwindSafe(|| run(&scenario))) {
+                Ok(result) => result.err()?,
+                Err(panic) => SimError::Failed(format!("panicked: {}", words(&*panic))),
+            };
+            Some(Failure { seed, what: describe(&scenario), error })
+        })
+        .collect();
+    failures.sort_by_key(|failure| failure.seed);
+    failures
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
+}
+
+/// The case of this seed.
+pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let machine = machine(&mut rng);
+    let workload = workload(&mut rng, machine.cpus.len());
+    let scheduler = scheduler(&mut rng, registry);
+    let faults = faults(&mut rng, &machine, &workload, &scheduler);
+    Scenario {
+        paths: Paths::embedded(),
+        seed: rng.random_range(0..u64::MAX),
+        options: Options {
+            cap_ns: 600_000 * MS,
+            jitter: 0.05,
+            record: Record::default(),
+            check: true,
+        },
+        machine,
+        workload,
+        scheduler,
+        faults,
+    }
+}
+
+fn describe(scenario: &Scenario) -> String {
+    let scheduler = match &scenario.scheduler {
+        Scheduler::Default => "default",
+        Scheduler::Cfs => "cfs",
+        Scheduler::Policy(instance) => &instance.label,
+    };
+    format!(
+        "{scheduler}, {} CPUs, {} tasks, {} changes",
+        scenario.machine.cpus.len(),
+        scenario.workload.tasks.len(),
+        scenario.faults.len()
+    )
+}
+
+/// A machine of few or many cores: costs of an embedded one, places of its own.
+fn machine(rng: &mut Pcg64Mcg) -> Machine {
+    let names: Vec<&str> = machine::names().collect();
+    let name = names[rng.random_range(0..names.len())];
+    let mut machine = machine::find(name).expect("embedded machines are sound");
+    let threads = [1, 1, 2, 4][rng.random_range(0..4)];
+    let cores_per_llc = rng.random_range(1..=4);
+    let llcs_per_node = rng.random_range(1..=2);
+    let nodes = rng.random_range(1..=3);
+    let total = nodes * llcs_per_node * cores_per_llc * threads;
+    let place = |cpu: usize| {
+        let core = cpu / threads;
+        machine::Cpu {
+            core: core as u16,
+            llc: (core / cores_per_llc) as u16,
+            node: (core / cores_per_llc / llcs_per_node) as u16,
+            core_type: 0,
+        }
+    };
+    machine.cpus = (0..total).map(place).collect();
+    let far = |a, b| if a == b { 10 } else { 20 };
+    machine.node_distance = (0..nodes).map(|a| (0..nodes).map(|b| far(a, b)).collect()).collect();
+    machine
+}
+
+fn scheduler(rng: &mut Pcg64Mcg, registry: &[&'static Policy]) -> Scheduler {
+    match rng.random_range(0..registry.len() + 2) {
+        0 => Scheduler::Default,
+        1 => Scheduler::Cfs,
+        n => {
+            let mut instance = Instance::default(registry[n - 2]);
+            for (value, knob) in instance.values.iter_mut().zip(instance.policy.knobs) {
+                if rng.random_bool(0.5) {
+                    *value = knob_value(rng, knob);
+                }
+            }
+            let set = instance.values.iter().zip(instance.policy.knobs);
+            let set: Vec<String> = set
+                .filter(|(value, knob)| **value != knob.default)
+                .map(|(value, knob)| format!("{}={}", knob.name, knob.format(*value)))
+                .collect();
+            instance.label = format!("{}:{}", instance.policy.name, set.join(","));
+            Scheduler::Policy(instance)
+        }
+    }
+}
+
+fn knob_value(rng: &mut Pcg64Mcg, knob: &Knob) -> u64 {
+    match knob.unit {
+        Unit::Duration { min, max } => {
+            // Short and long ones alike; of whole µs, as a user writes them.
+            let (low, high) = (min.max(1) as f64, max.max(1) as f64);
+            let ns = low * (high / low).powf(rng.random_range(0.0..1.0));
+            ((ns as u64) / US * US).clamp(min, max)
+        }
+        Unit::Switch => u64::from(rng.random_bool(0.5)),
+        Unit::Count { min, max } => rng.random_range(min..=max),
+        Unit::Choice(words) => rng.random_range(0..words.len() as u64),
+    }
+}
+
+/// Groups of tasks of one kind each, sized to end within a few simulated seconds.
+fn workload(rng: &mut Pcg64Mcg, cpus: usize) -> Workload {
+    let mut workload = Workload { name: "swarm".into(), ..Workload::default() };
+    for _ in 0..rng.random_range(1..=4) {
+        match rng.random_range(0..5) {
+            0 => burners(rng, cpus, &mut workload),
+            1 => sleepers(rng, cpus, &mut workload),
+            2 => messengers(rng, &mut workload),
+            3 => barrier(rng, cpus, &mut workload),
+            _ => lockers(rng, &mut workload),
+        }
+    }
+    for task in &mut workload.tasks {
+        if rng.random_bool(0.1) {
+            let some = rng.random_range(1..=cpus);
+            task.cpus = Some(
+                (0..some).map(|n| if n == 0 { 0 } else { rng.random_range(0..cpus) }).collect(),
+            );
+        }
+        if rng.random_bool(0.2) {
+            task.nice = rng.random_range(-20..=19);
+        }
+        if rng.random_bool(0.2) {
+            task.delay_ns = rng.random_range(0..50 * MS);
+        }
+    }
+    workload
+}
+
+fn add(workload: &mut Workload, name: &str, steps: Vec<Step>) {
+    let number = workload.tasks.len();
+    let task =
+        Task { name: format!("{name}-{number}"), process: number / 3, steps, ..Task::default() };
+    workload.tasks.push(task);
+}
+
+fn repeat(times: u64, steps: Vec<Step>) -> Vec<Step> {
+    vec![Step::Repeat { times: Some(times), steps }]
+}
+
+fn run_for(rng: &mut Pcg64Mcg, most_ns: u64) -> Step {
+    Step::Run { work_ns: rng.random_range(1..=most_ns) }
+}
+
+fn burners(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload) {
+    for _ in 0..rng.random_range(1..=2 * cpus) {
+        let steps = vec![run_for(rng, 100 * MS)];
+        add(workload, "burner", steps);
+    }
+}
+
+fn sleepers(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload) {
+    for _ in 0..rng.random_range(1..=2 * cpus) {
+        let pause = Step::Sleep { ns: rng.random_range(10 * US..5 * MS) };
+        let steps = repeat(rng.random_range(1..50), vec![run_for(rng, 2 * MS), pause]);
+        add(workload, "sleeper", steps);
+    }
+}
+
+fn messengers(rng: &mut Pcg64Mcg, workload: &mut Workload) {
+    let pairs = rng.random_range(1..=8);
+    let bytes = rng.random_range(1..=10_000);
+    workload.objects.push(match rng.random_bool(0.5) {
+        true => Object::Pipe { capacity: 65_536 },
+        false => Object::Socket { capacity: 212_992, overhead: 668 },
+    });
+    let channel = workload.objects.len() - 1;
+    let times = rng.random_range(1..200);
+    for _ in 0..pairs {
+        let write = vec![run_for(rng, 20 * US), Step::Write { channel, bytes }];
+        add(workload, "writer", repeat(times, write));
+        let read = vec![Step::Read { channel, bytes }, run_for(rng, 20 * US)];
+        add(workload, "reader", repeat(times, read));
+    }
+}
+
+fn barrier(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload) {
+    let parties = rng.random_range(1..=2 * cpus as u32);
+    let spin_ns = [0, 50 * US, 2 * MS][rng.random_range(0..3)];
+    workload.objects.push(Object::Barrier { parties, spin_ns });
+    let barrier = workload.objects.len() - 1;
+    let times = rng.random_range(1..20);
+    for _ in 0..parties {
+        let steps = vec![run_for(rng, 3 * MS), Step::Barrier(barrier)];
+        add(workload, "party", repeat(times, steps));
+    }
+}
+
+fn lockers(rng: &mut Pcg64Mcg, workload: &mut Workload) {
+    workload.objects.push(Object::Mutex);
+    let mutex = workload.objects.len() - 1;
+    for _ in 0..rng.random_range(2..=8) {
+        let steps = vec![
+            Step::Lock(mutex),
+            run_for(rng, 100 * US),
+            Step::Unlock(mutex),
+            run_for(rng, 100 * US),
+            Step::Yield,
+        ];
+        add(workload, "locker", repeat(rng.random_range(1..50), steps));
+    }
+}
+
+/// Changes from outside, in a third of the cases. CPUs go away only under schedulers that hear of it.
+fn faults(
+    rng: &mut Pcg64Mcg,
+    machine: &Machine,
+    workload: &Workload,
+    scheduler: &Scheduler,
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if !rng.random_bool(0.33) {
+        return faults;
+    }
+    let cpus = machine.cpus.len();
+    let native = !matches!(scheduler, Scheduler::Policy(_));
+    for _ in 0..rng.random_range(1..10) {
+        let task = rng.random_range(0..workload.tasks.len());
+        let cpu = rng.random_range(0..cpus);
+        let at_ns = rng.random_range(0..100 * MS);
+        let change = match rng.random_range(0..3) {
+            0 => {
+                let some = rng.random_range(1..=cpus);
+                let mut mask: CpuSet = (0..some).map(|_| rng.random_range(0..cpus)).collect();
+                mask.add(0);
+                Change::Affinity(task, mask)
+            }
+            1 if native && cpu != 0 => {
+                // Never the first, which every mask has: nobody is left without a CPU.
+                let back_ns = at_ns + rng.random_range(MS..50 * MS);
+                faults.push(Fault { at_ns: back_ns, change: Change::Online(cpu) });
+                Change::Offline(cpu)
+            }
+            _ => Change::Nice(task, rng.random_range(-20..=19)),
+        };
+        faults.push(Fault { at_ns, change });
+    }
+    faults
+}
