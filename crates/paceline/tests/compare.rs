@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `paceline compare` on the simulator, from the outside: what it prints, and what it leaves.
+
+use std::fs::{self, File};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn paceline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn compare(policies: &str, more: &[&str]) -> Output {
+    let fixed = ["compare", "--on", "sim", "--policy", policies];
+    let job = ["--", "hackbench", "-g", "1", "-l", "20", "-p"];
+    paceline(&[&fixed, more, &job].concat()).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn one_seed_is_one_result_to_the_byte() {
+    let run = |seed| compare("default,flsched,rr", &["--json", "--seed", seed]).stdout;
+    let first = run("7");
+    assert_eq!(first, run("7"));
+    assert_ne!(first, run("8"), "a seed that changes nothing is no seed");
+}
+
+#[test]
+fn every_policy_has_its_runs_and_its_line() {
+    let policies = "default,cfs,flsched,flsched:pull=true,rr,fifo";
+    let result = json(&compare(policies, &["--json", "--runs", "2"]));
+    assert_eq!(result["runs"].as_array().unwrap().len(), 12);
+    let names: Vec<&str> = result["summary"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["policy"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["default", "cfs", "flsched", "flsched:pull=true", "rr", "fifo"]);
+    assert_eq!(result["summary"][0]["vs_first"], 1.0);
+    assert_eq!(result["clock"], "simulated");
+}
+
+#[test]
+fn flsched_takes_no_lock_and_the_baselines_do() {
+    let result = json(&compare("flsched,rr,fifo", &["--json", "--locks"]));
+    let locks = |at: usize| result["summary"][at]["locks"]["median"].as_f64().unwrap();
+    assert_eq!(locks(0), 0.0);
+    assert!(locks(1) > 0.0 && locks(2) > 0.0, "or none were looked for");
+}
+
+#[test]
+fn knobs_reach_the_policy() {
+    let slices = "flsched:slice=1ms,flsched:slice=50ms";
+    let fixed = ["compare", "--on", "sim", "--json", "--policy", slices];
+    let output = paceline(&[&fixed[..], &["--workload", "agree-1"]].concat()).output().unwrap();
+    let result = json(&output);
+    let switches = |at: usize| result["runs"][at]["involuntary_switches"].as_u64().unwrap();
+    assert!(switches(0) > 4 * switches(1), "{} and {}", switches(0), switches(1));
+}
+
+#[test]
+fn a_report_stands_alone_in_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.html");
+    let output = compare("default,flsched", &["--report", path.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with(&format!("report: {}\n", path.display())), "{text}");
+    assert!(fs::read_to_string(&path).unwrap().ends_with("</html>\n"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_reader_that_has_gone_away_is_no_error() {
+    let fixed = ["compare", "--on", "sim", "--policy", "fifo", "--", "hackbench", "-g", "1"];
+    let mut child = paceline(&fixed).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("paceline:"));
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_one_line() {
+    let full = File::create("/dev/full").unwrap();
+    let output = paceline(&["list"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn temporary_files_go_with_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixed = ["compare", "--on", "sim", "--policy", "fifo", "--", "hackbench", "-g", "1"];
+    let output = paceline(&fixed).env("TMPDIR", folder.path()).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
