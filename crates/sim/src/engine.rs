@@ -350,7 +350,8 @@ impl Engine {
                 at.done += done;
             }
             Op::Barrier(_) if at.phase == objects::SPINNING => {
-                at.left -= (elapsed_ns - paid / state.rate).max(0.0);
+                let spun_ns = (elapsed_ns - paid / state.rate).max(0.0);
+                at.left = (at.left - spun_ns).max(0.0);
             }
             _ => {}
         }
