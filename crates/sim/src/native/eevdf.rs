@@ -3,7 +3,8 @@
 //!
 //! Who is next is in `eevdf_queue`, where a task wakes in `eevdf_place`, balancing in
 //! `eevdf_balance`. Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
-//! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL; NEXT_BUDDY off. With lazy
+//! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, HRTICK (slices end on time
+//! and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy
 //! preemption a task gives way when it next enters the kernel or at the tick after, and other CPUs
 //! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, active
 //! balancing by the stopper thread, preferred nodes.
@@ -15,6 +16,7 @@ use super::eevdf_queue::{Entity, Placing, Queue};
 use super::pelt::Avg;
 use crate::account::Func;
 use crate::class::{Class, dequeue, enqueue};
+use crate::event::{Due, Irq};
 use crate::kernel::Kernel;
 use crate::line::Line;
 use crate::task::{CpuId, TaskId};
@@ -57,6 +59,10 @@ pub(super) struct Rq {
     pub avg_idle_ns: u64,
     pub balance: Vec<Balance>,
     pub next_balance_ns: u64,
+    /// When the running task's slice ends, where others wait.
+    slice_end_ns: Option<u64>,
+    /// When the interrupt that looks after it comes.
+    slice_irq_ns: Option<u64>,
 }
 
 /// What a CPU remembers of balancing one of its domains.
@@ -169,6 +175,8 @@ impl Eevdf {
                 })
                 .collect(),
             next_balance_ns: 0,
+            slice_end_ns: None,
+            slice_irq_ns: None,
         };
         let caches = 1 + machine.cpus.iter().map(|cpu| cpu.llc).max().unwrap_or(0) as usize;
         let factor = 1 + i64::from(machine.cpus.len().clamp(1, 8).ilog2());
@@ -307,6 +315,44 @@ impl Eevdf {
         }
     }
 
+    /// `hrtick_start_fair`: an interrupt for the end of the slice, where somebody waits.
+    fn arm_slice_end(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let rq = &mut self.rqs[cpu];
+        rq.slice_end_ns = None;
+        let Some(curr) = rq.queue.curr.filter(|_| rq.queue.len(&self.entities) > 1) else {
+            return;
+        };
+        let left_ns = self.entities[curr].left_ns().max(0) as u64;
+        let end_ns = (k.tasks[curr].exec_start_ns + left_ns).max(k.now_ns() + HRTICK_MIN_NS);
+        rq.slice_end_ns = Some(end_ns);
+        if rq.slice_irq_ns.is_none_or(|irq_ns| irq_ns > end_ns) {
+            rq.slice_irq_ns = Some(end_ns);
+            k.queue.push(end_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Balance });
+        }
+    }
+
+    /// The interrupt has come: `hrtick`. One that was armed for another slice only looks.
+    fn slice_irq(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if self.rqs[cpu].slice_irq_ns.is_none_or(|irq_ns| irq_ns > k.now_ns()) {
+            return;
+        }
+        self.rqs[cpu].slice_irq_ns = None;
+        let Some(end_ns) = self.rqs[cpu].slice_end_ns else { return };
+        if end_ns > k.now_ns() {
+            self.rqs[cpu].slice_irq_ns = Some(end_ns);
+            k.queue.push(end_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Balance });
+            return;
+        }
+        k.charge_ns(k.machine.costs.timer_ns);
+        k.enter(self.func.tick);
+        k.rq_lock(cpu);
+        self.rqs[cpu].slice_end_ns = None;
+        self.update_curr(k, cpu);
+        self.resched(k, cpu);
+        k.rq_unlock(cpu);
+        k.leave();
+    }
+
     /// A wakeup ends a CPU's idle time: `rq->avg_idle`.
     fn idle_ended(&mut self, k: &Kernel, cpu: CpuId) {
         let rq = &mut self.rqs[cpu];
@@ -316,6 +362,9 @@ impl Eevdf {
         rq.avg_idle_ns = avg_ns.min(2 * MIGRATION_COST_NS);
     }
 }
+
+/// The shortest time an hrtick is armed for.
+const HRTICK_MIN_NS: u64 = 10_000;
 
 /// A search for an idle CPU is not limited before the first balancing.
 const CPUS_MANY: usize = usize::MAX / 2;
@@ -367,6 +416,9 @@ impl Class for Eevdf {
             let placing = if initial { Placing::Initial } else { Placing::Back };
             self.attach(k, cpu, task, placing);
         }
+        if self.rqs[cpu].slice_end_ns.is_none() {
+            self.arm_slice_end(k, cpu);
+        }
         k.leave();
     }
 
@@ -411,6 +463,7 @@ impl Class for Eevdf {
         }
         if let Some(next) = next.filter(|_| runnable && next == prev) {
             self.rqs[cpu].queue.protect(&mut self.entities, next);
+            self.arm_slice_end(k, cpu);
         }
         k.leave();
         next
@@ -440,6 +493,7 @@ impl Class for Eevdf {
         self.update_load(k, cpu, Some(next));
         self.rqs[cpu].queue.set_next(&mut self.entities, next);
         k.tasks[next].exec_start_ns = k.now_ns();
+        self.arm_slice_end(k, cpu);
         k.leave();
     }
 
@@ -460,6 +514,7 @@ impl Class for Eevdf {
     }
 
     fn balance(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.slice_irq(k, cpu);
         self.periodic(k, cpu);
     }
 
@@ -470,6 +525,13 @@ impl Class for Eevdf {
             self.rqs[cpu].queue.give_way(&mut self.entities, task);
         }
         k.leave();
+    }
+
+    fn forget_sleeper(&mut self, k: &mut Kernel, task: TaskId) {
+        if self.entities.get(task).is_some_and(|entity| entity.delayed) {
+            let cpu = k.tasks[task].cpu;
+            self.detach(k, cpu, task, true);
+        }
     }
 
     fn set_nice(&mut self, k: &mut Kernel, task: TaskId) {

@@ -47,6 +47,11 @@ impl Entity {
         self.fair(self.slice_ns)
     }
 
+    /// CPU time until its deadline.
+    pub fn left_ns(&self) -> i64 {
+        (i128::from(self.deadline - self.vruntime) * i128::from(self.weight) / 1024) as i64
+    }
+
     fn is_protected(&self) -> bool {
         self.protected > self.vruntime
     }
