@@ -3,6 +3,7 @@
 //!
 //! The same code runs inside the guest of `vm` and, as root, on this machine.
 
+mod callbacks;
 mod kernel;
 mod load;
 mod locks;
@@ -11,6 +12,7 @@ mod observe;
 mod symbols;
 mod topology;
 
+pub use callbacks::Callback;
 pub use kernel::{Messages, State, state};
 pub use load::{Attached, load};
 pub use locks::{LockCounter, Locks};

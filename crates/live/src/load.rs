@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, bail};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, Var};
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Topology};
 
 use crate::{Messages, State, log, state};
@@ -16,6 +16,7 @@ pub struct Attached {
     name: String,
     link: Option<Link>,
     object: Object,
+    bpf: &'static [u8],
     messages: Messages,
     before: State,
 }
@@ -47,7 +48,7 @@ pub fn load(instance: &Instance, topology: &Topology) -> anyhow::Result<Attached
         let why = if said.is_empty() { log::reason(&words) } else { said };
         format!("sched_ext refuses policy {}: {why}", instance.label)
     })?;
-    Ok(Attached { name, link: Some(link), object, messages, before })
+    Ok(Attached { name, link: Some(link), object, bpf: instance.policy.bpf, messages, before })
 }
 
 impl Attached {
@@ -76,6 +77,15 @@ impl Attached {
             calls.count()
         });
         calls.sum()
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// The object as it was compiled.
+    pub(crate) fn bpf(&self) -> &'static [u8] {
+        self.bpf
     }
 
     /// Takes the policy out and waits until Linux's own classes are back.
@@ -131,6 +141,15 @@ pub(crate) fn set_rodata(
         data[offset..offset + value.len()].copy_from_slice(value);
     }
     Ok(())
+}
+
+/// A program's variables as they are now.
+pub(crate) fn bss(object: &Object) -> anyhow::Result<Vec<u8>> {
+    let mut maps = object.maps();
+    let bss = maps.find(|map| map.name().to_string_lossy().ends_with(".bss"));
+    bss.context("the program has no variables")?
+        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?
+        .context("the program has no variables")
 }
 
 /// Offset and size of each variable in a section such as `.rodata`.

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
-use libbpf_rs::{KprobeMultiOpts, Link, MapCore, Object, ObjectBuilder};
+use libbpf_rs::{KprobeMultiOpts, Link, Object, ObjectBuilder};
 
-use crate::load::{set_rodata, variables};
+use crate::load::{bss, set_rodata, variables};
 use crate::log;
 use crate::symbols::Symbols;
 
@@ -112,11 +112,7 @@ impl LockCounter {
     /// Stops counting.
     pub fn finish(mut self) -> anyhow::Result<Locks> {
         drop(self.link.take());
-        let bss = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
-        let bytes = bss
-            .context("the lock counter has no state")?
-            .lookup(&0u32.to_ne_bytes(), libbpf_rs::MapFlags::ANY)?
-            .context("the lock counter has no state")?;
+        let bytes = bss(&self.object)?;
         let variables = variables(PROGRAM, ".bss")?;
         let variable = |name: &str| {
             let (offset, size) = variables.get(name).copied().context("no such variable")?;

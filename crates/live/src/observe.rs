@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use serde::{Deserialize, Serialize};
 use trace::{Event, IDLE, Kind, Measures, Observed, Tid};
 
-use crate::load::set_rodata;
+use crate::load::{bss, set_rodata, variables};
 use crate::log;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
@@ -119,15 +119,8 @@ impl Observer {
 
     /// Reads `cursors` and `taken` out of the program's `.bss`.
     fn state(&self) -> anyhow::Result<ProgramState> {
-        let bss = self
-            .object
-            .maps()
-            .find(|map| map.name().to_string_lossy().ends_with(".bss"))
-            .context("the observer has no state")?;
-        let bytes = bss
-            .lookup(&0u32.to_ne_bytes(), libbpf_rs::MapFlags::ANY)?
-            .context("the observer has no state")?;
-        let places = crate::load::variables(PROGRAM, ".bss")?;
+        let bytes = bss(&self.object)?;
+        let places = variables(PROGRAM, ".bss")?;
         let place = |name: &str| places.get(name).copied().context("the observer's state moved");
         let (cursors, length) = place("cursors")?;
         let (taken, _) = place("taken")?;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use live::Recording;
+use live::{Callback, Recording};
 use serde::{Deserialize, Serialize};
 use trace::Outcome;
 
@@ -78,6 +78,8 @@ pub(crate) struct Measured {
     pub recording: Option<Recording>,
     /// Bytes of records on their own port, sent before this message.
     pub record_bytes: usize,
+    /// What a policy that writes down its callbacks has written.
+    pub callbacks: Vec<Callback>,
 }
 
 impl From<&PolicyRef> for JobPolicy {

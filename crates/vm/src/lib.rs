@@ -17,4 +17,4 @@ mod run;
 
 pub use kernel::Kernel;
 pub use request::{BadInput, Clock, PolicyRef, Request, Shape, WorkloadRef};
-pub use run::run;
+pub use run::{Traced, run, run_traced};

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use live::Callback;
 use trace::Outcome;
 
 use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
@@ -35,6 +36,25 @@ pub fn run(
     agent: &Path,
     progress: &MultiProgress,
 ) -> anyhow::Result<Vec<Outcome>> {
+    let runs = run_traced(request, agent, progress)?;
+    Ok(runs.into_iter().map(|run| run.outcome).collect())
+}
+
+/// One run, with what its policy wrote down.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// As [`run`] gives it.
+    pub outcome: Outcome,
+    /// Every callback since the policy was loaded, if it writes them down, as `probe` does.
+    pub callbacks: Vec<Callback>,
+}
+
+/// [`run`], and the callbacks of policies that write them down.
+pub fn run_traced(
+    request: &Request,
+    agent: &Path,
+    progress: &MultiProgress,
+) -> anyhow::Result<Vec<Traced>> {
     request.shape.check()?;
     let kernel = kernel::find(request.kernel.as_deref(), request.cache.as_deref(), progress)?;
     which(qemu::PROGRAM.as_ref())
@@ -70,15 +90,15 @@ pub fn run(
     bar.finish_and_clear();
     let results: anyhow::Result<Vec<_>> =
         results.into_inner().expect("no boot panics").into_iter().collect();
-    let mut outcomes: Vec<Outcome> = results?.into_iter().flatten().collect();
+    let mut runs: Vec<Traced> = results?.into_iter().flatten().collect();
     let place = |outcome: &Outcome| {
         request.policies.iter().position(|policy| policy.label() == outcome.policy)
     };
-    outcomes.sort_by_key(|outcome| (place(outcome), outcome.boot, outcome.run));
-    for outcome in &mut outcomes {
+    runs.sort_by_key(|Traced { outcome, .. }| (place(outcome), outcome.boot, outcome.run));
+    for Traced { outcome, .. } in &mut runs {
         outcome.run += outcome.boot * request.runs_per_boot;
     }
-    Ok(outcomes)
+    Ok(runs)
 }
 
 fn runs_per_boot(request: &Request) -> usize {
@@ -172,7 +192,7 @@ impl Drop for Emulator {
 }
 
 impl Guest<'_> {
-    fn boot(&self, scratch: &Path) -> anyhow::Result<Vec<Outcome>> {
+    fn boot(&self, scratch: &Path) -> anyhow::Result<Vec<Traced>> {
         let messages = scratch.join(format!("messages-{}", self.boot));
         let console = scratch.join(format!("console-{}", self.boot));
         let complaints = scratch.join(format!("qemu-{}", self.boot));
@@ -198,7 +218,7 @@ impl Guest<'_> {
         let mut emulator = Emulator(child);
         let heard = self.listen(&mut emulator, &messages, &records)?;
         match heard.end {
-            End::Done => Ok(heard.outcomes),
+            End::Done => Ok(heard.runs),
             End::Failed(why) => bail!("{why}"),
             End::Silent => bail!("the guest hangs: {}", last_words(&console, &complaints)),
             End::Gone => bail!("the guest died: {}", last_words(&console, &complaints)),
@@ -214,7 +234,7 @@ impl Guest<'_> {
     ) -> anyhow::Result<Heard> {
         let mut tail = Tail { file: File::open(messages)?, rest: Vec::new() };
         let mut records = File::open(records)?;
-        let mut outcomes = Vec::new();
+        let mut runs = Vec::new();
         let mut last = Instant::now();
         loop {
             let gone = emulator.0.try_wait()?.is_some();
@@ -224,20 +244,20 @@ impl Guest<'_> {
                     Message::Up { .. } => self.bar.set_message("guest is up"),
                     Message::Step { text } => self.bar.set_message(text),
                     Message::Outcome(measured) => {
-                        outcomes.push(complete(*measured, &mut records)?);
+                        runs.push(complete(*measured, &mut records)?);
                         self.bar.inc(1);
                     }
                     Message::Failed { why } => {
-                        return Ok(Heard { outcomes, end: End::Failed(why) });
+                        return Ok(Heard { runs, end: End::Failed(why) });
                     }
-                    Message::Done => return Ok(Heard { outcomes, end: End::Done }),
+                    Message::Done => return Ok(Heard { runs, end: End::Done }),
                 }
             }
             if gone {
-                return Ok(Heard { outcomes, end: End::Gone });
+                return Ok(Heard { runs, end: End::Gone });
             }
             if last.elapsed() > SILENCE_MAX {
-                return Ok(Heard { outcomes, end: End::Silent });
+                return Ok(Heard { runs, end: End::Silent });
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -256,9 +276,9 @@ fn die_with_parent(command: &mut Command) {
 }
 
 /// Folds what the observer recorded into the outcome.
-fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Outcome> {
-    let Measured { mut outcome, recording, record_bytes } = measured;
-    let Some(recording) = recording else { return Ok(outcome) };
+fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Traced> {
+    let Measured { mut outcome, recording, record_bytes, callbacks } = measured;
+    let Some(recording) = recording else { return Ok(Traced { outcome, callbacks }) };
     let mut bytes = vec![0; record_bytes];
     let mut filled = 0;
     let start = Instant::now();
@@ -274,11 +294,11 @@ fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Outcome> {
     // the worker knows its tasks by more than the kernel's 15 bytes
     names.extend(std::mem::take(&mut outcome.names));
     (outcome.observed, outcome.names) = (observed, names);
-    Ok(outcome)
+    Ok(Traced { outcome, callbacks })
 }
 
 struct Heard {
-    outcomes: Vec<Outcome>,
+    runs: Vec<Traced>,
     end: End,
 }
 

@@ -10,7 +10,7 @@ use policy::{Instance, Policy};
 use trace::Outcome;
 use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
-static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
+static REGISTRY: &[&Policy] = &[&baseline::FIFO, &baseline::PROBE, &flsched::FLSCHED];
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("guest") {
@@ -26,6 +26,7 @@ fn main() {
         trial("policies_differ_where_they_must", policies_differ_where_they_must),
         trial("the_machine_is_as_asked", the_machine_is_as_asked),
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
+        trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
         trial("a_lost_scheduler_fails_the_run", a_lost_scheduler_fails_the_run),
         trial("a_panic_fails_the_run", a_panic_fails_the_run),
         trial("bad_input_is_one_line", bad_input_is_one_line),
@@ -145,6 +146,71 @@ fn tasks_of_a_file_progress() {
         let (progress_ns, cpu_ns) = task(name);
         assert!((0.99..1.01).contains(&(progress_ns / asked_ns)), "{name} burnt {progress_ns} ns");
         assert!((0.95..1.2).contains(&(cpu_ns / asked_ns)), "{name} ran for {cpu_ns} ns");
+    }
+}
+
+/// One task that burns, sleeps and burns; two that wake each other; two that share a CPU for longer
+/// than a slice.
+const CALLED: &str = r#"{
+    "channels": {"there": {"type": "pipe"}, "back": {"type": "pipe"}},
+    "tasks": {
+        "napper": {"loop": 3, "run": 1000, "sleep": 200000},
+        "ping": {"delay": 700000, "loop": 4,
+                 "write": {"ref": "there", "bytes": 10}, "read": {"ref": "back", "bytes": 10}},
+        "pong": {"delay": 690000, "loop": 4,
+                 "read": {"ref": "there", "bytes": 10}, "write": {"ref": "back", "bytes": 10}},
+        "hog": {"instance": 2, "loop": 1, "delay": 800000, "run": 50000}}}"#;
+
+/// Each task's callbacks by its name. Ticks come by the clock and not by what a task does.
+fn sequences<'a>(
+    callbacks: impl Iterator<Item = (&'a str, &'a str)>,
+) -> std::collections::BTreeMap<&'a str, Vec<&'a str>> {
+    let mut sequences = std::collections::BTreeMap::<_, Vec<_>>::new();
+    for (name, op) in callbacks {
+        let counted = !matches!(op, "tick" | "init_task" | "enable" | "set_weight");
+        if counted {
+            sequences.entry(name).or_default().push(op);
+        }
+    }
+    sequences
+}
+
+fn the_simulator_calls_as_the_kernel_does() {
+    let mut request = request(&["probe"], &[]);
+    request.workload = WorkloadRef::RtApp { name: "called".into(), json: CALLED.into() };
+    let quiet = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+    let runs = vm::run_traced(&request, &std::env::current_exe().unwrap(), &quiet).unwrap();
+    let names = &runs[0].outcome.names;
+    let guest =
+        sequences(runs[0].callbacks.iter().filter_map(|callback| {
+            Some((names.get(&callback.tid?)?.as_str(), callback.op.as_str()))
+        }));
+    let text = include_str!("../../../machines/numa-2x4.toml")
+        .replace("nodes = { value = 2", "nodes = { value = 1")
+        .replace("cores_per_llc = { value = 4", "cores_per_llc = { value = 1")
+        .replace("[[10, 20], [20, 10]]", "[[10]]");
+    let one_cpu = machine::Machine::from_toml(&text, "one CPU").unwrap();
+    let load = workload::rtapp::parse("called", CALLED).unwrap();
+    let probe = sim::Scheduler::Policy(Instance::default(&baseline::PROBE));
+    let mut scenario = sim::Scenario::new(one_cpu, load, probe);
+    scenario.options.record = sim::Record { events: false, callbacks: true };
+    let simulated = sim::run_traced(&scenario).unwrap();
+    let names = &simulated.outcome.names;
+    let simulated = sequences(
+        simulated
+            .callbacks
+            .iter()
+            .filter_map(|callback| Some((names.get(&callback.tid?)?.as_str(), callback.op))),
+    );
+    assert_eq!(guest.len(), 5, "{:?}", guest.keys());
+    for (name, calls) in &guest {
+        // around the workload itself a thread waits for its fellows at the start and at the end, and
+        // the kernel puts it back and forth once more as it exits
+        let end = ["dispatch", "exit_task"];
+        let told = simulated[name].strip_suffix(&end).expect("a task's end");
+        assert!(told.len() >= 12, "{name}: {told:?}");
+        let agrees = calls.windows(told.len()).any(|part| part == told) && calls.ends_with(&end);
+        assert!(agrees, "{name}:\n guest {}\n sim {}", calls.join(" "), told.join(" "));
     }
 }
 

@@ -107,3 +107,21 @@ pub static PILE: Policy = Policy {
         never_preempts: true,
     },
 };
+
+/// Every callback written down: shows the order in which a ground calls a policy.
+pub static PROBE: Policy = Policy {
+    name: "probe",
+    summary: "one queue, and every callback written down: to hold the simulator to the kernel",
+    about: "Not a scheduler to use. Its callbacks, read after a run in the guest, are compared \
+            with those of the same workload in the simulator.",
+    knobs: &[],
+    ops: "probe",
+    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o")),
+    native: include_bytes!(concat!(env!("OUT_DIR"), "/probe.so")),
+    promises: |_| Promises {
+        idle_while_runnable_ns_max: None,
+        slice_ns_max: Some(20 * MS),
+        lockless: false,
+        never_preempts: true,
+    },
+};

@@ -29,10 +29,12 @@ pub(crate) fn one(
         elapsed_ns: bare.end_ns - bare.start_ns,
         progress: bare.progress(),
         extra: bare.extra(),
+        names: bare.names(),
         output: bare.output,
         ..Outcome::default()
     };
-    let mut measured = Measured { outcome, recording: None, record_bytes: 0 };
+    let mut measured =
+        Measured { outcome, recording: None, record_bytes: 0, callbacks: Vec::new() };
     if job.observe {
         tell(host, run, "observed")?;
         let observer = Observer::attach(topology.llc.len())?;
@@ -56,6 +58,9 @@ pub(crate) fn one(
         settle();
         checked(execute(job), &mut attached)?;
         add_locks(&mut measured.outcome, counter.finish()?, attached.as_ref());
+    }
+    if let Some(attached) = attached.as_ref().filter(|attached| attached.notes_callbacks()) {
+        measured.callbacks = attached.callbacks()?;
     }
     settle();
     if let Some(attached) = attached {
