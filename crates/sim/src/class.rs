@@ -156,6 +156,10 @@ pub trait Class {
     /// ([`Class::set_next`]).
     fn set_affinity(&mut self, _k: &mut Kernel, _task: TaskId) {}
 
+    /// A blocked task's properties are about to change, or its CPU leaves: a class that keeps sleepers
+    /// in its queue for a while takes this one out now. The runqueue is locked.
+    fn forget_sleeper(&mut self, _k: &mut Kernel, _task: TaskId) {}
+
     /// A task's nice value has changed; as [`Class::set_affinity`].
     fn set_nice(&mut self, _k: &mut Kernel, _task: TaskId) {}
 

@@ -66,6 +66,9 @@ impl Engine {
         if running {
             self.class.put_prev(&mut self.k, cpu, task, false, None);
         }
+        if !queued {
+            self.class.forget_sleeper(&mut self.k, task);
+        }
         change(self);
         if queued {
             self.class.enqueue(&mut self.k, cpu, task, enqueue::RESTORE);
@@ -108,7 +111,12 @@ impl Engine {
                 self.k.rq_unlock(cpu);
                 self.move_away(task);
             }
-            _ => {}
+            State::Blocked => {
+                self.k.rq_lock(cpu);
+                self.class.forget_sleeper(&mut self.k, task);
+                self.k.rq_unlock(cpu);
+            }
+            State::New | State::Waking | State::Dead => {}
         }
     }
 
