@@ -260,10 +260,11 @@ impl Engine {
         k.tasks[task].state = State::Waking;
         let prev = k.tasks[task].cpu;
         let flags = wake::TTWU | if sync { wake::SYNC } else { 0 };
-        if k.tasks[task].on_cpu_until_ns > k.now {
-            if self.class.queued_wakeups() && self.leave_to(prev, task, flags) {
-                return self.k.leave_with(true);
-            }
+        if k.tasks[task].on_cpu_until_ns > k.now
+            && self.class.queued_wakeups()
+            && self.leave_to(prev, task, flags)
+        {
+            return self.k.leave_with(true);
         }
         let leaving = self.k.tasks[task].on_cpu_until_ns > self.k.now;
         let Some(cpu) = (match leaving && !self.class.queued_wakeups() {

@@ -37,7 +37,10 @@ pub(super) struct Domains {
     of: Vec<Vec<usize>>,
 }
 
-const LEVELS: [(Level, fn(&Cpu) -> u16); 4] = [
+/// Where a CPU is, on one level.
+type Place = fn(&Cpu) -> u16;
+
+const LEVELS: [(Level, Place); 4] = [
     (Level::Core, |cpu| cpu.core),
     (Level::Cache, |cpu| cpu.llc),
     (Level::Node, |cpu| cpu.node),
@@ -90,7 +93,7 @@ impl Domains {
     /// The widest domain around a CPU whose CPUs share a cache.
     pub fn cache(&self, cpu: CpuId) -> Option<&Domain> {
         let sharing = self.of[cpu].iter().map(|domain| &self.all[*domain]);
-        sharing.filter(|domain| domain.level <= Level::Cache).last()
+        sharing.rev().find(|domain| domain.level <= Level::Cache)
     }
 }
 

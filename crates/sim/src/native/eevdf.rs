@@ -147,8 +147,6 @@ pub struct Eevdf {
     pub(super) nohz_next_ns: u64,
     slice_ns: i64,
     tick_ns: i64,
-    /// CONFIG_PREEMPT_LAZY: other CPUs are not interrupted for fairness.
-    lazy: bool,
 }
 
 impl Eevdf {
@@ -190,22 +188,7 @@ impl Eevdf {
             nohz_next_ns: 0,
             slice_ns: BASE_SLICE_NS * factor,
             tick_ns: machine.costs.tick_period_ns as i64,
-            lazy: true,
         }
-    }
-
-    /// The same with another base slice (`/sys/kernel/debug/sched/base_slice_ns`).
-    #[must_use]
-    pub fn with_slice_ns(mut self, slice_ns: u64) -> Self {
-        self.slice_ns = slice_ns as i64;
-        self
-    }
-
-    /// The same with full preemption: a CPU is interrupted at once.
-    #[must_use]
-    pub fn with_full_preemption(mut self) -> Self {
-        self.lazy = false;
-        self
     }
 
     fn task(&mut self, task: TaskId) -> &mut Habit {
@@ -232,9 +215,9 @@ impl Eevdf {
         }
     }
 
-    /// `resched_curr_lazy`.
+    /// `resched_curr_lazy` with CONFIG_PREEMPT_LAZY: another CPU is not interrupted for it.
     fn resched(&mut self, k: &mut Kernel, cpu: CpuId) {
-        if !self.lazy || cpu == k.this_cpu() {
+        if cpu == k.this_cpu() {
             k.resched(cpu);
         } else {
             self.rqs[cpu].lazy = true;

@@ -138,11 +138,10 @@ impl Eevdf {
         let all_idle =
             |k: &Kernel, cpu: CpuId| k.siblings(cpu).iter().all(|sibling| k.cpus[sibling].idle());
         span.iter().find(|cpu| all_idle(k, *cpu))?;
-        let first = span.iter_from(target + 1).find(|cpu| {
+        span.iter_from(target + 1).find(|cpu| {
             let siblings = k.siblings(*cpu);
             siblings.iter().all(|sibling| self.looks_idle(k, sibling))
-        });
-        first
+        })
     }
 
     /// `select_idle_cpu`, no farther than `nr_idle_scan`.
