@@ -137,7 +137,7 @@ impl<'a> Laboratory<'a> {
     /// Draws a chart of the paper again, or says why it cannot be drawn.
     pub fn chart(&mut self, view: &View) -> Result<Chart, Failure> {
         let points = self.points(&view.sweep)?;
-        Ok(views::chart(view, self.sweep(&view.sweep)?, &points))
+        Ok(views::chart(view, &points))
     }
 
     fn missing(&mut self, measure: &Measure) -> Vec<String> {

@@ -92,8 +92,10 @@ pub struct Sweep {
     pub policies: String,
     /// What runs.
     pub jobs: Jobs,
-    /// Costs that differ from the machine's file, a set for each column of the grid.
-    pub costs: Vec<BTreeMap<String, f64>>,
+    /// Costs that are known as ranges only: beside the machine's own values each of them is set to
+    /// the least and to the greatest of its range, one at a time. With `--quick`, the first alone.
+    #[serde(default)]
+    pub swept: Vec<String>,
     /// Seeds at each point.
     pub seeds: usize,
 }
@@ -216,9 +218,6 @@ pub struct View {
     pub sweep: String,
     /// What of it.
     pub shown: Shown,
-    /// At which of its sets of costs.
-    #[serde(default)]
-    pub costs: usize,
 }
 
 /// What a view shows.
@@ -227,7 +226,7 @@ pub struct View {
 pub enum Shown {
     /// One quantity: a row for each job, a column for each policy.
     Quantity(Quantity),
-    /// The first policy's over the second's: a row for each job, a column for each set of costs.
+    /// The first policy's over the second's: a row for each job, with its range over the costs.
     Ratio(Quantity),
     /// One quantity of the last job: a row for each policy.
     Policies(Quantity),
@@ -462,9 +461,14 @@ mod tests {
             for policies in experiments.chain(sweeps) {
                 contender::parse_all(std::slice::from_ref(policies)).unwrap();
             }
+            for sweep in paper.sweep.values() {
+                let machine = machine::find(&sweep.machine).unwrap();
+                for cost in &sweep.swept {
+                    assert!(machine.range(cost).is_some(), "{cost} has no range");
+                }
+            }
             for view in &paper.view {
-                let sweep = &paper.sweep[&view.sweep];
-                assert!(view.costs < sweep.costs.len(), "{}", view.name);
+                assert!(paper.sweep.contains_key(&view.sweep), "{}", view.name);
             }
         }
     }

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use machine::Machine;
 use rayon::prelude::*;
 use report::stats::median;
 use trace::Outcome;
@@ -22,8 +23,10 @@ use crate::{contender, ground};
 /// One point, with the runs made there.
 #[derive(Debug)]
 pub struct Point {
-    /// Which set of costs, by its place in the sweep.
+    /// Which set of costs: 0 is the machine's own.
     pub costs: usize,
+    /// What differs from the machine's own costs, such as `line_transfer_ns=400`.
+    pub set: String,
     /// Which job.
     pub at: At,
     /// Every seed under every policy that came to an end.
@@ -62,13 +65,9 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
     let machine = find_machine(&sweep.machine)?;
     let contenders = contender::parse_all(std::slice::from_ref(&sweep.policies))?;
     let jobs = jobs(&sweep.jobs, effort.quick, machine.cpus.len());
-    let sets = if effort.quick { sweep.costs.len().min(QUICK_COSTS) } else { sweep.costs.len() };
+    let swept = if effort.quick { &sweep.swept[..sweep.swept.len().min(1)] } else { &sweep.swept };
     let mut plans = Vec::new();
-    for costs in 0..sets {
-        let mut machine = machine.clone();
-        for (name, value) in &sweep.costs[costs] {
-            machine = machine.with_cost(name, *value).map_err(Failure::input)?;
-        }
+    for (costs, (set, machine)) in machines(&machine, swept)?.into_iter().enumerate() {
         for (at, workload) in &jobs {
             let plan = Plan {
                 contenders: contenders.clone(),
@@ -78,15 +77,15 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                 seed: SEED,
                 locks: false,
             };
-            plans.push((costs, at.clone(), plan));
+            plans.push((costs, set.clone(), at.clone(), plan));
         }
     }
     let (done, all) = (AtomicUsize::new(0), plans.len());
-    let point = |(costs, at, plan): (usize, At, Plan)| {
+    let point = |(costs, set, at, plan): (usize, String, At, Plan)| {
         let (outcomes, failed) = each_policy(&plan, &at.label, progress);
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         progress.detail(&format!("{}: {done} of {all} points", sweep.title));
-        Point { costs, at, outcomes, failed }
+        Point { costs, set, at, outcomes, failed }
     };
     Ok(plans.into_par_iter().map(point).collect())
 }
@@ -111,8 +110,20 @@ fn each_policy(plan: &Plan, at: &str, progress: &Progress) -> (Vec<Outcome>, Vec
 /// A simulation that has not ended after so much virtual time is given up.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// `--quick` looks at so many sets of costs: the ends of the range come first in the data.
-const QUICK_COSTS: usize = 2;
+/// The machine, and the same with each cost at either end of its range; with what differs.
+fn machines(machine: &Machine, swept: &[String]) -> Result<Vec<(String, Machine)>, Failure> {
+    let mut sets = vec![(String::new(), machine.clone())];
+    for cost in swept {
+        let range = machine.range(cost).ok_or_else(|| {
+            Failure::input(format!("machine {} gives no range of {cost}", machine.name))
+        })?;
+        for value in range {
+            let set = machine.clone().with_cost(cost, value).map_err(Failure::input)?;
+            sets.push((format!("{cost}={value}"), set));
+        }
+    }
+    Ok(sets)
+}
 
 fn jobs(jobs: &Jobs, quick: bool, cpus: usize) -> Vec<(At, Workload)> {
     match jobs {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A paper's charts again, as tables and plots of our sweeps.
 
-use std::collections::BTreeMap;
-
 use report::plot::{self, Line};
 use report::text::{count, digits, time};
 use trace::FunctionCost;
 
-use super::paper::{Quantity, Shown, Sweep, View};
+use super::paper::{Quantity, Shown, View};
 use super::sweep::Point;
 
 /// A chart: its table, and its plots as SVG.
@@ -24,24 +22,20 @@ pub struct Chart {
     pub plots: Vec<(String, String)>,
 }
 
-/// Draws a view of a sweep's points.
-pub fn chart(view: &View, sweep: &Sweep, points: &[Point]) -> Chart {
+/// Draws a view of a sweep's points, at the machine's own costs where it does not say otherwise.
+pub fn chart(view: &View, points: &[Point]) -> Chart {
     let policies = policies(points);
-    let costs = view.costs.min(points.iter().map(|point| point.costs).max().unwrap_or(0));
-    let shown: Vec<&Point> = points.iter().filter(|point| point.costs == costs).collect();
+    let shown: Vec<&Point> = points.iter().filter(|point| point.costs == 0).collect();
     let mut chart = Chart {
         title: view.title.clone(),
-        note: format!("{} {}", view.note, at_costs(&sweep.costs[costs])),
+        note: view.note.clone(),
         headings: Vec::new(),
         rows: Vec::new(),
         plots: Vec::new(),
     };
     match &view.shown {
         Shown::Quantity(quantity) => by_job(&mut chart, *quantity, &policies, &shown),
-        Shown::Ratio(quantity) => {
-            chart.note.clone_from(&view.note);
-            by_cost(&mut chart, *quantity, &policies, sweep, points);
-        }
+        Shown::Ratio(quantity) => by_cost(&mut chart, *quantity, &policies, points),
         Shown::Functions => functions(&mut chart, &policies, &shown),
         Shown::Policies(quantity) => by_policy(&mut chart, *quantity, &policies, &shown),
     }
@@ -61,11 +55,6 @@ fn policies(points: &[Point]) -> Vec<String> {
         }
     }
     names
-}
-
-fn at_costs(costs: &BTreeMap<String, f64>) -> String {
-    let costs: Vec<String> = costs.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    if costs.is_empty() { String::new() } else { format!("At {}.", costs.join(", ")) }
 }
 
 fn show(quantity: Quantity, value: Option<f64>) -> String {
@@ -102,30 +91,36 @@ fn by_job(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &[
     }
 }
 
-/// A row for each job, a column for each set of costs: the first policy's value over the second's.
-fn by_cost(
-    chart: &mut Chart,
-    quantity: Quantity,
-    policies: &[String],
-    sweep: &Sweep,
-    points: &[Point],
-) {
+/// A row for each job: the first policy's value over the second's at the machine's own costs, and
+/// its least and greatest over the sets of costs, with the set where that is.
+fn by_cost(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &[Point]) {
     let [over, under, ..] = policies else { return };
-    let used = points.iter().map(|point| point.costs + 1).max().unwrap_or(0);
-    let column = |costs: &BTreeMap<String, f64>| {
-        let text = at_costs(costs);
-        text.trim_start_matches("At ").trim_end_matches('.').to_string()
-    };
-    chart.headings = vec![format!("{over} / {under}")];
-    chart.headings.extend(sweep.costs[..used].iter().map(column));
+    chart.headings = vec![
+        format!("{over} / {under}"),
+        "machine's costs".into(),
+        "least".into(),
+        "at".into(),
+        "greatest".into(),
+        "at".into(),
+    ];
+    let mut nominal: Vec<(String, f64)> = Vec::new();
     for point in points.iter().filter(|point| point.costs == 0) {
-        let at = |costs: usize| {
-            let same = points.iter().find(|other| other.costs == costs && other.at == point.at);
-            same.and_then(|same| same.ratio(quantity, over, under))
-        };
-        let ratios = (0..used).map(|costs| at(costs).map_or("–".into(), digits));
-        chart.rows.push([point.at.label.clone()].into_iter().chain(ratios).collect());
+        let mut ratios: Vec<(f64, &str)> = points
+            .iter()
+            .filter(|other| other.at == point.at)
+            .filter_map(|other| Some((other.ratio(quantity, over, under)?, other.set.as_str())))
+            .collect();
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let own = point.ratio(quantity, over, under);
+        nominal.extend(own.map(|own| (point.at.label.clone(), own)));
+        let mut row = vec![point.at.label.clone(), own.map_or("–".into(), digits)];
+        for end in [ratios.first(), ratios.last()] {
+            row.push(end.map_or("–".into(), |(ratio, _)| digits(*ratio)));
+            row.push(end.map_or(String::new(), |(_, set)| set.to_string()));
+        }
+        chart.rows.push(row);
     }
+    chart.plots.push((chart.title.clone(), plot::bars(&chart.title, "ratio", &nominal)));
 }
 
 /// A row for each policy: its value, and the first policy's over its own; of the last job.
