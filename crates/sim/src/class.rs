@@ -91,6 +91,12 @@ pub trait Class {
     /// later). The waker then takes no foreign lock, and the CPU enqueues the task itself.
     fn queued_wakeups(&self) -> bool;
 
+    /// Whether a task that is woken while it still leaves its CPU is activated there at once, as
+    /// before Linux 3.0 (`task_running` in `try_to_wake_up`). Later kernels wait until it has left.
+    fn wakes_leaving_in_place(&self) -> bool {
+        false
+    }
+
     /// A task becomes runnable on `cpu`, whose runqueue is locked; `flags` as in [`enqueue`].
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64);
 

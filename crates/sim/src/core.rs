@@ -267,9 +267,7 @@ impl Engine {
             return self.k.leave_with(true);
         }
         let leaving = self.k.tasks[task].on_cpu_until_ns > self.k.now;
-        let Some(cpu) = (match leaving && !self.class.queued_wakeups() {
-            // Before 3.0 a task that is still leaving its CPU is activated there (`task_running` in
-            // `try_to_wake_up`); later kernels wait until it has left (`p->on_cpu`).
+        let Some(cpu) = (match leaving && self.class.wakes_leaving_in_place() {
             true => Some(prev),
             false => {
                 self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
@@ -333,10 +331,13 @@ impl Engine {
         k.call(k.func.update_rq_clock);
         k.touch_task(task);
         k.tasks[task].state = State::Queued;
-        k.tasks[task].queued_ns = k.now;
+        // One that still leaves its CPU waits from when it has left.
+        let queued_ns = k.now.max(k.tasks[task].on_cpu_until_ns);
+        k.tasks[task].queued_ns = queued_ns;
         k.cpus[cpu].nr_running += 1;
         if flags & enqueue::MOVE == 0 {
-            k.emit(Kind::Wake { tid: tid(task), target: cpu as u32 });
+            let wake = Kind::Wake { tid: tid(task), target: cpu as u32 };
+            k.sink.emit(queued_ns, k.this, wake);
         }
         k.enter(k.func.activate_task);
         self.class.enqueue(&mut self.k, cpu, task, flags);

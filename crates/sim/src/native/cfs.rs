@@ -400,6 +400,10 @@ impl Class for Cfs {
         false
     }
 
+    fn wakes_leaving_in_place(&self) -> bool {
+        true
+    }
+
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
         k.enter(self.func.enqueue);
         self.update_curr(k, cpu);
