@@ -96,7 +96,7 @@ pub struct Sweep {
     /// the least and to the greatest of its range, one at a time. With `--quick`, the first alone.
     #[serde(default)]
     pub swept: Vec<String>,
-    /// Seeds at each point.
+    /// Seeds at each point of the machine's own costs.
     pub seeds: usize,
 }
 
