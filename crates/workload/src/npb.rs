@@ -180,9 +180,11 @@ impl Builder<'_> {
         self.workload.objects.len() - 1
     }
 
+    /// As libgomp's team does, all threads meet before the first loop starts.
     fn tasks(&mut self, threads: Vec<Vec<Step>>, times: u64) {
+        let dock = self.barrier(threads.len());
         for (at, steps) in threads.into_iter().enumerate() {
-            let steps = vec![Step::Repeat { times: Some(times), steps }];
+            let steps = vec![Step::Barrier(dock), Step::Repeat { times: Some(times), steps }];
             self.workload.tasks.push(Task { name: format!("omp-{at}"), steps, ..Task::default() });
         }
     }
@@ -257,8 +259,8 @@ mod tests {
             let workload = Npb::embedded().build(name, SIZE).unwrap();
             let mut uses = vec![0u64; workload.objects.len()];
             for task in &workload.tasks {
-                let [Step::Repeat { steps, .. }] = task.steps.as_slice() else { panic!() };
-                for step in steps {
+                let [dock, Step::Repeat { steps, .. }] = task.steps.as_slice() else { panic!() };
+                for step in steps.iter().chain([dock]) {
                     if let Step::Barrier(id) = step {
                         uses[*id] += 1;
                     }
