@@ -20,6 +20,8 @@ use crate::{BadInput, probe};
 const SUITES: &[&str] = &["testing", "trixie-backports", "unstable"];
 /// The package that depends on the newest cloud kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
+/// How a full disk is called, by the C library and so by every tool.
+const FULL: &str = "No space left on device";
 /// What a user can do without any kernel.
 const MEND: &str = "name one with --kernel FILE; --on sim works without";
 
@@ -63,8 +65,22 @@ pub fn fetch(cache: Option<&Path>, progress: &MultiProgress) -> anyhow::Result<K
             Ok(kernel) => return Ok(kernel),
             Err(error) => failures.push(format!("{suite}: {error:#}")),
         }
+        if failures.last().is_some_and(|failure| failure.contains(FULL)) {
+            let kept = folder.display();
+            return Err(bad(format!(
+                "no space left on the disk of {kept}; name another with XDG_CACHE_HOME"
+            ))
+            .into());
+        }
     }
+    // a network that is down is down for all of them
+    failures.dedup_by(|later, first| alike(later) == alike(first));
     Err(bad(failures.join("; ")).into())
+}
+
+/// A failure without its suite's name.
+fn alike(failure: &str) -> String {
+    SUITES.iter().fold(failure.to_string(), |text, suite| text.replace(suite, "SUITE"))
 }
 
 /// Where kernels are kept.
@@ -217,26 +233,23 @@ impl Apt {
     fn run(&self, what: &str, arguments: &[&str]) -> anyhow::Result<()> {
         self.bar.set_message(what.to_string());
         self.bar.set_position(0);
-        let errors = self.path("errors");
-        let mut child = self
-            .command("apt-get")
-            .args(["-q", "-y"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(fs::File::create(&errors)?)
-            .spawn()
-            .context("cannot run apt-get")?;
-        let lines = BufReader::new(child.stdout.take().context("apt-get has no output")?).lines();
-        for line in lines.map_while(Result::ok) {
+        let (said, says) = std::io::pipe()?;
+        let mut command = self.command("apt-get");
+        command.args(["-q", "-y"]).args(arguments).stdout(says.try_clone()?).stderr(says);
+        let mut child = command.spawn().context("cannot run apt-get")?;
+        // it holds the other end of the pipe, which would never close
+        drop(command);
+        let mut error = None;
+        for line in BufReader::new(said).lines().map_while(Result::ok) {
             let percent = line.strip_prefix("dlstatus:").and_then(|rest| rest.split(':').nth(1));
             if let Some(percent) = percent.and_then(|text| text.parse::<f64>().ok()) {
                 self.bar.set_position(percent as u64);
+            } else if let Some(why) = line.strip_prefix("E: ") {
+                error.get_or_insert_with(|| why.trim().to_string());
             }
         }
         if !child.wait()?.success() {
-            let said = fs::read_to_string(&errors).unwrap_or_default();
-            let first = said.lines().find_map(|line| line.strip_prefix("E: "));
-            bail!("apt-get: {}", first.unwrap_or("failed without a word"));
+            bail!("apt-get: {}", error.as_deref().unwrap_or("failed without a word"));
         }
         Ok(())
     }
@@ -276,7 +289,9 @@ impl Apt {
                     .output()
                     .context("cannot run dpkg-deb")?;
                 let said = String::from_utf8_lossy(&output.stderr);
-                anyhow::ensure!(output.status.success(), "dpkg-deb: {}", said.trim());
+                let full = said.lines().find(|line| line.contains(FULL));
+                let why = full.or(said.lines().next()).unwrap_or("failed without a word");
+                anyhow::ensure!(output.status.success(), "dpkg-deb: {why}");
             }
         }
         Ok(())
