@@ -22,6 +22,11 @@ fn a_storm_on_228_threads_keeps_its_promises() {
     }
     for (outcome, scenario) in run_all(&scenarios).into_iter().zip(&scenarios) {
         let outcome = outcome.unwrap_or_else(|error| panic!("{:?}: {error}", scenario.scheduler));
-        println!("{} {} {:.4} s", outcome.policy, scenario.workload.name, outcome.elapsed_ns as f64 / 1e9);
+        println!(
+            "{} {} {:.4} s",
+            outcome.policy,
+            scenario.workload.name,
+            outcome.elapsed_ns as f64 / 1e9
+        );
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies for one test each, compiled when the test runs.
 
+#![allow(dead_code, reason = "each test uses a part of this")]
+
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 

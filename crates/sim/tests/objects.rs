@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Objects and the clock: who blocks, who wakes whom, and how fast work gets on.
+
+mod common;
+
+use common::{MS, burn, cores, scenario, task, workload};
+use machine::Machine;
+use policy::Instance;
+use sim::{Scheduler, SimError, run};
+use trace::Outcome;
+use workload::{Object, Step, Task, Workload};
+
+fn fifo() -> Scheduler {
+    Scheduler::Policy(Instance::default(&baseline::FIFO))
+}
+
+fn on(machine: Machine, tasks: Vec<Task>, objects: Vec<Object>) -> Outcome {
+    let load = Workload { objects, ..workload(tasks) };
+    run(&scenario(machine, load, fifo())).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn again(times: u64, steps: Vec<Step>) -> Vec<Step> {
+    vec![Step::Repeat { times: Some(times), steps }]
+}
+
+#[test]
+fn a_reader_that_finds_data_does_not_block() {
+    let pipe = vec![Object::Pipe { capacity: 65_536 }];
+    let write = again(600, vec![Step::Write { channel: 0, bytes: 100 }]);
+    let mut read = vec![Step::Sleep { ns: 10 * MS }];
+    read.extend(again(600, vec![Step::Read { channel: 0, bytes: 100 }]));
+    let outcome = on(cores(2), vec![task("writer", write), task("reader", read)], pipe);
+    // 600 messages fit: the writer never waits, the reader only sleeps.
+    assert_eq!(outcome.observed.tasks[&1].voluntary, 1, "the writer only ends");
+    assert_eq!(outcome.observed.tasks[&2].voluntary, 2, "the reader sleeps, and ends");
+}
+
+#[test]
+fn a_writer_to_a_full_pipe_blocks_until_a_page_is_free() {
+    let pipe = vec![Object::Pipe { capacity: 65_536 }];
+    let write = again(1000, vec![Step::Write { channel: 0, bytes: 100 }]);
+    let mut read = vec![Step::Sleep { ns: 10 * MS }];
+    read.extend(again(1000, vec![Step::Read { channel: 0, bytes: 100 }, burn_us(20)]));
+    let outcome = on(cores(2), vec![task("writer", write), task("reader", read)], pipe);
+    // 640 fit, then 40 at a time: 360 more are 9 pages.
+    let blocked = outcome.observed.tasks[&1].voluntary - 1;
+    assert!((9..=10).contains(&blocked), "{blocked}");
+}
+
+#[test]
+fn a_socket_wakes_its_writer_when_three_quarters_are_free() {
+    let socket = vec![Object::Socket { capacity: 212_992, overhead: 668 }];
+    let write = again(1000, vec![Step::Write { channel: 0, bytes: 100 }]);
+    let mut read = vec![Step::Sleep { ns: 10 * MS }];
+    read.extend(again(1000, vec![Step::Read { channel: 0, bytes: 100 }, burn_us(20)]));
+    let outcome = on(cores(2), vec![task("writer", write), task("reader", read)], socket);
+    // 278 fit, and room is made for 208 at a time.
+    let blocked = outcome.observed.tasks[&1].voluntary - 1;
+    assert_eq!(blocked, 4);
+}
+
+fn burn_us(us: u64) -> Step {
+    Step::Run { work_ns: us * 1000 }
+}
+
+#[test]
+fn a_mutex_lets_one_in() {
+    let steps = again(10, vec![Step::Lock(0), burn(1), Step::Unlock(0)]);
+    let tasks = (0..4).map(|n| task(&format!("t{n}"), steps.clone())).collect();
+    let outcome = on(cores(4), tasks, vec![Object::Mutex]);
+    assert!(outcome.elapsed_ns >= 40 * MS, "{}", outcome.elapsed_ns);
+    assert!(outcome.elapsed_ns < 42 * MS, "{}", outcome.elapsed_ns);
+}
+
+#[test]
+fn a_condition_wakes_who_waits() {
+    let wait = vec![Step::Lock(0), Step::Wait { condition: 1, mutex: 0 }, Step::Unlock(0), burn(1)];
+    let wake = vec![burn(5), Step::Lock(0), Step::Broadcast(1), Step::Unlock(0)];
+    let tasks = vec![task("a", wait.clone()), task("b", wait), task("waker", wake)];
+    let outcome = on(cores(3), tasks, vec![Object::Mutex, Object::Condition]);
+    assert!((6 * MS..7 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
+#[test]
+fn nobody_to_wake_is_reported_and_not_waited_for() {
+    let stuck = vec![task("lonely", vec![Step::Suspend(0)])];
+    let load = Workload { objects: vec![Object::Suspension], ..workload(stuck) };
+    let error = run(&scenario(cores(2), load, fifo())).unwrap_err();
+    assert!(matches!(&error, SimError::Stuck { left, .. } if left.contains("lonely")), "{error}");
+}
+
+#[test]
+fn a_timer_keeps_its_period_whatever_the_work() {
+    let step = Step::Timer { timer: 0, period_ns: 10 * MS, relative: false };
+    let tasks = vec![task("periodic", again(10, vec![burn(3), step]))];
+    let outcome = on(cores(1), tasks, vec![Object::Timer]);
+    // First used after 3 ms of work; ten periods from there.
+    assert!((103 * MS..104 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
+#[test]
+fn threads_of_a_core_slow_each_other() {
+    let text = include_str!("../../../machines/xeon-phi-31s1p.toml");
+    let phi = Machine::from_toml(text, "phi").unwrap();
+    let four = phi.costs.smt_rate_4;
+    let elapsed = |threads: usize| {
+        let burner = |n: usize| Task { cpus: Some(vec![n]), ..task("t", vec![burn(100)]) };
+        on(phi.clone(), (0..threads).map(burner).collect(), vec![]).elapsed_ns as f64
+    };
+    let cpus_of_one_core = phi.cpus.iter().filter(|cpu| cpu.core == phi.cpus[0].core).count();
+    assert_eq!(cpus_of_one_core, 4);
+    let ratio = elapsed(4) / elapsed(1);
+    assert!((ratio * four - 1.0).abs() < 0.05, "{ratio} with a rate of {four}");
+}
+
+#[test]
+fn a_task_without_a_cpu_and_a_machine_without_cpus_are_refused() {
+    let nowhere = Task { cpus: Some(vec![77]), ..task("lost", vec![burn(1)]) };
+    let error = run(&scenario(cores(2), workload(vec![nowhere]), fifo())).unwrap_err();
+    assert!(error.to_string().contains("task lost may run on none of the machine's 2 CPUs"));
+    let empty = Machine { cpus: vec![], ..cores(1) };
+    let error = run(&scenario(empty, workload(vec![task("t", vec![burn(1)])]), fifo()));
+    assert!(matches!(error, Err(SimError::NoCpus { .. })));
+}
+
+#[test]
+fn a_workload_that_never_ends_meets_the_cap() {
+    let forever = vec![Step::Repeat { times: None, steps: vec![burn(1)] }];
+    let mut scenario = scenario(cores(1), workload(vec![task("t", forever)]), fifo());
+    scenario.options.cap_ns = 2_000_000_000;
+    let error = run(&scenario).unwrap_err();
+    assert_eq!(error, SimError::Cap { cap_s: 2 });
+}
