@@ -23,31 +23,40 @@ enum Entry {
     Bytes(Vec<u8>),
 }
 
+/// As many links as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// The parts of a path, the first one last.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let kept = path.components().filter(|part| *part != Component::CurDir);
+    kept.rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+}
+
 impl Image {
     /// Adds a file or link of this machine at its own path, with the links that lead to it.
     /// Returns where it really lies.
     pub(crate) fn add(&mut self, path: &Path) -> anyhow::Result<PathBuf> {
         let path = std::path::absolute(path)?;
         let mut real = PathBuf::from("/");
-        let mut rest: Vec<PathBuf> = vec![path.clone()];
-        for _ in 0..4096 {
-            let Some(next) = rest.pop() else { break };
-            let mut components = next.components();
-            let Some(first) = components.next() else { continue };
-            rest.push(components.as_path().to_path_buf());
-            match first {
-                Component::RootDir => real = PathBuf::from("/"),
-                Component::ParentDir => drop(real.pop()),
-                Component::Normal(name) => {
-                    let here = real.join(name);
-                    if let Some(target) = self.enter(&here, &path)? {
-                        rest.push(target);
-                    } else {
-                        real = here;
+        // what is left of the path, the next part last; a link puts its target on top
+        let mut rest = parts(&path);
+        let mut links = 0;
+        while let Some(part) = rest.pop() {
+            match part.to_str() {
+                Some("/") => real = part,
+                Some("..") => drop(real.pop()),
+                _ => {
+                    let here = real.join(part);
+                    match self.enter(&here, &path)? {
+                        Some(target) => {
+                            rest.extend(parts(&target));
+                            links += 1;
+                        }
+                        None => real = here,
                     }
                 }
-                _ => {}
             }
+            anyhow::ensure!(links <= LINKS_MAX, "{}: links lead in a circle", path.display());
         }
         Ok(real)
     }
@@ -177,4 +186,30 @@ fn modified(data: &fs::Metadata) -> u32 {
     let since =
         data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
     since.map_or(0, |since| since.as_secs() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_come_along_and_circles_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir(root.join("real")).unwrap();
+        fs::write(root.join("real/file"), "x").unwrap();
+        symlink("real", root.join("folder")).unwrap();
+        symlink("../folder/file", root.join("real/link")).unwrap();
+        let mut image = Image::default();
+        assert_eq!(image.add(&root.join("folder/link")).unwrap(), root.join("real/file"));
+        for name in ["folder", "real", "real/link", "real/file"] {
+            assert!(image.has(&root.join(name)), "{name}");
+        }
+        symlink("there", root.join("here")).unwrap();
+        symlink("here", root.join("there")).unwrap();
+        let error = image.add(&root.join("here")).unwrap_err().to_string();
+        assert!(error.contains("in a circle"), "{error}");
+    }
 }
