@@ -3,7 +3,8 @@
 //!
 //! A turn is a slice and up to one tick, since slices end at ticks. Ahead are those that wait or run
 //! on the same CPU when the wait begins (all CPUs where queues are shared), and those that come later
-//! and still go first; of the latter at most one a turn, as a policy's head of the queue allows.
+//! or from elsewhere and still go first; of the latter at most one a turn, as a policy's head of the
+//! queue allows.
 
 use std::collections::BTreeMap;
 
@@ -57,11 +58,14 @@ impl WaitBound {
         self.waiting.insert(tid, Wait { since_ns: t_ns, cpu, ahead, overtaken: 0 });
     }
 
-    fn end(&mut self, t_ns: u64, tid: Tid) -> Result<(), String> {
+    /// `tid` gets `cpu`: who waits there, and had not counted it as ahead, is overtaken.
+    fn end(&mut self, t_ns: u64, tid: Tid, cpu: u32) -> Result<(), String> {
         let Some(wait) = self.waiting.remove(&tid) else { return Ok(()) };
         for other in self.waiting.values_mut() {
-            let later = (wait.since_ns, tid) > (other.since_ns, 0);
-            other.overtaken += u64::from(later && (!self.own_queues || other.cpu == wait.cpu));
+            let here = !self.own_queues || other.cpu == cpu;
+            let later = wait.since_ns > other.since_ns;
+            let from_elsewhere = self.own_queues && wait.cpu != cpu;
+            other.overtaken += u64::from(here && (later || from_elsewhere));
         }
         self.check(t_ns, tid, wait)
     }
@@ -100,7 +104,7 @@ impl Checker for WaitBound {
                 if prev != IDLE && prev_runnable && self.exiting != Some(prev) {
                     self.start(event.t_ns, prev, event.cpu);
                 }
-                return self.end(event.t_ns, next);
+                return self.end(event.t_ns, next, event.cpu);
             }
             _ => {}
         }
