@@ -111,15 +111,23 @@ struct scx_bpf_dsq_insert_vtime_args {
 #define SCX_DSQ_LOCAL		0x8000000000000002ULL
 #define SCX_DSQ_LOCAL_ON	0xC000000000000000ULL
 
-#define SCX_WAKE_FORK		0x04ULL
-#define SCX_WAKE_TTWU		0x08ULL
-#define SCX_WAKE_SYNC		0x10ULL
+/*
+ * These mirror flags of the scheduler core, which moves them about (ENQUEUE_HEAD is 0x10 in 6.12 and
+ * 0x10000 in 7.2): on the BPF target the running kernel's values are read from its BTF.
+ */
+enum scx_wake_flags {
+	SCX_WAKE_FORK = 0x04,
+	SCX_WAKE_TTWU = 0x08,
+	SCX_WAKE_SYNC = 0x10,
+};
 
-#define SCX_ENQ_WAKEUP		0x1ULL
-#define SCX_ENQ_HEAD		0x10ULL
-#define SCX_ENQ_PREEMPT		(1ULL << 32)
-#define SCX_ENQ_REENQ		(1ULL << 40)
-#define SCX_ENQ_LAST		(1ULL << 41)
+enum scx_enq_flags {
+	SCX_ENQ_WAKEUP = 0x1,
+	SCX_ENQ_HEAD = 0x10,
+	SCX_ENQ_PREEMPT = 1ULL << 32,
+	SCX_ENQ_REENQ = 1ULL << 40,
+	SCX_ENQ_LAST = 1ULL << 41,
+};
 
 #define SCX_KICK_IDLE		0x1ULL
 #define SCX_KICK_PREEMPT	0x2ULL

@@ -23,5 +23,5 @@ EXPORT u64 defer(s32 *deferred, s32 pid, u64 defer_ns)
 EXPORT s32 victim(u32 cpus, s32 cpu, u32 i)
 {
 	nr_cpus = cpus;
-	return place_victim(cpu, i);
+	return place_neighbour(cpu, i);
 }

@@ -64,10 +64,14 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
 		return cpu;
 	}
+	if (knob_pull)
+		return prev_cpu;	/* enqueue puts it where others can take it */
+	cpu = prev_cpu;
+	if ((wake_flags & SCX_WAKE_FORK) && knob_variant == SLIDE)
+		cpu = place_shortest(p, prev_cpu);
 	/* Queued here and now, which saves the call of enqueue; SCX_ENQ_PREEMPT is never set. */
-	if (!knob_pull)
-		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, place_in_queue(p, prev_cpu));
-	return prev_cpu;
+	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, place_in_queue(p, cpu));
+	return cpu;
 }
 
 /* With pull, what waits must be where others can take it from: a DSQ for each CPU. */
@@ -85,13 +89,30 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 }
 
+/*
+ * The released code offers what waits to idle CPUs whenever it switches (push_rt_tasks). A task on a
+ * local DSQ cannot be offered, but the one whose slice has just ended can.
+ */
+static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	s32 idle = -1;
+
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0)
+		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (idle >= 0)
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | idle, knob_slice_ns, enq_flags);
+	else
+		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+}
+
 /* The end of a slice, or a task that did not pass select_cpu. */
 void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	if (knob_pull && p->nr_cpus_allowed > 1)
 		enqueue_for_pull(p, enq_flags);
 	else
-		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+		enqueue_or_push(p, enq_flags);
 }
 
 /* Only with pull: otherwise whatever waits is on the local DSQ already. */
@@ -102,7 +123,7 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 	if (!knob_pull)
 		return;
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
-		s32 victim = place_victim(cpu, i);
+		s32 victim = place_neighbour(cpu, i);
 
 		/* read without a lock: a queue that fills just now is kicked for by its filler */
 		if (scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))
