@@ -158,7 +158,10 @@ fn horizontal(
     draw_row: impl Fn(usize, &mut Draw),
 ) -> String {
     let mut svg = String::new();
-    if names.is_empty() {
+    // An axis of one segment has no length: a lone row stands above an empty one.
+    let (rows, padding) = (names.len(), usize::from(names.len() == 1));
+    let names = &[names, &vec![String::new(); padding]].concat();
+    if rows == 0 {
         return svg;
     }
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
@@ -191,7 +194,7 @@ fn horizontal(
             .disable_y_mesh()
             .draw()
             .expect("an SVG in memory can be drawn");
-        for row in 0..names.len() {
+        for row in 0..rows {
             draw_row(row, &mut Draw { chart: &mut chart, last: names.len() - 1 });
         }
         area.present().expect("an SVG in memory can be drawn");

@@ -131,6 +131,13 @@ fn rows_of_a_plot_stand_in_the_order_of_the_table() {
 }
 
 #[test]
+fn a_lone_row_has_its_name_and_its_bar() {
+    let svg = crate::plot::bars("title", "s", &[("only".into(), 1.0)]);
+    assert!(svg.lines().any(|line| line.trim() == "only"), "{svg}");
+    assert!(svg.contains("<rect"), "{svg}");
+}
+
+#[test]
 fn names_in_a_plot_are_escaped() {
     let svg = crate::plot::bars("a<b", "s", &[("<i>&".into(), 1.0)]);
     assert!(!svg.contains("<i>") && !svg.contains("a<b"), "{svg}");

@@ -42,8 +42,8 @@ pub struct At {
     pub label: String,
     /// The line it belongs to.
     pub series: String,
-    /// Its place on that line.
-    pub x: f64,
+    /// Its place on that line; None where jobs have names and no order.
+    pub x: Option<f64>,
 }
 
 impl Point {
@@ -136,15 +136,15 @@ fn jobs(jobs: &Jobs, quick: bool, cpus: usize) -> Vec<(At, Workload)> {
         Jobs::Npb { names, quick_names, tasks_per_thread, steps } => {
             let names = if quick { quick_names } else { names };
             let models = Npb::embedded();
-            let grid = tasks_per_thread.iter().flat_map(|tasks| {
-                names.iter().enumerate().map(move |(place, name)| (*tasks, place, name))
-            });
-            grid.filter_map(|(tasks, place, name)| {
+            let grid = tasks_per_thread
+                .iter()
+                .flat_map(|tasks| names.iter().map(move |name| (*tasks, name)));
+            grid.filter_map(|(tasks, name)| {
                 let size = Size { threads: tasks * cpus, cpus, steps_max: *steps, seed: SEED };
                 let at = At {
                     label: format!("{name} ×{tasks}"),
                     series: format!("{tasks} task{} a thread", if tasks == 1 { "" } else { "s" }),
-                    x: place as f64,
+                    x: None,
                 };
                 models.build(name, size).map(|workload| (at, workload))
             })
@@ -158,6 +158,7 @@ fn storm(channel: Channel, groups: usize, loops: u64) -> (At, Workload) {
         Channel::Pipe => ("p", "pipes", hackbench::Channel::Pipe),
         Channel::Socket => ("", "sockets", hackbench::Channel::Socket),
     };
-    let at = At { label: format!("{mark}{groups}"), series: series.to_string(), x: groups as f64 };
+    let at =
+        At { label: format!("{mark}{groups}"), series: series.to_string(), x: Some(groups as f64) };
     (at, Hackbench { groups, loops, channel: kind, ..Hackbench::default() }.build())
 }

@@ -76,19 +76,42 @@ fn by_job(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &[
     let mut series: Vec<&str> = points.iter().map(|point| point.at.series.as_str()).collect();
     series.dedup();
     for name in series {
-        let of = |policy: &String| {
-            let own = points.iter().filter(|point| point.at.series == name);
-            own.filter_map(|point| Some((point.at.x, point.value(quantity, policy)?))).collect()
-        };
-        let lines: Vec<Line> = policies
-            .iter()
-            .map(|policy| Line { name: policy.clone(), points: of(policy) })
-            .collect();
-        let unit = if quantity.is_count() { "count" } else { "seconds" };
+        let own: Vec<&Point> =
+            points.iter().filter(|point| point.at.series == name).copied().collect();
         let caption = format!("{}, {name}", chart.title);
-        let svg = plot::lines(&caption, "job", unit, &lines);
+        let svg = plotted(&caption, quantity, policies, &own);
         chart.plots.push((caption, svg));
     }
+}
+
+/// Lines over an ordered axis; bars where jobs have names alone.
+fn plotted(caption: &str, quantity: Quantity, policies: &[String], points: &[&Point]) -> String {
+    let value = |point: &Point, policy: &str| point.value(quantity, policy);
+    let all = points.iter().flat_map(|point| policies.iter().map(|policy| value(point, policy)));
+    let most = all.flatten().fold(0.0, f64::max);
+    let (unit, factor) = match quantity.is_count() {
+        true => ("count", 1.0),
+        false if most < 1.0 => ("milliseconds", 1e3),
+        false => ("seconds", 1.0),
+    };
+    if points.iter().all(|point| point.at.x.is_some()) {
+        let at =
+            |point: &&Point, policy: &String| Some((point.at.x?, value(point, policy)? * factor));
+        let line = |policy: &String| Line {
+            name: policy.clone(),
+            points: points.iter().filter_map(|point| at(point, policy)).collect(),
+        };
+        let lines: Vec<Line> = policies.iter().map(line).collect();
+        return plot::lines(caption, "groups", unit, &lines);
+    }
+    let mut bars = Vec::new();
+    for point in points {
+        for policy in policies {
+            let name = format!("{}, {policy}", point.at.label);
+            bars.extend(value(point, policy).map(|value| (name, value * factor)));
+        }
+    }
+    plot::bars(caption, unit, &bars)
 }
 
 /// A row for each job: the first policy's value over the second's at the machine's own costs, and
