@@ -6,7 +6,7 @@ use workload::{Dialect, rtapp::parse, write};
 const FILES: &[(&str, &str, bool)] = &[
     ("agree-1", include_str!("../../../workloads/agree-1.json"), true),
     ("agree-2", include_str!("../../../workloads/agree-2.json"), true),
-    ("agree-3", include_str!("../../../workloads/agree-3.json"), false),
+    ("agree-3", include_str!("../../../workloads/agree-3.json"), true),
 ];
 
 #[test]
