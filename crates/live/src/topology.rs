@@ -17,7 +17,7 @@ pub fn topology() -> anyhow::Result<Topology> {
         .with_context(|| format!("{CPUS}/online is not there: mount /sys"))?;
     let cpus = cpu_list(&online);
     let count = cpus.last().map_or(0, |last| last + 1);
-    let mut topology = Topology { llc: vec![0; count], node: vec![0; count] };
+    let mut topology = Topology { llc: vec![0; count], node: vec![0; count], tick_ns: tick_ns() };
     let mut caches: Vec<String> = Vec::new();
     for cpu in cpus {
         let group = last_level(cpu).unwrap_or_default();
@@ -34,6 +34,12 @@ pub fn topology() -> anyhow::Result<Topology> {
         }
     }
     Ok(topology)
+}
+
+/// The coarse clock moves at ticks and at nothing else, so its resolution is their distance.
+fn tick_ns() -> u64 {
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    tick.tv_sec as u64 * 1_000_000_000 + tick.tv_nsec as u64
 }
 
 /// Numbers in a list such as `0-3,8`.

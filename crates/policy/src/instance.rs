@@ -95,6 +95,7 @@ impl Instance {
         config.push(("nr_cpus", nr_cpus.to_ne_bytes().to_vec()));
         config.push(("cpu_llc", table(&topology.llc)));
         config.push(("cpu_node", table(&topology.node)));
+        config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
         config
     }
 

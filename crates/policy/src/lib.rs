@@ -58,6 +58,8 @@ pub struct Topology {
     pub llc: Vec<u16>,
     /// Which memory node each CPU belongs to.
     pub node: Vec<u16>,
+    /// Nanoseconds between two timer ticks of a busy CPU.
+    pub tick_ns: u64,
 }
 
 /// The policy of this name, or an error that says which exist.

@@ -15,6 +15,11 @@ EXPORT bool take_head(u64 *taken_ns, u64 now_ns, u64 slice_ns)
 	return order_take_head(taken_ns, now_ns, slice_ns);
 }
 
+EXPORT u64 slice(u64 slice_ns, u64 tick_ns)
+{
+	return order_slice(slice_ns, tick_ns);
+}
+
 EXPORT u64 defer(s32 *deferred, s32 pid, u64 defer_ns)
 {
 	return order_defer(deferred, pid, defer_ns);

@@ -41,6 +41,20 @@ fn the_end_of_a_slice_is_put_off_once_for_each_run() {
 }
 
 proptest! {
+    /// The kernel ends a slice at the first tick that finds it used up, wherever it began.
+    #[test]
+    fn no_task_runs_longer_than_its_slice(
+        slice in 1u64..1000, tick in 1u64..1000, phase in 0u64..1000,
+    ) {
+        let ask = function::<unsafe extern "C" fn(u64, u64) -> u64>("slice");
+        let asked = unsafe { ask(slice, tick) };
+        let start = phase % tick;
+        let end = (1..).map(|n| n * tick).find(|now| now.saturating_sub(start) >= asked).unwrap();
+        prop_assert!(asked > 0, "no slice at all would be the kernel's own");
+        prop_assert!(end - start <= slice.max(2 * tick - 1), "{} of {}", end - start, slice);
+        prop_assert!(slice <= tick || end - start <= slice);
+    }
+
     /// However many ask, those behind the head wait for at most one of them a slice.
     #[test]
     fn the_head_is_given_away_at_most_once_a_slice(

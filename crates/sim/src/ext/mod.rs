@@ -242,6 +242,7 @@ impl Ext {
         let topology = Topology {
             llc: k.machine.cpus.iter().map(|cpu| cpu.llc).collect(),
             node: k.machine.cpus.iter().map(|cpu| cpu.node).collect(),
+            tick_ns: k.machine.costs.tick_period_ns as u64,
         };
         let table = Table::new();
         // SAFETY: the table lives in the runtime, which the copy does not outlive.

@@ -39,6 +39,11 @@ struct fl_cpu {
 
 CPU_TABLE(struct fl_cpu, cpus)
 
+static __always_inline u64 slice_ns(void)
+{
+	return order_slice(knob_slice_ns, tick_ns);
+}
+
 /* Head or tail of the queue of `cpu`, for a task that has just become runnable. */
 static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 {
@@ -61,7 +66,7 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	s32 cpu = place_idle_near(p, prev_cpu, wake_flags);
 
 	if (cpu >= 0) {
-		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), 0);
 		return cpu;
 	}
 	if (knob_pull)
@@ -70,7 +75,7 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	if ((wake_flags & SCX_WAKE_FORK) && knob_variant == SLIDE)
 		cpu = place_shortest(p, prev_cpu);
 	/* Queued here and now, which saves the call of enqueue; SCX_ENQ_PREEMPT is never set. */
-	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, place_in_queue(p, cpu));
+	dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), place_in_queue(p, cpu));
 	return cpu;
 }
 
@@ -78,15 +83,12 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
-	s32 idle;
 
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		enq_flags |= place_in_queue(p, cpu);
-	dsq_insert(p, cpu, knob_slice_ns, enq_flags);
+	dsq_insert(p, cpu, slice_ns(), enq_flags);
 	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
-	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (idle >= 0)
-		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	place_kick_idle(p);
 }
 
 /*
@@ -101,9 +103,9 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0)
 		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle >= 0)
-		dsq_insert(p, SCX_DSQ_LOCAL_ON | idle, knob_slice_ns, enq_flags);
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | idle, slice_ns(), enq_flags);
 	else
-		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), enq_flags);
 }
 
 /* The end of a slice, or a task that did not pass select_cpu. */
@@ -134,7 +136,6 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 void OP(flsched_tick, struct task_struct *p)
 {
 	struct fl_cpu *state;
-	s32 cpu, idle;
 
 	if (knob_variant == CODE && !p->scx.slice) {
 		state = cpus_of(this_cpu());
@@ -144,12 +145,8 @@ void OP(flsched_tick, struct task_struct *p)
 	if (!knob_pull)
 		return;
 	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
-	cpu = this_cpu();
-	if (scx_bpf_dsq_nr_queued(cpu) <= 0)
-		return;
-	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (idle >= 0)
-		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	if (scx_bpf_dsq_nr_queued(this_cpu()) > 0)
+		place_kick_idle(p);
 }
 
 s32 OP_SLEEPABLE(flsched_init)

@@ -41,3 +41,12 @@ static __always_inline s32 place_shortest(struct task_struct *p, s32 parent_cpu)
 	}
 	return best;
 }
+
+/* Has an idle CPU that p may use, if there is one, look for something to run. */
+static __always_inline void place_kick_idle(struct task_struct *p)
+{
+	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
