@@ -29,7 +29,7 @@ impl Engine {
         let was = k.cpus[cpu].mode;
         if was != Mode::Kernel {
             k.cpus[cpu].set_mode(Mode::Kernel, now);
-            k.cpus[cpu].turn += 1;
+            k.queue.cancel_cpu(cpu);
         }
         if was == Mode::Idle {
             k.call(k.func.cpu_idle_exit);
@@ -75,9 +75,7 @@ impl Engine {
     }
 
     pub(crate) fn due_at(&mut self, cpu: CpuId, t_ns: u64) {
-        let turn = self.k.cpus[cpu].turn.wrapping_add(1);
-        self.k.cpus[cpu].turn = turn;
-        self.k.queue.push(t_ns, Due::Cpu { cpu: cpu as u16, turn });
+        self.k.queue.push_cpu(t_ns, cpu);
     }
 
     /// `__schedule` on this CPU: the present task goes on, or another gets the CPU.

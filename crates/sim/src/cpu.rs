@@ -29,8 +29,6 @@ pub struct Cpu {
     pub(crate) mode: Mode,
     /// Its kernel code is simulated up to here.
     pub(crate) free_ns: u64,
-    /// Told apart by this, what was due before its last change of mode is void.
-    pub(crate) turn: u32,
     /// Since when the present task's own code has run, and how fast.
     pub(crate) since_ns: u64,
     pub(crate) rate: f64,
@@ -71,7 +69,6 @@ impl Cpu {
             rq_lock,
             mode: Mode::Idle,
             free_ns: 0,
-            turn: 0,
             since_ns: 0,
             rate: 1.0,
             pending: Vec::new(),

@@ -135,10 +135,7 @@ impl Engine {
             }
             self.k.sink.advance(t_ns);
             match due {
-                Due::Cpu { cpu, turn } if self.k.cpus[cpu as usize].turn == turn => {
-                    self.on_cpu(cpu as usize, t_ns);
-                }
-                Due::Cpu { .. } => {}
+                Due::Cpu(cpu) => self.on_cpu(usize::from(cpu), t_ns),
                 Due::Irq { cpu, irq } => self.on_irq(cpu as usize, irq, t_ns),
                 Due::Watchdog if self.nothing_runs() => return self.stuck(),
                 Due::Watchdog => self.on_watchdog(t_ns),
@@ -280,7 +277,7 @@ impl Engine {
                     self.begin(cpu, t_ns);
                     self.system_call(task, op);
                     self.settle();
-                    let k = &self.k;
+                    let k = &mut self.k;
                     let alone = k.cpus[cpu].curr == Some(task)
                         && k.cpus[cpu].pending.is_empty()
                         && k.queue.next_ns() > k.now

@@ -7,8 +7,8 @@ use std::collections::BinaryHeap;
 /// Something due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
-    /// The CPU is done with what it was doing; void unless `turn` is still its turn.
-    Cpu { cpu: u16, turn: u32 },
+    /// The CPU is done with what it was doing. At most one such is due for each CPU.
+    Cpu(u16),
     /// An interrupt.
     Irq { cpu: u16, irq: Irq },
     /// The watchdog looks for tasks that were left waiting.
@@ -42,12 +42,22 @@ impl Due {
 }
 
 /// Everything due. Two things due at one time come in the order in which they were put in.
+///
+/// What a CPU is due for changes whenever it is interrupted: the old entry is void from then on. Void
+/// entries may lie far in the future (a thread that spins for as long as it takes), so they are
+/// cleared out when they are the greater part: the heap stays within twice of what is really due.
 #[derive(Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Reverse<(u64, u64, Due)>>,
     seq: u64,
     background: usize,
+    /// By CPU, the `seq` of its entry, and how many entries in the heap are nobody's any more.
+    of_cpu: Vec<Option<u64>>,
+    void: usize,
 }
+
+/// Fewer void entries than this are left where they are.
+const VOID_MIN: usize = 64;
 
 impl Queue {
     #[inline]
@@ -57,23 +67,66 @@ impl Queue {
         self.heap.push(Reverse((t_ns, self.seq, due)));
     }
 
+    /// From now on `cpu` is due at `t_ns`, and at no other time.
+    pub fn push_cpu(&mut self, t_ns: u64, cpu: usize) {
+        self.cancel_cpu(cpu);
+        self.push(t_ns, Due::Cpu(cpu as u16));
+        if cpu >= self.of_cpu.len() {
+            self.of_cpu.resize(cpu + 1, None);
+        }
+        self.of_cpu[cpu] = Some(self.seq);
+    }
+
+    /// `cpu` is due at no time.
+    pub fn cancel_cpu(&mut self, cpu: usize) {
+        let due = self.of_cpu.get_mut(cpu).and_then(Option::take);
+        self.void += usize::from(due.is_some());
+        if self.void >= VOID_MIN && 2 * self.void > self.heap.len() {
+            let of_cpu = &self.of_cpu;
+            self.heap.retain(|Reverse((_, seq, due))| !is_void(of_cpu, *seq, *due));
+            self.void = 0;
+        }
+    }
+
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, Due)> {
-        let Reverse((t_ns, _, due)) = self.heap.pop()?;
-        self.background -= usize::from(due.background());
-        Some((t_ns, due))
+        loop {
+            let Reverse((t_ns, seq, due)) = self.heap.pop()?;
+            if is_void(&self.of_cpu, seq, due) {
+                self.void -= 1;
+                continue;
+            }
+            if let Due::Cpu(cpu) = due {
+                self.of_cpu[usize::from(cpu)] = None;
+            }
+            self.background -= usize::from(due.background());
+            return Some((t_ns, due));
+        }
     }
 
     /// When the next thing is due.
     #[inline]
-    pub fn next_ns(&self) -> u64 {
-        self.heap.peek().map_or(u64::MAX, |Reverse((t_ns, ..))| *t_ns)
+    pub fn next_ns(&mut self) -> u64 {
+        while let Some(Reverse((t_ns, seq, due))) = self.heap.peek() {
+            if !is_void(&self.of_cpu, *seq, *due) {
+                return *t_ns;
+            }
+            self.heap.pop();
+            self.void -= 1;
+        }
+        u64::MAX
     }
 
     /// Nothing is left that could make a task run.
     pub fn only_background(&self) -> bool {
-        self.background == self.heap.len()
+        self.background + self.void == self.heap.len()
     }
+}
+
+/// Whether an entry is one that its CPU is due for no more.
+#[inline]
+fn is_void(of_cpu: &[Option<u64>], seq: u64, due: Due) -> bool {
+    matches!(due, Due::Cpu(cpu) if of_cpu[usize::from(cpu)] != Some(seq))
 }
 
 #[cfg(test)]
@@ -98,5 +151,31 @@ mod tests {
         assert!(queue.only_background());
         queue.push(9, Due::Fault(0));
         assert!(!queue.only_background());
+    }
+
+    #[test]
+    fn a_cpu_is_due_once() {
+        let mut queue = Queue::default();
+        queue.push_cpu(5, 3);
+        queue.push_cpu(7, 1);
+        queue.push_cpu(9, 3);
+        queue.push_cpu(8, 2);
+        queue.cancel_cpu(1);
+        assert_eq!(queue.next_ns(), 8);
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, [(8, Due::Cpu(2)), (9, Due::Cpu(3))]);
+        assert!(queue.only_background());
+    }
+
+    #[test]
+    fn what_is_void_does_not_pile_up() {
+        let mut queue = Queue::default();
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        for at_ns in 0..100_000 {
+            for cpu in 0..8 {
+                queue.push_cpu(HOUR_NS + at_ns, cpu);
+            }
+        }
+        assert!(queue.heap.len() <= 2 * VOID_MIN + 8, "{} entries for 8 CPUs", queue.heap.len());
     }
 }
