@@ -45,7 +45,7 @@ impl Engine {
             if std::mem::take(&mut self.k.cpus[cpu].irq_work) {
                 self.k.charge_ns(self.k.machine.costs.irq_ns);
                 self.class.irq_work(&mut self.k, cpu);
-            } else if self.k.cpus[cpu].need_resched {
+            } else if self.k.cpus[cpu].need_resched && !self.in_long_call(cpu) {
                 self.schedule();
             } else {
                 return;

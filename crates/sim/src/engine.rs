@@ -172,7 +172,9 @@ impl Engine {
         if self.k.in_user(cpu) {
             self.pause(cpu, t_ns);
             self.k.cpus[cpu].set_mode(Mode::Kernel, t_ns);
-        } else if !self.k.cpus[cpu].pending.is_empty() || self.k.cpus[cpu].need_resched {
+        } else if !self.k.cpus[cpu].pending.is_empty()
+            || self.k.cpus[cpu].need_resched && !self.in_long_call(cpu)
+        {
             self.begin(cpu, t_ns);
             self.handle_pending();
             return self.finish();
@@ -256,6 +258,14 @@ impl Engine {
                 return self.start_user(cpu, t_ns);
             }
             match at.op() {
+                _ if !at.to_wake.is_empty() => {
+                    self.begin(cpu, t_ns);
+                    self.wake_rest(task);
+                    match self.end_call(cpu, task) {
+                        true => t_ns = self.k.now,
+                        false => return,
+                    }
+                }
                 Op::Loop { times } => at.enter(times),
                 Op::Again { start } => at.again(start),
                 Op::Run { work_ns } if at.phase == 0 => {
@@ -276,20 +286,36 @@ impl Engine {
                 op => {
                     self.begin(cpu, t_ns);
                     self.system_call(task, op);
-                    self.settle();
-                    let k = &mut self.k;
-                    let alone = k.cpus[cpu].curr == Some(task)
-                        && k.cpus[cpu].pending.is_empty()
-                        && k.queue.next_ns() > k.now
-                        && k.now < self.stop_ns
-                        && k.failure.is_none();
-                    if !alone {
-                        return self.end();
+                    match self.end_call(cpu, task) {
+                        true => t_ns = self.k.now,
+                        false => return,
                     }
-                    t_ns = k.now;
                 }
             }
         }
+    }
+
+    /// A system call, or a part of a long one, is over. Whether its task may go on at once, as nothing
+    /// else happens anywhere; where not, the kernel's code ends here, and others get their turn.
+    fn end_call(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        self.settle();
+        let k = &mut self.k;
+        let alone = k.cpus[cpu].curr == Some(task)
+            && k.cpus[cpu].pending.is_empty()
+            && k.queue.next_ns() > k.now
+            && k.now < self.stop_ns
+            && k.failure.is_none();
+        if !alone {
+            self.end();
+        }
+        alone
+    }
+
+    /// Whether this CPU's task is in a system call that goes on when others have had their turn. It
+    /// takes interrupts, and does not schedule: kernels without CONFIG_PREEMPT only do on the way out.
+    pub(crate) fn in_long_call(&self, cpu: CpuId) -> bool {
+        let curr = self.k.cpus[cpu].curr;
+        curr.is_some_and(|task| !self.k.tasks[task].at.to_wake.is_empty())
     }
 
     /// What the task's next piece of work is to be multiplied by, where one begins now.

@@ -279,7 +279,7 @@ impl Engine {
         self.enter_kernel();
         let place = object!(self, Suspension, at);
         let (waiters, bucket) = (std::mem::take(&mut place.waiters), place.bucket);
-        self.futex_wake(waiters, bucket);
+        self.futex_wake(task, waiters, bucket);
     }
 
     // ---- futexes ----
@@ -294,14 +294,25 @@ impl Engine {
         self.k.leave();
     }
 
-    fn futex_wake(&mut self, waiters: VecDeque<TaskId>, bucket: LockId) {
+    /// `futex_wake`: wakes the first waiter. The others are woken one by one by [`Engine::wake_rest`],
+    /// so that those woken first get on meanwhile: a barrier of hundreds of threads takes long to open.
+    fn futex_wake(&mut self, task: TaskId, mut waiters: VecDeque<TaskId>, bucket: LockId) {
         self.k.enter(self.funcs.futex_wake);
         self.k.lock(bucket);
         self.k.unlock(bucket);
-        for waiter in waiters {
+        if let Some(waiter) = waiters.pop_front() {
             self.try_to_wake_up(waiter, false);
         }
+        debug_assert!(self.k.tasks[task].at.to_wake.is_empty());
+        self.k.tasks[task].at.to_wake = waiters;
         self.k.leave();
+    }
+
+    /// Goes on with a [`Engine::futex_wake`] that has more to wake.
+    pub(crate) fn wake_rest(&mut self, task: TaskId) {
+        if let Some(waiter) = self.k.tasks[task].at.to_wake.pop_front() {
+            self.try_to_wake_up(waiter, false);
+        }
     }
 
     /// Takes the mutex, or queues for it. Returns whether the task has it.
@@ -339,7 +350,7 @@ impl Engine {
         let Some(waiter) = object.waiters.pop_front() else { return };
         let bucket = object.bucket;
         self.enter_kernel();
-        self.futex_wake(VecDeque::from([waiter]), bucket);
+        self.futex_wake(task, VecDeque::from([waiter]), bucket);
     }
 
     fn wait_condition(&mut self, task: TaskId, condition: usize, mutex: usize) {
@@ -368,7 +379,7 @@ impl Engine {
         let waiters = object.waiters.drain(..woken).collect();
         let bucket = object.bucket;
         self.enter_kernel();
-        self.futex_wake(waiters, bucket);
+        self.futex_wake(task, waiters, bucket);
     }
 
     fn barrier(&mut self, task: TaskId, barrier: usize) {
@@ -413,6 +424,6 @@ impl Engine {
             self.set_phase(*waiter, RELEASED);
         }
         self.enter_kernel();
-        self.futex_wake(waiters, bucket);
+        self.futex_wake(task, waiters, bucket);
     }
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A task's steps as a flat list, and how far it has got.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use workload::{ObjectId, Step};
+
+use crate::task::TaskId;
 
 /// One operation. Loops are jumps, so that a place in a program is a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +80,8 @@ pub(crate) struct Cursor {
     pub timers: Vec<(ObjectId, u64)>,
     /// Work done, ns on the reference CPU.
     pub done: f64,
+    /// Who is still to be woken by the system call it is in.
+    pub to_wake: VecDeque<TaskId>,
 }
 
 impl Cursor {
@@ -92,6 +97,7 @@ impl Cursor {
             bytes: 0,
             timers: Vec::new(),
             done: 0.0,
+            to_wake: VecDeque::new(),
         }
     }
 

@@ -131,3 +131,18 @@ fn a_workload_that_never_ends_meets_the_cap() {
     let error = run(&scenario).unwrap_err();
     assert_eq!(error, SimError::Cap { cap_s: 2 });
 }
+
+/// Waking a whole team takes far longer than what each does then. Those woken first have to be done
+/// by the time the last is, so a policy that looks for idle CPUs finds theirs again.
+#[test]
+fn who_opens_a_barrier_does_not_hold_up_those_it_wakes() {
+    let barrier = vec![Object::Barrier { parties: 400, spin_ns: 0 }];
+    let steps = again(20, vec![Step::Run { work_ns: 1000 }, Step::Barrier(0)]);
+    let team = (0..400).map(|at| task(&format!("omp-{at}"), steps.clone())).collect();
+    let load = Workload { objects: barrier, ..workload(team) };
+    let flsched = Scheduler::Policy(Instance::default(&flsched::FLSCHED));
+    let machine = machine::find("xeon-phi-31s1p").unwrap();
+    let outcome = run(&scenario(machine, load, flsched)).unwrap_or_else(|error| panic!("{error}"));
+    let worst_ms = outcome.observed.wait.max_ns as f64 / MS as f64;
+    assert!(worst_ms < 0.2, "with 228 CPUs for 400 threads one waited {worst_ms} ms");
+}
