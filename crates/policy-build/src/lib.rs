@@ -2,7 +2,7 @@
 //! Compiles a policy's C twice: for BPF, and natively for the simulator.
 //!
 //! Called from a policy crate's `build.rs`. It needs clang 18 or later; `BPF_CLANG` names it where
-//! it is not `clang-19`. `POLICY_CFLAGS` is added to the native build (sanitizers use it).
+//! it is not `clang-19`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,8 @@ use libbpf_sys as _;
 /// words where it fails, as a build script should.
 pub fn policy(name: &str, source: &str) {
     program(name, source);
-    native(source, &out_dir(), name);
+    let object = shared(Path::new(source), &out_dir(), NO_UNDEFINED);
+    fs::rename(object, out_dir().join(format!("{name}.so"))).expect("OUT_DIR is writable");
 }
 
 /// Compiles a BPF program that is not a policy.
@@ -28,16 +29,38 @@ pub fn program(name: &str, source: &str) {
 /// Compiles C that wraps a policy's decisions for a test, and returns the shared object: everything
 /// marked `EXPORT` can be called. For tests, so `out` is theirs to choose.
 pub fn test_library(source: &Path, out: &Path) -> PathBuf {
+    shared(source, out, NO_UNDEFINED)
+}
+
+/// Compiles a policy natively so that AddressSanitizer and UndefinedBehaviorSanitizer watch it. Their
+/// runtimes are not linked: the program that loads the object has to run under `LD_PRELOAD` of both.
+/// For tests.
+pub fn sanitized(source: &Path, out: &Path) -> PathBuf {
+    shared(source, out, SANITIZERS)
+}
+
+/// A kernel function that the native build lacks is an error when it is linked, not when it is called.
+const NO_UNDEFINED: &[&str] = &["-Wl,-z,defs"];
+
+/// The check of indirect calls goes: it wants types that only C++ records.
+const SANITIZERS: &[&str] = &[
+    "-fsanitize=address,undefined",
+    "-fno-sanitize=function",
+    "-fno-sanitize-recover=all",
+    "-fno-sanitize-link-runtime",
+    "-fno-omit-frame-pointer",
+];
+
+/// A shared object from which everything marked `EXPORT` can be reached, and nothing else.
+fn shared(source: &Path, out: &Path, flags: &[&str]) -> PathBuf {
     let object = out.join(source.with_extension("so").file_name().expect("a source has a name"));
     let mut clang = clang();
-    clang.args(["-fPIC", "-shared", "-fvisibility=hidden"]);
+    clang.args(["-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-Bsymbolic"]).args(flags);
     if let Some(folder) = source.parent() {
         clang.arg("-I").arg(folder.join("../src/bpf"));
     }
-    run({
-        clang.arg(source).arg("-o").arg(&object);
-        clang
-    });
+    clang.arg(source).arg("-o").arg(&object);
+    run(clang);
     object
 }
 
@@ -65,23 +88,6 @@ fn bpf(source: &str, object: &Path) {
     clang.args(["-target", "bpf", "-mcpu=v3", "-c"]);
     clang.arg(format!("-D__TARGET_ARCH_{arch}"));
     clang.arg("-isystem").arg(env!("LIBBPF_INCLUDE")).arg(source).arg("-o").arg(object);
-    run(clang);
-}
-
-fn native(source: &str, out: &Path, name: &str) {
-    println!("cargo:rerun-if-env-changed=POLICY_CFLAGS");
-    let flags = env::var("POLICY_CFLAGS").unwrap_or_default();
-    let exports = out.join("exports.map");
-    let map = "{ global: kernel; *_ops; nr_cpus; cpu_*; knob_*; task_table*; local: *; };\n";
-    fs::write(&exports, map).expect("OUT_DIR is writable");
-    let mut clang = clang();
-    clang.args(["-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-Bsymbolic"]);
-    clang.arg(format!("-Wl,--version-script={}", exports.display()));
-    match flags.contains("-fsanitize") {
-        true => clang.args(flags.split_whitespace()),
-        false => clang.arg("-Wl,-z,defs").args(flags.split_whitespace()),
-    };
-    clang.arg(source).arg("-o").arg(out.join(format!("{name}.so")));
     run(clang);
 }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The policies' own C under AddressSanitizer and UndefinedBehaviorSanitizer.
+//!
+//! Their runtimes have to be in the process before anything else, so each test runs this program
+//! again, under `LD_PRELOAD`, and asks for the part below that is ignored otherwise.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use policy::{Instance, Policy, Promises};
+use sim::{Scenario, Scheduler, run, swarm};
+
+mod common;
+
+#[test]
+fn the_policies_have_no_fault_in_memory_or_arithmetic() {
+    let output = under_sanitizers("watched_policies");
+    assert!(output.status.success(), "{}", words(&output));
+}
+
+#[test]
+fn a_planted_overflow_is_caught() {
+    let output = under_sanitizers("watched_overflow");
+    assert!(!output.status.success(), "nobody watched");
+    let words = words(&output);
+    assert!(words.contains("overflow.bpf.c:"), "{words}");
+}
+
+#[test]
+#[ignore = "runs under sanitizers: the_policies_have_no_fault_in_memory_or_arithmetic"]
+fn watched_policies() {
+    let flsched = watched("policies/flsched/src/bpf/main.bpf.c", &flsched::FLSCHED);
+    let baseline = |name, policy| watched(&format!("policies/baseline/src/bpf/{name}"), policy);
+    let registry = [
+        flsched,
+        baseline("fifo.bpf.c", &baseline::FIFO),
+        baseline("rr.bpf.c", &baseline::RR),
+        baseline("pile.bpf.c", &baseline::PILE),
+    ];
+    let failures = swarm(0..100, &registry);
+    assert!(failures.is_empty(), "seed {}: {}", failures[0].seed, failures[0].error);
+}
+
+#[test]
+#[ignore = "runs under sanitizers: a_planted_overflow_is_caught"]
+fn watched_overflow() {
+    let policy = watched("crates/sim/tests/policies/overflow.bpf.c", &OVERFLOW);
+    let tasks = (0..16).map(|at| common::task(&format!("burn-{at}"), vec![common::burn(5)]));
+    let workload = common::workload(tasks.collect());
+    let scheduler = Scheduler::Policy(Instance::default(policy));
+    run(&Scenario::new(common::cores(8), workload, scheduler)).unwrap();
+}
+
+static OVERFLOW: Policy = Policy {
+    name: "overflow",
+    summary: "",
+    about: "",
+    knobs: &[],
+    ops: "overflow",
+    bpf: &[],
+    native: &[],
+    promises: |_| Promises::default(),
+};
+
+/// The policy with a native build that is watched.
+fn watched(source: &str, policy: &'static Policy) -> &'static Policy {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(source);
+    let out = format!("sanitized-{}-{}", policy.name, std::process::id());
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(out);
+    std::fs::create_dir_all(&out).unwrap();
+    let native = std::fs::read(policy_build::sanitized(&source, &out)).unwrap().leak();
+    std::fs::remove_dir_all(&out).unwrap();
+    Box::leak(Box::new(Policy { native, ..*policy }))
+}
+
+fn under_sanitizers(test: &str) -> Output {
+    let runtimes = ["libasan.so", "libubsan.so"].map(runtime).map(|path| path.display().to_string());
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", test, "--nocapture"])
+        .env("LD_PRELOAD", runtimes.join(":"))
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .env("UBSAN_OPTIONS", "print_stacktrace=1")
+        .output()
+        .unwrap()
+}
+
+/// A library of the C compiler's own.
+fn runtime(name: &str) -> PathBuf {
+    let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().unwrap();
+    let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    assert!(path.is_absolute(), "the C compiler has no {name}: install gcc (script/setup)");
+    path
+}
+
+fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
