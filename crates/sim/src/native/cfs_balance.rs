@@ -26,6 +26,8 @@ struct Group {
     load: u64,
     nr: u64,
     power: u64,
+    /// Tasks it has room for.
+    capacity: u64,
     idle: u64,
     imbalanced: bool,
 }
@@ -35,9 +37,9 @@ impl Group {
         self.load * 1024 / self.power.max(1)
     }
 
-    /// Tasks it has room for; at least one.
-    fn capacity(&self) -> u64 {
-        ((self.power + 512) / 1024).max(1)
+    /// Whether it has room for another task.
+    fn room(&self) -> bool {
+        self.nr < self.capacity
     }
 
     fn load_per_task(&self) -> u64 {
@@ -132,14 +134,21 @@ impl Cfs {
             && let Some(from) = self.busiest_queue(k, cpu, &group, imbalance)
         {
             balanced = false;
-            moved = self.pull(k, from, cpu, level, imbalance, idle == Idle::Newly);
+            if self.rqs[from].nr > 1 {
+                moved = self.pull(k, from, cpu, level, imbalance, idle == Idle::Newly);
+            }
         }
         let level_max_ms = if self.domains.all[domain].level == Level::Core { 2 } else { 4 };
         let state = &mut self.rqs[cpu].balance[level];
         match (balanced, moved) {
-            (true, _) => state.interval_ms = (state.interval_ms * 2).min(level_max_ms),
-            (false, 0) if idle != Idle::Newly => state.failed += 1,
-            (false, 0) => {}
+            (true, _) => {
+                state.failed = 0;
+                state.interval_ms = (state.interval_ms * 2).min(level_max_ms);
+            }
+            (false, 0) if idle != Idle::Newly => {
+                (state.failed, state.interval_ms) = (state.failed + 1, 1)
+            }
+            (false, 0) => state.interval_ms = 1,
             (false, _) => (state.failed, state.interval_ms) = (0, 1),
         }
         k.leave();
@@ -157,7 +166,7 @@ impl Cfs {
         let groups = self.domains.all[domain].groups.clone();
         let mut stats = Vec::with_capacity(groups.len());
         for group in &groups {
-            stats.push(self.group_stats(k, group));
+            stats.push(self.group_stats(k, cpu, group));
             // For the whole group one CPU balances: an idle one first, else the lowest.
             if group.has(cpu) && idle != Idle::Newly {
                 let members = group.and(&k.online);
@@ -168,10 +177,14 @@ impl Cfs {
             }
         }
         let local = stats[groups.iter().position(|group| group.has(cpu))?];
+        if local.room() && self.prefers_siblings(cpu, domain) {
+            let others = stats.iter_mut().filter(|group| !group.cpus.has(cpu));
+            others.for_each(|group| group.capacity = group.capacity.min(1));
+        }
         let total = stats.iter().map(|group| group.load).sum::<u64>() * 1024;
         let avg_load = total / stats.iter().map(|group| group.power).sum::<u64>().max(1);
         let loaded = |group: &&Group| {
-            !group.cpus.has(cpu) && (group.nr > group.capacity() || group.imbalanced)
+            !group.cpus.has(cpu) && (group.nr > group.capacity || group.imbalanced)
         };
         let mut busiest: Option<Group> = None;
         for group in stats.iter().filter(loaded) {
@@ -180,8 +193,7 @@ impl Cfs {
             }
         }
         let busiest = busiest.filter(|group| group.nr > 0)?;
-        let room = local.nr < local.capacity();
-        let force = idle == Idle::Newly && room && busiest.nr > busiest.capacity();
+        let force = idle == Idle::Newly && local.room() && !busiest.room();
         if !force && self.fair_enough(domain, &local, &busiest, avg_load, idle) {
             return None;
         }
@@ -206,8 +218,17 @@ impl Cfs {
         }
     }
 
-    /// `update_sg_lb_stats`: reads every runqueue of the group.
-    fn group_stats(&mut self, k: &mut Kernel, group: &CpuSet) -> Group {
+    /// `SD_PREFER_SIBLING` of the level below: a cache's tasks are to spread over other caches.
+    fn prefers_siblings(&self, cpu: CpuId, domain: usize) -> bool {
+        let around = self.domains.around(cpu);
+        let at = around.iter().position(|other| *other == domain);
+        let child = at.and_then(|at| at.checked_sub(1)).map(|at| &self.domains.all[around[at]]);
+        child.is_some_and(|child| child.level != Level::Core)
+    }
+
+    /// `update_sg_lb_stats`: reads every runqueue of the group. Only a group that is not `here`'s own
+    /// counts as out of balance in itself.
+    fn group_stats(&mut self, k: &mut Kernel, here: CpuId, group: &CpuSet) -> Group {
         let mut stats = Group { cpus: group.and(&k.online), ..Group::default() };
         let (mut most, mut least, mut nr_most) = (0, u64::MAX, 0);
         for cpu in stats.cpus.iter() {
@@ -217,15 +238,22 @@ impl Cfs {
             stats.load += rq.load;
             stats.nr += rq.nr;
             stats.idle += u64::from(k.cpus[cpu].idle());
-            (most, least) = (rq.load.max(most), rq.load.min(least));
-            nr_most = rq.nr.max(nr_most);
+            if rq.load > most {
+                (most, nr_most) = (rq.load, rq.nr);
+            }
+            least = rq.load.min(least);
             stats.power += self.power(cpu);
         }
-        stats.imbalanced = nr_most > 1 && most.saturating_sub(least) > stats.load_per_task();
+        let uneven = most.saturating_sub(least) > 2 * stats.load_per_task();
+        stats.imbalanced = !group.has(here) && nr_most > 1 && uneven;
+        // A thread of a core counts as one, however small its part of the core
+        // (`fix_small_capacity`).
+        stats.capacity = ((stats.power + 512) / 1024).max(u64::from(group.len() == 1));
         stats
     }
 
-    /// `find_busiest_queue`: the most loaded runqueue from which a task can be taken.
+    /// `find_busiest_queue`: the most loaded runqueue. A thread of a core too small to count as a CPU
+    /// is not passed over for running one task only, although that one cannot be taken.
     fn busiest_queue(
         &mut self,
         k: &mut Kernel,
@@ -236,17 +264,19 @@ impl Cfs {
         let mut best: Option<(u64, CpuId)> = None;
         for other in group.iter().filter(|other| *other != cpu) {
             k.call(self.func.busiest_queue);
+            let power = self.power(other);
+            let counts = power >= 512 || group.len() == 1;
             let rq = &mut self.rqs[other];
             k.read(&mut rq.line);
-            if rq.nr <= 1 && rq.load > imbalance {
+            if counts && rq.nr == 1 && rq.load > imbalance {
                 continue;
             }
-            let load = rq.load * 1024 / self.power(other);
+            let load = rq.load * 1024 / power;
             if load > 0 && best.is_none_or(|(known, _)| load > known) {
                 best = Some((load, other));
             }
         }
-        best.map(|(_, other)| other).filter(|other| self.rqs[*other].nr > 1)
+        best.map(|(_, other)| other)
     }
 
     /// `move_tasks` under both runqueue locks.
@@ -304,23 +334,42 @@ impl Cfs {
     }
 }
 
-/// `calculate_imbalance` and `fix_small_imbalance`: load to move.
+/// `calculate_imbalance`: load to move, so that neither group gets to the other side of the mean and
+/// the busiest keeps what it has room for.
 fn imbalance(local: &Group, busiest: &Group, avg_load: u64) -> u64 {
-    let per_task = busiest.load_per_task();
-    let room = busiest.capacity();
-    let above = busiest.nr.saturating_sub(room) * 1024 * 1024 / busiest.power.max(1);
-    let (here, there) = (local.avg_load(), busiest.avg_load());
-    let pull = match busiest.nr > room {
-        true => there.saturating_sub(avg_load).min(above),
-        false => there.saturating_sub(avg_load),
-    };
-    let moved = (pull * busiest.power).min(avg_load.saturating_sub(here) * local.power) / 1024;
-    if moved >= per_task {
-        return moved;
+    let mut per_task = busiest.load_per_task();
+    if busiest.imbalanced {
+        per_task = per_task.min(avg_load);
     }
-    // One task more here is worth it as long as the busiest group has more than this one would.
-    let task_there = per_task * 1024 / busiest.power.max(1);
-    if there >= here + 2 * task_there || local.nr == 0 { per_task } else { moved }
+    let (here, there) = (local.avg_load(), busiest.avg_load());
+    let above = match busiest.imbalanced {
+        true => u64::MAX,
+        false => busiest.nr.saturating_sub(busiest.capacity) * 1024 * 1024 / busiest.power.max(1),
+    };
+    let pull = there.saturating_sub(avg_load).min(above);
+    let room = avg_load.saturating_sub(here) * local.power;
+    let moved = pull.saturating_mul(busiest.power).min(room) / 1024;
+    if moved >= per_task { moved } else { small_imbalance(local, busiest, per_task, moved) }
+}
+
+/// `fix_small_imbalance`: one task, where the groups are a task apart or where both then use more of
+/// their power; else `moved`, which may be too little for any.
+fn small_imbalance(local: &Group, busiest: &Group, per_task: u64, moved: u64) -> u64 {
+    let (here, there) = (local.avg_load(), busiest.avg_load());
+    let heavier = local.nr > 0 && per_task > local.load_per_task();
+    let scaled = per_task * 1024 / busiest.power.max(1);
+    let apart = if heavier { 0 } else { scaled };
+    if there >= here + apart {
+        return per_task;
+    }
+    // Loads go by task, so a group uses its power for at most one task's load.
+    let uses = |group: &Group, task: u64, load: u64| group.power * task.min(load);
+    let here_task = if local.nr > 0 { local.load_per_task() } else { 0 };
+    let now = (uses(busiest, per_task, there) + uses(local, here_task, here)) / 1024;
+    let less = if there > scaled { uses(busiest, per_task, there - scaled) } else { 0 };
+    let added = (there * busiest.power).min(per_task * 1024) / local.power.max(1);
+    let then = (less + uses(local, here_task, here + added)) / 1024;
+    if then > now { per_task } else { moved }
 }
 
 /// `double_rq_lock`: in the order of the CPUs' numbers.
@@ -331,4 +380,45 @@ fn double_lock(k: &mut Kernel, a: CpuId, b: CpuId) {
 
 fn tick_ns(k: &Kernel) -> u64 {
     k.machine.costs.tick_period_ns as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A core of four threads with so many tasks of nice 0.
+    fn core(nr: u64) -> Group {
+        Group { load: nr * 1024, nr, power: 4 * 294, capacity: 1, ..Group::default() }
+    }
+
+    /// Of 57 cores, the others with four tasks each.
+    fn mean(local: u64, busiest: u64) -> u64 {
+        (55 * 4 + local + busiest) * 1024 * 1024 / (57 * 4 * 294)
+    }
+
+    #[test]
+    fn one_task_moves_between_cores_that_are_a_task_apart() {
+        for (here, there) in [(3, 4), (3, 5), (0, 1), (2, 5)] {
+            let load = imbalance(&core(here), &core(there), mean(here, there));
+            assert!(load >= 1024 / 2, "{here} tasks and {there}: {load} is less than half a task");
+            assert!(load <= (there - here) * 1024, "{here} tasks and {there}: {load}");
+        }
+    }
+
+    #[test]
+    fn none_moves_between_equals() {
+        for nr in [1, 4, 8] {
+            let load = imbalance(&core(nr), &core(nr), mean(nr, nr));
+            assert!(load < 1024 / 2, "{nr} tasks each: {load}");
+        }
+    }
+
+    #[test]
+    fn a_group_out_of_balance_gives_beyond_what_it_has_room_for() {
+        let even = Group { capacity: 8, ..core(8) };
+        let uneven = Group { imbalanced: true, ..even };
+        let avg_load = 4 * 1024 * 1024 / (4 * 294);
+        assert!(imbalance(&core(0), &uneven, avg_load) > 3 * 1024);
+        assert_eq!(imbalance(&core(0), &even, avg_load), 1024, "a task of those it has room for");
+    }
 }
