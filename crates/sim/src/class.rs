@@ -83,7 +83,8 @@ pub trait Class {
     fn dead(&mut self, _k: &mut Kernel, _task: TaskId) {}
 
     /// The CPU on which a task is to become runnable (`select_task_rq`), `flags` as in [`wake`].
-    /// Not called for a task that may run on one CPU only. No runqueue is locked. An answer outside
+    /// Not called for a task that may run on one CPU only. No runqueue is locked, save
+    /// where [`Class::wakes_under_lock`]. An answer outside
     /// the task's mask is replaced by the kernel.
     fn select_cpu(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId;
 
@@ -94,6 +95,12 @@ pub trait Class {
     /// Whether a task that is woken while it still leaves its CPU is activated there at once, as
     /// before Linux 3.0 (`task_running` in `try_to_wake_up`). Later kernels wait until it has left.
     fn wakes_leaving_in_place(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Class::select_cpu`] of a wakeup is asked with the runqueue of the task's last CPU
+    /// locked (`task_rq_lock` in `try_to_wake_up`), as before Linux 3.0.
+    fn wakes_under_lock(&self) -> bool {
         false
     }
 

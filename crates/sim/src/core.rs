@@ -269,7 +269,11 @@ impl Engine {
             true => Some(prev),
             false => {
                 self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
-                self.place(task, prev, flags)
+                let locks = self.class.wakes_under_lock();
+                locks.then(|| self.k.rq_lock(prev));
+                let cpu = self.place(task, prev, flags);
+                locks.then(|| self.k.rq_unlock(prev));
+                cpu
             }
         }) else {
             return self.k.leave_with(false);

@@ -8,7 +8,9 @@
 //!
 //! Where the kernel reads or writes a runqueue of another CPU this pays for its lines, and where it
 //! takes a lock it takes it. 2.6.38 has no queued wakeups (3.0) and no bandwidth control for fair
-//! tasks (3.2). Not modelled: group scheduling, hrticks, active balancing by the stopper thread.
+//! tasks (3.2). Not modelled: group scheduling, hrticks, active balancing by the stopper thread, the
+//! averages of load that periodic balancing goes by (`cpu_load[]`: here it goes by the present load),
+//! and that the idle balancer of 2.6.37 to 3.1 may give up over a stale `idle_at_tick`.
 
 use std::collections::BTreeSet;
 
@@ -401,6 +403,10 @@ impl Class for Cfs {
     }
 
     fn wakes_leaving_in_place(&self) -> bool {
+        true
+    }
+
+    fn wakes_under_lock(&self) -> bool {
         true
     }
 

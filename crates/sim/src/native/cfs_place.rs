@@ -97,11 +97,12 @@ impl Cfs {
         target
     }
 
-    /// `idle_cpu`: reads another CPU's runqueue.
+    /// `idle_cpu`: reads another CPU's runqueue. Until Linux 3.2 that is whether the idle task runs
+    /// there, even where others have been queued already and it is about to give way.
     fn looks_idle(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         k.call(self.func.idle_cpu);
         k.read(&mut self.rqs[cpu].line);
-        k.cpus[cpu].idle() && self.rqs[cpu].nr == 0
+        k.cpus[cpu].idle()
     }
 
     /// The slow path: from the widest domain down, the idlest group and in it the idlest CPU.
@@ -153,7 +154,7 @@ impl Cfs {
         let (load, group) = least?;
         let over = 100 + (self.imbalance_pct(domain) - 100) / 2;
         match here {
-            Some(here) if 100 * here < over * load || here == load => None,
+            Some(here) if 100 * here < over * load => None,
             _ => Some(group),
         }
     }
