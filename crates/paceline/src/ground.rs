@@ -147,6 +147,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         count_locks: plan.locks,
         seed: plan.seed,
         limit: *limit,
+        plugin: None,
     })
 }
 

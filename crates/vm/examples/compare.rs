@@ -34,6 +34,7 @@ fn main() -> anyhow::Result<()> {
         count_locks: false,
         seed: 1,
         limit: Duration::from_secs(600),
+        plugin: None,
     };
     let mut files = Vec::new();
     for word in words.by_ref().map(|word| word.to_string_lossy().into_owned()) {

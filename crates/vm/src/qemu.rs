@@ -57,7 +57,10 @@ pub(crate) fn arguments(request: &Request, files: &Files<'_>, boot: usize) -> Ve
         add(&[&word]);
     }
     add(&["-kernel", &text(files.kernel), "-initrd", &text(files.image)]);
-    add(&["-append", &kernel_command_line(boot)]);
+    add(&["-append", &kernel_command_line(request, boot)]);
+    if let Some(plugin) = &request.plugin {
+        add(&["-plugin", plugin]);
+    }
     add(&["-chardev", &format!("file,id=console,path={}", text(files.console))]);
     add(&["-serial", "chardev:console"]);
     add(&["-device", "virtio-serial-pci"]);
@@ -68,11 +71,13 @@ pub(crate) fn arguments(request: &Request, files: &Files<'_>, boot: usize) -> Ve
     line
 }
 
-/// What follows `--` goes to the agent.
-fn kernel_command_line(boot: usize) -> String {
+/// What follows `--` goes to the agent: also `nokaslr`, which only the kernel's decompressor reads.
+fn kernel_command_line(request: &Request, boot: usize) -> String {
+    let layout = if request.plugin.is_some() { " nokaslr" } else { "" };
     format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init random.trust_cpu=on \
-         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never -- guest {boot}"
+         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never \
+         -- guest {boot}{layout}"
     )
 }
 
@@ -130,6 +135,7 @@ mod tests {
             count_locks: false,
             seed: 40,
             limit: Duration::from_secs(1),
+            plugin: None,
         };
         let files = Files {
             kernel: Path::new("/k"),

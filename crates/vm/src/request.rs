@@ -42,6 +42,9 @@ pub struct Request {
     pub seed: u64,
     /// Longest time on the guest's clock that one run of the workload may take.
     pub limit: Duration,
+    /// A plugin of the emulator with its arguments, as QEMU's `-plugin` takes it. It finds the
+    /// kernel at the addresses that it was linked for.
+    pub plugin: Option<String>,
 }
 
 /// Who schedules.

@@ -241,7 +241,13 @@ impl Guest<'_> {
         let mut emulator = Emulator(child);
         let heard = self.listen(&mut emulator, &messages, &records)?;
         match heard.end {
-            End::Done => Ok(heard.runs),
+            End::Done => {
+                // a plugin writes what it has when the emulator ends by itself
+                if self.request.plugin.is_some() {
+                    emulator.0.wait()?;
+                }
+                Ok(heard.runs)
+            }
             End::Failed(why) => bail!("{why}"),
             End::Silent => bail!("the guest hangs: {}", last_words(&console, &complaints)),
             End::Gone => {

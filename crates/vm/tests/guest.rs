@@ -59,6 +59,7 @@ fn request(policies: &[&str], argv: &[&str]) -> Request {
         count_locks: false,
         seed: 1,
         limit: Duration::from_secs(60),
+        plugin: None,
     }
 }
 
