@@ -265,7 +265,13 @@ const NPB_STEPS: u64 = 5;
 
 fn benchmark(name: &str, tasks: usize, cpus: usize) -> Result<Workload, Failure> {
     let models = Npb::embedded();
-    let size = Size { threads: tasks * cpus, cpus, steps_max: NPB_STEPS, seed: SEED };
+    let size = Size {
+        threads: tasks * cpus,
+        cpus,
+        steps_max: NPB_STEPS,
+        planes_max: u64::MAX,
+        seed: SEED,
+    };
     let workload = models.build(name, size);
     workload.map(|built| Workload { name: format!("npb-{name}-{tasks}"), ..built }).ok_or_else(
         || {

@@ -38,6 +38,16 @@ struct Kernel {
     planes: Option<Quantity>,
 }
 
+impl Kernel {
+    /// How often a thread waits for others in one step.
+    fn waits(&self, size: Size) -> u64 {
+        let number =
+            |quantity: &Option<Quantity>, or| quantity.as_ref().map_or(or, |q| q.value) as u64;
+        let loops = self.barriers.value as u64 * number(&self.levels, 1.0);
+        loops + 2 * number(&self.planes, 0.0).min(size.planes_max)
+    }
+}
+
 /// The benchmarks.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Npb {
@@ -55,6 +65,8 @@ pub struct Size {
     pub cpus: usize,
     /// At most so many steps are run, so that a simulation ends.
     pub steps_max: u64,
+    /// At most so many planes of each sweep of LU are run; what a thread does in one stays.
+    pub planes_max: u64,
     /// Of the imbalance.
     pub seed: u64,
 }
@@ -69,6 +81,22 @@ impl Npb {
     /// Their names: bt, cg, ep, ft, is, lu, mg, sp.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.kernels.keys().map(String::as_str)
+    }
+
+    /// In how many steps each of `size`'s threads has worked for `work_ns`, alone on the reference CPU;
+    /// fewer where it then has waited for others `waits` times, but one at least. None where there is
+    /// no benchmark of this name.
+    pub fn steps(&self, name: &str, size: Size, work_ns: u64, waits: u64) -> Option<u64> {
+        let kernel = self.kernels.get(name)?;
+        let by_work = (work_ns as f64 / self.step_ns(kernel, size.threads)).ceil() as u64;
+        let by_waits = waits / kernel.waits(size).max(1);
+        Some(by_work.min(by_waits).clamp(1, kernel.steps.value as u64))
+    }
+
+    /// One thread's work in one step, were it even.
+    fn step_ns(&self, kernel: &Kernel, threads: usize) -> f64 {
+        let operations = kernel.gops.value * 1e9 / (kernel.steps.value * threads as f64);
+        operations * 1e9 / self.common.operations_per_s.value
     }
 
     /// The workload of one benchmark; None where there is none of this name.
@@ -86,8 +114,7 @@ impl Npb {
             size,
             spin_ns: (spins.value * self.common.spin_ns.value) as u64,
             imbalance: self.common.imbalance.value,
-            step_ns: kernel.gops.value * 1e18
-                / (self.common.operations_per_s.value * kernel.steps.value * size.threads as f64),
+            step_ns: self.step_ns(kernel, size.threads),
             rng: Pcg64Mcg::seed_from_u64(size.seed),
             workload: &mut workload,
         };
@@ -128,7 +155,7 @@ impl Builder<'_> {
         }
         if planes > 0 {
             let plane_ns = (self.step_ns - looped_ns) / (2 * planes) as f64;
-            self.sweeps(&mut threads, planes, plane_ns);
+            self.sweeps(&mut threads, planes.min(self.size.planes_max as usize), plane_ns);
         }
         threads
     }
@@ -204,7 +231,7 @@ fn level_shares(levels: u32) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    const SIZE: Size = Size { threads: 12, cpus: 12, steps_max: 3, seed: 1 };
+    const SIZE: Size = Size { threads: 12, cpus: 12, steps_max: 3, planes_max: u64::MAX, seed: 1 };
 
     fn work_ns(steps: &[Step]) -> u64 {
         steps
@@ -251,6 +278,41 @@ mod tests {
                 assert!((0.95..1.05).contains(&ratio), "{name}, {threads} threads: {ratio}");
             }
         }
+    }
+
+    #[test]
+    fn so_many_steps_keep_a_thread_at_work_for_so_long() {
+        let npb = Npb::embedded();
+        let size = Size { threads: 228, cpus: 228, planes_max: 10, ..SIZE };
+        let worked_ns = |name, steps_max| {
+            let workload = npb.build(name, Size { steps_max, ..size }).unwrap();
+            work_ns(&workload.tasks[7].steps) as f64
+        };
+        let steps = npb.steps("cg", size, 100_000_000, u64::MAX).unwrap();
+        let ratio = worked_ns("cg", steps) / 100e6;
+        assert!((0.95..1.05).contains(&ratio), "{steps} steps of cg: {ratio}");
+        assert_eq!(npb.steps("cg", size, u64::MAX, u64::MAX), Some(1875), "never more than all");
+        assert_eq!(npb.steps("cg", size, u64::MAX, 70), Some(10), "seven waits a step");
+        assert_eq!(npb.steps("lu", size, u64::MAX, 62), Some(2), "11 loops and 20 planes a step");
+        assert_eq!(npb.steps("sp", size, 1, 1), Some(1), "one at least");
+        assert_eq!(npb.steps("dc", size, 1, 1), None);
+    }
+
+    #[test]
+    fn fewer_planes_are_no_shorter() {
+        let planes = |planes_max| {
+            let lu = Npb::embedded().build("lu", Size { planes_max, ..SIZE }).unwrap();
+            let Step::Repeat { steps, .. } = &lu.tasks[5].steps[1] else { panic!() };
+            let works = steps.iter().filter_map(|step| match step {
+                Step::Run { work_ns } => Some(*work_ns),
+                _ => None,
+            });
+            works.skip(11).collect::<Vec<u64>>()
+        };
+        let (few, all) = (planes(10), planes(u64::MAX));
+        assert_eq!((few.len(), all.len()), (20, 200));
+        let mean = |works: &[u64]| works.iter().sum::<u64>() as f64 / works.len() as f64;
+        assert!((mean(&few) / mean(&all) - 1.0).abs() < 0.05);
     }
 
     #[test]

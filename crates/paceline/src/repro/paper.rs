@@ -123,8 +123,14 @@ pub enum Jobs {
         quick_names: Vec<String>,
         /// Tasks for each hardware thread.
         tasks_per_thread: Vec<usize>,
-        /// Steps after which a benchmark ends.
-        steps: u64,
+        /// A run has as many steps as keep a thread at work for so long.
+        work_ms: u64,
+        /// By the entries of `tasks_per_thread`, how often a thread may wait for others at most: with
+        /// more threads than CPUs every wait is a sleep, and takes long to simulate.
+        waits: Vec<u64>,
+        /// In the same way, planes of each of LU's sweeps at most: threads that share a CPU hand a
+        /// plane over once in two slices.
+        planes: Vec<u64>,
     },
 }
 

@@ -133,24 +133,34 @@ fn jobs(jobs: &Jobs, quick: bool, cpus: usize) -> Vec<(At, Workload)> {
             let grid = channels.iter().flat_map(|channel| groups.iter().map(move |n| (channel, n)));
             grid.map(|(channel, groups)| storm(*channel, *groups, *loops)).collect()
         }
-        Jobs::Npb { names, quick_names, tasks_per_thread, steps } => {
+        Jobs::Npb { names, quick_names, tasks_per_thread, work_ms, waits, planes } => {
             let names = if quick { quick_names } else { names };
-            let models = Npb::embedded();
-            let grid = tasks_per_thread
-                .iter()
-                .flat_map(|tasks| names.iter().map(move |name| (*tasks, name)));
-            grid.filter_map(|(tasks, name)| {
-                let size = Size { threads: tasks * cpus, cpus, steps_max: *steps, seed: SEED };
-                let at = At {
-                    label: format!("{name} ×{tasks}"),
-                    series: format!("{tasks} task{} a thread", if tasks == 1 { "" } else { "s" }),
-                    x: None,
-                };
-                models.build(name, size).map(|workload| (at, workload))
+            let loads = tasks_per_thread.iter().zip(waits.iter().zip(planes));
+            let grid = loads.flat_map(|load| names.iter().map(move |name| (load, name)));
+            grid.filter_map(|((tasks, (waits, planes)), name)| {
+                benchmark(name, *tasks, cpus, (work_ms * 1_000_000, *waits, *planes))
             })
             .collect()
         }
     }
+}
+
+/// A model with so many threads a CPU, bounded in work, waits and planes.
+fn benchmark(
+    name: &str,
+    tasks: usize,
+    cpus: usize,
+    (work_ns, waits, planes_max): (u64, u64, u64),
+) -> Option<(At, Workload)> {
+    let models = Npb::embedded();
+    let size = Size { threads: tasks * cpus, cpus, steps_max: 0, planes_max, seed: SEED };
+    let steps_max = models.steps(name, size, work_ns, waits)?;
+    let at = At {
+        label: format!("{name} ×{tasks}"),
+        series: format!("{tasks} task{} a thread", if tasks == 1 { "" } else { "s" }),
+        x: None,
+    };
+    models.build(name, Size { steps_max, ..size }).map(|workload| (at, workload))
 }
 
 fn storm(channel: Channel, groups: usize, loops: u64) -> (At, Workload) {
