@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What runs in the guest: system calls that no benchmark makes often, and workload files.
+//! What runs in the guest: system calls that no benchmark makes often.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
 use rustix::thread::futex;
 
 /// The job that this program does in the guest.
@@ -31,21 +29,12 @@ pub fn work(name: &str) -> anyhow::Result<()> {
             });
             Ok(())
         }
-        file => {
-            let text = std::fs::read_to_string(file).context(file.to_string())?;
-            worker::run(&workload::rtapp::parse(file, &text)?)?;
-            Ok(())
-        }
+        _ => anyhow::bail!("no job is called {name}"),
     }
 }
 
-/// All jobs but files.
+/// All jobs.
 pub const WORK: &[&str] = &["fork", "yield", "affinity", "scheduler", "sleep", "futex"];
-
-/// Whether the name is that of a file.
-pub fn is_file(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|end| end == "json")
-}
 
 fn beside(work: impl Fn() + Sync) {
     std::thread::scope(|scope| {

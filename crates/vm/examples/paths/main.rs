@@ -2,10 +2,10 @@
 //! Measures machines/paths.toml: how many instructions the functions of a real kernel take.
 //!
 //! `cargo run -p vm --release --example paths > paths.toml` boots the guest some times with a plugin
-//! of QEMU (plugin/paths.c) that counts them, while hackbench, the workload files and some system
-//! calls run, under Linux's own class and under policies. It prints the whole file, with the median
+//! of QEMU (plugin/paths.c) that counts them, while hackbench and some system calls run, under Linux's own class and under policies. It prints the whole file, with the median
 //! of a call and the range of its 5 % to 95 % quantiles; what these runs do not reach stays as it is.
-//! With names behind `--` it prints how often each count occurred instead.
+//! With a folder behind `--` the counts of each boot are kept there, and those that are there from
+//! before are not taken again.
 //!
 //! It needs a QEMU with plugins of API version 1 (4.2 to 8.2), hackbench, and clang.
 
@@ -24,7 +24,7 @@ use indicatif::MultiProgress;
 use policy::{Instance, Policy};
 use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
-static REGISTRY: &[&Policy] = &[&baseline::FIFO, &baseline::RR, &flsched::FLSCHED];
+static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
 
 /// Fewer calls than this say nothing.
 const CALLS_MIN: u64 = 20;
@@ -47,7 +47,8 @@ fn main() {
     let result = match words.next().as_deref() {
         Some("guest") => vm::guest::main(REGISTRY),
         Some("work") => words.try_for_each(|name| calls::work(&name)),
-        _ => measure(words.collect()),
+        Some(folder) => measure(Some(Path::new(folder))),
+        None => measure(None),
     };
     if let Err(error) = result {
         eprintln!("paths: {}", format!("{error:#}").replace('\n', "; "));
@@ -55,7 +56,7 @@ fn main() {
     }
 }
 
-fn measure(asked: Vec<String>) -> anyhow::Result<()> {
+fn measure(kept: Option<&Path>) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir()?;
     let plugin = Plugin::build(scratch.path())?;
     let (release, symbols) = plugin.symbols()?;
@@ -72,19 +73,15 @@ fn measure(asked: Vec<String>) -> anyhow::Result<()> {
             run.policy,
             run.command
         );
-        let counts = plugin.run(run)?;
+        let place = kept.map(|folder| folder.join(format!("{number}-{}-{}", run.cpus, run.policy)));
+        let counts = plugin.run(run, place.as_deref())?;
         for (name, histogram) in &counts {
             add(all.entry(name.clone()).or_default(), histogram);
             let of_shape = by_cpus.entry(run.cpus).or_default();
             add(of_shape.entry(name.clone()).or_default(), histogram);
         }
     }
-    for name in &asked {
-        println!("{name}: {:?}", all.get(name));
-    }
-    if asked.is_empty() {
-        print_file(&all, &by_cpus, &release);
-    }
+    print_file(&all, &by_cpus, &release);
     Ok(())
 }
 
@@ -92,10 +89,8 @@ fn measure(asked: Vec<String>) -> anyhow::Result<()> {
 fn runs() -> anyhow::Result<Vec<Run>> {
     let exe = std::env::current_exe()?;
     let work = |names: &str| format!("{} work {names}", exe.display());
-    let files: Vec<String> =
-        workload_files()?.iter().map(|file| file.display().to_string()).collect();
     let mut runs = Vec::new();
-    for policy in ["default", "fifo", "rr", "flsched"] {
+    for policy in ["default", "fifo", "flsched"] {
         let mut add = |cpus, command: String| runs.push(Run { cpus, policy, command });
         add(8, "hackbench -g 2 -l 50 -p".into());
         add(8, work(&calls::WORK.join(" ")));
@@ -103,18 +98,9 @@ fn runs() -> anyhow::Result<Vec<Run>> {
             add(1, "hackbench -g 2 -l 50 -p".into());
             add(1, "hackbench -g 2 -l 50".into());
             add(4, work(&calls::WORK.join(" ")));
-            add(8, work(&files.join(" ")));
         }
     }
     Ok(runs)
-}
-
-fn workload_files() -> anyhow::Result<Vec<PathBuf>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads").canonicalize()?;
-    let files = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
-    let mut files: Vec<_> = files.filter(|path| calls::is_file(&path.to_string_lossy())).collect();
-    files.sort();
-    Ok(files)
 }
 
 /// The plugin and its two files.
@@ -167,9 +153,18 @@ impl Plugin {
         Ok((release.to_string(), text))
     }
 
-    fn run(&self, run: &Run) -> anyhow::Result<Counts> {
-        self.boot(run.cpus, run.policy, &format!("sync; {} && sync", run.command))?;
-        let text = fs::read_to_string(&self.out).context("the plugin wrote nothing")?;
+    /// Takes counts, or reads those that are kept at this place.
+    fn run(&self, run: &Run, kept: Option<&Path>) -> anyhow::Result<Counts> {
+        let text = match kept.and_then(|file| fs::read_to_string(file).ok()) {
+            Some(text) => text,
+            None => {
+                self.boot(run.cpus, run.policy, &format!("sync; {} && sync", run.command))?;
+                fs::read_to_string(&self.out).context("the plugin wrote nothing")?
+            }
+        };
+        if let Some(file) = kept {
+            fs::write(file, &text).with_context(|| file.display().to_string())?;
+        }
         let mut counts = Counts::new();
         for line in text.lines() {
             let mut words = line.split(' ');
@@ -190,16 +185,12 @@ impl Plugin {
             name => PolicyRef::Instance(Instance::parse(name, REGISTRY)?),
         };
         let exe = std::env::current_exe()?;
-        let mut with = vec![exe.clone()];
-        with.extend(workload_files()?);
-        if let Some(hackbench) = program("hackbench") {
-            with.push(hackbench);
-        }
+        let hackbench = program("hackbench").context("hackbench is missing")?;
         let request = Request {
             policies: vec![policy],
             workload: WorkloadRef::Command {
                 argv: ["sh", "-c", command].iter().map(Into::into).collect(),
-                with,
+                with: vec![exe.clone(), hackbench],
             },
             shape: Shape { cpus, ..Shape::default() },
             clock: Clock::Icount,
@@ -280,8 +271,7 @@ fn line_of(
         return None;
     }
     let range = [quantile(histogram, 0.05).1, quantile(histogram, 0.95).1];
-    let symbols =
-        function.map_or("programs of fifo, rr and flsched".into(), |f| f.symbols.join(", "));
+    let symbols = function.map_or("programs of fifo and flsched".into(), |f| f.symbols.join(", "));
     let note = function.map_or("", |f| f.note);
     let note = if note.is_empty() { String::new() } else { format!("; {note}") };
     if name == BPF {
