@@ -151,8 +151,12 @@ impl RecordedBytes {
     }
 }
 
-/// Folds records into measures.
-pub fn fold(recording: &Recording, bytes: &[u8]) -> anyhow::Result<Seen> {
+/// Folds records into measures; `each` is given every event that is measured, in their order.
+pub fn fold(
+    recording: &Recording,
+    bytes: &[u8],
+    mut each: impl FnMut(&Event),
+) -> anyhow::Result<Seen> {
     let mut records = parse(bytes)?;
     records.sort_by_key(|record| record.t_ns);
     let mut names = recording.names.clone();
@@ -172,7 +176,9 @@ pub fn fold(recording: &Recording, bytes: &[u8]) -> anyhow::Result<Seen> {
     let span = recording.start_ns..recording.end_ns;
     for record in records.iter().filter(|record| span.contains(&record.t_ns)) {
         for kind in events(record, &mut allowed) {
-            measures.event(&Event { t_ns: record.t_ns, cpu: record.cpu.into(), kind });
+            let event = Event { t_ns: record.t_ns, cpu: record.cpu.into(), kind };
+            measures.event(&event);
+            each(&event);
         }
     }
     let mut observed = measures.finish(recording.end_ns);
@@ -337,7 +343,7 @@ mod tests {
             Record::default(),
         ];
         let recording = Recording { cpus: 2, start_ns: 100, end_ns: 300, ..Recording::default() };
-        let (seen, names) = fold(&recording, &bytes(&records)).unwrap();
+        let (seen, names) = fold(&recording, &bytes(&records), |_| ()).unwrap();
         assert_eq!(seen.elapsed_ns, 200);
         assert_eq!(seen.context_switches, 2);
         assert_eq!(seen.involuntary_switches, 1);
@@ -355,15 +361,15 @@ mod tests {
         wake.d = 1;
         let busy = switch(101, 0, 0, 5, 50, 0);
         let recording = Recording { cpus: 2, start_ns: 100, end_ns: 200, ..Recording::default() };
-        let (seen, _) = fold(&recording, &bytes(&[busy, wake])).unwrap();
+        let (seen, _) = fold(&recording, &bytes(&[busy, wake]), |_| ()).unwrap();
         assert_eq!(seen.idle_while_runnable_ns, 0);
         wake.d = u64::MAX;
-        let (seen, _) = fold(&recording, &bytes(&[busy, wake])).unwrap();
+        let (seen, _) = fold(&recording, &bytes(&[busy, wake]), |_| ()).unwrap();
         assert_eq!(seen.idle_while_runnable_ns, 90);
     }
 
     #[test]
     fn a_cut_recording_is_refused() {
-        assert!(fold(&Recording::default(), &[0; SIZE + 1]).is_err());
+        assert!(fold(&Recording::default(), &[0; SIZE + 1], |_| ()).is_err());
     }
 }

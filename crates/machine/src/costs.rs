@@ -113,6 +113,14 @@ costs! {
     ticket_slope, "1", 1, 0.0;
     /// How late the kernel may be with a timer: 50 µs unless prctl(2) PR_SET_TIMERSLACK says else.
     timer_slack_ns, "ns", usize::MAX, 50_000.0;
+    /// Longest turn of a CPU of an emulator that runs its CPUs one after the other on one clock; 0
+    /// where they run side by side.
+    turn_ns, "ns", usize::MAX, 0.0;
+    /// What making a thread costs its maker in user code and page faults, where a workload's tasks
+    /// are all made before it starts.
+    thread_make_ns, "ns", usize::MAX, 0.0;
+    /// What a new thread does before it stands ready for such a start.
+    thread_start_ns, "ns", usize::MAX, 0.0;
     /// Copying a byte between user and kernel.
     copy_byte_ns, "ns", 1, 0.0;
 }

@@ -81,6 +81,7 @@ pub enum MachineError {
 }
 
 const EMBEDDED: &[(&str, &str)] = &[
+    ("icount-2x4", include_str!("../../../machines/icount-2x4.toml")),
     ("numa-2x4", include_str!("../../../machines/numa-2x4.toml")),
     ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
     ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),

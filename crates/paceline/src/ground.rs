@@ -47,6 +47,7 @@ fn on_sim(plan: &Plan, machine: &Machine, limit: Duration) -> Result<Measured, F
         let mut scenario = Scenario::new(machine.clone(), workload.clone(), scheduler)
             .seed(plan.seed + *run as u64);
         scenario.options.cap_ns = limit.as_nanos() as u64;
+        scenario.options.together = plan.job.starts_together();
         scenario
     };
     let scenarios: Vec<Scenario> = runs.iter().map(scenario).collect();

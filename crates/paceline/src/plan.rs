@@ -162,6 +162,11 @@ impl Job {
         Job::Model { name: workload.name.clone(), json: None, workload: Box::new(workload) }
     }
 
+    /// Whether all tasks are there before any begins, as `worker` has it: where a file is run.
+    pub fn starts_together(&self) -> bool {
+        matches!(self, Job::Model { json: Some(_), .. })
+    }
+
     /// What it is called in results.
     pub fn name(&self) -> String {
         match self {

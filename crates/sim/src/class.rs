@@ -156,6 +156,9 @@ pub trait Class {
     /// one, which may be idle then: periodic balancing. No lock is held.
     fn balance(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 
+    /// A timer that the class has set for the end of a slice has expired. No lock is held.
+    fn slice_ends(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
+
     /// The running task lets others run first (`sched_yield`); the core schedules afterwards. The
     /// runqueue is locked.
     fn yield_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId);

@@ -26,6 +26,8 @@ impl Engine {
         k.this = cpu;
         k.now = now;
         k.account.begin(now);
+        self.turn_left(cpu, now);
+        let k = &mut self.k;
         let was = k.cpus[cpu].mode;
         if was != Mode::Kernel {
             k.cpus[cpu].set_mode(Mode::Kernel, now);
@@ -63,6 +65,9 @@ impl Engine {
         k.cpus[cpu].free_ns = now;
         if k.cpus[cpu].idle() {
             k.cpus[cpu].set_mode(Mode::Idle, now);
+            if let Some(end) = self.turns.idles(cpu) {
+                k.queue.push(now, end);
+            }
         } else {
             self.due_at(cpu, now);
         }

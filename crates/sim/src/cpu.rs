@@ -59,6 +59,28 @@ pub struct Spent {
     pub user_ns: u64,
 }
 
+impl Spent {
+    /// Without what is simulated ahead of `t_ns` already.
+    pub(crate) fn cut(mut self, t_ns: u64) -> Spent {
+        let mut ahead_ns = (self.idle_ns + self.kernel_ns + self.user_ns).saturating_sub(t_ns);
+        for part in [&mut self.kernel_ns, &mut self.user_ns, &mut self.idle_ns] {
+            let cut_ns = ahead_ns.min(*part);
+            *part -= cut_ns;
+            ahead_ns -= cut_ns;
+        }
+        self
+    }
+
+    /// Since it was as `before` says.
+    pub(crate) fn since(&self, before: &Spent) -> Spent {
+        Spent {
+            idle_ns: self.idle_ns - before.idle_ns,
+            kernel_ns: self.kernel_ns - before.kernel_ns,
+            user_ns: self.user_ns - before.user_ns,
+        }
+    }
+}
+
 impl Cpu {
     pub(crate) fn new(rq_lock: LockId, tick_phase_ns: u64) -> Self {
         Cpu {

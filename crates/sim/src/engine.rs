@@ -4,13 +4,14 @@
 use workload::{Step, Workload};
 
 use crate::class::Class;
-use crate::cpu::Mode;
+use crate::cpu::{Mode, Spent};
 use crate::event::{Due, Irq};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
-use crate::objects::{self, Funcs, Object};
-use crate::program::{Cursor, Op, compile};
+use crate::objects::{self, Funcs, Gate, Object};
+use crate::program::{Cursor, Op, compile_between};
 use crate::task::{CpuId, State, Task, TaskId};
+use crate::turns::Turns;
 
 /// Operations in a row that take no time before a loop is charged for going round.
 const ROUNDS_MAX: u32 = 1000;
@@ -31,19 +32,29 @@ pub(crate) struct Engine {
     pub jitter: f64,
     /// When the run must have ended, and whether that is how it ends.
     pub stop_ns: u64,
+    /// Where tasks wait for the start, if they do.
+    pub gate: Option<Gate>,
+    /// When the workload started, and what CPUs had done until then.
+    pub start_ns: u64,
+    pub spent_before: Vec<Spent>,
+    pub turns: Turns,
 }
 
 /// The thread that forks these tasks.
-fn launcher(workload: &Workload, first: &[usize]) -> workload::Task {
+fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Task {
     workload::Task {
         name: "launcher".to_string(),
         process: 1 + workload.tasks.iter().map(|task| task.process).max().unwrap_or(0),
-        steps: first.iter().map(|task| Step::Fork(*task)).collect(),
+        steps: first
+            .iter()
+            .flat_map(|task| [Step::Run { work_ns: make_ns }, Step::Fork(*task)])
+            .filter(|step| *step != Step::Run { work_ns: 0 })
+            .collect(),
         ..workload::Task::default()
     }
 }
 
-fn new_task(k: &Kernel, task: &workload::Task, here: CpuId) -> Task {
+fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after: &[Op]) -> Task {
     let mut steps = task.steps.clone();
     if task.delay_ns > 0 {
         steps.insert(0, Step::Sleep { ns: task.delay_ns });
@@ -66,7 +77,7 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId) -> Task {
         on_cpu_until_ns: 0,
         line: here,
         must_move: false,
-        at: Cursor::new(compile(&steps)),
+        at: Cursor::new(compile_between(before, &steps, after), task.delay_ns),
         timer: 0,
     }
 }
@@ -85,21 +96,29 @@ pub(crate) enum End {
 impl Engine {
     /// Makes the tasks and objects, and lets the tasks that nobody forks start: a thread of its own
     /// forks them one by one, as a program's main thread does.
-    pub fn load(&mut self, workload: &Workload) -> Result<(), String> {
+    pub fn load(&mut self, workload: &Workload, together: bool) -> Result<(), String> {
         let k = &mut self.k;
         self.objects = workload.objects.iter().map(|object| objects::new(object, k)).collect();
         let here = k.online.iter().nth(k.random_u32() as usize % k.online.len()).unwrap_or(0);
-        for task in &workload.tasks {
-            let made = new_task(k, task, here);
-            k.tasks.push(made);
-        }
         let first: Vec<usize> =
             (0..workload.tasks.len()).filter(|id| !workload.tasks[*id].forked).collect();
+        let costs = &k.machine.costs;
+        let (make_ns, start_ns) = (costs.thread_make_ns as u64, costs.thread_start_ns as u64);
+        let ready = [Op::Run { work_ns: start_ns }, Op::Gate];
+        let (make_ns, gate, open): (u64, &[Op], &[Op]) = match together {
+            true => (make_ns, &ready, &[Op::Open]),
+            false => (0, &[], &[]),
+        };
+        for task in &workload.tasks {
+            let made = new_task(k, task, here, if task.forked { &[] } else { gate }, &[]);
+            k.tasks.push(made);
+        }
+        self.gate = together.then(|| Gate::new(first.len(), k));
         let start = match first[..] {
             [] => None,
-            [one] => Some(one),
+            [one] if !together => Some(one),
             _ => {
-                let launcher = new_task(k, &launcher(workload, &first), here);
+                let launcher = new_task(k, &launcher(workload, &first, make_ns), here, &[], open);
                 k.tasks.push(launcher);
                 Some(k.tasks.len() - 1)
             }
@@ -120,6 +139,17 @@ impl Engine {
         Ok(())
     }
 
+    /// The workload starts now: its time is counted and its tasks are seen from here.
+    pub fn start(&mut self) {
+        let k = &mut self.k;
+        self.start_ns = k.now;
+        self.stop_ns = self.stop_ns.saturating_add(k.now);
+        k.tasks.iter_mut().for_each(|task| task.at.origin_ns += k.now);
+        let at_start = k.cpus.iter().map(|cpu| cpu.spent_until(k.now).cut(k.now));
+        self.spent_before = at_start.collect();
+        k.sink.restart(k.now);
+    }
+
     /// Runs until all tasks have ended or the time is over.
     pub fn run(&mut self) -> End {
         loop {
@@ -135,12 +165,21 @@ impl Engine {
             }
             self.k.sink.advance(t_ns);
             match due {
-                Due::Cpu(cpu) => self.on_cpu(usize::from(cpu), t_ns),
-                Due::Irq { cpu, irq } => self.on_irq(cpu as usize, irq, t_ns),
                 Due::Watchdog if self.nothing_runs() => return self.stuck(),
-                Due::Watchdog => self.on_watchdog(t_ns),
-                Due::Fault(index) => self.on_fault(index as usize, t_ns),
+                due if self.turns.none() => self.dispatch(due, t_ns),
+                due => self.in_turn(due, t_ns),
             }
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn dispatch(&mut self, due: Due, t_ns: u64) {
+        match due {
+            Due::Cpu(cpu) => self.on_cpu(usize::from(cpu), t_ns),
+            Due::Irq { cpu, irq } => self.on_irq(cpu as usize, irq, t_ns),
+            Due::Turn { number } => self.end_turn(number, t_ns),
+            Due::Watchdog => self.on_watchdog(t_ns),
+            Due::Fault(index) => self.on_fault(index as usize, t_ns),
         }
     }
 
@@ -183,7 +222,7 @@ impl Engine {
     }
 
     /// An interrupt reaches a CPU.
-    fn on_irq(&mut self, cpu: CpuId, irq: Irq, t_ns: u64) {
+    pub(crate) fn on_irq(&mut self, cpu: CpuId, irq: Irq, t_ns: u64) {
         let k = &mut self.k;
         match irq {
             Irq::Tick if k.cpus[cpu].idle() => return k.cpus[cpu].tick_armed = false,
@@ -234,6 +273,10 @@ impl Engine {
             Irq::Start { task } => {
                 self.to_start -= 1;
                 self.fork(task as usize);
+            }
+            Irq::Slice => {
+                let cpu = self.k.this;
+                self.class.slice_ends(&mut self.k, cpu);
             }
             Irq::Balance => {
                 let cpu = self.k.this;

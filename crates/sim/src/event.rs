@@ -11,6 +11,8 @@ pub(crate) enum Due {
     Cpu(u16),
     /// An interrupt.
     Irq { cpu: u16, irq: Irq },
+    /// The turn of this number ends: see `turns`.
+    Turn { number: u64 },
     /// The watchdog looks for tasks that were left waiting.
     Watchdog,
     /// A change from outside: index into the scenario's faults.
@@ -30,6 +32,8 @@ pub(crate) enum Irq {
     Timer { task: u32, timer: u32 },
     /// A task is started that nobody forks.
     Start { task: u32 },
+    /// A timer of the class's own, for the end of a slice.
+    Slice,
     /// Another CPU asks this one to balance.
     Balance,
 }
@@ -37,7 +41,7 @@ pub(crate) enum Irq {
 impl Due {
     /// Does nothing by itself: where only such are left, nothing will ever happen again.
     fn background(self) -> bool {
-        matches!(self, Due::Watchdog | Due::Irq { irq: Irq::Tick, .. })
+        matches!(self, Due::Watchdog | Due::Turn { .. } | Due::Irq { irq: Irq::Tick, .. })
     }
 }
 

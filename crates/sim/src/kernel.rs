@@ -99,6 +99,11 @@ pub struct Kernel {
     /// The CPU whose code is being simulated, and its cursor.
     pub(crate) this: CpuId,
     pub(crate) now: u64,
+    /// Where CPUs run in turn: what is left of the turn of `this`, and how long it is from its end to
+    /// the next one.
+    pub(crate) turn_left_ns: u64,
+    pub(crate) turn_gap_ns: u64,
+    turn_ns: u64,
     /// Why the run must end, first reason first.
     pub(crate) failure: Option<String>,
     locks: Vec<Lock>,
@@ -132,6 +137,9 @@ impl Kernel {
             rng,
             this: 0,
             now: 0,
+            turn_left_ns: u64::MAX,
+            turn_gap_ns: 0,
+            turn_ns: machine.costs.turn_ns as u64,
             failure: None,
             locks,
             core_busy: vec![0; cores],
@@ -179,7 +187,22 @@ impl Kernel {
     /// for it, save what functions called from it take.
     #[inline]
     pub fn enter(&mut self, func: Func) {
-        self.now = self.account.enter(func, self.now, self.busy_threads());
+        let done_ns = self.account.enter(func, self.now, self.busy_threads());
+        self.go_on_to(done_ns);
+    }
+
+    /// The cursor moves to `done_ns`; code that is longer than what is left of its CPU's turn goes on
+    /// in the next one.
+    #[inline]
+    fn go_on_to(&mut self, done_ns: u64) {
+        let mut takes_ns = done_ns - self.now;
+        while self.turn_ns > 0 && takes_ns >= self.turn_left_ns {
+            takes_ns -= self.turn_left_ns;
+            self.now += self.turn_left_ns + self.turn_gap_ns;
+            self.turn_left_ns = self.turn_ns;
+        }
+        self.now += takes_ns;
+        self.turn_left_ns -= takes_ns;
     }
 
     /// Leaves the function entered last.
@@ -198,13 +221,14 @@ impl Kernel {
     /// Calls a function that calls nothing itself.
     #[inline]
     pub fn call(&mut self, func: Func) {
-        self.now = self.account.call(func, self.now, self.busy_threads());
+        let done_ns = self.account.call(func, self.now, self.busy_threads());
+        self.go_on_to(done_ns);
     }
 
     /// Moves the cursor by a cost of the machine.
     #[inline]
     pub fn charge_ns(&mut self, ns: f64) {
-        self.now += ns as u64;
+        self.go_on_to(self.now + ns as u64);
     }
 
     /// An atomic operation on a line that other CPUs use too.

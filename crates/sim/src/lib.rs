@@ -28,6 +28,7 @@ mod run;
 mod sink;
 mod swarm;
 mod task;
+mod turns;
 
 pub use account::Func;
 pub use checkers::Violation;

@@ -45,6 +45,23 @@ pub(crate) struct Futex {
     bucket: LockId,
 }
 
+/// Where all tasks of a workload wait for its start.
+pub(crate) struct Gate {
+    parties: usize,
+    ready: usize,
+    waiters: VecDeque<TaskId>,
+    /// Who waits to open it.
+    opener: Option<TaskId>,
+    bucket: LockId,
+}
+
+impl Gate {
+    pub fn new(parties: usize, k: &mut Kernel) -> Self {
+        let bucket = k.new_lock("futex");
+        Gate { parties, ready: 0, waiters: VecDeque::new(), opener: None, bucket }
+    }
+}
+
 pub(crate) struct Barrier {
     parties: usize,
     spin_ns: u64,
@@ -145,6 +162,8 @@ impl Engine {
             Op::Barrier(barrier) => self.barrier(task, barrier),
             Op::Suspend(at) => self.suspend(task, at),
             Op::Resume(at) => self.resume(task, at),
+            Op::Gate => self.wait_at_gate(task),
+            Op::Open => self.open_gate(task),
             Op::Write { channel, bytes } => self.write(task, channel, bytes),
             Op::Read { channel, bytes } => self.read(task, channel, bytes),
             Op::Yield => {
@@ -247,9 +266,10 @@ impl Engine {
         }
         self.enter_kernel();
         let now = self.k.now;
+        let origin_ns = self.k.tasks[task].at.origin_ns;
         let timers = &mut self.k.tasks[task].at.timers;
         let index = timers.iter().position(|(id, _)| *id == timer).unwrap_or_else(|| {
-            timers.push((timer, now));
+            timers.push((timer, origin_ns));
             timers.len() - 1
         });
         timers[index].1 += period_ns;
@@ -279,6 +299,39 @@ impl Engine {
         self.enter_kernel();
         let place = object!(self, Suspension, at);
         let (waiters, bucket) = (std::mem::take(&mut place.waiters), place.bucket);
+        self.futex_wake(task, waiters, bucket);
+    }
+
+    // ---- the start ----
+
+    /// The task is ready, and says so to who opens the gate.
+    fn wait_at_gate(&mut self, task: TaskId) {
+        if self.phase(task) == 1 {
+            return self.next(task);
+        }
+        self.enter_kernel();
+        let Some(gate) = &mut self.gate else { return self.next(task) };
+        gate.ready += 1;
+        gate.waiters.push_back(task);
+        let (opener, bucket) = (gate.opener.take(), gate.bucket);
+        if let Some(opener) = opener {
+            self.futex_wake(task, VecDeque::from([opener]), bucket);
+        }
+        self.futex_wait(task, bucket, 1);
+    }
+
+    /// Lets all go at one time, once all stand ready: the workload starts, and is measured from here.
+    fn open_gate(&mut self, task: TaskId) {
+        self.enter_kernel();
+        let Some(gate) = &mut self.gate else { return self.next(task) };
+        let bucket = gate.bucket;
+        if gate.ready < gate.parties {
+            gate.opener = Some(task);
+            return self.futex_wait(task, bucket, 0);
+        }
+        let waiters = std::mem::take(&mut gate.waiters);
+        self.start();
+        self.next(task);
         self.futex_wake(task, waiters, bucket);
     }
 

@@ -38,6 +38,10 @@ pub(crate) enum Op {
     Barrier(ObjectId),
     Suspend(ObjectId),
     Resume(ObjectId),
+    /// Waits at the gate before a workload's start.
+    Gate,
+    /// Opens it once all are there.
+    Open,
     Yield,
     Write {
         channel: ObjectId,
@@ -82,11 +86,14 @@ pub(crate) struct Cursor {
     pub done: f64,
     /// Who is still to be woken by the system call it is in.
     pub to_wake: VecDeque<TaskId>,
+    /// The workload's start plus the task's delay: timers count from there.
+    pub origin_ns: u64,
 }
 
 impl Cursor {
-    pub fn new(program: Rc<[Op]>) -> Self {
+    pub fn new(program: Rc<[Op]>, origin_ns: u64) -> Self {
         Cursor {
+            origin_ns,
             program,
             at: 0,
             loops: Vec::new(),
@@ -142,9 +149,16 @@ impl Cursor {
 }
 
 /// Flattens steps.
+#[cfg(test)]
 pub(crate) fn compile(steps: &[Step]) -> Rc<[Op]> {
-    let mut ops = Vec::new();
+    compile_between(&[], steps, &[])
+}
+
+/// Flattens steps, with operations of the simulator's own before and after them.
+pub(crate) fn compile_between(before: &[Op], steps: &[Step], after: &[Op]) -> Rc<[Op]> {
+    let mut ops = before.to_vec();
     append(steps, &mut ops);
+    ops.extend(after);
     ops.push(Op::Exit);
     ops.into()
 }
@@ -188,7 +202,7 @@ mod tests {
     use super::*;
 
     fn trail(steps: &[Step]) -> Vec<Op> {
-        let mut at = Cursor::new(compile(steps));
+        let mut at = Cursor::new(compile(steps), 0);
         let mut seen = Vec::new();
         loop {
             match at.op() {

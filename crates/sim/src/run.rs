@@ -17,6 +17,7 @@ use crate::kernel::{Kernel, tid};
 use crate::native;
 use crate::objects::{Funcs, PLACES};
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
+use crate::turns::Turns;
 
 /// Who schedules.
 #[derive(Clone, Debug)]
@@ -60,11 +61,20 @@ pub struct Options {
     pub record: Record,
     /// Hold a policy to what its variant declares. It costs time on large machines.
     pub check: bool,
+    /// Tasks wait until all are there, then start together, as those of `worker` do; the workload's
+    /// time and what is seen of it begin there.
+    pub together: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { cap_ns: 3_600_000_000_000, jitter: 0.01, record: Record::default(), check: false }
+        Options {
+            cap_ns: 3_600_000_000_000,
+            jitter: 0.01,
+            record: Record::default(),
+            check: false,
+            together: false,
+        }
     }
 }
 
@@ -198,8 +208,12 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         faults: scenario.faults.clone(),
         jitter: scenario.options.jitter,
         stop_ns,
+        gate: None,
+        start_ns: 0,
+        spent_before: Vec::new(),
+        turns: Turns::new(scenario.machine.costs.turn_ns, scenario.machine.cpus.len()),
     };
-    engine.load(&scenario.workload).map_err(SimError::Load)?;
+    engine.load(&scenario.workload, scenario.options.together).map_err(SimError::Load)?;
     let end = engine.run();
     let now_ns = engine.k.now;
     engine.class.stop(&mut engine.k);
@@ -215,17 +229,22 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
 }
 
 fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
-    let Engine { k, class, .. } = engine;
+    let Engine { k, class, start_ns, spent_before, .. } = engine;
     let Kept { observed, events, callbacks, checkers } = k.sink.finish(at_ns);
     let spent: Vec<Spent> = k.cpus.iter().map(|cpu| cpu.spent_until(at_ns)).collect();
+    let spent: Vec<Spent> = match spent_before.is_empty() {
+        true => spent,
+        false => spent.iter().zip(&spent_before).map(|(all, before)| all.since(before)).collect(),
+    };
+    let elapsed_ns = at_ns - start_ns;
     let mut violations = checkers.violations;
-    violations.extend(check_time(at_ns, &spent, &observed));
+    violations.extend(check_time(elapsed_ns, &spent, &observed));
     let (spinlock_ns, lock_wait_ns) = k.account.spinning();
     let rq = "rq";
     let beyond: Vec<&str> = PLACES.iter().copied().chain([rq]).collect();
     let mut outcome = Outcome {
         policy: class.name(),
-        elapsed_ns: at_ns,
+        elapsed_ns,
         observed,
         locks: k.account.locks(&beyond),
         functions: k.account.functions(),

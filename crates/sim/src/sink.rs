@@ -45,6 +45,7 @@ struct Early {
 enum What {
     Event(Kind),
     Hint(Hint),
+    Restart,
 }
 
 impl Ord for Early {
@@ -112,6 +113,11 @@ impl Sink {
         self.early.push(Early { t_ns, seq: self.seq, cpu: cpu as u32, what });
     }
 
+    /// Measures from here on.
+    pub fn restart(&mut self, t_ns: u64) {
+        self.wait(t_ns, 0, What::Restart);
+    }
+
     pub fn callback(&mut self, t_ns: u64, cpu: CpuId, op: &'static str, tid: Option<trace::Tid>) {
         if self.record.callbacks {
             self.callbacks.push(CallbackRecord { t_ns, cpu, op, tid });
@@ -125,6 +131,10 @@ impl Sink {
             let Some(Early { t_ns, cpu, what, .. }) = self.early.pop() else { return };
             match what {
                 What::Hint(hint) => self.checkers.hint(t_ns, cpu, hint),
+                What::Restart => {
+                    self.measures.restart(t_ns);
+                    self.events.clear();
+                }
                 What::Event(kind) => {
                     let event = Event { t_ns, cpu, kind };
                     self.measures.event(&event);

@@ -70,6 +70,7 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
             jitter: 0.05,
             record: Record::default(),
             check: true,
+            together: false,
         },
         machine,
         workload,

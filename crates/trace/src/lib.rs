@@ -10,5 +10,5 @@ mod measures;
 mod outcome;
 
 pub use event::{Event, IDLE, Kind, MmId, Tid};
-pub use measures::{Measures, Observed, Quantiles, TaskObserved};
+pub use measures::{Lengths, Measures, Observed, Quantiles, TaskObserved};
 pub use outcome::{FunctionCost, Outcome};

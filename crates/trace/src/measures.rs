@@ -83,6 +83,38 @@ pub struct TaskObserved {
     pub wait_ns: u64,
     /// The longest of them, one still unfinished at the end included.
     pub wait_max_ns: u64,
+    /// How long they were; not part of a result's text.
+    #[serde(skip)]
+    pub wait_lengths: Lengths,
+}
+
+/// How many lengths of time there were of each size, to seven binary digits: within 1 %.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lengths(BTreeMap<u64, u64>);
+
+impl Lengths {
+    /// One more, of `ns`.
+    pub fn add(&mut self, ns: u64) {
+        let coarse = 1 << ns.checked_ilog2().unwrap_or(0).saturating_sub(6);
+        *self.0.entry(ns / coarse * coarse + coarse / 2).or_default() += 1;
+    }
+
+    /// All those of another.
+    pub fn merge(&mut self, other: &Lengths) {
+        other.0.iter().for_each(|(ns, count)| *self.0.entry(*ns).or_default() += count);
+    }
+
+    /// The least length that the part `at` of all do not exceed, in ns; None where there is none.
+    pub fn quantile(&self, at: f64) -> Option<u64> {
+        let all: u64 = self.0.values().sum();
+        let wanted = (at * all as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let mut up_to = self.0.iter().map(|(ns, count)| {
+            seen += count;
+            (*ns, seen)
+        });
+        up_to.find(|(_, seen)| *seen >= wanted).map(|(ns, _)| ns)
+    }
 }
 
 /// Quantiles of the time between becoming runnable (or being put back) and running.
@@ -178,6 +210,24 @@ impl Measures {
             Kind::Exit { tid } => self.task(*tid).exiting = true,
             Kind::Affinity { tid, cpus } => self.set_allowed(*tid, cpus),
         }
+    }
+
+    /// Forgets what was seen until `t_ns`, and goes on from who runs and who waits then.
+    pub fn restart(&mut self, t_ns: u64) {
+        self.advance(t_ns);
+        let now_ns = self.now_ns;
+        self.start_ns = Some(now_ns);
+        self.cpus.iter_mut().for_each(|cpu| cpu.since_ns = now_ns);
+        for task in self.tasks.values_mut() {
+            task.seen = TaskObserved::default();
+            match &mut task.state {
+                State::Waiting { since_ns, .. } => *since_ns = now_ns,
+                State::Running => {}
+                State::Blocked | State::Dead => task.last_cpu = None,
+            }
+        }
+        self.waits.reset();
+        self.total = Totals::default();
     }
 
     /// Ends the observation at `t_ns`.
@@ -316,6 +366,7 @@ impl Measures {
         task.seen.waits += 1;
         task.seen.wait_ns += waited_ns;
         task.seen.wait_max_ns = task.seen.wait_max_ns.max(waited_ns);
+        task.seen.wait_lengths.add(waited_ns);
         if task.allowed.is_some() {
             self.waiting_restricted.retain(|other| *other != tid);
         } else {

@@ -4,7 +4,8 @@
 //!
 //! `compare [key=value ...] -- COMMAND`, with keys policy (`default;fifo`), cpus, nodes, smt,
 //! memory, clock, turn_us, boots, runs, observe, locks, kernel, with. A command that ends in `.json` is an
-//! rt-app file.
+//! rt-app file. In the environment, VERBOSE prints each outcome whole, and EVENTS names a folder for
+//! the scheduling events of each run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,8 +68,8 @@ fn main() -> anyhow::Result<()> {
         }
         _ => WorkloadRef::Command { argv, with: files },
     };
-    let outcomes = vm::run(&request, &std::env::current_exe()?, &MultiProgress::new())?;
-    for outcome in &outcomes {
+    let runs = vm::run_traced(&request, &std::env::current_exe()?, &MultiProgress::new())?;
+    for vm::Traced { outcome, events, .. } in &runs {
         let seen = &outcome.observed;
         println!(
             "{:<12} boot {} run {}  {:.4} s  switches {} involuntary {} mm {} migrations {} \
@@ -90,6 +91,12 @@ fn main() -> anyhow::Result<()> {
         );
         if std::env::var_os("VERBOSE").is_some() {
             println!("{}", serde_json::to_string_pretty(outcome)?);
+        }
+        if let Some(folder) = std::env::var_os("EVENTS") {
+            let name = format!("{}-{}-{}", outcome.policy, outcome.boot, outcome.run);
+            let lines = events.iter().map(|event| format!("{event:?}\n"));
+            let lines = outcome.names.iter().map(|it| format!("{it:?}\n")).chain(lines);
+            std::fs::write(PathBuf::from(folder).join(name), lines.collect::<String>())?;
         }
     }
     Ok(())

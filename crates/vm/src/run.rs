@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use live::Callback;
-use trace::Outcome;
+use trace::{Event, Outcome};
 
 use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
 use crate::image::Image;
@@ -47,9 +47,11 @@ pub struct Traced {
     pub outcome: Outcome,
     /// Every callback since the policy was loaded, if it writes them down, as `probe` does.
     pub callbacks: Vec<Callback>,
+    /// Scheduling events of the observed run, its span only.
+    pub events: Vec<Event>,
 }
 
-/// [`run`], and the callbacks of policies that write them down.
+/// [`run`], with the events, and the callbacks of policies that write them down.
 pub fn run_traced(
     request: &Request,
     agent: &Path,
@@ -314,7 +316,8 @@ fn die_with_parent(command: &mut Command) {
 /// Folds what the observer recorded into the outcome.
 fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Traced> {
     let Measured { mut outcome, recording, record_bytes, callbacks } = measured;
-    let Some(recording) = recording else { return Ok(Traced { outcome, callbacks }) };
+    let mut events = Vec::new();
+    let Some(recording) = recording else { return Ok(Traced { outcome, callbacks, events }) };
     let mut bytes = vec![0; record_bytes];
     let mut filled = 0;
     let start = Instant::now();
@@ -326,11 +329,11 @@ fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Traced> {
         }
     }
     anyhow::ensure!(filled == record_bytes, "the guest's records ended early: is the disk full?");
-    let (observed, mut names) = live::fold(&recording, &bytes)?;
+    let (observed, mut names) = live::fold(&recording, &bytes, |event| events.push(event.clone()))?;
     // the worker knows its tasks by more than the kernel's 15 bytes
     names.extend(std::mem::take(&mut outcome.names));
     (outcome.observed, outcome.names) = (observed, names);
-    Ok(Traced { outcome, callbacks })
+    Ok(Traced { outcome, callbacks, events })
 }
 
 struct Heard {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use report::stats::{median, quantile};
-use trace::Outcome;
+use trace::{Lengths, Outcome};
 
 use super::paper::Agreed;
 
@@ -29,10 +29,17 @@ pub fn distance(
         Agreed::Migrations => {
             outside(guest, sim, |run| Some(total(run, names, |task| task.migrations)))
         }
-        Agreed::Wait50 => outside(guest, sim, |run| Some(run.observed.wait.p50_ns as f64)),
-        Agreed::Wait95 => outside(guest, sim, |run| Some(run.observed.wait.p95_ns as f64)),
-        Agreed::Wait99 => outside(guest, sim, |run| Some(run.observed.wait.p99_ns as f64)),
+        Agreed::Wait50 => outside(guest, sim, |run| wait(run, names, 0.5)),
+        Agreed::Wait95 => outside(guest, sim, |run| wait(run, names, 0.95)),
+        Agreed::Wait99 => outside(guest, sim, |run| wait(run, names, 0.99)),
     }
+}
+
+/// A quantile of the waits of the workload's tasks, ns.
+fn wait(run: &Outcome, names: &[String], at: f64) -> Option<f64> {
+    let mut all = Lengths::default();
+    own(run, names).for_each(|task| all.merge(&task.wait_lengths));
+    all.quantile(at).map(|ns| ns as f64)
 }
 
 /// 0 where the simulator's median lies between the least and the greatest of the guest's runs, else
@@ -59,30 +66,54 @@ fn each(runs: &[&Outcome], value: impl Fn(&Outcome) -> Option<f64>) -> Vec<f64> 
     observed.filter_map(|run| value(run)).collect()
 }
 
-/// The greatest difference of a task's part of the CPU time of all, in points.
+/// The greatest difference of a task's part of the CPU time of all, in points. Tasks of one kind (a
+/// file's `instance`s) differ by nothing but chance: they are compared by rank, the one that got
+/// least with the one that got least.
 fn share_distance(guest: &[&Outcome], sim: &[&Outcome], names: &[String]) -> Option<f64> {
-    let of = |runs: &[&Outcome], name: &str| {
-        median(&each(runs, |run| shares(run, names).get(name).copied()))
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    names.iter().for_each(|name| *kinds.entry(kind(name)).or_default() += 1);
+    let of = |runs: &[&Outcome], kind: &str, rank: usize| {
+        median(&each(runs, |run| shares(run, names).get(kind)?.get(rank).copied()))
     };
-    let distances: Option<Vec<f64>> = names
-        .iter()
-        .map(|name| Some((of(guest, cut(name))? - of(sim, cut(name))?).abs() * 100.0))
-        .collect();
-    quantile(&distances?, 1.0)
-}
-
-/// Each name's part of the CPU time of all names; tasks of one name are taken together.
-fn shares<'a>(run: &Outcome, names: &'a [String]) -> BTreeMap<&'a str, f64> {
-    let mut shares: BTreeMap<&str, f64> = names.iter().map(|name| (cut(name), 0.0)).collect();
-    for (tid, task) in &run.observed.tasks {
-        let name = run.names.get(tid).map_or("", |name| cut(name));
-        if let Some(share) = shares.get_mut(name) {
-            *share += task.cpu_ns as f64;
+    let mut distances = Vec::new();
+    for (kind, count) in kinds {
+        for rank in 0..count {
+            distances.push((of(guest, kind, rank)? - of(sim, kind, rank)?).abs() * 100.0);
         }
     }
-    let all: f64 = shares.values().sum();
-    shares.values_mut().for_each(|share| *share /= all.max(1.0));
+    quantile(&distances, 1.0)
+}
+
+/// By kind, each task's part of the CPU time of all of the workload, the least first. A task that was
+/// not seen got nothing.
+fn shares<'a>(run: &Outcome, names: &'a [String]) -> BTreeMap<&'a str, Vec<f64>> {
+    let mut shares: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for name in names {
+        let ns: u64 = own(run, std::slice::from_ref(name)).map(|task| task.cpu_ns).sum();
+        shares.entry(kind(name)).or_default().push(ns as f64);
+    }
+    let all: f64 = shares.values().flatten().sum();
+    for kind in shares.values_mut() {
+        kind.iter_mut().for_each(|share| *share /= all.max(1.0));
+        kind.sort_by(f64::total_cmp);
+    }
     shares
+}
+
+/// The name that a file gives all instances of a task: without the number behind it.
+fn kind(name: &str) -> &str {
+    match name.rsplit_once('-') {
+        Some((kind, number)) if number.bytes().all(|digit| digit.is_ascii_digit()) => kind,
+        _ => name,
+    }
+}
+
+/// What was seen of the tasks of these names.
+fn own<'a>(run: &'a Outcome, names: &'a [String]) -> impl Iterator<Item = &'a trace::TaskObserved> {
+    run.observed.tasks.iter().filter_map(move |(tid, task)| {
+        let name = run.names.get(tid).map_or("", |name| cut(name));
+        names.iter().any(|known| cut(known) == name).then_some(task)
+    })
 }
 
 fn switches(run: &Outcome, names: &[String]) -> f64 {
@@ -90,11 +121,7 @@ fn switches(run: &Outcome, names: &[String]) -> f64 {
 }
 
 fn total(run: &Outcome, names: &[String], value: fn(&trace::TaskObserved) -> u64) -> f64 {
-    let own = run.observed.tasks.iter().filter(|(tid, _)| {
-        let name = run.names.get(tid).map_or("", |name| cut(name));
-        names.iter().any(|known| cut(known) == name)
-    });
-    own.map(|(_, task)| value(task)).sum::<u64>() as f64
+    own(run, names).map(value).sum::<u64>() as f64
 }
 
 fn cut(name: &str) -> &str {
@@ -129,6 +156,35 @@ mod tests {
         assert!((points - 10.0).abs() < 1e-9, "{points}");
         let switches = distance(Agreed::Switches, &[&guest], &[&sim], &names());
         assert_eq!(switches, Some(0.0), "the kworker's do not count");
+    }
+
+    #[test]
+    fn instances_are_compared_by_rank() {
+        let names = ["hog-0".to_string(), "hog-1".to_string()];
+        let named = |cpu_ns: [u64; 2]| {
+            let mut run = run([cpu_ns[0], cpu_ns[1], 0], 0);
+            run.names = [(1, names[0].clone()), (2, names[1].clone())].into();
+            run
+        };
+        let (guest, same, other) = (named([70, 30]), named([30, 70]), named([50, 50]));
+        let points = |sim: &Outcome| distance(Agreed::CpuShare, &[&guest], &[sim], &names).unwrap();
+        assert!(points(&same).abs() < 1e-9);
+        assert!((points(&other) - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn waits_are_those_of_the_workload() {
+        let with_waits = |ns: [u64; 3]| {
+            let mut run = run([1; 3], 0);
+            for (task, ns) in run.observed.tasks.values_mut().zip(ns) {
+                (0..10).for_each(|_| task.wait_lengths.add(ns));
+            }
+            run
+        };
+        let (guest, sim) = (with_waits([100, 100, 9_000]), with_waits([100, 100, 1]));
+        let of = |sim: &Outcome| distance(Agreed::Wait99, &[&guest], &[sim], &names()).unwrap();
+        assert_eq!(of(&sim), 0.0, "the kworker's do not count");
+        assert!(of(&with_waits([100, 200, 1])) > 0.9);
     }
 
     #[test]

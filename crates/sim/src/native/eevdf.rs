@@ -15,7 +15,7 @@ use super::domains::Domains;
 use super::eevdf_queue::{Entity, Placing, Queue};
 use super::pelt::Avg;
 use crate::account::Func;
-use crate::class::{Class, dequeue, enqueue};
+use crate::class::{Class, dequeue, enqueue, wake};
 use crate::event::{Due, Irq};
 use crate::kernel::Kernel;
 use crate::line::Line;
@@ -269,15 +269,11 @@ impl Eevdf {
         self.dirty(k, cpu);
     }
 
-    /// `wakeup_preempt_fair`: whether the new task would be picked now.
+    /// `wakeup_preempt_fair`: whether the new task would be picked now. The runqueue's clock stands
+    /// since the task was enqueued, so nothing more is charged to who runs.
     pub(super) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         k.call(self.func.preempt);
-        if k.cpus[cpu].need_resched {
-            return;
-        }
-        self.update_curr(k, cpu);
-        k.call(self.func.pick_eevdf);
-        if self.rqs[cpu].queue.pick(&self.entities) == Some(task) {
+        if !k.cpus[cpu].need_resched && self.pick_entity(k, cpu) == Some(task) {
             self.resched(k, cpu);
         }
     }
@@ -288,7 +284,6 @@ impl Eevdf {
             k.call(self.func.pick_eevdf);
             let next = self.rqs[cpu].queue.pick(&self.entities)?;
             if !self.entities[next].delayed {
-                super::not_before(k, self.habits[next].queued_ns);
                 return Some(next);
             }
             k.enter(self.func.dequeue);
@@ -310,7 +305,7 @@ impl Eevdf {
         rq.slice_end_ns = Some(end_ns);
         if rq.slice_irq_ns.is_none_or(|irq_ns| irq_ns > end_ns) {
             rq.slice_irq_ns = Some(end_ns);
-            k.queue.push(end_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Balance });
+            k.queue.push(end_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Slice });
         }
     }
 
@@ -323,7 +318,7 @@ impl Eevdf {
         let Some(end_ns) = self.rqs[cpu].slice_end_ns else { return };
         if end_ns > k.now_ns() {
             self.rqs[cpu].slice_irq_ns = Some(end_ns);
-            k.queue.push(end_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Balance });
+            k.queue.push(end_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Slice });
             return;
         }
         k.charge_ns(k.machine.costs.timer_ns);
@@ -422,15 +417,17 @@ impl Class for Eevdf {
         k.leave();
     }
 
-    fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, _curr: TaskId, task: TaskId, _flags: u64) {
-        self.check_preempt(k, cpu, task);
+    fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, _curr: TaskId, task: TaskId, flags: u64) {
+        if flags & wake::FORK == 0 {
+            self.check_preempt(k, cpu, task);
+        }
     }
 
     fn pick_next(
         &mut self,
         k: &mut Kernel,
         cpu: CpuId,
-        prev: Option<TaskId>,
+        _prev: Option<TaskId>,
         runnable: bool,
     ) -> Option<TaskId> {
         k.enter(self.func.pick);
@@ -444,9 +441,8 @@ impl Class for Eevdf {
         if next.is_none() && self.newidle_balance(k, cpu) {
             next = self.pick_entity(k, cpu);
         }
-        if let Some(next) = next.filter(|_| runnable && next == prev) {
-            self.rqs[cpu].queue.protect(&mut self.entities, next);
-            self.arm_slice_end(k, cpu);
+        if let Some(next) = next {
+            super::not_before(k, self.habits[next].queued_ns);
         }
         k.leave();
         next
@@ -497,8 +493,11 @@ impl Class for Eevdf {
     }
 
     fn balance(&mut self, k: &mut Kernel, cpu: CpuId) {
-        self.slice_irq(k, cpu);
         self.periodic(k, cpu);
+    }
+
+    fn slice_ends(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.slice_irq(k, cpu);
     }
 
     fn yield_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {

@@ -150,3 +150,71 @@ fn yielding_lets_the_other_run() {
         assert!(share > 0.4, "{scheduler:?}: {share}");
     }
 }
+
+/// Events of a workload on a machine, under EEVDF; all tasks start together.
+fn events(machine: Machine, text: &str) -> Vec<trace::Event> {
+    let mut scenario = Scenario::new(machine, json(text), Scheduler::Default);
+    scenario.options.record.events = true;
+    scenario.options.together = true;
+    crate::run_traced(&scenario).unwrap().events
+}
+
+/// How long each turn on a CPU lasted that ended although its task could have gone on, ns.
+fn cut_short(events: &[trace::Event]) -> Vec<u64> {
+    let mut since = std::collections::BTreeMap::new();
+    let mut lengths = Vec::new();
+    for event in events {
+        let trace::Kind::Switch { prev_runnable, .. } = event.kind else { continue };
+        let began = since.insert(event.cpu, event.t_ns);
+        lengths.extend(began.filter(|_| prev_runnable).map(|began| event.t_ns - began));
+    }
+    lengths
+}
+
+const FOUR_HOGS: &str = r#"{"global": {"duration": 1}, "tasks": {
+    "a": {"cpus": [0], "instance": 2, "run": 50000},
+    "b": {"cpus": [1], "instance": 2, "run": 50000}}}"#;
+
+/// `hrtick_start_fair`: a slice ends when it is used up; where CPUs take turns (QEMU under icount),
+/// when the CPU's own turn comes after that.
+#[test]
+fn a_slice_ends_in_its_cpus_turn() {
+    let late = |name: &str| {
+        let slices = cut_short(&events(machine(name), FOUR_HOGS));
+        let mut whole: Vec<u64> = slices.into_iter().filter(|ns| *ns >= 2_800_000).collect();
+        assert!(whole.len() > 300, "{name}: {} slices", whole.len());
+        whole.sort();
+        whole[whole.len() / 2] - 2_800_000
+    };
+    assert!(late("numa-2x4") < 5_000, "{}", late("numa-2x4"));
+    // Two of eight CPUs are busy, so a turn of 10 us of the other comes in between half of the time.
+    let in_turns = late("icount-2x4");
+    assert!((500..30_000).contains(&in_turns), "{in_turns}");
+}
+
+/// `wakeup_preempt_fair`: the runqueue's clock stands between a task's enqueue and the question
+/// whether it preempts, so who runs alone and has outlived its protection is not asked to go. It goes
+/// when its request ends.
+#[test]
+fn a_wakeup_does_not_cut_a_request_short() {
+    let events = events(
+        machine("numa-2x4"),
+        r#"{"global": {"duration": 1}, "tasks": {
+            "hog": {"cpus": [0], "run": 50000},
+            "beat": {"cpus": [0], "run": 100, "timer": {"ref": "unique", "period": 20000}}}}"#,
+    );
+    let mut woken = None;
+    let mut waits = Vec::new();
+    for event in &events {
+        match event.kind {
+            trace::Kind::Wake { tid: 2, .. } => woken = Some(event.t_ns),
+            trace::Kind::Switch { next: 2, .. } => {
+                waits.extend(woken.take().map(|since| event.t_ns - since));
+            }
+            _ => {}
+        }
+    }
+    // Where in a request of the hog's the timer falls is chance: some wait for most of it.
+    let longest = waits.iter().copied().max().unwrap_or(0);
+    assert!((1_000_000..2_900_000).contains(&longest), "{longest} of {waits:?}");
+}
