@@ -3,46 +3,66 @@
 //!
 //! One table names every cost with its unit. The same costs hold for every policy.
 
-/// Name and unit of one cost, as `[costs]` of a machine file must have them.
+/// Name and unit of one number, as a section of a machine file must have them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CostName {
     /// Its key.
     pub name: &'static str,
     /// The unit it must be given in.
     pub unit: &'static str,
-    /// It may be left out of a machine with fewer hardware threads to a core.
+    /// It may be left out of a machine with fewer hardware threads to a core; usize::MAX: always.
     pub threads: usize,
 }
 
-macro_rules! costs {
-    ($($(#[doc = $doc:literal])* $name:ident, $unit:literal, $threads:expr, $default:literal;)*) => {
-        /// Costs by name; units are last in the name. All are at least 0.
+/// A table of named numbers that a section of a machine file gives.
+pub(crate) trait Table: Default {
+    /// The section's name, for errors.
+    const SECTION: &'static str;
+    /// Every number it may have.
+    const NAMES: &'static [CostName];
+    /// Where the number of this name is kept.
+    fn slot(&mut self, name: &str) -> Option<&mut f64>;
+}
+
+macro_rules! table {
+    ($(#[doc = $about:literal])* $table:ident, $names:ident, $section:literal;
+     $($(#[doc = $doc:literal])* $name:ident, $unit:literal, $threads:expr, $default:expr;)*) => {
+        $(#[doc = $about])*
         #[derive(Clone, Debug, PartialEq)]
-        pub struct Costs {
+        pub struct $table {
             $($(#[doc = $doc])* pub $name: f64,)*
         }
 
-        /// Every cost.
-        pub const COSTS: &[CostName] = &[
-            $(CostName { name: stringify!($name), unit: $unit, threads: $threads },)*
+        /// Every number of the table.
+        pub const $names: &[$crate::costs::CostName] = &[
+            $($crate::costs::CostName {
+                name: stringify!($name),
+                unit: $unit,
+                threads: $threads,
+            },)*
         ];
 
-        impl Default for Costs {
+        impl Default for $table {
             fn default() -> Self {
-                Costs { $($name: $default,)* }
+                $table { $($name: $default,)* }
             }
         }
 
-        impl Costs {
-            /// The cost of this name, or None where there is none.
+        impl $table {
+            /// The number of this name, or None where there is none.
             pub fn get(&self, name: &str) -> Option<f64> {
                 match name {
                     $(stringify!($name) => Some(self.$name),)*
                     _ => None,
                 }
             }
+        }
 
-            pub(crate) fn slot(&mut self, name: &str) -> Option<&mut f64> {
+        impl $crate::costs::Table for $table {
+            const SECTION: &'static str = $section;
+            const NAMES: &'static [$crate::costs::CostName] = $names;
+
+            fn slot(&mut self, name: &str) -> Option<&mut f64> {
                 match name {
                     $(stringify!($name) => Some(&mut self.$name),)*
                     _ => None,
@@ -51,8 +71,11 @@ macro_rules! costs {
         }
     };
 }
+pub(crate) use table;
 
-costs! {
+table! {
+    /// Costs by name; units are last in the name. All are at least 0.
+    Costs, COSTS, "costs";
     /// Clock of a core.
     clock_ghz, "GHz", 1, 1.0;
     /// Cycles an instruction of kernel code takes on a core whose other threads are idle.

@@ -11,12 +11,20 @@
 mod costs;
 mod cpus;
 mod machine;
+mod memory;
 mod paths;
 mod quantity;
 mod read;
+mod recency;
+mod tlb;
+mod warmth;
 
 pub use costs::{COSTS, CostName, Costs};
 pub use cpus::CpuSet;
 pub use machine::{Cpu, Distance, LockKind, Machine, MachineError, find, names};
+pub use memory::{MEMORY, Memory};
 pub use paths::{Path, PathId, Paths};
 pub use quantity::{Quantity, Tag};
+pub use recency::Recency;
+pub use tlb::Tags;
+pub use warmth::{Footprint, Misses, Set, Turn, Warmth};

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::costs::{COSTS, Costs};
+use crate::costs::{COSTS, Costs, Table};
+use crate::memory::{MEMORY, Memory};
 use crate::quantity::Quantity;
 use crate::{CpuSet, read};
 
@@ -62,6 +63,8 @@ pub struct Machine {
     pub lock: LockKind,
     /// What things cost.
     pub costs: Costs,
+    /// Its TLBs and caches; None: not known, and no run that needs them can be made.
+    pub memory: Option<Memory>,
     /// Where each cost comes from, and its range.
     pub sources: BTreeMap<&'static str, Quantity>,
 }
@@ -82,6 +85,8 @@ pub enum MachineError {
 
 const EMBEDDED: &[(&str, &str)] = &[
     ("icount-2x4", include_str!("../../../machines/icount-2x4.toml")),
+    ("core2duo-1.86", include_str!("../../../machines/core2duo-1.86.toml")),
+    ("exynos-4210", include_str!("../../../machines/exynos-4210.toml")),
     ("numa-2x4", include_str!("../../../machines/numa-2x4.toml")),
     ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
     ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),
@@ -168,7 +173,8 @@ impl Machine {
             self.costs.line_remote_ns *= factor;
             return Ok(self);
         }
-        match self.costs.slot(name) {
+        let memory = self.memory.as_mut().and_then(|memory| memory.slot(name));
+        match self.costs.slot(name).or(memory) {
             Some(slot) => *slot = value,
             None => return Err(self.unknown_cost(name)),
         }
@@ -178,7 +184,8 @@ impl Machine {
     /// The same machine with one cost multiplied, for a sweep; names as [`Machine::with_cost`].
     pub fn with_scale(self, name: &str, factor: f64) -> Result<Self, MachineError> {
         let key = if name == "line_transfer_ns" { "line_llc_ns" } else { name };
-        match self.costs.get(key) {
+        let memory = self.memory.as_ref().and_then(|memory| memory.get(key));
+        match self.costs.get(key).or(memory) {
             Some(value) => self.with_cost(name, value * factor),
             None => Err(self.unknown_cost(name)),
         }
@@ -191,7 +198,8 @@ impl Machine {
     }
 
     fn unknown_cost(&self, name: &str) -> MachineError {
-        let known = COSTS.iter().map(|cost| cost.name).chain(["line_transfer_ns"]);
+        let memory = self.memory.iter().flat_map(|_| MEMORY);
+        let known = COSTS.iter().chain(memory).map(|cost| cost.name).chain(["line_transfer_ns"]);
         MachineError::UnknownCost {
             machine: self.name.clone(),
             name: name.to_string(),

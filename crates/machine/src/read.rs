@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::CpuSet;
-use crate::costs::{COSTS, CostName, Costs};
+use crate::costs::{CostName, Table};
 use crate::machine::{Cpu, LockKind, Machine, MachineError};
 use crate::quantity::Quantity;
 
@@ -19,8 +19,13 @@ struct File {
     summary: String,
     topology: Topology,
     kernel: Kernel,
-    costs: BTreeMap<Spanned<String>, Spanned<Quantity>>,
+    costs: Given,
+    #[serde(default = "none")]
+    memory: Option<Given>,
 }
+
+/// A section of numbers as the file has it.
+type Given = BTreeMap<Spanned<String>, Spanned<Quantity>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,7 +80,12 @@ pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
     let file: File = parse(&source)?;
     let (cpus, core_rates) = cpus(&source, &file.topology)?;
     let threads = file.topology.threads_per_core.get_ref().value;
-    let (costs, sources) = costs(&source, &file.costs, threads)?;
+    let mut sources = Sources::new();
+    let costs = table(&source, &file.costs, threads, &mut sources)?;
+    let memory = match &file.memory {
+        Some(given) => Some(table(&source, given, threads, &mut sources)?),
+        None => None,
+    };
     Ok(Machine {
         node_distance: distances(&source, &file.topology)?,
         name: file.name,
@@ -84,6 +94,7 @@ pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
         core_rates,
         lock: file.kernel.lock.value,
         costs,
+        memory,
         sources,
     })
 }
@@ -178,34 +189,35 @@ fn distances(source: &Source, topology: &Topology) -> Result<Vec<Vec<u32>>, Mach
 
 type Sources = BTreeMap<&'static str, Quantity>;
 
-fn costs(
+/// Reads one section: only what its table has, each with its unit, and all that must be there.
+fn table<T: Table>(
     source: &Source,
-    given: &BTreeMap<Spanned<String>, Spanned<Quantity>>,
+    given: &Given,
     threads: usize,
-) -> Result<(Costs, Sources), MachineError> {
-    let mut costs = Costs::default();
-    let mut sources = Sources::new();
+    sources: &mut Sources,
+) -> Result<T, MachineError> {
+    let mut table = T::default();
     for (key, quantity) in given {
-        let cost = COSTS.iter().find(|cost| cost.name == key.get_ref()).ok_or_else(|| {
-            let known = COSTS.iter().map(|cost| cost.name).collect::<Vec<_>>().join(", ");
+        let name = T::NAMES.iter().find(|name| name.name == key.get_ref()).ok_or_else(|| {
+            let known = T::NAMES.iter().map(|name| name.name).collect::<Vec<_>>().join(", ");
             source.error(
                 key.span(),
                 format!("no cost is called `{}`; there are: {known}", key.get_ref()),
             )
         })?;
-        check(source, cost, quantity)?;
-        *costs.slot(cost.name).expect("the table has it") = quantity.get_ref().value;
-        sources.insert(cost.name, quantity.get_ref().clone());
+        check(source, name, quantity)?;
+        *table.slot(name.name).expect("the table has it") = quantity.get_ref().value;
+        sources.insert(name.name, quantity.get_ref().clone());
     }
     let missing =
-        COSTS.iter().find(|cost| cost.threads <= threads && !sources.contains_key(cost.name));
+        T::NAMES.iter().find(|name| name.threads <= threads && !sources.contains_key(name.name));
     match missing {
-        Some(cost) => {
-            let at = source.text.find("[costs").unwrap_or(0);
-            let what = format!("[costs] lacks {} ({})", cost.name, cost.unit);
+        Some(name) => {
+            let at = source.text.find(&format!("[{}", T::SECTION)).unwrap_or(0);
+            let what = format!("[{}] lacks {} ({})", T::SECTION, name.name, name.unit);
             Err(source.error(at..at, what))
         }
-        None => Ok((costs, sources)),
+        None => Ok(table),
     }
 }
 
@@ -215,7 +227,9 @@ fn check(source: &Source, cost: &CostName, given: &Spanned<Quantity>) -> Result<
     let what = match () {
         () if unit != cost.unit => format!("unit \"{unit}\": expected \"{}\"", cost.unit),
         () if !(value.is_finite() && *value >= 0.0) => "expected a number of at least 0".into(),
-        () if matches!(cost.unit, "GHz" | "cycles/instruction") && *value == 0.0 => {
+        () if matches!(cost.unit, "GHz" | "cycles/instruction" | "entries" | "ways" | "bytes")
+            && *value == 0.0 =>
+        {
             "expected a number above 0".into()
         }
         () if cost.name.starts_with("smt_rate") && !(*value > 0.0 && *value <= 1.0) => {
