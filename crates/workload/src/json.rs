@@ -111,11 +111,6 @@ impl<'a> Node<'a> {
         serde_json::from_str(self.text).map_err(|_| self.expected(what, "a string"))
     }
 
-    /// The value as plain data; of repeated keys the last counts.
-    pub(crate) fn data(&self) -> Result<serde_json::Value, Error> {
-        serde_json::from_str(self.text).map_err(|e| self.error(e.to_string()))
-    }
-
     fn expected(&self, what: &str, wanted: &str) -> Error {
         let shown: String = self.text.chars().take(40).collect();
         self.error(format!("{what}: expected {wanted}, found {shown}"))

@@ -6,8 +6,10 @@
 //! from rt-app's JSON ([`rtapp::parse`]) and written as such ([`write`]), or built from a model of a
 //! known program ([`hackbench`], [`npb`]); [`mix`] has yardsticks.
 
+pub mod apps;
 mod events;
 pub mod hackbench;
+mod hw;
 mod json;
 pub mod mix;
 mod model;
@@ -15,6 +17,7 @@ pub mod npb;
 pub mod rtapp;
 mod write;
 
+pub use hw::{Hw, Touched};
 pub use json::Error;
 pub use model::{Object, ObjectId, Step, Task, Workload};
 pub use write::{Dialect, Unwritable, write};

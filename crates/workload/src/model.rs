@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a workload is.
 
+use crate::hw::Hw;
+
 /// Index into [`Workload::objects`].
 pub type ObjectId = usize;
 
@@ -34,8 +36,8 @@ pub struct Task {
     pub forked: bool,
     /// What it does, once; repetition is [`Step::Repeat`]. It ends after the last step.
     pub steps: Vec<Step>,
-    /// What hardware feels of it (rt-app JSON's `"hw"`, which rt-app itself ignores), as data.
-    pub hw: Option<serde_json::Value>,
+    /// What it touches of memory (rt-app JSON's `"hw"`, which rt-app itself ignores). None: not known.
+    pub hw: Option<Hw>,
 }
 
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an

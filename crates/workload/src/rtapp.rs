@@ -5,7 +5,7 @@
 //! freedoms of its `workgen`: comments, trailing commas and repeated keys. What is not modelled is
 //! refused by name and never skipped. Ours, and ignored by rt-app itself:
 //!
-//! - in a task, `"hw": {…}`: what hardware feels of it, kept as data;
+//! - in a task, `"hw": {…}`: what it touches of memory ([`crate::Hw`]);
 //! - in a task, `"process": "name"`: its address space; threads of one name share it, a name that
 //!   begins with `unique` gives each instance its own; without it all tasks share one;
 //! - `"channels": {"c": {"type": "pipe" | "socket", "capacity": BYTES, "overhead": BYTES}}` beside
@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use crate::events::{self, Scope};
+use crate::hw::Hw;
 use crate::json::{Error, Node, Source};
 use crate::model::{Object, ObjectId, Step, Task, Workload};
 
@@ -251,7 +252,7 @@ impl<'a> Reader<'a> {
                 "priority" => task.nice = nice(*value)?,
                 "policy" => policy(*value)?,
                 "delay" => task.delay_ns = value.micros("delay")?,
-                "hw" => task.hw = Some(value.data()?),
+                "hw" => task.hw = Some(Hw::parse(*value)?),
                 "process" => process = self.process(value.string("process")?),
                 _ if events::refused(key).is_some() || events::is_event(key) => {}
                 _ => return Err(unknown(*value, key, TASK_KEYS)),

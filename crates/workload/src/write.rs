@@ -138,7 +138,7 @@ impl Writer<'_> {
             return Err(self.error("an address space of its own, which rt-app has not"));
         }
         if let Some(hw) = &task.hw {
-            out.insert("hw".to_string(), hw.clone());
+            out.insert("hw".to_string(), hw.json());
         }
         let (times, body) = match task.steps.as_slice() {
             [Step::Repeat { times, steps }] => (*times, steps.as_slice()),

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use workload::hackbench::{Channel, Hackbench, Worker};
-use workload::{Dialect, Object, Step, Task, Workload, rtapp::parse, write};
+use workload::{Dialect, Hw, Object, Step, Task, Touched, Workload, rtapp::parse, write};
 
 /// Objects of one kind each, that any step may use; first come those that are declared, as the
 /// reader numbers them.
@@ -55,7 +55,14 @@ fn task() -> impl Strategy<Value = Task> {
             nice,
             cpus: cpus.map(|set| set.into_iter().collect()),
             delay_ns,
-            hw: hw.then(|| serde_json::json!({"mpki": 2.5})),
+            hw: hw.then(|| Hw {
+                reach_ns: 20_500,
+                own: Touched { pages: 4, bytes: 8000 },
+                shared: Touched::dense(70_000),
+                shared_name: "room".to_string(),
+                kernel_code: Touched { pages: 2, bytes: 9000 },
+                ..Hw::default()
+            }),
             steps,
             ..Task::default()
         },

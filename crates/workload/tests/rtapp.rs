@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What rt-app's JSON means, and how a wrong file is refused.
 
-use workload::{Object, Step, Workload, rtapp::parse};
+use workload::{Object, Step, Touched, Workload, rtapp::parse};
 
 fn read(text: &str) -> Workload {
     parse("dir/file.json", text).unwrap_or_else(|e| panic!("{e}"))
@@ -48,14 +48,16 @@ fn phases_run_in_order_and_repeat_inside_the_task() {
 fn instances_are_numbered_and_share_objects() {
     let w = read(
         r#"{"tasks": {"w": {"instance": 3, "loop": 1, "priority": 5, "cpus": [2, 0],
-            "delay": 7, "hw": {"mpki": 4}, "barrier": "b"}, "x": {"loop": 1, "barrier": "b"}}}"#,
+            "delay": 7, "hw": {"reach": 2.5, "own": {"bytes": 5000}, "code": {"pages": 3}}, "barrier": "b"}, "x": {"loop": 1, "barrier": "b"}}}"#,
     );
     let names: Vec<&str> = w.tasks.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["w-0", "w-1", "w-2", "x"]);
     let task = &w.tasks[2];
     assert_eq!((task.nice, task.delay_ns), (5, 7000));
     assert_eq!(task.cpus, Some(vec![0, 2]));
-    assert_eq!(task.hw.as_ref().unwrap()["mpki"], 4);
+    let hw = task.hw.as_ref().unwrap();
+    assert_eq!((hw.reach_ns, hw.own), (2500, Touched { pages: 2, bytes: 5000 }));
+    assert_eq!(hw.code, Touched { pages: 3, bytes: 12_288 });
     // rt-app counts a barrier's parties by the threads whose events name it.
     assert_eq!(w.objects, [Object::Barrier { parties: 4, spin_ns: 0 }]);
 }
@@ -130,6 +132,18 @@ const WRONG: &[(&str, &str)] = &[
         "f.json:2: run: expected a time in µs, 0 or more, found -1",
     ),
     ("{\"tasks\": {\"a\": {\"run\": \"x\"}}}", "expected a time in µs"),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 1,\n\"hw\": {\"reach\": 1,\n\"onw\": {}}}}}",
+        "f.json:3: \"onw\" is not known here; expected one of: reach, own",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 1,\n\"hw\": {\"own\": {\"pages\": 1}}}}}",
+        "f.json:2: hw: expected a \"reach\"",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"hw\": {\"reach\": 1, \"own\": {\"pages\": -1}}}}}",
+        "pages: expected 0 to",
+    ),
     ("{\"tasks\": {\"a\": {\"run\": 1}}}", "a loops for ever and \"global\" has no \"duration\""),
     ("{\"tasks\": {\"a\": {\"loop\": -2, \"run\": 1}}}", "loop: expected -1, 0 or more, found -2"),
     ("{\"tasks\": {\"a\": {\"loop\": 1, \"mem\": 1}}}", "\"mem\" of rt-app is not modelled"),

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a task touches of memory: rt-app JSON's `"hw"`.
+//!
+//! ```json
+//! "hw": {
+//!     "reach": 20,
+//!     "own": { "pages": 4, "bytes": 8192 },
+//!     "shared": { "pages": 30, "bytes": 65536 },
+//!     "code": { "pages": 25, "bytes": 49152 },
+//!     "kernel": { "pages": 1, "bytes": 4096 },
+//!     "kernel_shared": { "pages": 4, "bytes": 8192 },
+//!     "kernel_code": { "pages": 2, "bytes": 16384 }
+//! }
+//! ```
+//!
+//! Each set is the bytes that are touched and the pages over which they are spread. One that is left
+//! out is empty; a set without `bytes` touches all of its pages, one without `pages` fills them.
+//!
+//! - `reach`: CPU time of its own work, in µs on the reference CPU with everything at hand, in which the
+//!   task goes through its sets once. Required.
+//! - `own`: data nobody else touches. `shared`: data that all threads of its process touch whose
+//!   `shared` has the same `"name"`; without a name, all of the process. `code`: its process's.
+//! - `kernel`: the kernel's data about the task. `kernel_shared`, `kernel_code`: what the
+//!   system calls and switches of all tasks touch. Pages of the kernel are of the size in which it maps
+//!   itself: 2 MB on x86.
+//!
+//! A simulated machine whose file has `[memory]` makes the task pay for what it finds gone; others
+//! refuse such a workload. Tasks without `hw` pay the machine's flat costs.
+
+use serde_json::{Map, Value, json};
+
+use crate::json::{Error, Node};
+use crate::rtapp::unknown;
+
+/// Bytes of the page for which `bytes` and `pages` stand in for each other.
+const PAGE: u64 = 4096;
+
+/// Bytes that are touched, and over how many pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Pages.
+    pub pages: u32,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl Touched {
+    /// So many bytes, densely.
+    pub fn dense(bytes: u64) -> Self {
+        Touched { pages: bytes.div_ceil(PAGE) as u32, bytes }
+    }
+}
+
+/// What one task touches in a round of its work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hw {
+    /// Work in which it goes through its sets once, in ns.
+    pub reach_ns: u64,
+    /// Data nobody else touches.
+    pub own: Touched,
+    /// Data that others of its process touch too.
+    pub shared: Touched,
+    /// Which of the process's shared data: threads that name the same share it.
+    pub shared_name: String,
+    /// Code.
+    pub code: Touched,
+    /// The kernel's data about it.
+    pub kernel: Touched,
+    /// The kernel's data that everybody touches.
+    pub kernel_shared: Touched,
+    /// The kernel's code that everybody runs.
+    pub kernel_code: Touched,
+}
+
+const KEYS: &str = "reach, own, shared, code, kernel, kernel_shared, kernel_code";
+
+impl Hw {
+    pub(crate) fn parse(node: Node) -> Result<Self, Error> {
+        let mut hw = Hw::default();
+        let mut reach = None;
+        for (key, value) in node.members("hw")? {
+            let set = match key.as_str() {
+                "reach" => {
+                    reach = Some(value.micros("reach")?);
+                    continue;
+                }
+                "shared" => {
+                    (hw.shared, hw.shared_name) = touched(value, &key, true)?;
+                    continue;
+                }
+                "own" => &mut hw.own,
+                "code" => &mut hw.code,
+                "kernel" => &mut hw.kernel,
+                "kernel_shared" => &mut hw.kernel_shared,
+                "kernel_code" => &mut hw.kernel_code,
+                _ => return Err(unknown(value, &key, KEYS)),
+            };
+            *set = touched(value, &key, false)?.0;
+        }
+        hw.reach_ns = reach.filter(|ns| *ns > 0).ok_or_else(|| {
+            node.error("hw: expected a \"reach\" in µs, more than 0: the work in one round")
+        })?;
+        Ok(hw)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let mut out = Map::new();
+        out.insert("reach".into(), json!(self.reach_ns as f64 / 1e3));
+        let sets = [
+            ("own", self.own),
+            ("shared", self.shared),
+            ("code", self.code),
+            ("kernel", self.kernel),
+            ("kernel_shared", self.kernel_shared),
+            ("kernel_code", self.kernel_code),
+        ];
+        for (key, set) in sets.into_iter().filter(|(_, set)| *set != Touched::default()) {
+            let mut value = json!({"pages": set.pages, "bytes": set.bytes});
+            if key == "shared" && !self.shared_name.is_empty() {
+                value["name"] = json!(self.shared_name);
+            }
+            out.insert(key.into(), value);
+        }
+        Value::Object(out)
+    }
+}
+
+fn touched(node: Node, what: &str, named: bool) -> Result<(Touched, String), Error> {
+    let (mut pages, mut bytes, mut name) = (None, None, String::new());
+    for (key, value) in node.members(what)? {
+        match key.as_str() {
+            "pages" => pages = Some(amount(value, "pages", 1 << 28)?),
+            "bytes" => bytes = Some(amount(value, "bytes", 1 << 40)?),
+            "name" if named => name = value.string("name")?,
+            _ => {
+                return Err(unknown(
+                    value,
+                    &key,
+                    if named { "pages, bytes, name" } else { "pages, bytes" },
+                ));
+            }
+        }
+    }
+    let set = match (pages, bytes) {
+        (Some(pages), Some(bytes)) => Touched { pages: pages as u32, bytes },
+        (Some(pages), None) => Touched { pages: pages as u32, bytes: pages * PAGE },
+        (None, Some(bytes)) => Touched::dense(bytes),
+        (None, None) => return Err(node.error(format!("{what}: expected \"pages\" or \"bytes\""))),
+    };
+    Ok((set, name))
+}
+
+fn amount(node: Node, what: &str, most: u64) -> Result<u64, Error> {
+    let n = node.integer(what)?;
+    u64::try_from(n)
+        .ok()
+        .filter(|n| *n <= most)
+        .ok_or_else(|| node.error(format!("{what}: expected 0 to {most}, found {n}")))
+}
