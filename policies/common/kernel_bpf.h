@@ -54,6 +54,15 @@ KFUNC(s32, scx_bpf_task_cpu, const struct task_struct *p);
 KFUNC(void, scx_bpf_error_bstr, char *fmt, unsigned long long *data, u32 data_sz);
 KFUNC(bool, bpf_cpumask_test_cpu, u32 cpu, const struct cpumask *mask);
 KFUNC(u64, scx_bpf_now, void);							/* 6.14 */
+KFUNC(struct task_struct *, scx_bpf_dsq_peek, u64 dsq_id);			/* 6.19 */
+
+struct bpf_iter_scx_dsq {
+	u64 opaque[6];
+} __attribute__((aligned(8)));
+
+KFUNC(int, bpf_iter_scx_dsq_new, struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags);
+KFUNC(struct task_struct *, bpf_iter_scx_dsq_next, struct bpf_iter_scx_dsq *it);
+KFUNC(void, bpf_iter_scx_dsq_destroy, struct bpf_iter_scx_dsq *it);
 
 /* libbpf drops the last ___suffix of a name when it looks the kernel's one up */
 KFUNC(bool, scx_bpf_dsq_insert___v2___paceline, struct task_struct *p, u64 dsq_id, u64 slice,
@@ -106,6 +115,36 @@ static __always_inline bool dsq_move_to_local(u64 dsq_id)
 	return scx_bpf_consume___v0(dsq_id);
 }
 
+/* Before 7.1, which also brought the two-argument move, a peek may miss a task that is there. */
+static __always_inline bool dsq_can_peek(void)
+{
+	return has(scx_bpf_dsq_peek) && has(scx_bpf_dsq_move_to_local___v2___paceline);
+}
+
+/* The vtime of the first task of a DSQ of the policy's own, without a lock; 0 where it is empty. */
+static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
+{
+	struct task_struct *p = has(scx_bpf_dsq_peek) ? scx_bpf_dsq_peek(dsq_id) : NULL;
+
+	return p ? p->scx.dsq_vtime : 0;
+}
+
+/* The same under the DSQ's lock, on every kernel. */
+static __always_inline u64 dsq_first_vtime(u64 dsq_id)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	u64 vtime = 0;
+
+	if (!bpf_iter_scx_dsq_new(&it, dsq_id, 0)) {
+		p = bpf_iter_scx_dsq_next(&it);
+		if (p)
+			vtime = p->scx.dsq_vtime;
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return vtime;
+}
+
 static __always_inline void task_set_slice(struct task_struct *p, u64 slice)
 {
 	if (has(scx_bpf_task_set_slice___v1))
@@ -130,6 +169,12 @@ static __always_inline u64 now_ns(void)
 static __always_inline s32 this_cpu(void)
 {
 	return bpf_get_smp_processor_id();
+}
+
+/* Who forks, in init_task. */
+static __always_inline struct task_struct *forking_task(void)
+{
+	return bpf_get_current_task_btf();
 }
 
 static __always_inline u32 random_u32(void)

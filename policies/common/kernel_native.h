@@ -48,6 +48,8 @@ struct kernel {
 	void (*spin_lock)(struct kernel *k, struct bpf_spin_lock *lock);
 	void (*spin_unlock)(struct kernel *k, struct bpf_spin_lock *lock);
 	void (*error)(struct kernel *k, const char *message);
+	u64 (*dsq_peek_vtime)(struct kernel *k, u64 dsq_id);
+	u64 (*dsq_first_vtime)(struct kernel *k, u64 dsq_id);
 };
 
 EXPORT struct kernel *kernel;
@@ -65,6 +67,10 @@ EXPORT struct kernel *kernel;
 #define dsq_insert_vtime(p, dsq_id, slice, vtime, flags)                                           \
 	kernel->dsq_insert_vtime(kernel, p, dsq_id, slice, vtime, flags)
 #define dsq_move_to_local(dsq_id)		kernel->dsq_move_to_local(kernel, dsq_id)
+#define dsq_can_peek()				true
+#define dsq_peek_vtime(dsq_id)			kernel->dsq_peek_vtime(kernel, dsq_id)
+#define dsq_first_vtime(dsq_id)			kernel->dsq_first_vtime(kernel, dsq_id)
+#define forking_task()				((struct task_struct *)NULL) /* nobody forks there */
 #define task_set_slice(p, slice)		kernel->set_slice(kernel, p, slice)
 #define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)
 #define now_ns()				kernel->now_ns(kernel)

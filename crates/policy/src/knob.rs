@@ -38,6 +38,11 @@ pub enum Unit {
         /// Most allowed.
         max: u64,
     },
+    /// A whole number, or `off`. The value is 0 where it is off, else one more than the number.
+    CountOrOff {
+        /// Most allowed.
+        max: u64,
+    },
     /// One of these words; the value is its place in the list.
     Choice(&'static [&'static str]),
 }
@@ -65,6 +70,10 @@ impl Knob {
                 _ => None,
             },
             Unit::Count { min, max } => text.parse().ok().filter(|n| (min..=max).contains(n)),
+            Unit::CountOrOff { max } => match text {
+                "off" => Some(0),
+                _ => text.parse().ok().filter(|n: &u64| *n <= max).map(|n| n + 1),
+            },
             Unit::Choice(words) => words.iter().position(|word| *word == text).map(|n| n as u64),
         };
         value.ok_or_else(|| KnobError {
@@ -80,6 +89,10 @@ impl Knob {
             Unit::Duration { .. } => duration(value),
             Unit::Switch => (value != 0).to_string(),
             Unit::Count { .. } => value.to_string(),
+            Unit::CountOrOff { .. } => match value {
+                0 => "off".to_string(),
+                _ => (value - 1).to_string(),
+            },
             Unit::Choice(words) => words[value as usize].to_string(),
         }
     }
@@ -97,6 +110,7 @@ impl fmt::Display for Unit {
             }
             Unit::Switch => write!(out, "true or false"),
             Unit::Count { min, max } => write!(out, "a whole number from {min} to {max}"),
+            Unit::CountOrOff { max } => write!(out, "off, or a whole number from 0 to {max}"),
             Unit::Choice(words) => write!(out, "one of {}", words.join(", ")),
         }
     }

@@ -96,6 +96,8 @@ pub struct Kernel {
     pub spin_lock: unsafe extern "C" fn(*mut Kernel, *mut c_void),
     pub spin_unlock: unsafe extern "C" fn(*mut Kernel, *mut c_void),
     pub error: unsafe extern "C" fn(*mut Kernel, *const c_char),
+    pub dsq_peek_vtime: unsafe extern "C" fn(*mut Kernel, u64) -> u64,
+    pub dsq_first_vtime: unsafe extern "C" fn(*mut Kernel, u64) -> u64,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

@@ -29,7 +29,8 @@ EXPORT const u64 layout[] = {
 	O(kernel, test_and_clear_cpu_idle), O(kernel, pick_idle_cpu), O(kernel, kick_cpu),
 	O(kernel, task_cpu), O(kernel, cpu_allowed), O(kernel, set_slice), O(kernel, set_dsq_vtime),
 	O(kernel, now_ns), O(kernel, this_cpu), O(kernel, random_u32), O(kernel, task_storage_get),
-	O(kernel, spin_lock), O(kernel, spin_unlock), O(kernel, error), sizeof(struct kernel),
+	O(kernel, spin_lock), O(kernel, spin_unlock), O(kernel, error),
+	O(kernel, dsq_peek_vtime), O(kernel, dsq_first_vtime), sizeof(struct kernel),
 	MAX_CPUS,
 };
 

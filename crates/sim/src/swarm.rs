@@ -150,6 +150,7 @@ fn knob_value(rng: &mut Pcg64Mcg, knob: &Knob) -> u64 {
         }
         Unit::Switch => u64::from(rng.random_bool(0.5)),
         Unit::Count { min, max } => rng.random_range(min..=max),
+        Unit::CountOrOff { max } => rng.random_range(0..=max + 1),
         Unit::Choice(words) => rng.random_range(0..words.len() as u64),
     }
 }

@@ -52,6 +52,8 @@ impl Table {
             spin_lock,
             spin_unlock,
             error,
+            dsq_peek_vtime,
+            dsq_first_vtime,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -211,6 +213,41 @@ unsafe extern "C" fn dsq_insert_vtime(
     entity.slice = if slice > 0 { slice } else { entity.slice.max(1) };
     entity.dsq_vtime = vtime;
     rt.insert(k, task, id, flags | ENQ_DSQ_PRIQ);
+}
+
+impl Runtime {
+    /// The policy's own queue of this id, or the end of the run.
+    fn user_dsq(&mut self, k: &mut Kernel, id: u64, by: &str) -> Option<usize> {
+        let index = self.user_dsqs.get(&id).copied();
+        if index.is_none() {
+            self.error(k, format_args!("{by} on non-existent DSQ {id:#x}"));
+        }
+        index
+    }
+
+    fn first_vtime(&mut self, index: usize) -> u64 {
+        self.dsqs[index].first().map_or(0, |task| self.structs[task].scx.dsq_vtime)
+    }
+}
+
+unsafe extern "C" fn dsq_peek_vtime(table: *mut KernelTable, id: u64) -> u64 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.call(rt.func.scx_bpf_dsq_peek);
+    rt.user_dsq(k, id, "peek").map_or(0, |index| rt.first_vtime(index))
+}
+
+unsafe extern "C" fn dsq_first_vtime(table: *mut KernelTable, id: u64) -> u64 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.call(rt.func.bpf_iter_scx_dsq);
+    let Some(index) = rt.user_dsq(k, id, "an iterator") else { return 0 };
+    // The lock is held for each step.
+    let lock = rt.dsqs[index].lock.expect("a policy's own queue has a lock");
+    k.lock(lock);
+    let vtime = rt.first_vtime(index);
+    k.unlock(lock);
+    vtime
 }
 
 unsafe extern "C" fn dsq_move_to_local(table: *mut KernelTable, id: u64) -> bool {

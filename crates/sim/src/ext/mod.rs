@@ -168,6 +168,8 @@ functions!(
     scx_dsq_insert_preamble,
     scx_init_task,
     scx_bpf_dsq_nr_queued,
+    scx_bpf_dsq_peek,
+    bpf_iter_scx_dsq,
     scx_bpf_task_storage_get,
     scx_bpf_now,
     bpf_spin_lock,
