@@ -7,7 +7,7 @@ use crate::failure::Failure;
 
 /// Every policy, in the order in which `paceline list` shows them.
 pub static POLICIES: &[&Policy] =
-    &[&flsched::FLSCHED, &baseline::RR, &baseline::FIFO, &baseline::PILE];
+    &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::RR, &baseline::FIFO, &baseline::PILE];
 
 /// One of Linux's own classes: not a policy, it has no knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

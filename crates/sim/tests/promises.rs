@@ -9,7 +9,14 @@ use workload::hackbench::{Channel, Hackbench};
 use workload::mix::{burners, mixed};
 
 const MS: u64 = 1_000_000;
-const REGISTRY: &[&Policy] = &[&flsched::FLSCHED, &baseline::FIFO, &baseline::RR, &baseline::PILE];
+const REGISTRY: &[&Policy] = &[
+    &flsched::FLSCHED,
+    &cas::CAS,
+    &cas::O1,
+    &baseline::FIFO,
+    &baseline::RR,
+    &baseline::PILE,
+];
 
 fn checked(policy: &str, workload: Workload) -> Result<Outcome, SimError> {
     let instance = Instance::parse(policy, REGISTRY).unwrap_or_else(|error| panic!("{error}"));
@@ -41,6 +48,11 @@ fn promises_are_kept() {
         "flsched:slice=5ms,variant=code,defer=5ms",
         "flsched:slice=5ms,pull=true",
         "rr",
+        "o1",
+        "o1:slice=10ms",
+        "cas",
+        "cas:slice=10ms,threshold=1,look=iterate",
+        "cas:threshold=40,slots=2",
     ] {
         for load in loads() {
             let name = load.name.clone();

@@ -4,7 +4,8 @@
 use policy::{Policy, Promises};
 use sim::{SimError, case, run, swarm};
 
-const REGISTRY: &[&Policy] = &[&flsched::FLSCHED, &baseline::FIFO, &baseline::RR];
+const REGISTRY: &[&Policy] =
+    &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR];
 
 #[test]
 fn random_cases_come_out_well() {

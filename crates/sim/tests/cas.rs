@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! CAS and the O(1) scheduler as whole policies: the orders of the talk, and the bound of an epoch.
+
+mod common;
+
+use common::{MS, burn, cores, scenario, task, workload};
+use policy::{Instance, Policy};
+use sim::{Scheduler, run, run_traced};
+use trace::Kind;
+use workload::{Step, Task, Workload};
+
+const REGISTRY: &[&Policy] = &[&cas::CAS, &cas::O1];
+
+fn scheduler(policy: &str) -> Scheduler {
+    Scheduler::Policy(Instance::parse(policy, REGISTRY).unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn of(process: usize, nice: i8, task: Task) -> Task {
+    Task { process, nice, ..task }
+}
+
+/// Tasks that become runnable one after the other while a better one runs.
+fn queued(tasks: &[(usize, i8)]) -> Workload {
+    let one = |(number, &(process, nice)): (usize, &(usize, i8))| {
+        let delay_ns = (number as u64 + 2) * MS;
+        Task { delay_ns, ..of(process, nice, task(&format!("t{number}"), vec![burn(3)])) }
+    };
+    let mut all: Vec<Task> = tasks.iter().enumerate().map(one).collect();
+    all.push(Task { delay_ns: MS, ..of(0, -20, task("first", vec![burn(20)])) });
+    workload(all)
+}
+
+/// In which order they run once all wait, and how often the address space changes among them.
+fn order(policy: &str, tasks: &[(usize, i8)]) -> (String, usize) {
+    let traced = run_traced(&scenario(cores(1), queued(tasks), scheduler(policy))).unwrap();
+    let mut ran: Vec<(u32, u64)> = traced
+        .events
+        .iter()
+        .filter(|event| event.t_ns > 15 * MS)
+        .filter_map(|event| match event.kind {
+            Kind::Switch { next, next_mm, .. } => Some((next, next_mm)),
+            _ => None,
+        })
+        .filter(|(next, _)| (1..=tasks.len() as u32).contains(next))
+        .collect();
+    ran.dedup();
+    let switches = ran.windows(2).filter(|two| two[0].1 != two[1].1).count();
+    (ran.iter().map(|(tid, _)| (b'A' - 1 + *tid as u8) as char).collect(), switches)
+}
+
+#[test]
+fn the_orders_of_the_talk() {
+    let slide_17 = [(1, 0), (2, 0), (1, 2), (2, 2), (1, 2)];
+    for (policy, expected) in [
+        ("o1", ("ABCDE", 4)),
+        ("cas:threshold=off", ("ABCDE", 4)),
+        ("cas:threshold=0", ("ABDCE", 2)),
+        ("cas:threshold=1", ("ABDCE", 2)),
+        ("cas:threshold=2", ("ACEBD", 1)),
+        ("cas:threshold=2,look=iterate", ("ACEBD", 1)),
+        ("cas:threshold=2,slots=2", ("ABCDE", 4)),
+    ] {
+        let (names, switches) = order(policy, &slide_17);
+        assert_eq!((names.as_str(), switches), expected, "{policy}");
+    }
+    let slide_47 = [(1, 0), (2, 0), (1, 0), (1, 0), (2, 0)];
+    assert_eq!(order("o1", &slide_47), ("ABCDE".into(), 3));
+    assert_eq!(order("cas", &slide_47), ("ACDBE".into(), 1));
+}
+
+/// Four hogs of one context and one of another: whatever the threshold, the one waits for a slice of
+/// each of the four and no longer, and gets as much as they do.
+#[test]
+fn an_epoch_bounds_what_a_context_takes() {
+    for policy in ["o1", "cas:threshold=1", "cas:threshold=40"] {
+        let hog = |number: usize| {
+            let process = usize::from(number == 4) + 1;
+            of(process, 0, task(&format!("hog{number}"), vec![burn(2000)]))
+        };
+        let mut load = workload((0..5).map(hog).collect());
+        load.duration_ns = Some(2020 * MS);
+        let outcome = run(&scenario(cores(1), load, scheduler(policy))).unwrap();
+        let tasks = &outcome.observed.tasks;
+        for tid in 1..=5 {
+            let (cpu_ns, wait_ns) = (tasks[&tid].cpu_ns, tasks[&tid].wait_max_ns);
+            assert!(cpu_ns.abs_diff(400 * MS) < 110 * MS, "{policy}: {tid} had {cpu_ns} ns");
+            // two epochs may join: the last of one, the first of the next
+            assert!(wait_ns < 9 * 100 * MS, "{policy}: {tid} waited {wait_ns} ns");
+        }
+    }
+}
+
+/// One that sleeps more than it runs is preferred, and goes on while hogs wait for the next epoch.
+#[test]
+fn who_sleeps_is_served_first() {
+    let nap =
+        vec![Step::Repeat { times: Some(200), steps: vec![Step::Sleep { ns: 9 * MS }, burn(1)] }];
+    let mut tasks: Vec<Task> = (1..4).map(|n| of(n, 0, task("hog", vec![burn(2000)]))).collect();
+    tasks.push(of(9, 0, task("napper", nap)));
+    let mut load = workload(tasks);
+    load.duration_ns = Some(3000 * MS);
+    let outcome = run(&scenario(cores(1), load, scheduler("o1"))).unwrap();
+    let napper = &outcome.observed.tasks[&4];
+    assert!(napper.cpu_ns > 190 * MS, "{napper:?}");
+    let mean_ns = napper.wait_ns / 200;
+    assert!(mean_ns < 5 * MS, "{mean_ns}");
+}
+
+/// More processes than a policy could have queues for, each gone as soon as it came.
+#[test]
+fn ten_thousand_short_lived_processes_come_and_go() {
+    let one = |number: usize| {
+        let delay_ns = number as u64 * 20_000;
+        let steps = vec![Step::Run { work_ns: 50_000 }];
+        Task { delay_ns, ..of(number, 0, task(&format!("t{number}"), steps)) }
+    };
+    let mut scenario =
+        scenario(cores(4), workload((0..10_000).map(one).collect()), scheduler("cas"));
+    scenario.options.check = true;
+    scenario.options.record = sim::Record::default();
+    let outcome = run(&scenario).unwrap();
+    assert!((1..=10_000).all(|tid| outcome.observed.tasks[&tid].cpu_ns >= 40_000));
+}

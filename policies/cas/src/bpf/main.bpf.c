@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * CAS: the context-aware scheduler. Threads of one address space run after each other, so that the TLB
+ * and the caches stay warm, on Linux 2.6's O(1) scheduler, whose order is changed only inside an epoch.
+ *
+ * Every CPU has a few queues, one for each hash of an address space ("slot"), ordered by epoch,
+ * priority and arrival. Beside each queue stands a word with the key of its first task (the hint), so
+ * the next task is chosen by comparing words. All of a CPU's state is written under its runqueue's
+ * lock, which every callback here holds: a task is only ever queued on the CPU whose runqueue it is on.
+ * Two things happen behind its back. Another CPU takes a task, or the kernel does, because a property
+ * of it changes: then the hint promises too much, which is marked in `stale` and looked up later. A
+ * hint never promises too little, for only its own CPU raises it: no task is forgotten.
+ *
+ * It suits many threads of a few programs that block often. It does not suit programs of one thread,
+ * machines whose TLB has tags for all that run, nor anyone who counts on latency within an epoch.
+ *
+ * Yamada, Kusakabe: Effect of Context Aware Scheduler on TLB.
+ */
+#include "kernel.h"
+#include "topology.h"
+#include "order_o1.h"
+#include "order_context.h"
+#include "place.h"
+#include "share.h"
+
+LICENSE;
+
+CONFIG u64 knob_slice_ns = 100000000;	/* DEF_TIMESLICE */
+#ifdef O1
+CONFIG u64 knob_threshold = THRESHOLD_OFF;
+CONFIG u64 knob_slots = 1;
+#else
+CONFIG u64 knob_threshold = 11;		/* one more than the threshold; THRESHOLD_OFF */
+CONFIG u64 knob_slots = 16;		/* queues a CPU */
+#endif
+CONFIG u64 knob_tags;			/* contexts whose TLB entries a CPU keeps; 0: one */
+CONFIG u64 knob_look;			/* enum look */
+
+enum look {
+	PEEK,		/* read a queue's head without a lock, where the kernel can be trusted to */
+	ITERATE,	/* under its lock */
+};
+
+/* Where a task is. */
+enum phase {
+	OUT,		/* new or asleep */
+	QUEUED,		/* waits in the present epoch */
+	EXPIRED,	/* waits for the next one */
+	RUNNING,
+	STOPPED,	/* was running, and is about to be queued again */
+	DECIDED,	/* the same, and its key is made */
+};
+
+/* All that is kept of a task: 40 bytes. */
+struct cas_task {
+	u64 stamp_ns;	/* when it last started, stopped or woke; 0: never */
+	u64 key;
+	struct o1_task o1;
+};
+
+struct cas_cpu {
+	u64 hint[SLOTS_MAX];	/* no more than the key of each slot's first task; 0: none */
+	struct o1_expired expired;
+	u64 turn_end_ns;	/* of who runs */
+	struct context_tags tags;
+	volatile u64 mm;	/* an address on its way to be a number */
+	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
+	u32 epoch;
+	u32 sequence;
+	u32 here;		/* which slots are of the current context */
+	u32 stale;		/* which hints may be too low; others set bits too */
+	u8 looked;		/* which slot's hint to look up, besides: one more than it, or 0 */
+	u8 running;		/* somebody runs, or is about to */
+	u8 prio;		/* of who runs */
+	u8 preempting;		/* who runs did not end its turn itself */
+} __attribute__((aligned(64)));
+
+CPU_TABLE(struct cas_cpu, cpus)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct cas_task);
+} tasks SEC(".maps");
+
+static __always_inline struct cas_task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, 0, 0);
+}
+
+static __always_inline u32 nice_of(const struct task_struct *p)
+{
+	u32 nice = p->static_prio - 100;
+
+	return nice < O1_PRIOS ? nice : O1_NICE_0;
+}
+
+/*
+ * The slot of its address space, read each time: exec changes p->mm and tells nobody. The verifier
+ * lets nobody calculate with a pointer, but with what was read from memory.
+ */
+static __always_inline u32 slot_of(struct cas_cpu *c, const struct task_struct *p)
+{
+	if (knob_slots == 1)
+		return SLOT_KERNEL;
+	c->mm = (u64)p->mm;
+	return context_slot(c->mm, knob_slots);
+}
+
+static __always_inline u64 dsq_of(s32 cpu, u32 slot)
+{
+	return (u64)cpu << SLOT_BITS | slot;
+}
+
+static __always_inline u64 head_of(s32 cpu, u32 slot)
+{
+	if (knob_look == PEEK && dsq_can_peek())
+		return dsq_peek_vtime(dsq_of(cpu, slot));
+	return dsq_first_vtime(dsq_of(cpu, slot));
+}
+
+/* What to ask of the kernel for a turn: slices end at the first tick that finds them used up. */
+static __always_inline u64 slice_of(const struct cas_task *t)
+{
+	u64 turn = o1_turn(&t->o1, nr_cpus, knob_slice_ns);
+
+	return turn > tick_ns ? turn - tick_ns : turn;
+}
+
+static __always_inline void make_key(struct cas_cpu *c, struct cas_task *t, u32 epoch, u32 slot)
+{
+	t->key = key_of(epoch, t->o1.prio, c->sequence++, slot);
+}
+
+/* Looks up the hints that may be too low. */
+int refresh(s32 cpu)
+{
+	struct cas_cpu *c = cpus_of(cpu);
+	u32 stale, slot;
+
+	if (!c)
+		return 0;
+	stale = __sync_fetch_and_and(&c->stale, 0);
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+		if (stale >> slot & 1)
+			c->hint[slot] = head_of(cpu, slot);
+	return 0;
+}
+
+/* The key of who is next on a CPU, where `prev`, if it is not 0, may go on as one of its context. */
+u64 choose(s32 cpu, u64 prev)
+{
+	struct context_search search = { RANK_NONE, RANK_NONE };
+	struct cas_cpu *c = cpus_of(cpu);
+	u32 slot;
+
+	if (!c)
+		return 0;
+	if (prev)
+		context_consider(&search, key_rank(prev, c->epoch), true);
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++) {
+		u64 hint = c->hint[slot];
+
+		if (hint)
+			context_consider(&search, key_rank(hint, c->epoch), c->here >> slot & 1);
+	}
+	return context_chooses(&search, c->epoch, knob_threshold);
+}
+
+/* Takes a task of this class that waits on `victim`, if there is one that may run here. */
+int take(s32 cpu, s32 victim, u32 class)
+{
+	struct cas_cpu *own = cpus_of(cpu), *theirs = cpus_of(victim);
+	u32 slot;
+
+	if (!own || !theirs)
+		return 0;
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++) {
+		if (!theirs->hint[slot] || share_class(slot, own->here, theirs->here) != class)
+			continue;
+		if (dsq_move_to_local(dsq_of(victim, slot))) {
+			__sync_fetch_and_or(&theirs->stale, 1u << slot);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* How many wait on this CPU. */
+static __always_inline u32 waiting(s32 cpu)
+{
+	u32 slot, count = 0;
+
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+		count += scx_bpf_dsq_nr_queued(dsq_of(cpu, slot));
+	return count;
+}
+
+/* Its slice is over: it goes on in this epoch or waits for the next. Returns which. */
+static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now)
+{
+	o1_refill(&t->o1, knob_slice_ns);
+	if (o1_interactive(t->o1.prio, t->o1.nice) &&
+	    (!c->expired.since_ns ||
+	     !o1_starving(&c->expired, t->o1.nice, now, waiting(cpu) + 1, knob_slice_ns)))
+		return c->epoch;
+	if (!c->expired.since_ns) {
+		c->expired.since_ns = now;
+		c->expired.best_nice = t->o1.nice;
+	} else if (t->o1.nice < c->expired.best_nice) {
+		c->expired.best_nice = t->o1.nice;
+	}
+	return c->epoch + 1;
+}
+
+/* The present epoch ends: the arrays change places. */
+static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
+{
+	c->epoch = epoch;
+	c->expired.since_ns = 0;
+}
+
+static __always_inline void charge(struct cas_task *t, u64 now)
+{
+	o1_ran(&t->o1, now - t->stamp_ns, knob_slice_ns);
+	t->stamp_ns = now;
+}
+
+/* Where a task that ran, and could go on, belongs now. */
+static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now)
+{
+	if (t->o1.slice_ns <= 0)
+		make_key(c, t, expire(cpu, c, t, now), slot);
+	else if (c->preempting)			/* as if it had never left the head of its list */
+		t->key = key_of(c->epoch, t->o1.prio, t->key >> SLOT_BITS, slot);
+	else if (now + tick_ns < c->turn_end_ns)	/* gave way itself [sys_sched_yield] */
+		make_key(c, t, c->epoch + 1, slot);
+	else					/* a part of its slice is over */
+		make_key(c, t, c->epoch, slot);
+	t->o1.phase = DECIDED;
+}
+
+/* Where a task that became runnable belongs. */
+static __always_inline void arrive(struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
+				   u32 slot, u64 now)
+{
+	u64 slept = t->stamp_ns && now > t->stamp_ns ? now - t->stamp_ns : 0;
+
+	o1_wakes(&t->o1, slept, p->mm, knob_slice_ns);
+	if (t->o1.slice_ns <= 0)
+		o1_refill(&t->o1, knob_slice_ns);
+	t->stamp_ns = now;
+	make_key(c, t, c->epoch, slot);
+}
+
+/* A task that waits is queued anew: its nice value changed, or where it may run. */
+static __always_inline void queue_again(struct cas_cpu *c, struct cas_task *t, u32 slot)
+{
+	u32 epoch = c->epoch;
+
+	if (key_epoch(t->key) == ((c->epoch + 1) & EPOCH_MASK) && t->o1.phase == EXPIRED)
+		epoch++;
+	t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
+	make_key(c, t, epoch, slot);
+}
+
+static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu *c,
+				  struct cas_task *t, u64 enq_flags)
+{
+	u32 slot = key_slot(t->key);
+	u64 hint = c->hint[slot];
+
+	if (!hint || key_rank(t->key, c->epoch) < key_rank(hint, c->epoch))
+		c->hint[slot] = t->key;
+	t->o1.phase = epoch_later(key_epoch(t->key), c->epoch) ? EXPIRED : QUEUED;
+	dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
+}
+
+/* Claims an idle CPU that ran p's context last, if there is one, near first. */
+static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu, u32 slot)
+{
+	u32 i;
+
+	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
+		s32 cpu = share_neighbour(prev_cpu, i);
+		struct cas_cpu *c = cpus_of(cpu);
+
+		if (c && !c->running && c->here >> slot & 1 && cpu_allowed(p, cpu) &&
+		    scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct cas_cpu *c = cpus_of(this_cpu());
+	s32 cpu = -1;
+
+	if (c && nr_cpus > 1 && knob_threshold != THRESHOLD_OFF) {
+		c->woken_mm = (u64)p->mm;
+		cpu = claim_in_context(p, prev_cpu, context_slot(c->woken_mm, knob_slots));
+	}
+	if (cpu < 0)
+		cpu = place_idle_near(p, prev_cpu, wake_flags);
+	return cpu >= 0 ? cpu : prev_cpu;
+}
+
+void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cas_cpu *c = cpus_of(cpu);
+	struct cas_task *t = task_of(p);
+	u64 now = now_ns();
+	bool arrives;
+	u32 slot;
+
+	if (!c || !t)
+		return dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+	slot = slot_of(c, p);
+	arrives = t->o1.phase == OUT;
+	t->o1.nice = nice_of(p);
+	if (arrives)
+		arrive(c, t, p, slot, now);
+	else if (t->o1.phase == STOPPED)
+		decide(cpu, c, t, slot, now);
+	else if (t->o1.phase != DECIDED)
+		queue_again(c, t, slot);
+
+	if (arrives && c->running &&
+	    context_preempts(t->o1.prio, c->prio, c->here >> slot & 1, knob_threshold)) {
+		/* Chosen here and now: it would be first in dispatch as well. */
+		c->prio = t->o1.prio;
+		c->preempting = true;
+		t->o1.phase = QUEUED;
+		return dsq_insert(p, SCX_DSQ_LOCAL, slice_of(t), enq_flags | SCX_ENQ_PREEMPT);
+	}
+	queue(p, cpu, c, t, enq_flags);
+	if (!arrives)
+		place_kick_idle(p);
+}
+
+/* Who ran goes on, because nobody who waits goes before it. */
+static __always_inline void go_on(struct task_struct *prev, struct cas_cpu *c, struct cas_task *t,
+				  u64 now)
+{
+	u64 slice = slice_of(t);
+
+	t->o1.phase = RUNNING;
+	c->prio = t->o1.prio;
+	c->preempting = false;
+	c->turn_end_ns = now + slice;
+	task_set_slice(prev, slice);
+}
+
+void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct cas_task *t = prev ? task_of(prev) : NULL;
+	struct cas_cpu *c = cpus_of(cpu);
+	u64 now, key, going_on = 0;
+	u32 class, i;
+
+	if (!c)
+		return;
+	now = now_ns();
+	if (t && t->o1.phase == RUNNING) {
+		charge(t, now);
+		t->o1.nice = nice_of(prev);
+		decide(cpu, c, t, slot_of(c, prev), now);
+		going_on = t->key;
+	}
+	if (c->looked) {
+		i = (c->looked - 1) & (SLOTS_MAX - 1);
+		c->looked = 0;
+		c->hint[i] = head_of(cpu, i);
+	}
+	/* Each time it finds a queue empty there is one less to look at. */
+	for (i = 0; i <= SLOTS_MAX && i <= knob_slots; i++) {
+		if (c->stale)
+			refresh(cpu);
+		key = choose(cpu, going_on);
+		if (!key)
+			break;
+		if (epoch_later(key_epoch(key), c->epoch))
+			begin_epoch(c, key_epoch(key));
+		if (key == going_on)
+			return go_on(prev, c, t, now);
+		if (dsq_move_to_local(dsq_of(cpu, key_slot(key)))) {
+			c->looked = key_slot(key) + 1;
+			return;
+		}
+		c->hint[key_slot(key)] = 0;
+	}
+	for (class = 0; class < SHARE_CLASSES; class++)
+		for (i = 1; i < nr_cpus && i < MAX_CPUS; i++)
+			if (take(cpu, share_neighbour(cpu, i), class))
+				return;
+}
+
+void OP(cas_tick, struct task_struct *p)
+{
+	struct cas_cpu *c = cpus_of(this_cpu());
+
+	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
+	if (c && nr_cpus > 1 && choose(this_cpu(), 0))
+		place_kick_idle(p);
+}
+
+/* The slots of the context that runs from here on: a task without one runs in the last one's. */
+static __always_inline void enter_context(struct cas_cpu *c, const struct task_struct *p)
+{
+	if (p->mm)
+		c->here = context_enter(&c->tags, c->here, slot_of(c, p), knob_tags);
+}
+
+void OP(cas_running, struct task_struct *p)
+{
+	struct cas_cpu *c = cpus_of(this_cpu());
+	struct cas_task *t = task_of(p);
+	u64 now = now_ns();
+
+	if (!c || !t)
+		return;
+	o1_starts(&t->o1, now > t->stamp_ns ? now - t->stamp_ns : 0, p->mm, knob_slice_ns);
+	t->stamp_ns = now;
+	t->o1.phase = RUNNING;
+	enter_context(c, p);
+	c->running = true;
+	c->preempting = false;
+	c->prio = t->o1.prio;
+	c->turn_end_ns = now + p->scx.slice;
+}
+
+void OP(cas_stopping, struct task_struct *p, bool runnable)
+{
+	struct cas_cpu *c = cpus_of(this_cpu());
+	struct cas_task *t = task_of(p);
+
+	if (!c || !t)
+		return;
+	c->running = false;
+	enter_context(c, p);		/* exec gave it another */
+	if (t->o1.phase == RUNNING)
+		charge(t, now_ns());
+	if (!runnable)
+		t->o1.phase = OUT;
+	else if (t->o1.phase != DECIDED)
+		t->o1.phase = STOPPED;
+}
+
+/* A task is taken out of its queue to be changed, and queued again. */
+static __always_inline void leaves_queue(struct task_struct *p)
+{
+	struct cas_cpu *c = cpus_of(scx_bpf_task_cpu(p));
+	struct cas_task *t = task_of(p);
+
+	if (c && t && (t->o1.phase == QUEUED || t->o1.phase == EXPIRED))
+		__sync_fetch_and_or(&c->stale, 1u << key_slot(t->key));
+}
+
+void OP(cas_set_weight, struct task_struct *p, u32 weight)
+{
+	leaves_queue(p);
+}
+
+void OP(cas_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	leaves_queue(p);
+}
+
+/* A child begins with half of what is left of its parent's slice [sched_fork]. */
+s32 OP_SLEEPABLE(cas_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct cas_task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_struct *parent = args->fork ? forking_task() : NULL;
+	struct cas_task *of = parent ? task_of(parent) : NULL;
+
+	if (!t)
+		return -12;	/* ENOMEM */
+	t->o1.nice = nice_of(p);
+	t->o1.slice_ns = o1_slice(t->o1.nice, knob_slice_ns);
+	if (of) {
+		t->o1.sleep_avg_ns = o1_child_sleep_avg(of->o1.sleep_avg_ns, knob_slice_ns);
+		if (of->o1.slice_ns > 1 && of->o1.slice_ns / 2 < t->o1.slice_ns)
+			t->o1.slice_ns = of->o1.slice_ns / 2;
+	}
+	return 0;
+}
+
+s32 OP_SLEEPABLE(cas_init)
+{
+	u32 slots = knob_slots, i;
+	s32 error;
+
+	for (i = 0; i < nr_cpus * slots && i < MAX_CPUS * SLOTS_MAX; i++) {
+		error = scx_bpf_create_dsq(dsq_of(i / slots, i % slots), cpu_node[i / slots]);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+#ifdef O1
+OPS(o1) = {
+	.name		= "o1",
+#else
+OPS(cas) = {
+	.name		= "cas",
+#endif
+	.select_cpu	= (void *)cas_select_cpu,
+	.enqueue	= (void *)cas_enqueue,
+	.dispatch	= (void *)cas_dispatch,
+	.tick		= (void *)cas_tick,
+	.running	= (void *)cas_running,
+	.stopping	= (void *)cas_stopping,
+	.set_weight	= (void *)cas_set_weight,
+	.set_cpumask	= (void *)cas_set_cpumask,
+	.init_task	= (void *)cas_init_task,
+	.init		= (void *)cas_init,
+	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
+};

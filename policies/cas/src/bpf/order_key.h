@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Order: what a task is queued by. One number, so that a queue can be ordered by it and the heads of
+ * queues can be compared: first by epoch, then by priority, then by who came first.
+ *
+ *	63      40 39      32 31     5 4     0
+ *	  epoch    priority+1  sequence  slot
+ *
+ * The slot is where the task is queued, so that the least of several keys says whose it is. Epochs
+ * wrap, and are compared from the present one on. No key is 0, which stands for "none".
+ */
+#pragma once
+#include "kernel.h"
+
+#define SLOTS_MAX	32
+#define SLOT_BITS	5
+#define EPOCH_MASK	0xffffffu
+
+static __always_inline u64 key_of(u32 epoch, u32 prio, u32 sequence, u32 slot)
+{
+	return (u64)(epoch & EPOCH_MASK) << 40 | (u64)(prio + 1) << 32 |
+	       (u32)(sequence << SLOT_BITS) | slot;
+}
+
+static __always_inline u32 key_slot(u64 key)
+{
+	return key & (SLOTS_MAX - 1);
+}
+
+static __always_inline u32 key_epoch(u64 key)
+{
+	return key >> 40;
+}
+
+static __always_inline u32 key_prio(u64 key)
+{
+	return (u8)(key >> 32) - 1;
+}
+
+/* How far behind the beginning of `epoch` it is: of two keys the one with the lesser rank goes first. */
+static __always_inline u64 key_rank(u64 key, u32 epoch)
+{
+	return key - ((u64)(epoch & EPOCH_MASK) << 40);
+}
+
+/* Whether `epoch` is later than `than`, of two that are less than half a turn apart. */
+static __always_inline bool epoch_later(u32 epoch, u32 than)
+{
+	return ((epoch - than) & EPOCH_MASK) - 1 < EPOCH_MASK / 2;
+}

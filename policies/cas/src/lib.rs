@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! CAS: threads of one address space run after each other, on Linux 2.6's O(1) scheduler.
+//!
+//! All of it is data plane (`src/bpf/`). This file names the knobs and what the variants promise.
+
+use policy::{Instance, Knob, Policy, Promises, Unit};
+
+const MS: u64 = 1_000_000;
+
+/// A tick at the kernel's slowest, HZ=100.
+const TICK_NS_MAX: u64 = 10 * MS;
+
+const SLICE: Knob = Knob {
+    name: "slice",
+    symbol: "knob_slice_ns",
+    unit: Unit::Duration { min: 10 * MS, max: 1000 * MS },
+    default: 100 * MS,
+    help: "time slice at nice 0; others follow from it, from 1/20 to 8 times as long",
+};
+
+/// The O(1) scheduler.
+pub static O1: Policy = Policy {
+    name: "o1",
+    summary: "Linux 2.6's O(1) scheduler: priorities with a sleep bonus, epochs of time slices",
+    about: "Linux 2.6.21, kernel/sched.c: static priority from nice, a bonus of up to 5 for sleeping, \
+            an active and an expired array a CPU. What CAS is built on and compared with.",
+    knobs: &[SLICE],
+    ops: "o1",
+    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/o1.bpf.o")),
+    native: include_bytes!(concat!(env!("OUT_DIR"), "/o1.so")),
+    promises,
+};
+
+/// The context-aware scheduler.
+pub static CAS: Policy = Policy {
+    name: "cas",
+    summary: "threads of one address space run after each other, within a threshold of priority",
+    about: "Yamada, Kusakabe: Effect of Context Aware Scheduler on TLB. The O(1) scheduler, where the \
+            best thread of the current address space goes first if its priority is within a \
+            threshold of the best of all, inside an epoch.",
+    knobs: &[
+        SLICE,
+        Knob {
+            name: "threshold",
+            symbol: "knob_threshold",
+            unit: Unit::CountOrOff { max: 40 },
+            default: 10 + 1,
+            help: "how much worse the current context's best may be and still go first (slide 16)",
+        },
+        Knob {
+            name: "slots",
+            symbol: "knob_slots",
+            unit: Unit::Count { min: 2, max: 32 },
+            default: 16,
+            help: "queues a CPU; contexts that share one are taken for the same",
+        },
+        Knob {
+            name: "tags",
+            symbol: "knob_tags",
+            unit: Unit::Count { min: 0, max: 8 },
+            default: 0,
+            help: "contexts whose TLB entries a CPU keeps by tag (Linux on x86: 6); 0: untagged",
+        },
+        Knob {
+            name: "look",
+            symbol: "knob_look",
+            unit: Unit::Choice(&["peek", "iterate"]),
+            default: 0,
+            help: "how a queue's head is read: without a lock where the kernel can, or with it",
+        },
+    ],
+    ops: "cas",
+    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/cas.bpf.o")),
+    native: include_bytes!(concat!(env!("OUT_DIR"), "/cas.so")),
+    promises,
+};
+
+/// A CPU with nothing to do takes from others, and is told of what waits at a tick at the latest. How
+/// long a task waits depends on priorities: epochs bound it, which tests of this crate show.
+fn promises(_: &Instance) -> Promises {
+    Promises {
+        idle_while_runnable_ns_max: Some(TICK_NS_MAX),
+        slice_ns_max: None,
+        lockless: false,
+        never_preempts: false,
+    }
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The decisions of order_o1.h, order_key.h, order_context.h and share.h as functions to call. */
+#include "kernel.h"
+#include "topology.h"
+#include "order_o1.h"
+#include "order_context.h"
+#include "share.h"
+
+EXPORT u64 slice(u32 nice, u64 slice_ns)
+{
+	return o1_slice(nice, slice_ns);
+}
+
+EXPORT u32 prio(u32 nice, u64 sleep_avg_ns, u64 slice_ns)
+{
+	return o1_prio(nice, sleep_avg_ns, slice_ns);
+}
+
+EXPORT bool interactive(u32 prio, u32 nice)
+{
+	return o1_interactive(prio, nice);
+}
+
+EXPORT void wakes(struct o1_task *t, u64 slept, bool user, u64 slice_ns)
+{
+	o1_wakes(t, slept, user, slice_ns);
+}
+
+EXPORT void starts(struct o1_task *t, u64 waited, bool user, u64 slice_ns)
+{
+	o1_starts(t, waited, user, slice_ns);
+}
+
+EXPORT void ran(struct o1_task *t, u64 ran_ns, u64 slice_ns)
+{
+	o1_ran(t, ran_ns, slice_ns);
+}
+
+EXPORT void refill(struct o1_task *t, u64 slice_ns)
+{
+	o1_refill(t, slice_ns);
+}
+
+EXPORT u64 turn(const struct o1_task *t, u32 cpus, u64 slice_ns)
+{
+	return o1_turn(t, cpus, slice_ns);
+}
+
+EXPORT bool starving(u64 since_ns, u8 best_nice, u32 nice, u64 now, u32 runnable, u64 slice_ns)
+{
+	struct o1_expired expired = { since_ns, best_nice };
+
+	return o1_starving(&expired, nice, now, runnable, slice_ns);
+}
+
+EXPORT u64 key(u32 epoch, u32 prio, u32 sequence, u32 slot)
+{
+	return key_of(epoch, prio, sequence, slot);
+}
+
+EXPORT u32 slot_of(u64 key)
+{
+	return key_slot(key);
+}
+
+EXPORT u32 epoch_of(u64 key)
+{
+	return key_epoch(key);
+}
+
+EXPORT bool later(u32 epoch, u32 than)
+{
+	return epoch_later(epoch, than);
+}
+
+EXPORT u32 context(u64 mm, u32 slots)
+{
+	return context_slot(mm, slots);
+}
+
+EXPORT bool preempts(u32 prio, u32 running, bool here, u64 threshold)
+{
+	return context_preempts(prio, running, here, threshold);
+}
+
+/* The key of who is next, of the first tasks of the slots (0: none), of which `here` are current. */
+EXPORT u64 next(const u64 *heads, u32 slots, u32 here, u32 epoch, u64 threshold)
+{
+	struct context_search search = { RANK_NONE, RANK_NONE };
+	u32 slot;
+
+	for (slot = 0; slot < slots; slot++)
+		if (heads[slot])
+			context_consider(&search, key_rank(heads[slot], epoch), here >> slot & 1);
+	return context_chooses(&search, epoch, threshold);
+}
+
+EXPORT u32 enter(struct context_tags *tags, u32 here, u32 slot, u32 count)
+{
+	return context_enter(tags, here, slot, count);
+}
+
+EXPORT u32 class_of(u32 slot, u32 own, u32 theirs)
+{
+	return share_class(slot, own, theirs);
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The decisions of `o1` and `cas`, called as the data plane calls them, with plain values; and a
+//! runqueue made of them, which shows the orders of the talk and the bounds of an epoch.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use libloading::{Library, Symbol};
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+const SLICE: u64 = 100 * MS;
+const NICE_0: u8 = 20;
+/// As `cas` has it: the value is one more than the threshold.
+const OFF: u64 = 0;
+
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decisions.c");
+    let object = policy_build::test_library(&source, Path::new(env!("CARGO_TARGET_TMPDIR")));
+    // SAFETY: built from decisions.c, which has no constructors.
+    unsafe { Library::new(object) }.unwrap()
+});
+
+fn function<T>(name: &str) -> Symbol<'static, T> {
+    // SAFETY: each caller names the type that decisions.c declares.
+    unsafe { LIBRARY.get(name.as_bytes()) }.unwrap()
+}
+
+macro_rules! call {
+    ($name:ident($($arg:expr => $type:ty),*) -> $ret:ty) => {{
+        let call = function::<unsafe extern "C" fn($($type),*) -> $ret>(stringify!($name));
+        // SAFETY: decisions.c declares it with these types.
+        unsafe { call($($arg),*) }
+    }};
+}
+
+/// `struct o1_task` of order_o1.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct O1Task {
+    sleep_avg_ns: u64,
+    slice_ns: i64,
+    nice: u8,
+    prio: u8,
+    sleep: u8,
+    phase: u8,
+}
+
+impl O1Task {
+    fn new(nice: u8) -> Self {
+        let mut task = O1Task { sleep_avg_ns: 0, slice_ns: 0, nice, prio: 0, sleep: 0, phase: 0 };
+        task.refill();
+        task
+    }
+
+    fn refill(&mut self) {
+        call!(refill(self => *mut O1Task, SLICE => u64) -> ());
+    }
+
+    fn wakes(&mut self, slept: u64) {
+        call!(wakes(self => *mut O1Task, slept => u64, true => bool, SLICE => u64) -> ());
+    }
+
+    fn starts(&mut self, waited: u64) {
+        call!(starts(self => *mut O1Task, waited => u64, true => bool, SLICE => u64) -> ());
+    }
+
+    fn ran(&mut self, ran: u64) {
+        call!(ran(self => *mut O1Task, ran => u64, SLICE => u64) -> ());
+    }
+
+    fn turn(&self) -> u64 {
+        call!(turn(self => *const O1Task, 1 => u32, SLICE => u64) -> u64)
+    }
+
+    fn interactive(&self) -> bool {
+        call!(interactive(self.prio.into() => u32, self.nice.into() => u32) -> bool)
+    }
+}
+
+fn key(epoch: u32, prio: u32, sequence: u32, slot: u32) -> u64 {
+    call!(key(epoch => u32, prio => u32, sequence => u32, slot => u32) -> u64)
+}
+
+fn slot_of(key: u64) -> usize {
+    call!(slot_of(key => u64) -> u32) as usize
+}
+
+fn epoch_of(key: u64) -> u32 {
+    call!(epoch_of(key => u64) -> u32)
+}
+
+/// Values of the table in `sched.c`'s own comment, and its ends.
+#[test]
+fn slices_follow_from_nice() {
+    let slice = |nice: i32| call!(slice((nice + 20) as u32 => u32, SLICE => u64) -> u64) / MS;
+    assert_eq!([-20, -10, -1, 0, 10, 19].map(slice), [800, 600, 420, 100, 50, 5]);
+}
+
+#[test]
+fn sleep_moves_priority_by_at_most_five() {
+    let prio = |nice: u32, slept: u64| call!(prio(nice => u32, slept => u64, SLICE => u64) -> u32);
+    assert_eq!([0, 5 * SLICE, 10 * SLICE].map(|slept| prio(20, slept)), [25, 20, 15]);
+    assert_eq!((prio(0, 10 * SLICE), prio(39, 0)), (0, 39), "never beyond the ends");
+}
+
+/// "Prevents user tasks from achieving best priority with one single large enough sleep."
+#[test]
+fn one_long_sleep_makes_a_task_just_interactive_and_more_sleep_the_best() {
+    let mut task = O1Task::new(NICE_0);
+    task.wakes(60_000 * MS);
+    assert_eq!(task.sleep_avg_ns, 8 * SLICE - MS, "a tick from promotion");
+    assert!(task.interactive() && task.prio == 18, "{task:?}");
+    assert_eq!(task.turn(), 40 * MS, "and has its slice in parts: TIMESLICE_GRANULARITY");
+    task.starts(0);
+    task.wakes(60_000 * MS);
+    assert_eq!((task.sleep_avg_ns, task.prio), (10 * SLICE, 15));
+    assert!(!O1Task::new(39).interactive(), "nice 19 never is");
+}
+
+#[test]
+fn waiting_after_a_sleep_counts_for_a_part_as_sleep() {
+    let mut task = O1Task::new(NICE_0);
+    task.wakes(0);
+    task.starts(100 * MS);
+    assert_eq!(task.sleep_avg_ns, 30 * MS);
+    task.starts(100 * MS);
+    assert_eq!(task.sleep_avg_ns, 30 * MS, "a turn that follows on another brings nothing");
+}
+
+#[test]
+fn who_runs_loses_the_bonus_more_slowly_the_higher_it_is() {
+    let lost = |bonus: u64| {
+        let mut task = O1Task { sleep_avg_ns: bonus * SLICE, ..O1Task::new(NICE_0) };
+        task.ran(10 * MS);
+        assert_eq!(task.slice_ns, 90 * MS as i64);
+        bonus * SLICE - task.sleep_avg_ns
+    };
+    assert_eq!([1, 5, 10].map(lost), [10 * MS, 2 * MS, MS]);
+}
+
+#[test]
+fn interactive_tasks_go_on_until_others_starve() {
+    let starving = |since: u64, best: u8, nice: u32, now: u64| {
+        call!(starving(since => u64, best => u8, nice => u32, now => u64, 3 => u32,
+              SLICE => u64) -> bool)
+    };
+    assert!(!starving(0, 0, 20, 1 << 40), "nobody waits for the next epoch");
+    assert!(!starving(1, 20, 20, 3000 * MS), "10 slices for each of three");
+    assert!(starving(1, 20, 20, 3001 * MS));
+    assert!(starving(1, 19, 20, 2), "a better one waits");
+}
+
+#[test]
+fn a_wakeup_from_another_context_takes_the_cpu_only_beyond_the_threshold() {
+    let preempts = |prio: u32, running: u32, here: bool, threshold: u64| call!(preempts(prio => u32, running => u32, here => bool, threshold => u64) -> bool);
+    assert!(preempts(19, 20, false, OFF));
+    assert!(!preempts(20, 20, true, OFF));
+    assert!(preempts(19, 20, true, 11), "within a context it is the O(1) scheduler's");
+    assert!(!preempts(10, 20, false, 11));
+    assert!(preempts(9, 20, false, 11));
+}
+
+#[test]
+fn epochs_wrap() {
+    let later = |epoch: u32, than: u32| call!(later(epoch => u32, than => u32) -> bool);
+    assert!(later(8, 7) && !later(7, 7) && !later(7, 8));
+    assert!(later(0x1_000_000, 0xff_ffff) && later(0, 0xff_ffff) && !later(0xff_ffff, 0));
+    let heads = [key(0xff_ffff, 39, 9, 0), key(0x1_000_000, 0, 1, 1)];
+    assert_eq!(slot_of(next(&heads, 0b10, 0xff_ffff, 41)), 0, "the epoch before the wrap is first");
+}
+
+#[test]
+fn an_idle_cpu_takes_from_its_own_context_first_and_from_the_others_last() {
+    let class = |slot: u32| call!(class_of(slot => u32, 0b0010 => u32, 0b0100 => u32) -> u32);
+    assert_eq!([class(1), class(3), class(2)], [0, 1, 2]);
+}
+
+/// `struct context_tags` of order_context.h.
+#[repr(C)]
+#[derive(Default)]
+struct Tags {
+    slot: [u8; 8],
+    next: u8,
+}
+
+#[test]
+fn tags_are_given_out_in_turn() {
+    let mut tags = Tags::default();
+    let mut here = 0;
+    let mut enter = |slot: u32, count: u32| {
+        here = call!(enter(&mut tags => *mut Tags, here => u32, slot => u32, count => u32) -> u32);
+        here
+    };
+    assert_eq!(enter(3, 0), 0b1001, "no tags: the context itself, and kernel threads");
+    let mut tags = Tags::default();
+    let mut here = 0;
+    let mut enter = |slot: u32| {
+        here = call!(enter(&mut tags => *mut Tags, here => u32, slot => u32, 2 => u32) -> u32);
+        here
+    };
+    assert_eq!([1, 2, 1].map(&mut enter), [0b0011, 0b0111, 0b0111]);
+    assert_eq!(enter(3), 0b1101, "the first tag goes, though its context ran last");
+    assert_eq!(enter(1), 0b1011);
+}
+
+fn next(heads: &[u64], here: u32, epoch: u32, threshold: u64) -> u64 {
+    call!(next(heads.as_ptr() => *const u64, heads.len() as u32 => u32, here => u32,
+          epoch => u32, threshold => u64) -> u64)
+}
+
+/// A CPU's runqueue as main.bpf.c keeps it, of tasks that never sleep.
+struct Queue {
+    threshold: u64,
+    slots: Vec<Vec<u64>>,
+    tasks: Vec<(u32, O1Task)>,
+    by_key: std::collections::BTreeMap<u64, usize>,
+    epoch: u32,
+    sequence: u32,
+    here: u32,
+}
+
+impl Queue {
+    /// Tasks by slot and priority, in the order in which they came.
+    fn new(threshold: u64, slots: usize, tasks: &[(u32, u8)]) -> Self {
+        let task = |&(slot, prio): &(u32, u8)| (slot, O1Task { prio, ..O1Task::new(NICE_0) });
+        let mut queue = Queue {
+            threshold,
+            slots: vec![Vec::new(); slots],
+            tasks: tasks.iter().map(task).collect(),
+            by_key: Default::default(),
+            epoch: 1,
+            sequence: 0,
+            here: 0,
+        };
+        for task in 0..tasks.len() {
+            queue.insert(task, 1);
+        }
+        queue
+    }
+
+    fn insert(&mut self, task: usize, epoch: u32) {
+        let (slot, state) = self.tasks[task];
+        let key = key(epoch, state.prio.into(), self.sequence, slot);
+        self.sequence += 1;
+        self.slots[slot as usize].push(key);
+        self.slots[slot as usize].sort_unstable();
+        self.by_key.insert(key, task);
+    }
+
+    /// Who is next; it is the queue's no more.
+    fn take(&mut self) -> Option<usize> {
+        let heads: Vec<u64> =
+            self.slots.iter().map(|slot| slot.first().copied().unwrap_or(0)).collect();
+        let key = next(&heads, self.here, self.epoch, self.threshold);
+        if key == 0 {
+            return None;
+        }
+        self.epoch = epoch_of(key);
+        self.here = 1 << slot_of(key);
+        self.slots[slot_of(key)].remove(0);
+        self.by_key.remove(&key)
+    }
+
+    /// The order in which all run once.
+    fn order(mut self) -> Vec<usize> {
+        std::iter::from_fn(|| self.take()).collect()
+    }
+}
+
+/// Slide 17: A, C and E are of one context, B and D of another; A = B, then C = D = E.
+const SLIDE_17: [(u32, u8); 5] = [(1, 20), (2, 20), (1, 22), (2, 22), (1, 22)];
+
+fn order_and_switches(threshold: u64, tasks: &[(u32, u8)]) -> (String, usize) {
+    let order = Queue::new(threshold, 3, tasks).order();
+    let switches = order.windows(2).filter(|two| tasks[two[0]].0 != tasks[two[1]].0).count();
+    (order.iter().map(|task| (b'A' + *task as u8) as char).collect(), switches)
+}
+
+#[test]
+fn the_order_of_slide_17() {
+    let told = |threshold| order_and_switches(threshold, &SLIDE_17);
+    assert_eq!(told(OFF), ("ABCDE".into(), 4));
+    assert_eq!(told(1), ("ABDCE".into(), 2), "threshold 0");
+    assert_eq!(told(2), ("ABDCE".into(), 2), "threshold 1");
+    assert_eq!(told(3), ("ACEBD".into(), 1), "threshold 2");
+}
+
+/// Slide 47: the O(1) scheduler changes the address space 3 times, CAS once, in the order A C D B E. So
+/// A, C and D are siblings there, and B and E.
+#[test]
+fn the_order_of_slide_47() {
+    let tasks = [(1, 20), (2, 20), (1, 20), (1, 20), (2, 20)];
+    assert_eq!(order_and_switches(OFF, &tasks), ("ABCDE".into(), 3));
+    assert_eq!(order_and_switches(11, &tasks), ("ACDBE".into(), 1));
+}
+
+#[test]
+fn contexts_share_a_slot_only_where_there_are_more_than_slots() {
+    let slot = |mm: u64, slots: u32| call!(context(mm => u64, slots => u32) -> u32);
+    assert_eq!(slot(0, 16), 0, "no address space: a slot of its own");
+    let used: std::collections::BTreeSet<u32> =
+        (1..=2000).map(|n| slot(0xffff_8880_0000_0000 + n * 1088, 16)).collect();
+    assert_eq!(used.into_iter().collect::<Vec<_>>(), (1..16).collect::<Vec<_>>());
+    assert_eq!(slot(12345, 1), 0);
+}
+
+proptest! {
+    /// With the threshold off it is the O(1) scheduler: by priority, then by arrival, however tasks
+    /// are spread over slots.
+    #[test]
+    fn threshold_off_is_the_o1_order(
+        tasks in prop::collection::vec((0u32..8, 0u8..40), 1..60),
+    ) {
+        let order = Queue::new(OFF, 8, &tasks).order();
+        let mut expected: Vec<usize> = (0..tasks.len()).collect();
+        expected.sort_by_key(|task| tasks[*task].1);
+        prop_assert_eq!(order, expected);
+    }
+
+    /// Whatever the threshold, nobody goes before a task that is better by more than that.
+    #[test]
+    fn nobody_goes_before_who_is_better_by_more_than_the_threshold(
+        tasks in prop::collection::vec((0u32..8, 0u8..40), 1..60), threshold in 0u64..40,
+    ) {
+        let order = Queue::new(threshold + 1, 8, &tasks).order();
+        for (place, task) in order.iter().enumerate() {
+            let later = order[place + 1..].iter().map(|other| u64::from(tasks[*other].1)).min();
+            let better = later.is_some_and(|best| best + threshold < u64::from(tasks[*task].1));
+            prop_assert!(!better, "{:?}", order);
+        }
+    }
+
+    /// At a threshold beyond all differences each context runs until nobody of it waits.
+    #[test]
+    fn an_infinite_threshold_enters_each_context_once(
+        tasks in prop::collection::vec((0u32..8, 0u8..40), 1..60),
+    ) {
+        let order = Queue::new(41, 8, &tasks).order();
+        let mut slots: Vec<u32> = order.iter().map(|task| tasks[*task].0).collect();
+        slots.dedup();
+        let entered = slots.len();
+        slots.sort_unstable();
+        slots.dedup();
+        prop_assert_eq!(entered, slots.len());
+    }
+
+    /// Where every context has a tag no change costs anything, and the order is the O(1) scheduler's.
+    #[test]
+    fn tags_for_all_are_the_o1_order(
+        tasks in prop::collection::vec((1u32..8, 0u8..40), 1..60), threshold in 0u64..42,
+    ) {
+        let mut queue = Queue::new(threshold, 8, &tasks);
+        let mut order = Vec::new();
+        loop {
+            queue.here = 0xff;
+            match queue.take() {
+                Some(task) => order.push(task),
+                None => break,
+            }
+        }
+        prop_assert_eq!(order, Queue::new(OFF, 8, &tasks).order());
+    }
+
+    /// Two contexts in one slot are taken for one: the order is that of one context, and nobody is
+    /// lost or doubled.
+    #[test]
+    fn a_collision_costs_a_false_same_context_and_no_more(
+        tasks in prop::collection::vec((0u32..6, 0u8..40), 1..60), threshold in 0u64..42,
+    ) {
+        let collided: Vec<(u32, u8)> = tasks.iter().map(|(mm, prio)| (mm % 3, *prio)).collect();
+        let mut order = Queue::new(threshold, 3, &collided).order();
+        order.sort_unstable();
+        prop_assert!(order.into_iter().eq(0..tasks.len()));
+    }
+
+    /// Hogs of one nice value: until an epoch ends, everyone has had one slice and nobody more, at any
+    /// threshold. So a context that never sleeps holds up others for its slices, and no longer.
+    #[test]
+    fn nobody_has_more_than_a_slice_in_an_epoch(
+        tasks in prop::collection::vec((0u32..8, 0u8..40), 2..40), threshold in 0u64..42,
+        part in 1u64..150,
+    ) {
+        let mut queue = Queue::new(threshold, 8, &tasks);
+        let slices = tasks.len() as u64;
+        let mut had = vec![0; tasks.len()];
+        let mut epoch = queue.epoch;
+        for _ in 0..2000 {
+            let task = queue.take().expect("somebody always waits");
+            if queue.epoch != epoch {
+                prop_assert!(had.iter().all(|had| *had == SLICE), "epoch {}: {:?}", epoch, had);
+                had.fill(0);
+                epoch = queue.epoch;
+            }
+            let state = &mut queue.tasks[task].1;
+            let ran = (part * MS).min(state.slice_ns as u64);
+            state.ran(ran);
+            had[task] += ran;
+            let over = state.slice_ns <= 0;
+            if over {
+                state.refill();
+            }
+            let next = queue.epoch + u32::from(over);
+            queue.insert(task, next);
+        }
+        prop_assert!(epoch > 1 || 2000 * part * MS < slices * SLICE);
+    }
+}
