@@ -34,7 +34,8 @@ pub static FLSCHED: Policy = Policy {
             symbol: "knob_variant",
             unit: Unit::Choice(&["slide", "code"]),
             default: 0,
-            help: "slide: a slice's end is a switch; code: it is put off, as the released code does",
+            help: "slide: a slice's end is a switch, and where others wait a task takes a shorter queue; \
+                   code: its end is put off and all wait on their last CPU, as in the released code",
         },
         Knob {
             name: "defer",

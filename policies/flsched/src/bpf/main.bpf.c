@@ -4,11 +4,11 @@
  *
  * Every CPU has its own queue, the local DSQ, and nothing else: no queue is shared, so the policy
  * takes no lock and touches no counter that another CPU writes. A task that becomes runnable goes
- * to an idle CPU near its last one, or waits on its last one. It runs until it blocks or its fixed
- * slice ends; a wakeup never makes a busy CPU switch.
+ * to an idle CPU near its last one, or waits on its last one or where fewer wait. It runs until it
+ * blocks or its fixed slice ends; a wakeup never makes a busy CPU switch.
  *
  * It suits one job with about as many threads as CPUs, or many threads that block often. It suits
- * neither a desktop nor a mix: nothing is balanced after placement, a CPU may idle while tasks wait
+ * neither a desktop nor a mix: what waits is not moved again, a CPU may idle while tasks wait
  * elsewhere (`pull` changes that, for a DSQ lock at each switch), nobody's latency is looked after,
  * and cpu.weight, cpu.max and nice act on the order of a queue at most.
  *
@@ -28,7 +28,7 @@ CONFIG u64 knob_pull;			/* an idle CPU takes what waits elsewhere */
 
 enum variant {
 	SLIDE,	/* the end of a slice is a switch */
-	CODE,	/* the end of a slice is put off: the released code does not mark it */
+	CODE,	/* it is put off: the released code does not mark it; all wait on their last CPU */
 };
 
 /* One cache line a CPU. Wakers of other CPUs write only head_taken_ns, and that seldom. */
@@ -72,8 +72,10 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	if (knob_pull)
 		return prev_cpu;	/* enqueue puts it where others can take it */
 	cpu = prev_cpu;
-	if ((wake_flags & SCX_WAKE_FORK) && knob_variant == SLIDE)
-		cpu = place_shortest(p, prev_cpu);
+	if (knob_variant == SLIDE && (wake_flags & SCX_WAKE_FORK))
+		cpu = place_shortest(p, prev_cpu, place_waiting(prev_cpu));
+	else if (knob_variant == SLIDE)
+		cpu = place_shorter(p, prev_cpu);
 	/* Queued here and now, which saves the call of enqueue; SCX_ENQ_PREEMPT is never set. */
 	dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), place_in_queue(p, cpu));
 	return cpu;
@@ -93,19 +95,20 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 
 /*
  * The released code offers what waits to idle CPUs whenever it switches (push_rt_tasks). A task on a
- * local DSQ cannot be offered, but the one whose slice has just ended can.
+ * local DSQ cannot be offered, but the one whose slice has just ended can: to an idle CPU, else to
+ * where it has fewer ahead of it than here, without itself.
  */
 static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
-	s32 idle = -1;
+	s32 waiting = place_waiting(cpu);
+	s32 idle = waiting > 0 ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
 
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0)
-		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle >= 0)
-		dsq_insert(p, SCX_DSQ_LOCAL_ON | idle, slice_ns(), enq_flags);
-	else
-		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), enq_flags);
+		cpu = idle;
+	else if (knob_variant == SLIDE)
+		cpu = place_shortest(p, cpu, waiting - 1);
+	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns(), enq_flags);
 }
 
 /* The end of a slice, or a task that did not pass select_cpu. */

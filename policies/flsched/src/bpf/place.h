@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Place: which CPU a task becomes runnable on. An idle CPU near its last one, else its last one;
- * load is never balanced afterwards (slide 10), except with `pull`, where a CPU that has nothing to
- * do takes what waits elsewhere.
+ * Place: which CPU a task becomes runnable on. An idle CPU near its last one, else its last one or
+ * one with a shorter queue. No CPU looks for work elsewhere afterwards (slide 10), except with
+ * `pull`, where one that has nothing to do takes what waits elsewhere.
  */
 #pragma once
 #include "kernel.h"
@@ -17,26 +17,60 @@ static __always_inline s32 place_neighbour(s32 cpu, u32 i)
 	return other < nr_cpus ? other : other - nr_cpus;
 }
 
-/*
- * For a new task when no CPU idles: the nearest CPU where fewest wait, looked up without a lock. It
- * has nothing in any cache yet, and on the CPU of its parent it would wait with all its siblings.
- */
-static __always_inline s32 place_shortest(struct task_struct *p, s32 parent_cpu)
+/* How many wait on a CPU beside the one that runs there, read without a lock. */
+static __always_inline s32 place_waiting(s32 cpu)
 {
-	s32 shortest = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | parent_cpu);
-	s32 best = parent_cpu;
+	return scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+}
+
+/*
+ * Where fewer than `shortest` wait, and the fewest; the nearest such CPU, else `cpu`. For a new task
+ * when no CPU idles, which has nothing in any cache yet and would wait with all its siblings on the
+ * CPU of its parent; and for one whose slice has ended. It looks at every CPU: both are seldom.
+ */
+static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 shortest)
+{
+	s32 best = cpu;
 	u32 i;
 
 	for (i = 1; i < nr_cpus && i < MAX_CPUS && shortest > 0; i++) {
-		s32 cpu = place_neighbour(parent_cpu, i);
+		s32 other = place_neighbour(cpu, i);
 		s32 waiting;
 
-		if (!cpu_allowed(p, cpu))
+		if (!cpu_allowed(p, other))
 			continue;
-		waiting = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+		waiting = place_waiting(other);
 		if (waiting < shortest) {
 			shortest = waiting;
-			best = cpu;
+			best = other;
+		}
+	}
+	return best;
+}
+
+/*
+ * For a woken task when no CPU idles: its last CPU, or where others wait there already, one of two
+ * picked at random if fewer wait on it. When a barrier opens, the first to be woken take the idle
+ * CPUs, also those that others ran on last; without a second choice these would queue behind them
+ * while CPUs elsewhere have one task each. Two choices do nearly as well as looking everywhere
+ * (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001), and cost two reads.
+ */
+static __always_inline s32 place_shorter(struct task_struct *p, s32 prev_cpu)
+{
+	s32 shortest = place_waiting(prev_cpu);
+	s32 best = prev_cpu;
+	u32 i;
+
+	for (i = 0; i < 2 && shortest > 0; i++) {
+		s32 other = random_u32() % nr_cpus;
+		s32 waiting;
+
+		if (!cpu_allowed(p, other))
+			continue;
+		waiting = place_waiting(other);
+		if (waiting < shortest) {
+			shortest = waiting;
+			best = other;
 		}
 	}
 	return best;
