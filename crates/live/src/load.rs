@@ -2,6 +2,8 @@
 //! Loads a policy into the running kernel.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, bail};
 use libbpf_rs::btf::Btf;
@@ -77,6 +79,24 @@ impl Attached {
             calls.count()
         });
         calls.sum()
+    }
+
+    /// Time in ns that the policy's programs took so far, and how often they were called: as far as
+    /// the kernel counts it (sysctl kernel.bpf_stats_enabled), else zeroes. A struct_ops program is
+    /// a callback, so the calls are those of callbacks.
+    pub fn program_time(&self) -> anyhow::Result<(u64, u64)> {
+        let mut total = (0, 0);
+        for program in self.object.progs() {
+            let place = format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd());
+            let text = fs::read_to_string(&place).with_context(|| place.clone())?;
+            let number = |key: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+                line.trim().parse::<u64>().ok()
+            };
+            total.0 += number("run_time_ns:").unwrap_or(0);
+            total.1 += number("run_cnt:").unwrap_or(0);
+        }
+        Ok(total)
     }
 
     pub(crate) fn object(&self) -> &Object {

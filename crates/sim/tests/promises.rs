@@ -9,14 +9,8 @@ use workload::hackbench::{Channel, Hackbench};
 use workload::mix::{burners, mixed};
 
 const MS: u64 = 1_000_000;
-const REGISTRY: &[&Policy] = &[
-    &flsched::FLSCHED,
-    &cas::CAS,
-    &cas::O1,
-    &baseline::FIFO,
-    &baseline::RR,
-    &baseline::PILE,
-];
+const REGISTRY: &[&Policy] =
+    &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR, &baseline::PILE];
 
 fn checked(policy: &str, workload: Workload) -> Result<Outcome, SimError> {
     let instance = Instance::parse(policy, REGISTRY).unwrap_or_else(|error| panic!("{error}"));

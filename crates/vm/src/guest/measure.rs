@@ -22,13 +22,15 @@ pub(crate) fn one(
     let mut attached = load(run, topology)?;
     settle();
     let bare = checked(execute(job), &mut attached)?;
+    let mut extra = bare.extra();
+    extra.extend(program_time(&attached)?);
     let outcome = Outcome {
         policy: run.policy.label.clone(),
         run: run.run,
         boot: run.boot,
         elapsed_ns: bare.end_ns - bare.start_ns,
         progress: bare.progress(),
-        extra: bare.extra(),
+        extra,
         names: bare.names(),
         output: bare.output,
         ..Outcome::default()
@@ -67,6 +69,16 @@ pub(crate) fn one(
         attached.detach()?;
     }
     Ok(measured)
+}
+
+/// What the policy's programs took in the bare run, where the workload had the kernel count it.
+fn program_time(attached: &Option<live::Attached>) -> anyhow::Result<Vec<(String, f64)>> {
+    let Some(attached) = attached else { return Ok(Vec::new()) };
+    let (time_ns, calls) = attached.program_time()?;
+    if calls == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(vec![("bpf_time_ns".into(), time_ns as f64), ("bpf_calls".into(), calls as f64)])
 }
 
 /// What counts is the class in charge; what others took stands beside it.
