@@ -75,7 +75,10 @@ fn of_sim(
     run: usize,
     error: &SimError,
 ) -> Failure {
-    if matches!(error, SimError::NoCpus { .. } | SimError::NoAffinity { .. }) {
+    if matches!(
+        error,
+        SimError::NoCpus { .. } | SimError::NoAffinity { .. } | SimError::NoMemory { .. }
+    ) {
         return Failure::input(error);
     }
     let job = match &plan.job {

@@ -141,6 +141,9 @@ impl Engine {
         let k = &mut self.k;
         k.call(k.func.context_switch);
         k.charge_ns(k.machine.costs.register_switch_ns);
+        if let (Some(hw), Some(prev)) = (&mut k.hw, prev) {
+            hw.leave(cpu, prev);
+        }
         if let Some(next) = next {
             self.switch_to(cpu, next);
         }
@@ -154,6 +157,7 @@ impl Engine {
                 task.queued_ns = now;
             }
             if task.state == State::Dead {
+                task.ended_ns = now;
                 k.emit(Kind::Exit { tid: tid(prev) });
             }
         }
@@ -182,18 +186,25 @@ impl Engine {
         let mut debt_ns = 0.0;
         let mm = k.tasks[next].process + 1;
         let other_mm = k.cpus[cpu].mm != mm;
-        if other_mm {
-            debt_ns += costs.mm_refill_ns;
-        }
-        if k.cpus[cpu].last != Some(next) {
-            debt_ns += costs.switch_refill_ns;
-        }
-        if let Some(last) = k.tasks[next].last_ran {
-            debt_ns += k.machine.migrate_ns(last, cpu);
+        // Of a task that says what it touches, the model below knows better.
+        if !k.hw.as_ref().is_some_and(|hw| hw.knows(next)) {
+            if other_mm {
+                debt_ns += costs.mm_refill_ns;
+            }
+            if k.cpus[cpu].last != Some(next) {
+                debt_ns += costs.switch_refill_ns;
+            }
+            if let Some(last) = k.tasks[next].last_ran {
+                debt_ns += k.machine.migrate_ns(last, cpu);
+            }
         }
         if other_mm {
             k.call(k.func.switch_mm);
             k.charge_ns(k.machine.costs.mm_switch_ns);
+        }
+        if let Some(hw) = &mut k.hw {
+            let kernel_ns = hw.enter(cpu, next, mm);
+            k.charge_ns(kernel_ns);
         }
         k.cpus[cpu].mm = mm;
         k.cpus[cpu].last = Some(next);

@@ -73,6 +73,7 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
         sum_exec_ns: 0,
         last_ran: None,
         exiting: false,
+        ended_ns: 0,
         queued_ns: 0,
         on_cpu_until_ns: 0,
         line: here,
@@ -384,7 +385,10 @@ impl Engine {
         let Some(task) = k.cpus[cpu].curr else { return };
         let at = &k.tasks[task].at;
         let need_ns = match at.op() {
-            Op::Run { .. } if at.phase == 1 => (at.debt + at.left) / rate,
+            Op::Run { .. } if at.phase == 1 => {
+                let effort_ns = k.hw.as_ref().map_or(at.left, |hw| hw.effort_ns(cpu, at.left));
+                (at.debt + effort_ns) / rate
+            }
             Op::Runtime { .. } if at.phase == 1 => at.until_ns.saturating_sub(t_ns) as f64,
             Op::Barrier(_) if at.phase == objects::SPINNING => at.debt / rate + at.left,
             _ => at.debt / rate,
@@ -411,9 +415,18 @@ impl Engine {
         at.debt -= paid;
         match at.op() {
             Op::Run { .. } if at.phase == 1 => {
-                let done = (work - paid).min(at.left);
+                let effort_ns = work - paid;
+                let done = match &mut k.hw {
+                    None => effort_ns.min(at.left),
+                    Some(hw) => hw.worked_ns(cpu, task, effort_ns, at.left),
+                };
                 at.left -= done;
                 at.done += done;
+            }
+            Op::Runtime { .. } if at.phase == 1 => {
+                if let Some(hw) = &mut k.hw {
+                    hw.worked_ns(cpu, task, work - paid, f64::MAX);
+                }
             }
             Op::Barrier(_) if at.phase == objects::SPINNING => {
                 let spun_ns = (elapsed_ns - paid / state.rate).max(0.0);

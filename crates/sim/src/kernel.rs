@@ -14,6 +14,7 @@ use crate::account::{Account, Func};
 use crate::checkers::Hint;
 use crate::cpu::{Cpu, Mode};
 use crate::event::{Due, Irq, Queue};
+use crate::hw::Hw;
 use crate::line::Line;
 use crate::lock::{Lock, LockId};
 use crate::sink::Sink;
@@ -96,6 +97,8 @@ pub struct Kernel {
     pub(crate) queue: Queue,
     pub(crate) sink: Sink,
     pub(crate) rng: Pcg64Mcg,
+    /// TLBs and caches, where the workload says what its tasks touch.
+    pub(crate) hw: Option<Box<Hw>>,
     /// The CPU whose code is being simulated, and its cursor.
     pub(crate) this: CpuId,
     pub(crate) now: u64,
@@ -135,6 +138,7 @@ impl Kernel {
             queue: Queue::default(),
             sink,
             rng,
+            hw: None,
             this: 0,
             now: 0,
             turn_left_ns: u64::MAX,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One run: what goes in, what comes out.
 
-use machine::{CpuSet, Machine, Paths};
+use std::collections::BTreeMap;
+
+use machine::{CpuSet, Machine, Misses, Paths};
 use policy::{Instance, Promises};
 use rayon::prelude::*;
-use trace::{Event, Outcome};
+use trace::{Event, MemoryUse, Missed, Outcome, Program};
 use workload::Workload;
 
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
@@ -13,10 +15,12 @@ use crate::cpu::Spent;
 use crate::engine::{End, Engine};
 use crate::ext::Ext;
 use crate::fault::Fault;
+use crate::hw::Hw;
 use crate::kernel::{Kernel, tid};
 use crate::native;
 use crate::objects::{Funcs, PLACES};
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
+use crate::task::Task;
 use crate::turns::Turns;
 
 /// Who schedules.
@@ -108,6 +112,11 @@ pub enum SimError {
     NoCpus { machine: String },
     #[error("task {task} may run on none of the machine's {cpus} CPUs; give it one of them")]
     NoAffinity { task: String, cpus: usize },
+    #[error(
+        "the workload says what its tasks touch, and machine {machine} has no [memory] to say what \
+         that costs; name one that has: {known}"
+    )]
+    NoMemory { machine: String, known: String },
     #[error("{0}")]
     Load(String),
     #[error("{0}")]
@@ -159,6 +168,7 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     let sink = Sink::new(scenario.machine.cpus.len(), scenario.options.record, checkers);
     let (machine, paths) = (scenario.machine.clone(), scenario.paths.clone());
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
+    k.hw = Hw::new(&scenario.machine, &scenario.workload).map(Box::new);
     let class = class(&scenario.scheduler, &mut k).map_err(SimError::Load)?;
     run_class(scenario, k, class)
 }
@@ -189,6 +199,15 @@ fn check(scenario: &Scenario) -> Result<(), SimError> {
         Some(mask) => mask.iter().any(|cpu| all.has(*cpu)),
         None => true,
     };
+    if scenario.machine.memory.is_none()
+        && scenario.workload.tasks.iter().any(|task| task.hw.is_some())
+    {
+        let knows = |name: &&str| machine::find(name).is_ok_and(|machine| machine.memory.is_some());
+        return Err(SimError::NoMemory {
+            machine: scenario.machine.name.clone(),
+            known: machine::names().filter(knows).collect::<Vec<_>>().join(", "),
+        });
+    }
     match scenario.workload.tasks.iter().find(|task| !usable(task)) {
         Some(task) => Err(SimError::NoAffinity { task: task.name.clone(), cpus }),
         None => Ok(()),
@@ -228,6 +247,46 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     }
 }
 
+/// What each task missed, and each program.
+fn memory_use(tasks: &[Task], hw: &Hw, start_ns: u64, outcome: &Outcome) -> MemoryUse {
+    let mut memory = MemoryUse::default();
+    let mut programs: BTreeMap<&str, (Program, Misses)> = BTreeMap::new();
+    let mut total = Misses::default();
+    for (id, misses) in hw.misses.iter().enumerate().filter(|(id, _)| hw.knows(*id)) {
+        let task = &tasks[id];
+        let name = task.name.split('-').next().unwrap_or_default();
+        let first = Program { elapsed_ns: Some(0), ..Program::default() };
+        let (program, sum) = programs.entry(name).or_insert((first, Misses::default()));
+        program.threads += 1;
+        program.process_ns += outcome.observed.tasks.get(&tid(id)).map_or(0, |seen| seen.cpu_ns);
+        program.elapsed_ns = match task.ended_ns {
+            0 => None,
+            at_ns => program.elapsed_ns.map(|ns| ns.max(at_ns.saturating_sub(start_ns))),
+        };
+        sum.add(misses, 1.0);
+        total.add(misses, 1.0);
+        memory.tasks.insert(tid(id), missed(misses));
+    }
+    memory.total = missed(&total);
+    let whole = |(name, (program, sum)): (&str, (Program, Misses))| {
+        (name.to_string(), Program { missed: missed(&sum), ..program })
+    };
+    memory.programs = programs.into_iter().map(whole).collect();
+    memory
+}
+
+fn missed(misses: &Misses) -> Missed {
+    let whole = |n: f64| n.round() as u64;
+    Missed {
+        dtlb_user: whole(misses.dtlb_user),
+        dtlb_kernel: whole(misses.dtlb_kernel),
+        itlb_user: whole(misses.itlb_user),
+        itlb_kernel: whole(misses.itlb_kernel),
+        cache: whole(misses.cache),
+        ns: whole(misses.ns),
+    }
+}
+
 fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
     let Engine { k, class, start_ns, spent_before, .. } = engine;
     let Kept { observed, events, callbacks, checkers } = k.sink.finish(at_ns);
@@ -250,6 +309,7 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
         functions: k.account.functions(),
         ..Outcome::default()
     };
+    outcome.memory = k.hw.as_ref().map(|hw| memory_use(&k.tasks, hw, start_ns, &outcome));
     outcome.extra.insert("spinlock_ns".into(), spinlock_ns as f64);
     outcome.extra.insert("lock_wait_ns".into(), lock_wait_ns as f64);
     for (place, wait_ns) in k.account.waits() {

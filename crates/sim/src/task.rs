@@ -56,6 +56,8 @@ pub struct Task {
     pub last_ran: Option<CpuId>,
     /// It ends when it next leaves its CPU.
     pub exiting: bool,
+    /// When it ended; 0 while it has not.
+    pub(crate) ended_ns: u64,
     /// Since when it is runnable: nobody can run it earlier.
     pub(crate) queued_ns: u64,
     /// Until when the CPU it leaves still works on leaving it: `p->on_cpu`.

@@ -11,4 +11,4 @@ mod outcome;
 
 pub use event::{Event, IDLE, Kind, MmId, Tid};
 pub use measures::{Lengths, Measures, Observed, Quantiles, TaskObserved};
-pub use outcome::{FunctionCost, Outcome};
+pub use outcome::{FunctionCost, MemoryUse, Missed, Outcome, Program};

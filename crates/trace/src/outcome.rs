@@ -34,6 +34,57 @@ pub struct Outcome {
     pub output: String,
     /// Anything else the ground measured, by name with its unit last (`spinlock_ns`).
     pub extra: BTreeMap<String, f64>,
+    /// What TLBs and caches missed, where the ground knows.
+    #[serde(default)]
+    pub memory: Option<MemoryUse>,
+}
+
+/// Misses in TLBs and caches, and the CPU time they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// Data TLB, pages of users.
+    pub dtlb_user: u64,
+    /// Data TLB, pages of the kernel.
+    pub dtlb_kernel: u64,
+    /// Instruction TLB, pages of users.
+    pub itlb_user: u64,
+    /// Instruction TLB, pages of the kernel.
+    pub itlb_kernel: u64,
+    /// Lines of the last-level cache.
+    pub cache: u64,
+    /// CPU time lost to them and to misses of nearer caches, in ns.
+    pub ns: u64,
+}
+
+impl Missed {
+    /// Of both TLBs, users' pages and the kernel's.
+    pub fn tlb(&self) -> u64 {
+        self.dtlb_user + self.dtlb_kernel + self.itlb_user + self.itlb_kernel
+    }
+}
+
+/// What a run's tasks missed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// All tasks.
+    pub total: Missed,
+    /// Each task of which it is known, by thread id.
+    pub tasks: BTreeMap<Tid, Missed>,
+    /// Programs that ran side by side, by name: what stands before the first `-` of their tasks' names.
+    pub programs: BTreeMap<String, Program>,
+}
+
+/// One of several programs that ran side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its threads, in all its processes.
+    pub threads: usize,
+    /// CPU time of all its threads, their system calls included.
+    pub process_ns: u64,
+    /// When its last thread ended, from the start of the workload; None: one has not.
+    pub elapsed_ns: Option<u64>,
+    /// What they missed.
+    pub missed: Missed,
 }
 
 /// How often a function ran, and for how long in all.

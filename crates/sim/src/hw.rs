@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! TLBs and caches under the simulated tasks, for workloads that say what they touch.
+//!
+//! Absent where no task has `hw`: then switches cost the machine's flat figures, and nothing here
+//! runs. Where it is present, a task with `hw` pays for what it finds gone instead of those
+//! figures (`mm_refill_ns`, `switch_refill_ns`, `migrate_*_ns`), never both; what loading the page-table
+//! root itself takes (`mm_switch_ns`) is charged to all. No cost depends on who schedules.
+
+use std::collections::BTreeMap;
+
+use machine::{Footprint, Machine, Misses, Set, Turn, Warmth};
+use workload::{Touched, Workload};
+
+use crate::task::{CpuId, TaskId};
+
+/// State of the hardware, and what each task has missed.
+pub(crate) struct Hw {
+    warmth: Warmth,
+    footprints: Vec<Option<Footprint>>,
+    /// What each CPU's present task found when it came.
+    turns: Vec<Option<Turn>>,
+    pub misses: Vec<Misses>,
+}
+
+impl Hw {
+    /// For a workload whose tasks say what they touch, on a machine that says what it has.
+    pub fn new(machine: &Machine, workload: &Workload) -> Option<Self> {
+        if workload.tasks.iter().all(|task| task.hw.is_none()) {
+            return None;
+        }
+        let mut names = Names::default();
+        let footprint = |(id, task): (usize, &workload::Task)| names.footprint(id, task);
+        let footprints: Vec<_> = workload.tasks.iter().enumerate().map(footprint).collect();
+        Some(Hw {
+            warmth: Warmth::new(machine)?,
+            misses: vec![Misses::default(); footprints.len()],
+            footprints,
+            turns: vec![None; machine.cpus.len()],
+        })
+    }
+
+    /// Whether it is known what this task touches. The thread that starts the others is not known.
+    pub fn knows(&self, task: TaskId) -> bool {
+        self.footprints.get(task).is_some_and(|footprint| footprint.is_some())
+    }
+
+    /// A CPU goes over to a task of an address space. Returns the kernel's time for its own misses, ns.
+    pub fn enter(&mut self, cpu: CpuId, task: TaskId, space: usize) -> f64 {
+        self.warmth.change_space(cpu, space as u32);
+        let Some(Some(footprint)) = self.footprints.get(task) else { return 0.0 };
+        let turn = self.warmth.enter(cpu, footprint);
+        let kernel = turn.kernel;
+        self.misses[task].add(&kernel, 1.0);
+        self.turns[cpu] = Some(turn);
+        kernel.ns
+    }
+
+    /// A task leaves a CPU.
+    pub fn leave(&mut self, cpu: CpuId, task: TaskId) {
+        let turn = self.turns[cpu].take();
+        if let (Some(turn), Some(Some(footprint))) = (turn, self.footprints.get(task)) {
+            self.warmth.leave(cpu, footprint, &turn);
+        }
+    }
+
+    /// CPU time that so much work of the CPU's present task takes, its misses included.
+    pub fn effort_ns(&self, cpu: CpuId, work_ns: f64) -> f64 {
+        self.turns[cpu].as_ref().map_or(work_ns, |turn| turn.effort_ns(work_ns))
+    }
+
+    /// Work that the CPU's present task gets done in so much CPU time, at most so much.
+    pub fn worked_ns(&mut self, cpu: CpuId, task: TaskId, effort_ns: f64, most_ns: f64) -> f64 {
+        let Some(turn) = &mut self.turns[cpu] else { return effort_ns.min(most_ns) };
+        let work_ns = turn.work_ns(effort_ns).min(most_ns);
+        let missed = turn.worked(work_ns);
+        self.misses[task].add(&missed, 1.0);
+        work_ns
+    }
+}
+
+/// Numbers of sets: who names the same set shares it.
+#[derive(Default)]
+struct Names {
+    known: BTreeMap<(&'static str, usize, String), u32>,
+}
+
+impl Names {
+    fn set(&mut self, what: &'static str, of: usize, name: &str, touched: Touched) -> Set {
+        let next = self.known.len() as u32 + 1;
+        let id = *self.known.entry((what, of, name.to_string())).or_insert(next);
+        Set { id, pages: f64::from(touched.pages), bytes: touched.bytes as f64 }
+    }
+
+    fn footprint(&mut self, id: TaskId, task: &workload::Task) -> Option<Footprint> {
+        let hw = task.hw.as_ref()?;
+        let process = task.process;
+        Some(Footprint {
+            space: process as u32 + 1,
+            own: self.set("own", id, "", hw.own),
+            shared: self.set("shared", process, &hw.shared_name, hw.shared),
+            code: self.set("code", process, "", hw.code),
+            kernel_own: self.set("kernel", id, "", hw.kernel),
+            kernel_shared: self.set("kernel_shared", 0, "", hw.kernel_shared),
+            kernel_code: self.set("kernel_code", 0, "", hw.kernel_code),
+            reach_ns: hw.reach_ns as f64,
+        })
+    }
+}
