@@ -54,6 +54,17 @@ fn workloads() -> String {
         .collect();
     left(&["workload", "tasks"], &rows)
         + "\nhackbench -g N -l N [-p] is run on vm and modelled on sim; other commands run on vm.\n"
+        + &wrapped(&models(), output::style())
+}
+
+/// Workloads that are built and not read.
+fn models() -> String {
+    format!(
+        "models for sim, which say what they touch of memory: {}; ring-threads-K-KB, ring-apart-K-KB \
+         and ring-processes-K-KB pass a token round K tasks that sum up arrays of KB kilobytes; \
+         npb-NAME: a NAS benchmark.",
+        workload::apps::NAMES.join(", ")
+    )
 }
 
 fn one(policy: &'static Policy) -> String {

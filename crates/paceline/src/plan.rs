@@ -8,6 +8,7 @@ use std::time::Duration;
 use machine::Machine;
 use report::Clock;
 use workload::Workload;
+use workload::apps::Apps;
 use workload::npb::{Npb, Size};
 
 use crate::cli::{self, Ground};
@@ -149,6 +150,9 @@ impl Job {
     /// Reads rt-app JSON: a file, or one that comes along by its name.
     pub fn file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
+        if let Some(workload) = Apps::embedded().build(&name).filter(|_| !path.exists()) {
+            return Ok(Job::built(workload));
+        }
         let json = match WORKLOADS.iter().find(|(known, _)| *known == name) {
             Some((_, json)) => json.to_string(),
             None => read(path)?,

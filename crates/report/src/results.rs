@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{FunctionCost, IDLE, Outcome, Tid};
+use trace::{FunctionCost, IDLE, MemoryUse, Missed, Outcome, Tid};
 
 use crate::stats::{Spread, median, paired_ratios};
 
@@ -115,6 +115,13 @@ pub struct Run {
     pub wait_p95_s: Option<f64>,
     pub wait_p99_s: Option<f64>,
     pub wait_max_s: Option<f64>,
+    /// CPU time of all tasks, their system calls included.
+    pub process_s: Option<f64>,
+    /// Misses of TLBs and caches; None: this ground, or this workload, does not tell.
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// Programs that ran side by side, by name; None as `memory`.
+    pub programs: Option<BTreeMap<String, ProgramRun>>,
     /// None: this ground does not count pages.
     pub page_moves: Option<u64>,
     pub tasks: Vec<TaskRun>,
@@ -136,6 +143,34 @@ pub struct TaskRun {
     pub cpu_s: f64,
     /// In the workload's own unit; None: this ground cannot know.
     pub progress: Option<f64>,
+    #[serde(flatten)]
+    pub memory: Memory,
+}
+
+/// Misses of TLBs and caches, and the CPU time they cost; all None where it is not known.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[allow(missing_docs)]
+pub struct Memory {
+    pub dtlb_user_misses: Option<u64>,
+    pub dtlb_kernel_misses: Option<u64>,
+    pub itlb_user_misses: Option<u64>,
+    pub itlb_kernel_misses: Option<u64>,
+    /// Of the last level.
+    pub cache_misses: Option<u64>,
+    /// What these cost, and misses of nearer caches.
+    pub miss_s: Option<f64>,
+}
+
+/// One of several programs that ran side by side.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct ProgramRun {
+    pub threads: usize,
+    pub process_s: f64,
+    /// None: it did not end.
+    pub elapsed_s: Option<f64>,
+    #[serde(flatten)]
+    pub memory: Memory,
 }
 
 /// How evenly tasks progressed, against each alone on the machine.
@@ -175,6 +210,13 @@ pub struct Summary {
     pub idle_while_runnable_share: Option<Spread>,
     pub wait_p99_s: Option<Spread>,
     pub wait_max_s: Option<Spread>,
+    pub process_s: Option<Spread>,
+    pub dtlb_user_misses: Option<Spread>,
+    pub dtlb_kernel_misses: Option<Spread>,
+    pub itlb_user_misses: Option<Spread>,
+    pub itlb_kernel_misses: Option<Spread>,
+    pub cache_misses: Option<Spread>,
+    pub miss_s: Option<Spread>,
     /// All places together; None: not counted.
     pub locks: Option<Spread>,
 }
@@ -244,6 +286,9 @@ impl Run {
             wait_p95_s: time(seen.wait.p95_ns),
             wait_p99_s: time(seen.wait.p99_ns),
             wait_max_s: time(seen.wait.max_ns),
+            process_s: time(busy_ns),
+            memory: outcome.memory.as_ref().map_or(Memory::default(), |memory| memory.total.into()),
+            programs: outcome.memory.as_ref().map(programs),
             page_moves: None,
             tasks: tasks(outcome),
             fairness: None,
@@ -254,6 +299,19 @@ impl Run {
                 .map(|(name, cost)| (name.clone(), cost.into()))
                 .collect(),
             extra: outcome.extra.clone(),
+        }
+    }
+}
+
+impl From<Missed> for Memory {
+    fn from(missed: Missed) -> Self {
+        Memory {
+            dtlb_user_misses: Some(missed.dtlb_user),
+            dtlb_kernel_misses: Some(missed.dtlb_kernel),
+            itlb_user_misses: Some(missed.itlb_user),
+            itlb_kernel_misses: Some(missed.itlb_kernel),
+            cache_misses: Some(missed.cache),
+            miss_s: Some(seconds(missed.ns)),
         }
     }
 }
@@ -271,8 +329,26 @@ fn tasks(outcome: &Outcome) -> Vec<TaskRun> {
         tid: *tid,
         cpu_s: seconds(task.cpu_ns),
         progress: outcome.progress.get(tid).copied(),
+        memory: outcome
+            .memory
+            .as_ref()
+            .and_then(|memory| memory.tasks.get(tid))
+            .map_or(Memory::default(), |missed| (*missed).into()),
     })
     .collect()
+}
+
+fn programs(memory: &MemoryUse) -> BTreeMap<String, ProgramRun> {
+    let one = |(name, program): (&String, &trace::Program)| {
+        let run = ProgramRun {
+            threads: program.threads,
+            process_s: seconds(program.process_ns),
+            elapsed_s: program.elapsed_ns.map(seconds),
+            memory: program.missed.into(),
+        };
+        (name.clone(), run)
+    };
+    memory.programs.iter().map(one).collect()
 }
 
 fn summarize(runs: &[Run]) -> Vec<Summary> {
@@ -321,6 +397,13 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
         idle_while_runnable_share: spread(|run| run.idle_while_runnable_share),
         wait_p99_s: spread(|run| run.wait_p99_s),
         wait_max_s: spread(|run| run.wait_max_s),
+        process_s: spread(|run| run.process_s),
+        dtlb_user_misses: spread(|run| run.memory.dtlb_user_misses.map(|n| n as f64)),
+        dtlb_kernel_misses: spread(|run| run.memory.dtlb_kernel_misses.map(|n| n as f64)),
+        itlb_user_misses: spread(|run| run.memory.itlb_user_misses.map(|n| n as f64)),
+        itlb_kernel_misses: spread(|run| run.memory.itlb_kernel_misses.map(|n| n as f64)),
+        cache_misses: spread(|run| run.memory.cache_misses.map(|n| n as f64)),
+        miss_s: spread(|run| run.memory.miss_s),
         locks: locks.and_then(|locks| Spread::of(&locks)),
     }
 }

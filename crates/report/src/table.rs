@@ -12,6 +12,11 @@ pub fn comparison(results: &Results, style: Style) -> String {
     text += "\n";
     text += &behaviour(results, style);
     text += "\n";
+    if missed(results) {
+        text += &memory(results, style);
+        text += "\n";
+        text += &programs(results, style);
+    }
     for line in footnotes(results) {
         text += &wrapped(&line, style);
     }
@@ -50,6 +55,14 @@ pub fn footnotes(results: &Results) -> Vec<String> {
     );
     if results.summary.iter().any(|summary| summary.locks.is_some()) {
         lines.push("locks: taken by the scheduler beyond the runqueue's own.".into());
+    }
+    if missed(results) {
+        lines.push(
+            "misses: of TLBs (pages of users, of the kernel) and of the last-level cache (lines); \
+             time of misses: what these and misses of nearer caches cost; process time: CPU time of \
+             all tasks, their system calls included."
+                .into(),
+        );
     }
     lines.extend(results.notes.iter().cloned());
     lines
@@ -117,6 +130,71 @@ fn behaviour(results: &Results, style: Style) -> String {
         })
         .collect();
     table(&headings, &rows, Align::Right, style)
+}
+
+/// Whether any run tells what TLBs and caches missed.
+fn missed(results: &Results) -> bool {
+    results.summary.iter().any(|summary| summary.miss_s.is_some())
+}
+
+fn memory(results: &Results, style: Style) -> String {
+    let headings = [
+        "policy",
+        "DTLB user",
+        "DTLB kernel",
+        "ITLB user",
+        "ITLB kernel",
+        "cache",
+        "time of misses",
+        "process time",
+    ];
+    let row = |summary: &Summary| {
+        let median = |spread: Option<Spread>| known(spread, |spread| count(spread.median));
+        let seconds = |spread: Option<Spread>| known(spread, |spread| time(spread.median));
+        vec![
+            summary.policy.clone(),
+            median(summary.dtlb_user_misses),
+            median(summary.dtlb_kernel_misses),
+            median(summary.itlb_user_misses),
+            median(summary.itlb_kernel_misses),
+            median(summary.cache_misses),
+            seconds(summary.miss_s),
+            seconds(summary.process_s),
+        ]
+    };
+    let rows: Vec<Vec<String>> = results.summary.iter().map(row).collect();
+    table(&headings, &rows, Align::Right, style)
+}
+
+/// A row for each program under each policy, of the first run; nothing where there is one program.
+fn programs(results: &Results, style: Style) -> String {
+    let mut rows = Vec::new();
+    for run in results.runs.iter().filter(|run| (run.run, run.boot) == (0, 0)) {
+        for (name, program) in run.programs.iter().flatten() {
+            let memory = &program.memory;
+            let tlb = [
+                memory.dtlb_user_misses,
+                memory.dtlb_kernel_misses,
+                memory.itlb_user_misses,
+                memory.itlb_kernel_misses,
+            ];
+            rows.push(vec![
+                run.policy.clone(),
+                name.clone(),
+                count(program.threads as f64),
+                count(tlb.iter().flatten().sum::<u64>() as f64),
+                known(memory.cache_misses, |n| count(n as f64)),
+                time(program.process_s),
+                known(program.elapsed_s, time),
+            ]);
+        }
+    }
+    let headings =
+        ["policy", "program", "threads", "TLB misses", "cache misses", "process time", "elapsed"];
+    match rows.len() > results.summary.len() {
+        true => table(&headings, &rows, Align::Right, style) + "\n",
+        false => String::new(),
+    }
 }
 
 fn shortened(text: &str, most: usize) -> String {

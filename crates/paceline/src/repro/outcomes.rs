@@ -48,6 +48,18 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
                 .then(|| seconds(functions.map(|function| function.ns).sum()))?
         }
         Quantity::SpinTime => outcome.extra.get("spinlock_ns").map(|ns| ns / 1e9)?,
+        Quantity::TlbMisses => outcome.memory.as_ref()?.total.tlb() as f64,
+        Quantity::DtlbMisses => {
+            let missed = &outcome.memory.as_ref()?.total;
+            (missed.dtlb_user + missed.dtlb_kernel) as f64
+        }
+        Quantity::ItlbMisses => {
+            let missed = &outcome.memory.as_ref()?.total;
+            (missed.itlb_user + missed.itlb_kernel) as f64
+        }
+        Quantity::CacheMisses => outcome.memory.as_ref()?.total.cache as f64,
+        Quantity::MissTime => seconds(outcome.memory.as_ref()?.total.ns),
+        Quantity::ProcessTime => seconds(seen.tasks.values().map(|task| task.cpu_ns).sum()),
     })
 }
 

@@ -182,7 +182,8 @@ pub enum GuestClock {
 pub enum Job {
     /// A command line; `sim` models hackbench.
     Command(String),
-    /// A workload that comes along (`workloads/NAME.json`).
+    /// A workload that comes along (`workloads/NAME.json`), or a model by its name (`chat`,
+    /// `ring-threads-3-64`).
     File(String),
     /// So many tasks that each burn `work_ms` of thread CPU time.
     Burners {
@@ -411,19 +412,42 @@ pub enum Quantity {
     SchedulerTime,
     /// Time spinning for locks, in s.
     SpinTime,
+    /// Misses of both TLBs, users' pages and the kernel's.
+    TlbMisses,
+    /// Misses of the data TLB.
+    DtlbMisses,
+    /// Misses of the instruction TLB.
+    ItlbMisses,
+    /// Misses of the last-level cache.
+    CacheMisses,
+    /// CPU time lost to misses, in s.
+    MissTime,
+    /// CPU time of all tasks, their system calls included, in s.
+    ProcessTime,
 }
 
 impl Quantity {
     /// Whether it comes from the ground's observer, which may be absent.
     pub fn is_observed(self) -> bool {
-        use Quantity::{IdleShare, Involuntary, Migrations, Switches, WorstWait};
-        matches!(self, Switches | Involuntary | Migrations | IdleShare | WorstWait)
+        use Quantity::{IdleShare, Involuntary, Migrations, ProcessTime, Switches, WorstWait};
+        matches!(self, Switches | Involuntary | Migrations | IdleShare | WorstWait | ProcessTime)
     }
 
     /// Whether it is a count, of which none at all is possible.
     pub fn is_count(self) -> bool {
+        use Quantity::{CacheMisses, DtlbMisses, ItlbMisses, TlbMisses};
         use Quantity::{Involuntary, Locks, Migrations, Switches};
-        matches!(self, Switches | Involuntary | Migrations | Locks)
+        matches!(
+            self,
+            Switches
+                | Involuntary
+                | Migrations
+                | Locks
+                | TlbMisses
+                | DtlbMisses
+                | ItlbMisses
+                | CacheMisses
+        )
     }
 }
 
