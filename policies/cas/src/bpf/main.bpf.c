@@ -168,15 +168,40 @@ u64 choose(s32 cpu, u64 prev)
 	return context_chooses(&search, c->epoch, knob_threshold);
 }
 
+/* Which of a CPU's slots of this class has most waiting: a context that is entered may as well stay. */
+static __always_inline u32 fullest(const struct cas_cpu *own, const struct cas_cpu *theirs, s32 victim,
+				   u32 class)
+{
+	u32 slot, best = 0;
+	s32 most = 0;
+
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++) {
+		s32 queued;
+
+		if (!theirs->hint[slot] || share_class(slot, own->here, theirs->here) != class)
+			continue;
+		queued = scx_bpf_dsq_nr_queued(dsq_of(victim, slot));
+		if (queued > most) {
+			most = queued;
+			best = slot;
+		}
+	}
+	return best;
+}
+
 /* Takes a task of this class that waits on `victim`, if there is one that may run here. */
 int take(s32 cpu, s32 victim, u32 class)
 {
 	struct cas_cpu *own = cpus_of(cpu), *theirs = cpus_of(victim);
-	u32 slot;
+	u32 first, i;
 
 	if (!own || !theirs)
 		return 0;
-	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++) {
+	first = fullest(own, theirs, victim, class);
+	for (i = 0; i < SLOTS_MAX && i < knob_slots; i++) {
+		u32 slot = first + i < knob_slots ? first + i : first + i - knob_slots;
+
+		slot &= SLOTS_MAX - 1;
 		if (!theirs->hint[slot] || share_class(slot, own->here, theirs->here) != class)
 			continue;
 		if (dsq_move_to_local(dsq_of(victim, slot))) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Share: what a CPU with nothing to do takes from another. Best a task of its own context; then one of
- * a context that the other does not run now, so that neither changes more than it must; then any.
+ * a context that the other does not run now, so that neither changes more than it must; then any. Of
+ * several contexts of a kind, the one with most waiting: the next to be taken is then of the same.
  */
 #pragma once
 #include "order_key.h"
