@@ -134,6 +134,8 @@ table! {
     /// Ticket locks: each further waiter lengthens the handoff by this part of it, as all of them
     /// fetch the line again (a in h·(1 + a·waiters)). Queued locks ignore it.
     ticket_slope, "1", 1, 0.0;
+    /// What the path lengths of Linux 2.6.38's own functions are multiplied by.
+    paths_2_6_38, "1", usize::MAX, 1.0;
     /// How late the kernel may be with a timer: 50 µs unless prctl(2) PR_SET_TIMERSLACK says else.
     timer_slack_ns, "ns", usize::MAX, 50_000.0;
     /// Longest turn of a CPU of an emulator that runs its CPUs one after the other on one clock; 0

@@ -25,6 +25,8 @@ pub struct Path {
     pub name: String,
     /// It belongs to the scheduler: it counts as time in scheduler functions.
     pub scheduler: bool,
+    /// It is one of Linux 2.6.38's own.
+    pub old: bool,
     /// Instructions a call.
     pub instructions: f64,
     /// Where that comes from.
@@ -41,6 +43,8 @@ pub struct Paths {
 #[serde(deny_unknown_fields)]
 struct File {
     scheduler: BTreeMap<String, Spanned<Quantity>>,
+    #[serde(default, rename = "scheduler-2-6-38")]
+    scheduler_2_6_38: BTreeMap<String, Spanned<Quantity>>,
     other: BTreeMap<String, Spanned<Quantity>>,
 }
 
@@ -55,9 +59,11 @@ impl Paths {
     pub fn from_toml(text: &str, path: &str) -> Result<Self, MachineError> {
         let file: File = read::document(text, path)?;
         let mut paths = Vec::new();
-        let scheduler = file.scheduler.into_iter().map(|(name, quantity)| (name, true, quantity));
-        let other = file.other.into_iter().map(|(name, quantity)| (name, false, quantity));
-        for (name, scheduler, quantity) in scheduler.chain(other) {
+        let new = file.scheduler.into_iter().map(|(name, quantity)| (name, true, false, quantity));
+        let old = file.scheduler_2_6_38.into_iter();
+        let old = old.map(|(name, quantity)| (old_name(&name), true, true, quantity));
+        let other = file.other.into_iter().map(|(name, quantity)| (name, false, false, quantity));
+        for (name, scheduler, old, quantity) in new.chain(old).chain(other) {
             let value = quantity.get_ref().value;
             if quantity.get_ref().unit != "instructions" || !(value.is_finite() && value >= 0.0) {
                 let what =
@@ -65,7 +71,7 @@ impl Paths {
                 return Err(read::error_at(text, path, quantity.span(), what));
             }
             let source = quantity.into_inner();
-            paths.push(Path { name, scheduler, instructions: value, source });
+            paths.push(Path { name, scheduler, old, instructions: value, source });
         }
         paths.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = paths.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -79,6 +85,11 @@ impl Paths {
     pub fn id(&self, name: &str) -> PathId {
         let found = self.paths.binary_search_by(|path| path.name.as_str().cmp(name));
         PathId(found.unwrap_or_else(|_| panic!("machines/paths.toml has no `{name}`")) as u16)
+    }
+
+    /// Linux 2.6.38's function of this name; panics where `paths.toml` has none.
+    pub fn old_id(&self, name: &str) -> PathId {
+        self.id(&old_name(name))
     }
 
     /// What is known of it.
@@ -98,4 +109,8 @@ impl Paths {
         self.paths.iter_mut().for_each(|path| path.instructions *= factor);
         self
     }
+}
+
+fn old_name(name: &str) -> String {
+    format!("{name} (2.6.38)")
 }

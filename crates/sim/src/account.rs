@@ -49,7 +49,8 @@ impl Account {
             places: Vec::new(),
         };
         for path in paths.iter() {
-            account.add(&path.name, path.scheduler, path.instructions, 0.0, machine);
+            let scale = if path.old { machine.costs.paths_2_6_38 } else { 1.0 };
+            account.add(&path.name, path.scheduler, scale * path.instructions, 0.0, machine);
         }
         account
     }

@@ -131,7 +131,7 @@ pub(super) struct Funcs {
 
 impl Funcs {
     fn new(paths: &Paths) -> Self {
-        let id = |name| Func::from(paths.id(name));
+        let id = |name| Func::from(paths.old_id(name));
         Funcs {
             enqueue: id("enqueue_task_fair"),
             dequeue: id("dequeue_task_fair"),

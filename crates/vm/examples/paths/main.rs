@@ -2,8 +2,9 @@
 //! Measures machines/paths.toml: how many instructions the functions of a real kernel take.
 //!
 //! `cargo run -p vm --release --example paths > paths.toml` boots the guest some times with a plugin
-//! of QEMU (plugin/paths.c) that counts them, while hackbench and some system calls run, under Linux's own class and under policies. It prints the whole file, with the median
-//! of a call and the range of its 5 % to 95 % quantiles; what these runs do not reach stays as it is.
+//! of QEMU (plugin/paths.c) that counts them, while hackbench and some system calls run, under Linux's
+//! own class and under policies. It prints the whole file, with the median of a call and the range of
+//! its 5 % to 95 % quantiles; what these runs do not reach stays as it is.
 //! With a folder behind `--` the counts of each boot are kept there, and those that are there from
 //! before are not taken again.
 //!
@@ -241,8 +242,12 @@ fn quantile(histogram: &Histogram, part: f64) -> (u64, u64) {
 }
 
 fn print_file(all: &Counts, by_cpus: &BTreeMap<usize, Counts>, release: &str) {
+    let mut other_kernel = false;
     for line in FILE.lines() {
-        let name = line.split_once(" = {").map(|(name, _)| name);
+        if line.starts_with('[') {
+            other_kernel = line == "[scheduler-2-6-38]";
+        }
+        let name = line.split_once(" = {").map(|(name, _)| name).filter(|_| !other_kernel);
         let measured = name.and_then(|name| line_of(name, all, by_cpus, release));
         println!("{}", measured.as_deref().unwrap_or(line));
         if let (Some(name), None) = (name, measured) {
