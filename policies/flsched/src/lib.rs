@@ -11,9 +11,6 @@ const MS: u64 = 1_000_000;
 /// A tick at the kernel's slowest, HZ=100.
 const TICK_NS_MAX: u64 = 10 * MS;
 
-/// `SCX_SLICE_DFL`.
-const SLICE_DFL_NS: u64 = 20 * MS;
-
 /// The policy.
 pub static FLSCHED: Policy = Policy {
     name: "flsched",
@@ -26,7 +23,7 @@ pub static FLSCHED: Policy = Policy {
             name: "slice",
             symbol: "knob_slice_ns",
             unit: Unit::Duration { min: MS, max: 1000 * MS },
-            default: 100 * MS,
+            default: 10 * MS,
             help: "how long a task runs before the next one's turn (slide 13)",
         },
         Knob {
@@ -60,15 +57,14 @@ pub static FLSCHED: Policy = Policy {
 
 /// Faithful FLSCHED may stack tasks on one CPU while another idles, and says so by promising nothing
 /// there; with `pull` a CPU may miss a task for no longer than a tick. Slices end at ticks, so a turn
-/// that is put off is longer by one more. A task that is alone when its slice ends gets the kernel's
-/// own slice (SCX_SLICE_DFL), and who comes then waits for that.
+/// that is put off is longer by one more.
 fn promises(instance: &Instance) -> Promises {
     let pull = instance.get("pull") != 0;
     let deferred = instance.get("variant") != 0;
     let defer_ns = if deferred { instance.get("defer") + TICK_NS_MAX } else { 0 };
     Promises {
         idle_while_runnable_ns_max: pull.then_some(TICK_NS_MAX),
-        slice_ns_max: Some(instance.get("slice").max(SLICE_DFL_NS) + defer_ns),
+        slice_ns_max: Some(instance.get("slice") + defer_ns),
         lockless: !pull,
         never_preempts: true,
     }

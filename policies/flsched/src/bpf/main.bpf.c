@@ -21,7 +21,7 @@
 
 LICENSE;
 
-CONFIG u64 knob_slice_ns = 100000000;	/* slide 13: "a given time slice"; RR's 100 ms */
+CONFIG u64 knob_slice_ns = 10000000;	/* slide 13: "a given time slice" */
 CONFIG u64 knob_variant;		/* enum variant */
 CONFIG u64 knob_defer_ns = 100000000;	/* with CODE: how long a slice's end is put off */
 CONFIG u64 knob_pull;			/* an idle CPU takes what waits elsewhere */
@@ -120,20 +120,29 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_or_push(p, enq_flags);
 }
 
-/* Only with pull: otherwise whatever waits is on the local DSQ already. */
-void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
+/* Takes what waits nearest; whether there was anything. */
+static __always_inline bool pull_one(s32 cpu)
 {
 	u32 i;
 
-	if (!knob_pull)
-		return;
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
 		s32 victim = place_neighbour(cpu, i);
 
 		/* read without a lock: a queue that fills just now is kicked for by its filler */
 		if (scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))
-			return;
+			return true;
 	}
+	return false;
+}
+
+/* Nothing is on the local DSQ: without pull, nothing waits here. */
+void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
+{
+	if (knob_pull && pull_one(cpu))
+		return;
+	/* It goes on if it can: for a slice of this policy's, not the 20 ms that the kernel gives. */
+	if (prev)
+		task_set_slice(prev, slice_ns());
 }
 
 void OP(flsched_tick, struct task_struct *p)
