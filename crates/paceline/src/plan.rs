@@ -269,19 +269,26 @@ fn npb(path: &Path) -> Option<Job> {
     (!path.exists()).then(|| Job::Npb { name: name.to_string(), tasks })
 }
 
-/// Steps after which a model of a NAS benchmark ends: they are alike, so a few tell all.
-const NPB_STEPS: u64 = 5;
+/// A model of a NAS benchmark has the steps that keep a thread at work for so long: in fewer, the
+/// start of its team would be most of it.
+const NPB_WORK: Duration = Duration::from_secs(1);
+
+/// But it ends when a thread has waited so often, and LU's sweeps after so many planes: with more
+/// threads than CPUs every wait is a sleep, or lasts for others' slices.
+const NPB_WAITS: u64 = 15_000;
+const NPB_WAITS_SHARED: u64 = 150;
+const NPB_PLANES_SHARED: u64 = 20;
 
 fn benchmark(name: &str, tasks: usize, cpus: usize) -> Result<Workload, Failure> {
     let models = Npb::embedded();
-    let size = Size {
-        threads: tasks * cpus,
-        cpus,
-        steps_max: NPB_STEPS,
-        planes_max: u64::MAX,
-        seed: SEED,
+    let (waits, planes_max) = match tasks {
+        1 => (NPB_WAITS, u64::MAX),
+        _ => (NPB_WAITS_SHARED, NPB_PLANES_SHARED),
     };
-    let workload = models.build(name, size);
+    let size = Size { threads: tasks * cpus, cpus, steps_max: 0, planes_max, seed: SEED };
+    let workload = models
+        .steps(name, size, NPB_WORK.as_nanos() as u64, waits)
+        .and_then(|steps_max| models.build(name, Size { steps_max, ..size }));
     workload.map(|built| Workload { name: format!("npb-{name}-{tasks}"), ..built }).ok_or_else(
         || {
             let known: Vec<String> = models.names().map(|name| format!("npb-{name}")).collect();
