@@ -23,6 +23,24 @@ static __always_inline s32 place_waiting(s32 cpu)
 	return scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
+/* A CPU, and how many wait there. */
+struct place_queue {
+	s32 cpu;
+	s32 waiting;
+};
+
+/* Takes `cpu` for the best so far if p may run there and fewer wait. */
+static __always_inline void place_prefer(struct task_struct *p, s32 cpu, struct place_queue *best)
+{
+	s32 waiting;
+
+	if (!cpu_allowed(p, cpu))
+		return;
+	waiting = place_waiting(cpu);
+	if (waiting < best->waiting)
+		*best = (struct place_queue){ cpu, waiting };
+}
+
 /*
  * Where fewer than `shortest` wait, and the fewest; the nearest such CPU, else `cpu`. For a new task
  * when no CPU idles, which has nothing in any cache yet and would wait with all its siblings on the
@@ -30,22 +48,12 @@ static __always_inline s32 place_waiting(s32 cpu)
  */
 static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 shortest)
 {
-	s32 best = cpu;
+	struct place_queue best = { cpu, shortest };
 	u32 i;
 
-	for (i = 1; i < nr_cpus && i < MAX_CPUS && shortest > 0; i++) {
-		s32 other = place_neighbour(cpu, i);
-		s32 waiting;
-
-		if (!cpu_allowed(p, other))
-			continue;
-		waiting = place_waiting(other);
-		if (waiting < shortest) {
-			shortest = waiting;
-			best = other;
-		}
-	}
-	return best;
+	for (i = 1; i < nr_cpus && i < MAX_CPUS && best.waiting > 0; i++)
+		place_prefer(p, place_neighbour(cpu, i), &best);
+	return best.cpu;
 }
 
 /*
@@ -57,23 +65,12 @@ static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 sh
  */
 static __always_inline s32 place_shorter(struct task_struct *p, s32 prev_cpu)
 {
-	s32 shortest = place_waiting(prev_cpu);
-	s32 best = prev_cpu;
+	struct place_queue best = { prev_cpu, place_waiting(prev_cpu) };
 	u32 i;
 
-	for (i = 0; i < 2 && shortest > 0; i++) {
-		s32 other = random_u32() % nr_cpus;
-		s32 waiting;
-
-		if (!cpu_allowed(p, other))
-			continue;
-		waiting = place_waiting(other);
-		if (waiting < shortest) {
-			shortest = waiting;
-			best = other;
-		}
-	}
-	return best;
+	for (i = 0; i < 2 && best.waiting > 0; i++)
+		place_prefer(p, random_u32() % nr_cpus, &best);
+	return best.cpu;
 }
 
 /* Has an idle CPU that p may use, if there is one, look for something to run. */
