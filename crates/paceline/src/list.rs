@@ -62,6 +62,7 @@ fn models() -> String {
     format!(
         "models for sim, which say what they touch of memory: {}; ring-threads-K-KB, ring-apart-K-KB \
          and ring-processes-K-KB pass a token round K tasks that sum up arrays of KB kilobytes; \
+         rotate-P: threads of P processes take turns on a CPU; \
          npb-NAME: a NAS benchmark.",
         workload::apps::NAMES.join(", ")
     )

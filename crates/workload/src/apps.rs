@@ -63,8 +63,8 @@ impl Apps {
         Some(self)
     }
 
-    /// The workload of this name: one of [`NAMES`], or `ring-KIND-TASKS-KILOBYTES` with a kind of
-    /// `threads`, `apart` or `processes`. None: there is none.
+    /// The workload of this name: one of [`NAMES`], `ring-KIND-TASKS-KILOBYTES` with a kind of
+    /// `threads`, `apart` or `processes`, or `rotate-PROCESSES`. None: there is none.
     pub fn build(&self, name: &str) -> Option<Workload> {
         let mut builder = Builder { apps: self, workload: Workload::default(), processes: 0 };
         match name {
@@ -77,6 +77,10 @@ impl Apps {
                 builder.rooms("volanomark");
                 builder.sysbench();
                 builder.dacapo();
+            }
+            _ if name.starts_with("rotate-") => {
+                let spaces = name.strip_prefix("rotate-")?.parse().ok();
+                builder.rotate(spaces.filter(|spaces| (1..=500).contains(spaces))?);
             }
             _ => {
                 let (ring, tasks, kilobytes) = parse_ring(name)?;
@@ -274,6 +278,21 @@ impl Builder<'_> {
         }
     }
 
+    /// Threads of so many processes take turns on CPU 0.
+    fn rotate(&mut self, processes: usize) {
+        let of = |key: &str| self.apps.get("rotate", key);
+        let (threads, hw) = (of("threads") as usize, self.hw("rotate"));
+        let steps = vec![Step::Run { work_ns: us(of("burst_us")) }, Step::Yield];
+        let steps = vec![Step::Repeat { times: Some(of("bursts") as u64), steps }];
+        let numbers: Vec<usize> = (0..processes).map(|_| self.process()).collect();
+        for at in 0..threads {
+            for process in &numbers {
+                self.task(format!("rotate-{process}-{at}"), *process, &hw, steps.clone());
+            }
+        }
+        self.workload.tasks.iter_mut().for_each(|task| task.cpus = Some(vec![0]));
+    }
+
     fn ring(&mut self, ring: Ring, tasks: usize, bytes: u64) {
         let of = |key: &str| self.apps.get("ring", key);
         let sum_ns = bytes as f64 / 1024.0 * of("sum_ns_per_kb");
@@ -348,12 +367,22 @@ mod tests {
     #[test]
     fn every_task_says_what_it_touches() {
         let apps = Apps::embedded();
-        for name in NAMES.iter().copied().chain(["ring-threads-3-64", "ring-processes-3-0"]) {
+        for name in
+            NAMES.iter().copied().chain(["ring-threads-3-64", "ring-processes-3-0", "rotate-7"])
+        {
             let workload = apps.build(name).unwrap();
             assert_eq!(workload.name, name);
             assert!(workload.tasks.iter().all(|task| task.hw.is_some()), "{name}");
         }
-        let bad = ["ring", "ring-threads-0-1", "ring-threads-2", "ring-x-1-1", "ring-apart-2-1-1"];
+        let bad = [
+            "ring",
+            "rotate-0",
+            "rotate-x",
+            "ring-threads-0-1",
+            "ring-threads-2",
+            "ring-x-1-1",
+            "ring-apart-2-1-1",
+        ];
         assert!(bad.iter().all(|name| apps.build(name).is_none()));
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use report::stats::{median, quantile};
 use trace::Outcome;
 
-use super::outcomes::{ByRun, ratios, values};
+use super::outcomes::{ByRun, of_program, ratios, values};
 use super::paper::{Agreed, Experiment, Figure, Job, Measure, Paper, Quantity, Sweep, View};
 use super::sweep::{self, Point};
 use super::views::{self, Chart};
@@ -96,11 +96,13 @@ impl<'a> Laboratory<'a> {
 
     fn take(&mut self, measure: &Measure) -> Result<Vec<f64>, Failure> {
         match measure {
-            Measure::Ratio { experiment, quantity, over, under } => {
-                Ok(ratios(&self.outcomes(experiment)?, over, under, *quantity))
+            Measure::Ratio { experiment, quantity, over, under, program } => {
+                let outcomes = of_program(&self.outcomes(experiment)?, program.as_deref());
+                Ok(ratios(&outcomes, over, under, *quantity))
             }
-            Measure::Value { experiment, quantity, of } => {
-                Ok(bare(values(&self.outcomes(experiment)?, of, *quantity)))
+            Measure::Value { experiment, quantity, of, program } => {
+                let outcomes = of_program(&self.outcomes(experiment)?, program.as_deref());
+                Ok(bare(values(&outcomes, of, *quantity)))
             }
             Measure::Makespan { experiment, of } => {
                 let ideal_s = self.ideal_s(experiment)?;

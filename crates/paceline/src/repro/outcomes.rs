@@ -27,6 +27,28 @@ pub fn ratios(outcomes: &[Outcome], over: &str, under: &str, quantity: Quantity)
     paired_ratios(&over, &under)
 }
 
+/// The same runs as one of their programs saw them: its tasks, its misses, its end. A run that does
+/// not know the program, or in which it did not end, is left out.
+pub fn of_program(outcomes: &[Outcome], program: Option<&str>) -> Vec<Outcome> {
+    match program {
+        None => outcomes.to_vec(),
+        Some(name) => outcomes.iter().filter_map(|outcome| part(outcome, name)).collect(),
+    }
+}
+
+fn part(outcome: &Outcome, name: &str) -> Option<Outcome> {
+    let mut part = outcome.clone();
+    let memory = part.memory.as_mut()?;
+    let program = memory.programs.get(name)?;
+    memory.total = program.missed;
+    part.elapsed_ns = program.elapsed_ns?;
+    let names = &part.names;
+    part.observed
+        .tasks
+        .retain(|tid, _| names.get(tid).is_some_and(|task| task.split('-').next() == Some(name)));
+    Some(part)
+}
+
 fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
     let seen = &outcome.observed;
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -38,6 +60,7 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
         Quantity::OwnTime => *outcome.extra.get("own_time_s")?,
         Quantity::Switches => seen.context_switches as f64,
         Quantity::Involuntary => seen.involuntary_switches as f64,
+        Quantity::MmSwitches => seen.address_space_switches as f64,
         Quantity::Migrations => seen.migrations as f64,
         Quantity::IdleShare => idle_share(outcome)?,
         Quantity::WorstWait => seconds(seen.wait.max_ns),
@@ -74,7 +97,7 @@ fn idle_share(outcome: &Outcome) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::{Observed, TaskObserved};
+    use trace::{MemoryUse, Missed, Observed, Program, TaskObserved};
 
     fn outcome(policy: &str, boot: usize, involuntary: u64) -> Outcome {
         let mut observed = Observed {
@@ -86,6 +109,23 @@ mod tests {
         };
         observed.tasks.insert(1, TaskObserved { cpu_ns: 150, ..TaskObserved::default() });
         Outcome { policy: policy.into(), boot, observed, ..Outcome::default() }
+    }
+
+    #[test]
+    fn a_program_is_its_own_tasks() {
+        let mut both = outcome("a", 0, 0);
+        let task = |cpu_ns| TaskObserved { cpu_ns, ..TaskObserved::default() };
+        both.observed.tasks = [(1, task(100)), (2, task(50))].into();
+        both.names = [(1, "chat-0".to_string()), (2, "dacapo-0".to_string())].into();
+        let missed = Missed { dtlb_user: 7, ..Missed::default() };
+        let chat = Program { elapsed_ns: Some(60), missed, ..Program::default() };
+        let programs = [("chat".to_string(), chat)].into();
+        both.memory = Some(MemoryUse { programs, ..MemoryUse::default() });
+        let of = |name, quantity| values(&of_program(&[both.clone()], Some(name)), "a", quantity);
+        assert_eq!(of("chat", Quantity::ProcessTime), vec![((0, 0), 1e-7)]);
+        assert_eq!(of("chat", Quantity::Elapsed), vec![((0, 0), 6e-8)]);
+        assert_eq!(of("chat", Quantity::TlbMisses), vec![((0, 0), 7.0)]);
+        assert!(of("dacapo", Quantity::TlbMisses).is_empty(), "it is not known of");
     }
 
     #[test]

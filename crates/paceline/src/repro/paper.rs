@@ -284,6 +284,9 @@ pub enum Measure {
         over: String,
         /// By whose.
         under: String,
+        /// Of one of several programs that ran side by side, by its name.
+        #[serde(default)]
+        program: Option<String>,
     },
     /// One quantity of one policy, run by run.
     Value {
@@ -293,6 +296,9 @@ pub enum Measure {
         quantity: Quantity,
         /// Whose.
         of: String,
+        /// Of one of several programs that ran side by side, by its name.
+        #[serde(default)]
+        program: Option<String>,
     },
     /// Elapsed time against the ideal: the burners' work divided evenly among the CPUs.
     Makespan {
@@ -400,6 +406,8 @@ pub enum Quantity {
     Switches,
     /// Switches of tasks that could have gone on.
     Involuntary,
+    /// Switches to another address space than the last one; idling and kernel threads keep it.
+    MmSwitches,
     /// Moves from one CPU to another.
     Migrations,
     /// Idle-while-runnable as a part of all CPU time.
@@ -429,18 +437,23 @@ pub enum Quantity {
 impl Quantity {
     /// Whether it comes from the ground's observer, which may be absent.
     pub fn is_observed(self) -> bool {
-        use Quantity::{IdleShare, Involuntary, Migrations, ProcessTime, Switches, WorstWait};
-        matches!(self, Switches | Involuntary | Migrations | IdleShare | WorstWait | ProcessTime)
+        use Quantity::{IdleShare, Involuntary, Migrations, MmSwitches, ProcessTime};
+        use Quantity::{Switches, WorstWait};
+        matches!(
+            self,
+            Switches | Involuntary | MmSwitches | Migrations | IdleShare | WorstWait | ProcessTime
+        )
     }
 
     /// Whether it is a count, of which none at all is possible.
     pub fn is_count(self) -> bool {
         use Quantity::{CacheMisses, DtlbMisses, ItlbMisses, TlbMisses};
-        use Quantity::{Involuntary, Locks, Migrations, Switches};
+        use Quantity::{Involuntary, Locks, Migrations, MmSwitches, Switches};
         matches!(
             self,
             Switches
                 | Involuntary
+                | MmSwitches
                 | Migrations
                 | Locks
                 | TlbMisses
