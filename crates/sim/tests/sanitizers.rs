@@ -74,7 +74,8 @@ fn watched(source: &str, policy: &'static Policy) -> &'static Policy {
 }
 
 fn under_sanitizers(test: &str) -> Output {
-    let runtimes = ["libasan.so", "libubsan.so"].map(runtime).map(|path| path.display().to_string());
+    let runtimes =
+        ["libasan.so", "libubsan.so"].map(runtime).map(|path| path.display().to_string());
     Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", test, "--nocapture"])
         .env("LD_PRELOAD", runtimes.join(":"))
