@@ -18,10 +18,12 @@ use crate::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
 use crate::hw::{Hw, Touched};
 use crate::model::{Object, ObjectId, Step, Task, Workload};
 
-/// A number of `apps.toml`: its unit, range, source and tag are for readers.
+/// A number of `apps.toml`: its unit, source and tag are for readers.
 #[derive(Clone, Debug, Deserialize)]
 struct Quantity {
     value: f64,
+    #[serde(default)]
+    range: Option<[f64; 2]>,
 }
 
 /// The models.
@@ -61,6 +63,12 @@ impl Apps {
         let (section, name) = name.split_once('.')?;
         self.sections.get_mut(section)?.get_mut(name)?.value = value;
         Some(self)
+    }
+
+    /// Least and greatest that a number, `section.name`, may be. None: it is known, or not there.
+    pub fn range(&self, name: &str) -> Option<[f64; 2]> {
+        let (section, name) = name.split_once('.')?;
+        self.sections.get(section)?.get(name)?.range
     }
 
     /// The workload of this name: one of [`NAMES`], `ring-KIND-TASKS-KILOBYTES` with a kind of

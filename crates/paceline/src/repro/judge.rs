@@ -10,13 +10,15 @@ use std::str::FromStr;
 use report::stats::quantile;
 use serde::Deserialize;
 
-/// What is to be reached. As text: `>= 1.3`, `<= 0.05`, `every >= 0.98`, `= 0`, `within range` (the published figure
+/// What is to be reached. As text: `>= 1.3`, `> 1`, `<= 0.05`, `every >= 0.98`, `= 0`, `within range` (the published figure
 /// lies in the range of ours), or `fails <= 0.01`: a cheat is to miss that gate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Gate {
     /// The lower quartile reaches this.
     AtLeast(f64),
+    /// The lower quartile is greater than this: equal is not enough.
+    MoreThan(f64),
     /// The upper quartile stays below this.
     AtMost(f64),
     /// No value is below this.
@@ -50,6 +52,10 @@ impl Gate {
             Gate::AtLeast(bound) => {
                 let worse = at(0.25)?;
                 Some(Verdict { holds: worse >= *bound, decided_by: worse })
+            }
+            Gate::MoreThan(bound) => {
+                let worse = at(0.25)?;
+                Some(Verdict { holds: worse > *bound, decided_by: worse })
             }
             Gate::AtMost(bound) => {
                 let worse = at(0.75)?;
@@ -91,11 +97,12 @@ impl FromStr for Gate {
         let bound = |sign| text.strip_prefix(sign).and_then(|text| text.trim().parse().ok());
         bound(">=")
             .map(Gate::AtLeast)
+            .or_else(|| bound(">").map(Gate::MoreThan))
             .or_else(|| bound("<=").map(Gate::AtMost))
             .or_else(|| bound("every >=").map(Gate::EveryAtLeast))
             .or_else(|| bound("=").map(Gate::Exactly))
             .ok_or_else(|| {
-                format!("gate `{text}`: expected >= N, <= N, every >= N, = N, within range or fails GATE")
+                format!("gate `{text}`: expected >= N, > N, <= N, every >= N, = N, within range or fails GATE")
             })
     }
 }
@@ -112,6 +119,7 @@ impl fmt::Display for Gate {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Gate::AtLeast(bound) => write!(out, ">= {bound}"),
+            Gate::MoreThan(bound) => write!(out, "> {bound}"),
             Gate::AtMost(bound) => write!(out, "<= {bound}"),
             Gate::EveryAtLeast(bound) => write!(out, "every >= {bound}"),
             Gate::Exactly(bound) => write!(out, "= {bound}"),
@@ -140,8 +148,15 @@ mod tests {
     }
 
     #[test]
+    fn equal_is_not_more() {
+        assert_eq!(holds("> 1", &[1.01, 1.2]), Some(true));
+        assert_eq!(holds("> 1", &[1.0, 1.0]), Some(false));
+        assert_eq!(holds(">= 1", &[1.0, 1.0]), Some(true));
+    }
+
+    #[test]
     fn nothing_measured_is_not_a_pass() {
-        for gate in [">= 0", "<= 9", "= 0", "within range", "fails <= 0"] {
+        for gate in [">= 0", "> 0", "<= 9", "= 0", "within range", "fails <= 0"] {
             assert_eq!(holds(gate, &[]), None, "{gate}");
             assert_eq!(holds(gate, &[1.0, f64::NAN]), None, "{gate}");
         }
@@ -178,7 +193,9 @@ mod tests {
 
     #[test]
     fn gates_read_as_they_are_written() {
-        for text in [">= 1.3", "<= 0.05", "every >= 0.98", "= 0", "within range", "fails <= 0.01"] {
+        let gates =
+            [">= 1.3", "> 1", "<= 0.05", "every >= 0.98", "= 0", "within range", "fails <= 0.01"];
+        for text in gates {
             assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
         }
         assert!("about 3".parse::<Gate>().is_err());

@@ -8,7 +8,7 @@ use report::stats::{median, quantile};
 use trace::Outcome;
 
 use super::outcomes::{ByRun, of_program, ratios, values};
-use super::paper::{Agreed, Experiment, Figure, Job, Measure, Paper, Quantity, Sweep, View};
+use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Sweep, View};
 use super::sweep::{self, Point};
 use super::views::{self, Chart};
 use super::{agreement, experiment};
@@ -114,9 +114,24 @@ impl<'a> Laboratory<'a> {
                 let waits = values(&self.outcomes(experiment)?, of, Quantity::WorstWait);
                 Ok(waits.into_iter().map(|(_, wait_s)| wait_s / bound_s).collect())
             }
-            Measure::Points { sweep, quantity, over, under } => {
+            Measure::Points { sweep, quantity, over, under, job, program } => {
                 let points = self.points(sweep)?;
-                Ok(points.iter().filter_map(|at| at.ratio(*quantity, over, under)).collect())
+                let own =
+                    points.iter().filter(|at| job.as_ref().is_none_or(|job| *job == at.at.label));
+                let ratio = |at: &Point| {
+                    let outcomes = of_program(&at.outcomes, program.as_deref());
+                    median(&ratios(&outcomes, over, under, *quantity))
+                };
+                Ok(own.filter_map(ratio).collect())
+            }
+            Measure::Rings { sweep, of, from_kb, to_kb } => {
+                let Jobs::Ring { tasks, .. } = self.sweep(sweep)?.jobs else {
+                    return Err(Failure::input(format!("sweep {sweep} has no rings")));
+                };
+                let costs = sweep::switch_costs(&self.points(sweep)?, of, tasks);
+                let within =
+                    costs.into_iter().filter(|cost| (*from_kb..=*to_kb).contains(&cost.kilobytes));
+                Ok(within.map(|cost| cost.processes_s / cost.threads_s).collect())
             }
             Measure::Best { sweep, quantity, over, under } => {
                 self.best(sweep, |point| point.ratio(*quantity, over, under))
@@ -139,11 +154,14 @@ impl<'a> Laboratory<'a> {
     /// Draws a chart of the paper again, or says why it cannot be drawn.
     pub fn chart(&mut self, view: &View) -> Result<Chart, Failure> {
         let points = self.points(&view.sweep)?;
-        Ok(views::chart(view, &points))
+        Ok(views::chart(view, &self.sweep(&view.sweep)?.jobs, &points))
     }
 
     fn missing(&mut self, measure: &Measure) -> Vec<String> {
-        let (Measure::Points { sweep, .. } | Measure::Best { sweep, .. }) = measure else {
+        let (Measure::Points { sweep, .. }
+        | Measure::Best { sweep, .. }
+        | Measure::Rings { sweep, .. }) = measure
+        else {
             return Vec::new();
         };
         let Ok(points) = self.points(sweep) else { return Vec::new() };
@@ -290,7 +308,10 @@ impl Measure {
             | Measure::WaitBound { experiment, .. }
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
-            Measure::Points { .. } | Measure::Best { .. } | Measure::Words { .. } => None,
+            Measure::Points { .. }
+            | Measure::Best { .. }
+            | Measure::Rings { .. }
+            | Measure::Words { .. } => None,
         }
     }
 }

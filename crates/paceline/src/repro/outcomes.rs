@@ -71,6 +71,14 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
                 .then(|| seconds(functions.map(|function| function.ns).sum()))?
         }
         Quantity::SpinTime => outcome.extra.get("spinlock_ns").map(|ns| ns / 1e9)?,
+        Quantity::CodeTime => {
+            let calls = outcome.extra.get("bpf_calls").filter(|calls| **calls > 0.0)?;
+            outcome.extra.get("bpf_time_ns")? / calls / 1e9
+        }
+        Quantity::CodePerSwitch => {
+            let time_ns = outcome.extra.get("bpf_time_ns").filter(|ns| **ns > 0.0)?;
+            time_ns / seen.context_switches.max(1) as f64 / 1e9
+        }
         Quantity::TlbMisses => outcome.memory.as_ref()?.total.tlb() as f64,
         Quantity::DtlbMisses => {
             let missed = &outcome.memory.as_ref()?.total;
@@ -142,6 +150,18 @@ mod tests {
         outcome.extra.insert("own_time_s".into(), 0.298);
         assert_eq!(values(&[outcome], "a", Quantity::OwnTime), vec![((0, 0), 0.298)]);
         assert!(values(&[super::Outcome::default()], "", Quantity::OwnTime).is_empty());
+    }
+
+    #[test]
+    fn what_a_policys_code_takes_is_by_call_and_by_switch() {
+        let mut outcome = outcome("a", 0, 0);
+        outcome.observed.context_switches = 5;
+        outcome.extra = [("bpf_time_ns".into(), 600.0), ("bpf_calls".into(), 20.0)].into();
+        let of = |quantity| values(std::slice::from_ref(&outcome), "a", quantity);
+        assert_eq!(of(Quantity::CodeTime), vec![((0, 0), 3e-8)]);
+        assert_eq!(of(Quantity::CodePerSwitch), vec![((0, 0), 1.2e-7)]);
+        let uncounted = Outcome { extra: [("bpf_calls".into(), 0.0)].into(), ..outcome.clone() };
+        assert!(values(&[uncounted], "a", Quantity::CodeTime).is_empty());
     }
 
     #[test]

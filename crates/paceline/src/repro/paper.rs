@@ -9,7 +9,10 @@ use super::judge::Gate;
 use crate::failure::Failure;
 
 /// The papers that `repro` knows: name and text of `papers/NAME.toml`.
-const PAPERS: &[(&str, &str)] = &[("flsched", include_str!("../../../../papers/flsched.toml"))];
+const PAPERS: &[(&str, &str)] = &[
+    ("flsched", include_str!("../../../../papers/flsched.toml")),
+    ("cas", include_str!("../../../../papers/cas.toml")),
+];
 
 /// A paper.
 #[derive(Debug, Deserialize)]
@@ -96,6 +99,10 @@ pub struct Sweep {
     /// the least and to the greatest of its range, one at a time. With `--quick`, the first alone.
     #[serde(default)]
     pub swept: Vec<String>,
+    /// What programs do and touch that is known as ranges only, such as `chat.shared_pages`: in the
+    /// same way. With `--quick`, none.
+    #[serde(default)]
+    pub touched: Vec<String>,
     /// Seeds at each point of the machine's own costs.
     pub seeds: usize,
 }
@@ -114,6 +121,22 @@ pub enum Jobs {
         loops: u64,
         /// Pipes, sockets or both.
         channels: Vec<Channel>,
+    },
+    /// Models by their names, as `compare` takes them (`together`, `rotate-7`).
+    Models {
+        /// Names.
+        names: Vec<String>,
+        /// The same with `--quick`.
+        quick_names: Vec<String>,
+    },
+    /// Rings of pipes over working sets: of threads, of processes, and of one task alone.
+    Ring {
+        /// Tasks of a ring.
+        tasks: usize,
+        /// Arrays that each of them sums up.
+        kilobytes: Vec<u64>,
+        /// The same with `--quick`.
+        quick_kilobytes: Vec<u64>,
     },
     /// The models of the NAS benchmarks.
     Npb {
@@ -182,6 +205,13 @@ pub enum GuestClock {
 pub enum Job {
     /// A command line; `sim` models hackbench.
     Command(String),
+    /// A script that a shell runs, on the guest alone.
+    Shell {
+        /// What follows `sh -c`.
+        script: String,
+        /// Programs of this machine that it needs, by name.
+        programs: Vec<String>,
+    },
     /// A workload that comes along (`workloads/NAME.json`), or a model by its name (`chat`,
     /// `ring-threads-3-64`).
     File(String),
@@ -239,6 +269,8 @@ pub enum Shown {
     Policies(Quantity),
     /// Scheduler functions of the last job: calls and time.
     Functions,
+    /// What a switch costs in a ring of processes and in one of threads, over working sets.
+    Rings,
 }
 
 /// One figure: of the paper, or one that this project holds itself to.
@@ -341,6 +373,12 @@ pub enum Measure {
         over: String,
         /// By whose.
         under: String,
+        /// One job alone, by its label.
+        #[serde(default)]
+        job: Option<String>,
+        /// Of one of several programs that ran side by side, by its name.
+        #[serde(default)]
+        program: Option<String>,
     },
     /// The greatest of `points` for each set of costs.
     Best {
@@ -352,6 +390,18 @@ pub enum Measure {
         over: String,
         /// By whose.
         under: String,
+    },
+    /// What a switch costs in a ring of processes, divided by what it costs in one of threads: for
+    /// each working set within bounds.
+    Rings {
+        /// Name of the sweep, whose jobs are rings.
+        sweep: String,
+        /// Under which policy.
+        of: String,
+        /// Least working set of a task, in KB.
+        from_kb: u64,
+        /// Greatest.
+        to_kb: u64,
     },
     /// Words that a policy's knob takes, but for some: a count that needs no run.
     Words {
@@ -420,6 +470,10 @@ pub enum Quantity {
     SchedulerTime,
     /// Time spinning for locks, in s.
     SpinTime,
+    /// What a callback of the policy takes, in s, where the kernel counts it.
+    CodeTime,
+    /// What the policy's own code takes for each switch, in s.
+    CodePerSwitch,
     /// Misses of both TLBs, users' pages and the kernel's.
     TlbMisses,
     /// Misses of the data TLB.
@@ -437,11 +491,20 @@ pub enum Quantity {
 impl Quantity {
     /// Whether it comes from the ground's observer, which may be absent.
     pub fn is_observed(self) -> bool {
-        use Quantity::{IdleShare, Involuntary, Migrations, MmSwitches, ProcessTime};
+        use Quantity::{
+            CodePerSwitch, IdleShare, Involuntary, Migrations, MmSwitches, ProcessTime,
+        };
         use Quantity::{Switches, WorstWait};
         matches!(
             self,
-            Switches | Involuntary | MmSwitches | Migrations | IdleShare | WorstWait | ProcessTime
+            Switches
+                | Involuntary
+                | MmSwitches
+                | Migrations
+                | IdleShare
+                | WorstWait
+                | ProcessTime
+                | CodePerSwitch
         )
     }
 
@@ -508,6 +571,10 @@ mod tests {
                 let machine = machine::find(&sweep.machine).unwrap();
                 for cost in &sweep.swept {
                     assert!(machine.range(cost).is_some(), "{cost} has no range");
+                }
+                for number in &sweep.touched {
+                    let range = workload::apps::Apps::embedded().range(number);
+                    assert!(range.is_some(), "{number} has no range");
                 }
             }
             for view in &paper.view {

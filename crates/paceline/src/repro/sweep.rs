@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use report::stats::median;
 use trace::Outcome;
 use workload::Workload;
+use workload::apps::{Apps, Ring};
 use workload::hackbench::{self, Hackbench};
 use workload::npb::{Npb, Size};
 
@@ -64,10 +65,18 @@ impl Point {
 pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Point>, Failure> {
     let machine = find_machine(&sweep.machine)?;
     let contenders = contender::parse_all(std::slice::from_ref(&sweep.policies))?;
-    let jobs = jobs(&sweep.jobs, effort.quick, machine.cpus.len());
     let swept = if effort.quick { &sweep.swept[..sweep.swept.len().min(1)] } else { &sweep.swept };
     let mut plans = Vec::new();
-    for (costs, (set, machine)) in machines(&machine, swept)?.into_iter().enumerate() {
+    let touched = if effort.quick { &[][..] } else { &sweep.touched[..] };
+    let apps = Apps::embedded();
+    let mut sets: Vec<(String, Machine, Apps)> = machines(&machine, swept)?
+        .into_iter()
+        .map(|(set, machine)| (set, machine, apps.clone()))
+        .collect();
+    let ends = programs(&apps, touched)?.into_iter();
+    sets.extend(ends.map(|(set, apps)| (set, machine.clone(), apps)));
+    for (costs, (set, machine, apps)) in sets.into_iter().enumerate() {
+        let jobs = jobs(&sweep.jobs, effort.quick, machine.cpus.len(), &apps)?;
         for (at, workload) in &jobs {
             let plan = Plan {
                 contenders: contenders.clone(),
@@ -126,8 +135,37 @@ fn machines(machine: &Machine, swept: &[String]) -> Result<Vec<(String, Machine)
     Ok(sets)
 }
 
-fn jobs(jobs: &Jobs, quick: bool, cpus: usize) -> Vec<(At, Workload)> {
-    match jobs {
+/// The models with each number at either end of its range; with what differs.
+fn programs(apps: &Apps, touched: &[String]) -> Result<Vec<(String, Apps)>, Failure> {
+    let mut sets = Vec::new();
+    for name in touched {
+        let unknown = || Failure::input(format!("the models give no range of {name}"));
+        for value in apps.range(name).ok_or_else(unknown)? {
+            let set = apps.clone().with(name, value).ok_or_else(unknown)?;
+            sets.push((format!("{name}={value}"), set));
+        }
+    }
+    Ok(sets)
+}
+
+fn jobs(
+    jobs: &Jobs,
+    quick: bool,
+    cpus: usize,
+    apps: &Apps,
+) -> Result<Vec<(At, Workload)>, Failure> {
+    Ok(match jobs {
+        Jobs::Models { names, quick_names } => {
+            let names = if quick { quick_names } else { names };
+            names.iter().map(|name| model(apps, name)).collect::<Result<_, _>>()?
+        }
+        Jobs::Ring { tasks, kilobytes, quick_kilobytes } => {
+            let sizes = if quick { quick_kilobytes } else { kilobytes };
+            let rings = [(ALONE, Ring::Threads, 1), (THREADS, Ring::Threads, *tasks)];
+            let rings = rings.into_iter().chain([(PROCESSES, Ring::Processes, *tasks)]);
+            let grid = rings.flat_map(|ring| sizes.iter().map(move |size| (ring, *size)));
+            grid.map(|(ring, size)| ring_of(apps, ring, size)).collect()
+        }
         Jobs::Hackbench { groups, quick_groups, loops, channels } => {
             let groups = if quick { quick_groups } else { groups };
             let grid = channels.iter().flat_map(|channel| groups.iter().map(move |n| (channel, n)));
@@ -142,7 +180,53 @@ fn jobs(jobs: &Jobs, quick: bool, cpus: usize) -> Vec<(At, Workload)> {
             })
             .collect()
         }
-    }
+    })
+}
+
+fn model(apps: &Apps, name: &str) -> Result<(At, Workload), Failure> {
+    let unknown = || Failure::input(format!("no model is called {name}"));
+    let at = At { label: name.to_string(), series: "models".into(), x: None };
+    Ok((at, apps.build(name).ok_or_else(unknown)?))
+}
+
+const ALONE: &str = "alone";
+const THREADS: &str = "threads";
+const PROCESSES: &str = "processes";
+
+fn ring_of(apps: &Apps, (series, ring, tasks): (&str, Ring, usize), kb: u64) -> (At, Workload) {
+    let at = At { label: format!("{series}, {kb} KB"), series: series.into(), x: Some(kb as f64) };
+    (at, apps.ring(ring, tasks, kb * 1024))
+}
+
+/// What a switch costs in a ring, beyond what the same sum and pipe cost a task alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SwitchCost {
+    /// Array of each task.
+    pub kilobytes: u64,
+    /// Among threads of one process, in s: all turns of one task in the run together.
+    pub threads_s: f64,
+    /// Among processes.
+    pub processes_s: f64,
+}
+
+/// As lat_ctx does it: the time of a task's turn in a ring of `tasks`, less that of a task which
+/// passes the token to itself. At the machine's own costs.
+pub fn switch_costs(points: &[Point], of: &str, tasks: usize) -> Vec<SwitchCost> {
+    let elapsed = |series: &str, x: Option<f64>| {
+        let at = |point: &&Point| point.costs == 0 && point.at.series == series && point.at.x == x;
+        points.iter().find(at)?.value(Quantity::Elapsed, of)
+    };
+    let sizes = points.iter().filter(|point| point.costs == 0 && point.at.series == ALONE);
+    let cost = |point: &Point| {
+        let alone_s = elapsed(ALONE, point.at.x)?;
+        let beyond = |series| Some(elapsed(series, point.at.x)? / tasks as f64 - alone_s);
+        Some(SwitchCost {
+            kilobytes: point.at.x? as u64,
+            threads_s: beyond(THREADS)?,
+            processes_s: beyond(PROCESSES)?,
+        })
+    };
+    sizes.filter_map(cost).collect()
 }
 
 /// A model with so many threads a CPU, bounded in work, waits and planes.
@@ -171,4 +255,33 @@ fn storm(channel: Channel, groups: usize, loops: u64) -> (At, Workload) {
     let at =
         At { label: format!("{mark}{groups}"), series: series.to_string(), x: Some(groups as f64) };
     (at, Hackbench { groups, loops, channel: kind, ..Hackbench::default() }.build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(series: &str, elapsed_ns: u64) -> Point {
+        let outcome = Outcome { policy: "o1".into(), elapsed_ns, ..Outcome::default() };
+        let at = At { label: String::new(), series: series.into(), x: Some(64.0) };
+        Point { costs: 0, set: String::new(), at, outcomes: vec![outcome], failed: Vec::new() }
+    }
+
+    #[test]
+    fn a_switch_costs_what_a_turn_takes_beyond_a_task_alone() {
+        let points = [ring(ALONE, 1_000), ring(THREADS, 6_000), ring(PROCESSES, 12_000)];
+        let [cost] = switch_costs(&points, "o1", 3)[..] else { panic!("one size") };
+        assert_eq!(cost.kilobytes, 64);
+        assert!((cost.threads_s - 1e-6).abs() < 1e-12, "{cost:?}");
+        assert!((cost.processes_s - 3e-6).abs() < 1e-12, "{cost:?}");
+        assert!(switch_costs(&points[..2], "o1", 3).is_empty(), "no processes, no ratio");
+    }
+
+    #[test]
+    fn numbers_of_models_are_set_to_both_ends() {
+        let sets = programs(&Apps::embedded(), &["chat.shared_pages".into()]).unwrap();
+        let names: Vec<&str> = sets.iter().map(|(set, _)| set.as_str()).collect();
+        assert_eq!(names, ["chat.shared_pages=5", "chat.shared_pages=60"]);
+        assert!(programs(&Apps::embedded(), &["chat.none".into()]).is_err());
+    }
 }

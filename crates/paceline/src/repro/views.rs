@@ -5,8 +5,8 @@ use report::plot::{self, Line};
 use report::text::{count, digits, time};
 use trace::FunctionCost;
 
-use super::paper::{Quantity, Shown, View};
-use super::sweep::Point;
+use super::paper::{Jobs, Quantity, Shown, View};
+use super::sweep::{Point, SwitchCost, switch_costs};
 
 /// A chart: its table, and its plots as SVG.
 pub struct Chart {
@@ -23,7 +23,7 @@ pub struct Chart {
 }
 
 /// Draws a view of a sweep's points, at the machine's own costs where it does not say otherwise.
-pub fn chart(view: &View, points: &[Point]) -> Chart {
+pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
     let policies = policies(points);
     let shown: Vec<&Point> = points.iter().filter(|point| point.costs == 0).collect();
     let mut chart = Chart {
@@ -36,6 +36,7 @@ pub fn chart(view: &View, points: &[Point]) -> Chart {
     match &view.shown {
         Shown::Quantity(quantity) => by_job(&mut chart, *quantity, &policies, &shown),
         Shown::Ratio(quantity) => by_cost(&mut chart, *quantity, &policies, points),
+        Shown::Rings => rings(&mut chart, jobs, &policies, points),
         Shown::Functions => functions(&mut chart, &policies, &shown),
         Shown::Policies(quantity) => by_policy(&mut chart, *quantity, &policies, &shown),
     }
@@ -144,6 +145,31 @@ fn by_cost(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &
         chart.rows.push(row);
     }
     chart.plots.push((chart.title.clone(), plot::bars(&chart.title, "ratio", &nominal)));
+}
+
+/// A row for each working set: what a switch costs among processes and among threads, under the
+/// first policy.
+fn rings(chart: &mut Chart, jobs: &Jobs, policies: &[String], points: &[Point]) {
+    let (Jobs::Ring { tasks, .. }, Some(policy)) = (jobs, policies.first()) else { return };
+    let costs = switch_costs(points, policy, *tasks);
+    chart.headings =
+        ["KB", "threads", "processes", "ratio"].into_iter().map(String::from).collect();
+    for cost in &costs {
+        chart.rows.push(vec![
+            cost.kilobytes.to_string(),
+            time(cost.threads_s),
+            time(cost.processes_s),
+            digits(cost.processes_s / cost.threads_s),
+        ]);
+    }
+    let line = |name: &str, seconds: fn(&SwitchCost) -> f64| Line {
+        name: name.into(),
+        points: costs.iter().map(|cost| (cost.kilobytes as f64, seconds(cost) * 1e6)).collect(),
+    };
+    let lines =
+        [line("threads", |cost| cost.threads_s), line("processes", |cost| cost.processes_s)];
+    let svg = plot::lines(&chart.title, "KB", "microseconds", &lines);
+    chart.plots.push((chart.title.clone(), svg));
 }
 
 /// A row for each policy: its value, and the first policy's over its own; of the last job.
