@@ -137,7 +137,7 @@ mod tests {
     fn one_policy_may_stand_twice_with_other_knobs() {
         let both = labels(&["default,flsched:slice=50ms,pull=true", "flsched"]).unwrap();
         assert_eq!(both, ["default", "flsched:slice=50ms,pull=true", "flsched"]);
-        let error = labels(&["flsched,flsched:slice=100ms"]).unwrap_err();
+        let error = labels(&["flsched,flsched:slice=10ms"]).unwrap_err();
         assert!(error.contains("flsched is named twice"), "{error}");
     }
 
