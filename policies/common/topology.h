@@ -7,3 +7,21 @@ CONFIG u32 nr_cpus = 1;
 CONFIG u16 cpu_llc[MAX_CPUS];	/* which last-level cache a CPU is under */
 CONFIG u16 cpu_node[MAX_CPUS];	/* which memory node a CPU belongs to */
 CONFIG u64 tick_ns;		/* between two timer ticks of a busy CPU: when slices are looked at */
+
+/* The i-th CPU to look at from `cpu`: itself, then its neighbours by number, wrapping round. */
+static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
+{
+	u32 other = cpu + i;
+
+	return other < nr_cpus ? other : other - nr_cpus;
+}
+
+/*
+ * What to ask of the kernel so that a task runs for at most `slice_ns`. A slice ends at the first
+ * tick that finds it used up, and a task may start anywhere between two ticks: asked for a tick less,
+ * it ends within that tick.
+ */
+static __always_inline u64 slice_by_tick(u64 slice_ns, u64 tick)
+{
+	return slice_ns > tick ? slice_ns - tick : slice_ns;
+}

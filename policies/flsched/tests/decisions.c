@@ -17,7 +17,7 @@ EXPORT bool take_head(u64 *taken_ns, u64 now_ns, u64 slice_ns)
 
 EXPORT u64 slice(u64 slice_ns, u64 tick_ns)
 {
-	return order_slice(slice_ns, tick_ns);
+	return slice_by_tick(slice_ns, tick_ns);
 }
 
 EXPORT u64 defer(s32 *deferred, s32 pid, u64 defer_ns)
@@ -28,5 +28,5 @@ EXPORT u64 defer(s32 *deferred, s32 pid, u64 defer_ns)
 EXPORT s32 victim(u32 cpus, s32 cpu, u32 i)
 {
 	nr_cpus = cpus;
-	return place_neighbour(cpu, i);
+	return cpu_neighbour(cpu, i);
 }

@@ -20,7 +20,7 @@
 #include "topology.h"
 #include "order_o1.h"
 #include "order_context.h"
-#include "place.h"
+#include "place_idle.h"
 #include "share.h"
 
 LICENSE;
@@ -120,12 +120,10 @@ static __always_inline u64 head_of(s32 cpu, u32 slot)
 	return dsq_first_vtime(dsq_of(cpu, slot));
 }
 
-/* What to ask of the kernel for a turn: slices end at the first tick that finds them used up. */
+/* What to ask of the kernel for a turn. */
 static __always_inline u64 slice_of(const struct cas_task *t)
 {
-	u64 turn = o1_turn(&t->o1, nr_cpus, knob_slice_ns);
-
-	return turn > tick_ns ? turn - tick_ns : turn;
+	return slice_by_tick(o1_turn(&t->o1, nr_cpus, knob_slice_ns), tick_ns);
 }
 
 static __always_inline void make_key(struct cas_cpu *c, struct cas_task *t, u32 epoch, u32 slot)
@@ -308,7 +306,7 @@ static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu,
 	u32 i;
 
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
-		s32 cpu = share_neighbour(prev_cpu, i);
+		s32 cpu = cpu_neighbour(prev_cpu, i);
 		struct cas_cpu *c = cpus_of(cpu);
 
 		if (c && !c->running && c->here >> slot & 1 && cpu_allowed(p, cpu) &&
@@ -419,7 +417,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	for (class = 0; class < SHARE_CLASSES; class++)
 		for (i = 1; i < nr_cpus && i < MAX_CPUS; i++)
-			if (take(cpu, share_neighbour(cpu, i), class))
+			if (take(cpu, cpu_neighbour(cpu, i), class))
 				return;
 }
 

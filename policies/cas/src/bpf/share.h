@@ -16,11 +16,3 @@ static __always_inline u32 share_class(u32 slot, u32 own, u32 theirs)
 		return 0;
 	return theirs >> slot & 1 ? 2 : 1;
 }
-
-/* The i-th CPU to look at from `cpu`: its neighbours by number, wrapping round. */
-static __always_inline s32 share_neighbour(s32 cpu, u32 i)
-{
-	u32 other = cpu + i;
-
-	return other < nr_cpus ? other : other - nr_cpus;
-}

@@ -41,7 +41,7 @@ CPU_TABLE(struct fl_cpu, cpus)
 
 static __always_inline u64 slice_ns(void)
 {
-	return order_slice(knob_slice_ns, tick_ns);
+	return slice_by_tick(knob_slice_ns, tick_ns);
 }
 
 /* Head or tail of the queue of `cpu`, for a task that has just become runnable. */
@@ -126,7 +126,7 @@ static __always_inline bool pull_one(s32 cpu)
 	u32 i;
 
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
-		s32 victim = place_neighbour(cpu, i);
+		s32 victim = cpu_neighbour(cpu, i);
 
 		/* read without a lock: a queue that fills just now is kicked for by its filler */
 		if (scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))

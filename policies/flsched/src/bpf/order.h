@@ -33,16 +33,6 @@ static __always_inline bool order_take_head(u64 *taken_ns, u64 now_ns, u64 slice
 }
 
 /*
- * What to ask of the kernel so that a task runs for at most `slice_ns`. A slice ends at the first
- * tick that finds it used up, and a task may start anywhere between two ticks: asked for a tick less,
- * it ends within that tick.
- */
-static __always_inline u64 order_slice(u64 slice_ns, u64 tick_ns)
-{
-	return slice_ns > tick_ns ? slice_ns - tick_ns : slice_ns;
-}
-
-/*
  * Code-faithful deferral: the released code marks no task for rescheduling when its slice ends.
  * At a tick that finds the slice used up, the task is given `defer_ns` once more, and no further.
  * `deferred` is the task that this CPU has already given it. Returns the slice to go on with, or 0

@@ -9,14 +9,6 @@
 #include "topology.h"
 #include "place_idle.h"
 
-/* The i-th CPU to look at from `cpu`: itself, then its neighbours by number, wrapping round. */
-static __always_inline s32 place_neighbour(s32 cpu, u32 i)
-{
-	u32 other = cpu + i;
-
-	return other < nr_cpus ? other : other - nr_cpus;
-}
-
 /* How many wait on a CPU beside the one that runs there, read without a lock. */
 static __always_inline s32 place_waiting(s32 cpu)
 {
@@ -52,7 +44,7 @@ static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 sh
 	u32 i;
 
 	for (i = 1; i < nr_cpus && i < MAX_CPUS && best.waiting > 0; i++)
-		place_prefer(p, place_neighbour(cpu, i), &best);
+		place_prefer(p, cpu_neighbour(cpu, i), &best);
 	return best.cpu;
 }
 
@@ -71,13 +63,4 @@ static __always_inline s32 place_shorter(struct task_struct *p, s32 prev_cpu)
 	for (i = 0; i < 2 && best.waiting > 0; i++)
 		place_prefer(p, random_u32() % nr_cpus, &best);
 	return best.cpu;
-}
-
-/* Has an idle CPU that p may use, if there is one, look for something to run. */
-static __always_inline void place_kick_idle(struct task_struct *p)
-{
-	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
