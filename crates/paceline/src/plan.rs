@@ -285,10 +285,8 @@ fn benchmark(name: &str, tasks: usize, cpus: usize) -> Result<Workload, Failure>
         1 => (NPB_WAITS, u64::MAX),
         _ => (NPB_WAITS_SHARED, NPB_PLANES_SHARED),
     };
-    let size = Size { threads: tasks * cpus, cpus, steps_max: 0, planes_max, seed: SEED };
-    let workload = models
-        .steps(name, size, NPB_WORK.as_nanos() as u64, waits)
-        .and_then(|steps_max| models.build(name, Size { steps_max, ..size }));
+    let size = Size { threads: tasks * cpus, cpus, steps_max: u64::MAX, planes_max, seed: SEED };
+    let workload = models.build_for(name, size, NPB_WORK.as_nanos() as u64, waits);
     workload.map(|built| Workload { name: format!("npb-{name}-{tasks}"), ..built }).ok_or_else(
         || {
             let known: Vec<String> = models.names().map(|name| format!("npb-{name}")).collect();

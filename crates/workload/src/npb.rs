@@ -83,10 +83,15 @@ impl Npb {
         self.kernels.keys().map(String::as_str)
     }
 
-    /// In how many steps each of `size`'s threads has worked for `work_ns`, alone on the reference CPU;
-    /// fewer where it then has waited for others `waits` times, but one at least. None where there is
-    /// no benchmark of this name.
-    pub fn steps(&self, name: &str, size: Size, work_ns: u64, waits: u64) -> Option<u64> {
+    /// The workload of one benchmark, with the steps in which each thread has worked for `work_ns`,
+    /// alone on the reference CPU; fewer where it then has waited for others `waits` times, but one at
+    /// least, and never more than `size` allows. None where there is no benchmark of this name.
+    pub fn build_for(&self, name: &str, size: Size, work_ns: u64, waits: u64) -> Option<Workload> {
+        let steps_max = self.steps(name, size, work_ns, waits)?.min(size.steps_max);
+        self.build(name, Size { steps_max, ..size })
+    }
+
+    fn steps(&self, name: &str, size: Size, work_ns: u64, waits: u64) -> Option<u64> {
         let kernel = self.kernels.get(name)?;
         let by_work = (work_ns as f64 / self.step_ns(kernel, size.threads)).ceil() as u64;
         let by_waits = waits / kernel.waits(size).max(1);

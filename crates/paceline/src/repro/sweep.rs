@@ -237,14 +237,13 @@ fn benchmark(
     (work_ns, waits, planes_max): (u64, u64, u64),
 ) -> Option<(At, Workload)> {
     let models = Npb::embedded();
-    let size = Size { threads: tasks * cpus, cpus, steps_max: 0, planes_max, seed: SEED };
-    let steps_max = models.steps(name, size, work_ns, waits)?;
+    let size = Size { threads: tasks * cpus, cpus, steps_max: u64::MAX, planes_max, seed: SEED };
     let at = At {
         label: format!("{name} ×{tasks}"),
         series: format!("{tasks} task{} a thread", if tasks == 1 { "" } else { "s" }),
         x: None,
     };
-    models.build(name, Size { steps_max, ..size }).map(|workload| (at, workload))
+    models.build_for(name, size, work_ns, waits).map(|workload| (at, workload))
 }
 
 fn storm(channel: Channel, groups: usize, loops: u64) -> (At, Workload) {
