@@ -73,9 +73,11 @@ impl Instance {
     pub fn dilated(&self, factor: u64) -> Self {
         let mut scaled = self.clone();
         for (value, knob) in scaled.values.iter_mut().zip(self.policy.knobs) {
-            if let Unit::Duration { .. } = knob.unit {
-                *value = value.saturating_mul(factor);
-            }
+            *value = match knob.unit {
+                Unit::Duration { .. } => value.saturating_mul(factor),
+                Unit::DurationOrOff { .. } if *value > 0 => (*value - 1).saturating_mul(factor) + 1,
+                _ => *value,
+            };
         }
         scaled
     }

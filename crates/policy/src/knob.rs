@@ -29,6 +29,11 @@ pub enum Unit {
         /// Most allowed, in ns.
         max: u64,
     },
+    /// A time, or `off`. The value is 0 where it is off, else one more than the time in ns.
+    DurationOrOff {
+        /// Most allowed, in ns.
+        max: u64,
+    },
     /// `true` or `false`.
     Switch,
     /// A whole number.
@@ -60,10 +65,11 @@ impl Knob {
     /// Reads a value as a user writes it.
     pub fn parse(&self, text: &str) -> Result<u64, KnobError> {
         let value = match self.unit {
-            Unit::Duration { min, max } => humantime::parse_duration(text)
-                .ok()
-                .and_then(|time| u64::try_from(time.as_nanos()).ok())
-                .filter(|ns| (min..=max).contains(ns)),
+            Unit::Duration { min, max } => ns(text).filter(|ns| (min..=max).contains(ns)),
+            Unit::DurationOrOff { max } => match text {
+                "off" => Some(0),
+                _ => ns(text).filter(|ns| *ns <= max).map(|ns| ns + 1),
+            },
             Unit::Switch => match text {
                 "true" => Some(1),
                 "false" => Some(0),
@@ -87,6 +93,10 @@ impl Knob {
     pub fn format(&self, value: u64) -> String {
         match self.unit {
             Unit::Duration { .. } => duration(value),
+            Unit::DurationOrOff { .. } => match value {
+                0 => "off".to_string(),
+                _ => duration(value - 1),
+            },
             Unit::Switch => (value != 0).to_string(),
             Unit::Count { .. } => value.to_string(),
             Unit::CountOrOff { .. } => match value {
@@ -96,6 +106,10 @@ impl Knob {
             Unit::Choice(words) => words[value as usize].to_string(),
         }
     }
+}
+
+fn ns(text: &str) -> Option<u64> {
+    u64::try_from(humantime::parse_duration(text).ok()?.as_nanos()).ok()
 }
 
 fn duration(ns: u64) -> String {
@@ -108,6 +122,7 @@ impl fmt::Display for Unit {
             Unit::Duration { min, max } => {
                 write!(out, "a time from {} to {}", duration(*min), duration(*max))
             }
+            Unit::DurationOrOff { max } => write!(out, "off, or a time up to {}", duration(*max)),
             Unit::Switch => write!(out, "true or false"),
             Unit::Count { min, max } => write!(out, "a whole number from {min} to {max}"),
             Unit::CountOrOff { max } => write!(out, "off, or a whole number from 0 to {max}"),

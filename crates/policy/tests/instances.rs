@@ -30,6 +30,13 @@ static TOY: Policy = Policy {
             default: 2,
             help: "",
         },
+        Knob {
+            name: "slack",
+            symbol: "knob_slack",
+            unit: Unit::DurationOrOff { max: 1_000_000_000 },
+            default: 0,
+            help: "",
+        },
     ],
     ops: "toy",
     bpf: &[],
@@ -44,7 +51,7 @@ fn parse(text: &str) -> Result<Instance, String> {
 #[test]
 fn knobs_are_named_and_the_rest_stay_at_their_default() {
     let instance = parse("toy:pull=true,slice=50ms,mode=fast").unwrap();
-    assert_eq!(instance.values, [50_000_000, 1, 1, 2]);
+    assert_eq!(instance.values, [50_000_000, 1, 1, 2, 0]);
     assert_eq!(instance.get("slice"), 50_000_000);
 }
 
@@ -55,6 +62,9 @@ fn a_label_tells_two_instances_apart_and_reads_back_as_the_same() {
     let instance = parse("toy:depth=3,slice=1500us").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(instance.label, "toy:slice=1ms500us,depth=3");
     assert_eq!(parse(&instance.label).unwrap().values, instance.values);
+    let instance = parse("toy:slack=0s").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(instance.label, "toy:slack=0s", "no slack is not the same as off");
+    assert_eq!(parse("toy:slack=off").unwrap().label, "toy");
 }
 
 #[test]
@@ -63,7 +73,7 @@ fn a_mistake_is_answered_with_what_exists() {
     assert_eq!(error("tpy"), "no policy is called `tpy`; there are: toy");
     assert_eq!(
         error("toy:slize=5ms"),
-        "policy toy has no knob `slize`; it has: slice, pull, mode, depth"
+        "policy toy has no knob `slize`; it has: slice, pull, mode, depth, slack"
     );
     assert_eq!(error("toy:pull"), "policy toy: knob `pull` has no value; write pull=VALUE");
     assert_eq!(
@@ -74,13 +84,16 @@ fn a_mistake_is_answered_with_what_exists() {
     assert_eq!(error("toy:slice=2s"), "policy toy: slice=2s: expected a time from 1ms to 1s");
     assert_eq!(error("toy:pull=yes"), "policy toy: pull=yes: expected true or false");
     assert_eq!(error("toy:mode=best"), "policy toy: mode=best: expected one of slow, fast");
+    assert_eq!(error("toy:slack=2s"), "policy toy: slack=2s: expected off, or a time up to 1s");
     assert_eq!(error("toy:depth=9"), "policy toy: depth=9: expected a whole number from 1 to 8");
 }
 
 #[test]
 fn a_dilated_clock_stretches_times_and_nothing_else() {
     let dilated = parse("toy:depth=3").unwrap().dilated(8);
-    assert_eq!(dilated.values, [40_000_000, 0, 0, 3]);
+    assert_eq!(dilated.values, [40_000_000, 0, 0, 3, 0], "off stays off");
+    let slack = parse("toy:slack=3ms").unwrap().dilated(8).get("slack");
+    assert_eq!(slack, 24_000_001, "one more than the time");
     assert_eq!(dilated.label, "toy:depth=3");
 }
 

@@ -148,6 +148,10 @@ fn knob_value(rng: &mut Pcg64Mcg, knob: &Knob) -> u64 {
             let ns = low * (high / low).powf(rng.random_range(0.0..1.0));
             ((ns as u64) / US * US).clamp(min, max)
         }
+        Unit::DurationOrOff { max } => match rng.random_bool(0.5) {
+            true => 0,
+            false => 1 + rng.random_range(0..=max / 100),
+        },
         Unit::Switch => u64::from(rng.random_bool(0.5)),
         Unit::Count { min, max } => rng.random_range(min..=max),
         Unit::CountOrOff { max } => rng.random_range(0..=max + 1),

@@ -90,6 +90,41 @@ fn an_epoch_bounds_what_a_context_takes() {
     }
 }
 
+/// Four hogs of one context and one of another by virtual time: nobody is ahead by more than the slack, a
+/// turn (a 32nd of the slice, looked at by ticks) and what a tick adds; and the slack is used.
+#[test]
+fn the_slack_bounds_the_service_error() {
+    let mut changes = Vec::new();
+    for slack_ms in [0, 30] {
+        let hog = |number: usize| {
+            let process = usize::from(number == 4) + 1;
+            of(process, 0, task(&format!("hog{number}"), vec![burn(2000)]))
+        };
+        let mut load = workload((0..5).map(hog).collect());
+        load.duration_ns = Some(2020 * MS);
+        let policy = format!("cas:slack={slack_ms}ms");
+        let outcome = run(&scenario(cores(1), load, scheduler(&policy))).unwrap();
+        let had: Vec<u64> = (1..=5).map(|tid| outcome.observed.tasks[&tid].cpu_ns).collect();
+        let (least, most) = (had.iter().min().unwrap(), had.iter().max().unwrap());
+        assert!(most - least <= (slack_ms + 3 + 2 * 4) * MS, "{policy}: {had:?}");
+        changes.push(outcome.observed.address_space_switches);
+    }
+    assert!(changes[1] * 4 < changes[0], "{changes:?}");
+}
+
+/// By virtual time a CPU's clock is its own: who is taken by another CPU, or moved, is neither ahead nor
+/// behind for it. Six hogs on three CPUs, two of which are for two of them alone.
+#[test]
+fn clocks_of_cpus_that_run_apart_do_no_harm() {
+    let hog = |number: usize| of(number, 0, task(&format!("hog{number}"), vec![burn(600)]));
+    let mut load = workload((1..=6).map(hog).collect());
+    load.tasks[0].cpus = Some(vec![0]);
+    load.tasks[1].cpus = Some(vec![1]);
+    let outcome = run(&scenario(cores(3), load, scheduler("cas:slack=3ms"))).unwrap();
+    let waited = |tid: u32| outcome.observed.tasks[&tid].wait_max_ns;
+    assert!((1..=6).all(|tid| waited(tid) < 200 * MS), "{:?}", [1, 2, 3, 4, 5, 6].map(waited));
+}
+
 /// One that sleeps more than it runs is preferred, and goes on while hogs wait for the next epoch.
 #[test]
 fn who_sleeps_is_served_first() {

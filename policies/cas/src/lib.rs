@@ -48,6 +48,13 @@ pub static CAS: Policy = Policy {
             help: "how much worse the current context's best may be and still go first (slide 16)",
         },
         Knob {
+            name: "slack",
+            symbol: "knob_slack",
+            unit: Unit::DurationOrOff { max: 1000 * MS },
+            default: 0,
+            help: "order by virtual time, and how far ahead the current context may be; off: O(1)",
+        },
+        Knob {
             name: "slots",
             symbol: "knob_slots",
             unit: Unit::Count { min: 2, max: 32 },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The decisions of order_o1.h, order_key.h, order_context.h and share.h as functions to call. */
+/* The decisions of order_o1.h, order_key.h, order_context.h, order_vtime.h and share.h as functions to call. */
 #include "kernel.h"
 #include "topology.h"
 #include "order_o1.h"
@@ -93,6 +93,38 @@ EXPORT u64 next(const u64 *heads, u32 slots, u32 here, u32 epoch, u64 threshold)
 		if (heads[slot])
 			context_consider(&search, key_rank(heads[slot], epoch), here >> slot & 1);
 	return context_chooses(&search, epoch, threshold);
+}
+
+/* The same by virtual time. */
+EXPORT u64 next_by_vtime(const u64 *heads, u32 slots, u32 here, u64 slack)
+{
+	struct context_search search = { RANK_NONE, RANK_NONE };
+	u32 slot;
+
+	for (slot = 0; slot < slots; slot++)
+		if (heads[slot])
+			context_consider(&search, key_rank(heads[slot], 0), here >> slot & 1);
+	return context_chooses_by_vtime(&search, slack);
+}
+
+EXPORT u64 tag_with_slot(u64 key, u32 slot)
+{
+	return vtime_key(key, slot);
+}
+
+EXPORT u64 tag_ran(u64 key, u64 ran_ns, u32 weight)
+{
+	return vtime_ran(key, ran_ns, weight);
+}
+
+EXPORT u64 tag_arrives(u64 own, u64 from, u64 clock)
+{
+	return vtime_arrives(own, from, clock);
+}
+
+EXPORT bool tag_preempts(u64 key, u64 running, bool here, u64 slack, u64 slice_ns)
+{
+	return vtime_preempts(key, running, here, slack, slice_ns);
 }
 
 EXPORT u32 enter(struct context_tags *tags, u32 here, u32 slot, u32 count)

@@ -305,7 +305,104 @@ fn contexts_share_a_slot_only_where_there_are_more_than_slots() {
     assert_eq!(slot(12345, 1), 0);
 }
 
+/// One more than it, as `cas` has it.
+fn slack(ms: u64) -> u64 {
+    ms * MS + 1
+}
+
+/// Where the virtual clocks of CPUs begin.
+const BEGINS: u64 = 1 << 32;
+
+fn tag_ran(key: u64, ran: u64, weight: u32) -> u64 {
+    call!(tag_ran(key => u64, ran => u64, weight => u32) -> u64)
+}
+
+#[test]
+fn a_tag_moves_on_by_cpu_time_over_weight_and_keeps_its_slot() {
+    let key = call!(tag_with_slot(BEGINS => u64, 5 => u32) -> u64);
+    assert_eq!(slot_of(key), 5);
+    assert_eq!(tag_ran(key, MS, 100) - key, MS);
+    assert_eq!(tag_ran(key, MS, 200) - key, MS / 2 / 32 * 32, "twice the weight, half as fast");
+    assert_eq!(slot_of(tag_ran(key, 1_000_003, 77)), 5);
+}
+
+#[test]
+fn who_slept_comes_back_at_the_clock_and_who_is_ahead_stays_ahead() {
+    let arrives = |own: u64, from: u64, clock: u64| call!(tag_arrives(own => u64, from => u64, clock => u64) -> u64);
+    assert_eq!(arrives(BEGINS, BEGINS + 9 * MS, BEGINS + 20 * MS), BEGINS + 20 * MS);
+    assert_eq!(arrives(BEGINS + 3 * MS, BEGINS, BEGINS + 20 * MS), BEGINS + 23 * MS);
+    assert_eq!(arrives(0, BEGINS, BEGINS), BEGINS, "new");
+}
+
+#[test]
+fn by_virtual_time_a_wakeup_from_another_context_has_to_be_ahead_by_more() {
+    let preempts = |ahead: u64, here: bool| call!(tag_preempts(BEGINS => u64, BEGINS + ahead * MS => u64, here => bool, slack(3) => u64, SLICE => u64) -> bool);
+    assert!(!preempts(1, true) && preempts(2, true), "1 ms, a hundredth of the slice");
+    assert!(!preempts(4, false) && preempts(5, false), "and the slack");
+}
+
+/// Tasks that always can run, on one CPU, by virtual time: their tags, by number.
+struct Fair {
+    slack: u64,
+    slots: Vec<u32>,
+    tags: Vec<u64>,
+    here: u32,
+}
+
+impl Fair {
+    fn new(slack: u64, slots: &[u32]) -> Self {
+        let tags = vec![BEGINS; slots.len()];
+        Fair { slack, slots: slots.to_vec(), tags, here: 0 }
+    }
+
+    /// Who is next; it runs for so long.
+    fn turn(&mut self, ran: u64) -> usize {
+        let mut heads = [0; 8];
+        for (task, slot) in self.slots.iter().enumerate() {
+            let key = call!(tag_with_slot(self.tags[task] => u64, *slot => u32) -> u64);
+            let head = &mut heads[*slot as usize];
+            if *head == 0 || key < *head {
+                *head = key;
+            }
+        }
+        let key = call!(next_by_vtime(heads.as_ptr() => *const u64, 8 => u32, self.here => u32,
+                        self.slack => u64) -> u64);
+        self.here = 1 << slot_of(key);
+        let same = |task: &usize| {
+            self.slots[*task] as usize == slot_of(key) && self.tags[*task] == key / 32 * 32
+        };
+        let task = (0..self.tags.len()).find(same).expect("it is somebody's");
+        self.tags[task] = tag_ran(self.tags[task], ran, 100);
+        task
+    }
+}
+
+#[test]
+fn slack_lets_siblings_run_in_a_row_and_no_slack_does_not() {
+    let order = |slack: u64| -> Vec<usize> {
+        let mut fair = Fair::new(slack, &[1, 2, 1, 2]);
+        (0..8).map(|_| fair.turn(3 * MS)).collect()
+    };
+    assert_eq!(order(slack(0)), [0, 2, 1, 3, 1, 3, 0, 2], "equals stay together, no more");
+    assert_eq!(order(slack(3)), [0, 2, 0, 2, 1, 3, 1, 3]);
+}
+
 proptest! {
+    /// The service error: of all that always can run nobody is ahead of another by more than the slack
+    /// and one turn, whatever their contexts and however short their turns are.
+    #[test]
+    fn the_slack_bounds_who_is_ahead(
+        slots in prop::collection::vec(1u32..8, 2..30), slack_ms in 0u64..50,
+        turns in prop::collection::vec(1u64..4000, 500),
+    ) {
+        let mut fair = Fair::new(slack(slack_ms), &slots);
+        for turn in turns {
+            fair.turn(turn * 1000);
+            let (least, most) = (fair.tags.iter().min().unwrap(), fair.tags.iter().max().unwrap());
+            prop_assert!(most - least <= slack_ms * MS + 4 * MS, "{} ns", most - least);
+        }
+    }
+
     /// With the threshold off it is the O(1) scheduler: by priority, then by arrival, however tasks
     /// are spread over slots.
     #[test]

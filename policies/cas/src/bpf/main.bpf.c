@@ -33,6 +33,7 @@ CONFIG u64 knob_slots = 1;
 CONFIG u64 knob_threshold = 11;		/* one more than the threshold; THRESHOLD_OFF */
 CONFIG u64 knob_slots = 16;		/* queues a CPU */
 #endif
+CONFIG u64 knob_slack;			/* virtual time: one more than the slack; SLACK_OFF */
 CONFIG u64 knob_tags;			/* contexts whose TLB entries a CPU keeps; 0: one */
 CONFIG u64 knob_look;			/* enum look */
 
@@ -62,12 +63,16 @@ struct cas_cpu {
 	u64 hint[SLOTS_MAX];	/* no more than the key of each slot's first task; 0: none */
 	struct o1_expired expired;
 	u64 turn_end_ns;	/* of who runs */
+	u64 vtime;		/* by virtual time: the least tag of all that could run */
+	u64 running_key;	/* by virtual time: of who runs, when it started */
+	u64 since_ns;		/* when that was */
 	struct context_tags tags;
 	volatile u64 mm;	/* an address on its way to be a number */
 	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
 	u32 epoch;
 	u32 sequence;
 	u32 here;		/* which slots are of the current context */
+	u32 weight;		/* of who runs */
 	u32 stale;		/* which hints may be too low; others set bits too */
 	u8 looked;		/* which slot's hint to look up, besides: one more than it, or 0 */
 	u8 running;		/* somebody runs, or is about to */
@@ -123,7 +128,17 @@ static __always_inline u64 head_of(s32 cpu, u32 slot)
 /* What to ask of the kernel for a turn. */
 static __always_inline u64 slice_of(const struct cas_task *t)
 {
-	return slice_by_tick(o1_turn(&t->o1, nr_cpus, knob_slice_ns), tick_ns);
+	u64 turn = knob_slack ? VTIME_TURN(knob_slice_ns) : o1_turn(&t->o1, nr_cpus, knob_slice_ns);
+
+	return slice_by_tick(turn, tick_ns);
+}
+
+/* The virtual clock of the CPU that a task's key belongs to. */
+static __always_inline u64 clock_of(const struct cas_task *t)
+{
+	struct cas_cpu *c = cpus_of(t->o1.cpu);
+
+	return c ? c->vtime : VTIME_BEGINS;
 }
 
 static __always_inline void make_key(struct cas_cpu *c, struct cas_task *t, u32 epoch, u32 slot)
@@ -163,7 +178,11 @@ u64 choose(s32 cpu, u64 prev)
 		if (hint)
 			context_consider(&search, key_rank(hint, c->epoch), c->here >> slot & 1);
 	}
-	return context_chooses(&search, c->epoch, knob_threshold);
+	if (!knob_slack)
+		return context_chooses(&search, c->epoch, knob_threshold);
+	if (search.reg != RANK_NONE && search.reg > c->vtime)
+		c->vtime = search.reg & VTIME_MASK;
+	return context_chooses_by_vtime(&search, knob_slack);
 }
 
 /* Which of a CPU's slots of this class has most waiting: a context that is entered may as well stay. */
@@ -237,6 +256,12 @@ static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t
 	return c->epoch + 1;
 }
 
+/* Whether a key is of a later epoch than a CPU's present one; by virtual time there are none. */
+static __always_inline bool is_later(const struct cas_cpu *c, u64 key)
+{
+	return !knob_slack && epoch_later(key_epoch(key), c->epoch);
+}
+
 /* The present epoch ends: the arrays change places. */
 static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 {
@@ -244,16 +269,21 @@ static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 	c->expired.since_ns = 0;
 }
 
-static __always_inline void charge(struct cas_task *t, u64 now)
+static __always_inline void charge(struct cas_task *t, const struct task_struct *p, u64 now)
 {
-	o1_ran(&t->o1, now - t->stamp_ns, knob_slice_ns);
+	if (knob_slack)
+		t->key = vtime_ran(t->key, now - t->stamp_ns, p->scx.weight);
+	else
+		o1_ran(&t->o1, now - t->stamp_ns, knob_slice_ns);
 	t->stamp_ns = now;
 }
 
 /* Where a task that ran, and could go on, belongs now. */
 static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now)
 {
-	if (t->o1.slice_ns <= 0)
+	if (knob_slack)
+		t->key = vtime_key(t->key, slot);
+	else if (t->o1.slice_ns <= 0)
 		make_key(c, t, expire(cpu, c, t, now), slot);
 	else if (c->preempting)			/* as if it had never left the head of its list */
 		t->key = key_of(c->epoch, t->o1.prio, t->key >> SLOT_BITS, slot);
@@ -265,11 +295,16 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 }
 
 /* Where a task that became runnable belongs. */
-static __always_inline void arrive(struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
+static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
 				   u32 slot, u64 now)
 {
 	u64 slept = t->stamp_ns && now > t->stamp_ns ? now - t->stamp_ns : 0;
 
+	if (knob_slack) {
+		t->key = vtime_key(vtime_arrives(t->key, clock_of(t), c->vtime), slot);
+		t->o1.cpu = cpu;
+		return;
+	}
 	o1_wakes(&t->o1, slept, p->mm, knob_slice_ns);
 	if (t->o1.slice_ns <= 0)
 		o1_refill(&t->o1, knob_slice_ns);
@@ -278,10 +313,15 @@ static __always_inline void arrive(struct cas_cpu *c, struct cas_task *t, struct
 }
 
 /* A task that waits is queued anew: its nice value changed, or where it may run. */
-static __always_inline void queue_again(struct cas_cpu *c, struct cas_task *t, u32 slot)
+static __always_inline void queue_again(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot)
 {
 	u32 epoch = c->epoch;
 
+	if (knob_slack) {
+		t->key = vtime_key(vtime_moves(t->key, clock_of(t), c->vtime), slot);
+		t->o1.cpu = cpu;
+		return;
+	}
 	if (key_epoch(t->key) == ((c->epoch + 1) & EPOCH_MASK) && t->o1.phase == EXPIRED)
 		epoch++;
 	t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
@@ -296,7 +336,7 @@ static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu
 
 	if (!hint || key_rank(t->key, c->epoch) < key_rank(hint, c->epoch))
 		c->hint[slot] = t->key;
-	t->o1.phase = epoch_later(key_epoch(t->key), c->epoch) ? EXPIRED : QUEUED;
+	t->o1.phase = is_later(c, t->key) ? EXPIRED : QUEUED;
 	dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
 }
 
@@ -314,6 +354,21 @@ static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu,
 			return cpu;
 	}
 	return -1;
+}
+
+/* Whether a task that became runnable takes the CPU from who runs. */
+static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_task *t, u32 slot,
+				     u64 now)
+{
+	bool here = c->here >> slot & 1;
+	u64 running;
+
+	if (!c->running)
+		return false;
+	if (!knob_slack)
+		return context_preempts(t->o1.prio, c->prio, here, knob_threshold);
+	running = vtime_ran(c->running_key, now - c->since_ns, c->weight);
+	return vtime_preempts(t->key, running, here, knob_slack, knob_slice_ns);
 }
 
 s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -345,16 +400,17 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 	arrives = t->o1.phase == OUT;
 	t->o1.nice = nice_of(p);
 	if (arrives)
-		arrive(c, t, p, slot, now);
+		arrive(cpu, c, t, p, slot, now);
 	else if (t->o1.phase == STOPPED)
 		decide(cpu, c, t, slot, now);
 	else if (t->o1.phase != DECIDED)
-		queue_again(c, t, slot);
+		queue_again(cpu, c, t, slot);
 
-	if (arrives && c->running &&
-	    context_preempts(t->o1.prio, c->prio, c->here >> slot & 1, knob_threshold)) {
+	if (arrives && preempts(c, t, slot, now)) {
 		/* Chosen here and now: it would be first in dispatch as well. */
 		c->prio = t->o1.prio;
+		c->running_key = t->key;
+		c->since_ns = now;
 		c->preempting = true;
 		t->o1.phase = QUEUED;
 		return dsq_insert(p, SCX_DSQ_LOCAL, slice_of(t), enq_flags | SCX_ENQ_PREEMPT);
@@ -373,6 +429,8 @@ static __always_inline void go_on(struct task_struct *prev, struct cas_cpu *c, s
 	t->o1.phase = RUNNING;
 	c->prio = t->o1.prio;
 	c->preempting = false;
+	c->running_key = t->key;
+	c->since_ns = now;
 	c->turn_end_ns = now + slice;
 	task_set_slice(prev, slice);
 }
@@ -388,7 +446,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	now = now_ns();
 	if (t && t->o1.phase == RUNNING) {
-		charge(t, now);
+		charge(t, prev, now);
 		t->o1.nice = nice_of(prev);
 		decide(cpu, c, t, slot_of(c, prev), now);
 		going_on = t->key;
@@ -405,7 +463,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		key = choose(cpu, going_on);
 		if (!key)
 			break;
-		if (epoch_later(key_epoch(key), c->epoch))
+		if (is_later(c, key))
 			begin_epoch(c, key_epoch(key));
 		if (key == going_on)
 			return go_on(prev, c, t, now);
@@ -421,12 +479,23 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 				return;
 }
 
+/* Whether anybody waits on this CPU, or a hint says so. */
+static __always_inline bool anyone_waits(const struct cas_cpu *c)
+{
+	u32 slot;
+
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+		if (c->hint[slot])
+			return true;
+	return false;
+}
+
 void OP(cas_tick, struct task_struct *p)
 {
 	struct cas_cpu *c = cpus_of(this_cpu());
 
 	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
-	if (c && nr_cpus > 1 && choose(this_cpu(), 0))
+	if (c && nr_cpus > 1 && anyone_waits(c))
 		place_kick_idle(p);
 }
 
@@ -437,15 +506,32 @@ static __always_inline void enter_context(struct cas_cpu *c, const struct task_s
 		c->here = context_enter(&c->tags, c->here, slot_of(c, p), knob_tags);
 }
 
+/* By virtual time: it may come from another CPU's queue, with a key by that one's clock. */
+static __always_inline void start_vtime(struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
+					u32 cpu, u64 now)
+{
+	if (t->o1.cpu != cpu) {
+		t->key = vtime_key(vtime_moves(t->key, clock_of(t), c->vtime), key_slot(t->key));
+		t->o1.cpu = cpu;
+	}
+	c->running_key = t->key;
+	c->since_ns = now;
+	c->weight = p->scx.weight;
+}
+
 void OP(cas_running, struct task_struct *p)
 {
-	struct cas_cpu *c = cpus_of(this_cpu());
+	s32 cpu = this_cpu();
+	struct cas_cpu *c = cpus_of(cpu);
 	struct cas_task *t = task_of(p);
 	u64 now = now_ns();
 
 	if (!c || !t)
 		return;
-	o1_starts(&t->o1, now > t->stamp_ns ? now - t->stamp_ns : 0, p->mm, knob_slice_ns);
+	if (knob_slack)
+		start_vtime(c, t, p, cpu, now);
+	else
+		o1_starts(&t->o1, now > t->stamp_ns ? now - t->stamp_ns : 0, p->mm, knob_slice_ns);
 	t->stamp_ns = now;
 	t->o1.phase = RUNNING;
 	enter_context(c, p);
@@ -465,7 +551,7 @@ void OP(cas_stopping, struct task_struct *p, bool runnable)
 	c->running = false;
 	enter_context(c, p);		/* exec gave it another */
 	if (t->o1.phase == RUNNING)
-		charge(t, now_ns());
+		charge(t, p, now_ns());
 	if (!runnable)
 		t->o1.phase = OUT;
 	else if (t->o1.phase != DECIDED)
@@ -516,6 +602,9 @@ s32 OP_SLEEPABLE(cas_init)
 	u32 slots = knob_slots, i;
 	s32 error;
 
+	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++)
+		if (cpus_of(i))
+			cpus_of(i)->vtime = VTIME_BEGINS;
 	for (i = 0; i < nr_cpus * slots && i < MAX_CPUS * SLOTS_MAX; i++) {
 		error = scx_bpf_create_dsq(dsq_of(i / slots, i % slots), cpu_node[i / slots]);
 		if (error)

@@ -7,6 +7,7 @@
  */
 #pragma once
 #include "order_key.h"
+#include "order_vtime.h"
 
 #define THRESHOLD_OFF 0	/* else one more than the threshold */
 
@@ -44,6 +45,16 @@ static __always_inline u64 context_chooses(const struct context_search *search, 
 	    context_goes_first(search->aux + base, search->reg + base, threshold))
 		return search->aux + base;
 	return search->reg + base;
+}
+
+/* The same by virtual time, where ranks are keys. */
+static __always_inline u64 context_chooses_by_vtime(const struct context_search *search, u64 slack)
+{
+	if (search->reg == RANK_NONE)
+		return 0;
+	if (search->aux != RANK_NONE && vtime_goes_first(search->aux, search->reg, slack))
+		return search->aux;
+	return search->reg;
 }
 
 /*

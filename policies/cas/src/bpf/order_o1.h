@@ -34,6 +34,7 @@ struct o1_task {
 	u8 prio;		/* dynamic priority */
 	u8 sleep;		/* enum o1_sleep */
 	u8 phase;		/* the caller's own; here because there is room */
+	u32 cpu;		/* the same */
 };
 
 /* [static_prio_timeslice] 8 slices at nice -20, one at nice 0, 1/20 at nice 19. */
