@@ -26,8 +26,10 @@
 //! nor not at all. The kernel's part is touched by the switch itself, and charged there, in full.
 //!
 //! TLBs and first-level caches are a core's, the last-level cache is an LLC's; hardware threads of a core
-//! share, as their sets stand in one list. Entries of the kernel are global: no flush takes
-//! them. Instruction caches are not modelled; code counts from the second level on.
+//! share, as their sets stand in one list. While they run side by side, each also keeps pushing out
+//! what the other goes through again and again: a round's distance is the task's own sets and those of
+//! who runs beside it when it comes, less what they share. (Cores that share an LLC push each other's
+//! lines out only from turn to turn.) Entries of the kernel are global: no flush takes them. Instruction caches are not modelled; code counts from the second level on.
 //!
 //! **Bounds**, which tests hold: misses are never negative, and a round never misses more than it
 //! touches; with tags a TLB misses no more than without; with sets of the same pages, a switch
@@ -201,6 +203,12 @@ pub struct Warmth {
     tags: Vec<Tags>,
     /// Core and LLC of each CPU.
     places: Vec<(usize, usize)>,
+    /// Whether a core has its LLC to itself.
+    llc_per_core: bool,
+    /// The other hardware threads of each CPU's core.
+    siblings: Vec<Vec<usize>>,
+    /// What each CPU's present task goes through.
+    present: Vec<Option<Groups>>,
     line_bytes: f64,
     /// What a miss costs in each structure.
     miss_ns: [f64; STRUCTURES],
@@ -226,7 +234,14 @@ impl Warmth {
         miss_ns[L2] = memory.l2_miss_ns;
         miss_ns[LAST] = last_ns;
         let last = Recency::new(last_bytes / memory.line_bytes, last_ways);
+        let siblings = |cpu: usize| {
+            let core = places[cpu].0;
+            (0..places.len()).filter(|other| *other != cpu && places[*other].0 == core).collect()
+        };
         Some(Warmth {
+            llc_per_core: llcs == cores,
+            siblings: (0..places.len()).map(siblings).collect(),
+            present: vec![None; places.len()],
             cores: (0..cores).map(|_| Core::new(memory)).collect(),
             last_level: vec![last; llcs],
             tags: places.iter().map(|_| Tags::new(memory.tlb_tags as usize)).collect(),
@@ -250,6 +265,24 @@ impl Warmth {
         }
     }
 
+    /// Lines of a structure that others go through beside this CPU's task, and it does not.
+    fn beside(&self, cpu: usize, at: usize, group: &Group) -> f64 {
+        if at == LAST && !self.llc_per_core {
+            return 0.0;
+        }
+        let mut seen: Vec<u32> = group.iter().map(|(set, _)| *set).collect();
+        let mut lines = 0.0;
+        for groups in self.siblings[cpu].iter().filter_map(|other| self.present[*other].as_ref()) {
+            for (set, of) in &groups[at] {
+                if !seen.contains(set) {
+                    seen.push(*set);
+                    lines += of;
+                }
+            }
+        }
+        lines
+    }
+
     /// A task gets a CPU, whose address space was changed before where it had to be.
     pub fn enter(&mut self, cpu: usize, task: &Footprint) -> Turn {
         let kernel = self.enter_kernel(cpu, task);
@@ -269,17 +302,19 @@ impl Warmth {
             let Some(cache) = cache else { continue };
             let left = cache.left(&groups[at]);
             let own: f64 = groups[at].iter().map(|(_, lines)| lines).sum();
-            let lost = 1.0 - cache.hit(own);
+            let lost = 1.0 - cache.hit(own + self.beside(cpu, at, &groups[at]));
             for (set, (_, lines)) in groups[at].iter().enumerate() {
                 self.count(&mut first, at, set, lines - left[set], false);
                 self.count(&mut again, at, set, lines * lost, false);
             }
         }
+        self.present[cpu] = Some(groups);
         Turn { reach_ns: task.reach_ns.max(1.0), done_ns: 0.0, first, again, kernel }
     }
 
     /// The task's turn on this CPU is over.
     pub fn leave(&mut self, cpu: usize, task: &Footprint, turn: &Turn) {
+        self.present[cpu] = None;
         let (core, llc) = self.places[cpu];
         let core = &mut self.cores[core];
         let part = turn.done_ns / turn.reach_ns;

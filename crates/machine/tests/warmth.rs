@@ -207,3 +207,29 @@ fn threads_of_a_core_share() {
 fn a_machine_that_does_not_say_has_none() {
     assert!(Warmth::new(&find("numa-2x4").unwrap()).is_none());
 }
+
+/// Two hardware threads of a core: beside a task of other pages than its own one misses more in each
+/// further round, beside a sibling that shares them hardly, and beside nobody not at all.
+#[test]
+fn hardware_threads_of_a_core_push_out_what_they_do_not_share() {
+    let machine = find("xeon-e5-2699").unwrap();
+    let first = |core: u16| machine.cpus.iter().position(|cpu| cpu.core == core).unwrap();
+    let beside = machine.cpus.iter().rposition(|cpu| cpu.core == 0).unwrap();
+    let again = |other: Option<(usize, Footprint)>| {
+        let mut warmth = Warmth::new(&machine).unwrap();
+        if let Some((cpu, other)) = other {
+            warmth.enter(cpu, &other);
+        }
+        let task = task(1, 1, 4.0, 40.0);
+        let mut turn = warmth.enter(first(0), &task);
+        turn.worked(task.reach_ns);
+        turn.worked(task.reach_ns).ns
+    };
+    let alone = again(None);
+    let sibling = again(Some((beside, task(2, 1, 4.0, 40.0))));
+    let stranger = again(Some((beside, task(2, 2, 4.0, 40.0))));
+    assert!(alone <= sibling, "{alone} {sibling}");
+    assert!((sibling - alone) * 4.0 < stranger - alone, "{alone} {sibling} {stranger}");
+    let elsewhere = again(Some((first(1), task(2, 2, 4.0, 40.0))));
+    assert_eq!(elsewhere, alone, "another core's caches are its own");
+}
