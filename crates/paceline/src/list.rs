@@ -63,6 +63,8 @@ fn models() -> String {
         "models for sim, which say what they touch of memory: {}; ring-threads-K-KB, ring-apart-K-KB \
          and ring-processes-K-KB pass a token round K tasks that sum up arrays of KB kilobytes; \
          rotate-P: threads of P processes take turns on a CPU; \
+         pipelines-P: P processes whose threads hand a request on; \
+         crowd-P: P servers that are never out of work; \
          npb-NAME: a NAS benchmark.",
         workload::apps::NAMES.join(", ")
     )

@@ -72,7 +72,8 @@ impl Apps {
     }
 
     /// The workload of this name: one of [`NAMES`], `ring-KIND-TASKS-KILOBYTES` with a kind of
-    /// `threads`, `apart` or `processes`, or `rotate-PROCESSES`. None: there is none.
+    /// `threads`, `apart` or `processes`, or `rotate-PROCESSES`, `pipelines-PROCESSES`,
+    /// `crowd-PROCESSES`. None: there is none.
     pub fn build(&self, name: &str) -> Option<Workload> {
         let mut builder = Builder { apps: self, workload: Workload::default(), processes: 0 };
         match name {
@@ -86,9 +87,15 @@ impl Apps {
                 builder.sysbench();
                 builder.dacapo();
             }
-            _ if name.starts_with("rotate-") => {
-                let spaces = name.strip_prefix("rotate-")?.parse().ok();
-                builder.rotate(spaces.filter(|spaces| (1..=500).contains(spaces))?);
+            _ if !name.starts_with("ring-") => {
+                let (kind, processes) = name.split_once('-')?;
+                let processes = processes.parse().ok().filter(|n| (1..=500).contains(n))?;
+                match kind {
+                    "rotate" => builder.rotate(processes),
+                    "pipelines" => builder.pipelines(processes),
+                    "crowd" => builder.crowd(processes),
+                    _ => return None,
+                }
             }
             _ => {
                 let (ring, tasks, kilobytes) = parse_ring(name)?;
@@ -301,6 +308,43 @@ impl Builder<'_> {
         self.workload.tasks.iter_mut().for_each(|task| task.cpus = Some(vec![0]));
     }
 
+    /// Lines of threads that hand on one request at a time, each line a process.
+    fn pipelines(&mut self, processes: usize) {
+        let of = |key: &str| self.apps.get("pipelines", key);
+        let (stages, hw) = (of("stages") as usize, self.hw("pipelines"));
+        let (requests, work) = (of("requests") as u64, Step::Run { work_ns: us(of("stage_us")) });
+        for _ in 0..processes {
+            let process = self.process();
+            let pipes: Vec<ObjectId> = (0..stages).map(|_| self.pipe()).collect();
+            for at in 0..stages {
+                let receive = Step::Read { channel: pipes[at], bytes: 1 };
+                let send = Step::Write { channel: pipes[(at + 1) % stages], bytes: 1 };
+                // The first one makes a request when the last is answered.
+                let steps = match at {
+                    0 => vec![work.clone(), send, receive],
+                    _ => vec![receive, work.clone(), send],
+                };
+                let steps = vec![Step::Repeat { times: Some(requests), steps }];
+                self.task(format!("pipeline-{process}-{at}"), process, &hw, steps);
+            }
+        }
+    }
+
+    /// Threads of so many servers that are never out of work, on all CPUs.
+    fn crowd(&mut self, processes: usize) {
+        let of = |key: &str| self.apps.get("crowd", key);
+        let (threads, hw) = (of("threads") as usize, self.hw("volanomark"));
+        let burst_us = of("messages") * self.apps.get("volanomark", "handle_us");
+        let steps = vec![Step::Run { work_ns: us(burst_us) }, Step::Yield];
+        let steps = vec![Step::Repeat { times: Some(of("bursts") as u64), steps }];
+        let numbers: Vec<usize> = (0..processes).map(|_| self.process()).collect();
+        for at in 0..threads {
+            for process in &numbers {
+                self.task(format!("crowd-{process}-{at}"), *process, &hw, steps.clone());
+            }
+        }
+    }
+
     fn ring(&mut self, ring: Ring, tasks: usize, bytes: u64) {
         let of = |key: &str| self.apps.get("ring", key);
         let sum_ns = bytes as f64 / 1024.0 * of("sum_ns_per_kb");
@@ -375,9 +419,13 @@ mod tests {
     #[test]
     fn every_task_says_what_it_touches() {
         let apps = Apps::embedded();
-        for name in
-            NAMES.iter().copied().chain(["ring-threads-3-64", "ring-processes-3-0", "rotate-7"])
-        {
+        for name in NAMES.iter().copied().chain([
+            "ring-threads-3-64",
+            "ring-processes-3-0",
+            "rotate-7",
+            "pipelines-3",
+            "crowd-2",
+        ]) {
             let workload = apps.build(name).unwrap();
             assert_eq!(workload.name, name);
             assert!(workload.tasks.iter().all(|task| task.hw.is_some()), "{name}");
@@ -386,6 +434,9 @@ mod tests {
             "ring",
             "rotate-0",
             "rotate-x",
+            "pipelines-501",
+            "crowd-",
+            "rotates-3",
             "ring-threads-0-1",
             "ring-threads-2",
             "ring-x-1-1",
