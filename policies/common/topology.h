@@ -5,6 +5,7 @@
 
 CONFIG u32 nr_cpus = 1;
 CONFIG u16 cpu_llc[MAX_CPUS];	/* which last-level cache a CPU is under */
+CONFIG u16 cpu_sibling[MAX_CPUS];	/* the next CPU of its core, in a ring; itself where it is alone */
 CONFIG u16 cpu_node[MAX_CPUS];	/* which memory node a CPU belongs to */
 CONFIG u64 tick_ns;		/* between two timer ticks of a busy CPU: when slices are looked at */
 
@@ -15,6 +16,8 @@ static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
 
 	return other < nr_cpus ? other : other - nr_cpus;
 }
+
+#define SIBLINGS_MAX 8	/* hardware threads of a core */
 
 /*
  * What to ask of the kernel so that a task runs for at most `slice_ns`. A slice ends at the first

@@ -10,16 +10,19 @@ use policy::Topology;
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
-/// Which cache and node each online CPU belongs to. Caches are numbered by their lowest CPU's
+/// Which core, cache and node each online CPU belongs to. Caches are numbered by their lowest CPU's
 /// order; a machine without cache facts has one per package.
 pub fn topology() -> anyhow::Result<Topology> {
     let online = fs::read_to_string(format!("{CPUS}/online"))
         .with_context(|| format!("{CPUS}/online is not there: mount /sys"))?;
     let cpus = cpu_list(&online);
     let count = cpus.last().map_or(0, |last| last + 1);
-    let mut topology = Topology { llc: vec![0; count], node: vec![0; count], tick_ns: tick_ns() };
+    let zeros = vec![0; count];
+    let mut topology =
+        Topology { llc: zeros.clone(), core: zeros.clone(), node: zeros, tick_ns: tick_ns() };
     let mut caches: Vec<String> = Vec::new();
     for cpu in cpus {
+        topology.core[cpu] = core(cpu).unwrap_or(cpu) as u16;
         let group = last_level(cpu).unwrap_or_default();
         let known = caches.iter().position(|other| *other == group);
         topology.llc[cpu] = known.unwrap_or(caches.len()) as u16;
@@ -52,6 +55,12 @@ pub fn cpu_list(text: &str) -> Vec<usize> {
         }
     }
     cpus
+}
+
+/// The lowest CPU of this one's core.
+fn core(cpu: usize) -> Option<usize> {
+    let siblings = fs::read_to_string(format!("{CPUS}/cpu{cpu}/topology/core_cpus_list")).ok()?;
+    cpu_list(&siblings).first().copied()
 }
 
 /// The CPUs that share this one's outermost cache, as the kernel writes them.

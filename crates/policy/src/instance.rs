@@ -96,6 +96,7 @@ impl Instance {
         let nr_cpus = topology.llc.len() as u32;
         config.push(("nr_cpus", nr_cpus.to_ne_bytes().to_vec()));
         config.push(("cpu_llc", table(&topology.llc)));
+        config.push(("cpu_sibling", table(&siblings(&topology.core))));
         config.push(("cpu_node", table(&topology.node)));
         config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
         config
@@ -127,6 +128,15 @@ impl Instance {
             false => format!("{}:{}", self.policy.name, set.join(",")),
         }
     }
+}
+
+/// The next CPU of each one's core, in a ring.
+fn siblings(core: &[u16]) -> Vec<u16> {
+    let next = |cpu: usize| {
+        let others = (cpu + 1..core.len()).chain(0..=cpu);
+        others.into_iter().find(|other| core[*other] == core[cpu]).unwrap_or(cpu) as u16
+    };
+    (0..core.len()).map(next).collect()
 }
 
 fn table(ids: &[u16]) -> Vec<u8> {

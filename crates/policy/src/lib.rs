@@ -56,6 +56,8 @@ pub struct Promises {
 pub struct Topology {
     /// Which last-level cache each CPU is under.
     pub llc: Vec<u16>,
+    /// Which core each CPU is a hardware thread of.
+    pub core: Vec<u16>,
     /// Which memory node each CPU belongs to.
     pub node: Vec<u16>,
     /// Nanoseconds between two timer ticks of a busy CPU.

@@ -62,6 +62,20 @@ pub static CAS: Policy = Policy {
             help: "queues a CPU; contexts that share one are taken for the same",
         },
         Knob {
+            name: "aggregate",
+            symbol: "knob_aggregate",
+            unit: Unit::Count { min: 0, max: 16 },
+            default: 0,
+            help: "CPUs that a context is kept on while few of it wait there; 0: no such home",
+        },
+        Knob {
+            name: "smt",
+            symbol: "knob_smt",
+            unit: Unit::Switch,
+            default: 0,
+            help: "hardware threads of a core run the same context, side by side",
+        },
+        Knob {
             name: "tags",
             symbol: "knob_tags",
             unit: Unit::Count { min: 0, max: 8 },

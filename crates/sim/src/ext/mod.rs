@@ -241,9 +241,11 @@ use callback;
 impl Ext {
     /// Loads a private copy of the policy.
     pub fn new(instance: &Instance, k: &mut Kernel) -> Result<Self, String> {
+        let cpus = &k.machine.cpus;
         let topology = Topology {
-            llc: k.machine.cpus.iter().map(|cpu| cpu.llc).collect(),
-            node: k.machine.cpus.iter().map(|cpu| cpu.node).collect(),
+            llc: cpus.iter().map(|cpu| cpu.llc).collect(),
+            core: cpus.iter().map(|cpu| cpu.core).collect(),
+            node: cpus.iter().map(|cpu| cpu.node).collect(),
             tick_ns: k.machine.costs.tick_period_ns as u64,
         };
         let table = Table::new();

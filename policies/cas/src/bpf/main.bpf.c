@@ -21,6 +21,7 @@
 #include "order_o1.h"
 #include "order_context.h"
 #include "place_idle.h"
+#include "place_home.h"
 #include "share.h"
 
 LICENSE;
@@ -34,6 +35,8 @@ CONFIG u64 knob_threshold = 11;		/* one more than the threshold; THRESHOLD_OFF *
 CONFIG u64 knob_slots = 16;		/* queues a CPU */
 #endif
 CONFIG u64 knob_slack;			/* virtual time: one more than the slack; SLACK_OFF */
+CONFIG u64 knob_aggregate;		/* CPUs of a context's home; 0: it has none */
+CONFIG u64 knob_smt;			/* siblings of a core run the same context */
 CONFIG u64 knob_tags;			/* contexts whose TLB entries a CPU keeps; 0: one */
 CONFIG u64 knob_look;			/* enum look */
 
@@ -41,6 +44,8 @@ enum look {
 	PEEK,		/* read a queue's head without a lock, where the kernel can be trusted to */
 	ITERATE,	/* under its lock */
 };
+
+#define NEAR 8	/* CPUs that a wakeup looks at: each may be a line of another's cache */
 
 /* Where a task is. */
 enum phase {
@@ -69,6 +74,7 @@ struct cas_cpu {
 	struct context_tags tags;
 	volatile u64 mm;	/* an address on its way to be a number */
 	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
+	u64 turn_ns;		/* how long who runs here does so, about */
 	u32 epoch;
 	u32 sequence;
 	u32 here;		/* which slots are of the current context */
@@ -78,6 +84,7 @@ struct cas_cpu {
 	u8 running;		/* somebody runs, or is about to */
 	u8 prio;		/* of who runs */
 	u8 preempting;		/* who runs did not end its turn itself */
+	u8 takes_home;		/* who starts next has its home here */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct cas_cpu, cpus)
@@ -161,28 +168,62 @@ int refresh(s32 cpu)
 	return 0;
 }
 
+/*
+ * Which slots count as current. Where the siblings of a core are to come together, those of the busy one
+ * with the lowest number.
+ */
+static __always_inline u32 current_slots(s32 cpu, const struct cas_cpu *c)
+{
+	s32 sibling = cpu, first = cpu;
+	u32 here = c->here, i;
+
+	for (i = 0; knob_smt && i < SIBLINGS_MAX; i++) {
+		const struct cas_cpu *of;
+
+		sibling = sibling >= 0 && sibling < MAX_CPUS ? cpu_sibling[sibling] : cpu;
+		of = cpus_of(sibling);
+		if (of && of->running && sibling < first) {
+			first = sibling;
+			here = of->here;
+		}
+	}
+	return here;
+}
+
 /* The key of who is next on a CPU, where `prev`, if it is not 0, may go on as one of its context. */
 u64 choose(s32 cpu, u64 prev)
 {
 	struct context_search search = { RANK_NONE, RANK_NONE };
 	struct cas_cpu *c = cpus_of(cpu);
-	u32 slot;
+	u32 here, slot;
 
 	if (!c)
 		return 0;
+	here = current_slots(cpu, c);
 	if (prev)
-		context_consider(&search, key_rank(prev, c->epoch), true);
+		context_consider(&search, key_rank(prev, c->epoch),
+				 !knob_smt || here >> key_slot(prev) & 1);
 	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++) {
 		u64 hint = c->hint[slot];
 
 		if (hint)
-			context_consider(&search, key_rank(hint, c->epoch), c->here >> slot & 1);
+			context_consider(&search, key_rank(hint, c->epoch), here >> slot & 1);
 	}
 	if (!knob_slack)
 		return context_chooses(&search, c->epoch, knob_threshold);
 	if (search.reg != RANK_NONE && search.reg > c->vtime)
 		c->vtime = search.reg & VTIME_MASK;
 	return context_chooses_by_vtime(&search, knob_slack);
+}
+
+/* In how many of its slots somebody waits. */
+static __always_inline u32 slots_waiting(const struct cas_cpu *c)
+{
+	u32 slot, count = 0;
+
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+		count += !!c->hint[slot];
+	return count;
 }
 
 /* Which of a CPU's slots of this class has most waiting: a context that is entered may as well stay. */
@@ -223,6 +264,7 @@ int take(s32 cpu, s32 victim, u32 class)
 			continue;
 		if (dsq_move_to_local(dsq_of(victim, slot))) {
 			__sync_fetch_and_or(&theirs->stale, 1u << slot);
+			own->takes_home = slots_waiting(theirs) > 1;
 			return 1;
 		}
 	}
@@ -230,12 +272,13 @@ int take(s32 cpu, s32 victim, u32 class)
 }
 
 /* How many wait on this CPU. */
-static __always_inline u32 waiting(s32 cpu)
+static __always_inline u32 waiting(s32 cpu, const struct cas_cpu *c)
 {
 	u32 slot, count = 0;
 
 	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
-		count += scx_bpf_dsq_nr_queued(dsq_of(cpu, slot));
+		if (c->hint[slot])
+			count += scx_bpf_dsq_nr_queued(dsq_of(cpu, slot));
 	return count;
 }
 
@@ -245,7 +288,7 @@ static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t
 	o1_refill(&t->o1, knob_slice_ns);
 	if (o1_interactive(t->o1.prio, t->o1.nice) &&
 	    (!c->expired.since_ns ||
-	     !o1_starving(&c->expired, t->o1.nice, now, waiting(cpu) + 1, knob_slice_ns)))
+	     !o1_starving(&c->expired, t->o1.nice, now, waiting(cpu, c) + 1, knob_slice_ns)))
 		return c->epoch;
 	if (!c->expired.since_ns) {
 		c->expired.since_ns = now;
@@ -269,12 +312,16 @@ static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 	c->expired.since_ns = 0;
 }
 
-static __always_inline void charge(struct cas_task *t, const struct task_struct *p, u64 now)
+static __always_inline void charge(struct cas_cpu *c, struct cas_task *t,
+				   const struct task_struct *p, u64 now)
 {
+	u64 ran = now - t->stamp_ns;
+
+	c->turn_ns = home_turn(c->turn_ns, ran);
 	if (knob_slack)
-		t->key = vtime_ran(t->key, now - t->stamp_ns, p->scx.weight);
+		t->key = vtime_ran(t->key, ran, p->scx.weight);
 	else
-		o1_ran(&t->o1, now - t->stamp_ns, knob_slice_ns);
+		o1_ran(&t->o1, ran, knob_slice_ns);
 	t->stamp_ns = now;
 }
 
@@ -340,17 +387,94 @@ static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu
 	dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
 }
 
-/* Claims an idle CPU that ran p's context last, if there is one, near first. */
+/* Whether all of a CPU's core is idle. */
+static __always_inline bool core_idle(s32 cpu)
+{
+	s32 sibling = cpu;
+	u32 i;
+
+	for (i = 0; i < SIBLINGS_MAX; i++) {
+		const struct cas_cpu *c = cpus_of(sibling);
+
+		if (!c || c->running)
+			return false;
+		sibling = sibling >= 0 && sibling < MAX_CPUS ? cpu_sibling[sibling] : cpu;
+		if (sibling == cpu)
+			break;
+	}
+	return true;
+}
+
+/*
+ * Claims an idle CPU that ran p's context last, if one is near; with the core to itself, for a warm TLB
+ * does not make up for half of a core.
+ */
 static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu, u32 slot)
 {
 	u32 i;
 
-	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
+	for (i = 0; i < nr_cpus && i < NEAR; i++) {
 		s32 cpu = cpu_neighbour(prev_cpu, i);
 		struct cas_cpu *c = cpus_of(cpu);
 
-		if (c && !c->running && c->here >> slot & 1 && cpu_allowed(p, cpu) &&
-		    scx_bpf_test_and_clear_cpu_idle(cpu))
+		if (c && !c->running && c->here >> slot & 1 && core_idle(cpu) &&
+		    cpu_allowed(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+/* How many of a context are on a CPU: those that wait, and it that runs or ran last. */
+static __always_inline u32 of_context(s32 cpu, const struct cas_cpu *c, u32 slot)
+{
+	u32 waiting = c->hint[slot & (SLOTS_MAX - 1)] ? scx_bpf_dsq_nr_queued(dsq_of(cpu, slot)) : 0;
+
+	return waiting + (c->here >> slot & 1);
+}
+
+/*
+ * Where the fewest wait, for a child where no CPU is idle [sched_balance_self]; of those, where siblings of a
+ * core are to come together, the core with most of its context; of those, near first.
+ */
+s32 place_child(struct task_struct *p, s32 prev_cpu, u32 slot)
+{
+	u32 least = ~0U, most = 0, i;
+	s32 best = prev_cpu;
+
+	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
+		s32 cpu = cpu_neighbour(prev_cpu, i);
+		struct cas_cpu *c = cpus_of(cpu), *sibling;
+		u32 count, same;
+
+		if (!c || cpu >= MAX_CPUS || !cpu_allowed(p, cpu))
+			continue;
+		count = c->running + waiting(cpu, c);
+		if (count > least)
+			continue;
+		sibling = knob_smt ? cpus_of(cpu_sibling[cpu]) : NULL;
+		same = sibling ? of_context(cpu, c, slot) + of_context(cpu_sibling[cpu], sibling, slot) : 0;
+		if (count < least || same > most) {
+			least = count;
+			most = same;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+/* The first CPU of a home where p should not wait for long, or a negative number. */
+static __always_inline s32 place_at_home(struct task_struct *p, u32 home)
+{
+	u32 i;
+
+	for (i = 0; i < HOME_CPUS_MAX && i < knob_aggregate; i++) {
+		s32 cpu = home_cpu(home, i);
+		struct cas_cpu *c = cpus_of(cpu);
+
+		if (!c || !cpu_allowed(p, cpu))
+			continue;
+		if ((core_idle(cpu) && scx_bpf_test_and_clear_cpu_idle(cpu)) ||
+		    home_wait(slots_waiting(c) + 1, c->turn_ns) < HOME_WAIT_NS)
 			return cpu;
 	}
 	return -1;
@@ -374,15 +498,27 @@ static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_t
 s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct cas_cpu *c = cpus_of(this_cpu());
+	u32 home = 0, slot = SLOT_KERNEL;
 	s32 cpu = -1;
 
 	if (c && nr_cpus > 1 && knob_threshold != THRESHOLD_OFF) {
 		c->woken_mm = (u64)p->mm;
-		cpu = claim_in_context(p, prev_cpu, context_slot(c->woken_mm, knob_slots));
+		if (knob_aggregate) {
+			home = home_of(c->woken_mm);
+			cpu = place_at_home(p, home);
+			if (cpu >= 0)
+				return cpu;
+		}
+		slot = context_slot(c->woken_mm, knob_slots);
+		cpu = claim_in_context(p, prev_cpu, slot);
 	}
 	if (cpu < 0)
 		cpu = place_idle_near(p, prev_cpu, wake_flags);
-	return cpu >= 0 ? cpu : prev_cpu;
+	if (cpu < 0)
+		return wake_flags & SCX_WAKE_FORK ? place_child(p, prev_cpu, slot) : prev_cpu;
+	if (knob_aggregate)
+		home_moves(home, cpu);
+	return cpu;
 }
 
 void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
@@ -446,7 +582,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	now = now_ns();
 	if (t && t->o1.phase == RUNNING) {
-		charge(t, prev, now);
+		charge(c, t, prev, now);
 		t->o1.nice = nice_of(prev);
 		decide(cpu, c, t, slot_of(c, prev), now);
 		going_on = t->key;
@@ -479,23 +615,12 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 				return;
 }
 
-/* Whether anybody waits on this CPU, or a hint says so. */
-static __always_inline bool anyone_waits(const struct cas_cpu *c)
-{
-	u32 slot;
-
-	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
-		if (c->hint[slot])
-			return true;
-	return false;
-}
-
 void OP(cas_tick, struct task_struct *p)
 {
 	struct cas_cpu *c = cpus_of(this_cpu());
 
 	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
-	if (c && nr_cpus > 1 && anyone_waits(c))
+	if (c && nr_cpus > 1 && slots_waiting(c))
 		place_kick_idle(p);
 }
 
@@ -535,6 +660,11 @@ void OP(cas_running, struct task_struct *p)
 	t->stamp_ns = now;
 	t->o1.phase = RUNNING;
 	enter_context(c, p);
+	if (c->takes_home) {
+		c->takes_home = false;
+		c->mm = (u64)p->mm;
+		home_moves(home_of(c->mm), cpu);
+	}
 	c->running = true;
 	c->preempting = false;
 	c->prio = t->o1.prio;
@@ -551,7 +681,7 @@ void OP(cas_stopping, struct task_struct *p, bool runnable)
 	c->running = false;
 	enter_context(c, p);		/* exec gave it another */
 	if (t->o1.phase == RUNNING)
-		charge(t, p, now_ns());
+		charge(c, t, p, now_ns());
 	if (!runnable)
 		t->o1.phase = OUT;
 	else if (t->o1.phase != DECIDED)
@@ -597,14 +727,23 @@ s32 OP_SLEEPABLE(cas_init_task, struct task_struct *p, struct scx_init_task_args
 	return 0;
 }
 
+static __always_inline void begin(s32 cpu)
+{
+	struct cas_cpu *c = cpus_of(cpu);
+
+	if (!c)
+		return;
+	c->vtime = VTIME_BEGINS;
+	c->turn_ns = HOME_WAIT_NS;	/* nobody is kept at home before it is known */
+}
+
 s32 OP_SLEEPABLE(cas_init)
 {
 	u32 slots = knob_slots, i;
 	s32 error;
 
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++)
-		if (cpus_of(i))
-			cpus_of(i)->vtime = VTIME_BEGINS;
+		begin(i);
 	for (i = 0; i < nr_cpus * slots && i < MAX_CPUS * SLOTS_MAX; i++) {
 		error = scx_bpf_create_dsq(dsq_of(i / slots, i % slots), cpu_node[i / slots]);
 		if (error)
