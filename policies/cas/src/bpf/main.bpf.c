@@ -9,7 +9,9 @@
  * lock, which every callback here holds: a task is only ever queued on the CPU whose runqueue it is on.
  * Two things happen behind its back. Another CPU takes a task, or the kernel does, because a property
  * of it changes: then the hint promises too much, which is marked in `stale` and looked up later. A
- * hint never promises too little, for only its own CPU raises it: no task is forgotten.
+ * hint never promises too little, for only its own CPU raises it: no task is forgotten. The least hint of
+ * all other contexts is kept as well, until one of those hints or the current context changes; so while
+ * a context stays, a choice costs the same however many others wait.
  *
  * It suits many threads of a few programs that block often. It does not suit programs of one thread,
  * machines whose TLB has tags for all that run, nor anyone who counts on latency within an epoch.
@@ -66,6 +68,7 @@ struct cas_task {
 
 struct cas_cpu {
 	u64 hint[SLOTS_MAX];	/* no more than the key of each slot's first task; 0: none */
+	u64 elsewhere;		/* the least hint of slots that are not of the current context, or 0 */
 	struct o1_expired expired;
 	u64 turn_end_ns;	/* of who runs */
 	u64 vtime;		/* by virtual time: the least tag of all that could run */
@@ -79,8 +82,10 @@ struct cas_cpu {
 	u32 sequence;
 	u32 here;		/* which slots are of the current context */
 	u32 weight;		/* of who runs */
+	u32 waiting;		/* which slots have a hint */
 	u32 stale;		/* which hints may be too low; others set bits too */
 	u8 looked;		/* which slot's hint to look up, besides: one more than it, or 0 */
+	u8 elsewhere_known;	/* neither `here` nor a hint elsewhere changed since */
 	u8 running;		/* somebody runs, or is about to */
 	u8 prio;		/* of who runs */
 	u8 preempting;		/* who runs did not end its turn itself */
@@ -132,6 +137,19 @@ static __always_inline u64 head_of(s32 cpu, u32 slot)
 	return dsq_first_vtime(dsq_of(cpu, slot));
 }
 
+/* All writing of hints is here, so that what was made of them is never older than they are. */
+static __always_inline void set_hint(struct cas_cpu *c, u32 slot, u64 key)
+{
+	u32 bit = 1u << slot;
+
+	c->hint[slot] = key;
+	if (knob_slots == 1)
+		return;
+	c->waiting = key ? c->waiting | bit : c->waiting & ~bit;
+	if (!(c->here & bit))
+		c->elsewhere_known = false;
+}
+
 /* What to ask of the kernel for a turn. */
 static __always_inline u64 slice_of(const struct cas_task *t)
 {
@@ -164,7 +182,7 @@ int refresh(s32 cpu)
 	stale = __sync_fetch_and_and(&c->stale, 0);
 	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
 		if (stale >> slot & 1)
-			c->hint[slot] = head_of(cpu, slot);
+			set_hint(c, slot, head_of(cpu, slot));
 	return 0;
 }
 
@@ -190,25 +208,64 @@ static __always_inline u32 current_slots(s32 cpu, const struct cas_cpu *c)
 	return here;
 }
 
-/* The key of who is next on a CPU, where `prev`, if it is not 0, may go on as one of its context. */
+/* The least of some slots' hints, or 0. */
+static __always_inline u64 least_hint(const struct cas_cpu *c, u32 slots)
+{
+	u64 least = 0;
+	u32 i;
+
+	for (i = 0; i < SLOTS_MAX && slots; i++, slots &= slots - 1) {
+		u32 slot = __builtin_ctz(slots);
+		u64 hint;
+
+		barrier_var(slot);	/* or the compiler leaves out the bound that the verifier wants */
+		hint = c->hint[slot & (SLOTS_MAX - 1)];
+		if (!least || key_rank(hint, c->epoch) < key_rank(least, c->epoch))
+			least = hint;
+	}
+	return least;
+}
+
+/* The least hint of all slots that are not `here`: kept, where those are the CPU's own context. */
+static __always_inline u64 least_elsewhere(struct cas_cpu *c, u32 here)
+{
+	if (here != c->here)
+		return least_hint(c, c->waiting & ~here);
+	if (!c->elsewhere_known) {
+		c->elsewhere = least_hint(c, c->waiting & ~here);
+		c->elsewhere_known = true;
+	}
+	return c->elsewhere;
+}
+
+/*
+ * The key of who is next on a CPU, where `prev`, if it is not 0, may go on as one of its context. While
+ * the context stays and nothing changes elsewhere, only its own slots are looked at.
+ */
 u64 choose(s32 cpu, u64 prev)
 {
 	struct context_search search = { RANK_NONE, RANK_NONE };
 	struct cas_cpu *c = cpus_of(cpu);
-	u32 here, slot;
+	u32 here;
+	u64 own, elsewhere;
 
 	if (!c)
 		return 0;
 	here = current_slots(cpu, c);
+	if (knob_slots == 1) {
+		own = c->hint[0];
+		elsewhere = 0;
+	} else {
+		own = least_hint(c, c->waiting & here);
+		elsewhere = least_elsewhere(c, here);
+	}
 	if (prev)
 		context_consider(&search, key_rank(prev, c->epoch),
 				 !knob_smt || here >> key_slot(prev) & 1);
-	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++) {
-		u64 hint = c->hint[slot];
-
-		if (hint)
-			context_consider(&search, key_rank(hint, c->epoch), here >> slot & 1);
-	}
+	if (own)
+		context_consider(&search, key_rank(own, c->epoch), true);
+	if (elsewhere)
+		context_consider(&search, key_rank(elsewhere, c->epoch), false);
 	if (!knob_slack)
 		return context_chooses(&search, c->epoch, knob_threshold);
 	if (search.reg != RANK_NONE && search.reg > c->vtime)
@@ -219,11 +276,7 @@ u64 choose(s32 cpu, u64 prev)
 /* In how many of its slots somebody waits. */
 static __always_inline u32 slots_waiting(const struct cas_cpu *c)
 {
-	u32 slot, count = 0;
-
-	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
-		count += !!c->hint[slot];
-	return count;
+	return knob_slots == 1 ? !!c->hint[0] : __builtin_popcount(c->waiting);
 }
 
 /* Which of a CPU's slots of this class has most waiting: a context that is entered may as well stay. */
@@ -382,7 +435,7 @@ static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu
 	u64 hint = c->hint[slot];
 
 	if (!hint || key_rank(t->key, c->epoch) < key_rank(hint, c->epoch))
-		c->hint[slot] = t->key;
+		set_hint(c, slot, t->key);
 	t->o1.phase = is_later(c, t->key) ? EXPIRED : QUEUED;
 	dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
 }
@@ -590,7 +643,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	if (c->looked) {
 		i = (c->looked - 1) & (SLOTS_MAX - 1);
 		c->looked = 0;
-		c->hint[i] = head_of(cpu, i);
+		set_hint(c, i, head_of(cpu, i));
 	}
 	/* Each time it finds a queue empty there is one less to look at. */
 	for (i = 0; i <= SLOTS_MAX && i <= knob_slots; i++) {
@@ -607,7 +660,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 			c->looked = key_slot(key) + 1;
 			return;
 		}
-		c->hint[key_slot(key)] = 0;
+		set_hint(c, key_slot(key), 0);
 	}
 	for (class = 0; class < SHARE_CLASSES; class++)
 		for (i = 1; i < nr_cpus && i < MAX_CPUS; i++)
@@ -627,8 +680,15 @@ void OP(cas_tick, struct task_struct *p)
 /* The slots of the context that runs from here on: a task without one runs in the last one's. */
 static __always_inline void enter_context(struct cas_cpu *c, const struct task_struct *p)
 {
-	if (p->mm)
-		c->here = context_enter(&c->tags, c->here, slot_of(c, p), knob_tags);
+	u32 here;
+
+	if (!p->mm)
+		return;
+	here = context_enter(&c->tags, c->here, slot_of(c, p), knob_tags);
+	if (here != c->here) {
+		c->here = here;
+		c->elsewhere_known = false;
+	}
 }
 
 /* By virtual time: it may come from another CPU's queue, with a key by that one's clock. */
