@@ -19,6 +19,24 @@ static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
 
 #define SIBLINGS_MAX 8	/* hardware threads of a core */
 
+/* The next CPU of its core: itself where it is alone. */
+static __always_inline s32 cpu_next_sibling(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);	/* or the compiler goes back to the signed one, which has no lower bound */
+	return at < MAX_CPUS ? cpu_sibling[at] : cpu;
+}
+
+/* Which last-level cache a CPU is under. */
+static __always_inline u32 cpu_cache(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS ? cpu_llc[at] : ~0U;
+}
+
 /*
  * What to ask of the kernel so that a task runs for at most `slice_ns`. A slice ends at the first
  * tick that finds it used up, and a task may start anywhere between two ticks: asked for a tick less,

@@ -198,7 +198,7 @@ static __always_inline u32 current_slots(s32 cpu, const struct cas_cpu *c)
 	for (i = 0; knob_smt && i < SIBLINGS_MAX; i++) {
 		const struct cas_cpu *of;
 
-		sibling = sibling >= 0 && sibling < MAX_CPUS ? cpu_sibling[sibling] : cpu;
+		sibling = cpu_next_sibling(sibling);
 		of = cpus_of(sibling);
 		if (of && of->running && sibling < first) {
 			first = sibling;
@@ -451,7 +451,7 @@ static __always_inline bool core_idle(s32 cpu)
 
 		if (!c || c->running)
 			return false;
-		sibling = sibling >= 0 && sibling < MAX_CPUS ? cpu_sibling[sibling] : cpu;
+		sibling = cpu_next_sibling(sibling);
 		if (sibling == cpu)
 			break;
 	}
@@ -489,23 +489,24 @@ static __always_inline u32 of_context(s32 cpu, const struct cas_cpu *c, u32 slot
  * Where the fewest wait, for a child where no CPU is idle [sched_balance_self]; of those, where siblings of a
  * core are to come together, the core with most of its context; of those, near first.
  */
-s32 place_child(struct task_struct *p, s32 prev_cpu, u32 slot)
+static __always_inline s32 place_child(struct task_struct *p, s32 prev_cpu, u32 slot)
 {
 	u32 least = ~0U, most = 0, i;
 	s32 best = prev_cpu;
 
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
-		s32 cpu = cpu_neighbour(prev_cpu, i);
+		s32 cpu = cpu_neighbour(prev_cpu, i), beside;
 		struct cas_cpu *c = cpus_of(cpu), *sibling;
 		u32 count, same;
 
-		if (!c || cpu >= MAX_CPUS || !cpu_allowed(p, cpu))
+		if (!c || !cpu_allowed(p, cpu))
 			continue;
 		count = c->running + waiting(cpu, c);
 		if (count > least)
 			continue;
-		sibling = knob_smt ? cpus_of(cpu_sibling[cpu]) : NULL;
-		same = sibling ? of_context(cpu, c, slot) + of_context(cpu_sibling[cpu], sibling, slot) : 0;
+		beside = cpu_next_sibling(cpu);
+		sibling = knob_smt ? cpus_of(beside) : NULL;
+		same = sibling ? of_context(cpu, c, slot) + of_context(beside, sibling, slot) : 0;
 		if (count < least || same > most) {
 			least = count;
 			most = same;

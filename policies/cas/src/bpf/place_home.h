@@ -28,15 +28,13 @@ static __always_inline u32 home_of(u64 mm)
 static __always_inline s32 home_cpu(u32 home, u32 i)
 {
 	u32 first = homes[home & (HOMES - 1)];
-	u32 cpu;
+	s32 cpu;
 
 	if (!first)
 		return -1;
 	first--;
 	cpu = cpu_neighbour(first, i);
-	if (cpu >= MAX_CPUS || first >= MAX_CPUS || cpu_llc[cpu] != cpu_llc[first])
-		return -1;
-	return cpu;
+	return cpu_cache(cpu) == cpu_cache(first) ? cpu : -1;
 }
 
 /* How long it takes until so many had their turn, of about so long. */
@@ -54,9 +52,4 @@ static __always_inline u64 home_turn(u64 mean_ns, u64 turn_ns)
 static __always_inline void home_moves(u32 home, s32 cpu)
 {
 	homes[home & (HOMES - 1)] = cpu + 1;
-}
-
-static __always_inline bool homeless(u32 home)
-{
-	return !homes[home & (HOMES - 1)];
 }
