@@ -59,7 +59,7 @@ pub static CAS: Policy = Policy {
             symbol: "knob_slots",
             unit: Unit::Count { min: 2, max: 32 },
             default: 16,
-            help: "queues a CPU; contexts that share one are taken for the same",
+            help: "queues a CPU; where contexts are more, some share one and are taken for the same",
         },
         Knob {
             name: "aggregate",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The decisions of order_o1.h, order_key.h, order_context.h, order_vtime.h and share.h as functions to call. */
+/* The decisions of order_o1.h, order_key.h, order_context.h, order_vtime.h, context_slots.h and share.h. */
 #include "kernel.h"
 #include "topology.h"
 #include "order_o1.h"
-#include "order_context.h"
+#include "context_slots.h"
 #include "share.h"
 
 EXPORT u64 slice(u32 nice, u64 slice_ns)
@@ -132,7 +132,17 @@ EXPORT u32 enter(struct context_tags *tags, u32 here, u32 slot, u32 count)
 	return context_enter(tags, here, slot, count);
 }
 
-EXPORT u32 class_of(u32 slot, u32 own, u32 theirs)
+EXPORT u32 slots_of(u32 class, u32 own, u32 theirs)
 {
-	return share_class(slot, own, theirs);
+	return share_slots(class, own, theirs);
+}
+
+EXPORT u32 find(struct context_owner *owners, u64 mm, u32 slots, u64 now, u64 slice_ns)
+{
+	return context_find_slot(owners, mm, slots, now, slice_ns);
+}
+
+EXPORT void moves(struct context_owner *owners, u32 from, u32 to)
+{
+	context_moves(owners, from, to);
 }

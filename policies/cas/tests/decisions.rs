@@ -172,8 +172,8 @@ fn epochs_wrap() {
 
 #[test]
 fn an_idle_cpu_takes_from_its_own_context_first_and_from_the_others_last() {
-    let class = |slot: u32| call!(class_of(slot => u32, 0b0010 => u32, 0b0100 => u32) -> u32);
-    assert_eq!([class(1), class(3), class(2)], [0, 1, 2]);
+    let slots = |class: u32| call!(slots_of(class => u32, 0b0011 => u32, 0b0101 => u32) -> u32);
+    assert_eq!([0, 1, 2].map(|class| slots(class) & 0b1111), [0b0011, 0b1000, 0b0100]);
 }
 
 /// `struct context_tags` of order_context.h.
@@ -295,14 +295,75 @@ fn the_order_of_slide_47() {
     assert_eq!(order_and_switches(11, &tasks), ("ACDBE".into(), 1));
 }
 
+/// `struct context_owner` of context_slots.h.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    mm: u64,
+    seen_ns: u64,
+    threads: u32,
+}
+
+/// The n-th address of an mm_struct.
+fn mm(n: u64) -> u64 {
+    0xffff_8880_0000_0000 + n * 1088
+}
+
+/// The slot of a context, with a thread more.
+fn find(owners: &mut [Owner; 32], mm: u64, slots: u32, now: u64) -> u32 {
+    let slot = call!(find(owners => *mut [Owner; 32], mm => u64, slots => u32, now => u64,
+                          SLICE => u64) -> u32);
+    moves(owners, 0, slot);
+    slot
+}
+
+fn moves(owners: &mut [Owner; 32], from: u32, to: u32) {
+    call!(moves(owners => *mut [Owner; 32], from => u32, to => u32) -> ());
+}
+
 #[test]
-fn contexts_share_a_slot_only_where_there_are_more_than_slots() {
+fn hashes_reach_every_slot_but_that_of_kernel_threads() {
     let slot = |mm: u64, slots: u32| call!(context(mm => u64, slots => u32) -> u32);
     assert_eq!(slot(0, 16), 0, "no address space: a slot of its own");
-    let used: std::collections::BTreeSet<u32> =
-        (1..=2000).map(|n| slot(0xffff_8880_0000_0000 + n * 1088, 16)).collect();
+    let used: std::collections::BTreeSet<u32> = (1..=2000).map(|n| slot(mm(n), 16)).collect();
     assert_eq!(used.into_iter().collect::<Vec<_>>(), (1..16).collect::<Vec<_>>());
     assert_eq!(slot(12345, 1), 0);
+}
+
+#[test]
+fn contexts_share_a_slot_only_where_there_are_more_than_slots() {
+    let mut owners = [Owner::default(); 32];
+    for round in 0..100 {
+        let used: std::collections::BTreeSet<u32> =
+            (1..=8).map(|n| find(&mut owners, mm(n * 37), 9, round * MS)).collect();
+        assert_eq!(used.into_iter().collect::<Vec<_>>(), (1..9).collect::<Vec<_>>());
+    }
+    for n in 1000..1100 {
+        let home = call!(context(mm(n) => u64, 9 => u32) -> u32);
+        assert_eq!(find(&mut owners, mm(n), 9, 100 * MS), home, "all are taken: as the hash says");
+    }
+    assert_eq!(find(&mut owners, 0, 9, 0), 0, "kernel threads have theirs");
+    assert_eq!(find(&mut owners, mm(1), 1, 0), 0);
+    assert!((1..100).all(|n| find(&mut owners, mm(n), 2, 0) == 1));
+}
+
+#[test]
+fn a_context_gives_its_slot_up_with_its_last_thread_and_if_it_sleeps() {
+    let owner = |owners: &[Owner; 32]| owners[1].mm;
+    let mut owners = [Owner::default(); 32];
+    assert_eq!(find(&mut owners, mm(1), 2, 0), 1);
+    find(&mut owners, mm(1), 2, 0);
+    moves(&mut owners, 1, 0);
+    find(&mut owners, mm(2), 2, MS);
+    assert_eq!(owner(&owners), mm(1), "one thread is left");
+    moves(&mut owners, 1, 0);
+    moves(&mut owners, 1, 0);
+    find(&mut owners, mm(2), 2, 2 * MS);
+    assert_eq!(owner(&owners), mm(2));
+    find(&mut owners, mm(3), 2, 10 * SLICE);
+    assert_eq!(owner(&owners), mm(2), "not yet");
+    find(&mut owners, mm(3), 2, 11 * SLICE);
+    assert_eq!(owner(&owners), mm(3));
 }
 
 /// One more than it, as `cas` has it.

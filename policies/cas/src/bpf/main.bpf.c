@@ -3,8 +3,8 @@
  * CAS: the context-aware scheduler. Threads of one address space run after each other, so that the TLB
  * and the caches stay warm, on Linux 2.6's O(1) scheduler, whose order is changed only inside an epoch.
  *
- * Every CPU has a few queues, one for each hash of an address space ("slot"), ordered by epoch,
- * priority and arrival. Beside each queue stands a word with the key of its first task (the hint), so
+ * Every CPU has a few queues ("slots"), one for each address space while there are no more of these,
+ * ordered by epoch, priority and arrival. Beside each queue stands a word with the key of its first task (the hint), so
  * the next task is chosen by comparing words. All of a CPU's state is written under its runqueue's
  * lock, which every callback here holds: a task is only ever queued on the CPU whose runqueue it is on.
  * Two things happen behind its back. Another CPU takes a task, or the kernel does, because a property
@@ -22,6 +22,7 @@
 #include "topology.h"
 #include "order_o1.h"
 #include "order_context.h"
+#include "context_slots.h"
 #include "place_idle.h"
 #include "place_home.h"
 #include "share.h"
@@ -76,14 +77,15 @@ struct cas_cpu {
 	u64 since_ns;		/* when that was */
 	struct context_tags tags;
 	volatile u64 mm;	/* an address on its way to be a number */
+	u64 entered_mm;		/* whose the current context is */
 	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
 	u64 turn_ns;		/* how long who runs here does so, about */
 	u32 epoch;
 	u32 sequence;
 	u32 here;		/* which slots are of the current context */
 	u32 weight;		/* of who runs */
-	u32 waiting;		/* which slots have a hint */
 	u32 stale;		/* which hints may be too low; others set bits too */
+	u8 slot;		/* the current context's */
 	u8 looked;		/* which slot's hint to look up, besides: one more than it, or 0 */
 	u8 elsewhere_known;	/* neither `here` nor a hint elsewhere changed since */
 	u8 running;		/* somebody runs, or is about to */
@@ -113,16 +115,33 @@ static __always_inline u32 nice_of(const struct task_struct *p)
 	return nice < O1_PRIOS ? nice : O1_NICE_0;
 }
 
+static volatile struct context_owner contexts[SLOTS_MAX];
+
+/* For an address that is not where its hash says, or was not seen for a while. */
+u32 find_slot(u64 mm, u64 now)
+{
+	return context_find_slot(contexts, mm, knob_slots, now, knob_slice_ns);
+}
+
+static __always_inline u32 slot_at(u64 mm, u64 now)
+{
+	u32 slot = context_slot(mm, knob_slots) & (SLOTS_MAX - 1);
+
+	if (slot == SLOT_KERNEL || context_owns(&contexts[slot], mm, now, knob_slice_ns))
+		return slot;
+	return find_slot(mm, now) & (SLOTS_MAX - 1);
+}
+
 /*
  * The slot of its address space, read each time: exec changes p->mm and tells nobody. The verifier
  * lets nobody calculate with a pointer, but with what was read from memory.
  */
-static __always_inline u32 slot_of(struct cas_cpu *c, const struct task_struct *p)
+static __always_inline u32 slot_of(struct cas_cpu *c, const struct task_struct *p, u64 now)
 {
 	if (knob_slots == 1)
 		return SLOT_KERNEL;
 	c->mm = (u64)p->mm;
-	return context_slot(c->mm, knob_slots);
+	return slot_at(c->mm, now);
 }
 
 static __always_inline u64 dsq_of(s32 cpu, u32 slot)
@@ -140,13 +159,8 @@ static __always_inline u64 head_of(s32 cpu, u32 slot)
 /* All writing of hints is here, so that what was made of them is never older than they are. */
 static __always_inline void set_hint(struct cas_cpu *c, u32 slot, u64 key)
 {
-	u32 bit = 1u << slot;
-
 	c->hint[slot] = key;
-	if (knob_slots == 1)
-		return;
-	c->waiting = key ? c->waiting | bit : c->waiting & ~bit;
-	if (!(c->here & bit))
+	if (knob_slots > 1 && !(c->here >> slot & 1))
 		c->elsewhere_known = false;
 }
 
@@ -164,6 +178,13 @@ static __always_inline u64 clock_of(const struct cas_task *t)
 	struct cas_cpu *c = cpus_of(t->o1.cpu);
 
 	return c ? c->vtime : VTIME_BEGINS;
+}
+
+/* A task is queued by this slot from here on: its key is made next. */
+static __always_inline void join(struct cas_task *t, u32 slot)
+{
+	if (knob_slots > 1)
+		context_moves(contexts, key_slot(t->key), slot);
 }
 
 static __always_inline void make_key(struct cas_cpu *c, struct cas_task *t, u32 epoch, u32 slot)
@@ -208,31 +229,41 @@ static __always_inline u32 current_slots(s32 cpu, const struct cas_cpu *c)
 	return here;
 }
 
-/* The least of some slots' hints, or 0. */
+/* Of two keys, or 0 for none, the one that goes first. */
+static __always_inline u64 lesser(const struct cas_cpu *c, u64 a, u64 b)
+{
+	if (!a || !b)
+		return a ? a : b;
+	return key_rank(b, c->epoch) < key_rank(a, c->epoch) ? b : a;
+}
+
+/* The least hint of these slots, or 0. */
 static __always_inline u64 least_hint(const struct cas_cpu *c, u32 slots)
 {
 	u64 least = 0;
-	u32 i;
+	u32 slot;
 
-	for (i = 0; i < SLOTS_MAX && slots; i++, slots &= slots - 1) {
-		u32 slot = __builtin_ctz(slots);
-		u64 hint;
-
-		barrier_var(slot);	/* or the compiler leaves out the bound that the verifier wants */
-		hint = c->hint[slot & (SLOTS_MAX - 1)];
-		if (!least || key_rank(hint, c->epoch) < key_rank(least, c->epoch))
-			least = hint;
-	}
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+		if (slots >> slot & 1)
+			least = lesser(c, least, c->hint[slot]);
 	return least;
 }
 
-/* The least hint of all slots that are not `here`: kept, where those are the CPU's own context. */
-static __always_inline u64 least_elsewhere(struct cas_cpu *c, u32 here)
+/* The same of the current context's. */
+static __always_inline u64 own_hint(const struct cas_cpu *c, u32 here)
+{
+	if (knob_tags || here != c->here)
+		return least_hint(c, here);
+	return lesser(c, c->hint[SLOT_KERNEL], c->hint[c->slot & (SLOTS_MAX - 1)]);
+}
+
+/* The same of all others': kept, where `here` is the CPU's own context. */
+static __always_inline u64 hint_elsewhere(struct cas_cpu *c, u32 here)
 {
 	if (here != c->here)
-		return least_hint(c, c->waiting & ~here);
+		return least_hint(c, ~here);
 	if (!c->elsewhere_known) {
-		c->elsewhere = least_hint(c, c->waiting & ~here);
+		c->elsewhere = least_hint(c, ~here);
 		c->elsewhere_known = true;
 	}
 	return c->elsewhere;
@@ -256,8 +287,8 @@ u64 choose(s32 cpu, u64 prev)
 		own = c->hint[0];
 		elsewhere = 0;
 	} else {
-		own = least_hint(c, c->waiting & here);
-		elsewhere = least_elsewhere(c, here);
+		own = own_hint(c, here);
+		elsewhere = hint_elsewhere(c, here);
 	}
 	if (prev)
 		context_consider(&search, key_rank(prev, c->epoch),
@@ -276,20 +307,26 @@ u64 choose(s32 cpu, u64 prev)
 /* In how many of its slots somebody waits. */
 static __always_inline u32 slots_waiting(const struct cas_cpu *c)
 {
-	return knob_slots == 1 ? !!c->hint[0] : __builtin_popcount(c->waiting);
+	u32 slot, count = 0;
+
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+		count += !!c->hint[slot];
+	return count;
 }
 
-/* Which of a CPU's slots of this class has most waiting: a context that is entered may as well stay. */
-static __always_inline u32 fullest(const struct cas_cpu *own, const struct cas_cpu *theirs, s32 victim,
-				   u32 class)
+/* Which of these slots of another CPU has most waiting: a context that is entered may as well stay. */
+u32 fullest(s32 victim, u32 slots)
 {
-	u32 slot, best = 0;
+	struct cas_cpu *theirs = cpus_of(victim);
+	u32 slot, best = SLOT_KERNEL;
 	s32 most = 0;
 
+	if (!theirs)
+		return best;
 	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++) {
 		s32 queued;
 
-		if (!theirs->hint[slot] || share_class(slot, own->here, theirs->here) != class)
+		if (!(slots >> slot & 1) || !theirs->hint[slot])
 			continue;
 		queued = scx_bpf_dsq_nr_queued(dsq_of(victim, slot));
 		if (queued > most) {
@@ -300,27 +337,33 @@ static __always_inline u32 fullest(const struct cas_cpu *own, const struct cas_c
 	return best;
 }
 
+/* Takes the first task of a queue that may run here. */
+static __always_inline bool take_first(struct cas_cpu *own, struct cas_cpu *theirs, s32 victim,
+				       u32 slot)
+{
+	if (!theirs->hint[slot] || !dsq_move_to_local(dsq_of(victim, slot)))
+		return false;
+	__sync_fetch_and_or(&theirs->stale, 1u << slot);
+	own->takes_home = knob_aggregate && slots_waiting(theirs) > 1;
+	return true;
+}
+
 /* Takes a task of this class that waits on `victim`, if there is one that may run here. */
 int take(s32 cpu, s32 victim, u32 class)
 {
 	struct cas_cpu *own = cpus_of(cpu), *theirs = cpus_of(victim);
-	u32 first, i;
+	u32 slots, first, slot;
 
 	if (!own || !theirs)
 		return 0;
-	first = fullest(own, theirs, victim, class);
-	for (i = 0; i < SLOTS_MAX && i < knob_slots; i++) {
-		u32 slot = first + i < knob_slots ? first + i : first + i - knob_slots;
-
-		slot &= SLOTS_MAX - 1;
-		if (!theirs->hint[slot] || share_class(slot, own->here, theirs->here) != class)
-			continue;
-		if (dsq_move_to_local(dsq_of(victim, slot))) {
-			__sync_fetch_and_or(&theirs->stale, 1u << slot);
-			own->takes_home = slots_waiting(theirs) > 1;
+	slots = share_slots(class, own->here, theirs->here);
+	first = class == SHARE_OWN && !knob_tags ? own->slot : fullest(victim, slots);
+	first &= SLOTS_MAX - 1;
+	if (take_first(own, theirs, victim, first))
+		return 1;
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+		if (slots >> slot & 1 && slot != first && take_first(own, theirs, victim, slot))
 			return 1;
-		}
-	}
 	return 0;
 }
 
@@ -563,7 +606,7 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 			if (cpu >= 0)
 				return cpu;
 		}
-		slot = context_slot(c->woken_mm, knob_slots);
+		slot = slot_at(c->woken_mm, now_ns());
 		cpu = claim_in_context(p, prev_cpu, slot);
 	}
 	if (cpu < 0)
@@ -586,9 +629,11 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (!c || !t)
 		return dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
-	slot = slot_of(c, p);
+	slot = slot_of(c, p, now);
 	arrives = t->o1.phase == OUT;
 	t->o1.nice = nice_of(p);
+	if (t->o1.phase != DECIDED)
+		join(t, slot);
 	if (arrives)
 		arrive(cpu, c, t, p, slot, now);
 	else if (t->o1.phase == STOPPED)
@@ -630,7 +675,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	struct cas_task *t = prev ? task_of(prev) : NULL;
 	struct cas_cpu *c = cpus_of(cpu);
 	u64 now, key, going_on = 0;
-	u32 class, i;
+	u32 class, slot, i;
 
 	if (!c)
 		return;
@@ -638,7 +683,9 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	if (t && t->o1.phase == RUNNING) {
 		charge(c, t, prev, now);
 		t->o1.nice = nice_of(prev);
-		decide(cpu, c, t, slot_of(c, prev), now);
+		slot = slot_of(c, prev, now);
+		join(t, slot);
+		decide(cpu, c, t, slot, now);
 		going_on = t->key;
 	}
 	if (c->looked) {
@@ -663,7 +710,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		}
 		set_hint(c, key_slot(key), 0);
 	}
-	for (class = 0; class < SHARE_CLASSES; class++)
+	for (class = SHARE_OWN; class < SHARE_CLASSES; class++)
 		for (i = 1; i < nr_cpus && i < MAX_CPUS; i++)
 			if (take(cpu, cpu_neighbour(cpu, i), class))
 				return;
@@ -679,13 +726,12 @@ void OP(cas_tick, struct task_struct *p)
 }
 
 /* The slots of the context that runs from here on: a task without one runs in the last one's. */
-static __always_inline void enter_context(struct cas_cpu *c, const struct task_struct *p)
+static __always_inline void enter_context(struct cas_cpu *c, u64 mm, u32 slot)
 {
-	u32 here;
+	u32 here = context_enter(&c->tags, c->here, slot, knob_tags);
 
-	if (!p->mm)
-		return;
-	here = context_enter(&c->tags, c->here, slot_of(c, p), knob_tags);
+	c->entered_mm = mm;
+	c->slot = slot;
 	if (here != c->here) {
 		c->here = here;
 		c->elsewhere_known = false;
@@ -720,10 +766,11 @@ void OP(cas_running, struct task_struct *p)
 		o1_starts(&t->o1, now > t->stamp_ns ? now - t->stamp_ns : 0, p->mm, knob_slice_ns);
 	t->stamp_ns = now;
 	t->o1.phase = RUNNING;
-	enter_context(c, p);
+	c->mm = (u64)p->mm;
+	if (c->mm)
+		enter_context(c, c->mm, knob_slots == 1 ? SLOT_KERNEL : key_slot(t->key));
 	if (c->takes_home) {
 		c->takes_home = false;
-		c->mm = (u64)p->mm;
 		home_moves(home_of(c->mm), cpu);
 	}
 	c->running = true;
@@ -740,7 +787,9 @@ void OP(cas_stopping, struct task_struct *p, bool runnable)
 	if (!c || !t)
 		return;
 	c->running = false;
-	enter_context(c, p);		/* exec gave it another */
+	c->mm = (u64)p->mm;
+	if (knob_slots > 1 && c->mm && c->mm != c->entered_mm)	/* exec gave it another */
+		enter_context(c, c->mm, slot_at(c->mm, now_ns()));
 	if (t->o1.phase == RUNNING)
 		charge(c, t, p, now_ns());
 	if (!runnable)
@@ -788,6 +837,16 @@ s32 OP_SLEEPABLE(cas_init_task, struct task_struct *p, struct scx_init_task_args
 	return 0;
 }
 
+#ifndef O1
+void OP(cas_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct cas_task *t = task_of(p);
+
+	if (t)
+		join(t, SLOT_KERNEL);
+}
+#endif
+
 static __always_inline void begin(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -819,6 +878,7 @@ OPS(o1) = {
 #else
 OPS(cas) = {
 	.name		= "cas",
+	.exit_task	= (void *)cas_exit_task,
 #endif
 	.select_cpu	= (void *)cas_select_cpu,
 	.enqueue	= (void *)cas_enqueue,

@@ -98,7 +98,7 @@ static __always_inline u32 context_enter(struct context_tags *of, u32 here, u32 
 	return here | kernel | 1u << slot;
 }
 
-/* The slot of an address space, by its address. */
+/* The slot that an address space would best have, by its address. */
 static __always_inline u32 context_slot(u64 mm, u32 slots)
 {
 	u32 hash = (mm >> 6) * 0x9e3779b97f4a7c15ULL >> 32;

@@ -7,12 +7,17 @@
 #pragma once
 #include "order_key.h"
 
-#define SHARE_CLASSES 3
+enum share {
+	SHARE_OWN,
+	SHARE_OTHER,
+	SHARE_THEIRS,
+	SHARE_CLASSES,
+};
 
-/* How good it is for a CPU in the contexts `own` to take from `slot` of one in `theirs`: 0 is best. */
-static __always_inline u32 share_class(u32 slot, u32 own, u32 theirs)
+/* Which slots are of this class, where one CPU is in the contexts `own` and the other in `theirs`. */
+static __always_inline u32 share_slots(enum share class, u32 own, u32 theirs)
 {
-	if (own >> slot & 1)
-		return 0;
-	return theirs >> slot & 1 ? 2 : 1;
+	if (class == SHARE_OWN)
+		return own;
+	return class == SHARE_OTHER ? ~own & ~theirs : ~own & theirs;
 }

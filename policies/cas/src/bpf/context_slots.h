@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Which slot is whose, on all CPUs. A context keeps the slot that it was given first, so that two share
+ * one only where more are about than slots. It gives the slot up with its last thread, and loses it to
+ * whoever needs one if it sleeps for long.
+ *
+ * Nothing is locked. Two CPUs that give out a slot at once, or a context that loses its own while threads
+ * of it wait there, cost what any slot does that two share: threads of both are taken for siblings.
+ */
+#pragma once
+#include "order_context.h"
+
+#define SLOTS_TRIED	8	/* from the one that its hash says: where all are taken, each wakeup pays */
+#define SLICES_ASLEEP	10	/* unseen for so many, a context sleeps: it has the most of all bonuses */
+
+struct context_owner {
+	u64 mm;		/* its address as a number; 0: nobody's */
+	u64 seen_ns;	/* when it was last seen, to a slice */
+	u32 threads;	/* whose last queue was of this slot */
+};
+
+/* A thread of slot `from` is one of slot `to` from here on: it called exec, is new, or ends. */
+static __always_inline void context_moves(volatile struct context_owner *owners, u32 from, u32 to)
+{
+	if (from == to)
+		return;
+	if (from != SLOT_KERNEL)
+		__sync_fetch_and_sub(&owners[from & (SLOTS_MAX - 1)].threads, 1);
+	if (to != SLOT_KERNEL)
+		__sync_fetch_and_add(&owners[to & (SLOTS_MAX - 1)].threads, 1);
+}
+
+/* Whether nobody would miss it. */
+static __always_inline bool context_is_away(const volatile struct context_owner *owner, u64 now, u64 slice)
+{
+	return !owner->threads || (s64)(now - owner->seen_ns) > (s64)(SLICES_ASLEEP * slice);
+}
+
+/* Whether a slot is of this context, and was seen to be within a slice. */
+static __always_inline bool context_owns(const volatile struct context_owner *owner, u64 mm, u64 now,
+					 u64 slice)
+{
+	return owner->mm == mm && (s64)(now - owner->seen_ns) < (s64)slice;
+}
+
+/* The slot of a context, which is given one if it has none and there is one. */
+static __always_inline u32 context_find_slot(volatile struct context_owner *owners, u64 mm, u32 slots,
+					     u64 now, u64 slice)
+{
+	u32 home = context_slot(mm, slots), found = home, i;
+	bool unused = false;
+
+	if (home == SLOT_KERNEL)
+		return home;
+	for (i = 0; i < SLOTS_TRIED && i < slots - 1; i++) {
+		u32 slot = home + i < slots ? home + i : home + i - (slots - 1);
+		volatile struct context_owner *owner = &owners[slot & (SLOTS_MAX - 1)];
+
+		if (owner->mm == mm) {
+			owner->seen_ns = now;
+			return slot;
+		}
+		if (!unused && context_is_away(owner, now, slice)) {
+			unused = true;
+			found = slot;
+		}
+	}
+	if (unused) {
+		owners[found & (SLOTS_MAX - 1)].mm = mm;
+		owners[found & (SLOTS_MAX - 1)].seen_ns = now;
+	}
+	return found;
+}
