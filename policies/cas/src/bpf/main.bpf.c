@@ -594,7 +594,7 @@ static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_t
 
 s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	struct cas_cpu *c = cpus_of(this_cpu());
+	struct cas_cpu *c = cpus_of(this_cpu()), *prev = cpus_of(prev_cpu);
 	u32 home = 0, slot = SLOT_KERNEL;
 	s32 cpu = -1;
 
@@ -611,11 +611,18 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	}
 	if (cpu < 0)
 		cpu = place_idle_near(p, prev_cpu, wake_flags);
-	if (cpu < 0)
-		return wake_flags & SCX_WAKE_FORK ? place_child(p, prev_cpu, slot) : prev_cpu;
-	if (knob_aggregate)
-		home_moves(home, cpu);
-	return cpu;
+	if (cpu >= 0) {
+		if (knob_aggregate)
+			home_moves(home, cpu);
+		return cpu;
+	}
+	if (wake_flags & SCX_WAKE_FORK)
+		return place_child(p, prev_cpu, slot);
+	/* All are busy: with a waker of its context, where else it would have to wait for another one. */
+	if (slot != SLOT_KERNEL && c && c->here >> slot & 1 && prev && !(prev->here >> slot & 1) &&
+	    cpu_allowed(p, this_cpu()))
+		return this_cpu();
+	return prev_cpu;
 }
 
 void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
