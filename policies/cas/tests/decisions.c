@@ -83,22 +83,25 @@ EXPORT bool preempts(u32 prio, u32 running, bool here, u64 threshold)
 	return context_preempts(prio, running, here, threshold);
 }
 
-/* The key of who is next, of the first tasks of the slots (0: none), of which `here` are current. */
-EXPORT u64 next(const u64 *heads, u32 slots, u32 here, u32 epoch, u64 threshold)
+/* The key of who is next, of the first tasks of the slots (0: none), of which `here` are current, `tagged` have tags. */
+EXPORT u64 next(const u64 *heads, u32 slots, u32 here, u32 tagged, u32 epoch, u64 threshold)
 {
-	struct context_search search = { RANK_NONE, RANK_NONE };
+	struct context_search search = CONTEXT_SEARCH;
 	u32 slot;
 
 	for (slot = 0; slot < slots; slot++)
 		if (heads[slot])
 			context_consider(&search, key_rank(heads[slot], epoch), here >> slot & 1);
+	for (slot = 0; slot < slots; slot++)
+		if (heads[slot] && tagged >> slot & 1 && key_rank(heads[slot], epoch) < search.tagged)
+			context_consider_tagged(&search, heads[slot], epoch);
 	return context_chooses(&search, epoch, threshold);
 }
 
 /* The same by virtual time. */
 EXPORT u64 next_by_vtime(const u64 *heads, u32 slots, u32 here, u64 slack)
 {
-	struct context_search search = { RANK_NONE, RANK_NONE };
+	struct context_search search = CONTEXT_SEARCH;
 	u32 slot;
 
 	for (slot = 0; slot < slots; slot++)
@@ -127,9 +130,9 @@ EXPORT bool tag_preempts(u64 key, u64 running, bool here, u64 slack, u64 slice_n
 	return vtime_preempts(key, running, here, slack, slice_ns);
 }
 
-EXPORT u32 enter(struct context_tags *tags, u32 here, u32 slot, u32 count)
+EXPORT u32 tag(struct context_tags *tags, u32 tagged, u32 slot, u32 count)
 {
-	return context_enter(tags, here, slot, count);
+	return context_tag(tags, tagged, slot, count);
 }
 
 EXPORT u32 slots_of(u32 class, u32 own, u32 theirs)

@@ -187,25 +187,22 @@ struct Tags {
 #[test]
 fn tags_are_given_out_in_turn() {
     let mut tags = Tags::default();
-    let mut here = 0;
-    let mut enter = |slot: u32, count: u32| {
-        here = call!(enter(&mut tags => *mut Tags, here => u32, slot => u32, count => u32) -> u32);
-        here
-    };
-    assert_eq!(enter(3, 0), 0b1001, "no tags: the context itself, and kernel threads");
-    let mut tags = Tags::default();
-    let mut here = 0;
+    let mut tagged = 0;
     let mut enter = |slot: u32| {
-        here = call!(enter(&mut tags => *mut Tags, here => u32, slot => u32, 2 => u32) -> u32);
-        here
+        tagged = call!(tag(&mut tags => *mut Tags, tagged => u32, slot => u32, 2 => u32) -> u32);
+        tagged
     };
-    assert_eq!([1, 2, 1].map(&mut enter), [0b0011, 0b0111, 0b0111]);
-    assert_eq!(enter(3), 0b1101, "the first tag goes, though its context ran last");
-    assert_eq!(enter(1), 0b1011);
+    assert_eq!([1, 2, 1].map(&mut enter), [0b0010, 0b0110, 0b0110]);
+    assert_eq!(enter(3), 0b1100, "the first tag goes, though its context ran last");
+    assert_eq!(enter(1), 0b1010);
 }
 
 fn next(heads: &[u64], here: u32, epoch: u32, threshold: u64) -> u64 {
-    call!(next(heads.as_ptr() => *const u64, heads.len() as u32 => u32, here => u32,
+    next_of_tagged(heads, here, 0, epoch, threshold)
+}
+
+fn next_of_tagged(heads: &[u64], here: u32, tagged: u32, epoch: u32, threshold: u64) -> u64 {
+    call!(next(heads.as_ptr() => *const u64, heads.len() as u32 => u32, here => u32, tagged => u32,
           epoch => u32, threshold => u64) -> u64)
 }
 
@@ -503,21 +500,27 @@ proptest! {
         prop_assert_eq!(entered, slots.len());
     }
 
-    /// Where every context has a tag no change costs anything, and the order is the O(1) scheduler's.
+    /// The current context goes first, then one with a tag, each within the threshold; so tags never
+    /// make a context be left that would stay without them, and nobody goes before who is better by more.
     #[test]
-    fn tags_for_all_are_the_o1_order(
-        tasks in prop::collection::vec((1u32..8, 0u8..40), 1..60), threshold in 0u64..42,
+    fn a_context_with_a_tag_goes_before_one_without(
+        prios in prop::collection::vec(0u32..40, 8), present in 1u32..256, tagged in 0u32..256,
+        here in 0u32..8, threshold in 0u64..40,
     ) {
-        let mut queue = Queue::new(threshold, 8, &tasks);
-        let mut order = Vec::new();
-        loop {
-            queue.here = 0xff;
-            match queue.take() {
-                Some(task) => order.push(task),
-                None => break,
-            }
+        let head = |slot: u32| match present >> slot & 1 {
+            0 => 0,
+            _ => key(1, prios[slot as usize], slot, slot),
+        };
+        let heads: Vec<u64> = (0..8).map(head).collect();
+        let chosen = slot_of(next_of_tagged(&heads, 1 << here, tagged, 1, threshold + 1));
+        let best = (0..8).filter(|slot| heads[*slot] != 0).map(|slot| prios[slot]).min().unwrap();
+        let within = |slot: usize| heads[slot] != 0 && u64::from(prios[slot] - best) <= threshold;
+        prop_assert!(within(chosen));
+        if within(here as usize) {
+            prop_assert_eq!(chosen, here as usize);
+        } else if (0..8).any(|slot| tagged >> slot & 1 == 1 && within(slot)) {
+            prop_assert_eq!(tagged >> chosen & 1, 1);
         }
-        prop_assert_eq!(order, Queue::new(OFF, 8, &tasks).order());
     }
 
     /// Two contexts in one slot are taken for one: the order is that of one context, and nobody is

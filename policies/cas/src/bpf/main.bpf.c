@@ -83,6 +83,7 @@ struct cas_cpu {
 	u32 epoch;
 	u32 sequence;
 	u32 here;		/* which slots are of the current context */
+	u32 tagged;		/* whose TLB entries this CPU keeps */
 	u32 weight;		/* of who runs */
 	u32 stale;		/* which hints may be too low; others set bits too */
 	u8 slot;		/* the current context's */
@@ -252,7 +253,7 @@ static __always_inline u64 least_hint(const struct cas_cpu *c, u32 slots)
 /* The same of the current context's. */
 static __always_inline u64 own_hint(const struct cas_cpu *c, u32 here)
 {
-	if (knob_tags || here != c->here)
+	if (here != c->here)
 		return least_hint(c, here);
 	return lesser(c, c->hint[SLOT_KERNEL], c->hint[c->slot & (SLOTS_MAX - 1)]);
 }
@@ -275,7 +276,7 @@ static __always_inline u64 hint_elsewhere(struct cas_cpu *c, u32 here)
  */
 u64 choose(s32 cpu, u64 prev)
 {
-	struct context_search search = { RANK_NONE, RANK_NONE };
+	struct context_search search = CONTEXT_SEARCH;
 	struct cas_cpu *c = cpus_of(cpu);
 	u32 here;
 	u64 own, elsewhere;
@@ -297,6 +298,8 @@ u64 choose(s32 cpu, u64 prev)
 		context_consider(&search, key_rank(own, c->epoch), true);
 	if (elsewhere)
 		context_consider(&search, key_rank(elsewhere, c->epoch), false);
+	if (knob_tags)
+		context_consider_tagged(&search, least_hint(c, c->tagged), c->epoch);
 	if (!knob_slack)
 		return context_chooses(&search, c->epoch, knob_threshold);
 	if (search.reg != RANK_NONE && search.reg > c->vtime)
@@ -357,7 +360,7 @@ int take(s32 cpu, s32 victim, u32 class)
 	if (!own || !theirs)
 		return 0;
 	slots = share_slots(class, own->here, theirs->here);
-	first = class == SHARE_OWN && !knob_tags ? own->slot : fullest(victim, slots);
+	first = class == SHARE_OWN ? own->slot : fullest(victim, slots);
 	first &= SLOTS_MAX - 1;
 	if (take_first(own, theirs, victim, first))
 		return 1;
@@ -513,7 +516,7 @@ static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu,
 		s32 cpu = cpu_neighbour(prev_cpu, i);
 		struct cas_cpu *c = cpus_of(cpu);
 
-		if (c && !c->running && c->here >> slot & 1 && core_idle(cpu) &&
+		if (c && !c->running && (c->here | c->tagged) >> slot & 1 && core_idle(cpu) &&
 		    cpu_allowed(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu;
 	}
@@ -581,7 +584,7 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home)
 static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_task *t, u32 slot,
 				     u64 now)
 {
-	bool here = c->here >> slot & 1;
+	bool here = (c->here | c->tagged) >> slot & 1;
 	u64 running;
 
 	if (!c->running)
@@ -735,10 +738,12 @@ void OP(cas_tick, struct task_struct *p)
 /* The slots of the context that runs from here on: a task without one runs in the last one's. */
 static __always_inline void enter_context(struct cas_cpu *c, u64 mm, u32 slot)
 {
-	u32 here = context_enter(&c->tags, c->here, slot, knob_tags);
+	u32 here = 1u << SLOT_KERNEL | 1u << slot;
 
 	c->entered_mm = mm;
 	c->slot = slot;
+	if (knob_tags)
+		c->tagged = context_tag(&c->tags, c->tagged, slot, knob_tags);
 	if (here != c->here) {
 		c->here = here;
 		c->elsewhere_known = false;

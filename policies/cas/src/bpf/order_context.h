@@ -17,13 +17,16 @@ static __always_inline bool context_goes_first(u64 aux, u64 reg, u64 threshold)
 	return key_epoch(aux) == key_epoch(reg) && key_prio(aux) - key_prio(reg) < threshold;
 }
 
-/* A search for who is next: the best of the current context, and the best of all, so far. */
+#define RANK_NONE (~0ULL)
+
+/* A search for who is next: the best of the current context, and the best of all, so far: ranks. */
 struct context_search {
-	u64 aux;	/* rank */
-	u64 reg;	/* rank */
+	u64 aux;
+	u64 reg;
+	u64 tagged;	/* the best of contexts whose tag the CPU holds */
 };
 
-#define RANK_NONE (~0ULL)
+#define CONTEXT_SEARCH	{ RANK_NONE, RANK_NONE, RANK_NONE }
 
 static __always_inline void context_consider(struct context_search *search, u64 rank, bool here)
 {
@@ -31,6 +34,12 @@ static __always_inline void context_consider(struct context_search *search, u64 
 		search->reg = rank;
 	if (here && rank < search->aux)
 		search->aux = rank;
+}
+
+static __always_inline void context_consider_tagged(struct context_search *search, u64 key, u32 epoch)
+{
+	if (key)
+		search->tagged = key_rank(key, epoch);
 }
 
 /* The key of who is next, or 0 where nobody waits. */
@@ -44,6 +53,9 @@ static __always_inline u64 context_chooses(const struct context_search *search, 
 	if (search->aux != RANK_NONE &&
 	    context_goes_first(search->aux + base, search->reg + base, threshold))
 		return search->aux + base;
+	if (search->tagged != RANK_NONE &&
+	    context_goes_first(search->tagged + base, search->reg + base, threshold))
+		return search->tagged + base;
 	return search->reg + base;
 }
 
@@ -54,6 +66,8 @@ static __always_inline u64 context_chooses_by_vtime(const struct context_search 
 		return 0;
 	if (search->aux != RANK_NONE && vtime_goes_first(search->aux, search->reg, slack))
 		return search->aux;
+	if (search->tagged != RANK_NONE && vtime_goes_first(search->tagged, search->reg, slack))
+		return search->tagged;
 	return search->reg;
 }
 
@@ -73,8 +87,9 @@ static __always_inline bool context_preempts(u32 prio, u32 running, bool here, u
 
 /*
  * Tags (future work of the talk: other architectures). A TLB with tags keeps the entries of the last few
- * contexts, so a change to one of those costs nothing: all of them count as current. Linux on x86 gives
- * out its tags in turn (choose_new_asid, TLB_NR_DYN_ASIDS = 6), not by who ran longest ago.
+ * contexts, so a change to one of those costs less: where the current context has nobody within the
+ * threshold, the best of them goes first in the same way. Linux on x86 gives out its tags in turn
+ * (choose_new_asid, TLB_NR_DYN_ASIDS = 6), not by who ran longest ago.
  */
 #define TAGS_MAX 8
 
@@ -83,19 +98,17 @@ struct context_tags {
 	u8 next;		/* which is given out next */
 };
 
-/* Which slots are current once `slot` runs, of those that were. `tags` 0: no other but this one. */
-static __always_inline u32 context_enter(struct context_tags *of, u32 here, u32 slot, u32 tags)
+/* Which slots have a tag once `slot` runs, of so many tags. */
+static __always_inline u32 context_tag(struct context_tags *of, u32 tagged, u32 slot, u32 tags)
 {
-	u32 kernel = 1u << SLOT_KERNEL, next = of->next & (TAGS_MAX - 1);
+	u32 next = of->next & (TAGS_MAX - 1);
 
-	if (!tags)
-		return kernel | 1u << slot;
-	if (here >> slot & 1)
-		return here | kernel;
-	here &= ~(1u << (of->slot[next] & (SLOTS_MAX - 1)));
+	if (tagged >> slot & 1)
+		return tagged;
+	tagged &= ~(1u << (of->slot[next] & (SLOTS_MAX - 1)));
 	of->slot[next] = slot;
 	of->next = next + 1 < tags ? next + 1 : 0;
-	return here | kernel | 1u << slot;
+	return tagged | 1u << slot;
 }
 
 /* The slot that an address space would best have, by its address. */
