@@ -4,8 +4,8 @@
  * and the caches stay warm, on Linux 2.6's O(1) scheduler, whose order is changed only inside an epoch.
  *
  * Every CPU has a few queues ("slots"), one for each address space while there are no more of these,
- * ordered by epoch, priority and arrival. Beside each queue stands a word with the key of its first task (the hint), so
- * the next task is chosen by comparing words. All of a CPU's state is written under its runqueue's
+ * ordered by epoch, priority and arrival (or, with a slack, by virtual time). Beside each queue stands
+ * a word with the key of its first task (the hint), so the next task is chosen by comparing words. All of a CPU's state is written under its runqueue's
  * lock, which every callback here holds: a task is only ever queued on the CPU whose runqueue it is on.
  * Two things happen behind its back. Another CPU takes a task, or the kernel does, because a property
  * of it changes: then the hint promises too much, which is marked in `stale` and looked up later. A
