@@ -98,6 +98,12 @@ pub trait Class {
         false
     }
 
+    /// Whether a blocked task is still on its queue, because the class puts off taking it away
+    /// (DELAY_DEQUEUE). It is then woken there, and no CPU is looked for (`ttwu_runnable`).
+    fn still_queued(&self, _task: TaskId) -> bool {
+        false
+    }
+
     /// Whether [`Class::select_cpu`] of a wakeup is asked with the runqueue of the task's last CPU
     /// locked (`task_rq_lock` in `try_to_wake_up`), as before Linux 3.0.
     fn wakes_under_lock(&self) -> bool {

@@ -34,7 +34,6 @@ impl Engine {
             k.queue.cancel_cpu(cpu);
         }
         if was == Mode::Idle {
-            k.call(k.func.cpu_idle_exit);
             k.charge_ns(k.machine.costs.idle_exit_ns);
         }
     }
@@ -87,6 +86,10 @@ impl Engine {
     pub(crate) fn schedule(&mut self) {
         let k = &mut self.k;
         let cpu = k.this;
+        if k.cpus[cpu].idle() {
+            // The idle loop ends after the interrupt that has woken the CPU.
+            k.call(k.func.cpu_idle_exit);
+        }
         k.enter(k.func.schedule);
         k.rq_lock(cpu);
         k.call(k.func.update_rq_clock);
@@ -138,6 +141,7 @@ impl Engine {
 
     /// The CPU goes over from one task to the other.
     fn switch(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>, runnable: bool) {
+        self.trace_switch(prev, next, runnable);
         let k = &mut self.k;
         k.call(k.func.context_switch);
         k.charge_ns(k.machine.costs.register_switch_ns);
@@ -158,17 +162,8 @@ impl Engine {
             }
             if task.state == State::Dead {
                 task.ended_ns = now;
-                k.emit(Kind::Exit { tid: tid(prev) });
             }
         }
-        let stays = prev.is_some_and(|prev| self.k.tasks[prev].state != State::Dead && runnable)
-            || prev.is_some_and(|prev| self.k.tasks[prev].must_move);
-        self.k.emit(Kind::Switch {
-            prev: prev.map_or(IDLE, tid),
-            next: next.map_or(IDLE, tid),
-            prev_runnable: stays,
-            next_mm: next.map_or(0, |next| self.k.tasks[next].process as u64 + 1),
-        });
         self.k.cpus[cpu].curr = next;
         match (prev, next) {
             (None, Some(_)) => self.became_busy(cpu),
@@ -176,6 +171,24 @@ impl Engine {
             _ => {}
         }
         self.k.call(self.k.func.finish_task_switch);
+    }
+
+    /// Where the tracepoint is: who goes on is known, and nothing is switched yet.
+    fn trace_switch(&mut self, prev: Option<TaskId>, next: Option<TaskId>, runnable: bool) {
+        let k = &mut self.k;
+        let dead = prev.filter(|prev| k.tasks[*prev].state == State::Dead);
+        if let Some(prev) = dead {
+            k.emit(Kind::Exit { tid: tid(prev) });
+        }
+        let stays = prev.is_some_and(|prev| {
+            k.tasks[prev].state != State::Dead && runnable || k.tasks[prev].must_move
+        });
+        k.emit(Kind::Switch {
+            prev: prev.map_or(IDLE, tid),
+            next: next.map_or(IDLE, tid),
+            prev_runnable: stays,
+            next_mm: next.map_or(0, |next| k.tasks[next].process as u64 + 1),
+        });
     }
 
     /// What the next task brings: its address space, and cold caches.
@@ -274,6 +287,14 @@ impl Engine {
         k.tasks[task].state = State::Waking;
         let prev = k.tasks[task].cpu;
         let flags = wake::TTWU | if sync { wake::SYNC } else { 0 };
+        if self.class.still_queued(task) {
+            // `ttwu_runnable`: woken where it is, by whoever wakes it.
+            self.k.rq_lock(prev);
+            self.activate(prev, task, enqueue::WAKEUP, flags);
+            self.k.rq_unlock(prev);
+            return self.k.leave_with(true);
+        }
+        let k = &mut self.k;
         if k.tasks[task].on_cpu_until_ns > k.now
             && self.class.queued_wakeups()
             && self.leave_to(prev, task, flags)
@@ -353,10 +374,6 @@ impl Engine {
         let queued_ns = k.now.max(k.tasks[task].on_cpu_until_ns);
         k.tasks[task].queued_ns = queued_ns;
         k.cpus[cpu].nr_running += 1;
-        if flags & enqueue::MOVE == 0 {
-            let wake = Kind::Wake { tid: tid(task), target: cpu as u32 };
-            k.sink.emit(queued_ns, k.this, wake);
-        }
         k.enter(k.func.activate_task);
         self.class.enqueue(&mut self.k, cpu, task, flags);
         self.k.leave();
@@ -365,7 +382,11 @@ impl Engine {
             Some(curr) => self.class.preempt(&mut self.k, cpu, curr, task, wake),
         }
         if flags & enqueue::MOVE == 0 {
-            self.class.woken(&mut self.k, cpu, task);
+            // Where the tracepoint is: `ttwu_do_wakeup`, the last of an activation.
+            let k = &mut self.k;
+            let at_ns = k.now.max(queued_ns);
+            k.sink.emit(at_ns, k.this, Kind::Wake { tid: tid(task), target: cpu as u32 });
+            self.class.woken(k, cpu, task);
         }
         self.k.leave();
     }

@@ -73,6 +73,36 @@ pub(super) struct Balance {
     pub failed: u32,
     /// `max_newidle_lb_cost`: the longest pass before going idle.
     pub newidle_max_ns: u64,
+    pub newidle: NewIdle,
+}
+
+/// How often passes before going idle find something: of 1,024, `ratio` are made (NI_RANDOM).
+#[derive(Clone, Debug)]
+pub(super) struct NewIdle {
+    calls: u32,
+    successes: u32,
+    pub ratio: u32,
+    stamp_ns: u64,
+}
+
+impl NewIdle {
+    /// As `sd_init` leaves it.
+    fn new() -> Self {
+        NewIdle { calls: 512, successes: 256, ratio: 512, stamp_ns: 0 }
+    }
+
+    /// `update_newidle_stats`, with NI_RATE: what is rare is always done.
+    pub fn count(&mut self, now_ns: u64, successes: u32) {
+        self.calls += 1;
+        self.successes += successes;
+        if self.calls >= 1024 {
+            let rarity = now_ns.saturating_sub(self.stamp_ns) >> 22;
+            self.ratio = (rarity as u32).saturating_add(self.successes).min(1024);
+            self.stamp_ns = now_ns;
+            self.calls /= 2;
+            self.successes /= 2;
+        }
+    }
 }
 
 /// Functions that are charged for.
@@ -145,6 +175,9 @@ pub struct Eevdf {
     /// By cache: CPUs that a search for an idle one may look at (`nr_idle_scan`).
     pub(super) idle_scan: Vec<usize>,
     pub(super) nohz_next_ns: u64,
+    /// Some CPU has had more than one task since a pass over the whole machine looked
+    /// (`rd->overloaded`).
+    pub(super) overloaded: bool,
     slice_ns: i64,
     tick_ns: i64,
 }
@@ -170,6 +203,7 @@ impl Eevdf {
                     interval_ms: domains.all[*domain].span.len() as u64,
                     failed: 0,
                     newidle_max_ns: 0,
+                    newidle: NewIdle::new(),
                 })
                 .collect(),
             next_balance_ns: 0,
@@ -186,6 +220,7 @@ impl Eevdf {
             domains,
             idle_scan: vec![CPUS_MANY; caches],
             nohz_next_ns: 0,
+            overloaded: false,
             slice_ns: BASE_SLICE_NS * factor,
             tick_ns: machine.costs.tick_period_ns as i64,
         }
@@ -258,7 +293,13 @@ impl Eevdf {
         self.habits[task].queued_ns = k.now_ns();
         self.rqs[cpu].queue.enqueue(&mut self.entities, task, placing);
         self.rqs[cpu].runnable += 1;
+        self.overloaded |= self.nr_running(cpu) > 1;
         self.dirty(k, cpu);
+    }
+
+    /// `rq->nr_running`: sleepers that owe are among them.
+    pub(super) fn nr_running(&self, cpu: CpuId) -> usize {
+        self.rqs[cpu].queue.len(&self.entities)
     }
 
     /// Takes a task off a CPU's queue, without charge but for its lines.
@@ -331,7 +372,7 @@ impl Eevdf {
         k.leave();
     }
 
-    /// A wakeup ends a CPU's idle time: `rq->avg_idle`.
+    /// A CPU's idle time ends: `update_rq_avg_idle`.
     fn idle_ended(&mut self, k: &Kernel, cpu: CpuId) {
         let rq = &mut self.rqs[cpu];
         let Some(since_ns) = rq.idle_since_ns.take() else { return };
@@ -375,16 +416,17 @@ impl Class for Eevdf {
         true
     }
 
+    fn still_queued(&self, task: TaskId) -> bool {
+        self.entities.get(task).is_some_and(|entity| entity.delayed)
+    }
+
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
         k.enter(self.func.enqueue);
         self.update_curr(k, cpu);
         self.update_load(k, cpu, Some(task));
-        if flags & enqueue::WAKEUP != 0 {
-            self.idle_ended(k, cpu);
-        }
         k.call(self.func.place_entity);
         if self.entities[task].delayed {
-            // Still on the queue it slept on, which is this one: see `place`.
+            // Still on the queue it slept on, which is this one: see `still_queued`.
             self.habits[task].queued_ns = k.now_ns();
             self.rqs[cpu].queue.revive(&mut self.entities, task, self.tick_ns);
             self.rqs[cpu].runnable += 1;
@@ -477,8 +519,10 @@ impl Class for Eevdf {
     }
 
     fn idle(&mut self, k: &mut Kernel, cpu: CpuId, idle: bool, entered: bool) {
-        if idle && entered {
-            self.rqs[cpu].idle_stamp_ns = k.now_ns();
+        match idle {
+            true if entered => self.rqs[cpu].idle_stamp_ns = k.now_ns(),
+            true => {}
+            false => self.idle_ended(k, cpu),
         }
     }
 

@@ -74,8 +74,13 @@ impl Eevdf {
     /// locked and is given back meanwhile.
     pub(super) fn newidle_balance(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         k.enter(self.func.newidle);
+        if !k.cpus[cpu].wake_list.is_empty() {
+            // A task is on its way here.
+            k.leave();
+            return false;
+        }
         self.rqs[cpu].idle_since_ns = Some(k.now_ns());
-        let overloaded = self.rqs.iter().any(|rq| rq.runnable > 1);
+        let overloaded = self.overloaded;
         let first_ns = self.rqs[cpu].balance.first().map_or(0, |level| level.newidle_max_ns);
         let mut pulled = 0;
         if k.cpus[cpu].online && overloaded && self.rqs[cpu].avg_idle_ns >= first_ns {
@@ -83,12 +88,22 @@ impl Eevdf {
             pulled = self.newidle_levels(k, cpu);
             k.rq_lock(cpu);
         }
+        self.balance_sooner(k, cpu);
         let work = pulled > 0 || self.rqs[cpu].runnable > 0;
         if work {
             self.rqs[cpu].idle_since_ns = None;
         }
         k.leave();
         work
+    }
+
+    /// `update_next_balance`: a CPU that idles balances more often than it did while it was busy.
+    fn balance_sooner(&mut self, k: &Kernel, cpu: CpuId) {
+        for level in 0..self.rqs[cpu].balance.len() {
+            let last_ns = self.rqs[cpu].balance[level].last_ns;
+            let due_ns = last_ns + self.interval_ns(k, cpu, level, Idle::Newly);
+            self.rqs[cpu].next_balance_ns = self.rqs[cpu].next_balance_ns.min(due_ns);
+        }
     }
 
     fn newidle_levels(&mut self, k: &mut Kernel, cpu: CpuId) -> usize {
@@ -98,17 +113,34 @@ impl Eevdf {
             if self.rqs[cpu].avg_idle_ns < spent_ns + max_ns {
                 break;
             }
+            let Some(weight) = self.newidle_dice(k, cpu, level) else { continue };
             let before_ns = k.now_ns();
             let pulled = self.load_balance(k, cpu, level, Idle::Newly);
             let cost_ns = k.now_ns() - before_ns;
             spent_ns += cost_ns;
             let state = &mut self.rqs[cpu].balance[level];
-            state.newidle_max_ns = state.newidle_max_ns.max(cost_ns.min(MIGRATION_COST_NS));
+            state.newidle.count(k.now_ns(), if pulled > 0 { weight } else { 0 });
+            state.newidle_max_ns = state.newidle_max_ns.max(cost_ns);
             if pulled > 0 || self.rqs[cpu].runnable > 0 {
                 return pulled;
             }
         }
         0
+    }
+
+    /// NI_RANDOM: whether this pass is made, as often as such passes have found something, and how
+    /// many it then stands for.
+    fn newidle_dice(&mut self, k: &mut Kernel, cpu: CpuId, level: usize) -> Option<u32> {
+        let state = &mut self.rqs[cpu].balance[level].newidle;
+        if state.ratio >= 1024 {
+            return Some(1);
+        }
+        let weight = 1 + state.ratio;
+        if k.random_u32() % 1024 > weight {
+            state.count(k.now_ns(), 0);
+            return None;
+        }
+        Some((1024 + weight / 2) / weight)
     }
 
     /// `sched_balance_trigger` and the softirq it raises.
@@ -119,7 +151,12 @@ impl Eevdf {
         if k.now_ns() >= self.rqs[cpu].next_balance_ns {
             self.rebalance(k, cpu, Idle::Not);
         }
-        if self.rqs[cpu].runnable >= 2 && k.now_ns() >= self.nohz_next_ns {
+        // `nohz_balancer_kick`: there is something to move here, or perhaps under this cache.
+        let kicks = self.nr_running(cpu) >= 2
+            || self.domains.cache(cpu).is_some_and(|cache| {
+                cache.span.iter().filter(|other| !k.cpus[*other].idle()).count() > 1
+            });
+        if kicks && k.now_ns() >= self.nohz_next_ns {
             let sleeper = k.online.iter().find(|other| k.cpus[*other].idle());
             if let Some(sleeper) = sleeper {
                 self.nohz_next_ns = k.now_ns() + tick_ns(k);
@@ -223,6 +260,9 @@ impl Eevdf {
         let stats: Vec<Group> =
             groups.iter().map(|group| self.group_stats(k, group, domain)).collect();
         self.update_idle_scan(k, cpu, domain, &stats, idle);
+        if self.domains.around(cpu).last() == Some(&domain) {
+            self.overloaded = k.online.iter().any(|cpu| self.nr_running(cpu) > 1);
+        }
         let local = *stats.iter().find(|group| group.cpus.has(cpu))?;
         let mut busiest: Option<Group> = None;
         for group in stats.iter().filter(|group| !group.cpus.has(cpu)) {

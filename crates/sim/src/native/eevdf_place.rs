@@ -13,10 +13,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 impl Eevdf {
     pub(super) fn place(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId {
-        // A delayed sleeper is still on its queue and is woken there (`ttwu_runnable`).
-        if self.entities[task].delayed {
-            return self.habits[task].cpu.unwrap_or(prev);
-        }
         k.enter(self.func.select);
         let here = k.this_cpu();
         let allowed = k.tasks[task].allowed.and(&k.online);
