@@ -138,6 +138,20 @@ table! {
     paths_2_6_38, "1", usize::MAX, 1.0;
     /// How late the kernel may be with a timer: 50 µs unless prctl(2) PR_SET_TIMERSLACK says else.
     timer_slack_ns, "ns", usize::MAX, 50_000.0;
+    /// Starting the tick again that an idle CPU has stopped.
+    tick_restart_ns, "ns", usize::MAX, 0.0;
+    /// And what it takes longer where no timer of this CPU expires before that tick.
+    tick_program_ns, "ns", usize::MAX, 0.0;
+    /// The part of a timer's interrupt that comes after what the timer was set for.
+    timer_rearm_ns, "ns", usize::MAX, 0.0;
+    /// What an observer of scheduling events takes for one of them, until it reads the clock.
+    observe_before_ns, "ns", usize::MAX, 0.0;
+    /// And from there on.
+    observe_after_ns, "ns", usize::MAX, 0.0;
+    /// A task looks at its CPU clock so often to see whether its work is done.
+    burn_look_ns, "ns", usize::MAX, 0.0;
+    /// From the last look to what it does next.
+    burn_end_ns, "ns", usize::MAX, 0.0;
     /// Longest turn of a CPU of an emulator that runs its CPUs one after the other on one clock; 0
     /// where they run side by side.
     turn_ns, "ns", usize::MAX, 0.0;

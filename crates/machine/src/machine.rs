@@ -31,6 +31,17 @@ pub enum LockKind {
     Queued,
 }
 
+/// What a kernel does with the periodic ticks of its CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ticks {
+    /// Those of different CPUs come at different times; a CPU that goes idle stops its own at once.
+    Apart,
+    /// All come at one time, and a CPU that goes idle stops its own only when one has found it idle
+    /// (`tick_nohz_idle_got_tick`, Linux 7.2).
+    Together,
+}
+
 /// How far one CPU is from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
@@ -61,8 +72,15 @@ pub struct Machine {
     pub core_rates: Vec<f64>,
     /// What its kernel's spinlocks are.
     pub lock: LockKind,
+    /// What its kernel does with ticks.
+    pub ticks: Ticks,
     /// What things cost.
     pub costs: Costs,
+    /// Instructions of kernel functions that are known to differ on this machine from those of
+    /// [`crate::Paths`], by name.
+    pub paths: BTreeMap<String, f64>,
+    /// The same where the CPU runs the idle task.
+    pub from_idle: BTreeMap<String, f64>,
     /// Its TLBs and caches; None: not known, and no run that needs them can be made.
     pub memory: Option<Memory>,
     /// Where each cost comes from, and its range.

@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use crate::CpuSet;
 use crate::costs::{CostName, Table};
-use crate::machine::{Cpu, LockKind, Machine, MachineError};
+use crate::machine::{Cpu, LockKind, Machine, MachineError, Ticks};
 use crate::quantity::Quantity;
 
 #[derive(Deserialize)]
@@ -20,6 +20,10 @@ struct File {
     topology: Topology,
     kernel: Kernel,
     costs: Given,
+    #[serde(default)]
+    paths: BTreeMap<String, Spanned<Quantity>>,
+    #[serde(default, rename = "from-idle")]
+    from_idle: BTreeMap<String, Spanned<Quantity>>,
     #[serde(default = "none")]
     memory: Option<Given>,
 }
@@ -60,6 +64,7 @@ enum Numbering {
 #[serde(deny_unknown_fields)]
 struct Kernel {
     lock: Quantity<LockKind>,
+    ticks: Option<Quantity<Ticks>>,
 }
 
 /// What errors call the text, and the text to count lines in.
@@ -93,10 +98,29 @@ pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
         cpus,
         core_rates,
         lock: file.kernel.lock.value,
+        ticks: file.kernel.ticks.map_or(Ticks::Apart, |ticks| ticks.value),
         costs,
+        paths: lengths(&source, file.paths)?,
+        from_idle: lengths(&source, file.from_idle)?,
         memory,
         sources,
     })
+}
+
+/// Path lengths of a section of their own.
+fn lengths(
+    source: &Source<'_>,
+    given: BTreeMap<String, Spanned<Quantity>>,
+) -> Result<BTreeMap<String, f64>, MachineError> {
+    let length = |(name, quantity): (String, Spanned<Quantity>)| {
+        let Quantity { value, unit, .. } = quantity.get_ref();
+        if unit != "instructions" || !(value.is_finite() && *value >= 0.0) {
+            let what = format!("{name}: expected a number of at least 0, unit \"instructions\"");
+            return Err(source.error(quantity.span(), what));
+        }
+        Ok((name, *value))
+    };
+    given.into_iter().map(length).collect()
 }
 
 /// Reads TOML; an error is one line, with the line's number.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Machines are read, and what is wrong with one is said in a line.
 
-use machine::{COSTS, CpuSet, Distance, Machine, MachineError, Paths, find, names};
+use machine::{COSTS, CpuSet, Distance, Machine, MachineError, Paths, Ticks, find, names};
 
 const GOOD: &str = include_str!("../../../machines/numa-2x4.toml");
 
@@ -113,4 +113,28 @@ fn sets_of_cpus() {
     assert!(set.has(64) && !set.has(65) && !set.has(9000));
     assert!(set.and(&CpuSet::first(64)).within(&set));
     assert_eq!(set.without(&CpuSet::first(64)).lowest(), Some(64));
+}
+
+#[test]
+fn path_lengths_of_a_machine_are_of_functions_that_there_are() {
+    let paths = Paths::embedded();
+    for name in names() {
+        let machine = find(name).unwrap();
+        for function in machine.paths.keys().chain(machine.from_idle.keys()) {
+            let known = paths.iter().any(|path| path.name == *function);
+            assert!(known, "{name}: machines/paths.toml has no {function}");
+        }
+    }
+    let guest = find("icount-2x4").unwrap();
+    assert!(guest.from_idle["schedule"] < paths.get(paths.id("schedule")).instructions);
+    assert_eq!((guest.ticks, find("numa-2x4").unwrap().ticks), (Ticks::Together, Ticks::Apart));
+}
+
+#[test]
+fn path_lengths_are_instructions() {
+    let section =
+        "[from-idle]\nschedule = { value = 1, unit = \"ns\", source = \"\", tag = \"assumed\" }\n";
+    let error =
+        Machine::from_toml(&format!("{GOOD}\n{section}"), "m.toml").unwrap_err().to_string();
+    assert!(error.starts_with("m.toml:") && error.contains("unit \"instructions\""), "{error}");
 }

@@ -6,6 +6,14 @@ use std::collections::BTreeMap;
 use machine::{Machine, PathId, Paths};
 use trace::FunctionCost;
 
+/// What a call takes with 1, 2, 3, 4 busy threads on the core.
+fn call_ns(instructions: f64, fixed_ns: f64, machine: &Machine) -> [u64; 4] {
+    std::array::from_fn(|busy| {
+        let ns = instructions * machine.costs.instruction_ns() / machine.costs.smt_rate(busy + 1);
+        (ns + fixed_ns).round() as u64
+    })
+}
+
 /// A kernel function that is accounted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Func(pub(crate) u16);
@@ -21,7 +29,16 @@ struct Function {
     scheduler: bool,
     /// Cost of a call with 1, 2, 3, 4 busy threads on the core.
     call_ns: [u64; 4],
+    /// The same on a CPU that runs the idle task.
+    idle_ns: [u64; 4],
     seen: FunctionCost,
+}
+
+impl Function {
+    #[inline]
+    fn ns(&self, busy: usize, idle: bool) -> u64 {
+        if idle { self.idle_ns[busy - 1] } else { self.call_ns[busy - 1] }
+    }
 }
 
 /// Calls and time by function: time counts for the innermost function that is running.
@@ -50,7 +67,11 @@ impl Account {
         };
         for path in paths.iter() {
             let scale = if path.old { machine.costs.paths_2_6_38 } else { 1.0 };
-            account.add(&path.name, path.scheduler, scale * path.instructions, 0.0, machine);
+            let given = machine.paths.get(&path.name).unwrap_or(&path.instructions);
+            let id = account.add(&path.name, path.scheduler, scale * given, 0.0, machine);
+            if let Some(instructions) = machine.from_idle.get(&path.name) {
+                account.functions[id.0 as usize].idle_ns = call_ns(*instructions, 0.0, machine);
+            }
         }
         account
     }
@@ -64,13 +85,9 @@ impl Account {
         fixed_ns: f64,
         machine: &Machine,
     ) -> Func {
-        let call_ns = std::array::from_fn(|busy| {
-            let ns =
-                instructions * machine.costs.instruction_ns() / machine.costs.smt_rate(busy + 1);
-            (ns + fixed_ns).round() as u64
-        });
-        let seen = FunctionCost::default();
-        self.functions.push(Function { name: name.to_string(), scheduler, call_ns, seen });
+        let call_ns = call_ns(instructions, fixed_ns, machine);
+        let (name, seen) = (name.to_string(), FunctionCost::default());
+        self.functions.push(Function { name, scheduler, call_ns, idle_ns: call_ns, seen });
         Func(self.functions.len() as u16 - 1)
     }
 
@@ -83,12 +100,12 @@ impl Account {
 
     /// Enters a function; returns when its own instructions are done.
     #[inline]
-    pub fn enter(&mut self, func: Func, now_ns: u64, busy: usize) -> u64 {
+    pub fn enter(&mut self, func: Func, now_ns: u64, busy: usize, idle: bool) -> u64 {
         self.flush(now_ns);
         self.stack.push(func);
         let function = &mut self.functions[func.0 as usize];
         function.seen.count += 1;
-        now_ns + function.call_ns[busy - 1]
+        now_ns + function.ns(busy, idle)
     }
 
     #[inline]
@@ -99,9 +116,9 @@ impl Account {
 
     /// A function that calls nothing; returns when it is done.
     #[inline]
-    pub fn call(&mut self, func: Func, now_ns: u64, busy: usize) -> u64 {
+    pub fn call(&mut self, func: Func, now_ns: u64, busy: usize, idle: bool) -> u64 {
         let function = &mut self.functions[func.0 as usize];
-        let ns = function.call_ns[busy - 1];
+        let ns = function.ns(busy, idle);
         function.seen.count += 1;
         function.seen.ns += ns;
         self.flush(now_ns);
@@ -169,10 +186,10 @@ mod tests {
         let outer = account.add("outer", true, 0.0, 10.0, &machine);
         let inner = account.add("inner", true, 0.0, 5.0, &machine);
         account.begin(100);
-        let now = account.enter(outer, 100, 1);
-        let now = account.enter(inner, now, 1) + 20;
+        let now = account.enter(outer, 100, 1, false);
+        let now = account.enter(inner, now, 1, false) + 20;
         account.leave(now);
-        let now = account.call(inner, now, 1) + 7;
+        let now = account.call(inner, now, 1, false) + 7;
         account.leave(now);
         let seen = account.functions();
         assert_eq!(seen["inner"], FunctionCost { count: 2, ns: 30 });

@@ -162,6 +162,9 @@ pub trait Class {
     /// one, which may be idle then: periodic balancing. No lock is held.
     fn balance(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 
+    /// A tick that finds its CPU idle ([`machine::Ticks::Together`]). No lock is held.
+    fn idle_tick(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
+
     /// A timer that the class has set for the end of a slice has expired. No lock is held.
     fn slice_ends(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 

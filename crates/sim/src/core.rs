@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The scheduler core: what kernel/sched/core.c does for the tasks of every class.
 
-use machine::CpuSet;
+use machine::{CpuSet, Ticks};
 use trace::{IDLE, Kind};
 
 use crate::checkers::Hint;
@@ -89,7 +89,9 @@ impl Engine {
         if k.cpus[cpu].idle() {
             // The idle loop ends after the interrupt that has woken the CPU.
             k.call(k.func.cpu_idle_exit);
+            self.restart_tick(cpu);
         }
+        let k = &mut self.k;
         k.enter(k.func.schedule);
         k.rq_lock(cpu);
         k.call(k.func.update_rq_clock);
@@ -125,6 +127,22 @@ impl Engine {
         if let Some(prev) = prev.filter(|_| !runnable) {
             self.left(prev);
         }
+    }
+
+    /// `tick_nohz_idle_exit`, where the tick was stopped.
+    fn restart_tick(&mut self, cpu: CpuId) {
+        let k = &mut self.k;
+        if k.machine.ticks == Ticks::Apart || k.cpus[cpu].tick_armed {
+            return;
+        }
+        k.charge_ns(k.machine.costs.tick_restart_ns);
+        let period_ns = k.machine.costs.tick_period_ns as u64;
+        let next_ns = k.cpus[cpu].next_tick_ns(k.now, period_ns);
+        if !k.cpus[cpu].timer_within(k.now, next_ns) {
+            k.charge_ns(k.machine.costs.tick_program_ns);
+        }
+        k.cpus[cpu].tick_armed = true;
+        self.arm_tick(cpu);
     }
 
     fn deactivate(&mut self, cpu: CpuId, prev: TaskId) {
@@ -176,6 +194,7 @@ impl Engine {
     /// Where the tracepoint is: who goes on is known, and nothing is switched yet.
     fn trace_switch(&mut self, prev: Option<TaskId>, next: Option<TaskId>, runnable: bool) {
         let k = &mut self.k;
+        k.charge_ns(k.machine.costs.observe_before_ns);
         let dead = prev.filter(|prev| k.tasks[*prev].state == State::Dead);
         if let Some(prev) = dead {
             k.emit(Kind::Exit { tid: tid(prev) });
@@ -189,6 +208,7 @@ impl Engine {
             prev_runnable: stays,
             next_mm: next.map_or(0, |next| k.tasks[next].process as u64 + 1),
         });
+        k.charge_ns(k.machine.costs.observe_after_ns);
     }
 
     /// What the next task brings: its address space, and cold caches.
@@ -384,8 +404,10 @@ impl Engine {
         if flags & enqueue::MOVE == 0 {
             // Where the tracepoint is: `ttwu_do_wakeup`, the last of an activation.
             let k = &mut self.k;
+            k.charge_ns(k.machine.costs.observe_before_ns);
             let at_ns = k.now.max(queued_ns);
             k.sink.emit(at_ns, k.this, Kind::Wake { tid: tid(task), target: cpu as u32 });
+            k.charge_ns(k.machine.costs.observe_after_ns);
             self.class.woken(k, cpu, task);
         }
         self.k.leave();
@@ -456,6 +478,10 @@ impl Engine {
             self.k.rq_unlock(cpu);
             self.k.leave();
             self.class.balance(&mut self.k, cpu);
+        } else {
+            // High-resolution timers do not keep it going (`tick_nohz_next_event`).
+            self.k.cpus[cpu].tick_armed = false;
+            return self.class.idle_tick(&mut self.k, cpu);
         }
         self.arm_tick(cpu);
     }

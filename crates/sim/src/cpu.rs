@@ -39,6 +39,8 @@ pub struct Cpu {
     /// Tasks that others woke for it.
     pub(crate) wake_list: Vec<(TaskId, u32)>,
     pub(crate) tick_armed: bool,
+    /// When timers that were set here expire.
+    timers: Vec<u64>,
     pub(crate) tick_phase_ns: u64,
     /// Address space loaded, as a process number plus one; 0 is none yet.
     pub(crate) mm: usize,
@@ -97,6 +99,7 @@ impl Cpu {
             irq_work: false,
             wake_list: Vec::new(),
             tick_armed: false,
+            timers: Vec::new(),
             tick_phase_ns,
             mm: 0,
             last: None,
@@ -132,6 +135,16 @@ impl Cpu {
             Mode::User => spent.user_ns += rest_ns,
         }
         spent
+    }
+
+    pub(crate) fn timer_set(&mut self, at_ns: u64, now_ns: u64) {
+        self.timers.retain(|timer| *timer > now_ns);
+        self.timers.push(at_ns);
+    }
+
+    /// Whether a timer that was set here expires within this span.
+    pub(crate) fn timer_within(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.timers.iter().any(|at_ns| (from_ns..=to_ns).contains(at_ns))
     }
 
     /// The next tick after `now_ns`.

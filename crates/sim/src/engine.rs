@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The event loop: CPUs run tasks, take interrupts, and pass in and out of the kernel.
 
+use machine::Ticks;
 use workload::{Step, Workload};
 
 use crate::class::Class;
@@ -226,7 +227,9 @@ impl Engine {
     pub(crate) fn on_irq(&mut self, cpu: CpuId, irq: Irq, t_ns: u64) {
         let k = &mut self.k;
         match irq {
-            Irq::Tick if k.cpus[cpu].idle() => return k.cpus[cpu].tick_armed = false,
+            Irq::Tick if k.cpus[cpu].idle() && k.machine.ticks == Ticks::Apart => {
+                return k.cpus[cpu].tick_armed = false;
+            }
             Irq::Timer { task, timer } => {
                 let task = &k.tasks[task as usize];
                 if task.timer != timer || task.state != State::Blocked {
@@ -270,6 +273,7 @@ impl Engine {
                 if self.k.tasks[task as usize].timer == timer {
                     self.try_to_wake_up(task as usize, false);
                 }
+                self.k.charge_ns(self.k.machine.costs.timer_rearm_ns);
             }
             Irq::Start { task } => {
                 self.to_start -= 1;
@@ -316,7 +320,10 @@ impl Engine {
                     at.phase = 1;
                     at.left = work_ns as f64 * longer;
                 }
-                Op::Run { .. } if at.left < 1.0 => at.next(),
+                Op::Run { .. } if at.left < 1.0 => {
+                    at.next();
+                    self.k.tasks[task].at.debt += self.until_seen_ns();
+                }
                 Op::Runtime { wall_ns } if at.phase == 0 => {
                     at.phase = 1;
                     at.until_ns = t_ns + wall_ns;
@@ -360,6 +367,16 @@ impl Engine {
     pub(crate) fn in_long_call(&self, cpu: CpuId) -> bool {
         let curr = self.k.cpus[cpu].curr;
         curr.is_some_and(|task| !self.k.tasks[task].at.to_wake.is_empty())
+    }
+
+    /// How long it takes a task to see that its work is done.
+    fn until_seen_ns(&mut self) -> f64 {
+        let costs = &self.k.machine.costs;
+        let (look_ns, end_ns) = (costs.burn_look_ns, costs.burn_end_ns);
+        if look_ns == 0.0 {
+            return end_ns;
+        }
+        end_ns + look_ns * f64::from(self.k.random_u32()) / f64::from(u32::MAX)
     }
 
     /// What the task's next piece of work is to be multiplied by, where one begins now.

@@ -5,7 +5,7 @@
 //! moves the cursor. It is simulated in one go from an event to its end, then other CPUs get their
 //! turn; so it can be ahead of them by the length of a system call or a pass of the scheduler.
 
-use machine::{CpuSet, Machine, Paths};
+use machine::{CpuSet, Machine, Paths, Ticks};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use trace::{Kind, Tid};
@@ -121,9 +121,13 @@ impl Kernel {
         let rq_place = account.place("rq");
         let period_ns = machine.costs.tick_period_ns.max(1.0) as u64;
         let mut locks = Vec::new();
+        let mut phase_ns = 0;
         let cpus = (0..machine.cpus.len()).map(|cpu| {
             locks.push(Lock::new(rq_place, cpu));
-            Cpu::new(LockId(cpu), rng.random_range(0..period_ns))
+            if cpu == 0 || machine.ticks == Ticks::Apart {
+                phase_ns = rng.random_range(0..period_ns);
+            }
+            Cpu::new(LockId(cpu), phase_ns)
         });
         let cpus: Vec<Cpu> = cpus.collect();
         let cores = 1 + machine.cpus.iter().map(|cpu| cpu.core).max().unwrap_or(0) as usize;
@@ -191,7 +195,8 @@ impl Kernel {
     /// for it, save what functions called from it take.
     #[inline]
     pub fn enter(&mut self, func: Func) {
-        let done_ns = self.account.enter(func, self.now, self.busy_threads());
+        let done_ns =
+            self.account.enter(func, self.now, self.busy_threads(), self.cpus[self.this].idle());
         self.go_on_to(done_ns);
     }
 
@@ -225,7 +230,8 @@ impl Kernel {
     /// Calls a function that calls nothing itself.
     #[inline]
     pub fn call(&mut self, func: Func) {
-        let done_ns = self.account.call(func, self.now, self.busy_threads());
+        let done_ns =
+            self.account.call(func, self.now, self.busy_threads(), self.cpus[self.this].idle());
         self.go_on_to(done_ns);
     }
 
@@ -371,6 +377,11 @@ impl Kernel {
     /// Asks another CPU to call [`crate::Class::balance`]: the kick of nohz idle balancing.
     pub fn kick_balance(&mut self, cpu: CpuId) {
         self.send(cpu, Irq::Balance);
+    }
+
+    /// Whether a CPU idles without ticks.
+    pub fn sleeps(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].idle() && (self.machine.ticks == Ticks::Apart || !self.cpus[cpu].tick_armed)
     }
 
     /// Has [`crate::Class::irq_work`] called on this CPU as soon as its interrupts are on again.

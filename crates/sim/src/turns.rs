@@ -9,6 +9,8 @@
 //! not, as the guest's kernel counts it. Kernel code is simulated in one go; where its CPU's turn ends
 //! meanwhile, its cursor skips the turns of as many CPUs as wanted theirs when it began.
 
+use machine::Ticks;
+
 use crate::cpu::Mode;
 use crate::engine::Engine;
 use crate::event::{Due, Irq};
@@ -75,7 +77,7 @@ impl Engine {
     /// An interrupt that does not come, or changes nothing that is seen.
     fn void(&self, cpu: CpuId, irq: Irq) -> bool {
         match irq {
-            Irq::Tick => self.k.cpus[cpu].idle(),
+            Irq::Tick => self.k.cpus[cpu].idle() && self.k.machine.ticks == Ticks::Apart,
             Irq::Timer { task, timer } => self.k.tasks[task as usize].timer != timer,
             _ => false,
         }

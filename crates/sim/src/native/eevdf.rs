@@ -3,7 +3,7 @@
 //!
 //! Who is next is in `eevdf_queue`, where a task wakes in `eevdf_place`, balancing in
 //! `eevdf_balance`. Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
-//! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, HRTICK (slices end on time
+//! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, NI_RANDOM, NI_RATE, HRTICK (slices end on time
 //! and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy
 //! preemption a task gives way when it next enters the kernel or at the tick after, and other CPUs
 //! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, active
@@ -13,6 +13,7 @@ use machine::{Machine, Paths};
 
 use super::domains::Domains;
 use super::eevdf_queue::{Entity, Placing, Queue};
+use super::newidle::NewIdle;
 use super::pelt::Avg;
 use crate::account::Func;
 use crate::class::{Class, dequeue, enqueue, wake};
@@ -74,35 +75,6 @@ pub(super) struct Balance {
     /// `max_newidle_lb_cost`: the longest pass before going idle.
     pub newidle_max_ns: u64,
     pub newidle: NewIdle,
-}
-
-/// How often passes before going idle find something: of 1,024, `ratio` are made (NI_RANDOM).
-#[derive(Clone, Debug)]
-pub(super) struct NewIdle {
-    calls: u32,
-    successes: u32,
-    pub ratio: u32,
-    stamp_ns: u64,
-}
-
-impl NewIdle {
-    /// As `sd_init` leaves it.
-    fn new() -> Self {
-        NewIdle { calls: 512, successes: 256, ratio: 512, stamp_ns: 0 }
-    }
-
-    /// `update_newidle_stats`, with NI_RATE: what is rare is always done.
-    pub fn count(&mut self, now_ns: u64, successes: u32) {
-        self.calls += 1;
-        self.successes += successes;
-        if self.calls >= 1024 {
-            let rarity = now_ns.saturating_sub(self.stamp_ns) >> 22;
-            self.ratio = (rarity as u32).saturating_add(self.successes).min(1024);
-            self.stamp_ns = now_ns;
-            self.calls /= 2;
-            self.successes /= 2;
-        }
-    }
 }
 
 /// Functions that are charged for.
@@ -538,6 +510,10 @@ impl Class for Eevdf {
 
     fn balance(&mut self, k: &mut Kernel, cpu: CpuId) {
         self.periodic(k, cpu);
+    }
+
+    fn idle_tick(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.balance_idle(k, cpu);
     }
 
     fn slice_ends(&mut self, k: &mut Kernel, cpu: CpuId) {

@@ -113,7 +113,9 @@ impl Eevdf {
             if self.rqs[cpu].avg_idle_ns < spent_ns + max_ns {
                 break;
             }
-            let Some(weight) = self.newidle_dice(k, cpu, level) else { continue };
+            let random = k.random_u32();
+            let newidle = &mut self.rqs[cpu].balance[level].newidle;
+            let Some(weight) = newidle.dice(k.now_ns(), random) else { continue };
             let before_ns = k.now_ns();
             let pulled = self.load_balance(k, cpu, level, Idle::Newly);
             let cost_ns = k.now_ns() - before_ns;
@@ -126,21 +128,6 @@ impl Eevdf {
             }
         }
         0
-    }
-
-    /// NI_RANDOM: whether this pass is made, as often as such passes have found something, and how
-    /// many it then stands for.
-    fn newidle_dice(&mut self, k: &mut Kernel, cpu: CpuId, level: usize) -> Option<u32> {
-        let state = &mut self.rqs[cpu].balance[level].newidle;
-        if state.ratio >= 1024 {
-            return Some(1);
-        }
-        let weight = 1 + state.ratio;
-        if k.random_u32() % 1024 > weight {
-            state.count(k.now_ns(), 0);
-            return None;
-        }
-        Some((1024 + weight / 2) / weight)
     }
 
     /// `sched_balance_trigger` and the softirq it raises.
@@ -157,7 +144,7 @@ impl Eevdf {
                 cache.span.iter().filter(|other| !k.cpus[*other].idle()).count() > 1
             });
         if kicks && k.now_ns() >= self.nohz_next_ns {
-            let sleeper = k.online.iter().find(|other| k.cpus[*other].idle());
+            let sleeper = k.online.iter().find(|other| k.sleeps(*other));
             if let Some(sleeper) = sleeper {
                 self.nohz_next_ns = k.now_ns() + tick_ns(k);
                 k.kick_balance(sleeper);
@@ -173,9 +160,16 @@ impl Eevdf {
             if k.cpus[cpu].need_resched {
                 return;
             }
-            if k.cpus[other].idle() && k.now_ns() >= self.rqs[other].next_balance_ns {
-                self.rebalance(k, other, Idle::Is);
+            if k.sleeps(other) {
+                self.balance_idle(k, other);
             }
+        }
+    }
+
+    /// `sched_balance_domains` for a CPU that idles, where it is time.
+    pub(super) fn balance_idle(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if k.now_ns() >= self.rqs[cpu].next_balance_ns {
+            self.rebalance(k, cpu, Idle::Is);
         }
     }
 

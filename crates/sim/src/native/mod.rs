@@ -14,6 +14,7 @@ mod eevdf;
 mod eevdf_balance;
 mod eevdf_place;
 mod eevdf_queue;
+mod newidle;
 mod pelt;
 #[cfg(test)]
 mod tests;
