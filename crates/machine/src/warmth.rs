@@ -137,6 +137,17 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Work done so far, in ns.
+    pub fn done_ns(&self) -> f64 {
+        self.done_ns
+    }
+
+    /// CPU time lost to misses so far, those of the switch left out, in ns.
+    pub fn missed_ns(&self) -> f64 {
+        let cold_ns = self.done_ns.min(self.reach_ns);
+        (cold_ns * self.first.ns + (self.done_ns - cold_ns) * self.again.ns) / self.reach_ns
+    }
+
     /// Work until the first round is done, in ns.
     fn cold_ns(&self) -> f64 {
         (self.reach_ns - self.done_ns).max(0.0)

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 pub static POLICIES: &[&Policy] =
     &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::RR, &baseline::FIFO, &baseline::PILE];
 
-/// One of Linux's own classes: not a policy, it has no knobs.
+/// Not a policy: one of Linux's own classes, or a model of related work. It has no knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// What `--policy` takes.
@@ -18,19 +18,46 @@ pub struct Class {
     pub summary: &'static str,
     /// Whether a guest has it; the simulator models each of them.
     pub in_guest: bool,
+    /// What the simulator runs.
+    pub model: Model,
 }
 
-/// Linux's own classes.
+/// What stands behind a class in the simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// EEVDF.
+    Default,
+    /// Linux 2.6's CFS.
+    Cfs,
+    /// CAS, told by others' ways who is a sibling.
+    Related(sim::Related),
+}
+
+/// Linux's own classes, and what only the simulator has.
 pub static CLASSES: &[Class] = &[
     Class {
         name: "default",
         summary: "Linux's own: EEVDF as the guest's kernel has it, and a model of it in sim",
         in_guest: true,
+        model: Model::Default,
     },
     Class {
         name: "cfs",
         summary: "Linux 2.6's own, with its locks: vruntime, wakeup preemption, load balancing",
         in_guest: false,
+        model: Model::Cfs,
+    },
+    Class {
+        name: "koka",
+        summary: "cas for threads that share memory, found by tracing them (Koka et al. 2005)",
+        in_guest: false,
+        model: Model::Related(sim::Related::Traced),
+    },
+    Class {
+        name: "parekh",
+        summary: "cas for threads that miss little after each other, sampled (Parekh et al. 2000)",
+        in_guest: false,
+        model: Model::Related(sim::Related::Sampled),
     },
 ];
 
@@ -58,9 +85,7 @@ impl Contender {
         if let Some(class) = CLASSES.iter().find(|class| class.name == name) {
             return match text == name {
                 true => Ok(Contender::Class(class)),
-                false => Err(Failure::input(format!(
-                    "{name} is Linux's own class and has no knobs; write --policy {name}"
-                ))),
+                false => Err(Failure::input(format!("{name} has no knobs; write --policy {name}"))),
             };
         }
         let instance = Instance::parse(text, POLICIES).map_err(|error| match error {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use indicatif::MultiProgress;
 use machine::Machine;
+use policy::Instance;
 use sim::{Scenario, Scheduler, SimError};
 use trace::Outcome;
 use workload::Dialect;
 
-use crate::contender::Contender;
+use crate::contender::{Contender, Model};
 use crate::failure::Failure;
 use crate::plan::{Job, Place, Plan};
 use crate::progress::Progress;
@@ -61,8 +62,11 @@ fn on_sim(plan: &Plan, machine: &Machine, limit: Duration) -> Result<Measured, F
 
 fn scheduler(contender: &Contender) -> Scheduler {
     match contender {
-        Contender::Class(class) if class.in_guest => Scheduler::Default,
-        Contender::Class(_) => Scheduler::Cfs,
+        Contender::Class(class) => match class.model {
+            Model::Default => Scheduler::Default,
+            Model::Cfs => Scheduler::Cfs,
+            Model::Related(how) => Scheduler::Related(Instance::default(&cas::CAS), how),
+        },
         Contender::Policy(instance) => Scheduler::Policy(instance.clone()),
     }
 }

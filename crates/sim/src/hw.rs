@@ -20,6 +20,12 @@ pub(crate) struct Hw {
     /// What each CPU's present task found when it came.
     turns: Vec<Option<Turn>>,
     pub misses: Vec<Misses>,
+    /// How many times as long work takes, for who records what is touched.
+    pub slowed: f64,
+    /// Time lost to misses, and work, of a task after another on the same CPU, while somebody asks.
+    pub sampled: Option<BTreeMap<(TaskId, TaskId), (f64, f64)>>,
+    /// Who left each CPU last.
+    before: Vec<Option<TaskId>>,
 }
 
 impl Hw {
@@ -36,6 +42,9 @@ impl Hw {
             misses: vec![Misses::default(); footprints.len()],
             footprints,
             turns: vec![None; machine.cpus.len()],
+            slowed: 1.0,
+            sampled: None,
+            before: vec![None; machine.cpus.len()],
         })
     }
 
@@ -60,18 +69,34 @@ impl Hw {
         let turn = self.turns[cpu].take();
         if let (Some(turn), Some(Some(footprint))) = (turn, self.footprints.get(task)) {
             self.warmth.leave(cpu, footprint, &turn);
+            self.sample(cpu, task, &turn);
         }
+        self.before[cpu] = Some(task);
+    }
+
+    fn sample(&mut self, cpu: CpuId, task: TaskId, turn: &Turn) {
+        let (Some(samples), Some(before)) = (&mut self.sampled, self.before[cpu]) else { return };
+        if before != task {
+            let sum = samples.entry((before, task)).or_default();
+            *sum = (sum.0 + turn.missed_ns() + turn.kernel.ns, sum.1 + turn.done_ns());
+        }
+    }
+
+    /// Which set of others' data a task touches. None: none.
+    pub fn shares(&self, task: TaskId) -> Option<u32> {
+        let shared = self.footprints.get(task)?.as_ref()?.shared;
+        (shared.bytes > 0.0).then_some(shared.id)
     }
 
     /// CPU time that so much work of the CPU's present task takes, its misses included.
     pub fn effort_ns(&self, cpu: CpuId, work_ns: f64) -> f64 {
-        self.turns[cpu].as_ref().map_or(work_ns, |turn| turn.effort_ns(work_ns))
+        self.turns[cpu].as_ref().map_or(work_ns, |turn| self.slowed * turn.effort_ns(work_ns))
     }
 
     /// Work that the CPU's present task gets done in so much CPU time, at most so much.
     pub fn worked_ns(&mut self, cpu: CpuId, task: TaskId, effort_ns: f64, most_ns: f64) -> f64 {
         let Some(turn) = &mut self.turns[cpu] else { return effort_ns.min(most_ns) };
-        let work_ns = turn.work_ns(effort_ns).min(most_ns);
+        let work_ns = turn.work_ns(effort_ns / self.slowed).min(most_ns);
         let missed = turn.worked(work_ns);
         self.misses[task].add(&missed, 1.0);
         work_ns

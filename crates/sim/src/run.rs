@@ -19,6 +19,7 @@ use crate::hw::Hw;
 use crate::kernel::{Kernel, tid};
 use crate::native;
 use crate::objects::{Funcs, PLACES};
+use crate::related::Related;
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
 use crate::task::Task;
 use crate::turns::Turns;
@@ -32,6 +33,8 @@ pub enum Scheduler {
     Cfs,
     /// A sched_ext policy.
     Policy(Instance),
+    /// The same, which takes for an address space what was learned of siblings.
+    Related(Instance, Related),
 }
 
 /// Everything a run depends on.
@@ -184,6 +187,7 @@ fn promises(scenario: &Scenario) -> Option<Promises> {
 fn class(scheduler: &Scheduler, k: &mut Kernel) -> Result<Box<dyn Class>, String> {
     match scheduler {
         Scheduler::Policy(instance) => Ok(Box::new(Ext::new(instance, k)?)),
+        Scheduler::Related(instance, how) => Ok(Box::new(Ext::related(instance, *how, k)?)),
         Scheduler::Default => native::default(k),
         Scheduler::Cfs => native::cfs(k),
     }

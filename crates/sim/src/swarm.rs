@@ -83,7 +83,7 @@ fn describe(scenario: &Scenario) -> String {
     let scheduler = match &scenario.scheduler {
         Scheduler::Default => "default",
         Scheduler::Cfs => "cfs",
-        Scheduler::Policy(instance) => &instance.label,
+        Scheduler::Policy(instance) | Scheduler::Related(instance, _) => &instance.label,
     };
     format!(
         "{scheduler}, {} CPUs, {} tasks, {} changes",

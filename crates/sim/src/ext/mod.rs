@@ -26,6 +26,7 @@ use crate::account::Func;
 use crate::class::{Class, dequeue};
 use crate::kernel::{Kernel, tid};
 use crate::lock::LockId;
+use crate::related::{Related, Siblings};
 use crate::task::{CpuId, State, TaskId};
 use dsq::{Dsq, DsqIndex, Link};
 use flags::*;
@@ -38,6 +39,8 @@ pub(crate) struct Ext {
     copy: Option<Copy>,
     rt: Box<Runtime>,
     instance: Instance,
+    /// Where the policy is told groups of tasks instead of their address spaces.
+    siblings: Option<Siblings>,
 }
 
 /// Where a runnable task is, between the policy and the queues (`SCX_OPSS_*`).
@@ -253,7 +256,16 @@ impl Ext {
         let copy = unsafe { Copy::load(instance, &topology, table.address()) }
             .map_err(|error| error.to_string())?;
         let rt = Runtime::new(copy.ops().clone(), copy.name(), table, k)?;
-        Ok(Ext { copy: Some(copy), rt: Box::new(rt), instance: instance.clone() })
+        Ok(Ext { copy: Some(copy), rt: Box::new(rt), instance: instance.clone(), siblings: None })
+    }
+
+    /// The same, but the policy is told groups of tasks where it looks for their address spaces.
+    pub fn related(instance: &Instance, how: Related, k: &mut Kernel) -> Result<Self, String> {
+        let siblings = Siblings::new(how, k).ok_or(
+            "it learns from what tasks touch of memory: needs a workload that says so (\"hw\"), and a \
+             machine with [memory]",
+        )?;
+        Ok(Ext { siblings: Some(siblings), ..Ext::new(instance, k)? })
     }
 }
 
@@ -356,11 +368,15 @@ impl Runtime {
             nr_cpus_allowed: of.allowed.len() as i32,
             static_prio: 120 + i32::from(of.nice),
             cpus_ptr: (&raw const self.masks[task]).cast(),
-            // Opaque to policies, which compare it and no more.
-            mm: std::ptr::without_provenance_mut((of.process + 1) << 12),
+            mm: opaque(of.process + 1),
             scx: SchedExtEntity { weight: weight(of.nice), slice: SLICE_DFL_NS, dsq_vtime: 0 },
         }
     }
+}
+
+/// An address space as policies see it, who compare it and no more. 0 is none.
+fn opaque<T>(number: usize) -> *mut T {
+    std::ptr::without_provenance_mut(number << 12)
 }
 
 /// `sched_weight_to_cgroup`: 100 at nice 0.
@@ -381,6 +397,9 @@ impl Class for Ext {
         rt.links = vec![Link::default(); k.tasks.len()];
         let structs: Vec<_> = (0..k.tasks.len()).map(|task| rt.new_task_struct(k, task)).collect();
         rt.structs = structs.into();
+        if self.siblings.is_some() {
+            rt.structs.iter_mut().for_each(|task| task.mm = opaque(0));
+        }
         if let Some(init) = rt.ops.init {
             // SAFETY: the copy is loaded, and its kfuncs' kernel is set for the time of the call.
             let error = rt.with_kernel(k, || unsafe { init() });
@@ -497,6 +516,11 @@ impl Class for Ext {
 
     fn tick(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId) {
         let rt = &mut *self.rt;
+        if let Some(groups) = self.siblings.as_mut().and_then(|siblings| siblings.tick(k)) {
+            for (task, group) in rt.structs.iter_mut().zip(groups) {
+                task.mm = opaque(group);
+            }
+        }
         k.enter(rt.func.task_tick_scx);
         rt.update_curr(k, curr);
         let p = rt.pointer(curr);
