@@ -55,9 +55,9 @@ pub static FLSCHED: Policy = Policy {
     promises,
 };
 
-/// Faithful FLSCHED may stack tasks on one CPU while another idles, and says so by promising nothing
-/// there; with `pull` a CPU may miss a task for no longer than a tick. Slices end at ticks, so a turn
-/// that is put off is longer by one more.
+/// FLSCHED may stack tasks on one CPU while another idles, and promises nothing there: the task that
+/// a tick offers may be bound, and the ones behind it not. With `pull` a CPU may miss a task for no
+/// longer than a tick. Slices end at ticks, so a turn that is put off is longer by one more.
 fn promises(instance: &Instance) -> Promises {
     let pull = instance.get("pull") != 0;
     let deferred = instance.get("variant") != 0;

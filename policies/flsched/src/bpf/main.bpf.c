@@ -5,11 +5,12 @@
  * Every CPU has its own queue, the local DSQ, and nothing else: no queue is shared, so the policy
  * takes no lock and touches no counter that another CPU writes. A task that becomes runnable goes
  * to an idle CPU near its last one, or waits on its last one or where fewer wait. It runs until it
- * blocks or its fixed slice ends; a wakeup never makes a busy CPU switch.
+ * blocks or its fixed slice ends, at a tick already where others wait and a CPU idles; a wakeup never
+ * makes a busy CPU switch.
  *
  * It suits one job with about as many threads as CPUs, or many threads that block often. It suits
- * neither a desktop nor a mix: what waits is not moved again, a CPU may idle while tasks wait
- * elsewhere (`pull` changes that, for a DSQ lock at each switch), nobody's latency is looked after,
+ * neither a desktop nor a mix: what waits is not moved again, a CPU may idle for a tick while tasks
+ * wait elsewhere (`pull` changes that, for a DSQ lock at each switch), nobody's latency is looked after,
  * and cpu.weight, cpu.max and nice act on the order of a queue at most.
  *
  * Jo, Kang, Min, Kim: FLSCHED, A Lockless and Lightweight Approach to OS Scheduler for Xeon Phi.
@@ -18,6 +19,7 @@
 #include "topology.h"
 #include "order.h"
 #include "place.h"
+#include "offer.h"
 
 LICENSE;
 
@@ -35,6 +37,7 @@ enum variant {
 struct fl_cpu {
 	u64 head_taken_ns;
 	s32 deferred;
+	struct offer offer;
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct fl_cpu, cpus)
@@ -93,17 +96,18 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 	place_kick_idle(p);
 }
 
-/*
- * The released code offers what waits to idle CPUs whenever it switches (push_rt_tasks). A task on a
- * local DSQ cannot be offered, but the one whose slice has just ended can: to an idle CPU, else to
- * where it has fewer ahead of it than here, without itself.
- */
+/* A slice that has ended: to an idle CPU, else to where fewer are ahead than here, without itself. */
 static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	s32 waiting = place_waiting(cpu);
-	s32 idle = waiting > 0 ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
+	struct fl_cpu *state = cpus_of(cpu);
+	s32 idle = -1;
 
+	if (state && waiting > 0)
+		idle = offer_take(&state->offer, p);
+	if (idle < 0 && waiting > 0)
+		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle >= 0)
 		cpu = idle;
 	else if (knob_variant == SLIDE)
@@ -138,6 +142,10 @@ static __always_inline bool pull_one(s32 cpu)
 /* Nothing is on the local DSQ: without pull, nothing waits here. */
 void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 {
+	struct fl_cpu *state = cpus_of(cpu);
+
+	if (state)
+		offer_withdraw(&state->offer);
 	if (knob_pull && pull_one(cpu))
 		return;
 	/* It goes on if it can: for a slice of this policy's, not the 20 ms that the kernel gives. */
@@ -147,18 +155,20 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 
 void OP(flsched_tick, struct task_struct *p)
 {
-	struct fl_cpu *state;
+	struct fl_cpu *state = cpus_of(this_cpu());
 
-	if (knob_variant == CODE && !p->scx.slice) {
-		state = cpus_of(this_cpu());
-		if (state)
-			task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
-	}
-	if (!knob_pull)
+	if (!state)
 		return;
-	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
-	if (scx_bpf_dsq_nr_queued(this_cpu()) > 0)
-		place_kick_idle(p);
+	if (knob_variant == CODE && !p->scx.slice)
+		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
+	if (knob_pull) {
+		/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
+		if (scx_bpf_dsq_nr_queued(this_cpu()) > 0)
+			place_kick_idle(p);
+	} else if (knob_variant == SLIDE && place_waiting(this_cpu()) > 0) {
+		if (offer_claim(&state->offer, p))
+			task_set_slice(p, 0);
+	}
 }
 
 s32 OP_SLEEPABLE(flsched_init)
