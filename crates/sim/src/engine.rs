@@ -329,9 +329,11 @@ impl Engine {
                     at.until_ns = t_ns + wall_ns;
                 }
                 Op::Runtime { .. } if at.until_ns <= t_ns => at.next(),
-                Op::Barrier(_) if at.phase == objects::RELEASED => at.next(),
+                Op::Barrier(_) | Op::Await { .. } if at.phase == objects::RELEASED => at.next(),
                 Op::Run { .. } | Op::Runtime { .. } => return self.start_user(cpu, t_ns),
-                Op::Barrier(_) if at.phase == objects::SPINNING && at.left >= 1.0 => {
+                Op::Barrier(_) | Op::Await { .. }
+                    if at.phase == objects::SPINNING && at.left >= 1.0 =>
+                {
                     return self.start_user(cpu, t_ns);
                 }
                 op => {
@@ -407,7 +409,9 @@ impl Engine {
                 (at.debt + effort_ns) / rate
             }
             Op::Runtime { .. } if at.phase == 1 => at.until_ns.saturating_sub(t_ns) as f64,
-            Op::Barrier(_) if at.phase == objects::SPINNING => at.debt / rate + at.left,
+            Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
+                at.debt / rate + at.left
+            }
             _ => at.debt / rate,
         };
         let cpu_state = &mut k.cpus[cpu];
@@ -445,7 +449,7 @@ impl Engine {
                     hw.worked_ns(cpu, task, work - paid, f64::MAX);
                 }
             }
-            Op::Barrier(_) if at.phase == objects::SPINNING => {
+            Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
                 let spun_ns = (elapsed_ns - paid / state.rate).max(0.0);
                 at.left = (at.left - spun_ns).max(0.0);
             }

@@ -22,6 +22,9 @@ const BLOCKED: u8 = 2;
 /// Of one that may go on.
 pub(crate) const RELEASED: u8 = 3;
 
+/// An hour of spinning, after which a task that waits for a flag goes on spinning.
+const FOREVER_NS: f64 = 3.6e12;
+
 /// Names under which the locks of objects are counted: they are not the scheduler's.
 pub(crate) const PLACES: [&str; 3] = ["futex", "pipe", "socket"];
 
@@ -31,6 +34,7 @@ pub(crate) enum Object {
     Condition(Futex),
     Suspension(Futex),
     Barrier(Barrier),
+    Flag(Flag),
     Timer,
     Pipe(Pipe),
     Socket(Socket),
@@ -68,6 +72,14 @@ pub(crate) struct Barrier {
     arrived: usize,
     spinners: Vec<TaskId>,
     futex: Futex,
+}
+
+/// A word in user memory that threads watch by spinning.
+pub(crate) struct Flag {
+    up: bool,
+    /// Who spins until it is up, or down.
+    spinners: Vec<(TaskId, bool)>,
+    line: Line,
 }
 
 /// Functions that objects pass through.
@@ -113,6 +125,9 @@ pub(crate) fn new(object: &workload::Object, k: &mut Kernel) -> Object {
             spinners: Vec::new(),
             futex: Futex::new(k),
         }),
+        workload::Object::Flag => {
+            Object::Flag(Flag { up: false, spinners: Vec::new(), line: Line::new(k.this_cpu()) })
+        }
         workload::Object::Timer => Object::Timer,
         workload::Object::Pipe { capacity } => Object::Pipe(Pipe::new(*capacity, k)),
         workload::Object::Socket { capacity, overhead } => {
@@ -160,6 +175,8 @@ impl Engine {
             Op::Wait { condition, mutex } => self.wait_condition(task, condition, mutex),
             Op::Signal { condition, all } => self.signal(task, condition, all),
             Op::Barrier(barrier) => self.barrier(task, barrier),
+            Op::Await { flag, up } => self.await_flag(task, flag, up),
+            Op::Set { flag, up } => self.set_flag(task, flag, up),
             Op::Suspend(at) => self.suspend(task, at),
             Op::Resume(at) => self.resume(task, at),
             Op::Gate => self.wait_at_gate(task),
@@ -479,5 +496,39 @@ impl Engine {
         }
         self.enter_kernel();
         self.futex_wake(task, waiters, bucket);
+    }
+
+    // ---- flags ----
+
+    fn await_flag(&mut self, task: TaskId, flag: usize, up: bool) {
+        let object = object!(self, Flag, flag);
+        let spins = self.k.tasks[task].at.phase == SPINNING;
+        if !spins {
+            self.k.read(&mut object.line);
+            if object.up == up {
+                return self.next(task);
+            }
+            object.spinners.push((task, up));
+        }
+        let at = &mut self.k.tasks[task].at;
+        at.phase = SPINNING;
+        at.left = FOREVER_NS;
+    }
+
+    fn set_flag(&mut self, task: TaskId, flag: usize, up: bool) {
+        self.next(task);
+        let object = object!(self, Flag, flag);
+        self.k.atomic(&mut object.line);
+        object.up = up;
+        let released: Vec<TaskId> = object
+            .spinners
+            .extract_if(.., |(_, wanted)| *wanted == up)
+            .map(|(who, _)| who)
+            .collect();
+        let here = self.k.this;
+        for spinner in released {
+            let line_ns = self.k.machine.line_ns(here, self.k.tasks[spinner].cpu) as u64;
+            self.release_spinner(spinner, line_ns);
+        }
     }
 }

@@ -36,6 +36,14 @@ pub(crate) enum Op {
         all: bool,
     },
     Barrier(ObjectId),
+    Await {
+        flag: ObjectId,
+        up: bool,
+    },
+    Set {
+        flag: ObjectId,
+        up: bool,
+    },
     Suspend(ObjectId),
     Resume(ObjectId),
     /// Waits at the gate before a workload's start.
@@ -186,6 +194,8 @@ fn append(steps: &[Step], ops: &mut Vec<Op>) {
             Step::Signal(condition) => Op::Signal { condition: *condition, all: false },
             Step::Broadcast(condition) => Op::Signal { condition: *condition, all: true },
             Step::Barrier(barrier) => Op::Barrier(*barrier),
+            Step::Await { flag, up } => Op::Await { flag: *flag, up: *up },
+            Step::Set { flag, up } => Op::Set { flag: *flag, up: *up },
             Step::Suspend(at) => Op::Suspend(*at),
             Step::Resume(at) => Op::Resume(*at),
             Step::Yield => Op::Yield,

@@ -72,6 +72,31 @@ fn a_mutex_lets_one_in() {
     assert!(outcome.elapsed_ns < 42 * MS, "{}", outcome.elapsed_ns);
 }
 
+/// Two threads that hand a flag to and fro work in turns, and none leaves its CPU meanwhile.
+#[test]
+fn who_waits_for_a_flag_spins() {
+    let turn = |mine| {
+        let wait = Step::Await { flag: 0, up: mine };
+        again(10, vec![wait, burn(1), Step::Set { flag: 0, up: !mine }])
+    };
+    let outcome =
+        on(cores(2), vec![task("a", turn(false)), task("b", turn(true))], vec![Object::Flag]);
+    assert!((20 * MS..21 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+    assert_eq!(outcome.observed.tasks[&1].voluntary, 1, "it only ends");
+    assert_eq!(outcome.observed.tasks[&2].voluntary, 1, "it only ends");
+    assert!(outcome.observed.tasks[&2].cpu_ns > 19 * MS, "spinning is CPU time");
+}
+
+/// On one CPU the spinner uses up its turn, and goes on when the flag was set meanwhile.
+#[test]
+fn a_spinner_that_does_not_run_sees_the_flag_later() {
+    let wait = vec![Step::Await { flag: 0, up: true }, burn(1)];
+    let raise = vec![burn(1), Step::Set { flag: 0, up: true }];
+    let outcome = on(cores(1), vec![task("a", wait), task("b", raise)], vec![Object::Flag]);
+    assert!(outcome.observed.tasks[&1].involuntary >= 1);
+    assert!(outcome.elapsed_ns > 2 * MS);
+}
+
 #[test]
 fn a_condition_wakes_who_waits() {
     let wait = vec![Step::Lock(0), Step::Wait { condition: 1, mutex: 0 }, Step::Unlock(0), burn(1)];

@@ -91,6 +91,17 @@ pub(crate) fn suspend(header: &Header, suspension: &Words) -> Result<(), Stopped
     waited
 }
 
+/// Spins until `a` is 1 for up, or 0 for down.
+pub(crate) fn await_flag(header: &Header, flag: &Words, up: bool) -> Result<(), Stopped> {
+    while flag.a.load(Ordering::Acquire) != u32::from(up) {
+        if header.stopped() {
+            return Err(Stopped);
+        }
+        (0..64).for_each(|_| std::hint::spin_loop());
+    }
+    Ok(())
+}
+
 /// `a` counts rounds, `b` who has come in this one.
 pub(crate) fn barrier(
     header: &Header,

@@ -185,6 +185,8 @@ impl Run<'_> {
                     sync::barrier(header, object(*id), parties, spin_ns)?;
                 }
             }
+            Step::Await { flag, up } => sync::await_flag(header, object(*flag), *up)?,
+            Step::Set { flag, up } => object(*flag).a.store((*up).into(), Ordering::Release),
             Step::Suspend(id) => sync::suspend(header, object(*id))?,
             Step::Resume(id) => sync::signal(object(*id), u32::MAX >> 1),
             Step::Yield => sched_yield(),

@@ -35,7 +35,7 @@ fn a_duration_ends_what_runs_sleeps_waits_and_spins() {
             "runs": {"run": 1000000000}, "burns": {"runtime": 1000000000},
             "sleeps": {"sleep": 1000000000}, "locks": {"instance": 2, "lock": "m", "sleep": 1000000000, "unlock": "m"},
             "waits": {"lock": "n", "wait": {"ref": "q", "mutex": "n"}, "unlock": "n"},
-            "suspends": {"suspend": ""}, "barrier": {"barrier": "spin"},
+            "awaits": {"await": {"ref": "f", "up": true}}, "suspends": {"suspend": ""}, "barrier": {"barrier": "spin"},
             "reads": {"read": {"ref": "c", "bytes": 1}}, "writes": {"write": {"ref": "s", "bytes": 100}},
             "never": {"instance": 0, "run": 1}, "apart": {"process": "p", "sleep": 1000000000}
         }}"#);
@@ -60,6 +60,15 @@ fn who_waits_is_woken() {
     assert_eq!(steps, [600, 600, 200, 2, 1]);
     let pid = |at: usize| report.tasks[at].pid;
     assert!(pid(0) != pid(1) && pid(1) == pid(4) && pid(2) == pid(3), "{report:?}");
+}
+
+#[test]
+fn a_flag_goes_to_and_fro() {
+    let report = ran(r#"{"tasks": {
+        "a": {"loop": 20, "await0": {"ref": "f", "up": false}, "set1": {"ref": "f", "up": true}},
+        "b": {"loop": 20, "await0": {"ref": "f", "up": true}, "set1": {"ref": "f", "up": false}}
+    }}"#);
+    assert!(report.tasks.iter().all(|task| task.steps == 40), "{report:?}");
 }
 
 #[test]

@@ -19,6 +19,8 @@ enum Event {
     Broadcast,
     Sync,
     Barrier,
+    Await,
+    Set,
     Suspend,
     Resume,
     Yield,
@@ -40,6 +42,8 @@ const EVENTS: &[(&str, Event)] = &[
     ("broad", Event::Broadcast),
     ("sync", Event::Sync),
     ("barrier", Event::Barrier),
+    ("await", Event::Await),
+    ("set", Event::Set),
     ("suspend", Event::Suspend),
     ("resume", Event::Resume),
     ("yield", Event::Yield),
@@ -149,6 +153,14 @@ impl<'a> Scope<'_, 'a> {
             Event::Barrier => {
                 Step::Barrier(self.objects.join_barrier(node.string(key)?, self.threads))
             }
+            Event::Await => {
+                let (flag, up) = self.flag(key, node)?;
+                Step::Await { flag, up }
+            }
+            Event::Set => {
+                let (flag, up) = self.flag(key, node)?;
+                Step::Set { flag, up }
+            }
             Event::Suspend => {
                 let name = node.string(key)?;
                 let name = if name.is_empty() { self.task.to_string() } else { name };
@@ -211,6 +223,20 @@ impl<'a> Scope<'_, 'a> {
         let name = format!("{} {name}", self.task);
         let timer = self.objects.get("timer", name, || Object::Timer);
         Ok(Step::Timer { timer, period_ns, relative })
+    }
+
+    fn flag(&mut self, key: &str, node: Node<'a>) -> Result<(ObjectId, bool), Error> {
+        let (mut flag, mut up) = (None, None);
+        for (field, value) in node.members(key)? {
+            match field.as_str() {
+                "ref" => {
+                    flag = Some(self.objects.get("flag", value.string("ref")?, || Object::Flag))
+                }
+                "up" => up = Some(value.boolean("up")?),
+                _ => return Err(unknown(value, &field, "ref, up")),
+            }
+        }
+        flag.zip(up).ok_or_else(|| node.error(format!("{key}: expected {{\"ref\": …, \"up\": …}}")))
     }
 
     fn mutex(&mut self, name: String) -> ObjectId {

@@ -106,6 +106,11 @@ impl<'a> Node<'a> {
         Ok((us * 1000.0).round() as u64)
     }
 
+    /// True or false.
+    pub(crate) fn boolean(&self, what: &str) -> Result<bool, Error> {
+        serde_json::from_str(self.text).map_err(|_| self.expected(what, "true or false"))
+    }
+
     /// A string.
     pub(crate) fn string(&self, what: &str) -> Result<String, Error> {
         serde_json::from_str(self.text).map_err(|_| self.expected(what, "a string"))

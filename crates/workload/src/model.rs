@@ -87,6 +87,20 @@ pub enum Step {
     Broadcast(ObjectId),
     /// Waits until all parties of a barrier have come.
     Barrier(ObjectId),
+    /// Spins until a flag is up, or down. It reads memory and makes no system call, however long it takes.
+    Await {
+        /// An [`Object::Flag`].
+        flag: ObjectId,
+        /// What is waited for.
+        up: bool,
+    },
+    /// Raises a flag, or lowers it: one store.
+    Set {
+        /// An [`Object::Flag`].
+        flag: ObjectId,
+        /// What it becomes.
+        up: bool,
+    },
     /// Blocks until somebody resumes this name: rt-app's `suspend`.
     Suspend(ObjectId),
     /// Wakes all that are suspended there.
@@ -132,6 +146,8 @@ pub enum Object {
         /// How long a thread spins, in wall time on its CPU, before it blocks on a futex.
         spin_ns: u64,
     },
+    /// A word that is up or down, down at first, and that threads watch by spinning.
+    Flag,
     /// A periodic timer; its state is per task.
     Timer,
     /// A rendezvous for suspend and resume.

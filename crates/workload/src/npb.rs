@@ -3,7 +3,7 @@
 //!
 //! A step is so many loops; a thread does its part of each and meets the others at a barrier, where
 //! it spins as libgomp does and then blocks. MG's loops get eight times shorter from level to level;
-//! LU sweeps planes in which each thread waits for its neighbour. Every number is data, with its
+//! LU sweeps planes in which each thread spins on flags of its neighbours. Every number is data, with its
 //! source: `workloads/npb.toml`.
 
 use std::collections::BTreeMap;
@@ -144,11 +144,12 @@ impl Builder<'_> {
     /// What each thread does in one step.
     fn step(&mut self, kernel: &Kernel) -> Vec<Vec<Step>> {
         let mut threads = vec![Vec::new(); self.size.threads];
-        let loops = (kernel.barriers.value as usize).max(1);
-        let ends = kernel.barriers.value > 0.0;
-        let barrier = self.barrier(self.size.threads);
-        // A sweep of planes does half of what LU computes, forward and back.
+        // A sweep of planes does half of what LU computes, forward and back, and ends at a barrier.
         let planes = kernel.planes.as_ref().map_or(0, |planes| planes.value as usize);
+        let barriers = kernel.barriers.value as usize;
+        let loops = if planes > 0 { barriers - SWEEPS } else { barriers.max(1) };
+        let ends = barriers > 0;
+        let barrier = self.barrier(self.size.threads);
         let looped_ns = if planes > 0 { self.step_ns / 2.0 } else { self.step_ns };
         for share in level_shares(kernel.levels.as_ref().map_or(1, |levels| levels.value as u32)) {
             for _ in 0..loops {
@@ -159,31 +160,39 @@ impl Builder<'_> {
             }
         }
         if planes > 0 {
-            let plane_ns = (self.step_ns - looped_ns) / (2 * planes) as f64;
-            self.sweeps(&mut threads, planes.min(self.size.planes_max as usize), plane_ns);
+            let plane_ns = (self.step_ns - looped_ns) / (SWEEPS * planes) as f64;
+            self.sweeps(&mut threads, barrier, planes.min(self.size.planes_max as usize), plane_ns);
         }
         threads
     }
 
-    /// Lower sweep and upper sweep: a thread may start a plane when its neighbour has done it.
-    fn sweeps(&mut self, threads: &mut [Vec<Step>], planes: usize, plane_ns: f64) {
+    /// Lower sweep and upper sweep, as blts and buts of LU/lu.c have them: a thread starts a plane when
+    /// the neighbour before it has raised its flag, and the one behind it has lowered the thread's own;
+    /// both are done with the plane in question then.
+    fn sweeps(
+        &mut self,
+        threads: &mut [Vec<Step>],
+        barrier: ObjectId,
+        planes: usize,
+        plane_ns: f64,
+    ) {
         let count = threads.len();
-        let flags: Vec<ObjectId> = (1..count).map(|_| self.flag()).collect();
+        let flags: Vec<ObjectId> = (0..count).map(|_| self.flag()).collect();
         for forward in [true, false] {
             for _ in 0..planes {
                 for (at, steps) in threads.iter_mut().enumerate() {
-                    let (before, after) = if forward {
-                        (at.checked_sub(1), (at + 1 < count).then_some(at))
-                    } else {
-                        ((at + 1 < count).then_some(at), at.checked_sub(1))
-                    };
-                    let flag = |link: Option<usize>| link.map(|link| Step::Barrier(flags[link]));
+                    let (left, right) = (at.checked_sub(1), Some(at + 1).filter(|at| *at < count));
+                    let (before, behind) = if forward { (left, right) } else { (right, left) };
+                    let (before, own) = (before.map(|at| flags[at]), behind.map(|_| flags[at]));
                     let work_ns = self.part_ns(plane_ns);
-                    steps.extend(flag(before));
+                    steps.extend(before.map(|flag| Step::Await { flag, up: true }));
+                    steps.extend(own.map(|flag| Step::Await { flag, up: false }));
                     steps.push(Step::Run { work_ns });
-                    steps.extend(flag(after));
+                    steps.extend(before.map(|flag| Step::Set { flag, up: false }));
+                    steps.extend(own.map(|flag| Step::Set { flag, up: true }));
                 }
             }
+            threads.iter_mut().for_each(|steps| steps.push(Step::Barrier(barrier)));
         }
     }
 
@@ -205,10 +214,8 @@ impl Builder<'_> {
         self.workload.objects.len() - 1
     }
 
-    /// LU's flags: a thread reads one until it changes and never blocks. A rendezvous of two, which
-    /// spins for longer than any run, is the same with one plane between them.
     fn flag(&mut self) -> ObjectId {
-        self.workload.objects.push(Object::Barrier { parties: 2, spin_ns: FOREVER_NS });
+        self.workload.objects.push(Object::Flag);
         self.workload.objects.len() - 1
     }
 
@@ -222,8 +229,8 @@ impl Builder<'_> {
     }
 }
 
-/// An hour: longer than any run.
-const FOREVER_NS: u64 = 3_600_000_000_000;
+/// LU's, a step.
+const SWEEPS: usize = 2;
 
 /// Parts of the work on each level, the finest first; they sum to 1.
 fn level_shares(levels: u32) -> Vec<f64> {
@@ -298,7 +305,11 @@ mod tests {
         assert!((0.95..1.05).contains(&ratio), "{steps} steps of cg: {ratio}");
         assert_eq!(npb.steps("cg", size, u64::MAX, u64::MAX), Some(1875), "never more than all");
         assert_eq!(npb.steps("cg", size, u64::MAX, 70), Some(10), "seven waits a step");
-        assert_eq!(npb.steps("lu", size, u64::MAX, 62), Some(2), "11 loops and 20 planes a step");
+        assert_eq!(
+            npb.steps("lu", size, u64::MAX, 62),
+            Some(2),
+            "11 barriers and 20 planes a step"
+        );
         assert_eq!(npb.steps("sp", size, 1, 1), Some(1), "one at least");
         assert_eq!(npb.steps("dc", size, 1, 1), None);
     }
@@ -312,7 +323,7 @@ mod tests {
                 Step::Run { work_ns } => Some(*work_ns),
                 _ => None,
             });
-            works.skip(11).collect::<Vec<u64>>()
+            works.skip(9).collect::<Vec<u64>>()
         };
         let (few, all) = (planes(10), planes(u64::MAX));
         assert_eq!((few.len(), all.len()), (20, 200));
@@ -334,11 +345,47 @@ mod tests {
                 }
             }
             for (uses, object) in uses.iter().zip(&workload.objects) {
-                let Object::Barrier { parties, .. } = object else { panic!("only barriers") };
+                let Object::Barrier { parties, .. } = object else { continue };
                 assert_eq!(uses % u64::from(*parties), 0, "{name}");
                 assert!(*uses > 0, "{name}");
             }
         }
+    }
+
+    /// Run by hand, each thread as far as it comes: nobody is stuck, and a flag that is up is never
+    /// raised, nor one that is down lowered.
+    #[test]
+    fn a_sweep_hands_each_plane_on() {
+        let lu = Npb::embedded().build("lu", Size { planes_max: 4, steps_max: 1, ..SIZE }).unwrap();
+        let swept = |task: &Task| match task.steps.as_slice() {
+            [_, Step::Repeat { steps, .. }] => steps[18..].to_vec(),
+            _ => panic!(),
+        };
+        let threads: Vec<Vec<Step>> = lu.tasks.iter().map(swept).collect();
+        let (mut at, mut up) = (vec![0; threads.len()], vec![false; lu.objects.len()]);
+        let (mut arrived, mut passed) = (vec![0; threads.len()], vec![0; threads.len()]);
+        for _ in 0..1000 {
+            for (thread, steps) in threads.iter().enumerate() {
+                match steps.get(at[thread]) {
+                    None => continue,
+                    Some(Step::Await { flag, up: wanted }) if up[*flag] != *wanted => continue,
+                    Some(Step::Set { flag, up: new }) => {
+                        assert_ne!(std::mem::replace(&mut up[*flag], *new), *new);
+                    }
+                    Some(Step::Barrier(_)) => {
+                        arrived[thread] = passed[thread] + 1;
+                        if arrived.iter().any(|round| *round < arrived[thread]) {
+                            continue;
+                        }
+                        passed[thread] += 1;
+                    }
+                    Some(_) => {}
+                }
+                at[thread] += 1;
+            }
+        }
+        assert!(threads.iter().zip(&at).all(|(steps, at)| *at == steps.len()), "{at:?}");
+        assert!(up.iter().all(|up| !up));
     }
 
     #[test]

@@ -95,6 +95,7 @@ fn name(id: ObjectId, object: &Object) -> String {
         Object::Mutex => "mutex",
         Object::Condition => "condition",
         Object::Barrier { .. } => "barrier",
+        Object::Flag => "flag",
         Object::Timer => "unique",
         Object::Suspension => "suspension",
         Object::Pipe { .. } => "pipe",
@@ -197,6 +198,12 @@ impl Writer<'_> {
             Step::Signal(id) => ("signal", named(id)),
             Step::Broadcast(id) => ("broad", named(id)),
             Step::Barrier(id) => ("barrier", self.barrier(*id)?),
+            Step::Await { flag, up } => {
+                ("await", self.ours(json!({"ref": named(flag), "up": up}), "flags")?)
+            }
+            Step::Set { flag, up } => {
+                ("set", self.ours(json!({"ref": named(flag), "up": up}), "flags")?)
+            }
             Step::Suspend(id) => ("suspend", self.suspension(*id)?),
             Step::Resume(id) => ("resume", self.suspension(*id)?),
             Step::Yield => ("yield", json!("")),

@@ -110,6 +110,18 @@ fn locks_timers_and_suspensions_come_back() {
 }
 
 #[test]
+fn flags_come_back() {
+    let text = r#"{"tasks": {
+        "a": {"loop": 4, "await": {"ref": "f", "up": false}, "run": 1, "set": {"ref": "f", "up": true}},
+        "b": {"loop": 4, "await": {"ref": "f", "up": true}, "run": 1, "set": {"ref": "f", "up": false}}
+    }}"#;
+    let workload = parse("w.json", text).unwrap();
+    assert_eq!(workload.objects, [Object::Flag]);
+    let written = write(&workload, Dialect::Paceline).unwrap();
+    assert_eq!(parse("w.json", &written).unwrap(), workload, "{written}");
+}
+
+#[test]
 fn hackbench_comes_back() {
     for channel in [Channel::Pipe, Channel::Socket] {
         for worker in [Worker::Thread, Worker::Process] {
@@ -141,6 +153,8 @@ fn rtapp_itself_is_given_only_what_it_knows() {
     assert_eq!(refused(process), "task b: an address space of its own, which rt-app has not");
     let fraction = r#"{"tasks": {"a": {"loop": 1, "run": 1.5}}}"#;
     assert_eq!(refused(fraction), "task a: a time with a fraction of a µs");
+    let flag = r#"{"tasks": {"a": {"loop": 1, "set": {"ref": "f", "up": true}}}}"#;
+    assert_eq!(refused(flag), "task a: flags, which rt-app has not");
     let spin = r#"{"barriers": {"b": {"parties": 1, "spin": 2}}, "tasks": {"a": {"loop": 1, "barrier": "b"}}}"#;
     assert_eq!(refused(spin), "task a: a barrier that spins, or is named elsewhere than once");
 }
