@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Account: what a task has used, and where it is queued for that. */
+#pragma once
+#include "state.h"
+#include "place_home.h"
+
+/* How many wait on this CPU. */
+static __always_inline u32 waiting(s32 cpu, const struct cas_cpu *c)
+{
+	u32 slot, count = 0;
+
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+		if (c->hint[slot])
+			count += scx_bpf_dsq_nr_queued(dsq_of(cpu, slot));
+	return count;
+}
+
+/* Its slice is over: it goes on in this epoch or waits for the next. Returns which. */
+static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now)
+{
+	o1_refill(&t->o1, knob_slice_ns);
+	if (o1_interactive(t->o1.prio, t->o1.nice) &&
+	    (!c->expired.since_ns ||
+	     !o1_starving(&c->expired, t->o1.nice, now, waiting(cpu, c) + 1, knob_slice_ns)))
+		return c->epoch;
+	if (!c->expired.since_ns) {
+		c->expired.since_ns = now;
+		c->expired.best_nice = t->o1.nice;
+	} else if (t->o1.nice < c->expired.best_nice) {
+		c->expired.best_nice = t->o1.nice;
+	}
+	return c->epoch + 1;
+}
+
+/* Whether a key is of a later epoch than a CPU's present one; by virtual time there are none. */
+static __always_inline bool is_later(const struct cas_cpu *c, u64 key)
+{
+	return !knob_slack && epoch_later(key_epoch(key), c->epoch);
+}
+
+/* The present epoch ends: the arrays change places. */
+static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
+{
+	c->epoch = epoch;
+	c->expired.since_ns = 0;
+}
+
+static __always_inline void charge(struct cas_cpu *c, struct cas_task *t,
+				   const struct task_struct *p, u64 now)
+{
+	u64 ran = now - t->stamp_ns;
+
+	c->turn_ns = home_turn(c->turn_ns, ran);
+	if (knob_slack)
+		t->key = vtime_ran(t->key, ran, p->scx.weight);
+	else
+		o1_ran(&t->o1, ran, knob_slice_ns);
+	t->stamp_ns = now;
+}
+
+/* Where a task that ran, and could go on, belongs now. */
+static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now)
+{
+	if (knob_slack)
+		t->key = vtime_key(t->key, slot);
+	else if (t->o1.slice_ns <= 0)
+		make_key(c, t, expire(cpu, c, t, now), slot);
+	else if (c->preempting)			/* as if it had never left the head of its list */
+		t->key = key_of(c->epoch, t->o1.prio, t->key >> SLOT_BITS, slot);
+	else if (now + tick_ns < c->turn_end_ns)	/* gave way itself [sys_sched_yield] */
+		make_key(c, t, c->epoch + 1, slot);
+	else					/* a part of its slice is over */
+		make_key(c, t, c->epoch, slot);
+	t->o1.phase = DECIDED;
+}
+
+/* Where a task that became runnable belongs. */
+static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
+				   u32 slot, u64 now)
+{
+	u64 slept = t->stamp_ns && now > t->stamp_ns ? now - t->stamp_ns : 0;
+
+	if (knob_slack) {
+		t->key = vtime_key(vtime_arrives(t->key, clock_of(t), c->vtime), slot);
+		t->o1.cpu = cpu;
+		return;
+	}
+	o1_wakes(&t->o1, slept, p->mm, knob_slice_ns);
+	if (t->o1.slice_ns <= 0)
+		o1_refill(&t->o1, knob_slice_ns);
+	t->stamp_ns = now;
+	make_key(c, t, c->epoch, slot);
+}
+
+/* A task that waits is queued anew: its nice value changed, or where it may run. */
+static __always_inline void queue_again(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot)
+{
+	u32 epoch = c->epoch;
+
+	if (knob_slack) {
+		t->key = vtime_key(vtime_moves(t->key, clock_of(t), c->vtime), slot);
+		t->o1.cpu = cpu;
+		return;
+	}
+	if (key_epoch(t->key) == ((c->epoch + 1) & EPOCH_MASK) && t->o1.phase == EXPIRED)
+		epoch++;
+	t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
+	make_key(c, t, epoch, slot);
+}
+
+static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu *c,
+				  struct cas_task *t, u64 enq_flags)
+{
+	u32 slot = key_slot(t->key);
+	u64 hint = c->hint[slot];
+
+	if (!hint || key_rank(t->key, c->epoch) < key_rank(hint, c->epoch))
+		set_hint(c, slot, t->key);
+	t->o1.phase = is_later(c, t->key) ? EXPIRED : QUEUED;
+	dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
+}
