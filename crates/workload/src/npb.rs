@@ -36,6 +36,7 @@ struct Kernel {
     barriers: Quantity,
     levels: Option<Quantity>,
     planes: Option<Quantity>,
+    rows: Option<Quantity>,
 }
 
 impl Kernel {
@@ -160,39 +161,44 @@ impl Builder<'_> {
             }
         }
         if planes > 0 {
-            let plane_ns = (self.step_ns - looped_ns) / (SWEEPS * planes) as f64;
-            self.sweeps(&mut threads, barrier, planes.min(self.size.planes_max as usize), plane_ns);
+            let sweeps_ns = (self.step_ns - looped_ns) * threads.len() as f64;
+            // A flag belongs to a row: threads beyond the rows have none, and wait for the sweep's end.
+            let rows = kernel.rows.as_ref().map_or(threads.len(), |rows| rows.value as usize);
+            let sharing = rows.min(threads.len());
+            let plane_ns = sweeps_ns / (SWEEPS * planes * sharing) as f64;
+            let planes = planes.min(self.size.planes_max as usize);
+            let flags: Vec<ObjectId> = (0..sharing).map(|_| self.flag()).collect();
+            for forward in [true, false] {
+                self.sweep(&mut threads[..sharing], &flags, (planes, plane_ns), forward);
+                threads.iter_mut().for_each(|steps| steps.push(Step::Barrier(barrier)));
+            }
         }
         threads
     }
 
-    /// Lower sweep and upper sweep, as blts and buts of LU/lu.c have them: a thread starts a plane when
-    /// the neighbour before it has raised its flag, and the one behind it has lowered the thread's own;
+    /// Lower or upper sweep, as blts and buts of LU/lu.c have them: a thread starts a plane when the
+    /// neighbour before it has raised its flag, and the one behind it has lowered the thread's own;
     /// both are done with the plane in question then.
-    fn sweeps(
+    fn sweep(
         &mut self,
         threads: &mut [Vec<Step>],
-        barrier: ObjectId,
-        planes: usize,
-        plane_ns: f64,
+        flags: &[ObjectId],
+        (planes, plane_ns): (usize, f64),
+        forward: bool,
     ) {
         let count = threads.len();
-        let flags: Vec<ObjectId> = (0..count).map(|_| self.flag()).collect();
-        for forward in [true, false] {
-            for _ in 0..planes {
-                for (at, steps) in threads.iter_mut().enumerate() {
-                    let (left, right) = (at.checked_sub(1), Some(at + 1).filter(|at| *at < count));
-                    let (before, behind) = if forward { (left, right) } else { (right, left) };
-                    let (before, own) = (before.map(|at| flags[at]), behind.map(|_| flags[at]));
-                    let work_ns = self.part_ns(plane_ns);
-                    steps.extend(before.map(|flag| Step::Await { flag, up: true }));
-                    steps.extend(own.map(|flag| Step::Await { flag, up: false }));
-                    steps.push(Step::Run { work_ns });
-                    steps.extend(before.map(|flag| Step::Set { flag, up: false }));
-                    steps.extend(own.map(|flag| Step::Set { flag, up: true }));
-                }
+        for _ in 0..planes {
+            for (at, steps) in threads.iter_mut().enumerate() {
+                let (left, right) = (at.checked_sub(1), Some(at + 1).filter(|at| *at < count));
+                let (before, behind) = if forward { (left, right) } else { (right, left) };
+                let (before, own) = (before.map(|at| flags[at]), behind.map(|_| flags[at]));
+                let work_ns = self.part_ns(plane_ns);
+                steps.extend(before.map(|flag| Step::Await { flag, up: true }));
+                steps.extend(own.map(|flag| Step::Await { flag, up: false }));
+                steps.push(Step::Run { work_ns });
+                steps.extend(before.map(|flag| Step::Set { flag, up: false }));
+                steps.extend(own.map(|flag| Step::Set { flag, up: true }));
             }
-            threads.iter_mut().for_each(|steps| steps.push(Step::Barrier(barrier)));
         }
     }
 
@@ -386,6 +392,21 @@ mod tests {
         }
         assert!(threads.iter().zip(&at).all(|(steps, at)| *at == steps.len()), "{at:?}");
         assert!(up.iter().all(|up| !up));
+    }
+
+    #[test]
+    fn no_more_threads_sweep_than_there_are_rows() {
+        let size = Size { threads: 228, cpus: 228, planes_max: 10, ..SIZE };
+        let lu = Npb::embedded().build("lu", size).unwrap();
+        let flags = lu.objects.iter().filter(|object| **object == Object::Flag).count();
+        assert_eq!(flags, 100);
+        let planes = |task: &Task| match task.steps.as_slice() {
+            [_, Step::Repeat { steps, .. }] => {
+                steps.iter().filter(|step| matches!(step, Step::Run { .. })).count() - 9
+            }
+            _ => panic!(),
+        };
+        assert_eq!((planes(&lu.tasks[99]), planes(&lu.tasks[100])), (20, 0));
     }
 
     #[test]
