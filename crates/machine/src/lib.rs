@@ -21,7 +21,9 @@ mod warmth;
 
 pub use costs::{COSTS, CostName, Costs};
 pub use cpus::CpuSet;
-pub use machine::{Cpu, Distance, LockKind, Machine, MachineError, Ticks, find, names};
+pub use machine::{
+    Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names,
+};
 pub use memory::{MEMORY, Memory};
 pub use paths::{Path, PathId, Paths};
 pub use quantity::{Quantity, Tag};

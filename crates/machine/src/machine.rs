@@ -42,6 +42,35 @@ pub enum Ticks {
     Together,
 }
 
+/// Threads of one kind that the kernel has for itself. They have work at the expiry of a timer, and
+/// rest until it expires again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Housekeeper {
+    /// What results call them, before the number of the CPU or the node.
+    pub name: String,
+    /// What there is one of them for.
+    pub each: Each,
+    /// Time from the end of a piece of work until the timer expires again.
+    pub period_ns: u64,
+    /// The timer expires at multiples of this: the next one after the period.
+    pub step_ns: u64,
+    /// Where given, periods are those of the clock and not from the end of a piece of work
+    /// (`round_jiffies_relative`): the timer of CPU n expires n times this before them.
+    pub skew_ns: Option<u64>,
+    /// CPU time of a piece of work.
+    pub work_ns: u64,
+}
+
+/// What there is one thread for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Each {
+    /// Each CPU has one, which runs there only.
+    Cpu,
+    /// Each node has one, which runs on its CPUs.
+    Node,
+}
+
 /// How far one CPU is from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
@@ -74,6 +103,8 @@ pub struct Machine {
     pub lock: LockKind,
     /// What its kernel does with ticks.
     pub ticks: Ticks,
+    /// Threads that its kernel has for itself.
+    pub housekeepers: Vec<Housekeeper>,
     /// What things cost.
     pub costs: Costs,
     /// Instructions of kernel functions that are known to differ on this machine from those of

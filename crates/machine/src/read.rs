@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use crate::CpuSet;
 use crate::costs::{CostName, Table};
-use crate::machine::{Cpu, LockKind, Machine, MachineError, Ticks};
+use crate::machine::{Cpu, Each, Housekeeper, LockKind, Machine, MachineError, Ticks};
 use crate::quantity::Quantity;
 
 #[derive(Deserialize)]
@@ -24,6 +24,8 @@ struct File {
     paths: BTreeMap<String, Spanned<Quantity>>,
     #[serde(default, rename = "from-idle")]
     from_idle: BTreeMap<String, Spanned<Quantity>>,
+    #[serde(default)]
+    housekeeping: BTreeMap<String, Keeper>,
     #[serde(default = "none")]
     memory: Option<Given>,
 }
@@ -67,6 +69,18 @@ struct Kernel {
     ticks: Option<Quantity<Ticks>>,
 }
 
+/// Threads of one kind that the kernel has for itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keeper {
+    each: Quantity<Each>,
+    period_ns: Spanned<Quantity>,
+    step_ns: Spanned<Quantity>,
+    #[serde(default = "none")]
+    skew_ns: Option<Spanned<Quantity>>,
+    work_ns: Spanned<Quantity>,
+}
+
 /// What errors call the text, and the text to count lines in.
 struct Source<'a> {
     text: &'a str,
@@ -99,12 +113,40 @@ pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
         core_rates,
         lock: file.kernel.lock.value,
         ticks: file.kernel.ticks.map_or(Ticks::Apart, |ticks| ticks.value),
+        housekeepers: housekeepers(&source, file.housekeeping)?,
         costs,
         paths: lengths(&source, file.paths)?,
         from_idle: lengths(&source, file.from_idle)?,
         memory,
         sources,
     })
+}
+
+fn housekeepers(
+    source: &Source<'_>,
+    given: BTreeMap<String, Keeper>,
+) -> Result<Vec<Housekeeper>, MachineError> {
+    let ns = |name: &str, what: &str, least: f64, quantity: &Spanned<Quantity>| {
+        let Quantity { value, unit, .. } = quantity.get_ref();
+        if unit != "ns" || !(value.is_finite() && *value >= least) {
+            let what =
+                format!("{name}: {what}: expected a number of at least {least}, unit \"ns\"");
+            return Err(source.error(quantity.span(), what));
+        }
+        Ok(*value as u64)
+    };
+    let keeper = |(name, keeper): (String, Keeper)| {
+        let skew_ns = keeper.skew_ns.map(|skew| ns(&name, "skew_ns", 0.0, &skew)).transpose()?;
+        Ok(Housekeeper {
+            each: keeper.each.value,
+            period_ns: ns(&name, "period_ns", 1.0, &keeper.period_ns)?,
+            step_ns: ns(&name, "step_ns", 1.0, &keeper.step_ns)?,
+            skew_ns,
+            work_ns: ns(&name, "work_ns", 1.0, &keeper.work_ns)?,
+            name,
+        })
+    };
+    given.into_iter().map(keeper).collect()
 }
 
 /// Path lengths of a section of their own.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Machines are read, and what is wrong with one is said in a line.
 
-use machine::{COSTS, CpuSet, Distance, Machine, MachineError, Paths, Ticks, find, names};
+use machine::{COSTS, CpuSet, Distance, Each, Machine, MachineError, Paths, Ticks, find, names};
 
 const GOOD: &str = include_str!("../../../machines/numa-2x4.toml");
 
@@ -137,4 +137,28 @@ fn path_lengths_are_instructions() {
     let error =
         Machine::from_toml(&format!("{GOOD}\n{section}"), "m.toml").unwrap_err().to_string();
     assert!(error.starts_with("m.toml:") && error.contains("unit \"instructions\""), "{error}");
+}
+
+const KEEPER: &str = r#"
+[housekeeping.kept]
+each = { value = "node", unit = "kind", source = "", tag = "assumed" }
+period_ns = { value = 5, unit = "ns", source = "", tag = "assumed" }
+step_ns = { value = 2, unit = "ns", source = "", tag = "assumed" }
+work_ns = { value = 1, unit = "ns", source = "", tag = "assumed" }
+"#;
+
+#[test]
+fn a_kernel_has_threads_of_its_own_only_where_a_machine_says_so() {
+    for name in names().filter(|name| *name != "icount-2x4") {
+        assert!(find(name).unwrap().housekeepers.is_empty(), "{name}");
+    }
+    assert!(!find("icount-2x4").unwrap().housekeepers.is_empty());
+    let machine = Machine::from_toml(&format!("{GOOD}{KEEPER}"), "m.toml").unwrap();
+    let [kept] = &machine.housekeepers[..] else { panic!("{:?}", machine.housekeepers) };
+    assert_eq!((kept.name.as_str(), kept.each, kept.period_ns), ("kept", Each::Node, 5));
+    for (from, to) in [("value = 2", "value = 0"), ("\"node\"", "\"cache\""), ("\"ns\"", "\"s\"")] {
+        let text = format!("{GOOD}{}", KEEPER.replacen(from, to, 1));
+        let error = Machine::from_toml(&text, "m.toml").unwrap_err().to_string();
+        assert!(error.starts_with("m.toml:") && error.lines().count() == 1, "{error}");
+    }
 }

@@ -206,7 +206,7 @@ impl Engine {
             prev: prev.map_or(IDLE, tid),
             next: next.map_or(IDLE, tid),
             prev_runnable: stays,
-            next_mm: next.map_or(0, |next| k.tasks[next].process as u64 + 1),
+            next_mm: next.map_or(0, |next| k.space_of(next) as u64),
         });
         k.charge_ns(k.machine.costs.observe_after_ns);
     }
@@ -217,7 +217,8 @@ impl Engine {
         let k = &mut self.k;
         let costs = &k.machine.costs;
         let mut debt_ns = 0.0;
-        let mm = k.tasks[next].process + 1;
+        // A thread of the kernel's own keeps the one that is there.
+        let mm = if k.tasks[next].kernel { k.cpus[cpu].mm } else { k.space_of(next) };
         let other_mm = k.cpus[cpu].mm != mm;
         // Of a task that says what it touches, the model below knows better.
         if !k.hw.as_ref().is_some_and(|hw| hw.knows(next)) {

@@ -8,6 +8,7 @@ use crate::class::Class;
 use crate::cpu::{Mode, Spent};
 use crate::event::{Due, Irq};
 use crate::fault::Fault;
+use crate::housekeeping::Housekeeping;
 use crate::kernel::Kernel;
 use crate::objects::{self, Funcs, Gate, Object};
 use crate::program::{Cursor, Op, compile_between};
@@ -39,6 +40,7 @@ pub(crate) struct Engine {
     pub start_ns: u64,
     pub spent_before: Vec<Spent>,
     pub turns: Turns,
+    pub housekeeping: Housekeeping,
 }
 
 /// The thread that forks these tasks.
@@ -80,6 +82,7 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
         line: here,
         must_move: false,
         at: Cursor::new(compile_between(before, &steps, after), task.delay_ns),
+        kernel: false,
         timer: 0,
     }
 }
@@ -130,8 +133,12 @@ impl Engine {
             let irq = Irq::Start { task: task as u32 };
             k.queue.push(0, Due::Irq { cpu: here as u16, irq });
         }
+        let keepers = k.tasks.len();
+        self.housekeeping.make(k);
         self.class.start(k)?;
         k.now = 0;
+        self.keepers_rest(keepers);
+        let k = &mut self.k;
         for (index, fault) in self.faults.iter().enumerate() {
             k.queue.push(fault.at_ns, Due::Fault(index as u32));
         }
@@ -193,8 +200,11 @@ impl Engine {
     }
 
     fn stuck(&self) -> End {
-        let left =
-            self.k.tasks.iter().filter(|task| !matches!(task.state, State::Dead | State::New));
+        let left = self
+            .k
+            .tasks
+            .iter()
+            .filter(|task| !matches!(task.state, State::Dead | State::New) && !task.kernel);
         End::Stuck(left.map(|task| format!("{} at {:?}", task.name, task.at.op())).collect())
     }
 
@@ -265,7 +275,10 @@ impl Engine {
     fn handle(&mut self, irq: Irq) {
         self.k.charge_ns(self.k.machine.costs.irq_ns);
         match irq {
-            Irq::Tick => self.tick(),
+            Irq::Tick => {
+                self.tick();
+                self.wake_keepers();
+            }
             Irq::Resched => self.k.call(self.k.func.reschedule_ipi),
             Irq::Wakeups => self.wake_pending(),
             Irq::Timer { task, timer } => {
@@ -322,7 +335,9 @@ impl Engine {
                 }
                 Op::Run { .. } if at.left < 1.0 => {
                     at.next();
-                    self.k.tasks[task].at.debt += self.until_seen_ns();
+                    if !self.k.tasks[task].kernel {
+                        self.k.tasks[task].at.debt += self.until_seen_ns();
+                    }
                 }
                 Op::Runtime { wall_ns } if at.phase == 0 => {
                     at.phase = 1;

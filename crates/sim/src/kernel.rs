@@ -351,6 +351,12 @@ impl Kernel {
         delta_ns
     }
 
+    /// A task's address space; 0 where it has none.
+    pub(crate) fn space_of(&self, task: TaskId) -> usize {
+        let task = &self.tasks[task];
+        if task.kernel { 0 } else { task.process + 1 }
+    }
+
     /// Makes a queued task belong to another CPU: `set_task_cpu`. The class has dequeued it from
     /// the old one's queue and enqueues it on the new one's; both runqueues are locked, or the task
     /// is in nobody's queue.

@@ -181,6 +181,7 @@ impl Engine {
             Op::Resume(at) => self.resume(task, at),
             Op::Gate => self.wait_at_gate(task),
             Op::Open => self.open_gate(task),
+            Op::Rest => self.rest(task),
             Op::Write { channel, bytes } => self.write(task, channel, bytes),
             Op::Read { channel, bytes } => self.read(task, channel, bytes),
             Op::Yield => {

@@ -50,6 +50,8 @@ pub(crate) enum Op {
     Gate,
     /// Opens it once all are there.
     Open,
+    /// A thread of the kernel's own waits for its timer.
+    Rest,
     Yield,
     Write {
         channel: ObjectId,

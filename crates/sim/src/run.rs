@@ -15,6 +15,7 @@ use crate::cpu::Spent;
 use crate::engine::{End, Engine};
 use crate::ext::Ext;
 use crate::fault::Fault;
+use crate::housekeeping::Housekeeping;
 use crate::hw::Hw;
 use crate::kernel::{Kernel, tid};
 use crate::native;
@@ -235,6 +236,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         start_ns: 0,
         spent_before: Vec::new(),
         turns: Turns::new(scenario.machine.costs.turn_ns, scenario.machine.cpus.len()),
+        housekeeping: Housekeeping::default(),
     };
     engine.load(&scenario.workload, scenario.options.together).map_err(SimError::Load)?;
     let end = engine.run();
@@ -323,7 +325,9 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     outcome.extra.insert("scheduler_ns".into(), scheduler_ns as f64);
     for (id, task) in k.tasks.iter().enumerate() {
         outcome.names.insert(tid(id), task.name.clone());
-        outcome.progress.insert(tid(id), task.at.done);
+        if !task.kernel {
+            outcome.progress.insert(tid(id), task.at.done);
+        }
     }
     violations.extend(check_locks(promises(scenario).is_some_and(|p| p.lockless), &outcome));
     if let Some(violation) = violations.into_iter().next() {

@@ -68,6 +68,8 @@ pub struct Task {
     pub(crate) must_move: bool,
     /// What it does, and how far it got.
     pub(crate) at: Cursor,
+    /// It is the kernel's own: it has no address space, and keeps nobody's run going.
+    pub(crate) kernel: bool,
     /// Counts its timers, so that a late one is told from the present one.
     pub(crate) timer: u32,
 }

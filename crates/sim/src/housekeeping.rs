@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Threads that a machine's kernel has for itself ([`machine::Housekeeper`]): tasks of the class like
+//! any other, seen like any other, which nobody forks, and for which no run goes on.
+//!
+//! Their timers are those of the timer wheel: looked at in the ticks of CPUs that have ticks, and late
+//! where none has. So nothing is due for them, and a workload that can go on no more is found stuck.
+
+use std::rc::Rc;
+
+use machine::{Each, Housekeeper};
+use rand::RngExt;
+use trace::Kind;
+
+use crate::engine::Engine;
+use crate::kernel::{Kernel, tid};
+use crate::program::{Cursor, Op};
+use crate::task::{CpuId, State, Task, TaskId};
+
+/// All such threads of a run.
+#[derive(Default)]
+pub(crate) struct Housekeeping {
+    keepers: Vec<Keeper>,
+    /// What the clock that timers are rounded on shows when the run begins.
+    clock_ns: u64,
+}
+
+struct Keeper {
+    task: TaskId,
+    kind: Housekeeper,
+    /// Number of its CPU or node.
+    number: u64,
+    /// When its timer expires; None while it has work.
+    due_ns: Option<u64>,
+}
+
+impl Housekeeping {
+    /// Makes the machine's threads. Chance is asked only where there are some.
+    pub fn make(&mut self, k: &mut Kernel) {
+        let kinds = k.machine.housekeepers.clone();
+        let longest_ns = kinds.iter().map(|kind| kind.period_ns.saturating_mul(kind.step_ns)).max();
+        let Some(longest_ns) = longest_ns else { return };
+        self.clock_ns = k.rng.random_range(0..longest_ns);
+        let (cpus, nodes) = (k.machine.cpus.len(), k.machine.node_distance.len());
+        for kind in kinds {
+            for number in 0..if kind.each == Each::Cpu { cpus } else { nodes } {
+                let task = keeper(k, &kind, number);
+                let mut keeper =
+                    Keeper { task, kind: kind.clone(), number: number as u64, due_ns: None };
+                let rest_ns = k.rng.random_range(0..kind.period_ns);
+                keeper.due_ns = Some(keeper.first_ns(self.clock_ns, rest_ns) - self.clock_ns);
+                self.keepers.push(keeper);
+            }
+        }
+    }
+}
+
+impl Keeper {
+    /// When the timer expires, on the clock, that was set before the run; `rest_ns` is what is left of
+    /// a period that the clock does not set.
+    fn first_ns(&self, clock_ns: u64, rest_ns: u64) -> u64 {
+        let Housekeeper { period_ns, step_ns, skew_ns, .. } = self.kind;
+        let at_ns = match skew_ns {
+            None => clock_ns + rest_ns,
+            Some(skew_ns) => {
+                let skew_ns = self.number * skew_ns;
+                (clock_ns + skew_ns).next_multiple_of(period_ns).saturating_sub(skew_ns)
+            }
+        };
+        at_ns.max(clock_ns).next_multiple_of(step_ns)
+    }
+
+    /// When a timer expires, on the clock, that is set now.
+    fn expires_ns(&self, clock_ns: u64) -> u64 {
+        let Housekeeper { period_ns, step_ns, skew_ns, .. } = self.kind;
+        let at_ns = match skew_ns {
+            None => clock_ns + period_ns,
+            Some(skew_ns) => {
+                // The full period that is nearest to the next one.
+                let skew_ns = self.number * skew_ns;
+                let late_ns = (clock_ns + skew_ns) % period_ns;
+                let full_ns = clock_ns + skew_ns - late_ns + period_ns;
+                let down = late_ns < period_ns / 4;
+                (if down { full_ns } else { full_ns + period_ns }).saturating_sub(skew_ns)
+            }
+        };
+        at_ns.next_multiple_of(step_ns)
+    }
+}
+
+/// The thread of a kind for one CPU or node.
+fn keeper(k: &mut Kernel, kind: &Housekeeper, number: usize) -> TaskId {
+    let belongs = |cpu: &CpuId| match kind.each {
+        Each::Cpu => *cpu == number,
+        Each::Node => usize::from(k.machine.cpus[*cpu].node) == number,
+    };
+    let allowed: machine::CpuSet = k.machine.all().iter().filter(belongs).collect();
+    let here = allowed.lowest().unwrap_or(0);
+    let program: Rc<[Op]> = [
+        Op::Loop { times: None },
+        Op::Run { work_ns: kind.work_ns },
+        Op::Rest,
+        Op::Again { start: 1 },
+    ]
+    .into();
+    let process = k.tasks.iter().map(|task| task.process + 1).max().unwrap_or(0);
+    k.tasks.push(Task {
+        name: format!("{}/{number}", kind.name),
+        state: State::New,
+        cpu: here,
+        allowed,
+        nice: 0,
+        process,
+        exec_start_ns: 0,
+        sum_exec_ns: 0,
+        last_ran: None,
+        exiting: false,
+        ended_ns: 0,
+        queued_ns: 0,
+        on_cpu_until_ns: 0,
+        line: here,
+        must_move: false,
+        at: Cursor::new(program, 0),
+        kernel: true,
+        timer: 0,
+    });
+    k.tasks.len() - 1
+}
+
+impl Engine {
+    /// The class gets to know them, from `first` on; they wait for their timers.
+    pub(crate) fn keepers_rest(&mut self, first: TaskId) {
+        for task in first..self.k.tasks.len() {
+            self.class.fork(&mut self.k, task);
+            self.k.tasks[task].state = State::Blocked;
+            let cpus = self.k.tasks[task].allowed.words().to_vec();
+            self.k.emit(Kind::Affinity { tid: tid(task), cpus });
+        }
+        // That was long ago.
+        self.k.now = 0;
+    }
+
+    /// After a tick: wakes those whose timers have expired. A timer is where its thread was last; of a
+    /// CPU without ticks, others look at the timers of threads that do not belong to it
+    /// (`tmigr_handle_remote`).
+    pub(crate) fn wake_keepers(&mut self) {
+        let (this, now) = (self.k.this, self.k.now);
+        for index in 0..self.housekeeping.keepers.len() {
+            let Keeper { task, ref kind, due_ns, .. } = self.housekeeping.keepers[index];
+            let cpu = self.k.tasks[task].cpu;
+            let looks = cpu == this || kind.each == Each::Node && self.k.sleeps(cpu);
+            let usable = self.k.tasks[task].allowed.and(&self.k.online).lowest().is_some();
+            if looks && usable && due_ns.is_some_and(|due_ns| due_ns <= now) {
+                self.housekeeping.keepers[index].due_ns = None;
+                self.try_to_wake_up(task, false);
+            }
+        }
+    }
+
+    /// A keeper has done its work: it sets its timer and waits for it.
+    pub(crate) fn rest(&mut self, task: TaskId) {
+        if self.phase(task) == 1 {
+            return self.next(task);
+        }
+        let Housekeeping { keepers, clock_ns } = &mut self.housekeeping;
+        if let Some(keeper) = keepers.iter_mut().find(|keeper| keeper.task == task) {
+            let expires_ns = keeper.expires_ns(*clock_ns + self.k.now);
+            keeper.due_ns = Some(expires_ns - *clock_ns);
+        }
+        self.set_phase(task, 1);
+        self.block(task);
+    }
+}
