@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_answered_with_what_does() {
         let error = labels(&["flshed"]).unwrap_err();
-        assert!(error.contains("`flshed`") && error.contains("default, cfs, flsched"), "{error}");
+        assert!(error.contains("`flshed`") && error.contains("default, cfs, koka"), "{error}");
         let error = labels(&["flsched:slize=5ms"]).unwrap_err();
         assert!(error.contains("slize") && error.contains("slice, variant"), "{error}");
         let error = labels(&["flsched:slice=fast"]).unwrap_err();
