@@ -161,9 +161,12 @@ void OP(cas_tick, struct task_struct *p)
 {
 	struct cas_cpu *c = cpus_of(this_cpu());
 
-	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
+	/*
+	 * A CPU that went idle between an insertion and the search for idle CPUs was not kicked. Those
+	 * that wait may go where p, which runs, may not.
+	 */
 	if (c && nr_cpus > 1 && slots_waiting(c))
-		place_kick_idle(p);
+		kick_idle_cpus(this_cpu(), waiting(this_cpu(), c));
 }
 
 /* The slots of the context that runs from here on: a task without one runs in the last one's. */

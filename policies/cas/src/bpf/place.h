@@ -102,6 +102,24 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home)
 	return -1;
 }
 
+/* Has so many idle CPUs, near first, look for something to run. */
+static __always_inline void kick_idle_cpus(s32 from, u32 count)
+{
+	u32 i;
+
+	for (i = 1; i < nr_cpus && i < MAX_CPUS; i++) {
+		s32 cpu = cpu_neighbour(from, i);
+		struct cas_cpu *c = cpus_of(cpu);
+
+		if (!count)
+			return;
+		if (c && !c->running && scx_bpf_test_and_clear_cpu_idle(cpu)) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			count--;
+		}
+	}
+}
+
 /* Whether a task that became runnable takes the CPU from who runs. */
 static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_task *t, u32 slot,
 				     u64 now)
