@@ -5,11 +5,12 @@
 #include "place_home.h"
 
 /* How many wait on this CPU. */
-static __always_inline u32 waiting(s32 cpu, const struct cas_cpu *c)
+u32 waiting(s32 cpu)
 {
+	struct cas_cpu *c = cpus_of(cpu);
 	u32 slot, count = 0;
 
-	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+	for (slot = 0; c && slot < SLOTS_MAX && slot < knob_slots; slot++)
 		if (c->hint[slot])
 			count += scx_bpf_dsq_nr_queued(dsq_of(cpu, slot));
 	return count;
@@ -21,7 +22,7 @@ static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t
 	o1_refill(&t->o1, knob_slice_ns);
 	if (o1_interactive(t->o1.prio, t->o1.nice) &&
 	    (!c->expired.since_ns ||
-	     !o1_starving(&c->expired, t->o1.nice, now, waiting(cpu, c) + 1, knob_slice_ns)))
+	     !o1_starving(&c->expired, t->o1.nice, now, waiting(cpu) + 1, knob_slice_ns)))
 		return c->epoch;
 	if (!c->expired.since_ns) {
 		c->expired.since_ns = now;

@@ -48,33 +48,34 @@ static __always_inline u64 lesser(const struct cas_cpu *c, u64 a, u64 b)
 	return key_rank(b, c->epoch) < key_rank(a, c->epoch) ? b : a;
 }
 
-/* The least hint of these slots, or 0. */
-static __always_inline u64 least_hint(const struct cas_cpu *c, u32 slots)
+/* The least hint of these slots, or 0. A function of its own, or the verifier walks each copy of it. */
+u64 least_hint(s32 cpu, u32 slots)
 {
+	struct cas_cpu *c = cpus_of(cpu);
 	u64 least = 0;
 	u32 slot;
 
-	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+	for (slot = 0; c && slot < SLOTS_MAX && slot < knob_slots; slot++)
 		if (slots >> slot & 1)
 			least = lesser(c, least, c->hint[slot]);
 	return least;
 }
 
 /* The same of the current context's. */
-static __always_inline u64 own_hint(const struct cas_cpu *c, u32 here)
+static __always_inline u64 own_hint(s32 cpu, const struct cas_cpu *c, u32 here)
 {
 	if (here != c->here)
-		return least_hint(c, here);
+		return least_hint(cpu, here);
 	return lesser(c, c->hint[SLOT_KERNEL], c->hint[c->slot & (SLOTS_MAX - 1)]);
 }
 
 /* The same of all others': kept, where `here` is the CPU's own context. */
-static __always_inline u64 hint_elsewhere(struct cas_cpu *c, u32 here)
+static __always_inline u64 hint_elsewhere(s32 cpu, struct cas_cpu *c, u32 here)
 {
 	if (here != c->here)
-		return least_hint(c, ~here);
+		return least_hint(cpu, ~here);
 	if (!c->elsewhere_known) {
-		c->elsewhere = least_hint(c, ~here);
+		c->elsewhere = least_hint(cpu, ~here);
 		c->elsewhere_known = true;
 	}
 	return c->elsewhere;
@@ -98,8 +99,8 @@ u64 choose(s32 cpu, u64 prev)
 		own = c->hint[0];
 		elsewhere = 0;
 	} else {
-		own = own_hint(c, here);
-		elsewhere = hint_elsewhere(c, here);
+		own = own_hint(cpu, c, here);
+		elsewhere = hint_elsewhere(cpu, c, here);
 	}
 	if (prev)
 		context_consider(&search, key_rank(prev, c->epoch),
@@ -109,7 +110,7 @@ u64 choose(s32 cpu, u64 prev)
 	if (elsewhere)
 		context_consider(&search, key_rank(elsewhere, c->epoch), false);
 	if (knob_tags)
-		context_consider_tagged(&search, least_hint(c, c->tagged), c->epoch);
+		context_consider_tagged(&search, least_hint(cpu, c->tagged), c->epoch);
 	if (!knob_slack)
 		return context_chooses(&search, c->epoch, knob_threshold);
 	if (search.reg != RANK_NONE && search.reg > c->vtime)
@@ -117,12 +118,13 @@ u64 choose(s32 cpu, u64 prev)
 	return context_chooses_by_vtime(&search, knob_slack);
 }
 
-/* In how many of its slots somebody waits. */
-static __always_inline u32 slots_waiting(const struct cas_cpu *c)
+/* In how many of a CPU's slots somebody waits. */
+u32 slots_waiting(s32 cpu)
 {
+	struct cas_cpu *c = cpus_of(cpu);
 	u32 slot, count = 0;
 
-	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
+	for (slot = 0; c && slot < SLOTS_MAX && slot < knob_slots; slot++)
 		count += !!c->hint[slot];
 	return count;
 }

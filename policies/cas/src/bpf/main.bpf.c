@@ -50,8 +50,8 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 			home_moves(home, cpu);
 		return cpu;
 	}
-	if (wake_flags & SCX_WAKE_FORK)
-		return place_child(p, prev_cpu, slot);
+	if (c && wake_flags & SCX_WAKE_FORK)
+		return place_child(c, p, prev_cpu, slot);
 	/* All are busy: with a waker of its context, where else it would have to wait for another one. */
 	if (slot != SLOT_KERNEL && c && c->here >> slot & 1 && prev && !(prev->here >> slot & 1) &&
 	    cpu_allowed(p, this_cpu()))
@@ -165,8 +165,8 @@ void OP(cas_tick, struct task_struct *p)
 	 * A CPU that went idle between an insertion and the search for idle CPUs was not kicked. Those
 	 * that wait may go where p, which runs, may not.
 	 */
-	if (c && nr_cpus > 1 && slots_waiting(c))
-		kick_idle_cpus(this_cpu(), waiting(this_cpu(), c));
+	if (c && nr_cpus > 1 && slots_waiting(this_cpu()))
+		kick_idle_cpus(this_cpu(), waiting(this_cpu()));
 }
 
 /* The slots of the context that runs from here on: a task without one runs in the last one's. */

@@ -53,35 +53,44 @@ static __always_inline u32 of_context(s32 cpu, const struct cas_cpu *c, u32 slot
 	return waiting + (c->here >> slot & 1);
 }
 
+/* How many are on a CPU; of two with as many the one with more of a context is the less crowded. */
+u64 crowd_at(s32 cpu, u32 slot)
+{
+	s32 beside = cpu_next_sibling(cpu);
+	struct cas_cpu *c = cpus_of(cpu), *sibling = knob_smt ? cpus_of(beside) : NULL;
+	u32 same = 0;
+
+	if (!c)
+		return ~0ULL;
+	if (sibling)
+		same = of_context(cpu, c, slot & (SLOTS_MAX - 1)) +
+		       of_context(beside, sibling, slot & (SLOTS_MAX - 1));
+	return ((u64)(c->running + waiting(cpu)) << 32) - same;
+}
+
 /*
  * Where the fewest wait, for a child where no CPU is idle [sched_balance_self]; of those, where siblings of a
  * core are to come together, the core with most of its context; of those, near first.
  */
-static __always_inline s32 place_child(struct task_struct *p, s32 prev_cpu, u32 slot)
+static __always_inline s32 place_child(struct cas_cpu *own, struct task_struct *p, s32 prev_cpu, u32 slot)
 {
-	u32 least = ~0U, most = 0, i;
-	s32 best = prev_cpu;
+	u32 i;
 
+	own->fewest = ~0ULL;
+	own->fewest_at = prev_cpu;
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
-		s32 cpu = cpu_neighbour(prev_cpu, i), beside;
-		struct cas_cpu *c = cpus_of(cpu), *sibling;
-		u32 count, same;
+		s32 cpu = cpu_neighbour(prev_cpu, i);
+		u64 crowd;
 
-		if (!c || !cpu_allowed(p, cpu))
+		if (!cpu_allowed(p, cpu))
 			continue;
-		count = c->running + waiting(cpu, c);
-		if (count > least)
-			continue;
-		beside = cpu_next_sibling(cpu);
-		sibling = knob_smt ? cpus_of(beside) : NULL;
-		same = sibling ? of_context(cpu, c, slot) + of_context(beside, sibling, slot) : 0;
-		if (count < least || same > most) {
-			least = count;
-			most = same;
-			best = cpu;
+		crowd = crowd_at(cpu, slot);
+		if (crowd < own->fewest) {
+			own->fewest = crowd;
+			own->fewest_at = cpu;
 		}
 	}
-	return best;
+	return own->fewest_at;
 }
 
 /* The first CPU of a home where p should not wait for long, or a negative number. */
@@ -96,14 +105,14 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home)
 		if (!c || !cpu_allowed(p, cpu))
 			continue;
 		if ((core_idle(cpu) && scx_bpf_test_and_clear_cpu_idle(cpu)) ||
-		    home_wait(slots_waiting(c) + 1, c->turn_ns) < HOME_WAIT_NS)
+		    home_wait(slots_waiting(cpu) + 1, c->turn_ns) < HOME_WAIT_NS)
 			return cpu;
 	}
 	return -1;
 }
 
 /* Has so many idle CPUs, near first, look for something to run. */
-static __always_inline void kick_idle_cpus(s32 from, u32 count)
+int kick_idle_cpus(s32 from, u32 count)
 {
 	u32 i;
 
@@ -112,12 +121,13 @@ static __always_inline void kick_idle_cpus(s32 from, u32 count)
 		struct cas_cpu *c = cpus_of(cpu);
 
 		if (!count)
-			return;
+			break;
 		if (c && !c->running && scx_bpf_test_and_clear_cpu_idle(cpu)) {
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 			count--;
 		}
 	}
+	return 0;
 }
 
 /* Whether a task that became runnable takes the CPU from who runs. */

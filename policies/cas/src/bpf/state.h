@@ -55,6 +55,8 @@ struct cas_cpu {
 	volatile u64 mm;	/* an address on its way to be a number */
 	u64 entered_mm;		/* whose the current context is */
 	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
+	volatile u64 fewest;	/* likewise: place_child's, in memory so that the verifier forgets it */
+	volatile s32 fewest_at;
 	u64 turn_ns;		/* how long who runs here does so, about */
 	u32 epoch;
 	u32 sequence;

@@ -34,7 +34,7 @@ static __always_inline bool take_first(struct cas_cpu *own, struct cas_cpu *thei
 	if (!theirs->hint[slot] || !dsq_move_to_local(dsq_of(victim, slot)))
 		return false;
 	__sync_fetch_and_or(&theirs->stale, 1u << slot);
-	own->takes_home = knob_aggregate && slots_waiting(theirs) > 1;
+	own->takes_home = knob_aggregate && slots_waiting(victim) > 1;
 	return true;
 }
 
