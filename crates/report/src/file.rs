@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files that are written whole or not at all.
 
-use std::io::Write;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -10,7 +11,7 @@ use tempfile::NamedTempFile;
 #[derive(Debug)]
 pub struct FileError {
     path: PathBuf,
-    source: std::io::Error,
+    source: io::Error,
 }
 
 impl std::fmt::Display for FileError {
@@ -28,18 +29,33 @@ impl std::error::Error for FileError {}
 /// an interruption leaves what was there before.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), FileError> {
     let failed = |source| FileError { path: path.to_path_buf(), source };
-    let mut file = NamedTempFile::new_in(folder_of(path)).map_err(failed)?;
+    let place = place_of(path).map_err(failed)?;
+    let mut file = NamedTempFile::new_in(folder_of(&place)).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     set_readable(&file).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
+    file.persist(&place).map_err(|error| failed(error.error))?;
     Ok(())
 }
 
 /// Whether a file could be written there; leaves nothing.
 pub fn probe(path: &Path) -> Result<(), FileError> {
     let failed = |source| FileError { path: path.to_path_buf(), source };
-    NamedTempFile::new_in(folder_of(path)).map(drop).map_err(failed)
+    let place = place_of(path).map_err(failed)?;
+    NamedTempFile::new_in(folder_of(&place)).map(drop).map_err(failed)
+}
+
+/// Where the file lies behind links. A device or a pipe is refused: the move would put a file in its
+/// place, and nobody who names /dev/null means that.
+fn place_of(path: &Path) -> io::Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_file() => fs::canonicalize(path),
+        Ok(_) => {
+            Err(io::Error::new(ErrorKind::InvalidInput, "it is there and no file; name a file"))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_path_buf()),
+        Err(error) => Err(error),
+    }
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -50,7 +66,7 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// A temporary file is its owner's alone; a report is as readable as any new file.
-fn set_readable(file: &NamedTempFile) -> std::io::Result<()> {
+fn set_readable(file: &NamedTempFile) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
 }
@@ -69,6 +85,29 @@ mod tests {
         write_whole(&path, "new").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_file_stays_what_it_is() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = probe(&path).unwrap_err().to_string();
+        assert!(error.ends_with("it is there and no file; name a file"), "{error}");
+        write_whole(&path, "text").unwrap_err();
+        assert!(std::fs::symlink_metadata(&path).unwrap().file_type().is_socket());
+    }
+
+    #[test]
+    fn a_link_stays_and_its_file_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_whole(&link, "new").unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
     }
 
     #[test]
