@@ -156,8 +156,9 @@ fn lengths(
 ) -> Result<BTreeMap<String, f64>, MachineError> {
     let length = |(name, quantity): (String, Spanned<Quantity>)| {
         let Quantity { value, unit, .. } = quantity.get_ref();
-        if unit != "instructions" || !(value.is_finite() && *value >= 0.0) {
-            let what = format!("{name}: expected a number of at least 0, unit \"instructions\"");
+        if unit != "instructions" || !(0.0..=1e9).contains(value) {
+            let what =
+                format!("{name}: expected a number from 0 to 1000000000, unit \"instructions\"");
             return Err(source.error(quantity.span(), what));
         }
         Ok((name, *value))
@@ -290,19 +291,33 @@ fn table<T: Table>(
 fn check(source: &Source, cost: &CostName, given: &Spanned<Quantity>) -> Result<(), MachineError> {
     let Quantity { value, range, unit, .. } = given.get_ref();
     let [low, high] = range.unwrap_or([*value, *value]);
+    let (least, most) = bounds(cost);
     let what = match () {
         () if unit != cost.unit => format!("unit \"{unit}\": expected \"{}\"", cost.unit),
-        () if !(value.is_finite() && *value >= 0.0) => "expected a number of at least 0".into(),
-        () if matches!(cost.unit, "GHz" | "cycles/instruction" | "entries" | "ways" | "bytes")
-            && *value == 0.0 =>
-        {
-            "expected a number above 0".into()
-        }
         () if cost.name.starts_with("smt_rate") && !(*value > 0.0 && *value <= 1.0) => {
             "expected a number above 0 and at most 1".into()
+        }
+        () if !(least..=most).contains(value) => {
+            format!("expected a number from {least} to {most}")
         }
         () if !(low <= *value && *value <= high) => format!("value {value} is outside its range"),
         () => return Ok(()),
     };
     Err(source.error(given.span(), format!("{}: {what}", cost.name)))
+}
+
+/// Between which a number may lie. Far wider than any machine; beyond them a run would not come to an
+/// end, or its clock of 64 bits would overflow.
+fn bounds(cost: &CostName) -> (f64, f64) {
+    match (cost.name, cost.unit) {
+        // no kernel has HZ above 10,000, and a tick that takes longer than its period is all there is
+        ("tick_period_ns", _) => (1e5, 1e9),
+        (_, "ns") => (0.0, 1e9),
+        (_, "GHz" | "cycles/instruction") => (1e-3, 1e3),
+        (_, "entries" | "ways") => (1.0, 1e9),
+        (_, "bytes") => (1.0, 1e15),
+        // as many as any architecture has: 16 bits
+        (_, "tags") => (0.0, 65536.0),
+        _ => (0.0, 1e6),
+    }
 }

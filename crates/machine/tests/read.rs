@@ -69,9 +69,9 @@ fn errors_name_line_and_what_was_expected() {
             "clock_ghz = { value = 2.5, unit = \"MHz\"",
             "expected \"GHz\"",
         ),
-        ("irq_ns = { value = 300", "irq_ns = { value = -1", "at least 0"),
+        ("irq_ns = { value = 300", "irq_ns = { value = -1", "from 0 to"),
         ("irq_ns = ", "irk_ns = ", "no cost is called `irk_ns`"),
-        ("kernel_cpi = { value = 1.0", "kernel_cpi = { value = 0.0", "above 0"),
+        ("kernel_cpi = { value = 1.0", "kernel_cpi = { value = 0.0", "from 0.001 to"),
         ("irq_ns = { value = 300", "irq_ns = { value = \"a\"", "expected"),
         ("[[10, 20], [20, 10]]", "[[10, 20]]", "expected 2 rows"),
     ];
@@ -160,5 +160,33 @@ fn a_kernel_has_threads_of_its_own_only_where_a_machine_says_so() {
         let text = format!("{GOOD}{}", KEEPER.replacen(from, to, 1));
         let error = Machine::from_toml(&text, "m.toml").unwrap_err().to_string();
         assert!(error.starts_with("m.toml:") && error.lines().count() == 1, "{error}");
+    }
+}
+
+#[test]
+fn a_number_that_no_machine_has_is_refused() {
+    let cases = [
+        ("tick_period_ns = { value = 4000000", "tick_period_ns = { value = 0", "from 100000 to"),
+        ("tick_period_ns = { value = 4000000", "tick_period_ns = { value = 1", "from 100000 to"),
+        ("syscall_ns = { value = 80", "syscall_ns = { value = 1e300", "from 0 to 1000000000"),
+        ("syscall_ns = { value = 80", "syscall_ns = { value = -80", "from 0 to 1000000000"),
+        ("syscall_ns = { value = 80", "syscall_ns = { value = nan", "from 0 to 1000000000"),
+        ("clock_ghz = { value = 2.5", "clock_ghz = { value = 1e-300", "from 0.001 to 1000"),
+    ];
+    for (from, to, part) in cases {
+        let error = broken(from, to);
+        assert!(error.starts_with("m.toml:") && error.contains(part), "{to}: {error}");
+    }
+}
+
+#[test]
+fn a_tlb_of_more_tags_than_fit_is_refused() {
+    let good = include_str!("../../../machines/core2duo-1.86.toml");
+    for tags in ["1e18", "1e300", "inf"] {
+        let text =
+            good.replacen("tlb_tags = { value = 0", &format!("tlb_tags = {{ value = {tags}"), 1);
+        assert_ne!(text, good);
+        let error = Machine::from_toml(&text, "m.toml").unwrap_err().to_string();
+        assert!(error.contains("tlb_tags: expected a number from 0 to 65536"), "{error}");
     }
 }
