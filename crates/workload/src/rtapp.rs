@@ -160,6 +160,9 @@ const IGNORED_GLOBALS: &[&str] = &[
     "frag",
 ];
 
+/// Tasks of a workload, forked ones included: more fit into no machine's memory.
+const TASKS_MAX: usize = 1_000_000;
+
 const TASK_KEYS: &str =
     "instance, loop, phases, cpus, priority, policy, delay, process, hw, or an event";
 
@@ -238,7 +241,7 @@ impl<'a> Reader<'a> {
         let instances = find("instance").map_or(Ok(1), |v| v.integer("instance"))?;
         let instances = usize::try_from(instances)
             .ok()
-            .filter(|n| *n <= 1_000_000)
+            .filter(|n| *n <= TASKS_MAX)
             .ok_or_else(|| node.error(format!("{name}: instance: expected 0 to 1000000")))?;
         let mut task = Task { name: name.clone(), ..Task::default() };
         let mut process = Process::Shared(0);
@@ -321,8 +324,16 @@ impl<'a> Reader<'a> {
 
     /// Every thread: the instances, then for each fork a thread of its own.
     fn expand(&mut self) -> Result<Vec<Task>, Error> {
+        let too_many = |of: &Definition| {
+            let what =
+                format!("{}: more than {TASKS_MAX} tasks; have fewer, or fork less", of.name);
+            Err(of.node.error(what))
+        };
         let mut wanted = Vec::new();
         for (definition, of) in self.definitions.iter().enumerate() {
+            if wanted.len() + of.instances > TASKS_MAX {
+                return too_many(of);
+            }
             for number in 0..of.instances {
                 wanted.push(Wanted { definition, number, lineage: vec![definition] });
             }
@@ -336,6 +347,9 @@ impl<'a> Reader<'a> {
             task.forked = tasks.len() >= started;
             for target in fork_targets(&mut task.steps) {
                 let definition = self.fork_definition(*target, &lineage)?;
+                if wanted.len() == TASKS_MAX {
+                    return too_many(&self.definitions[definition]);
+                }
                 let lineage = lineage.iter().copied().chain([definition]).collect();
                 *target = wanted.len();
                 wanted.push(Wanted { definition, number: next_number[definition], lineage });

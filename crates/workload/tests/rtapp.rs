@@ -210,3 +210,18 @@ fn wrong_files_are_refused_with_file_line_and_what_was_expected() {
         assert!(!error.contains('\n'), "more than one line: {error}");
     }
 }
+
+#[test]
+fn forks_of_forks_are_counted_before_they_fill_the_memory() {
+    // ten forks each, seven levels deep: eleven million tasks
+    let level = |n: usize| {
+        let forks: Vec<String> = (0..10).map(|k| format!("\"fork{k}\": \"t{}\"", n + 1)).collect();
+        let instance = usize::from(n == 0);
+        format!("\"t{n}\": {{\"instance\": {instance}, \"loop\": 1, {}}}", forks.join(", "))
+    };
+    let levels: Vec<String> = (0..7).map(level).collect();
+    let last = "\"t7\": {\"instance\": 0, \"loop\": 1, \"run\": 1}";
+    let text = format!("{{\"tasks\": {{{}, {last}}}}}", levels.join(", "));
+    let error = refused(&text);
+    assert!(error.contains("more than 1000000 tasks"), "{error}");
+}
