@@ -39,10 +39,10 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
 /// Writes a report and says where it is: on standard error where standard output is JSON.
 pub fn write_report(path: &Path, page: &str, json: bool) -> Result<(), Failure> {
     write_whole(path, page).map_err(Failure::input)?;
-    let line = format!("report: {}\n", path.display());
+    let line = format!("report: {}", path.display());
     match json {
-        true => eprint!("{line}"),
-        false => output::print(&line)?,
+        true => output::say(&line),
+        false => output::print(&(line + "\n"))?,
     }
     Ok(())
 }

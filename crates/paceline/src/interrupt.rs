@@ -6,6 +6,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it. Guests end with
 /// the process that started them. The folder is also removed when this is dropped.
@@ -21,7 +22,7 @@ pub fn guard() -> Result<TempDir, Failure> {
     ctrlc::set_handler(move || {
         // There is nobody left to tell if this fails.
         let _ = fs::remove_dir_all(&path);
-        eprintln!("\npaceline: interrupted");
+        output::say("\npaceline: interrupted");
         std::process::exit(130);
     })
     .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;

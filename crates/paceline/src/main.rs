@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure != Failure::Closed {
-                eprintln!("paceline: {failure}");
+                output::say(&format!("paceline: {failure}"));
             }
             failure.code()
         }

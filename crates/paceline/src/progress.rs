@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::output;
+
 /// Bars on a terminal; elsewhere a line for each phase.
 pub struct Progress {
     bars: MultiProgress,
@@ -24,7 +26,7 @@ impl Progress {
     pub fn phase(&self, text: &str) {
         match &self.own {
             Some(bar) => bar.set_message(text.to_string()),
-            None => eprintln!("{text}"),
+            None => output::say(text),
         }
     }
 

@@ -91,7 +91,7 @@ fn a_reader_that_has_gone_away_is_no_error() {
 fn a_full_disk_behind_standard_output_is_one_line() {
     let full = File::create("/dev/full").unwrap();
     let output = paceline(&["list"]).stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
@@ -103,4 +103,16 @@ fn temporary_files_go_with_the_process() {
     let output = paceline(&fixed).env("TMPDIR", folder.path()).output().unwrap();
     assert!(output.status.success());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_behind_standard_error_changes_no_exit_code() {
+    let code = |arguments: &[&str]| {
+        let full = File::create("/dev/full").unwrap();
+        let mut command = paceline(arguments);
+        command.stderr(full).stdout(Stdio::null()).status().unwrap().code()
+    };
+    assert_eq!(code(&["list", "cray"]), Some(2));
+    let job = ["compare", "--on", "sim", "--policy", "fifo", "--", "hackbench", "-g", "1"];
+    assert_eq!(code(&job), Some(0));
 }
