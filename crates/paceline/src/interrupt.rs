@@ -22,6 +22,7 @@ pub fn guard() -> Result<TempDir, Failure> {
     ctrlc::set_handler(move || {
         // There is nobody left to tell if this fails.
         let _ = fs::remove_dir_all(&path);
+        vm::kernel::forget_fetch();
         output::say("\npaceline: interrupted");
         std::process::exit(130);
     })

@@ -10,6 +10,8 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Context;
 use cpio::NewcBuilder;
 
+use crate::BadInput;
+
 /// What will be in the guest, by path without the leading slash.
 #[derive(Default)]
 pub(crate) struct Image {
@@ -63,8 +65,9 @@ impl Image {
 
     /// Adds what lies at `here`; returns the target of a link.
     fn enter(&mut self, here: &Path, wanted: &Path) -> anyhow::Result<Option<PathBuf>> {
-        let kind = fs::symlink_metadata(here)
-            .with_context(|| format!("{}: {} is not there", wanted.display(), here.display()))?;
+        let kind = fs::symlink_metadata(here).map_err(|error| {
+            BadInput(format!("{}: {}: {error}", wanted.display(), here.display()))
+        })?;
         let key = here.strip_prefix("/").unwrap_or(here).to_path_buf();
         if kind.is_symlink() {
             let target = fs::read_link(here)?;

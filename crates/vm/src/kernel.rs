@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::run::die_with_parent;
 use crate::{BadInput, probe};
 
 /// Suites to try, best first.
@@ -85,21 +86,54 @@ fn alike(failure: &str) -> String {
 
 /// Where kernels are kept.
 pub fn folder(cache: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let folder = place(cache)
+        .ok_or_else(|| BadInput("neither XDG_CACHE_HOME nor HOME is set; set one".into()))?;
+    fs::create_dir_all(&folder).map_err(|error| {
+        let folder = folder.display();
+        BadInput(format!("cannot create {folder}: {error}; name another with XDG_CACHE_HOME"))
+    })?;
+    Ok(folder)
+}
+
+fn place(cache: Option<&Path>) -> Option<PathBuf> {
     let base = match cache {
         Some(folder) => folder.to_path_buf(),
         None => std::env::var_os("XDG_CACHE_HOME")
             .map(PathBuf::from)
-            .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
-            .context("neither XDG_CACHE_HOME nor HOME is set; name a folder with --cache")?
+            .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?
             .join("paceline"),
     };
-    let folder = base.join("kernels");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    Ok(folder)
+    Some(base.join("kernels"))
+}
+
+/// What a fetch calls its folder in the cache, before the number of its process.
+const FETCH: &str = ".fetch-";
+
+/// Removes what this process has half fetched into the user's cache: for one that is interrupted.
+pub fn forget_fetch() {
+    if let Some(folder) = place(None) {
+        remove_fetches(&folder, |process| process == std::process::id());
+    }
+}
+
+/// Removes the folders of fetches by such processes. What cannot be removed hurts nobody.
+fn remove_fetches(folder: &Path, by: impl Fn(u32) -> bool) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process =
+            name.strip_prefix(FETCH).and_then(|rest| rest.split('-').next()?.parse().ok());
+        if process.is_some_and(&by) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn named(image: &Path) -> anyhow::Result<Kernel> {
     let bad = |why: String| BadInput(format!("--kernel {}: {why}", image.display()));
+    // a pipe would be waited for
+    if image.exists() && !image.is_file() {
+        return Err(bad("it is no file".into()).into());
+    }
     let release = probe::release(image).map_err(|error| bad(format!("{error:#}")))?;
     let beside = image.parent().unwrap_or(Path::new("."));
     let config = ["config".to_string(), format!("config-{release}")]
@@ -172,8 +206,12 @@ fn fetch_suite(
     anyhow::ensure!(keyring.exists(), "{} is missing", keyring.display());
     let bar = progress.add(ProgressBar::new(100));
     bar.set_style(style());
-    let apt =
-        Apt { folder: tempfile::tempdir_in(cache).context("the cache is not writable")?, bar };
+    // one that was killed could not clear up after itself
+    remove_fetches(cache, |process| !Path::new(&format!("/proc/{process}")).exists());
+    let mut folder = tempfile::Builder::new();
+    let prefix = format!("{FETCH}{}-", std::process::id());
+    let folder = folder.prefix(&prefix).tempdir_in(cache).context("the cache is not writable")?;
+    let apt = Apt { folder, bar };
     let source = format!("deb [signed-by={}] {mirror} {suite} main\n", keyring.display());
     for folder in ["lists/partial", "cache/archives/partial", "root"] {
         fs::create_dir_all(apt.path(folder))?;
@@ -226,6 +264,7 @@ impl Apt {
             command.args(["-o", setting]);
         }
         command.current_dir(self.folder.path()).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+        die_with_parent(&mut command);
         command
     }
 
@@ -356,6 +395,20 @@ mod tests {
         let text = "linux-base (>= 4.17~), dracut | linux-initramfs-tool, linux-binary-1 (= 1-1)";
         let names: Vec<_> = package_names(text).collect();
         assert_eq!(names, ["linux-base", "dracut", "linux-initramfs-tool", "linux-binary-1"]);
+    }
+
+    #[test]
+    fn what_a_killed_fetch_left_is_removed_and_nothing_else() {
+        let cache = tempfile::tempdir().unwrap();
+        for name in [".fetch-1-abc", ".fetch-4000000-abc", ".fetch-x", "7.2.12"] {
+            fs::create_dir_all(cache.path().join(name).join("lists")).unwrap();
+        }
+        // a process has a number of at most 2^22
+        remove_fetches(cache.path(), |process| process == 4_000_000);
+        let mut left: Vec<_> = fs::read_dir(cache.path()).unwrap().flatten().collect();
+        left.sort_by_key(fs::DirEntry::file_name);
+        let left: Vec<_> = left.iter().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, [".fetch-1-abc", ".fetch-x", "7.2.12"]);
     }
 
     #[test]

@@ -302,8 +302,8 @@ impl Guest<'_> {
     }
 }
 
-/// A guest does not outlive the process that started it, however that ends.
-fn die_with_parent(command: &mut Command) {
+/// A guest, or a download, does not outlive the process that started it, however that ends.
+pub(crate) fn die_with_parent(command: &mut Command) {
     // SAFETY: one system call between fork and exec; it allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(|| {
