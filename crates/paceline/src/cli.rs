@@ -93,13 +93,13 @@ pub struct Compare {
     #[arg(long, value_name = "TIME")]
     pub turn: Option<humantime::Duration>,
     /// How many times the guest is booted; the policies take turns in each (vm only)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub boots: Option<u32>,
     /// Runs of each policy, in each boot
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// The seed of chance: of the simulator, or of the guest's memory layout
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// The guest's kernel: a bzImage, its config beside it (vm only)
     #[arg(long, value_name = "FILE")]
@@ -131,16 +131,16 @@ pub struct Machine {
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
     pub machine: Option<String>,
     /// CPUs of the guest
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub cpus: Option<u32>,
     /// Memory nodes among which its CPUs are divided
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub nodes: Option<u32>,
     /// Threads of a core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub smt: Option<u32>,
     /// How far another node is, where the own node is 10
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(11..=254))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(11..=254))]
     pub distance: Option<u32>,
 }
 

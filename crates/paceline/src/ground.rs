@@ -30,13 +30,18 @@ pub struct Measured {
 /// Runs it all.
 pub fn run(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
     match &plan.place {
-        Place::Sim { machine, limit } => on_sim(plan, machine, *limit),
+        Place::Sim { machine, named, limit } => on_sim(plan, machine, named, *limit),
         Place::Vm { .. } => on_vm(plan, progress.bars()),
     }
 }
 
 /// Every contender at every seed, as many at a time as there are processors.
-fn on_sim(plan: &Plan, machine: &Machine, limit: Duration) -> Result<Measured, Failure> {
+fn on_sim(
+    plan: &Plan,
+    machine: &Machine,
+    named: &str,
+    limit: Duration,
+) -> Result<Measured, Failure> {
     let workload = plan.job.model()?;
     let runs: Vec<(&Contender, usize)> = plan
         .contenders
@@ -45,16 +50,16 @@ fn on_sim(plan: &Plan, machine: &Machine, limit: Duration) -> Result<Measured, F
         .collect();
     let scenario = |(contender, run): &(&Contender, usize)| {
         let scheduler = scheduler(contender);
-        let mut scenario = Scenario::new(machine.clone(), workload.clone(), scheduler)
-            .seed(plan.seed + *run as u64);
-        scenario.options.cap_ns = limit.as_nanos() as u64;
+        let mut scenario =
+            Scenario::new(machine.clone(), workload.clone(), scheduler).seed(seed_of(plan, *run));
+        scenario.options.cap_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         scenario.options.together = plan.job.starts_together();
         scenario
     };
     let scenarios: Vec<Scenario> = runs.iter().map(scenario).collect();
     let mut outcomes = Vec::new();
     for ((contender, run), result) in runs.iter().zip(sim::run_all(&scenarios)) {
-        let outcome = result.map_err(|error| of_sim(plan, machine, contender, *run, &error))?;
+        let outcome = result.map_err(|error| of_sim(plan, named, contender, *run, &error))?;
         outcomes.push(Outcome { policy: contender.label().to_string(), run: *run, ..outcome });
     }
     Ok(Measured { outcomes, ..Measured::default() })
@@ -71,10 +76,15 @@ fn scheduler(contender: &Contender) -> Scheduler {
     }
 }
 
+/// Seeds of further runs follow the first one, round the end of the numbers.
+fn seed_of(plan: &Plan, run: usize) -> u64 {
+    plan.seed.wrapping_add(run as u64)
+}
+
 /// A run that failed is told with the command that runs it again.
 fn of_sim(
     plan: &Plan,
-    machine: &Machine,
+    machine: &str,
     contender: &Contender,
     run: usize,
     error: &SimError,
@@ -92,10 +102,10 @@ fn of_sim(
     Failure::run(format!(
         "{} on {}: {error}; again with: paceline compare --on sim --machine {} --policy {} --seed {} {job}",
         contender.label(),
-        machine.name,
-        machine.name,
+        machine,
+        machine,
         contender.label(),
-        plan.seed + run as u64,
+        seed_of(plan, run),
     ))
 }
 

@@ -16,6 +16,7 @@ mod repro;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Verb};
@@ -61,7 +62,11 @@ fn parse() -> Result<Cli, Failure> {
     let usage = text.find("\nUsage:").unwrap_or(text.len());
     let said = text[..usage].trim_start_matches("error: ").trim();
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    Err(Failure::Input(lines.join(" ")))
+    let known = match error.kind() {
+        ErrorKind::InvalidSubcommand => "; there are: list, compare, repro",
+        _ => "",
+    };
+    Err(Failure::Input(lines.join(" ") + known))
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {

@@ -47,8 +47,8 @@ pub enum Job {
 /// Where it runs.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// The simulator.
-    Sim { machine: Box<Machine>, limit: Duration },
+    /// The simulator; `named` is what the machine was asked for by, its name or a file.
+    Sim { machine: Box<Machine>, named: String, limit: Duration },
     /// The guest.
     Vm {
         shape: vm::Shape,
@@ -82,6 +82,9 @@ impl Plan {
     pub fn new(arguments: &cli::Compare) -> Result<Self, Failure> {
         let contenders = contender::parse_all(&arguments.policy)?;
         let mut job = Job::new(arguments)?;
+        if Duration::from(arguments.limit).is_zero() {
+            return Err(Failure::input("--limit: expected a time of more than 0, such as 90s"));
+        }
         let place = match arguments.on {
             Ground::Sim => sim(arguments, &mut job)?,
             Ground::Vm => vm(arguments, &contenders, &job)?,
@@ -155,6 +158,12 @@ impl Job {
         }
         let json = match WORKLOADS.iter().find(|(known, _)| *known == name) {
             Some((_, json)) => json.to_string(),
+            None if is_bare(path) && !path.exists() => {
+                return Err(Failure::input(format!(
+                    "no workload is called `{name}`; `paceline list` shows those that come along; \
+                     or name a file"
+                )));
+            }
             None => read(path)?,
         };
         let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
@@ -216,12 +225,13 @@ fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
             "{option} is for --on vm; sim takes --machine, --seed and --runs"
         )));
     }
-    let machine = find_machine(arguments.machine.machine.as_deref().unwrap_or(MACHINE))?;
+    let named = arguments.machine.machine.as_deref().unwrap_or(MACHINE).to_string();
+    let machine = find_machine(&named)?;
     if let Job::Npb { name, tasks } = job {
         *job = Job::built(benchmark(name, *tasks, machine.cpus.len())?);
     }
     check_affinity(&job.model()?, machine.cpus.len())?;
-    Ok(Place::Sim { machine: Box::new(machine), limit: arguments.limit.into() })
+    Ok(Place::Sim { machine: Box::new(machine), named, limit: arguments.limit.into() })
 }
 
 fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Place, Failure> {
@@ -244,12 +254,14 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
         }
     };
     shape.check().map_err(Failure::input)?;
+    let clock = arguments.clock.unwrap_or(cli::Clock::Dilated);
+    check_turn(arguments.turn.map(Into::into), clock)?;
     if let Job::Model { workload, .. } = job {
         check_affinity(workload, shape.cpus)?;
     }
     Ok(Place::Vm {
         shape,
-        clock: match arguments.clock.unwrap_or(cli::Clock::Dilated) {
+        clock: match clock {
             cli::Clock::Dilated => vm::Clock::Dilated,
             cli::Clock::Icount => vm::Clock::Icount,
             cli::Clock::Threads => vm::Clock::Threads,
@@ -259,6 +271,25 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
         kernel: arguments.kernel.clone(),
         limit: arguments.limit.into(),
     })
+}
+
+/// Turns that the emulator can keep, on a clock that has turns.
+fn check_turn(turn: Option<Duration>, clock: cli::Clock) -> Result<(), Failure> {
+    let possible = Duration::from_micros(1)..=Duration::from_secs(1);
+    match turn {
+        Some(_) if clock == cli::Clock::Threads => Err(Failure::input(
+            "--turn is for CPUs that run in turn; with --clock threads they run side by side",
+        )),
+        Some(turn) if !possible.contains(&turn) => {
+            Err(Failure::input("--turn: expected a time from 1us to 1s, such as 20us"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A word without folder and ending is meant as the name of something that comes along.
+fn is_bare(path: &Path) -> bool {
+    path.extension().is_none() && path.components().count() == 1
 }
 
 /// `npb-NAME` or `npb-NAME-TASKS`, unless there is such a file.

@@ -116,3 +116,27 @@ fn a_full_disk_behind_standard_error_changes_no_exit_code() {
     let job = ["compare", "--on", "sim", "--policy", "fifo", "--", "hackbench", "-g", "1"];
     assert_eq!(code(&job), Some(0));
 }
+
+#[test]
+fn the_line_that_runs_it_again_names_the_file_of_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/numa-2x4.toml"), &file).unwrap();
+    let name = file.to_str().unwrap();
+    let output = compare("fifo", &["--machine", name, "--limit", "1us"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said.contains(&format!("again with: paceline compare --on sim --machine {name}")),
+        "{said}"
+    );
+}
+
+#[test]
+fn seeds_go_round_the_end_of_the_numbers_and_a_limit_of_ages_is_none() {
+    let last = u64::MAX.to_string();
+    let output = compare("fifo", &["--json", "--runs", "2", "--seed", &last]);
+    assert_eq!(json(&output)["runs"].as_array().unwrap().len(), 2);
+    // 2^64 ns and a little: not 290 ns
+    json(&compare("fifo", &["--json", "--limit", "18446744074s"]));
+}

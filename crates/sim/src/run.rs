@@ -127,7 +127,9 @@ pub enum SimError {
     Failed(String),
     #[error("nothing runs any more at {at_ms} ms, and these have not ended: {left}")]
     Stuck { at_ms: u64, left: String },
-    #[error("the workload has not ended after {cap_s} simulated seconds; raise the cap or mend it")]
+    #[error(
+        "the workload has not ended after {cap_s} simulated seconds; raise the limit or mend it"
+    )]
     Cap { cap_s: u64 },
     #[error("checker {}: {} at {} ns", .0.checker, .0.what, .0.t_ns)]
     Violation(Violation),

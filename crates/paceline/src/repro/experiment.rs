@@ -62,7 +62,7 @@ fn sim(experiment: &Experiment) -> Result<Place, Failure> {
     for (cost, value) in &experiment.costs {
         machine = machine.with_cost(cost, *value).map_err(Failure::input)?;
     }
-    Ok(Place::Sim { machine: Box::new(machine), limit: LIMIT })
+    Ok(Place::Sim { machine: Box::new(machine), named: name.to_string(), limit: LIMIT })
 }
 
 fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {

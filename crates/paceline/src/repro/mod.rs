@@ -37,7 +37,10 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
     };
     let count: usize = papers.iter().map(names).sum();
     if count == 0 {
-        return Err(Failure::input("--only matches no figure; paceline repro NAME shows them all"));
+        let figures = papers.iter().flat_map(|paper| &paper.figure).map(|figure| &*figure.name);
+        let views = papers.iter().flat_map(|paper| &paper.view).map(|view| &*view.name);
+        let known = figures.chain(views).collect::<Vec<_>>().join(", ");
+        return Err(Failure::input(format!("--only matches no figure; there are: {known}")));
     }
     let _scratch = interrupt::guard()?;
     let progress = Progress::new(count as u64);

@@ -81,7 +81,11 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
             let plan = Plan {
                 contenders: contenders.clone(),
                 job: Job::built(workload.clone()),
-                place: Place::Sim { machine: Box::new(machine.clone()), limit: LIMIT },
+                place: Place::Sim {
+                    machine: Box::new(machine.clone()),
+                    named: machine.name.clone(),
+                    limit: LIMIT,
+                },
                 // Ends of ranges differ by far more than seeds do.
                 runs: if effort.quick || costs > 0 { 1 } else { sweep.seeds },
                 seed: SEED,
