@@ -564,6 +564,6 @@ proptest! {
             let next = queue.epoch + u32::from(over);
             queue.insert(task, next);
         }
-        prop_assert!(epoch > 1 || 2000 * part * MS < slices * SLICE);
+        prop_assert!(epoch > 1 || 2000 * part * MS <= slices * SLICE);
     }
 }
