@@ -16,7 +16,8 @@ pub(crate) fn listen<T>(action: impl FnOnce() -> T) -> (T, String) {
     (result, std::mem::take(&mut words()))
 }
 
-/// The line that says why: the verifier's last before its summary, or libbpf's last complaint.
+/// The line that says why: the verifier's last before its summary, with the program that it is about, or
+/// libbpf's last complaint.
 pub(crate) fn reason(log: &str) -> String {
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let verdict = lines.iter().rposition(|line| line.starts_with("processed "));
@@ -24,7 +25,20 @@ pub(crate) fn reason(log: &str) -> String {
         Some(summary) if summary > 0 => Some(lines[summary - 1]),
         _ => lines.iter().rev().find(|line| line.starts_with("libbpf: ")).copied(),
     };
-    line.map_or_else(|| "libbpf gave no reason".into(), |line| line.replace("libbpf: ", ""))
+    let said = line.map_or("libbpf gave no reason", |line| line.trim_start_matches("libbpf: "));
+    match refused_program(&lines).filter(|_| verdict.is_some()) {
+        Some(program) => format!("{program}: {said}"),
+        None => said.into(),
+    }
+}
+
+/// The last that the verifier refused.
+fn refused_program<'a>(lines: &[&'a str]) -> Option<&'a str> {
+    lines.iter().rev().find_map(|line| {
+        line.strip_prefix("libbpf: prog '")?
+            .split_once("': BPF program load failed")
+            .map(|(name, _)| name)
+    })
 }
 
 fn keep(_level: PrintLevel, text: String) {
@@ -48,7 +62,7 @@ mod tests {
                    processed 3 insns (limit 1000000) max_states_per_insn 0\n\
                    -- END PROG LOAD LOG --\n\
                    libbpf: failed to load object 'x'\n";
-        assert_eq!(reason(log), "R0 invalid mem access 'scalar'");
+        assert_eq!(reason(log), "x: R0 invalid mem access 'scalar'");
     }
 
     #[test]
