@@ -16,6 +16,7 @@ struct bpf_spin_lock {
 };
 
 #define __always_inline		inline __attribute__((always_inline))
+#define __noinline		__attribute__((noinline))
 #define EXPORT			__attribute__((visibility("default")))
 #define __uint(name, val)	int (*name)[val]
 #define __type(name, val)	typeof(val) *name

@@ -29,6 +29,7 @@ fn main() {
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
         trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
         trial("cas_runs_the_orders_of_the_talk", cas_runs_the_orders_of_the_talk),
+        trial("cas_with_every_knob_passes_the_verifier", cas_with_every_knob_passes_the_verifier),
         trial("cas_outlives_changes_and_short_lives", cas_outlives_changes_and_short_lives),
         trial("cas_changes_address_spaces_less", cas_changes_address_spaces_less),
         trial("a_lost_scheduler_fails_the_run", a_lost_scheduler_fails_the_run),
@@ -267,6 +268,15 @@ const STORM: &str = r#"
     i=0; while [ $i -lt 1500 ]; do (:); i=$((i+1)); done
     i=0; while [ $i -lt 100 ]; do sh -c 'exec sh -c "exec true"'; i=$((i+1)); done
     wait; echo survived"#;
+
+/// The most there is to verify: every mechanism, and loops as long as they get.
+fn cas_with_every_knob_passes_the_verifier() {
+    let most = "cas:slots=32,aggregate=16,smt=true,tags=8";
+    let policies = [most.to_string(), format!("{most},look=iterate"), format!("{most},slack=3ms")];
+    let mut request = request(&policies.each_ref().map(String::as_str), &["true"]);
+    request.shape = Shape { cpus: 8, nodes: 1, memory_mib: 1024, ..Shape::default() };
+    assert_eq!(run(&request).unwrap().len(), policies.len());
+}
 
 fn cas_outlives_changes_and_short_lives() {
     let policies = ["o1", "cas", "cas:look=iterate,slots=2,threshold=40"];

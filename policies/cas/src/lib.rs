@@ -57,7 +57,7 @@ pub static CAS: Policy = Policy {
         Knob {
             name: "slots",
             symbol: "knob_slots",
-            unit: Unit::Count { min: 2, max: 16 },
+            unit: Unit::Count { min: 2, max: 32 },
             default: 16,
             help: "queues a CPU; where contexts are more, some share one and are taken for the same",
         },

@@ -5,7 +5,7 @@
 #include "place_home.h"
 
 /* How many wait on this CPU. */
-u32 waiting(s32 cpu)
+__noinline u32 waiting(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
 	u32 slot, count = 0;

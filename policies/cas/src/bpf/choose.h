@@ -4,7 +4,7 @@
 #include "state.h"
 
 /* Looks up the hints that may be too low. */
-int refresh(s32 cpu)
+__noinline int refresh(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
 	u32 stale, slot;
@@ -48,8 +48,8 @@ static __always_inline u64 lesser(const struct cas_cpu *c, u64 a, u64 b)
 	return key_rank(b, c->epoch) < key_rank(a, c->epoch) ? b : a;
 }
 
-/* The least hint of these slots, or 0. A function of its own, or the verifier walks each copy of it. */
-u64 least_hint(s32 cpu, u32 slots)
+/* The least hint of these slots, or 0. */
+__noinline u64 least_hint(s32 cpu, u32 slots)
 {
 	struct cas_cpu *c = cpus_of(cpu);
 	u64 least = 0;
@@ -85,7 +85,7 @@ static __always_inline u64 hint_elsewhere(s32 cpu, struct cas_cpu *c, u32 here)
  * The key of who is next on a CPU, where `prev`, if it is not 0, may go on as one of its context. While
  * the context stays and nothing changes elsewhere, only its own slots are looked at.
  */
-u64 choose(s32 cpu, u64 prev)
+__noinline u64 choose(s32 cpu, u64 prev)
 {
 	struct context_search search = CONTEXT_SEARCH;
 	struct cas_cpu *c = cpus_of(cpu);
@@ -119,7 +119,7 @@ u64 choose(s32 cpu, u64 prev)
 }
 
 /* In how many of a CPU's slots somebody waits. */
-u32 slots_waiting(s32 cpu)
+__noinline u32 slots_waiting(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
 	u32 slot, count = 0;

@@ -51,7 +51,7 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 		return cpu;
 	}
 	if (c && wake_flags & SCX_WAKE_FORK)
-		return place_child(c, p, prev_cpu, slot);
+		return place_child(p, prev_cpu, slot);
 	/* All are busy: with a waker of its context, where else it would have to wait for another one. */
 	if (slot != SLOT_KERNEL && c && c->here >> slot & 1 && prev && !(prev->here >> slot & 1) &&
 	    cpu_allowed(p, this_cpu()))

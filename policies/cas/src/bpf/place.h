@@ -54,7 +54,7 @@ static __always_inline u32 of_context(s32 cpu, const struct cas_cpu *c, u32 slot
 }
 
 /* How many are on a CPU; of two with as many the one with more of a context is the less crowded. */
-u64 crowd_at(s32 cpu, u32 slot)
+__noinline u64 crowd_at(s32 cpu, u32 slot)
 {
 	s32 beside = cpu_next_sibling(cpu);
 	struct cas_cpu *c = cpus_of(cpu), *sibling = knob_smt ? cpus_of(beside) : NULL;
@@ -72,12 +72,12 @@ u64 crowd_at(s32 cpu, u32 slot)
  * Where the fewest wait, for a child where no CPU is idle [sched_balance_self]; of those, where siblings of a
  * core are to come together, the core with most of its context; of those, near first.
  */
-static __always_inline s32 place_child(struct cas_cpu *own, struct task_struct *p, s32 prev_cpu, u32 slot)
+static __always_inline s32 place_child(struct task_struct *p, s32 prev_cpu, u32 slot)
 {
+	u64 fewest = ~0ULL;
+	s32 at = prev_cpu;
 	u32 i;
 
-	own->fewest = ~0ULL;
-	own->fewest_at = prev_cpu;
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
 		s32 cpu = cpu_neighbour(prev_cpu, i);
 		u64 crowd;
@@ -85,12 +85,12 @@ static __always_inline s32 place_child(struct cas_cpu *own, struct task_struct *
 		if (!cpu_allowed(p, cpu))
 			continue;
 		crowd = crowd_at(cpu, slot);
-		if (crowd < own->fewest) {
-			own->fewest = crowd;
-			own->fewest_at = cpu;
+		if (crowd < fewest) {
+			fewest = crowd;
+			at = cpu;
 		}
 	}
-	return own->fewest_at;
+	return at;
 }
 
 /* The first CPU of a home where p should not wait for long, or a negative number. */
@@ -112,7 +112,7 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home)
 }
 
 /* Has so many idle CPUs, near first, look for something to run. */
-int kick_idle_cpus(s32 from, u32 count)
+__noinline int kick_idle_cpus(s32 from, u32 count)
 {
 	u32 i;
 

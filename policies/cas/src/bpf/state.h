@@ -49,20 +49,18 @@ struct cas_cpu {
 	struct o1_expired expired;
 	u64 turn_end_ns;	/* of who runs */
 	u64 vtime;		/* by virtual time: the least tag of all that could run */
-	u64 running_key;	/* by virtual time: of who runs, when it started */
+	u64 running_key;	/* by virtual time: of who runs, when its turn began */
 	u64 since_ns;		/* when that was */
 	struct context_tags tags;
 	volatile u64 mm;	/* an address on its way to be a number */
 	u64 entered_mm;		/* whose the current context is */
 	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
-	volatile u64 fewest;	/* likewise: place_child's, in memory so that the verifier forgets it */
-	volatile s32 fewest_at;
 	u64 turn_ns;		/* how long who runs here does so, about */
 	u32 epoch;
 	u32 sequence;
 	u32 here;		/* which slots are of the current context */
 	u32 tagged;		/* whose TLB entries this CPU keeps */
-	u32 weight;		/* of who runs */
+	u32 weight;		/* by virtual time: of who runs */
 	u32 stale;		/* which hints may be too low; others set bits too */
 	u8 slot;		/* the current context's */
 	u8 looked;		/* which slot's hint to look up, besides: one more than it, or 0 */

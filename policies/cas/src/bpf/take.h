@@ -5,7 +5,7 @@
 #include "share.h"
 
 /* Which of these slots of another CPU has most waiting: a context that is entered may as well stay. */
-u32 fullest(s32 victim, u32 slots)
+__noinline u32 fullest(s32 victim, u32 slots)
 {
 	struct cas_cpu *theirs = cpus_of(victim);
 	u32 slot, best = SLOT_KERNEL;
@@ -39,7 +39,7 @@ static __always_inline bool take_first(struct cas_cpu *own, struct cas_cpu *thei
 }
 
 /* Takes a task of this class that waits on `victim`, if there is one that may run here. */
-int take(s32 cpu, s32 victim, u32 class)
+__noinline int take(s32 cpu, s32 victim, u32 class)
 {
 	struct cas_cpu *own = cpus_of(cpu), *theirs = cpus_of(victim);
 	u32 slots, first, slot;
@@ -51,8 +51,9 @@ int take(s32 cpu, s32 victim, u32 class)
 	first &= SLOTS_MAX - 1;
 	if (take_first(own, theirs, victim, first))
 		return 1;
+	slots &= ~(1u << first);
 	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++)
-		if (slots >> slot & 1 && slot != first && take_first(own, theirs, victim, slot))
+		if (slots >> slot & 1 && take_first(own, theirs, victim, slot))
 			return 1;
 	return 0;
 }
