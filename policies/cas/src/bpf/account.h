@@ -51,12 +51,25 @@ static __always_inline void charge(struct cas_cpu *c, struct cas_task *t,
 {
 	u64 ran = now - t->stamp_ns;
 
-	c->turn_ns = home_turn(c->turn_ns, ran);
+	if (knob_aggregate)
+		c->turn_ns = home_turn(c->turn_ns, ran);
 	if (knob_slack)
 		t->key = vtime_ran(t->key, ran, p->scx.weight);
 	else
 		o1_ran(&t->o1, ran, knob_slice_ns);
 	t->stamp_ns = now;
+}
+
+/* Whom those that wake are compared with from here on. */
+static __always_inline void has_turn(struct cas_cpu *c, const struct cas_task *t,
+				     const struct task_struct *p, u64 now)
+{
+	c->prio = t->o1.prio;
+	if (knob_slack) {
+		c->running_key = t->key;
+		c->since_ns = now;
+		c->weight = p->scx.weight;
+	}
 }
 
 /* Where a task that ran, and could go on, belongs now. */
@@ -79,18 +92,26 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
 				   u32 slot, u64 now)
 {
-	u64 slept = t->stamp_ns && now > t->stamp_ns ? now - t->stamp_ns : 0;
+	u64 slept;
 
 	if (knob_slack) {
 		t->key = vtime_key(vtime_arrives(t->key, clock_of(t), c->vtime), slot);
 		t->o1.cpu = cpu;
 		return;
 	}
+	slept = t->stamp_ns && now > t->stamp_ns ? now - t->stamp_ns : 0;
 	o1_wakes(&t->o1, slept, p->mm, knob_slice_ns);
 	if (t->o1.slice_ns <= 0)
 		o1_refill(&t->o1, knob_slice_ns);
 	t->stamp_ns = now;
 	make_key(c, t, c->epoch, slot);
+}
+
+/* By virtual time, to a CPU with a clock of its own: from another one, or from this. */
+static __always_inline void comes_by_vtime(struct cas_cpu *c, struct cas_task *t, u32 cpu, u32 slot)
+{
+	t->key = vtime_key(vtime_moves(t->key, clock_of(t), c->vtime), slot);
+	t->o1.cpu = cpu;
 }
 
 /* A task that waits is queued anew: its nice value changed, or where it may run. */
@@ -99,8 +120,7 @@ static __always_inline void queue_again(s32 cpu, struct cas_cpu *c, struct cas_t
 	u32 epoch = c->epoch;
 
 	if (knob_slack) {
-		t->key = vtime_key(vtime_moves(t->key, clock_of(t), c->vtime), slot);
-		t->o1.cpu = cpu;
+		comes_by_vtime(c, t, cpu, slot);
 		return;
 	}
 	if (key_epoch(t->key) == ((c->epoch + 1) & EPOCH_MASK) && t->o1.phase == EXPIRED)

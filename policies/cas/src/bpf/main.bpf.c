@@ -5,8 +5,9 @@
  *
  * Every CPU has a few queues ("slots"), one for each address space while there are no more of these,
  * ordered by epoch, priority and arrival (or, with a slack, by virtual time). Beside each queue stands
- * a word with the key of its first task (the hint), so the next task is chosen by comparing words. All of a CPU's state is written under its runqueue's
- * lock, which every callback here holds: a task is only ever queued on the CPU whose runqueue it is on.
+ * a word with the key of its first task (the hint), so the next task is chosen by comparing words. All
+ * of a CPU's state is written under its runqueue's lock, which every callback here holds: a task is only
+ * ever queued on the CPU whose runqueue it is on.
  * Two things happen behind its back. Another CPU takes a task, or the kernel does, because a property
  * of it changes: then the hint promises too much, which is marked in `stale` and looked up later. A
  * hint never promises too little, for only its own CPU raises it: no task is forgotten. The least hint of
@@ -84,9 +85,7 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (arrives && preempts(c, t, slot, now)) {
 		/* Chosen here and now: it would be first in dispatch as well. */
-		c->prio = t->o1.prio;
-		c->running_key = t->key;
-		c->since_ns = now;
+		has_turn(c, t, p, now);
 		c->preempting = true;
 		t->o1.phase = QUEUED;
 		return dsq_insert(p, SCX_DSQ_LOCAL, slice_of(t), enq_flags | SCX_ENQ_PREEMPT);
@@ -103,10 +102,8 @@ static __always_inline void go_on(struct task_struct *prev, struct cas_cpu *c, s
 	u64 slice = slice_of(t);
 
 	t->o1.phase = RUNNING;
-	c->prio = t->o1.prio;
+	has_turn(c, t, prev, now);
 	c->preempting = false;
-	c->running_key = t->key;
-	c->since_ns = now;
 	c->turn_end_ns = now + slice;
 	task_set_slice(prev, slice);
 }
@@ -184,19 +181,6 @@ static __always_inline void enter_context(struct cas_cpu *c, u64 mm, u32 slot)
 	}
 }
 
-/* By virtual time: it may come from another CPU's queue, with a key by that one's clock. */
-static __always_inline void start_vtime(struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
-					u32 cpu, u64 now)
-{
-	if (t->o1.cpu != cpu) {
-		t->key = vtime_key(vtime_moves(t->key, clock_of(t), c->vtime), key_slot(t->key));
-		t->o1.cpu = cpu;
-	}
-	c->running_key = t->key;
-	c->since_ns = now;
-	c->weight = p->scx.weight;
-}
-
 void OP(cas_running, struct task_struct *p)
 {
 	s32 cpu = this_cpu();
@@ -207,7 +191,7 @@ void OP(cas_running, struct task_struct *p)
 	if (!c || !t)
 		return;
 	if (knob_slack)
-		start_vtime(c, t, p, cpu, now);
+		comes_by_vtime(c, t, cpu, key_slot(t->key));
 	else
 		o1_starts(&t->o1, now > t->stamp_ns ? now - t->stamp_ns : 0, p->mm, knob_slice_ns);
 	t->stamp_ns = now;
@@ -215,13 +199,13 @@ void OP(cas_running, struct task_struct *p)
 	c->mm = (u64)p->mm;
 	if (c->mm)
 		enter_context(c, c->mm, knob_slots == 1 ? SLOT_KERNEL : key_slot(t->key));
-	if (c->takes_home) {
+	if (knob_aggregate && c->takes_home) {
 		c->takes_home = false;
 		home_moves(home_of(c->mm), cpu);
 	}
 	c->running = true;
 	c->preempting = false;
-	c->prio = t->o1.prio;
+	has_turn(c, t, p, now);
 	c->turn_end_ns = now + p->scx.slice;
 }
 

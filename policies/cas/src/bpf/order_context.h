@@ -114,9 +114,7 @@ static __always_inline u32 context_tag(struct context_tags *of, u32 tagged, u32 
 /* The slot that an address space would best have, by its address. */
 static __always_inline u32 context_slot(u64 mm, u32 slots)
 {
-	u32 hash = (mm >> 6) * 0x9e3779b97f4a7c15ULL >> 32;
-
 	if (!mm || slots < 2)
 		return SLOT_KERNEL;
-	return 1 + ((u64)hash * (slots - 1) >> 32);
+	return 1 + ((u64)context_hash(mm) * (slots - 1) >> 32);
 }

@@ -43,6 +43,12 @@ static __always_inline u64 key_rank(u64 key, u32 epoch)
 	return key - ((u64)(epoch & EPOCH_MASK) << 40);
 }
 
+/* A number of an address space that says nothing about its neighbours'. */
+static __always_inline u32 context_hash(u64 mm)
+{
+	return (mm >> 6) * 0x9e3779b97f4a7c15ULL >> 32;
+}
+
 /* Whether `epoch` is later than `than`, of two that are less than half a turn apart. */
 static __always_inline bool epoch_later(u32 epoch, u32 than)
 {

@@ -21,7 +21,7 @@ static u16 homes[HOMES];
 
 static __always_inline u32 home_of(u64 mm)
 {
-	return ((mm >> 6) * 0x9e3779b97f4a7c15ULL >> 40) & (HOMES - 1);
+	return context_hash(mm) >> 8 & (HOMES - 1);
 }
 
 /* The i-th CPU of a home, or a negative number. */
