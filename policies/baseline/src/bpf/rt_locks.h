@@ -110,7 +110,7 @@ static __always_inline void rt_balance_runtime(struct rt_rq *rt, s32 cpu)
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
 		struct rt_rq *other = rt_rqs_of(i);
 
-		if (!other || i == (u32)cpu || other->time_ns >= rt_allowed_ns(other))
+		if (!other || other == rt || other->time_ns >= rt_allowed_ns(other))
 			continue;
 		RT_LOCKED(DO_BALANCE_OTHER, other, {
 			s64 part = (rt_allowed_ns(other) - other->time_ns) / nr_cpus;
@@ -190,7 +190,7 @@ static __always_inline void rt_disable_runtime(s32 cpu)
 	for (i = 0; part_ns && i < nr_cpus && i < MAX_CPUS; i++) {
 		struct rt_rq *other = rt_rqs_of(i);
 
-		if (!other || i == (u32)cpu)
+		if (!other || other == rt)
 			continue;
 		RT_LOCKED(DISABLE_OTHER, other,
 			  other->borrowed_ns += owed_ns < 0 ? -(s64)part_ns : (s64)part_ns);
