@@ -29,7 +29,8 @@
 //! share, as their sets stand in one list. While they run side by side, each also keeps pushing out
 //! what the other goes through again and again: a round's distance is the task's own sets and those of
 //! who runs beside it when it comes, less what they share. (Cores that share an LLC push each other's
-//! lines out only from turn to turn.) Entries of the kernel are global: no flush takes them. Instruction caches are not modelled; code counts from the second level on.
+//! lines out only from turn to turn.) Entries of the kernel are global: no flush takes them. Instruction
+//! caches are not modelled; code counts from the second level on.
 //!
 //! **Bounds**, which tests hold: misses are never negative, and a round never misses more than it
 //! touches; with tags a TLB misses no more than without; with sets of the same pages, a switch
@@ -278,7 +279,7 @@ impl Warmth {
 
     /// Lines of a structure that others go through beside this CPU's task, and it does not.
     fn beside(&self, cpu: usize, at: usize, group: &Group) -> f64 {
-        if at == LAST && !self.llc_per_core {
+        if self.siblings[cpu].is_empty() || at == LAST && !self.llc_per_core {
             return 0.0;
         }
         let mut seen: Vec<u32> = group.iter().map(|(set, _)| *set).collect();
