@@ -62,29 +62,12 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     if task.delay_ns > 0 {
         steps.insert(0, Step::Sleep { ns: task.delay_ns });
     }
-    Task {
-        name: task.name.clone(),
-        state: State::New,
-        cpu: here,
-        allowed: match &task.cpus {
-            Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
-            None => k.machine.all(),
-        },
-        nice: task.nice,
-        process: task.process,
-        exec_start_ns: 0,
-        sum_exec_ns: 0,
-        last_ran: None,
-        exiting: false,
-        ended_ns: 0,
-        queued_ns: 0,
-        on_cpu_until_ns: 0,
-        line: here,
-        must_move: false,
-        at: Cursor::new(compile_between(before, &steps, after), task.delay_ns),
-        kernel: false,
-        timer: 0,
-    }
+    let allowed = match &task.cpus {
+        Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
+        None => k.machine.all(),
+    };
+    let at = Cursor::new(compile_between(before, &steps, after), task.delay_ns);
+    Task { nice: task.nice, ..Task::new(task.name.clone(), allowed, task.process, here, at) }
 }
 
 /// How a run ended.

@@ -103,26 +103,9 @@ fn keeper(k: &mut Kernel, kind: &Housekeeper, number: usize) -> TaskId {
     ]
     .into();
     let process = k.tasks.iter().map(|task| task.process + 1).max().unwrap_or(0);
-    k.tasks.push(Task {
-        name: format!("{}/{number}", kind.name),
-        state: State::New,
-        cpu: here,
-        allowed,
-        nice: 0,
-        process,
-        exec_start_ns: 0,
-        sum_exec_ns: 0,
-        last_ran: None,
-        exiting: false,
-        ended_ns: 0,
-        queued_ns: 0,
-        on_cpu_until_ns: 0,
-        line: here,
-        must_move: false,
-        at: Cursor::new(program, 0),
-        kernel: true,
-        timer: 0,
-    });
+    let name = format!("{}/{number}", kind.name);
+    let task = Task::new(name, allowed, process, here, Cursor::new(program, 0));
+    k.tasks.push(Task { kernel: true, ..task });
     k.tasks.len() - 1
 }
 

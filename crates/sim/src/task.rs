@@ -75,6 +75,36 @@ pub struct Task {
 }
 
 impl Task {
+    /// A user's thread of nice 0 that was made on this CPU and has not started.
+    pub(crate) fn new(
+        name: String,
+        allowed: CpuSet,
+        process: usize,
+        here: CpuId,
+        at: Cursor,
+    ) -> Self {
+        Task {
+            name,
+            state: State::New,
+            cpu: here,
+            allowed,
+            nice: 0,
+            process,
+            exec_start_ns: 0,
+            sum_exec_ns: 0,
+            last_ran: None,
+            exiting: false,
+            ended_ns: 0,
+            queued_ns: 0,
+            on_cpu_until_ns: 0,
+            line: here,
+            must_move: false,
+            at,
+            kernel: false,
+            timer: 0,
+        }
+    }
+
     /// It may run on this one CPU only: the kernel then asks no class where to put it.
     #[inline]
     pub fn pinned(&self) -> bool {
