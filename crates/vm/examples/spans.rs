@@ -9,11 +9,12 @@
 //!
 //! It needs a QEMU with plugins of API version 1 (4.2 to 8.2), and clang.
 
+mod plugin;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -78,7 +79,7 @@ fn main() -> anyhow::Result<()> {
         None => anyhow::bail!("spans FILE"),
     };
     let scratch = tempfile::tempdir()?;
-    let plugin = build(scratch.path())?;
+    let plugin = plugin::build("spans", scratch.path())?.display().to_string();
     let symbols = symbols(&plugin, scratch.path())?;
     for policy in ["default", "flsched"] {
         let out = scratch.path().join(policy);
@@ -88,17 +89,6 @@ fn main() -> anyhow::Result<()> {
         print(policy, &read(&out)?);
     }
     Ok(())
-}
-
-fn build(scratch: &Path) -> anyhow::Result<String> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/plugin/spans.c");
-    let object = scratch.join("spans.so");
-    let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".into());
-    let mut command = Command::new(&clang);
-    command.args(["-O2", "-fPIC", "-shared", "-fvisibility=hidden", source, "-o"]).arg(&object);
-    let status = command.status().with_context(|| format!("cannot run {clang}"))?;
-    anyhow::ensure!(status.success(), "{clang} cannot compile {source}");
-    Ok(object.display().to_string())
 }
 
 /// Writes the addresses of all symbols, which the plugin's presence keeps the same in every boot.

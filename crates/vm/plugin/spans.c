@@ -16,23 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The part of QEMU's plugin API, version 1 (4.2 to 8.2), that is used: no package installs its header. */
-typedef uint64_t qemu_plugin_id_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-typedef void (*vcpu_cb)(unsigned int cpu, void *data);
-enum { CB_NO_REGS };
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-					   void (*cb)(qemu_plugin_id_t, struct qemu_plugin_tb *));
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, vcpu_cb cb, int flags,
-					    void *data);
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, void (*cb)(qemu_plugin_id_t, void *),
-				    void *data);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
+#include "qemu.h"
 
-#define EXPORT	__attribute__((visibility("default")))
 EXPORT int qemu_plugin_version = 1;
 
 #define LOADED	0xffffffffc0000000ull	/* modules and BPF programs */

@@ -12,11 +12,12 @@
 
 mod calls;
 mod functions;
+#[path = "../plugin/mod.rs"]
+mod plugin;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -113,14 +114,7 @@ struct Plugin {
 
 impl Plugin {
     fn build(scratch: &Path) -> anyhow::Result<Self> {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/plugin/paths.c");
-        let object = scratch.join("paths.so");
-        let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".into());
-        let mut command = Command::new(&clang);
-        command.args(["-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]);
-        command.args(["-fPIC", "-shared", "-fvisibility=hidden", source, "-o"]).arg(&object);
-        let status = command.status().with_context(|| format!("cannot run {clang}"))?;
-        anyhow::ensure!(status.success(), "{clang} cannot compile {source}");
+        let object = plugin::build("paths", scratch)?;
         let (symbols, out) = (scratch.join("symbols"), scratch.join("out"));
         fs::write(&symbols, "")?;
         Ok(Plugin { object, symbols, out })
