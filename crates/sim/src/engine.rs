@@ -76,7 +76,7 @@ pub(crate) enum End {
     /// All tasks ended, or the workload's time was over, at this time.
     At(u64),
     /// Nothing can happen any more, and these tasks have not ended.
-    Stuck(Vec<String>),
+    Stuck(Vec<TaskId>),
     /// The class was given up, or something could not go on.
     Failed(String),
 }
@@ -183,12 +183,11 @@ impl Engine {
     }
 
     fn stuck(&self) -> End {
-        let left = self
-            .k
-            .tasks
-            .iter()
-            .filter(|task| !matches!(task.state, State::Dead | State::New) && !task.kernel);
-        End::Stuck(left.map(|task| format!("{} at {:?}", task.name, task.at.op())).collect())
+        let left = |id: &TaskId| {
+            let task = &self.k.tasks[*id];
+            !matches!(task.state, State::Dead | State::New) && !task.kernel
+        };
+        End::Stuck((0..self.k.tasks.len()).filter(left).collect())
     }
 
     fn on_watchdog(&mut self, t_ns: u64) {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use workload::{ObjectId, Step};
+use workload::{ObjectId, Step, Workload};
 
 use crate::task::TaskId;
 
@@ -71,6 +71,30 @@ pub(crate) enum Op {
         start: usize,
     },
     Exit,
+}
+
+impl Op {
+    /// For an error: the event as a workload's file has it, and the name of what it waits for.
+    pub fn describe(self, workload: &Workload) -> String {
+        let name = |id| workload.object_name(id);
+        match self {
+            Op::Lock(mutex) => format!("lock {}", name(mutex)),
+            Op::Unlock(mutex) => format!("unlock {}", name(mutex)),
+            Op::Wait { condition, mutex } => {
+                format!("wait {} with mutex {}", name(condition), name(mutex))
+            }
+            Op::Signal { condition, all: false } => format!("signal {}", name(condition)),
+            Op::Signal { condition, all: true } => format!("broad {}", name(condition)),
+            Op::Barrier(barrier) => format!("barrier {}", name(barrier)),
+            Op::Await { flag, .. } => format!("await {}", name(flag)),
+            Op::Set { flag, .. } => format!("set {}", name(flag)),
+            Op::Suspend(at) => format!("suspend {}", name(at)),
+            Op::Resume(at) => format!("resume {}", name(at)),
+            Op::Write { channel, .. } => format!("write {}", name(channel)),
+            Op::Read { channel, .. } => format!("read {}", name(channel)),
+            other => format!("{other:?}"),
+        }
+    }
 }
 
 /// How far a task has got.

@@ -22,7 +22,7 @@ use crate::native;
 use crate::objects::{Funcs, PLACES};
 use crate::related::Related;
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
-use crate::task::Task;
+use crate::task::{Task, TaskId};
 use crate::turns::Turns;
 
 /// Who schedules.
@@ -248,7 +248,11 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         End::At(at_ns) if at_ns >= cap_ns => Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 }),
         End::At(at_ns) => finish(scenario, engine, at_ns),
         End::Stuck(left) => {
-            let left = left.join(", ");
+            let place = |id: TaskId| {
+                let task = &engine.k.tasks[id];
+                format!("{} at {}", task.name, task.at.op().describe(&scenario.workload))
+            };
+            let left = left.into_iter().map(place).collect::<Vec<_>>().join(", ");
             Err(SimError::Stuck { at_ms: now_ns / 1_000_000, left })
         }
         End::Failed(reason) => Err(SimError::Failed(reason)),

@@ -111,7 +111,21 @@ fn nobody_to_wake_is_reported_and_not_waited_for() {
     let stuck = vec![task("lonely", vec![Step::Suspend(0)])];
     let load = Workload { objects: vec![Object::Suspension], ..workload(stuck) };
     let error = run(&scenario(cores(2), load, fifo())).unwrap_err();
-    assert!(matches!(&error, SimError::Stuck { left, .. } if left.contains("lonely")), "{error}");
+    assert!(error.to_string().ends_with(": lonely at suspend suspension0"), "{error}");
+}
+
+#[test]
+fn a_deadlock_is_told_with_the_names_of_the_file() {
+    let text = r#"{"channels": {"news": {"type": "pipe"}}, "tasks": {
+        "a": {"loop": 1, "lock": "fork", "run": 1000, "lock2": "knife", "unlock": "knife", "unlock2": "fork"},
+        "b": {"loop": 1, "lock": "knife", "run": 1000, "lock2": "fork", "unlock": "fork", "unlock2": "knife"},
+        "c": {"loop": 1, "lock": "table", "wait": {"ref": "meal", "mutex": "table"}, "unlock": "table"},
+        "d": {"loop": 1, "read": {"ref": "news", "bytes": 1}}
+    }}"#;
+    let load = workload::rtapp::parse("f.json", text).unwrap();
+    let error = run(&scenario(cores(4), load, fifo())).unwrap_err().to_string();
+    let left = "a at lock knife, b at lock fork, c at wait meal with mutex table, d at read news";
+    assert!(error.ends_with(left), "{error}");
 }
 
 #[test]

@@ -17,6 +17,16 @@ pub struct Workload {
     pub tasks: Vec<Task>,
     /// Pipes, locks, barriers.
     pub objects: Vec<Object>,
+    /// What the file calls each of the objects; empty where the workload is from no file.
+    pub object_names: Vec<String>,
+}
+
+impl Workload {
+    /// What an object is called: as in the file, or by its kind and number.
+    pub fn object_name(&self, id: ObjectId) -> String {
+        let made_up = || self.objects.get(id).map_or(format!("object{id}"), |it| it.numbered(id));
+        self.object_names.get(id).cloned().unwrap_or_else(made_up)
+    }
 }
 
 /// One thread.
@@ -168,4 +178,21 @@ pub enum Object {
         /// Bookkeeping bytes a message.
         overhead: u32,
     },
+}
+
+impl Object {
+    /// A name where nobody has given one.
+    pub(crate) fn numbered(&self, id: ObjectId) -> String {
+        let kind = match self {
+            Object::Mutex => "mutex",
+            Object::Condition => "condition",
+            Object::Barrier { .. } => "barrier",
+            Object::Flag => "flag",
+            Object::Timer => "unique",
+            Object::Suspension => "suspension",
+            Object::Pipe { .. } => "pipe",
+            Object::Socket { .. } => "socket",
+        };
+        format!("{kind}{id}")
+    }
 }

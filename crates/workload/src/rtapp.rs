@@ -83,6 +83,15 @@ impl Objects {
         self.by_name.get(&(kind, name.to_string())).copied()
     }
 
+    /// The name of each.
+    fn names_in_order(&self) -> Vec<String> {
+        let mut names = vec![String::new(); self.all.len()];
+        for ((_, name), id) in &self.by_name {
+            names[*id].clone_from(name);
+        }
+        names
+    }
+
     /// Names of a kind, for an error.
     pub(crate) fn names(&self, kind: &'static str) -> String {
         let names: Vec<&str> =
@@ -318,6 +327,7 @@ impl<'a> Reader<'a> {
             name: name.to_string(),
             duration_ns: self.duration_ns,
             tasks,
+            object_names: self.objects.names_in_order(),
             objects: self.objects.all,
         })
     }

@@ -3,7 +3,7 @@
 //!
 //! rt-app has two levels of loops, a task's and a phase's, and no names for what the model numbers;
 //! so names are made up (`mutex0`, `barrier3`, …) and reading the text back gives the same
-//! workload, objects numbered in the order of their first use.
+//! workload but for objects' names, objects numbered in the order of their first use.
 
 use serde_json::{Map, Value, json};
 
@@ -70,15 +70,15 @@ fn declare(workload: &Workload, root: &mut Map<String, Value>) {
     for (id, object) in workload.objects.iter().enumerate() {
         match object {
             Object::Pipe { capacity } => {
-                channels.insert(name(id, object), json!({"type": "pipe", "capacity": capacity}));
+                channels.insert(object.numbered(id), json!({"type": "pipe", "capacity": capacity}));
             }
             Object::Socket { capacity, overhead } => {
                 let socket = json!({"type": "socket", "capacity": capacity, "overhead": overhead});
-                channels.insert(name(id, object), socket);
+                channels.insert(object.numbered(id), socket);
             }
             Object::Barrier { parties, spin_ns } => {
                 let barrier = json!({"parties": parties, "spin": micros(*spin_ns)});
-                barriers.insert(name(id, object), barrier);
+                barriers.insert(object.numbered(id), barrier);
             }
             _ => {}
         }
@@ -88,20 +88,6 @@ fn declare(workload: &Workload, root: &mut Map<String, Value>) {
             root.insert(key.to_string(), Value::Object(map));
         }
     }
-}
-
-fn name(id: ObjectId, object: &Object) -> String {
-    let kind = match object {
-        Object::Mutex => "mutex",
-        Object::Condition => "condition",
-        Object::Barrier { .. } => "barrier",
-        Object::Flag => "flag",
-        Object::Timer => "unique",
-        Object::Suspension => "suspension",
-        Object::Pipe { .. } => "pipe",
-        Object::Socket { .. } => "socket",
-    };
-    format!("{kind}{id}")
 }
 
 /// Whole µs as an integer, since rt-app takes nothing else.
@@ -180,7 +166,7 @@ impl Writer<'_> {
     }
 
     fn event(&self, step: &Step) -> Result<(&'static str, Value), Unwritable> {
-        let named = |id: &ObjectId| json!(name(*id, &self.workload.objects[*id]));
+        let named = |id: &ObjectId| json!(self.workload.objects[*id].numbered(*id));
         Ok(match step {
             Step::Run { work_ns } => ("run", self.time(*work_ns)?),
             Step::Runtime { wall_ns } => ("runtime", self.time(*wall_ns)?),
@@ -229,13 +215,13 @@ impl Writer<'_> {
                 return Err(self.error("a barrier that spins, or is named elsewhere than once"));
             }
         }
-        Ok(json!(name(id, object)))
+        Ok(json!(object.numbered(id)))
     }
 
     /// In rt-app a task suspends under its own name only.
     fn suspension(&self, id: ObjectId) -> Result<Value, Unwritable> {
         if self.dialect == Dialect::Paceline {
-            return Ok(json!(name(id, &self.workload.objects[id])));
+            return Ok(json!(self.workload.objects[id].numbered(id)));
         }
         let mut who = self.workload.tasks.iter().filter(|task| suspends(&task.steps, id));
         match (who.next(), who.next()) {
