@@ -251,6 +251,20 @@ fn distances(source: &Source, topology: &Topology) -> Result<Vec<Vec<u32>>, Mach
         let what = format!("node_distance: expected {nodes} rows of {nodes} numbers");
         return Err(source.error(given.span(), what));
     }
+    for (a, row) in matrix.iter().enumerate() {
+        for (b, far) in row.iter().enumerate() {
+            // As Linux has it (`slit_valid`); 255 says that there is no way.
+            let (fits, wanted) = match a == b {
+                true => (*far == 10, "10, as it is the same node"),
+                false => ((11..=254).contains(far), "11 to 254, as a node is 10 from itself"),
+            };
+            if !fits {
+                let what =
+                    format!("node_distance: {far} from node {a} to node {b}: expected {wanted}");
+                return Err(source.error(given.span(), what));
+            }
+        }
+    }
     Ok(matrix.clone())
 }
 

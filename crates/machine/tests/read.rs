@@ -74,6 +74,9 @@ fn errors_name_line_and_what_was_expected() {
         ("kernel_cpi = { value = 1.0", "kernel_cpi = { value = 0.0", "from 0.001 to"),
         ("irq_ns = { value = 300", "irq_ns = { value = \"a\"", "expected"),
         ("[[10, 20], [20, 10]]", "[[10, 20]]", "expected 2 rows"),
+        ("[[10, 20], [20, 10]]", "[[10, 20], [5, 10]]", "5 from node 1 to node 0: expected 11"),
+        ("[[10, 20], [20, 10]]", "[[10, 255], [20, 10]]", "255 from node 0 to node 1: expected 11"),
+        ("[[10, 20], [20, 10]]", "[[10, 20], [20, 0]]", "0 from node 1 to node 1: expected 10"),
     ];
     for (from, to, expected) in cases {
         let error = broken(from, to);
