@@ -236,7 +236,14 @@ impl<'a> Reader<'a> {
                 }
             };
             let barrier = matches!(object, Object::Barrier { .. });
-            let id = self.objects.get(if barrier { "barrier" } else { "channel" }, name, || object);
+            let kind = if barrier { "barrier" } else { "channel" };
+            // Tasks are read later: whoever has the name was declared too.
+            if self.objects.find(kind, &name).is_some() {
+                return Err(value.error(format!(
+                    "{name}: there is a {kind} of this name before; give one of them another"
+                )));
+            }
+            let id = self.objects.get(kind, name, || object);
             if barrier {
                 self.objects.fixed.push(id);
             }

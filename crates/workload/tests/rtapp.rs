@@ -146,6 +146,14 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("{\"tasks\": {\"a\": {\"run\": 1}}}", "a loops for ever and \"global\" has no \"duration\""),
     ("{\"tasks\": {\"a\": {\"loop\": -2, \"run\": 1}}}", "loop: expected -1, 0 or more, found -2"),
+    (
+        "{\"channels\": {\"c\": {\"type\": \"pipe\"},\n\"c\": {\"type\": \"socket\"}}}",
+        "f.json:2: c: there is a channel of this name before; give one of them another",
+    ),
+    (
+        "{\"resources\": {\"b\": {\"parties\": 2}},\n\"barriers\": {\"b\": {\"parties\": 3}}}",
+        "f.json:2: b: there is a barrier of this name before",
+    ),
     ("{\"tasks\": {\"a\": {\"loop\": 1, \"mem\": 1}}}", "\"mem\" of rt-app is not modelled"),
     ("{\"tasks\": {\"a\": {\"loop\": 1, \"iorun\": 1}}}", "\"iorun\" of rt-app is not modelled"),
     (
