@@ -126,23 +126,26 @@ fn housekeepers(
     source: &Source<'_>,
     given: BTreeMap<String, Keeper>,
 ) -> Result<Vec<Housekeeper>, MachineError> {
-    let ns = |name: &str, what: &str, least: f64, quantity: &Spanned<Quantity>| {
+    let ns = |name: &str, what: &str, bounds: (f64, f64), quantity: &Spanned<Quantity>| {
         let Quantity { value, unit, .. } = quantity.get_ref();
-        if unit != "ns" || !(value.is_finite() && *value >= least) {
+        let (least, most) = bounds;
+        if unit != "ns" || !(least..=most).contains(value) {
             let what =
-                format!("{name}: {what}: expected a number of at least {least}, unit \"ns\"");
+                format!("{name}: {what}: expected a number from {least} to {most}, unit \"ns\"");
             return Err(source.error(quantity.span(), what));
         }
         Ok(*value as u64)
     };
     let keeper = |(name, keeper): (String, Keeper)| {
-        let skew_ns = keeper.skew_ns.map(|skew| ns(&name, "skew_ns", 0.0, &skew)).transpose()?;
+        let skew = keeper.skew_ns.map(|skew| ns(&name, "skew_ns", (0.0, 1e9), &skew));
+        let skew_ns = skew.transpose()?;
         Ok(Housekeeper {
             each: keeper.each.value,
-            period_ns: ns(&name, "period_ns", 1.0, &keeper.period_ns)?,
-            step_ns: ns(&name, "step_ns", 1.0, &keeper.step_ns)?,
+            // A clock of 64 bits counts periods times steps.
+            period_ns: ns(&name, "period_ns", (1.0, 1e10), &keeper.period_ns)?,
+            step_ns: ns(&name, "step_ns", (1.0, 1e9), &keeper.step_ns)?,
             skew_ns,
-            work_ns: ns(&name, "work_ns", 1.0, &keeper.work_ns)?,
+            work_ns: ns(&name, "work_ns", (1.0, 1e9), &keeper.work_ns)?,
             name,
         })
     };

@@ -167,6 +167,24 @@ fn a_kernel_has_threads_of_its_own_only_where_a_machine_says_so() {
 }
 
 #[test]
+fn no_kernel_keeps_house_for_ever() {
+    for (from, to, part) in [
+        ("value = 5", "value = 1e18", "kept: period_ns: expected a number from 1 to 10000000000,"),
+        ("value = 2", "value = 1e18", "kept: step_ns: expected a number from 1 to 1000000000,"),
+        ("value = 1,", "value = inf,", "kept: work_ns: expected a number from 1 to 1000000000,"),
+        (
+            "step_ns",
+            "skew_ns = { value = 1e18, unit = \"ns\", source = \"\", tag = \"assumed\" }\nstep_ns",
+            "kept: skew_ns: expected a number from 0 to 1000000000,",
+        ),
+    ] {
+        let text = format!("{GOOD}{}", KEEPER.replacen(from, to, 1));
+        let error = Machine::from_toml(&text, "m.toml").unwrap_err().to_string();
+        assert!(error.contains(part), "{to}: {error}");
+    }
+}
+
+#[test]
 fn a_number_that_no_machine_has_is_refused() {
     let cases = [
         ("tick_period_ns = { value = 4000000", "tick_period_ns = { value = 0", "from 100000 to"),
