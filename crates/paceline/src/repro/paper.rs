@@ -103,7 +103,7 @@ pub struct Sweep {
     /// same way. With `--quick`, none.
     #[serde(default)]
     pub touched: Vec<String>,
-    /// Seeds at each point of the machine's own costs.
+    /// Seeds at each point. With `--quick`, one.
     pub seeds: usize,
 }
 
