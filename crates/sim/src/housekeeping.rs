@@ -66,7 +66,7 @@ impl Keeper {
                 (clock_ns + skew_ns).next_multiple_of(period_ns).saturating_sub(skew_ns)
             }
         };
-        at_ns.max(clock_ns).next_multiple_of(step_ns)
+        step_after(at_ns.max(clock_ns), step_ns)
     }
 
     /// When a timer expires, on the clock, that is set now.
@@ -83,8 +83,14 @@ impl Keeper {
                 (if down { full_ns } else { full_ns + period_ns }).saturating_sub(skew_ns)
             }
         };
-        at_ns.next_multiple_of(step_ns)
+        step_after(at_ns, step_ns)
     }
+}
+
+/// The timer wheel's next step: no timer may expire early, so one that is due at a step waits for the
+/// next [calc_index].
+fn step_after(at_ns: u64, step_ns: u64) -> u64 {
+    (at_ns / step_ns + 1) * step_ns
 }
 
 /// The thread of a kind for one CPU or node.

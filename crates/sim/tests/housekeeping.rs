@@ -73,7 +73,8 @@ fn a_timer_expires_at_a_step_after_the_period() {
 fn rounded_periods_are_those_of_the_clock() {
     let traced = traced(machine(vec![keeper(Each::Cpu, Some(0))]), 5);
     let (first, second) = (wakes(&traced, "keeper/0"), wakes(&traced, "keeper/1"));
-    assert!(first.len().abs_diff(second.len()) <= 1 && (9..=11).contains(&first.len()));
+    // 100 ms of the clock, one of them left out where the step after it is as near to the next but one.
+    assert!(first.len().abs_diff(second.len()) <= 1 && (8..=11).contains(&first.len()));
     let tick_ns = cores(1).costs.tick_period_ns as u64;
     for at_ns in &first[1..first.len() - 1] {
         let nearest_ns = second.iter().map(|other| other.abs_diff(*at_ns)).min().unwrap();
