@@ -65,6 +65,7 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("agree-1", include_str!("../../../workloads/agree-1.json")),
     ("agree-2", include_str!("../../../workloads/agree-2.json")),
     ("agree-3", include_str!("../../../workloads/agree-3.json")),
+    ("share", include_str!("../../../workloads/share.json")),
 ];
 
 /// The seed where none is named: any number would do, but the same each time.

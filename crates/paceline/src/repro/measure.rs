@@ -7,7 +7,7 @@ use std::rc::Rc;
 use report::stats::{median, quantile};
 use trace::Outcome;
 
-use super::outcomes::{ByRun, of_program, ratios, values};
+use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
 use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Sweep, View};
 use super::sweep::{self, Point};
 use super::views::{self, Chart};
@@ -113,6 +113,11 @@ impl<'a> Laboratory<'a> {
                 let bound_s = *ahead as f64 * slice_s(of)? + tick_ms / 1e3;
                 let waits = values(&self.outcomes(experiment)?, of, Quantity::WorstWait);
                 Ok(waits.into_iter().map(|(_, wait_s)| wait_s / bound_s).collect())
+            }
+            Measure::ShareError { experiment, of, slice_ms } => {
+                let outcomes = self.outcomes(experiment)?;
+                let own = outcomes.iter().filter(|outcome| outcome.policy == *of);
+                Ok(own.filter_map(share_error_s).map(|error_s| error_s * 1e3 / slice_ms).collect())
             }
             Measure::Points { sweep, quantity, over, under, job, program } => {
                 let points = self.points(sweep)?;
@@ -306,6 +311,7 @@ impl Measure {
             | Measure::Value { experiment, .. }
             | Measure::Makespan { experiment, .. }
             | Measure::WaitBound { experiment, .. }
+            | Measure::ShareError { experiment, .. }
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Points { .. }

@@ -94,6 +94,16 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
     })
 }
 
+/// How far any of a file's tasks is from an even share of what they had together, in s of CPU time. A
+/// task of which nothing was seen had none.
+pub fn share_error_s(outcome: &Outcome) -> Option<f64> {
+    let cpu_ns = |tid| outcome.observed.tasks.get(tid).map_or(0, |task| task.cpu_ns);
+    let had: Vec<f64> = outcome.progress.keys().map(|tid| cpu_ns(tid) as f64).collect();
+    let even = had.iter().sum::<f64>() / had.len() as f64;
+    let far = had.iter().map(|own| (own - even).abs());
+    (even > 0.0).then(|| far.fold(0.0, f64::max) / 1e9)
+}
+
 /// CPU time is what tasks used and what was idle; a run without any was not observed.
 fn idle_share(outcome: &Outcome) -> Option<f64> {
     let seen = &outcome.observed;
@@ -134,6 +144,22 @@ mod tests {
         assert_eq!(of("chat", Quantity::Elapsed), vec![((0, 0), 6e-8)]);
         assert_eq!(of("chat", Quantity::TlbMisses), vec![((0, 0), 7.0)]);
         assert!(of("dacapo", Quantity::TlbMisses).is_empty(), "it is not known of");
+    }
+
+    #[test]
+    fn a_share_is_off_by_what_one_task_has_more_or_less() {
+        let of = |had: &[u64]| {
+            let mut one = outcome("a", 0, 0);
+            let tasks = had.iter().enumerate().map(|(at, ms)| {
+                (at as u32, TaskObserved { cpu_ns: ms * 1_000_000, ..TaskObserved::default() })
+            });
+            one.observed.tasks = tasks.collect();
+            one.progress = (0..=had.len() as u32).map(|tid| (tid, 1.0)).collect();
+            share_error_s(&one)
+        };
+        assert_eq!(of(&[300, 300]), Some(0.2), "the third was never seen");
+        assert_eq!(of(&[400, 300, 500, 400]), Some(0.32));
+        assert_eq!(of(&[]), None, "nothing was observed");
     }
 
     #[test]

@@ -350,6 +350,16 @@ pub enum Measure {
         /// A tick, in ms.
         tick_ms: f64,
     },
+    /// The greatest difference between a task's CPU time and an even share, in slices, where all of a
+    /// file's tasks could always run.
+    ShareError {
+        /// Name of an experiment with such a file.
+        experiment: String,
+        /// Whose.
+        of: String,
+        /// A slice, in ms.
+        slice_ms: f64,
+    },
     /// Work of a wakeup: what a ping-pong pair costs beyond one task that does the same reads and
     /// writes alone, for each wakeup. With `over`, that of `of` divided by that of `over`.
     Wakeup {
