@@ -56,6 +56,7 @@ struct scx_exit_info {
 	s64 exit_code;
 	const char *reason;
 	const char *msg;
+	const char *dump;
 };
 
 struct scx_init_task_args {

@@ -7,6 +7,7 @@
  * neither weights nor caches, and every CPU takes the one queue's lock.
  */
 #include "kernel.h"
+#include "exit.h"
 
 LICENSE;
 
@@ -27,8 +28,14 @@ void OP(fifo_enqueue, struct task_struct *p, u64 enq_flags)
 	dsq_insert(p, SCX_DSQ_GLOBAL, knob_slice_ns, enq_flags);
 }
 
+void OP(fifo_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
 OPS(fifo) = {
 	.select_cpu	= (void *)fifo_select_cpu,
 	.enqueue	= (void *)fifo_enqueue,
+	.exit		= (void *)fifo_exit,
 	.name		= "fifo",
 };

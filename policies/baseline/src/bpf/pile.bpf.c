@@ -7,6 +7,7 @@
  * is a bad gate.
  */
 #include "kernel.h"
+#include "exit.h"
 
 LICENSE;
 
@@ -25,8 +26,14 @@ void OP(pile_enqueue, struct task_struct *p, u64 enq_flags)
 	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
 }
 
+void OP(pile_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
 OPS(pile) = {
 	.select_cpu	= (void *)pile_select_cpu,
 	.enqueue	= (void *)pile_enqueue,
+	.exit		= (void *)pile_exit,
 	.name		= "pile",
 };

@@ -10,6 +10,7 @@
  */
 #include "kernel.h"
 #include "topology.h"
+#include "exit.h"
 #include "place_idle.h"
 #include "rt_locks.h"
 #include "task_table.h"
@@ -84,6 +85,11 @@ void OP(rr_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 	task_table_leave(p);
 }
 
+void OP(rr_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
 OPS(rr) = {
 	.select_cpu	= (void *)rr_select_cpu,
 	.enqueue	= (void *)rr_enqueue,
@@ -94,6 +100,7 @@ OPS(rr) = {
 	.cpu_offline	= (void *)rr_cpu_offline,
 	.init_task	= (void *)rr_init_task,
 	.exit_task	= (void *)rr_exit_task,
+	.exit		= (void *)rr_exit,
 	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	.name		= "rr",
 };

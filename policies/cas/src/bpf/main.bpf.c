@@ -20,6 +20,7 @@
  * Yamada, Kusakabe: Effect of Context Aware Scheduler on TLB.
  */
 #include "kernel.h"
+#include "exit.h"
 #include "choose.h"
 #include "take.h"
 #include "account.h"
@@ -302,6 +303,11 @@ s32 OP_SLEEPABLE(cas_init)
 	return 0;
 }
 
+void OP(cas_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
 #ifdef O1
 OPS(o1) = {
 	.name		= "o1",
@@ -320,5 +326,6 @@ OPS(cas) = {
 	.set_cpumask	= (void *)cas_set_cpumask,
 	.init_task	= (void *)cas_init_task,
 	.init		= (void *)cas_init,
+	.exit		= (void *)cas_exit,
 	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
 };

@@ -17,6 +17,7 @@
  */
 #include "kernel.h"
 #include "topology.h"
+#include "exit.h"
 #include "order.h"
 #include "place.h"
 #include "offer.h"
@@ -184,12 +185,18 @@ s32 OP_SLEEPABLE(flsched_init)
 	return 0;
 }
 
+void OP(flsched_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
 OPS(flsched) = {
 	.select_cpu	= (void *)flsched_select_cpu,
 	.enqueue	= (void *)flsched_enqueue,
 	.dispatch	= (void *)flsched_dispatch,
 	.tick		= (void *)flsched_tick,
 	.init		= (void *)flsched_init,
+	.exit		= (void *)flsched_exit,
 	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	.name		= "flsched",
 };

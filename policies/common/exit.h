@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Why the kernel took the policy out, kept for user space to print: crates/live/src/exit.rs reads it. */
+#pragma once
+#include "kernel.h"
+
+struct exit_record {
+	s32 kind;		/* enum scx_exit_kind; 0: the policy is in charge */
+	s64 code;
+	char reason[128];
+	char message[1024];
+	char dump[32768];	/* SCX_EXIT_DUMP_DFL_LEN */
+};
+
+#ifdef __bpf__
+struct exit_record exit_record SEC(".data.exit");
+
+static __always_inline void record_exit(const struct scx_exit_info *info)
+{
+	bpf_probe_read_kernel_str(exit_record.reason, sizeof(exit_record.reason), info->reason);
+	bpf_probe_read_kernel_str(exit_record.message, sizeof(exit_record.message), info->msg);
+	bpf_probe_read_kernel_str(exit_record.dump, sizeof(exit_record.dump), info->dump);
+	exit_record.code = info->exit_code;
+	exit_record.kind = info->kind;
+}
+#else
+static __always_inline void record_exit(const struct scx_exit_info *info)
+{
+}
+#endif
