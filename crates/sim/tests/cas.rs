@@ -112,6 +112,48 @@ fn the_slack_bounds_the_service_error() {
     assert!(changes[1] * 4 < changes[0], "{changes:?}");
 }
 
+/// Fifteen that run 1 ms of 10 take more than a CPU together, and are interactive all of them: who computes,
+/// and a sixteenth of another process, have their turn all the same.
+#[test]
+fn nobody_starves_behind_those_who_sleep_much() {
+    for policy in ["o1", "cas:threshold=0", "cas", "cas:threshold=40"] {
+        let nap =
+            || vec![Step::Repeat { times: None, steps: vec![burn(1), Step::Sleep { ns: 9 * MS }] }];
+        let napper = |number: usize| Task {
+            delay_ns: number as u64 * 700_000,
+            ..of(1, 0, task(&format!("nap{number}"), nap()))
+        };
+        for last in [vec![burn(60_000)], nap()] {
+            let mut tasks: Vec<Task> = (0..15).map(napper).collect();
+            tasks.push(Task { delay_ns: 3000 * MS, ..of(2, 0, task("last", last)) });
+            let mut load = workload(tasks);
+            load.duration_ns = Some(60_000 * MS);
+            let outcome = run(&scenario(cores(1), load, scheduler(policy))).unwrap();
+            let waits: Vec<u64> =
+                outcome.observed.tasks.values().map(|task| task.wait_max_ns / MS).collect();
+            // 10 slices for each of 16, then their slices
+            assert!(waits.iter().all(|ms| *ms <= 18_000), "{policy}: {waits:?}");
+        }
+    }
+}
+
+/// A context is kept at home while few of it wait there: many of one spread.
+#[test]
+fn a_home_that_fills_up_overflows() {
+    let steps = || vec![Step::Run { work_ns: 15_000 }, Step::Sleep { ns: 200_000 }];
+    let one = |number: usize| {
+        let delay_ns = number as u64 * 7_000;
+        let steps = vec![Step::Repeat { times: Some(200), steps: steps() }];
+        Task { delay_ns, ..of(1, 0, task(&format!("t{number}"), steps)) }
+    };
+    let elapsed = |policy: &str| {
+        let load = workload((0..60).map(one).collect());
+        run(&scenario(cores(16), load, scheduler(policy))).unwrap().elapsed_ns
+    };
+    let (spread, kept) = (elapsed("cas"), elapsed("cas:aggregate=1"));
+    assert!(kept as f64 <= 1.1 * spread as f64, "{kept} ns at home, {spread} ns spread");
+}
+
 /// By virtual time a CPU's clock is its own: who is taken by another CPU, or moved, is neither ahead nor
 /// behind for it. Six hogs on three CPUs, two of which are for two of them alone.
 #[test]

@@ -53,7 +53,13 @@ EXPORT bool starving(u64 since_ns, u8 best_nice, u32 nice, u64 now, u32 runnable
 	return o1_starving(&expired, nice, now, runnable, slice_ns);
 }
 
-EXPORT u64 key(u32 epoch, u32 prio, u32 sequence, u32 slot)
+EXPORT bool goes_on(struct o1_expired *expired, const struct o1_task *t, u64 now, u32 runnable,
+		    u64 slice_ns)
+{
+	return o1_goes_on(expired, t, now, runnable, slice_ns);
+}
+
+EXPORT u64 key(u32 epoch, u32 prio, u64 sequence, u32 slot)
 {
 	return key_of(epoch, prio, sequence, slot);
 }

@@ -78,8 +78,8 @@ impl O1Task {
     }
 }
 
-fn key(epoch: u32, prio: u32, sequence: u32, slot: u32) -> u64 {
-    call!(key(epoch => u32, prio => u32, sequence => u32, slot => u32) -> u64)
+fn key(epoch: u32, prio: u32, sequence: u64, slot: u32) -> u64 {
+    call!(key(epoch => u32, prio => u32, sequence => u64, slot => u32) -> u64)
 }
 
 fn slot_of(key: u64) -> usize {
@@ -151,6 +151,37 @@ fn interactive_tasks_go_on_until_others_starve() {
     assert!(starving(1, 19, 20, 2), "a better one waits");
 }
 
+/// `struct o1_expired` of order_o1.h.
+#[repr(C)]
+#[derive(Default)]
+struct Expired {
+    since_ns: u64,
+    best_nice: u8,
+}
+
+/// "We place interactive tasks back into the active array, if possible", and no longer than 10 slices for
+/// each that could run, counted from the first slice that ended: theirs too.
+#[test]
+fn interactive_tasks_that_end_their_slices_start_the_clock() {
+    let mut sleeper = O1Task::new(NICE_0);
+    sleeper.wakes(60_000 * MS);
+    let mut expired = Expired::default();
+    let mut goes_on = |task: &O1Task, now: u64| call!(goes_on(&mut expired => *mut Expired, task => *const O1Task, now => u64, 3 => u32, SLICE => u64) -> bool);
+    assert!(goes_on(&sleeper, MS));
+    assert!(goes_on(&sleeper, 3001 * MS));
+    assert!(!goes_on(&sleeper, 3002 * MS), "nobody else's slice ended");
+    assert!(!goes_on(&O1Task::new(NICE_0), 3003 * MS), "who does not sleep never does");
+}
+
+/// Keys of one epoch and priority are in the order of their making for a day.
+#[test]
+fn sequences_do_not_run_out() {
+    let made = |sequence: u64| key(1, 20, sequence, 3);
+    assert!(made(1 << 28) < made((1 << 28) + 1) && made((1 << 27) - 1) < made(1 << 27));
+    assert!(made((1 << 35) - 1) < key(1, 21, 0, 0), "and never run into the priority");
+    assert_eq!((epoch_of(made((1 << 35) - 1)), slot_of(made(1 << 35))), (1, 3));
+}
+
 #[test]
 fn a_wakeup_from_another_context_takes_the_cpu_only_beyond_the_threshold() {
     let preempts = |prio: u32, running: u32, here: bool, threshold: u64| call!(preempts(prio => u32, running => u32, here => bool, threshold => u64) -> bool);
@@ -165,9 +196,9 @@ fn a_wakeup_from_another_context_takes_the_cpu_only_beyond_the_threshold() {
 fn epochs_wrap() {
     let later = |epoch: u32, than: u32| call!(later(epoch => u32, than => u32) -> bool);
     assert!(later(8, 7) && !later(7, 7) && !later(7, 8));
-    assert!(later(0x1_000_000, 0xff_ffff) && later(0, 0xff_ffff) && !later(0xff_ffff, 0));
-    let heads = [key(0xff_ffff, 39, 9, 0), key(0x1_000_000, 0, 1, 1)];
-    assert_eq!(slot_of(next(&heads, 0b10, 0xff_ffff, 41)), 0, "the epoch before the wrap is first");
+    assert!(later(0x1_0000, 0xffff) && later(0, 0xffff) && !later(0xffff, 0));
+    let heads = [key(0xffff, 39, 9, 0), key(0x1_0000, 0, 1, 1)];
+    assert_eq!(slot_of(next(&heads, 0b10, 0xffff, 41)), 0, "the epoch before the wrap is first");
 }
 
 #[test]
@@ -213,7 +244,7 @@ struct Queue {
     tasks: Vec<(u32, O1Task)>,
     by_key: std::collections::BTreeMap<u64, usize>,
     epoch: u32,
-    sequence: u32,
+    sequence: u64,
     here: u32,
 }
 
@@ -509,7 +540,7 @@ proptest! {
     ) {
         let head = |slot: u32| match present >> slot & 1 {
             0 => 0,
-            _ => key(1, prios[slot as usize], slot, slot),
+            _ => key(1, prios[slot as usize], slot.into(), slot),
         };
         let heads: Vec<u64> = (0..8).map(head).collect();
         let chosen = slot_of(next_of_tagged(&heads, 1 << here, tagged, 1, threshold + 1));

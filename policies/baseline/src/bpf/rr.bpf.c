@@ -36,7 +36,7 @@ void OP(rr_enqueue, struct task_struct *p, u64 enq_flags)
 /* A task's run time goes to its slot of the task table, its CPU's to the allowance. */
 static __always_inline void charge(struct task_struct *p, u64 now)
 {
-	u64 ran_ns = rt_update_curr(this_cpu(), now);
+	u64 ran_ns = rt_update_curr(scx_bpf_task_cpu(p), now);
 	struct task_slot *slot = task_slot(p);
 
 	if (slot)
@@ -53,7 +53,7 @@ void OP(rr_tick, struct task_struct *p)
 
 void OP(rr_running, struct task_struct *p)
 {
-	struct rt_rq *rt = rt_rqs_of(this_cpu());
+	struct rt_rq *rt = rt_rqs_of(scx_bpf_task_cpu(p));
 
 	if (rt)
 		rt->start_ns = now_ns();

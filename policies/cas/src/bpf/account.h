@@ -16,20 +16,18 @@ __noinline u32 waiting(s32 cpu)
 	return count;
 }
 
+/* What is left of a slice is less than ticks can tell. */
+static __always_inline bool is_over(const struct cas_task *t)
+{
+	return t->o1.slice_ns <= (s64)(tick_ns / 2);
+}
+
 /* Its slice is over: it goes on in this epoch or waits for the next. Returns which. */
 static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now)
 {
 	o1_refill(&t->o1, knob_slice_ns);
-	if (o1_interactive(t->o1.prio, t->o1.nice) &&
-	    (!c->expired.since_ns ||
-	     !o1_starving(&c->expired, t->o1.nice, now, waiting(cpu) + 1, knob_slice_ns)))
+	if (o1_goes_on(&c->expired, &t->o1, now, waiting(cpu) + 1, knob_slice_ns))
 		return c->epoch;
-	if (!c->expired.since_ns) {
-		c->expired.since_ns = now;
-		c->expired.best_nice = t->o1.nice;
-	} else if (t->o1.nice < c->expired.best_nice) {
-		c->expired.best_nice = t->o1.nice;
-	}
 	return c->epoch + 1;
 }
 
@@ -77,10 +75,10 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 {
 	if (knob_slack)
 		t->key = vtime_key(t->key, slot);
-	else if (t->o1.slice_ns <= 0)
+	else if (is_over(t))
 		make_key(c, t, expire(cpu, c, t, now), slot);
 	else if (c->preempting)			/* as if it had never left the head of its list */
-		t->key = key_of(c->epoch, t->o1.prio, t->key >> SLOT_BITS, slot);
+		t->key = key_of(c->epoch, t->o1.prio, key_sequence(t->key), slot);
 	else if (now + tick_ns < c->turn_end_ns)	/* gave way itself [sys_sched_yield] */
 		make_key(c, t, c->epoch + 1, slot);
 	else					/* a part of its slice is over */
@@ -92,19 +90,21 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
 				   u32 slot, u64 now)
 {
-	u64 slept;
+	u32 epoch = c->epoch;
 
 	if (knob_slack) {
 		t->key = vtime_key(vtime_arrives(t->key, clock_of(t), c->vtime), slot);
 		t->o1.cpu = cpu;
 		return;
 	}
-	slept = t->stamp_ns && now > t->stamp_ns ? now - t->stamp_ns : 0;
-	o1_wakes(&t->o1, slept, p->mm, knob_slice_ns);
-	if (t->o1.slice_ns <= 0)
-		o1_refill(&t->o1, knob_slice_ns);
+	if (t->stamp_ns)
+		o1_wakes(&t->o1, now > t->stamp_ns ? now - t->stamp_ns : 0, p->mm, knob_slice_ns);
+	else	/* new: it has not slept */
+		t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
+	if (is_over(t))		/* it ended between two ticks */
+		epoch = expire(cpu, c, t, now);
 	t->stamp_ns = now;
-	make_key(c, t, c->epoch, slot);
+	make_key(c, t, epoch, slot);
 }
 
 /* By virtual time, to a CPU with a clock of its own: from another one, or from this. */

@@ -31,12 +31,14 @@ LICENSE;
 s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct cas_cpu *c = cpus_of(this_cpu()), *prev = cpus_of(prev_cpu);
+	bool has_home = false;
 	u32 home = 0, slot = SLOT_KERNEL;
 	s32 cpu = -1;
 
 	if (c && nr_cpus > 1 && knob_threshold != THRESHOLD_OFF) {
 		c->woken_mm = (u64)p->mm;
-		if (knob_aggregate) {
+		has_home = knob_aggregate && c->woken_mm;
+		if (has_home) {
 			home = home_of(c->woken_mm);
 			cpu = place_at_home(p, home);
 			if (cpu >= 0)
@@ -48,7 +50,7 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	if (cpu < 0)
 		cpu = place_idle_near(p, prev_cpu, wake_flags);
 	if (cpu >= 0) {
-		if (knob_aggregate)
+		if (has_home)
 			home_moves(home, cpu);
 		return cpu;
 	}
@@ -109,24 +111,17 @@ static __always_inline void go_on(struct task_struct *prev, struct cas_cpu *c, s
 	task_set_slice(prev, slice);
 }
 
-void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
+enum next { NOBODY, GOES_ON, MOVED };
+
+/* Who is next of those that wait here, or `going_on`, the key of who ran, if it is not 0. */
+__noinline int next_here(s32 cpu, u64 going_on)
 {
-	struct cas_task *t = prev ? task_of(prev) : NULL;
 	struct cas_cpu *c = cpus_of(cpu);
-	u64 now, key, going_on = 0;
-	u32 class, slot, i;
+	u64 key;
+	u32 i;
 
 	if (!c)
-		return;
-	now = now_ns();
-	if (t && t->o1.phase == RUNNING) {
-		charge(c, t, prev, now);
-		t->o1.nice = nice_of(prev);
-		slot = slot_of(c, prev, now);
-		join(t, slot);
-		decide(cpu, c, t, slot, now);
-		going_on = t->key;
-	}
+		return NOBODY;
 	if (c->looked) {
 		i = (c->looked - 1) & (SLOTS_MAX - 1);
 		c->looked = 0;
@@ -142,17 +137,48 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		if (is_later(c, key))
 			begin_epoch(c, key_epoch(key));
 		if (key == going_on)
-			return go_on(prev, c, t, now);
+			return GOES_ON;
 		if (dsq_move_to_local(dsq_of(cpu, key_slot(key)))) {
 			c->looked = key_slot(key) + 1;
-			return;
+			return MOVED;
 		}
 		set_hint(c, key_slot(key), 0);
+	}
+	return NOBODY;
+}
+
+void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct cas_task *t = prev ? task_of(prev) : NULL;
+	struct cas_cpu *c = cpus_of(cpu);
+	u64 now, going_on = 0;
+	u32 class, slot, i;
+
+	if (!c)
+		return;
+	now = now_ns();
+	if (t && t->o1.phase == RUNNING) {
+		charge(c, t, prev, now);
+		t->o1.nice = nice_of(prev);
+		slot = slot_of(c, prev, now);
+		join(t, slot);
+		decide(cpu, c, t, slot, now);
+		going_on = t->key;
+	}
+	switch (next_here(cpu, going_on)) {
+	case GOES_ON:
+		if (t)
+			go_on(prev, c, t, now);
+		return;
+	case MOVED:
+		return;
 	}
 	for (class = SHARE_OWN; class < SHARE_CLASSES; class++)
 		for (i = 1; i < nr_cpus && i < MAX_CPUS; i++)
 			if (take(cpu, cpu_neighbour(cpu, i), class))
 				return;
+	/* While it looked at others, this runqueue's lock was not held all the time. */
+	next_here(cpu, 0);
 }
 
 void OP(cas_tick, struct task_struct *p)
@@ -184,7 +210,7 @@ static __always_inline void enter_context(struct cas_cpu *c, u64 mm, u32 slot)
 
 void OP(cas_running, struct task_struct *p)
 {
-	s32 cpu = this_cpu();
+	s32 cpu = scx_bpf_task_cpu(p);	/* another one's, where a property changes */
 	struct cas_cpu *c = cpus_of(cpu);
 	struct cas_task *t = task_of(p);
 	u64 now = now_ns();
@@ -212,7 +238,7 @@ void OP(cas_running, struct task_struct *p)
 
 void OP(cas_stopping, struct task_struct *p, bool runnable)
 {
-	struct cas_cpu *c = cpus_of(this_cpu());
+	struct cas_cpu *c = cpus_of(scx_bpf_task_cpu(p));
 	struct cas_task *t = task_of(p);
 
 	if (!c || !t)

@@ -46,7 +46,7 @@ static __always_inline void context_consider_tagged(struct context_search *searc
 static __always_inline u64 context_chooses(const struct context_search *search, u32 epoch,
 					   u64 threshold)
 {
-	u64 base = (u64)(epoch & EPOCH_MASK) << 40;
+	u64 base = (u64)(epoch & EPOCH_MASK) << EPOCH_SHIFT;
 
 	if (search->reg == RANK_NONE)
 		return 0;

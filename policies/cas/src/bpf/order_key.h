@@ -3,23 +3,33 @@
  * Order: what a task is queued by. One number, so that a queue can be ordered by it and the heads of
  * queues can be compared: first by epoch, then by priority, then by who came first.
  *
- *	63      40 39      32 31     5 4     0
+ *	63      48 47      40 39     5 4     0
  *	  epoch    priority+1  sequence  slot
  *
  * The slot is where the task is queued, so that the least of several keys says whose it is. Epochs
- * wrap, and are compared from the present one on. No key is 0, which stands for "none".
+ * wrap, and are compared from the present one on. Sequences wrap after 34 billion, which is a day of a CPU
+ * that queues 400,000 tasks a second: then equals of one epoch change places once. No key is 0, which stands
+ * for "none".
  */
 #pragma once
 #include "kernel.h"
 
 #define SLOTS_MAX	32
 #define SLOT_BITS	5
-#define EPOCH_MASK	0xffffffu
+#define EPOCH_SHIFT	48
+#define EPOCH_MASK	0xffffu
+#define PRIO_SHIFT	40
+#define SEQUENCE_MASK	((1ULL << (PRIO_SHIFT - SLOT_BITS)) - 1)
 
-static __always_inline u64 key_of(u32 epoch, u32 prio, u32 sequence, u32 slot)
+static __always_inline u64 key_of(u32 epoch, u32 prio, u64 sequence, u32 slot)
 {
-	return (u64)(epoch & EPOCH_MASK) << 40 | (u64)(prio + 1) << 32 |
-	       (u32)(sequence << SLOT_BITS) | slot;
+	return (u64)(epoch & EPOCH_MASK) << EPOCH_SHIFT | (u64)(prio + 1) << PRIO_SHIFT |
+	       (sequence & SEQUENCE_MASK) << SLOT_BITS | slot;
+}
+
+static __always_inline u64 key_sequence(u64 key)
+{
+	return key >> SLOT_BITS & SEQUENCE_MASK;
 }
 
 static __always_inline u32 key_slot(u64 key)
@@ -29,18 +39,18 @@ static __always_inline u32 key_slot(u64 key)
 
 static __always_inline u32 key_epoch(u64 key)
 {
-	return key >> 40;
+	return key >> EPOCH_SHIFT;
 }
 
 static __always_inline u32 key_prio(u64 key)
 {
-	return (u8)(key >> 32) - 1;
+	return (u8)(key >> PRIO_SHIFT) - 1;
 }
 
 /* How far behind the beginning of `epoch` it is: of two keys the one with the lesser rank goes first. */
 static __always_inline u64 key_rank(u64 key, u32 epoch)
 {
-	return key - ((u64)(epoch & EPOCH_MASK) << 40);
+	return key - ((u64)(epoch & EPOCH_MASK) << EPOCH_SHIFT);
 }
 
 /* A number of an address space that says nothing about its neighbours'. */

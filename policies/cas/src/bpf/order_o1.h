@@ -151,9 +151,11 @@ static __always_inline u64 o1_turn(const struct o1_task *t, u32 cpus, u64 slice)
 
 /* What there is to know of those who wait for the next epoch. */
 struct o1_expired {
-	u64 since_ns;	/* when the first of them came; 0 where there is none */
-	u8 best_nice;	/* the best static priority among them */
+	u64 since_ns;	/* when the first slice of the epoch ended; 0 where none has */
+	u8 best_nice;	/* the best static priority among them; O1_NOBODY where there is none */
 };
+
+#define O1_NOBODY	255
 
 /* [EXPIRED_STARVING] A task of this static priority may not go on in this epoch. */
 static __always_inline bool o1_starving(const struct o1_expired *expired, u32 nice, u64 now,
@@ -162,6 +164,24 @@ static __always_inline bool o1_starving(const struct o1_expired *expired, u32 ni
 	if (!expired->since_ns)
 		return false;
 	return nice > expired->best_nice || now - expired->since_ns > O1_MAX_BONUS * slice * runnable;
+}
+
+/*
+ * [task_running_tick] A slice ended: whether the task goes on in this epoch, as those that sleep much do
+ * unless others wait for the next one for too long. The clock starts with the first slice that ends, whoever's.
+ */
+static __always_inline bool o1_goes_on(struct o1_expired *expired, const struct o1_task *t, u64 now,
+				       u32 runnable, u64 slice)
+{
+	if (!expired->since_ns) {
+		expired->since_ns = now;
+		expired->best_nice = O1_NOBODY;
+	}
+	if (o1_interactive(t->prio, t->nice) && !o1_starving(expired, t->nice, now, runnable, slice))
+		return true;
+	if (t->nice < expired->best_nice)
+		expired->best_nice = t->nice;
+	return false;
 }
 
 /* [wake_up_new_task] A child begins with a little less of a bonus than its parent's. */

@@ -39,7 +39,7 @@ static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu,
 		struct cas_cpu *c = cpus_of(cpu);
 
 		if (c && !c->running && (c->here | c->tagged) >> slot & 1 && core_idle(cpu) &&
-		    cpu_allowed(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
+		    cpu_cache(cpu) == cpu_cache(prev_cpu) && cpu_allowed(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu;
 	}
 	return -1;
@@ -105,7 +105,7 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home)
 		if (!c || !cpu_allowed(p, cpu))
 			continue;
 		if ((core_idle(cpu) && scx_bpf_test_and_clear_cpu_idle(cpu)) ||
-		    home_wait(slots_waiting(cpu) + 1, c->turn_ns) < HOME_WAIT_NS)
+		    home_wait(waiting(cpu) + 1, c->turn_ns) < HOME_WAIT_NS)
 			return cpu;
 	}
 	return -1;
@@ -137,7 +137,7 @@ static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_t
 	bool here = (c->here | c->tagged) >> slot & 1;
 	u64 running;
 
-	if (!c->running)
+	if (!c->running || is_later(c, t->key))
 		return false;
 	if (!knob_slack)
 		return context_preempts(t->o1.prio, c->prio, here, knob_threshold);

@@ -56,8 +56,8 @@ struct cas_cpu {
 	u64 entered_mm;		/* whose the current context is */
 	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
 	u64 turn_ns;		/* how long who runs here does so, about */
+	u64 sequence;
 	u32 epoch;
-	u32 sequence;
 	u32 here;		/* which slots are of the current context */
 	u32 tagged;		/* whose TLB entries this CPU keeps */
 	u32 weight;		/* by virtual time: of who runs */
@@ -141,12 +141,15 @@ static __always_inline void set_hint(struct cas_cpu *c, u32 slot, u64 key)
 		c->elsewhere_known = false;
 }
 
-/* What to ask of the kernel for a turn. */
+/*
+ * What to ask of the kernel for a turn. It ends at the first tick that finds it used up, and begins at one
+ * more often than not: asked for half a tick less, it ends at the tick that is nearest.
+ */
 static __always_inline u64 slice_of(const struct cas_task *t)
 {
 	u64 turn = knob_slack ? VTIME_TURN(knob_slice_ns) : o1_turn(&t->o1, nr_cpus, knob_slice_ns);
 
-	return slice_by_tick(turn, tick_ns);
+	return turn > tick_ns ? turn - tick_ns / 2 : turn;
 }
 
 /* The virtual clock of the CPU that a task's key belongs to. */
