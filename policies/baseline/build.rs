@@ -2,7 +2,7 @@
 //! Builds the data planes.
 
 fn main() {
-    for name in ["fifo", "rr", "pile", "probe"] {
+    for name in ["fifo", "rr", "pile", "starve", "probe"] {
         policy_build::policy(name, &format!("src/bpf/{name}.bpf.c"));
     }
 }

@@ -4,17 +4,25 @@
 //! The same code runs inside the guest of `vm` and, as root, on this machine.
 
 mod callbacks;
+mod cgroup;
+mod exit;
+mod glance;
 mod kernel;
 mod load;
 mod locks;
 mod log;
 mod observe;
+mod process;
 mod symbols;
 mod topology;
 
 pub use callbacks::Callback;
+pub use cgroup::{CGROUPS, Limit, limits, own_limits};
+pub use exit::Exit;
+pub use glance::{Glance, Load};
 pub use kernel::{Messages, State, state};
-pub use load::{Attached, load};
+pub use load::{Attached, Scope, load};
 pub use locks::{LockCounter, Locks};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
+pub use process::{ask_for_sched_ext, is_root, outrank_policies};
 pub use topology::{cpu_list, topology};

@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, bail};
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::btf::types::{DataSec, MemberAttr, Struct, Var};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Topology};
 
-use crate::{Messages, State, log, state};
+use crate::{Exit, Messages, State, exit, log, state};
 
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
 pub struct Attached {
@@ -23,9 +23,18 @@ pub struct Attached {
     before: State,
 }
 
+/// Whose tasks a policy schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All but those of real-time and deadline classes.
+    Everyone,
+    /// Those that ask for it, by the scheduling class SCHED_EXT.
+    WhoAsks,
+}
+
 /// Sets the instance's knobs and the topology, has the kernel verify the policy, and puts it in
 /// charge. Fails where another scheduler is attached.
-pub fn load(instance: &Instance, topology: &Topology) -> anyhow::Result<Attached> {
+pub fn load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Attached> {
     let before = state()?;
     if before.state != "disabled" {
         let other = before.ops.as_deref().unwrap_or("another scheduler");
@@ -33,11 +42,11 @@ pub fn load(instance: &Instance, topology: &Topology) -> anyhow::Result<Attached
     }
     let name = instance.policy.ops.to_string();
     let mut messages = Messages::from_now();
-    let (result, words) = log::listen(|| open_and_load(instance, topology));
+    let (result, words) = log::listen(|| open_and_load(instance, topology, scope));
     let mut object = result.with_context(|| {
         format!("the kernel refuses policy {}: {}", instance.label, log::reason(&words))
     })?;
-    let map_name = format!("{name}_ops");
+    let map_name = ops_table(instance);
     let (link, words) = log::listen(|| {
         let mut map = object
             .maps_mut()
@@ -57,13 +66,27 @@ impl Attached {
     /// Fails with the kernel's own reason where the policy is no longer in charge.
     pub fn verify(&mut self) -> anyhow::Result<()> {
         let now = state()?;
-        if now.state == "enabled" && now.ops.as_deref().is_none_or(|ops| ops == self.name) {
+        if self.is_in_charge(&now) {
             let refused = now.nr_rejected.saturating_sub(self.before.nr_rejected);
             anyhow::ensure!(refused == 0, "policy {} refused {refused} tasks", self.name);
             return Ok(());
         }
         let why = self.reason();
         bail!("the kernel stopped policy {}: {why}", self.name)
+    }
+
+    /// Whether it is; it stops being when the kernel throws it out.
+    pub fn in_charge(&self) -> anyhow::Result<bool> {
+        Ok(self.is_in_charge(&state()?))
+    }
+
+    fn is_in_charge(&self, now: &State) -> bool {
+        now.state == "enabled" && now.ops.as_deref().is_none_or(|ops| ops == self.name)
+    }
+
+    /// Why it is no longer in charge; None while it is.
+    pub fn exit(&self) -> Option<Exit> {
+        exit::read(&self.object)
     }
 
     /// Calls of bpf_spin_lock in the policy's programs. They cannot be counted as they happen (the
@@ -131,11 +154,44 @@ impl Attached {
     }
 }
 
-fn open_and_load(instance: &Instance, topology: &Topology) -> anyhow::Result<Object> {
+fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Object> {
     let bpf = instance.policy.bpf;
     let mut object = ObjectBuilder::default().name(instance.policy.ops)?.open_memory(bpf)?;
     set_rodata(&mut object, bpf, &instance.config(topology))?;
+    if scope == Scope::WhoAsks {
+        leave_others_alone(&mut object, bpf, &ops_table(instance))?;
+    }
     Ok(object.load()?)
+}
+
+fn ops_table(instance: &Instance) -> String {
+    format!("{}_ops", instance.policy.ops)
+}
+
+/// Adds SCX_OPS_SWITCH_PARTIAL to the flags of a policy's table of callbacks.
+fn leave_others_alone(object: &mut OpenObject, bytes: &[u8], table: &str) -> anyhow::Result<()> {
+    const SWITCH_PARTIAL: u64 = 1 << 3;
+    let at = flags_at(bytes).context("the policy's struct sched_ext_ops has no flags")?;
+    let mut map = object
+        .maps_mut()
+        .find(|map| map.name() == table)
+        .with_context(|| format!("the policy has no ops table {table}"))?;
+    let ops = map.initial_value_mut().context("the policy's ops table has no value")?;
+    let flags = ops.get_mut(at..at + 8).context("the policy's ops table is too short")?;
+    let value = u64::from_ne_bytes(flags.try_into()?) | SWITCH_PARTIAL;
+    flags.copy_from_slice(&value.to_ne_bytes());
+    Ok(())
+}
+
+/// Where the flags are in the policy's own struct sched_ext_ops.
+fn flags_at(bytes: &[u8]) -> Option<usize> {
+    let btf = Btf::from_raw("policy", bytes).ok()??;
+    let ops = btf.type_by_name::<Struct<'_>>("sched_ext_ops")?;
+    let flags = ops.iter().find(|member| member.name.is_some_and(|name| name == "flags"))?;
+    match flags.attr {
+        MemberAttr::Normal { offset } => Some(offset as usize / 8),
+        MemberAttr::BitField { .. } => None,
+    }
 }
 
 /// Writes each named `const volatile`; names that the object lacks are skipped.

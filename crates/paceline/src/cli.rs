@@ -23,6 +23,8 @@ pub enum Verb {
     Compare(Box<Compare>),
     /// Measure the figures that a talk or paper published, and print ours beside them
     Repro(Repro),
+    /// Put a policy in charge of this machine's own kernel, until Ctrl-C (needs root)
+    Run(Run),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -120,6 +122,31 @@ pub struct Compare {
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// A command to run, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `run`.
+#[derive(Args, Debug)]
+pub struct Run {
+    /// The policy, with its knobs: NAME or NAME:knob=value,knob=value
+    pub policy: String,
+    /// Take only tasks that ask for SCHED_EXT; the command does
+    #[arg(long)]
+    pub partial: bool,
+    /// Unload after this time, such as 60s
+    #[arg(long = "for", value_name = "TIME")]
+    pub duration: Option<humantime::Duration>,
+    /// How often to say how the machine fares
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub stats: humantime::Duration,
+    /// Print that as JSON, a line each; the command's output goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// Load it although cgroups have limits (cpu.max, cpu.weight), which it would ignore
+    #[arg(long)]
+    pub ignore_cgroup_limits: bool,
+    /// Run this command, after `--`, and unload when it ends; its status is passed on
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

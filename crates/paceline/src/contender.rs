@@ -6,8 +6,15 @@ use policy::{Instance, InstanceError, Policy};
 use crate::failure::Failure;
 
 /// Every policy, in the order in which `paceline list` shows them.
-pub static POLICIES: &[&Policy] =
-    &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::RR, &baseline::FIFO, &baseline::PILE];
+pub static POLICIES: &[&Policy] = &[
+    &flsched::FLSCHED,
+    &cas::CAS,
+    &cas::O1,
+    &baseline::RR,
+    &baseline::FIFO,
+    &baseline::PILE,
+    &baseline::STARVE,
+];
 
 /// Not a policy: one of Linux's own classes, or a model of related work. It has no knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

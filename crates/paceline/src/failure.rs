@@ -13,6 +13,8 @@ pub enum Failure {
     Run(String),
     /// Everything went well but a gate does not hold; it has been said. Exit code 1.
     Gate,
+    /// It ended with this status, and why has been said.
+    Status(u8),
     /// Nobody reads the output any more: not a failure. Exit code 0.
     Closed,
 }
@@ -32,6 +34,7 @@ impl Failure {
     pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Closed => 0,
+            Failure::Status(status) => *status,
             Failure::Run(_) | Failure::Gate => 1,
             Failure::Input(_) => 2,
         })
@@ -47,7 +50,7 @@ impl Display for Failure {
                 write!(out, "{}", lines.collect::<Vec<_>>().join("; "))
             }
             Failure::Gate => write!(out, "not every gate holds"),
-            Failure::Closed => Ok(()),
+            Failure::Closed | Failure::Status(_) => Ok(()),
         }
     }
 }

@@ -13,6 +13,7 @@ mod output;
 mod plan;
 mod progress;
 mod repro;
+mod run;
 
 use std::process::ExitCode;
 
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     match parse().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if failure != Failure::Closed {
+            if !matches!(failure, Failure::Closed | Failure::Status(_)) {
                 output::say(&format!("paceline: {failure}"));
             }
             failure.code()
@@ -39,6 +40,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::List(list) => list::run(&list),
         Verb::Compare(compare) => compare::run(&compare),
         Verb::Repro(repro) => repro::run(&repro),
+        Verb::Run(run) => run::run(&run),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
         Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
@@ -57,13 +59,15 @@ fn parse() -> Result<Cli, Failure> {
         return Err(Failure::Closed);
     }
     if !text.starts_with("error: ") {
-        return Err(Failure::input("say what to do: list, compare or repro; see paceline --help"));
+        return Err(Failure::input(
+            "say what to do: list, compare, repro or run; see paceline --help",
+        ));
     }
     let usage = text.find("\nUsage:").unwrap_or(text.len());
     let said = text[..usage].trim_start_matches("error: ").trim();
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let known = match error.kind() {
-        ErrorKind::InvalidSubcommand => "; there are: list, compare, repro",
+        ErrorKind::InvalidSubcommand => "; there are: list, compare, repro, run",
         _ => "",
     };
     Err(Failure::Input(lines.join(" ") + known))

@@ -34,8 +34,8 @@ const STARTS: &[(&str, &[&str])] = &[
     ("perf", &["sh"]),
 ];
 
-/// Finds `program` as a shell would.
-pub(crate) fn which(program: &OsStr) -> Result<PathBuf, BadInput> {
+/// Finds `program` as a shell would, or says in one line that it is none.
+pub fn which(program: &OsStr) -> Result<PathBuf, BadInput> {
     let named = Path::new(program);
     let found = if named.components().count() > 1 {
         std::path::absolute(named).ok().filter(|path| executable(path))

@@ -15,6 +15,7 @@ mod qemu;
 mod request;
 mod run;
 
+pub use closure::which;
 pub use kernel::Kernel;
 pub use request::{BadInput, Clock, PolicyRef, Request, Shape, WorkloadRef};
 pub use run::{Traced, run, run_traced};

@@ -108,6 +108,23 @@ pub static PILE: Policy = Policy {
     },
 };
 
+/// A task of nice 19 never runs: shows that the kernel gets rid of such a policy.
+pub static STARVE: Policy = Policy {
+    name: "starve",
+    summary: "nobody of nice 19 ever runs: to show that the kernel throws such a policy out",
+    about: "Not a scheduler to use. The kernel's watchdog, here after 2 s, puts its own class back.",
+    knobs: &[slice(20 * MS)],
+    ops: "starve",
+    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/starve.bpf.o")),
+    native: include_bytes!(concat!(env!("OUT_DIR"), "/starve.so")),
+    promises: |_| Promises {
+        idle_while_runnable_ns_max: None,
+        slice_ns_max: None,
+        lockless: false,
+        never_preempts: true,
+    },
+};
+
 /// Every callback written down: shows the order in which a ground calls a policy.
 pub static PROBE: Policy = Policy {
     name: "probe",

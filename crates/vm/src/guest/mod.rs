@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
+use live::Scope;
 use policy::{Instance, Policy, Topology};
 
 use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
@@ -126,5 +127,5 @@ fn instances(job: &Job, registry: &[&'static Policy]) -> anyhow::Result<Vec<Opti
 
 /// Loads the policy, if it is not Linux's own.
 pub(crate) fn load(run: &Run<'_>, topology: &Topology) -> anyhow::Result<Option<live::Attached>> {
-    run.instance.map(|instance| live::load(instance, topology)).transpose()
+    run.instance.map(|instance| live::load(instance, topology, Scope::Everyone)).transpose()
 }

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `run`: a policy in charge of this machine's own kernel, until it is told to go or has to.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use live::{Attached, Exit, Glance, Limit, Load, Scope};
+use policy::Instance;
+use serde_json::{Value, json};
+
+use crate::cli::Run;
+use crate::contender::{Contender, POLICIES};
+use crate::failure::Failure;
+use crate::output;
+
+/// How often the kernel and the command are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// So long after its policy was thrown out the kernel has put the reason together.
+const DUMP_TAKES: Duration = Duration::from_secs(2);
+
+/// Runs it.
+pub fn run(args: &Run) -> Result<(), Failure> {
+    let instance = named(&args.policy)?;
+    let every = positive("--stats", args.stats)?;
+    let until = args.duration.map(|time| positive("--for", time)).transpose()?;
+    if let Some(program) = args.command.first() {
+        vm::which(program.as_ref()).map_err(Failure::input)?;
+    }
+    may_load()?;
+    heed_limits(&instance, args)?;
+    let stop = interrupts()?;
+    // Before the policy: its first act might be to starve us.
+    if let Err(error) = live::outrank_policies() {
+        output::say(&format!("paceline: {error:#}: the policy may starve this process"));
+    }
+    let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
+    let topology = live::topology().map_err(failed)?;
+    let attached = live::load(&instance, &topology, scope).map_err(failed)?;
+    let started = Instant::now();
+    output::say(&format!("paceline: {} is in charge of {}", instance.label, whom(scope)));
+    let mut child = match args.command.is_empty() {
+        true => None,
+        false => Some(start(args)?),
+    };
+    let mut watch = Watch { args, label: &instance.label, started, every, until, stop };
+    let end = watch.wait(&attached, child.as_mut())?;
+    let exit = match end {
+        End::Kernel => told(&attached),
+        _ => None,
+    };
+    // An error here is the reason that is told below.
+    let _ = attached.detach();
+    watch.tell_end(&end, exit.as_ref())?;
+    let status = match (end, child) {
+        (End::Command(status), _) => Some(status),
+        (_, Some(mut child)) => Some(child.wait().map_err(|error| failed(error.into()))?),
+        (_, None) => None,
+    };
+    finish(end, status)
+}
+
+/// Why it ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Ctrl-C, a hangup or a polite kill.
+    Interrupted,
+    /// `--for` is over.
+    Time,
+    /// The command has ended.
+    Command(ExitStatus),
+    /// The kernel threw the policy out.
+    Kernel,
+}
+
+struct Watch<'a> {
+    args: &'a Run,
+    label: &'a str,
+    started: Instant,
+    every: Duration,
+    until: Option<Duration>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watch<'_> {
+    /// Until something ends it; says how the machine fares meanwhile.
+    fn wait(&mut self, attached: &Attached, mut child: Option<&mut Child>) -> Result<End, Failure> {
+        let mut last = Glance::now().map_err(failed)?;
+        let mut next = self.every;
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(End::Interrupted);
+            }
+            if !attached.in_charge().map_err(failed)? {
+                return Ok(End::Kernel);
+            }
+            let ended = child.as_mut().map(|child| child.try_wait()).transpose();
+            if let Some(status) = ended.map_err(|error| failed(error.into()))?.flatten() {
+                return Ok(End::Command(status));
+            }
+            let passed = self.started.elapsed();
+            if self.until.is_some_and(|until| passed >= until) {
+                return Ok(End::Time);
+            }
+            if passed >= next {
+                let now = Glance::now().map_err(failed)?;
+                self.tell(passed, &now.since(&last))?;
+                last = now;
+                next += self.every;
+            }
+            let rest = self.until.map_or(LOOK, |until| until.saturating_sub(passed));
+            thread::park_timeout(LOOK.min(rest).min(next.saturating_sub(passed)));
+        }
+    }
+
+    fn tell(&self, passed: Duration, load: &Load) -> Result<(), Failure> {
+        if self.args.json {
+            return output::print(&format!("{}\n", statistics(self.label, passed, load)));
+        }
+        output::say(&line(self.label, passed, load));
+        Ok(())
+    }
+
+    /// The last line, and where the kernel has given one up, its dump before it.
+    fn tell_end(&self, end: &End, exit: Option<&Exit>) -> Result<(), Failure> {
+        let passed = self.started.elapsed();
+        let why = match end {
+            End::Interrupted => "interrupted".to_string(),
+            End::Time => "its time is over".to_string(),
+            End::Command(_) => "the command has ended".to_string(),
+            End::Kernel => format!("the kernel stopped it: {}", reason(exit)),
+        };
+        if self.args.json {
+            let end = json!({
+                "t_s": passed.as_secs_f64(), "policy": self.label, "ended": why,
+                "reason": exit.map(|exit| &exit.reason), "message": exit.map(|exit| &exit.message),
+                "dump": exit.map(|exit| &exit.dump),
+            });
+            return output::print(&format!("{end}\n"));
+        }
+        if let Some(exit) = exit.filter(|exit| !exit.dump.is_empty()) {
+            output::say(&exit.dump);
+        }
+        let (label, passed) = (self.label, passed.as_secs_f64());
+        output::say(&format!(
+            "paceline: {label}: unloaded after {passed:.1} s, {why}; Linux's own class is in charge"
+        ));
+        Ok(())
+    }
+}
+
+fn line(label: &str, passed: Duration, load: &Load) -> String {
+    let events = load.events.iter().map(|(name, count)| format!("; {name} {count} times"));
+    format!(
+        "{label}: {:.0} s, {:.1} % busy, {:.0} switches/s, {} runnable{}",
+        passed.as_secs_f64(),
+        load.busy * 100.0,
+        load.switches_per_s,
+        load.runnable,
+        events.collect::<String>()
+    )
+}
+
+fn statistics(label: &str, passed: Duration, load: &Load) -> Value {
+    json!({
+        "t_s": passed.as_secs_f64(), "policy": label, "busy": load.busy,
+        "switches_per_s": load.switches_per_s, "runnable": load.runnable, "events": load.events,
+    })
+}
+
+fn reason(exit: Option<&Exit>) -> String {
+    match exit {
+        Some(exit) if exit.message.is_empty() => exit.reason.clone(),
+        Some(exit) => format!("{} ({})", exit.reason, exit.message),
+        None => "it gave no reason (see dmesg)".into(),
+    }
+}
+
+/// What the kernel has to say; it takes a moment to say it.
+fn told(attached: &Attached) -> Option<Exit> {
+    let began = Instant::now();
+    loop {
+        let exit = attached.exit();
+        if exit.is_some() || began.elapsed() > DUMP_TAKES {
+            return exit;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn named(text: &str) -> Result<Instance, Failure> {
+    match Contender::parse(text)? {
+        Contender::Policy(instance) => Ok(instance),
+        Contender::Class(class) => {
+            let known: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
+            Err(Failure::input(format!(
+                "{} is no policy that can be loaded; there are: {}",
+                class.name,
+                known.join(", ")
+            )))
+        }
+    }
+}
+
+fn positive(option: &str, time: humantime::Duration) -> Result<Duration, Failure> {
+    let time = *time;
+    match time.is_zero() {
+        true => Err(Failure::input(format!("{option} 0s: give it a time such as 10s"))),
+        false => Ok(time),
+    }
+}
+
+/// What has to be so before anything is touched.
+fn may_load() -> Result<(), Failure> {
+    let state = live::state().map_err(|error| {
+        Failure::input(format!("{error:#}; --on vm and --on sim of `compare` need none"))
+    })?;
+    if state.state != "disabled" {
+        let other = state.ops.as_deref().unwrap_or("another scheduler");
+        return Err(Failure::input(format!("{other} is {} here: stop it first", state.state)));
+    }
+    if !live::is_root() {
+        return Err(Failure::input("loading a scheduler needs root: run it with sudo"));
+    }
+    Ok(())
+}
+
+/// A policy that knows nothing of cgroups' limits lifts them.
+fn heed_limits(instance: &Instance, args: &Run) -> Result<(), Failure> {
+    let root = Path::new(live::CGROUPS);
+    let alone = args.partial && !args.command.is_empty();
+    let limits = if alone { live::own_limits(root) } else { live::limits(root) };
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let ignored = listed(&limits);
+    let name = instance.policy.name;
+    if args.ignore_cgroup_limits {
+        output::say(&format!("paceline: {name} ignores what cgroups are limited to: {ignored}"));
+        return Ok(());
+    }
+    Err(Failure::input(format!(
+        "{name} would ignore what cgroups are limited to: {ignored}; remove the limits, or say \
+         --ignore-cgroup-limits"
+    )))
+}
+
+/// The first few.
+fn listed(limits: &[Limit]) -> String {
+    const SHOWN: usize = 5;
+    let shown = limits.iter().take(SHOWN);
+    let mut parts: Vec<String> = shown
+        .map(|limit| {
+            format!("{}/{} is {}", limit.group.trim_end_matches('/'), limit.file, limit.value)
+        })
+        .collect();
+    if limits.len() > SHOWN {
+        parts.push(format!("and {} more", limits.len() - SHOWN));
+    }
+    parts.join(", ")
+}
+
+fn whom(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Everyone => "all tasks but real-time ones; Ctrl-C ends it",
+        Scope::WhoAsks => "tasks that ask for SCHED_EXT; Ctrl-C ends it",
+    }
+}
+
+/// Set by Ctrl-C, a hangup or a polite kill.
+fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (flag, main) = (stop.clone(), thread::current());
+    ctrlc::set_handler(move || {
+        flag.store(true, Ordering::Relaxed);
+        main.unpark();
+    })
+    .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
+    Ok(stop)
+}
+
+fn start(args: &Run) -> Result<Child, Failure> {
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    if args.json {
+        // Standard output is the lines'.
+        command.stdout(Stdio::from(std::io::stderr()));
+    }
+    if args.partial {
+        live::ask_for_sched_ext(&mut command);
+    }
+    command
+        .spawn()
+        .map_err(|error| Failure::input(format!("cannot start {}: {error}", args.command[0])))
+}
+
+/// The command's own status is passed on; a policy that was thrown out is a failure where it has none.
+fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
+    let own = status.map_or(0, |status| {
+        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+    });
+    match (end, own) {
+        (End::Kernel, 0) => Err(Failure::Status(1)),
+        (End::Interrupted, 0) => Err(Failure::Status(130)),
+        (_, 0) => Ok(()),
+        (_, own) => Err(Failure::Status(own as u8)),
+    }
+}
+
+fn failed(error: anyhow::Error) -> Failure {
+    Failure::run(format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_passes_its_status_on() {
+        let raw = |status| Some(ExitStatus::from_raw(status));
+        let command = |status| End::Command(ExitStatus::from_raw(status));
+        assert_eq!(finish(command(0), raw(0)), Ok(()));
+        assert_eq!(finish(command(3 << 8), raw(3 << 8)), Err(Failure::Status(3)));
+        assert_eq!(finish(command(9), raw(9)), Err(Failure::Status(137)), "killed");
+        assert_eq!(finish(End::Time, None), Ok(()));
+        assert_eq!(finish(End::Interrupted, None), Err(Failure::Status(130)));
+        assert_eq!(finish(End::Kernel, raw(0)), Err(Failure::Status(1)));
+    }
+
+    #[test]
+    fn many_limits_are_one_line() {
+        let limit = |group: &str| Limit {
+            group: group.into(),
+            file: "cpu.max",
+            value: "50000 100000".into(),
+        };
+        let all: Vec<Limit> = ["/", "/a", "/b", "/c", "/d", "/e", "/f"].map(limit).into();
+        let line = listed(&all);
+        assert!(line.starts_with("/cpu.max is 50000 100000, /a/cpu.max is"), "{line}");
+        assert!(line.ends_with(", and 2 more"), "{line}");
+    }
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * starve: fifo, but that nobody of nice 19 ever runs.
+ *
+ * Not a scheduler to use: it shows the net under all others. The kernel throws out a policy under
+ * which a runnable task does not run for 30 s (here 2 s), and its own class takes over.
+ */
+#include "kernel.h"
+#include "exit.h"
+
+LICENSE;
+
+#define STARVED		1		/* a queue that no CPU takes from */
+#define NICE_19		139		/* static_prio */
+
+CONFIG u64 knob_slice_ns = 20000000;
+
+s32 OP(starve_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	return prev_cpu;
+}
+
+void OP(starve_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	u64 dsq_id = p->static_prio == NICE_19 ? STARVED : SCX_DSQ_LOCAL;
+
+	dsq_insert(p, dsq_id, knob_slice_ns, enq_flags);
+}
+
+s32 OP_SLEEPABLE(starve_init)
+{
+	return scx_bpf_create_dsq(STARVED, -1);
+}
+
+void OP(starve_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
+OPS(starve) = {
+	.select_cpu	= (void *)starve_select_cpu,
+	.enqueue	= (void *)starve_enqueue,
+	.init		= (void *)starve_init,
+	.exit		= (void *)starve_exit,
+	.timeout_ms	= 2000,
+	.name		= "starve",
+};
