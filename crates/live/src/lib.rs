@@ -6,6 +6,7 @@
 mod callbacks;
 mod cgroup;
 mod exit;
+mod facts;
 mod glance;
 mod kernel;
 mod load;
@@ -19,6 +20,7 @@ mod topology;
 pub use callbacks::Callback;
 pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use exit::Exit;
+pub use facts::Facts;
 pub use glance::{Glance, Load};
 pub use kernel::{Messages, State, state};
 pub use load::{Attached, Scope, load};

@@ -25,6 +25,8 @@ pub enum Verb {
     Repro(Repro),
     /// Put a policy in charge of this machine's own kernel, until Ctrl-C (needs root)
     Run(Run),
+    /// Say whether policies can be loaded on this machine, and how to mend what is missing
+    Doctor(Doctor),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -124,6 +126,14 @@ pub struct Compare {
     /// A command to run, after `--`
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Arguments of `doctor`.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// Print one array with an object for each finding
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `run`.

@@ -4,6 +4,7 @@
 mod cli;
 mod compare;
 mod contender;
+mod doctor;
 mod failure;
 mod ground;
 mod hackbench;
@@ -41,6 +42,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Compare(compare) => compare::run(&compare),
         Verb::Repro(repro) => repro::run(&repro),
         Verb::Run(run) => run::run(&run),
+        Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
         Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
@@ -60,14 +62,14 @@ fn parse() -> Result<Cli, Failure> {
     }
     if !text.starts_with("error: ") {
         return Err(Failure::input(
-            "say what to do: list, compare, repro or run; see paceline --help",
+            "say what to do: list, compare, repro, run or doctor; see paceline --help",
         ));
     }
     let usage = text.find("\nUsage:").unwrap_or(text.len());
     let said = text[..usage].trim_start_matches("error: ").trim();
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let known = match error.kind() {
-        ErrorKind::InvalidSubcommand => "; there are: list, compare, repro, run",
+        ErrorKind::InvalidSubcommand => "; there are: list, compare, repro, run, doctor",
         _ => "",
     };
     Err(Failure::Input(lines.join(" ") + known))

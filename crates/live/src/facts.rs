@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What this machine and its kernel have, as far as schedulers depend on it. Read, never tried out,
+//! but for counters: whether one can be opened is known only by opening it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::FromRawFd;
+use std::path::{Path, PathBuf};
+
+use libbpf_sys::perf_event_attr;
+
+use crate::cgroup::{self, Limit};
+use crate::topology::cpu_list;
+
+/// What was found. None and empty lists: it is not there, or may not be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// `7.2.12+deb14-cloud-amd64`.
+    pub release: String,
+    /// The distribution's `ID`, and those that it is `ID_LIKE`.
+    pub distribution: Vec<String>,
+    /// `enabled`, `disabled` or between; None where the kernel has no sched_ext.
+    pub sched_ext: Option<String>,
+    /// The scheduler in charge, where there is one.
+    pub attached: Option<String>,
+    /// The kernel's type information, where it has any.
+    pub btf: Option<PathBuf>,
+    /// CPUs online.
+    pub cpus: usize,
+    /// Cores among them.
+    pub cores: usize,
+    /// Last-level caches among them.
+    pub caches: usize,
+    /// Memory nodes.
+    pub nodes: usize,
+    /// CPUs of each kind, by how much a core of it does (1,024: the most); one kind where all are alike
+    /// or the kernel does not tell.
+    pub kinds: BTreeMap<u32, usize>,
+    /// The TLB keeps entries of several address spaces apart (x86: pcid); None: not known.
+    pub tlb_tags: Option<bool>,
+    /// Counters that can be opened for this process, of those that policies look at.
+    pub counters: Vec<&'static str>,
+    /// Those that cannot, and the kernel's reason.
+    pub missing_counters: BTreeMap<&'static str, String>,
+    /// Capabilities that this process has, of those that matter.
+    pub rights: Vec<&'static str>,
+    /// `kernel.numa_balancing` is on.
+    pub numa_balancing: Option<bool>,
+    /// Limits of CPU time that somebody has set.
+    pub limits: Vec<Limit>,
+}
+
+/// Capabilities that matter, by number (include/uapi/linux/capability.h).
+const RIGHTS: [(&str, u32); 4] =
+    [("CAP_SYS_ADMIN", 21), ("CAP_SYS_NICE", 23), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
+
+/// Counters that matter: name, type and config (include/uapi/linux/perf_event.h).
+const COUNTERS: [(&str, u32, u64); 4] = [
+    ("cycles", 0, 0),
+    ("instructions", 0, 1),
+    ("last-level cache misses", 3, 2 | 1 << 16),
+    ("data TLB misses", 3, 3 | 1 << 16),
+];
+
+impl Facts {
+    /// Of this machine.
+    pub fn gather() -> Self {
+        let mut facts = Self::read(Path::new("/"));
+        facts.release = rustix::system::uname().release().to_string_lossy().into_owned();
+        for (name, kind, config) in COUNTERS {
+            match open_counter(kind, config) {
+                Ok(()) => facts.counters.push(name),
+                Err(error) => drop(facts.missing_counters.insert(name, error.to_string())),
+            }
+        }
+        facts
+    }
+
+    /// What files below `root` say.
+    fn read(root: &Path) -> Self {
+        let text = |file: &str| {
+            fs::read_to_string(root.join(file)).ok().map(|text| text.trim().to_string())
+        };
+        let cpus = text("sys/devices/system/cpu/online").map_or(Vec::new(), |list| cpu_list(&list));
+        let of_cpu =
+            |cpu: &usize, file: &str| text(&format!("sys/devices/system/cpu/cpu{cpu}/{file}"));
+        let different = |file: &dyn Fn(&usize) -> Option<String>| {
+            let mut all: Vec<String> = cpus.iter().filter_map(file).collect();
+            all.sort();
+            all.dedup();
+            all.len()
+        };
+        let mut kinds = BTreeMap::new();
+        for cpu in &cpus {
+            let does = of_cpu(cpu, "cpu_capacity").and_then(|text| text.parse().ok());
+            *kinds.entry(does.unwrap_or(hybrid(&text, *cpu))).or_default() += 1;
+        }
+        let nodes = text("sys/devices/system/node/online").map_or(1, |list| cpu_list(&list).len());
+        let btf = root.join("sys/kernel/btf/vmlinux");
+        Facts {
+            distribution: distribution(&text("etc/os-release").unwrap_or_default()),
+            sched_ext: text("sys/kernel/sched_ext/state"),
+            attached: text("sys/kernel/sched_ext/root/ops"),
+            btf: btf.exists().then_some(btf),
+            cpus: cpus.len(),
+            cores: different(&|cpu| of_cpu(cpu, "topology/core_cpus_list")).max(1),
+            caches: different(&|cpu| last_cache(|file| of_cpu(cpu, file))).max(1),
+            nodes: nodes.max(1),
+            kinds,
+            tlb_tags: tlb_tags(&text("proc/cpuinfo").unwrap_or_default()),
+            rights: rights(&text("proc/self/status").unwrap_or_default()),
+            numa_balancing: text("proc/sys/kernel/numa_balancing").map(|value| value != "0"),
+            limits: cgroup::limits(&root.join("sys/fs/cgroup")),
+            ..Facts::default()
+        }
+    }
+}
+
+/// Intel's uneven parts have a counter unit for each kind of core: the slower one is called atom.
+fn hybrid(text: &dyn Fn(&str) -> Option<String>, cpu: usize) -> u32 {
+    const SLOWER: u32 = 512;
+    let slow = text("sys/devices/cpu_atom/cpus").map_or(Vec::new(), |list| cpu_list(&list));
+    if slow.contains(&cpu) { SLOWER } else { 1024 }
+}
+
+fn last_cache(read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    (0..8).rev().find_map(|index| read(&format!("cache/index{index}/shared_cpu_list")))
+}
+
+fn distribution(os_release: &str) -> Vec<String> {
+    let value = |key: &str| {
+        let line = os_release.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap_or_default().trim_matches('"').to_string()
+    };
+    let all = format!("{} {}", value("ID="), value("ID_LIKE="));
+    all.split_whitespace().map(str::to_string).collect()
+}
+
+fn tlb_tags(cpuinfo: &str) -> Option<bool> {
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?;
+    Some(flags.split_whitespace().any(|flag| flag == "pcid"))
+}
+
+fn rights(status: &str) -> Vec<&'static str> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = u64::from_str_radix(line.unwrap_or_default().trim(), 16).unwrap_or(0);
+    RIGHTS.into_iter().filter(|(_, bit)| mask >> bit & 1 == 1).map(|(name, _)| name).collect()
+}
+
+fn open_counter(kind: u32, config: u64) -> std::io::Result<()> {
+    let mut wanted = perf_event_attr {
+        type_: kind,
+        size: size_of::<perf_event_attr>() as u32,
+        config,
+        ..perf_event_attr::default()
+    };
+    wanted.set_disabled(1);
+    wanted.set_exclude_kernel(1);
+    let (this_process, any_cpu, no_group, no_flags) = (0, -1, -1, 0);
+    // SAFETY: the kernel reads the struct during the call; what it returns is a new descriptor
+    let opened = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const wanted,
+            this_process,
+            any_cpu,
+            no_group,
+            no_flags,
+        )
+    };
+    if opened < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: it is ours and open
+    drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(opened as i32) });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{text}\n")).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_phone_has_two_kinds_of_cores() {
+        let root = tree(&[
+            ("sys/devices/system/cpu/online", "0-2"),
+            ("sys/devices/system/cpu/cpu0/cpu_capacity", "446"),
+            ("sys/devices/system/cpu/cpu1/cpu_capacity", "446"),
+            ("sys/devices/system/cpu/cpu2/cpu_capacity", "1024"),
+            ("sys/devices/system/cpu/cpu0/topology/core_cpus_list", "0"),
+            ("sys/devices/system/cpu/cpu1/topology/core_cpus_list", "1"),
+            ("sys/devices/system/cpu/cpu2/topology/core_cpus_list", "2"),
+        ]);
+        let facts = Facts::read(root.path());
+        assert_eq!((facts.cpus, facts.cores, facts.caches, facts.nodes), (3, 3, 1, 1));
+        assert_eq!(facts.kinds, [(446, 2), (1024, 1)].into());
+        assert_eq!((facts.sched_ext, facts.btf, facts.tlb_tags), (None, None, None));
+    }
+
+    #[test]
+    fn a_laptop_with_a_scheduler_in_charge() {
+        let root = tree(&[
+            ("sys/devices/system/cpu/online", "0-3"),
+            ("sys/devices/cpu_atom/cpus", "2-3"),
+            ("sys/devices/cpu_core/cpus", "0-1"),
+            ("sys/devices/system/cpu/cpu0/topology/core_cpus_list", "0-1"),
+            ("sys/devices/system/cpu/cpu1/topology/core_cpus_list", "0-1"),
+            ("sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list", "0-1"),
+            ("sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_list", "0"),
+            ("sys/devices/system/node/online", "0-1"),
+            ("sys/kernel/sched_ext/state", "enabled"),
+            ("sys/kernel/sched_ext/root/ops", "lavd"),
+            ("sys/kernel/btf/vmlinux", ""),
+            ("proc/cpuinfo", "processor : 0\nflags\t\t: fpu pcid sse"),
+            ("proc/self/status", "Name: x\nCapEff:\t0000008000800000"),
+            ("proc/sys/kernel/numa_balancing", "1"),
+            ("etc/os-release", "NAME=\"x\"\nID=pop\nID_LIKE=\"ubuntu debian\""),
+        ]);
+        let facts = Facts::read(root.path());
+        assert_eq!(facts.kinds, [(512, 2), (1024, 2)].into());
+        assert_eq!((facts.cores, facts.caches, facts.nodes), (1, 1, 2));
+        assert_eq!(facts.sched_ext.as_deref(), Some("enabled"));
+        assert_eq!(facts.attached.as_deref(), Some("lavd"));
+        assert_eq!(facts.rights, ["CAP_SYS_NICE", "CAP_BPF"]);
+        assert_eq!(facts.distribution, ["pop", "ubuntu", "debian"]);
+        assert_eq!((facts.tlb_tags, facts.numa_balancing), (Some(true), Some(true)));
+        assert!(facts.btf.is_some());
+    }
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and
+//! which policies fit.
+
+use live::Facts;
+use serde::Serialize;
+
+use crate::cli::Doctor;
+use crate::failure::Failure;
+use crate::output;
+
+/// One line of the examination.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Finding {
+    /// What was looked at.
+    check: &'static str,
+    /// Whether it is as it should be; null: it is neither well nor wrong, or cannot be known.
+    ok: Option<bool>,
+    /// What was found.
+    says: String,
+    /// How to mend it, or what it means for whoever loads a policy.
+    mend: Option<String>,
+    /// Without it no policy can be loaded.
+    #[serde(skip)]
+    needed: bool,
+}
+
+/// Examines this machine.
+pub fn run(args: &Doctor) -> Result<(), Failure> {
+    let facts = Facts::gather();
+    let btf = facts.btf.as_deref().map(vm::probe::check_btf);
+    let sound = btf.map(|sound| sound.map_err(|error| format!("{error:#}")));
+    let findings = examine(&facts, sound);
+    if args.json {
+        let text = serde_json::to_string_pretty(&findings).map_err(Failure::run)?;
+        output::print(&format!("{text}\n"))?;
+    } else {
+        output::print(&findings.iter().map(line).collect::<String>())?;
+    }
+    let refused = findings.iter().any(|finding| finding.needed && finding.ok == Some(false));
+    if refused { Err(Failure::Status(1)) } else { Ok(()) }
+}
+
+fn line(finding: &Finding) -> String {
+    let mark = match finding.ok {
+        Some(true) => "ok",
+        Some(false) => "wrong",
+        None => "--",
+    };
+    let mend = finding.mend.iter().map(|mend| format!("{:25}{mend}\n", "")).collect::<String>();
+    format!("{mark:<6} {:<17} {}\n{mend}", finding.check, finding.says)
+}
+
+fn examine(facts: &Facts, sound: Option<Result<(), String>>) -> Vec<Finding> {
+    let mut findings = vec![kernel(facts), sched_ext(facts), types(facts, sound), attached(facts)];
+    findings.extend([may_load(facts), topology(facts), kinds(facts), counters(facts)]);
+    findings.extend([page_moves(facts), numa_balancing(facts), limits(facts)]);
+    findings.extend(policies(facts));
+    findings
+}
+
+fn finding(check: &'static str, ok: Option<bool>, says: impl Into<String>) -> Finding {
+    Finding { check, ok, says: says.into(), mend: None, needed: false }
+}
+
+impl Finding {
+    fn needed(self) -> Self {
+        Finding { needed: true, ..self }
+    }
+
+    fn mend(self, how: impl Into<String>) -> Self {
+        Finding { mend: Some(how.into()), ..self }
+    }
+}
+
+/// The least that has sched_ext.
+const LEAST: (u32, u32) = (6, 12);
+
+fn kernel(facts: &Facts) -> Finding {
+    let mut numbers = facts.release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let version = match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
+        _ => return finding("kernel", None, format!("{}: of no known version", facts.release)),
+    };
+    let says = format!("Linux {}", facts.release);
+    match version >= LEAST {
+        true => finding("kernel", Some(true), says).needed(),
+        false => finding("kernel", Some(false), format!("{says}: sched_ext came with 6.12"))
+            .needed()
+            .mend(package(facts)),
+    }
+}
+
+/// Which kernel package has it.
+fn package(facts: &Facts) -> String {
+    let known = [
+        ("ubuntu", "Ubuntu: linux-generic of 25.04 or later (6.14) has it"),
+        ("debian", "Debian: linux-image-amd64 of testing has it; the 6.12 of Debian 13 has not"),
+        ("fedora", "Fedora: `kernel` of Fedora 41 or later (6.12) has it: dnf upgrade kernel"),
+        ("arch", "Arch: `linux` (6.12 or later) has it: pacman -Syu linux"),
+    ];
+    let own = facts.distribution.iter().find_map(|id| known.iter().find(|(name, _)| id == name));
+    match own {
+        Some((_, text)) => (*text).into(),
+        None => "install a kernel of 6.12 or later with CONFIG_SCHED_CLASS_EXT=y".into(),
+    }
+}
+
+fn sched_ext(facts: &Facts) -> Finding {
+    match &facts.sched_ext {
+        Some(_) => finding("sched_ext", Some(true), "the kernel has it").needed(),
+        None => finding("sched_ext", Some(false), "the kernel has none (CONFIG_SCHED_CLASS_EXT)")
+            .needed()
+            .mend(package(facts)),
+    }
+}
+
+fn types(facts: &Facts, sound: Option<Result<(), String>>) -> Finding {
+    match sound {
+        None => finding("type information", Some(false), "the kernel has none: no policy loads")
+            .mend("boot a kernel with CONFIG_DEBUG_INFO_BTF=y"),
+        // That is said already.
+        Some(Err(_)) if facts.sched_ext.is_none() => {
+            finding("type information", None, "not looked at: there is no sched_ext")
+        }
+        Some(Ok(())) => finding("type information", Some(true), "sound"),
+        Some(Err(why)) => finding("type information", Some(false), why)
+            .mend("boot another build of the kernel: this one can load no scheduler at all"),
+    }
+    .needed()
+}
+
+fn attached(facts: &Facts) -> Finding {
+    match (facts.sched_ext.as_deref(), &facts.attached) {
+        (None, _) => finding("attached", None, "none can be"),
+        (Some("disabled"), _) => {
+            finding("attached", Some(true), "none: Linux's own class is in charge")
+        }
+        (Some(state), other) => {
+            let other = other.as_deref().unwrap_or("a scheduler");
+            finding("attached", Some(false), format!("{other} is {state}"))
+                .needed()
+                .mend("stop it first, for example: systemctl stop scx scx_loader")
+        }
+    }
+}
+
+fn may_load(facts: &Facts) -> Finding {
+    let needed = ["CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON"];
+    let missing: Vec<&str> =
+        needed.into_iter().filter(|right| !facts.rights.contains(right)).collect();
+    match missing.is_empty() {
+        true => finding("rights", Some(true), "this process may load policies").needed(),
+        false => finding("rights", Some(false), format!("missing: {}", missing.join(", ")))
+            .needed()
+            .mend("run it as root (sudo); compare --on vm and --on sim need no rights"),
+    }
+}
+
+fn topology(facts: &Facts) -> Finding {
+    let Facts { cpus, cores, caches, nodes, .. } = facts;
+    let some = |count: &usize, one: &str, more: &str| {
+        format!("{count} {}", if *count == 1 { one } else { more })
+    };
+    let says = format!(
+        "{}, {}, {}, {}",
+        some(cpus, "CPU", "CPUs"),
+        some(cores, "core", "cores"),
+        some(caches, "last-level cache", "last-level caches"),
+        some(nodes, "memory node", "memory nodes")
+    );
+    finding("topology", Some(true), says)
+}
+
+fn kinds(facts: &Facts) -> Finding {
+    let kinds: Vec<String> =
+        facts.kinds.iter().rev().map(|(does, cpus)| format!("{cpus} of {does}")).collect();
+    match kinds.len() {
+        0 | 1 => finding("core types", Some(true), "all alike, as far as the kernel tells"),
+        _ => finding(
+            "core types",
+            Some(true),
+            format!("{} CPUs (the most is 1024)", kinds.join(", ")),
+        ),
+    }
+}
+
+fn counters(facts: &Facts) -> Finding {
+    let has = facts.counters.join(", ");
+    let missing: Vec<&str> = facts.missing_counters.keys().copied().collect();
+    let why = facts.missing_counters.values().next().map_or("", String::as_str);
+    match (facts.counters.is_empty(), missing.is_empty()) {
+        (_, true) => finding("counters", Some(true), has),
+        (false, _) => {
+            finding("counters", None, format!("{has}; not {} ({why})", missing.join(", ")))
+        }
+        (true, _) => finding("counters", None, format!("none ({why})")).mend(
+            "no flsched, cas or o1 needs one; in a virtual machine ask for a PMU, on a real one see \
+             kernel.perf_event_paranoid",
+        ),
+    }
+}
+
+fn page_moves(facts: &Facts) -> Finding {
+    match (facts.nodes, facts.rights.contains(&"CAP_SYS_NICE")) {
+        (1, _) => finding("page moves", None, "one memory node: nowhere to move to"),
+        (_, true) => finding("page moves", Some(true), "pages of any process may be moved"),
+        (_, false) => {
+            finding("page moves", Some(false), "only those of own processes may be moved")
+                .mend("CAP_SYS_NICE is missing: run it as root (sudo)")
+        }
+    }
+}
+
+fn numa_balancing(facts: &Facts) -> Finding {
+    match facts.numa_balancing {
+        Some(true) => finding("NUMA balancing", None, "on")
+            .mend("while a policy is in charge the kernel's scan is off: its tasks' pages stay"),
+        Some(false) => finding("NUMA balancing", Some(true), "off"),
+        None => finding("NUMA balancing", Some(true), "the kernel has none"),
+    }
+}
+
+fn limits(facts: &Facts) -> Finding {
+    match facts.limits.first() {
+        None => finding("cgroup limits", Some(true), "none"),
+        Some(first) => {
+            let group = first.group.trim_end_matches('/');
+            let says = format!("{}, {group}/{} the first", facts.limits.len(), first.file);
+            finding("cgroup limits", None, says).mend(
+                "policies ignore cpu.max and cpu.weight: `run` refuses to lift them unless it is told to",
+            )
+        }
+    }
+}
+
+/// Which policies fit this machine, and why.
+fn policies(facts: &Facts) -> [Finding; 2] {
+    /// From here on queues and locks of many CPUs cost more than what balancing gains.
+    const MANY: usize = 32;
+    /// Address spaces whose TLB entries Linux keeps on a CPU of x86 (TLB_NR_DYN_ASIDS).
+    const TAGS: usize = 6;
+    let flsched = match facts.cpus >= MANY {
+        true => (Some(true), "fits one job with about as many threads as CPUs"),
+        false => (None, "made for tens of CPUs and more: expect little here beyond fewer switches"),
+    };
+    let cas = match facts.tlb_tags {
+        Some(false) => {
+            (Some(true), "fits: this TLB has no tags, every change of program empties it".into())
+        }
+        Some(true) => (
+            None,
+            format!("this TLB has tags: fits more than {TAGS} programs of many threads, each CPU"),
+        ),
+        None => (
+            None,
+            "fits many threads of few programs; whether this TLB has tags is not known".to_string(),
+        ),
+    };
+    [finding("flsched", flsched.0, flsched.1), finding("cas", cas.0, cas.1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> Facts {
+        Facts {
+            release: "7.2.12-amd64".into(),
+            sched_ext: Some("disabled".into()),
+            rights: vec!["CAP_SYS_ADMIN", "CAP_SYS_NICE", "CAP_PERFMON", "CAP_BPF"],
+            cpus: 8,
+            cores: 8,
+            caches: 1,
+            nodes: 1,
+            ..Facts::default()
+        }
+    }
+
+    fn wrong(facts: &Facts, btf: Option<Result<(), String>>) -> Vec<&'static str> {
+        let findings = examine(facts, btf).into_iter();
+        findings.filter(|it| it.needed && it.ok == Some(false)).map(|it| it.check).collect()
+    }
+
+    #[test]
+    fn only_what_is_needed_is_wrong() {
+        assert!(wrong(&sound(), Some(Ok(()))).is_empty());
+        assert_eq!(wrong(&sound(), None), ["type information"]);
+        assert_eq!(wrong(&sound(), Some(Err("aux".into()))), ["type information"]);
+        let old = Facts { release: "6.1.0-44-amd64".into(), sched_ext: None, ..sound() };
+        assert_eq!(wrong(&old, Some(Err("no struct".into()))), ["kernel", "sched_ext"]);
+        let user = Facts { rights: Vec::new(), ..sound() };
+        assert_eq!(wrong(&user, Some(Ok(()))), ["rights"]);
+        let (state, by) = (Some("enabled".to_string()), Some("lavd".to_string()));
+        let taken = Facts { sched_ext: state, attached: by, ..sound() };
+        assert_eq!(wrong(&taken, Some(Ok(()))), ["attached"]);
+    }
+
+    #[test]
+    fn the_package_is_the_distributions_own() {
+        let of = |ids: &[&str]| {
+            let distribution = ids.iter().map(|id| (*id).to_string()).collect();
+            package(&Facts { distribution, ..sound() })
+        };
+        assert!(of(&["pop", "ubuntu", "debian"]).starts_with("Ubuntu"));
+        assert!(of(&["debian"]).starts_with("Debian"));
+        assert!(of(&["arch"]).starts_with("Arch"));
+        assert!(of(&["mine"]).contains("CONFIG_SCHED_CLASS_EXT=y"));
+    }
+}
