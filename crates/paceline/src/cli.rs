@@ -144,7 +144,7 @@ pub struct Run {
     /// Take only tasks that ask for SCHED_EXT; the command does
     #[arg(long)]
     pub partial: bool,
-    /// Unload after this time, such as 60s
+    /// Unload after this time, such as 60s; a command goes on without it
     #[arg(long = "for", value_name = "TIME")]
     pub duration: Option<humantime::Duration>,
     /// How often to say how the machine fares

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use live::{Attached, Exit, Glance, Limit, Load, Scope};
 use policy::Instance;
 use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Run;
 use crate::contender::{Contender, POLICIES};
@@ -53,8 +54,10 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         End::Kernel => told(&attached),
         _ => None,
     };
-    // An error here is the reason that is told below.
-    let _ = attached.detach();
+    let detached = attached.detach();
+    if end != End::Kernel {
+        detached.map_err(failed)?;
+    }
     watch.tell_end(&end, exit.as_ref())?;
     let status = match (end, child) {
         (End::Command(status), _) => Some(status),
@@ -113,7 +116,7 @@ impl Watch<'_> {
                 next += self.every;
             }
             let rest = self.until.map_or(LOOK, |until| until.saturating_sub(passed));
-            thread::park_timeout(LOOK.min(rest).min(next.saturating_sub(passed)));
+            thread::sleep(LOOK.min(rest).min(next.saturating_sub(passed)));
         }
     }
 
@@ -271,15 +274,14 @@ fn whom(scope: Scope) -> &'static str {
     }
 }
 
-/// Set by Ctrl-C, a hangup or a polite kill.
+/// Set by Ctrl-C, a hangup or a polite kill: in the signal's handler itself, for a thread that waits for
+/// signals would be the policy's to run, or not.
 fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    let (flag, main) = (stop.clone(), thread::current());
-    ctrlc::set_handler(move || {
-        flag.store(true, Ordering::Relaxed);
-        main.unpark();
-    })
-    .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
+    }
     Ok(stop)
 }
 

@@ -103,6 +103,12 @@ fn the_kernel_gets_its_own_class_back_whatever_ends_it() {
         grep -q '"reason":"disabled by sysrq-S"' out || fail "reason: $(tail -n 1 out | head -c 300)"
         [ "$(state)" = disabled ] || fail "still $(state)"
 
+        # Whoever holds a policy is above it: a signal is answered by a process whose other threads starve.
+        sh -c "renice -n 19 -p \$\$ && exec $P run starve" >out 2>err & pid=$!
+        await '[ "$(state)" = enabled ]'
+        kill -INT $pid
+        wait $pid; status=$?; [ $status = 130 ] || fail "starved by its own policy: $status"
+
         $P run starve -- sh -c 'renice -n 19 $$; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done' 2>err
         status=$?; [ $status = 1 ] || fail "watchdog: $status"
         grep -q 'the kernel stopped it: runnable task stall' err || fail "reason"
