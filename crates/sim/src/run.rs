@@ -331,7 +331,8 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     outcome.extra.insert("scheduler_ns".into(), scheduler_ns as f64);
     for (id, task) in k.tasks.iter().enumerate() {
         outcome.names.insert(tid(id), task.name.clone());
-        if !task.kernel {
+        // Behind the workload's own: who launches them, and threads of the kernel's.
+        if id < scenario.workload.tasks.len() {
             outcome.progress.insert(tid(id), task.at.done);
         }
     }
