@@ -370,11 +370,28 @@ impl Tail {
 fn last_words(console: &Path, complaints: &Path) -> String {
     let text = String::from_utf8_lossy(&fs::read(console).unwrap_or_default()).into_owned();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let telling = ["Kernel panic", "BUG:", "Oops", "Out of memory", "sched_ext:", "paceline:"];
-    let found = lines.iter().find(|line| telling.iter().any(|sign| line.contains(sign)));
+    // The most telling first: a guest may live on for long after sched_ext had something to say.
+    let telling = ["BUG:", "Oops", "Kernel panic", "Out of memory", "sched_ext:", "paceline:"];
+    let found = telling.iter().find_map(|sign| lines.iter().find(|line| line.contains(sign)));
     if let Some(line) = found.or(lines.last()) {
         return line.to_string();
     }
     let text = fs::read_to_string(complaints).unwrap_or_default();
     text.lines().next().unwrap_or("it left no word").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_killed_the_guest_is_told_before_what_it_survived() {
+        let folder = tempfile::tempdir().unwrap();
+        let (console, none) = (folder.path().join("console"), folder.path().join("none"));
+        let text = "sched_ext: BPF scheduler \"x\" disabled\nOops: int3: 0000 [#1]\nend\n";
+        fs::write(&console, text).unwrap();
+        assert_eq!(last_words(&console, &none), "Oops: int3: 0000 [#1]");
+        fs::write(&console, "booting\nhalf a line").unwrap();
+        assert_eq!(last_words(&console, &none), "half a line");
+    }
 }
