@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use libbpf_sys::perf_event_attr;
 
 use crate::cgroup::{self, Limit};
+use crate::kernel::{FOLDER, OPS};
 use crate::topology::cpu_list;
 
 /// What was found. None and empty lists: it is not there, or may not be read.
@@ -99,8 +100,8 @@ impl Facts {
         let btf = root.join("sys/kernel/btf/vmlinux");
         Facts {
             distribution: distribution(&text("etc/os-release").unwrap_or_default()),
-            sched_ext: text("sys/kernel/sched_ext/state"),
-            attached: text("sys/kernel/sched_ext/root/ops"),
+            sched_ext: text(&format!("{}/state", &FOLDER[1..])),
+            attached: text(&format!("{}/{OPS}", &FOLDER[1..])),
             btf: btf.exists().then_some(btf),
             cpus: cpus.len(),
             cores: different(&|cpu| of_cpu(cpu, "topology/core_cpus_list")).max(1),
@@ -219,7 +220,7 @@ mod tests {
             ("sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_list", "0"),
             ("sys/devices/system/node/online", "0-1"),
             ("sys/kernel/sched_ext/state", "enabled"),
-            ("sys/kernel/sched_ext/root/ops", "lavd"),
+            (concat!("sys/kernel/sched_ext/", "root/ops"), "lavd"),
             ("sys/kernel/btf/vmlinux", ""),
             ("proc/cpuinfo", "processor : 0\nflags\t\t: fpu pcid sse"),
             ("proc/self/status", "Name: x\nCapEff:\t0000008000800000"),

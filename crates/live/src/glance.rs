@@ -3,12 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
 
+use crate::kernel::FOLDER;
+
 const STAT: &str = "/proc/stat";
-const EVENTS: &str = "/sys/kernel/sched_ext/root/events";
+/// In sched_ext's folder.
+const EVENTS: &str = "root/events";
 
 /// One look at the machine: counters since boot.
 #[derive(Clone, Debug)]
@@ -38,7 +42,7 @@ impl Glance {
     /// Looks now.
     pub fn now() -> anyhow::Result<Self> {
         let text = fs::read_to_string(STAT).context(STAT)?;
-        let events = fs::read_to_string(EVENTS).unwrap_or_default();
+        let events = fs::read_to_string(Path::new(FOLDER).join(EVENTS)).unwrap_or_default();
         Self::parse(&text, &events).with_context(|| format!("{STAT} is not as expected"))
     }
 

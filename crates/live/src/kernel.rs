@@ -7,7 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::Context;
 
-const FOLDER: &str = "/sys/kernel/sched_ext";
+pub(crate) const FOLDER: &str = "/sys/kernel/sched_ext";
+/// In it, the name of the scheduler in charge.
+pub(crate) const OPS: &str = "root/ops";
 const O_NONBLOCK: i32 = 0o4000;
 
 /// `/sys/kernel/sched_ext` at one moment.
@@ -32,7 +34,7 @@ pub fn state() -> anyhow::Result<State> {
     })?;
     Ok(State {
         state: state.trim().to_string(),
-        ops: read("root/ops").ok().map(|name| name.trim().to_string()),
+        ops: read(OPS).ok().map(|name| name.trim().to_string()),
         nr_rejected: number("nr_rejected").unwrap_or(0),
         enable_seq: number("enable_seq").unwrap_or(0),
     })

@@ -36,7 +36,7 @@ fn it_goes_when_its_time_its_command_or_somebody_ends_it() {
         grep -q 'unloaded after 0.* s, its time is over' err || fail "what it said"
         [ "$(state)" = disabled ] || fail "still $(state)"
 
-        $P run flsched:slice=5ms -- sh -c 'cat /sys/kernel/sched_ext/root/ops; exit 3' >out 2>err
+        $P run flsched:slice=5ms -- sh -c 'cd /sys/kernel/sched_ext; cat root/ops; exit 3' >out 2>err
         status=$?; [ $status = 3 ] || fail "status $status"
         grep -qx flsched out || fail "who was in charge: $(cat out)"
         $P run cas -- sh -c 'kill -KILL $$' 2>err
@@ -69,7 +69,7 @@ fn what_cannot_be_loaded_is_one_line() {
         $P run fifo 2>first & pid=$!
         await '[ "$(state)" = enabled ]'
         refused $P run cas;                  grep -q 'fifo is enabled here: stop it first' err || fail second
-        [ "$(cat /sys/kernel/sched_ext/root/ops)" = fifo ] || fail "the first is gone"
+        [ "$(cd /sys/kernel/sched_ext; cat root/ops)" = fifo ] || fail "the first is gone"
         kill $pid; wait $pid
         chmod 755 $(dirname $P)
         refused su nobody -s /bin/sh -c "$P run fifo"; grep -q 'needs root' err || fail root
