@@ -50,6 +50,7 @@ pub struct ScxExitInfo {
     pub exit_code: i64,
     pub reason: *const c_char,
     pub msg: *const c_char,
+    pub dump: *const c_char,
 }
 
 /// `struct scx_init_task_args`.

@@ -13,7 +13,7 @@ EXPORT const u64 layout[] = {
 	O(task_struct, mm), O(task_struct, scx), sizeof(struct task_struct),
 
 	O(scx_exit_info, kind), O(scx_exit_info, exit_code), O(scx_exit_info, reason),
-	O(scx_exit_info, msg), sizeof(struct scx_exit_info),
+	O(scx_exit_info, msg), O(scx_exit_info, dump), sizeof(struct scx_exit_info),
 
 	O(sched_ext_ops, select_cpu), O(sched_ext_ops, enqueue), O(sched_ext_ops, dequeue),
 	O(sched_ext_ops, dispatch), O(sched_ext_ops, tick), O(sched_ext_ops, runnable),

@@ -18,7 +18,7 @@ fn c_and_rust_lay_out_the_same_structs() {
     let mut expected = layout! {
         SchedExtEntity { weight slice dsq_vtime }
         TaskStruct { pid tgid flags nr_cpus_allowed static_prio cpus_ptr mm scx }
-        ScxExitInfo { kind exit_code reason msg }
+        ScxExitInfo { kind exit_code reason msg dump }
         SchedExtOps {
             select_cpu enqueue dequeue dispatch tick runnable running stopping quiescent set_weight
             set_cpumask update_idle cpu_release cpu_online cpu_offline init_task exit_task enable

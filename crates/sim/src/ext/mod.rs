@@ -592,6 +592,7 @@ impl Class for Ext {
                 exit_code: 0,
                 reason: c"unregistered from user space".as_ptr(),
                 msg: c"".as_ptr(),
+                dump: c"".as_ptr(),
             };
             // SAFETY: the copy is loaded, and its kfuncs' kernel is set for the time of the call.
             rt.with_kernel(k, || unsafe { exit(&raw mut info) });
