@@ -30,6 +30,14 @@ impl Progress {
         }
     }
 
+    /// What is known already, and would be lost if the rest were cut short.
+    pub fn known(&self, text: &str) {
+        match &self.own {
+            Some(bar) => bar.println(text),
+            None => output::say(text),
+        }
+    }
+
     /// How far the present phase is; too often for a log.
     pub fn detail(&self, text: &str) {
         if let Some(bar) = &self.own {

@@ -50,7 +50,9 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
         let mut laboratory = Laboratory::new(paper, effort, &progress);
         for figure in paper.figure.iter().filter(|figure| wanted(&figure.name)) {
             let ours = laboratory.measure(figure)?;
-            rows.push(Row::new(paper, figure, ours, arguments.quick));
+            let row = Row::new(paper, figure, ours, arguments.quick);
+            progress.known(&row.line());
+            rows.push(row);
             progress.step();
         }
         for view in paper.view.iter().filter(|view| wanted(&view.name)) {

@@ -47,6 +47,16 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// The figure in one line, for who waits for the rest.
+    pub fn line(&self) -> String {
+        let gate = match &self.figure.gate {
+            Some(gate) => format!(", gate {gate}"),
+            None => String::new(),
+        };
+        let (name, measured, verdict) = (&self.figure.name, self.measured(), self.verdict());
+        format!("  {name}: {measured}{gate}: {verdict}")
+    }
+
     fn published(&self) -> String {
         match (self.figure.published, &self.figure.published_as) {
             (Some(value), _) => self.shown(value),
