@@ -2,7 +2,7 @@
 //! What this machine and its kernel have, as far as schedulers depend on it. Read, never tried out,
 //! but for counters: whether one can be opened is known only by opening it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use libbpf_sys::perf_event_attr;
 
 use crate::cgroup::{self, Limit};
 use crate::kernel::{FOLDER, OPS};
-use crate::topology::cpu_list;
+use crate::topology::{self, cpu_list};
 
 /// What was found. None and empty lists: it is not there, or may not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,9 +30,9 @@ pub struct Facts {
     pub cpus: usize,
     /// Cores among them.
     pub cores: usize,
-    /// Last-level caches among them.
+    /// Last-level caches among them; packages, where the kernel knows of no third level.
     pub caches: usize,
-    /// Memory nodes.
+    /// Memory nodes that have CPUs.
     pub nodes: usize,
     /// CPUs of each kind, by how much a core of it does (1,024: the most); one kind where all are alike
     /// or the kernel does not tell.
@@ -82,21 +82,18 @@ impl Facts {
         let text = |file: &str| {
             fs::read_to_string(root.join(file)).ok().map(|text| text.trim().to_string())
         };
-        let cpus = text("sys/devices/system/cpu/online").map_or(Vec::new(), |list| cpu_list(&list));
-        let of_cpu =
-            |cpu: &usize, file: &str| text(&format!("sys/devices/system/cpu/cpu{cpu}/{file}"));
-        let different = |file: &dyn Fn(&usize) -> Option<String>| {
-            let mut all: Vec<String> = cpus.iter().filter_map(file).collect();
-            all.sort();
-            all.dedup();
-            all.len()
+        let cpus = topology::online(root).unwrap_or_default();
+        let topology = topology::below(root).unwrap_or_default();
+        let different = |of_cpu: &[u16]| {
+            let all: BTreeSet<u16> = cpus.iter().map(|cpu| of_cpu[*cpu]).collect();
+            all.len().max(1)
         };
         let mut kinds = BTreeMap::new();
         for cpu in &cpus {
-            let does = of_cpu(cpu, "cpu_capacity").and_then(|text| text.parse().ok());
+            let does = text(&format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity"))
+                .and_then(|text| text.parse().ok());
             *kinds.entry(does.unwrap_or(hybrid(&text, *cpu))).or_default() += 1;
         }
-        let nodes = text("sys/devices/system/node/online").map_or(1, |list| cpu_list(&list).len());
         let btf = root.join("sys/kernel/btf/vmlinux");
         Facts {
             distribution: distribution(&text("etc/os-release").unwrap_or_default()),
@@ -104,9 +101,9 @@ impl Facts {
             attached: text(&format!("{}/{OPS}", &FOLDER[1..])),
             btf: btf.exists().then_some(btf),
             cpus: cpus.len(),
-            cores: different(&|cpu| of_cpu(cpu, "topology/core_cpus_list")).max(1),
-            caches: different(&|cpu| last_cache(|file| of_cpu(cpu, file))).max(1),
-            nodes: nodes.max(1),
+            cores: different(&topology.core),
+            caches: different(&topology.llc),
+            nodes: different(&topology.node),
             kinds,
             tlb_tags: tlb_tags(&text("proc/cpuinfo").unwrap_or_default()),
             rights: rights(&text("proc/self/status").unwrap_or_default()),
@@ -122,10 +119,6 @@ fn hybrid(text: &dyn Fn(&str) -> Option<String>, cpu: usize) -> u32 {
     const SLOWER: u32 = 512;
     let slow = text("sys/devices/cpu_atom/cpus").map_or(Vec::new(), |list| cpu_list(&list));
     if slow.contains(&cpu) { SLOWER } else { 1024 }
-}
-
-fn last_cache(read: impl Fn(&str) -> Option<String>) -> Option<String> {
-    (0..8).rev().find_map(|index| read(&format!("cache/index{index}/shared_cpu_list")))
 }
 
 fn distribution(os_release: &str) -> Vec<String> {
@@ -216,9 +209,18 @@ mod tests {
             ("sys/devices/cpu_core/cpus", "0-1"),
             ("sys/devices/system/cpu/cpu0/topology/core_cpus_list", "0-1"),
             ("sys/devices/system/cpu/cpu1/topology/core_cpus_list", "0-1"),
-            ("sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list", "0-1"),
-            ("sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_list", "0"),
-            ("sys/devices/system/node/online", "0-1"),
+            ("sys/devices/system/cpu/cpu0/cache/index0/level", "1"),
+            ("sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_list", "0-1"),
+            ("sys/devices/system/cpu/cpu0/cache/index3/level", "3"),
+            ("sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list", "0-3"),
+            ("sys/devices/system/cpu/cpu1/cache/index3/level", "3"),
+            ("sys/devices/system/cpu/cpu1/cache/index3/shared_cpu_list", "0-3"),
+            ("sys/devices/system/cpu/cpu2/topology/core_cpus_list", "2"),
+            ("sys/devices/system/cpu/cpu2/topology/package_cpus_list", "2-3"),
+            ("sys/devices/system/cpu/cpu3/topology/core_cpus_list", "3"),
+            ("sys/devices/system/cpu/cpu3/topology/package_cpus_list", "2-3"),
+            ("sys/devices/system/node/node0/cpulist", "0-2"),
+            ("sys/devices/system/node/node1/cpulist", "3"),
             ("sys/kernel/sched_ext/state", "enabled"),
             (concat!("sys/kernel/sched_ext/", "root/ops"), "lavd"),
             ("sys/kernel/btf/vmlinux", ""),
@@ -229,7 +231,7 @@ mod tests {
         ]);
         let facts = Facts::read(root.path());
         assert_eq!(facts.kinds, [(512, 2), (1024, 2)].into());
-        assert_eq!((facts.cores, facts.caches, facts.nodes), (1, 1, 2));
+        assert_eq!((facts.cores, facts.caches, facts.nodes), (3, 2, 2));
         assert_eq!(facts.sched_ext.as_deref(), Some("enabled"));
         assert_eq!(facts.attached.as_deref(), Some("lavd"));
         assert_eq!(facts.rights, ["CAP_SYS_NICE", "CAP_BPF"]);

@@ -7,36 +7,47 @@ use std::path::Path;
 use anyhow::Context;
 use policy::Topology;
 
-const CPUS: &str = "/sys/devices/system/cpu";
-const NODES: &str = "/sys/devices/system/node";
+const CPUS: &str = "sys/devices/system/cpu";
+const NODES: &str = "sys/devices/system/node";
 
-/// Which core, cache and node each online CPU belongs to. Caches are numbered by their lowest CPU's
-/// order; a machine without cache facts has one per package.
+/// Which core, cache and node each online CPU of this machine belongs to.
 pub fn topology() -> anyhow::Result<Topology> {
-    let online = fs::read_to_string(format!("{CPUS}/online"))
-        .with_context(|| format!("{CPUS}/online is not there: mount /sys"))?;
-    let cpus = cpu_list(&online);
+    below(Path::new("/"))
+}
+
+/// The same of the machine whose files are below `root`. Caches are numbered by their lowest CPU's
+/// order; a machine without cache facts has one per package.
+pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
+    let folder = root.join(CPUS);
+    let cpus = online(root).with_context(|| format!("/{CPUS}/online is not there: mount /sys"))?;
     let count = cpus.last().map_or(0, |last| last + 1);
     let zeros = vec![0; count];
     let mut topology =
         Topology { llc: zeros.clone(), core: zeros.clone(), node: zeros, tick_ns: tick_ns() };
     let mut caches: Vec<String> = Vec::new();
     for cpu in cpus {
-        topology.core[cpu] = core(cpu).unwrap_or(cpu) as u16;
-        let group = last_level(cpu).unwrap_or_default();
+        let own = folder.join(format!("cpu{cpu}"));
+        topology.core[cpu] = core(&own).unwrap_or(cpu) as u16;
+        let group = last_level(&own).unwrap_or_default();
         let known = caches.iter().position(|other| *other == group);
         topology.llc[cpu] = known.unwrap_or(caches.len()) as u16;
         if known.is_none() {
             caches.push(group);
         }
     }
-    for node in numbered(Path::new(NODES), "node") {
-        let list = fs::read_to_string(format!("{NODES}/node{node}/cpulist")).unwrap_or_default();
+    let nodes = root.join(NODES);
+    for node in numbered(&nodes, "node") {
+        let list = read(nodes.join(format!("node{node}/cpulist"))).unwrap_or_default();
         for cpu in cpu_list(&list).into_iter().filter(|cpu| *cpu < count) {
             topology.node[cpu] = node as u16;
         }
     }
     Ok(topology)
+}
+
+/// The CPUs that are online; None where the kernel does not tell.
+pub(crate) fn online(root: &Path) -> Option<Vec<usize>> {
+    read(root.join(CPUS).join("online")).map(|list| cpu_list(&list))
 }
 
 /// The coarse clock moves at ticks and at nothing else, so its resolution is their distance.
@@ -57,28 +68,30 @@ pub fn cpu_list(text: &str) -> Vec<usize> {
     cpus
 }
 
-/// The lowest CPU of this one's core.
-fn core(cpu: usize) -> Option<usize> {
-    let siblings = fs::read_to_string(format!("{CPUS}/cpu{cpu}/topology/core_cpus_list")).ok()?;
-    cpu_list(&siblings).first().copied()
+/// The lowest CPU of the core that this CPU's folder belongs to.
+fn core(cpu: &Path) -> Option<usize> {
+    cpu_list(&read(cpu.join("topology/core_cpus_list"))?).first().copied()
 }
 
 /// The CPUs that share this one's outermost cache, as the kernel writes them.
-fn last_level(cpu: usize) -> Option<String> {
-    let folder = format!("{CPUS}/cpu{cpu}");
-    let read = |file: String| fs::read_to_string(file).ok().map(|text| text.trim().to_string());
-    let outermost = numbered(Path::new(&format!("{folder}/cache")), "index")
+fn last_level(cpu: &Path) -> Option<String> {
+    let cache = cpu.join("cache");
+    let outermost = numbered(&cache, "index")
         .into_iter()
         .filter_map(|index| {
-            let level = read(format!("{folder}/cache/index{index}/level"))?.parse::<u32>().ok()?;
+            let level = read(cache.join(format!("index{index}/level")))?.parse::<u32>().ok()?;
             Some((level, index))
         })
         .filter(|(level, _)| *level >= 3)
         .max();
     match outermost {
-        Some((_, index)) => read(format!("{folder}/cache/index{index}/shared_cpu_list")),
-        None => read(format!("{folder}/topology/package_cpus_list")),
+        Some((_, index)) => read(cache.join(format!("index{index}/shared_cpu_list"))),
+        None => read(cpu.join("topology/package_cpus_list")),
     }
+}
+
+fn read(file: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(file).ok().map(|text| text.trim().to_string())
 }
 
 fn numbered(folder: &Path, prefix: &str) -> Vec<usize> {
