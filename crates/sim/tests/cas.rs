@@ -7,6 +7,7 @@ use common::{MS, burn, cores, scenario, task, workload};
 use policy::{Instance, Policy};
 use sim::{Scheduler, run, run_traced};
 use trace::Kind;
+use workload::apps::Apps;
 use workload::{Step, Task, Workload};
 
 const REGISTRY: &[&Policy] = &[&cas::CAS, &cas::O1];
@@ -152,6 +153,21 @@ fn a_home_that_fills_up_overflows() {
     };
     let (spread, kept) = (elapsed("cas"), elapsed("cas:aggregate=1"));
     assert!(kept as f64 <= 1.1 * spread as f64, "{kept} ns at home, {spread} ns spread");
+}
+
+/// Homes do not share a core while other cores idle, wherever the first wakeups put them.
+#[test]
+fn homes_have_cores_of_their_own() {
+    let apps = Apps::embedded().with("pipelines.requests", 200.0).unwrap();
+    let elapsed = |policy: &str| {
+        let machine = machine::find("xeon-e5-2699").unwrap();
+        let load = apps.build("pipelines-6").unwrap();
+        let mut scenario = scenario(machine, load, scheduler(policy));
+        scenario.options.together = true;
+        run(&scenario).unwrap().elapsed_ns
+    };
+    let (spread, kept) = (elapsed("cas"), elapsed("cas:aggregate=1"));
+    assert!(kept < spread, "{kept} ns at home, {spread} ns spread");
 }
 
 /// By virtual time a CPU's clock is its own: who is taken by another CPU, or moved, is neither ahead nor

@@ -37,14 +37,14 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 
 	if (c && nr_cpus > 1 && knob_threshold != THRESHOLD_OFF) {
 		c->woken_mm = (u64)p->mm;
+		slot = slot_at(c->woken_mm, now_ns());
 		has_home = knob_aggregate && c->woken_mm;
 		if (has_home) {
 			home = home_of(c->woken_mm);
-			cpu = place_at_home(p, home);
+			cpu = place_at_home(p, home, slot);
 			if (cpu >= 0)
 				return cpu;
 		}
-		slot = slot_at(c->woken_mm, now_ns());
 		cpu = claim_in_context(p, prev_cpu, slot);
 	}
 	if (cpu < 0)

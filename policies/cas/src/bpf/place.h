@@ -93,8 +93,45 @@ static __always_inline s32 place_child(struct task_struct *p, s32 prev_cpu, u32 
 	return at;
 }
 
-/* The first CPU of a home where p should not wait for long, or a negative number. */
-static __always_inline s32 place_at_home(struct task_struct *p, u32 home)
+/* Whether another hardware thread of a CPU's core runs another context. */
+static __always_inline bool core_is_shared(s32 cpu, u32 slot)
+{
+	s32 sibling = cpu;
+	u32 i;
+
+	for (i = 0; i < SIBLINGS_MAX; i++) {
+		const struct cas_cpu *c;
+
+		sibling = cpu_next_sibling(sibling);
+		c = cpus_of(sibling);
+		if (sibling == cpu || !c)
+			break;
+		if (c->running && !(c->here >> slot & 1))
+			return true;
+	}
+	return false;
+}
+
+/* Claims a CPU with an idle core under the same cache, near first, or returns a negative number. */
+static __always_inline s32 claim_core(struct task_struct *p, s32 from)
+{
+	u32 i;
+
+	for (i = 1; i < nr_cpus && i < HOME_CPUS_MAX; i++) {
+		s32 cpu = cpu_neighbour(from, i);
+
+		if (cpu_cache(cpu) == cpu_cache(from) && cpu_allowed(p, cpu) && core_idle(cpu) &&
+		    scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+/*
+ * The first CPU of a home where p should not wait for long, or a negative number. A home moves away from
+ * another context on the same core, while another core idles.
+ */
+static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 slot)
 {
 	u32 i;
 
@@ -104,6 +141,14 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home)
 
 		if (!c || !cpu_allowed(p, cpu))
 			continue;
+		if (core_is_shared(cpu, slot)) {
+			s32 other = claim_core(p, cpu);
+
+			if (other >= 0) {
+				home_moves(home, other);
+				return other;
+			}
+		}
 		if ((core_idle(cpu) && scx_bpf_test_and_clear_cpu_idle(cpu)) ||
 		    home_wait(waiting(cpu) + 1, c->turn_ns) < HOME_WAIT_NS)
 			return cpu;
