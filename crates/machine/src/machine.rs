@@ -171,6 +171,13 @@ impl Machine {
         CpuSet::first(self.cpus.len())
     }
 
+    /// The same machine booted with its first `count` CPUs alone, as `maxcpus=` does.
+    #[must_use]
+    pub fn booted_with(mut self, count: usize) -> Self {
+        self.cpus.truncate(count.max(1));
+        self
+    }
+
     /// How far `a` is from `b`.
     #[inline]
     pub fn distance(&self, a: usize, b: usize) -> Distance {

@@ -211,3 +211,10 @@ fn a_tlb_of_more_tags_than_fit_is_refused() {
         assert!(error.contains("tlb_tags: expected a number from 0 to 65536"), "{error}");
     }
 }
+
+#[test]
+fn a_machine_may_be_booted_with_few_of_its_cpus() {
+    let whole = find("numa-2x4").unwrap();
+    assert_eq!(whole.clone().booted_with(5).cpus, whole.cpus[..5]);
+    assert_eq!(whole.clone().booted_with(99), whole);
+}

@@ -146,7 +146,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
                 with: with.clone(),
             },
             Job::Npb { .. } => return Err(plan.job.model().err().unwrap_or(Failure::Closed)),
-            Job::Model { name, json, workload } => vm::WorkloadRef::RtApp {
+            Job::Model { name, json, workload, .. } => vm::WorkloadRef::RtApp {
                 name: name.clone(),
                 json: match json {
                     Some(json) => json.clone(),

@@ -38,8 +38,9 @@ pub struct Plan {
 pub enum Job {
     /// A program and its arguments, and what it needs beside what can be found out.
     Command { argv: Vec<String>, with: Vec<PathBuf> },
-    /// A workload: its name, what each task does, and its text where it was read from one.
-    Model { name: String, json: Option<String>, workload: Box<Workload> },
+    /// A workload: its name, what each task does, its text where it was read from one, and whether
+    /// all tasks are there before any begins, as `worker` has it.
+    Model { name: String, json: Option<String>, together: bool, workload: Box<Workload> },
     /// A model of a NAS benchmark, sized for the machine: so many tasks for each of its CPUs.
     Npb { name: String, tasks: usize },
 }
@@ -155,7 +156,7 @@ impl Job {
     pub fn file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
         if let Some(workload) = Apps::embedded().build(&name).filter(|_| !path.exists()) {
-            return Ok(Job::built(workload));
+            return Ok(Job::together(workload));
         }
         let json = match WORKLOADS.iter().find(|(known, _)| *known == name) {
             Some((_, json)) => json.to_string(),
@@ -168,17 +169,24 @@ impl Job {
             None => read(path)?,
         };
         let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
-        Ok(Job::Model { name, json: Some(json), workload })
+        Ok(Job::Model { name, json: Some(json), together: true, workload })
     }
 
-    /// What somebody built.
+    /// What somebody built, whose tasks begin as soon as each is made.
     pub fn built(workload: Workload) -> Self {
-        Job::Model { name: workload.name.clone(), json: None, workload: Box::new(workload) }
+        let name = workload.name.clone();
+        Job::Model { name, json: None, together: false, workload: Box::new(workload) }
     }
 
-    /// Whether all tasks are there before any begins, as `worker` has it: where a file is run.
+    /// What somebody built, whose tasks are all there before any begins.
+    pub fn together(workload: Workload) -> Self {
+        let name = workload.name.clone();
+        Job::Model { name, json: None, together: true, workload: Box::new(workload) }
+    }
+
+    /// Whether all tasks are there before any begins.
     pub fn starts_together(&self) -> bool {
-        matches!(self, Job::Model { json: Some(_), .. })
+        matches!(self, Job::Model { together: true, .. })
     }
 
     /// What it is called in results.

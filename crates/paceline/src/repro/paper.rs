@@ -91,10 +91,17 @@ pub struct Sweep {
     pub title: String,
     /// Simulated machine.
     pub machine: String,
+    /// It is booted with so many of its CPUs; with all of them where this is missing.
+    #[serde(default)]
+    pub cpus: Option<usize>,
     /// The policies, as `--policy` takes them.
     pub policies: String,
     /// What runs.
     pub jobs: Jobs,
+    /// All tasks are there before any begins. Without it each begins as soon as it is made, and the
+    /// first may keep the one that makes them from its CPU.
+    #[serde(default)]
+    pub together: bool,
     /// Costs that are known as ranges only: beside the machine's own values each of them is set to
     /// the least and to the greatest of its range, one at a time. With `--quick`, the first alone.
     #[serde(default)]

@@ -64,6 +64,10 @@ impl Point {
 /// Runs every point, as many at a time as there are processors.
 pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Point>, Failure> {
     let machine = find_machine(&sweep.machine)?;
+    let machine = match sweep.cpus {
+        Some(cpus) => machine.booted_with(cpus),
+        None => machine,
+    };
     let contenders = contender::parse_all(std::slice::from_ref(&sweep.policies))?;
     let swept = if effort.quick { &sweep.swept[..sweep.swept.len().min(1)] } else { &sweep.swept };
     let mut plans = Vec::new();
@@ -80,7 +84,10 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
         for (at, workload) in &jobs {
             let plan = Plan {
                 contenders: contenders.clone(),
-                job: Job::built(workload.clone()),
+                job: match sweep.together {
+                    true => Job::together(workload.clone()),
+                    false => Job::built(workload.clone()),
+                },
                 place: Place::Sim {
                     machine: Box::new(machine.clone()),
                     named: machine.name.clone(),
