@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Ctrl-C leaves nothing behind: temporary files live in one folder, which goes with the process.
 
-use std::fs;
+use std::path::Path;
+use std::{fs, io};
 
 use tempfile::TempDir;
 
@@ -20,12 +21,54 @@ pub fn guard() -> Result<TempDir, Failure> {
     let path = scratch.path().to_path_buf();
     tempfile::env::override_temp_dir(&path).map_err(|_| cannot(&"it was set before"))?;
     ctrlc::set_handler(move || {
-        // There is nobody left to tell if this fails.
-        let _ = fs::remove_dir_all(&path);
+        remove(&path);
         vm::kernel::forget_fetch();
         output::say("\npaceline: interrupted");
         std::process::exit(130);
     })
     .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
     Ok(scratch)
+}
+
+/// Removes a folder that other threads may still be filling: what they make while it is being emptied
+/// is found the next time, and once it is gone they can make nothing in it.
+fn remove(folder: &Path) {
+    const TRIES: usize = 1000;
+    // There is nobody left to tell if none of them succeeds.
+    let gone = |error: io::Error| error.kind() == io::ErrorKind::NotFound && !folder.exists();
+    let _ = (0..TRIES).any(|_| fs::remove_dir_all(folder).map_or_else(gone, |()| true));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_being_filled_goes_all_the_same() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("busy");
+        let made = AtomicUsize::new(0);
+        for _ in 0..20 {
+            fs::create_dir(&folder).unwrap();
+            made.store(0, Ordering::Relaxed);
+            thread::scope(|scope| {
+                // Ends when it can make nothing any more.
+                scope.spawn(|| {
+                    while fs::write(folder.join(made.load(Ordering::Relaxed).to_string()), "")
+                        .is_ok()
+                    {
+                        made.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                while made.load(Ordering::Relaxed) < 20 {
+                    thread::yield_now();
+                }
+                remove(&folder);
+                assert!(!folder.exists());
+            });
+        }
+    }
 }
