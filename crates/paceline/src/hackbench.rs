@@ -4,6 +4,10 @@
 use clap::{ArgAction, Parser};
 use workload::hackbench::{Channel, Hackbench, Worker};
 
+/// What fits into memory: tasks, and steps in all, for every sender has one for each receiver.
+const TASKS_MAX: u64 = 1_000_000;
+const STEPS_MAX: u64 = 50_000_000;
+
 /// The options of rt-tests' hackbench that the model knows. Defaults are hackbench's own.
 #[derive(Parser, Debug)]
 #[command(name = "hackbench", disable_version_flag = true)]
@@ -31,14 +35,26 @@ pub fn model(command: &[String]) -> Option<Result<Hackbench, String>> {
     if program.rsplit('/').next() != Some("hackbench") {
         return None;
     }
-    Some(Options::try_parse_from(command).map_err(first_line).map(|options| Hackbench {
-        groups: options.groups as usize,
+    Some(Options::try_parse_from(command).map_err(first_line).and_then(of))
+}
+
+fn of(options: Options) -> Result<Hackbench, String> {
+    let Options { groups, fds, .. } = options;
+    let tasks = groups.saturating_mul(fds).saturating_mul(2);
+    if tasks > TASKS_MAX || tasks.saturating_mul(fds) > STEPS_MAX {
+        return Err(format!(
+            "the model of hackbench: {groups} groups of {fds} senders and receivers are too many; \
+             have fewer"
+        ));
+    }
+    Ok(Hackbench {
+        groups: groups as usize,
         loops: options.loops,
         bytes: options.datasize,
-        fds: options.fds as usize,
+        fds: fds as usize,
         channel: if options.pipe { Channel::Pipe } else { Channel::Socket },
         worker: if options.threads { Worker::Thread } else { Worker::Process },
-    }))
+    })
 }
 
 fn first_line(error: clap::Error) -> String {
@@ -70,5 +86,14 @@ mod tests {
         assert!(parse("make -j8").is_none());
         assert!(parse("hackbench --fifo").unwrap().unwrap_err().contains("--fifo"));
         assert!(parse("hackbench -g 0").unwrap().is_err());
+    }
+
+    #[test]
+    fn what_fits_into_no_memory_is_refused() {
+        for line in ["-g 99999999", "-g 18446744073709551615", "-g 1 -f 100000"] {
+            let error = parse(&format!("hackbench {line}")).unwrap().unwrap_err();
+            assert!(error.ends_with("have fewer"), "{error}");
+        }
+        assert!(parse("hackbench -g 1000").unwrap().is_ok());
     }
 }
