@@ -41,16 +41,33 @@ impl Failure {
     }
 }
 
+/// A reason may hold what a program in a guest wrote: nothing of it may command the terminal.
+fn visible(c: char) -> char {
+    if c.is_control() { '\u{fffd}' } else { c }
+}
+
 impl Display for Failure {
     /// One line: line ends within a reason become semicolons.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Failure::Input(reason) | Failure::Run(reason) => {
                 let lines = reason.lines().map(str::trim).filter(|line| !line.is_empty());
-                write!(out, "{}", lines.collect::<Vec<_>>().join("; "))
+                let line = lines.collect::<Vec<_>>().join("; ");
+                line.chars().try_for_each(|c| write!(out, "{}", visible(c)))
             }
             Failure::Gate => write!(out, "not every gate holds"),
             Failure::Closed | Failure::Status(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line_that_commands_no_terminal() {
+        let said = Failure::run("sh failed:\n\x1b[2J\x07ünï ☃\r\n").to_string();
+        assert_eq!(said, "sh failed:; \u{fffd}[2J\u{fffd}ünï ☃");
     }
 }
