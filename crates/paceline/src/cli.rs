@@ -86,15 +86,15 @@ pub struct Compare {
     pub policy: Vec<String>,
     #[command(flatten)]
     pub machine: Machine,
-    /// The workload as rt-app JSON
-    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    /// A workload that comes along (see `paceline list`), or rt-app JSON
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
     pub workload: Option<PathBuf>,
     /// What the guest's clock counts (vm only)
     #[arg(long, value_name = "CLOCK")]
     pub clock: Option<Clock>,
     /// Longest turn of a CPU where CPUs run in turn, such as 20us: shorter turns tell more of
     /// wakeups between CPUs, and take longer (vm, clocks dilated and icount)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub turn: Option<humantime::Duration>,
     /// How many times the guest is booted; the policies take turns in each (vm only)
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -109,7 +109,7 @@ pub struct Compare {
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
     /// Longest that one run may take on the ground's own clock, such as 90s
-    #[arg(long, value_name = "TIME", default_value = "10min")]
+    #[arg(long, value_name = "TIME", default_value = "10min", allow_hyphen_values = true)]
     pub limit: humantime::Duration,
     /// A file or folder that the command needs in the guest; may be repeated (vm only)
     #[arg(long, value_name = "PATH")]
@@ -145,10 +145,10 @@ pub struct Run {
     #[arg(long)]
     pub partial: bool,
     /// Unload after this time, such as 60s; a command goes on without it
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub duration: Option<humantime::Duration>,
     /// How often to say how the machine fares
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
     pub stats: humantime::Duration,
     /// Print that as JSON, a line each; the command's output goes to standard error
     #[arg(long)]
@@ -168,7 +168,7 @@ pub struct Machine {
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
     pub machine: Option<String>,
     /// CPUs of the guest
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub cpus: Option<u32>,
     /// Memory nodes among which its CPUs are divided
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]

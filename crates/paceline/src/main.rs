@@ -65,14 +65,24 @@ fn parse() -> Result<Cli, Failure> {
             "say what to do: list, compare, repro, run or doctor; see paceline --help",
         ));
     }
-    let usage = text.find("\nUsage:").unwrap_or(text.len());
-    let said = text[..usage].trim_start_matches("error: ").trim();
+    Err(Failure::Input(one_line(&error, &text)))
+}
+
+/// What clap says of a wrong command line, without its usage, and how to mend it.
+fn one_line(error: &clap::Error, text: &str) -> String {
+    let end =
+        ["\nUsage:", "\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
+    let said = text[..end.unwrap_or(text.len())].trim_start_matches("error: ").trim();
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let known = match error.kind() {
+    let mend = match error.kind() {
         ErrorKind::InvalidSubcommand => "; there are: list, compare, repro, run, doctor",
+        ErrorKind::UnknownArgument if !text.contains("argument '-") => {
+            "; see --help, or put `--` before a command that is to be run"
+        }
+        ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => "; see --help",
         _ => "",
     };
-    Err(Failure::Input(lines.join(" ") + known))
+    lines.join(" ") + mend
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {

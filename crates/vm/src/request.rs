@@ -137,7 +137,9 @@ impl Shape {
         }
         if cpus % smt != 0 || (cpus / smt) % nodes != 0 {
             return bad(format!(
-                "{cpus} CPUs cannot be split into {nodes} nodes of whole {smt}-thread cores"
+                "{cpus} CPUs cannot be split into {nodes} nodes of whole {smt}-thread cores; \
+                 have a multiple of {}",
+                nodes * smt
             ));
         }
         let square =
