@@ -49,7 +49,20 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         false => Some(start(args)?),
     };
     let mut watch = Watch { args, label: &instance.label, started, every, until, stop };
-    let end = watch.wait(&attached, child.as_mut())?;
+    let end = match watch.wait(&attached, child.as_mut()) {
+        Ok(end) => end,
+        Err(failure) => {
+            drop(attached);
+            if let Some(mut child) = child {
+                output::say(&format!(
+                    "paceline: {}: unloaded; the command goes on",
+                    instance.label
+                ));
+                child.wait().map_err(|error| failed(error.into()))?;
+            }
+            return Err(failure);
+        }
+    };
     let exit = match end {
         End::Kernel => told(&attached),
         _ => None,
@@ -78,6 +91,8 @@ enum End {
     Command(ExitStatus),
     /// The kernel threw the policy out.
     Kernel,
+    /// Nobody reads what it says of the machine.
+    Unread,
 }
 
 struct Watch<'a> {
@@ -111,7 +126,10 @@ impl Watch<'_> {
             }
             if passed >= next {
                 let now = Glance::now().map_err(failed)?;
-                self.tell(passed, &now.since(&last))?;
+                match self.tell(passed, &now.since(&last)) {
+                    Err(Failure::Closed) => return Ok(End::Unread),
+                    told => told?,
+                }
                 last = now;
                 next += self.every;
             }
@@ -136,8 +154,9 @@ impl Watch<'_> {
             End::Time => "its time is over".to_string(),
             End::Command(_) => "the command has ended".to_string(),
             End::Kernel => format!("the kernel stopped it: {}", reason(exit)),
+            End::Unread => "nobody reads its lines any more".to_string(),
         };
-        if self.args.json {
+        if self.args.json && *end != End::Unread {
             let end = json!({
                 "t_s": passed.as_secs_f64(), "policy": self.label, "ended": why,
                 "reason": exit.map(|exit| &exit.reason), "message": exit.map(|exit| &exit.message),
@@ -331,6 +350,7 @@ mod tests {
         assert_eq!(finish(End::Time, None), Ok(()));
         assert_eq!(finish(End::Interrupted, None), Err(Failure::Status(130)));
         assert_eq!(finish(End::Kernel, raw(0)), Err(Failure::Status(1)));
+        assert_eq!(finish(End::Unread, raw(3 << 8)), Err(Failure::Status(3)));
     }
 
     #[test]

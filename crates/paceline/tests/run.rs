@@ -130,6 +130,13 @@ fn partial_mode_takes_who_asks() {
 
         $P run cas --stats 200ms --for 1s --json >out 2>err || fail "statistics: $?"
         [ $(grep -c '"switches_per_s":' out) -ge 3 ] || fail "lines: $(cat out)"
-        grep -q '"ended":"its time is over"' out || fail "end""#,
+        grep -q '"ended":"its time is over"' out || fail "end"
+
+        # The lines' reader goes: so does the policy, but not before it is said, nor without the command's status.
+        { $P run fifo --json --stats 100ms -- sh -c 'sleep 1; exit 3' 2>err; echo $? >status; } | head -n 1 >out
+        [ "$(cat status)" = 3 ] || fail "status without a reader: $(cat status)"
+        grep -q 'unloaded after .* nobody reads its lines' err || fail "what it said without a reader"
+        $P run fifo --json --stats 100ms -- sh -c 'sleep 1; touch ended' >/dev/full 2>err; status=$?
+        [ $status = 2 ] && [ -e ended ] || fail "a full disk: $status""#,
     );
 }
