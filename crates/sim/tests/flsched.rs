@@ -5,11 +5,69 @@ use policy::{Instance, Policy};
 use sim::{Scenario, Scheduler, run};
 use trace::Outcome;
 use workload::hackbench::Hackbench;
-use workload::{Object, Step, Workload};
+use workload::{Object, Step, Task, Workload};
 
 mod common;
 
 use common::MS;
+
+/// The longest waits of tasks whose names begin with `name`, in ms.
+fn wait_ms(policy: &str, cpus: usize, workload: &Workload, name: &str) -> u64 {
+    let instance = Instance::parse(policy, REGISTRY).unwrap();
+    let workload = Workload { duration_ns: Some(20_000 * MS), ..workload.clone() };
+    let scheduler = Scheduler::Policy(instance);
+    let outcome = run(&common::scenario(common::cores(cpus), workload, scheduler)).unwrap();
+    let own =
+        outcome.observed.tasks.iter().filter(|(tid, _)| outcome.names[*tid].starts_with(name));
+    own.map(|(_, task)| task.wait_max_ns).max().unwrap() / MS
+}
+
+fn for_ever(steps: Vec<Step>) -> Vec<Step> {
+    vec![Step::Repeat { times: None, steps }]
+}
+
+fn hogs(n: usize, cpus: &Option<Vec<usize>>) -> Vec<Task> {
+    let hog = |at| common::task(&format!("hog-{at}"), for_ever(vec![common::burn(50)]));
+    (0..n).map(|at| Task { cpus: cpus.clone(), ..hog(at) }).collect()
+}
+
+fn sleeper(name: &str, nice: i8, run_ms: u64, sleep_ms: u64) -> Task {
+    let pause = Step::Sleep { ns: sleep_ms * MS };
+    Task { nice, ..common::task(name, for_ever(vec![common::burn(run_ms), pause])) }
+}
+
+/// The kernel does not ask select_cpu where a task has just one CPU.
+#[test]
+fn who_outranks_is_next_also_where_it_has_just_one_cpu() {
+    let load = |nice, cpus: &Option<Vec<usize>>| {
+        let urgent = Task { cpus: cpus.clone(), ..sleeper("urgent", nice, 1, 40) };
+        common::workload([vec![urgent], hogs(4, cpus)].concat())
+    };
+    for (cpus, mask) in [(1, None), (2, Some(vec![1]))] {
+        let waits = |nice| wait_ms("flsched", cpus, &load(nice, &mask), "urgent");
+        assert!(waits(-5) <= 10, "a turn on {cpus} CPUs: {} ms", waits(-5));
+    }
+    assert!(wait_ms("flsched", 1, &load(0, &None), "urgent") > 10, "else it waits for all of them");
+}
+
+/// However many wake that outrank it, and however long their turns are.
+#[test]
+fn nobody_starves_behind_the_head_of_a_queue() {
+    let urgent = (0..20).map(|at| sleeper(&format!("urgent-{at}"), -5, 50, 1)).collect();
+    let load = common::workload([hogs(4, &None), urgent].concat());
+    let waited_ms = wait_ms("flsched:variant=code", 2, &load, "hog");
+    // of 12 on a CPU 11 are ahead, for a turn each of slice, deferral and tick; others pass it in as many
+    assert!(waited_ms <= 2 * 11 * 114, "{waited_ms} ms");
+}
+
+#[test]
+fn with_pull_nobody_starves_behind_those_that_have_just_one_cpu() {
+    let bound = |cpu: usize| hogs(2, &Some(vec![cpu]));
+    let free = common::task("free", for_ever(vec![common::burn(5)]));
+    let load = common::workload([bound(0), bound(1), vec![free]].concat());
+    let waited_ms = wait_ms("flsched:pull=true", 2, &load, "free");
+    assert!(waited_ms <= 30, "two are ahead of it: {waited_ms} ms");
+}
 
 const REGISTRY: &[&Policy] = &[&flsched::FLSCHED];
 

@@ -10,9 +10,14 @@ EXPORT bool prefers_head(u32 weight, bool pinned)
 	return order_prefers_head((struct order_task){ .weight = weight, .pinned = pinned });
 }
 
-EXPORT bool take_head(u64 *taken_ns, u64 now_ns, u64 slice_ns)
+EXPORT bool take_head(u64 *taken_ns, u64 now_ns, u64 turn_ns)
 {
-	return order_take_head(taken_ns, now_ns, slice_ns);
+	return order_take_head(taken_ns, now_ns, turn_ns);
+}
+
+EXPORT u64 turn(u64 slice_ns, u64 tick_ns, u64 deferred_ns)
+{
+	return order_turn(slice_ns, tick_ns, deferred_ns);
 }
 
 EXPORT u64 slice(u64 slice_ns, u64 tick_ns)

@@ -55,12 +55,13 @@ static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 		.weight = p->scx.weight,
 		.pinned = nr_cpus > 1 && p->nr_cpus_allowed == 1,
 	};
+	u64 turn_ns = order_turn(knob_slice_ns, tick_ns, knob_variant == CODE ? knob_defer_ns : 0);
 	struct fl_cpu *state;
 
 	if (!order_prefers_head(task))
 		return 0;
 	state = cpus_of(cpu);
-	if (!state || !order_take_head(&state->head_taken_ns, now_ns(), knob_slice_ns))
+	if (!state || !order_take_head(&state->head_taken_ns, now_ns(), turn_ns))
 		return 0;
 	return SCX_ENQ_HEAD;
 }
@@ -85,7 +86,16 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	return cpu;
 }
 
-/* With pull, what waits must be where others can take it from: a DSQ for each CPU. */
+/*
+ * With pull, what waits must be where others can take it from: a DSQ for each CPU. So must a task that
+ * only this CPU may run, once others wait there: dispatch looks at that DSQ only when the local one is
+ * empty, and two such tasks that keep each other waiting there would never let it be.
+ */
+static __always_inline bool waits_for_pull(struct task_struct *p)
+{
+	return p->nr_cpus_allowed > 1 || scx_bpf_dsq_nr_queued(scx_bpf_task_cpu(p)) > 0;
+}
+
 static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -116,11 +126,21 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns(), enq_flags);
 }
 
-/* The end of a slice, or a task that did not pass select_cpu. */
+/* A task that can go nowhere else: on its CPU, at the head where it has just woken and is to. */
+static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
+{
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		enq_flags |= place_in_queue(p, scx_bpf_task_cpu(p));
+	dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), enq_flags);
+}
+
+/* The end of a slice, or a task that the kernel does not ask select_cpu for: it has just one CPU. */
 void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	if (knob_pull && p->nr_cpus_allowed > 1)
+	if (knob_pull && waits_for_pull(p))
 		enqueue_for_pull(p, enq_flags);
+	else if (p->nr_cpus_allowed == 1)
+		enqueue_here(p, enq_flags);
 	else
 		enqueue_or_push(p, enq_flags);
 }

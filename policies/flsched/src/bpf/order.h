@@ -21,15 +21,24 @@ static __always_inline bool order_prefers_head(struct order_task task)
 }
 
 /*
- * The head is last in, first out, so each CPU gives it away at most once in a slice: those behind it
- * then wait for one slice more and no longer. Returns whether it is free now, and takes it.
+ * The head is last in, first out, so each CPU gives it away at most once in two turns of `turn_ns`:
+ * half of its time is left to those behind, who else would starve where tasks that outrank them
+ * keep waking. Returns whether it is free now, and takes it.
  */
-static __always_inline bool order_take_head(u64 *taken_ns, u64 now_ns, u64 slice_ns)
+static __always_inline bool order_take_head(u64 *taken_ns, u64 now_ns, u64 turn_ns)
 {
-	if (*taken_ns && now_ns - *taken_ns < slice_ns)
+	if (*taken_ns && now_ns - *taken_ns < 2 * turn_ns)
 		return false;
 	*taken_ns = now_ns;
 	return true;
+}
+
+/* The longest that a task runs: a slice that is not longer than a tick ends at the tick after it. */
+static __always_inline u64 order_turn(u64 slice_ns, u64 tick_ns, u64 deferred_ns)
+{
+	u64 turn_ns = slice_ns > tick_ns ? slice_ns : slice_ns + tick_ns;
+
+	return deferred_ns ? turn_ns + deferred_ns + tick_ns : turn_ns;
 }
 
 /*
