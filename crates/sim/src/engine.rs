@@ -39,6 +39,9 @@ pub(crate) struct Engine {
     /// When the workload started, and what CPUs had done until then.
     pub start_ns: u64,
     pub spent_before: Vec<Spent>,
+    /// The barrier at which the first task starts the workload's own clock, and when it did.
+    pub timed_from: Option<usize>,
+    pub timed_from_ns: Option<u64>,
     pub turns: Turns,
     pub housekeeping: Housekeeping,
 }

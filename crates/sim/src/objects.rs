@@ -467,6 +467,9 @@ impl Engine {
         }
         self.k.call(self.funcs.user_lock);
         self.k.atomic(&mut object.futex.line);
+        if task == 0 && self.timed_from == Some(barrier) {
+            self.timed_from_ns.get_or_insert(self.k.now_ns());
+        }
         object.arrived += 1;
         if object.arrived == object.parties {
             return self.open_barrier(task, barrier);

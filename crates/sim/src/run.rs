@@ -237,6 +237,8 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         gate: None,
         start_ns: 0,
         spent_before: Vec::new(),
+        timed_from: scenario.workload.timed_from,
+        timed_from_ns: None,
         turns: Turns::new(scenario.machine.costs.turn_ns, scenario.machine.cpus.len()),
         housekeeping: Housekeeping::default(),
     };
@@ -300,7 +302,7 @@ fn missed(misses: &Misses) -> Missed {
 }
 
 fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
-    let Engine { k, class, start_ns, spent_before, .. } = engine;
+    let Engine { k, class, start_ns, spent_before, timed_from_ns, .. } = engine;
     let Kept { observed, events, callbacks, checkers } = k.sink.finish(at_ns);
     let spent: Vec<Spent> = k.cpus.iter().map(|cpu| cpu.spent_until(at_ns)).collect();
     let spent: Vec<Spent> = match spent_before.is_empty() {
@@ -322,6 +324,9 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
         ..Outcome::default()
     };
     outcome.memory = k.hw.as_ref().map(|hw| memory_use(&k.tasks, hw, start_ns, &outcome));
+    if let Some(from_ns) = timed_from_ns {
+        outcome.extra.insert("own_time_s".into(), (at_ns - from_ns) as f64 / 1e9);
+    }
     outcome.extra.insert("spinlock_ns".into(), spinlock_ns as f64);
     outcome.extra.insert("lock_wait_ns".into(), lock_wait_ns as f64);
     for (place, wait_ns) in k.account.waits() {

@@ -185,3 +185,19 @@ fn who_opens_a_barrier_does_not_hold_up_those_it_wakes() {
     let worst_ms = outcome.observed.wait.max_ns as f64 / MS as f64;
     assert!(worst_ms < 0.2, "with 228 CPUs for 400 threads one waited {worst_ms} ms");
 }
+
+/// As hackbench's own `Time:`: what the forks take is not in it.
+#[test]
+fn a_storm_is_timed_from_when_all_are_ready() {
+    let timed = |loops| {
+        let storm = workload::hackbench::Hackbench { groups: 4, loops, ..Default::default() };
+        let outcome = run(&scenario(cores(4), storm.build(), fifo())).unwrap();
+        (outcome.extra["own_time_s"], outcome.elapsed_ns as f64 / 1e9)
+    };
+    let ((few, few_whole), (many, many_whole)) = (timed(1), timed(20));
+    assert!(few < few_whole && many < many_whole);
+    let (own, whole) = (many - few, many_whole - few_whole);
+    assert!((own / whole - 1.0).abs() < 0.1, "messages are all that differs: {own} s of {whole} s");
+    let other = run(&scenario(cores(1), workload(vec![task("t", vec![burn(1)])]), fifo()));
+    assert!(!other.unwrap().extra.contains_key("own_time_s"), "it reports no time");
+}

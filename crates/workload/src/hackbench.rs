@@ -4,7 +4,8 @@
 //! Source: src/hackbench/hackbench.c of rt-tests. Main starts, group by group, `fds` receivers and
 //! then `fds` senders. Each tells main through one common channel that it is ready and waits; when
 //! all have, main wakes them together. A sender writes one message to each receiver of its group in
-//! turn, `loops` times; a receiver reads `fds × loops` messages from its own channel and ends.
+//! turn, `loops` times; a receiver reads `fds × loops` messages from its own channel and ends. The time
+//! that it reports begins when all are ready and ends when all have ended: the forks are not in it.
 //!
 //! The wake-up is a poll on a descriptor that main writes once. Here it is a barrier of all: the
 //! same, but that a worker which main overtakes is waited for.
@@ -85,6 +86,7 @@ impl Hackbench {
         let ready = self.channel(&mut workload);
         workload.objects.push(Object::Barrier { parties: workers as u32 + 1, spin_ns: 0 });
         let go = workload.objects.len() - 1;
+        workload.timed_from = Some(go);
         workload.tasks.push(self.main(workers, ready, go));
         for group in 0..self.groups {
             self.group(&mut workload, group, ready, go);

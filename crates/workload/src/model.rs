@@ -19,6 +19,9 @@ pub struct Workload {
     pub objects: Vec<Object>,
     /// What the file calls each of the objects; empty where the workload is from no file.
     pub object_names: Vec<String>,
+    /// The barrier at which the first task starts the clock that the program itself reports its time
+    /// by, as hackbench does; None where it reports none.
+    pub timed_from: Option<ObjectId>,
 }
 
 impl Workload {

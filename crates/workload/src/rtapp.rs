@@ -336,6 +336,7 @@ impl<'a> Reader<'a> {
             tasks,
             object_names: self.objects.names_in_order(),
             objects: self.objects.all,
+            timed_from: None,
         })
     }
 

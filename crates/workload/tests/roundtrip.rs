@@ -87,6 +87,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             tasks,
             objects: declared(),
             object_names: Vec::new(),
+            timed_from: None,
         }
     })
 }
