@@ -196,12 +196,16 @@ impl Measures {
                 self.leave(cpu, *prev, *prev_runnable);
                 self.enter(cpu, *next, *next_mm);
             }
-            Kind::Wake { tid, target } => {
-                if !matches!(self.task(*tid).state, State::Running | State::Dead) {
-                    self.stop_waiting(*tid);
-                    self.start_waiting(*tid, *target);
+            Kind::Wake { tid, target } => match self.task(*tid).state {
+                State::Running | State::Dead => {}
+                State::Blocked => self.start_waiting(*tid, *target),
+                // It was preempted on its way to sleep: the wait that began then goes on.
+                State::Waiting { since_ns, cpu } => {
+                    self.task(*tid).state = State::Waiting { since_ns, cpu: *target };
+                    self.count_queued(cpu, -1);
+                    self.count_queued(*target, 1);
                 }
-            }
+            },
             Kind::Fork { tid } => {
                 self.stop_waiting(*tid);
                 self.task(*tid).state = State::Blocked;

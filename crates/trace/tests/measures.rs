@@ -119,6 +119,29 @@ fn everything_on_one_cpu_is_seen_as_idling_elsewhere() {
 }
 
 #[test]
+fn a_wakeup_of_who_waits_already_does_not_begin_the_wait_anew() {
+    let seen = observe(
+        2,
+        &[
+            wake(0, 1, 0),
+            switch(0, 0, IDLE, 1, false),
+            wake(0, 2, 1),
+            switch(0, 1, IDLE, 2, false),
+            switch(10, 0, 1, 3, true),
+            wake(60, 1, 1),
+            switch(100, 1, 2, 1, false),
+        ],
+        100,
+    );
+    let task = &seen.tasks[&1];
+    assert_eq!(
+        (task.wait_max_ns, task.wait_ns, task.waits),
+        (90, 90, 2),
+        "the first was of no length"
+    );
+}
+
+#[test]
 fn a_task_that_ends_is_not_waiting() {
     let seen = observe(
         1,
