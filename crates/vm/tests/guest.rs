@@ -26,6 +26,7 @@ fn main() {
     let trials = vec![
         trial("policies_differ_where_they_must", policies_differ_where_they_must),
         trial("the_machine_is_as_asked", the_machine_is_as_asked),
+        trial("programs_come_with_what_they_need", programs_come_with_what_they_need),
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
         trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
         trial("cas_runs_the_orders_of_the_talk", cas_runs_the_orders_of_the_talk),
@@ -166,6 +167,59 @@ const CALLED: &str = r#"{
         "pong": {"delay": 690000, "loop": 4,
                  "read": {"ref": "there", "bytes": 10}, "write": {"ref": "back", "bytes": 10}},
         "hog": {"instance": 2, "loop": 1, "delay": 800000, "run": 50000}}}"#;
+
+const MAKEFILE: &str = "\
+parts := $(addprefix part-,1 2 3 4 5 6 7 8)
+all: $(parts)
+\t@cat $^ >all
+\t@echo built `wc -l <all`
+part-%:
+\t@i=0; while [ $$i -lt 200 ]; do i=$$((i + 1)); done; echo $@ >$@
+";
+
+/// Answers over HTTP, and asks itself from four threads.
+const SERVER: &str = r#"
+import http.server, threading, urllib.request
+class Hello(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello")
+    def log_message(self, *args):
+        pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+answers = []
+def ask():
+    for _ in range(5):
+        url = "http://127.0.0.1:%d/" % server.server_port
+        answers.append(urllib.request.urlopen(url).read())
+askers = [threading.Thread(target=ask) for _ in range(4)]
+[asker.start() for asker in askers]
+[asker.join() for asker in askers]
+print("answered", answers.count(b"hello"))
+"#;
+
+fn programs_come_with_what_they_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    std::fs::write(folder.path().join("Makefile"), MAKEFILE).unwrap();
+    std::fs::write(folder.path().join("serve.py"), SERVER).unwrap();
+    let script = format!("{place}/serve.py");
+    for (argv, says) in [
+        (&["make", "-C", place, "-j8"][..], "built 8"),
+        (&["python3", script.as_str()][..], "answered 20"),
+    ] {
+        let mut request = request(&["flsched"], argv);
+        if let WorkloadRef::Command { with, .. } = &mut request.workload {
+            with.push(folder.path().into());
+        }
+        request.shape.cpus = 2;
+        request.clock = Clock::Dilated;
+        let outcomes = run(&request).unwrap_or_else(|error| panic!("{argv:?}: {error:#}"));
+        assert!(outcomes[0].output.contains(says), "{}", outcomes[0].output);
+    }
+}
 
 /// Each task's callbacks by its name. Ticks come by the clock and not by what a task does.
 fn sequences<'a>(
