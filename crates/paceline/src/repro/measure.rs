@@ -138,6 +138,11 @@ impl<'a> Laboratory<'a> {
                     costs.into_iter().filter(|cost| (*from_kb..=*to_kb).contains(&cost.kilobytes));
                 Ok(within.map(|cost| cost.processes_s / cost.threads_s).collect())
             }
+            Measure::At { sweep, quantity, of, job } => {
+                let points = self.points(sweep)?;
+                let own = points.iter().filter(|point| *job == point.at.label);
+                Ok(own.filter_map(|point| point.value(*quantity, of)).collect())
+            }
             Measure::Best { sweep, quantity, over, under } => {
                 self.best(sweep, |point| point.ratio(*quantity, over, under))
             }
@@ -164,6 +169,7 @@ impl<'a> Laboratory<'a> {
 
     fn missing(&mut self, measure: &Measure) -> Vec<String> {
         let (Measure::Points { sweep, .. }
+        | Measure::At { sweep, .. }
         | Measure::Best { sweep, .. }
         | Measure::Rings { sweep, .. }) = measure
         else {
@@ -315,6 +321,7 @@ impl Measure {
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Points { .. }
+            | Measure::At { .. }
             | Measure::Best { .. }
             | Measure::Rings { .. }
             | Measure::Words { .. } => None,

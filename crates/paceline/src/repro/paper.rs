@@ -397,6 +397,17 @@ pub enum Measure {
         #[serde(default)]
         program: Option<String>,
     },
+    /// A policy's own value of one job, for each set of costs.
+    At {
+        /// Name of the sweep.
+        sweep: String,
+        /// What is shown.
+        quantity: Quantity,
+        /// Whose.
+        of: String,
+        /// The job, by its label.
+        job: String,
+    },
     /// The greatest of `points` for each set of costs.
     Best {
         /// Name of the sweep.
