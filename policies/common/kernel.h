@@ -18,6 +18,7 @@ typedef long long s64;
 #define false 0
 #define true 1
 #define NULL ((void *)0)
+#define S32_MAX 0x7fffffff
 
 #define MAX_CPUS 512
 
@@ -34,9 +35,13 @@ struct cpumask {
 
 struct sched_ext_entity {
 	u32 weight;
+	u32 flags;
 	u64 slice;
 	u64 dsq_vtime;
 };
+
+/* In scx.flags: it is runnable [enum scx_ent_flags]. */
+#define SCX_TASK_QUEUED 1
 
 struct task_struct {
 	s32 pid;

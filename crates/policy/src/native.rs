@@ -21,6 +21,7 @@ pub const MAX_CPUS: usize = 512;
 #[allow(missing_docs)]
 pub struct SchedExtEntity {
     pub weight: u32,
+    pub flags: u32,
     pub slice: u64,
     pub dsq_vtime: u64,
 }

@@ -5,8 +5,8 @@
 #define O(type, field) __builtin_offsetof(struct type, field)
 
 EXPORT const u64 layout[] = {
-	O(sched_ext_entity, weight), O(sched_ext_entity, slice), O(sched_ext_entity, dsq_vtime),
-	sizeof(struct sched_ext_entity),
+	O(sched_ext_entity, weight), O(sched_ext_entity, flags), O(sched_ext_entity, slice),
+	O(sched_ext_entity, dsq_vtime), sizeof(struct sched_ext_entity),
 
 	O(task_struct, pid), O(task_struct, tgid), O(task_struct, flags),
 	O(task_struct, nr_cpus_allowed), O(task_struct, static_prio), O(task_struct, cpus_ptr),

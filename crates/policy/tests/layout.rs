@@ -16,7 +16,7 @@ macro_rules! layout {
 #[test]
 fn c_and_rust_lay_out_the_same_structs() {
     let mut expected = layout! {
-        SchedExtEntity { weight slice dsq_vtime }
+        SchedExtEntity { weight flags slice dsq_vtime }
         TaskStruct { pid tgid flags nr_cpus_allowed static_prio cpus_ptr mm scx }
         ScxExitInfo { kind exit_code reason msg dump }
         SchedExtOps {

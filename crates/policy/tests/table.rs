@@ -48,7 +48,7 @@ impl C {
             static_prio: 120,
             cpus_ptr: std::ptr::null(),
             mm: std::ptr::null_mut(),
-            scx: SchedExtEntity { weight: 100, slice: 0, dsq_vtime: 0 },
+            scx: SchedExtEntity { weight: 100, ..SchedExtEntity::default() },
         }
     }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! FLSCHED's placement, whole: what comes of it where tasks outnumber CPUs.
 
+use std::collections::BTreeMap;
+
 use policy::{Instance, Policy};
-use sim::{Scenario, Scheduler, run};
+use sim::{Change, Fault, Scenario, Scheduler, run};
 use trace::Outcome;
 use workload::hackbench::Hackbench;
 use workload::{Object, Step, Task, Workload};
@@ -67,6 +69,56 @@ fn with_pull_nobody_starves_behind_those_that_have_just_one_cpu() {
     let load = common::workload([bound(0), bound(1), vec![free]].concat());
     let waited_ms = wait_ms("flsched:pull=true", 2, &load, "free");
     assert!(waited_ms <= 30, "two are ahead of it: {waited_ms} ms");
+}
+
+/// Migrations of a load in 20 s, and the CPU time of each task by its name, in ms.
+fn migrations_and_ms(policy: &str, cpus: usize, load: &Workload) -> (u64, BTreeMap<String, u64>) {
+    let instance = Instance::parse(policy, REGISTRY).unwrap();
+    let load = Workload { duration_ns: Some(20_000 * MS), ..load.clone() };
+    let scheduler = Scheduler::Policy(instance);
+    let outcome = run(&common::scenario(common::cores(cpus), load, scheduler)).unwrap();
+    let tasks = outcome.observed.tasks.iter();
+    let ms = tasks.map(|(tid, task)| (outcome.names[tid].clone(), task.cpu_ns / MS)).collect();
+    (outcome.observed.migrations, ms)
+}
+
+#[test]
+fn who_can_go_on_pulls_nothing() {
+    let bound = (0..6).flat_map(|cpu| hogs(1, &Some(vec![cpu]))).collect();
+    let load = common::workload([bound, hogs(9, &None)].concat());
+    let (migrations, _) = migrations_and_ms("flsched:pull=true", 8, &load);
+    assert!(migrations < 200, "{migrations} in 20 s, and no CPU idles");
+}
+
+#[test]
+fn with_pull_slices_end_where_fewer_wait() {
+    let sleepers = (0..10).map(|at| sleeper(&format!("nap-{at}"), 0, 1, 9)).collect();
+    let load = common::workload([hogs(2, &None), sleepers].concat());
+    let (_, ms) = migrations_and_ms("flsched:pull=true", 2, &load);
+    let (a, b) = (ms["hog-0"], ms["hog-1"]);
+    assert!(4 * a.max(b) < 5 * a.min(b), "{a} and {b} ms");
+}
+
+/// Eight that slept on CPUs 0 and 1 wake together, and may run on the other six alone.
+#[test]
+fn who_may_not_go_back_to_its_cpu_goes_where_few_wait() {
+    let steps = vec![Step::Barrier(0), Step::Sleep { ns: 10 * MS }, common::burn(50)];
+    let bound = |at: usize| Task {
+        cpus: Some(vec![0, 1]),
+        ..common::task(&format!("moved-{at}"), steps.clone())
+    };
+    let busy = (2..8).flat_map(|cpu| hogs(1, &Some(vec![cpu])));
+    let objects = vec![Object::Barrier { parties: 12, spin_ns: 0 }];
+    let tasks = (0..12).map(bound).chain(busy).collect();
+    let load = Workload { objects, duration_ns: Some(400 * MS), ..common::workload(tasks) };
+    let scheduler = Scheduler::Policy(Instance::parse("flsched", REGISTRY).unwrap());
+    let mut scenario = common::scenario(common::cores(8), load, scheduler);
+    let allowed = |task| Fault { at_ns: 5 * MS, change: Change::Affinity(task, (2..8).collect()) };
+    scenario.faults = (0..12).map(allowed).collect();
+    let outcome = run(&scenario).unwrap();
+    let waits = outcome.observed.tasks.values().map(|task| task.wait_max_ns / MS);
+    let worst_ms = waits.max().unwrap();
+    assert!(worst_ms <= 40, "two of them and a hog are on each CPU: {worst_ms} ms");
 }
 
 const REGISTRY: &[&Policy] = &[&flsched::FLSCHED];

@@ -64,12 +64,12 @@ impl Runtime {
         if verdict != Verdict::Nothing {
             return verdict;
         }
-        let last = prev.is_some_and(|prev| self.tasks[prev].queued);
+        let last = prev.is_some_and(|prev| self.is_queued(prev));
         if last && self.ops.flags & OPS_ENQ_LAST == 0 { Verdict::Prev } else { Verdict::Nothing }
     }
 
     fn may_go_on(&mut self, prev: TaskId) -> bool {
-        self.tasks[prev].queued && self.entity(prev).slice > 0
+        self.is_queued(prev) && self.entity(prev).slice > 0
     }
 
     /// `scx_dispatch_sched`: calls dispatch until this CPU has something to run, or it produces no

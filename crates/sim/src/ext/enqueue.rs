@@ -54,9 +54,9 @@ impl Runtime {
         if flags & enqueue::RESTORE != 0 && k.cpus[cpu].curr == Some(task) {
             moved_to = Some(cpu);
         }
-        if !self.tasks[task].queued {
+        if !self.is_queued(task) {
             self.set_waiting(k, task);
-            self.tasks[task].queued = true;
+            self.entity(task).flags |= TASK_QUEUED;
             let enq_flags = (flags & ENQ_WAKEUP) | extra;
             if !moving {
                 let p = self.pointer(task);
@@ -283,7 +283,7 @@ impl Runtime {
 
     /// `dequeue_task_scx`.
     pub(super) fn dequeue_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
-        if !self.tasks[task].queued {
+        if !self.is_queued(task) {
             return;
         }
         k.enter(self.func.dequeue_task_scx);
@@ -297,7 +297,7 @@ impl Runtime {
         if !moving {
             callback!(self, k, quiescent(p, deq_flags(flags)), Some(task));
         }
-        self.tasks[task].queued = false;
+        self.entity(task).flags &= !TASK_QUEUED;
         self.dispatch_dequeue(k, cpu, task);
         self.tasks[task].direct = None;
         k.leave();
@@ -340,7 +340,7 @@ impl Runtime {
         next: Option<TaskId>,
     ) {
         self.update_curr(k, prev);
-        if !self.tasks[prev].queued {
+        if !self.is_queued(prev) {
             return;
         }
         let p = self.pointer(prev);

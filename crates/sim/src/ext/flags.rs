@@ -8,6 +8,9 @@ pub(super) const DSQ_LOCAL_CPU_MASK: u64 = 0xFFFF_FFFF;
 /// A DSQ that the kernel makes, not the policy.
 pub(super) const DSQ_FLAG_BUILTIN: u64 = 1 << 63;
 
+/// In a task's flags: it is runnable.
+pub(super) const TASK_QUEUED: u32 = 0x1;
+
 pub(super) const WAKE_SYNC: u64 = 0x10;
 
 pub(super) const ENQ_WAKEUP: u64 = 0x1;

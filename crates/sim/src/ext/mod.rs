@@ -58,8 +58,6 @@ enum Ops {
 /// What sched_ext knows of a task.
 #[derive(Default)]
 struct ExtTask {
-    /// Runnable as far as sched_ext is concerned (`SCX_TASK_QUEUED`).
-    queued: bool,
     ops: Ops,
     seq: u64,
     /// The policy is to hear when it no longer has it (`SCX_TASK_IN_CUSTODY`).
@@ -344,6 +342,12 @@ impl Runtime {
         &mut self.structs[task].scx
     }
 
+    /// Whether a task is runnable as far as sched_ext is concerned.
+    #[inline]
+    fn is_queued(&self, task: TaskId) -> bool {
+        self.structs[task].scx.flags & TASK_QUEUED != 0
+    }
+
     /// `scx_error`: the kernel gives the policy up.
     fn error(&mut self, k: &mut Kernel, reason: impl std::fmt::Display) {
         k.fail(format!("policy {}: {reason}", self.policy));
@@ -369,7 +373,11 @@ impl Runtime {
             static_prio: 120 + i32::from(of.nice),
             cpus_ptr: (&raw const self.masks[task]).cast(),
             mm: opaque(of.process + 1),
-            scx: SchedExtEntity { weight: weight(of.nice), slice: SLICE_DFL_NS, dsq_vtime: 0 },
+            scx: SchedExtEntity {
+                weight: weight(of.nice),
+                slice: SLICE_DFL_NS,
+                ..SchedExtEntity::default()
+            },
         }
     }
 }
@@ -491,12 +499,12 @@ impl Class for Ext {
     fn set_next(&mut self, k: &mut Kernel, cpu: CpuId, next: TaskId) {
         let rt = &mut *self.rt;
         k.enter(rt.func.set_next_task_scx);
-        if rt.tasks[next].queued {
+        if rt.is_queued(next) {
             rt.ops_dequeue(k, next, 0);
             rt.dispatch_dequeue(k, cpu, next);
         }
         k.tasks[next].exec_start_ns = k.now_ns();
-        if rt.tasks[next].queued {
+        if rt.is_queued(next) {
             let p = rt.pointer(next);
             callback!(rt, k, running(p), Some(next));
         }

@@ -18,23 +18,14 @@
 #include "kernel.h"
 #include "topology.h"
 #include "exit.h"
+#include "knobs.h"
 #include "order.h"
 #include "place.h"
 #include "offer.h"
 
 LICENSE;
 
-CONFIG u64 knob_slice_ns = 10000000;	/* slide 13: "a given time slice" */
-CONFIG u64 knob_variant;		/* enum variant */
-CONFIG u64 knob_defer_ns = 100000000;	/* with CODE: how long a slice's end is put off */
-CONFIG u64 knob_pull;			/* an idle CPU takes what waits elsewhere */
-
-enum variant {
-	SLIDE,	/* the end of a slice is a switch */
-	CODE,	/* it is put off: the released code does not mark it; all wait on their last CPU */
-};
-
-/* One cache line a CPU. Wakers of other CPUs write only head_taken_ns, and that seldom. */
+/* Wakers of other CPUs write only head_taken_ns, and that seldom (with CODE, deferred too). */
 struct fl_cpu {
 	u64 head_taken_ns;
 	s32 deferred;
@@ -66,10 +57,20 @@ static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 	return SCX_ENQ_HEAD;
 }
 
+/* A task that blocked is not the one any more that its last CPU has put a slice's end off for. */
+static __always_inline void defer_ends(struct task_struct *p, s32 cpu)
+{
+	struct fl_cpu *state = knob_variant == CODE ? cpus_of(cpu) : NULL;
+
+	if (state && state->deferred == p->pid)
+		state->deferred = 0;
+}
+
 s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 cpu = place_idle_near(p, prev_cpu, wake_flags);
 
+	defer_ends(p, prev_cpu);
 	if (cpu >= 0) {
 		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), 0);
 		return cpu;
@@ -102,6 +103,8 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		enq_flags |= place_in_queue(p, cpu);
+	else if (p->nr_cpus_allowed > 1)
+		cpu = place_shortest(p, cpu, place_waiting(cpu) - 1);
 	dsq_insert(p, cpu, slice_ns(), enq_flags);
 	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
 	place_kick_idle(p);
@@ -137,6 +140,8 @@ static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 /* The end of a slice, or a task that the kernel does not ask select_cpu for: it has just one CPU. */
 void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		defer_ends(p, scx_bpf_task_cpu(p));
 	if (knob_pull && waits_for_pull(p))
 		enqueue_for_pull(p, enq_flags);
 	else if (p->nr_cpus_allowed == 1)
@@ -145,12 +150,12 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_or_push(p, enq_flags);
 }
 
-/* Takes what waits nearest; whether there was anything. */
-static __always_inline bool pull_one(s32 cpu)
+/* Takes what waits here, or with nothing to do what waits nearest; whether there was anything. */
+static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
-	u32 i;
+	u32 reach = is_idle ? nr_cpus : 1, i;
 
-	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
+	for (i = 0; i < reach && i < MAX_CPUS; i++) {
 		s32 victim = cpu_neighbour(cpu, i);
 
 		/* read without a lock: a queue that fills just now is kicked for by its filler */
@@ -167,7 +172,7 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (state)
 		offer_withdraw(&state->offer);
-	if (knob_pull && pull_one(cpu))
+	if (knob_pull && pull_one(cpu, !prev || !(prev->scx.flags & SCX_TASK_QUEUED)))
 		return;
 	/* It goes on if it can: for a slice of this policy's, not the 20 ms that the kernel gives. */
 	if (prev)

@@ -17,6 +17,15 @@ struct offer {
 	s32 claimed;
 };
 
+/* What was claimed is of no use: it looks busy since, and says anew that it is idle. */
+static __always_inline void offer_withdraw(struct offer *offer)
+{
+	if (!offer->claimed)
+		return;
+	scx_bpf_kick_cpu(offer->claimed - 1, SCX_KICK_IDLE);
+	offer->claimed = 0;
+}
+
 /*
  * A tick while p runs and others wait behind it: claims an idle CPU for it. Returns whether there is
  * one, so that p's slice is to end. The claim outlives p where p blocks first: others may use it.
@@ -27,12 +36,14 @@ static __always_inline bool offer_claim(struct offer *offer, struct task_struct 
 
 	if (nr_cpus == 1 || p->nr_cpus_allowed == 1)
 		return false;
+	if (offer->claimed && !cpu_allowed(p, offer->claimed - 1))
+		offer_withdraw(offer);
 	if (!offer->claimed) {
 		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (cpu >= 0)
 			offer->claimed = cpu + 1;
 	}
-	return offer->claimed && cpu_allowed(p, offer->claimed - 1);
+	return offer->claimed;
 }
 
 /* The slice of p is over: the CPU that was claimed, if p may run there, else a negative number. */
@@ -44,13 +55,4 @@ static __always_inline s32 offer_take(struct offer *offer, struct task_struct *p
 		return -1;
 	offer->claimed = 0;
 	return cpu;
-}
-
-/* Nothing waits any more: what was claimed, and looks busy since, says anew that it is idle. */
-static __always_inline void offer_withdraw(struct offer *offer)
-{
-	if (!offer->claimed)
-		return;
-	scx_bpf_kick_cpu(offer->claimed - 1, SCX_KICK_IDLE);
-	offer->claimed = 0;
 }

@@ -7,12 +7,15 @@
 #pragma once
 #include "kernel.h"
 #include "topology.h"
+#include "knobs.h"
 #include "place_idle.h"
 
 /* How many wait on a CPU beside the one that runs there, read without a lock. */
 static __always_inline s32 place_waiting(s32 cpu)
 {
-	return scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	s32 waiting = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+
+	return knob_pull ? waiting + scx_bpf_dsq_nr_queued(cpu) : waiting;
 }
 
 /* A CPU, and how many wait there. */
@@ -34,13 +37,13 @@ static __always_inline void place_prefer(struct task_struct *p, s32 cpu, struct 
 }
 
 /*
- * Where fewer than `shortest` wait, and the fewest; the nearest such CPU, else `cpu`. For a new task
+ * Where fewer than `shortest` wait, and the fewest; the nearest such CPU, else `cpu`, but where p may run. For a new task
  * when no CPU idles, which has nothing in any cache yet and would wait with all its siblings on the
  * CPU of its parent; and for one whose slice has ended. It looks at every CPU: both are seldom.
  */
 static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 shortest)
 {
-	struct place_queue best = { cpu, shortest };
+	struct place_queue best = { cpu, cpu_allowed(p, cpu) ? shortest : S32_MAX };
 	u32 i;
 
 	for (i = 1; i < nr_cpus && i < MAX_CPUS && best.waiting > 0; i++)
@@ -60,6 +63,8 @@ static __always_inline s32 place_shorter(struct task_struct *p, s32 prev_cpu)
 	struct place_queue best = { prev_cpu, place_waiting(prev_cpu) };
 	u32 i;
 
+	if (!cpu_allowed(p, prev_cpu))
+		return place_shortest(p, prev_cpu, 0);
 	for (i = 0; i < 2 && best.waiting > 0; i++)
 		place_prefer(p, random_u32() % nr_cpus, &best);
 	return best.cpu;
