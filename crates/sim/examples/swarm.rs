@@ -4,7 +4,8 @@
 
 use policy::Policy;
 
-const REGISTRY: &[&Policy] = &[&flsched::FLSCHED, &baseline::FIFO, &baseline::RR];
+const REGISTRY: &[&Policy] =
+    &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR];
 
 fn main() {
     let numbers: Vec<u64> =

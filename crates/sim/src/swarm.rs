@@ -159,9 +159,13 @@ fn knob_value(rng: &mut Pcg64Mcg, knob: &Knob) -> u64 {
     }
 }
 
-/// Groups of tasks of one kind each, sized to end within a few simulated seconds.
+/// Groups of tasks of one kind each, sized to end within a few simulated seconds, or a siege.
 fn workload(rng: &mut Pcg64Mcg, cpus: usize) -> Workload {
     let mut workload = Workload { name: "swarm".into(), ..Workload::default() };
+    if rng.random_bool(0.03) {
+        siege(rng, cpus, &mut workload);
+        return workload;
+    }
     for _ in 0..rng.random_range(1..=4) {
         match rng.random_range(0..5) {
             0 => burners(rng, cpus, &mut workload),
@@ -218,6 +222,32 @@ fn sleepers(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload) {
     }
 }
 
+/// Few CPUs, and on them for longer than a watchdog waits: hogs, bound ones and free, and groups that
+/// outrank them and hardly sleep. Nobody may starve.
+fn siege(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload) {
+    const CPUS: usize = 3;
+    let first = rng.random_range(0..cpus);
+    let field: Vec<usize> = (first..cpus.min(first + CPUS)).collect();
+    let for_ever = |steps| vec![Step::Repeat { times: None, steps }];
+    for _ in 0..rng.random_range(2..=4) {
+        let nice = [-20, -5, 0, 0, 19][rng.random_range(0..5)];
+        let bound = rng.random_bool(0.5).then(|| field[rng.random_range(0..field.len())]);
+        let work = run_for(rng, 50 * MS);
+        let pause = Step::Sleep { ns: rng.random_range(MS..3 * MS) };
+        let steps = match rng.random_bool(0.5) {
+            true => vec![work],
+            false => vec![work, pause],
+        };
+        for _ in 0..rng.random_range(1..=6) {
+            add(workload, "besieger", for_ever(steps.clone()));
+            let task = workload.tasks.last_mut().expect("one was just added");
+            task.nice = nice;
+            task.cpus = Some(bound.map_or_else(|| field.clone(), |cpu| vec![cpu]));
+        }
+    }
+    workload.duration_ns = Some(70_000 * MS);
+}
+
 fn messengers(rng: &mut Pcg64Mcg, workload: &mut Workload) {
     let pairs = rng.random_range(1..=8);
     let bytes = rng.random_range(1..=10_000);
@@ -262,7 +292,8 @@ fn lockers(rng: &mut Pcg64Mcg, workload: &mut Workload) {
     }
 }
 
-/// Changes from outside, in a third of the cases. CPUs go away only under schedulers that hear of it.
+/// Changes from outside, in a third of the cases. CPUs go away only under schedulers that hear of it, and
+/// where all tasks may use the first.
 fn faults(
     rng: &mut Pcg64Mcg,
     machine: &Machine,
@@ -274,7 +305,8 @@ fn faults(
         return faults;
     }
     let cpus = machine.cpus.len();
-    let native = !matches!(scheduler, Scheduler::Policy(_));
+    let besieged = workload.duration_ns.is_some();
+    let native = !matches!(scheduler, Scheduler::Policy(_)) && !besieged;
     for _ in 0..rng.random_range(1..10) {
         let task = rng.random_range(0..workload.tasks.len());
         let cpu = rng.random_range(0..cpus);
