@@ -30,7 +30,9 @@ pub struct Measured {
 /// Runs it all.
 pub fn run(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
     match &plan.place {
-        Place::Sim { machine, named, limit } => on_sim(plan, machine, named, *limit),
+        Place::Sim { machine, named, limit, faults } => {
+            on_sim(plan, machine, named, *limit, faults)
+        }
         Place::Vm { .. } => on_vm(plan, progress.bars()),
     }
 }
@@ -41,6 +43,7 @@ fn on_sim(
     machine: &Machine,
     named: &str,
     limit: Duration,
+    faults: &[sim::Fault],
 ) -> Result<Measured, Failure> {
     let workload = plan.job.model()?;
     let runs: Vec<(&Contender, usize)> = plan
@@ -54,6 +57,7 @@ fn on_sim(
             Scenario::new(machine.clone(), workload.clone(), scheduler).seed(seed_of(plan, *run));
         scenario.options.cap_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         scenario.options.together = plan.job.starts_together();
+        scenario.faults = faults.to_vec();
         scenario
     };
     let scenarios: Vec<Scenario> = runs.iter().map(scenario).collect();

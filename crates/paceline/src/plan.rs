@@ -48,8 +48,9 @@ pub enum Job {
 /// Where it runs.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// The simulator; `named` is what the machine was asked for by, its name or a file.
-    Sim { machine: Box<Machine>, named: String, limit: Duration },
+    /// The simulator; `named` is what the machine was asked for by, its name or a file. Faults happen
+    /// in each run.
+    Sim { machine: Box<Machine>, named: String, limit: Duration, faults: Vec<sim::Fault> },
     /// The guest.
     Vm {
         shape: vm::Shape,
@@ -240,7 +241,8 @@ fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
         *job = Job::built(benchmark(name, *tasks, machine.cpus.len())?);
     }
     check_affinity(&job.model()?, machine.cpus.len())?;
-    Ok(Place::Sim { machine: Box::new(machine), named, limit: arguments.limit.into() })
+    let limit = arguments.limit.into();
+    Ok(Place::Sim { machine: Box::new(machine), named, limit, faults: Vec::new() })
 }
 
 fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Place, Failure> {

@@ -30,6 +30,19 @@ pub fn mixed(cpus: usize, duration_ns: u64) -> Workload {
     };
     let mut workload = storm.build();
     workload.name = format!("mixed load for {cpus} CPUs");
+    add_hogs_and_sleepers(&mut workload, cpus, duration_ns);
+    workload
+}
+
+/// The same without the storm.
+pub fn hogs_and_sleepers(cpus: usize, duration_ns: u64) -> Workload {
+    let name = format!("hogs and sleepers for {cpus} CPUs");
+    let mut workload = Workload { name, ..Workload::default() };
+    add_hogs_and_sleepers(&mut workload, cpus, duration_ns);
+    workload
+}
+
+fn add_hogs_and_sleepers(workload: &mut Workload, cpus: usize, duration_ns: u64) {
     workload.duration_ns = Some(duration_ns);
     let forever = |steps| vec![Step::Repeat { times: None, steps }];
     for at in 0..cpus.div_ceil(2) {
@@ -49,7 +62,6 @@ pub fn mixed(cpus: usize, duration_ns: u64) -> Workload {
         let steps = forever(vec![Step::Run { work_ns: 500_000 }, timer]);
         workload.tasks.push(Task { name, process, steps, ..Task::default() });
     }
-    workload
 }
 
 #[cfg(test)]
@@ -63,6 +75,8 @@ mod tests {
             let hogs = workload.tasks.iter().filter(|t| t.name.starts_with("hog-")).count();
             assert_eq!(hogs, cpus.div_ceil(2));
             assert_eq!(workload.tasks.len(), 41 + 2 * hogs);
+            let calm = hogs_and_sleepers(cpus, 1_000_000_000);
+            assert_eq!((calm.tasks.len(), calm.duration_ns), (2 * hogs, workload.duration_ns));
         }
     }
 

@@ -62,7 +62,8 @@ fn sim(experiment: &Experiment) -> Result<Place, Failure> {
     for (cost, value) in &experiment.costs {
         machine = machine.with_cost(cost, *value).map_err(Failure::input)?;
     }
-    Ok(Place::Sim { machine: Box::new(machine), named: name.to_string(), limit: LIMIT })
+    let (machine, named) = (Box::new(machine), name.to_string());
+    Ok(Place::Sim { machine, named, limit: LIMIT, faults: Vec::new() })
 }
 
 fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {

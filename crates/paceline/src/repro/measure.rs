@@ -12,7 +12,7 @@ use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quanti
 use super::sweep::{self, Point};
 use super::views::{self, Chart};
 use super::{agreement, experiment};
-use crate::contender::{self, Contender};
+use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -146,7 +146,10 @@ impl<'a> Laboratory<'a> {
             Measure::Best { sweep, quantity, over, under } => {
                 self.best(sweep, |point| point.ratio(*quantity, over, under))
             }
-            Measure::Words { policy, knob, besides } => words(policy, knob, *besides),
+            Measure::Fewer { sweep, than, besides } => {
+                let points = self.points(sweep)?;
+                Ok(points.iter().map(|point| fewer_locks(point, than, besides)).collect())
+            }
             Measure::Agreement { guest, sim, of, what } => self.agreement(guest, sim, of, *what),
             Measure::Wakeup { pair, floor, of, over } => {
                 let own = self.wakeup_ns(pair, floor, of)?;
@@ -190,7 +193,6 @@ impl<'a> Laboratory<'a> {
             None => ("sim", report::Clock::Simulated),
         };
         Ok(match measure {
-            Measure::Words { .. } => Ours { ground: "none", ..Ours::default() },
             Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
             _ => Ours { ground, clock: Some(clock), ..Ours::default() },
         })
@@ -324,7 +326,7 @@ impl Measure {
             | Measure::At { .. }
             | Measure::Best { .. }
             | Measure::Rings { .. }
-            | Measure::Words { .. } => None,
+            | Measure::Fewer { .. } => None,
         }
     }
 }
@@ -333,14 +335,12 @@ fn bare(values: ByRun) -> Vec<f64> {
     values.into_iter().map(|(_, value)| value).collect()
 }
 
-fn words(policy: &str, knob: &str, besides: usize) -> Result<Vec<f64>, Failure> {
-    let unknown = || Failure::input(format!("policy {policy} has no knob {knob} of words"));
-    let policy = policy::find(policy, contender::POLICIES).map_err(Failure::input)?;
-    let knob = policy.knobs.iter().find(|own| own.name == knob).ok_or_else(unknown)?;
-    match knob.unit {
-        policy::Unit::Choice(words) => Ok(vec![(words.len() - besides) as f64]),
-        _ => Err(unknown()),
-    }
+/// How many policies take fewer locks than `than`.
+fn fewer_locks(point: &Point, than: &str, besides: &[String]) -> f64 {
+    let locks = |policy: &str| point.value(Quantity::Locks, policy);
+    let others: BTreeSet<&str> = point.outcomes.iter().map(|run| run.policy.as_str()).collect();
+    let counts = |policy: &&str| **policy != *than && !besides.iter().any(|other| other == *policy);
+    others.into_iter().filter(counts).filter(|policy| locks(policy) < locks(than)).count() as f64
 }
 
 /// The slice of a policy, as its label has it or by default.

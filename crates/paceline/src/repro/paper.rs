@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::judge::Gate;
 use crate::failure::Failure;
@@ -110,8 +110,23 @@ pub struct Sweep {
     /// same way. With `--quick`, none.
     #[serde(default)]
     pub touched: Vec<String>,
+    /// A CPU that goes away for a while in each run.
+    #[serde(default)]
+    pub unplug: Option<Unplug>,
     /// Seeds at each point. With `--quick`, one.
     pub seeds: usize,
+}
+
+/// A CPU that goes away, in ms after the start, and comes back.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unplug {
+    /// Which.
+    pub cpu: usize,
+    /// When it goes.
+    pub from_ms: u64,
+    /// When it is back.
+    pub to_ms: u64,
 }
 
 /// The jobs of a sweep.
@@ -135,6 +150,11 @@ pub enum Jobs {
         names: Vec<String>,
         /// The same with `--quick`.
         quick_names: Vec<String>,
+    },
+    /// Hogs for half of the CPUs and as many sleepers, for so long.
+    Busy {
+        /// How long.
+        duration_ms: u64,
     },
     /// Rings of pipes over working sets: of threads, of processes, and of one task alone.
     Ring {
@@ -265,15 +285,15 @@ pub struct View {
 }
 
 /// What a view shows.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shown {
     /// One quantity: a row for each job, a column for each policy.
     Quantity(Quantity),
     /// The first policy's over the second's: a row for each job, with its range over the costs.
     Ratio(Quantity),
-    /// One quantity of the last job: a row for each policy.
-    Policies(Quantity),
+    /// Quantities of the last job: a row for each policy.
+    Policies(Vec<Quantity>),
     /// Scheduler functions of the last job: calls and time.
     Functions,
     /// What a switch costs in a ring of processes and in one of threads, over working sets.
@@ -431,14 +451,14 @@ pub enum Measure {
         /// Greatest.
         to_kb: u64,
     },
-    /// Words that a policy's knob takes, but for some: a count that needs no run.
-    Words {
-        /// The policy.
-        policy: String,
-        /// Its knob.
-        knob: String,
-        /// Words that do not count.
-        besides: usize,
+    /// How many of the sweep's other policies take fewer locks than this one.
+    Fewer {
+        /// Name of the sweep.
+        sweep: String,
+        /// Than whom.
+        than: String,
+        /// Policies that do not count.
+        besides: Vec<String>,
     },
     /// How far the simulator is from the guest, at the worst of some files.
     Agreement {
@@ -472,7 +492,7 @@ pub enum Agreed {
 }
 
 /// What is measured of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// Guest work or elapsed time, in s: what the clock counts.
@@ -517,6 +537,12 @@ pub enum Quantity {
 }
 
 impl Quantity {
+    /// As the paper's file writes it, in words.
+    pub fn name(self) -> String {
+        let name = serde_json::to_value(self).expect("a name is plain data");
+        name.as_str().unwrap_or_default().replace('-', " ")
+    }
+
     /// Whether it comes from the ground's observer, which may be absent.
     pub fn is_observed(self) -> bool {
         use Quantity::{

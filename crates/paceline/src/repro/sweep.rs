@@ -7,15 +7,17 @@ use std::time::Duration;
 use machine::Machine;
 use rayon::prelude::*;
 use report::stats::median;
+use sim::{Change, Fault};
 use trace::Outcome;
 use workload::Workload;
 use workload::apps::{Apps, Ring};
 use workload::hackbench::{self, Hackbench};
+use workload::mix;
 use workload::npb::{Npb, Size};
 
 use super::measure::Effort;
 use super::outcomes::{ratios, values};
-use super::paper::{Channel, Jobs, Quantity, Sweep};
+use super::paper::{Channel, Jobs, Quantity, Sweep, Unplug};
 use crate::failure::Failure;
 use crate::plan::{Job, Place, Plan, SEED, find_machine};
 use crate::progress::Progress;
@@ -92,6 +94,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                     machine: Box::new(machine.clone()),
                     named: machine.name.clone(),
                     limit: LIMIT,
+                    faults: sweep.unplug.as_ref().map_or(Vec::new(), faults),
                 },
                 // Also at ends of ranges: where chance places threads, a seed may be far from the median.
                 runs: if effort.quick { 1 } else { sweep.seeds },
@@ -109,6 +112,15 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
         Point { costs, set, at, outcomes, failed }
     };
     Ok(plans.into_par_iter().map(point).collect())
+}
+
+/// A CPU that goes and comes back.
+fn faults(unplug: &Unplug) -> Vec<Fault> {
+    let at = |ms: u64, change| Fault { at_ns: ms * 1_000_000, change };
+    vec![
+        at(unplug.from_ms, Change::Offline(unplug.cpu)),
+        at(unplug.to_ms, Change::Online(unplug.cpu)),
+    ]
 }
 
 /// One policy that comes to no end must not take the others' results with it.
@@ -176,6 +188,11 @@ fn jobs(
             let rings = rings.into_iter().chain([(PROCESSES, Ring::Processes, *tasks)]);
             let grid = rings.flat_map(|ring| sizes.iter().map(move |size| (ring, *size)));
             grid.map(|(ring, size)| ring_of(apps, ring, size)).collect()
+        }
+        Jobs::Busy { duration_ms } => {
+            let workload = mix::hogs_and_sleepers(cpus, duration_ms * 1_000_000);
+            let label = workload.name.clone();
+            vec![(At { series: label.clone(), label, x: None }, workload)]
         }
         Jobs::Hackbench { groups, quick_groups, loops, channels } => {
             let groups = if quick { quick_groups } else { groups };

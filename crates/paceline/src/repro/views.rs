@@ -38,7 +38,7 @@ pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
         Shown::Ratio(quantity) => by_cost(&mut chart, *quantity, &policies, points),
         Shown::Rings => rings(&mut chart, jobs, &policies, points),
         Shown::Functions => functions(&mut chart, &policies, &shown),
-        Shown::Policies(quantity) => by_policy(&mut chart, *quantity, &policies, &shown),
+        Shown::Policies(quantities) => by_policy(&mut chart, quantities, &policies, &shown),
     }
     let missing: Vec<&str> =
         shown.iter().flat_map(|point| &point.failed).map(String::as_str).collect();
@@ -173,23 +173,26 @@ fn rings(chart: &mut Chart, jobs: &Jobs, policies: &[String], points: &[Point]) 
 }
 
 /// A row for each policy: its value, and the first policy's over its own; of the last job.
-fn by_policy(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &[&Point]) {
+fn by_policy(chart: &mut Chart, quantities: &[Quantity], policies: &[String], points: &[&Point]) {
     let (Some(point), Some(first)) = (points.last(), policies.first()) else { return };
-    chart.headings =
-        vec!["policy".into(), format!("at {}", point.at.label), format!("{first} / it")];
-    let mut bars = Vec::new();
+    let named = quantities.iter().flat_map(|quantity| [quantity.name(), format!("{first} / it")]);
+    chart.headings = ["policy".to_string()].into_iter().chain(named).collect();
     for policy in policies {
-        let value = point.value(quantity, policy);
-        let ratio = point.ratio(quantity, first, policy);
-        chart.rows.push(vec![
-            policy.clone(),
-            show(quantity, value),
-            ratio.map_or("–".into(), |ratio| format!("{ratio:.3}")),
-        ]);
-        bars.extend(value.map(|value| (policy.clone(), value)));
+        let cells = quantities.iter().flat_map(|quantity| {
+            let ratio = point.ratio(*quantity, first, policy);
+            let ratio = ratio.map_or("–".into(), |ratio| format!("{ratio:.3}"));
+            [show(*quantity, point.value(*quantity, policy)), ratio]
+        });
+        chart.rows.push([policy.clone()].into_iter().chain(cells).collect());
     }
-    let unit = if quantity.is_count() { "count" } else { "seconds" };
-    chart.plots.push((chart.title.clone(), plot::bars(&chart.title, unit, &bars)));
+    for quantity in quantities {
+        let bar = |policy: &String| Some((policy.clone(), point.value(*quantity, policy)?));
+        let bars: Vec<(String, f64)> = policies.iter().filter_map(bar).collect();
+        let unit = if quantity.is_count() { "count" } else { "seconds" };
+        let caption = format!("{}: {}", chart.title, quantity.name());
+        let svg = plot::bars(&caption, unit, &bars);
+        chart.plots.push((caption, svg));
+    }
 }
 
 /// A row for each scheduler function of each policy, at the last job.
