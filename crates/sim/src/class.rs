@@ -188,6 +188,9 @@ pub trait Class {
     /// A task's nice value has changed; as [`Class::set_affinity`].
     fn set_nice(&mut self, _k: &mut Kernel, _task: TaskId) {}
 
+    /// A task has another address space: for a class that shows it to others, not a callback.
+    fn has_executed(&mut self, _k: &Kernel, _task: TaskId) {}
+
     /// A CPU joins or leaves. Queued tasks of one that leaves were moved away before. No lock is
     /// held.
     ///

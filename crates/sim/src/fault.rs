@@ -26,6 +26,8 @@ pub enum Change {
     Affinity(TaskId, CpuSet),
     /// A task's nice value.
     Nice(TaskId, i8),
+    /// A task calls exec: from then on its address space is that of this process. No class hears of it.
+    Exec(TaskId, usize),
     /// A CPU goes offline.
     Offline(CpuId),
     /// A CPU comes back.
@@ -48,6 +50,10 @@ impl Engine {
         match change {
             Change::Affinity(task, cpus) => self.set_affinity(task, cpus),
             Change::Nice(task, nice) => self.set_nice(task, nice),
+            Change::Exec(task, process) => {
+                self.k.tasks[task].process = process;
+                self.class.has_executed(&self.k, task);
+            }
             Change::Offline(cpu) => self.offline(cpu),
             Change::Online(cpu) => self.online(cpu),
         }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{MS, burn, cores, scenario, task, workload};
 use policy::{Instance, Policy};
-use sim::{Scheduler, run, run_traced};
+use sim::{Change, Fault, Scheduler, run, run_traced};
 use trace::Kind;
 use workload::apps::Apps;
 use workload::{Step, Task, Workload};
@@ -67,6 +67,31 @@ fn the_orders_of_the_talk() {
     let slide_47 = [(1, 0), (2, 0), (1, 0), (1, 0), (2, 0)];
     assert_eq!(order("o1", &slide_47), ("ABCDE".into(), 3));
     assert_eq!(order("cas", &slide_47), ("ACDBE".into(), 1));
+}
+
+/// A policy is not told of exec: it looks when a task is queued.
+#[test]
+fn exec_takes_a_task_out_of_its_context() {
+    let order = |faults: Vec<Fault>| {
+        let mut scenario = scenario(cores(1), queued(&[(1, 0), (2, 0), (1, 0)]), scheduler("cas"));
+        scenario.faults = faults;
+        let traced = run_traced(&scenario).unwrap();
+        let mut ran: Vec<u32> = traced
+            .events
+            .iter()
+            .filter(|event| event.t_ns > 15 * MS)
+            .filter_map(|event| match event.kind {
+                Kind::Switch { next, .. } if (1..=3).contains(&next) => Some(next),
+                _ => None,
+            })
+            .collect();
+        ran.dedup();
+        ran
+    };
+    assert_eq!(order(Vec::new()), [1, 3, 2]);
+    // the third sleeps until 4 ms
+    let exec = Fault { at_ns: 3 * MS + MS / 2, change: Change::Exec(2, 3) };
+    assert_eq!(order(vec![exec]), [1, 2, 3]);
 }
 
 /// Four hogs of one context and one of another: whatever the threshold, the one waits for a slice of

@@ -568,6 +568,10 @@ impl Class for Ext {
         k.leave();
     }
 
+    fn has_executed(&mut self, k: &Kernel, task: TaskId) {
+        self.rt.structs[task].mm = opaque(k.tasks[task].process + 1);
+    }
+
     fn hotplug(&mut self, k: &mut Kernel, cpu: CpuId, online: bool) -> Result<(), String> {
         let rt = &mut *self.rt;
         rt.idle.update_topology(k);
