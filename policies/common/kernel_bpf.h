@@ -53,6 +53,8 @@ KFUNC(void, scx_bpf_kick_cpu, s32 cpu, u64 flags);
 KFUNC(s32, scx_bpf_task_cpu, const struct task_struct *p);
 KFUNC(void, scx_bpf_error_bstr, char *fmt, unsigned long long *data, u32 data_sz);
 KFUNC(bool, bpf_cpumask_test_cpu, u32 cpu, const struct cpumask *mask);
+KFUNC(const struct cpumask *, scx_bpf_get_online_cpumask, void);
+KFUNC(void, scx_bpf_put_cpumask, const struct cpumask *mask);
 KFUNC(u64, scx_bpf_now, void);							/* 6.14 */
 KFUNC(struct task_struct *, scx_bpf_dsq_peek, u64 dsq_id);			/* 6.19 */
 
@@ -185,6 +187,23 @@ static __always_inline u32 random_u32(void)
 static __always_inline bool cpu_allowed(const struct task_struct *p, s32 cpu)
 {
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* The policy gives up, and says why: the kernel takes it out. */
+#define scx_bpf_error(message)                                                                     \
+	({                                                                                         \
+		static char text[] = message;                                                      \
+		unsigned long long none[1] = {};                                                   \
+		scx_bpf_error_bstr(text, none, sizeof(none));                                      \
+	})
+
+static __always_inline bool cpu_is_online(s32 cpu)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	bool is = bpf_cpumask_test_cpu(cpu, online);
+
+	scx_bpf_put_cpumask(online);
+	return is;
 }
 
 #define OP(name, args...)		SEC("struct_ops/" #name) BPF_PROG(name, ##args)

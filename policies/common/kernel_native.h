@@ -78,6 +78,7 @@ EXPORT struct kernel *kernel;
 #define this_cpu()				kernel->this_cpu(kernel)
 #define random_u32()				kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
+#define cpu_is_online(cpu)			true	/* all are, when a simulation starts */
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)
 #define bpf_task_storage_get(map, p, init, flags)                                                 \

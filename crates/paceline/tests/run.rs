@@ -15,13 +15,19 @@ const PRELUDE: &str = r#"
 
 /// Runs a shell script as root in a guest with two CPUs side by side.
 fn in_guest(script: &str) {
+    in_guest_of(2, script);
+}
+
+/// The same with more of them.
+fn in_guest_of(cpus: usize, script: &str) {
     let script = format!("P={BIN}\n{PRELUDE}\n{script}");
     let hackbench = std::env::split_paths(&std::env::var_os("PATH").unwrap())
         .map(|folder| folder.join("hackbench"))
         .find(|path| path.exists())
         .expect("hackbench is installed");
     let mut command = Command::new(BIN);
-    command.args(["compare", "--on", "vm", "--cpus", "2", "--clock", "threads", "--boots", "1"]);
+    command.args(["compare", "--on", "vm", "--clock", "threads", "--boots", "1", "--cpus"]);
+    command.arg(cpus.to_string());
     command.args(["--runs", "1", "--policy", "default", "--with", BIN, "--with"]);
     let Output { status, stderr, .. } =
         command.arg(hackbench).args(["--", "sh", "-c", &script]).output().unwrap();
@@ -138,5 +144,38 @@ fn partial_mode_takes_who_asks() {
         grep -q 'unloaded after .* nobody reads its lines' err || fail "what it said without a reader"
         $P run fifo --json --stats 100ms -- sh -c 'sleep 1; touch ended' >/dev/full 2>err; status=$?
         [ $status = 2 ] && [ -e ended ] || fail "a full disk: $status""#,
+    );
+}
+
+/// CPUs come and go under load, for every policy that is not a cheat: it stays, and the load ends well.
+#[test]
+fn cpus_come_and_go() {
+    in_guest_of(
+        4,
+        r#"
+        cpus=/sys/devices/system/cpu
+        for policy in flsched flsched:pull=true cas cas:slack=3ms,aggregate=2 rr fifo; do
+            rm -f loaded
+            $P run $policy -- sh -c '
+                taskset 8 hackbench -g 1 -l 100 -p & bound=$!
+                sleep 0.3; touch loaded
+                hackbench -g 2 -l 150 -p && wait $bound' >out 2>err & pid=$!
+            await '[ -e loaded ]'
+            rounds=0
+            while kill -0 $pid 2>/dev/null && [ $rounds -lt 8 ]; do
+                rounds=$((rounds+1))
+                for cpu in 3 1; do
+                    echo 0 >$cpus/cpu$cpu/online || fail "$policy: cpu$cpu does not go"
+                done
+                for cpu in 1 3; do
+                    echo 1 >$cpus/cpu$cpu/online || fail "$policy: cpu$cpu does not come"
+                done
+            done
+            [ $rounds -gt 0 ] || fail "$policy: the load was over before"
+            wait $pid; status=$?
+            [ $status = 0 ] || fail "$policy: $status after $rounds rounds"
+            grep -q 'unloaded after .* the command has ended' err || fail "$policy: what it said"
+            [ "$(state)" = disabled ] || fail "still $(state)"
+        done"#,
     );
 }

@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{MS, burn, cores, policy, scenario, task, workload};
-use policy::Instance;
+use policy::{Instance, Policy};
 use sim::{Change, Fault, Scheduler, run, run_traced};
 use trace::{IDLE, Kind};
+use workload::{Step, Task};
 
 fn at(ms: u64, change: Change) -> Fault {
     Fault { at_ns: ms * MS, change }
@@ -37,11 +40,41 @@ fn tasks_leave_a_cpu_that_goes_offline() {
 
 #[test]
 fn a_policy_without_hotplug_callbacks_is_unloaded() {
-    let fifo = Scheduler::Policy(Instance::default(&baseline::FIFO));
-    let mut scenario = scenario(cores(4), burners(8, 20), fifo);
+    let pile = Scheduler::Policy(Instance::default(&baseline::PILE));
+    let mut scenario = scenario(cores(4), burners(8, 20), pile);
     scenario.faults = vec![at(5, Change::Offline(2))];
     let error = run(&scenario).unwrap_err().to_string();
-    assert_eq!(error, "policy fifo: cpu 2 going offline, exiting scheduler");
+    assert_eq!(error, "policy pile: cpu 2 going offline, exiting scheduler");
+}
+
+/// A queue that nobody is in any more looks the shortest: what comes then must not be put there.
+#[test]
+fn tasks_that_come_are_not_put_where_a_cpu_went() {
+    const REGISTRY: &[&Policy] = &[&flsched::FLSCHED, &cas::CAS, &baseline::FIFO];
+    for label in ["flsched", "flsched:pull=true", "cas", "cas:slack=3ms,aggregate=2", "fifo"] {
+        let mut load = burners(8, 60);
+        let late = |n| Task { process: n, ..task(&format!("late{n}"), vec![burn(10)]) };
+        let forker = (8..24).map(Step::Fork).collect();
+        load.tasks.extend((8..24).map(|n| Task { forked: true, ..late(n) }));
+        load.tasks.push(Task { delay_ns: 7 * MS, ..task("forker", forker) });
+        let instance = Instance::parse(label, REGISTRY).unwrap();
+        let mut scenario = scenario(cores(4), load, Scheduler::Policy(instance));
+        let gone = [1, 2].map(|cpu| at(5, Change::Offline(cpu)));
+        scenario.faults = gone.into_iter().chain([at(500, Change::Online(1))]).collect();
+        let traced = run_traced(&scenario).unwrap_or_else(|error| panic!("{error}"));
+        let late = |name: &str| name.starts_with("late");
+        let mut first: BTreeMap<u32, u32> = BTreeMap::new();
+        for event in &traced.events {
+            if let Kind::Switch { next, .. } = event.kind
+                && traced.outcome.names.get(&next).is_some_and(|name| late(name))
+            {
+                first.entry(next).or_insert(event.cpu);
+            }
+        }
+        let on = |cpu| first.values().filter(|own| **own == cpu).count();
+        assert_eq!(on(0) + on(3), 16, "{label}: {first:?}");
+        assert!(on(0).min(on(3)) >= 4, "{label}: {} and {} begin", on(0), on(3));
+    }
 }
 
 #[test]

@@ -28,6 +28,15 @@ void OP(fifo_enqueue, struct task_struct *p, u64 enq_flags)
 	dsq_insert(p, SCX_DSQ_GLOBAL, knob_slice_ns, enq_flags);
 }
 
+/* It keeps nothing of a CPU; without these the kernel would throw it out. */
+void OP_SLEEPABLE(fifo_cpu_online, s32 cpu)
+{
+}
+
+void OP_SLEEPABLE(fifo_cpu_offline, s32 cpu)
+{
+}
+
 void OP(fifo_exit, struct scx_exit_info *info)
 {
 	record_exit(info);
@@ -36,6 +45,8 @@ void OP(fifo_exit, struct scx_exit_info *info)
 OPS(fifo) = {
 	.select_cpu	= (void *)fifo_select_cpu,
 	.enqueue	= (void *)fifo_enqueue,
+	.cpu_online	= (void *)fifo_cpu_online,
+	.cpu_offline	= (void *)fifo_cpu_offline,
 	.exit		= (void *)fifo_exit,
 	.name		= "fifo",
 };

@@ -21,6 +21,7 @@
  */
 #include "kernel.h"
 #include "exit.h"
+#include "hotplug.h"
 #include "choose.h"
 #include "take.h"
 #include "account.h"
@@ -58,7 +59,7 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 		return place_child(p, prev_cpu, slot);
 	/* All are busy: with a waker of its context, where else it would have to wait for another one. */
 	if (slot != SLOT_KERNEL && c && c->here >> slot & 1 && prev && !(prev->here >> slot & 1) &&
-	    cpu_allowed(p, this_cpu()))
+	    cpu_takes(p, this_cpu()))
 		return this_cpu();
 	return prev_cpu;
 }
@@ -304,6 +305,26 @@ void OP(cas_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 }
 #endif
 
+void OP_SLEEPABLE(cas_cpu_online, s32 cpu)
+{
+	cpu_goes(cpu, false);
+}
+
+/* Nobody waits in its queues any more: the kernel has taken them back. */
+void OP_SLEEPABLE(cas_cpu_offline, s32 cpu)
+{
+	struct cas_cpu *c = cpus_of(cpu);
+	u32 slot;
+
+	cpu_goes(cpu, true);
+	if (!c)
+		return;
+	for (slot = 0; slot < SLOTS_MAX; slot++)
+		set_hint(c, slot, 0);
+	c->looked = 0;
+	c->stale = 0;
+}
+
 static __always_inline void begin(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -319,6 +340,7 @@ s32 OP_SLEEPABLE(cas_init)
 	u32 slots = knob_slots, i;
 	s32 error;
 
+	cpus_look();
 	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++)
 		begin(i);
 	for (i = 0; i < nr_cpus * slots && i < MAX_CPUS * SLOTS_MAX; i++) {
@@ -350,6 +372,8 @@ OPS(cas) = {
 	.stopping	= (void *)cas_stopping,
 	.set_weight	= (void *)cas_set_weight,
 	.set_cpumask	= (void *)cas_set_cpumask,
+	.cpu_online	= (void *)cas_cpu_online,
+	.cpu_offline	= (void *)cas_cpu_offline,
 	.init_task	= (void *)cas_init_task,
 	.init		= (void *)cas_init,
 	.exit		= (void *)cas_exit,

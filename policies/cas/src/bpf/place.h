@@ -5,6 +5,7 @@
 #include "account.h"
 #include "place_home.h"
 #include "place_idle.h"
+#include "hotplug.h"
 
 #define NEAR 8	/* CPUs that a wakeup looks at: each may be a line of another's cache */
 
@@ -39,7 +40,7 @@ static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu,
 		struct cas_cpu *c = cpus_of(cpu);
 
 		if (c && !c->running && (c->here | c->tagged) >> slot & 1 && core_idle(cpu) &&
-		    cpu_cache(cpu) == cpu_cache(prev_cpu) && cpu_allowed(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
+		    cpu_cache(cpu) == cpu_cache(prev_cpu) && cpu_takes(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu;
 	}
 	return -1;
@@ -82,7 +83,7 @@ static __always_inline s32 place_child(struct task_struct *p, s32 prev_cpu, u32 
 		s32 cpu = cpu_neighbour(prev_cpu, i);
 		u64 crowd;
 
-		if (!cpu_allowed(p, cpu))
+		if (!cpu_takes(p, cpu))
 			continue;
 		crowd = crowd_at(cpu, slot);
 		if (crowd < fewest) {
@@ -120,7 +121,7 @@ static __always_inline s32 claim_core(struct task_struct *p, s32 from)
 	for (i = 1; i < nr_cpus && i < HOME_CPUS_MAX; i++) {
 		s32 cpu = cpu_neighbour(from, i);
 
-		if (cpu_cache(cpu) == cpu_cache(from) && cpu_allowed(p, cpu) && core_idle(cpu) &&
+		if (cpu_cache(cpu) == cpu_cache(from) && cpu_takes(p, cpu) && core_idle(cpu) &&
 		    scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu;
 	}
@@ -139,7 +140,7 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 sl
 		s32 cpu = home_cpu(home, i);
 		struct cas_cpu *c = cpus_of(cpu);
 
-		if (!c || !cpu_allowed(p, cpu))
+		if (!c || !cpu_takes(p, cpu))
 			continue;
 		if (core_is_shared(cpu, slot)) {
 			s32 other = claim_core(p, cpu);

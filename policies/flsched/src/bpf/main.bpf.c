@@ -18,6 +18,7 @@
 #include "kernel.h"
 #include "topology.h"
 #include "exit.h"
+#include "hotplug.h"
 #include "knobs.h"
 #include "order.h"
 #include "place.h"
@@ -197,11 +198,22 @@ void OP(flsched_tick, struct task_struct *p)
 	}
 }
 
+void OP_SLEEPABLE(flsched_cpu_online, s32 cpu)
+{
+	cpu_goes(cpu, false);
+}
+
+void OP_SLEEPABLE(flsched_cpu_offline, s32 cpu)
+{
+	cpu_goes(cpu, true);
+}
+
 s32 OP_SLEEPABLE(flsched_init)
 {
 	s32 error;
 	u32 cpu;
 
+	cpus_look();
 	for (cpu = 0; knob_pull && cpu < nr_cpus && cpu < MAX_CPUS; cpu++) {
 		error = scx_bpf_create_dsq(cpu, cpu_node[cpu]);
 		if (error)
@@ -220,6 +232,8 @@ OPS(flsched) = {
 	.enqueue	= (void *)flsched_enqueue,
 	.dispatch	= (void *)flsched_dispatch,
 	.tick		= (void *)flsched_tick,
+	.cpu_online	= (void *)flsched_cpu_online,
+	.cpu_offline	= (void *)flsched_cpu_offline,
 	.init		= (void *)flsched_init,
 	.exit		= (void *)flsched_exit,
 	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,

@@ -10,6 +10,7 @@
  */
 #pragma once
 #include "kernel.h"
+#include "hotplug.h"
 #include "topology.h"
 
 /* What a CPU has claimed: the number of an idle CPU plus 1, or 0. */
@@ -36,7 +37,7 @@ static __always_inline bool offer_claim(struct offer *offer, struct task_struct 
 
 	if (nr_cpus == 1 || p->nr_cpus_allowed == 1)
 		return false;
-	if (offer->claimed && !cpu_allowed(p, offer->claimed - 1))
+	if (offer->claimed && !cpu_takes(p, offer->claimed - 1))
 		offer_withdraw(offer);
 	if (!offer->claimed) {
 		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
@@ -51,7 +52,7 @@ static __always_inline s32 offer_take(struct offer *offer, struct task_struct *p
 {
 	s32 cpu = offer->claimed - 1;
 
-	if (cpu < 0 || !cpu_allowed(p, cpu))
+	if (cpu < 0 || !cpu_takes(p, cpu))
 		return -1;
 	offer->claimed = 0;
 	return cpu;

@@ -7,6 +7,7 @@
 #pragma once
 #include "kernel.h"
 #include "topology.h"
+#include "hotplug.h"
 #include "knobs.h"
 #include "place_idle.h"
 
@@ -29,7 +30,7 @@ static __always_inline void place_prefer(struct task_struct *p, s32 cpu, struct 
 {
 	s32 waiting;
 
-	if (!cpu_allowed(p, cpu))
+	if (!cpu_takes(p, cpu))
 		return;
 	waiting = place_waiting(cpu);
 	if (waiting < best->waiting)
@@ -43,7 +44,7 @@ static __always_inline void place_prefer(struct task_struct *p, s32 cpu, struct 
  */
 static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 shortest)
 {
-	struct place_queue best = { cpu, cpu_allowed(p, cpu) ? shortest : S32_MAX };
+	struct place_queue best = { cpu, cpu_takes(p, cpu) ? shortest : S32_MAX };
 	u32 i;
 
 	for (i = 1; i < nr_cpus && i < MAX_CPUS && best.waiting > 0; i++)
@@ -63,7 +64,7 @@ static __always_inline s32 place_shorter(struct task_struct *p, s32 prev_cpu)
 	struct place_queue best = { prev_cpu, place_waiting(prev_cpu) };
 	u32 i;
 
-	if (!cpu_allowed(p, prev_cpu))
+	if (!cpu_takes(p, prev_cpu))
 		return place_shortest(p, prev_cpu, 0);
 	for (i = 0; i < 2 && best.waiting > 0; i++)
 		place_prefer(p, random_u32() % nr_cpus, &best);
