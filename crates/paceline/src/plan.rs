@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a comparison needs, checked before anything runs.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -376,9 +377,10 @@ fn shape_of(machine: &Machine) -> vm::Shape {
 
 /// A machine that comes along, or one of a file.
 pub fn find_machine(name: &str) -> Result<Machine, Failure> {
+    let path = Path::new(name);
     let is_file = name.ends_with(".toml") || name.contains('/');
-    match is_file {
-        true => Machine::from_toml(&read(Path::new(name))?, name).map_err(Failure::input),
+    match is_file || !machine::names().any(|known| known == name) && path.exists() {
+        true => Machine::from_toml(&read(path)?, name).map_err(Failure::input),
         false => {
             machine::find(name).map_err(|error| Failure::input(format!("{error}, or a TOML file")))
         }
@@ -425,7 +427,18 @@ fn clock_of(clock: vm::Clock) -> Clock {
     }
 }
 
+/// Longest file that is read: the longest that come along have some 100 KB.
+const BYTES_MAX: u64 = 64 << 20;
+
 fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path)
-        .map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))
+    let cannot =
+        |why: &dyn Display| Failure::input(format!("cannot read {}: {why}", path.display()));
+    let kind = fs::metadata(path).map_err(|error| cannot(&error))?;
+    match () {
+        () if kind.is_dir() => return Err(cannot(&"it is a folder; name a file")),
+        () if !kind.is_file() => return Err(cannot(&"it is no regular file; copy it to one")),
+        () if kind.len() > BYTES_MAX => return Err(cannot(&"it is longer than 64 MB")),
+        () => {}
+    }
+    fs::read_to_string(path).map_err(|error| cannot(&error))
 }

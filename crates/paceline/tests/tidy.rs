@@ -27,7 +27,9 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.expect("the tree is readable").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match path.is_dir() {
-            true if name == "target" || name == ".git" => {}
+            // a file in a worktree of another clone
+            _ if name == ".git" => {}
+            true if name == "target" => {}
             true => walk(&path, found),
             false => found.push(path),
         }

@@ -25,6 +25,9 @@ use show::Row;
 /// Measures, shows, and fails unless every gate holds.
 pub fn run(arguments: &Repro) -> Result<(), Failure> {
     let papers = paper::find(&arguments.name)?;
+    if arguments.only.iter().any(String::is_empty) {
+        return Err(Failure::input("--only is empty; name figures, or leave it away for all"));
+    }
     if let Some(path) = &arguments.report {
         check_writable(path)?;
     }

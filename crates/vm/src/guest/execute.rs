@@ -69,6 +69,9 @@ pub(crate) fn execute(job: &Job) -> anyhow::Result<Executed> {
     let last = || output.trim_end().lines().next_back().unwrap_or("no output").to_string();
     match ended {
         Some(0) => {}
+        Some(status @ 129..=192) => {
+            bail!("{name} failed with status {status} (signal {}): {}", status - 128, last())
+        }
         Some(status) => bail!("{name} failed with status {status}: {}", last()),
         None => bail!("{name} did not end within {} s of guest time: {}", job.limit_s, last()),
     }
