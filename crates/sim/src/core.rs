@@ -408,6 +408,8 @@ impl Engine {
             k.charge_ns(k.machine.costs.observe_before_ns);
             let at_ns = k.now.max(queued_ns);
             k.sink.emit(at_ns, k.this, Kind::Wake { tid: tid(task), target: cpu as u32 });
+            // Its runqueue is locked until here: nobody takes it from there earlier.
+            k.tasks[task].queued_ns = at_ns;
             k.charge_ns(k.machine.costs.observe_after_ns);
             self.class.woken(k, cpu, task);
         }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{MS, burn, cores, policy, scenario, task, workload};
 use policy::Instance;
-use sim::{CallbackRecord, Scheduler, SimError, run, run_traced};
+use sim::{CallbackRecord, Scenario, Scheduler, SimError, run, run_traced};
 use trace::Kind;
 use workload::{Object, Step};
 
@@ -176,4 +176,22 @@ fn a_barrier_lets_all_go_on_together() {
     // Each spins for 2 ms and then blocks; the last does not wait.
     assert_eq!((cpu_ms(1), cpu_ms(2), cpu_ms(3)), (4, 8, 10));
     assert!(outcome.elapsed_ns > 10 * MS && outcome.elapsed_ns < 11 * MS);
+}
+
+/// The runqueue's lock is held from an enqueue until the wakeup is told: who takes the task from there
+/// comes after it. The checkers see it if not.
+#[test]
+fn a_task_is_taken_by_another_cpu_only_after_it_was_woken() {
+    const US: u64 = 1_000;
+    let naps = |n: u64| {
+        let steps = vec![Step::Run { work_ns: (20 + n) * US }, Step::Sleep { ns: 10 * US }];
+        vec![Step::Repeat { times: Some(200), steps }]
+    };
+    let load = workload((0..18).map(|n| task(&format!("t{n}"), naps(n))).collect());
+    let mut machine = machine::find("numa-2x4").unwrap();
+    machine.cpus.truncate(6);
+    for seed in 0..10 {
+        let scenario = Scenario::new(machine.clone(), load.clone(), fifo()).seed(seed);
+        run(&scenario).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! No task runs where it may not, in two places at once, or after its end.
+//! No task runs where it may not, in two places at once, or after its end, and none becomes runnable
+//! while it runs: the kernel holds the runqueue's lock from an enqueue until a wakeup is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trace::{Event, IDLE, Kind, Tid};
 
@@ -12,11 +13,17 @@ pub(super) struct Affinity {
     allowed: BTreeMap<Tid, Vec<u64>>,
     /// A mask that changed while its task ran: it may stay until its CPU has heard of it.
     changed: BTreeMap<Tid, u64>,
+    ended: BTreeSet<Tid>,
 }
 
 impl Affinity {
     pub fn new(cpus: usize) -> Self {
-        Affinity { running: vec![IDLE; cpus], allowed: BTreeMap::new(), changed: BTreeMap::new() }
+        Affinity {
+            running: vec![IDLE; cpus],
+            allowed: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            ended: BTreeSet::new(),
+        }
     }
 }
 
@@ -40,6 +47,9 @@ impl Checker for Affinity {
                 if *next == IDLE {
                     return Ok(());
                 }
+                if self.ended.contains(next) {
+                    return Err(format!("{next} runs on CPU {cpu} after its end"));
+                }
                 let twice =
                     (0..self.running.len()).find(|c| *c != cpu && self.running[*c] == *next);
                 if let Some(other) = twice {
@@ -54,7 +64,15 @@ impl Checker for Affinity {
                     return Err(format!("{next} runs on CPU {cpu}, which its mask does not have"));
                 }
             }
-            _ => {}
+            Kind::Wake { tid, .. } => {
+                if let Some(cpu) = self.running.iter().position(|running| running == tid) {
+                    return Err(format!("{tid} is woken while it runs on CPU {cpu}"));
+                }
+            }
+            Kind::Exit { tid } => {
+                self.ended.insert(*tid);
+            }
+            Kind::Fork { .. } => {}
         }
         Ok(())
     }
@@ -62,7 +80,7 @@ impl Checker for Affinity {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{say, switch};
+    use super::super::testing::{say, switch, wake};
     use super::*;
 
     fn only(tid: Tid, mask: u64) -> Event {
@@ -87,5 +105,22 @@ mod tests {
     fn a_switch_from_somebody_else_is_found() {
         let events = [switch(5, 0, IDLE, 7, false), switch(6, 0, 8, IDLE, false)];
         assert!(say(Affinity::new(2), &events).is_err());
+    }
+
+    #[test]
+    fn a_task_that_runs_after_its_end_is_found() {
+        let end = Event { t_ns: 6, cpu: 0, kind: Kind::Exit { tid: 7 } };
+        let ends = [switch(5, 0, IDLE, 7, false), end, switch(6, 0, 7, IDLE, false)];
+        assert_eq!(say(Affinity::new(1), &ends), Ok(()));
+        let again = [&ends[..], &[switch(9, 0, IDLE, 7, false)]].concat();
+        assert!(say(Affinity::new(1), &again).is_err());
+    }
+
+    #[test]
+    fn a_wakeup_of_a_task_that_runs_is_found() {
+        let good = [wake(4, 7, 0), switch(5, 0, IDLE, 7, false)];
+        let bad = [switch(5, 0, IDLE, 7, false), wake(6, 7, 0)];
+        assert_eq!(say(Affinity::new(1), &good), Ok(()));
+        assert!(say(Affinity::new(1), &bad).is_err());
     }
 }
