@@ -13,9 +13,18 @@ const REGISTRY: &[&Policy] =
     &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR, &baseline::PILE];
 
 fn checked(policy: &str, workload: Workload) -> Result<Outcome, SimError> {
+    checked_on("numa-2x4", 3, policy, workload)
+}
+
+fn checked_on(
+    machine: &str,
+    seed: u64,
+    policy: &str,
+    workload: Workload,
+) -> Result<Outcome, SimError> {
     let instance = Instance::parse(policy, REGISTRY).unwrap_or_else(|error| panic!("{error}"));
-    let machine = machine::find("numa-2x4").unwrap();
-    let mut scenario = Scenario::new(machine, workload, Scheduler::Policy(instance)).seed(3);
+    let machine = machine::find(machine).unwrap();
+    let mut scenario = Scenario::new(machine, workload, Scheduler::Policy(instance)).seed(seed);
     scenario.options.check = true;
     run(&scenario)
 }
@@ -52,6 +61,18 @@ fn promises_are_kept() {
             let name = load.name.clone();
             if let Err(error) = checked(policy, load) {
                 panic!("{policy} on {name}: {error}");
+            }
+        }
+    }
+}
+
+/// A slice's end may fall into the turns of seven other CPUs, with a wakeup just before the switch.
+#[test]
+fn promises_are_kept_where_cpus_run_in_turn() {
+    for seed in 0..20 {
+        for policy in ["flsched:slice=5ms", "rr:slice=5ms", "o1"] {
+            if let Err(error) = checked_on("icount-2x4", seed, policy, mixed(24, 300 * MS)) {
+                panic!("{policy}, seed {seed}: {error}");
             }
         }
     }

@@ -115,7 +115,8 @@ impl Checkers {
 }
 
 /// What a wakeup or a switch may take at most on this machine, ns: an interrupt to an idle CPU, and
-/// two passes of the scheduler with cold lines, behind every other CPU at one lock.
+/// two passes of the scheduler with cold lines, behind every other CPU at one lock. Where CPUs run in
+/// turn, all others have theirs before the interrupt is taken, and whenever a turn ends meanwhile.
 fn in_flight_ns(machine: &Machine) -> u64 {
     let cpus = machine.cpus.len() as f64;
     let instructions = 20_000.0 + 2_000.0 * cpus;
@@ -123,7 +124,9 @@ fn in_flight_ns(machine: &Machine) -> u64 {
     let costs = &machine.costs;
     let slowest = costs.instruction_ns() / costs.smt_rate_4.min(costs.smt_rate_2);
     let interrupt = costs.ipi_delivery_ns + costs.ipi_send_ns + costs.idle_exit_ns + costs.irq_ns;
-    (2.0 * interrupt + instructions * slowest + lines * costs.line_remote_ns) as u64
+    let own_ns = 2.0 * interrupt + instructions * slowest + lines * costs.line_remote_ns;
+    let turns = if costs.turn_ns > 0.0 { 1.0 + (own_ns / costs.turn_ns).ceil() } else { 0.0 };
+    (own_ns + turns * (cpus - 1.0) * costs.turn_ns) as u64
 }
 
 #[cfg(test)]
