@@ -159,7 +159,7 @@ impl Engine {
 
     /// The CPU goes over from one task to the other.
     fn switch(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>, runnable: bool) {
-        self.trace_switch(prev, next, runnable);
+        self.trace_switch(prev, next);
         let k = &mut self.k;
         k.call(k.func.context_switch);
         k.charge_ns(k.machine.costs.register_switch_ns);
@@ -192,16 +192,15 @@ impl Engine {
     }
 
     /// Where the tracepoint is: who goes on is known, and nothing is switched yet.
-    fn trace_switch(&mut self, prev: Option<TaskId>, next: Option<TaskId>, runnable: bool) {
+    fn trace_switch(&mut self, prev: Option<TaskId>, next: Option<TaskId>) {
         let k = &mut self.k;
         k.charge_ns(k.machine.costs.observe_before_ns);
         let dead = prev.filter(|prev| k.tasks[*prev].state == State::Dead);
         if let Some(prev) = dead {
             k.emit(Kind::Exit { tid: tid(prev) });
         }
-        let stays = prev.is_some_and(|prev| {
-            k.tasks[prev].state != State::Dead && runnable || k.tasks[prev].must_move
-        });
+        // Who must leave for another CPU could go on as well.
+        let stays = prev.is_some_and(|prev| k.tasks[prev].state == State::Running);
         k.emit(Kind::Switch {
             prev: prev.map_or(IDLE, tid),
             next: next.map_or(IDLE, tid),
@@ -280,6 +279,11 @@ impl Engine {
                 self.alive -= 1;
             }
             State::Running => self.move_away(prev),
+            // It blocked before the stopper came, which has it wake elsewhere [migration_cpu_stop].
+            State::Blocked if self.k.tasks[prev].must_move => {
+                self.k.tasks[prev].must_move = false;
+                self.push_off(prev);
+            }
             _ => {}
         }
     }
@@ -371,7 +375,7 @@ impl Engine {
         let mut list = std::mem::take(&mut self.k.cpus[cpu].wake_list);
         self.k.enter(self.k.func.sched_ttwu_pending);
         self.k.rq_lock(cpu);
-        for (task, flags) in list.drain(..) {
+        for &(task, flags) in &list {
             let moved = match self.k.tasks[task].last_ran {
                 Some(last) if last != cpu => enqueue::MIGRATED,
                 _ => 0,
@@ -381,6 +385,12 @@ impl Engine {
         }
         self.k.rq_unlock(cpu);
         self.k.leave();
+        for (task, _) in list.drain(..) {
+            // Meanwhile its mask has changed, or the CPU has gone: the stopper moves it [affine_move_task].
+            if !self.k.tasks[task].allowed.has(cpu) || !self.k.online.has(cpu) {
+                self.push_off(task);
+            }
+        }
         self.k.cpus[cpu].wake_list = list;
     }
 

@@ -7,6 +7,7 @@ use trace::Kind;
 use crate::checkers::Hint;
 use crate::class::{dequeue, enqueue};
 use crate::engine::Engine;
+use crate::event::Due;
 use crate::kernel::tid;
 use crate::task::{CpuId, State, TaskId};
 
@@ -45,10 +46,15 @@ impl Engine {
         let Some(here) = here else {
             return self.k.fail("the last CPU cannot go offline");
         };
+        let free_ns = self.k.cpus[here].free_ns;
+        if free_ns > t_ns {
+            // Others would see the change before it is made.
+            return self.k.queue.push(free_ns, Due::Fault(index as u32));
+        }
         self.begin(here, t_ns);
         self.k.hint(Hint::Disturbed);
         match change {
-            Change::Affinity(task, cpus) => self.set_affinity(task, cpus),
+            Change::Affinity(task, cpus) => self.set_affinity(task, cpus, t_ns),
             Change::Nice(task, nice) => self.set_nice(task, nice),
             Change::Exec(task, process) => {
                 self.k.tasks[task].process = process;
@@ -63,6 +69,7 @@ impl Engine {
     /// Does `change` to a task whose runqueue is locked, dequeued meanwhile if it is runnable.
     fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
         let cpu = self.k.tasks[task].cpu;
+        self.k.now = self.k.now.max(self.seen_ns(task));
         let queued = matches!(self.k.tasks[task].state, State::Queued | State::Running);
         let running = self.k.cpus[cpu].curr == Some(task);
         self.k.rq_lock(cpu);
@@ -85,16 +92,30 @@ impl Engine {
         self.k.rq_unlock(cpu);
     }
 
-    fn set_affinity(&mut self, task: TaskId, cpus: CpuSet) {
+    /// Since when a task is where it is found: another CPU's code, simulated ahead of this, may have
+    /// queued it or switched to it at a later time, with the runqueue locked.
+    fn seen_ns(&self, task: TaskId) -> u64 {
+        let of = &self.k.tasks[task];
+        match of.state {
+            State::Queued => of.queued_ns,
+            State::Running => self.k.cpus[of.cpu].free_ns,
+            _ => 0,
+        }
+    }
+
+    fn set_affinity(&mut self, task: TaskId, cpus: CpuSet, from_ns: u64) {
         if matches!(self.k.tasks[task].state, State::New | State::Dead) || cpus.is_empty() {
             return;
         }
+        // Code that is simulated from here on goes by the new mask, whatever its time.
+        let at_ns = from_ns.max(self.seen_ns(task));
+        let kind = Kind::Affinity { tid: tid(task), cpus: cpus.words().to_vec() };
+        self.k.sink.emit(at_ns, self.k.this, kind);
         self.k.call(self.k.func.sched_setaffinity);
         self.change(task, |engine| {
             engine.k.tasks[task].allowed = cpus;
             engine.class.set_affinity(&mut engine.k, task);
         });
-        self.k.emit(Kind::Affinity { tid: tid(task), cpus: cpus.words().to_vec() });
         let cpu = self.k.tasks[task].cpu;
         if !cpus.has(cpu) || !self.k.online.has(cpu) {
             self.push_off(task);
@@ -102,7 +123,7 @@ impl Engine {
     }
 
     /// Makes a task leave a CPU that it may no longer use.
-    fn push_off(&mut self, task: TaskId) {
+    pub(crate) fn push_off(&mut self, task: TaskId) {
         let cpu = self.k.tasks[task].cpu;
         match self.k.tasks[task].state {
             State::Running => {
@@ -122,6 +143,7 @@ impl Engine {
                 self.class.forget_sleeper(&mut self.k, task);
                 self.k.rq_unlock(cpu);
             }
+            // One that waits to be woken there is pushed off when it has been: see `wake_pending`.
             State::New | State::Waking | State::Dead => {}
         }
     }

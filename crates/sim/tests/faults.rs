@@ -90,6 +90,31 @@ fn a_running_task_moves_when_its_mask_changes() {
     }
 }
 
+/// It may wait, run, sleep, or be on its way to a CPU. The checkers see where it runs.
+#[test]
+fn masks_are_kept_whatever_a_task_does_when_they_change() {
+    const US: u64 = 1_000;
+    let naps = |n: u64| {
+        let steps = vec![Step::Run { work_ns: (20 + n) * US }, Step::Sleep { ns: 10 * US }];
+        vec![Step::Repeat { times: Some(300), steps }]
+    };
+    let load = workload((0..12).map(|n| task(&format!("t{n}"), naps(n))).collect());
+    let flsched = Scheduler::Policy(Instance::default(&flsched::FLSCHED));
+    for scheduler in [Scheduler::Default, Scheduler::Cfs, flsched] {
+        for seed in 0..3 {
+            let machine = machine::find("icount-2x4").unwrap();
+            let mut scenario = scenario(machine, load.clone(), scheduler.clone()).seed(seed);
+            let mask = |n: usize| [n % 7, n * n % 8].into_iter().collect();
+            let change = |n| Fault {
+                at_ns: MS + n as u64 * 37_123,
+                change: Change::Affinity(n % 12, mask(n)),
+            };
+            scenario.faults = (0..500).map(change).collect();
+            run(&scenario).unwrap_or_else(|error| panic!("{scheduler:?}, seed {seed}: {error}"));
+        }
+    }
+}
+
 #[test]
 fn a_waiting_task_moves_when_its_mask_changes() {
     for scheduler in schedulers() {
