@@ -175,7 +175,8 @@ pub trait Class {
     /// What [`Kernel::raise_irq_work`] asked for. No lock is held.
     fn irq_work(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 
-    /// A task's mask of CPUs has changed; `task.allowed` is the new one. Its runqueue is locked. As in
+    /// A task's mask of CPUs has changed; `task.allowed` is the new one. Its runqueue is locked, save for
+    /// a task on its way to a queue that has none of its CPUs left (`select_fallback_rq`). As in
     /// the kernel's `sched_change`, a runnable task was dequeued before and is enqueued afterwards,
     /// and the running one is also put ([`Class::put_prev`], not runnable, for nobody) and set again
     /// ([`Class::set_next`]).

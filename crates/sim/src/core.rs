@@ -293,7 +293,7 @@ impl Engine {
         self.k.call(self.k.func.migration_stop);
         self.k.tasks[task].must_move = false;
         let from = self.k.tasks[task].cpu;
-        let Some(cpu) = self.fallback(task, from) else { return };
+        let cpu = self.fallback(task, from);
         self.k.tasks[task].state = State::Waking;
         self.k.set_task_cpu(task, cpu);
         self.k.rq_lock(cpu);
@@ -327,8 +327,8 @@ impl Engine {
             return self.k.leave_with(true);
         }
         let leaving = self.k.tasks[task].on_cpu_until_ns > self.k.now;
-        let Some(cpu) = (match leaving && self.class.wakes_leaving_in_place() {
-            true => Some(prev),
+        let cpu = match leaving && self.class.wakes_leaving_in_place() {
+            true => prev,
             false => {
                 self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
                 let locks = self.class.wakes_under_lock();
@@ -337,8 +337,6 @@ impl Engine {
                 locks.then(|| self.k.rq_unlock(prev));
                 cpu
             }
-        }) else {
-            return self.k.leave_with(false);
         };
         self.k.tasks[task].cpu = cpu;
         if self.class.queued_wakeups() && self.leave_to(cpu, task, flags) {
@@ -426,29 +424,31 @@ impl Engine {
         self.k.leave();
     }
 
-    /// `select_task_rq`: where a task is to become runnable. None where it has no CPU left, which
-    /// ends the run: nobody's affinity is widened.
-    fn place(&mut self, task: TaskId, prev: CpuId, flags: u64) -> Option<CpuId> {
+    /// `select_task_rq`: where a task is to become runnable.
+    fn place(&mut self, task: TaskId, prev: CpuId, flags: u64) -> CpuId {
         let cpu = match self.k.tasks[task].pinned() {
             true => self.k.tasks[task].allowed.lowest().unwrap_or(prev),
             false => self.class.select_cpu(&mut self.k, task, prev, flags),
         };
         let usable = self.k.tasks[task].allowed.has(cpu) && self.k.online.has(cpu);
-        if usable { Some(cpu) } else { self.fallback(task, prev) }
+        if usable { cpu } else { self.fallback(task, prev) }
     }
 
-    /// `select_fallback_rq`: a CPU of the task's mask, of the same node if there is one.
-    fn fallback(&mut self, task: TaskId, prev: CpuId) -> Option<CpuId> {
+    /// `select_fallback_rq`: a CPU of the task's mask, of the same node if there is one. Where all of the
+    /// mask are offline, the task may use any from now on.
+    fn fallback(&mut self, task: TaskId, prev: CpuId) -> CpuId {
         let k = &mut self.k;
+        if k.tasks[task].allowed.and(&k.online).is_empty() {
+            k.tasks[task].allowed = k.machine.all();
+            let cpus = k.tasks[task].allowed.words().to_vec();
+            k.emit(Kind::Affinity { tid: tid(task), cpus });
+            self.class.set_affinity(k, task);
+        }
+        let k = &self.k;
         let usable = k.tasks[task].allowed.and(&k.online);
         let node = k.machine.cpus[prev].node;
         let near: CpuSet = usable.iter().filter(|cpu| k.machine.cpus[*cpu].node == node).collect();
-        let found = near.lowest().or(usable.lowest());
-        if found.is_none() {
-            let name = k.tasks[task].name.clone();
-            k.fail(format!("task {name} has no CPU left that it may run on"));
-        }
-        found
+        near.lowest().or(usable.lowest()).expect("the last CPU does not go offline")
     }
 
     /// A task has been copied on this CPU, and becomes runnable: `wake_up_new_task`.
@@ -467,12 +467,11 @@ impl Engine {
             k.emit(Kind::Affinity { tid: tid(task), cpus });
         }
         k.enter(k.func.wake_up_new_task);
-        if let Some(cpu) = self.place(task, here, wake::FORK) {
-            self.k.tasks[task].cpu = cpu;
-            self.k.rq_lock(cpu);
-            self.activate(cpu, task, enqueue::INITIAL, wake::FORK);
-            self.k.rq_unlock(cpu);
-        }
+        let cpu = self.place(task, here, wake::FORK);
+        self.k.tasks[task].cpu = cpu;
+        self.k.rq_lock(cpu);
+        self.activate(cpu, task, enqueue::INITIAL, wake::FORK);
+        self.k.rq_unlock(cpu);
         self.k.leave();
     }
 

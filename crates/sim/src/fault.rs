@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    fn set_affinity(&mut self, task: TaskId, cpus: CpuSet, from_ns: u64) {
+    pub(crate) fn set_affinity(&mut self, task: TaskId, cpus: CpuSet, from_ns: u64) {
         if matches!(self.k.tasks[task].state, State::New | State::Dead) || cpus.is_empty() {
             return;
         }
@@ -182,6 +182,7 @@ impl Engine {
         if let Err(reason) = self.class.hotplug(&mut self.k, cpu, true) {
             self.k.fail(reason);
         }
+        self.rebind_keepers(cpu);
         self.k.resched(cpu);
     }
 }

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use machine::{Each, Housekeeper};
+use machine::{CpuSet, Each, Housekeeper};
 use rand::RngExt;
 use trace::Kind;
 
@@ -29,6 +29,8 @@ struct Keeper {
     kind: Housekeeper,
     /// Number of its CPU or node.
     number: u64,
+    /// Where it belongs. While none of these is online it may run anywhere.
+    cpus: CpuSet,
     /// When its timer expires; None while it has work.
     due_ns: Option<u64>,
 }
@@ -44,8 +46,13 @@ impl Housekeeping {
         for kind in kinds {
             for number in 0..if kind.each == Each::Cpu { cpus } else { nodes } {
                 let task = keeper(k, &kind, number);
-                let mut keeper =
-                    Keeper { task, kind: kind.clone(), number: number as u64, due_ns: None };
+                let mut keeper = Keeper {
+                    task,
+                    kind: kind.clone(),
+                    number: number as u64,
+                    cpus: k.tasks[task].allowed,
+                    due_ns: None,
+                };
                 let rest_ns = k.rng.random_range(0..kind.period_ns);
                 keeper.due_ns = Some(keeper.first_ns(self.clock_ns, rest_ns) - self.clock_ns);
                 self.keepers.push(keeper);
@@ -99,7 +106,7 @@ fn keeper(k: &mut Kernel, kind: &Housekeeper, number: usize) -> TaskId {
         Each::Cpu => *cpu == number,
         Each::Node => usize::from(k.machine.cpus[*cpu].node) == number,
     };
-    let allowed: machine::CpuSet = k.machine.all().iter().filter(belongs).collect();
+    let allowed: CpuSet = k.machine.all().iter().filter(belongs).collect();
     let here = allowed.lowest().unwrap_or(0);
     let program: Rc<[Op]> = [
         Op::Loop { times: None },
@@ -141,6 +148,17 @@ impl Engine {
             if looks && usable && due_ns.is_some_and(|due_ns| due_ns <= now) {
                 self.housekeeping.keepers[index].due_ns = None;
                 self.try_to_wake_up(task, false);
+            }
+        }
+    }
+
+    /// A CPU has come back: threads that belong there are bound again [rebind_workers,
+    /// kthreads_online_cpu].
+    pub(crate) fn rebind_keepers(&mut self, cpu: CpuId) {
+        for index in 0..self.housekeeping.keepers.len() {
+            let Keeper { task, cpus, .. } = self.housekeeping.keepers[index];
+            if cpus.has(cpu) && self.k.tasks[task].allowed != cpus {
+                self.set_affinity(task, cpus, self.k.now);
             }
         }
     }

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{MS, burn, cores, scenario, task, workload};
+use common::{MS, burn, cores, policy, scenario, task, workload};
 use machine::{Each, Housekeeper, Machine, Ticks};
-use sim::{Record, Scheduler, SimError, Traced, run, run_traced};
+use sim::{Change, Fault, Record, Scheduler, SimError, Traced, run, run_traced};
 use trace::Kind;
 use workload::{Step, Workload};
 
@@ -120,4 +120,35 @@ fn a_seed_decides_when() {
     let at = |seed| wakes(&traced(machine(vec![keeper(Each::Cpu, None)]), seed), "keeper/0");
     assert_eq!(at(1), at(1));
     assert_ne!(at(1), at(2));
+}
+
+/// The kernel breaks its affinity for that time, and binds it again.
+#[test]
+fn a_thread_of_a_cpu_that_goes_offline_works_elsewhere_meanwhile() {
+    let busy = Housekeeper { work_ns: 20 * MS, ..keeper(Each::Cpu, None) };
+    for scheduler in [Scheduler::Default, Scheduler::Cfs, policy("all")] {
+        let mut scenario = scenario(machine(vec![busy.clone()]), hogs(), scheduler).seed(1);
+        // Every 8 ms CPU 1 is away for 4: also while its thread has work.
+        let away = |n: u64| [(8 * n, Change::Offline(1)), (8 * n + 4, Change::Online(1))];
+        let faults = (1..100).flat_map(away);
+        scenario.faults =
+            faults.map(|(at_ms, change)| Fault { at_ns: at_ms * MS, change }).collect();
+        let traced = run_traced(&scenario).unwrap_or_else(|error| panic!("{error}"));
+        let own = |tid: &u32| traced.outcome.names.get(tid).is_some_and(|it| it == "keeper/1");
+        let places: Vec<(u64, u32)> = traced
+            .events
+            .iter()
+            .filter_map(|event| match event.kind {
+                Kind::Switch { next, .. } if own(&next) => Some((event.t_ns / MS, event.cpu)),
+                _ => None,
+            })
+            .collect();
+        let name = &traced.outcome.policy;
+        assert!(places.iter().any(|(_, cpu)| *cpu == 0), "{name}: {places:?}");
+        let here = |(ms, cpu): &(u64, u32)| *cpu == 1 && *ms > 900;
+        assert!(places.iter().any(here), "{name}: {places:?}");
+        for (ms, cpu) in places.iter().filter(|(ms, _)| *ms < 796 && ms % 4 > 0) {
+            assert_eq!(u64::from(*cpu), u64::from(ms / 4 % 2 == 1 || *ms < 8), "{name}, {ms} ms");
+        }
+    }
 }
