@@ -147,6 +147,9 @@ static __always_inline u64 dsq_first_vtime(u64 dsq_id)
 	return vtime;
 }
 
+/* Each task that waits in a DSQ of the policy's own, in its order. */
+#define dsq_for_each(p, dsq_id)	bpf_for_each(scx_dsq, p, dsq_id, 0)
+
 static __always_inline void task_set_slice(struct task_struct *p, u64 slice)
 {
 	if (has(scx_bpf_task_set_slice___v1))

@@ -51,6 +51,7 @@ struct kernel {
 	void (*error)(struct kernel *k, const char *message);
 	u64 (*dsq_peek_vtime)(struct kernel *k, u64 dsq_id);
 	u64 (*dsq_first_vtime)(struct kernel *k, u64 dsq_id);
+	struct task_struct *(*dsq_next)(struct kernel *k, u64 dsq_id, struct task_struct *p);
 };
 
 EXPORT struct kernel *kernel;
@@ -71,6 +72,9 @@ EXPORT struct kernel *kernel;
 #define dsq_can_peek()				true
 #define dsq_peek_vtime(dsq_id)			kernel->dsq_peek_vtime(kernel, dsq_id)
 #define dsq_first_vtime(dsq_id)			kernel->dsq_first_vtime(kernel, dsq_id)
+#define dsq_for_each(p, dsq_id)                                                                    \
+	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p);                                    \
+	     (p) = kernel->dsq_next(kernel, dsq_id, p))
 #define forking_task()				((struct task_struct *)NULL) /* nobody forks there */
 #define task_set_slice(p, slice)		kernel->set_slice(kernel, p, slice)
 #define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)

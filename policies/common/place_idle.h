@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Place: an idle CPU near, for policies that put a task there and otherwise leave it where it was. */
+/* Place: an idle CPU for a task, for policies that put it there and otherwise leave it where it was. */
 #pragma once
 #include "kernel.h"
 #include "topology.h"
@@ -30,4 +30,25 @@ static __always_inline void place_kick_idle(struct task_struct *p)
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * Has idle CPUs look for something to run, one for each task of a DSQ that may run there: another one would
+ * find nothing, and be asked again. Returns false where no CPU idles.
+ */
+static __always_inline bool place_kick_for(u64 dsq_id)
+{
+	struct task_struct *p;
+	s32 cpu;
+
+	dsq_for_each(p, dsq_id) {
+		if (p->nr_cpus_allowed == 1)
+			continue;
+		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+		if (cpu >= 0)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		else if (p->nr_cpus_allowed >= (s32)nr_cpus)
+			return false;
+	}
+	return true;
 }

@@ -100,6 +100,8 @@ pub struct Kernel {
     pub error: unsafe extern "C" fn(*mut Kernel, *const c_char),
     pub dsq_peek_vtime: unsafe extern "C" fn(*mut Kernel, u64) -> u64,
     pub dsq_first_vtime: unsafe extern "C" fn(*mut Kernel, u64) -> u64,
+    /// The task behind one in a queue, or the first for a null pointer.
+    pub dsq_next: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> *mut TaskStruct,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

@@ -239,3 +239,22 @@ fn ten_thousand_short_lived_processes_come_and_go() {
     let outcome = run(&scenario).unwrap();
     assert!((1..=10_000).all(|tid| outcome.observed.tasks[&tid].cpu_ns >= 40_000));
 }
+
+/// A task is kept at home behind one whose turns were short until now. Of the idle CPUs, the nearest is
+/// none that it may use: the tick must wake the one that is.
+#[test]
+fn an_idle_cpu_is_found_for_a_task_that_may_not_run_on_the_nearest() {
+    let nap = vec![Step::Run { work_ns: 5_000 }, Step::Sleep { ns: 100_000 }];
+    let naps = Step::Repeat { times: Some(200), steps: nap };
+    let hog = Task { cpus: Some(vec![4]), ..of(0, 0, task("hog", vec![naps.clone(), burn(100)])) };
+    let sleeper = Task { cpus: Some(vec![4, 7]), ..of(0, 0, task("sleeper", vec![naps, burn(5)])) };
+    let machine = machine::find("numa-2x4").unwrap();
+    for policy in ["cas:aggregate=1", "cas:aggregate=1,slack=1ms", "cas:aggregate=1,slots=2"] {
+        let load = workload(vec![hog.clone(), sleeper.clone()]);
+        let mut scenario = scenario(machine.clone(), load, scheduler(policy));
+        scenario.options.check = true;
+        let outcome = run(&scenario).unwrap_or_else(|error| panic!("{policy}: {error}"));
+        let waited_ns = outcome.observed.tasks[&2].wait_max_ns;
+        assert!(waited_ns < 10 * MS, "{policy}: {waited_ns}");
+    }
+}

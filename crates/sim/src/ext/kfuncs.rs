@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use machine::CpuSet;
 use policy::native::{Kernel as KernelTable, TaskStruct};
 
-use super::dsq::Dsq;
+use super::dsq::{self, Dsq};
 use super::flags::*;
 use super::{Direct, Inserted, Ops, Runtime};
 use crate::kernel::Kernel;
@@ -54,6 +54,7 @@ impl Table {
             error,
             dsq_peek_vtime,
             dsq_first_vtime,
+            dsq_next,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -248,6 +249,26 @@ unsafe extern "C" fn dsq_first_vtime(table: *mut KernelTable, id: u64) -> u64 {
     let vtime = rt.first_vtime(index);
     k.unlock(lock);
     vtime
+}
+
+unsafe extern "C" fn dsq_next(
+    table: *mut KernelTable,
+    id: u64,
+    after: *mut TaskStruct,
+) -> *mut TaskStruct {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.call(rt.func.bpf_iter_scx_dsq);
+    let Some(index) = rt.user_dsq(k, id, "an iterator") else { return std::ptr::null_mut() };
+    // The lock is held for each step.
+    let lock = rt.dsqs[index].lock.expect("a policy's own queue has a lock");
+    k.lock(lock);
+    let next = match rt.task_of(after) {
+        Some(task) => dsq::next(&rt.links, task),
+        None => rt.dsqs[index].first(),
+    };
+    k.unlock(lock);
+    next.map_or(std::ptr::null_mut(), |task| rt.pointer(task))
 }
 
 unsafe extern "C" fn dsq_move_to_local(table: *mut KernelTable, id: u64) -> bool {

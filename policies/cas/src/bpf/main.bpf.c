@@ -187,11 +187,11 @@ void OP(cas_tick, struct task_struct *p)
 	struct cas_cpu *c = cpus_of(this_cpu());
 
 	/*
-	 * A CPU that went idle between an insertion and the search for idle CPUs was not kicked. Those
-	 * that wait may go where p, which runs, may not.
+	 * A CPU that went idle between an insertion and the search for idle CPUs was not kicked, nor one
+	 * that idles while a task waits at home for longer than was thought.
 	 */
-	if (c && nr_cpus > 1 && slots_waiting(this_cpu()))
-		kick_idle_cpus(this_cpu(), waiting(this_cpu()));
+	if (c && nr_cpus > 1)
+		kick_idle_cpus(this_cpu());
 }
 
 /* The slots of the context that runs from here on: a task without one runs in the last one's. */

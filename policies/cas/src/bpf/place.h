@@ -157,22 +157,15 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 sl
 	return -1;
 }
 
-/* Has so many idle CPUs, near first, look for something to run. */
-__noinline int kick_idle_cpus(s32 from, u32 count)
+/* Has idle CPUs look for something to run, for those that wait on this one. */
+__noinline int kick_idle_cpus(s32 cpu)
 {
-	u32 i;
+	struct cas_cpu *c = cpus_of(cpu);
+	u32 slot;
 
-	for (i = 1; i < nr_cpus && i < MAX_CPUS; i++) {
-		s32 cpu = cpu_neighbour(from, i);
-		struct cas_cpu *c = cpus_of(cpu);
-
-		if (!count)
+	for (slot = 0; c && slot < SLOTS_MAX && slot < knob_slots; slot++)
+		if (c->hint[slot] && !place_kick_for(dsq_of(cpu, slot)))
 			break;
-		if (c && !c->running && scx_bpf_test_and_clear_cpu_idle(cpu)) {
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-			count--;
-		}
-	}
 	return 0;
 }
 

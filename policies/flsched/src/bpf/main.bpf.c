@@ -191,7 +191,7 @@ void OP(flsched_tick, struct task_struct *p)
 	if (knob_pull) {
 		/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
 		if (scx_bpf_dsq_nr_queued(this_cpu()) > 0)
-			place_kick_idle(p);
+			place_kick_for(this_cpu());
 	} else if (knob_variant == SLIDE && place_waiting(this_cpu()) > 0) {
 		if (offer_claim(&state->offer, p))
 			task_set_slice(p, 0);
