@@ -12,12 +12,15 @@ mod costs;
 mod cpus;
 mod machine;
 mod memory;
+mod observed;
 mod paths;
+mod places;
 mod quantity;
 mod read;
 mod recency;
 mod tlb;
 mod warmth;
+mod write;
 
 pub use costs::{COSTS, CostName, Costs};
 pub use cpus::CpuSet;
@@ -25,8 +28,11 @@ pub use machine::{
     Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names,
 };
 pub use memory::{MEMORY, Memory};
+pub use observed::{Amount, Observation};
 pub use paths::{Path, PathId, Paths};
-pub use quantity::{Quantity, Tag};
+pub use places::Rows;
+pub use quantity::{Quantity, Stated, Tag};
 pub use recency::Recency;
 pub use tlb::Tags;
 pub use warmth::{Footprint, Misses, Set, Turn, Warmth};
+pub use write::Description;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::costs::{COSTS, Costs, Table};
 use crate::memory::{MEMORY, Memory};
+use crate::observed::Observation;
 use crate::quantity::Quantity;
 use crate::{CpuSet, read};
 
@@ -112,10 +113,16 @@ pub struct Machine {
     pub paths: BTreeMap<String, f64>,
     /// The same where the CPU runs the idle task.
     pub from_idle: BTreeMap<String, f64>,
+    /// The same of a task that sleeps before its debt is paid, or is woken from that (DELAY_DEQUEUE).
+    pub delayed: BTreeMap<String, f64>,
     /// Its TLBs and caches; None: not known, and no run that needs them can be made.
     pub memory: Option<Memory>,
     /// Where each cost comes from, and its range.
     pub sources: BTreeMap<&'static str, Quantity>,
+    /// Costs that nobody could measure, and why: [`Machine::lacks`] says whether that matters.
+    pub unknown: BTreeMap<&'static str, String>,
+    /// What was measured beside, of which no run makes use.
+    pub observed: BTreeMap<String, Observation>,
 }
 
 /// What is wrong with a machine's description, or with what was asked of it.
@@ -213,6 +220,33 @@ impl Machine {
             Distance::Node => self.costs.migrate_node_ns,
             Distance::Remote => self.costs.migrate_remote_ns,
         }
+    }
+
+    /// The first unknown number, and why it is not known, that a run needs: one whose workload says
+    /// what it touches (`touches`), or that has a sched_ext policy (`policy`). What its topology has
+    /// no use for matters to no run.
+    pub fn lacks(&self, touches: bool, policy: bool) -> Option<(&'static str, &str)> {
+        let pairs = || (0..self.cpus.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        let some = |far: Distance| pairs().any(|(a, b)| self.distance(a, b) == far);
+        let threads = |n: usize| {
+            let of_core = |core| self.cpus.iter().filter(|cpu| cpu.core == core).count();
+            self.cpus.iter().any(|cpu| of_core(cpu.core) >= n)
+        };
+        let matters = |name: &str| match name {
+            "smt_rate_2" => threads(2),
+            "smt_rate_3" => threads(3),
+            "smt_rate_4" => threads(4),
+            "line_core_ns" | "migrate_core_ns" => some(Distance::Core),
+            "line_llc_ns" | "migrate_llc_ns" => some(Distance::Llc),
+            "line_node_ns" | "migrate_node_ns" => some(Distance::Node),
+            "line_remote_ns" | "migrate_remote_ns" => some(Distance::Remote),
+            "ipi_send_ns" | "ipi_delivery_ns" => self.cpus.len() > 1,
+            "callback_ns" | "kfunc_ns" => policy,
+            "ticket_slope" => self.lock == LockKind::Ticket,
+            _ => touches || !MEMORY.iter().any(|memory| memory.name == name),
+        };
+        let found = self.unknown.iter().find(|(name, _)| matters(name));
+        found.map(|(name, why)| (*name, why.as_str()))
     }
 
     /// The same machine with one cost set, for a sweep. `line_transfer_ns` sets the transfer

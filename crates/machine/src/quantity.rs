@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A number with its unit and where it comes from.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How far a number can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tag {
     /// Stated by the source.
@@ -15,6 +15,8 @@ pub enum Tag {
     Measured,
     /// Nobody states it: a guess, whose range says how wide.
     Assumed,
+    /// There is none: it could not be measured, and the source says why.
+    Unknown,
 }
 
 /// A number, the range it may lie in, its unit and its source.
@@ -34,6 +36,59 @@ pub struct Quantity<T = f64> {
     pub tag: Tag,
 }
 
-fn none() -> Option<[f64; 2]> {
+/// A quantity that may be unknown: then it has no value, and its source says why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stated<T = f64> {
+    /// As in [`Quantity`].
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub value: Option<T>,
+    /// As in [`Quantity`].
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
+    /// Its unit.
+    pub unit: String,
+    /// Where it comes from, or why it is not known.
+    pub source: String,
+    /// How far it can be trusted.
+    pub tag: Tag,
+}
+
+impl<T> Stated<T> {
+    /// A number of this tag, without a range.
+    pub fn new(value: T, unit: &str, tag: Tag, source: impl Into<String>) -> Self {
+        let (unit, source) = (unit.to_string(), source.into());
+        Stated { value: Some(value), range: None, unit, source, tag }
+    }
+
+    /// One that could not be measured, and why.
+    pub fn unknown(unit: &str, why: impl Into<String>) -> Self {
+        let (unit, source) = (unit.to_string(), why.into());
+        Stated { value: None, range: None, unit, source, tag: Tag::Unknown }
+    }
+
+    /// The same, which may lie so.
+    #[must_use]
+    pub fn within(mut self, range: [f64; 2]) -> Self {
+        self.range = Some(range);
+        self
+    }
+
+    /// The quantity, or None where it is unknown.
+    ///
+    /// # Errors
+    /// A value and its tag contradict each other.
+    pub fn known(self) -> Result<Option<Quantity<T>>, &'static str> {
+        let Stated { value, range, unit, source, tag } = self;
+        match (value, tag) {
+            (None, Tag::Unknown) => Ok(None),
+            (Some(_), Tag::Unknown) => Err("tag \"unknown\" is for numbers without a value"),
+            (None, _) => Err("expected a value, or tag \"unknown\" with the reason as source"),
+            (Some(value), tag) => Ok(Some(Quantity { value, range, unit, source, tag })),
+        }
+    }
+}
+
+fn none<T>() -> Option<T> {
     None
 }

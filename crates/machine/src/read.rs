@@ -10,14 +10,19 @@ use toml::Spanned;
 use crate::CpuSet;
 use crate::costs::{CostName, Table};
 use crate::machine::{Cpu, Each, Housekeeper, LockKind, Machine, MachineError, Ticks};
-use crate::quantity::Quantity;
+use crate::observed::Observation;
+use crate::places::{Rows, placed};
+use crate::quantity::{Quantity, Stated};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     name: String,
     summary: String,
-    topology: Topology,
+    #[serde(default = "none")]
+    topology: Option<Topology>,
+    #[serde(default = "none")]
+    places: Option<Places>,
     kernel: Kernel,
     costs: Given,
     #[serde(default)]
@@ -25,14 +30,30 @@ struct File {
     #[serde(default, rename = "from-idle")]
     from_idle: BTreeMap<String, Spanned<Quantity>>,
     #[serde(default)]
+    delayed: BTreeMap<String, Spanned<Quantity>>,
+    #[serde(default)]
     housekeeping: BTreeMap<String, Keeper>,
     #[serde(default = "none")]
     memory: Option<Given>,
+    #[serde(default)]
+    observed: BTreeMap<String, Observation>,
 }
 
 /// A section of numbers as the file has it.
-type Given = BTreeMap<Spanned<String>, Spanned<Quantity>>;
+type Given = BTreeMap<Spanned<String>, Spanned<Stated>>;
 
+/// A machine of any shape: a row for each of its CPUs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Places {
+    cpus: Spanned<Quantity<Rows>>,
+    /// Work rate of each kind of core, of the fastest.
+    kind_rates: Spanned<Quantity<Vec<f64>>>,
+    #[serde(default = "none")]
+    node_distance: Option<Spanned<Quantity<Vec<Vec<u32>>>>>,
+}
+
+/// A machine whose nodes, caches and cores are all alike.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Topology {
@@ -97,16 +118,22 @@ impl Source<'_> {
 pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
     let source = Source { text, path };
     let file: File = parse(&source)?;
-    let (cpus, core_rates) = cpus(&source, &file.topology)?;
-    let threads = file.topology.threads_per_core.get_ref().value;
-    let mut sources = Sources::new();
-    let costs = table(&source, &file.costs, threads, &mut sources)?;
+    let Shape { cpus, core_rates, threads, node_distance } = match (&file.topology, &file.places) {
+        (Some(topology), None) => regular(&source, topology)?,
+        (None, Some(places)) => irregular(&source, places)?,
+        _ => {
+            let what = "expected either [topology] or [places]";
+            return Err(source.error(0..0, what));
+        }
+    };
+    let mut seen = Seen::default();
+    let costs = table(&source, &file.costs, threads, &mut seen)?;
     let memory = match &file.memory {
-        Some(given) => Some(table(&source, given, threads, &mut sources)?),
+        Some(given) => Some(table(&source, given, threads, &mut seen)?),
         None => None,
     };
     Ok(Machine {
-        node_distance: distances(&source, &file.topology)?,
+        node_distance,
         name: file.name,
         summary: file.summary,
         cpus,
@@ -117,9 +144,44 @@ pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
         costs,
         paths: lengths(&source, file.paths)?,
         from_idle: lengths(&source, file.from_idle)?,
+        delayed: lengths(&source, file.delayed)?,
         memory,
-        sources,
+        sources: seen.sources,
+        unknown: seen.unknown,
+        observed: file.observed,
     })
+}
+
+/// Where the CPUs are.
+struct Shape {
+    cpus: Vec<Cpu>,
+    core_rates: Vec<f64>,
+    threads: usize,
+    node_distance: Vec<Vec<u32>>,
+}
+
+fn regular(source: &Source, topology: &Topology) -> Result<Shape, MachineError> {
+    let (cpus, core_rates) = cpus(source, topology)?;
+    let nodes = topology.nodes.get_ref().value;
+    let node_distance = distances(source, nodes, topology.node_distance.as_ref())?;
+    let threads = topology.threads_per_core.get_ref().value;
+    Ok(Shape { cpus, core_rates, threads, node_distance })
+}
+
+fn irregular(source: &Source, places: &Places) -> Result<Shape, MachineError> {
+    let at_rates = |what: String| source.error(places.kind_rates.span(), what);
+    let core_rates = places.kind_rates.get_ref().value.clone();
+    if core_rates.is_empty() || core_rates.iter().any(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
+        return Err(at_rates("kind_rates: expected rates above 0 and at most 1".into()));
+    }
+    let rows = &places.cpus.get_ref().value;
+    let cpus = placed(rows, core_rates.len())
+        .map_err(|what| source.error(places.cpus.span(), format!("cpus: {what}")))?;
+    let nodes = 1 + cpus.iter().map(|cpu| cpu.node).max().unwrap_or(0) as usize;
+    let node_distance = distances(source, nodes, places.node_distance.as_ref())?;
+    let of_core = |core: u16| cpus.iter().filter(|cpu| cpu.core == core).count();
+    let threads = cpus.iter().map(|cpu| of_core(cpu.core)).max().unwrap_or(1);
+    Ok(Shape { cpus, core_rates, threads, node_distance })
 }
 
 fn housekeepers(
@@ -243,9 +305,12 @@ fn core_types(
     Ok((kinds, core_type))
 }
 
-fn distances(source: &Source, topology: &Topology) -> Result<Vec<Vec<u32>>, MachineError> {
-    let nodes = topology.nodes.get_ref().value;
-    let Some(given) = &topology.node_distance else {
+fn distances(
+    source: &Source,
+    nodes: usize,
+    given: Option<&Spanned<Quantity<Vec<Vec<u32>>>>>,
+) -> Result<Vec<Vec<u32>>, MachineError> {
+    let Some(given) = given else {
         let far = |a, b| if a == b { 10 } else { 20 };
         return Ok((0..nodes).map(|a| (0..nodes).map(|b| far(a, b)).collect()).collect());
     };
@@ -271,17 +336,22 @@ fn distances(source: &Source, topology: &Topology) -> Result<Vec<Vec<u32>>, Mach
     Ok(matrix.clone())
 }
 
-type Sources = BTreeMap<&'static str, Quantity>;
+/// Costs that were given, and those that a file says are unknown, with the reason.
+#[derive(Default)]
+struct Seen {
+    sources: BTreeMap<&'static str, Quantity>,
+    unknown: BTreeMap<&'static str, String>,
+}
 
 /// Reads one section: only what its table has, each with its unit, and all that must be there.
 fn table<T: Table>(
     source: &Source,
     given: &Given,
     threads: usize,
-    sources: &mut Sources,
+    seen: &mut Seen,
 ) -> Result<T, MachineError> {
     let mut table = T::default();
-    for (key, quantity) in given {
+    for (key, stated) in given {
         let name = T::NAMES.iter().find(|name| name.name == key.get_ref()).ok_or_else(|| {
             let known = T::NAMES.iter().map(|name| name.name).collect::<Vec<_>>().join(", ");
             source.error(
@@ -289,12 +359,20 @@ fn table<T: Table>(
                 format!("no cost is called `{}`; there are: {known}", key.get_ref()),
             )
         })?;
-        check(source, name, quantity)?;
-        *table.slot(name.name).expect("the table has it") = quantity.get_ref().value;
-        sources.insert(name.name, quantity.get_ref().clone());
+        let at_value = |what| source.error(stated.span(), format!("{}: {what}", name.name));
+        match stated.get_ref().clone().known().map_err(at_value)? {
+            None => {
+                seen.unknown.insert(name.name, stated.get_ref().source.clone());
+            }
+            Some(quantity) => {
+                check(source, name, &quantity, stated.span())?;
+                *table.slot(name.name).expect("the table has it") = quantity.value;
+                seen.sources.insert(name.name, quantity);
+            }
+        }
     }
-    let missing =
-        T::NAMES.iter().find(|name| name.threads <= threads && !sources.contains_key(name.name));
+    let told = |name: &str| seen.sources.contains_key(name) || seen.unknown.contains_key(name);
+    let missing = T::NAMES.iter().find(|name| name.threads <= threads && !told(name.name));
     match missing {
         Some(name) => {
             let at = source.text.find(&format!("[{}", T::SECTION)).unwrap_or(0);
@@ -305,8 +383,13 @@ fn table<T: Table>(
     }
 }
 
-fn check(source: &Source, cost: &CostName, given: &Spanned<Quantity>) -> Result<(), MachineError> {
-    let Quantity { value, range, unit, .. } = given.get_ref();
+fn check(
+    source: &Source,
+    cost: &CostName,
+    given: &Quantity,
+    span: Range<usize>,
+) -> Result<(), MachineError> {
+    let Quantity { value, range, unit, .. } = given;
     let [low, high] = range.unwrap_or([*value, *value]);
     let (least, most) = bounds(cost);
     let what = match () {
@@ -320,7 +403,7 @@ fn check(source: &Source, cost: &CostName, given: &Spanned<Quantity>) -> Result<
         () if !(low <= *value && *value <= high) => format!("value {value} is outside its range"),
         () => return Ok(()),
     };
-    Err(source.error(given.span(), format!("{}: {what}", cost.name)))
+    Err(source.error(span, format!("{}: {what}", cost.name)))
 }
 
 /// Between which a number may lie. Far wider than any machine; beyond them a run would not come to an
