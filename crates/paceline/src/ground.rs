@@ -95,7 +95,10 @@ fn of_sim(
 ) -> Failure {
     if matches!(
         error,
-        SimError::NoCpus { .. } | SimError::NoAffinity { .. } | SimError::NoMemory { .. }
+        SimError::NoCpus { .. }
+            | SimError::NoAffinity { .. }
+            | SimError::NoMemory { .. }
+            | SimError::Unknown { .. }
     ) {
         return Failure::input(error);
     }

@@ -70,7 +70,8 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
         None => k.machine.all(),
     };
     let at = Cursor::new(compile_between(before, &steps, after), task.delay_ns);
-    Task { nice: task.nice, ..Task::new(task.name.clone(), allowed, task.process, here, at) }
+    let own = Task::new(task.name.clone(), allowed, task.process, here, at);
+    Task { nice: task.nice, batch: task.batch, ..own }
 }
 
 /// How a run ended.

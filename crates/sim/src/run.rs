@@ -121,6 +121,11 @@ pub enum SimError {
          that costs; name one that has: {known}"
     )]
     NoMemory { machine: String, known: String },
+    #[error(
+        "{name} of machine {machine} is unknown ({why}), and this run needs it; give it a value and \
+         its source in the machine's file"
+    )]
+    Unknown { machine: String, name: &'static str, why: String },
     #[error("{0}")]
     Load(String),
     #[error("{0}")]
@@ -214,6 +219,12 @@ fn check(scenario: &Scenario) -> Result<(), SimError> {
             machine: scenario.machine.name.clone(),
             known: machine::names().filter(knows).collect::<Vec<_>>().join(", "),
         });
+    }
+    let touches = scenario.workload.tasks.iter().any(|task| task.hw.is_some());
+    let policy = matches!(scenario.scheduler, Scheduler::Policy(_) | Scheduler::Related(..));
+    if let Some((name, why)) = scenario.machine.lacks(touches, policy) {
+        let (machine, why) = (scenario.machine.name.clone(), why.to_string());
+        return Err(SimError::Unknown { machine, name, why });
     }
     match scenario.workload.tasks.iter().find(|task| !usable(task)) {
         Some(task) => Err(SimError::NoAffinity { task: task.name.clone(), cpus }),

@@ -46,6 +46,8 @@ pub struct Task {
     pub allowed: CpuSet,
     /// −20 to 19.
     pub nice: i8,
+    /// SCHED_BATCH.
+    pub batch: bool,
     /// Threads of one process share an address space.
     pub process: usize,
     /// When it was last charged for its run: `se.exec_start`, kept by [`crate::Kernel::update_curr`].
@@ -89,6 +91,7 @@ impl Task {
             cpu: here,
             allowed,
             nice: 0,
+            batch: false,
             process,
             exec_start_ns: 0,
             sum_exec_ns: 0,

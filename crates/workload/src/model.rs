@@ -43,6 +43,8 @@ pub struct Task {
     pub cpus: Option<Vec<usize>>,
     /// −20 to 19.
     pub nice: i8,
+    /// It is SCHED_BATCH: when it wakes it preempts nobody. rt-app has no word for it.
+    pub batch: bool,
     /// It becomes runnable this long after the start.
     pub delay_ns: u64,
     /// Not started with the workload: a [`Step::Fork`] starts it.

@@ -106,6 +106,9 @@ impl Writer<'_> {
     fn task(&self) -> Result<Value, Unwritable> {
         let task = self.task;
         let mut out = Map::new();
+        if task.batch {
+            return Err(self.error("SCHED_BATCH, which rt-app has not"));
+        }
         if task.forked {
             out.insert("instance".to_string(), json!(0));
         }

@@ -435,7 +435,9 @@ impl Class for Cfs {
     }
 
     fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId, task: TaskId, _flags: u64) {
-        self.check_preempt(k, cpu, curr, task);
+        if !k.tasks[task].batch {
+            self.check_preempt(k, cpu, curr, task);
+        }
     }
 
     fn pick_next(

@@ -81,6 +81,12 @@ pub(super) struct Balance {
 pub(super) struct Funcs {
     pub enqueue: Func,
     pub dequeue: Func,
+    /// Of a task that is woken before its debt is paid.
+    pub enqueue_delayed: Func,
+    /// What `dequeue` does where the task stays for its debt, if the machine tells that apart, and
+    /// what is left for when it goes.
+    pub dequeue_delayed: Option<Func>,
+    pub dequeue_rest: Func,
     pub update_curr: Func,
     pub update_load_avg: Func,
     pub place_entity: Func,
@@ -111,6 +117,9 @@ impl Funcs {
         Funcs {
             enqueue: id("enqueue_task_fair"),
             dequeue: id("dequeue_task_fair"),
+            enqueue_delayed: id("enqueue_task_fair"),
+            dequeue_delayed: None,
+            dequeue_rest: id("dequeue_task_fair"),
             update_curr: id("update_curr"),
             update_load_avg: id("update_load_avg"),
             place_entity: id("place_entity"),
@@ -196,6 +205,24 @@ impl Eevdf {
             slice_ns: BASE_SLICE_NS * factor,
             tick_ns: machine.costs.tick_period_ns as i64,
         }
+    }
+
+    /// Lengths that the machine gives for sleeps and wakeups with delayed dequeueing.
+    pub fn with_delayed(mut self, k: &mut Kernel) -> Self {
+        let given = |k: &Kernel, name: &str| k.machine.delayed.get(name).copied();
+        if let Some(instructions) = given(k, "enqueue_task_fair") {
+            let name = "enqueue_task_fair (delayed)";
+            self.func.enqueue_delayed = k.add_function(name, instructions, 0.0);
+        }
+        if let Some(instructions) = given(k, "dequeue_task_fair") {
+            let whole = k.machine.paths.get("dequeue_task_fair").copied();
+            let whole = whole.unwrap_or(k.paths.get(k.paths.id("dequeue_task_fair")).instructions);
+            let rest = (whole - instructions).max(0.0);
+            let name = "dequeue_task_fair (delayed)";
+            self.func.dequeue_delayed = Some(k.add_function(name, instructions, 0.0));
+            self.func.dequeue_rest = k.add_function("dequeue_task_fair (rest)", rest, 0.0);
+        }
+        self
     }
 
     fn task(&mut self, task: TaskId) -> &mut Habit {
@@ -299,7 +326,7 @@ impl Eevdf {
             if !self.entities[next].delayed {
                 return Some(next);
             }
-            k.enter(self.func.dequeue);
+            k.enter(self.func.dequeue_rest);
             self.update_load(k, cpu, Some(next));
             self.detach(k, cpu, next, true);
             k.leave();
@@ -393,7 +420,8 @@ impl Class for Eevdf {
     }
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
-        k.enter(self.func.enqueue);
+        let delayed = self.entities[task].delayed;
+        k.enter(if delayed { self.func.enqueue_delayed } else { self.func.enqueue });
         self.update_curr(k, cpu);
         self.update_load(k, cpu, Some(task));
         k.call(self.func.place_entity);
@@ -415,7 +443,7 @@ impl Class for Eevdf {
     }
 
     fn dequeue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
-        k.enter(self.func.dequeue);
+        k.enter(self.func.dequeue_delayed.unwrap_or(self.func.dequeue));
         self.update_curr(k, cpu);
         self.update_load(k, cpu, Some(task));
         let sleeps = flags & dequeue::SLEEP != 0;
@@ -426,13 +454,17 @@ impl Class for Eevdf {
             self.rqs[cpu].runnable -= 1;
             self.dirty(k, cpu);
         } else {
+            if self.func.dequeue_delayed.is_some() {
+                k.call(self.func.dequeue_rest);
+            }
             self.detach(k, cpu, task, sleeps);
         }
         k.leave();
     }
 
     fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, _curr: TaskId, task: TaskId, flags: u64) {
-        if flags & wake::FORK == 0 {
+        // `wakeup_preempt_fair`: BATCH and IDLE tasks do not preempt others.
+        if flags & wake::FORK == 0 && !k.tasks[task].batch {
             self.check_preempt(k, cpu, task);
         }
     }

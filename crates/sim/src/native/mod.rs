@@ -24,7 +24,7 @@ use crate::kernel::Kernel;
 
 /// Linux's class as of today: EEVDF.
 pub(crate) fn default(k: &mut Kernel) -> Result<Box<dyn Class>, String> {
-    Ok(Box::new(eevdf::Eevdf::new(&k.machine, &k.paths)))
+    Ok(Box::new(eevdf::Eevdf::new(&k.machine, &k.paths).with_delayed(k)))
 }
 
 /// Linux's class as of 2.6: CFS.
