@@ -11,7 +11,7 @@ use libbpf_sys::perf_event_attr;
 
 use crate::cgroup::{self, Limit};
 use crate::kernel::{FOLDER, OPS};
-use crate::topology::{self, cpu_list};
+use crate::topology;
 
 /// What was found. None and empty lists: it is not there, or may not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,9 +90,7 @@ impl Facts {
         };
         let mut kinds = BTreeMap::new();
         for cpu in &cpus {
-            let does = text(&format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity"))
-                .and_then(|text| text.parse().ok());
-            *kinds.entry(does.unwrap_or(hybrid(&text, *cpu))).or_default() += 1;
+            *kinds.entry(topology::capacity(root, *cpu)).or_default() += 1;
         }
         let btf = root.join("sys/kernel/btf/vmlinux");
         Facts {
@@ -112,13 +110,6 @@ impl Facts {
             ..Facts::default()
         }
     }
-}
-
-/// Intel's uneven parts have a counter unit for each kind of core: the slower one is called atom.
-fn hybrid(text: &dyn Fn(&str) -> Option<String>, cpu: usize) -> u32 {
-    const SLOWER: u32 = 512;
-    let slow = text("sys/devices/cpu_atom/cpus").map_or(Vec::new(), |list| cpu_list(&list));
-    if slow.contains(&cpu) { SLOWER } else { 1024 }
 }
 
 fn distribution(os_release: &str) -> Vec<String> {

@@ -12,6 +12,7 @@ mod kernel;
 mod load;
 mod locks;
 mod log;
+pub mod measure;
 mod observe;
 mod process;
 mod symbols;

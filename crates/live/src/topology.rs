@@ -50,6 +50,40 @@ pub(crate) fn online(root: &Path) -> Option<Vec<usize>> {
     read(root.join(CPUS).join("online")).map(|list| cpu_list(&list))
 }
 
+/// How much a core of this CPU's kind does, of 1,024: `cpu_capacity`, where the kernel tells.
+pub(crate) fn capacity(root: &Path, cpu: usize) -> u32 {
+    let told = read(root.join(CPUS).join(format!("cpu{cpu}/cpu_capacity")));
+    told.and_then(|text| text.parse().ok()).unwrap_or_else(|| hybrid(root, cpu))
+}
+
+/// Intel's uneven parts have a counter unit for each kind of core: the slower one is called atom.
+fn hybrid(root: &Path, cpu: usize) -> u32 {
+    const SLOWER: u32 = 512;
+    let slow = read(root.join("sys/devices/cpu_atom/cpus"));
+    if slow.is_some_and(|list| cpu_list(&list).contains(&cpu)) { SLOWER } else { 1024 }
+}
+
+/// Distances of these nodes from each other, as SLIT has them; 10 and 20 where the kernel is silent.
+pub(crate) fn distances(root: &Path, nodes: &[usize]) -> Vec<Vec<u32>> {
+    let file = |node: usize| read(root.join(NODES).join(format!("node{node}/distance")));
+    // A row has a number for each node that is online.
+    let all = numbered(&root.join(NODES), "node");
+    let far = |row: &[u32], from: usize, to: usize| {
+        let told = all.iter().position(|node| *node == to).and_then(|at| row.get(at)).copied();
+        match told {
+            _ if from == to => 10,
+            Some(far) if (11..=254).contains(&far) => far,
+            _ => 20,
+        }
+    };
+    let row = |from: &usize| {
+        let told = file(*from).unwrap_or_default();
+        let told: Vec<u32> = told.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        nodes.iter().map(|to| far(&told, *from, *to)).collect()
+    };
+    nodes.iter().map(row).collect()
+}
+
 /// The coarse clock moves at ticks and at nothing else, so its resolution is their distance.
 fn tick_ns() -> u64 {
     let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Latency and bandwidth of caches, of memory and of the walks of page tables, and the copying of pages.
+
+use std::io;
+use std::time::Instant;
+
+use super::array::{Array, LINE, PAGE, Pages, circle, follow, touch};
+use super::place::on;
+use super::reading::{Reading, repeat};
+
+const SAMPLES: usize = 15;
+/// Accesses of one repetition, at the least.
+const ACCESSES: usize = 1 << 15;
+
+/// Time of a line when so many bytes, a power of two, are gone through again and again by loads that do not
+/// depend on each other.
+pub fn touch_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
+    let lines = bytes / LINE;
+    on(cpu, || {
+        let array = Array::new(bytes, Pages::Large)?;
+        let rounds = (ACCESSES / lines).max(1);
+        let once = || {
+            let start = Instant::now();
+            for _ in 0..rounds {
+                touch(array.words(), lines, LINE);
+            }
+            start.elapsed().as_nanos() as f64 / (rounds * lines) as f64
+        };
+        Ok(Reading::of(&repeat(SAMPLES, once)))
+    })?
+}
+
+/// Time of a line when each load waits for the one before.
+pub fn chase_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
+    on(cpu, || {
+        let mut array = Array::new(bytes, Pages::Large)?;
+        Ok(chased(&mut array, bytes))
+    })?
+}
+
+fn chased(array: &mut Array, bytes: usize) -> Option<Reading> {
+    let lines = bytes / LINE;
+    circle(array.words_mut(), lines);
+    let steps = ACCESSES.max(lines.min(1 << 18));
+    follow(array.words(), lines);
+    let once = || {
+        let start = Instant::now();
+        follow(array.words(), steps);
+        start.elapsed().as_nanos() as f64 / steps as f64
+    };
+    Reading::of(&repeat(SAMPLES, once))
+}
+
+/// What a miss of the TLB costs a program: a line of each of so many small pages, a power of two of more
+/// than the TLB holds, less as many lines side by side.
+pub fn page_walk_ns(cpu: usize, pages: usize) -> io::Result<Option<Reading>> {
+    on(cpu, || {
+        let of = |stride: usize, kind: Pages| -> io::Result<Option<Reading>> {
+            let array = Array::new(pages * stride, kind)?;
+            let once = || {
+                let start = Instant::now();
+                touch(array.words(), pages, stride);
+                start.elapsed().as_nanos() as f64 / pages as f64
+            };
+            Ok(Reading::of(&repeat(SAMPLES, once)))
+        };
+        let (spread, dense) = (of(PAGE, Pages::Small)?, of(LINE, Pages::Large)?);
+        Ok(spread.zip(dense).map(|(spread, dense)| spread.less(&dense)))
+    })?
+}
+
+/// Reading one word after the other, in bytes a ns.
+pub fn bandwidth_gbs(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
+    on(cpu, || Ok(streamed(&Array::new(bytes, Pages::Large)?)))?
+}
+
+fn streamed(array: &Array) -> Option<Reading> {
+    let words = array.words();
+    let once = || {
+        let start = Instant::now();
+        std::hint::black_box(words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word)));
+        size_of_val(words) as f64 / start.elapsed().as_nanos() as f64
+    };
+    Reading::of(&repeat(SAMPLES, once))
+}
+
+/// Latency of another node's memory for a CPU, in ns. The kernel refuses where it has no nodes.
+pub fn node_latency_ns(cpu: usize, node: usize, bytes: usize) -> io::Result<Option<Reading>> {
+    on(cpu, || Ok(chased(&mut on_node(bytes, node)?, bytes)))?
+}
+
+/// Bandwidth of another node's memory for a CPU, in bytes a ns.
+pub fn node_bandwidth_gbs(cpu: usize, node: usize, bytes: usize) -> io::Result<Option<Reading>> {
+    on(cpu, || {
+        let mut array = on_node(bytes, node)?;
+        array.words_mut().fill(1);
+        Ok(streamed(&array))
+    })?
+}
+
+fn on_node(bytes: usize, node: usize) -> io::Result<Array> {
+    Array::with(bytes, Pages::Large, |at, bytes| {
+        let mut mask = [0u64; 16];
+        let word = mask.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)?;
+        *word = 1 << (node % 64);
+        let bits = 1 + 8 * size_of_val(&mask);
+        // SAFETY: the kernel reads the mask and places pages of a mapping that is ours
+        let done = unsafe {
+            let (strict, mask) = (libc::MPOL_BIND, mask.as_ptr());
+            libc::syscall(libc::SYS_mbind, at, bytes, strict, mask, bits, 0)
+        };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    })
+}
+
+/// Copying a small page to another place, both in memory and not in caches.
+pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
+    on(cpu, || {
+        let from = Array::new(bytes, Pages::Small)?;
+        let mut to = Array::new(bytes, Pages::Small)?;
+        let pages = (bytes / PAGE) as f64;
+        let once = || {
+            let start = Instant::now();
+            let pairs = to.words_mut().chunks_mut(PAGE / 8).zip(from.words().chunks(PAGE / 8));
+            pairs.for_each(|(to, from)| to.copy_from_slice(from));
+            start.elapsed().as_nanos() as f64 / pages
+        };
+        Ok(Reading::of(&repeat(SAMPLES, once)))
+    })?
+}
+
+/// Having the kernel move a page from one node to another: move_pages(2).
+pub fn page_move_ns(cpu: usize, from: usize, to: usize) -> io::Result<Option<Reading>> {
+    const PAGES: usize = 256;
+    on(cpu, || {
+        let mut array = on_node(PAGES * PAGE, from)?;
+        array.words_mut().fill(1);
+        let first = array.words().as_ptr() as usize;
+        let pages: Vec<usize> = (0..PAGES).map(|page| first + page * PAGE).collect();
+        let mut status = vec![0i32; PAGES];
+        let mut shift = |to: usize| {
+            let nodes = vec![to as i32; PAGES];
+            let start = Instant::now();
+            // SAFETY: the kernel reads and writes as many entries as are told; the pages are ours
+            let done = unsafe {
+                let (pages, nodes) = (pages.as_ptr(), nodes.as_ptr());
+                let (status, flags) = (status.as_mut_ptr(), 1 << 1); // MPOL_MF_MOVE
+                libc::syscall(libc::SYS_move_pages, 0, PAGES, pages, nodes, status, flags)
+            };
+            let spent_ns = start.elapsed().as_nanos() as f64;
+            let moved = done == 0 && status.iter().all(|node| *node == to as i32);
+            moved.then_some(spent_ns / PAGES as f64)
+        };
+        let mut times = Vec::new();
+        for _ in 0..SAMPLES {
+            times.extend(shift(to));
+            times.extend(shift(from));
+        }
+        Ok(Reading::of(&times))
+    })?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place;
+    use super::*;
+
+    #[test]
+    fn memory_takes_time() {
+        let cpu = place().unwrap().cpus[0];
+        let some = [
+            touch_ns(cpu, 4096),
+            chase_ns(cpu, 4096),
+            bandwidth_gbs(cpu, 1 << 20),
+            page_copy_ns(cpu, 1 << 20),
+        ];
+        for reading in some.into_iter().filter_map(|reading| reading.unwrap()) {
+            assert!(0.0 < reading.low && reading.low <= reading.high, "{reading:?}");
+        }
+        assert!(page_walk_ns(cpu, 256).unwrap().is_none_or(|walk| walk.median < 1e6));
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_has_no_latency() {
+        let cpu = place().unwrap().cpus[0];
+        assert!(node_latency_ns(cpu, 1000, 1 << 20).is_err());
+    }
+}

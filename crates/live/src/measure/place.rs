@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which CPUs there are for this process, where they are, and threads that stay on one.
+
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::topology;
+
+/// The CPUs that this process may use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Their numbers, as the kernel has them.
+    pub cpus: Vec<usize>,
+    /// Of each: core, last-level cache, node and kind of core, each numbered from 0.
+    pub rows: Vec<[u16; 4]>,
+    /// Of each kind, fastest first: what the kernel says that a core of it does, of 1,024.
+    pub capacities: Vec<u32>,
+    /// Numbers of the nodes, as the kernel has them.
+    pub nodes: Vec<usize>,
+    /// How far each of them is from each (SLIT).
+    pub distances: Vec<Vec<u32>>,
+    /// Time between two ticks, ns.
+    pub tick_ns: u64,
+    /// CPUs that are online and not for this process.
+    pub others: usize,
+}
+
+/// Of this process on this machine.
+pub fn place() -> anyhow::Result<Place> {
+    let mask = sched_getaffinity(None)?;
+    let allowed = |cpu: usize| cpu < CpuSet::MAX_CPU && mask.is_set(cpu);
+    below(Path::new("/"), allowed)
+}
+
+/// The same of the machine whose files are below `root`.
+fn below(root: &Path, allowed: impl Fn(usize) -> bool) -> anyhow::Result<Place> {
+    let topology = topology::below(root)?;
+    let online = topology::online(root).unwrap_or_default();
+    let cpus: Vec<usize> = online.iter().copied().filter(|cpu| allowed(*cpu)).collect();
+    anyhow::ensure!(!cpus.is_empty(), "this process may run on no CPU that is online");
+    let of = |numbers: &[u16]| cpus.iter().map(|cpu| numbers[*cpu]).collect::<Vec<u16>>();
+    let capacity: Vec<u32> = cpus.iter().map(|cpu| topology::capacity(root, *cpu)).collect();
+    let mut capacities = capacity.clone();
+    capacities.sort_unstable_by(|a, b| b.cmp(a));
+    capacities.dedup();
+    let (cores, llcs, of_node) = (of(&topology.core), of(&topology.llc), of(&topology.node));
+    let mut nodes: Vec<usize> = of_node.iter().map(|node| usize::from(*node)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let (cores, llcs, node_numbers) = (dense(&cores), dense(&llcs), dense(&of_node));
+    let kind = |capacity: &u32| capacities.iter().position(|it| it == capacity).unwrap_or(0) as u16;
+    let rows = (0..cpus.len())
+        .map(|at| [cores[at], llcs[at], node_numbers[at], kind(&capacity[at])])
+        .collect();
+    let distances = topology::distances(root, &nodes);
+    let others = online.len() - cpus.len();
+    Ok(Place { rows, capacities, nodes, distances, tick_ns: topology.tick_ns, others, cpus })
+}
+
+/// The same numbers, renamed so that they count from 0.
+fn dense(numbers: &[u16]) -> Vec<u16> {
+    let mut known = numbers.to_vec();
+    known.sort_unstable();
+    known.dedup();
+    numbers.iter().map(|number| known.partition_point(|it| it < number) as u16).collect()
+}
+
+/// Runs this on a thread of its own that stays on one CPU; the mask ends with the thread.
+pub(super) fn on<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let pinned = thread::Builder::new().spawn_scoped(scope, || {
+            pin(cpu)?;
+            Ok(work())
+        })?;
+        pinned.join().unwrap_or_else(|_| Err(io::Error::other("a measuring thread failed")))
+    })
+}
+
+/// Keeps the calling thread on one CPU.
+pub(super) fn pin(cpu: usize) -> io::Result<()> {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    Ok(sched_setaffinity(None, &only)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn cpus_that_are_off_or_not_ours_leave_no_gap() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        put("sys/devices/system/cpu/online", "0-1,4-7\n");
+        put("sys/devices/cpu_atom/cpus", "6-7\n");
+        for (cpu, core) in [(0, "0-1"), (1, "0-1"), (4, "4-5"), (5, "4-5"), (6, "6"), (7, "7")] {
+            put(&format!("sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list"), core);
+            put(&format!("sys/devices/system/cpu/cpu{cpu}/cache/index3/level"), "3");
+            put(&format!("sys/devices/system/cpu/cpu{cpu}/cache/index3/shared_cpu_list"), "0-7");
+        }
+        put("sys/devices/system/node/node0/cpulist", "0-1\n");
+        put("sys/devices/system/node/node2/cpulist", "4-7\n");
+        put("sys/devices/system/node/node0/distance", "10 30\n");
+        put("sys/devices/system/node/node2/distance", "30 10\n");
+        put("sys/devices/system/node/online", "0,2\n");
+        let found = below(root.path(), |cpu| cpu != 1 && cpu != 5).unwrap();
+        assert_eq!(found.cpus, [0, 4, 6, 7]);
+        let cores: Vec<u16> = found.rows.iter().map(|row| row[0]).collect();
+        let kinds: Vec<u16> = found.rows.iter().map(|row| row[3]).collect();
+        let nodes: Vec<u16> = found.rows.iter().map(|row| row[2]).collect();
+        assert_eq!((cores, kinds), (vec![0, 1, 2, 3], vec![0, 0, 1, 1]));
+        assert_eq!((nodes, found.nodes, found.others), (vec![0, 1, 1, 1], vec![0, 2], 2));
+        assert_eq!(found.distances, [[10, 30], [30, 10]]);
+        assert!(below(root.path(), |_| false).is_err());
+    }
+
+    #[test]
+    fn a_mask_ends_with_its_thread() {
+        let before = sched_getaffinity(None).unwrap();
+        let cpu = place().unwrap().cpus[0];
+        let seen = on(cpu, || sched_getaffinity(None).unwrap().count()).unwrap();
+        assert_eq!((seen, sched_getaffinity(None).unwrap()), (1, before));
+    }
+}

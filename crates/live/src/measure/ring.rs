@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A ring of tasks that pass a token through pipes, and tasks that give way to each other: what
+//! wakeups, sleeps and switches cost, and what tasks lose of TLBs and caches (lat_ctx of LMbench).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
+
+use super::array::{Array, LINE, Pages, touch};
+use super::place::{on, pin};
+use super::reading::Batch;
+
+/// Who passes the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Passers {
+    /// Threads of one process, which go through one array.
+    Threads,
+    /// Processes, with an array each.
+    Processes,
+}
+
+/// A ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// Who passes the token.
+    pub passers: Passers,
+    /// How many of them. One passes it to itself, and there is no switch.
+    pub tasks: usize,
+    /// What each goes through whenever it has the token: 0, or a power of two of at least a line.
+    pub bytes: usize,
+    /// They are SCHED_BATCH: a wakeup never preempts.
+    pub batch: bool,
+    /// Where they run: task n on the one that is n round the list.
+    pub cpus: Vec<usize>,
+}
+
+/// About how many hops are one repetition.
+const HOPS: usize = 400;
+
+/// One task's ends, and what it goes through.
+struct Task<'a> {
+    read: OwnedFd,
+    write: OwnedFd,
+    words: &'a [u64],
+    lines: usize,
+}
+
+impl Task<'_> {
+    /// Receives the token, works, hands it on. False: there is no token any more.
+    fn pass(&self) -> bool {
+        let mut token = [0u8];
+        if !matches!(rustix::io::read(&self.read, &mut token[..]), Ok(1)) {
+            return false;
+        }
+        if self.lines > 0 {
+            touch(self.words, self.lines, LINE);
+        }
+        matches!(rustix::io::write(&self.write, &token), Ok(1))
+    }
+}
+
+/// Times of a hop, in ns: so many repetitions.
+pub fn hops(ring: &Ring, samples: usize) -> io::Result<Batch> {
+    let (first, ring) = (ring.cpus[0], ring.clone());
+    on(first, move || {
+        be_batch(ring.batch)?;
+        let canary_ns = canary_ns();
+        let samples = match ring.passers {
+            Passers::Threads => among_threads(&ring, samples)?,
+            Passers::Processes => among_processes(&ring, samples)?,
+        };
+        Ok(Batch { samples, canary_ns: canary_ns.max(self::canary_ns()) })
+    })?
+}
+
+/// A fixed piece of kernel work: how fast the CPU is at the moment.
+fn canary_ns() -> f64 {
+    const CALLS: u32 = 400;
+    let once = || {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            std::hint::black_box(rustix::process::getppid());
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    };
+    (0..3).map(|_| once()).fold(f64::MAX, f64::min)
+}
+
+fn be_batch(batch: bool) -> io::Result<()> {
+    if !batch {
+        return Ok(());
+    }
+    // SAFETY: plain numbers; zeros are the priority that this class has
+    let done = unsafe {
+        let nothing: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const nothing)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What each task reads from and writes to.
+fn ends(tasks: usize) -> io::Result<Vec<(OwnedFd, OwnedFd)>> {
+    let pipes = (0..tasks).map(|_| Ok(pipe_with(PipeFlags::CLOEXEC)?));
+    let (reads, mut writes): (Vec<OwnedFd>, Vec<OwnedFd>) =
+        pipes.collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+    writes.rotate_left(1);
+    Ok(reads.into_iter().zip(writes).collect())
+}
+
+fn among_threads(ring: &Ring, samples: usize) -> io::Result<Vec<f64>> {
+    let array = Array::new(ring.bytes, Pages::Small)?;
+    let mut tasks: Vec<Task> = ends(ring.tasks)?
+        .into_iter()
+        .map(|(read, write)| Task { read, write, words: array.words(), lines: ring.bytes / LINE })
+        .collect();
+    let first = tasks.remove(0);
+    thread::scope(|scope| {
+        for (at, task) in tasks.into_iter().enumerate() {
+            let cpu = ring.cpus[(at + 1) % ring.cpus.len()];
+            thread::Builder::new().stack_size(128 << 10).spawn_scoped(scope, move || {
+                // One that cannot be pinned takes the ring down: its pipe closes.
+                if pin(cpu).is_ok() {
+                    while task.pass() {}
+                }
+            })?;
+        }
+        time(first, ring.tasks, samples)
+    })
+}
+
+fn among_processes(ring: &Ring, samples: usize) -> io::Result<Vec<f64>> {
+    let mut array = Array::new(ring.bytes, Pages::Small)?;
+    // Waited for last, when the pipes are closed and they end.
+    let mut children = Children(Vec::new());
+    let mut ends: Vec<Option<(OwnedFd, OwnedFd)>> =
+        ends(ring.tasks)?.into_iter().map(Some).collect();
+    let lines = ring.bytes / LINE;
+    for at in 1..ring.tasks {
+        let cpu = ring.cpus[at % ring.cpus.len()];
+        // SAFETY: the child makes system calls and reads memory, and never returns: no lock that
+        // another thread held is asked for
+        match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => {
+                let own = ends[at].take();
+                // The others' ends would keep the ring from ending.
+                ends.clear();
+                // Written by it, the pages are its own.
+                array.words_mut().fill(1);
+                if let Some((read, write)) = own {
+                    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+                    let task = Task { read, write, words: array.words(), lines };
+                    if pin(cpu).is_ok() {
+                        while task.pass() {}
+                    }
+                }
+                // SAFETY: ends this process at once; nothing of the parent's is flushed twice
+                unsafe { libc::_exit(0) }
+            }
+            pid => children.0.extend(Pid::from_raw(pid)),
+        }
+    }
+    let first = ends[0].take();
+    ends.clear();
+    let Some((read, write)) = first else { return Ok(Vec::new()) };
+    // As those of the others, its pages are its own, where each fork has made them shared.
+    array.words_mut().fill(1);
+    let task = Task { read, write, words: array.words(), lines };
+    time(task, ring.tasks, samples)
+}
+
+/// Waits for them: without a token they end.
+struct Children(Vec<Pid>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &self.0 {
+            while matches!(
+                waitpid(Some(*child), WaitOptions::empty()),
+                Err(rustix::io::Errno::INTR)
+            ) {}
+        }
+    }
+}
+
+/// Sends the token off and times its rounds; when this task's ends close, the ring falls apart.
+fn time(task: Task, tasks: usize, samples: usize) -> io::Result<Vec<f64>> {
+    let broken = || io::Error::other("a ring of pipes broke");
+    let rounds = (HOPS / tasks).max(8);
+    rustix::io::write(&task.write, &[1u8])?;
+    // The first rounds make pages and fill caches.
+    if !(0..2 * rounds).all(|_| task.pass()) {
+        return Err(broken());
+    }
+    let mut times = Vec::with_capacity(samples);
+    for _ in 0..samples {
+        let start = Instant::now();
+        if !(0..rounds).all(|_| task.pass()) {
+            return Err(broken());
+        }
+        times.push(start.elapsed().as_nanos() as f64 / (rounds * tasks) as f64);
+    }
+    Ok(times)
+}
+
+/// Times from one `sched_yield` of a task to its next one, by the number of tasks that take turns:
+/// what each of them takes, in ns. One alone is never switched.
+pub fn yields(passers: Passers, tasks: usize, cpu: usize, samples: usize) -> io::Result<Batch> {
+    const TURNS: usize = 300;
+    on(cpu, || {
+        let canary_ns = canary_ns();
+        let stop = AtomicBool::new(false);
+        let mut times = Vec::with_capacity(samples);
+        let mut measure = || {
+            for _ in 0..samples {
+                let start = Instant::now();
+                (0..TURNS).for_each(|_| rustix::thread::sched_yield());
+                times.push(start.elapsed().as_nanos() as f64 / (TURNS * tasks) as f64);
+            }
+        };
+        match passers {
+            Passers::Threads => thread::scope(|scope| {
+                for _ in 1..tasks {
+                    scope.spawn(|| {
+                        while !stop.load(Ordering::Relaxed) {
+                            rustix::thread::sched_yield();
+                        }
+                    });
+                }
+                measure();
+                stop.store(true, Ordering::Relaxed);
+            }),
+            Passers::Processes => {
+                let children = yielding(tasks - 1)?;
+                measure();
+                for child in &children.0 {
+                    rustix::process::kill_process(*child, Signal::KILL)?;
+                }
+            }
+        }
+        Ok(Batch { samples: times, canary_ns: canary_ns.max(self::canary_ns()) })
+    })?
+}
+
+/// Processes that do nothing but give way, until they are killed.
+fn yielding(count: usize) -> io::Result<Children> {
+    let mut children = Children(Vec::new());
+    for _ in 0..count {
+        // SAFETY: as in `among_processes`
+        match unsafe { libc::fork() } {
+            -1 => {
+                for child in &children.0 {
+                    let _ = rustix::process::kill_process(*child, Signal::KILL);
+                }
+                return Err(io::Error::last_os_error());
+            }
+            0 => {
+                let _ = set_parent_process_death_signal(Some(Signal::KILL));
+                loop {
+                    rustix::thread::sched_yield();
+                }
+            }
+            pid => children.0.extend(Pid::from_raw(pid)),
+        }
+    }
+    Ok(children)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place;
+    use super::*;
+
+    #[test]
+    fn a_ring_turns_whoever_passes_the_token() {
+        let cpu = place().unwrap().cpus[0];
+        for passers in [Passers::Threads, Passers::Processes] {
+            for tasks in [1, 2, 5] {
+                for (bytes, batch) in [(0, true), (8192, false)] {
+                    let ring = Ring { passers, tasks, bytes, batch, cpus: vec![cpu] };
+                    let batch = hops(&ring, 3).unwrap();
+                    assert_eq!(batch.samples.len(), 3);
+                    assert!(batch.samples.iter().all(|hop| *hop > 0.0), "{ring:?}");
+                }
+            }
+            assert_eq!(yields(passers, 2, cpu, 2).unwrap().samples.len(), 2);
+        }
+    }
+}
