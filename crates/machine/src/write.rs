@@ -79,6 +79,7 @@ impl Description {
             let written = match sound {
                 true => Observation {
                     value: observation.value.as_ref().map(round_all),
+                    range: observation.range.map(|ends| ends.map(round)),
                     ..observation.clone()
                 },
                 false => Stated::unknown(&observation.unit, "the measurement gave no number"),

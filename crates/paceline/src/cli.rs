@@ -27,6 +27,8 @@ pub enum Verb {
     Run(Run),
     /// Say whether policies can be loaded on this machine, and how to mend what is missing
     Doctor(Doctor),
+    /// Measure what this machine is, for the simulator, in less than a minute and without root
+    Measure(Measure),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -136,6 +138,18 @@ pub struct Doctor {
     pub json: bool,
 }
 
+/// Arguments of `measure`.
+#[derive(Args, Debug)]
+pub struct Measure {
+    /// Write the machine to this file, for --machine; without it, it is printed
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Hold the simulator to this machine: pipe rings of 1 to 16 tasks, as measured and as it says
+    /// of the machine as measured; exit code 1 if one is farther away than 15 %
+    #[arg(long)]
+    pub check: bool,
+}
+
 /// Arguments of `run`.
 #[derive(Args, Debug)]
 pub struct Run {
@@ -164,7 +178,8 @@ pub struct Run {
 /// What it runs on.
 #[derive(Args, Debug, Default)]
 pub struct Machine {
-    /// A machine that comes along (see `paceline list`), or a TOML file
+    /// A machine that comes along (see `paceline list`), a TOML file, or `this`: the machine under
+    /// this command, as measured
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
     pub machine: Option<String>,
     /// CPUs of the guest

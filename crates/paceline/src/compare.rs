@@ -15,7 +15,7 @@ use crate::{ground, interrupt, output};
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let plan = Plan::new(arguments)?;
     if let Some(path) = &arguments.report {
-        check_writable(path)?;
+        check_writable(path, "--report")?;
     }
     let _scratch = interrupt::guard()?;
     let progress = Progress::new(1);
@@ -48,9 +48,9 @@ pub fn write_report(path: &Path, page: &str, json: bool) -> Result<(), Failure> 
 }
 
 /// A report that cannot be written is better refused before a long run than after it.
-pub fn check_writable(path: &Path) -> Result<(), Failure> {
+pub fn check_writable(path: &Path, option: &str) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::input(format!("{} is a folder; name a file", path.display())));
     }
-    report::probe(path).map_err(|error| Failure::input(format!("--report: {error}")))
+    report::probe(path).map_err(|error| Failure::input(format!("{option}: {error}")))
 }

@@ -10,6 +10,7 @@ mod ground;
 mod hackbench;
 mod interrupt;
 mod list;
+mod measure;
 mod output;
 mod plan;
 mod progress;
@@ -43,6 +44,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Repro(repro) => repro::run(&repro),
         Verb::Run(run) => run::run(&run),
         Verb::Doctor(doctor) => doctor::run(&doctor),
+        Verb::Measure(measure) => measure::run(&measure),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
         Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
@@ -62,7 +64,7 @@ fn parse() -> Result<Cli, Failure> {
     }
     if !text.starts_with("error: ") {
         return Err(Failure::input(
-            "say what to do: list, compare, repro, run or doctor; see paceline --help",
+            "say what to do: list, compare, repro, run, doctor or measure; see paceline --help",
         ));
     }
     Err(Failure::Input(one_line(&error, &text)))
@@ -75,7 +77,7 @@ fn one_line(error: &clap::Error, text: &str) -> String {
     let said = text[..end.unwrap_or(text.len())].trim_start_matches("error: ").trim();
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mend = match error.kind() {
-        ErrorKind::InvalidSubcommand => "; there are: list, compare, repro, run, doctor",
+        ErrorKind::InvalidSubcommand => "; there are: list, compare, repro, run, doctor, measure",
         ErrorKind::UnknownArgument if !text.contains("argument '-") => {
             "; see --help, or put `--` before a command that is to be run"
         }

@@ -15,7 +15,7 @@ use workload::npb::{Npb, Size};
 use crate::cli::{self, Ground};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
-use crate::hackbench;
+use crate::{hackbench, measure};
 
 /// A comparison.
 #[derive(Clone, Debug)]
@@ -375,15 +375,17 @@ fn shape_of(machine: &Machine) -> vm::Shape {
     }
 }
 
-/// A machine that comes along, or one of a file.
+/// A machine that comes along, one of a file, or this one.
 pub fn find_machine(name: &str) -> Result<Machine, Failure> {
+    if name == measure::THIS {
+        return measure::this();
+    }
     let path = Path::new(name);
     let is_file = name.ends_with(".toml") || name.contains('/');
     match is_file || !machine::names().any(|known| known == name) && path.exists() {
         true => Machine::from_toml(&read(path)?, name).map_err(Failure::input),
-        false => {
-            machine::find(name).map_err(|error| Failure::input(format!("{error}, or a TOML file")))
-        }
+        false => machine::find(name)
+            .map_err(|error| Failure::input(format!("{error}, this, or a TOML file"))),
     }
 }
 

@@ -81,21 +81,40 @@ impl Drop for Array {
     }
 }
 
-/// Reads one word of each of the first `lines` lines, which are a power of two, in an order that no
-/// prefetcher guesses; no address depends on what is read. Lines are `stride` bytes apart, a power of
-/// two of at least a line, each at another place within its stride.
-#[inline(never)]
-pub(super) fn touch(words: &[u64], lines: usize, stride: usize) -> u64 {
-    debug_assert!(lines.is_power_of_two() && lines * stride / 8 <= words.len().max(1));
-    let (mask, places) = (lines - 1, stride / LINE);
-    let (mut at, mut sum) = (1usize, 0u64);
-    for _ in 0..lines {
-        // A linear congruence of full period: Knuth, The Art of Computer Programming 2, 3.2.1.2.
-        at = at.wrapping_mul(0x5851_F42D).wrapping_add(0x1405_7B7F) & mask;
-        let place = (at * stride + (at * 5 & (places - 1)) * LINE) / 8;
-        sum = sum.wrapping_add(words[place]);
+/// A way through the first `lines` lines, a power of two, in an order that no prefetcher guesses; no
+/// address depends on what is read. Lines are `stride` bytes apart, a power of two of at least a
+/// line, each at another place within its stride.
+pub(super) struct Walk {
+    lines: usize,
+    stride: usize,
+    at: usize,
+}
+
+impl Walk {
+    pub fn new(lines: usize, stride: usize) -> Self {
+        debug_assert!(lines.is_power_of_two() && stride.is_power_of_two() && stride >= LINE);
+        Walk { lines, stride, at: 1 }
     }
-    black_box(sum)
+
+    /// Reads a word of each of the next `count` lines.
+    #[inline(never)]
+    pub fn on(&mut self, words: &[u64], count: usize) -> u64 {
+        let (mask, places, stride) = (self.lines - 1, self.stride / LINE - 1, self.stride);
+        let (mut at, mut sum) = (self.at, 0u64);
+        for _ in 0..count {
+            // A linear congruence of full period: Knuth, The Art of Computer Programming 2, 3.2.1.2.
+            at = at.wrapping_mul(0x5851_F42D).wrapping_add(0x1405_7B7F) & mask;
+            let place = (at * stride + (at * 5 & places) * LINE) / 8;
+            sum = sum.wrapping_add(words[place]);
+        }
+        self.at = at;
+        black_box(sum)
+    }
+}
+
+/// Reads a word of each of the first `lines` lines.
+pub(super) fn touch(words: &[u64], lines: usize) -> u64 {
+    Walk::new(lines, LINE).on(words, lines)
 }
 
 /// Makes a circle of the first `lines` lines, each naming the next one, in an order from a seed.
@@ -114,10 +133,10 @@ pub(super) fn circle(words: &mut [u64], lines: usize) {
     }
 }
 
-/// Goes so many steps round the circle.
+/// Goes so many steps round the circle, from a place in it; returns where that ends.
 #[inline(never)]
-pub(super) fn follow(words: &[u64], steps: usize) -> u64 {
-    let mut at = 0u64;
+pub(super) fn follow(words: &[u64], from: u64, steps: usize) -> u64 {
+    let mut at = from;
     for _ in 0..steps {
         at = words[at as usize];
     }
@@ -136,7 +155,7 @@ mod tests {
         for line in 0..lines {
             array.words_mut()[line * LINE / 8] = 1 << line;
         }
-        assert_eq!(touch(array.words(), lines, LINE), u64::MAX);
+        assert_eq!(touch(array.words(), lines), u64::MAX);
     }
 
     #[test]
@@ -145,8 +164,8 @@ mod tests {
         let mut array = Array::new(lines * LINE, Pages::Small).unwrap();
         circle(array.words_mut(), lines);
         let mut seen = std::collections::BTreeSet::new();
-        seen.extend((0..lines).map(|steps| follow(array.words(), steps)));
+        seen.extend((0..lines).map(|steps| follow(array.words(), 0, steps)));
         assert_eq!(seen.len(), lines);
-        assert_eq!(follow(array.words(), lines), 0);
+        assert_eq!(follow(array.words(), 0, lines), 0);
     }
 }

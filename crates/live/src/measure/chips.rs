@@ -35,6 +35,11 @@ pub struct Tlb {
     pub ways: u32,
 }
 
+/// Bytes of the least page.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
 /// Of this CPU, as the kernel has them in /sys.
 pub fn caches(cpu: usize) -> Caches {
     below(Path::new("/"), cpu)

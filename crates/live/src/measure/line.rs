@@ -62,11 +62,11 @@ pub fn refetch_ns(here: usize, there: usize, bytes: usize) -> io::Result<Option<
         for _ in 0..SAMPLES {
             pin(here)?;
             array.words_mut().fill(3);
-            touch(array.words(), lines, LINE);
+            touch(array.words(), lines);
             pin(there)?;
             let round = || {
                 let start = Instant::now();
-                touch(array.words(), lines, LINE);
+                touch(array.words(), lines);
                 start.elapsed().as_nanos() as f64
             };
             first.push(round());

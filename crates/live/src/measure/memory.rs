@@ -4,30 +4,35 @@
 use std::io;
 use std::time::Instant;
 
-use super::array::{Array, LINE, PAGE, Pages, circle, follow, touch};
+use super::array::{Array, LINE, PAGE, Pages, Walk, circle, follow};
 use super::place::on;
 use super::reading::{Reading, repeat};
 
-const SAMPLES: usize = 15;
-/// Accesses of one repetition, at the least.
+const SAMPLES: usize = 40;
+/// Accesses of one repetition: much shorter than others' turns on the CPU.
 const ACCESSES: usize = 1 << 15;
+/// Bytes of one repetition where they are gone through one after the other.
+const STRETCH: usize = 1 << 20;
 
 /// Time of a line when so many bytes, a power of two, are gone through again and again by loads that do not
 /// depend on each other.
 pub fn touch_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
-    let lines = bytes / LINE;
     on(cpu, || {
         let array = Array::new(bytes, Pages::Large)?;
-        let rounds = (ACCESSES / lines).max(1);
-        let once = || {
-            let start = Instant::now();
-            for _ in 0..rounds {
-                touch(array.words(), lines, LINE);
-            }
-            start.elapsed().as_nanos() as f64 / (rounds * lines) as f64
-        };
-        Ok(Reading::of(&repeat(SAMPLES, once)))
+        Ok(walked(&array, bytes / LINE, LINE))
     })?
+}
+
+fn walked(array: &Array, lines: usize, stride: usize) -> Option<Reading> {
+    let mut walk = Walk::new(lines, stride);
+    // Small sets are warm after this; large ones never are.
+    walk.on(array.words(), lines.min(1 << 20));
+    let once = || {
+        let start = Instant::now();
+        walk.on(array.words(), ACCESSES);
+        start.elapsed().as_nanos() as f64 / ACCESSES as f64
+    };
+    Reading::of(&repeat(SAMPLES, once))
 }
 
 /// Time of a line when each load waits for the one before.
@@ -41,28 +46,21 @@ pub fn chase_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
 fn chased(array: &mut Array, bytes: usize) -> Option<Reading> {
     let lines = bytes / LINE;
     circle(array.words_mut(), lines);
-    let steps = ACCESSES.max(lines.min(1 << 18));
-    follow(array.words(), lines);
+    let mut at = follow(array.words(), 0, lines.min(1 << 18));
     let once = || {
         let start = Instant::now();
-        follow(array.words(), steps);
-        start.elapsed().as_nanos() as f64 / steps as f64
+        at = follow(array.words(), at, ACCESSES / 4);
+        start.elapsed().as_nanos() as f64 / (ACCESSES / 4) as f64
     };
     Reading::of(&repeat(SAMPLES, once))
 }
 
-/// What a miss of the TLB costs a program: a line of each of so many small pages, a power of two of more
-/// than the TLB holds, less as many lines side by side.
+/// What it costs that lines are on a small page each, so many of them, a power of two: less as many lines
+/// side by side. Nothing while the TLB holds all of them, a miss each where it holds few.
 pub fn page_walk_ns(cpu: usize, pages: usize) -> io::Result<Option<Reading>> {
     on(cpu, || {
         let of = |stride: usize, kind: Pages| -> io::Result<Option<Reading>> {
-            let array = Array::new(pages * stride, kind)?;
-            let once = || {
-                let start = Instant::now();
-                touch(array.words(), pages, stride);
-                start.elapsed().as_nanos() as f64 / pages as f64
-            };
-            Ok(Reading::of(&repeat(SAMPLES, once)))
+            Ok(walked(&Array::new(pages * stride, kind)?, pages, stride))
         };
         let (spread, dense) = (of(PAGE, Pages::Small)?, of(LINE, Pages::Large)?);
         Ok(spread.zip(dense).map(|(spread, dense)| spread.less(&dense)))
@@ -75,11 +73,12 @@ pub fn bandwidth_gbs(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
 }
 
 fn streamed(array: &Array) -> Option<Reading> {
-    let words = array.words();
+    let mut stretches = array.words().chunks_exact(STRETCH / 8).cycle();
     let once = || {
+        let stretch = stretches.next().unwrap_or_default();
         let start = Instant::now();
-        std::hint::black_box(words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word)));
-        size_of_val(words) as f64 / start.elapsed().as_nanos() as f64
+        std::hint::black_box(stretch.iter().fold(0u64, |sum, word| sum.wrapping_add(*word)));
+        size_of_val(stretch) as f64 / start.elapsed().as_nanos() as f64
     };
     Reading::of(&repeat(SAMPLES, once))
 }
@@ -113,17 +112,21 @@ fn on_node(bytes: usize, node: usize) -> io::Result<Array> {
     })
 }
 
-/// Copying a small page to another place, both in memory and not in caches.
+/// Copying a small page to another place, both in memory and not in caches; so many bytes, a power of
+/// two of at least a megabyte, are copied in all.
 pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
     on(cpu, || {
         let from = Array::new(bytes, Pages::Small)?;
         let mut to = Array::new(bytes, Pages::Small)?;
-        let pages = (bytes / PAGE) as f64;
+        let mut at = 0;
         let once = || {
+            let range = at..at + STRETCH / 8;
+            at = (at + STRETCH / 8) % (bytes / 8);
             let start = Instant::now();
-            let pairs = to.words_mut().chunks_mut(PAGE / 8).zip(from.words().chunks(PAGE / 8));
+            let (to, from) = (&mut to.words_mut()[range.clone()], &from.words()[range]);
+            let pairs = to.chunks_mut(PAGE / 8).zip(from.chunks(PAGE / 8));
             pairs.for_each(|(to, from)| to.copy_from_slice(from));
-            start.elapsed().as_nanos() as f64 / pages
+            start.elapsed().as_nanos() as f64 / (STRETCH / PAGE) as f64
         };
         Ok(Reading::of(&repeat(SAMPLES, once)))
     })?

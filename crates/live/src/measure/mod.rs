@@ -17,7 +17,7 @@ mod speed;
 
 pub use array::LINE;
 pub use call::{atomic_ns, barrier_ns, copy_byte_ns, syscall_ns, timer_ns, timer_slack_ns};
-pub use chips::{Cache, Caches, Tlb, caches, tags, tlbs};
+pub use chips::{Cache, Caches, Tlb, caches, page_bytes, tags, tlbs};
 pub use line::{refetch_ns, transfer_ns};
 pub use memory::{
     bandwidth_gbs, chase_ns, node_bandwidth_gbs, node_latency_ns, page_copy_ns, page_move_ns,

@@ -39,8 +39,10 @@ pub struct Ring {
     pub cpus: Vec<usize>,
 }
 
-/// About how many hops are one repetition.
-const HOPS: usize = 400;
+/// About how long a repetition is: much less than others' turns on the CPU.
+const SAMPLE_NS: u128 = 500_000;
+/// Hops before the first one.
+const WARM_UP: usize = 300;
 
 /// One task's ends, and what it goes through.
 struct Task<'a> {
@@ -58,7 +60,7 @@ impl Task<'_> {
             return false;
         }
         if self.lines > 0 {
-            touch(self.words, self.lines, LINE);
+            touch(self.words, self.lines);
         }
         matches!(rustix::io::write(&self.write, &token), Ok(1))
     }
@@ -191,12 +193,18 @@ impl Drop for Children {
 /// Sends the token off and times its rounds; when this task's ends close, the ring falls apart.
 fn time(task: Task, tasks: usize, samples: usize) -> io::Result<Vec<f64>> {
     let broken = || io::Error::other("a ring of pipes broke");
-    let rounds = (HOPS / tasks).max(8);
+    let warm_up = (WARM_UP / tasks).max(8);
     rustix::io::write(&task.write, &[1u8])?;
-    // The first rounds make pages and fill caches.
-    if !(0..2 * rounds).all(|_| task.pass()) {
-        return Err(broken());
+    // The first rounds make pages and fill caches; the next ones say how long a round is.
+    let mut round_ns = u128::MAX;
+    for _ in 0..4 {
+        let start = Instant::now();
+        if !(0..warm_up).all(|_| task.pass()) {
+            return Err(broken());
+        }
+        round_ns = round_ns.min(start.elapsed().as_nanos() / warm_up as u128);
     }
+    let rounds = (SAMPLE_NS / round_ns.max(1)).clamp(4, 5000) as usize;
     let mut times = Vec::with_capacity(samples);
     for _ in 0..samples {
         let start = Instant::now();

@@ -43,7 +43,7 @@ pub fn clock_ghz(cpu: usize) -> io::Result<Option<Reading>> {
 
 /// A bit of everything: loads from the first cache, arithmetic, branches that cannot be foretold.
 fn work(array: &Array, lines: usize) -> u64 {
-    let mut sum = touch(array.words(), lines, LINE);
+    let mut sum = touch(array.words(), lines);
     for step in 0..lines as u64 {
         sum = match sum.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 63 {
             0 => sum.rotate_left(9).wrapping_add(step),

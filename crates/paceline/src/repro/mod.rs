@@ -29,7 +29,7 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
         return Err(Failure::input("--only is empty; name figures, or leave it away for all"));
     }
     if let Some(path) = &arguments.report {
-        check_writable(path)?;
+        check_writable(path, "--report")?;
     }
     let wanted = |name: &str| {
         arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part.as_str()))

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Costs of the kernel that no program can measure by themselves: each is set so that the simulator says of
+//! one small experiment what the machine did. None of them is a ring whose prediction is checked.
+//!
+//! In this order, as each needs those before it:
+//!
+//! | number | experiment |
+//! |---|---|
+//! | `kernel_cpi` | one task that yields: a system call through the scheduler, without a switch |
+//! | `register_switch_ns` | two threads that yield to each other: a switch more |
+//! | `mm_switch_ns` | two processes that do: another address space |
+//! | lengths of `pipe_write`, `pipe_read` | one task that passes a token to itself |
+//! | lengths of delayed sleeps | two batch threads that pass a token: a wakeup and a sleep more |
+//! | lengths of `dequeue_task_fair`, `enqueue_task_fair` | five of them: sleeps to the end |
+//! | `itlb_miss_ns` | more batch processes than the TLB has tags, less as many as it has |
+//! | `idle_exit_ns` | two threads on two CPUs that pass a token |
+
+use live::measure::{Passers, Reading};
+use machine::{Machine, Paths};
+
+use super::predict::{Program, hop_ns, yield_ns};
+use super::raw::{ALONE, FULL, Raw, RingKey, Yielders};
+
+/// Where a fit went, by name: None is a number that it could not tell.
+#[derive(Debug, Default)]
+pub struct Fitted {
+    pub kernel_cpi: Option<f64>,
+    pub register_switch_ns: Option<f64>,
+    pub mm_switch_ns: Option<f64>,
+    /// What path lengths are multiplied by.
+    pub pipe: Option<f64>,
+    pub delayed: Option<f64>,
+    pub full: Option<f64>,
+    pub itlb_miss_ns: Option<f64>,
+    pub idle_exit_ns: Option<f64>,
+    /// The machine with all of them.
+    pub machine: Option<Machine>,
+}
+
+const PIPE: [&str; 2] = ["pipe_write", "pipe_read"];
+const QUEUE: [&str; 2] = ["enqueue_task_fair", "dequeue_task_fair"];
+
+/// Fits what there are readings for. `machine` has everything else already.
+pub fn fit(mut machine: Machine, raw: &Raw, program: &Program) -> Fitted {
+    let paths = Paths::embedded();
+    let mut fitted = Fitted::default();
+    // Tasks of unknown working sets have none here.
+    let flat = (machine.costs.mm_refill_ns, machine.costs.switch_refill_ns);
+    (machine.costs.mm_refill_ns, machine.costs.switch_refill_ns) = (0.0, 0.0);
+    // What is not known yet counts as nothing, or the simulator would refuse.
+    machine.unknown.clear();
+    let yields = |who: Yielders| move |machine: &Machine| yield_ns(machine, program, who);
+    let hops = |key: RingKey| move |machine: &Machine| hop_ns(machine, program, key);
+    let threads = |tasks| RingKey::new(Passers::Threads, tasks, 0).batch();
+    let read = |who: Yielders| raw.yields_ns.get(&who);
+    let hop = |key: RingKey| raw.hops_ns.get(&key);
+
+    let (one, two) = ((Passers::Threads, 1), (Passers::Threads, 2));
+    let cpi = |machine: &mut Machine, value: f64| machine.costs.kernel_cpi = value;
+    fitted.kernel_cpi = solve(&mut machine, (0.05, 20.0), cpi, read(one), yields(one));
+    let switch = |machine: &mut Machine, value: f64| machine.costs.register_switch_ns = value;
+    fitted.register_switch_ns = solve(&mut machine, (0.0, 1e5), switch, read(two), yields(two));
+    let two = (Passers::Processes, 2);
+    let mm = |machine: &mut Machine, value: f64| machine.costs.mm_switch_ns = value;
+    fitted.mm_switch_ns = solve(&mut machine, (0.0, 1e5), mm, read(two), yields(two));
+
+    let pipe = |machine: &mut Machine, value: f64| {
+        scale(&mut machine.paths, &paths, &PIPE, value);
+    };
+    fitted.pipe = solve(&mut machine, (0.0, 50.0), pipe, hop(ALONE), hops(ALONE));
+    let delayed = |machine: &mut Machine, value: f64| {
+        scale(&mut machine.delayed, &paths, &QUEUE, value);
+        scale(&mut machine.paths, &paths, &QUEUE, value);
+    };
+    let key = threads(2);
+    fitted.delayed = solve(&mut machine, (0.0, 50.0), delayed, hop(key), hops(key));
+    let least = fitted.delayed.unwrap_or(0.0);
+    let full = |machine: &mut Machine, value: f64| {
+        scale(&mut machine.paths, &paths, &QUEUE, value);
+    };
+    let key = threads(FULL);
+    fitted.full = solve(&mut machine, (least, 50.0), full, hop(key), hops(key));
+
+    fitted.itlb_miss_ns = flushed(&mut machine, raw, program);
+    let key = RingKey { apart: true, ..RingKey::new(Passers::Threads, 2, 0) };
+    let exit = |machine: &mut Machine, value: f64| machine.costs.idle_exit_ns = value;
+    fitted.idle_exit_ns = solve(&mut machine, (0.0, 1e6), exit, hop(key), hops(key));
+    (machine.costs.mm_refill_ns, machine.costs.switch_refill_ns) = flat;
+    fitted.machine = Some(machine);
+    fitted
+}
+
+/// What a page of code costs whose entry a flush took, so that the step from as many processes as
+/// there are tags to more is what it was: the flush itself is in it.
+fn flushed(machine: &mut Machine, raw: &Raw, program: &Program) -> Option<f64> {
+    let (few, many) = raw.spaces();
+    let ring = |tasks| RingKey::new(Passers::Processes, tasks, 0).batch();
+    let median = |tasks| raw.hops_ns.get(&ring(tasks)).map(|reading| reading.median);
+    let step_ns = median(many)? - median(few)?;
+    let predicted = |machine: &Machine| {
+        Some(hop_ns(machine, program, ring(many))? - hop_ns(machine, program, ring(few))?)
+    };
+    let set = |machine: &mut Machine, value: f64| {
+        if let Some(memory) = &mut machine.memory {
+            memory.itlb_miss_ns = value;
+        }
+    };
+    let step = Reading { median: step_ns, low: step_ns, high: step_ns };
+    machine.memory.as_ref()?;
+    solve(machine, (0.0, 1e4), set, Some(&step), predicted)
+}
+
+fn scale(
+    lengths: &mut std::collections::BTreeMap<String, f64>,
+    paths: &Paths,
+    names: &[&str],
+    factor: f64,
+) {
+    for name in names {
+        let length = paths.get(paths.id(name)).instructions;
+        lengths.insert((*name).to_string(), factor * length);
+    }
+}
+
+/// Sets a number so that a prediction is what was measured, by the rule of false position; at an end of
+/// its bounds where it would have to be beyond. None: nothing was measured or predicted.
+fn solve(
+    machine: &mut Machine,
+    (low, high): (f64, f64),
+    set: impl Fn(&mut Machine, f64),
+    measured: Option<&Reading>,
+    predict: impl Fn(&Machine) -> Option<f64>,
+) -> Option<f64> {
+    const STEPS: usize = 12;
+    const CLOSE: f64 = 0.002;
+    let goal = measured?.median;
+    let mut at = |value: f64| {
+        set(machine, value);
+        predict(machine).map(|predicted| predicted - goal)
+    };
+    let first = if low < 1.0 && high > 1.0 { 1.0 } else { low };
+    let (mut a, mut b) = (first, if first > 0.0 { 1.5 * first } else { high.min(100.0) });
+    let (mut at_a, mut at_b) = (at(a)?, at(b)?);
+    for _ in 0..STEPS {
+        if at_b.abs() <= CLOSE * goal.abs() || at_a == at_b {
+            break;
+        }
+        let next = (b - at_b * (b - a) / (at_b - at_a)).clamp(low, high);
+        (a, at_a) = (b, at_b);
+        (b, at_b) = (next, at(next)?);
+        if a == b {
+            break;
+        }
+    }
+    Some(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn solved(bounds: (f64, f64), goal: f64) -> f64 {
+        let mut machine = machine::find("numa-2x4").unwrap();
+        let measured = Reading { median: goal, low: goal, high: goal };
+        let set = |machine: &mut Machine, value: f64| machine.costs.syscall_ns = value;
+        let predict = |machine: &Machine| Some(200.0 + 3.0 * machine.costs.syscall_ns);
+        let found = solve(&mut machine, bounds, set, Some(&measured), predict).unwrap();
+        assert_eq!(machine.costs.syscall_ns, found, "the machine has what was found");
+        found
+    }
+
+    #[test]
+    fn a_number_is_found_within_its_bounds() {
+        assert!((solved((0.0, 1e6), 800.0) - 200.0).abs() < 1.0);
+        assert_eq!(solved((0.0, 1e6), 100.0), 0.0, "less than nothing is nothing");
+        assert_eq!(solved((0.0, 50.0), 1e5), 50.0);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_found() {
+        let mut machine = machine::find("numa-2x4").unwrap();
+        assert_eq!(solve(&mut machine, (0.0, 1.0), |_, _| {}, None, |_| Some(1.0)), None);
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `paceline measure`: what this machine is, for the simulator. And `--machine this`, which uses it.
+
+mod check;
+mod describe;
+mod fit;
+mod predict;
+mod raw;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use machine::Machine;
+use report::write_whole;
+
+use crate::cli::Measure;
+use crate::compare::check_writable;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+
+use describe::{Described, describe};
+use raw::Raw;
+
+/// What `--machine` calls the machine under this command.
+pub const THIS: &str = "this";
+
+/// Steps of progress: four of readings, one of the fit.
+const STEPS: u64 = 5;
+
+/// Measures, and writes or prints the file; holds the simulator to it where that is asked for.
+pub fn run(arguments: &Measure) -> Result<(), Failure> {
+    if let Some(path) = &arguments.output {
+        check_writable(path, "--output")?;
+    }
+    let (raw, described) = measured()?;
+    let text = described.description.to_toml();
+    match &arguments.output {
+        Some(path) => {
+            write_whole(path, &text).map_err(Failure::input)?;
+            output::say(&format!("machine: {}", path.display()));
+        }
+        None if arguments.check => {}
+        None => output::print(&text)?,
+    }
+    if !arguments.check {
+        return Ok(());
+    }
+    let rows = check::rows(&raw, &described);
+    output::print(&check::text(&rows))?;
+    if check::hold(&rows) { Ok(()) } else { Err(Failure::Gate) }
+}
+
+fn measured() -> Result<(Raw, Described), Failure> {
+    let progress = Progress::new(STEPS);
+    let raw = Raw::take(&check::rings(), &progress)?;
+    progress.phase("costs of the kernel, from what sim says of the rings");
+    let described = describe(&raw, &today())?;
+    progress.step();
+    Ok((raw, described))
+}
+
+/// This machine: as it was measured today, or measured now.
+pub fn this() -> Result<Machine, Failure> {
+    let kept = file();
+    if let Some(machine) = kept.as_ref().and_then(found) {
+        let file = kept.unwrap_or_default();
+        output::say(&format!("this machine, as it was measured today: {}", file.display()));
+        return Ok(machine);
+    }
+    output::say("this machine has not been measured today; that takes less than a minute");
+    let (_, described) = measured()?;
+    if let Some(file) = kept {
+        // Without a place to keep it, it is measured again the next time.
+        let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+        let text = described.description.to_toml();
+        match folder
+            .map_err(|e| e.to_string())
+            .and_then(|()| write_whole(&file, &text).map_err(|e| e.to_string()))
+        {
+            Ok(()) => output::say(&format!("machine: {}", file.display())),
+            Err(error) => output::say(&format!("not kept for the next time: {error}")),
+        }
+    }
+    Ok(described.machine)
+}
+
+/// What was measured today, of the CPUs that this process has now.
+fn found(file: &PathBuf) -> Option<Machine> {
+    let text = fs::read_to_string(file).ok()?;
+    let machine = Machine::from_toml(&text, &file.display().to_string()).ok()?;
+    let rows = live::measure::place().ok()?.rows;
+    let same = machine.cpus.iter().map(|cpu| [cpu.core, cpu.llc, cpu.node, cpu.core_type]);
+    same.eq(rows).then_some(machine)
+}
+
+/// Where this machine is kept: its name and the day tell it from others of a shared home.
+fn file() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let host: String = host.trim().chars().map(plain).collect();
+    Some(base.join("paceline/machines").join(format!("{host}-{}.toml", today())))
+}
+
+/// The day, as `2026-11-21`, by UTC.
+fn today() -> String {
+    const DAY_S: u64 = 86_400;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    date(now / DAY_S)
+}
+
+/// The date so many days after 1970-01-01 (Howard Hinnant, chrono-compatible low-level date algorithms,
+/// civil_from_days).
+fn date(days: u64) -> String {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(11_016), "2000-02-29");
+        assert_eq!(date(20_778), "2026-11-21");
+    }
+}

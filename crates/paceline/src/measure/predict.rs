@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the simulator says of a pipe ring on a machine.
+
+use live::measure::Passers;
+use machine::Machine;
+use sim::{Scenario, Scheduler};
+use trace::Outcome;
+use workload::apps::{self, Apps};
+use workload::{Step, Task, Workload};
+
+use super::raw::{RingKey, Yielders};
+
+/// Rounds of two runs: what both have in common, their start and end, is left out.
+const ROUNDS: [u32; 2] = [150, 450];
+
+/// What the measuring program does of its own in a hop.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Going through a kilobyte that its first cache holds, ns.
+    pub kilobyte_ns: f64,
+    /// The CPU it is on, and another one, as rows of the machine.
+    pub home: usize,
+    pub other: usize,
+}
+
+/// Time of a hop, ns. None: the simulation failed.
+pub fn hop_ns(machine: &Machine, program: &Program, key: RingKey) -> Option<f64> {
+    let ring = match key.passers {
+        Passers::Threads => apps::Ring::Threads,
+        Passers::Processes => apps::Ring::Processes,
+    };
+    let elapsed_ns = |rounds: u32| {
+        let apps =
+            OWN.iter().try_fold(Apps::embedded(), |apps, (name, value)| apps.with(name, *value))?;
+        let apps = apps.with("ring.rounds", f64::from(rounds))?;
+        let apps = apps.with("ring.sum_ns_per_kb", program.kilobyte_ns)?;
+        let mut workload = apps.ring(ring, key.tasks, key.bytes as u64);
+        for (at, task) in workload.tasks.iter_mut().enumerate() {
+            let away = key.apart && at % 2 == 1;
+            task.cpus = Some(vec![if away { program.other } else { program.home }]);
+            task.batch = key.batch;
+        }
+        run(machine, workload).map(|outcome| outcome.elapsed_ns as f64)
+    };
+    let [few, many] = ROUNDS;
+    let hops = f64::from(many - few) * key.tasks as f64;
+    Some((elapsed_ns(many)? - elapsed_ns(few)?) / hops)
+}
+
+/// What the ring's program, which is compiled into this one, touches beside its array. It is a loop
+/// over a call and a sum, on a page of stack.
+const OWN: [(&str, f64); 5] = [
+    ("ring.touch_us", 0.02),
+    ("ring.own_pages", 2.0),
+    ("ring.own_bytes", 512.0),
+    ("ring.code_pages", 4.0),
+    ("ring.code_bytes", 2048.0),
+];
+
+/// Time of a `sched_yield`, of each of the tasks that take turns, ns.
+pub fn yield_ns(machine: &Machine, program: &Program, (passers, tasks): Yielders) -> Option<f64> {
+    let elapsed_ns = |times: u32| {
+        let task = |at: usize| Task {
+            name: format!("yield-{at}"),
+            process: if passers == Passers::Processes { at } else { 0 },
+            cpus: Some(vec![program.home]),
+            steps: vec![Step::Repeat { times: Some(times.into()), steps: vec![Step::Yield] }],
+            ..Task::default()
+        };
+        let workload = Workload { tasks: (0..tasks).map(task).collect(), ..Workload::default() };
+        run(machine, workload).map(|outcome| outcome.elapsed_ns as f64)
+    };
+    let [few, many] = ROUNDS;
+    let turns = f64::from(many - few) * tasks as f64;
+    Some((elapsed_ns(many)? - elapsed_ns(few)?) / turns)
+}
+
+fn run(machine: &Machine, workload: Workload) -> Option<Outcome> {
+    let mut scenario = Scenario::new(machine.clone(), workload, Scheduler::Default);
+    scenario.options.together = true;
+    sim::run(&scenario).ok()
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Takes all readings of this machine, in the order in which they are taken.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use live::measure::{self as probe, Batch, Caches, Passers, Place, Reading, Ring, Tlb};
+use machine::Distance;
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+/// A working set of programs that pass messages: what a task loses that moves to another core.
+pub const MOVED_BYTES: usize = 16 << 10;
+/// More memory than any cache keeps.
+const MEMORY_BYTES_MAX: usize = 128 << 20;
+/// Numbers of pages of which each has a line that is gone through.
+const PAGES: [usize; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768];
+/// Rounds through all rings: neighbours of a virtual machine come and go in seconds.
+const PASSES: usize = 8;
+/// No further round begins when so much time has gone by.
+const RINGS_TIME: Duration = Duration::from_secs(30);
+/// Repetitions of a ring in each of them.
+const SAMPLES: usize = 8;
+
+/// What giving way was measured with: who, and how many.
+pub type Yielders = (Passers, usize);
+
+/// Everything that was read. None: it could not be, on this machine or at all.
+#[derive(Default)]
+pub struct Raw {
+    pub place: Option<Place>,
+    /// The CPU on which all was measured that needs one only: its row in `place`.
+    pub home: usize,
+    pub clock_ghz: Option<Reading>,
+    pub syscall_ns: Option<Reading>,
+    pub atomic_ns: Option<Reading>,
+    pub copy_byte_ns: Option<Reading>,
+    pub timer_ns: Option<Reading>,
+    pub timer_slack_ns: Option<f64>,
+    pub caches: Caches,
+    pub dtlb: Option<Tlb>,
+    pub itlb: Option<Tlb>,
+    pub tags: Option<u32>,
+    /// A line of each level of caches, nearest first and memory last: loads side by side, and one after
+    /// the other.
+    pub touch_ns: Vec<Option<Reading>>,
+    pub chase_ns: Vec<Option<Reading>>,
+    /// What lines on a page each cost more than lines side by side, by the number of pages.
+    pub page_walks_ns: Vec<(usize, Reading)>,
+    pub page_copy_ns: Option<Reading>,
+    pub page_move_ns: Option<Reading>,
+    pub bandwidth_gbs: Option<Reading>,
+    /// From the CPUs of each node to the memory of each.
+    pub node_latency_ns: Option<Vec<Vec<f64>>>,
+    pub node_bandwidth_gbs: Option<Vec<Vec<f64>>>,
+    /// A fixed piece of work on each kind of core, and beside 1, 2 and 3 other threads of a core.
+    pub work_ns: Vec<Option<Reading>>,
+    pub beside_ns: Vec<Option<Reading>>,
+    pub vector_drop: Option<(&'static str, Reading)>,
+    /// By how far two CPUs are apart.
+    pub transfer_ns: BTreeMap<Distance, Reading>,
+    pub refetch_ns: BTreeMap<Distance, Reading>,
+    pub barrier_ns: Option<Reading>,
+    pub hops_ns: BTreeMap<RingKey, Reading>,
+    pub yields_ns: BTreeMap<Yielders, Reading>,
+}
+
+/// A ring, as something to look readings up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RingKey {
+    pub passers: Passers,
+    pub tasks: usize,
+    pub bytes: usize,
+    pub batch: bool,
+    /// Its tasks are on two CPUs in turn.
+    pub apart: bool,
+}
+
+impl RingKey {
+    pub fn new(passers: Passers, tasks: usize, bytes: usize) -> Self {
+        RingKey { passers, tasks, bytes, batch: false, apart: false }
+    }
+
+    pub fn batch(self) -> Self {
+        RingKey { batch: true, ..self }
+    }
+}
+
+/// What a reading needs that does not come along is an error of the system, and the reading is unknown.
+fn known<T>(read: std::io::Result<Option<T>>) -> Option<T> {
+    read.ok().flatten()
+}
+
+impl Raw {
+    /// Reads all, with these rings beside those that every machine's costs are derived from.
+    pub fn take(rings: &[RingKey], progress: &Progress) -> Result<Self, Failure> {
+        let place = probe::place().map_err(|error| Failure::input(format!("{error:#}")))?;
+        let fast = |row: &&[u16; 4]| row[3] == 0;
+        let count = place.rows.iter().filter(fast).count();
+        // The last of the fastest: CPU 0 has most of the interrupts of small machines.
+        let at = place.rows.iter().enumerate().filter(|(_, row)| row[3] == 0).nth(count - 1);
+        let home = at.map_or(0, |(at, _)| at);
+        let (dtlb, itlb) = probe::tlbs();
+        let mut raw = Raw {
+            home,
+            caches: probe::caches(place.cpus[home]),
+            dtlb,
+            itlb,
+            tags: probe::tags(),
+            timer_slack_ns: probe::timer_slack_ns(),
+            place: Some(place.clone()),
+            ..Raw::default()
+        };
+        let cpu = place.cpus[home];
+        progress.phase("clock, calls and timers");
+        raw.clock_ghz = known(probe::clock_ghz(cpu));
+        raw.syscall_ns = known(probe::syscall_ns(cpu));
+        raw.atomic_ns = known(probe::atomic_ns(cpu));
+        raw.copy_byte_ns = known(probe::copy_byte_ns(cpu));
+        raw.timer_ns = known(probe::timer_ns(cpu));
+        progress.step();
+        progress.phase("caches and memory");
+        raw.memory(cpu, &place);
+        progress.step();
+        progress.phase("cores, alone and side by side");
+        raw.cores(&place);
+        progress.step();
+        progress.phase("pipe rings");
+        raw.rings(cpu, &place, rings);
+        progress.step();
+        Ok(raw)
+    }
+
+    /// Bytes that lie in each level of caches and in no nearer one, and the last in none.
+    pub fn levels(&self) -> Vec<usize> {
+        let sizes: Vec<usize> = [self.caches.l1d, self.caches.l2, self.caches.l3]
+            .into_iter()
+            .flatten()
+            .map(|cache| cache.bytes)
+            .collect();
+        // Between the sizes of two caches, in their middle: the outer ones are others' too.
+        let mut inner = 0;
+        let mut levels: Vec<usize> = Vec::new();
+        for bytes in &sizes {
+            let middle =
+                if inner == 0 { bytes / 2 } else { (inner as f64 * *bytes as f64).sqrt() as usize };
+            levels.push(1 << middle.max(64).ilog2());
+            inner = *bytes;
+        }
+        if let Some(last) = sizes.last() {
+            levels.push((4 * last).next_power_of_two().min(MEMORY_BYTES_MAX));
+        }
+        levels
+    }
+
+    fn memory(&mut self, cpu: usize, place: &Place) {
+        let levels = self.levels();
+        self.touch_ns = levels.iter().map(|bytes| known(probe::touch_ns(cpu, *bytes))).collect();
+        self.chase_ns = levels.iter().map(|bytes| known(probe::chase_ns(cpu, *bytes))).collect();
+        for pages in PAGES {
+            if let Some(reading) = known(probe::page_walk_ns(cpu, pages)) {
+                self.page_walks_ns.push((pages, reading));
+            }
+        }
+        let bytes = levels.last().copied().unwrap_or(MEMORY_BYTES_MAX);
+        self.bandwidth_gbs = known(probe::bandwidth_gbs(cpu, bytes));
+        self.page_copy_ns = known(probe::page_copy_ns(cpu, bytes / 2));
+        if place.nodes.len() > 1 {
+            self.nodes(place, bytes);
+        }
+    }
+
+    fn nodes(&mut self, place: &Place, bytes: usize) {
+        let first = |node: usize| {
+            let at = place.rows.iter().position(|row| usize::from(row[2]) == node);
+            place.cpus[at.unwrap_or(0)]
+        };
+        type Probe = fn(usize, usize, usize) -> std::io::Result<Option<Reading>>;
+        let all = |read: Probe| -> Option<Vec<Vec<f64>>> {
+            let row = |from: usize| -> Option<Vec<f64>> {
+                let to = place.nodes.iter();
+                to.map(|to| known(read(first(from), *to, bytes)).map(|it| it.median)).collect()
+            };
+            (0..place.nodes.len()).map(row).collect()
+        };
+        self.node_latency_ns = all(probe::node_latency_ns);
+        self.node_bandwidth_gbs = all(probe::node_bandwidth_gbs);
+        let (from, to) = (place.nodes[0], place.nodes[1]);
+        self.page_move_ns = known(probe::page_move_ns(first(0), from, to));
+    }
+
+    fn cores(&mut self, place: &Place) {
+        for kind in 0..place.capacities.len() {
+            let at = place.rows.iter().position(|row| usize::from(row[3]) == kind);
+            self.work_ns.push(at.and_then(|at| known(probe::work_ns(place.cpus[at]))));
+        }
+        let home = &place.rows[self.home];
+        let same_core = |at: &usize| *at != self.home && place.rows[*at][0] == home[0];
+        let siblings: Vec<usize> =
+            (0..place.cpus.len()).filter(same_core).map(|at| place.cpus[at]).collect();
+        let cpu = place.cpus[self.home];
+        for others in 1..=siblings.len().min(3) {
+            self.beside_ns.push(known(probe::side_by_side(cpu, &siblings[..others])));
+        }
+        self.vector_drop = known(probe::vector_drop(cpu));
+        for (far, other) in nearest(place, self.home) {
+            let there = place.cpus[other];
+            if let Some(reading) = known(probe::transfer_ns(cpu, there)) {
+                self.transfer_ns.insert(far, reading);
+            }
+            if let Some(reading) = known(probe::refetch_ns(cpu, there, MOVED_BYTES)) {
+                self.refetch_ns.insert(far, reading);
+            }
+        }
+        let nearest = nearest(place, self.home).into_values().next();
+        self.barrier_ns =
+            nearest.and_then(|other| known(probe::barrier_ns(cpu, place.cpus[other])));
+    }
+
+    /// Rings and yields, in turn, so that whoever disturbs the machine disturbs all alike.
+    fn rings(&mut self, cpu: usize, place: &Place, more: &[RingKey]) {
+        let other = nearest(place, self.home).into_values().next().map(|at| place.cpus[at]);
+        let mut keys = self.needed();
+        keys.extend(more);
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| !key.apart || other.is_some());
+        let yielders = YIELDERS;
+        let mut hops: BTreeMap<RingKey, Vec<Batch>> = BTreeMap::new();
+        let mut yields: BTreeMap<Yielders, Vec<Batch>> = BTreeMap::new();
+        let start = Instant::now();
+        for _ in (0..PASSES).take_while(|pass| *pass < 2 || start.elapsed() < RINGS_TIME) {
+            for (passers, tasks) in yielders {
+                if let Ok(batch) = probe::yields(passers, tasks, cpu, SAMPLES) {
+                    yields.entry((passers, tasks)).or_default().push(batch);
+                }
+            }
+            for key in &keys {
+                let cpus = match other {
+                    Some(other) if key.apart => vec![cpu, other],
+                    _ => vec![cpu],
+                };
+                let RingKey { passers, tasks, bytes, batch, .. } = *key;
+                let ring = Ring { passers, tasks, bytes, batch, cpus };
+                if let Ok(batch) = probe::hops(&ring, SAMPLES) {
+                    hops.entry(*key).or_default().push(batch);
+                }
+            }
+        }
+        let all = hops.values().chain(yields.values()).flatten();
+        let canaries: Vec<f64> = all.map(|batch| batch.canary_ns).collect();
+        let usual_ns = Reading::of(&canaries).map_or(f64::MAX, |canary| canary.low);
+        let reading = |batches: &Vec<Batch>| Reading::of(&probe::merged(batches, usual_ns));
+        self.hops_ns = hops.iter().filter_map(|(key, it)| Some((*key, reading(it)?))).collect();
+        self.yields_ns = yields.iter().filter_map(|(key, it)| Some((*key, reading(it)?))).collect();
+    }
+
+    /// Rings that costs are derived from.
+    fn needed(&self) -> Vec<RingKey> {
+        let (few, many) = self.spaces();
+        let threads = |tasks| RingKey::new(Passers::Threads, tasks, 0).batch();
+        let processes = |tasks, bytes| RingKey::new(Passers::Processes, tasks, bytes).batch();
+        vec![
+            ALONE,
+            ALONE_WITH_SET,
+            threads(2),
+            threads(FULL),
+            threads(few),
+            processes(few, 0),
+            processes(many, 0),
+            processes(few, MOVED_BYTES),
+            RingKey { apart: true, ..RingKey::new(Passers::Threads, 2, 0) },
+        ]
+    }
+
+    /// What a miss of the TLB costs: of so many pages that it holds few of them.
+    pub fn page_walk_ns(&self) -> Option<Reading> {
+        self.page_walks_ns.last().map(|(_, reading)| *reading)
+    }
+
+    /// The most pages that cost next to nothing: those the TLB holds at least.
+    pub fn pages_held(&self) -> Option<usize> {
+        const LITTLE: f64 = 0.25;
+        let most = self.page_walk_ns()?.median;
+        let held = self.page_walks_ns.iter().take_while(|(_, it)| it.median <= LITTLE * most);
+        held.last().map(|(pages, _)| *pages).filter(|_| most > 0.0)
+    }
+
+    /// As many processes as a CPU's TLB can tell apart, and more than that.
+    pub fn spaces(&self) -> (usize, usize) {
+        let few = self.tags.map_or(6, |tags| tags as usize).clamp(2, 12);
+        (few, few + 2)
+    }
+}
+
+/// Tasks of a ring so long that each sleeps until its debt is paid.
+pub const FULL: usize = 5;
+/// A task that passes the token to itself: a write and a read, and no switch.
+pub const ALONE: RingKey =
+    RingKey { passers: Passers::Threads, tasks: 1, bytes: 0, batch: true, apart: false };
+/// The same, which goes through an array that its first cache holds.
+pub const ALONE_WITH_SET: RingKey = RingKey { bytes: MOVED_BYTES, ..ALONE };
+/// Who gives way, one after the other.
+pub const YIELDERS: [Yielders; 3] =
+    [(Passers::Threads, 1), (Passers::Threads, 2), (Passers::Processes, 2)];
+
+/// One other CPU at each distance that there is, by distance.
+fn nearest(place: &Place, home: usize) -> BTreeMap<Distance, usize> {
+    let own = place.rows[home];
+    let far = |row: &[u16; 4]| match () {
+        () if row[0] == own[0] => Distance::Core,
+        () if row[1] == own[1] => Distance::Llc,
+        () if row[2] == own[2] => Distance::Node,
+        () => Distance::Remote,
+    };
+    let others = place.rows.iter().enumerate().filter(|(at, _)| *at != home);
+    let mut found = BTreeMap::new();
+    for (at, row) in others {
+        found.entry(far(row)).or_insert(at);
+    }
+    found
+}
