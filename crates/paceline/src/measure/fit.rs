@@ -138,8 +138,9 @@ fn solve(
         set(machine, value);
         predict(machine).map(|predicted| predicted - goal)
     };
-    let first = if low < 1.0 && high > 1.0 { 1.0 } else { low };
-    let (mut a, mut b) = (first, if first > 0.0 { 1.5 * first } else { high.min(100.0) });
+    // The simulator's clock has whole ns, so times begin far enough from each other.
+    let (mut a, mut b) =
+        if high > 1e3 { (50.0, 150.0) } else { (1f64.max(low), 1.5f64.max(2.0 * low)) };
     let (mut at_a, mut at_b) = (at(a)?, at(b)?);
     for _ in 0..STEPS {
         if at_b.abs() <= CLOSE * goal.abs() || at_a == at_b {
@@ -174,6 +175,7 @@ mod tests {
         assert!((solved((0.0, 1e6), 800.0) - 200.0).abs() < 1.0);
         assert_eq!(solved((0.0, 1e6), 100.0), 0.0, "less than nothing is nothing");
         assert_eq!(solved((0.0, 50.0), 1e5), 50.0);
+        assert!((solved((3.0, 50.0), 230.0) - 10.0).abs() < 0.5);
     }
 
     #[test]
