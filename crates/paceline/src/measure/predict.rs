@@ -10,8 +10,9 @@ use workload::{Step, Task, Workload};
 
 use super::raw::{RingKey, Yielders};
 
-/// Rounds of two runs: what both have in common, their start and end, is left out.
-const ROUNDS: [u32; 2] = [150, 450];
+/// Hops of two runs: what both have in common, their start and end, is left out. Many, as ticks move a
+/// short ring from one pattern of preemption to another.
+const HOPS: [usize; 2] = [5_000, 30_000];
 
 /// What the measuring program does of its own in a hop.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +30,10 @@ pub fn hop_ns(machine: &Machine, program: &Program, key: RingKey) -> Option<f64>
         Passers::Threads => apps::Ring::Threads,
         Passers::Processes => apps::Ring::Processes,
     };
-    let elapsed_ns = |rounds: u32| {
+    let elapsed_ns = |rounds: usize| {
         let apps =
             OWN.iter().try_fold(Apps::embedded(), |apps, (name, value)| apps.with(name, *value))?;
-        let apps = apps.with("ring.rounds", f64::from(rounds))?;
+        let apps = apps.with("ring.rounds", rounds as f64)?;
         let apps = apps.with("ring.sum_ns_per_kb", program.kilobyte_ns)?;
         let mut workload = apps.ring(ring, key.tasks, key.bytes as u64);
         for (at, task) in workload.tasks.iter_mut().enumerate() {
@@ -42,9 +43,9 @@ pub fn hop_ns(machine: &Machine, program: &Program, key: RingKey) -> Option<f64>
         }
         run(machine, workload).map(|outcome| outcome.elapsed_ns as f64)
     };
-    let [few, many] = ROUNDS;
-    let hops = f64::from(many - few) * key.tasks as f64;
-    Some((elapsed_ns(many)? - elapsed_ns(few)?) / hops)
+    let [few, many] = HOPS.map(|hops| hops / key.tasks);
+    let hops = (many - few) * key.tasks;
+    Some((elapsed_ns(many)? - elapsed_ns(few)?) / hops as f64)
 }
 
 /// What the ring's program, which is compiled into this one, touches beside its array. It is a loop
@@ -59,20 +60,20 @@ const OWN: [(&str, f64); 5] = [
 
 /// Time of a `sched_yield`, of each of the tasks that take turns, ns.
 pub fn yield_ns(machine: &Machine, program: &Program, (passers, tasks): Yielders) -> Option<f64> {
-    let elapsed_ns = |times: u32| {
+    let elapsed_ns = |times: usize| {
         let task = |at: usize| Task {
             name: format!("yield-{at}"),
             process: if passers == Passers::Processes { at } else { 0 },
             cpus: Some(vec![program.home]),
-            steps: vec![Step::Repeat { times: Some(times.into()), steps: vec![Step::Yield] }],
+            steps: vec![Step::Repeat { times: Some(times as u64), steps: vec![Step::Yield] }],
             ..Task::default()
         };
         let workload = Workload { tasks: (0..tasks).map(task).collect(), ..Workload::default() };
         run(machine, workload).map(|outcome| outcome.elapsed_ns as f64)
     };
-    let [few, many] = ROUNDS;
-    let turns = f64::from(many - few) * tasks as f64;
-    Some((elapsed_ns(many)? - elapsed_ns(few)?) / turns)
+    let [few, many] = HOPS.map(|turns| turns / tasks);
+    let turns = (many - few) * tasks;
+    Some((elapsed_ns(many)? - elapsed_ns(few)?) / turns as f64)
 }
 
 fn run(machine: &Machine, workload: Workload) -> Option<Outcome> {
