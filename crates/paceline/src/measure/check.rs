@@ -7,7 +7,7 @@ use report::text::{Align, table};
 
 use super::describe::Described;
 use super::predict::hop_ns;
-use super::raw::{Raw, RingKey};
+use super::raw::{FITTED, Raw, RingKey};
 use crate::output;
 
 /// Kilobytes that each task goes through.
@@ -17,7 +17,7 @@ const TASKS_MAX: usize = 16;
 /// How far a prediction may be from what was.
 const WITHIN: f64 = 0.15;
 
-/// Rings that are checked: none of them is one that costs were derived from.
+/// Rings that are checked. Three of them, which are shown as such, were fitted.
 pub fn rings() -> Vec<RingKey> {
     let mut rings = Vec::new();
     for passers in [Passers::Threads, Passers::Processes] {
@@ -41,6 +41,12 @@ impl Row {
     /// What was said, of what was. None: one of them is missing.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.said_ns? / self.was?.median)
+    }
+
+    /// It is one that costs were fitted to, and so no prediction.
+    fn fitted(&self) -> bool {
+        let RingKey { passers, tasks, bytes, .. } = self.key;
+        passers == Passers::Threads && bytes == 0 && FITTED.contains(&tasks)
     }
 
     fn holds(&self) -> bool {
@@ -78,7 +84,11 @@ pub fn text(rows: &[Row]) -> String {
             spread,
             ns(row.said_ns),
             row.ratio().map_or("?".into(), |ratio| format!("{ratio:.2}")),
-            if row.holds() { String::new() } else { "no".into() },
+            match (row.holds(), row.fitted()) {
+                (false, _) => "no".into(),
+                (true, true) => "fitted".into(),
+                (true, false) => String::new(),
+            },
         ]
     };
     let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
@@ -89,10 +99,11 @@ pub fn text(rows: &[Row]) -> String {
     let held = rows.iter().filter(|row| row.holds()).count();
     table(&headings, &lines, Align::Right, output::style())
         + &format!(
-            "\nTime of a hop of a ring of pipes on one CPU: measured, and what sim says of it under default \
-             on the machine as measured.\nCosts are derived from other experiments: tasks that yield, and \
-             batch rings without preemption (K = 1, 2, 5; processes: as many as the TLB has tags, and two \
-             more).\n{held} of {} within {:.0} %; farthest: {worst}.\n",
+            "\nTime of a hop of a ring of pipes on one CPU: measured, and what sim says of it under default on \
+             the machine as measured.\nCosts are derived from other experiments (tasks that yield, batch \
+             rings of more processes than the TLB has tags) and from the rings\nof 1, 2 and 5 threads \
+             without an array, which are fitted; all others are predicted.\n{held} of {} within {:.0} %; \
+             farthest: {worst}.\n",
             rows.len(),
             100.0 * WITHIN
         )

@@ -508,8 +508,8 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
     let queue = ["enqueue_task_fair", "dequeue_task_fair"];
     let token = "one task that passes a token to itself through a pipe";
     lengths(&mut description.paths, &["pipe_read", "pipe_write"], fitted.pipe, token);
-    let two = "a pipe ring of two batch threads";
+    let two = "a pipe ring of two threads";
     lengths(&mut description.delayed, &queue, fitted.delayed, two);
-    let five = "a pipe ring of five batch threads";
+    let five = "a pipe ring of five threads";
     lengths(&mut description.paths, &queue, fitted.full, five);
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Costs of the kernel that no program can measure by themselves: each is set so that the simulator says of
-//! one small experiment what the machine did. None of them is a ring whose prediction is checked.
+//! one small experiment what the machine did. Three of them are rings that `check.rs` shows too, as fitted.
+//!
+//! The model's shortest rings preempt less often than the kernel's do, so what a wakeup there costs is
+//! fitted as a whole, with the preemptions that there are.
 //!
 //! In this order, as each needs those before it:
 //!
@@ -10,7 +13,7 @@
 //! | `register_switch_ns` | two threads that yield to each other: a switch more |
 //! | `mm_switch_ns` | two processes that do: another address space |
 //! | lengths of `pipe_write`, `pipe_read` | one task that passes a token to itself |
-//! | lengths of delayed sleeps | two batch threads that pass a token: a wakeup and a sleep more |
+//! | lengths of delayed sleeps | two threads that pass a token: a wakeup and a sleep more |
 //! | lengths of `dequeue_task_fair`, `enqueue_task_fair` | five of them: sleeps to the end |
 //! | `itlb_miss_ns` | more batch processes than the TLB has tags, less as many as it has |
 //! | `idle_exit_ns` | two threads on two CPUs that pass a token |
@@ -51,7 +54,7 @@ pub fn fit(mut machine: Machine, raw: &Raw, program: &Program) -> Fitted {
     machine.unknown.clear();
     let yields = |who: Yielders| move |machine: &Machine| yield_ns(machine, program, who);
     let hops = |key: RingKey| move |machine: &Machine| hop_ns(machine, program, key);
-    let threads = |tasks| RingKey::new(Passers::Threads, tasks, 0).batch();
+    let threads = |tasks| RingKey::new(Passers::Threads, tasks, 0);
     let read = |who: Yielders| raw.yields_ns.get(&who);
     let hop = |key: RingKey| raw.hops_ns.get(&key);
 

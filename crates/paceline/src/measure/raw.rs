@@ -23,6 +23,9 @@ const RINGS_TIME: Duration = Duration::from_secs(30);
 /// Repetitions of a ring in each of them.
 const SAMPLES: usize = 8;
 
+/// Lengths of the rings, of threads without an array, that costs are fitted to.
+pub const FITTED: [usize; 3] = [1, 2, FULL];
+
 /// What giving way was measured with: who, and how many.
 pub type Yielders = (Passers, usize);
 
@@ -259,14 +262,13 @@ impl Raw {
     /// Rings that costs are derived from.
     fn needed(&self) -> Vec<RingKey> {
         let (few, many) = self.spaces();
-        let threads = |tasks| RingKey::new(Passers::Threads, tasks, 0).batch();
+        let threads = |tasks| RingKey::new(Passers::Threads, tasks, 0);
         let processes = |tasks, bytes| RingKey::new(Passers::Processes, tasks, bytes).batch();
         vec![
             ALONE,
             ALONE_WITH_SET,
             threads(2),
             threads(FULL),
-            threads(few),
             processes(few, 0),
             processes(many, 0),
             processes(few, MOVED_BYTES),
@@ -298,7 +300,7 @@ impl Raw {
 pub const FULL: usize = 5;
 /// A task that passes the token to itself: a write and a read, and no switch.
 pub const ALONE: RingKey =
-    RingKey { passers: Passers::Threads, tasks: 1, bytes: 0, batch: true, apart: false };
+    RingKey { passers: Passers::Threads, tasks: 1, bytes: 0, batch: false, apart: false };
 /// The same, which goes through an array that its first cache holds.
 pub const ALONE_WITH_SET: RingKey = RingKey { bytes: MOVED_BYTES, ..ALONE };
 /// Who gives way, one after the other.
