@@ -3,6 +3,7 @@
 
 use machine::{Machine, find};
 use trace::Outcome;
+use workload::apps::{Apps, Ring};
 use workload::hackbench::{Channel, Hackbench, Worker};
 use workload::{Workload, mix, rtapp};
 
@@ -219,4 +220,56 @@ fn a_wakeup_does_not_cut_a_request_short() {
     // Where in a request of the hog's the timer falls is chance: some wait for most of it.
     let longest = waits.iter().copied().max().unwrap_or(0);
     assert!((1_000_000..2_900_000).contains(&longest), "{longest} of {waits:?}");
+}
+
+/// Tasks that pass a token round on CPU 0.
+fn token_ring(tasks: usize, batch: bool) -> Workload {
+    let apps = Apps::embedded().with("ring.touch_us", 0.1).unwrap();
+    let mut workload = apps.ring(Ring::Threads, tasks, 0);
+    for task in &mut workload.tasks {
+        task.batch = batch;
+        task.hw = None;
+    }
+    workload
+}
+
+#[test]
+fn batch_tasks_preempt_nobody_when_they_wake() {
+    let involuntary = |batch: bool| {
+        let outcome = ran(&small(1), &token_ring(5, batch), &Scheduler::Default);
+        outcome.observed.involuntary_switches
+    };
+    assert!(involuntary(false) > 500, "{}", involuntary(false));
+    // A tick may end a slice.
+    assert!(involuntary(true) < 20, "{}", involuntary(true));
+}
+
+#[test]
+fn delayed_sleeps_cost_what_the_machine_says() {
+    let elapsed_ns = |delayed: &[(&str, f64)]| {
+        let mut machine = small(1);
+        machine.delayed = delayed.iter().map(|(name, it)| ((*name).to_string(), *it)).collect();
+        ran(&machine, &token_ring(2, true), &Scheduler::Default).elapsed_ns
+    };
+    let usual_ns = elapsed_ns(&[]);
+    let paths = machine::Paths::embedded();
+    let length = |name| paths.get(paths.id(name)).instructions;
+    let both = ["enqueue_task_fair", "dequeue_task_fair"];
+    let same = both.map(|name| (name, length(name)));
+    let same_ns = elapsed_ns(&same);
+    // A sleep that is paid for later has nothing left to do then.
+    assert!(same_ns <= usual_ns && same_ns > usual_ns * 9 / 10, "{same_ns} of {usual_ns}");
+    assert!(elapsed_ns(&both.map(|name| (name, 3000.0))) > usual_ns * 5 / 4);
+    assert!(elapsed_ns(&both.map(|name| (name, 10.0))) < usual_ns * 9 / 10);
+}
+
+#[test]
+fn an_unknown_number_is_not_made_up() {
+    let mut machine = small(2);
+    machine.unknown.insert("line_remote_ns", "no such pair".into());
+    ran(&machine, &token_ring(2, false), &Scheduler::Default);
+    machine.unknown.insert("syscall_ns", "nobody tried".into());
+    let scenario = Scenario::new(machine, token_ring(2, false), Scheduler::Default);
+    let error = run(&scenario).unwrap_err().to_string();
+    assert!(error.contains("syscall_ns of machine numa-2x4 is unknown (nobody tried)"), "{error}");
 }
