@@ -104,7 +104,7 @@ impl Walk {
         for _ in 0..count {
             // A linear congruence of full period: Knuth, The Art of Computer Programming 2, 3.2.1.2.
             at = at.wrapping_mul(0x5851_F42D).wrapping_add(0x1405_7B7F) & mask;
-            let place = (at * stride + (at * 5 & places) * LINE) / 8;
+            let place = (at * stride + ((at * 5) & places) * LINE) / 8;
             sum = sum.wrapping_add(words[place]);
         }
         self.at = at;
