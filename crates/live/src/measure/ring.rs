@@ -131,7 +131,8 @@ fn among_threads(ring: &Ring, samples: usize) -> io::Result<Vec<f64>> {
                 }
             })?;
         }
-        time(first, ring.tasks, samples)
+        let clocks = Clocks::of(ring, &[]);
+        time(first, ring.tasks, samples, &clocks)
     })
 }
 
@@ -173,7 +174,66 @@ fn among_processes(ring: &Ring, samples: usize) -> io::Result<Vec<f64>> {
     // As those of the others, its pages are its own, where each fork has made them shared.
     array.words_mut().fill(1);
     let task = Task { read, write, words: array.words(), lines };
-    time(task, ring.tasks, samples)
+    let clocks = Clocks::of(ring, &children.0);
+    time(task, ring.tasks, samples, &clocks)
+}
+
+/// CPU clocks of all that take part, where they share one CPU: together they run all the time, or
+/// somebody else had it meanwhile.
+struct Clocks(Vec<libc::clockid_t>);
+
+impl Clocks {
+    /// So much of the time must be theirs for a repetition to count.
+    const SHARE: f64 = 0.97;
+    /// Repetitions that are tried for each that is wanted.
+    const TRIES: usize = 5;
+
+    fn of(ring: &Ring, children: &[Pid]) -> Self {
+        if ring.cpus.len() > 1 { Clocks(Vec::new()) } else { Clocks::with(children) }
+    }
+
+    fn with(children: &[Pid]) -> Self {
+        let clock = |child: &Pid| {
+            let mut clock = 0;
+            // SAFETY: the call writes the number it is given
+            let error =
+                unsafe { libc::clock_getcpuclockid(child.as_raw_nonzero().get(), &raw mut clock) };
+            (error == 0).then_some(clock)
+        };
+        let own = [libc::CLOCK_PROCESS_CPUTIME_ID];
+        Clocks(own.into_iter().chain(children.iter().filter_map(clock)).collect())
+    }
+
+    fn now_ns(&self) -> f64 {
+        let one = |clock: &libc::clockid_t| {
+            let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: the call writes the struct it is given
+            unsafe { libc::clock_gettime(*clock, &raw mut now) };
+            now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+        };
+        self.0.iter().map(one).sum()
+    }
+
+    /// Takes repetitions, each of which says how many ns it took, until there are as many undisturbed
+    /// ones as are wanted, or too many were disturbed.
+    fn take(
+        &self,
+        wanted: usize,
+        mut once: impl FnMut() -> io::Result<f64>,
+    ) -> io::Result<Vec<f64>> {
+        let mut times = Vec::with_capacity(wanted);
+        for _ in 0..Clocks::TRIES * wanted {
+            let before_ns = self.now_ns();
+            let spent_ns = once()?;
+            if self.0.is_empty() || self.now_ns() - before_ns >= Clocks::SHARE * spent_ns {
+                times.push(spent_ns);
+            }
+            if times.len() == wanted {
+                break;
+            }
+        }
+        Ok(times)
+    }
 }
 
 /// Waits for them: without a token they end.
@@ -191,7 +251,7 @@ impl Drop for Children {
 }
 
 /// Sends the token off and times its rounds; when this task's ends close, the ring falls apart.
-fn time(task: Task, tasks: usize, samples: usize) -> io::Result<Vec<f64>> {
+fn time(task: Task, tasks: usize, samples: usize, clocks: &Clocks) -> io::Result<Vec<f64>> {
     let broken = || io::Error::other("a ring of pipes broke");
     let warm_up = (WARM_UP / tasks).max(8);
     rustix::io::write(&task.write, &[1u8])?;
@@ -205,15 +265,14 @@ fn time(task: Task, tasks: usize, samples: usize) -> io::Result<Vec<f64>> {
         round_ns = round_ns.min(start.elapsed().as_nanos() / warm_up as u128);
     }
     let rounds = (SAMPLE_NS / round_ns.max(1)).clamp(4, 5000) as usize;
-    let mut times = Vec::with_capacity(samples);
-    for _ in 0..samples {
+    let times = clocks.take(samples, || {
         let start = Instant::now();
-        if !(0..rounds).all(|_| task.pass()) {
-            return Err(broken());
+        match (0..rounds).all(|_| task.pass()) {
+            true => Ok(start.elapsed().as_nanos() as f64),
+            false => Err(broken()),
         }
-        times.push(start.elapsed().as_nanos() as f64 / (rounds * tasks) as f64);
-    }
-    Ok(times)
+    })?;
+    Ok(times.into_iter().map(|ns| ns / (rounds * tasks) as f64).collect())
 }
 
 /// Times from one `sched_yield` of a task to its next one, by the number of tasks that take turns:
@@ -223,15 +282,14 @@ pub fn yields(passers: Passers, tasks: usize, cpu: usize, samples: usize) -> io:
     on(cpu, || {
         let canary_ns = canary_ns();
         let stop = AtomicBool::new(false);
-        let mut times = Vec::with_capacity(samples);
-        let mut measure = || {
-            for _ in 0..samples {
+        let measure = |children: &[Pid]| {
+            Clocks::with(children).take(samples, || {
                 let start = Instant::now();
                 (0..TURNS).for_each(|_| rustix::thread::sched_yield());
-                times.push(start.elapsed().as_nanos() as f64 / (TURNS * tasks) as f64);
-            }
+                Ok(start.elapsed().as_nanos() as f64)
+            })
         };
-        match passers {
+        let times = match passers {
             Passers::Threads => thread::scope(|scope| {
                 for _ in 1..tasks {
                     scope.spawn(|| {
@@ -240,18 +298,21 @@ pub fn yields(passers: Passers, tasks: usize, cpu: usize, samples: usize) -> io:
                         }
                     });
                 }
-                measure();
+                let times = measure(&[]);
                 stop.store(true, Ordering::Relaxed);
+                times
             }),
             Passers::Processes => {
                 let children = yielding(tasks - 1)?;
-                measure();
+                let times = measure(&children.0);
                 for child in &children.0 {
                     rustix::process::kill_process(*child, Signal::KILL)?;
                 }
+                times
             }
-        }
-        Ok(Batch { samples: times, canary_ns: canary_ns.max(self::canary_ns()) })
+        }?;
+        let samples = times.into_iter().map(|ns| ns / (TURNS * tasks) as f64).collect();
+        Ok(Batch { samples, canary_ns: canary_ns.max(self::canary_ns()) })
     })?
 }
 
@@ -292,11 +353,12 @@ mod tests {
                 for (bytes, batch) in [(0, true), (8192, false)] {
                     let ring = Ring { passers, tasks, bytes, batch, cpus: vec![cpu] };
                     let batch = hops(&ring, 3).unwrap();
-                    assert_eq!(batch.samples.len(), 3);
+                    // On a busy machine none may be left alone.
+                    assert!(batch.samples.len() <= 3);
                     assert!(batch.samples.iter().all(|hop| *hop > 0.0), "{ring:?}");
                 }
             }
-            assert_eq!(yields(passers, 2, cpu, 2).unwrap().samples.len(), 2);
+            assert!(yields(passers, 2, cpu, 2).unwrap().samples.len() <= 2);
         }
     }
 }

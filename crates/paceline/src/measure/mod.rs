@@ -71,6 +71,10 @@ pub fn this() -> Result<Machine, Failure> {
     }
     output::say("this machine has not been measured today; that takes less than a minute");
     let (_, described) = measured()?;
+    if let Some((name, why)) = described.machine.lacks(true, true) {
+        output::say(&format!("not kept for the next time: {name} is unknown ({why})"));
+        return Ok(described.machine);
+    }
     if let Some(file) = kept {
         // Without a place to keep it, it is measured again the next time.
         let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
