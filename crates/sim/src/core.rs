@@ -92,6 +92,8 @@ impl Engine {
             self.restart_tick(cpu);
         }
         let k = &mut self.k;
+        // `__schedule` looks at the clock before nearly all that it does.
+        k.standing_ns = Some(k.now);
         k.enter(k.func.schedule);
         k.rq_lock(cpu);
         k.call(k.func.update_rq_clock);
@@ -110,6 +112,7 @@ impl Engine {
             if next.is_none() {
                 self.class.idle(&mut self.k, cpu, true, false);
             }
+            self.k.standing_ns = None;
             self.k.rq_unlock(cpu);
             return self.k.leave();
         }
@@ -121,6 +124,7 @@ impl Engine {
             Some(next) => self.class.set_next(&mut self.k, cpu, next),
             None => self.class.idle(&mut self.k, cpu, true, true),
         }
+        self.k.standing_ns = None;
         self.switch(cpu, prev, next, runnable);
         self.k.rq_unlock(cpu);
         self.k.leave();
@@ -397,6 +401,7 @@ impl Engine {
         let k = &mut self.k;
         k.enter(k.func.ttwu_do_activate);
         k.call(k.func.update_rq_clock);
+        let outer_ns = k.standing_ns.replace(k.now);
         k.touch_task(task);
         k.tasks[task].state = State::Queued;
         // One that still leaves its CPU waits from when it has left.
@@ -410,6 +415,7 @@ impl Engine {
             None => self.k.resched(cpu),
             Some(curr) => self.class.preempt(&mut self.k, cpu, curr, task, wake),
         }
+        self.k.standing_ns = outer_ns;
         if flags & enqueue::MOVE == 0 {
             // Where the tracepoint is: `ttwu_do_wakeup`, the last of an activation.
             let k = &mut self.k;

@@ -102,6 +102,9 @@ pub struct Kernel {
     /// The CPU whose code is being simulated, and its cursor.
     pub(crate) this: CpuId,
     pub(crate) now: u64,
+    /// While a pass of the scheduler or a wakeup holds a runqueue, its clock stands (`rq_clock`): what
+    /// that code takes belongs to who runs next, or is seen at the next look.
+    pub(crate) standing_ns: Option<u64>,
     /// Where CPUs run in turn: what is left of the turn of `this`, and how long it is from its end to
     /// the next one.
     pub(crate) turn_left_ns: u64,
@@ -145,6 +148,7 @@ impl Kernel {
             hw: None,
             this: 0,
             now: 0,
+            standing_ns: None,
             turn_left_ns: u64::MAX,
             turn_gap_ns: 0,
             turn_ns: machine.costs.turn_ns as u64,
@@ -340,6 +344,20 @@ impl Kernel {
     }
 
     // ---- tasks ----
+
+    /// The clock of the runqueue that is being worked on: `rq_clock_task`.
+    pub fn rq_clock_ns(&self) -> u64 {
+        self.standing_ns.unwrap_or(self.now)
+    }
+
+    /// [`Kernel::update_curr`], up to the runqueue's clock.
+    pub fn update_curr_by_clock(&mut self, task: TaskId) -> u64 {
+        let clock_ns = self.rq_clock_ns();
+        let now = std::mem::replace(&mut self.now, clock_ns);
+        let delta_ns = self.update_curr(task);
+        self.now = now;
+        delta_ns
+    }
 
     /// Charges the running task's time up to now: returns the ns since it was last charged.
     pub fn update_curr(&mut self, task: TaskId) -> u64 {

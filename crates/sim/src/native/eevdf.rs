@@ -243,7 +243,7 @@ impl Eevdf {
     pub(super) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
         let Some(curr) = self.rqs[cpu].queue.curr else { return };
         k.call(self.func.update_curr);
-        let delta_ns = k.update_curr(curr);
+        let delta_ns = k.update_curr_by_clock(curr);
         if self.rqs[cpu].queue.charge(&mut self.entities, delta_ns as i64) {
             self.resched(k, cpu);
         }
@@ -517,7 +517,7 @@ impl Class for Eevdf {
         k.enter(self.func.set_next);
         self.update_load(k, cpu, Some(next));
         self.rqs[cpu].queue.set_next(&mut self.entities, next);
-        k.tasks[next].exec_start_ns = k.now_ns();
+        k.tasks[next].exec_start_ns = k.rq_clock_ns();
         self.arm_slice_end(k, cpu);
         k.leave();
     }
