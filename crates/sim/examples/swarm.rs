@@ -15,9 +15,14 @@ fn main() {
         [one] => (one, one + 1),
         [first, last, ..] => (first, last),
     };
-    let failures = sim::swarm(first..last, REGISTRY);
-    for failure in &failures {
+    let all = sim::swarm(first..last, REGISTRY);
+    for failure in &all.failures {
         println!("seed {}: {}: {}", failure.seed, failure.what, failure.error);
     }
-    println!("{} of {} cases failed", failures.len(), last - first);
+    println!(
+        "{} of {} cases failed; {:.2e} decisions in the others",
+        all.failures.len(),
+        last - first,
+        all.decisions as f64
+    );
 }

@@ -44,5 +44,5 @@ pub use lock::LockId;
 pub use related::Related;
 pub use run::{Options, Scenario, Scheduler, SimError, Traced, run, run_all, run_traced};
 pub use sink::{CallbackRecord, Record};
-pub use swarm::{Failure, case, swarm};
+pub use swarm::{Failure, Swarmed, case, swarm};
 pub use task::{CpuId, SCHED_PRIO_TO_WEIGHT, State, Task, TaskId};

@@ -31,23 +31,39 @@ pub struct Failure {
     pub error: SimError,
 }
 
-/// Runs the cases of these seeds on all cores, with the schedulers of `registry` and Linux's own,
-/// and gives those that failed, in the order of their seeds.
-pub fn swarm(seeds: std::ops::Range<u64>, registry: &[&'static Policy]) -> Vec<Failure> {
-    let mut failures: Vec<Failure> = seeds
-        .into_par_iter()
-        .filter_map(|seed| {
-            let scenario = case(seed, registry);
-            // A broken invariant of a class is a finding like any other.
-            let error = match catch_unwind(AssertUnwindSafe(|| run(&scenario))) {
-                Ok(result) => result.err()?,
-                Err(panic) => SimError::Failed(format!("panicked: {}", words(&*panic))),
-            };
-            Some(Failure { seed, what: describe(&scenario), error })
-        })
-        .collect();
-    failures.sort_by_key(|failure| failure.seed);
-    failures
+/// What came of many cases.
+#[derive(Clone, Debug, Default)]
+pub struct Swarmed {
+    /// Those that failed, in the order of their seeds.
+    pub failures: Vec<Failure>,
+    /// How often somebody was chosen to run next, or nobody (`schedule`), in all cases that did not fail.
+    pub decisions: u64,
+}
+
+/// Runs the cases of these seeds on all cores, with the schedulers of `registry` and Linux's own.
+pub fn swarm(seeds: std::ops::Range<u64>, registry: &[&'static Policy]) -> Swarmed {
+    let one = |seed| {
+        let scenario = case(seed, registry);
+        // A broken invariant of a class is a finding like any other.
+        let error = match catch_unwind(AssertUnwindSafe(|| run(&scenario))) {
+            Ok(Ok(outcome)) => {
+                let decisions = outcome.functions.get("schedule").map_or(0, |seen| seen.count);
+                return Swarmed { decisions, ..Swarmed::default() };
+            }
+            Ok(Err(error)) => error,
+            Err(panic) => SimError::Failed(format!("panicked: {}", words(&*panic))),
+        };
+        let failure = Failure { seed, what: describe(&scenario), error };
+        Swarmed { failures: vec![failure], decisions: 0 }
+    };
+    let both = |mut all: Swarmed, more: Swarmed| {
+        all.failures.extend(more.failures);
+        all.decisions += more.decisions;
+        all
+    };
+    let mut all = seeds.into_par_iter().map(one).reduce(Swarmed::default, both);
+    all.failures.sort_by_key(|failure| failure.seed);
+    all
 }
 
 fn words(panic: &(dyn Any + Send)) -> &str {
@@ -59,7 +75,12 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let machine = machine(&mut rng);
-    let workload = workload(&mut rng, machine.cpus.len());
+    let mut workload = workload(&mut rng, machine.cpus.len());
+    // Chance of its own: the other cases stay what they are.
+    let mut own = Pcg64Mcg::seed_from_u64(!seed);
+    if own.random_bool(0.3) && workload.duration_ns.is_none() {
+        chatter(&mut own, &mut workload);
+    }
     let scheduler = scheduler(&mut rng, registry);
     let faults = faults(&mut rng, &machine, &workload, &scheduler);
     Scenario {
@@ -262,6 +283,20 @@ fn messengers(rng: &mut Pcg64Mcg, workload: &mut Workload) {
         add(workload, "writer", repeat(times, write));
         let read = vec![Step::Read { channel, bytes }, run_for(rng, 20 * US)];
         add(workload, "reader", repeat(times, read));
+    }
+}
+
+/// Few tasks that hand each other the CPU very often.
+fn chatter(rng: &mut Pcg64Mcg, workload: &mut Workload) {
+    for _ in 0..rng.random_range(1..=4) {
+        workload.objects.push(Object::Pipe { capacity: 4096 });
+        let channel = workload.objects.len() - 1;
+        let bytes = rng.random_range(500..=4096);
+        let times = rng.random_range(2_000..10_000);
+        let write = vec![run_for(rng, 5 * US), Step::Write { channel, bytes }];
+        add(workload, "talker", repeat(times, write));
+        let read = vec![Step::Read { channel, bytes }, run_for(rng, 5 * US)];
+        add(workload, "listener", repeat(times, read));
     }
 }
 

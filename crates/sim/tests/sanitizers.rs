@@ -37,7 +37,7 @@ fn watched_policies() {
         baseline("rr.bpf.c", &baseline::RR),
         baseline("pile.bpf.c", &baseline::PILE),
     ];
-    let failures = swarm(0..100, &registry);
+    let failures = swarm(0..100, &registry).failures;
     assert!(failures.is_empty(), "seed {}: {}", failures[0].seed, failures[0].error);
 }
 

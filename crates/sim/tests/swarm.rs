@@ -1,39 +1,63 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Random cases keep what is promised; a promise that is not kept is found, by a seed that repeats.
 
-use policy::{Policy, Promises};
-use sim::{SimError, case, run, swarm};
+use policy::{Instance, Policy, Promises};
+use sim::{Failure, SimError, case, run, swarm};
 
 const REGISTRY: &[&Policy] =
     &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR];
 
 #[test]
 fn random_cases_come_out_well() {
-    let failures = swarm(0..300, REGISTRY);
-    let all: Vec<String> = failures
+    let swarmed = swarm(0..1100, REGISTRY);
+    let all: Vec<String> = swarmed
+        .failures
         .iter()
         .map(|failure| format!("seed {}: {}: {}", failure.seed, failure.what, failure.error))
         .collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
+    assert!(swarmed.decisions >= 10_000_000, "{} decisions", swarmed.decisions);
 }
 
+/// The same policy with other promises.
+fn liar(policy: &'static Policy, promises: fn(&Instance) -> Promises) -> &'static Policy {
+    Box::leak(Box::new(Policy {
+        name: "liar",
+        summary: policy.summary,
+        about: policy.about,
+        knobs: policy.knobs,
+        ops: policy.ops,
+        bpf: policy.bpf,
+        native: policy.native,
+        promises,
+    }))
+}
+
+/// A fault is planted for each of the promises; affinity and time are nothing that a policy could break,
+/// and have theirs in the checkers' own tests.
 #[test]
 fn a_policy_that_promises_too_much_is_found() {
-    let fifo = &baseline::FIFO;
-    let liar: &'static Policy = Box::leak(Box::new(Policy {
-        name: "liar",
-        summary: fifo.summary,
-        about: fifo.about,
-        knobs: fifo.knobs,
-        ops: fifo.ops,
-        bpf: fifo.bpf,
-        native: fifo.native,
-        promises: |_| Promises { lockless: true, ..Promises::default() },
-    }));
-    let failures = swarm(0..60, &[liar]);
-    let found = failures.iter().find(|failure| failure.what.starts_with("liar"));
-    let failure = found.expect("some case makes FIFO take its queue's lock");
-    let again = run(&case(failure.seed, &[liar])).unwrap_err();
-    assert_eq!(again, failure.error, "the seed repeats it");
-    assert!(matches!(again, SimError::Violation(_)), "{again}");
+    let lies: [(&str, &Policy, fn(&Instance) -> Promises); 4] = [
+        ("lockless", &baseline::FIFO, |_| Promises { lockless: true, ..Promises::default() }),
+        ("work conservation", &baseline::PILE, |_| Promises {
+            idle_while_runnable_ns_max: Some(1_000_000),
+            ..Promises::default()
+        }),
+        ("wait bound", &baseline::STARVE, |_| Promises {
+            slice_ns_max: Some(1_000_000),
+            ..Promises::default()
+        }),
+        ("preemption", &cas::O1, |_| Promises { never_preempts: true, ..Promises::default() }),
+    ];
+    for (checker, policy, promises) in lies {
+        let liar = liar(policy, promises);
+        let failures = swarm(0..60, &[liar]).failures;
+        let by_it = |failure: &&Failure| match &failure.error {
+            SimError::Violation(violation) => violation.checker == checker,
+            _ => false,
+        };
+        let failure = failures.iter().find(by_it).unwrap_or_else(|| panic!("{checker}"));
+        let again = run(&case(failure.seed, &[liar])).unwrap_err();
+        assert_eq!(again, failure.error, "the seed repeats it");
+    }
 }
