@@ -98,6 +98,10 @@ impl Engine {
         k.rq_lock(cpu);
         k.call(k.func.update_rq_clock);
         k.cpus[cpu].need_resched = false;
+        if std::mem::take(&mut k.cpus[cpu].tick_asked) {
+            // Perhaps long ago: a system call went on, or others had their turn.
+            k.hint(Hint::Tick);
+        }
         let prev = k.cpus[cpu].curr;
         let runnable =
             prev.is_some_and(|p| k.tasks[p].state == State::Running && !k.tasks[p].must_move);
@@ -331,7 +335,8 @@ impl Engine {
             return self.k.leave_with(true);
         }
         let leaving = self.k.tasks[task].on_cpu_until_ns > self.k.now;
-        let cpu = match leaving && self.class.wakes_leaving_in_place() {
+        let usable = self.k.tasks[task].allowed.has(prev) && self.k.online.has(prev);
+        let cpu = match leaving && usable && self.class.wakes_leaving_in_place() {
             true => prev,
             false => {
                 self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
@@ -492,7 +497,9 @@ impl Engine {
             k.enter(k.func.scheduler_tick);
             k.rq_lock(cpu);
             k.call(k.func.update_rq_clock);
+            let asked = self.k.cpus[cpu].need_resched;
             self.class.tick(&mut self.k, cpu, curr);
+            self.k.cpus[cpu].tick_asked |= !asked && self.k.cpus[cpu].need_resched;
             self.k.rq_unlock(cpu);
             self.k.leave();
             self.class.balance(&mut self.k, cpu);

@@ -23,6 +23,8 @@ pub struct Cpu {
     pub nr_running: usize,
     /// It is to schedule as soon as it can.
     pub need_resched: bool,
+    /// A tick has asked for that.
+    pub(crate) tick_asked: bool,
     /// It takes part in scheduling.
     pub online: bool,
     pub(crate) rq_lock: LockId,
@@ -89,6 +91,7 @@ impl Cpu {
             curr: None,
             nr_running: 0,
             need_resched: false,
+            tick_asked: false,
             online: true,
             rq_lock,
             mode: Mode::Idle,

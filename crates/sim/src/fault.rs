@@ -52,7 +52,8 @@ impl Engine {
             return self.k.queue.push(free_ns, Due::Fault(index as u32));
         }
         self.begin(here, t_ns);
-        self.k.hint(Hint::Disturbed);
+        // Code simulated from here on may see the change, whatever its time.
+        self.k.sink.hint(t_ns, here, Hint::Disturbed);
         match change {
             Change::Affinity(task, cpus) => self.set_affinity(task, cpus, t_ns),
             Change::Nice(task, nice) => self.set_nice(task, nice),

@@ -4,9 +4,9 @@
 use policy::{Instance, Policy};
 use sim::{Scenario, Scheduler, SimError, run};
 use trace::Outcome;
-use workload::Workload;
 use workload::hackbench::{Channel, Hackbench};
 use workload::mix::{burners, mixed};
+use workload::{Object, Step, Task, Workload};
 
 const MS: u64 = 1_000_000;
 const REGISTRY: &[&Policy] =
@@ -74,6 +74,24 @@ fn promises_are_kept_where_cpus_run_in_turn() {
             if let Err(error) = checked_on("icount-2x4", seed, policy, mixed(24, 300 * MS)) {
                 panic!("{policy}, seed {seed}: {error}");
             }
+        }
+    }
+}
+
+/// Who opens a barrier wakes hundreds, in one system call; a tick ends its slice meanwhile, and it gives
+/// way when the call is over.
+#[test]
+fn a_slice_may_end_in_a_long_system_call() {
+    let mut load = burners(0, MS);
+    load.objects.push(Object::Barrier { parties: 300, spin_ns: 0 });
+    for at in 0..300 {
+        let steps = vec![Step::Run { work_ns: 20_000 }, Step::Barrier(0)];
+        let steps = vec![Step::Repeat { times: Some(20), steps }];
+        load.tasks.push(Task { name: format!("party-{at}"), steps, ..Task::default() });
+    }
+    for seed in 0..2 {
+        if let Err(error) = checked_on("icount-2x4", seed, "fifo:slice=1ms", load.clone()) {
+            panic!("seed {seed}: {error}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Violation {
 /// What a checker may know beyond the events of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
-    /// The CPU took its tick.
+    /// The CPU took its tick, or schedules because a tick asked for it.
     Tick,
     /// The task gave its turn away.
     Yield(Tid),
