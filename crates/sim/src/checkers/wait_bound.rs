@@ -2,9 +2,9 @@
 //! A runnable task waits at most for the turns of those ahead of it.
 //!
 //! A turn is a slice and up to one tick, since slices end at ticks. Ahead are those that wait or run
-//! on the same CPU when the wait begins (all CPUs where queues are shared), and those that come later
-//! or from elsewhere and still go first; of the latter at most one a turn, as a policy's head of the
-//! queue allows.
+//! on the same CPU when the wait begins (all CPUs where queues are shared); those that began to wait
+//! before it elsewhere and were moved here; and those that come later and still go first; of the latter
+//! at most one a turn, as a policy's head of the queue allows.
 
 use std::collections::BTreeMap;
 
@@ -58,14 +58,15 @@ impl WaitBound {
         self.waiting.insert(tid, Wait { since_ns: t_ns, cpu, ahead, overtaken: 0 });
     }
 
-    /// `tid` gets `cpu`: who waits there, and had not counted it as ahead, is overtaken.
+    /// `tid` gets `cpu`: who waits there, and had not counted it as ahead, was behind it or is overtaken.
     fn end(&mut self, t_ns: u64, tid: Tid, cpu: u32) -> Result<(), String> {
         let Some(wait) = self.waiting.remove(&tid) else { return Ok(()) };
         for other in self.waiting.values_mut() {
             let here = !self.own_queues || other.cpu == cpu;
             let later = wait.since_ns > other.since_ns;
             let from_elsewhere = self.own_queues && wait.cpu != cpu;
-            other.overtaken += u64::from(here && (later || from_elsewhere));
+            other.overtaken += u64::from(here && later);
+            other.ahead += u64::from(here && !later && from_elsewhere);
         }
         self.check(t_ns, tid, wait)
     }
@@ -141,6 +142,27 @@ mod tests {
     fn a_wait_beyond_the_turns_ahead_is_found() {
         assert_eq!(two_tasks(22), Ok(()));
         assert!(two_tasks(60).is_err());
+    }
+
+    /// Task 2 waits on CPU 0 from 3 ns on, with nobody there that it could know of. Task 3 has waited on CPU 1
+    /// since `since_ns`, and goes first for 20 ms; so does 4, at the head, for as long.
+    fn moved_ahead(since_ns: u64) -> Result<(), String> {
+        let checker = WaitBound::new(&machine::find("numa-2x4").unwrap(), 20 * MS, true);
+        let mut events = vec![wake(2, 3, 1), wake(3, 2, 0), wake(6, 4, 0)];
+        events[0].t_ns = since_ns;
+        events.sort_by_key(|event| event.t_ns);
+        events.extend([
+            switch(7, 0, IDLE, 3, false),
+            switch(20 * MS, 0, 3, 4, false),
+            switch(40 * MS, 0, 4, 2, false),
+        ]);
+        say(checker, &events)
+    }
+
+    #[test]
+    fn who_waited_elsewhere_for_longer_may_be_ahead() {
+        assert_eq!(moved_ahead(2), Ok(()));
+        assert!(moved_ahead(5).is_err(), "two that came later");
     }
 
     #[test]
