@@ -78,6 +78,23 @@ fn promises_are_kept_where_cpus_run_in_turn() {
     }
 }
 
+/// Its slice ends with nobody behind it, and it goes on; then somebody wakes.
+#[test]
+fn promises_are_kept_behind_a_task_that_was_alone() {
+    let nap = vec![Step::Sleep { ns: 7 * MS }, Step::Run { work_ns: MS }];
+    let naps = vec![Step::Repeat { times: Some(20), steps: nap }];
+    let mut load = burners(1, 1000 * MS);
+    for name in ["nap-0", "nap-1"] {
+        load.tasks.push(Task { name: name.into(), steps: naps.clone(), ..Task::default() });
+    }
+    load.tasks.iter_mut().for_each(|task| task.cpus = Some(vec![0]));
+    for policy in ["flsched:slice=5ms", "rr:slice=2ms", "fifo:slice=2ms"] {
+        if let Err(error) = checked(policy, load.clone()) {
+            panic!("{policy}: {error}");
+        }
+    }
+}
+
 /// Who opens a barrier wakes hundreds, in one system call; a tick ends its slice meanwhile, and it gives
 /// way when the call is over.
 #[test]

@@ -5,6 +5,10 @@ use policy::{Knob, Policy, Promises, Unit};
 
 const MS: u64 = 1_000_000;
 
+/// How long a task goes on where nobody waits when its slice ends: the kernel's slice
+/// (SCX_SLICE_DFL), for these policies do not dispatch. Who wakes meanwhile waits for its end.
+const KERNEL_SLICE_NS: u64 = 20 * MS;
+
 const fn slice(default: u64) -> Knob {
     Knob {
         name: "slice",
@@ -58,7 +62,7 @@ pub static FIFO: Policy = Policy {
     promises: |instance| Promises {
         // The kernel keeps a global queue for each node, and a CPU looks at its own node's only.
         idle_while_runnable_ns_max: None,
-        slice_ns_max: Some(instance.get("slice")),
+        slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: false,
         never_preempts: true,
     },
@@ -85,7 +89,7 @@ pub static RR: Policy = Policy {
     native: include_bytes!(concat!(env!("OUT_DIR"), "/rr.so")),
     promises: |instance| Promises {
         idle_while_runnable_ns_max: None,
-        slice_ns_max: Some(instance.get("slice")),
+        slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: false,
         never_preempts: true,
     },
@@ -102,7 +106,7 @@ pub static PILE: Policy = Policy {
     native: include_bytes!(concat!(env!("OUT_DIR"), "/pile.so")),
     promises: |instance| Promises {
         idle_while_runnable_ns_max: None,
-        slice_ns_max: Some(instance.get("slice")),
+        slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: true,
         never_preempts: true,
     },
