@@ -37,7 +37,8 @@ fn liar(policy: &'static Policy, promises: fn(&Instance) -> Promises) -> &'stati
 /// and have theirs in the checkers' own tests.
 #[test]
 fn a_policy_that_promises_too_much_is_found() {
-    let lies: [(&str, &Policy, fn(&Instance) -> Promises); 4] = [
+    type Lie = (&'static str, &'static Policy, fn(&Instance) -> Promises);
+    let lies: [Lie; 4] = [
         ("lockless", &baseline::FIFO, |_| Promises { lockless: true, ..Promises::default() }),
         ("work conservation", &baseline::PILE, |_| Promises {
             idle_while_runnable_ns_max: Some(1_000_000),
