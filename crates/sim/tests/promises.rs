@@ -88,7 +88,7 @@ fn promises_are_kept_behind_a_task_that_was_alone() {
         load.tasks.push(Task { name: name.into(), steps: naps.clone(), ..Task::default() });
     }
     load.tasks.iter_mut().for_each(|task| task.cpus = Some(vec![0]));
-    for policy in ["flsched:slice=5ms", "rr:slice=2ms", "fifo:slice=2ms"] {
+    for policy in ["flsched:slice=5ms", "rr:slice=2ms"] {
         if let Err(error) = checked(policy, load.clone()) {
             panic!("{policy}: {error}");
         }

@@ -59,10 +59,12 @@ pub static FIFO: Policy = Policy {
     ops: "fifo",
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.so")),
-    promises: |instance| Promises {
+    promises: |_| Promises {
         // The kernel keeps a global queue for each node, and a CPU looks at its own node's only.
         idle_while_runnable_ns_max: None,
-        slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
+        // The kernel's choice puts who is woken by one about to block on the waker's own queue, before the
+        // shared one: two that wake each other keep the rest waiting (WAKE_SYNC in scx_select_cpu_dfl).
+        slice_ns_max: None,
         lockless: false,
         never_preempts: true,
     },
