@@ -55,12 +55,13 @@ mod tests {
             fs::create_dir(&folder).unwrap();
             made.store(0, Ordering::Relaxed);
             thread::scope(|scope| {
-                // Ends when it can make nothing any more.
+                // Ends when it can make nothing any more, or has made more than a comparison does.
                 scope.spawn(|| {
-                    while fs::write(folder.join(made.load(Ordering::Relaxed).to_string()), "")
-                        .is_ok()
-                    {
+                    for number in 0..500 {
                         made.fetch_add(1, Ordering::Relaxed);
+                        if fs::write(folder.join(number.to_string()), "").is_err() {
+                            break;
+                        }
                     }
                 });
                 while made.load(Ordering::Relaxed) < 20 {
