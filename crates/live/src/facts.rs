@@ -121,7 +121,8 @@ fn distribution(os_release: &str) -> Vec<String> {
     all.split_whitespace().map(str::to_string).collect()
 }
 
-fn tlb_tags(cpuinfo: &str) -> Option<bool> {
+/// Whether `/proc/cpuinfo` says that the TLB tells address spaces apart; None: it does not tell.
+pub(crate) fn tlb_tags(cpuinfo: &str) -> Option<bool> {
     let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?;
     Some(flags.split_whitespace().any(|flag| flag == "pcid"))
 }

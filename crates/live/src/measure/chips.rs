@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::facts::tlb_tags;
+
 /// One cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cache {
@@ -88,9 +90,8 @@ fn size(text: &str) -> Option<usize> {
 /// Address spaces whose entries the kernel keeps side by side; None: not known for this architecture.
 pub fn tags() -> Option<u32> {
     const TLB_NR_DYN_ASIDS: u32 = 6; // arch/x86/include/asm/tlbflush.h
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags"))?;
-    Some(if flags.split_whitespace().any(|flag| flag == "pcid") { TLB_NR_DYN_ASIDS } else { 0 })
+    let has_tags = tlb_tags(&fs::read_to_string("/proc/cpuinfo").ok()?)?;
+    Some(if has_tags { TLB_NR_DYN_ASIDS } else { 0 })
 }
 
 /// The data and the instruction TLB that the processor reports: those whose misses walk the page table.
