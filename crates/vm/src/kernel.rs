@@ -96,14 +96,16 @@ pub fn folder(cache: Option<&Path>) -> anyhow::Result<PathBuf> {
 }
 
 fn place(cache: Option<&Path>) -> Option<PathBuf> {
-    let base = match cache {
-        Some(folder) => folder.to_path_buf(),
-        None => std::env::var_os("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?
-            .join("paceline"),
-    };
+    let base = cache.map(Path::to_path_buf).or_else(user_cache)?;
     Some(base.join("kernels"))
+}
+
+/// Where this user's caches are: `$XDG_CACHE_HOME/paceline`, else `~/.cache/paceline`. None: neither is known.
+pub fn user_cache() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    Some(base.join("paceline"))
 }
 
 /// What a fetch calls its folder in the cache, before the number of its process.

@@ -9,7 +9,7 @@ mod raw;
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use machine::Machine;
 use report::write_whole;
@@ -101,44 +101,34 @@ fn found(file: &PathBuf) -> Option<Machine> {
 
 /// Where this machine is kept: its name and the day tell it from others of a shared home.
 fn file() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let base = vm::kernel::user_cache()?;
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let host: String = host.trim().chars().map(plain).collect();
-    Some(base.join("paceline/machines").join(format!("{host}-{}.toml", today())))
+    Some(base.join("machines").join(format!("{host}-{}.toml", today())))
+}
+
+fn today() -> String {
+    date(SystemTime::now())
 }
 
 /// The day, as `2026-11-21`, by UTC.
-fn today() -> String {
-    const DAY_S: u64 = 86_400;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    date(now / DAY_S)
-}
-
-/// The date so many days after 1970-01-01 (Howard Hinnant, chrono-compatible low-level date algorithms,
-/// civil_from_days).
-fn date(days: u64) -> String {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+fn date(at: SystemTime) -> String {
+    let whole = humantime::format_rfc3339_seconds(at).to_string();
+    whole.split_once('T').map_or(String::new(), |(day, _)| day.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
 
     #[test]
     fn days_are_dates() {
-        assert_eq!(date(0), "1970-01-01");
-        assert_eq!(date(11_016), "2000-02-29");
-        assert_eq!(date(20_778), "2026-11-21");
+        let after = |days: u64| date(UNIX_EPOCH + Duration::from_secs(days * 86_400));
+        assert_eq!(after(0), "1970-01-01");
+        assert_eq!(after(11_016), "2000-02-29");
+        assert_eq!(after(20_778), "2026-11-21");
     }
 }
