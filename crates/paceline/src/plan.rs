@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use machine::Machine;
 use report::Clock;
+use report::text::plural;
 use workload::Workload;
 use workload::apps::Apps;
 use workload::npb::{Npb, Size};
@@ -407,10 +408,6 @@ fn check_affinity(workload: &Workload, cpus: usize) -> Result<(), Failure> {
 }
 
 fn described(shape: &vm::Shape) -> String {
-    let plural = |n: usize, one: &str| match n {
-        1 => format!("1 {one}"),
-        _ => format!("{n} {one}s"),
-    };
     let mut text = plural(shape.cpus, "CPU");
     if shape.nodes > 1 {
         text += &format!(", {}", plural(shape.nodes, "node"));

@@ -140,9 +140,22 @@ pub fn wrapped(line: &str, style: Style) -> String {
     text + "\n"
 }
 
+/// So many of something that takes an s: `1 CPU`, `2 CPUs`.
+pub fn plural(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_more_than_one() {
+        assert_eq!(
+            [plural(0, "CPU"), plural(1, "CPU"), plural(2, "CPU")],
+            ["0 CPUs", "1 CPU", "2 CPUs"]
+        );
+    }
 
     #[test]
     fn figures_keep_three_digits_and_name_their_unit() {

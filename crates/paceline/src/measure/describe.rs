@@ -8,6 +8,7 @@ use live::measure::{Cache, Passers, Reading};
 use machine::{
     Amount, COSTS, Description, Distance, Machine, Observation, Paths, Quantity, Stated, Tag,
 };
+use report::text::plural;
 
 use super::fit::{Fitted, fit};
 use super::predict::Program;
@@ -63,10 +64,6 @@ fn read(description: &Description) -> Result<Machine, Failure> {
 fn kilobyte_ns(raw: &Raw) -> Option<f64> {
     let (with, without) = (raw.hops_ns.get(&ALONE_WITH_SET)?, raw.hops_ns.get(&ALONE)?);
     Some(with.less(without).median / (MOVED_BYTES / 1024) as f64)
-}
-
-fn plural(count: usize, one: &str) -> String {
-    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
 fn summary(place: &live::measure::Place) -> String {
