@@ -21,10 +21,7 @@ fn in_guest(script: &str) {
 /// The same with more of them.
 fn in_guest_of(cpus: usize, script: &str) {
     let script = format!("P={BIN}\n{PRELUDE}\n{script}");
-    let hackbench = std::env::split_paths(&std::env::var_os("PATH").unwrap())
-        .map(|folder| folder.join("hackbench"))
-        .find(|path| path.exists())
-        .expect("hackbench is installed");
+    let hackbench = vm::which("hackbench".as_ref()).expect("hackbench is installed");
     let mut command = Command::new(BIN);
     command.args(["compare", "--on", "vm", "--clock", "threads", "--boots", "1", "--cpus"]);
     command.arg(cpus.to_string());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Turns an experiment of a paper into a plan, and runs it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use trace::Outcome;
@@ -95,7 +95,10 @@ fn job(job: &Job) -> Result<plan::Job, Failure> {
         }),
         Job::Shell { script, programs } => Ok(plan::Job::Command {
             argv: ["sh", "-c", script].map(String::from).to_vec(),
-            with: programs.iter().map(|name| installed(name)).collect::<Result<_, _>>()?,
+            with: programs
+                .iter()
+                .map(|name| vm::which(name.as_ref()).map_err(Failure::input))
+                .collect::<Result<_, _>>()?,
         }),
         Job::File(name) => plan::Job::file(Path::new(name)),
         Job::Burners { tasks, work_ms } => Ok(plan::Job::built(mix::burners(*tasks, work_ms * MS))),
@@ -105,15 +108,6 @@ fn job(job: &Job) -> Result<plan::Job, Failure> {
         Job::PingPong { rounds } => Ok(plan::Job::built(ping_pong(*rounds))),
         Job::Alone { rounds } => Ok(plan::Job::built(alone(*rounds))),
     }
-}
-
-/// Where a program of this machine is.
-fn installed(name: &str) -> Result<PathBuf, Failure> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .ok_or_else(|| Failure::input(format!("{name} is not installed")))
 }
 
 /// Two tasks and two pipes, a byte in flight: each read blocks, so each write is a wakeup.
