@@ -413,6 +413,8 @@ fn a_tag_moves_on_by_cpu_time_over_weight_and_keeps_its_slot() {
     assert_eq!(tag_ran(key, MS, 100) - key, MS);
     assert_eq!(tag_ran(key, MS, 200) - key, MS / 2 / 32 * 32, "twice the weight, half as fast");
     assert_eq!(slot_of(tag_ran(key, 1_000_003, 77)), 5);
+    assert_eq!(tag_ran(key, MS, 1), tag_ran(key, MS, 12), "no lighter than an eighth of nice 0");
+    assert_eq!(tag_ran(key, MS, 10_000), tag_ran(key, MS, 800), "nor heavier than 8 times");
 }
 
 #[test]

@@ -22,12 +22,18 @@ static __always_inline bool is_over(const struct cas_task *t)
 	return t->o1.slice_ns <= (s64)(tick_ns / 2);
 }
 
+/* The epoch of those who come now. */
+static __always_inline u32 open_epoch(const struct cas_cpu *c, u64 now)
+{
+	return c->epoch + o1_epoch_closed(c->epoch_ns, now);
+}
+
 /* Its slice is over: it goes on in this epoch or waits for the next. Returns which. */
 static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now)
 {
 	o1_refill(&t->o1, knob_slice_ns);
 	if (o1_goes_on(&c->expired, &t->o1, now, waiting(cpu) + 1, knob_slice_ns))
-		return c->epoch;
+		return open_epoch(c, now);
 	return c->epoch + 1;
 }
 
@@ -41,6 +47,7 @@ static __always_inline bool is_later(const struct cas_cpu *c, u64 key)
 static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 {
 	c->epoch = epoch;
+	c->epoch_ns = now_ns();
 	c->expired.since_ns = 0;
 }
 
@@ -82,7 +89,7 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 	else if (now + tick_ns < c->turn_end_ns)	/* gave way itself [sys_sched_yield] */
 		make_key(c, t, c->epoch + 1, slot);
 	else					/* a part of its slice is over */
-		make_key(c, t, c->epoch, slot);
+		make_key(c, t, open_epoch(c, now), slot);
 	t->o1.phase = DECIDED;
 }
 
@@ -90,7 +97,7 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
 				   u32 slot, u64 now)
 {
-	u32 epoch = c->epoch;
+	u32 epoch = open_epoch(c, now);
 
 	if (knob_slack) {
 		t->key = vtime_key(vtime_arrives(t->key, clock_of(t), c->vtime), slot);

@@ -186,6 +186,8 @@ void OP(cas_tick, struct task_struct *p)
 {
 	struct cas_cpu *c = cpus_of(this_cpu());
 
+	if (c && !knob_slack && o1_epoch_closed(c->epoch_ns, now_ns()))
+		task_set_slice(p, 0);
 	/*
 	 * A CPU that went idle between an insertion and the search for idle CPUs was not kicked, nor one
 	 * that idles while a task waits at home for longer than was thought.

@@ -149,6 +149,18 @@ static __always_inline u64 o1_turn(const struct o1_task *t, u32 cpus, u64 slice)
 	return left - turn >= (s64)part ? turn : left;
 }
 
+/*
+ * How long an epoch is open. Not of the source, where it lasts until all had their slices: the kernel's
+ * watchdog throws a scheduler out that leaves somebody waiting for 30 s. Who arrives or ends a turn after that
+ * waits for the next epoch, and turns end at the next tick, until those that are left have had theirs.
+ */
+#define O1_EPOCH_MAX_NS	5000000000ULL
+
+static __always_inline bool o1_epoch_closed(u64 began, u64 now)
+{
+	return now - began > O1_EPOCH_MAX_NS;
+}
+
 /* What there is to know of those who wait for the next epoch. */
 struct o1_expired {
 	u64 since_ns;	/* when the first slice of the epoch ended; 0 where none has */

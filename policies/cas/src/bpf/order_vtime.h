@@ -20,6 +20,13 @@
 #define VTIME_BEGINS	(1ULL << 32)
 #define VTIME_MASK	(~(u64)(SLOTS_MAX - 1))
 
+/*
+ * Weights beyond these count as these: 8 times as much or as little as nice 0, which is nice -9 or 9. Of nice 19
+ * a turn of 3 ms takes all that two tasks of nice -20 have in 36 s; the kernel's watchdog waits for 30 s.
+ */
+#define VTIME_WEIGHT_MIN	(VTIME_WEIGHT / 8)
+#define VTIME_WEIGHT_MAX	(VTIME_WEIGHT * 8)
+
 /* Part of a slice of nice 0: a turn, about 3 ms [sysctl_sched_base_slice], and how far ahead of who
  * runs a woken task has to be to take the CPU, 1 ms [sysctl_sched_wakeup_granularity]. */
 #define VTIME_TURN(slice)	((slice) / 32)
@@ -33,7 +40,11 @@ static __always_inline u64 vtime_key(u64 key, u32 slot)
 /* It ran for so long. */
 static __always_inline u64 vtime_ran(u64 key, u64 ran_ns, u32 weight)
 {
-	return key + (ran_ns * VTIME_WEIGHT / (weight ? weight : 1) & VTIME_MASK);
+	if (weight < VTIME_WEIGHT_MIN)
+		weight = VTIME_WEIGHT_MIN;
+	if (weight > VTIME_WEIGHT_MAX)
+		weight = VTIME_WEIGHT_MAX;
+	return key + (ran_ns * VTIME_WEIGHT / weight & VTIME_MASK);
 }
 
 /* It comes back, or from another CPU: `own` is its tag by the clock `from`, `clock` is the CPU's. */

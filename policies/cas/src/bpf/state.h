@@ -47,6 +47,7 @@ struct cas_cpu {
 	u64 hint[SLOTS_MAX];	/* no more than the key of each slot's first task; 0: none */
 	u64 elsewhere;		/* the least hint of slots that are not of the current context, or 0 */
 	struct o1_expired expired;
+	u64 epoch_ns;		/* when the present epoch began */
 	u64 turn_end_ns;	/* of who runs */
 	u64 vtime;		/* by virtual time: the least tag of all that could run */
 	u64 running_key;	/* by virtual time: of who runs, when its turn began */
@@ -128,9 +129,14 @@ static __always_inline u64 dsq_of(s32 cpu, u32 slot)
 
 static __always_inline u64 head_of(s32 cpu, u32 slot)
 {
+	u64 dsq_id = dsq_of(cpu, slot);
+	struct task_struct *p;
+
 	if (knob_look == PEEK && dsq_can_peek())
-		return dsq_peek_vtime(dsq_of(cpu, slot));
-	return dsq_first_vtime(dsq_of(cpu, slot));
+		return dsq_peek_vtime(dsq_id);
+	dsq_for_each(p, dsq_id)
+		return p->scx.dsq_vtime;
+	return 0;
 }
 
 /* All writing of hints is here, so that what was made of them is never older than they are. */
