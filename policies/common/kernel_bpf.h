@@ -131,23 +131,7 @@ static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 	return p ? p->scx.dsq_vtime : 0;
 }
 
-/* The same under the DSQ's lock, on every kernel. */
-static __always_inline u64 dsq_first_vtime(u64 dsq_id)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	u64 vtime = 0;
-
-	if (!bpf_iter_scx_dsq_new(&it, dsq_id, 0)) {
-		p = bpf_iter_scx_dsq_next(&it);
-		if (p)
-			vtime = p->scx.dsq_vtime;
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	return vtime;
-}
-
-/* Each task that waits in a DSQ of the policy's own, in its order. */
+/* Each task that waits in a DSQ of the policy's own, in its order; each step is under the DSQ's lock. */
 #define dsq_for_each(p, dsq_id)	bpf_for_each(scx_dsq, p, dsq_id, 0)
 
 static __always_inline void task_set_slice(struct task_struct *p, u64 slice)

@@ -50,7 +50,6 @@ struct kernel {
 	void (*spin_unlock)(struct kernel *k, struct bpf_spin_lock *lock);
 	void (*error)(struct kernel *k, const char *message);
 	u64 (*dsq_peek_vtime)(struct kernel *k, u64 dsq_id);
-	u64 (*dsq_first_vtime)(struct kernel *k, u64 dsq_id);
 	struct task_struct *(*dsq_next)(struct kernel *k, u64 dsq_id, struct task_struct *p);
 };
 
@@ -71,7 +70,6 @@ EXPORT struct kernel *kernel;
 #define dsq_move_to_local(dsq_id)		kernel->dsq_move_to_local(kernel, dsq_id)
 #define dsq_can_peek()				true
 #define dsq_peek_vtime(dsq_id)			kernel->dsq_peek_vtime(kernel, dsq_id)
-#define dsq_first_vtime(dsq_id)			kernel->dsq_first_vtime(kernel, dsq_id)
 #define dsq_for_each(p, dsq_id)                                                                    \
 	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p);                                    \
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))

@@ -99,7 +99,6 @@ pub struct Kernel {
     pub spin_unlock: unsafe extern "C" fn(*mut Kernel, *mut c_void),
     pub error: unsafe extern "C" fn(*mut Kernel, *const c_char),
     pub dsq_peek_vtime: unsafe extern "C" fn(*mut Kernel, u64) -> u64,
-    pub dsq_first_vtime: unsafe extern "C" fn(*mut Kernel, u64) -> u64,
     /// The task behind one in a queue, or the first for a null pointer.
     pub dsq_next: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> *mut TaskStruct,
 }

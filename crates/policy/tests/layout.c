@@ -30,7 +30,7 @@ EXPORT const u64 layout[] = {
 	O(kernel, task_cpu), O(kernel, cpu_allowed), O(kernel, set_slice), O(kernel, set_dsq_vtime),
 	O(kernel, now_ns), O(kernel, this_cpu), O(kernel, random_u32), O(kernel, task_storage_get),
 	O(kernel, spin_lock), O(kernel, spin_unlock), O(kernel, error),
-	O(kernel, dsq_peek_vtime), O(kernel, dsq_first_vtime), O(kernel, dsq_next), sizeof(struct kernel),
+	O(kernel, dsq_peek_vtime), O(kernel, dsq_next), sizeof(struct kernel),
 	MAX_CPUS,
 };
 

@@ -53,7 +53,6 @@ impl Table {
             spin_unlock,
             error,
             dsq_peek_vtime,
-            dsq_first_vtime,
             dsq_next,
         };
         Table { table: Box::into_raw(Box::new(table)) }
@@ -225,30 +224,14 @@ impl Runtime {
         }
         index
     }
-
-    fn first_vtime(&mut self, index: usize) -> u64 {
-        self.dsqs[index].first().map_or(0, |task| self.structs[task].scx.dsq_vtime)
-    }
 }
 
 unsafe extern "C" fn dsq_peek_vtime(table: *mut KernelTable, id: u64) -> u64 {
     // SAFETY: a policy calls this within a callback.
     let (rt, k) = unsafe { lent(table) };
     k.call(rt.func.scx_bpf_dsq_peek);
-    rt.user_dsq(k, id, "peek").map_or(0, |index| rt.first_vtime(index))
-}
-
-unsafe extern "C" fn dsq_first_vtime(table: *mut KernelTable, id: u64) -> u64 {
-    // SAFETY: a policy calls this within a callback.
-    let (rt, k) = unsafe { lent(table) };
-    k.call(rt.func.bpf_iter_scx_dsq);
-    let Some(index) = rt.user_dsq(k, id, "an iterator") else { return 0 };
-    // The lock is held for each step.
-    let lock = rt.dsqs[index].lock.expect("a policy's own queue has a lock");
-    k.lock(lock);
-    let vtime = rt.first_vtime(index);
-    k.unlock(lock);
-    vtime
+    let first = rt.user_dsq(k, id, "peek").and_then(|index| rt.dsqs[index].first());
+    first.map_or(0, |task| rt.structs[task].scx.dsq_vtime)
 }
 
 unsafe extern "C" fn dsq_next(
