@@ -7,7 +7,8 @@
 #include "place_idle.h"
 #include "hotplug.h"
 
-#define NEAR 8	/* CPUs that a wakeup looks at: each may be a line of another's cache */
+#define NEAR 8	/* CPUs that a wakeup looks at for its context: each may be a line of another's cache */
+#define REACH 16	/* and for a core of its own: seldom, and some of them are siblings */
 
 /* Whether all of a CPU's core is idle. */
 static __always_inline bool core_idle(s32 cpu)
@@ -27,6 +28,13 @@ static __always_inline bool core_idle(s32 cpu)
 	return true;
 }
 
+/* Claims a CPU with an idle core for p, under the same cache as `from`. */
+static __always_inline bool claim_core(struct task_struct *p, s32 cpu, s32 from)
+{
+	return cpu_cache(cpu) == cpu_cache(from) && cpu_takes(p, cpu) && core_idle(cpu) &&
+	       scx_bpf_test_and_clear_cpu_idle(cpu);
+}
+
 /*
  * Claims an idle CPU that ran p's context last, if one is near; with the core to itself, for a warm TLB
  * does not make up for half of a core.
@@ -39,8 +47,7 @@ static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu,
 		s32 cpu = cpu_neighbour(prev_cpu, i);
 		struct cas_cpu *c = cpus_of(cpu);
 
-		if (c && !c->running && (c->here | c->tagged) >> slot & 1 && core_idle(cpu) &&
-		    cpu_cache(cpu) == cpu_cache(prev_cpu) && cpu_takes(p, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
+		if (c && (c->here | c->tagged) >> slot & 1 && claim_core(p, cpu, prev_cpu))
 			return cpu;
 	}
 	return -1;
@@ -113,16 +120,15 @@ static __always_inline bool core_is_shared(s32 cpu, u32 slot)
 	return false;
 }
 
-/* Claims a CPU with an idle core under the same cache, near first, or returns a negative number. */
-static __always_inline s32 claim_core(struct task_struct *p, s32 from)
+/* Claims another CPU with an idle core, near first, or returns a negative number. */
+static __always_inline s32 claim_other_core(struct task_struct *p, s32 from)
 {
 	u32 i;
 
-	for (i = 1; i < nr_cpus && i < HOME_CPUS_MAX; i++) {
+	for (i = 1; i < nr_cpus && i < REACH; i++) {
 		s32 cpu = cpu_neighbour(from, i);
 
-		if (cpu_cache(cpu) == cpu_cache(from) && cpu_takes(p, cpu) && core_idle(cpu) &&
-		    scx_bpf_test_and_clear_cpu_idle(cpu))
+		if (claim_core(p, cpu, from))
 			return cpu;
 	}
 	return -1;
@@ -143,7 +149,7 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 sl
 		if (!c || !cpu_takes(p, cpu))
 			continue;
 		if (core_is_shared(cpu, slot)) {
-			s32 other = claim_core(p, cpu);
+			s32 other = claim_other_core(p, cpu);
 
 			if (other >= 0) {
 				home_moves(home, other);
