@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What touches a running kernel: load a policy, observe the scheduler.
+//! What touches a running kernel: load a policy, run a workload under it, observe the scheduler.
 //!
 //! The same code runs inside the guest of `vm` and, as root, on this machine.
 
 mod callbacks;
 mod cgroup;
+mod execute;
 mod exit;
 mod facts;
 mod glance;
@@ -17,9 +18,11 @@ mod observe;
 mod process;
 mod symbols;
 mod topology;
+mod trial;
 
 pub use callbacks::Callback;
 pub use cgroup::{CGROUPS, Limit, limits, own_limits};
+pub use execute::{Executed, Execution, Interrupted, end_session, execute, work};
 pub use exit::Exit;
 pub use facts::Facts;
 pub use glance::{Glance, Load};
@@ -29,3 +32,4 @@ pub use locks::{LockCounter, Locks};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use process::{ask_for_sched_ext, is_root, outrank_policies};
 pub use topology::{cpu_list, topology};
+pub use trial::{Trial, Tried, complete, rotated};

@@ -315,7 +315,7 @@ pub(crate) fn die_with_parent(command: &mut Command) {
 
 /// Folds what the observer recorded into the outcome.
 fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Traced> {
-    let Measured { mut outcome, recording, record_bytes, callbacks } = measured;
+    let Measured { outcome, recording, record_bytes, callbacks } = measured;
     let mut events = Vec::new();
     let Some(recording) = recording else { return Ok(Traced { outcome, callbacks, events }) };
     let mut bytes = vec![0; record_bytes];
@@ -329,10 +329,8 @@ fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Traced> {
         }
     }
     anyhow::ensure!(filled == record_bytes, "the guest's records ended early: is the disk full?");
-    let (observed, mut names) = live::fold(&recording, &bytes, |event| events.push(event.clone()))?;
-    // the worker knows its tasks by more than the kernel's 15 bytes
-    names.extend(std::mem::take(&mut outcome.names));
-    (outcome.observed, outcome.names) = (observed, names);
+    let look = |event: &_| events.push(trace::Event::clone(event));
+    let outcome = live::complete(outcome, &recording, &bytes, look)?;
     Ok(Traced { outcome, callbacks, events })
 }
 

@@ -10,14 +10,13 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
-use live::Scope;
-use policy::{Instance, Policy, Topology};
+use policy::{Instance, Policy};
 
 use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
 use crate::probe;
 
 /// Runs the job and powers the guest off. Call it where the first argument is `guest`; the second
-/// is the number of the boot, or what the agent tells a child of its own to do.
+/// is the number of the boot, or that this is the worker of a workload file.
 pub fn main(registry: &[&'static Policy]) -> ! {
     if std::env::args().nth(2).as_deref() == Some(execute::WORKER) {
         execute::worker();
@@ -92,9 +91,7 @@ fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::R
     let topology = live::topology()?;
     let instances = instances(&job, registry)?;
     for run in 0..job.runs {
-        for place in 0..instances.len() {
-            // whoever came first comes last in the next boot
-            let index = (place + run + boot) % instances.len();
+        for index in live::rotated(run + boot, instances.len()) {
             let policy = &job.policies[index];
             let what = Run { policy, instance: instances[index].as_ref(), run, boot };
             let measured = measure::one(host, &job, &what, &topology)
@@ -123,9 +120,4 @@ fn instances(job: &Job, registry: &[&'static Policy]) -> anyhow::Result<Vec<Opti
         Ok(Some(instance.dilated(job.dilation)))
     };
     job.policies.iter().map(instance).collect()
-}
-
-/// Loads the policy, if it is not Linux's own.
-pub(crate) fn load(run: &Run<'_>, topology: &Topology) -> anyhow::Result<Option<live::Attached>> {
-    run.instance.map(|instance| live::load(instance, topology, Scope::Everyone)).transpose()
 }

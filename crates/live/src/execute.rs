@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One execution of a workload: a command, or our worker on a workload file.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, setsid};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use trace::Tid;
+use worker::Report;
+
+/// How often somebody who wants it to stop is listened to.
+const LOOK: Duration = Duration::from_millis(200);
+/// What the workload prints is kept up to this many bytes, from its end.
+const OUTPUT_MAX: usize = 64 << 10;
+
+/// What is to be executed.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// What errors call it.
+    pub name: String,
+    /// What becomes its standard output and error; it is left there.
+    pub output: PathBuf,
+    /// Where our worker leaves its report, if it is our worker.
+    pub report: Option<PathBuf>,
+    /// It is ended after this much time.
+    pub limit: Duration,
+    /// It is ended when somebody sets this.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// The end of an execution that was asked to stop.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
+/// What one execution came to.
+#[derive(Clone, Debug)]
+pub struct Executed {
+    /// On CLOCK_MONOTONIC, as is the end.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// The last of what it printed.
+    pub output: String,
+    usage: Usage,
+    report: Option<Report>,
+}
+
+type Usage = [(&'static str, f64); 4];
+
+/// Runs the command once, in a session of its own as a terminal or a service manager would start it, and
+/// then `clear`, which ends what it left behind.
+///
+/// Fails where it cannot be started, fails itself or does not end in time.
+pub fn execute(
+    mut command: Command,
+    what: &Execution,
+    clear: impl FnOnce(Pid),
+) -> anyhow::Result<Executed> {
+    let Execution { name, limit, .. } = what;
+    let output = File::create(&what.output).with_context(|| what.output.display().to_string())?;
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    // SAFETY: setsid may be called between fork and exec
+    unsafe { command.pre_exec(|| setsid().map(|_| ()).map_err(Into::into)) };
+    let before = usage();
+    let start_ns = now_ns();
+    let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    let ended = wait(&child, *limit, &what.stop);
+    let end_ns = now_ns();
+    let mut usage = usage();
+    for ((_, after), (_, before)) in usage.iter_mut().zip(before) {
+        *after -= before;
+    }
+    clear(Pid::from_child(&child));
+    let output = fs::read(&what.output)?;
+    let output = String::from_utf8_lossy(&output[output.len().saturating_sub(OUTPUT_MAX)..]);
+    let last = || output.trim_end().lines().next_back().unwrap_or("no output").to_string();
+    match ended? {
+        Some(0) => {}
+        Some(status @ 129..=192) => {
+            bail!("{name} failed with status {status} (signal {}): {}", status - 128, last())
+        }
+        Some(status) => bail!("{name} failed with status {status}: {}", last()),
+        None => bail!("{name} did not end within {} s: {}", limit.as_secs_f64(), last()),
+    }
+    let mut executed =
+        Executed { start_ns, end_ns, output: output.into_owned(), usage, report: None };
+    if let Some(report) = &what.report {
+        executed.take_report(report)?;
+    }
+    Ok(executed)
+}
+
+/// The worker's side: runs a workload file and writes its report.
+pub fn work(name: &str, file: &Path, report: &Path) -> anyhow::Result<()> {
+    let json = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let done = worker::run(&workload::rtapp::parse(name, &json)?)?;
+    fs::write(report, serde_json::to_vec(&done)?).with_context(|| report.display().to_string())
+}
+
+/// Ends all that is left of a command's session: for a machine that others use too.
+pub fn end_session(leader: Pid) {
+    // There may be nobody left.
+    let _ = kill_process_group(leader, Signal::KILL);
+    let _ = rustix::process::waitpid(Some(leader), rustix::process::WaitOptions::empty());
+}
+
+impl Executed {
+    /// The worker knows when its tasks started together: building them is not part of the workload.
+    fn take_report(&mut self, path: &Path) -> anyhow::Result<()> {
+        let report: Report = serde_json::from_slice(&fs::read(path)?)?;
+        self.start_ns = report.start_ns;
+        self.end_ns = report.start_ns + report.elapsed_ns;
+        self.report = Some(report);
+        Ok(())
+    }
+
+    /// How far each task got: the CPU time, in ns, that it was asked to burn and did.
+    pub(crate) fn progress(&self) -> BTreeMap<Tid, f64> {
+        let tasks = self.report.iter().flat_map(|report| &report.tasks);
+        tasks.map(|task| (task.tid, task.work_ns as f64)).collect()
+    }
+
+    /// Names as the workload has them.
+    pub(crate) fn names(&self) -> BTreeMap<Tid, String> {
+        let tasks = self.report.iter().flat_map(|report| &report.tasks);
+        tasks.map(|task| (task.tid, task.name.clone())).collect()
+    }
+
+    /// Switches as the kernel itself counts them for processes that have ended.
+    pub(crate) fn counted_switches(&self) -> f64 {
+        let switches = self.usage.iter().filter(|(name, _)| name.ends_with("_switches"));
+        switches.map(|(_, count)| count).sum()
+    }
+
+    /// What else is known: resource usage, and the time that the program itself reports.
+    pub(crate) fn extra(&self) -> BTreeMap<String, f64> {
+        let usage = self.usage.iter().map(|(name, value)| (name.to_string(), *value));
+        let own = own_time_s(&self.output).map(|time| ("own_time_s".to_string(), time));
+        usage.chain(own).collect()
+    }
+}
+
+/// hackbench's `Time: 0.245`: how long messages took, without the creation of its processes.
+fn own_time_s(output: &str) -> Option<f64> {
+    output.lines().find_map(|line| line.strip_prefix("Time: ")?.trim().parse().ok())
+}
+
+/// The child's exit status, 128 and more for a signal; None where the limit passed.
+fn wait(child: &Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result<Option<i32>> {
+    let pid = Pid::from_child(child);
+    let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
+    let started = Instant::now();
+    loop {
+        let rest = limit.saturating_sub(started.elapsed()).min(LOOK);
+        let rest = Timespec { tv_sec: rest.as_secs() as i64, tv_nsec: rest.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&rest)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => break,
+            Err(error) => return Err(error.into()),
+        }
+        if stop.load(Ordering::Relaxed) {
+            bail!(Interrupted);
+        }
+        if started.elapsed() >= limit {
+            return Ok(None);
+        }
+    }
+    let mut status = 0;
+    // SAFETY: the status outlives the call
+    let reaped = unsafe { libc::waitpid(pid.as_raw_nonzero().get(), &mut status, 0) };
+    anyhow::ensure!(reaped > 0, "cannot wait: {}", std::io::Error::last_os_error());
+    Ok(Some(match libc::WIFEXITED(status) {
+        true => libc::WEXITSTATUS(status),
+        false => 128 + libc::WTERMSIG(status),
+    }))
+}
+
+/// The clock of the observer's records.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CPU time and switches of all children waited for until now.
+fn usage() -> Usage {
+    // SAFETY: all zeroes is a valid rusage, and the call writes it whole
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    [
+        ("children_user_s", seconds(usage.ru_utime)),
+        ("children_system_s", seconds(usage.ru_stime)),
+        ("children_voluntary_switches", usage.ru_nvcsw as f64),
+        ("children_involuntary_switches", usage.ru_nivcsw as f64),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hackbench_says_how_long_its_messages_took() {
+        assert_eq!(own_time_s("Running in process mode\nTime: 0.245\n"), Some(0.245));
+        assert_eq!(own_time_s("no time\nTime: soon\n"), None);
+    }
+
+    fn shell(script: &str, limit: Duration) -> anyhow::Result<Executed> {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("output");
+        let stop = Arc::default();
+        let what = Execution { name: "it".into(), output, report: None, limit, stop };
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        execute(command, &what, end_session)
+    }
+
+    #[test]
+    fn what_it_says_is_kept_and_what_it_leaves_is_ended() {
+        const LONG: Duration = Duration::from_secs(600);
+        let executed = shell("sleep 1000 & echo $!; echo Time: 0.5", LONG).unwrap();
+        let left = executed.output.lines().next().unwrap().to_string();
+        assert_eq!(executed.extra()["own_time_s"], 0.5);
+        let state = || fs::read_to_string(format!("/proc/{left}/stat")).unwrap_or_default();
+        while state().contains("(sleep)") && !state().contains(") Z") {
+            std::thread::yield_now();
+        }
+        let why = |script, limit| shell(script, limit).unwrap_err().to_string();
+        assert_eq!(why("echo no; exit 3", LONG), "it failed with status 3: no");
+        assert_eq!(why("kill -9 $$", LONG), "it failed with status 137 (signal 9): no output");
+        let short = Duration::from_millis(50);
+        assert_eq!(why("echo busy; sleep 1000", short), "it did not end within 0.05 s: busy");
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A run of a workload under one policy on this kernel: bare, then observed, then with locks counted.
+
+use std::time::Duration;
+
+use policy::{Instance, Topology};
+use trace::Outcome;
+
+use crate::{
+    Attached, Callback, Executed, LockCounter, Locks, Observer, RecordedBytes, Recording, Scope,
+    load,
+};
+
+/// What is to be run, and how it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// What the policy is called in results.
+    pub label: &'a str,
+    /// None is Linux's own class.
+    pub instance: Option<&'a Instance>,
+    /// Whom the policy is in charge of.
+    pub scope: Scope,
+    /// Which run of this policy it is, in its boot.
+    pub run: usize,
+    /// Which boot of the machine.
+    pub boot: usize,
+    /// Run it a second time with the observer attached.
+    pub observe: bool,
+    /// Run it once more and count locks taken in scheduler code.
+    pub count_locks: bool,
+}
+
+/// What came of it.
+pub struct Tried {
+    /// Without what was observed, which is to be folded from the records: see [`crate::fold`].
+    pub outcome: Outcome,
+    /// What the observer recorded.
+    pub recorded: Option<(Recording, RecordedBytes)>,
+    /// What a policy that writes down its callbacks has written.
+    pub callbacks: Vec<Callback>,
+}
+
+impl Trial<'_> {
+    /// Loads the policy, calls `execute` once for each way to look at it, and unloads the policy. `say` is told
+    /// what is done next.
+    ///
+    /// Fails where the policy cannot be loaded or was thrown out, and as `execute` does.
+    pub fn run(
+        &self,
+        topology: &Topology,
+        say: &mut dyn FnMut(&str) -> anyhow::Result<()>,
+        execute: &mut dyn FnMut() -> anyhow::Result<Executed>,
+    ) -> anyhow::Result<Tried> {
+        let mut tell = |how: &str| say(&format!("{} run {} {how}", self.label, self.run + 1));
+        tell("alone")?;
+        let load = |instance| load(instance, topology, self.scope);
+        let mut attached = self.instance.map(load).transpose()?;
+        settle();
+        let bare = checked(execute(), &mut attached)?;
+        let mut extra = bare.extra();
+        extra.extend(program_time(&attached)?);
+        let mut tried = Tried {
+            outcome: Outcome {
+                policy: self.label.to_string(),
+                run: self.run,
+                boot: self.boot,
+                elapsed_ns: bare.end_ns - bare.start_ns,
+                progress: bare.progress(),
+                extra,
+                names: bare.names(),
+                output: bare.output,
+                ..Outcome::default()
+            },
+            recorded: None,
+            callbacks: Vec::new(),
+        };
+        if self.observe {
+            tell("observed")?;
+            let observer = Observer::attach(topology.llc.len())?;
+            settle();
+            let seen = checked(execute(), &mut attached)?;
+            // the last of its tasks are still on their way out
+            settle();
+            tried.recorded = Some(observer.finish(seen.start_ns, seen.end_ns)?);
+            // thread ids are those of the observed run
+            tried.outcome.progress = seen.progress();
+            tried.outcome.names = seen.names();
+            let counted = ("observed_children_switches".to_string(), seen.counted_switches());
+            tried.outcome.extra.extend([counted]);
+        }
+        if self.count_locks {
+            tell("with locks counted")?;
+            let counter = LockCounter::attach(topology.llc.len())?;
+            settle();
+            checked(execute(), &mut attached)?;
+            add_locks(&mut tried.outcome, counter.finish()?, attached.as_ref());
+        }
+        if let Some(attached) = attached.as_ref().filter(|attached| attached.notes_callbacks()) {
+            tried.callbacks = attached.callbacks()?;
+        }
+        settle();
+        if let Some(attached) = attached {
+            attached.detach()?;
+        }
+        Ok(tried)
+    }
+}
+
+impl Tried {
+    /// The whole outcome, where the records are still here.
+    pub fn folded(self) -> anyhow::Result<Outcome> {
+        let Some((recording, records)) = self.recorded else { return Ok(self.outcome) };
+        complete(self.outcome, &recording, records.as_slice(), |_| {})
+    }
+}
+
+/// The outcome with what the observer recorded of it; `look` sees each event.
+pub fn complete(
+    mut outcome: Outcome,
+    recording: &Recording,
+    records: &[u8],
+    look: impl FnMut(&trace::Event),
+) -> anyhow::Result<Outcome> {
+    let (observed, mut names) = crate::fold(recording, records, look)?;
+    // the worker knows its tasks by more than the kernel's 15 bytes
+    names.extend(std::mem::take(&mut outcome.names));
+    (outcome.observed, outcome.names) = (observed, names);
+    Ok(outcome)
+}
+
+/// Who is next in a round of so many, whose turns come in another order each time: whoever came first comes
+/// last in the next round.
+pub fn rotated(round: usize, of: usize) -> impl Iterator<Item = usize> {
+    (0..of).map(move |place| (place + round) % of)
+}
+
+/// What the policy's programs took in the bare run, where the workload had the kernel count it.
+fn program_time(attached: &Option<Attached>) -> anyhow::Result<Vec<(String, f64)>> {
+    let Some(attached) = attached else { return Ok(Vec::new()) };
+    let (time_ns, calls) = attached.program_time()?;
+    if calls == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(vec![("bpf_time_ns".into(), time_ns as f64), ("bpf_calls".into(), calls as f64)])
+}
+
+/// What counts is the class in charge; what others took stands beside it.
+fn add_locks(outcome: &mut Outcome, locks: Locks, attached: Option<&Attached>) {
+    let Locks { runqueue, task_list, ext, other } = locks;
+    let (mut own, others) = if attached.is_some() { (ext, other) } else { (other, ext) };
+    let calls = attached.map_or(0, Attached::spin_lock_calls) as u64;
+    if calls > 0 {
+        own.insert("bpf_spin_lock (call sites)".into(), calls);
+    }
+    outcome.locks = own;
+    let beside = [
+        ("runqueue_locks", runqueue),
+        ("task_list_locks", task_list),
+        ("other_class_locks", others.values().sum()),
+    ];
+    outcome.extra.extend(beside.map(|(name, count)| (name.to_string(), count as f64)));
+}
+
+/// A policy that was thrown out explains a workload's failure better than the workload does.
+fn checked(
+    executed: anyhow::Result<Executed>,
+    attached: &mut Option<Attached>,
+) -> anyhow::Result<Executed> {
+    attached.as_mut().map_or(Ok(()), Attached::verify)?;
+    executed
+}
+
+/// Lets deferred work of the last run end: freeing memory, RCU, dying tasks.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rotated;
+
+    #[test]
+    fn each_comes_first_in_its_round() {
+        let rounds: Vec<Vec<usize>> = (0..3).map(|round| rotated(round, 3).collect()).collect();
+        assert_eq!(rounds, [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
+    }
+}
