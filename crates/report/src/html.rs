@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The report: one HTML page that needs nothing else.
 
-use crate::text::{count, digits, known, time};
+use crate::text::{count, known, time};
 use crate::{Clock, Results, Run, Spread, plot, table};
 
 const STYLE: &str = include_str!("report.css");
@@ -147,7 +147,7 @@ fn summary(results: &Results) -> String {
                 one.policy.clone(),
                 one.runs.to_string(),
                 range(Some(one.elapsed_s), time),
-                known(one.vs_first, |ratio| format!("{}×", digits(ratio))),
+                table::against_first(one),
                 table::idle_while_runnable(one),
                 range(one.context_switches, count),
                 range(one.involuntary_switches, count),

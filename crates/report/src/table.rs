@@ -84,9 +84,17 @@ fn cost_row(summary: &Summary) -> Vec<String> {
         summary.runs.to_string(),
         time(elapsed.median),
         format!("{} – {}", time(elapsed.min), time(elapsed.max)),
-        known(summary.vs_first, |ratio| format!("{}×", digits(ratio))),
+        against_first(summary),
         idle_while_runnable(summary),
     ]
+}
+
+/// What it needs of what the first policy needs, with the range of the runs' own ratios where they differ.
+pub fn against_first(summary: &Summary) -> String {
+    let Some(ratio) = summary.vs_first else { return known(None, digits) };
+    let range = summary.vs_first_range.filter(|range| range.max > range.min);
+    let range = range.map(|range| format!(" ({}–{})", digits(range.min), digits(range.max)));
+    format!("{}×{}", digits(ratio), range.unwrap_or_default())
 }
 
 /// Idle-while-runnable with its part of all CPU time.
