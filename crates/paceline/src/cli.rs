@@ -41,6 +41,16 @@ pub enum Verb {
         /// A verb
         verb: Option<String>,
     },
+    /// What runs rt-app JSON for real
+    #[command(hide = true)]
+    Worker {
+        /// What errors call it
+        name: String,
+        /// The JSON
+        file: PathBuf,
+        /// Where its report goes
+        report: PathBuf,
+    },
     /// What runs inside a guest
     #[command(hide = true)]
     Guest {
@@ -64,6 +74,8 @@ pub enum Ground {
     Sim,
     /// A stock kernel in QEMU: the real scheduler core, no need for KVM
     Vm,
+    /// This machine's own kernel, run by run (policies need root)
+    Here,
 }
 
 /// What a guest's clock counts.
@@ -119,6 +131,12 @@ pub struct Compare {
     /// Count the locks that the scheduler takes beyond the runqueue's own
     #[arg(long)]
     pub locks: bool,
+    /// Put policies in charge of the workload alone, which asks for SCHED_EXT (here only)
+    #[arg(long)]
+    pub partial: bool,
+    /// Load policies although they ignore limits that cgroups have set (here only)
+    #[arg(long)]
+    pub ignore_cgroup_limits: bool,
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,

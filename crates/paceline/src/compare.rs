@@ -7,7 +7,7 @@ use report::{Results, html, write_whole};
 
 use crate::cli::Compare;
 use crate::failure::Failure;
-use crate::plan::Plan;
+use crate::plan::{Place, Plan};
 use crate::progress::Progress;
 use crate::{ground, interrupt, output};
 
@@ -17,8 +17,11 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     if let Some(path) = &arguments.report {
         check_writable(path, "--report")?;
     }
-    let _scratch = interrupt::guard()?;
-    let progress = Progress::new(1);
+    let _scratch = match plan.place {
+        Place::Here(_) => None, // answers Ctrl-C itself
+        Place::Sim { .. } | Place::Vm { .. } => Some(interrupt::guard()?),
+    };
+    let progress = Progress::new(plan.steps());
     progress.phase(&format!("{} under {}", plan.job.name(), plan.labels()));
     let measured = ground::run(&plan, &progress)?;
     drop(progress);

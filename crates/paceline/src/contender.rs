@@ -86,6 +86,14 @@ impl Contender {
         }
     }
 
+    /// What is loaded for it, if anything is.
+    pub fn policy(&self) -> Option<&Instance> {
+        match self {
+            Contender::Class(_) => None,
+            Contender::Policy(instance) => Some(instance),
+        }
+    }
+
     /// Reads one contender: `name` or `name:knob=value,knob=value`.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let name = text.split(':').next().unwrap_or_default();

@@ -13,6 +13,7 @@ use workload::Dialect;
 
 use crate::contender::{Contender, Model};
 use crate::failure::Failure;
+use crate::here;
 use crate::plan::{Job, Place, Plan};
 use crate::progress::Progress;
 
@@ -34,6 +35,7 @@ pub fn run(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
             on_sim(plan, machine, named, *limit, faults)
         }
         Place::Vm { .. } => on_vm(plan, progress.bars()),
+        Place::Here(here) => here::compare(plan, here, progress),
     }
 }
 

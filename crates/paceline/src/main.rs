@@ -8,6 +8,7 @@ mod doctor;
 mod failure;
 mod ground;
 mod hackbench;
+mod here;
 mod interrupt;
 mod list;
 mod measure;
@@ -47,6 +48,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Measure(measure) => measure::run(&measure),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
+        Verb::Worker { name, file, report } => {
+            live::work(&name, &file, &report).map_err(here::failed)
+        }
         Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
     }
 }

@@ -16,6 +16,7 @@ use workload::npb::{Npb, Size};
 use crate::cli::{self, Ground};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
+use crate::here::{self, Here};
 use crate::{hackbench, measure};
 
 /// A comparison.
@@ -62,6 +63,8 @@ pub enum Place {
         kernel: Option<PathBuf>,
         limit: Duration,
     },
+    /// This machine.
+    Here(Here),
 }
 
 /// Workloads that come along: name and rt-app JSON.
@@ -93,6 +96,7 @@ impl Plan {
         let place = match arguments.on {
             Ground::Sim => sim(arguments, &mut job)?,
             Ground::Vm => vm(arguments, &contenders, &job)?,
+            Ground::Here => Place::Here(here(arguments, &contenders, &job)?),
         };
         Ok(Plan {
             contenders,
@@ -104,6 +108,14 @@ impl Plan {
         })
     }
 
+    /// Steps of its progress, where the ground has no bars of its own.
+    pub fn steps(&self) -> u64 {
+        match self.place {
+            Place::Here(_) => (self.runs * self.contenders.len()) as u64,
+            Place::Sim { .. } | Place::Vm { .. } => 1,
+        }
+    }
+
     /// Its contenders, for a line of progress.
     pub fn labels(&self) -> String {
         self.contenders.iter().map(Contender::label).collect::<Vec<_>>().join(", ")
@@ -113,7 +125,7 @@ impl Plan {
     pub fn kernel(&self) -> Option<&Path> {
         match &self.place {
             Place::Vm { kernel, .. } => kernel.as_deref(),
-            Place::Sim { .. } => None,
+            Place::Sim { .. } | Place::Here(_) => None,
         }
     }
 
@@ -126,13 +138,14 @@ impl Plan {
             Place::Vm { shape, clock, .. } => {
                 ("vm", described(shape), shape.cpus, clock_of(*clock))
             }
+            Place::Here(here) => ("here", "this machine".into(), here.cpus, Clock::Real),
         };
         report::Setting {
             ground: ground.into(),
             machine,
             cpus,
             workload: self.job.name(),
-            seed: Some(self.seed),
+            seed: (!matches!(self.place, Place::Here(_))).then_some(self.seed),
             clock,
             kernel: None,
         }
@@ -237,6 +250,7 @@ fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
             "{option} is for --on vm; sim takes --machine, --seed and --runs"
         )));
     }
+    only_here(arguments)?;
     let named = arguments.machine.machine.as_deref().unwrap_or(MACHINE).to_string();
     let machine = find_machine(&named)?;
     if let Job::Npb { name, tasks } = job {
@@ -247,16 +261,67 @@ fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
     Ok(Place::Sim { machine: Box::new(machine), named, limit, faults: Vec::new() })
 }
 
-fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Place, Failure> {
+/// What can run on a real kernel.
+fn check_real(contenders: &[Contender]) -> Result<(), Failure> {
     let absent = contenders.iter().find_map(|contender| match contender {
         Contender::Class(class) if !class.in_guest => Some(class.name),
         _ => None,
     });
-    if let Some(name) = absent {
-        return Err(Failure::input(format!(
+    match absent {
+        None => Ok(()),
+        Some(name) => Err(Failure::input(format!(
             "no kernel of today has {name}; use --on sim, or --policy default"
+        ))),
+    }
+}
+
+/// Nothing is loaded here before all of it is known to be possible.
+fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Here, Failure> {
+    let wanted = &arguments.machine;
+    let elsewhere = [
+        ("--machine", wanted.machine.is_some()),
+        ("--cpus", wanted.cpus.is_some()),
+        ("--nodes", wanted.nodes.is_some()),
+        ("--smt", wanted.smt.is_some()),
+        ("--distance", wanted.distance.is_some()),
+        ("--clock", arguments.clock.is_some()),
+        ("--turn", arguments.turn.is_some()),
+        ("--boots", arguments.boots.is_some()),
+        ("--kernel", arguments.kernel.is_some()),
+        ("--with", !arguments.with.is_empty()),
+        ("--seed", arguments.seed.is_some()),
+    ];
+    if let Some((option, _)) = elsewhere.iter().find(|(_, given)| *given) {
+        return Err(Failure::input(format!(
+            "{option} is not for --on here, which has the machine, kernel and chance that it has"
         )));
     }
+    check_real(contenders)?;
+    let cpus = live::topology().map_err(here::failed)?.llc.len();
+    match job {
+        Job::Command { argv, .. } => {
+            vm::which(argv[0].as_ref()).map_err(Failure::input)?;
+        }
+        Job::Model { workload, .. } => check_affinity(workload, cpus)?,
+        Job::Npb { .. } => job.model().map(|_| ())?,
+    }
+    let policies: Vec<_> = contenders.iter().filter_map(Contender::policy).collect();
+    if arguments.partial && policies.is_empty() {
+        return Err(Failure::input("--partial is for policies that are loaded; name one"));
+    }
+    if !policies.is_empty() {
+        here::may_load()?;
+    }
+    for policy in policies {
+        here::heed_limits(policy, arguments.partial, arguments.ignore_cgroup_limits)?;
+    }
+    let scope = if arguments.partial { live::Scope::WhoAsks } else { live::Scope::Everyone };
+    Ok(Here { cpus, scope, limit: arguments.limit.into() })
+}
+
+fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Place, Failure> {
+    check_real(contenders)?;
+    only_here(arguments)?;
     let wanted = &arguments.machine;
     let shape = match &wanted.machine {
         Some(name) => shape_of(&find_machine(name)?),
@@ -284,6 +349,18 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
         kernel: arguments.kernel.clone(),
         limit: arguments.limit.into(),
     })
+}
+
+/// What makes sense where policies meet the user's own kernel.
+fn only_here(arguments: &cli::Compare) -> Result<(), Failure> {
+    let given = [
+        ("--partial", arguments.partial),
+        ("--ignore-cgroup-limits", arguments.ignore_cgroup_limits),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Failure::input(format!("{option} is for --on here"))),
+    }
 }
 
 /// Turns that the emulator can keep, on a clock that has turns.

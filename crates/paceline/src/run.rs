@@ -2,21 +2,20 @@
 //! `run`: a policy in charge of this machine's own kernel, until it is told to go or has to.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::{Attached, Exit, Glance, Limit, Load, Scope};
+use live::{Attached, Exit, Glance, Load, Scope};
 use policy::Instance;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Run;
 use crate::contender::{Contender, POLICIES};
 use crate::failure::Failure;
+use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies};
 use crate::output;
 
 /// How often the kernel and the command are looked at.
@@ -33,12 +32,10 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         vm::which(program.as_ref()).map_err(Failure::input)?;
     }
     may_load()?;
-    heed_limits(&instance, args)?;
+    let alone = args.partial && !args.command.is_empty();
+    heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
     let stop = interrupts()?;
-    // Before the policy: its first act might be to starve us.
-    if let Err(error) = live::outrank_policies() {
-        output::say(&format!("paceline: {error:#}: the policy may starve this process"));
-    }
+    outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
     let topology = live::topology().map_err(failed)?;
     let attached = live::load(&instance, &topology, scope).map_err(failed)?;
@@ -236,72 +233,11 @@ fn positive(option: &str, time: humantime::Duration) -> Result<Duration, Failure
     }
 }
 
-/// What has to be so before anything is touched.
-fn may_load() -> Result<(), Failure> {
-    let state = live::state().map_err(|error| {
-        Failure::input(format!("{error:#}; --on vm and --on sim of `compare` need none"))
-    })?;
-    if state.state != "disabled" {
-        let other = state.ops.as_deref().unwrap_or("another scheduler");
-        return Err(Failure::input(format!("{other} is {} here: stop it first", state.state)));
-    }
-    if !live::is_root() {
-        return Err(Failure::input("loading a scheduler needs root: run it with sudo"));
-    }
-    Ok(())
-}
-
-/// A policy that knows nothing of cgroups' limits lifts them.
-fn heed_limits(instance: &Instance, args: &Run) -> Result<(), Failure> {
-    let root = Path::new(live::CGROUPS);
-    let alone = args.partial && !args.command.is_empty();
-    let limits = if alone { live::own_limits(root) } else { live::limits(root) };
-    if limits.is_empty() {
-        return Ok(());
-    }
-    let ignored = listed(&limits);
-    let name = instance.policy.name;
-    if args.ignore_cgroup_limits {
-        output::say(&format!("paceline: {name} ignores what cgroups are limited to: {ignored}"));
-        return Ok(());
-    }
-    Err(Failure::input(format!(
-        "{name} would ignore what cgroups are limited to: {ignored}; remove the limits, or say \
-         --ignore-cgroup-limits"
-    )))
-}
-
-/// The first few.
-fn listed(limits: &[Limit]) -> String {
-    const SHOWN: usize = 5;
-    let shown = limits.iter().take(SHOWN);
-    let mut parts: Vec<String> = shown
-        .map(|limit| {
-            format!("{}/{} is {}", limit.group.trim_end_matches('/'), limit.file, limit.value)
-        })
-        .collect();
-    if limits.len() > SHOWN {
-        parts.push(format!("and {} more", limits.len() - SHOWN));
-    }
-    parts.join(", ")
-}
-
 fn whom(scope: Scope) -> &'static str {
     match scope {
         Scope::Everyone => "all tasks but real-time ones; Ctrl-C ends it",
         Scope::WhoAsks => "tasks that ask for SCHED_EXT; Ctrl-C ends it",
     }
-}
-
-/// Set by Ctrl-C, a hangup or a polite kill: in the signal's handler itself, for a thread that waits for
-/// signals would be the policy's to run, or not.
-fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
-    }
-    Ok(stop)
 }
 
 fn start(args: &Run) -> Result<Child, Failure> {
@@ -332,10 +268,6 @@ fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
     }
 }
 
-fn failed(error: anyhow::Error) -> Failure {
-    Failure::run(format!("{error:#}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,18 +283,5 @@ mod tests {
         assert_eq!(finish(End::Interrupted, None), Err(Failure::Status(130)));
         assert_eq!(finish(End::Kernel, raw(0)), Err(Failure::Status(1)));
         assert_eq!(finish(End::Unread, raw(3 << 8)), Err(Failure::Status(3)));
-    }
-
-    #[test]
-    fn many_limits_are_one_line() {
-        let limit = |group: &str| Limit {
-            group: group.into(),
-            file: "cpu.max",
-            value: "50000 100000".into(),
-        };
-        let all: Vec<Limit> = ["/", "/a", "/b", "/c", "/d", "/e", "/f"].map(limit).into();
-        let line = listed(&all);
-        assert!(line.starts_with("/cpu.max is 50000 100000, /a/cpu.max is"), "{line}");
-        assert!(line.ends_with(", and 2 more"), "{line}");
     }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `run` on a real kernel: inside a guest, where it is what a comparison runs.
+//! `run`, and `compare --on here`, on a real kernel: inside a guest, where they are what a comparison runs.
 
-use std::process::{Command, Output};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressDrawTarget};
+use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
 const BIN: &str = env!("CARGO_BIN_EXE_paceline");
 
@@ -21,14 +24,32 @@ fn in_guest(script: &str) {
 /// The same with more of them.
 fn in_guest_of(cpus: usize, script: &str) {
     let script = format!("P={BIN}\n{PRELUDE}\n{script}");
-    let hackbench = vm::which("hackbench".as_ref()).expect("hackbench is installed");
-    let mut command = Command::new(BIN);
-    command.args(["compare", "--on", "vm", "--clock", "threads", "--boots", "1", "--cpus"]);
-    command.arg(cpus.to_string());
-    command.args(["--runs", "1", "--policy", "default", "--with", BIN, "--with"]);
-    let Output { status, stderr, .. } =
-        command.arg(hackbench).args(["--", "sh", "-c", &script]).output().unwrap();
-    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
+    let request = Request {
+        policies: vec![PolicyRef::Default],
+        workload: WorkloadRef::Command {
+            argv: ["sh", "-c", &script].map(Into::into).to_vec(),
+            with: vec![BIN.into(), program("hackbench"), program("chrt")],
+        },
+        shape: Shape { cpus, ..Shape::default() },
+        clock: Clock::Threads,
+        turn: None,
+        boots: 1,
+        runs_per_boot: 1,
+        kernel: None,
+        cache: None,
+        observe: false,
+        count_locks: false,
+        seed: 1,
+        limit: Duration::from_secs(1200),
+        plugin: None,
+    };
+    let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+    if let Err(error) = vm::run(&request, BIN.as_ref(), &hidden) {
+        let said = format!("{error:#}");
+        // an error begins with the whole script
+        panic!("{}", said.rsplit_once("failed with status").map_or(&*said, |(_, why)| why));
+    }
 }
 
 #[test]
@@ -141,6 +162,95 @@ fn partial_mode_takes_who_asks() {
         grep -q 'unloaded after .* nobody reads its lines' err || fail "what it said without a reader"
         $P run fifo --json --stats 100ms -- sh -c 'sleep 1; touch ended' >/dev/full 2>err; status=$?
         [ $status = 2 ] && [ -e ended ] || fail "a full disk: $status""#,
+    );
+}
+
+/// Policies alternate run by run on the machine's own kernel, and leave nothing behind.
+#[test]
+fn a_comparison_here_takes_turns() {
+    in_guest(
+        r#"
+        compare() { $P compare --on here "$@"; }
+        compare --runs 2 --policy default,flsched --json -- sh -c '
+            (cd /sys/kernel/sched_ext; cat root/ops 2>/dev/null || echo default) >>/tmp/turns
+            hackbench -g 1 -l 30 -p' >out 2>err || fail "compare: $?"
+        # each alone and observed, and each first in its round
+        [ "$(tr '\n' ' ' <turns)" = "default default flsched flsched flsched flsched default default " ] ||
+            fail "turns: $(tr '\n' ' ' <turns)"
+        [ "$(state)" = disabled ] || fail "still $(state)"
+        [ $(grep -c '"context_switches": [1-9]' out) -ge 4 ] || fail "not observed"
+
+        compare --policy cas --workload agree-1 >out 2>err || fail "a file: $?"
+        compare --policy cas --partial -- sh -c 'sed -n "s/^policy *: *//p" /proc/$$/sched >class' 2>err || fail partial
+        [ "$(cat class)" = 7 ] || fail "the class is $(cat class)"
+
+        # What it started goes with it.
+        sleep 1234 & other=$!
+        $P compare --on here --policy flsched -- sh -c 'sleep 4321 & echo $! $$ >begun; sleep 4321' >out 2>err & pid=$!
+        await '[ -s begun ]'
+        kill -INT $pid; wait $pid; status=$?
+        [ $status = 130 ] && grep -q interrupted err || fail "Ctrl-C: $status"
+        gone() { ! [ -e /proc/$1 ] || grep -q '^State:.Z' /proc/$1/status; }
+        for one in $(cat begun); do await "gone $one"; done
+        [ "$(state)" = disabled ] || fail "still $(state)"
+        compare --policy flsched --limit 300ms -- sleep 4321 2>err; status=$?
+        [ $status = 1 ] && grep -q 'did not end within 0.3 s' err || fail "limit: $status"
+        compare --policy starve -- sh -c 'renice -n 19 $$; sleep 0.1; hackbench -g 1 -l 10' 2>err; status=$?
+        [ $status = 1 ] && grep -q 'policy starve: .*runnable task stall' err || fail "thrown out: $status"
+        kill $other || fail "others are gone too"
+        [ -z "$(ls -d /tmp/paceline-* 2>/dev/null)" ] || fail "files are left"
+
+        refused() {
+            "$@" >out 2>err; status=$?
+            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
+        }
+        refused compare --policy cfs -- true;             grep -q 'no kernel of today' err || fail cfs
+        refused compare --policy cas -- no-such-one;      grep -q 'no-such-one' err || fail command
+        refused compare --policy cas --cpus 4 -- true;    grep -q 'cpus is not for --on here' err || fail cpus
+        chmod 755 $(dirname $P)
+        refused su nobody -s /bin/sh -c "$P compare --on here --policy cas -- true"
+        grep -q 'needs root' err || fail root"#,
+    );
+}
+
+/// Who forks without end and computes does not keep its policy's owner from taking it out, nor from speaking.
+#[test]
+fn a_storm_of_forks_starves_nobody_above() {
+    in_guest(
+        r#"
+        for policy in flsched cas; do
+            touch stormy
+            sh -c '
+                hogs=0; while [ $hogs -lt 30 ]; do
+                    (while [ -e stormy ]; do :; done) & hogs=$((hogs+1))
+                done
+                while [ -e stormy ]; do (:) & (:); done' & storm=$!
+            $P run $policy --stats 100ms --for 1s --json >out 2>err || fail "$policy: $?"
+            [ $(grep -c '"switches_per_s":' out) -ge 7 ] || fail "$policy: $(wc -l <out) lines of 10"
+            $P run $policy 2>err & pid=$!
+            await '[ "$(state)" = enabled ]'
+            kill -INT $pid
+            wait $pid; status=$?; [ $status = 130 ] || fail "$policy: $status"
+            [ "$(state)" = disabled ] || fail "$policy: still $(state)"
+            rm stormy; wait $storm
+        done"#,
+    );
+}
+
+/// A real-time hog takes its CPU from a policy: whoever can leaves.
+#[test]
+fn tasks_leave_a_cpu_that_a_real_time_task_takes() {
+    in_guest(
+        r#"
+        for policy in flsched flsched:pull=true cas rr; do
+            $P run $policy 2>err & pid=$!
+            await '[ "$(state)" = enabled ]'
+            taskset 2 chrt -f 50 sh -c 'while :; do :; done' & hog=$!
+            hackbench -g 2 -l 100 -p >out 2>&1 || fail "$policy: hackbench beside the hog: $?"
+            [ "$(state)" = enabled ] || fail "$policy: thrown out"
+            kill -INT $pid; wait $pid
+            kill $hog || fail "$policy: there was no hog"
+        done"#,
     );
 }
 

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! This machine's own kernel: what has to be so before a policy is put in charge of it, and comparisons on it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use live::{Executed, Execution, Interrupted, Limit, Scope, Trial};
+use policy::Instance;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tempfile::TempDir;
+use workload::Dialect;
+
+use crate::contender::Contender;
+use crate::failure::Failure;
+use crate::ground::Measured;
+use crate::output;
+use crate::plan::{Job, Plan};
+use crate::progress::Progress;
+
+/// How a comparison runs here.
+#[derive(Clone, Debug)]
+pub struct Here {
+    /// Hardware threads of this machine.
+    pub cpus: usize,
+    /// Whom policies are in charge of.
+    pub scope: Scope,
+    /// Longest that one run may take.
+    pub limit: Duration,
+}
+
+/// Every contender in turn, as many rounds as there are runs; who came first comes last in the next.
+pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured, Failure> {
+    let stop = interrupts()?;
+    let topology = live::topology().map_err(failed)?;
+    let files = Files::new(plan)?;
+    if plan.contenders.iter().any(|contender| contender.policy().is_some()) {
+        outrank_policies();
+    }
+    let mut notes = Vec::new();
+    let blind = live::Observer::attach(topology.llc.len()).err();
+    if let Some(error) = &blind {
+        notes.push(format!("switches, waits and idle time are not known: {error:#}"));
+    }
+    let mut outcomes = Vec::new();
+    for run in 0..plan.runs {
+        for place in live::rotated(run, plan.contenders.len()) {
+            let contender = &plan.contenders[place];
+            let trial = Trial {
+                label: contender.label(),
+                instance: contender.policy(),
+                scope: here.scope,
+                run,
+                boot: 0,
+                observe: blind.is_none(),
+                count_locks: plan.locks,
+            };
+            let mut say = |text: &str| {
+                anyhow::ensure!(!stop.load(Ordering::Relaxed), Interrupted);
+                progress.phase(text);
+                Ok(())
+            };
+            let mut execute = || files.execute(plan, here, &stop);
+            let tried = trial.run(&topology, &mut say, &mut execute);
+            let outcome = tried.and_then(live::Tried::folded);
+            outcomes.push((place, outcome.map_err(|error| of_trial(contender, &error))?));
+            progress.step();
+        }
+    }
+    outcomes.sort_by_key(|(place, outcome)| (*place, outcome.run));
+    let outcomes = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+    Ok(Measured { outcomes, kernel: kernel(), notes })
+}
+
+/// Where a run finds its workload and leaves what it says.
+struct Files {
+    folder: TempDir,
+    is_worker: bool,
+}
+
+impl Files {
+    fn new(plan: &Plan) -> Result<Self, Failure> {
+        let cannot = |error: std::io::Error| {
+            Failure::input(format!(
+                "cannot make temporary files: {error}; set TMPDIR to a folder with room"
+            ))
+        };
+        let folder = tempfile::Builder::new().prefix("paceline-").tempdir().map_err(cannot)?;
+        let json = match &plan.job {
+            Job::Command { .. } => None,
+            Job::Npb { .. } => return Err(plan.job.model().err().unwrap_or(Failure::Closed)),
+            Job::Model { json: Some(json), .. } => Some(json.clone()),
+            Job::Model { workload, .. } => {
+                Some(workload::write(workload, Dialect::Paceline).map_err(Failure::input)?)
+            }
+        };
+        if let Some(json) = &json {
+            fs::write(folder.path().join(WORKLOAD), json).map_err(cannot)?;
+        }
+        Ok(Files { folder, is_worker: json.is_some() })
+    }
+
+    fn execute(
+        &self,
+        plan: &Plan,
+        here: &Here,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Executed> {
+        let path = |name: &str| self.folder.path().join(name);
+        let report = self.is_worker.then(|| path(REPORT));
+        let mut command = match &plan.job {
+            Job::Command { argv, .. } => {
+                let mut command = Command::new(&argv[0]);
+                command.args(&argv[1..]);
+                command
+            }
+            Job::Model { .. } | Job::Npb { .. } => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg("worker").arg(plan.job.name()).args([path(WORKLOAD), path(REPORT)]);
+                command
+            }
+        };
+        if here.scope == Scope::WhoAsks {
+            live::ask_for_sched_ext(&mut command);
+        }
+        let what = Execution {
+            name: plan.job.name(),
+            output: path(OUTPUT),
+            report,
+            limit: here.limit,
+            stop: stop.clone(),
+        };
+        live::execute(command, &what, live::end_session)
+    }
+}
+
+const WORKLOAD: &str = "workload.json";
+const REPORT: &str = "report.json";
+const OUTPUT: &str = "output";
+
+fn of_trial(contender: &Contender, error: &anyhow::Error) -> Failure {
+    match error.is::<Interrupted>() {
+        true => {
+            output::say("\npaceline: interrupted");
+            Failure::Status(130)
+        }
+        false => Failure::run(format!("policy {}: {error:#}", contender.label())),
+    }
+}
+
+fn kernel() -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    Some(release.trim().to_string())
+}
+
+/// What has to be so before anything is touched.
+pub fn may_load() -> Result<(), Failure> {
+    let state = live::state().map_err(|error| {
+        Failure::input(format!("{error:#}; --on vm and --on sim of `compare` need none"))
+    })?;
+    if state.state != "disabled" {
+        let other = state.ops.as_deref().unwrap_or("another scheduler");
+        return Err(Failure::input(format!("{other} is {} here: stop it first", state.state)));
+    }
+    if !live::is_root() {
+        return Err(Failure::input("loading a scheduler needs root: run it with sudo"));
+    }
+    Ok(())
+}
+
+/// Refuses a policy that would lift limits, for it knows nothing of cgroups' limits; or says so, where that
+/// is wanted. `alone`: it is in charge of nobody but a command of ours.
+pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(), Failure> {
+    let root = Path::new(live::CGROUPS);
+    let limits = if alone { live::own_limits(root) } else { live::limits(root) };
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let ignored = listed(&limits);
+    let name = instance.policy.name;
+    if ignore {
+        output::say(&format!("paceline: {name} ignores what cgroups are limited to: {ignored}"));
+        return Ok(());
+    }
+    Err(Failure::input(format!(
+        "{name} would ignore what cgroups are limited to: {ignored}; remove the limits, or say \
+         --ignore-cgroup-limits"
+    )))
+}
+
+/// The first few.
+fn listed(limits: &[Limit]) -> String {
+    const SHOWN: usize = 5;
+    let shown = limits.iter().take(SHOWN);
+    let mut parts: Vec<String> = shown
+        .map(|limit| {
+            format!("{}/{} is {}", limit.group.trim_end_matches('/'), limit.file, limit.value)
+        })
+        .collect();
+    if limits.len() > SHOWN {
+        parts.push(format!("and {} more", limits.len() - SHOWN));
+    }
+    parts.join(", ")
+}
+
+/// Before a policy is loaded: its first act might be to starve us.
+pub fn outrank_policies() {
+    if let Err(error) = live::outrank_policies() {
+        output::say(&format!("paceline: {error:#}: the policy may starve this process"));
+    }
+}
+
+/// Set by Ctrl-C, a hangup or a polite kill: in the signal's handler itself, for a thread that waits for
+/// signals would be the policy's to run, or not.
+pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
+    }
+    Ok(stop)
+}
+
+/// A failure of this machine's.
+pub fn failed(error: anyhow::Error) -> Failure {
+    Failure::run(format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_limits_are_one_line() {
+        let limit = |group: &str| Limit {
+            group: group.into(),
+            file: "cpu.max",
+            value: "50000 100000".into(),
+        };
+        let all: Vec<Limit> = ["/", "/a", "/b", "/c", "/d", "/e", "/f"].map(limit).into();
+        let line = listed(&all);
+        assert!(line.starts_with("/cpu.max is 50000 100000, /a/cpu.max is"), "{line}");
+        assert!(line.ends_with(", and 2 more"), "{line}");
+    }
+}
