@@ -79,7 +79,7 @@ fn switches(bench: &mut Criterion) {
     for (machine, tasks, duration_ms) in machines()
         .iter()
         .zip([64, 1_000])
-        .zip([2_000, 500])
+        .zip([20_000, 5_000])
         .map(|((machine, tasks), ms)| (machine, tasks, ms))
     {
         let scenario = scenario(machine, tasks, duration_ms);
