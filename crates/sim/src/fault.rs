@@ -61,8 +61,14 @@ impl Engine {
                 self.k.tasks[task].process = process;
                 self.class.has_executed(&self.k, task);
             }
-            Change::Offline(cpu) => self.offline(cpu),
-            Change::Online(cpu) => self.online(cpu),
+            Change::Offline(cpu) => {
+                self.k.sink.hint(t_ns, cpu, Hint::Offline);
+                self.offline(cpu);
+            }
+            Change::Online(cpu) => {
+                self.k.sink.hint(t_ns, cpu, Hint::Online);
+                self.online(cpu);
+            }
         }
         self.finish();
     }

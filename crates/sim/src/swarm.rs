@@ -82,7 +82,7 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
         chatter(&mut own, &mut workload);
     }
     let scheduler = scheduler(&mut rng, registry);
-    let faults = faults(&mut rng, &machine, &workload, &scheduler);
+    let faults = faults(&mut rng, &machine, &workload);
     Scenario {
         paths: Paths::embedded(),
         seed: rng.random_range(0..u64::MAX),
@@ -327,21 +327,14 @@ fn lockers(rng: &mut Pcg64Mcg, workload: &mut Workload) {
     }
 }
 
-/// Changes from outside, in a third of the cases. CPUs go away only under schedulers that hear of it, and
-/// where all tasks may use the first.
-fn faults(
-    rng: &mut Pcg64Mcg,
-    machine: &Machine,
-    workload: &Workload,
-    scheduler: &Scheduler,
-) -> Vec<Fault> {
+/// Changes from outside, in a third of the cases. CPUs go away only where all tasks may use the first.
+fn faults(rng: &mut Pcg64Mcg, machine: &Machine, workload: &Workload) -> Vec<Fault> {
     let mut faults = Vec::new();
     if !rng.random_bool(0.33) {
         return faults;
     }
     let cpus = machine.cpus.len();
     let besieged = workload.duration_ns.is_some();
-    let native = !matches!(scheduler, Scheduler::Policy(_)) && !besieged;
     for _ in 0..rng.random_range(1..10) {
         let task = rng.random_range(0..workload.tasks.len());
         let cpu = rng.random_range(0..cpus);
@@ -353,7 +346,7 @@ fn faults(
                 mask.add(0);
                 Change::Affinity(task, mask)
             }
-            1 if native && cpu != 0 => {
+            1 if !besieged && cpu != 0 => {
                 // Never the first, which every mask has: nobody is left without a CPU.
                 let back_ns = at_ns + rng.random_range(MS..50 * MS);
                 faults.push(Fault { at_ns: back_ns, change: Change::Online(cpu) });

@@ -39,6 +39,10 @@ pub(crate) enum Hint {
     Yield(Tid),
     /// Somebody changed the task's properties or its CPU under it: no promise covers that.
     Disturbed,
+    /// The CPU goes offline.
+    Offline,
+    /// The CPU comes back.
+    Online,
 }
 
 /// Watches a run.

@@ -42,6 +42,7 @@ impl Checker for Preemption {
             Hint::Tick => self.cpus[cpu as usize].tick_ns = Some(t_ns),
             Hint::Yield(tid) => self.cpus[cpu as usize].yielded = Some(tid),
             Hint::Disturbed => self.disturbed = true,
+            Hint::Offline | Hint::Online => {}
         }
     }
 

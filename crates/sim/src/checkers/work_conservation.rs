@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
 
-use super::{Checker, in_flight_ns};
+use super::{Checker, Hint, in_flight_ns};
 
 pub(super) struct WorkConservation {
     allowed_ns: u64,
@@ -16,6 +16,8 @@ pub(super) struct WorkConservation {
     waiting: BTreeMap<Tid, u64>,
     masks: BTreeMap<Tid, Vec<u64>>,
     exiting: Option<Tid>,
+    /// Who is not there idles not.
+    offline: Vec<bool>,
 }
 
 impl WorkConservation {
@@ -27,6 +29,7 @@ impl WorkConservation {
             waiting: BTreeMap::new(),
             masks: BTreeMap::new(),
             exiting: None,
+            offline: vec![false; machine.cpus.len()],
         }
     }
 
@@ -38,7 +41,7 @@ impl WorkConservation {
     fn check(&self, t_ns: u64, tid: Tid, waits_since: u64, cpu: usize) -> Result<(), String> {
         let Some(idle_since) = self.idle_since[cpu] else { return Ok(()) };
         let idled_ns = t_ns.saturating_sub(waits_since.max(idle_since));
-        if idled_ns <= self.allowed_ns || !self.may(tid, cpu) {
+        if idled_ns <= self.allowed_ns || self.offline[cpu] || !self.may(tid, cpu) {
             return Ok(());
         }
         Err(format!(
@@ -91,6 +94,18 @@ impl Checker for WorkConservation {
         Ok(())
     }
 
+    fn hint(&mut self, t_ns: u64, cpu: u32, hint: Hint) {
+        let cpu = cpu as usize;
+        match hint {
+            Hint::Offline => self.offline[cpu] = true,
+            Hint::Online => {
+                self.offline[cpu] = false;
+                self.idle_since[cpu] = self.idle_since[cpu].and(Some(t_ns));
+            }
+            Hint::Tick | Hint::Yield(_) | Hint::Disturbed => {}
+        }
+    }
+
     fn finish(&mut self, t_ns: u64) -> Result<(), String> {
         let idle: Vec<usize> =
             (0..self.idle_since.len()).filter(|cpu| self.idle_since[*cpu].is_some()).collect();
@@ -124,6 +139,20 @@ mod tests {
     fn a_cpu_that_idles_while_a_task_waits_is_found() {
         assert_eq!(stacked(1, None), Ok(()));
         assert!(stacked(3, None).is_err());
+    }
+
+    #[test]
+    fn a_cpu_idles_from_when_it_comes_back() {
+        let back = |after_ms: u64| {
+            let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+            let stacked = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
+            stacked.iter().try_for_each(|event| checker.event(event)).unwrap();
+            (1..8).for_each(|cpu| checker.hint(2, cpu, Hint::Offline));
+            checker.hint(5 * MS, 1, Hint::Online);
+            checker.event(&switch((5 + after_ms) * MS, 1, IDLE, 2, false))
+        };
+        assert_eq!(back(1), Ok(()));
+        assert!(back(3).is_err());
     }
 
     #[test]
