@@ -35,9 +35,10 @@ fn watched_policies() {
         flsched,
         baseline("fifo.bpf.c", &baseline::FIFO),
         baseline("rr.bpf.c", &baseline::RR),
-        baseline("pile.bpf.c", &baseline::PILE),
+        watched("policies/cas/src/bpf/main.bpf.c", &cas::CAS),
+        watched("policies/cas/src/bpf/o1.bpf.c", &cas::O1),
     ];
-    let failures = swarm(0..100, &registry).failures;
+    let failures = swarm(0..200, &registry).failures;
     assert!(failures.is_empty(), "seed {}: {}", failures[0].seed, failures[0].error);
 }
 
