@@ -134,6 +134,25 @@ static __always_inline s32 claim_other_core(struct task_struct *p, s32 from)
 	return -1;
 }
 
+/* Whether more contexts wait on a CPU than two, or who comes there waits for longer than a home is worth. */
+__noinline bool home_is_full(s32 cpu)
+{
+	struct cas_cpu *c = cpus_of(cpu);
+	u32 slot, tasks = 1, contexts = 0;
+
+	if (!c)
+		return true;
+	for (slot = 0; slot < SLOTS_MAX && slot < knob_slots; slot++) {
+		if (!c->hint[slot])
+			continue;
+		contexts++;
+		if (contexts > HOME_CONTEXTS)
+			return true;
+		tasks += scx_bpf_dsq_nr_queued(dsq_of(cpu, slot));
+	}
+	return home_wait(tasks, c->turn_ns) >= HOME_WAIT_NS;
+}
+
 /*
  * The first CPU of a home where p should not wait for long, or a negative number. A home moves away from
  * another context on the same core, while another core idles.
@@ -144,9 +163,8 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 sl
 
 	for (i = 0; i < HOME_CPUS_MAX && i < knob_aggregate; i++) {
 		s32 cpu = home_cpu(home, i);
-		struct cas_cpu *c = cpus_of(cpu);
 
-		if (!c || !cpu_takes(p, cpu))
+		if (cpu < 0 || !cpu_takes(p, cpu))
 			continue;
 		if (core_is_shared(cpu, slot)) {
 			s32 other = claim_other_core(p, cpu);
@@ -156,8 +174,7 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 sl
 				return other;
 			}
 		}
-		if ((core_idle(cpu) && scx_bpf_test_and_clear_cpu_idle(cpu)) ||
-		    home_wait(waiting(cpu) + 1, c->turn_ns) < HOME_WAIT_NS)
+		if ((core_idle(cpu) && scx_bpf_test_and_clear_cpu_idle(cpu)) || !home_is_full(cpu))
 			return cpu;
 	}
 	return -1;

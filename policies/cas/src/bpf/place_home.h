@@ -14,6 +14,7 @@
 
 #define HOME_CPUS_MAX	16
 #define HOME_WAIT_NS	50000
+#define HOME_CONTEXTS	2	/* that wait on one CPU: where there are more, CPUs are too few for homes */
 #define HOMES		1024	/* more than contexts, so that few share one; a power of two */
 
 /* One more than the first CPU of each context's home; 0: none yet. Whoever writes last is right. */
