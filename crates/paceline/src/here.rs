@@ -159,7 +159,9 @@ fn kernel() -> Option<String> {
 /// What has to be so before anything is touched.
 pub fn may_load() -> Result<(), Failure> {
     let state = live::state().map_err(|error| {
-        Failure::input(format!("{error:#}; --on vm and --on sim of `compare` need none"))
+        Failure::input(format!(
+            "{error:#}; `paceline doctor` says how to mend it, `compare` on vm and sim needs none"
+        ))
     })?;
     if state.state != "disabled" {
         let other = state.ops.as_deref().unwrap_or("another scheduler");

@@ -13,7 +13,7 @@ use policy::Instance;
 use serde_json::{Value, json};
 
 use crate::cli::Run;
-use crate::contender::{Contender, POLICIES};
+use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
 use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies};
 use crate::output;
@@ -212,8 +212,11 @@ fn told(attached: &Attached) -> Option<Exit> {
 }
 
 fn named(text: &str) -> Result<Instance, Failure> {
-    match Contender::parse(text)? {
-        Contender::Policy(instance) => Ok(instance),
+    let [contender] = &contender::parse_all(&[text.to_string()])?[..] else {
+        return Err(Failure::input("a kernel runs one policy at a time: name one"));
+    };
+    match contender {
+        Contender::Policy(instance) => Ok(instance.clone()),
         Contender::Class(class) => {
             let known: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
             Err(Failure::input(format!(
