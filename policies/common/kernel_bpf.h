@@ -27,6 +27,10 @@ struct bpf_spin_lock {
 	u32 val;
 };
 
+struct bpf_iter_num {	/* of bpf_for */
+	u64 opaque[1];
+} __attribute__((aligned(8)));
+
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>

@@ -70,6 +70,8 @@ EXPORT struct kernel *kernel;
 #define dsq_move_to_local(dsq_id)		kernel->dsq_move_to_local(kernel, dsq_id)
 #define dsq_can_peek()				true
 #define dsq_peek_vtime(dsq_id)			kernel->dsq_peek_vtime(kernel, dsq_id)
+/* Numbers from one to before another: the kernel's verifier does not go through such a loop step by step. */
+#define bpf_for(i, start, end)			for ((i) = (start); (i) < (end); (i)++)
 #define dsq_for_each(p, dsq_id)                                                                    \
 	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p);                                    \
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))

@@ -175,7 +175,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	for (class = SHARE_OWN; class < SHARE_CLASSES; class++)
-		for (i = 1; i < nr_cpus && i < MAX_CPUS; i++)
+		bpf_for(i, 1, nr_cpus)
 			if (take(cpu, cpu_neighbour(cpu, i), class))
 				return;
 	/* While it looked at others, this runqueue's lock was not held all the time. */

@@ -86,7 +86,7 @@ static __always_inline s32 place_child(struct task_struct *p, s32 prev_cpu, u32 
 	s32 at = prev_cpu;
 	u32 i;
 
-	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++) {
+	bpf_for(i, 0, nr_cpus) {
 		s32 cpu = cpu_neighbour(prev_cpu, i);
 		u64 crowd;
 

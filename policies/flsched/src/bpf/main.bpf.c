@@ -156,7 +156,7 @@ static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
 	u32 reach = is_idle ? nr_cpus : 1, i;
 
-	for (i = 0; i < reach && i < MAX_CPUS; i++) {
+	bpf_for(i, 0, reach) {
 		s32 victim = cpu_neighbour(cpu, i);
 
 		/* read without a lock: a queue that fills just now is kicked for by its filler */

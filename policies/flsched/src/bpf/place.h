@@ -47,8 +47,11 @@ static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 sh
 	struct place_queue best = { cpu, cpu_takes(p, cpu) ? shortest : S32_MAX };
 	u32 i;
 
-	for (i = 1; i < nr_cpus && i < MAX_CPUS && best.waiting > 0; i++)
+	bpf_for(i, 1, nr_cpus) {
+		if (best.waiting <= 0)
+			break;
 		place_prefer(p, cpu_neighbour(cpu, i), &best);
+	}
 	return best.cpu;
 }
 
