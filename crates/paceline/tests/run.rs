@@ -25,24 +25,15 @@ fn in_guest(script: &str) {
 fn in_guest_of(cpus: usize, script: &str) {
     let script = format!("P={BIN}\n{PRELUDE}\n{script}");
     let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
+    let workload = WorkloadRef::Command {
+        argv: ["sh", "-c", &script].map(Into::into).to_vec(),
+        with: vec![BIN.into(), program("hackbench"), program("chrt")],
+    };
     let request = Request {
-        policies: vec![PolicyRef::Default],
-        workload: WorkloadRef::Command {
-            argv: ["sh", "-c", &script].map(Into::into).to_vec(),
-            with: vec![BIN.into(), program("hackbench"), program("chrt")],
-        },
         shape: Shape { cpus, ..Shape::default() },
         clock: Clock::Threads,
-        turn: None,
-        boots: 1,
-        runs_per_boot: 1,
-        kernel: None,
-        cache: None,
-        observe: false,
-        count_locks: false,
-        seed: 1,
         limit: Duration::from_secs(1200),
-        plugin: None,
+        ..Request::new(vec![PolicyRef::Default], workload)
     };
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
     if let Err(error) = vm::run(&request, BIN.as_ref(), &hidden) {

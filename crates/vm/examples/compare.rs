@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use indicatif::MultiProgress;
 use policy::{Instance, Policy};
-use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
+use vm::{PolicyRef, Request, WorkloadRef};
 
 static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
 
@@ -21,22 +21,8 @@ fn main() -> anyhow::Result<()> {
         vm::guest::main(REGISTRY);
     }
     let mut words = std::env::args_os().skip(1);
-    let mut request = Request {
-        policies: vec![PolicyRef::Default],
-        workload: WorkloadRef::Command { argv: Vec::new(), with: Vec::new() },
-        shape: Shape::default(),
-        clock: Clock::Icount,
-        turn: None,
-        boots: 1,
-        runs_per_boot: 1,
-        kernel: None,
-        cache: None,
-        observe: true,
-        count_locks: false,
-        seed: 1,
-        limit: Duration::from_secs(600),
-        plugin: None,
-    };
+    let nothing = WorkloadRef::Command { argv: Vec::new(), with: Vec::new() };
+    let mut request = Request { observe: true, ..Request::new(vec![PolicyRef::Default], nothing) };
     let mut files = Vec::new();
     for word in words.by_ref().map(|word| word.to_string_lossy().into_owned()) {
         if word == "--" {

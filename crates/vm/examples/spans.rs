@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::Context;
 use indicatif::MultiProgress;
 use policy::{Instance, Policy};
-use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
+use vm::{PolicyRef, Request, Shape, WorkloadRef};
 
 static REGISTRY: &[&Policy] = &[&flsched::FLSCHED];
 
@@ -117,20 +117,11 @@ fn boot(
         name => PolicyRef::Instance(Instance::parse(name, REGISTRY)?),
     };
     let request = Request {
-        policies: vec![policy],
-        workload,
         shape: Shape { cpus, nodes: cpus.div_ceil(4), ..Shape::default() },
-        clock: Clock::Icount,
         turn: Some(Duration::from_micros(10)),
-        boots: 1,
-        runs_per_boot: 1,
-        kernel: None,
-        cache: None,
         observe: cpus > 1,
-        count_locks: false,
-        seed: 1,
-        limit: Duration::from_secs(600),
         plugin: Some(plugin),
+        ..Request::new(vec![policy], workload)
     };
     let outcomes = vm::run(&request, &std::env::current_exe()?, &MultiProgress::new())?;
     Ok(outcomes.into_iter().next().context("the guest ran nothing")?.output)

@@ -121,22 +121,9 @@ mod tests {
     use crate::WorkloadRef;
 
     fn line(shape: Shape, clock: Clock, turn: Option<Duration>) -> String {
-        let request = Request {
-            policies: Vec::new(),
-            workload: WorkloadRef::Command { argv: Vec::new(), with: Vec::new() },
-            shape,
-            clock,
-            turn,
-            boots: 4,
-            runs_per_boot: 1,
-            kernel: None,
-            cache: None,
-            observe: true,
-            count_locks: false,
-            seed: 40,
-            limit: Duration::from_secs(1),
-            plugin: None,
-        };
+        let nothing = WorkloadRef::Command { argv: Vec::new(), with: Vec::new() };
+        let request =
+            Request { shape, clock, turn, boots: 4, seed: 40, ..Request::new(Vec::new(), nothing) };
         let files = Files {
             kernel: Path::new("/k"),
             image: Path::new("/i"),

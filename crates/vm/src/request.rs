@@ -47,6 +47,29 @@ pub struct Request {
     pub plugin: Option<String>,
 }
 
+impl Request {
+    /// One run of each policy in one boot of one CPU, whose clock counts instructions, for at most 10 minutes;
+    /// unobserved.
+    pub fn new(policies: Vec<PolicyRef>, workload: WorkloadRef) -> Self {
+        Request {
+            policies,
+            workload,
+            shape: Shape::default(),
+            clock: Clock::Icount,
+            turn: None,
+            boots: 1,
+            runs_per_boot: 1,
+            kernel: None,
+            cache: None,
+            observe: false,
+            count_locks: false,
+            seed: 1,
+            limit: Duration::from_secs(600),
+            plugin: None,
+        }
+    }
+}
+
 /// Who schedules.
 #[derive(Clone, Debug)]
 pub enum PolicyRef {

@@ -48,24 +48,14 @@ fn policy(name: &str) -> PolicyRef {
 }
 
 fn request(policies: &[&str], argv: &[&str]) -> Request {
+    let argv = argv.iter().map(Into::into).collect();
     Request {
-        policies: policies.iter().map(|name| policy(name)).collect(),
-        workload: WorkloadRef::Command {
-            argv: argv.iter().map(Into::into).collect(),
-            with: Vec::new(),
-        },
         shape: Shape { memory_mib: 1024, ..Shape::default() },
-        clock: Clock::Icount,
-        turn: None,
-        boots: 1,
-        runs_per_boot: 1,
-        kernel: None,
-        cache: None,
-        observe: false,
-        count_locks: false,
-        seed: 1,
         limit: Duration::from_secs(60),
-        plugin: None,
+        ..Request::new(
+            policies.iter().map(|name| policy(name)).collect(),
+            WorkloadRef::Command { argv, with: Vec::new() },
+        )
     }
 }
 
@@ -348,10 +338,7 @@ const SIX: &str = "echo 1 > /proc/sys/kernel/bpf_stats_enabled; \
 
 fn cas_changes_address_spaces_less() {
     let mut request = request(&["default", "o1", "cas"], &["sh", "-c", SIX]);
-    let hackbench = std::env::split_paths(&std::env::var_os("PATH").unwrap())
-        .map(|folder| folder.join("hackbench"))
-        .find(|path| path.exists())
-        .expect("hackbench is installed");
+    let hackbench = vm::which("hackbench".as_ref()).expect("hackbench is installed");
     request.workload = match request.workload {
         WorkloadRef::Command { argv, .. } => WorkloadRef::Command { argv, with: vec![hackbench] },
         other => other,

@@ -24,7 +24,7 @@ use anyhow::Context;
 use functions::{BPF, FUNCTIONS, INLINED, Kind, PER_CPU};
 use indicatif::MultiProgress;
 use policy::{Instance, Policy};
-use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
+use vm::{PolicyRef, Request, Shape, WorkloadRef};
 
 static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
 
@@ -180,40 +180,25 @@ impl Plugin {
             name => PolicyRef::Instance(Instance::parse(name, REGISTRY)?),
         };
         let exe = std::env::current_exe()?;
-        let hackbench = program("hackbench").context("hackbench is missing")?;
+        let workload = WorkloadRef::Command {
+            argv: ["sh", "-c", command].iter().map(Into::into).collect(),
+            with: vec![exe.clone(), vm::which("hackbench".as_ref())?],
+        };
         let request = Request {
-            policies: vec![policy],
-            workload: WorkloadRef::Command {
-                argv: ["sh", "-c", command].iter().map(Into::into).collect(),
-                with: vec![exe.clone(), hackbench],
-            },
             shape: Shape { cpus, ..Shape::default() },
-            clock: Clock::Icount,
             turn: Some(Duration::from_micros(20)),
-            boots: 1,
-            runs_per_boot: 1,
-            kernel: None,
-            cache: None,
-            observe: false,
-            count_locks: false,
-            seed: 1,
-            limit: Duration::from_secs(600),
             plugin: Some(format!(
                 "{},symbols={},out={}",
                 self.object.display(),
                 self.symbols.display(),
                 self.out.display()
             )),
+            ..Request::new(vec![policy], workload)
         };
         let outcomes = vm::run(&request, &exe, &MultiProgress::new())?;
         let outcome = outcomes.into_iter().next().context("the guest ran nothing")?;
         Ok(outcome.output)
     }
-}
-
-fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.exists())
 }
 
 fn add(to: &mut Histogram, from: &Histogram) {
