@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -74,14 +74,16 @@ pub fn execute(
     unsafe { command.pre_exec(|| setsid().map(|_| ()).map_err(Into::into)) };
     let before = usage();
     let start_ns = now_ns();
-    let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-    let ended = wait(&child, *limit, &what.stop);
+    let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    let ended = wait(&mut child, *limit, &what.stop);
     let end_ns = now_ns();
     let mut usage = usage();
     for ((_, after), (_, before)) in usage.iter_mut().zip(before) {
         *after -= before;
     }
     clear(Pid::from_child(&child));
+    // One that did not end in time has now; unless `clear` has waited for it.
+    let _ = child.wait();
     let output = fs::read(&what.output)?;
     let output = String::from_utf8_lossy(&output[output.len().saturating_sub(OUTPUT_MAX)..]);
     let last = || output.trim_end().lines().next_back().unwrap_or("no output").to_string();
@@ -112,7 +114,6 @@ pub fn work(name: &str, file: &Path, report: &Path) -> anyhow::Result<()> {
 pub fn end_session(leader: Pid) {
     // There may be nobody left.
     let _ = kill_process_group(leader, Signal::KILL);
-    let _ = rustix::process::waitpid(Some(leader), rustix::process::WaitOptions::empty());
 }
 
 impl Executed {
@@ -157,9 +158,8 @@ fn own_time_s(output: &str) -> Option<f64> {
 }
 
 /// The child's exit status, 128 and more for a signal; None where the limit passed.
-fn wait(child: &Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result<Option<i32>> {
-    let pid = Pid::from_child(child);
-    let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
+fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result<Option<i32>> {
+    let descriptor = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let started = Instant::now();
     loop {
         let rest = limit.saturating_sub(started.elapsed()).min(LOOK);
@@ -176,14 +176,8 @@ fn wait(child: &Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result<Opt
             return Ok(None);
         }
     }
-    let mut status = 0;
-    // SAFETY: the status outlives the call
-    let reaped = unsafe { libc::waitpid(pid.as_raw_nonzero().get(), &mut status, 0) };
-    anyhow::ensure!(reaped > 0, "cannot wait: {}", std::io::Error::last_os_error());
-    Ok(Some(match libc::WIFEXITED(status) {
-        true => libc::WEXITSTATUS(status),
-        false => 128 + libc::WTERMSIG(status),
-    }))
+    let status = child.wait().context("cannot wait")?;
+    Ok(status.code().or_else(|| status.signal().map(|signal| 128 + signal)))
 }
 
 /// The clock of the observer's records.

@@ -41,17 +41,7 @@ pub enum Verb {
         /// A verb
         verb: Option<String>,
     },
-    /// What runs rt-app JSON for real
-    #[command(hide = true)]
-    Worker {
-        /// What errors call it
-        name: String,
-        /// The JSON
-        file: PathBuf,
-        /// Where its report goes
-        report: PathBuf,
-    },
-    /// What runs inside a guest
+    /// What runs inside a guest, and runs rt-app JSON for real
     #[command(hide = true)]
     Guest {
         /// Given by the ground

@@ -48,9 +48,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Measure(measure) => measure::run(&measure),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
-        Verb::Worker { name, file, report } => {
-            live::work(&name, &file, &report).map_err(here::failed)
-        }
         Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
     }
 }

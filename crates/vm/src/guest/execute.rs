@@ -18,6 +18,9 @@ use crate::job::{Job, JobWorkload};
 /// The argument behind `guest` that makes this program the worker; a name, its file and the report's follow.
 pub(crate) const WORKER: &str = "worker";
 
+/// Where the agent lies in a guest.
+const AGENT: &str = "/init";
+
 const OUTPUT: &str = "/run/output";
 const WORKLOAD: &str = "/run/workload.json";
 const REPORT: &str = "/run/report.json";
@@ -61,7 +64,21 @@ fn restore(workload: &JobWorkload) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The child's side of a worker.
+/// This program as the worker that runs a workload file and writes its report; `agent` is where it lies.
+///
+/// It begins in [`super::main`]. Errors call the workload `name`.
+pub fn worker_command(
+    agent: impl AsRef<Path>,
+    name: &str,
+    file: impl AsRef<Path>,
+    report: impl AsRef<Path>,
+) -> Command {
+    let mut command = Command::new(agent.as_ref());
+    command.args(["guest", WORKER, name]).args([file.as_ref(), report.as_ref()]);
+    command
+}
+
+/// The child's side of it.
 pub(crate) fn worker() -> ! {
     let words: Vec<String> = std::env::args().skip(3).collect();
     let result = match &words[..] {
@@ -87,8 +104,7 @@ fn command(workload: &JobWorkload) -> anyhow::Result<(Command, String, Option<&'
         }
         JobWorkload::RtApp { name, json } => {
             fs::write(WORKLOAD, json)?;
-            let mut command = Command::new("/init");
-            command.args(["guest", WORKER, name, WORKLOAD, REPORT]);
+            let command = worker_command(AGENT, name, WORKLOAD, REPORT);
             Ok((command, name.clone(), Some(REPORT)))
         }
     }

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
+pub use execute::worker_command;
 use policy::{Instance, Policy};
 
 use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
