@@ -9,7 +9,6 @@ use machine::Machine;
 use policy::Instance;
 use sim::{Scenario, Scheduler, SimError};
 use trace::Outcome;
-use workload::Dialect;
 
 use crate::contender::{Contender, Model};
 use crate::failure::Failure;
@@ -149,19 +148,14 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
     };
     Ok(vm::Request {
         policies: plan.contenders.iter().map(reference).collect(),
-        workload: match &plan.job {
-            Job::Command { argv, with } => vm::WorkloadRef::Command {
+        workload: match (&plan.job, plan.job.json()?) {
+            (Job::Command { argv, with }, _) => vm::WorkloadRef::Command {
                 argv: argv.iter().map(Into::into).collect(),
                 with: with.clone(),
             },
-            Job::Npb { .. } => return Err(plan.job.model().err().unwrap_or(Failure::Closed)),
-            Job::Model { name, json, workload, .. } => vm::WorkloadRef::RtApp {
-                name: name.clone(),
-                json: match json {
-                    Some(json) => json.clone(),
-                    None => workload::write(workload, Dialect::Paceline).map_err(Failure::input)?,
-                },
-            },
+            (job, json) => {
+                vm::WorkloadRef::RtApp { name: job.name(), json: json.unwrap_or_default() }
+            }
         },
         shape: shape.clone(),
         clock: *clock,

@@ -12,14 +12,13 @@ use live::{Executed, Execution, Interrupted, Limit, Scope, Trial};
 use policy::Instance;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
-use workload::Dialect;
 
 use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::ground::Measured;
-use crate::output;
 use crate::plan::{Job, Plan};
 use crate::progress::Progress;
+use crate::{interrupt, output};
 
 /// How a comparison runs here.
 #[derive(Clone, Debug)]
@@ -83,22 +82,11 @@ struct Files {
 
 impl Files {
     fn new(plan: &Plan) -> Result<Self, Failure> {
-        let cannot = |error: std::io::Error| {
-            Failure::input(format!(
-                "cannot make temporary files: {error}; set TMPDIR to a folder with room"
-            ))
-        };
-        let folder = tempfile::Builder::new().prefix("paceline-").tempdir().map_err(cannot)?;
-        let json = match &plan.job {
-            Job::Command { .. } => None,
-            Job::Npb { .. } => return Err(plan.job.model().err().unwrap_or(Failure::Closed)),
-            Job::Model { json: Some(json), .. } => Some(json.clone()),
-            Job::Model { workload, .. } => {
-                Some(workload::write(workload, Dialect::Paceline).map_err(Failure::input)?)
-            }
-        };
+        let folder = interrupt::scratch()?;
+        let json = plan.job.json()?;
         if let Some(json) = &json {
-            fs::write(folder.path().join(WORKLOAD), json).map_err(cannot)?;
+            let written = fs::write(folder.path().join(WORKLOAD), json);
+            written.map_err(|error| interrupt::no_scratch(&error))?;
         }
         Ok(Files { folder, is_worker: json.is_some() })
     }
@@ -118,9 +106,8 @@ impl Files {
                 command
             }
             Job::Model { .. } | Job::Npb { .. } => {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.arg("worker").arg(plan.job.name()).args([path(WORKLOAD), path(REPORT)]);
-                command
+                let agent = std::env::current_exe()?;
+                vm::guest::worker_command(agent, &plan.job.name(), path(WORKLOAD), path(REPORT))
             }
         };
         if here.scope == Scope::WhoAsks {

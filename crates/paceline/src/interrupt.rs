@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Ctrl-C leaves nothing behind: temporary files live in one folder, which goes with the process.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::{fs, io};
 
@@ -12,14 +13,9 @@ use crate::output;
 /// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it. Guests end with
 /// the process that started them. The folder is also removed when this is dropped.
 pub fn guard() -> Result<TempDir, Failure> {
-    let cannot = |error: &dyn std::fmt::Display| {
-        Failure::input(format!(
-            "cannot make a temporary folder: {error}; set TMPDIR to one with room"
-        ))
-    };
-    let scratch = tempfile::Builder::new().prefix("paceline-").tempdir().map_err(|e| cannot(&e))?;
+    let scratch = scratch()?;
     let path = scratch.path().to_path_buf();
-    tempfile::env::override_temp_dir(&path).map_err(|_| cannot(&"it was set before"))?;
+    tempfile::env::override_temp_dir(&path).map_err(|_| no_scratch(&"it was set before"))?;
     ctrlc::set_handler(move || {
         remove(&path);
         vm::kernel::forget_fetch();
@@ -28,6 +24,18 @@ pub fn guard() -> Result<TempDir, Failure> {
     })
     .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
     Ok(scratch)
+}
+
+/// A temporary folder, which goes when this is dropped.
+pub fn scratch() -> Result<TempDir, Failure> {
+    tempfile::Builder::new().prefix("paceline-").tempdir().map_err(|error| no_scratch(&error))
+}
+
+/// There is no room for temporary files.
+pub fn no_scratch(error: &dyn Display) -> Failure {
+    Failure::input(format!(
+        "cannot make temporary files: {error}; set TMPDIR to a folder with room"
+    ))
 }
 
 /// Removes a folder that other threads may still be filling: what they make while it is being emptied

@@ -9,9 +9,9 @@ use std::time::Duration;
 use machine::Machine;
 use report::Clock;
 use report::text::plural;
-use workload::Workload;
 use workload::apps::Apps;
 use workload::npb::{Npb, Size};
+use workload::{Dialect, Workload};
 
 use crate::cli::{self, Ground};
 use crate::contender::{self, Contender};
@@ -214,12 +214,22 @@ impl Job {
         }
     }
 
+    /// What `worker` runs, as rt-app JSON; a command has none.
+    pub fn json(&self) -> Result<Option<String>, Failure> {
+        match self {
+            Job::Command { .. } => Ok(None),
+            Job::Npb { name, .. } => Err(only_a_model(name)),
+            Job::Model { json: Some(json), .. } => Ok(Some(json.clone())),
+            Job::Model { workload, .. } => {
+                workload::write(workload, Dialect::Paceline).map(Some).map_err(Failure::input)
+            }
+        }
+    }
+
     /// What the simulator runs.
     pub fn model(&self) -> Result<Workload, Failure> {
         let argv = match self {
-            Job::Npb { name, .. } => {
-                return Err(Failure::input(format!("npb-{name} is a model; use --on sim")));
-            }
+            Job::Npb { name, .. } => return Err(only_a_model(name)),
             Job::Model { workload, .. } => return Ok((**workload).clone()),
             Job::Command { argv, .. } => argv,
         };
@@ -233,23 +243,12 @@ impl Job {
     }
 }
 
+fn only_a_model(npb: &str) -> Failure {
+    Failure::input(format!("npb-{npb} is a model; use --on sim"))
+}
+
 fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
-    let only_vm = [
-        ("--clock", arguments.clock.is_some()),
-        ("--turn", arguments.turn.is_some()),
-        ("--boots", arguments.boots.is_some()),
-        ("--kernel", arguments.kernel.is_some()),
-        ("--with", !arguments.with.is_empty()),
-        ("--cpus", arguments.machine.cpus.is_some()),
-        ("--nodes", arguments.machine.nodes.is_some()),
-        ("--smt", arguments.machine.smt.is_some()),
-        ("--distance", arguments.machine.distance.is_some()),
-    ];
-    if let Some((option, _)) = only_vm.iter().find(|(_, given)| *given) {
-        return Err(Failure::input(format!(
-            "{option} is for --on vm; sim takes --machine, --seed and --runs"
-        )));
-    }
+    refuse(&of_guest(arguments), "is for --on vm; sim takes --machine, --seed and --runs")?;
     only_here(arguments)?;
     let named = arguments.machine.machine.as_deref().unwrap_or(MACHINE).to_string();
     let machine = find_machine(&named)?;
@@ -277,25 +276,11 @@ fn check_real(contenders: &[Contender]) -> Result<(), Failure> {
 
 /// Nothing is loaded here before all of it is known to be possible.
 fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Here, Failure> {
-    let wanted = &arguments.machine;
-    let elsewhere = [
-        ("--machine", wanted.machine.is_some()),
-        ("--cpus", wanted.cpus.is_some()),
-        ("--nodes", wanted.nodes.is_some()),
-        ("--smt", wanted.smt.is_some()),
-        ("--distance", wanted.distance.is_some()),
-        ("--clock", arguments.clock.is_some()),
-        ("--turn", arguments.turn.is_some()),
-        ("--boots", arguments.boots.is_some()),
-        ("--kernel", arguments.kernel.is_some()),
-        ("--with", !arguments.with.is_empty()),
-        ("--seed", arguments.seed.is_some()),
-    ];
-    if let Some((option, _)) = elsewhere.iter().find(|(_, given)| *given) {
-        return Err(Failure::input(format!(
-            "{option} is not for --on here, which has the machine, kernel and chance that it has"
-        )));
-    }
+    let why = "is not for --on here, which has the machine, kernel and chance that it has";
+    refuse(&of_guest(arguments), why)?;
+    let chosen =
+        [("--machine", arguments.machine.machine.is_some()), ("--seed", arguments.seed.is_some())];
+    refuse(&chosen, why)?;
     check_real(contenders)?;
     let cpus = live::topology().map_err(here::failed)?.llc.len();
     match job {
@@ -303,7 +288,7 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
             vm::which(argv[0].as_ref()).map_err(Failure::input)?;
         }
         Job::Model { workload, .. } => check_affinity(workload, cpus)?,
-        Job::Npb { .. } => job.model().map(|_| ())?,
+        Job::Npb { name, .. } => return Err(only_a_model(name)),
     }
     let policies: Vec<_> = contenders.iter().filter_map(Contender::policy).collect();
     if arguments.partial && policies.is_empty() {
@@ -357,9 +342,30 @@ fn only_here(arguments: &cli::Compare) -> Result<(), Failure> {
         ("--partial", arguments.partial),
         ("--ignore-cgroup-limits", arguments.ignore_cgroup_limits),
     ];
-    match given.iter().find(|(_, given)| *given) {
+    refuse(&given, "is for --on here")
+}
+
+/// Options that describe the guest, and whether they were given.
+fn of_guest(arguments: &cli::Compare) -> [(&'static str, bool); 9] {
+    let machine = &arguments.machine;
+    [
+        ("--clock", arguments.clock.is_some()),
+        ("--turn", arguments.turn.is_some()),
+        ("--boots", arguments.boots.is_some()),
+        ("--kernel", arguments.kernel.is_some()),
+        ("--with", !arguments.with.is_empty()),
+        ("--cpus", machine.cpus.is_some()),
+        ("--nodes", machine.nodes.is_some()),
+        ("--smt", machine.smt.is_some()),
+        ("--distance", machine.distance.is_some()),
+    ]
+}
+
+/// Fails with the first option that was given.
+fn refuse(options: &[(&str, bool)], why: &str) -> Result<(), Failure> {
+    match options.iter().find(|(_, given)| *given) {
         None => Ok(()),
-        Some((option, _)) => Err(Failure::input(format!("{option} is for --on here"))),
+        Some((option, _)) => Err(Failure::input(format!("{option} {why}"))),
     }
 }
 
