@@ -109,6 +109,23 @@ impl CpuSet {
             .chain(set.iter().take_while(move |cpu| *cpu < split))
     }
 
+    /// The first of them from `start` upwards and then from 0, as the kernel's `cpumask_next_wrap`.
+    #[inline]
+    pub fn next_from(&self, start: usize) -> Option<usize> {
+        let (first, bit) = (start / 64, start % 64);
+        let Some(word) = self.words.get(first).map(|word| word >> bit << bit) else {
+            return self.lowest();
+        };
+        if word != 0 {
+            return Some(first * 64 + word.trailing_zeros() as usize);
+        }
+        let later = (first + 1..WORDS).find(|at| self.words[*at] != 0);
+        match later {
+            Some(at) => Some(at * 64 + self.words[at].trailing_zeros() as usize),
+            None => self.lowest(),
+        }
+    }
+
     /// As 64-bit words, lowest first.
     pub fn words(&self) -> &[u64] {
         &self.words

@@ -31,28 +31,46 @@ const STEPS: usize = 32;
 const FORGOTTEN: f64 = 3.0;
 
 /// Less than this of a set is as good as nothing, in lines.
-const NOTHING: f32 = 0.01;
+const NOTHING: f64 = 0.01;
+
+/// Places whose lines are summed up together.
+const BLOCK: usize = 16;
+/// No place.
+const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     set: u32,
     /// The address space whose entries these are; 0: global ones, of the kernel.
     space: u32,
-    /// Lines of it that were there when this part was touched last.
-    held: f32,
-    /// Another part of the set was touched before, and not since.
-    more: bool,
+    /// Lines of it that were there when this part was touched last; 0: nobody's place any more.
+    held: f64,
+    /// Where the part of the set is that was touched before, and not since.
+    older: u32,
 }
 
 /// The sets that one TLB or cache may still hold, in the order of their last use.
+///
+/// Places are given out in that order and not reused, so what lies behind a place was used after it; sums of
+/// blocks of places make its distance a few additions, however long the list is.
 #[derive(Clone, Debug)]
 pub struct Recency {
-    sets: f64,
     ways: f64,
+    /// Lines beyond which nothing is left.
+    most: f64,
+    /// Of the table, by a line of distance.
+    steps_per_line: f64,
     /// P(hit) at `STEPS` distances for each way; none of fully associative ones.
     hits: Vec<f64>,
     /// The most recent last; at most two of a set.
     entries: Vec<Entry>,
+    /// Lines held in each block of places.
+    blocks: Vec<f64>,
+    /// The place of the newest part of each set.
+    newest: Vec<u32>,
+    /// Places that are somebody's, and where the oldest of them may be.
+    live: usize,
+    oldest: usize,
     total: f64,
 }
 
@@ -63,18 +81,30 @@ impl Recency {
         let table = |step: usize| poisson_below(step as f64 / STEPS as f64, ways as usize);
         let steps = (FORGOTTEN * ways) as usize * STEPS;
         let hits = if sets > 1.0 { (0..=steps).map(table).collect() } else { Vec::new() };
-        Recency { sets, ways, hits, entries: Vec::new(), total: 0.0 }
+        Recency {
+            ways,
+            most: FORGOTTEN * sets * ways,
+            steps_per_line: STEPS as f64 / sets,
+            hits,
+            entries: Vec::new(),
+            blocks: Vec::new(),
+            newest: Vec::new(),
+            live: 0,
+            oldest: 0,
+            total: 0.0,
+        }
     }
 
     /// Probability that a line is still there after so many distinct others.
+    #[inline]
     pub fn hit(&self, distance: f64) -> f64 {
         if self.hits.is_empty() {
             return f64::from(u8::from(distance <= self.ways));
         }
-        let at = distance / self.sets * STEPS as f64;
-        let (low, part) = (at as usize, at.fract());
+        let at = distance * self.steps_per_line;
+        let low = at as u32 as usize;
         match self.hits.get(low..low + 2) {
-            Some(pair) => pair[0] + (pair[1] - pair[0]) * part,
+            Some(pair) => pair[0] + (pair[1] - pair[0]) * (at - low as f64),
             None => 0.0,
         }
     }
@@ -83,25 +113,33 @@ impl Recency {
     /// than its lines. Sets of no lines are left out.
     pub fn left<const N: usize>(&self, group: &[(u32, f64); N]) -> [f64; N] {
         let own: f64 = group.iter().map(|(_, lines)| lines).sum();
-        let mut left = [0.0; N];
-        let mut others = 0.0;
-        let mut missing = group.iter().filter(|(_, lines)| *lines > 0.0).count();
-        for entry in self.entries.iter().rev() {
-            if missing == 0 {
-                break;
+        // Nearer than this lies all that is there: a large cache need not know how near.
+        let nearest = self.hit(self.total + own);
+        let parts = |(set, lines): &(u32, f64)| {
+            let newest = if *lines > 0.0 { self.part(self.newest_of(*set)) } else { None };
+            [newest, newest.and_then(|(_, entry)| self.part(entry.older))].into_iter().flatten()
+        };
+        std::array::from_fn(|at| {
+            let mut left = 0.0;
+            for (place, entry) in parts(&group[at]) {
+                let hit = match nearest == 1.0 {
+                    true => 1.0,
+                    false => {
+                        let later =
+                            group.iter().flat_map(parts).filter(|(other, _)| *other > place);
+                        let own_behind: f64 = later.map(|(_, entry)| entry.held).sum();
+                        self.hit(self.behind(place) - own_behind + own)
+                    }
+                };
+                left += entry.held * hit;
             }
-            match group.iter().position(|(set, lines)| *set == entry.set && *lines > 0.0) {
-                Some(at) => {
-                    left[at] += f64::from(entry.held) * self.hit(others + own);
-                    missing -= usize::from(!entry.more);
-                }
-                None => others += f64::from(entry.held),
-            }
-        }
-        for (left, (_, lines)) in left.iter_mut().zip(group) {
-            *left = left.min(*lines);
-        }
-        left
+            f64::min(left, group[at].1)
+        })
+    }
+
+    #[inline]
+    fn part(&self, place: u32) -> Option<(usize, &Entry)> {
+        Some((place as usize, self.entries.get(place as usize)?))
     }
 
     /// So great a part of each set of a group was used; the rest of it was not.
@@ -109,42 +147,89 @@ impl Recency {
         if part <= 0.0 {
             return;
         }
+        let part = part.min(1.0);
         for (set, lines) in group.iter().filter(|(_, lines)| *lines > 0.0) {
-            let more = self.age(*set, part.min(1.0) as f32);
-            let held = (lines * part.min(1.0)) as f32;
-            self.entries.push(Entry { set: *set, space, held, more });
-            self.total += f64::from(held);
+            let older = self.age(*set, part);
+            self.push(Entry { set: *set, space, held: lines * part, older });
         }
         self.forget();
+        if self.entries.len() > 2 * self.live + 4 * BLOCK {
+            self.close_up();
+        }
     }
 
-    /// `part` of a set has been used again, and is where it was no longer. Returns whether there is
-    /// a rest.
-    fn age(&mut self, set: u32, part: f32) -> bool {
-        let Some(newest) = self.find(set, self.entries.len()) else { return false };
-        let mut kept = newest;
-        let mut held = self.entries[newest].held;
-        self.total -= f64::from(held);
-        if self.entries[newest].more
-            && let Some(oldest) = self.find(set, newest)
-        {
-            self.total -= f64::from(self.entries[oldest].held);
-            held += self.entries[oldest].held;
-            self.entries.remove(newest);
-            kept = oldest;
+    /// `part` of a set has been used again, and is where it was no longer. Returns where the rest is.
+    fn age(&mut self, set: u32, part: f64) -> u32 {
+        let newest = self.newest_of(set);
+        if newest == NONE {
+            return NONE;
+        }
+        let Entry { held, older, .. } = self.entries[newest as usize];
+        let (kept, held) = match older {
+            NONE => (newest, held),
+            _ => (older, held + self.entries[older as usize].held),
+        };
+        if kept != newest {
+            self.vacate(newest as usize);
         }
         let rest = held * (1.0 - part);
         if rest < NOTHING {
-            self.entries.remove(kept);
-            return false;
+            self.vacate(kept as usize);
+            return NONE;
         }
-        self.entries[kept] = Entry { held: rest, more: false, ..self.entries[kept] };
-        self.total += f64::from(rest);
-        true
+        self.entries[kept as usize].older = NONE;
+        self.hold(kept as usize, rest);
+        kept
     }
 
-    fn find(&self, set: u32, before: usize) -> Option<usize> {
-        self.entries[..before].iter().rposition(|entry| entry.set == set)
+    /// The place where the newest part of a set is.
+    #[inline]
+    fn newest_of(&self, set: u32) -> u32 {
+        self.newest.get(set as usize).copied().unwrap_or(NONE)
+    }
+
+    /// Lines held behind a place.
+    #[inline]
+    fn behind(&self, place: usize) -> f64 {
+        let block = place / BLOCK;
+        let end = self.entries.len().min((block + 1) * BLOCK);
+        let near: f64 = self.entries[place + 1..end].iter().map(|entry| entry.held).sum();
+        near + self.blocks[block + 1..].iter().sum::<f64>()
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let place = self.entries.len();
+        if entry.set as usize >= self.newest.len() {
+            self.newest.resize(entry.set as usize + 1, NONE);
+        }
+        self.newest[entry.set as usize] = place as u32;
+        if place.is_multiple_of(BLOCK) {
+            self.blocks.push(0.0);
+        }
+        self.blocks[place / BLOCK] += entry.held;
+        self.total += entry.held;
+        self.live += 1;
+        self.entries.push(entry);
+    }
+
+    /// From now on so many lines are held at a place.
+    #[inline]
+    fn hold(&mut self, place: usize, held: f64) {
+        let more = held - std::mem::replace(&mut self.entries[place].held, held);
+        self.blocks[place / BLOCK] += more;
+        self.total += more;
+    }
+
+    /// A place is nobody's any more.
+    fn vacate(&mut self, place: usize) {
+        self.hold(place, 0.0);
+        let Entry { set, older, .. } = self.entries[place];
+        let newest = self.newest[set as usize];
+        match newest == place as u32 {
+            true => self.newest[set as usize] = older,
+            false => self.entries[newest as usize].older = NONE,
+        }
+        self.live -= 1;
     }
 
     /// All entries of this address space are lost.
@@ -158,18 +243,34 @@ impl Recency {
     }
 
     fn drop_if(&mut self, lost: impl Fn(&Entry) -> bool) {
-        self.entries.retain(|entry| !lost(entry));
-        self.total = self.entries.iter().map(|entry| f64::from(entry.held)).sum();
+        for place in self.oldest..self.entries.len() {
+            let entry = &self.entries[place];
+            if entry.held > 0.0 && lost(entry) {
+                self.vacate(place);
+            }
+        }
     }
 
-    fn forget(&mut self) {
-        let most = FORGOTTEN * self.sets * self.ways;
-        let mut oldest = 0;
-        while self.total > most && oldest + 1 < self.entries.len() {
-            self.total -= f64::from(self.entries[oldest].held);
-            oldest += 1;
+    /// Gives out the places anew, in the same order.
+    fn close_up(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        self.blocks.clear();
+        (self.live, self.oldest, self.total) = (0, 0, 0.0);
+        entries.retain(|entry| entry.held > 0.0);
+        entries.iter().for_each(|entry| self.newest[entry.set as usize] = NONE);
+        for entry in entries {
+            self.push(Entry { older: self.newest_of(entry.set), ..entry });
         }
-        self.entries.drain(..oldest);
+    }
+
+    /// What lies farther back than anything can be found is nobody's.
+    fn forget(&mut self) {
+        while self.total > self.most && self.live > 1 {
+            if self.entries[self.oldest].held > 0.0 {
+                self.vacate(self.oldest);
+            }
+            self.oldest += 1;
+        }
     }
 }
 
@@ -240,9 +341,86 @@ mod tests {
         }
         let some_new = cache.left(&[(1, 1000.0)])[0];
         assert!(all_old < some_new && some_new < 1000.0, "{all_old} {some_new}");
-        assert_eq!(cache.entries.iter().filter(|entry| entry.set == 1).count(), 2);
+        let of_it = |entry: &&Entry| entry.set == 1 && entry.held > 0.0;
+        assert_eq!(cache.entries.iter().filter(of_it).count(), 2);
         cache.used(1, &[(1, 1000.0)], 1.0);
         assert!(cache.left(&[(1, 1000.0)])[0] > 999.0);
+    }
+
+    /// The same, said plainly: a list of who was used last, looked through from its end.
+    #[derive(Default)]
+    struct Plain {
+        entries: Vec<(u32, u32, f64)>,
+    }
+
+    impl Plain {
+        fn left(&self, like: &Recency, group: &[(u32, f64); 2]) -> [f64; 2] {
+            let own: f64 = group.iter().map(|(_, lines)| lines).sum();
+            let (mut left, mut others) = ([0.0; 2], 0.0);
+            for (set, _, held) in self.entries.iter().rev() {
+                match group.iter().position(|(of, lines)| of == set && *lines > 0.0) {
+                    Some(at) => left[at] += held * like.hit(others + own),
+                    None => others += held,
+                }
+            }
+            std::array::from_fn(|at| left[at].min(group[at].1))
+        }
+
+        fn used(&mut self, most: f64, space: u32, group: &[(u32, f64); 2], part: f64) {
+            for (set, lines) in group.iter().filter(|(_, lines)| *lines > 0.0) {
+                let mut of_set = self.entries.iter().filter(|(of, ..)| of == set);
+                let oldest = of_set.next().map(|(_, space, _)| *space);
+                let rest = (1.0 - part)
+                    * (self.entries.iter().filter(|e| e.0 == *set))
+                        .map(|(.., held)| held)
+                        .sum::<f64>();
+                let at = self.entries.iter().position(|(of, ..)| of == set);
+                let before = at.map(|at| self.entries[..at].len());
+                self.entries.retain(|(of, ..)| of != set);
+                if let (Some(at), Some(space)) = (before, oldest)
+                    && rest >= NOTHING
+                {
+                    self.entries.insert(at, (*set, space, rest));
+                }
+                self.entries.push((*set, space, lines * part));
+            }
+            let total = |entries: &[(u32, u32, f64)]| entries.iter().map(|e| e.2).sum::<f64>();
+            while total(&self.entries) > most && self.entries.len() > 1 {
+                self.entries.remove(0);
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_is_what_the_plain_list_is(
+            turns in proptest::collection::vec(
+                (0_u32..12, 0_u32..12, 1_u32..=8, 0_u32..20), 1..200),
+        ) {
+            let mut cache = Recency::new(128.0, 4.0);
+            let mut plain = Plain::default();
+            for (one, other, part, flush) in turns {
+                let lines = |set: u32| (set, f64::from(set * set));
+                let group = [lines(one), if one == other { (0, 0.0) } else { lines(other) }];
+                let (seen, wanted) = (cache.left(&group), plain.left(&cache, &group));
+                for (seen, wanted) in seen.iter().zip(wanted) {
+                    proptest::prop_assert!((seen - wanted).abs() < 1e-6, "{seen} for {wanted}");
+                }
+                cache.used(one % 3, &group, f64::from(part) / 8.0);
+                plain.used(3.0 * 128.0, one % 3, &group, f64::from(part) / 8.0);
+                match flush {
+                    0 => {
+                        cache.flush_all();
+                        plain.entries.retain(|(_, space, _)| *space == 0);
+                    }
+                    space @ 1..=2 => {
+                        cache.flush(space);
+                        plain.entries.retain(|(_, of, _)| *of != space);
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     #[test]
@@ -251,8 +429,9 @@ mod tests {
         for set in 0..100_000 {
             tlb.used(1, &[(set, 4.0)], 1.0);
         }
-        assert!(tlb.entries.len() <= 3 * 256 / 4, "{}", tlb.entries.len());
-        let sum: f64 = tlb.entries.iter().map(|entry| f64::from(entry.held)).sum();
+        assert!(tlb.live <= 3 * 256 / 4, "{}", tlb.live);
+        assert!(tlb.entries.len() <= 2 * tlb.live + 4 * BLOCK, "{}", tlb.entries.len());
+        let sum: f64 = tlb.entries.iter().map(|entry| entry.held).sum();
         assert!((sum - tlb.total).abs() < 1e-6);
     }
 }

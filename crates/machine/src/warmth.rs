@@ -282,12 +282,16 @@ impl Warmth {
         if self.siblings[cpu].is_empty() || at == LAST && !self.llc_per_core {
             return 0.0;
         }
-        let mut seen: Vec<u32> = group.iter().map(|(set, _)| *set).collect();
+        let others = || self.siblings[cpu].iter().filter_map(|other| self.present[*other].as_ref());
+        let goes_through = |group: &Group, set: u32| group.iter().any(|(own, _)| *own == set);
         let mut lines = 0.0;
-        for groups in self.siblings[cpu].iter().filter_map(|other| self.present[*other].as_ref()) {
+        for (number, groups) in others().enumerate() {
             for (set, of) in &groups[at] {
-                if !seen.contains(set) {
-                    seen.push(*set);
+                let mut before = others().take(number);
+                if *of > 0.0
+                    && !goes_through(group, *set)
+                    && !before.any(|groups| goes_through(&groups[at], *set))
+                {
                     lines += of;
                 }
             }

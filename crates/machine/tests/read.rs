@@ -112,6 +112,10 @@ fn sets_of_cpus() {
     let set: CpuSet = [3, 64, 511].into_iter().collect();
     assert_eq!(set.iter().collect::<Vec<_>>(), [3, 64, 511]);
     assert_eq!(set.iter_from(64).collect::<Vec<_>>(), [64, 511, 3]);
+    for start in 0..=CpuSet::MAX {
+        assert_eq!(set.next_from(start), set.iter_from(start).next(), "from {start}");
+    }
+    assert_eq!(CpuSet::EMPTY.next_from(64), None);
     assert_eq!((set.len(), set.lowest()), (3, Some(3)));
     assert!(set.has(64) && !set.has(65) && !set.has(9000));
     assert!(set.and(&CpuSet::first(64)).within(&set));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is to happen, in the order of time.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Something due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// The CPU is done with what it was doing. At most one such is due for each CPU.
     Cpu(u16),
@@ -20,7 +20,7 @@ pub(crate) enum Due {
 }
 
 /// An interrupt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Irq {
     /// The periodic tick.
     Tick,
@@ -45,6 +45,47 @@ impl Due {
     }
 }
 
+/// Something in the queue; `order` is its time and, below that, the number under which it was put in.
+struct Entry {
+    order: u128,
+    due: Due,
+}
+
+impl Entry {
+    #[inline]
+    fn t_ns(&self) -> u64 {
+        (self.order >> 64) as u64
+    }
+
+    #[inline]
+    fn seq(&self) -> u64 {
+        self.order as u64
+    }
+}
+
+impl Ord for Entry {
+    /// The earliest is the greatest, for a heap that gives the greatest.
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.order.cmp(&self.order)
+    }
+}
+
+impl PartialOrd for Entry {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Entry {}
+
 /// Everything due. Two things due at one time come in the order in which they were put in.
 ///
 /// What a CPU is due for changes whenever it is interrupted: the old entry is void from then on. Void
@@ -52,7 +93,7 @@ impl Due {
 /// cleared out when they are the greater part: the heap stays within twice of what is really due.
 #[derive(Default)]
 pub(crate) struct Queue {
-    heap: BinaryHeap<Reverse<(u64, u64, Due)>>,
+    heap: BinaryHeap<Entry>,
     seq: u64,
     background: usize,
     /// By CPU, the `seq` of its entry, and how many entries in the heap are nobody's any more.
@@ -68,7 +109,8 @@ impl Queue {
     pub fn push(&mut self, t_ns: u64, due: Due) {
         self.seq += 1;
         self.background += usize::from(due.background());
-        self.heap.push(Reverse((t_ns, self.seq, due)));
+        let order = u128::from(t_ns) << 64 | u128::from(self.seq);
+        self.heap.push(Entry { order, due });
     }
 
     /// From now on `cpu` is due at `t_ns`, and at no other time.
@@ -87,7 +129,7 @@ impl Queue {
         self.void += usize::from(due.is_some());
         if self.void >= VOID_MIN && 2 * self.void > self.heap.len() {
             let of_cpu = &self.of_cpu;
-            self.heap.retain(|Reverse((_, seq, due))| !is_void(of_cpu, *seq, *due));
+            self.heap.retain(|entry| !is_void(of_cpu, entry));
             self.void = 0;
         }
     }
@@ -95,25 +137,25 @@ impl Queue {
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, Due)> {
         loop {
-            let Reverse((t_ns, seq, due)) = self.heap.pop()?;
-            if is_void(&self.of_cpu, seq, due) {
+            let entry = self.heap.pop()?;
+            if is_void(&self.of_cpu, &entry) {
                 self.void -= 1;
                 continue;
             }
-            if let Due::Cpu(cpu) = due {
+            if let Due::Cpu(cpu) = entry.due {
                 self.of_cpu[usize::from(cpu)] = None;
             }
-            self.background -= usize::from(due.background());
-            return Some((t_ns, due));
+            self.background -= usize::from(entry.due.background());
+            return Some((entry.t_ns(), entry.due));
         }
     }
 
     /// When the next thing is due.
     #[inline]
     pub fn next_ns(&mut self) -> u64 {
-        while let Some(Reverse((t_ns, seq, due))) = self.heap.peek() {
-            if !is_void(&self.of_cpu, *seq, *due) {
-                return *t_ns;
+        while let Some(entry) = self.heap.peek() {
+            if !is_void(&self.of_cpu, entry) {
+                return entry.t_ns();
             }
             self.heap.pop();
             self.void -= 1;
@@ -129,8 +171,8 @@ impl Queue {
 
 /// Whether an entry is one that its CPU is due for no more.
 #[inline]
-fn is_void(of_cpu: &[Option<u64>], seq: u64, due: Due) -> bool {
-    matches!(due, Due::Cpu(cpu) if of_cpu[usize::from(cpu)] != Some(seq))
+fn is_void(of_cpu: &[Option<u64>], entry: &Entry) -> bool {
+    matches!(entry.due, Due::Cpu(cpu) if of_cpu[usize::from(cpu)] != Some(entry.seq()))
 }
 
 #[cfg(test)]

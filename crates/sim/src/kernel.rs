@@ -242,7 +242,8 @@ impl Kernel {
     /// Moves the cursor by a cost of the machine.
     #[inline]
     pub fn charge_ns(&mut self, ns: f64) {
-        self.go_on_to(self.now + ns as u64);
+        // By way of a signed number, which is one instruction; a cost is no longer than 2^63 ns.
+        self.go_on_to(self.now + ns as i64 as u64);
     }
 
     /// An atomic operation on a line that other CPUs use too.

@@ -421,8 +421,8 @@ impl Measures {
 
     /// Tasks that may run anywhere match any idle CPU, so only the restricted ones need a search.
     fn largest_matching(&self) -> u64 {
-        if self.idle_cpus == 0 {
-            return 0;
+        if self.idle_cpus == 0 || self.waiting_restricted.is_empty() {
+            return self.waiting_anywhere.min(self.idle_cpus) as u64;
         }
         let mut owner: Vec<Option<Tid>> = vec![None; self.cpus.len()];
         let restricted = self

@@ -10,6 +10,8 @@ use super::Checker;
 
 pub(super) struct Affinity {
     running: Vec<Tid>,
+    /// The same by task.
+    runs_on: BTreeMap<Tid, usize>,
     allowed: BTreeMap<Tid, Vec<u64>>,
     /// A mask that changed while its task ran: it may stay until its CPU has heard of it.
     changed: BTreeMap<Tid, u64>,
@@ -20,6 +22,7 @@ impl Affinity {
     pub fn new(cpus: usize) -> Self {
         Affinity {
             running: vec![IDLE; cpus],
+            runs_on: BTreeMap::new(),
             allowed: BTreeMap::new(),
             changed: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -44,15 +47,14 @@ impl Checker for Affinity {
                 if was != *prev {
                     return Err(format!("CPU {cpu} leaves {prev}, but ran {was}"));
                 }
+                self.runs_on.remove(prev);
                 if *next == IDLE {
                     return Ok(());
                 }
                 if self.ended.contains(next) {
                     return Err(format!("{next} runs on CPU {cpu} after its end"));
                 }
-                let twice =
-                    (0..self.running.len()).find(|c| *c != cpu && self.running[*c] == *next);
-                if let Some(other) = twice {
+                if let Some(other) = self.runs_on.insert(*next, cpu) {
                     return Err(format!("{next} runs on CPUs {other} and {cpu}"));
                 }
                 let bit = |words: &Vec<u64>| {
@@ -65,7 +67,7 @@ impl Checker for Affinity {
                 }
             }
             Kind::Wake { tid, .. } => {
-                if let Some(cpu) = self.running.iter().position(|running| running == tid) {
+                if let Some(cpu) = self.runs_on.get(tid) {
                     return Err(format!("{tid} is woken while it runs on CPU {cpu}"));
                 }
             }

@@ -142,7 +142,7 @@ impl Idle {
 
     /// `cpumask_any_and_distribute`: each CPU goes on where its last search ended.
     fn any_and_distribute(&mut self, this: CpuId, set: &CpuSet) -> Option<CpuId> {
-        let found = set.iter_from(self.last[this] + 1).next()?;
+        let found = set.next_from(self.last[this] + 1)?;
         self.last[this] = found;
         Some(found)
     }
