@@ -9,46 +9,9 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use machine::Machine;
 use policy::Instance;
 use sim::{Scenario, Scheduler, run, run_all};
-use workload::{Hw, Step, Task, Touched, Workload};
 
-const MS: u64 = 1_000_000;
-
-/// A quarter spins, a quarter runs 1 ms and sleeps 9, the rest runs 0.2 ms and sleeps 5.
-fn mix(tasks: usize, duration_ms: u64) -> Workload {
-    let forever = |steps| vec![Step::Repeat { times: None, steps }];
-    let nap = |run_ns, sleep_ns| {
-        forever(vec![Step::Run { work_ns: run_ns }, Step::Sleep { ns: sleep_ns }])
-    };
-    let one = |number: usize| Task {
-        name: format!("t{number}"),
-        process: number % 8,
-        delay_ns: number as u64 * 10_000,
-        steps: match number % 4 {
-            0 => forever(vec![Step::Run { work_ns: 10 * MS }]),
-            1 => nap(MS, 9 * MS),
-            _ => nap(MS / 5, 5 * MS),
-        },
-        hw: Some(touched()),
-        ..Task::default()
-    };
-    Workload {
-        name: "mix".into(),
-        tasks: (0..tasks).map(one).collect(),
-        duration_ns: Some(duration_ms * MS),
-        ..Workload::default()
-    }
-}
-
-/// 32 KB of its own, as much of its process's, and some code.
-fn touched() -> Hw {
-    Hw {
-        reach_ns: 50_000,
-        own: Touched::dense(32 << 10),
-        shared: Touched::dense(32 << 10),
-        code: Touched::dense(16 << 10),
-        ..Hw::default()
-    }
-}
+#[path = "../tests/common/mix.rs"]
+mod mix;
 
 /// Four cores of two threads each, of a Xeon's; or the whole of a Xeon Phi.
 fn machines() -> [Machine; 2] {
@@ -61,7 +24,7 @@ fn machines() -> [Machine; 2] {
 
 fn scenario(machine: &Machine, tasks: usize, duration_ms: u64) -> Scenario {
     let scheduler = Scheduler::Policy(Instance::default(&flsched::FLSCHED));
-    Scenario::new(machine.clone(), mix(tasks, duration_ms), scheduler)
+    Scenario::new(machine.clone(), mix::mix(tasks, duration_ms), scheduler)
 }
 
 /// So many steps of a xorshift generator: a step waits for the one before, so it takes what it takes.

@@ -7,6 +7,9 @@ use policy::Policy;
 const REGISTRY: &[&Policy] =
     &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR];
 
+/// Seeds after which it says where it is: a night is many of them.
+const PART: u64 = 5_000;
+
 fn main() {
     let numbers: Vec<u64> =
         std::env::args().skip(1).map(|text| text.parse().expect("a seed is a number")).collect();
@@ -15,14 +18,19 @@ fn main() {
         [one] => (one, one + 1),
         [first, last, ..] => (first, last),
     };
-    let all = sim::swarm(first..last, REGISTRY);
-    for failure in &all.failures {
-        println!("seed {}: {}: {}", failure.seed, failure.what, failure.error);
+    let (mut failed, mut decisions) = (0, 0);
+    for part in (first..last).step_by(PART as usize) {
+        let end = last.min(part + PART);
+        let all = sim::swarm(part..end, REGISTRY);
+        for failure in &all.failures {
+            println!("seed {}: {}: {}", failure.seed, failure.what, failure.error);
+        }
+        failed += all.failures.len();
+        decisions += all.decisions;
+        println!(
+            "{failed} of {} cases failed; {:.2e} decisions in the others",
+            end - first,
+            decisions as f64
+        );
     }
-    println!(
-        "{} of {} cases failed; {:.2e} decisions in the others",
-        all.failures.len(),
-        last - first,
-        all.decisions as f64
-    );
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tasks of three kinds, of which there may be any number.
+
+use workload::{Hw, Step, Task, Touched, Workload};
+
+const MS: u64 = 1_000_000;
+
+/// A quarter spins, a quarter runs 1 ms and sleeps 9, the rest runs 0.2 ms and sleeps 5.
+pub fn mix(tasks: usize, duration_ms: u64) -> Workload {
+    let forever = |steps| vec![Step::Repeat { times: None, steps }];
+    let nap = |run_ns, sleep_ns| {
+        forever(vec![Step::Run { work_ns: run_ns }, Step::Sleep { ns: sleep_ns }])
+    };
+    let one = |number: usize| Task {
+        name: format!("t{number}"),
+        process: number % 8,
+        delay_ns: number as u64 * 10_000,
+        steps: match number % 4 {
+            0 => forever(vec![Step::Run { work_ns: 10 * MS }]),
+            1 => nap(MS, 9 * MS),
+            _ => nap(MS / 5, 5 * MS),
+        },
+        hw: Some(touched()),
+        ..Task::default()
+    };
+    Workload {
+        name: "mix".into(),
+        tasks: (0..tasks).map(one).collect(),
+        duration_ns: Some(duration_ms * MS),
+        ..Workload::default()
+    }
+}
+
+/// 32 KB of its own, as much of its process's, and some code.
+fn touched() -> Hw {
+    Hw {
+        reach_ns: 50_000,
+        own: Touched::dense(32 << 10),
+        shared: Touched::dense(32 << 10),
+        code: Touched::dense(16 << 10),
+        ..Hw::default()
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a run takes of this machine's memory, and that a longer one takes no more.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use policy::Instance;
+use sim::{Scenario, Scheduler, run};
+
+#[path = "common/mix.rs"]
+mod mix;
+
+/// Bytes in use, and the most there were.
+static USED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: all is the system's allocator's, with its own layouts; counting touches no memory of its.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(used, Ordering::Relaxed);
+        // SAFETY: the caller's promises are those of the system's allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        USED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: likewise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// The most bytes that so long a run had in use, on 228 CPUs with 1,000 tasks.
+fn peak(duration_ms: u64) -> usize {
+    let machine = machine::find("xeon-phi-31s1p").unwrap();
+    let flsched = Scheduler::Policy(Instance::default(&flsched::FLSCHED));
+    let scenario = Scenario::new(machine, mix::mix(1_000, duration_ms), flsched);
+    PEAK.store(USED.load(Ordering::Relaxed), Ordering::Relaxed);
+    run(&scenario).unwrap();
+    PEAK.load(Ordering::Relaxed)
+}
+
+/// What grows is what tells waits of different lengths apart, and ever more slowly: a task has a number for
+/// each length that it has met, to 2 %. `cargo test --release -p sim --test growth -- --ignored` has the
+/// ten minutes.
+#[test]
+fn a_run_needs_little_memory() {
+    let bytes = peak(2_000);
+    assert!(bytes < 20_000_000, "{bytes} bytes");
+}
+
+#[test]
+#[ignore = "ten simulated minutes of 228 CPUs: some minutes"]
+fn a_longer_run_needs_no_more_memory() {
+    let (short, long) = (peak(300_000), peak(600_000));
+    println!("{short} bytes in 5 minutes, {long} in 10");
+    assert!(long < 100_000_000 && long < short + short / 10, "{short}, {long} bytes");
+}
