@@ -144,6 +144,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("core2duo-1.86", include_str!("../../../machines/core2duo-1.86.toml")),
     ("exynos-4210", include_str!("../../../machines/exynos-4210.toml")),
     ("numa-2x4", include_str!("../../../machines/numa-2x4.toml")),
+    ("phenom-2f4s", include_str!("../../../machines/phenom-2f4s.toml")),
     ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
     ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),
 ];

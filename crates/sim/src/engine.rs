@@ -71,7 +71,7 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     };
     let at = Cursor::new(compile_between(before, &steps, after), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    Task { nice: task.nice, batch: task.batch, ..own }
+    Task { nice: task.nice, batch: task.batch, stalled: task.stalled, ..own }
 }
 
 /// How a run ended.

@@ -5,7 +5,7 @@
 //! moves the cursor. It is simulated in one go from an event to its end, then other CPUs get their
 //! turn; so it can be ahead of them by the length of a system call or a pass of the scheduler.
 
-use machine::{CpuSet, Machine, Paths, Ticks};
+use machine::{CpuSet, Machine, Paths, Ticks, task_rate};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use trace::{Kind, Tid};
@@ -444,7 +444,9 @@ impl Kernel {
     pub(crate) fn rate_of(&self, cpu: CpuId) -> f64 {
         let place = &self.machine.cpus[cpu];
         let busy = self.core_busy[place.core as usize];
-        self.machine.core_rates[place.core_type as usize] * self.machine.costs.smt_rate(busy)
+        let stalled = self.cpus[cpu].curr.map_or(0.0, |task| self.tasks[task].stalled);
+        let core_rate = self.machine.core_rates[place.core_type as usize];
+        task_rate(core_rate, stalled) * self.machine.costs.smt_rate(busy)
     }
 
     /// `cpu` starts or stops being busy. Returns whether others of its core now get on at another

@@ -70,6 +70,8 @@ pub struct Task {
     pub(crate) must_move: bool,
     /// What it does, and how far it got.
     pub(crate) at: Cursor,
+    /// The part of its time on the reference CPU that is as long on any core.
+    pub(crate) stalled: f64,
     /// It is the kernel's own: it has no address space, and keeps nobody's run going.
     pub(crate) kernel: bool,
     /// Counts its timers, so that a late one is told from the present one.
@@ -103,6 +105,7 @@ impl Task {
             line: here,
             must_move: false,
             at,
+            stalled: 0.0,
             kernel: false,
             timer: 0,
         }

@@ -3,6 +3,7 @@
 //!
 //! ```json
 //! "hw": {
+//!     "stalled": 0.3,
 //!     "reach": 20,
 //!     "own": { "pages": 4, "bytes": 8192 },
 //!     "shared": { "pages": 30, "bytes": 65536 },
@@ -16,8 +17,10 @@
 //! Each set is the bytes that are touched and the pages over which they are spread. One that is left
 //! out is empty; a set without `bytes` touches all of its pages, one without `pages` fills them.
 //!
+//! - `stalled`: the part of its time on the reference CPU, from 0 to 1, that is no shorter on a faster core and
+//!   no longer on a slower one: it waits for memory. May stand alone; 0 where it is left out.
 //! - `reach`: CPU time of its own work, in µs on the reference CPU with everything at hand, in which the
-//!   task goes through its sets once. Required.
+//!   task goes through its sets once. Required where there are sets.
 //! - `own`: data nobody else touches. `shared`: data that all threads of its process touch whose
 //!   `shared` has the same `"name"`; without a name, all of the process. `code`: its process's.
 //! - `kernel`: the kernel's data about the task. `kernel_shared`, `kernel_code`: what the
@@ -72,14 +75,19 @@ pub struct Hw {
     pub kernel_code: Touched,
 }
 
-const KEYS: &str = "reach, own, shared, code, kernel, kernel_shared, kernel_code";
+const KEYS: &str = "stalled, reach, own, shared, code, kernel, kernel_shared, kernel_code";
 
 impl Hw {
-    pub(crate) fn parse(node: Node) -> Result<Self, Error> {
+    /// What it touches, where it says so, and which part of its time it is stalled.
+    pub(crate) fn parse(node: Node) -> Result<(Option<Self>, f64), Error> {
         let mut hw = Hw::default();
-        let mut reach = None;
+        let (mut reach, mut stalled) = (None, None);
         for (key, value) in node.members("hw")? {
             let set = match key.as_str() {
+                "stalled" => {
+                    stalled = Some(part(value)?);
+                    continue;
+                }
                 "reach" => {
                     reach = Some(value.micros("reach")?);
                     continue;
@@ -97,13 +105,16 @@ impl Hw {
             };
             *set = touched(value, &key, false)?.0;
         }
+        if reach.is_none() && hw == Hw::default() && stalled.is_some() {
+            return Ok((None, stalled.unwrap_or_default()));
+        }
         hw.reach_ns = reach.filter(|ns| *ns > 0).ok_or_else(|| {
             node.error("hw: expected a \"reach\" in µs, more than 0: the work in one round")
         })?;
-        Ok(hw)
+        Ok((Some(hw), stalled.unwrap_or_default()))
     }
 
-    pub(crate) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Map<String, Value> {
         let mut out = Map::new();
         out.insert("reach".into(), json!(self.reach_ns as f64 / 1e3));
         let sets = [
@@ -121,7 +132,15 @@ impl Hw {
             }
             out.insert(key.into(), value);
         }
-        Value::Object(out)
+        out
+    }
+}
+
+fn part(node: Node) -> Result<f64, Error> {
+    let value = node.number("stalled")?;
+    match (0.0..=1.0).contains(&value) {
+        true => Ok(value),
+        false => Err(node.error("stalled: expected a part of its time, from 0 to 1")),
     }
 }
 

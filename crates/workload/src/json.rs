@@ -96,6 +96,11 @@ impl<'a> Node<'a> {
         serde_json::from_str(self.text).map_err(|_| self.expected(what, "a whole number"))
     }
 
+    /// Any number.
+    pub(crate) fn number(&self, what: &str) -> Result<f64, Error> {
+        serde_json::from_str(self.text).map_err(|_| self.expected(what, "a number"))
+    }
+
     /// A length of time written in µs, as ns. Fractions are ours: rt-app takes whole µs only.
     pub(crate) fn micros(&self, what: &str) -> Result<u64, Error> {
         let wanted = "a time in µs, 0 or more";

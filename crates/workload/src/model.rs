@@ -53,6 +53,9 @@ pub struct Task {
     pub steps: Vec<Step>,
     /// What it touches of memory (rt-app JSON's `"hw"`, which rt-app itself ignores). None: not known.
     pub hw: Option<Hw>,
+    /// The part of its time on the reference CPU, 0 to 1, in which it waits for what is no faster on a faster
+    /// core: memory (`"stalled"` in `"hw"`).
+    pub stalled: f64,
 }
 
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an

@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
                 "priority" => task.nice = nice(*value)?,
                 "policy" => policy(*value)?,
                 "delay" => task.delay_ns = value.micros("delay")?,
-                "hw" => task.hw = Some(Hw::parse(*value)?),
+                "hw" => (task.hw, task.stalled) = Hw::parse(*value)?,
                 "process" => process = self.process(value.string("process")?),
                 _ if events::refused(key).is_some() || events::is_event(key) => {}
                 _ => return Err(unknown(*value, key, TASK_KEYS)),

@@ -7,6 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::hw::Hw;
 use crate::model::{Object, ObjectId, Step, Task, Workload};
 
 /// Who shall read it.
@@ -127,8 +128,12 @@ impl Writer<'_> {
         if self.dialect == Dialect::RtApp && self.workload.tasks[0].process != task.process {
             return Err(self.error("an address space of its own, which rt-app has not"));
         }
-        if let Some(hw) = &task.hw {
-            out.insert("hw".to_string(), hw.json());
+        let mut hw = task.hw.as_ref().map(Hw::json).unwrap_or_default();
+        if task.stalled != 0.0 {
+            hw.insert("stalled".to_string(), json!(task.stalled));
+        }
+        if !hw.is_empty() {
+            out.insert("hw".to_string(), Value::Object(hw));
         }
         let (times, body) = match task.steps.as_slice() {
             [Step::Repeat { times, steps }] => (*times, steps.as_slice()),

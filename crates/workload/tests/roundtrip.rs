@@ -55,8 +55,9 @@ fn body() -> impl Strategy<Value = Vec<Step>> {
 
 fn task() -> impl Strategy<Value = Task> {
     let cpus = prop::option::of(prop::collection::btree_set(0..64usize, 1..4));
-    (body(), -20..20i8, cpus, 0..9_000_000u64, any::<bool>()).prop_map(
-        |(steps, nice, cpus, delay_ns, hw)| Task {
+    (body(), -20..20i8, cpus, 0..9_000_000u64, any::<bool>(), 0..3u8).prop_map(
+        |(steps, nice, cpus, delay_ns, hw, stalled)| Task {
+            stalled: f64::from(stalled) / 4.0,
             nice,
             cpus: cpus.map(|set| set.into_iter().collect()),
             delay_ns,

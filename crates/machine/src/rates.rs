@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How fast a task gets on by the kind of core it is on.
+
+/// Work rate of a task on a core, of its rate on the reference CPU; above 0 and at most 1.
+///
+/// `core_rate` is how fast the core is where nothing has to be waited for (its frequency, say), `stalled` the
+/// part of the task's time on the reference CPU that takes as long on any core, because it waits for memory:
+///
+/// ```text
+/// time = (1 − stalled) / core_rate + stalled
+/// ```
+///
+/// The split of time into a part that goes with frequency and one that does not is that of Koala (Snowdon
+/// and others, EuroSys 2009), which the min-fair talk names for cores that differ in it (slide 19).
+#[inline]
+pub fn task_rate(core_rate: f64, stalled: f64) -> f64 {
+    if stalled == 0.0 { core_rate } else { 1.0 / ((1.0 - stalled) / core_rate + stalled) }
+}
+
+/// The part of its time that a task must be stalled so that it is `speedup` times as fast on the reference CPU
+/// as on a core of this rate; None where no part makes it so.
+pub fn stalled_for(speedup: f64, core_rate: f64) -> Option<f64> {
+    let most = 1.0 / core_rate - 1.0;
+    let stalled = 1.0 - (speedup - 1.0) / most;
+    (most > 0.0 && (0.0..=1.0).contains(&stalled)).then_some(stalled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slide 20 of the min-fair talk: speedups from 1.7 to 3.5 where one core is 3.5 times as fast.
+    #[test]
+    fn what_waits_gains_less() {
+        let slow = 0.8 / 2.8;
+        assert!((1.0 / task_rate(slow, 0.0) - 3.5).abs() < 1e-12);
+        assert!((1.0 / task_rate(slow, 0.72) - 1.7).abs() < 1e-12);
+        assert_eq!(task_rate(slow, 1.0), 1.0);
+        let stalled = stalled_for(1.7, slow).unwrap();
+        assert!((stalled - 0.72).abs() < 1e-12);
+        assert_eq!((stalled_for(3.6, slow), stalled_for(2.0, 1.0)), (None, None));
+    }
+}
