@@ -21,6 +21,7 @@ typedef long long s64;
 #define S32_MAX 0x7fffffff
 
 #define MAX_CPUS 512
+#define TYPES_MAX 4	/* kinds of cores */
 
 #ifdef __bpf__
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

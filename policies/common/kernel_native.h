@@ -51,6 +51,7 @@ struct kernel {
 	void (*error)(struct kernel *k, const char *message);
 	u64 (*dsq_peek_vtime)(struct kernel *k, u64 dsq_id);
 	struct task_struct *(*dsq_next)(struct kernel *k, u64 dsq_id, struct task_struct *p);
+	u64 (*cpu_instructions)(struct kernel *k);
 };
 
 EXPORT struct kernel *kernel;
@@ -80,6 +81,7 @@ EXPORT struct kernel *kernel;
 #define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)
 #define now_ns()				kernel->now_ns(kernel)
 #define this_cpu()				kernel->this_cpu(kernel)
+#define cpu_instructions()			kernel->cpu_instructions(kernel)
 #define random_u32()				kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
 #define cpu_is_online(cpu)			true	/* all are, when a simulation starts */

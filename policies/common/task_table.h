@@ -18,6 +18,10 @@
 #define MAX_TASKS 16384
 #define NO_SLOT 0
 
+struct by_type {
+	u64 of[TYPES_MAX];
+};
+
 #define TASK_SLOT(FIELD)                                                                           \
 	FIELD(u32, generation, DATA)	/* odd: in use */                                          \
 	FIELD(s32, pid, DATA)                                                                      \
@@ -25,6 +29,8 @@
 	FIELD(u32, weight, DATA)                                                                   \
 	FIELD(u64, mm, DATA)		/* address space; exec changes it without a callback */    \
 	FIELD(u64, runtime_ns, DATA)	/* CPU time charged so far */                              \
+	FIELD(struct by_type, ran_ns, DATA)	/* the same on each kind of core */                \
+	FIELD(struct by_type, instructions, DATA)	/* retired there; 0 where nobody counts */ \
 	FIELD(u64, share_even, CONTROL)	/* in force while the epoch is even */                     \
 	FIELD(u64, share_odd, CONTROL)	/* in force while the epoch is odd */
 
@@ -34,7 +40,7 @@ struct task_slot {
 #undef FIELD
 };
 
-/* Slot 0 belongs to nobody: it stands for "none", and its fields are the table's own. */
+/* Slot 0 belongs to nobody: its share is that of tasks which have none yet. */
 struct task_table {
 	u64 epoch;	/* CONTROL */
 	u64 free;	/* DATA: count of pops << 32 | slot on top of the free ones */
@@ -130,6 +136,11 @@ static __always_inline void task_table_enter(struct task_struct *p)
 	slot->weight = p->scx.weight;
 	slot->mm = (u64)p->mm;
 	slot->runtime_ns = 0;
+	slot->ran_ns = (struct by_type){};
+	slot->instructions = (struct by_type){};
+	/* The one time that the data plane writes shares: those of who had the slot before are not its. */
+	slot->share_even = 0;
+	slot->share_odd = 0;
 	__sync_fetch_and_add(&slot->generation, 1);
 }
 

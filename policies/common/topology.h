@@ -7,6 +7,8 @@ CONFIG u32 nr_cpus = 1;
 CONFIG u16 cpu_llc[MAX_CPUS];	/* which last-level cache a CPU is under */
 CONFIG u16 cpu_sibling[MAX_CPUS];	/* the next CPU of its core, in a ring; itself where it is alone */
 CONFIG u16 cpu_node[MAX_CPUS];	/* which memory node a CPU belongs to */
+CONFIG u32 nr_types = 1;	/* kinds of cores, by how fast they are */
+CONFIG u16 cpu_type[MAX_CPUS];	/* which of them a CPU is: 0 is the fastest */
 CONFIG u64 tick_ns;		/* between two timer ticks of a busy CPU: when slices are looked at */
 
 /* The i-th CPU to look at from `cpu`: itself, then its neighbours by number, wrapping round. */
@@ -15,6 +17,15 @@ static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
 	u32 other = cpu + i;
 
 	return other < nr_cpus ? other : other - nr_cpus;
+}
+
+/* Which kind of core a CPU is: below TYPES_MAX. */
+static __always_inline u32 cpu_kind(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS ? cpu_type[at] & (TYPES_MAX - 1) : 0;
 }
 
 #define SIBLINGS_MAX 8	/* hardware threads of a core */

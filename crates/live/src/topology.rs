@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use policy::Topology;
+use policy::table::TYPES_MAX;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
@@ -22,8 +23,13 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
     let cpus = online(root).with_context(|| format!("/{CPUS}/online is not there: mount /sys"))?;
     let count = cpus.last().map_or(0, |last| last + 1);
     let zeros = vec![0; count];
-    let mut topology =
-        Topology { llc: zeros.clone(), core: zeros.clone(), node: zeros, tick_ns: tick_ns() };
+    let mut topology = Topology {
+        llc: zeros.clone(),
+        core: zeros.clone(),
+        node: zeros.clone(),
+        core_type: zeros,
+        tick_ns: tick_ns(),
+    };
     let mut caches: Vec<String> = Vec::new();
     for cpu in cpus {
         let own = folder.join(format!("cpu{cpu}"));
@@ -35,6 +41,7 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
             caches.push(group);
         }
     }
+    topology.core_type = core_types((0..count).map(|cpu| capacity(root, cpu)).collect());
     let nodes = root.join(NODES);
     for node in numbered(&nodes, "node") {
         let list = read(nodes.join(format!("node{node}/cpulist"))).unwrap_or_default();
@@ -54,6 +61,16 @@ pub(crate) fn online(root: &Path) -> Option<Vec<usize>> {
 pub(crate) fn capacity(root: &Path, cpu: usize) -> u32 {
     let told = read(root.join(CPUS).join(format!("cpu{cpu}/cpu_capacity")));
     told.and_then(|text| text.parse().ok()).unwrap_or_else(|| hybrid(root, cpu))
+}
+
+/// The kind of each core, the fastest first; where there are more kinds than policies tell apart, the slowest
+/// count as one.
+fn core_types(capacities: Vec<u32>) -> Vec<u16> {
+    let mut kinds = capacities.clone();
+    kinds.sort_unstable_by(|a, b| b.cmp(a));
+    kinds.dedup();
+    let kind = |capacity: &u32| kinds.iter().position(|kind| kind == capacity).unwrap_or(0);
+    capacities.iter().map(|capacity| kind(capacity).min(TYPES_MAX - 1) as u16).collect()
 }
 
 /// Intel's uneven parts have a counter unit for each kind of core: the slower one is called atom.

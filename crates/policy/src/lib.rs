@@ -8,11 +8,13 @@
 //!
 //! **Invariant:** nothing here reads the machine, the clock or the environment.
 
+mod control;
 mod instance;
 mod knob;
 pub mod native;
 pub mod table;
 
+pub use control::{Control, Plan, Profile, View};
 pub use instance::{Instance, InstanceError};
 pub use knob::{Knob, KnobError, Unit};
 
@@ -36,6 +38,8 @@ pub struct Policy {
     /// What an instance with these knobs declares it keeps; the simulator's checkers hold it to
     /// this.
     pub promises: fn(&Instance) -> Promises,
+    /// What it decides in user space, every so often. None: its data plane decides all.
+    pub control: Option<Plan>,
 }
 
 /// What a variant of a policy declares it keeps.
@@ -60,6 +64,8 @@ pub struct Topology {
     pub core: Vec<u16>,
     /// Which memory node each CPU belongs to.
     pub node: Vec<u16>,
+    /// Which kind of core each CPU is, by how fast it is: 0 is the fastest.
+    pub core_type: Vec<u16>,
     /// Nanoseconds between two timer ticks of a busy CPU.
     pub tick_ns: u64,
 }

@@ -101,6 +101,8 @@ pub struct Kernel {
     pub dsq_peek_vtime: unsafe extern "C" fn(*mut Kernel, u64) -> u64,
     /// The task behind one in a queue, or the first for a null pointer.
     pub dsq_next: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> *mut TaskStruct,
+    /// Instructions of users that this CPU has retired so far.
+    pub cpu_instructions: unsafe extern "C" fn(*mut Kernel) -> u64,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

@@ -31,9 +31,17 @@ pub struct Slot {
     pub(crate) weight: AtomicU32,
     pub(crate) mm: AtomicU64,
     pub(crate) runtime_ns: AtomicU64,
+    pub(crate) ran_ns: ByType,
+    pub(crate) instructions: ByType,
     pub(crate) share_even: AtomicU64,
     pub(crate) share_odd: AtomicU64,
 }
+
+/// `TYPES_MAX` of kernel.h: the most kinds of cores that are told apart.
+pub const TYPES_MAX: usize = 4;
+
+/// `struct by_type`.
+pub(crate) type ByType = [AtomicU64; TYPES_MAX];
 
 /// `struct task_table`.
 #[repr(C)]
@@ -47,8 +55,8 @@ pub struct RawTable {
 }
 
 /// Name, offset, size and owner of each field of a slot: what a test compares with C.
-pub const FIELDS: [(&str, usize, usize, Owner); 8] = {
-    use std::mem::offset_of;
+pub const FIELDS: [(&str, usize, usize, Owner); 10] = {
+    use std::mem::{offset_of, size_of};
     [
         ("generation", offset_of!(Slot, generation), 4, Owner::Data),
         ("pid", offset_of!(Slot, pid), 4, Owner::Data),
@@ -56,6 +64,8 @@ pub const FIELDS: [(&str, usize, usize, Owner); 8] = {
         ("weight", offset_of!(Slot, weight), 4, Owner::Data),
         ("mm", offset_of!(Slot, mm), 8, Owner::Data),
         ("runtime_ns", offset_of!(Slot, runtime_ns), 8, Owner::Data),
+        ("ran_ns", offset_of!(Slot, ran_ns), size_of::<ByType>(), Owner::Data),
+        ("instructions", offset_of!(Slot, instructions), size_of::<ByType>(), Owner::Data),
         ("share_even", offset_of!(Slot, share_even), 8, Owner::Control),
         ("share_odd", offset_of!(Slot, share_odd), 8, Owner::Control),
     ]
@@ -87,6 +97,10 @@ pub struct TaskView {
     pub mm: u64,
     /// CPU time charged so far.
     pub runtime_ns: u64,
+    /// The same on each kind of core.
+    pub ran_ns: [u64; TYPES_MAX],
+    /// Instructions retired there; 0 where nobody counts.
+    pub instructions: [u64; TYPES_MAX],
     /// The share in force.
     pub share: u64,
 }
@@ -108,19 +122,24 @@ impl TaskTable {
 
     /// Every task that has a slot, by slot. One whose slot changes hands meanwhile is left out.
     pub fn tasks(&self) -> Vec<TaskView> {
-        let used = (self.raw().fresh.load(Ordering::Acquire) as usize + 1).min(MAX_TASKS);
-        (1..used).filter_map(|slot| self.view(slot)).collect()
+        (1..self.used()).filter_map(|slot| self.view(slot)).collect()
     }
 
-    /// Puts these shares in force, all at once; tasks that are not named keep theirs. A view whose
-    /// slot has changed hands is passed over.
-    pub fn publish(&self, shares: &[(TaskView, u64)]) {
+    /// Slots from here on were never given out.
+    fn used(&self) -> usize {
+        (self.raw().fresh.load(Ordering::Acquire) as usize + 1).min(MAX_TASKS)
+    }
+
+    /// Puts these shares in force, all at once, and `newcomers` for tasks that have none yet; tasks that are
+    /// not named keep theirs. A view whose slot has changed hands is passed over.
+    pub fn publish(&self, newcomers: u64, shares: &[(TaskView, u64)]) {
         let raw = self.raw();
         let epoch = raw.epoch.load(Ordering::Acquire);
-        for slot in &raw.slots[1..] {
+        for slot in &raw.slots[1..self.used()] {
             let (now, next) = slot.buffers(epoch);
             next.store(now.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        raw.slots[0].buffers(epoch).1.store(newcomers, Ordering::Relaxed);
         for (view, share) in shares {
             let slot = &raw.slots[view.slot as usize];
             if slot.generation.load(Ordering::Acquire) == view.generation {
@@ -143,6 +162,8 @@ impl TaskTable {
             weight: slot.weight.load(Ordering::Relaxed),
             mm: slot.mm.load(Ordering::Relaxed),
             runtime_ns: slot.runtime_ns.load(Ordering::Relaxed),
+            ran_ns: slot.ran_ns.each_ref().map(|ns| ns.load(Ordering::Relaxed)),
+            instructions: slot.instructions.each_ref().map(|count| count.load(Ordering::Relaxed)),
             share: slot.buffers(epoch).0.load(Ordering::Relaxed),
         };
         std::sync::atomic::fence(Ordering::Acquire);

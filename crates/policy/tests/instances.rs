@@ -42,6 +42,7 @@ static TOY: Policy = Policy {
     bpf: &[],
     native: &[],
     promises: |_| Promises::default(),
+    control: None,
 };
 
 fn parse(text: &str) -> Result<Instance, String> {
@@ -103,12 +104,15 @@ fn a_ground_sets_the_knobs_and_the_topology() {
         llc: vec![0, 0, 1],
         core: vec![7, 9, 7],
         node: vec![0, 0, 0],
+        core_type: vec![0, 0, 1],
         tick_ns: 4_000_000,
     };
     let config = parse("toy").unwrap().config(&topology);
     let value = |symbol| config.iter().find(|(name, _)| *name == symbol).unwrap().1.clone();
     assert_eq!(value("knob_slice_ns"), 5_000_000u64.to_ne_bytes());
     assert_eq!(value("nr_cpus"), 3u32.to_ne_bytes());
+    assert_eq!(value("cpu_type"), [0u16, 0, 1].map(u16::to_ne_bytes).concat());
+    assert_eq!(value("nr_types"), 2u32.to_ne_bytes());
     assert_eq!(value("cpu_llc"), [0u16, 0, 1].map(u16::to_ne_bytes).concat());
     assert_eq!(value("cpu_sibling"), [2u16, 1, 0].map(u16::to_ne_bytes).concat(), "a ring");
     assert_eq!(value("tick_ns"), 4_000_000u64.to_ne_bytes());

@@ -95,10 +95,10 @@ fn shares_come_into_force_together_and_stay_until_changed() {
     let table = c.table();
     (1..=3).for_each(|pid| c.call("enter", pid));
     let tasks = table.tasks();
-    table.publish(&[(tasks[0], 10), (tasks[1], 20)]);
+    table.publish(0, &[(tasks[0], 10), (tasks[1], 20)]);
     let shares = || [1, 2, 3].map(|pid| c.call::<u64>("share", pid));
     assert_eq!(shares(), [10, 20, 0]);
-    table.publish(&[(tasks[1], 25)]);
+    table.publish(0, &[(tasks[1], 25)]);
     assert_eq!(shares(), [10, 25, 0], "who is not named keeps what it has");
     assert_eq!(table.tasks().iter().map(|task| task.share).collect::<Vec<_>>(), [10, 25, 0]);
 }
@@ -112,7 +112,7 @@ fn a_share_meant_for_a_task_that_ended_does_not_reach_the_next_one_in_its_slot()
     c.call::<()>("leave", 1);
     c.call::<()>("enter", 2);
     assert_eq!(table.tasks()[0].slot, gone.slot, "the slot is used again");
-    table.publish(&[(gone, 99)]);
+    table.publish(0, &[(gone, 99)]);
     assert_eq!(c.call::<u64>("share", 2), 0);
 }
 

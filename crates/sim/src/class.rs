@@ -211,6 +211,12 @@ pub trait Class {
         None
     }
 
+    /// The class's control plane looks at its tasks; after how long it is to look again, in ns. None: there is
+    /// none. Called at the start and then as it says, at no cost.
+    fn control(&mut self, _k: &Kernel) -> Option<u64> {
+        None
+    }
+
     /// The run is over; called once, at no cost.
     fn stop(&mut self, _k: &mut Kernel) {}
 }

@@ -49,6 +49,8 @@ pub struct Cpu {
     /// Task that ran here last.
     pub(crate) last: Option<TaskId>,
     pub(crate) spent: Spent,
+    /// Instructions of tasks' own code so far: one for each ns of work on the reference CPU.
+    pub(crate) instructions: f64,
     mode_since_ns: u64,
 }
 
@@ -107,6 +109,7 @@ impl Cpu {
             mm: 0,
             last: None,
             spent: Spent::default(),
+            instructions: 0.0,
             mode_since_ns: 0,
         }
     }

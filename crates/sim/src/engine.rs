@@ -132,6 +132,7 @@ impl Engine {
         if let Some(timeout_ns) = self.class.watchdog_ns() {
             k.queue.push(timeout_ns / 2, Due::Watchdog);
         }
+        self.on_control(0);
         Ok(())
     }
 
@@ -175,6 +176,7 @@ impl Engine {
             Due::Irq { cpu, irq } => self.on_irq(cpu as usize, irq, t_ns),
             Due::Turn { number } => self.end_turn(number, t_ns),
             Due::Watchdog => self.on_watchdog(t_ns),
+            Due::Control => self.on_control(t_ns),
             Due::Fault(index) => self.on_fault(index as usize, t_ns),
         }
     }
@@ -201,6 +203,14 @@ impl Engine {
         }
         if let Some(timeout_ns) = self.class.watchdog_ns() {
             self.k.queue.push(t_ns + timeout_ns / 2, Due::Watchdog);
+        }
+    }
+
+    /// The policy's control plane has its turn: on a CPU that is none of the machine's, at no cost.
+    fn on_control(&mut self, t_ns: u64) {
+        self.k.now = t_ns;
+        if let Some(after_ns) = self.class.control(&self.k) {
+            self.k.queue.push(t_ns + after_ns.max(1), Due::Control);
         }
     }
 
@@ -444,11 +454,13 @@ impl Engine {
                 };
                 at.left -= done;
                 at.done += done;
+                state.instructions += done;
             }
             Op::Runtime { .. } if at.phase == 1 => {
-                if let Some(hw) = &mut k.hw {
-                    hw.worked_ns(cpu, task, work - paid, f64::MAX);
-                }
+                state.instructions += match &mut k.hw {
+                    None => work - paid,
+                    Some(hw) => hw.worked_ns(cpu, task, work - paid, f64::MAX),
+                };
             }
             Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
                 let spun_ns = (elapsed_ns - paid / state.rate).max(0.0);

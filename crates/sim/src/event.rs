@@ -15,6 +15,8 @@ pub(crate) enum Due {
     Turn { number: u64 },
     /// The watchdog looks for tasks that were left waiting.
     Watchdog,
+    /// The policy's control plane looks at its tasks.
+    Control,
     /// A change from outside: index into the scenario's faults.
     Fault(u32),
 }
@@ -41,7 +43,10 @@ pub(crate) enum Irq {
 impl Due {
     /// Does nothing by itself: where only such are left, nothing will ever happen again.
     fn background(self) -> bool {
-        matches!(self, Due::Watchdog | Due::Turn { .. } | Due::Irq { irq: Irq::Tick, .. })
+        matches!(
+            self,
+            Due::Watchdog | Due::Control | Due::Turn { .. } | Due::Irq { irq: Irq::Tick, .. }
+        )
     }
 }
 

@@ -61,6 +61,7 @@ static OVERFLOW: Policy = Policy {
     bpf: &[],
     native: &[],
     promises: |_| Promises::default(),
+    control: None,
 };
 
 /// The policy with a native build that is watched.

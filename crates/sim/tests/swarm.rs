@@ -30,6 +30,7 @@ fn liar(policy: &'static Policy, promises: fn(&Instance) -> Promises) -> &'stati
         bpf: policy.bpf,
         native: policy.native,
         promises,
+        control: policy.control,
     }))
 }
 

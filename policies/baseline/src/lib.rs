@@ -68,6 +68,7 @@ pub static FIFO: Policy = Policy {
         lockless: false,
         never_preempts: true,
     },
+    control: None,
 };
 
 /// Round robin with the 15 locks that FLSCHED counts.
@@ -95,6 +96,7 @@ pub static RR: Policy = Policy {
         lockless: false,
         never_preempts: true,
     },
+    control: None,
 };
 
 /// Every task on CPU 0: a cheat that gates must catch.
@@ -112,6 +114,7 @@ pub static PILE: Policy = Policy {
         lockless: true,
         never_preempts: true,
     },
+    control: None,
 };
 
 /// A task of nice 19 never runs: shows that the kernel gets rid of such a policy.
@@ -129,6 +132,7 @@ pub static STARVE: Policy = Policy {
         lockless: false,
         never_preempts: true,
     },
+    control: None,
 };
 
 /// Every callback written down: shows the order in which a ground calls a policy.
@@ -147,4 +151,5 @@ pub static PROBE: Policy = Policy {
         lockless: false,
         never_preempts: true,
     },
+    control: None,
 };

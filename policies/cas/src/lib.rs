@@ -29,6 +29,7 @@ pub static O1: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/o1.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/o1.so")),
     promises,
+    control: None,
 };
 
 /// The context-aware scheduler.
@@ -94,6 +95,7 @@ pub static CAS: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/cas.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/cas.so")),
     promises,
+    control: None,
 };
 
 /// A CPU with nothing to do takes from others, and is told of what waits at a tick at the latest. How

@@ -53,6 +53,7 @@ pub static FLSCHED: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/flsched.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/flsched.so")),
     promises,
+    control: None,
 };
 
 /// FLSCHED may stack tasks on one CPU while another idles, and promises nothing there: the task that

@@ -54,6 +54,7 @@ impl Table {
             error,
             dsq_peek_vtime,
             dsq_next,
+            cpu_instructions,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -380,6 +381,13 @@ unsafe extern "C" fn this_cpu(table: *mut KernelTable) -> i32 {
     // SAFETY: a policy calls this within a callback.
     let (_, k) = unsafe { lent(table) };
     k.this_cpu() as i32
+}
+
+/// What the PMU would have counted: work, as so many instructions for each ns on the reference CPU.
+unsafe extern "C" fn cpu_instructions(table: *mut KernelTable) -> u64 {
+    // SAFETY: a policy calls this within a callback.
+    let (_, k) = unsafe { lent(table) };
+    k.cpus[k.this_cpu()].instructions as u64
 }
 
 unsafe extern "C" fn random_u32(table: *mut KernelTable) -> u32 {

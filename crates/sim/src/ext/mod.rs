@@ -5,6 +5,7 @@
 //! in `kfuncs.rs`. What the kernel would refuse ends the run with the kernel's reason; what is not
 //! modelled ends it with its name.
 
+mod control;
 mod dispatch;
 mod dsq;
 mod enqueue;
@@ -28,6 +29,7 @@ use crate::kernel::{Kernel, tid};
 use crate::lock::LockId;
 use crate::related::{Related, Siblings};
 use crate::task::{CpuId, State, TaskId};
+use control::Controller;
 use dsq::{Dsq, DsqIndex, Link};
 use flags::*;
 use idle::Idle;
@@ -35,7 +37,9 @@ use kfuncs::Table;
 
 /// The class.
 pub(crate) struct Ext {
-    // Dropped first: the copy's code may not outlive the table it calls.
+    // Dropped first, in this order: the control plane reads the copy's table of tasks, and the copy's code
+    // may not outlive the table of kfuncs that it calls.
+    control: Option<Controller>,
     copy: Option<Copy>,
     rt: Box<Runtime>,
     instance: Instance,
@@ -247,6 +251,7 @@ impl Ext {
             llc: cpus.iter().map(|cpu| cpu.llc).collect(),
             core: cpus.iter().map(|cpu| cpu.core).collect(),
             node: cpus.iter().map(|cpu| cpu.node).collect(),
+            core_type: cpus.iter().map(|cpu| cpu.core_type).collect(),
             tick_ns: k.machine.costs.tick_period_ns as u64,
         };
         let table = Table::new();
@@ -254,7 +259,13 @@ impl Ext {
         let copy = unsafe { Copy::load(instance, &topology, table.address()) }
             .map_err(|error| error.to_string())?;
         let rt = Runtime::new(copy.ops().clone(), copy.name(), table, k)?;
-        Ok(Ext { copy: Some(copy), rt: Box::new(rt), instance: instance.clone(), siblings: None })
+        Ok(Ext {
+            control: Controller::new(instance, &topology, &copy)?,
+            copy: Some(copy),
+            rt: Box::new(rt),
+            instance: instance.clone(),
+            siblings: None,
+        })
     }
 
     /// The same, but the policy is told groups of tasks where it looks for their address spaces.
@@ -596,7 +607,12 @@ impl Class for Ext {
         self.rt.stalled(k)
     }
 
+    fn control(&mut self, k: &Kernel) -> Option<u64> {
+        self.control.as_mut().map(|control| control.step(k))
+    }
+
     fn stop(&mut self, k: &mut Kernel) {
+        self.control = None;
         let rt = &mut *self.rt;
         if let Some(exit) = rt.ops.exit {
             let mut info = ScxExitInfo {

@@ -34,6 +34,7 @@ pub fn policy(name: &'static str) -> Scheduler {
         bpf: &[],
         native: native.leak(),
         promises: |_| Promises::default(),
+        control: None,
     };
     Scheduler::Policy(Instance::default(Box::leak(Box::new(policy))))
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A policy's control plane: looks at the task table every so often, and puts shares in force.
+//!
+//! A ground calls it: from a thread of a higher class beside a real kernel, as an event in the
+//! simulator. It reads no clock and does no I/O; what it needs comes with each call.
+
+use std::collections::BTreeMap;
+
+use crate::table::TaskTable;
+use crate::{Instance, Topology};
+
+/// Makes the control plane of an instance.
+pub type Plan = fn(&Instance, &Topology, &Profile) -> Box<dyn Control>;
+
+/// What is known beforehand of programs: how fast each is on each kind of core, of its speed on the slowest;
+/// by name, the fastest kind first.
+pub type Profile = BTreeMap<String, Vec<f64>>;
+
+/// What a control plane sees.
+pub struct View<'a> {
+    /// Time since some moment in the past, ns.
+    pub now_ns: u64,
+    /// The tasks.
+    pub table: &'a TaskTable,
+    /// What a thread is called, by its id. None: it is gone, or nobody knows.
+    pub name_of: &'a dyn Fn(u32) -> Option<String>,
+}
+
+/// A control plane.
+pub trait Control: Send {
+    /// Looks, decides, and puts what was decided in force. Returns after how long to call it again, ns.
+    fn step(&mut self, view: &View<'_>) -> u64;
+}

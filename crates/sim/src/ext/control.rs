@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The policy's control plane, over the copy's own table of tasks.
+
+use std::ptr::NonNull;
+
+use policy::native::Copy;
+use policy::table::{RawTable, TaskTable};
+use policy::{Control, Instance, Profile, Topology, View};
+
+use crate::kernel::Kernel;
+
+/// A control plane and the table that it shares with the data plane.
+pub(super) struct Controller {
+    control: Box<dyn Control>,
+    table: TaskTable,
+}
+
+impl Controller {
+    /// None: the policy has none. The copy must outlive it.
+    pub fn new(
+        instance: &Instance,
+        topology: &Topology,
+        copy: &Copy,
+    ) -> Result<Option<Self>, String> {
+        let Some(plan) = instance.policy.control else { return Ok(None) };
+        let name = instance.policy.name;
+        let table = copy.symbol("task_table").and_then(|at| NonNull::new(at.cast::<RawTable>()));
+        let table = table.ok_or_else(|| format!("policy {name} has no table of tasks"))?;
+        // SAFETY: it is a struct task_table of the copy, which outlives this.
+        let table = unsafe { TaskTable::new(table) };
+        Ok(Some(Controller { control: plan(instance, topology, &Profile::new()), table }))
+    }
+
+    /// Its turn; after how long to give it the next, in ns.
+    pub fn step(&mut self, k: &Kernel) -> u64 {
+        let name_of =
+            |tid: u32| k.tasks.get((tid as usize).wrapping_sub(1)).map(|t| t.name.clone());
+        self.control.step(&View { now_ns: k.now_ns(), table: &self.table, name_of: &name_of })
+    }
+}
