@@ -19,6 +19,7 @@ typedef long long s64;
 #define true 1
 #define NULL ((void *)0)
 #define S32_MAX 0x7fffffff
+#define S64_MAX 0x7fffffffffffffffLL
 
 #define MAX_CPUS 512
 #define TYPES_MAX 4	/* kinds of cores */

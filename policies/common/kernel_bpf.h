@@ -17,11 +17,14 @@ typedef u32 __wsum;
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_MMAPABLE = 1 << 10,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
+
+#define BPF_F_CURRENT_CPU 0xffffffffULL
 
 struct bpf_spin_lock {
 	u32 val;

@@ -68,7 +68,10 @@ struct {
 
 static __always_inline struct task_slot *task_table_at(u32 slot)
 {
-	return slot != NO_SLOT && slot < MAX_TASKS ? &task_table.slots[slot] : NULL;
+	if (slot >= MAX_TASKS)
+		return NULL;
+	barrier_var(slot);	/* or the address is computed before the bound is known to the verifier */
+	return slot != NO_SLOT ? &task_table.slots[slot] : NULL;
 }
 
 /* The task's slot, or NULL where the table was full when it came. */

@@ -22,10 +22,14 @@ static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
 /* Which kind of core a CPU is: below TYPES_MAX. */
 static __always_inline u32 cpu_kind(s32 cpu)
 {
-	u32 at = cpu;
+	u32 at = cpu, kind = 0;
 
 	barrier_var(at);
-	return at < MAX_CPUS ? cpu_type[at] & (TYPES_MAX - 1) : 0;
+	if (at < MAX_CPUS)
+		kind = cpu_type[at];
+	kind &= TYPES_MAX - 1;
+	barrier_var(kind);	/* or the compiler moves the bound to where the verifier does not see it */
+	return kind;
 }
 
 #define SIBLINGS_MAX 8	/* hardware threads of a core */

@@ -10,6 +10,7 @@ pub static POLICIES: &[&Policy] = &[
     &flsched::FLSCHED,
     &cas::CAS,
     &cas::O1,
+    &uneven::MAX_FAIR,
     &baseline::RR,
     &baseline::FIFO,
     &baseline::PILE,

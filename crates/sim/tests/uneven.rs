@@ -5,9 +5,11 @@ mod common;
 
 use common::{burn, task, workload};
 use machine::{find, stalled_for};
-use policy::Instance;
-use sim::{Scenario, Scheduler, run};
-use workload::Task;
+use policy::table::TaskView;
+use policy::{Control, Instance, Policy, View};
+use sim::{Scenario, Scheduler, run, run_traced};
+use trace::{Kind, Outcome};
+use workload::{Task, Workload};
 
 const MS: u64 = 1_000_000;
 
@@ -29,5 +31,95 @@ fn a_task_gains_from_a_fast_core_what_it_is_to_gain() {
         let (fast, slow) = (alone(speedup, 0), alone(speedup, 5));
         assert!((slow / fast / speedup - 1.0).abs() < 0.002, "{speedup}: {slow} / {fast}");
         assert!(fast < 1.002 * (400 * MS) as f64, "the reference is the fast core: {fast}");
+    }
+}
+
+/// Hands out shares as the tasks' names have them: `t-0.25` is to be on fast cores for a quarter of its time.
+struct AsNamed;
+
+impl Control for AsNamed {
+    fn step(&mut self, view: &View<'_>) -> u64 {
+        let share = |task: &TaskView| {
+            let name = (view.name_of)(task.pid)?;
+            let fast: f64 = name.strip_prefix("t-")?.split('-').next()?.parse().ok()?;
+            let fast = (fast * 65535.0).round() as u64;
+            Some((*task, fast | (65535 - fast) << 16))
+        };
+        let tasks = view.table.tasks();
+        let shares: Vec<_> = tasks.iter().filter_map(share).collect();
+        view.table.publish(0, &shares);
+        100 * MS
+    }
+}
+
+/// The part of its CPU time that each task was on a fast core, and CPU time, s.
+fn shares(fast: &[f64], seconds: u64) -> (Vec<(f64, f64)>, Outcome) {
+    let named = Box::leak(Box::new(Policy {
+        control: Some(|_, _, _| Box::new(AsNamed)),
+        name: "named",
+        summary: "",
+        about: "",
+        knobs: uneven::MAX_FAIR.knobs,
+        ops: uneven::MAX_FAIR.ops,
+        bpf: &[],
+        native: uneven::MAX_FAIR.native,
+        promises: uneven::MAX_FAIR.promises,
+    }));
+    let burner = |(at, fast): (usize, &f64)| task(&format!("t-{fast}-{at}"), vec![burn(1_000_000)]);
+    let tasks = fast.iter().enumerate().map(burner).collect();
+    let job = Workload { duration_ns: Some(seconds * 1000 * MS), ..workload(tasks) };
+    let scheduler = Scheduler::Policy(Instance::default(named));
+    let mut scenario = Scenario::new(find("phenom-2f4s").unwrap(), job, scheduler);
+    scenario.options.record.events = true;
+    let traced = run_traced(&scenario).unwrap();
+    let mut on = vec![(0.0, 0.0); fast.len() + 2];
+    let mut since = [0; 6];
+    for event in &traced.events {
+        let Kind::Switch { prev, .. } = event.kind else { continue };
+        let cpu = event.cpu as usize;
+        let ran = (event.t_ns - std::mem::replace(&mut since[cpu], event.t_ns)) as f64 / 1e9;
+        if let Some(sum) = (prev as usize).checked_sub(1).and_then(|task| on.get_mut(task)) {
+            sum.1 += ran;
+            sum.0 += if cpu < 2 { ran } else { 0.0 };
+        }
+    }
+    // Who runs at the end has not left yet.
+    for (cpu, since) in since.into_iter().enumerate() {
+        let last = traced.events.iter().rev().find_map(|event| match event.kind {
+            Kind::Switch { next, .. } if event.cpu as usize == cpu => Some(next as usize),
+            _ => None,
+        });
+        if let Some(sum) = last.and_then(|task| on.get_mut(task.wrapping_sub(1))) {
+            let ran = (seconds * 1000 * MS - since) as f64 / 1e9;
+            sum.1 += ran;
+            sum.0 += if cpu < 2 { ran } else { 0.0 };
+        }
+    }
+    on.truncate(fast.len());
+    (on.iter().map(|(fast, all)| (fast / all, *all)).collect(), traced.outcome)
+}
+
+#[test]
+fn tasks_get_their_shares_of_fast_cores() {
+    for wanted in [
+        vec![1.0 / 3.0; 6],
+        vec![1.0, 0.4346, 0.1951, 0.1679, 0.1333, 0.0690],
+        vec![1.0, 1.0, 0.0, 0.0, 0.0, 0.0],
+        vec![2.0 / 3.0; 3],
+        vec![1.0 / 3.0; 12],
+        vec![0.6, 0.6, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.5, 0.5, 0.0, 0.0],
+        vec![1.0, 1.0],
+        vec![1.0],
+    ] {
+        let (got, outcome) = shares(&wanted, 10);
+        let even_s = 10.0 * (6.0 / wanted.len() as f64).min(1.0);
+        for (got, wanted) in got.iter().zip(&wanted) {
+            assert!((got.0 - wanted).abs() < 0.01, "{wanted} of fast cores, not {}", got.0);
+            assert!((got.1 / even_s - 1.0).abs() < 0.02, "{} s of CPU time, not {even_s}", got.1);
+        }
+        let seen = &outcome.observed;
+        assert!(seen.idle_while_runnable_ns < 60 * 10 * MS / 10, "{}", seen.idle_while_runnable_ns);
+        // Six tasks that rotate change places some 130 times a second: two migrations each.
+        assert!(seen.migrations < 10 * 700, "{}", seen.migrations);
     }
 }

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Shares of uneven cores: each task gets the part of its CPU time on each kind of core that the control
+ * plane has computed for it.
+ *
+ * A task is owed its share of each kind whenever it runs, and pays for the kind that it runs on. Tasks on
+ * different kinds change places when that brings both nearer to their shares by half a round, so a
+ * machine with a task for each CPU rotates them although nothing waits. Where tasks wait they do so in
+ * a queue for the kind that they are most behind on, in the order of CPU time; a CPU that finds its
+ * own queue empty, or another one's head far behind, takes from there. A fast CPU with nothing to do takes
+ * over a task that runs on a slow one. So no CPU idles while a task it may run waits, and what
+ * shares are kept within is about a round.
+ *
+ * Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems (slide 11: rounds and swaps).
+ */
+#include "kernel.h"
+#include "topology.h"
+#include "exit.h"
+#include "hotplug.h"
+#include "state.h"
+#include "exchange.h"
+#include "queue.h"
+
+LICENSE;
+
+/* An idle CPU for a task that wakes: of the kind that it is to have next if there is one, now claimed. */
+static __always_inline s32 place(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
+	u32 kind = task ? share_next(&task->wants, nr_types) : 0, i;
+	bool is_idle = false;
+	s32 cpu;
+
+	bpf_for(i, 0, nr_cpus) {
+		cpu = cpu_neighbour(prev_cpu, i);
+		if (cpu_kind(cpu) == kind && cpu_takes(p, cpu) &&
+		    scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &is_idle);
+	return is_idle ? cpu : -1;
+}
+
+s32 OP(uneven_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu = place(p, prev_cpu, wake_flags);
+
+	if (cpu < 0)
+		return prev_cpu;
+	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	return cpu;
+}
+
+/* Who has been agreed to go to another CPU goes there. */
+void OP(uneven_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 to = deal_close(p, scx_bpf_task_cpu(p));
+
+	if (to >= 0)
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | to, knob_slice_ns, 0);
+	else
+		queue_up(p, enq_flags);
+}
+
+void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct un_cpu *state = cpus_of(cpu);
+	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+
+	if (!state || (goes_on && deal_pid(state->deal) == prev->pid))
+		return;	/* it is to go elsewhere: enqueue is next */
+	if (queue_take(cpu, goes_on ? prev : NULL))
+		return;
+	if (goes_on) {
+		task_set_slice(prev, knob_slice_ns);
+		return;
+	}
+	state->pid = 0;
+	take_over(cpu);
+}
+
+void OP(uneven_running, struct task_struct *p)
+{
+	struct un_cpu *cpu = cpus_of(this_cpu());
+	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
+
+	if (!cpu)
+		return;
+	cpu->deal = 0;
+	cpu->pid = p->pid;
+	cpu->goes_anywhere = p->nr_cpus_allowed >= (s32)nr_cpus;
+	if (task)
+		cpu->wants = task->wants;
+	cpu->since_ns = now_ns();
+	if (counts_instructions)
+		cpu->counted = cpu_instructions();
+	if ((s64)(p->scx.dsq_vtime - vtime_now) > 0)
+		vtime_now = p->scx.dsq_vtime;
+}
+
+void OP(uneven_stopping, struct task_struct *p, bool runnable)
+{
+	struct un_cpu *cpu = cpus_of(this_cpu());
+
+	if (cpu)
+		charge(p, cpu);
+}
+
+void OP(uneven_tick, struct task_struct *p)
+{
+	struct un_cpu *cpu = cpus_of(this_cpu());
+
+	if (!cpu)
+		return;
+	charge(p, cpu);
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
+		task_set_slice(p, 0);	/* somebody was sent here: no other CPU can take it */
+	else
+		exchange(p, this_cpu());
+}
+
+void OP(uneven_set_weight, struct task_struct *p, u32 weight)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->weight = weight;
+}
+
+void OP(uneven_enable, struct task_struct *p)
+{
+	task_set_dsq_vtime(p, vtime_now);
+}
+
+s32 OP(uneven_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	bpf_task_storage_get(&un_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	task_table_enter(p);
+	return 0;
+}
+
+void OP(uneven_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_table_leave(p);
+}
+
+void OP_SLEEPABLE(uneven_cpu_online, s32 cpu)
+{
+	cpu_goes(cpu, false);
+}
+
+void OP_SLEEPABLE(uneven_cpu_offline, s32 cpu)
+{
+	struct un_cpu *state = cpus_of(cpu);
+
+	cpu_goes(cpu, true);
+	if (state)
+		state->pid = 0;
+}
+
+s32 OP_SLEEPABLE(uneven_init)
+{
+	s32 error;
+	u32 i;
+
+	cpus_look();
+	bpf_for(i, 0, nr_cpus) {
+		error = scx_bpf_create_dsq(i, -1);
+		if (error)
+			return error;
+	}
+	bpf_for(i, 0, nr_types) {
+		error = scx_bpf_create_dsq(queue_of_kind(i), -1);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+void OP(uneven_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
+OPS(uneven) = {
+	.select_cpu	= (void *)uneven_select_cpu,
+	.enqueue	= (void *)uneven_enqueue,
+	.dispatch	= (void *)uneven_dispatch,
+	.running	= (void *)uneven_running,
+	.stopping	= (void *)uneven_stopping,
+	.tick		= (void *)uneven_tick,
+	.set_weight	= (void *)uneven_set_weight,
+	.enable		= (void *)uneven_enable,
+	.init_task	= (void *)uneven_init_task,
+	.exit_task	= (void *)uneven_exit_task,
+	.cpu_online	= (void *)uneven_cpu_online,
+	.cpu_offline	= (void *)uneven_cpu_offline,
+	.init		= (void *)uneven_init,
+	.exit		= (void *)uneven_exit,
+	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.name		= "uneven",
+};

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the policy knows of each task and each CPU, and how it is kept. */
+#pragma once
+#include "counters.h"
+#include "knobs.h"
+#include "share.h"
+#include "swap.h"
+#include "task_table.h"
+#include "topology.h"
+
+struct un_task {
+	struct wants wants;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct un_task);
+} un_tasks SEC(".maps");
+
+/* Written by its own CPU; others read it, a tick old at most, and write deals and `expects_ns` atomically. */
+struct un_cpu {
+	struct wants wants;	/* of who runs here, as of the last time it was charged */
+	u64 since_ns;		/* when that was */
+	u64 counted;		/* instructions of this CPU at that time */
+	u64 deal;
+	u64 expects_ns;		/* when somebody was last sent here */
+	s32 pid;		/* who runs here; 0: nobody */
+	u32 goes_anywhere;	/* it may run on all CPUs */
+} __attribute__((aligned(64)));
+
+CPU_TABLE(struct un_cpu, cpus)
+
+/* The CPU time of a task of weight 100 that has had the most: those who come start from near it. */
+static u64 vtime_now;
+
+/* A swap is worth its two migrations from here on: half a round. */
+static __always_inline s64 swap_worth(void)
+{
+	return knob_round_ns / 2;
+}
+
+/* Tasks whose shares are not known yet get those of everybody; before there are any, all is alike to them. */
+static __always_inline u64 shares_of(const struct task_slot *slot)
+{
+	u64 shares = slot ? task_share(slot) : 0;
+
+	return shares ? shares : task_share(&task_table.slots[0]);
+}
+
+/* Instructions that the task has had here since the last time. */
+static __always_inline u64 counted_since(struct un_cpu *cpu)
+{
+	u64 count, before = cpu->counted;
+
+	if (!counts_instructions)
+		return 0;
+	count = cpu_instructions();
+	cpu->counted = count;
+	return count - before;
+}
+
+/* Charges p for its time on this CPU since it was charged last. */
+static __always_inline void charge(struct task_struct *p, struct un_cpu *cpu)
+{
+	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
+	struct task_slot *slot = task_slot(p);
+	u64 now = now_ns(), ran_ns = now - cpu->since_ns, counted = counted_since(cpu);
+	u32 kind = cpu_kind(this_cpu()), weight = p->scx.weight;
+
+	cpu->since_ns = now;
+	task_set_dsq_vtime(p, p->scx.dsq_vtime + ran_ns * 100 / (weight ? weight : 1));
+	if (slot) {
+		slot->runtime_ns += ran_ns;
+		slot->ran_ns.of[kind] += ran_ns;
+		slot->instructions.of[kind] += counted;
+	}
+	if (task) {
+		share_charge(&task->wants, shares_of(slot), kind, ran_ns, 4 * knob_round_ns);
+		cpu->wants = task->wants;
+	}
+}
