@@ -181,7 +181,7 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result
 }
 
 /// The clock of the observer's records.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -5,6 +5,7 @@
 
 mod callbacks;
 mod cgroup;
+mod control;
 mod execute;
 mod exit;
 mod facts;

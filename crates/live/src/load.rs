@@ -9,13 +9,16 @@ use anyhow::{Context, bail};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, MemberAttr, Struct, Var};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
-use policy::{Instance, Topology};
+use policy::{Instance, Profile, Topology};
 
+use crate::control::{self, Controlling};
 use crate::{Exit, Messages, State, exit, log, state};
 
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
 pub struct Attached {
     name: String,
+    // Dropped before the object, whose table it has mapped.
+    control: Option<Controlling>,
     link: Option<Link>,
     object: Object,
     bpf: &'static [u8],
@@ -33,8 +36,14 @@ pub enum Scope {
 }
 
 /// Sets the instance's knobs and the topology, has the kernel verify the policy, and puts it in
-/// charge. Fails where another scheduler is attached.
-pub fn load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Attached> {
+/// charge, its control plane beside it, which is told what is known of programs. Fails where another
+/// scheduler is attached.
+pub fn load(
+    instance: &Instance,
+    topology: &Topology,
+    profile: &Profile,
+    scope: Scope,
+) -> anyhow::Result<Attached> {
     let before = state()?;
     if before.state != "disabled" {
         let other = before.ops.as_deref().unwrap_or("another scheduler");
@@ -46,6 +55,7 @@ pub fn load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::R
     let mut object = result.with_context(|| {
         format!("the kernel refuses policy {}: {}", instance.label, log::reason(&words))
     })?;
+    let control = control::start(instance, topology, profile, &object)?;
     let map_name = ops_table(instance);
     let (link, words) = log::listen(|| {
         let mut map = object
@@ -59,7 +69,8 @@ pub fn load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::R
         let why = if said.is_empty() { log::reason(&words) } else { said };
         format!("sched_ext refuses policy {}: {why}", instance.label)
     })?;
-    Ok(Attached { name, link: Some(link), object, bpf: instance.policy.bpf, messages, before })
+    let bpf = instance.policy.bpf;
+    Ok(Attached { name, control, link: Some(link), object, bpf, messages, before })
 }
 
 impl Attached {
@@ -135,6 +146,7 @@ impl Attached {
     pub fn detach(mut self) -> anyhow::Result<()> {
         self.verify()?;
         drop(self.link.take());
+        drop(self.control.take());
         let now = state()?;
         anyhow::ensure!(
             now.state == "disabled",

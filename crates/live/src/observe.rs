@@ -58,6 +58,8 @@ pub struct Observer {
 pub struct Recording {
     /// CPUs of the machine.
     pub cpus: usize,
+    /// Which kind of core policies take each for.
+    pub kinds: Vec<u16>,
     /// When the observed span began, on CLOCK_MONOTONIC.
     pub start_ns: u64,
     /// When it ended.
@@ -112,7 +114,8 @@ impl Observer {
             );
         }
         let names = task_names();
-        let recording = Recording { cpus: self.cpus, start_ns, end_ns, names };
+        let kinds = Vec::new();
+        let recording = Recording { cpus: self.cpus, kinds, start_ns, end_ns, names };
         let length = state.chunks * CHUNK * SIZE;
         Ok((recording, RecordedBytes { mapped: self.records, length }))
     }
@@ -165,7 +168,7 @@ pub fn fold(
             [record.c, record.d].iter().flat_map(|part| part.to_ne_bytes()).collect();
         (record.a, String::from_utf8_lossy(&text).trim_end_matches('\0').to_string())
     }));
-    let mut measures = Measures::new(recording.cpus);
+    let mut measures = Measures::new(recording.cpus).with_kinds(&recording.kinds);
     for (cpu, (tid, mm)) in running_at(recording, &records) {
         measures.running(cpu, tid, mm);
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use policy::{Instance, Topology};
+use policy::{Instance, Profile, Topology};
 use trace::Outcome;
 
 use crate::{
@@ -18,6 +18,8 @@ pub struct Trial<'a> {
     pub label: &'a str,
     /// None is Linux's own class.
     pub instance: Option<&'a Instance>,
+    /// What is known of programs beforehand.
+    pub profile: &'a Profile,
     /// Whom the policy is in charge of.
     pub scope: Scope,
     /// Which run of this policy it is, in its boot.
@@ -53,7 +55,7 @@ impl Trial<'_> {
     ) -> anyhow::Result<Tried> {
         let mut tell = |how: &str| say(&format!("{} run {} {how}", self.label, self.run + 1));
         tell("alone")?;
-        let load = |instance| load(instance, topology, self.scope);
+        let load = |instance| load(instance, topology, self.profile, self.scope);
         let mut attached = self.instance.map(load).transpose()?;
         settle();
         let bare = checked(execute(), &mut attached)?;
@@ -81,7 +83,9 @@ impl Trial<'_> {
             let seen = checked(execute(), &mut attached)?;
             // the last of its tasks are still on their way out
             settle();
-            tried.recorded = Some(observer.finish(seen.start_ns, seen.end_ns)?);
+            let (mut recording, records) = observer.finish(seen.start_ns, seen.end_ns)?;
+            recording.kinds.clone_from(&topology.core_type);
+            tried.recorded = Some((recording, records));
             // thread ids are those of the observed run
             tried.outcome.progress = seen.progress();
             tried.outcome.names = seen.names();

@@ -199,6 +199,10 @@ pub struct Machine {
     /// Threads of a core
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub smt: Option<u32>,
+    /// Which kind of core policies take each of the guest's CPUs for, the fastest kind first, such as
+    /// 0-1=fast,2-5=slow (vm only; emulated cores are all alike)
+    #[arg(long, value_name = "CPUS=KIND,...")]
+    pub core_types: Option<String>,
     /// How far another node is, where the own node is 10
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(11..=254))]
     pub distance: Option<u32>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::MultiProgress;
 use machine::Machine;
-use policy::Instance;
+use policy::{Instance, Profile};
 use sim::{Scenario, Scheduler, SimError};
 use trace::Outcome;
 
@@ -143,7 +143,7 @@ fn of_vm(error: anyhow::Error) -> Failure {
 }
 
 fn request(plan: &Plan) -> Result<vm::Request, Failure> {
-    let Place::Vm { shape, clock, turn, boots, kernel, limit } = &plan.place else {
+    let Place::Vm { shape, rates, clock, turn, boots, kernel, limit } = &plan.place else {
         unreachable!("only plans for the guest come here")
     };
     Ok(vm::Request {
@@ -167,9 +167,24 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         observe: true,
         count_locks: plan.locks,
         seed: plan.seed,
+        profile: profile(&plan.job, rates),
         limit: *limit,
         plugin: None,
     })
+}
+
+/// How fast each task of the workload is on each kind of core, of its speed on the slowest: what counters would
+/// tell, which a guest does not have.
+fn profile(job: &Job, rates: &[f64]) -> Profile {
+    let (Job::Model { workload, .. }, Some(slowest)) = (job, rates.last()) else {
+        return Profile::new();
+    };
+    let speeds = |task: &workload::Task| {
+        let slow = machine::task_rate(*slowest, task.stalled);
+        let speeds = rates.iter().map(|rate| machine::task_rate(*rate, task.stalled) / slow);
+        (task.name.clone(), speeds.collect())
+    };
+    workload.tasks.iter().map(speeds).collect()
 }
 
 fn reference(contender: &Contender) -> vm::PolicyRef {

@@ -57,6 +57,8 @@ pub enum Place {
     /// The guest.
     Vm {
         shape: vm::Shape,
+        /// Work rates of the kinds of cores, of the fastest; empty where they are not known.
+        rates: Vec<f64>,
         clock: vm::Clock,
         turn: Option<Duration>,
         boots: usize,
@@ -308,14 +310,20 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
     check_real(contenders)?;
     only_here(arguments)?;
     let wanted = &arguments.machine;
-    let shape = match &wanted.machine {
-        Some(name) => shape_of(&find_machine(name)?),
+    let (mut shape, rates) = match &wanted.machine {
+        Some(name) => {
+            let machine = find_machine(name)?;
+            (shape_of(&machine), machine.core_rates)
+        }
         None => {
             let cpus = wanted.cpus.unwrap_or(CPUS);
             let nodes = wanted.nodes.unwrap_or(if wanted.cpus.is_some() { 1 } else { NODES });
-            guest_shape(cpus, nodes, wanted.smt.unwrap_or(1), wanted.distance)
+            (guest_shape(cpus, nodes, wanted.smt.unwrap_or(1), wanted.distance), Vec::new())
         }
     };
+    if let Some(kinds) = &wanted.core_types {
+        shape.core_types = core_types(kinds, shape.cpus)?;
+    }
     shape.check().map_err(Failure::input)?;
     let clock = arguments.clock.unwrap_or(cli::Clock::Dilated);
     check_turn(arguments.turn.map(Into::into), clock)?;
@@ -324,6 +332,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
     }
     Ok(Place::Vm {
         shape,
+        rates,
         clock: match clock {
             cli::Clock::Dilated => vm::Clock::Dilated,
             cli::Clock::Icount => vm::Clock::Icount,
@@ -346,7 +355,7 @@ fn only_here(arguments: &cli::Compare) -> Result<(), Failure> {
 }
 
 /// Options that describe the guest, and whether they were given.
-fn of_guest(arguments: &cli::Compare) -> [(&'static str, bool); 9] {
+fn of_guest(arguments: &cli::Compare) -> [(&'static str, bool); 10] {
     let machine = &arguments.machine;
     [
         ("--clock", arguments.clock.is_some()),
@@ -358,6 +367,7 @@ fn of_guest(arguments: &cli::Compare) -> [(&'static str, bool); 9] {
         ("--nodes", machine.nodes.is_some()),
         ("--smt", machine.smt.is_some()),
         ("--distance", machine.distance.is_some()),
+        ("--core-types", machine.core_types.is_some()),
     ]
 }
 
@@ -441,7 +451,48 @@ pub fn guest_shape(cpus: u32, nodes: u32, smt: u32, distance: Option<u32>) -> vm
     }
 }
 
-/// The guest that is most like a machine: its threads, nodes and distances.
+/// `0-1=fast,2-5=slow`: which kind of core each CPU passes for; a kind that is named before another is faster.
+fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
+    let bad = |why: String| {
+        Failure::input(format!(
+            "--core-types {text}: {why}; expected each CPU once, the fastest kind first, such as \
+             0-1=fast,2-{}=slow",
+            cpus.max(3) - 1
+        ))
+    };
+    let mut kinds: Vec<&str> = Vec::new();
+    let mut types = vec![None; cpus];
+    for part in text.split(',') {
+        let Some((range, kind)) = part.split_once('=') else {
+            return Err(bad(format!("`{part}` names no kind")));
+        };
+        let at = kinds.iter().position(|known| *known == kind).unwrap_or(kinds.len());
+        if at == kinds.len() {
+            kinds.push(kind);
+        }
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) else {
+            return Err(bad(format!("`{range}` is no range of CPUs")));
+        };
+        for cpu in first..=last.min(cpus) {
+            match types.get_mut(cpu) {
+                Some(free @ None) => *free = Some(at as u16),
+                Some(Some(_)) => return Err(bad(format!("CPU {cpu} is named twice"))),
+                None => return Err(bad(format!("there is no CPU {cpu}"))),
+            }
+        }
+    }
+    if kinds.len() > policy::table::TYPES_MAX {
+        return Err(bad(format!("{} kinds, of at most {}", kinds.len(), policy::table::TYPES_MAX)));
+    }
+    let missing = types.iter().position(Option::is_none);
+    match missing {
+        Some(cpu) => Err(bad(format!("CPU {cpu} is missing"))),
+        None => Ok(types.into_iter().flatten().collect()),
+    }
+}
+
+/// The guest that is most like a machine: its threads, nodes, distances and kinds of cores.
 fn shape_of(machine: &Machine) -> vm::Shape {
     let mut cores: Vec<u16> = machine.cpus.iter().map(|cpu| cpu.core).collect();
     cores.sort_unstable();
@@ -455,6 +506,10 @@ fn shape_of(machine: &Machine) -> vm::Shape {
             .iter()
             .map(|row| row.iter().map(|distance| (*distance).min(254) as u8).collect())
             .collect(),
+        core_types: match machine.core_rates.len() {
+            1 => Vec::new(),
+            _ => machine.cpus.iter().map(|cpu| cpu.core_type).collect(),
+        },
         ..vm::Shape::default()
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use live::{Attached, Exit, Glance, Load, Scope};
-use policy::Instance;
+use policy::{Instance, Profile};
 use serde_json::{Value, json};
 
 use crate::cli::Run;
@@ -38,7 +38,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
     let topology = live::topology().map_err(failed)?;
-    let attached = live::load(&instance, &topology, scope).map_err(failed)?;
+    let attached = live::load(&instance, &topology, &Profile::new(), scope).map_err(failed)?;
     let started = Instant::now();
     output::say(&format!("paceline: {} is in charge of {}", instance.label, whom(scope)));
     let mut child = match args.command.is_empty() {

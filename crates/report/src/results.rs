@@ -141,6 +141,9 @@ pub struct TaskRun {
     pub name: String,
     pub tid: Tid,
     pub cpu_s: f64,
+    /// The same on each kind of core, the fastest first; absent where they are all alike.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kind_s: Vec<f64>,
     /// In the workload's own unit; None: this ground cannot know.
     pub progress: Option<f64>,
     #[serde(flatten)]
@@ -328,6 +331,7 @@ fn tasks(outcome: &Outcome) -> Vec<TaskRun> {
         name: outcome.names.get(tid).cloned().unwrap_or_default(),
         tid: *tid,
         cpu_s: seconds(task.cpu_ns),
+        kind_s: task.kind_ns.iter().map(|ns| seconds(*ns)).collect(),
         progress: outcome.progress.get(tid).copied(),
         memory: outcome
             .memory

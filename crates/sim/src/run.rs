@@ -176,7 +176,8 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     if let Some(promises) = promises(scenario) {
         checkers.promised(&promises, &scenario.machine);
     }
-    let sink = Sink::new(scenario.machine.cpus.len(), scenario.options.record, checkers);
+    let kinds: Vec<u16> = scenario.machine.cpus.iter().map(|cpu| cpu.core_type).collect();
+    let sink = Sink::new(&kinds, scenario.options.record, checkers);
     let (machine, paths) = (scenario.machine.clone(), scenario.paths.clone());
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
     k.hw = Hw::new(&scenario.machine, &scenario.workload).map(Box::new);

@@ -88,9 +88,9 @@ pub(crate) struct Kept {
 }
 
 impl Sink {
-    pub fn new(cpus: usize, record: Record, checkers: Checkers) -> Self {
+    pub fn new(kinds: &[u16], record: Record, checkers: Checkers) -> Self {
         Sink {
-            measures: Measures::new(cpus),
+            measures: Measures::new(kinds.len()).with_kinds(kinds),
             record,
             early: BinaryHeap::new(),
             seq: 0,

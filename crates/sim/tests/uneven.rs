@@ -7,8 +7,8 @@ use common::{burn, task, workload};
 use machine::{find, stalled_for};
 use policy::table::TaskView;
 use policy::{Control, Instance, Policy, View};
-use sim::{Scenario, Scheduler, run, run_traced};
-use trace::{Kind, Outcome};
+use sim::{Scenario, Scheduler, run};
+use trace::Outcome;
 use workload::{Task, Workload};
 
 const MS: u64 = 1_000_000;
@@ -69,34 +69,11 @@ fn shares(fast: &[f64], seconds: u64) -> (Vec<(f64, f64)>, Outcome) {
     let tasks = fast.iter().enumerate().map(burner).collect();
     let job = Workload { duration_ns: Some(seconds * 1000 * MS), ..workload(tasks) };
     let scheduler = Scheduler::Policy(Instance::default(named));
-    let mut scenario = Scenario::new(find("phenom-2f4s").unwrap(), job, scheduler);
-    scenario.options.record.events = true;
-    let traced = run_traced(&scenario).unwrap();
-    let mut on = vec![(0.0, 0.0); fast.len() + 2];
-    let mut since = [0; 6];
-    for event in &traced.events {
-        let Kind::Switch { prev, .. } = event.kind else { continue };
-        let cpu = event.cpu as usize;
-        let ran = (event.t_ns - std::mem::replace(&mut since[cpu], event.t_ns)) as f64 / 1e9;
-        if let Some(sum) = (prev as usize).checked_sub(1).and_then(|task| on.get_mut(task)) {
-            sum.1 += ran;
-            sum.0 += if cpu < 2 { ran } else { 0.0 };
-        }
-    }
-    // Who runs at the end has not left yet.
-    for (cpu, since) in since.into_iter().enumerate() {
-        let last = traced.events.iter().rev().find_map(|event| match event.kind {
-            Kind::Switch { next, .. } if event.cpu as usize == cpu => Some(next as usize),
-            _ => None,
-        });
-        if let Some(sum) = last.and_then(|task| on.get_mut(task.wrapping_sub(1))) {
-            let ran = (seconds * 1000 * MS - since) as f64 / 1e9;
-            sum.1 += ran;
-            sum.0 += if cpu < 2 { ran } else { 0.0 };
-        }
-    }
-    on.truncate(fast.len());
-    (on.iter().map(|(fast, all)| (fast / all, *all)).collect(), traced.outcome)
+    let scenario = Scenario::new(find("phenom-2f4s").unwrap(), job, scheduler);
+    let outcome = run(&scenario).unwrap();
+    let of = |at: usize| &outcome.observed.tasks[&(at as u32 + 1)];
+    let share = |at| (of(at).kind_ns[0] as f64 / of(at).cpu_ns as f64, of(at).cpu_ns as f64 / 1e9);
+    ((0..fast.len()).map(share).collect(), outcome)
 }
 
 #[test]

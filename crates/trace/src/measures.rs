@@ -19,6 +19,7 @@ pub struct Measures {
     start_ns: Option<u64>,
     now_ns: u64,
     cpus: Vec<Cpu>,
+    kinds: usize,
     tasks: BTreeMap<Tid, Task>,
     idle_cpus: usize,
     waiting_anywhere: usize,
@@ -41,13 +42,25 @@ struct Totals {
     wakeup_in_flight_ns: u64,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Cpu {
     current: Tid,
     since_ns: u64,
     mm: MmId,
     /// Waiting tasks queued here.
     waiting: u64,
+    /// Which kind of core it is.
+    kind: u16,
+}
+
+impl TaskObserved {
+    fn ran(&mut self, ns: u64, kind: u16, kinds: usize) {
+        self.cpu_ns += ns;
+        if kinds > 1 {
+            self.kind_ns.resize(kinds, 0);
+            self.kind_ns[usize::from(kind)] += ns;
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -71,6 +84,9 @@ struct Task {
 pub struct TaskObserved {
     /// Time on a CPU.
     pub cpu_ns: u64,
+    /// The same on each kind of core, the fastest first; empty where they are all alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kind_ns: Vec<u64>,
     /// Times it left a CPU because it blocked or ended.
     pub voluntary: u64,
     /// Times it left a CPU although it could have gone on.
@@ -162,7 +178,8 @@ impl Measures {
         Measures {
             start_ns: None,
             now_ns: 0,
-            cpus: vec![Cpu { current: IDLE, since_ns: 0, mm: 0, waiting: 0 }; cpus],
+            cpus: vec![Cpu { current: IDLE, since_ns: 0, mm: 0, waiting: 0, kind: 0 }; cpus],
+            kinds: 1,
             tasks: BTreeMap::new(),
             idle_cpus: cpus,
             waiting_anywhere: 0,
@@ -172,6 +189,13 @@ impl Measures {
             waits: Histogram::new(3).expect("three digits are a valid precision"),
             total: Totals::default(),
         }
+    }
+
+    /// The same for cores of several kinds: which each CPU is.
+    pub fn with_kinds(mut self, kinds: &[u16]) -> Self {
+        self.cpus.iter_mut().zip(kinds).for_each(|(cpu, kind)| cpu.kind = *kind);
+        self.kinds = 1 + usize::from(kinds.iter().copied().max().unwrap_or(0));
+        self
     }
 
     /// Says what `cpu` runs at the start, before any event.
@@ -239,11 +263,11 @@ impl Measures {
         self.advance(t_ns);
         let now_ns = self.now_ns;
         for cpu in 0..self.cpus.len() {
-            let Cpu { current, since_ns, .. } = self.cpus[cpu];
+            let (Cpu { current, since_ns, kind, .. }, kinds) = (self.cpus[cpu], self.kinds);
             if current == IDLE {
                 self.total.idle_ns += now_ns - since_ns.max(self.start_ns.unwrap_or(now_ns));
             } else {
-                self.task(current).seen.cpu_ns += now_ns - since_ns;
+                self.task(current).seen.ran(now_ns - since_ns, kind, kinds);
             }
         }
         let mut longest = self.waits.max();
@@ -299,8 +323,9 @@ impl Measures {
             return;
         }
         self.total.context_switches += 1;
+        let (kind, kinds) = (self.cpus[cpu as usize].kind, self.kinds);
         let task = self.task(prev);
-        task.seen.cpu_ns += ran_ns;
+        task.seen.ran(ran_ns, kind, kinds);
         let exiting = task.exiting;
         if runnable && !exiting {
             task.seen.involuntary += 1;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use live::{Callback, Recording};
+use policy::Profile;
 use serde::{Deserialize, Serialize};
 use trace::Outcome;
 
@@ -27,6 +28,10 @@ pub(crate) struct Job {
     pub observe: bool,
     pub count_locks: bool,
     pub limit_s: f64,
+    /// Which kind of core each CPU passes for, the fastest first; empty: all are alike.
+    pub core_types: Vec<u16>,
+    /// What is known of programs beforehand.
+    pub profile: Profile,
     /// The kernel's type information is not known to be sound.
     pub probe: bool,
 }

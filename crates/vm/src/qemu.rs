@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn nodes_hold_whole_cores_and_their_share_of_memory() {
         let distances = vec![vec![10, 21], vec![21, 10]];
-        let shape = Shape { cpus: 8, nodes: 2, smt: 2, distances, memory_mib: 1024 };
+        let shape =
+            Shape { cpus: 8, nodes: 2, smt: 2, distances, memory_mib: 1024, ..Shape::default() };
         let line = line(shape, Clock::Dilated, None);
         assert!(line.contains("-smp 8,sockets=2,cores=2,threads=2"), "{line}");
         assert!(line.contains("node,nodeid=1,cpus=4-7,memdev=node1"), "{line}");

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use policy::Instance;
+use policy::{Instance, Profile};
 use serde::{Deserialize, Serialize};
 
 /// Everything about a comparison in the guest.
@@ -40,6 +40,8 @@ pub struct Request {
     pub count_locks: bool,
     /// Varies the guest's random numbers (its memory layout among them) from boot to boot.
     pub seed: u64,
+    /// What is known of programs beforehand: policies of uneven cores go by it, as there are no counters.
+    pub profile: Profile,
     /// Longest time on the guest's clock that one run of the workload may take.
     pub limit: Duration,
     /// A plugin of the emulator with its arguments, as QEMU's `-plugin` takes it. It finds the
@@ -64,6 +66,7 @@ impl Request {
             observe: false,
             count_locks: false,
             seed: 1,
+            profile: Profile::new(),
             limit: Duration::from_secs(600),
             plugin: None,
         }
@@ -121,11 +124,21 @@ pub struct Shape {
     pub distances: Vec<Vec<u8>>,
     /// Memory in MiB, spread evenly over the nodes.
     pub memory_mib: usize,
+    /// Which kind of core policies take each CPU for, the fastest first: emulated ones are all alike. Empty: none
+    /// is told apart.
+    pub core_types: Vec<u16>,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { cpus: 1, nodes: 1, smt: 1, distances: Vec::new(), memory_mib: 2048 }
+        Shape {
+            cpus: 1,
+            nodes: 1,
+            smt: 1,
+            distances: Vec::new(),
+            memory_mib: 2048,
+            core_types: Vec::new(),
+        }
     }
 }
 
@@ -178,6 +191,9 @@ impl Shape {
                     ));
                 }
             }
+        }
+        if !self.core_types.is_empty() && self.core_types.len() != cpus {
+            return bad(format!("{} kinds of cores for {cpus} CPUs", self.core_types.len()));
         }
         if self.memory_mib < 512 || !self.memory_mib.is_multiple_of(nodes) {
             return bad(format!(

@@ -169,6 +169,8 @@ fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
         observe: request.observe,
         count_locks: request.count_locks,
         limit_s: request.limit.as_secs_f64(),
+        core_types: request.shape.core_types.clone(),
+        profile: request.profile.clone(),
         probe: !kernel.probed,
     }
 }

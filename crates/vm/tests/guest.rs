@@ -115,6 +115,7 @@ fn the_machine_is_as_asked() {
         smt: 2,
         distances: vec![vec![10, 31], vec![31, 10]],
         memory_mib: 1024,
+        ..Shape::default()
     };
     (request.clock, request.runs_per_boot) = (Clock::Dilated, 2);
     for outcome in run(&request).unwrap() {

@@ -70,6 +70,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {
     let cpus = experiment.cpus.unwrap_or(1);
     Place::Vm {
         shape: plan::guest_shape(cpus, experiment.nodes.unwrap_or(1), 1, None),
+        rates: Vec::new(),
         clock: match experiment.clock {
             Some(GuestClock::Icount) => vm::Clock::Icount,
             Some(GuestClock::Threads) => vm::Clock::Threads,

@@ -18,6 +18,7 @@ pub(crate) fn one(
     let trial = Trial {
         label: &run.policy.label,
         instance: run.instance,
+        profile: &job.profile,
         scope: Scope::Everyone,
         run: run.run,
         boot: run.boot,

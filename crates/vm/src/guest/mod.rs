@@ -89,7 +89,10 @@ fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::R
         probe::check_btf(Path::new("/sys/kernel/btf/vmlinux")).context("this kernel is unsound")?;
     }
     machine::dilate(job.dilation)?;
-    let topology = live::topology()?;
+    let mut topology = live::topology()?;
+    if !job.core_types.is_empty() {
+        topology.core_type = job.core_types.clone();
+    }
     let instances = instances(&job, registry)?;
     for run in 0..job.runs {
         for index in live::rotated(run + boot, instances.len()) {

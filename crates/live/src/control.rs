@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A policy's control plane beside the running kernel: a thread of a higher class, over the data plane's own
+//! table of tasks, mapped into this process.
+
+use std::ffi::c_void;
+use std::fs;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use libbpf_rs::{MapCore, Object};
+use policy::table::{RawTable, TaskTable};
+use policy::{Control, Instance, Profile, Topology, View};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::execute::now_ns;
+use crate::load::variables;
+use crate::outrank_policies;
+
+/// The section of the table, and so the name of its map.
+const SECTION: &str = ".bss.task_table";
+
+/// A control plane at work, until it is dropped.
+pub(crate) struct Controlling {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts it, where the policy has one: its first decision is in force when this returns.
+pub(crate) fn start(
+    instance: &Instance,
+    topology: &Topology,
+    profile: &Profile,
+    object: &Object,
+) -> anyhow::Result<Option<Controlling>> {
+    let Some(plan) = instance.policy.control else { return Ok(None) };
+    let mapped = Mapped::new(object, instance.policy.bpf)
+        .with_context(|| format!("policy {}: its table of tasks", instance.label))?;
+    let mut control = plan(instance, topology, profile);
+    let mut after_ns = step(&mut *control, &mapped);
+    let (stop, stopped) = channel();
+    let work = move || {
+        // Without it the policy may starve its own control plane, of which whoever loads it was told.
+        let _ = outrank_policies();
+        while stopped.recv_timeout(Duration::from_nanos(after_ns)) == Err(RecvTimeoutError::Timeout)
+        {
+            after_ns = step(&mut *control, &mapped);
+        }
+    };
+    let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
+    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread) }))
+}
+
+fn step(control: &mut dyn Control, mapped: &Mapped) -> u64 {
+    control.step(&View { now_ns: now_ns(), table: &mapped.table, name_of: &comm })
+}
+
+/// What a thread calls itself.
+fn comm(tid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_string())
+}
+
+impl Drop for Controlling {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The table of tasks in this process's memory.
+struct Mapped {
+    base: NonNull<c_void>,
+    bytes: usize,
+    table: TaskTable,
+}
+
+// SAFETY: the mapping belongs to this value alone, and all fields of the table are atomics.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    fn new(object: &Object, bpf: &[u8]) -> anyhow::Result<Self> {
+        let map = object.maps().find(|map| map.name() == SECTION).context("is missing")?;
+        let (offset, size) =
+            *variables(bpf, SECTION)?.get("task_table").context("is not described")?;
+        if size != size_of::<RawTable>() {
+            bail!("has {size} bytes, not {}", size_of::<RawTable>());
+        }
+        let bytes = map.value_size() as usize;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping of the whole of the map's value, at an address of the kernel's choice
+        let base =
+            unsafe { mmap(std::ptr::null_mut(), bytes, prot, MapFlags::SHARED, map.as_fd(), 0) }
+                .context("cannot be mapped")?;
+        let base = NonNull::new(base).context("was mapped nowhere")?;
+        // SAFETY: the table lies within the mapping, which lives as long as this value
+        let table = unsafe { TaskTable::new(base.byte_add(offset).cast()) };
+        Ok(Mapped { base, bytes, table })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: nobody has a pointer into the mapping any more
+        let _ = unsafe { munmap(self.base.as_ptr(), self.bytes) };
+    }
+}
