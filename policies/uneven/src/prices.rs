@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Shares for any number of core types: a linear program, solved over the prices of core types.
+//!
+//! **Problem.** Maximize what all tasks gain together, where a task's time adds up to c, no type is used
+//! beyond its cores, and everybody has at least what is asked for it: tasks times types variables.
+//!
+//! **Approach.** Only the few rows of the core types tie tasks together (Dantzig, Wolfe, 1960). Put a price
+//! on each type, and each task alone has the best shares it can buy, in closed form: they lie on one type,
+//! or on two where its guarantee is just kept ([`Buyer::buy`]). What all would buy at some prices is one
+//! offer; a linear program of as many rows as there are types finds the best mixture of the offers so far
+//! and the prices at which it is best; at these prices tasks make the next offer. Prices also bound what any
+//! plan can gain: where the mixture is as good as the bound, it is the best of all, whatever solver
+//! found it. Tasks that are alike make one buyer and get the same shares, so there are no ties among them.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+use crate::lp::Program;
+use crate::problem::Base;
+use crate::start::{Least, Start, dot};
+
+/// A mixture is the best where the mean gain of a task is nearer than this to its bound.
+const GAP: f64 = 1e-11;
+/// Offers at most; three types and a thousand tasks take a few dozen.
+const OFFERS_MAX: usize = 1000;
+/// A plan that uses more cores than there are, by no more than this for each task, is rounding's.
+const MISSING: f64 = 1e-12;
+
+/// Tasks that nothing tells apart but their CPU time.
+struct Buyer {
+    tasks: Vec<usize>,
+    /// Their CPU time together, in cores.
+    time: f64,
+    /// What a unit of their time on each type gains; none: they may not run there.
+    gains: Vec<Option<f64>>,
+    /// Speeds that their guarantee is reckoned with.
+    speeds: Vec<f64>,
+    /// Least share of each type.
+    least: Vec<f64>,
+    /// Least speed.
+    wanted: f64,
+}
+
+impl Buyer {
+    /// The best shares at these prices; none where no shares reach the wanted speed.
+    fn buy(&self, prices: &[f64]) -> Option<Vec<f64>> {
+        let types: Vec<usize> =
+            (0..prices.len()).filter(|number| self.gains[*number].is_some()).collect();
+        let profit = |number: usize| self.gains[number].unwrap_or(0.0) - prices[number];
+        let open = 1.0 - self.least.iter().sum::<f64>();
+        let short = self.wanted - dot(&self.speeds, &self.least);
+        let mut best: Option<(f64, [(usize, f64); 2])> = None;
+        let mut offer = |parts: [(usize, f64); 2]| {
+            let worth = parts.iter().map(|(number, part)| part * profit(*number)).sum();
+            if best.as_ref().is_none_or(|(most, _)| worth > *most) {
+                best = Some((worth, parts));
+            }
+        };
+        for &one in &types {
+            let spare = self.speeds[one] * open - short;
+            if spare >= -1e-12 {
+                offer([(one, open), (one, 0.0)]);
+            }
+            for &slow in
+                types.iter().filter(|slow| self.speeds[**slow] * open < short && spare > 0.0)
+            {
+                let part =
+                    (short - self.speeds[slow] * open) / (self.speeds[one] - self.speeds[slow]);
+                offer([(one, part), (slow, open - part)]);
+            }
+        }
+        let mut shares = self.least.clone();
+        best?.1.iter().for_each(|(number, part)| shares[*number] += part);
+        Some(shares)
+    }
+}
+
+/// What all buyers would buy at some prices; for each unit of their time.
+struct Offer {
+    shares: Vec<Vec<f64>>,
+    /// Cores of each type.
+    used: Vec<f64>,
+    /// Gain of all.
+    gain: f64,
+}
+
+impl Offer {
+    fn at(market: &Market, prices: &[f64]) -> Option<Self> {
+        let shares = market.buyers.iter().map(|buyer| buyer.buy(prices));
+        Some(Offer::of(market, shares.collect::<Option<_>>()?))
+    }
+
+    fn of(market: &Market, shares: Vec<Vec<f64>>) -> Self {
+        let (mut used, mut gain) = (vec![0.0; market.cores.len()], 0.0);
+        for (buyer, shares) in market.buyers.iter().zip(&shares) {
+            let time = buyer.time / market.time;
+            for (number, share) in shares.iter().enumerate() {
+                used[number] += time * share;
+                gain += time * share * buyer.gains[number].unwrap_or(0.0);
+            }
+        }
+        Offer { shares, used, gain }
+    }
+}
+
+/// The most that all gain together, beyond what is asked for each. Errors: it cannot be had.
+pub(crate) fn best(start: &Start, least: Least) -> Result<Vec<Vec<f64>>, Error> {
+    let market = Market::new(start, least);
+    let first = match (least, start.problem.base) {
+        (Least::Targets(_), Base::SlowCore | Base::FastCore) => {
+            match Market::new(start, least).feasible()? {
+                Some(shares) => shares,
+                None => return Err(Error::OutOfReach { best: level(start)? }),
+            }
+        }
+        // Even shares have all that can be asked for.
+        _ => market.buyers.iter().map(|buyer| start.even[buyer.tasks[0]].clone()).collect(),
+    };
+    let mut rows = start.even.clone();
+    for (buyer, shares) in market.buyers.iter().zip(market.search(Some(first))?.shares) {
+        buyer.tasks.iter().for_each(|task| rows[*task].clone_from(&shares));
+    }
+    Ok(rows)
+}
+
+/// The greatest level that every task can reach against its base, by halving.
+pub(crate) fn level(start: &Start) -> Result<f64, Error> {
+    let (mut low, mut high) = (0.0, crate::problem::SPEED_MAX);
+    while high - low > 1e-12 * high {
+        let middle = f64::midpoint(low, high);
+        let targets = vec![middle; start.cpu.len()];
+        match Market::new(start, Least::Targets(&targets)).feasible()? {
+            Some(_) => low = middle,
+            None => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+/// Who buys, and what there is, for each unit of the buyers' time.
+struct Market {
+    buyers: Vec<Buyer>,
+    time: f64,
+    cores: Vec<f64>,
+}
+
+struct Mixture {
+    /// Of each buyer.
+    shares: Vec<Vec<f64>>,
+    /// Cores more than there are.
+    missing: f64,
+}
+
+impl Market {
+    fn new(start: &Start, least: Least) -> Self {
+        let buyers = buyers(start, least);
+        let time = buyers.iter().map(|buyer| buyer.time).sum();
+        let cores = start.left().iter().map(|cores| cores / time).collect();
+        Market { buyers, time, cores }
+    }
+
+    /// Shares that have all that is asked for, whatever they gain; none where there are none.
+    fn feasible(mut self) -> Result<Option<Vec<Vec<f64>>>, Error> {
+        if self.buyers.iter().any(|buyer| buyer.buy(&vec![0.0; self.cores.len()]).is_none()) {
+            return Ok(None);
+        }
+        let gains = self.buyers.iter_mut().flat_map(|buyer| buyer.gains.iter_mut().flatten());
+        gains.for_each(|gain| *gain = 0.0);
+        let mixture = self.search(None)?;
+        Ok((mixture.missing <= MISSING).then_some(mixture.shares))
+    }
+
+    /// The best mixture of offers, from a first that uses no more cores than there are. Without a first,
+    /// gains are nothing, and what counts is how few cores are missing.
+    fn search(&self, first: Option<Vec<Vec<f64>>>) -> Result<Mixture, Error> {
+        let fine = first.is_none();
+        let mut offers: Vec<Offer> =
+            first.map(|shares| Offer::of(self, shares)).into_iter().collect();
+        let mut prices = vec![0.0; self.cores.len()];
+        let mut reached = f64::NEG_INFINITY;
+        for _ in 0..OFFERS_MAX {
+            let Some(offer) = Offer::at(self, &prices) else { break };
+            let bound = offer.gain + dot(&prices, &self.cores) - dot(&prices, &offer.used);
+            if bound - reached <= GAP {
+                return self.mixture(&offers, fine);
+            }
+            offers.push(offer);
+            (prices, reached) = self.prices(&offers, fine)?;
+        }
+        Err(Error::Unsolved { status: format!("no end after {OFFERS_MAX} offers") })
+    }
+
+    /// Prices at which the best mixture of these offers is the best, and what it gains: the program's dual.
+    fn prices(&self, offers: &[Offer], fine: bool) -> Result<(Vec<f64>, f64), Error> {
+        let most = offers.iter().map(|offer| offer.gain).fold(f64::NEG_INFINITY, f64::max);
+        let mut program = Program::new();
+        let vars: Vec<_> = self.cores.iter().map(|cores| program.var(-cores)).collect();
+        let below = program.var(1.0); // what is left of `most` after all cores were paid for
+        for offer in offers {
+            let paid = vars.iter().zip(&offer.used).map(|(var, used)| (*var, -used));
+            let terms: Vec<_> = paid.chain([(below, 1.0)]).collect();
+            program.at_most(most - offer.gain, &terms);
+        }
+        if fine {
+            vars.iter().for_each(|var| program.at_most(1.0, &[(*var, 1.0)]));
+        }
+        let solved = program.maximize()?;
+        let prices: Vec<f64> = vars.iter().map(|var| solved[*var].max(0.0)).collect();
+        let gain = most - solved[below] + dot(&prices, &self.cores);
+        Ok((prices, gain))
+    }
+
+    /// The first offer, moved towards others as far as that gains.
+    fn mixture(&self, offers: &[Offer], fine: bool) -> Result<Mixture, Error> {
+        let first = &offers[0];
+        let mut program = Program::new();
+        let moves: Vec<_> =
+            offers[1..].iter().map(|offer| program.var(offer.gain - first.gain)).collect();
+        let mut missing = 0.0;
+        let mut found = Vec::new();
+        for (number, cores) in self.cores.iter().enumerate() {
+            let other = moves.iter().zip(&offers[1..]);
+            let mut terms: Vec<_> =
+                other.map(|(var, offer)| (*var, offer.used[number] - first.used[number])).collect();
+            let mut left = cores - first.used[number];
+            if fine {
+                let most =
+                    offers.iter().map(|offer| offer.used[number] - cores).fold(0.0, f64::max);
+                let var = program.var(1.0);
+                program.at_most(most, &[(var, 1.0)]);
+                terms.push((var, 1.0));
+                found.push(var);
+                missing += most;
+                left += most;
+            }
+            program.at_most(left.max(0.0), &terms);
+        }
+        let all: Vec<_> = moves.iter().map(|var| (*var, 1.0)).collect();
+        program.at_most(1.0, &all);
+        let solved = program.maximize()?;
+        let weights = moves.iter().map(|var| solved[*var].max(0.0));
+        let shares = blend(offers, &weights.collect::<Vec<_>>());
+        missing -= found.iter().map(|var| solved[*var]).sum::<f64>();
+        Ok(Mixture { shares, missing })
+    }
+}
+
+/// So much of each offer but the first, which has the rest.
+fn blend(offers: &[Offer], weights: &[f64]) -> Vec<Vec<f64>> {
+    let mut shares = offers[0].shares.clone();
+    for (index, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+        for (buyer, row) in shares.iter_mut().enumerate() {
+            for (number, part) in row.iter_mut().enumerate() {
+                *part += weight
+                    * (offers[index + 1].shares[buyer][number] - offers[0].shares[buyer][number]);
+            }
+        }
+    }
+    let normal = |row: &mut Vec<f64>| {
+        row.iter_mut().for_each(|part| *part = part.max(0.0));
+        let sum: f64 = row.iter().sum();
+        row.iter_mut().for_each(|part| *part /= sum);
+    };
+    shares.iter_mut().for_each(normal);
+    shares
+}
+
+fn buyers(start: &Start, least: Least) -> Vec<Buyer> {
+    let types = start.problem.types();
+    let mut known: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
+    let mut buyers: Vec<Buyer> = Vec::new();
+    for task in start.free() {
+        let speeds = &start.problem.tasks[task].speeds;
+        let gain = |number: usize| {
+            start.allowed[task].has(number).then(|| speeds[number] / start.base[task])
+        };
+        let wanted = match least {
+            Least::Targets(targets) => targets[task] * start.cautious_base[task],
+            _ => 0.0,
+        };
+        let buyer = Buyer {
+            tasks: vec![task],
+            time: start.cpu[task],
+            gains: (0..types).map(gain).collect(),
+            speeds: start.problem.tasks[task].cautious().to_vec(),
+            least: (0..types).map(|number| start.least(task, number, least)).collect(),
+            wanted,
+        };
+        match known.entry(key(&buyer)) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(buyers.len());
+                buyers.push(buyer);
+            }
+            std::collections::btree_map::Entry::Occupied(entry) => {
+                let twin = &mut buyers[*entry.get()];
+                twin.tasks.push(task);
+                twin.time += start.cpu[task];
+            }
+        }
+    }
+    buyers
+}
+
+/// All that tells a buyer from others.
+fn key(buyer: &Buyer) -> Vec<u64> {
+    let gains = buyer.gains.iter().map(|gain| gain.unwrap_or(-1.0));
+    let rest = buyer.speeds.iter().chain(&buyer.least).chain([&buyer.wanted]).copied();
+    gains.chain(rest).map(f64::to_bits).collect()
+}
