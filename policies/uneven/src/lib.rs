@@ -8,7 +8,7 @@
 //! **Approach.** First fairness, then throughput: every task gets what a target fraction of its fair
 //! performance takes, and what is left of the fast cores goes to those that gain most
 //! ([`Policy::MinFair`]). [`plan`] is a pure function from a [`Problem`] (cores, tasks, speeds) to a
-//! [`Plan`] (shares of core types).
+//! [`Plan`] (shares of core types); [`Estimator`] learns the speeds from counters.
 //!
 //! **Source.** Changdae Kim, Jaehyuk Huh: *Fairness-oriented Scheduling Support for Multicore Systems*
 //! (talk of 34 slides; ICS'16, 10.1145/2925426.2926262; IEEE TC 67(8), 10.1109/TC.2018.2796077). Slide
@@ -22,8 +22,10 @@
 
 mod blend;
 mod cpu_time;
+mod energy;
 mod equal;
 mod error;
+mod estimate;
 mod even;
 mod guaranteed;
 mod lp;
@@ -36,11 +38,15 @@ mod scaled;
 mod similar;
 mod start;
 mod surplus;
+mod tenant;
 
 pub use self::policy::{Policy, Reading, plan};
+pub use energy::energy_per_work;
 pub use error::Error;
+pub use estimate::{Counts, Estimator, Rules, interpolate};
 pub use guaranteed::{GuaranteedFair, Mode};
 pub use metrics::{Deviation, Metrics};
 pub use policies::MAX_FAIR;
 pub use problem::{Base, CoreTypes, Plan, Problem, Task};
 pub use surplus::required;
+pub use tenant::{Thread, by_utility, evenly, pooled};

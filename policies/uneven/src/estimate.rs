@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Speeds from counters: instructions a second on each core type, interval by interval (slide 10).
+//!
+//! A sample is the instructions of a task on a type in an interval over its CPU time there. Samples that
+//! are too short, or that no core can have, are left out; the rest are averaged. The plan ranks tasks by
+//! the mean, which is held until it has clearly moved, and reckons their guarantees with the upper end of
+//! what the speed may be: too low an estimate would break a guarantee, too high a one only costs
+//! throughput. A task of which nothing is known is taken for one that gains most.
+
+use crate::Task;
+
+/// What a task did on a core type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Retired instructions.
+    pub instructions: u64,
+    /// CPU time, in ns.
+    pub time_ns: u64,
+}
+
+impl Counts {
+    /// What was counted since; none where a counter went backwards: it was reset, or it wrapped.
+    pub fn since(self, before: Counts) -> Option<Counts> {
+        Some(Counts {
+            instructions: self.instructions.checked_sub(before.instructions)?,
+            time_ns: self.time_ns.checked_sub(before.time_ns)?,
+        })
+    }
+}
+
+/// How samples are taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// Less CPU time on a type than this is no sample, in ns.
+    pub sample_min_ns: u64,
+    /// No type is more than so many times as fast as a slower one: samples that say so are left out.
+    pub ratio_max: f64,
+    /// So many samples are averaged alike; later ones count `new` each.
+    pub alike: u32,
+    /// Part of a later sample in the average.
+    pub new: f64,
+    /// s_max: speeds of a task of which nothing is known, fastest type first.
+    pub unknown: Vec<f64>,
+    /// Standard deviations between the mean and the upper end.
+    pub deviations: f64,
+    /// Relative standard deviation of a sample, as long as few samples tell.
+    pub noise: f64,
+    /// The ranking follows the mean where it has moved by this part of itself.
+    pub hysteresis: f64,
+    /// Frequency of each type, in any unit, where types differ in nothing else: speeds on types that were
+    /// not measured then follow from two that were.
+    pub frequencies: Option<Vec<f64>>,
+}
+
+impl Rules {
+    /// For core types of which these are the greatest speeds, fastest type first.
+    pub fn new(unknown: Vec<f64>) -> Self {
+        Rules {
+            sample_min_ns: 1_200_000,
+            ratio_max: 1.15 * unknown[0],
+            alike: 5,
+            new: 0.3,
+            unknown,
+            deviations: 2.0,
+            noise: 0.05,
+            hysteresis: 0.02,
+            frequencies: None,
+        }
+    }
+}
+
+/// An average of samples with their spread.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Average {
+    samples: u32,
+    /// Instructions a ns.
+    ips: f64,
+    /// Mean of squared relative deviations.
+    spread: f64,
+}
+
+impl Average {
+    fn add(&mut self, ips: f64, rules: &Rules) {
+        self.samples = self.samples.saturating_add(1);
+        let part =
+            if self.samples <= rules.alike { 1.0 / f64::from(self.samples) } else { rules.new };
+        let change = ips - self.ips;
+        self.ips += part * change;
+        let deviation = change / self.ips;
+        self.spread = (1.0 - part) * (self.spread + part * deviation * deviation);
+    }
+
+    /// Relative variance of the average: few samples are not believed to be without noise.
+    fn variance(&self, rules: &Rules) -> f64 {
+        const ASSUMED: f64 = 2.0; // samples that `noise` counts for
+        let most = (2.0 - rules.new) / rules.new; // that an exponential average amounts to
+        let samples = f64::from(self.samples).min(most.max(f64::from(rules.alike)));
+        let spread = (self.spread * samples + rules.noise.powi(2) * ASSUMED) / (samples + ASSUMED);
+        spread / samples
+    }
+}
+
+/// What is known of a task's speeds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Estimator {
+    averages: Vec<Average>,
+    /// What somebody said, until enough was measured.
+    profile: Option<Vec<f64>>,
+    ranking: Option<Vec<f64>>,
+}
+
+impl Estimator {
+    /// Nothing is known, on so many core types.
+    pub fn new(types: usize) -> Self {
+        Estimator { averages: vec![Average::default(); types], profile: None, ranking: None }
+    }
+
+    /// Speeds from a profile, fastest type first, until enough was measured.
+    pub fn profiled(speeds: &[f64]) -> Self {
+        let known = Some(speeds.to_vec());
+        Estimator { profile: known.clone(), ranking: known, ..Estimator::new(speeds.len()) }
+    }
+
+    /// For another run of the same program (slide 27): its averages, as two samples at most.
+    pub fn remembered(&self) -> Self {
+        let mut again = self.clone();
+        again.averages.iter_mut().for_each(|average| average.samples = average.samples.min(2));
+        again
+    }
+
+    /// Takes what an interval counted on each type, fastest first. Whether any of it was a sample.
+    pub fn update(&mut self, counts: &[Counts], rules: &Rules) -> bool {
+        let mut samples: Vec<Option<f64>> =
+            counts.iter().map(|counts| sample(*counts, rules)).collect();
+        if !is_plausible(&samples, rules) {
+            return false;
+        }
+        samples.resize(self.averages.len(), None);
+        for (average, sample) in self.averages.iter_mut().zip(&samples) {
+            if let Some(ips) = sample {
+                average.add(*ips, rules);
+            }
+        }
+        self.rank(rules);
+        samples.iter().any(Option::is_some)
+    }
+
+    /// Speeds, fastest type first, 1 on the slowest; none as long as too few types were measured.
+    pub fn mean(&self, rules: &Rules) -> Option<Vec<f64>> {
+        let Some(ips) = self.all(rules) else { return self.profile.clone() };
+        let slowest = *ips.last()?;
+        let mut speeds: Vec<f64> = ips.iter().map(|ips| (ips / slowest).max(1.0)).collect();
+        *speeds.last_mut()? = 1.0;
+        Some(speeds)
+    }
+
+    /// The upper end of what the speeds may be; s_max as long as they are not known.
+    pub fn bound(&self, rules: &Rules) -> Vec<f64> {
+        let Some(mut speeds) = self.mean(rules) else { return rules.unknown.clone() };
+        let last = speeds.len() - 1;
+        let unmeasured = rules.noise.powi(2);
+        let of = |number: usize| match self.averages[number].samples {
+            0 => self.measured().map(|known| known.variance(rules)).fold(unmeasured, f64::max),
+            _ => self.averages[number].variance(rules),
+        };
+        for (number, speed) in speeds.iter_mut().enumerate().take(last) {
+            let deviation = (of(number) + of(last)).sqrt();
+            let upper = *speed * (rules.deviations * deviation).exp();
+            *speed = upper.min(rules.ratio_max.max(*speed));
+        }
+        speeds
+    }
+
+    /// The task as a plan takes it: ranked by its mean, guaranteed by its upper end.
+    pub fn task(&self, rules: &Rules) -> Task {
+        let unranked = || vec![1.0; self.averages.len()];
+        let speeds = self.ranking.clone().unwrap_or_else(unranked);
+        Task { bound: Some(self.bound(rules)), ..Task::new(speeds) }
+    }
+
+    fn measured(&self) -> impl Iterator<Item = &Average> {
+        self.averages.iter().filter(|average| average.samples > 0)
+    }
+
+    /// Instructions a ns on every type, measured or inferred.
+    fn all(&self, rules: &Rules) -> Option<Vec<f64>> {
+        let known: Vec<(usize, f64)> = self
+            .averages
+            .iter()
+            .enumerate()
+            .filter(|(_, average)| average.samples > 0)
+            .map(|(number, average)| (number, average.ips))
+            .collect();
+        if known.len() == self.averages.len() {
+            return Some(known.into_iter().map(|(_, ips)| ips).collect());
+        }
+        let (first, last) = (*known.first()?, *known.last()?);
+        let mut all = interpolate(rules.frequencies.as_deref()?, first, last)?;
+        known.iter().for_each(|(number, ips)| all[*number] = *ips);
+        Some(all)
+    }
+
+    /// The ranking follows where the mean has clearly moved.
+    fn rank(&mut self, rules: &Rules) {
+        let Some(mean) = self.mean(rules) else { return };
+        let moved = |held: &Vec<f64>| {
+            let pairs = held.iter().zip(&mean);
+            pairs.into_iter().any(|(held, mean)| (mean - held).abs() > rules.hysteresis * held)
+        };
+        if self.ranking.as_ref().is_none_or(moved) {
+            self.ranking = Some(mean);
+        }
+    }
+}
+
+/// Instructions a ns; none where there is too little to tell.
+fn sample(counts: Counts, rules: &Rules) -> Option<f64> {
+    let enough = counts.time_ns >= rules.sample_min_ns.max(1) && counts.instructions > 0;
+    enough.then(|| counts.instructions as f64 / counts.time_ns as f64)
+}
+
+/// Whether no type was slower than a slower one, or faster than it can be.
+fn is_plausible(samples: &[Option<f64>], rules: &Rules) -> bool {
+    let known: Vec<f64> = samples.iter().flatten().copied().collect();
+    known.windows(2).all(|pair| pair[0] >= pair[1] && pair[0] <= rules.ratio_max * pair[1])
+}
+
+/// Instructions a ns on every type, where types differ in frequency only and two were measured (type,
+/// instructions a ns): an instruction takes C cycles, and a time M that no frequency changes. None: the
+/// same type or frequency twice.
+pub fn interpolate(frequencies: &[f64], a: (usize, f64), b: (usize, f64)) -> Option<Vec<f64>> {
+    let (period_a, period_b) = (1.0 / frequencies.get(a.0)?, 1.0 / frequencies.get(b.0)?);
+    if period_a == period_b {
+        return None;
+    }
+    let (time_a, time_b) = (1.0 / a.1, 1.0 / b.1);
+    let cycles = ((time_b - time_a) / (period_b - period_a))
+        .clamp(0.0, (time_a / period_a).min(time_b / period_b));
+    let memory = time_a - cycles * period_a;
+    Some(frequencies.iter().map(|frequency| 1.0 / (cycles / frequency + memory)).collect())
+}

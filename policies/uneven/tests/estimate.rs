@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Speeds from counters: what is taken, what is left out, and what is made of it.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use uneven::{Counts, Estimator, Rules, interpolate};
+
+const MS: u64 = 1_000_000;
+
+fn rules() -> Rules {
+    Rules::new(vec![3.5, 1.0])
+}
+
+/// So many instructions a ns on each type, for so long.
+fn counts(ips: &[f64], ms: u64) -> Vec<Counts> {
+    let count =
+        |ips: &f64| Counts { instructions: (ips * (ms * MS) as f64) as u64, time_ns: ms * MS };
+    ips.iter().map(count).collect()
+}
+
+#[test]
+fn who_is_unknown_is_taken_for_one_that_gains_most_and_ranks_last() {
+    let task = Estimator::new(2).task(&rules());
+    assert_eq!((task.speeds, task.bound), (vec![1.0, 1.0], Some(vec![3.5, 1.0])));
+}
+
+#[test]
+fn one_type_alone_tells_nothing_and_both_tell_the_speedup() {
+    let mut estimator = Estimator::new(2);
+    assert!(estimator.update(&counts(&[2.0], 20), &rules()));
+    assert_eq!(estimator.mean(&rules()), None);
+    assert!(estimator.update(&[Counts::default(), counts(&[1.0], 20)[0]], &rules()));
+    assert_eq!(estimator.mean(&rules()), Some(vec![2.0, 1.0]));
+    assert!(estimator.bound(&rules())[0] > 2.0);
+}
+
+#[test]
+fn samples_that_cannot_be_are_left_out() {
+    let mut estimator = Estimator::new(2);
+    assert!(!estimator.update(&counts(&[2.0, 1.0], 1), &rules()), "too short");
+    assert!(!estimator.update(&counts(&[0.9, 1.0], 20), &rules()), "slower on the fast core");
+    assert!(!estimator.update(&counts(&[4.1, 1.0], 20), &rules()), "faster than it can be");
+    assert!(!estimator.update(&counts(&[0.0, 0.0], 20), &rules()), "counters that read nothing");
+    assert_eq!(estimator, Estimator::new(2));
+    let now = Counts { instructions: 5, time_ns: 7 };
+    assert_eq!(now.since(Counts { instructions: 6, time_ns: 1 }), None, "a counter that wrapped");
+    let before = Counts { instructions: 2, time_ns: 1 };
+    assert_eq!(now.since(before), Some(Counts { instructions: 3, time_ns: 6 }));
+}
+
+#[test]
+fn five_samples_count_alike_and_later_ones_three_tenths() {
+    let mut estimator = Estimator::new(2);
+    for fast in [1.0, 2.0, 3.0, 2.0, 2.0] {
+        assert!(estimator.update(&counts(&[fast, 1.0], 20), &rules()));
+    }
+    assert_eq!(estimator.mean(&rules()), Some(vec![2.0, 1.0]));
+    assert!(estimator.update(&counts(&[3.0, 1.0], 20), &rules()));
+    let mean = estimator.mean(&rules()).unwrap()[0];
+    assert!((mean - 2.3).abs() < 1e-9, "{mean}");
+}
+
+#[test]
+fn the_ranking_stays_until_the_mean_has_clearly_moved() {
+    let mut estimator = Estimator::new(2);
+    estimator.update(&counts(&[2.0, 1.0], 20), &rules());
+    estimator.update(&counts(&[2.04, 1.0], 20), &rules());
+    assert_eq!(estimator.task(&rules()).speeds, [2.0, 1.0]);
+    estimator.update(&counts(&[3.0, 1.0], 20), &rules());
+    assert_eq!(estimator.task(&rules()).speeds, estimator.mean(&rules()).unwrap());
+}
+
+#[test]
+fn under_noise_the_mean_is_near_and_the_upper_end_is_seldom_too_low() {
+    let mut random = Pcg64::seed_from_u64(31);
+    let (mut error, mut low, mut width) = (0.0, 0, 0.0);
+    const TASKS: usize = 2_000;
+    for _ in 0..TASKS {
+        let s = 1.7 + 1.8 * random.random::<f64>();
+        let mut estimator = Estimator::new(2);
+        for _ in 0..10 {
+            // Twelve uniform numbers make one that is nearly normal.
+            let mut noise =
+                || 1.0 + 0.05 * ((0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0);
+            estimator.update(&counts(&[s * noise(), noise()], 20), &rules());
+        }
+        error += (estimator.mean(&rules()).unwrap()[0] / s - 1.0).abs() / TASKS as f64;
+        let bound = estimator.bound(&rules())[0];
+        low += usize::from(bound < s);
+        width += (bound / s - 1.0) / TASKS as f64;
+    }
+    assert!(error < 0.027, "mean error {error}; the talk has 2.70 % (slide 31)");
+    assert!(low < TASKS / 20, "{low} of {TASKS} upper ends are below the truth");
+    assert!(width < 0.1, "they are {width} above it");
+}
+
+#[test]
+fn a_profile_holds_until_both_types_were_measured_and_a_memory_gives_way_faster() {
+    let mut estimator = Estimator::profiled(&[3.0, 1.0]);
+    assert_eq!(estimator.task(&rules()).speeds, [3.0, 1.0]);
+    estimator.update(&counts(&[2.0, 1.0], 20), &rules());
+    assert_eq!(estimator.mean(&rules()), Some(vec![2.0, 1.0]));
+    for _ in 0..20 {
+        estimator.update(&counts(&[2.0, 1.0], 20), &rules());
+    }
+    let mut again = estimator.remembered();
+    assert_eq!(again.mean(&rules()), Some(vec![2.0, 1.0]));
+    again.update(&counts(&[3.2, 1.0], 20), &rules());
+    estimator.update(&counts(&[3.2, 1.0], 20), &rules());
+    assert!(again.mean(&rules()) > estimator.mean(&rules()));
+}
+
+#[test]
+fn two_types_measured_tell_a_third_that_differs_in_frequency() {
+    // 1 cycle and 0.25 ns an instruction: 0.5 ns at 4 GHz, 0.75 ns at 2 GHz, 1.25 ns at 1 GHz.
+    let all = interpolate(&[4.0, 2.0, 1.0], (0, 2.0), (2, 0.8)).unwrap();
+    assert!((all[1] - 4.0 / 3.0).abs() < 1e-12, "{all:?}");
+    let rules = Rules { frequencies: Some(vec![4.0, 2.0, 1.0]), ..Rules::new(vec![3.5, 2.0, 1.0]) };
+    let mut estimator = Estimator::new(3);
+    let measured = counts(&[2.0, 0.0, 0.8], 20);
+    assert!(estimator.update(&measured, &rules));
+    let speeds = estimator.mean(&rules).unwrap();
+    assert!((speeds[1] - 5.0 / 3.0).abs() < 1e-6, "{speeds:?}");
+    assert!(estimator.bound(&rules)[1] > speeds[1]);
+    assert_eq!(interpolate(&[2.0, 2.0], (0, 2.0), (1, 1.0)), None, "nothing tells them apart");
+}
