@@ -75,6 +75,7 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("agree-2", include_str!("../../../workloads/agree-2.json")),
     ("agree-3", include_str!("../../../workloads/agree-3.json")),
     ("share", include_str!("../../../workloads/share.json")),
+    ("uneven-6", include_str!("../../../workloads/uneven-6.json")),
 ];
 
 /// The seed where none is named: any number would do, but the same each time.

@@ -68,6 +68,11 @@ impl Instance {
         self.values[index.expect("a policy asks for its own knobs")]
     }
 
+    /// The value of a decimal knob; panics where the policy has none of this name.
+    pub fn decimal(&self, knob: &str) -> f64 {
+        self.get(knob) as f64 / 1e6
+    }
+
     /// The same instance for a clock on which a CPU gets 1/`factor` of each second: durations are
     /// as many times longer. The label stays.
     pub fn dilated(&self, factor: u64) -> Self {
@@ -102,6 +107,8 @@ impl Instance {
         let types = 1 + topology.core_type.iter().copied().max().unwrap_or(0);
         config.push(("nr_types", u32::from(types).to_ne_bytes().to_vec()));
         config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
+        let counts = u64::from(topology.counts_instructions);
+        config.push(("counts_instructions", counts.to_ne_bytes().to_vec()));
         config
     }
 

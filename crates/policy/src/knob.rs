@@ -48,6 +48,13 @@ pub enum Unit {
         /// Most allowed.
         max: u64,
     },
+    /// A number with up to six decimals, kept in millionths.
+    Decimal {
+        /// Least allowed, in millionths.
+        min: u64,
+        /// Most allowed, in millionths.
+        max: u64,
+    },
     /// One of these words; the value is its place in the list.
     Choice(&'static [&'static str]),
 }
@@ -80,6 +87,9 @@ impl Knob {
                 "off" => Some(0),
                 _ => text.parse().ok().filter(|n: &u64| *n <= max).map(|n| n + 1),
             },
+            Unit::Decimal { min, max } => {
+                millionths(text).filter(|number| (min..=max).contains(number))
+            }
             Unit::Choice(words) => words.iter().position(|word| *word == text).map(|n| n as u64),
         };
         value.ok_or_else(|| KnobError {
@@ -103,9 +113,21 @@ impl Knob {
                 0 => "off".to_string(),
                 _ => (value - 1).to_string(),
             },
+            Unit::Decimal { .. } => decimal(value),
             Unit::Choice(words) => words[value as usize].to_string(),
         }
     }
+}
+
+const MILLION: f64 = 1e6;
+
+fn millionths(text: &str) -> Option<u64> {
+    let number: f64 = text.parse().ok()?;
+    (0.0..=1e9).contains(&number).then(|| (number * MILLION).round() as u64)
+}
+
+fn decimal(millionths: u64) -> String {
+    (millionths as f64 / MILLION).to_string()
 }
 
 fn ns(text: &str) -> Option<u64> {
@@ -126,6 +148,9 @@ impl fmt::Display for Unit {
             Unit::Switch => write!(out, "true or false"),
             Unit::Count { min, max } => write!(out, "a whole number from {min} to {max}"),
             Unit::CountOrOff { max } => write!(out, "off, or a whole number from 0 to {max}"),
+            Unit::Decimal { min, max } => {
+                write!(out, "a number from {} to {}", decimal(*min), decimal(*max))
+            }
             Unit::Choice(words) => write!(out, "one of {}", words.join(", ")),
         }
     }

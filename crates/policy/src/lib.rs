@@ -68,6 +68,8 @@ pub struct Topology {
     pub core_type: Vec<u16>,
     /// Nanoseconds between two timer ticks of a busy CPU.
     pub tick_ns: u64,
+    /// Its CPUs count instructions, and a policy may read them.
+    pub counts_instructions: bool,
 }
 
 /// The policy of this name, or an error that says which exist.

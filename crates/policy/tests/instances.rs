@@ -106,6 +106,7 @@ fn a_ground_sets_the_knobs_and_the_topology() {
         node: vec![0, 0, 0],
         core_type: vec![0, 0, 1],
         tick_ns: 4_000_000,
+        counts_instructions: false,
     };
     let config = parse("toy").unwrap().config(&topology);
     let value = |symbol| config.iter().find(|(name, _)| *name == symbol).unwrap().1.clone();

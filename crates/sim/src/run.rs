@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use machine::{CpuSet, Machine, Misses, Paths};
-use policy::{Instance, Promises};
+use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
 use trace::{Event, MemoryUse, Missed, Outcome, Program};
 use workload::Workload;
@@ -53,6 +53,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Changes from outside.
     pub faults: Vec<Fault>,
+    /// What a policy's control plane knows of programs beforehand.
+    pub profile: Profile,
     /// The rest.
     pub options: Options,
 }
@@ -72,6 +74,8 @@ pub struct Options {
     /// Tasks wait until all are there, then start together, as those of `worker` do; the workload's
     /// time and what is seen of it begin there.
     pub together: bool,
+    /// CPUs count instructions for policies: one for each ns of work on the reference CPU.
+    pub counters: bool,
 }
 
 impl Default for Options {
@@ -82,6 +86,7 @@ impl Default for Options {
             record: Record::default(),
             check: false,
             together: false,
+            counters: true,
         }
     }
 }
@@ -96,6 +101,7 @@ impl Scenario {
             scheduler,
             seed: 0,
             faults: Vec::new(),
+            profile: Profile::new(),
             options: Options::default(),
         }
     }
@@ -181,7 +187,7 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     let (machine, paths) = (scenario.machine.clone(), scenario.paths.clone());
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
     k.hw = Hw::new(&scenario.machine, &scenario.workload).map(Box::new);
-    let class = class(&scenario.scheduler, &mut k).map_err(SimError::Load)?;
+    let class = class(scenario, &mut k).map_err(SimError::Load)?;
     run_class(scenario, k, class)
 }
 
@@ -201,9 +207,10 @@ fn lockless(scenario: &Scenario) -> bool {
         && !scenario.faults.iter().any(goes)
 }
 
-fn class(scheduler: &Scheduler, k: &mut Kernel) -> Result<Box<dyn Class>, String> {
-    match scheduler {
-        Scheduler::Policy(instance) => Ok(Box::new(Ext::new(instance, k)?)),
+fn class(scenario: &Scenario, k: &mut Kernel) -> Result<Box<dyn Class>, String> {
+    let Scenario { profile, options: Options { counters, .. }, .. } = scenario;
+    match &scenario.scheduler {
+        Scheduler::Policy(instance) => Ok(Box::new(Ext::new(instance, profile, *counters, k)?)),
         Scheduler::Related(instance, how) => Ok(Box::new(Ext::related(instance, *how, k)?)),
         Scheduler::Default => native::default(k),
         Scheduler::Cfs => native::cfs(k),

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use machine::{CpuSet, Machine, Paths};
-use policy::{Instance, Knob, Policy, Unit};
+use policy::{Instance, Knob, Policy, Profile, Unit};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
@@ -92,10 +92,12 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
             record: Record::default(),
             check: true,
             together: false,
+            counters: true,
         },
         machine,
         workload,
         scheduler,
+        profile: Profile::new(),
         faults,
     }
 }
@@ -174,7 +176,7 @@ fn knob_value(rng: &mut Pcg64Mcg, knob: &Knob) -> u64 {
             false => 1 + rng.random_range(0..=max / 100),
         },
         Unit::Switch => u64::from(rng.random_bool(0.5)),
-        Unit::Count { min, max } => rng.random_range(min..=max),
+        Unit::Count { min, max } | Unit::Decimal { min, max } => rng.random_range(min..=max),
         Unit::CountOrOff { max } => rng.random_range(0..=max + 1),
         Unit::Choice(words) => rng.random_range(0..words.len() as u64),
     }

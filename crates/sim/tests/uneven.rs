@@ -100,3 +100,61 @@ fn tasks_get_their_shares_of_fast_cores() {
         assert!(seen.migrations < 10 * 700, "{}", seen.migrations);
     }
 }
+
+/// Slides 5 and 8's programs, a few more: speedups in the order of the tasks.
+const SPEEDUPS: [f64; 6] = [3.5, 3.1, 2.7, 2.3, 2.0, 1.7];
+
+/// Burners of these speedups on the talk's machine, for so long; the profile says how fast they are.
+fn mix(policy: &str, speedups: &[f64], seconds: u64) -> Scenario {
+    let machine = find("phenom-2f4s").unwrap();
+    let slow = machine.core_rates[1];
+    let burner = |(at, speedup): (usize, &f64)| Task {
+        stalled: stalled_for(*speedup, slow).unwrap(),
+        ..task(&format!("s{at}"), vec![burn(1_000_000)])
+    };
+    let tasks: Vec<Task> = speedups.iter().enumerate().map(burner).collect();
+    let known = |(at, speedup): (usize, &f64)| (format!("s{at}"), vec![*speedup, 1.0]);
+    let job = Workload { duration_ns: Some(seconds * 1000 * MS), ..workload(tasks) };
+    let instance = Instance::parse(policy, uneven::ALL).unwrap();
+    let mut scenario = Scenario::new(machine, job, Scheduler::Policy(instance));
+    scenario.profile = speedups.iter().enumerate().map(known).collect();
+    scenario.options.counters = false;
+    scenario
+}
+
+/// The part of its CPU time that each task was on a fast core.
+fn fast_shares(outcome: &Outcome, tasks: usize) -> Vec<f64> {
+    let share = |at: usize| {
+        let seen = &outcome.observed.tasks[&(at as u32 + 1)];
+        seen.kind_ns[0] as f64 / seen.cpu_ns as f64
+    };
+    (0..tasks).map(share).collect()
+}
+
+#[test]
+fn each_policy_reaches_what_it_plans() {
+    use uneven::{Base, Policy as Rule, Problem, Reading, plan};
+    let rules = [
+        ("max-fair", Rule::MaxFair),
+        ("max-perf", Rule::MaxPerf),
+        ("min-fair", Rule::MinFair { target: 0.85 }),
+        ("min-fair:target=0.95", Rule::MinFair { target: 0.95 }),
+        ("similar-min-fair:similarity=0.5", Rule::SimilarMinFair { similarity: 0.5, target: 0.85 }),
+        ("r-fair", Rule::RFair { ratio: 0.5, reading: Reading::Greedy }),
+        ("r-fair:reading=blend", Rule::RFair { ratio: 0.5, reading: Reading::Blend }),
+        ("equal-progress", Rule::EqualProgress { base: Base::FastCore }),
+        ("uni-fair", Rule::UniFair { uniformity: 0.85, deviation: uneven::Deviation::Sample }),
+        (
+            "guaranteed-fair",
+            Rule::UniFair { uniformity: 0.85, deviation: uneven::Deviation::Sample },
+        ),
+    ];
+    for (name, rule) in rules {
+        let wanted = plan(&Problem::two_types(2.0, 4.0, &SPEEDUPS), &rule).unwrap();
+        let exact = if name.contains(':') { ",deviations=0" } else { ":deviations=0" };
+        let outcome = run(&mix(&format!("{name}{exact}"), &SPEEDUPS, 10)).unwrap();
+        for (got, wanted) in fast_shares(&outcome, 6).iter().zip(&wanted.shares) {
+            assert!((got - wanted[0]).abs() < 0.02, "{name}: {got}, planned {}", wanted[0]);
+        }
+    }
+}

@@ -21,6 +21,7 @@
 //! **Invariant:** the control plane does no I/O and reads no clock, environment or hash order.
 
 mod blend;
+mod control;
 mod cpu_time;
 mod energy;
 mod equal;
@@ -46,7 +47,10 @@ pub use error::Error;
 pub use estimate::{Counts, Estimator, Rules, interpolate};
 pub use guaranteed::{GuaranteedFair, Mode};
 pub use metrics::{Deviation, Metrics};
-pub use policies::MAX_FAIR;
+pub use policies::{
+    ALL, EQUAL_PROGRESS, GUARANTEED_FAIR, MAX_FAIR, MAX_PERF, MIN_FAIR, R_FAIR, SIMILAR_MIN_FAIR,
+    UNI_FAIR,
+};
 pub use problem::{Base, CoreTypes, Plan, Problem, Task};
 pub use surplus::required;
 pub use tenant::{Thread, by_utility, evenly, pooled};

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policies: one data plane, and what each does with it.
+//! The policies as sched_ext schedulers: one data plane, and what each shares by.
 
-use policy::{Instance, Knob, Policy, Promises, Unit};
+use policy::{Control, Instance, Knob, Policy as Scheduler, Profile, Promises, Topology, Unit};
+
+use crate::control::{DEVIATION, Shares};
+use crate::{Base, Policy, Reading};
 
 const MS: u64 = 1_000_000;
+/// Decimal knobs are in millionths.
+const ONE: u64 = 1_000_000;
 
 /// A tick at the kernel's slowest, HZ=100.
 const TICK_NS_MAX: u64 = 10 * MS;
@@ -24,18 +29,221 @@ const ROUND: Knob = Knob {
     help: "shares are kept within about half of this (slide 11): shorter is closer, and moves tasks more often",
 };
 
-/// Everybody gets the same part of each kind of core.
-pub static MAX_FAIR: Policy = Policy {
-    name: "max-fair",
-    summary: "uneven cores: every task gets an equal share of each kind of core",
-    about: "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems (slides 4, 28).",
-    knobs: &[SLICE, ROUND],
-    ops: "uneven",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.so")),
-    promises,
-    control: None,
+const INTERVAL: Knob = Knob {
+    name: "interval",
+    symbol: "control_interval_ns",
+    unit: Unit::Duration { min: MS, max: 60_000 * MS },
+    default: 2000 * MS,
+    help: "how often shares are computed anew (slide 11); at once where other tasks run than before",
 };
+
+const SPEEDUP_MAX: Knob = Knob {
+    name: "speedup_max",
+    symbol: "control_speedup_max",
+    unit: Unit::Decimal { min: ONE, max: 100 * ONE },
+    default: 3_500_000,
+    help: "how many times as fast a task of which nothing is known may be on the fastest cores (slide 20)",
+};
+
+const DEVIATIONS: Knob = Knob {
+    name: "deviations",
+    symbol: "control_deviations",
+    unit: Unit::Decimal { min: 0, max: 10 * ONE },
+    default: 2 * ONE,
+    help: "guarantees are reckoned with speeds so many standard deviations above what was measured",
+};
+
+const TARGET: Knob = Knob {
+    name: "target",
+    symbol: "control_target",
+    unit: Unit::Decimal { min: 0, max: ONE },
+    default: 850_000,
+    help: "the part of its fair performance that each task gets at least (slide 8)",
+};
+
+const SIMILARITY: Knob = Knob {
+    name: "similarity",
+    symbol: "control_similarity",
+    unit: Unit::Decimal { min: 0, max: 100 * ONE },
+    default: 200_000,
+    help: "tasks whose speedups differ by no more share alike (slide 9)",
+};
+
+const RATIO: Knob = Knob {
+    name: "ratio",
+    symbol: "control_ratio",
+    unit: Unit::Decimal { min: 0, max: ONE },
+    default: 500_000,
+    help: "the part that is shared fairly (slide 22)",
+};
+
+const READING: Knob = Knob {
+    name: "reading",
+    symbol: "control_reading",
+    unit: Unit::Choice(&["greedy", "blend"]),
+    default: 0,
+    help: "greedy: what is left goes to the highest speedups, as the slide's steps; blend: as max-perf has it",
+};
+
+const UNIFORMITY: Knob = Knob {
+    name: "uniformity",
+    symbol: "control_uniformity",
+    unit: Unit::Decimal { min: 0, max: ONE },
+    default: 850_000,
+    help: "the least uniformity of performance, 1 being all alike (slide 23)",
+};
+
+const BASE: Knob = Knob {
+    name: "base",
+    symbol: "control_base",
+    unit: Unit::Choice(&["max-fair", "slow", "fast"]),
+    default: 0,
+    help: "what performance is fair: an even share of each kind, or that of slow or fast cores alone (slide 28)",
+};
+
+const PROGRESS_BASE: Knob = Knob {
+    unit: Unit::Choice(&["fast", "slow"]),
+    help: "equal against a run alone on these cores (slide 28)",
+    ..BASE
+};
+
+/// What is alike of all.
+const fn scheduler(
+    name: &'static str,
+    summary: &'static str,
+    about: &'static str,
+    knobs: &'static [Knob],
+) -> Scheduler {
+    Scheduler {
+        name,
+        summary,
+        about,
+        knobs,
+        ops: "uneven",
+        bpf: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.bpf.o")),
+        native: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.so")),
+        promises,
+        control: Some(control),
+    }
+}
+
+/// Everybody gets the same part of each kind of core.
+pub static MAX_FAIR: Scheduler = scheduler(
+    "max-fair",
+    "uneven cores: every task gets an equal share of each kind of core",
+    "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 4; Kwon and others, \
+     ISCA 2011.",
+    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+);
+
+/// The fast cores go to those that gain most.
+pub static MAX_PERF: Scheduler = scheduler(
+    "max-perf",
+    "uneven cores: the fast ones go to the tasks that gain most, whatever becomes of the others",
+    "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 3; Kumar and others, 2003.",
+    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+);
+
+/// A part of fair performance for everybody, then throughput.
+pub static MIN_FAIR: Scheduler = scheduler(
+    "min-fair",
+    "uneven cores: every task gets a target part of its fair performance, the rest goes where it pays",
+    "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 8.",
+    &[TARGET, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+);
+
+/// The same, and similar tasks alike.
+pub static SIMILAR_MIN_FAIR: Scheduler = scheduler(
+    "similar-min-fair",
+    "uneven cores: min-fair, where tasks of similar speedup share alike",
+    "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 9.",
+    &[TARGET, SIMILARITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+);
+
+/// A part of the fast cores evenly, the rest where it pays.
+pub static R_FAIR: Scheduler = scheduler(
+    "r-fair",
+    "uneven cores: a part of the fast ones is shared evenly, the rest goes where it pays",
+    "Kwon and others: Virtualizing Performance Asymmetric Multi-core Systems, ISCA 2011; slide 22 of Kim, Huh.",
+    &[RATIO, READING, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+);
+
+/// As much throughput as a uniformity allows.
+pub static UNI_FAIR: Scheduler = scheduler(
+    "uni-fair",
+    "uneven cores: as much throughput as a least uniformity allows",
+    "Kim, Huh, IEEE Transactions on Computers 67(8), 2018.",
+    &[UNIFORMITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+);
+
+/// Turns of max-fair and max-perf by the uniformity so far.
+pub static GUARANTEED_FAIR: Scheduler = scheduler(
+    "guaranteed-fair",
+    "uneven cores: max-fair's turn while uniformity is below a threshold, else max-perf's",
+    "Van Craeynest and others: Fairness-aware Scheduling on Single-ISA Heterogeneous Multi-cores, PACT 2013; \
+     slide 23 of Kim, Huh.",
+    &[
+        UNIFORMITY,
+        SLICE,
+        ROUND,
+        Knob { default: 100 * MS, ..INTERVAL },
+        SPEEDUP_MAX,
+        DEVIATIONS,
+        BASE,
+    ],
+);
+
+/// Everybody slowed down alike.
+pub static EQUAL_PROGRESS: Scheduler = scheduler(
+    "equal-progress",
+    "uneven cores: every task is slowed down alike against a run alone",
+    "Van Craeynest and others: Fairness-aware Scheduling on Single-ISA Heterogeneous Multi-cores, PACT 2013.",
+    &[PROGRESS_BASE, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS],
+);
+
+/// All of them.
+pub static ALL: &[&Scheduler] = &[
+    &MAX_FAIR,
+    &MAX_PERF,
+    &MIN_FAIR,
+    &SIMILAR_MIN_FAIR,
+    &R_FAIR,
+    &UNI_FAIR,
+    &GUARANTEED_FAIR,
+    &EQUAL_PROGRESS,
+];
+
+fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
+    let (policy, base) = rule(instance);
+    Box::new(Shares::new(instance, topology, profile, policy, base))
+}
+
+/// What an instance shares by.
+fn rule(instance: &Instance) -> (Policy, Base) {
+    let (target, uniformity) = (|| instance.decimal("target"), || instance.decimal("uniformity"));
+    let base = || [Base::MaxFair, Base::SlowCore, Base::FastCore][instance.get("base") as usize];
+    let policy = match instance.policy.name {
+        "max-perf" => Policy::MaxPerf,
+        "min-fair" => Policy::MinFair { target: target() },
+        "similar-min-fair" => {
+            Policy::SimilarMinFair { similarity: instance.decimal("similarity"), target: target() }
+        }
+        "r-fair" => Policy::RFair {
+            ratio: instance.decimal("ratio"),
+            reading: [Reading::Greedy, Reading::Blend][instance.get("reading") as usize],
+        },
+        "uni-fair" => Policy::UniFair { uniformity: uniformity(), deviation: DEVIATION },
+        "guaranteed-fair" => {
+            Policy::GuaranteedFair { uniformity: uniformity(), deviation: DEVIATION }
+        }
+        "equal-progress" => {
+            let base = [Base::FastCore, Base::SlowCore][instance.get("base") as usize];
+            return (Policy::EqualProgress { base }, Base::MaxFair);
+        }
+        _ => Policy::MaxFair,
+    };
+    (policy, base())
+}
 
 /// What waits is taken by a CPU with nothing to do, and at a tick at the latest.
 fn promises(_: &Instance) -> Promises {

@@ -20,6 +20,7 @@ impl Controller {
     pub fn new(
         instance: &Instance,
         topology: &Topology,
+        profile: &Profile,
         copy: &Copy,
     ) -> Result<Option<Self>, String> {
         let Some(plan) = instance.policy.control else { return Ok(None) };
@@ -28,7 +29,7 @@ impl Controller {
         let table = table.ok_or_else(|| format!("policy {name} has no table of tasks"))?;
         // SAFETY: it is a struct task_table of the copy, which outlives this.
         let table = unsafe { TaskTable::new(table) };
-        Ok(Some(Controller { control: plan(instance, topology, &Profile::new()), table }))
+        Ok(Some(Controller { control: plan(instance, topology, profile), table }))
     }
 
     /// Its turn; after how long to give it the next, in ns.

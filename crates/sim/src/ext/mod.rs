@@ -17,11 +17,11 @@ mod watchdog;
 use std::collections::BTreeMap;
 
 use machine::CpuSet;
-use policy::Instance;
 use policy::Topology;
 use policy::native::{
     Copy, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxExitTaskArgs, ScxInitTaskArgs, TaskStruct,
 };
+use policy::{Instance, Profile};
 
 use crate::account::Func;
 use crate::class::{Class, dequeue};
@@ -245,7 +245,12 @@ use callback;
 
 impl Ext {
     /// Loads a private copy of the policy.
-    pub fn new(instance: &Instance, k: &mut Kernel) -> Result<Self, String> {
+    pub fn new(
+        instance: &Instance,
+        profile: &Profile,
+        counters: bool,
+        k: &mut Kernel,
+    ) -> Result<Self, String> {
         let cpus = &k.machine.cpus;
         let topology = Topology {
             llc: cpus.iter().map(|cpu| cpu.llc).collect(),
@@ -253,6 +258,7 @@ impl Ext {
             node: cpus.iter().map(|cpu| cpu.node).collect(),
             core_type: cpus.iter().map(|cpu| cpu.core_type).collect(),
             tick_ns: k.machine.costs.tick_period_ns as u64,
+            counts_instructions: counters,
         };
         let table = Table::new();
         // SAFETY: the table lives in the runtime, which the copy does not outlive.
@@ -260,7 +266,7 @@ impl Ext {
             .map_err(|error| error.to_string())?;
         let rt = Runtime::new(copy.ops().clone(), copy.name(), table, k)?;
         Ok(Ext {
-            control: Controller::new(instance, &topology, &copy)?,
+            control: Controller::new(instance, &topology, profile, &copy)?,
             copy: Some(copy),
             rt: Box::new(rt),
             instance: instance.clone(),
@@ -274,7 +280,7 @@ impl Ext {
             "it learns from what tasks touch of memory: needs a workload that says so (\"hw\"), and a \
              machine with [memory]",
         )?;
-        Ok(Ext { siblings: Some(siblings), ..Ext::new(instance, k)? })
+        Ok(Ext { siblings: Some(siblings), ..Ext::new(instance, &Profile::new(), false, k)? })
     }
 }
 
