@@ -4,8 +4,15 @@
 
 use policy::Policy;
 
-const REGISTRY: &[&Policy] =
-    &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR];
+const REGISTRY: &[&Policy] = &[
+    &flsched::FLSCHED,
+    &cas::CAS,
+    &cas::O1,
+    &uneven::MAX_FAIR,
+    &uneven::MIN_FAIR,
+    &baseline::FIFO,
+    &baseline::RR,
+];
 
 /// Seeds after which it says where it is: a night is many of them.
 const PART: u64 = 5_000;

@@ -74,13 +74,15 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 /// The case of this seed.
 pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let machine = machine(&mut rng);
+    let mut machine = machine(&mut rng);
     let mut workload = workload(&mut rng, machine.cpus.len());
     // Chance of its own: the other cases stay what they are.
     let mut own = Pcg64Mcg::seed_from_u64(!seed);
     if own.random_bool(0.3) && workload.duration_ns.is_none() {
         chatter(&mut own, &mut workload);
     }
+    uneven(&mut own, &mut machine);
+    stall(&mut own, &mut workload);
     let scheduler = scheduler(&mut rng, registry);
     let faults = faults(&mut rng, &machine, &workload);
     Scenario {
@@ -139,6 +141,26 @@ fn machine(rng: &mut Pcg64Mcg) -> Machine {
     let far = |a, b| if a == b { 10 } else { 20 };
     machine.node_distance = (0..nodes).map(|a| (0..nodes).map(|b| far(a, b)).collect()).collect();
     machine
+}
+
+/// Cores of up to four kinds, in a third of the cases.
+fn uneven(rng: &mut Pcg64Mcg, machine: &mut Machine) {
+    machine.core_rates = vec![1.0];
+    if rng.random_bool(0.3) {
+        let kinds = rng.random_range(2..=4);
+        machine.core_rates = (0..kinds).map(|kind| 1.0 / (1.0 + f64::from(kind))).collect();
+        let kinds: Vec<u16> =
+            machine.cpus.iter().map(|_| rng.random_range(0..kinds) as u16).collect();
+        for cpu in &mut machine.cpus {
+            cpu.core_type = kinds[usize::from(cpu.core)];
+        }
+    }
+}
+
+fn stall(rng: &mut Pcg64Mcg, workload: &mut Workload) {
+    for task in &mut workload.tasks {
+        task.stalled = f64::from(rng.random_range(0..=10)) / 10.0;
+    }
 }
 
 fn scheduler(rng: &mut Pcg64Mcg, registry: &[&'static Policy]) -> Scheduler {

@@ -4,8 +4,15 @@
 use policy::{Instance, Policy, Promises};
 use sim::{Failure, SimError, case, run, swarm};
 
-const REGISTRY: &[&Policy] =
-    &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR];
+const REGISTRY: &[&Policy] = &[
+    &flsched::FLSCHED,
+    &cas::CAS,
+    &cas::O1,
+    &uneven::MAX_FAIR,
+    &uneven::MIN_FAIR,
+    &baseline::FIFO,
+    &baseline::RR,
+];
 
 #[test]
 fn random_cases_come_out_well() {

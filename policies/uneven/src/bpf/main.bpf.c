@@ -67,9 +67,9 @@ void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
 	struct un_cpu *state = cpus_of(cpu);
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 
-	if (!state || (goes_on && deal_pid(state->deal) == prev->pid))
-		return;	/* it is to go elsewhere: enqueue is next */
-	if (queue_take(cpu, goes_on ? prev : NULL))
+	bool goes_away = state && goes_on && deal_pid(state->deal) == prev->pid;
+
+	if (!state || queue_take(cpu, goes_on && !goes_away ? prev : NULL) || goes_away)
 		return;
 	if (goes_on) {
 		task_set_slice(prev, knob_slice_ns);
@@ -83,6 +83,7 @@ void OP(uneven_running, struct task_struct *p)
 {
 	struct un_cpu *cpu = cpus_of(this_cpu());
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
+	u64 vtime;
 
 	if (!cpu)
 		return;
@@ -94,8 +95,11 @@ void OP(uneven_running, struct task_struct *p)
 	cpu->since_ns = now_ns();
 	if (counts_instructions)
 		cpu->counted = cpu_instructions();
-	if ((s64)(p->scx.dsq_vtime - vtime_now) > 0)
-		vtime_now = p->scx.dsq_vtime;
+	/* Who waited long, or was bound to a CPU, catches up for a few slices and no longer. */
+	vtime = vtime_after(p->scx.dsq_vtime, vtime_now - 4 * knob_slice_ns);
+	if (vtime != p->scx.dsq_vtime)
+		task_set_dsq_vtime(p, vtime);
+	vtime_now = vtime_after(vtime_now, vtime);
 }
 
 void OP(uneven_stopping, struct task_struct *p, bool runnable)
@@ -113,6 +117,7 @@ void OP(uneven_tick, struct task_struct *p)
 	if (!cpu)
 		return;
 	charge(p, cpu);
+	queue_kick(this_cpu());
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
 		task_set_slice(p, 0);	/* somebody was sent here: no other CPU can take it */
 	else

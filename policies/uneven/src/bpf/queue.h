@@ -13,16 +13,25 @@ static __always_inline u64 queue_of_kind(u32 kind)
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
-	u64 vtime = p->scx.dsq_vtime, earliest = vtime_now - knob_slice_ns;
+	/* Who slept has no claim on the time of those who did not. */
+	u64 vtime = vtime_after(p->scx.dsq_vtime, vtime_now - knob_slice_ns);
 	u64 queue = scx_bpf_task_cpu(p);
 
 	if (p->nr_cpus_allowed >= (s32)nr_cpus)
 		queue = queue_of_kind(task ? share_next(&task->wants, nr_types) : 0);
-	/* Who slept has no claim on the time of those who did not. */
-	if ((s64)(vtime - earliest) < 0)
-		vtime = earliest;
 	dsq_insert_vtime(p, queue, knob_slice_ns, vtime, enq_flags);
 	place_kick_idle(p);
+}
+
+/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked: at a tick it is. */
+static __always_inline void queue_kick(s32 cpu)
+{
+	u64 queue = queue_of_kind(cpu_kind(cpu));
+
+	if (scx_bpf_dsq_nr_queued(queue) > 0)
+		place_kick_for(queue);
+	if (scx_bpf_dsq_nr_queued(cpu) > 0)
+		place_kick_for(cpu);
 }
 
 /* The vtime of who waits first in a queue, as a distance that can be compared; S64_MAX: nobody. */

@@ -35,6 +35,28 @@ CPU_TABLE(struct un_cpu, cpus)
 /* The CPU time of a task of weight 100 that has had the most: those who come start from near it. */
 static u64 vtime_now;
 
+/*
+ * How fast a task's vtime goes: nice -9 and 9 at most, a factor of seven. Beyond that a turn of the one would
+ * be so long in the other's time that the watchdog takes its wait for a stall.
+ */
+#define WEIGHT_MAX 745
+#define WEIGHT_MIN 13
+
+static __always_inline u64 vtime_of(u64 ran_ns, u32 weight)
+{
+	if (weight > WEIGHT_MAX)
+		weight = WEIGHT_MAX;
+	if (weight < WEIGHT_MIN)
+		weight = WEIGHT_MIN;
+	return ran_ns * 100 / weight;
+}
+
+/* The later of two. */
+static __always_inline u64 vtime_after(u64 vtime, u64 other)
+{
+	return (s64)(vtime - other) < 0 ? other : vtime;
+}
+
 /* A swap is worth its two migrations from here on: half a round. */
 static __always_inline s64 swap_worth(void)
 {
@@ -67,10 +89,10 @@ static __always_inline void charge(struct task_struct *p, struct un_cpu *cpu)
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
 	struct task_slot *slot = task_slot(p);
 	u64 now = now_ns(), ran_ns = now - cpu->since_ns, counted = counted_since(cpu);
-	u32 kind = cpu_kind(this_cpu()), weight = p->scx.weight;
+	u32 kind = cpu_kind(this_cpu());
 
 	cpu->since_ns = now;
-	task_set_dsq_vtime(p, p->scx.dsq_vtime + ran_ns * 100 / (weight ? weight : 1));
+	task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(ran_ns, p->scx.weight));
 	if (slot) {
 		slot->runtime_ns += ran_ns;
 		slot->ran_ns.of[kind] += ran_ns;
