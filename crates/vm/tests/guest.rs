@@ -11,7 +11,7 @@ use trace::Outcome;
 use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
 static REGISTRY: &[&Policy] =
-    &[&baseline::FIFO, &baseline::PROBE, &flsched::FLSCHED, &cas::CAS, &cas::O1];
+    &[&baseline::FIFO, &baseline::PROBE, &flsched::FLSCHED, &cas::CAS, &cas::O1, &uneven::MIN_FAIR];
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("guest") {
@@ -33,6 +33,7 @@ fn main() {
         trial("cas_with_every_knob_passes_the_verifier", cas_with_every_knob_passes_the_verifier),
         trial("cas_outlives_changes_and_short_lives", cas_outlives_changes_and_short_lives),
         trial("cas_changes_address_spaces_less", cas_changes_address_spaces_less),
+        trial("uneven_cores_are_shared_as_planned", uneven_cores_are_shared_as_planned),
         trial("a_lost_scheduler_fails_the_run", a_lost_scheduler_fails_the_run),
         trial("a_panic_fails_the_run", a_panic_fails_the_run),
         trial("bad_input_is_one_line", bad_input_is_one_line),
@@ -353,6 +354,35 @@ fn cas_changes_address_spaces_less() {
     assert!(cas.elapsed_ns <= o1.elapsed_ns, "{} ns, not {}", cas.elapsed_ns, o1.elapsed_ns);
     let a_call = |outcome: &Outcome| outcome.extra["bpf_time_ns"] / outcome.extra["bpf_calls"];
     assert!(a_call(cas) <= 1.3 * a_call(o1), "{} ns, not {}", a_call(cas), a_call(o1));
+}
+
+/// Six tasks on two fast and four slow cores, which are so in name only; what counters would tell comes along.
+fn uneven_cores_are_shared_as_planned() {
+    use uneven::{Policy as Rule, Problem, plan};
+    const SPEEDUPS: [f64; 6] = [3.5, 3.1, 2.7, 2.3, 2.0, 1.7];
+    let name = "min-fair:interval=500ms,deviations=0";
+    let wanted = plan(&Problem::two_types(2.0, 4.0, &SPEEDUPS), &Rule::MinFair { target: 0.85 });
+    let wanted = wanted.unwrap().shares;
+    let mut request = request(&[name], &[]);
+    let task = |at: usize| format!(r#""s{at}": {{"loop": -1, "run": 10000}}"#);
+    let tasks = (0..6).map(task).collect::<Vec<_>>().join(", ");
+    let json = format!(r#"{{"global": {{"duration": 10}}, "tasks": {{{tasks}}}}}"#);
+    request.workload = WorkloadRef::RtApp { name: "six".into(), json };
+    request.shape = Shape { cpus: 6, core_types: vec![0, 0, 1, 1, 1, 1], ..request.shape };
+    request.profile =
+        SPEEDUPS.iter().enumerate().map(|(at, s)| (format!("s{at}"), vec![*s, 1.0])).collect();
+    (request.clock, request.turn) = (Clock::Dilated, Some(Duration::from_micros(20)));
+    request.observe = true;
+    let outcome = &run(&request).unwrap()[0];
+    for (at, wanted) in wanted.iter().enumerate() {
+        let task = format!("s{at}");
+        let (tid, _) = outcome.names.iter().find(|(_, other)| **other == task).unwrap();
+        let seen = &outcome.observed.tasks[tid];
+        let share = seen.kind_ns[0] as f64 / seen.cpu_ns as f64;
+        assert!((share - wanted[0]).abs() < 0.03, "{task} {share}, not {}", wanted[0]);
+    }
+    let idle = outcome.observed.idle_while_runnable_ns as f64;
+    assert!(idle < 0.01 * 6.0 * outcome.observed.elapsed_ns as f64, "{idle} ns idle");
 }
 
 fn a_lost_scheduler_fails_the_run() {
