@@ -3,6 +3,7 @@
 //!
 //! The same code runs inside the guest of `vm` and, as root, on this machine.
 
+mod behind;
 mod callbacks;
 mod cgroup;
 mod control;
@@ -21,6 +22,7 @@ mod symbols;
 mod topology;
 mod trial;
 
+pub use behind::{Behind, Lookout};
 pub use callbacks::Callback;
 pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use execute::{Executed, Execution, Interrupted, end_session, execute, work};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::{Attached, Exit, Glance, Load, Scope};
+use live::{Attached, Behind, Exit, Glance, Load, Lookout, Scope};
 use policy::{Instance, Profile};
 use serde_json::{Value, json};
 
@@ -20,6 +20,8 @@ use crate::output;
 
 /// How often the kernel and the command are looked at.
 const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked who waits behind a real-time task.
+const LOOK_BEHIND: Duration = Duration::from_secs(2);
 /// So long after its policy was thrown out the kernel has put the reason together.
 const DUMP_TAKES: Duration = Duration::from_secs(2);
 
@@ -106,6 +108,7 @@ impl Watch<'_> {
     fn wait(&mut self, attached: &Attached, mut child: Option<&mut Child>) -> Result<End, Failure> {
         let mut last = Glance::now().map_err(failed)?;
         let mut next = self.every;
+        let (mut lookout, mut next_behind) = (Lookout::new(), LOOK_BEHIND);
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(End::Interrupted);
@@ -120,6 +123,15 @@ impl Watch<'_> {
             let passed = self.started.elapsed();
             if self.until.is_some_and(|until| passed >= until) {
                 return Ok(End::Time);
+            }
+            if passed >= next_behind {
+                next_behind = passed + LOOK_BEHIND;
+                for behind in lookout.look() {
+                    match self.warn(passed, &behind) {
+                        Err(Failure::Closed) => return Ok(End::Unread),
+                        told => told?,
+                    }
+                }
             }
             if passed >= next {
                 let now = Glance::now().map_err(failed)?;
@@ -140,6 +152,15 @@ impl Watch<'_> {
             return output::print(&format!("{}\n", statistics(self.label, passed, load)));
         }
         output::say(&line(self.label, passed, load));
+        Ok(())
+    }
+
+    /// Nobody but the administrator can help this task.
+    fn warn(&self, passed: Duration, behind: &Behind) -> Result<(), Failure> {
+        if self.args.json {
+            return output::print(&format!("{}\n", warning_json(self.label, passed, behind)));
+        }
+        output::say(&warning(self.label, passed, behind));
         Ok(())
     }
 
@@ -182,6 +203,37 @@ fn line(label: &str, passed: Duration, load: &Load) -> String {
         load.runnable,
         events.collect::<String>()
     )
+}
+
+fn warning(label: &str, passed: Duration, behind: &Behind) -> String {
+    let Behind { task, cpus, real_time, ran, passed: of } = behind;
+    format!(
+        "{label}: {:.0} s, {}[{}] waits for CPU {}, which real-time {}[{}] keeps: it ran {:.2} of the last {:.1} s",
+        passed.as_secs_f64(),
+        task.name,
+        task.tid,
+        listed(cpus),
+        real_time.name,
+        real_time.tid,
+        ran.as_secs_f64(),
+        of.as_secs_f64(),
+    )
+}
+
+fn listed(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn warning_json(label: &str, passed: Duration, behind: &Behind) -> Value {
+    let Behind { task, cpus, real_time, ran, passed: of } = behind;
+    json!({
+        "t_s": passed.as_secs_f64(), "policy": label,
+        "behind_real_time": {
+            "task": task.name, "tid": task.tid, "cpus": cpus,
+            "real_time": real_time.name, "real_time_tid": real_time.tid,
+            "ran_s": ran.as_secs_f64(), "of_s": of.as_secs_f64(),
+        },
+    })
 }
 
 fn statistics(label: &str, passed: Duration, load: &Load) -> Value {

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tasks that no policy can help: every CPU they may run on is kept by a real-time task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// A real-time task keeps a CPU that it ran on for this part of the time.
+const KEPT: f64 = 0.8;
+/// Who ran for less than this part of the time waits; the kernel gives some even behind a real-time task.
+const WAITS: f64 = 0.1;
+/// Whoever looks runs, a real-time task runs, one waits.
+const RUNNABLE_MIN: u64 = 3;
+
+/// A task that waits behind real-time tasks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Behind {
+    /// The task.
+    pub task: Named,
+    /// Every CPU it may run on.
+    pub cpus: Vec<usize>,
+    /// Who keeps the first of them.
+    pub real_time: Named,
+    /// It had so much CPU time since the last look.
+    pub ran: Duration,
+    /// That was so long ago.
+    pub passed: Duration,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// As the kernel shows it.
+    pub name: String,
+    /// Thread id.
+    pub tid: i32,
+}
+
+/// Looks for them again and again.
+#[derive(Debug)]
+pub struct Lookout {
+    at: Instant,
+    /// CPU time of runnable threads, by thread id.
+    ran: BTreeMap<i32, Duration>,
+    told: BTreeSet<i32>,
+}
+
+/// A thread that runs or waits for a CPU.
+struct Runnable {
+    task: Named,
+    cpu: usize,
+    real_time: bool,
+    ran: Duration,
+}
+
+impl Lookout {
+    /// Knows of nobody yet.
+    pub fn new() -> Self {
+        Lookout { at: Instant::now(), ran: BTreeMap::new(), told: BTreeSet::new() }
+    }
+
+    /// Who waits behind real-time tasks since the last look; each is told of once.
+    pub fn look(&mut self) -> Vec<Behind> {
+        let (now, passed) = (Instant::now(), self.at.elapsed());
+        let threads = if runnable() >= RUNNABLE_MIN { threads() } else { Vec::new() };
+        let waiting = self.waiting(&threads, passed, affinity);
+        let found: BTreeSet<i32> = waiting.iter().map(|behind| behind.task.tid).collect();
+        let new = waiting.into_iter().filter(|behind| !self.told.contains(&behind.task.tid));
+        let new = new.collect();
+        self.told = found;
+        self.ran = threads.iter().map(|thread| (thread.task.tid, thread.ran)).collect();
+        self.at = now;
+        new
+    }
+
+    fn waiting(
+        &self,
+        threads: &[Runnable],
+        passed: Duration,
+        affinity: impl Fn(i32) -> Vec<usize>,
+    ) -> Vec<Behind> {
+        let part = |thread: &Runnable| {
+            let ran = thread.ran.saturating_sub(*self.ran.get(&thread.task.tid)?);
+            Some((ran, ran.as_secs_f64() / passed.as_secs_f64()))
+        };
+        let keeps = |thread: &&Runnable| {
+            thread.real_time && part(thread).is_some_and(|(_, part)| part > KEPT)
+        };
+        let kept: BTreeMap<usize, &Runnable> =
+            threads.iter().filter(keeps).map(|thread| (thread.cpu, thread)).collect();
+        let behind = |thread: &Runnable| {
+            let (ran, part) = part(thread)?;
+            if kept.is_empty() || thread.real_time || part > WAITS {
+                return None;
+            }
+            let cpus = affinity(thread.task.tid);
+            let keeper = kept.get(cpus.first()?)?;
+            cpus.iter().all(|cpu| kept.contains_key(cpu)).then(|| Behind {
+                task: thread.task.clone(),
+                real_time: keeper.task.clone(),
+                cpus,
+                ran,
+                passed,
+            })
+        };
+        threads.iter().filter_map(behind).collect()
+    }
+}
+
+impl Default for Lookout {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How many threads run or wait for a CPU: cheap, for most of the time there is nobody to look for.
+fn runnable() -> u64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let field = text.split(' ').nth(3).and_then(|field| field.split_once('/'));
+    field.and_then(|(running, _)| running.parse().ok()).unwrap_or(0)
+}
+
+/// All of them. A thread that ends meanwhile is left out.
+fn threads() -> Vec<Runnable> {
+    let numbers = |folder: &str| -> Vec<i32> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    };
+    let of_process = |pid: i32| {
+        let folder = format!("/proc/{pid}/task");
+        let thread = |tid: i32| {
+            let stat = fs::read_to_string(format!("{folder}/{tid}/stat")).ok()?;
+            let schedstat = || fs::read_to_string(format!("{folder}/{tid}/schedstat")).ok();
+            parse(tid, &stat, schedstat)
+        };
+        numbers(&folder).into_iter().filter_map(thread).collect::<Vec<_>>()
+    };
+    numbers("/proc").into_iter().flat_map(of_process).collect()
+}
+
+/// None where the thread sleeps.
+fn parse(tid: i32, stat: &str, schedstat: impl Fn() -> Option<String>) -> Option<Runnable> {
+    const CPU: usize = 36;
+    const POLICY: usize = 38;
+    /// SCHED_FIFO, SCHED_RR, SCHED_DEADLINE.
+    const REAL_TIME: [&str; 3] = ["1", "2", "6"];
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    if *fields.first()? != "R" {
+        return None;
+    }
+    let ran_ns = schedstat()?.split(' ').next()?.parse().ok()?;
+    Some(Runnable {
+        task: Named { name: name.to_string(), tid },
+        cpu: fields.get(CPU)?.parse().ok()?,
+        real_time: REAL_TIME.contains(fields.get(POLICY)?),
+        ran: Duration::from_nanos(ran_ns),
+    })
+}
+
+/// CPUs that a thread may run on; none where it has ended.
+fn affinity(tid: i32) -> Vec<usize> {
+    let set = sched_getaffinity(Pid::from_raw(tid)).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(tid: i32, cpu: usize, real_time: bool, ran_ms: u64) -> Runnable {
+        let task = Named { name: format!("t{tid}"), tid };
+        Runnable { task, cpu, real_time, ran: Duration::from_millis(ran_ms) }
+    }
+
+    fn waiting(threads: &[Runnable], affinity: fn(i32) -> Vec<usize>) -> Vec<i32> {
+        let mut lookout = Lookout::new();
+        lookout.ran = (1..=9).map(|tid| (tid, Duration::ZERO)).collect();
+        let found = lookout.waiting(threads, Duration::from_secs(2), affinity);
+        found.iter().map(|behind| behind.task.tid).collect()
+    }
+
+    #[test]
+    fn only_who_has_no_other_cpu_is_behind() {
+        let hog = || thread(1, 1, true, 1990);
+        let pinned = |ran_ms| thread(2, 1, false, ran_ms);
+        assert_eq!(waiting(&[hog(), pinned(0)], |_| vec![1]), [2]);
+        assert_eq!(waiting(&[hog(), pinned(100)], |_| vec![1]), [2], "the kernel's mercy");
+        assert!(waiting(&[hog(), pinned(300)], |_| vec![1]).is_empty(), "it runs");
+        assert!(waiting(&[hog(), pinned(0)], |_| vec![0, 1]).is_empty(), "it may go");
+        assert!(waiting(&[hog(), pinned(0)], |_| vec![]).is_empty(), "it is gone");
+        let both = [hog(), thread(3, 0, true, 1900), pinned(0)];
+        assert_eq!(waiting(&both, |_| vec![0, 1]), [2]);
+    }
+
+    #[test]
+    fn a_real_time_task_that_sleeps_keeps_nothing() {
+        let now_and_then = [thread(1, 1, true, 900), thread(2, 1, false, 0)];
+        assert!(waiting(&now_and_then, |_| vec![1]).is_empty());
+        let unknown = [thread(10, 1, true, 1990), thread(2, 1, false, 0)];
+        assert!(waiting(&unknown, |_| vec![1]).is_empty(), "nobody knows since when");
+    }
+
+    #[test]
+    fn a_thread_is_read_from_the_kernels_files() {
+        let stat = "7 (a) (b) R 1 1 1 0 -1 4 0 0 0 0 9 9 0 0 -51 0 1 0 4 5 6 7 8 9 1 2 3 4 5 6 7 8 0 0 17 3 50 1 0 0";
+        let found = parse(7, stat, || Some("2000000 5 1\n".to_string())).unwrap();
+        assert_eq!((found.task.name.as_str(), found.cpu, found.real_time), ("a) (b", 3, true));
+        assert_eq!(found.ran, Duration::from_millis(2));
+        assert!(parse(7, &stat.replace(" R ", " S "), || None).is_none(), "it sleeps");
+    }
+}
