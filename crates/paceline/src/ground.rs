@@ -164,7 +164,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         runs_per_boot: plan.runs,
         kernel: kernel.clone(),
         cache: None,
-        observe: true,
+        observe: plan.observe,
         count_locks: plan.locks,
         seed: plan.seed,
         profile: profile(&plan.job, rates),

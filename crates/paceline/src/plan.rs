@@ -34,6 +34,8 @@ pub struct Plan {
     pub seed: u64,
     /// Count locks beyond the runqueue's own.
     pub locks: bool,
+    /// Run it again with the observer attached, where the ground is a guest.
+    pub observe: bool,
 }
 
 /// What runs.
@@ -108,6 +110,7 @@ impl Plan {
             runs: arguments.runs.unwrap_or(1) as usize,
             seed: arguments.seed.unwrap_or(SEED),
             locks: arguments.locks,
+            observe: true,
         })
     }
 

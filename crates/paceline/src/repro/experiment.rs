@@ -7,9 +7,10 @@ use std::time::Duration;
 use trace::Outcome;
 use workload::{Object, Step, Task, Workload, mix};
 
+use super::faults;
 use super::measure::Effort;
 use super::paper::{Experiment, Ground, GuestClock, Job};
-use crate::contender;
+use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::plan::{self, Place, Plan};
 use crate::progress::Progress;
@@ -46,14 +47,23 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
         Ground::Sim => (sim(experiment)?, boots * runs),
         Ground::Vm => (vm(experiment, effort, boots), runs),
     };
-    Ok(Plan {
-        contenders: contender::parse_all(std::slice::from_ref(&experiment.policies))?,
-        job: job(&experiment.job)?,
-        place,
-        runs,
-        seed: SEED,
-        locks: experiment.locks,
-    })
+    let policies = contender::parse_all(std::slice::from_ref(&experiment.policies))?;
+    let (contenders, job) = match &experiment.job {
+        Job::Fault { name, programs } => {
+            (contender::parse_all(&["default".into()])?, fault(name, programs, &policies)?)
+        }
+        other => (policies, job(other)?),
+    };
+    let observe = !matches!(experiment.job, Job::Fault { .. });
+    Ok(Plan { contenders, job, place, runs, seed: SEED, locks: experiment.locks, observe })
+}
+
+/// A script that loads the policies itself.
+fn fault(name: &str, programs: &[String], policies: &[Contender]) -> Result<plan::Job, Failure> {
+    let labels: Vec<&str> = policies.iter().map(Contender::label).collect();
+    let script = faults::script(name, &labels)?;
+    let programs = faults::PROGRAMS.iter().map(|name| name.to_string()).chain(programs.to_vec());
+    job(&Job::Shell { script, programs: programs.collect() })
 }
 
 fn sim(experiment: &Experiment) -> Result<Place, Failure> {
@@ -67,9 +77,9 @@ fn sim(experiment: &Experiment) -> Result<Place, Failure> {
 }
 
 fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {
-    let cpus = experiment.cpus.unwrap_or(1);
+    let (cpus, smt) = (experiment.cpus.unwrap_or(1), experiment.smt.unwrap_or(1));
     Place::Vm {
-        shape: plan::guest_shape(cpus, experiment.nodes.unwrap_or(1), 1, None),
+        shape: plan::guest_shape(cpus, experiment.nodes.unwrap_or(1), smt, None),
         rates: Vec::new(),
         clock: match experiment.clock {
             Some(GuestClock::Icount) => vm::Clock::Icount,
@@ -101,6 +111,7 @@ fn job(job: &Job) -> Result<plan::Job, Failure> {
                 .map(|name| vm::which(name.as_ref()).map_err(Failure::input))
                 .collect::<Result<_, _>>()?,
         }),
+        Job::Fault { .. } => Err(Failure::input("a fault is done to a guest, and is no workload")),
         Job::File(name) => plan::Job::file(Path::new(name)),
         Job::Burners { tasks, work_ms } => Ok(plan::Job::built(mix::burners(*tasks, work_ms * MS))),
         Job::Mixed { cpus, duration_ms } => {

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use report::stats::quantile;
 use serde::Deserialize;
 
-/// What is to be reached. As text: `>= 1.3`, `> 1`, `<= 0.05`, `every >= 0.98`, `= 0`, `within range` (the published figure
+/// What is to be reached. As text: `>= 1.3`, `> 1`, `<= 0.05`, `every >= 0.98`, `= 0`, `all` (runs came to what they had to), `within range` (the published figure
 /// lies in the range of ours), or `fails <= 0.01`: a cheat is to miss that gate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
@@ -25,6 +25,8 @@ pub enum Gate {
     EveryAtLeast(f64),
     /// Every value is this.
     Exactly(f64),
+    /// Every run came to what it had to: 1, and not 0.
+    All,
     /// The published figure lies between the least and the greatest of ours.
     WithinRange,
     /// The gate inside does not hold: a yardstick that a cheat passes measures nothing.
@@ -69,6 +71,7 @@ impl Gate {
                 let other = values.iter().copied().find(|value| value != wanted);
                 Some(Verdict { holds: other.is_none(), decided_by: other.unwrap_or(*wanted) })
             }
+            Gate::All => Gate::Exactly(1.0).judge(values, published),
             Gate::WithinRange => {
                 let published = published?;
                 let (least, greatest) = (at(0.0)?, at(1.0)?);
@@ -88,8 +91,10 @@ impl FromStr for Gate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        if text == "within range" {
-            return Ok(Gate::WithinRange);
+        match text {
+            "within range" => return Ok(Gate::WithinRange),
+            "all" => return Ok(Gate::All),
+            _ => {}
         }
         if let Some(gate) = text.strip_prefix("fails ") {
             return Ok(Gate::Fails(Box::new(gate.parse()?)));
@@ -102,7 +107,7 @@ impl FromStr for Gate {
             .or_else(|| bound("every >=").map(Gate::EveryAtLeast))
             .or_else(|| bound("=").map(Gate::Exactly))
             .ok_or_else(|| {
-                format!("gate `{text}`: expected >= N, > N, <= N, every >= N, = N, within range or fails GATE")
+                format!("gate `{text}`: expected >= N, > N, <= N, every >= N, = N, all, within range or fails GATE")
             })
     }
 }
@@ -123,6 +128,7 @@ impl fmt::Display for Gate {
             Gate::AtMost(bound) => write!(out, "<= {bound}"),
             Gate::EveryAtLeast(bound) => write!(out, "every >= {bound}"),
             Gate::Exactly(bound) => write!(out, "= {bound}"),
+            Gate::All => write!(out, "all"),
             Gate::WithinRange => write!(out, "within range"),
             Gate::Fails(gate) => write!(out, "fails {gate}"),
         }
@@ -156,7 +162,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_not_a_pass() {
-        for gate in [">= 0", "> 0", "<= 9", "= 0", "within range", "fails <= 0"] {
+        for gate in [">= 0", "> 0", "<= 9", "= 0", "all", "within range", "fails <= 0"] {
             assert_eq!(holds(gate, &[]), None, "{gate}");
             assert_eq!(holds(gate, &[1.0, f64::NAN]), None, "{gate}");
         }
@@ -192,9 +198,23 @@ mod tests {
     }
 
     #[test]
+    fn one_lost_run_of_many_is_too_many() {
+        assert_eq!(holds("all", &[1.0, 1.0, 1.0]), Some(true));
+        assert_eq!(holds("all", &[1.0, 0.0, 1.0]), Some(false));
+    }
+
+    #[test]
     fn gates_read_as_they_are_written() {
-        let gates =
-            [">= 1.3", "> 1", "<= 0.05", "every >= 0.98", "= 0", "within range", "fails <= 0.01"];
+        let gates = [
+            ">= 1.3",
+            "> 1",
+            "<= 0.05",
+            "every >= 0.98",
+            "= 0",
+            "all",
+            "within range",
+            "fails <= 0.01",
+        ];
         for text in gates {
             assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
         }

@@ -11,8 +11,8 @@ use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
 use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Sweep, View};
 use super::sweep::{self, Point};
 use super::views::{self, Chart};
-use super::{agreement, experiment};
-use crate::contender::Contender;
+use super::{agreement, experiment, faults};
+use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -27,6 +27,8 @@ pub struct Ours {
     pub clock: Option<report::Clock>,
     /// Points of a sweep that came to no end; a gate on all of them cannot hold then.
     pub missing: Vec<String>,
+    /// Runs of a fault that were not survived, and why.
+    pub lost: Vec<String>,
     /// What a reader must know, or why nothing could be measured.
     pub why: Option<String>,
 }
@@ -88,6 +90,7 @@ impl<'a> Laboratory<'a> {
             Ok(values) => {
                 ours.values = values;
                 ours.missing = self.missing(measure);
+                ours.lost = self.lost(measure);
             }
             Err(failure) => ours.why = Some(failure.to_string()),
         }
@@ -96,6 +99,14 @@ impl<'a> Laboratory<'a> {
 
     fn take(&mut self, measure: &Measure) -> Result<Vec<f64>, Failure> {
         match measure {
+            Measure::Survived { experiment } => {
+                let runs = self.faced(experiment)?;
+                Ok(runs.iter().map(|run| f64::from(run.why.is_none())).collect())
+            }
+            Measure::Caught { experiment, by } => {
+                let runs = self.faced(experiment)?;
+                Ok(runs.iter().map(|run| f64::from(run.is_caught(by))).collect())
+            }
             Measure::Ratio { experiment, quantity, over, under, program } => {
                 let outcomes = of_program(&self.outcomes(experiment)?, program.as_deref());
                 Ok(ratios(&outcomes, over, under, *quantity))
@@ -181,6 +192,24 @@ impl<'a> Laboratory<'a> {
         let Ok(points) = self.points(sweep) else { return Vec::new() };
         let all: BTreeSet<&String> = points.iter().flat_map(|point| &point.failed).collect();
         all.into_iter().cloned().collect()
+    }
+
+    /// What came of each run of a fault under each policy.
+    fn faced(&mut self, name: &str) -> Result<Vec<faults::Faced>, Failure> {
+        let policies =
+            contender::parse_all(std::slice::from_ref(&self.experiment(name)?.policies))?;
+        let labels: Vec<&str> = policies.iter().map(Contender::label).collect();
+        let outcomes = self.outcomes(name)?;
+        Ok(outcomes.iter().flat_map(|outcome| faults::faced(outcome, &labels)).collect())
+    }
+
+    fn lost(&mut self, measure: &Measure) -> Vec<String> {
+        let (Measure::Survived { experiment } | Measure::Caught { experiment, .. }) = measure
+        else {
+            return Vec::new();
+        };
+        let runs = self.faced(experiment).unwrap_or_default();
+        runs.iter().filter_map(faults::Faced::told).collect()
     }
 
     /// Where a figure is measured.
@@ -317,6 +346,8 @@ impl Measure {
         match self {
             Measure::Ratio { experiment, .. }
             | Measure::Value { experiment, .. }
+            | Measure::Survived { experiment }
+            | Measure::Caught { experiment, .. }
             | Measure::Makespan { experiment, .. }
             | Measure::WaitBound { experiment, .. }
             | Measure::ShareError { experiment, .. }

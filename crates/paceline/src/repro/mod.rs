@@ -2,10 +2,11 @@
 //! `paceline repro`: every figure that a paper published, with ours beside it.
 //!
 //! A paper is data ([`paper`]); [`measure`] runs what its figures need and takes them from the
-//! outcomes; [`judge`] holds them to their gates; [`show`] prints them.
+//! outcomes; [`faults`] are what a policy has to survive; [`judge`] holds them to their gates; [`show`] prints them.
 
 mod agreement;
 mod experiment;
+mod faults;
 mod judge;
 mod measure;
 mod outcomes;

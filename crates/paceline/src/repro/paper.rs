@@ -12,6 +12,7 @@ use crate::failure::Failure;
 const PAPERS: &[(&str, &str)] = &[
     ("flsched", include_str!("../../../../papers/flsched.toml")),
     ("cas", include_str!("../../../../papers/cas.toml")),
+    ("live", include_str!("../../../../papers/live.toml")),
 ];
 
 /// A paper.
@@ -58,6 +59,9 @@ pub struct Experiment {
     /// Its memory nodes.
     #[serde(default)]
     pub nodes: Option<u32>,
+    /// Threads of each of its cores.
+    #[serde(default)]
+    pub smt: Option<u32>,
     /// Its clock.
     #[serde(default)]
     pub clock: Option<GuestClock>,
@@ -239,6 +243,14 @@ pub enum Job {
         /// Programs of this machine that it needs, by name.
         programs: Vec<String>,
     },
+    /// A fault that is done to the guest under each policy in turn, which `paceline run` loads there.
+    Fault {
+        /// Its name in `faults`.
+        name: String,
+        /// Programs of this machine that it needs beyond hackbench and chrt.
+        #[serde(default)]
+        programs: Vec<String>,
+    },
     /// A workload that comes along (`workloads/NAME.json`), or a model by its name (`chat`,
     /// `ring-threads-3-64`).
     File(String),
@@ -376,6 +388,18 @@ pub enum Measure {
         ahead: u64,
         /// A tick, in ms.
         tick_ms: f64,
+    },
+    /// Which runs of a fault all was well after: 1, or 0.
+    Survived {
+        /// Name of an experiment with a fault.
+        experiment: String,
+    },
+    /// In which runs of a fault somebody cheated and was caught: 1, or 0.
+    Caught {
+        /// Name of an experiment with a fault.
+        experiment: String,
+        /// Part of what is said of who is caught.
+        by: String,
     },
     /// The greatest difference between a task's CPU time and an even share, in slices, where all of a
     /// file's tasks could always run.

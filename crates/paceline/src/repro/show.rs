@@ -66,6 +66,10 @@ impl<'a> Row<'a> {
     }
 
     fn measured(&self) -> String {
+        if self.figure.unit == "runs" && !self.ours.values.is_empty() {
+            let survived = self.ours.values.iter().filter(|value| **value == 1.0).count();
+            return format!("{survived} of {}", self.ours.values.len());
+        }
         let (Some(middle), Some((least, greatest))) = (self.ours.middle(), self.ours.range())
         else {
             return "–".into();
@@ -118,6 +122,7 @@ impl<'a> Row<'a> {
             "holds": self.holds,
             "why": self.ours.why,
             "missing": self.ours.missing,
+            "lost": self.ours.lost,
             "quick": self.quick,
         })
     }
@@ -145,6 +150,9 @@ pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> St
             if !row.ours.missing.is_empty() {
                 let missing = row.ours.missing.join("; ");
                 text += &wrapped(&format!("{}: missing: {missing}", row.figure.name), style);
+            }
+            for lost in &row.ours.lost {
+                text += &wrapped(&format!("{}: lost: {lost}", row.figure.name), style);
             }
             if let Some(why) = &row.ours.why {
                 text += &wrapped(&format!("{}: {why}", row.figure.name), style);
@@ -222,6 +230,10 @@ pub fn html(papers: &[Paper], rows: &[Row], charts: &[Drawn]) -> String {
                 let missing = html::escape(&row.ours.missing.join("; "));
                 let name = html::escape(&row.figure.name);
                 body += &format!("<p><b>{name}</b>: missing: {missing}</p>\n");
+            }
+            for lost in &row.ours.lost {
+                let (name, lost) = (html::escape(&row.figure.name), html::escape(lost));
+                body += &format!("<p><b>{name}</b>: lost: {lost}</p>\n");
             }
             if let Some(why) = &row.ours.why {
                 let (name, why) = (html::escape(&row.figure.name), html::escape(why));

@@ -100,6 +100,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                 runs: if effort.quick { 1 } else { sweep.seeds },
                 seed: SEED,
                 locks: false,
+                observe: true,
             };
             plans.push((costs, set.clone(), at.clone(), plan));
         }

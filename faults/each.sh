@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Does the function `fault` to each of $POLICIES, and says who survived it: `survived NAME`, or `lost NAME: why`.
+
+# Tasks of every kind that a policy has to give back as it got them.
+witness() { "$@" sh -c 'while :; do sleep 0.5; done' & witnesses="$witnesses $!"; }
+witness
+witness taskset 1
+witness taskset 3
+witness chrt -b 0
+witness chrt -i 0
+witness chrt -f 3
+witness chrt -r 2
+witness; renice 7 -p $!
+witness; renice -7 -p $!
+sleep 0.2
+
+# Class, priority and affinity mask of every task.
+tasks() {
+    grep -Hs -e '^policy' -e '^prio' /proc/[0-9]*/task/[0-9]*/sched | tr -s ' '
+    grep -Hs '^Cpus_allowed:' /proc/[0-9]*/task/[0-9]*/status
+}
+
+# A policy that is gone has left nothing behind: not itself, no task of its class, none changed, none dead.
+nothing_left() {
+    await '[ "$(state)" = disabled ]'
+    [ "$(cat /sys/kernel/sched_ext/nr_rejected)" = 0 ] || fail "tasks were refused"
+    kill -0 $witnesses || fail "a bystander is gone"
+    left=$(grep -ls '^ext.enabled.*1$' /proc/[0-9]*/task/[0-9]*/sched | head -n 3)
+    [ -z "$left" ] || fail "left in its class:" $left
+    tasks >after
+    changed=$(awk -F: 'NR == FNR { was[$1, $2] = $3; next }
+        ($1, $2) in was && was[$1, $2] != $3 { print $0 ", was" was[$1, $2] }' before after)
+    [ -z "$changed" ] || fail "changed:" $changed
+    broken=$(dmesg -c | grep -m 1 -e 'WARNING: ' -e 'BUG: ' -e 'Oops: ')
+    [ -z "$broken" ] || fail "the kernel says: $broken"
+}
+
+lost=0
+dmesg -c >/dev/null
+for policy in $POLICIES; do
+    if [ $lost -gt 0 ]; then
+        echo "lost $policy: not run, for the one before was lost"
+        continue
+    fi
+    rm -rf scratch; mkdir scratch; cd scratch
+    tasks >before
+    if (fault && nothing_left) >said 2>&1; then
+        echo "survived $policy"
+    else
+        lost=$((lost+1))
+        echo "lost $policy: $(tail -n 1 said)"
+    fi
+    cd ..
+done

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# What every script in the guest knows: the command, the state of sched_ext, an end with a reason.
+
+P=/init
+cd /tmp
+
+state() { cat /sys/kernel/sched_ext/state; }
+ops() { (cd /sys/kernel/sched_ext && cat root/ops); }
+fail() { echo "failed: $* [$(tail -n 3 err | tr '\n' '|')]"; exit 1; }
+await() { i=0; until eval "$1"; do i=$((i+1)); [ $i -lt 400 ] || fail "never: $1"; sleep 0.05; done; }
+
+# $policy in charge until `unload`.
+load() {
+    $P run $policy "$@" >lines 2>err & pid=$!
+    await '[ "$(state)" = enabled ]'
+}
+unload() {
+    [ "$(state)" = enabled ] || fail "thrown out"
+    kill -INT $pid
+    wait $pid; status=$?; [ $status = 130 ] || fail "its loader ended with $status"
+    [ "$(state)" = disabled ] || fail "still $(state)"
+}
+
+# A task that never sleeps; CPU time that a task has had, in µs; whether each of some runs on.
+spin() { (while :; do :; done) & spinners="$spinners $!"; }
+ran() { awk '/^se.sum_exec_runtime/ { printf "%d", $3 * 1000 }' /proc/$1/sched; }
+progress() {
+    for task in "$@"; do
+        had=$(ran $task)
+        await '[ $(ran $task) -gt $had ]'
+    done
+}

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# A policy starves a task: the watchdog throws it out, `run` says why, and the task goes on.
+$P run $policy -- sh -c '
+    renice -n 19 $$; echo $$ >who
+    i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; touch done' >out 2>err
+status=$?; [ $status = 1 ] || fail "status $status"
+grep -q "the kernel stopped it: runnable task stall (sh\[$(cat who)\] failed to run" err || fail "who starved"
+grep -q '^CPU states' err || fail "no dump"
+[ -e done ] || fail "the task is lost"
