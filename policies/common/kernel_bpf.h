@@ -200,6 +200,22 @@ static __always_inline bool cpu_is_online(s32 cpu)
 	return is;
 }
 
+extern const void __cpu_active_mask __ksym __weak;
+
+/*
+ * Whether a CPU takes tasks: one that goes stops before cpu_offline is called, after a grace period, so that a
+ * policy that asks before it puts a task there is never too late. Unknown without CONFIG_KALLSYMS_ALL.
+ */
+static __always_inline bool cpu_is_active(s32 cpu)
+{
+	const u64 *mask = (const u64 *)&__cpu_active_mask;
+	u64 word = ~0ULL;
+
+	if (mask)
+		bpf_probe_read_kernel(&word, sizeof(word), mask + (u32)cpu / 64);
+	return word >> ((u32)cpu % 64) & 1;
+}
+
 #define OP(name, args...)		SEC("struct_ops/" #name) BPF_PROG(name, ##args)
 #define OP_SLEEPABLE(name, args...)	SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
 #define OPS(policy)			SEC(".struct_ops.link") struct sched_ext_ops policy##_ops

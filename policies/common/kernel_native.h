@@ -85,6 +85,7 @@ EXPORT struct kernel *kernel;
 #define random_u32()				kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
 #define cpu_is_online(cpu)			true	/* all are, when a simulation starts */
+#define cpu_is_active(cpu)			true	/* it goes and cpu_offline is called in one moment */
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)
 #define bpf_task_storage_get(map, p, init, flags)                                                 \

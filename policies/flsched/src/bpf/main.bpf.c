@@ -127,6 +127,9 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 		cpu = idle;
 	else if (knob_variant == SLIDE)
 		cpu = place_shortest(p, cpu, waiting - 1);
+	/* With its tasks pushed off, the queue of a CPU that goes looks the shortest. */
+	if (!cpu_is_active(cpu))
+		cpu = scx_bpf_task_cpu(p);
 	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns(), enq_flags);
 }
 
