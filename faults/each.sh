@@ -14,10 +14,11 @@ witness; renice 7 -p $!
 witness; renice -7 -p $!
 sleep 0.2
 
-# Class, priority and affinity mask of every task.
+# Class and priority of every task, and the affinity mask of those that are not the kernel's own.
 tasks() {
     grep -Hs -e '^policy' -e '^prio' /proc/[0-9]*/task/[0-9]*/sched | tr -s ' '
-    grep -Hs '^Cpus_allowed:' /proc/[0-9]*/task/[0-9]*/status
+    grep -Hs -e '^VmSize:' -e '^Cpus_allowed:' /proc/[0-9]*/task/[0-9]*/status |
+        awk -F: '$2 == "VmSize" { own = $1; next } $1 == own'
 }
 
 # A policy that is gone has left nothing behind: not itself, no task of its class, none changed, none dead.

@@ -6,7 +6,7 @@ cd /tmp
 
 state() { cat /sys/kernel/sched_ext/state; }
 ops() { (cd /sys/kernel/sched_ext && cat root/ops); }
-fail() { echo "failed: $* [$(tail -n 3 err | tr '\n' '|')]"; exit 1; }
+fail() { echo "failed: $* [$(tail -n 3 err)]" | tr '\n' '|'; echo; exit 1; }
 await() { i=0; until eval "$1"; do i=$((i+1)); [ $i -lt 400 ] || fail "never: $1"; sleep 0.05; done; }
 
 # $policy in charge until `unload`.
@@ -21,12 +21,16 @@ unload() {
     [ "$(state)" = disabled ] || fail "still $(state)"
 }
 
-# A task that never sleeps; CPU time that a task has had, in µs; whether each of some runs on.
+# A task that never sleeps; the CPU time that a task has had, as $ran in ms; whether each of some runs on.
 spin() { (while :; do :; done) & spinners="$spinners $!"; }
-ran() { awk '/^se.sum_exec_runtime/ { printf "%d", $3 * 1000 }' /proc/$1/sched; }
+ran() {
+    while read -r name colon ran; do
+        [ "$name" != se.sum_exec_runtime ] || return 0
+    done </proc/$1/sched
+}
 progress() {
     for task in "$@"; do
-        had=$(ran $task)
-        await '[ $(ran $task) -gt $had ]'
+        ran $task; had=$ran
+        await 'ran $task; [ "$ran" != "$had" ]'
     done
 }
