@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Hotplug: which CPUs are there. A policy without these callbacks is thrown out when a CPU comes or goes.
+ * Hotplug: which CPUs are there, and which a task of a higher class has taken. A policy without these callbacks is thrown out when a CPU comes or goes.
  * The kernel takes the tasks of a CPU that goes back from wherever they wait, and asks for none any more
  * [rq_offline_scx]: all that is left to do is not to choose it, as its empty queue would look the shortest.
  */
@@ -11,13 +11,18 @@
 /* CPUs that have gone, or were not there in the beginning. Written by the callbacks alone. */
 static bool cpu_gone[MAX_CPUS];
 
-/* Whether p can be put on a CPU: it may run there, and the CPU is there. */
+/* CPUs that a real-time or deadline task has taken from a task of ours, until ours run there again. */
+static bool cpu_taken[MAX_CPUS];
+/* How many: seldom any, and then others have to look for what waits there. */
+static u32 nr_taken;
+
+/* Whether p can be put on a CPU: it may run there, and the CPU is there, and ours. */
 static __always_inline bool cpu_takes(const struct task_struct *p, s32 cpu)
 {
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && !cpu_gone[at] && cpu_allowed(p, cpu);
+	return at < MAX_CPUS && !cpu_gone[at] && !cpu_taken[at] && cpu_allowed(p, cpu);
 }
 
 static __always_inline void cpu_goes(s32 cpu, bool goes)
@@ -30,6 +35,26 @@ static __always_inline void cpu_goes(s32 cpu, bool goes)
 	/* The tables were made for the CPUs that were there when the policy was loaded. */
 	if (!goes && at >= nr_cpus)
 		scx_bpf_error("a CPU came that was not there when this was loaded: load it again");
+}
+
+static __always_inline bool cpu_is_taken(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS && cpu_taken[at];
+}
+
+/* In cpu_release and cpu_acquire, which are called with the CPU's runqueue locked. */
+static __always_inline void cpu_is_kept(s32 cpu, bool kept)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	if (at >= MAX_CPUS || cpu_taken[at] == kept)
+		return;
+	cpu_taken[at] = kept;
+	__sync_fetch_and_add(&nr_taken, kept ? 1 : -1);
 }
 
 /* In init: which are not there. */

@@ -74,6 +74,7 @@ struct scx_exit_task_args {
 	bool cancelled;
 };
 
+struct scx_cpu_acquire_args;
 struct scx_cpu_release_args;
 
 struct sched_ext_ops {
@@ -89,6 +90,7 @@ struct sched_ext_ops {
 	void (*set_weight)(struct task_struct *p, u32 weight);
 	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
 	void (*update_idle)(s32 cpu, bool idle);
+	void (*cpu_acquire)(s32 cpu, struct scx_cpu_acquire_args *args);
 	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
 	void (*cpu_online)(s32 cpu);
 	void (*cpu_offline)(s32 cpu);

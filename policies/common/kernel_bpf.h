@@ -62,6 +62,7 @@ KFUNC(void, scx_bpf_error_bstr, char *fmt, unsigned long long *data, u32 data_sz
 KFUNC(bool, bpf_cpumask_test_cpu, u32 cpu, const struct cpumask *mask);
 KFUNC(const struct cpumask *, scx_bpf_get_online_cpumask, void);
 KFUNC(void, scx_bpf_put_cpumask, const struct cpumask *mask);
+KFUNC(u32, scx_bpf_reenqueue_local, void);
 KFUNC(u64, scx_bpf_now, void);							/* 6.14 */
 KFUNC(struct task_struct *, scx_bpf_dsq_peek, u64 dsq_id);			/* 6.19 */
 

@@ -84,6 +84,8 @@ EXPORT struct kernel *kernel;
 #define cpu_instructions()			kernel->cpu_instructions(kernel)
 #define random_u32()				kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
+/* In cpu_release, which the simulator does not call: nobody is of a higher class there. */
+#define scx_bpf_reenqueue_local()		scx_bpf_error("reenqueue_local is not modelled")
 #define cpu_is_online(cpu)			true	/* all are, when a simulation starts */
 #define cpu_is_active(cpu)			true	/* it goes and cpu_offline is called in one moment */
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)

@@ -122,6 +122,7 @@ pub struct SchedExtOps {
     pub set_weight: Option<unsafe extern "C" fn(*mut TaskStruct, u32)>,
     pub set_cpumask: Option<unsafe extern "C" fn(*mut TaskStruct, *const c_void)>,
     pub update_idle: Option<unsafe extern "C" fn(i32, bool)>,
+    pub cpu_acquire: Option<unsafe extern "C" fn(i32, *mut c_void)>,
     pub cpu_release: Option<unsafe extern "C" fn(i32, *mut c_void)>,
     pub cpu_online: Option<unsafe extern "C" fn(i32)>,
     pub cpu_offline: Option<unsafe extern "C" fn(i32)>,

@@ -290,9 +290,12 @@ impl Runtime {
         if unknown != 0 {
             return Err(format!("policy {policy}: ops flags {unknown:#x} are not modelled"));
         }
+        // Called when a task of a higher class takes the CPU, and gives it back: there is none here.
         if ops.cpu_release.is_some() {
-            // Called when a task of a higher class takes the CPU: there is none here.
             k.add_function("ops.cpu_release", 0.0, 0.0);
+        }
+        if ops.cpu_acquire.is_some() {
+            k.add_function("ops.cpu_acquire", 0.0, 0.0);
         }
         let mut dsqs: Vec<Dsq> = (0..k.cpus.len()).map(|_| Dsq::new(DSQ_LOCAL, None)).collect();
         for _ in 0..k.machine.node_distance.len() {

@@ -61,7 +61,7 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	if (slot != SLOT_KERNEL && c && c->here >> slot & 1 && prev && !(prev->here >> slot & 1) &&
 	    cpu_takes(p, this_cpu()))
 		return this_cpu();
-	return prev_cpu;
+	return cpu_is_taken(prev_cpu) ? place_child(p, prev_cpu, slot) : prev_cpu;
 }
 
 void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
@@ -148,6 +148,21 @@ __noinline int next_here(s32 cpu, u64 going_on)
 	return NOBODY;
 }
 
+/* Takes a task that waits on a CPU which a real-time task has taken; whether there was one. */
+__noinline int take_from_taken(s32 cpu)
+{
+	u32 class, i;
+
+	for (class = SHARE_OWN; class < SHARE_CLASSES; class++)
+		bpf_for(i, 1, nr_cpus) {
+			s32 victim = cpu_neighbour(cpu, i);
+
+			if (cpu_is_taken(victim) && take(cpu, victim, class))
+				return true;
+		}
+	return false;
+}
+
 void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cas_task *t = prev ? task_of(prev) : NULL;
@@ -166,6 +181,8 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		decide(cpu, c, t, slot, now);
 		going_on = t->key;
 	}
+	if (nr_taken && take_from_taken(cpu))
+		return;
 	switch (next_here(cpu, going_on)) {
 	case GOES_ON:
 		if (t)
@@ -307,6 +324,18 @@ void OP(cas_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 }
 #endif
 
+/* A real-time or deadline task takes the CPU: who ran waits with the others, for other CPUs to take. */
+void OP(cas_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	cpu_is_kept(cpu, true);
+	scx_bpf_reenqueue_local();
+}
+
+void OP(cas_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
+{
+	cpu_is_kept(cpu, false);
+}
+
 void OP_SLEEPABLE(cas_cpu_online, s32 cpu)
 {
 	cpu_goes(cpu, false);
@@ -374,6 +403,8 @@ OPS(cas) = {
 	.stopping	= (void *)cas_stopping,
 	.set_weight	= (void *)cas_set_weight,
 	.set_cpumask	= (void *)cas_set_cpumask,
+	.cpu_acquire	= (void *)cas_cpu_acquire,
+	.cpu_release	= (void *)cas_cpu_release,
 	.cpu_online	= (void *)cas_cpu_online,
 	.cpu_offline	= (void *)cas_cpu_offline,
 	.init_task	= (void *)cas_init_task,

@@ -121,7 +121,7 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 
 	if (state && waiting > 0)
 		idle = offer_take(&state->offer, p);
-	if (idle < 0 && waiting > 0)
+	if (idle < 0 && (waiting > 0 || cpu_is_taken(cpu)))
 		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle >= 0)
 		cpu = idle;
@@ -157,11 +157,13 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 /* Takes what waits here, or with nothing to do what waits nearest; whether there was anything. */
 static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
-	u32 reach = is_idle ? nr_cpus : 1, i;
+	u32 reach = is_idle || nr_taken ? nr_cpus : 1, i;
 
 	bpf_for(i, 0, reach) {
 		s32 victim = cpu_neighbour(cpu, i);
 
+		if (i > 0 && !is_idle && !cpu_is_taken(victim))
+			continue;
 		/* read without a lock: a queue that fills just now is kicked for by its filler */
 		if (scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))
 			return true;
@@ -201,6 +203,18 @@ void OP(flsched_tick, struct task_struct *p)
 	}
 }
 
+/* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
+void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	cpu_is_kept(cpu, true);
+	scx_bpf_reenqueue_local();
+}
+
+void OP(flsched_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
+{
+	cpu_is_kept(cpu, false);
+}
+
 void OP_SLEEPABLE(flsched_cpu_online, s32 cpu)
 {
 	cpu_goes(cpu, false);
@@ -235,6 +249,8 @@ OPS(flsched) = {
 	.enqueue	= (void *)flsched_enqueue,
 	.dispatch	= (void *)flsched_dispatch,
 	.tick		= (void *)flsched_tick,
+	.cpu_acquire	= (void *)flsched_cpu_acquire,
+	.cpu_release	= (void *)flsched_cpu_release,
 	.cpu_online	= (void *)flsched_cpu_online,
 	.cpu_offline	= (void *)flsched_cpu_offline,
 	.init		= (void *)flsched_init,
