@@ -8,13 +8,8 @@ use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
 const BIN: &str = env!("CARGO_BIN_EXE_paceline");
 
-/// For the scripts: the command, the state of sched_ext, and an end with a reason.
-const PRELUDE: &str = r#"
-    state() { cat /sys/kernel/sched_ext/state; }
-    fail() { echo "failed: $* [$(tail -n 3 err | tr '\n' '|')]"; exit 1; }
-    await() { i=0; until eval "$1"; do i=$((i+1)); [ $i -lt 400 ] || fail "never: $1"; sleep 0.05; done; }
-    cd /tmp
-"#;
+/// The command as `$P`, the state of sched_ext, an end with a reason: what `repro live` gives its scripts, too.
+const PRELUDE: &str = include_str!("../../../faults/prelude.sh");
 
 /// Runs a shell script as root in a guest with two CPUs side by side.
 fn in_guest(script: &str) {
@@ -23,7 +18,7 @@ fn in_guest(script: &str) {
 
 /// The same with more of them.
 fn in_guest_of(cpus: usize, script: &str) {
-    let script = format!("P={BIN}\n{PRELUDE}\n{script}");
+    let script = format!("{PRELUDE}\nP={BIN}\n{script}");
     let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
     let workload = WorkloadRef::Command {
         argv: ["sh", "-c", &script].map(Into::into).to_vec(),
@@ -41,6 +36,18 @@ fn in_guest_of(cpus: usize, script: &str) {
         // an error begins with the whole script
         panic!("{}", said.rsplit_once("failed with status").map_or(&*said, |(_, why)| why));
     }
+}
+
+/// One run of a fault of `repro live` under each policy, which has to survive it.
+fn survives(cpus: usize, fault: &str, policies: &str) {
+    let each = include_str!("../../../faults/each.sh");
+    in_guest_of(
+        cpus,
+        &format!(
+            "fault() {{\n{fault}\n}}\nPOLICIES='{policies}'\n{{\n{each}\n}} >/tmp/said\n\
+             grep -m 1 ^lost /tmp/said && exit 1; exit 0"
+        ),
+    );
 }
 
 #[test]
@@ -104,14 +111,6 @@ fn what_cannot_be_loaded_is_one_line() {
 fn the_kernel_gets_its_own_class_back_whatever_ends_it() {
     in_guest(
         r#"
-        $P run flsched 2>err & pid=$!
-        await '[ "$(state)" = enabled ]'
-        hackbench -g 1 -l 400 >out 2>&1 & load=$!
-        sleep 0.3
-        kill -KILL $pid; wait $pid
-        await '[ "$(state)" = disabled ]'
-        wait $load || fail "hackbench: $? $(cat out)"
-
         $P run flsched --json -- sh -c 'sleep 1; echo S >/proc/sysrq-trigger; sleep 1' >out 2>err
         status=$?; [ $status = 1 ] || fail "sysrq: $status"
         grep -q '"ended":"the kernel stopped it' out || fail "end: $(tail -n 1 out | head -c 300)"
@@ -228,52 +227,21 @@ fn a_storm_of_forks_starves_nobody_above() {
     );
 }
 
-/// A real-time hog takes its CPU from a policy: whoever can leaves.
+#[test]
+fn hackbench_ends_well_when_the_loader_is_killed() {
+    survives(2, include_str!("../../../faults/kill-loader.sh"), "flsched cas");
+}
+
+/// A real-time hog takes its CPU from a policy: whoever can leaves, who cannot is reported.
 #[test]
 fn tasks_leave_a_cpu_that_a_real_time_task_takes() {
-    in_guest(
-        r#"
-        for policy in flsched flsched:pull=true cas rr; do
-            $P run $policy 2>err & pid=$!
-            await '[ "$(state)" = enabled ]'
-            taskset 2 chrt -f 50 sh -c 'while :; do :; done' & hog=$!
-            hackbench -g 2 -l 100 -p >out 2>&1 || fail "$policy: hackbench beside the hog: $?"
-            [ "$(state)" = enabled ] || fail "$policy: thrown out"
-            kill -INT $pid; wait $pid
-            kill $hog || fail "$policy: there was no hog"
-        done"#,
-    );
+    let policies = "flsched flsched:pull=true cas cas:slack=3ms,aggregate=2 o1";
+    survives(2, include_str!("../../../faults/rt-hog.sh"), policies);
 }
 
 /// CPUs come and go under load, for every policy that is not a cheat: it stays, and the load ends well.
 #[test]
 fn cpus_come_and_go() {
-    in_guest_of(
-        4,
-        r#"
-        cpus=/sys/devices/system/cpu
-        for policy in flsched flsched:pull=true cas cas:slack=3ms,aggregate=2 rr fifo; do
-            rm -f loaded
-            $P run $policy -- sh -c '
-                taskset 8 hackbench -g 1 -l 100 -p & bound=$!
-                sleep 0.3; touch loaded
-                hackbench -g 2 -l 150 -p && wait $bound' >out 2>err & pid=$!
-            await '[ -e loaded ]'
-            rounds=0
-            while kill -0 $pid 2>/dev/null && [ $rounds -lt 8 ]; do
-                rounds=$((rounds+1))
-                for cpu in 3 1; do
-                    echo 0 >$cpus/cpu$cpu/online || fail "$policy: cpu$cpu does not go"
-                done
-                for cpu in 1 3; do
-                    echo 1 >$cpus/cpu$cpu/online || fail "$policy: cpu$cpu does not come"
-                done
-            done
-            [ $rounds -gt 0 ] || fail "$policy: the load was over before"
-            wait $pid; status=$?
-            [ $status = 0 ] || fail "$policy: $status after $rounds rounds"
-            grep -q 'unloaded after .* the command has ended' err || fail "$policy: what it said"
-            [ "$(state)" = disabled ] || fail "still $(state)"
-        done"#,
-    );
+    let policies = "flsched flsched:pull=true cas cas:slack=3ms,aggregate=2 rr fifo";
+    survives(4, include_str!("../../../faults/hotplug.sh"), policies);
 }

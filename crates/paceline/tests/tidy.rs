@@ -37,7 +37,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 fn is_code(name: &str) -> bool {
-    let kinds = [".rs", ".c", ".h", ".css"];
+    let kinds = [".rs", ".c", ".h", ".css", ".sh"];
     kinds.iter().any(|kind| name.ends_with(kind)) || name.starts_with("script/")
 }
 
