@@ -29,6 +29,8 @@ pub enum Verb {
     Doctor(Doctor),
     /// Measure what this machine is, for the simulator, in less than a minute and without root
     Measure(Measure),
+    /// Say what each task would get on uneven cores under a policy, without running anything
+    Shares(Box<Shares>),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -136,6 +138,116 @@ pub struct Compare {
     /// A command to run, after `--`
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// How uneven cores are shared.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharePolicy {
+    /// Everybody has an even share of each core type
+    MaxFair,
+    /// The fast cores to those that gain most
+    MaxPerf,
+    /// A part of fair performance for everybody (--target), the rest to those that gain most
+    MinFair,
+    /// The same, where tasks of similar speed (--similarity) share alike
+    SimilarMinFair,
+    /// As much of max-perf as a uniformity allows (--uniformity)
+    UniFair,
+    /// The same from similar-min-fair's shares
+    MinUniFair,
+    /// A part max-fair (--ratio), the rest max-perf
+    RFair,
+    /// Everybody at one level relative to a fast core, or to a slow one (--base slow)
+    EqualProgress,
+    /// More tasks on a faster core, whatever they gain
+    ScaledLoad,
+    /// Max-fair's turn while uniformity is below --uniformity, else max-perf's; in the long run
+    GuaranteedFair,
+}
+
+/// What fairness is measured against.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareBase {
+    /// An even share of each core type
+    MaxFair,
+    /// A slow core of its own
+    Slow,
+    /// A fast core of its own
+    Fast,
+}
+
+/// How r-fair is read where there are several fast cores.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareReading {
+    /// Even shares are cut to the ratio, and what is free goes to those that gain most
+    Greedy,
+    /// So much of the time max-fair, else max-perf
+    Blend,
+}
+
+/// Arguments of `shares`.
+#[derive(Args, Debug)]
+pub struct Shares {
+    /// The policy
+    #[arg(long, value_name = "POLICY")]
+    pub policy: SharePolicy,
+    /// How many cores there are of each type, fastest type first: 2,4
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        required = true,
+        allow_hyphen_values = true
+    )]
+    pub cores: Vec<f64>,
+    /// How many times as fast each task is on a fast core as on a slow one: 3.5,3.1,1.7; with more core
+    /// types on each but the slowest, fastest first: 3.5/2,3.1/1.8
+    #[arg(
+        long,
+        value_name = "S,S",
+        value_delimiter = ',',
+        required = true,
+        allow_hyphen_values = true
+    )]
+    pub speedups: Vec<String>,
+    /// The part of fair performance that everybody keeps [default: 0.85]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub target: Option<f64>,
+    /// A target for each task, in place of --target
+    #[arg(long, value_name = "T,T", value_delimiter = ',', allow_hyphen_values = true)]
+    pub targets: Vec<f64>,
+    /// How much speeds of similar tasks may differ [default: 0.2]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub similarity: Option<f64>,
+    /// The least uniformity [default: 0.85]
+    #[arg(long, value_name = "U", allow_negative_numbers = true)]
+    pub uniformity: Option<f64>,
+    /// The part that is max-fair [default: 0.5]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    pub ratio: Option<f64>,
+    /// How r-fair is read [default: greedy]
+    #[arg(long, value_name = "READING")]
+    pub reading: Option<ShareReading>,
+    /// Computing power of each core type, for scaled-load [default: its tasks' mean speed]
+    #[arg(long, value_name = "P,P", value_delimiter = ',', allow_hyphen_values = true)]
+    pub powers: Vec<f64>,
+    /// What fairness is measured against [default: max-fair]
+    #[arg(long, value_name = "BASE")]
+    pub base: Option<ShareBase>,
+    /// CPU time of each task relative to others', as nice values or cpu.weight give it [default: even]
+    #[arg(long, value_name = "W,W", value_delimiter = ',', allow_hyphen_values = true)]
+    pub weights: Vec<f64>,
+    /// Go through targets from 0 to 1, with throughput, minimum, uniformity and the energy that the same
+    /// work takes relative to max-fair. Of energy it is assumed that a core draws the same whoever runs on
+    /// it, and that all policies keep the same cores busy: then what throughput gains, energy saves
+    #[arg(long, conflicts_with_all = ["target", "targets"])]
+    pub sweep: bool,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write a plot of the sweep: one HTML page that needs nothing else
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    pub report: Option<PathBuf>,
 }
 
 /// Arguments of `doctor`.

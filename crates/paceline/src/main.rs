@@ -17,6 +17,7 @@ mod plan;
 mod progress;
 mod repro;
 mod run;
+mod shares;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Run(run) => run::run(&run),
         Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Measure(measure) => measure::run(&measure),
+        Verb::Shares(shares) => shares::run(&shares),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
         Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
@@ -65,7 +67,7 @@ fn parse() -> Result<Cli, Failure> {
     }
     if !text.starts_with("error: ") {
         return Err(Failure::input(
-            "say what to do: list, compare, repro, run, doctor or measure; see paceline --help",
+            "say what to do: list, compare, repro, run, doctor, measure or shares; see paceline --help",
         ));
     }
     Err(Failure::Input(one_line(&error, &text)))
@@ -78,7 +80,9 @@ fn one_line(error: &clap::Error, text: &str) -> String {
     let said = text[..end.unwrap_or(text.len())].trim_start_matches("error: ").trim();
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mend = match error.kind() {
-        ErrorKind::InvalidSubcommand => "; there are: list, compare, repro, run, doctor, measure",
+        ErrorKind::InvalidSubcommand => {
+            "; there are: list, compare, repro, run, doctor, measure, shares"
+        }
         ErrorKind::UnknownArgument if !text.contains("argument '-") => {
             "; see --help, or put `--` before a command that is to be run"
         }
