@@ -21,6 +21,8 @@ use crate::start::{Least, Start, dot};
 
 /// A mixture is the best where the mean gain of a task is nearer than this to its bound.
 const GAP: f64 = 1e-11;
+/// The same of the plan itself, where its cores are counted too.
+const PROOF: f64 = 1e-10;
 /// Offers at most; three types and a thousand tasks take a few dozen.
 const OFFERS_MAX: usize = 1000;
 /// A plan that uses more cores than there are, by no more than this for each task, is rounding's.
@@ -42,42 +44,44 @@ struct Buyer {
 }
 
 impl Buyer {
-    /// The best shares at these prices; none where no shares reach the wanted speed.
-    fn buy(&self, prices: &[f64]) -> Option<Vec<f64>> {
-        let types: Vec<usize> =
-            (0..prices.len()).filter(|number| self.gains[*number].is_some()).collect();
-        let profit = |number: usize| self.gains[number].unwrap_or(0.0) - prices[number];
+    /// The best shares at these prices, into `shares`; whether any reach the wanted speed.
+    fn buy(&self, prices: &[f64], shares: &mut [f64]) -> bool {
+        let profit = |number: usize| self.gains[number].map(|gain| gain - prices[number]);
         let open = 1.0 - self.least.iter().sum::<f64>();
         let short = self.wanted - dot(&self.speeds, &self.least);
         let mut best: Option<(f64, [(usize, f64); 2])> = None;
-        let mut offer = |parts: [(usize, f64); 2]| {
-            let worth = parts.iter().map(|(number, part)| part * profit(*number)).sum();
-            if best.as_ref().is_none_or(|(most, _)| worth > *most) {
+        let mut offer = |worth: f64, parts| {
+            if best.is_none_or(|(most, _)| worth > most) {
                 best = Some((worth, parts));
             }
         };
-        for &one in &types {
-            let spare = self.speeds[one] * open - short;
+        for one in 0..prices.len() {
+            let (Some(gain), spare) = (profit(one), self.speeds[one] * open - short) else {
+                continue;
+            };
             if spare >= -1e-12 {
-                offer([(one, open), (one, 0.0)]);
+                offer(open * gain, [(one, open), (one, 0.0)]);
             }
-            for &slow in
-                types.iter().filter(|slow| self.speeds[**slow] * open < short && spare > 0.0)
-            {
-                let part =
-                    (short - self.speeds[slow] * open) / (self.speeds[one] - self.speeds[slow]);
-                offer([(one, part), (slow, open - part)]);
+            for slow in (0..prices.len()).filter(|_| spare > 0.0) {
+                let Some(less) = profit(slow).filter(|_| self.speeds[slow] * open < short) else {
+                    continue;
+                };
+                let lead = self.speeds[one] - self.speeds[slow];
+                let part = (short - self.speeds[slow] * open) / lead;
+                offer(part * gain + (open - part) * less, [(one, part), (slow, open - part)]);
             }
         }
-        let mut shares = self.least.clone();
-        best?.1.iter().for_each(|(number, part)| shares[*number] += part);
-        Some(shares)
+        let Some((_, parts)) = best else { return false };
+        shares.copy_from_slice(&self.least);
+        parts.iter().for_each(|(number, part)| shares[*number] += part);
+        true
     }
 }
 
 /// What all buyers would buy at some prices; for each unit of their time.
 struct Offer {
-    shares: Vec<Vec<f64>>,
+    /// Of each buyer on each type, a row after another.
+    shares: Vec<f64>,
     /// Cores of each type.
     used: Vec<f64>,
     /// Gain of all.
@@ -85,14 +89,18 @@ struct Offer {
 }
 
 impl Offer {
+    /// None: somebody wants a speed that no type has.
     fn at(market: &Market, prices: &[f64]) -> Option<Self> {
-        let shares = market.buyers.iter().map(|buyer| buyer.buy(prices));
-        Some(Offer::of(market, shares.collect::<Option<_>>()?))
+        let types = prices.len();
+        let mut shares = vec![0.0; market.buyers.len() * types];
+        let mut rows = market.buyers.iter().zip(shares.chunks_mut(types));
+        rows.all(|(buyer, row)| buyer.buy(prices, row)).then(|| Offer::of(market, shares))
     }
 
-    fn of(market: &Market, shares: Vec<Vec<f64>>) -> Self {
-        let (mut used, mut gain) = (vec![0.0; market.cores.len()], 0.0);
-        for (buyer, shares) in market.buyers.iter().zip(&shares) {
+    fn of(market: &Market, shares: Vec<f64>) -> Self {
+        let types = market.cores.len();
+        let (mut used, mut gain) = (vec![0.0; types], 0.0);
+        for (buyer, shares) in market.buyers.iter().zip(shares.chunks(types)) {
             let time = buyer.time / market.time;
             for (number, share) in shares.iter().enumerate() {
                 used[number] += time * share;
@@ -114,11 +122,12 @@ pub(crate) fn best(start: &Start, least: Least) -> Result<Vec<Vec<f64>>, Error> 
             }
         }
         // Even shares have all that can be asked for.
-        _ => market.buyers.iter().map(|buyer| start.even[buyer.tasks[0]].clone()).collect(),
+        _ => market.buyers.iter().flat_map(|buyer| &start.even[buyer.tasks[0]]).copied().collect(),
     };
     let mut rows = start.even.clone();
-    for (buyer, shares) in market.buyers.iter().zip(market.search(Some(first))?.shares) {
-        buyer.tasks.iter().for_each(|task| rows[*task].clone_from(&shares));
+    let found = market.search(Some(first))?.shares;
+    for (buyer, shares) in market.buyers.iter().zip(found.chunks(market.cores.len())) {
+        buyer.tasks.iter().for_each(|task| rows[*task].copy_from_slice(shares));
     }
     Ok(rows)
 }
@@ -145,8 +154,8 @@ struct Market {
 }
 
 struct Mixture {
-    /// Of each buyer.
-    shares: Vec<Vec<f64>>,
+    /// Of each buyer on each type, a row after another.
+    shares: Vec<f64>,
     /// Cores more than there are.
     missing: f64,
 }
@@ -160,8 +169,8 @@ impl Market {
     }
 
     /// Shares that have all that is asked for, whatever they gain; none where there are none.
-    fn feasible(mut self) -> Result<Option<Vec<Vec<f64>>>, Error> {
-        if self.buyers.iter().any(|buyer| buyer.buy(&vec![0.0; self.cores.len()]).is_none()) {
+    fn feasible(mut self) -> Result<Option<Vec<f64>>, Error> {
+        if Offer::at(&self, &vec![0.0; self.cores.len()]).is_none() {
             return Ok(None);
         }
         let gains = self.buyers.iter_mut().flat_map(|buyer| buyer.gains.iter_mut().flatten());
@@ -172,7 +181,7 @@ impl Market {
 
     /// The best mixture of offers, from a first that uses no more cores than there are. Without a first,
     /// gains are nothing, and what counts is how few cores are missing.
-    fn search(&self, first: Option<Vec<Vec<f64>>>) -> Result<Mixture, Error> {
+    fn search(&self, first: Option<Vec<f64>>) -> Result<Mixture, Error> {
         let fine = first.is_none();
         let mut offers: Vec<Offer> =
             first.map(|shares| Offer::of(self, shares)).into_iter().collect();
@@ -182,12 +191,24 @@ impl Market {
             let Some(offer) = Offer::at(self, &prices) else { break };
             let bound = offer.gain + dot(&prices, &self.cores) - dot(&prices, &offer.used);
             if bound - reached <= GAP {
-                return self.mixture(&offers, fine);
+                let mixture = self.mixture(&offers, fine)?;
+                return self.prove(mixture, bound);
             }
             offers.push(offer);
             (prices, reached) = self.prices(&offers, fine)?;
         }
         Err(Error::Unsolved { status: format!("no end after {OFFERS_MAX} offers") })
+    }
+
+    /// The mixture, if it gains what the bound allows and uses what there is. Errors: the library failed.
+    fn prove(&self, mixture: Mixture, bound: f64) -> Result<Mixture, Error> {
+        let offer = Offer::of(self, mixture.shares);
+        let over = offer.used.iter().zip(&self.cores).map(|(used, cores)| used - cores);
+        let over = over.fold(0.0, f64::max) - mixture.missing;
+        match bound - (offer.gain - mixture.missing) <= PROOF && over <= PROOF {
+            true => Ok(Mixture { shares: offer.shares, missing: mixture.missing }),
+            false => Err(Error::Unsolved { status: "its solution is not the best".into() }),
+        }
     }
 
     /// Prices at which the best mixture of these offers is the best, and what it gains: the program's dual.
@@ -246,22 +267,18 @@ impl Market {
 }
 
 /// So much of each offer but the first, which has the rest.
-fn blend(offers: &[Offer], weights: &[f64]) -> Vec<Vec<f64>> {
-    let mut shares = offers[0].shares.clone();
-    for (index, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
-        for (buyer, row) in shares.iter_mut().enumerate() {
-            for (number, part) in row.iter_mut().enumerate() {
-                *part += weight
-                    * (offers[index + 1].shares[buyer][number] - offers[0].shares[buyer][number]);
-            }
-        }
+fn blend(offers: &[Offer], weights: &[f64]) -> Vec<f64> {
+    let first = &offers[0].shares;
+    let mut shares = first.clone();
+    for (offer, weight) in offers[1..].iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
+        let pairs = offer.shares.iter().zip(first);
+        shares.iter_mut().zip(pairs).for_each(|(part, (to, from))| *part += weight * (to - from));
     }
-    let normal = |row: &mut Vec<f64>| {
+    for row in shares.chunks_mut(offers[0].used.len()) {
         row.iter_mut().for_each(|part| *part = part.max(0.0));
         let sum: f64 = row.iter().sum();
         row.iter_mut().for_each(|part| *part /= sum);
-    };
-    shares.iter_mut().for_each(normal);
+    }
     shares
 }
 
