@@ -7,8 +7,11 @@ use std::rc::Rc;
 use report::stats::{median, quantile};
 use trace::Outcome;
 
+use super::exact::{self, Exact, Planned};
 use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
-use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Sweep, View};
+use super::paper::{
+    Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Shown, Sweep, View,
+};
 use super::sweep::{self, Point};
 use super::views::{self, Chart};
 use super::{agreement, experiment, faults};
@@ -63,6 +66,7 @@ pub struct Laboratory<'a> {
     progress: &'a Progress,
     experiments: Done<Outcome>,
     sweeps: Done<Point>,
+    mixes: Option<Rc<Planned>>,
 }
 
 impl<'a> Laboratory<'a> {
@@ -74,6 +78,7 @@ impl<'a> Laboratory<'a> {
             progress,
             experiments: BTreeMap::new(),
             sweeps: BTreeMap::new(),
+            mixes: None,
         }
     }
 
@@ -107,6 +112,8 @@ impl<'a> Laboratory<'a> {
                 let runs = self.faced(experiment)?;
                 Ok(runs.iter().map(|run| f64::from(run.is_caught(by))).collect())
             }
+            Measure::Exact { of: Exact::Mixes(what) } => Ok(vec![self.mixes()?.value(*what)]),
+            Measure::Exact { of } => Ok(vec![exact::compute(of, self.effort.quick)?]),
             Measure::Ratio { experiment, quantity, over, under, program } => {
                 let outcomes = of_program(&self.outcomes(experiment)?, program.as_deref());
                 Ok(ratios(&outcomes, over, under, *quantity))
@@ -177,6 +184,9 @@ impl<'a> Laboratory<'a> {
 
     /// Draws a chart of the paper again, or says why it cannot be drawn.
     pub fn chart(&mut self, view: &View) -> Result<Chart, Failure> {
+        if matches!(view.shown, Shown::Mixes) {
+            return Ok(self.mixes()?.histogram(view));
+        }
         let points = self.points(&view.sweep)?;
         Ok(views::chart(view, &self.sweep(&view.sweep)?.jobs, &points))
     }
@@ -222,6 +232,7 @@ impl<'a> Laboratory<'a> {
             None => ("sim", report::Clock::Simulated),
         };
         Ok(match measure {
+            Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
             Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
             _ => Ours { ground, clock: Some(clock), ..Ours::default() },
         })
@@ -305,6 +316,16 @@ impl<'a> Laboratory<'a> {
         Failure::input(format!("papers/{}.toml: no {what} is called {name}", self.paper.name))
     }
 
+    fn mixes(&mut self) -> Result<Rc<Planned>, Failure> {
+        if let Some(planned) = &self.mixes {
+            return Ok(planned.clone());
+        }
+        let lacking = || Failure::input(format!("papers/{}.toml: no [mixes]", self.paper.name));
+        let planned = Rc::new(exact::plan_all(self.paper.mixes.as_ref().ok_or_else(lacking)?)?);
+        self.mixes = Some(planned.clone());
+        Ok(planned)
+    }
+
     fn outcomes(&mut self, name: &str) -> Result<Rc<Vec<Outcome>>, Failure> {
         let experiment = self.experiment(name)?;
         let (effort, progress) = (&self.effort, self.progress);
@@ -353,7 +374,8 @@ impl Measure {
             | Measure::ShareError { experiment, .. }
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
-            Measure::Points { .. }
+            Measure::Exact { .. }
+            | Measure::Points { .. }
             | Measure::At { .. }
             | Measure::Best { .. }
             | Measure::Rings { .. }

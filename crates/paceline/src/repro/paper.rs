@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::exact::{Exact, Mixes};
 use super::judge::Gate;
 use crate::failure::Failure;
 
@@ -12,6 +13,7 @@ use crate::failure::Failure;
 const PAPERS: &[(&str, &str)] = &[
     ("flsched", include_str!("../../../../papers/flsched.toml")),
     ("cas", include_str!("../../../../papers/cas.toml")),
+    ("min-fair", include_str!("../../../../papers/min-fair.toml")),
     ("live", include_str!("../../../../papers/live.toml")),
 ];
 
@@ -26,10 +28,14 @@ pub struct Paper {
     /// Its authors, and where it was shown.
     pub source: String,
     /// What is run, by name.
+    #[serde(default)]
     pub experiment: BTreeMap<String, Experiment>,
     /// What is run at many points, by name.
     #[serde(default)]
     pub sweep: BTreeMap<String, Sweep>,
+    /// All mixes of a list of programs, planned and not run.
+    #[serde(default)]
+    pub mixes: Option<Mixes>,
     /// Its charts, drawn again from sweeps.
     #[serde(default)]
     pub view: Vec<View>,
@@ -290,7 +296,8 @@ pub struct View {
     pub title: String,
     /// What a reader must know, such as that the paper's numbers were not published.
     pub note: String,
-    /// Name of the sweep.
+    /// Name of the sweep; none where mixes are shown.
+    #[serde(default)]
     pub sweep: String,
     /// What of it.
     pub shown: Shown,
@@ -310,6 +317,8 @@ pub enum Shown {
     Functions,
     /// What a switch costs in a ring of processes and in one of threads, over working sets.
     Rings,
+    /// What max-perf gains and loses: a histogram of all mixes.
+    Mixes,
 }
 
 /// One figure: of the paper, or one that this project holds itself to.
@@ -345,6 +354,11 @@ pub struct Figure {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Measure {
+    /// Computed without a run.
+    Exact {
+        /// What.
+        of: Exact,
+    },
     /// `over / under` of one quantity, run by run of the same boot.
     Ratio {
         /// Name of the experiment.
@@ -656,7 +670,11 @@ mod tests {
                 }
             }
             for view in &paper.view {
-                assert!(paper.sweep.contains_key(&view.sweep), "{}", view.name);
+                let known = match view.shown {
+                    Shown::Mixes => paper.mixes.is_some(),
+                    _ => paper.sweep.contains_key(&view.sweep),
+                };
+                assert!(known, "{}", view.name);
             }
         }
     }

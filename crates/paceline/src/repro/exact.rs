@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Figures that need no run: what shares on uneven cores come to, by the control planes alone.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use report::plot;
+use report::text::{count, percent};
+use serde::Deserialize;
+use uneven::{Base, Metrics, Policy, Problem, Task, plan};
+
+use super::paper::View;
+use super::views::Chart;
+use crate::failure::Failure;
+
+/// A guarantee is broken where more than rounding is missing.
+const ROUNDING: f64 = 1e-9;
+/// Bins of the histogram are so wide.
+const BIN: f64 = 0.05;
+
+/// What is computed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Exact {
+    /// How far max-perf is from max-fair, in whole percent as a slide prints it.
+    MaxPerf {
+        /// Cores of each type, fastest first.
+        cores: [f64; 2],
+        /// Of each task.
+        speedups: Vec<f64>,
+        /// Of what.
+        value: Value,
+    },
+    /// Random problems of two core types: the greatest distance, in billionths of throughput, between the closed form
+    /// of min-fair and the linear program, which the slow cores named as two types lead to.
+    ProgramError {
+        /// How many; a tenth with `--quick`.
+        draws: usize,
+    },
+    /// How many of such problems min-fair and similar-min-fair broke a guarantee in.
+    Broken {
+        /// How many; a tenth with `--quick`.
+        draws: usize,
+    },
+    /// Something of all mixes.
+    Mixes(OfMixes),
+}
+
+/// One of a plan's metrics.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Value {
+    /// Mean of relative performance.
+    Throughput,
+    /// The least.
+    Min,
+    /// Of the sample.
+    Uniformity,
+}
+
+/// What of all mixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OfMixes {
+    /// How many there are.
+    Count,
+    /// Mean gain of throughput under max-perf.
+    Gain,
+    /// Mean loss of minimum fairness under it.
+    Loss,
+    /// Least loss of a mix.
+    LeastLoss,
+    /// Part of that gain which min-fair keeps.
+    KeptByMinFair,
+    /// Part of it which similar-min-fair keeps.
+    KeptBySimilar,
+    /// The least minimum fairness of a mix under both.
+    WorstMinimum,
+    /// How much more uniform similar-min-fair is than min-fair, mean of all mixes.
+    MoreUniform,
+}
+
+/// All mixes of so many of a list of programs, as a paper's file has them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mixes {
+    /// Cores of each type, fastest first.
+    cores: [f64; 2],
+    /// Programs in a mix.
+    programs: usize,
+    /// Speedup of each program there is.
+    speedups: Vec<f64>,
+    /// Of min-fair and similar-min-fair.
+    target: f64,
+    /// Of similar-min-fair.
+    similarity: f64,
+}
+
+/// Ideal max-perf, min-fair and similar-min-fair on one mix.
+struct Mix([Metrics; 3]);
+
+/// All mixes, planned.
+pub struct Planned(Vec<Mix>);
+
+/// Plans every mix under all three.
+pub fn plan_all(mixes: &Mixes) -> Result<Planned, Failure> {
+    let (target, similarity) = (mixes.target, mixes.similarity);
+    let policies = [
+        Policy::MaxPerf,
+        Policy::MinFair { target },
+        Policy::SimilarMinFair { similarity, target },
+    ];
+    let mut all = Vec::new();
+    let mut chosen: Vec<usize> = (0..mixes.programs).collect();
+    loop {
+        let speedups: Vec<f64> = chosen.iter().map(|program| mixes.speedups[*program]).collect();
+        let problem = Problem::two_types(mixes.cores[0], mixes.cores[1], &speedups);
+        let mut metrics = Vec::new();
+        for policy in &policies {
+            metrics.push(Metrics::of(&plan(&problem, policy).map_err(Failure::input)?.relative));
+        }
+        all.push(Mix([metrics[0], metrics[1], metrics[2]]));
+        if !next(&mut chosen, mixes.speedups.len()) {
+            return Ok(Planned(all));
+        }
+    }
+}
+
+/// The next choice of programs, in order; whether there is one.
+fn next(chosen: &mut [usize], of: usize) -> bool {
+    let size = chosen.len();
+    let Some(place) = (0..size).rev().find(|place| chosen[*place] < of - (size - place)) else {
+        return false;
+    };
+    chosen[place] += 1;
+    for after in place + 1..size {
+        chosen[after] = chosen[after - 1] + 1;
+    }
+    true
+}
+
+impl Planned {
+    /// One value of all mixes.
+    pub fn value(&self, what: OfMixes) -> f64 {
+        let mean =
+            |value: fn(&Mix) -> f64| self.0.iter().map(value).sum::<f64>() / self.0.len() as f64;
+        let least = |value: fn(&Mix) -> f64| self.0.iter().map(value).fold(f64::INFINITY, f64::min);
+        let gain = |policy: usize| {
+            self.0.iter().map(|mix| mix.0[policy].throughput - 1.0).sum::<f64>()
+                / self.0.len() as f64
+        };
+        match what {
+            OfMixes::Count => self.0.len() as f64,
+            OfMixes::Gain => gain(0),
+            OfMixes::Loss => mean(|mix| 1.0 - mix.0[0].min),
+            OfMixes::LeastLoss => least(|mix| 1.0 - mix.0[0].min),
+            OfMixes::KeptByMinFair => gain(1) / gain(0),
+            OfMixes::KeptBySimilar => gain(2) / gain(0),
+            OfMixes::WorstMinimum => least(|mix| rounded(mix.0[1].min.min(mix.0[2].min))),
+            OfMixes::MoreUniform => mean(|mix| mix.0[2].uniformity / mix.0[1].uniformity - 1.0),
+        }
+    }
+
+    /// Slide 34 again: how many mixes gain and lose how much under max-perf.
+    pub fn histogram(&self, view: &View) -> Chart {
+        let bins = |value: fn(&Mix) -> f64| -> Vec<(String, f64)> {
+            let bin = |mix: &Mix| (value(mix) / BIN + ROUNDING).floor() as usize;
+            let last = self.0.iter().map(bin).max().unwrap_or(0);
+            let mut bins = vec![0.0; last + 1];
+            self.0.iter().for_each(|mix| bins[bin(mix)] += 1.0);
+            let named = bins.into_iter().enumerate();
+            let name = |at: usize| {
+                format!("{} – {}", percent(at as f64 * BIN), percent((at + 1) as f64 * BIN))
+            };
+            named.map(|(at, mixes)| (name(at), mixes)).filter(|(_, mixes)| *mixes > 0.0).collect()
+        };
+        let gains = bins(|mix| mix.0[0].throughput - 1.0);
+        let losses = bins(|mix| 1.0 - mix.0[0].min);
+        let rows = |what: &str, bins: &[(String, f64)]| -> Vec<Vec<String>> {
+            bins.iter().map(|(bin, mixes)| vec![what.into(), bin.clone(), count(*mixes)]).collect()
+        };
+        let drawn = |what: &str, bins: &[(String, f64)]| {
+            (what.to_string(), plot::bars(what, "mixes", bins))
+        };
+        Chart {
+            title: view.title.clone(),
+            note: view.note.clone(),
+            headings: ["under max-perf", "by", "mixes"].map(String::from).to_vec(),
+            rows: [rows("throughput gained", &gains), rows("minimum fairness lost", &losses)]
+                .concat(),
+            plots: vec![
+                drawn("Throughput gained under max-perf", &gains),
+                drawn("Minimum fairness lost under max-perf", &losses),
+            ],
+        }
+    }
+}
+
+/// Without rounding's last digits.
+fn rounded(value: f64) -> f64 {
+    (value / ROUNDING).round() * ROUNDING
+}
+
+/// A figure of its own problem, or of random ones.
+pub fn compute(what: &Exact, quick: bool) -> Result<f64, Failure> {
+    let some = |draws: usize| if quick { draws.div_ceil(10) } else { draws };
+    match what {
+        Exact::MaxPerf { cores, speedups, value } => {
+            let problem = Problem::two_types(cores[0], cores[1], speedups);
+            let metrics = metrics(&problem, &Policy::MaxPerf)?;
+            let value = match value {
+                Value::Throughput => metrics.throughput,
+                Value::Min => metrics.min,
+                Value::Uniformity => metrics.uniformity,
+            };
+            Ok((100.0 * (value - 1.0)).round())
+        }
+        Exact::ProgramError { draws } => Ok(worst(some(*draws), program_error)? / ROUNDING),
+        Exact::Broken { draws } => {
+            let mut broken = 0.0;
+            worst(some(*draws), |problem, target, similarity| {
+                let plans =
+                    [Policy::MinFair { target }, Policy::SimilarMinFair { similarity, target }];
+                for policy in &plans {
+                    broken += f64::from(metrics(problem, policy)?.min < target - ROUNDING);
+                }
+                Ok(0.0)
+            })?;
+            Ok(broken)
+        }
+        Exact::Mixes(_) => Err(Failure::input("a figure of all mixes needs [mixes] in the paper")),
+    }
+}
+
+fn metrics(problem: &Problem, policy: &Policy) -> Result<Metrics, Failure> {
+    Ok(Metrics::of(&plan(problem, policy).map_err(Failure::input)?.relative))
+}
+
+/// The greatest value of random problems, with a target and a similarity each.
+fn worst(
+    draws: usize,
+    mut value: impl FnMut(&Problem, f64, f64) -> Result<f64, Failure>,
+) -> Result<f64, Failure> {
+    let mut random = Pcg64::seed_from_u64(5);
+    let mut worst: f64 = 0.0;
+    for number in 0..draws {
+        let cores = [1, 2].map(|least| random.random_range(least..=6_usize));
+        let all = cores[0] + cores[1];
+        let tasks = match number % 3 {
+            0 => random.random_range(1..all),
+            1 => all,
+            _ => all + random.random_range(1..=8_usize),
+        };
+        let speedups: Vec<f64> = (0..tasks).map(|_| 1.0 + 2.5 * random.random::<f64>()).collect();
+        let problem = Problem::two_types(cores[0] as f64, cores[1] as f64, &speedups);
+        worst = worst.max(value(&problem, random.random(), 2.0 * random.random::<f64>())?);
+    }
+    Ok(worst)
+}
+
+/// The same machine with its slow cores as two types has no closed form.
+fn program_error(problem: &Problem, target: f64, _: f64) -> Result<f64, Failure> {
+    let policy = Policy::MinFair { target };
+    let cores = vec![problem.cores[0], 1.0, problem.cores[1] - 1.0];
+    let task = |task: &Task| Task::new(vec![task.speeds[0], 1.0, 1.0]);
+    let tasks = problem.tasks.iter().map(task).collect();
+    let split = Problem { cores, tasks, base: Base::MaxFair };
+    Ok((metrics(problem, &policy)?.throughput - metrics(&split, &policy)?.throughput).abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_choice_comes_once() {
+        let mut chosen = vec![0, 1, 2];
+        let mut all = vec![chosen.clone()];
+        while next(&mut chosen, 5) {
+            all.push(chosen.clone());
+        }
+        assert_eq!(all.len(), 10);
+        assert_eq!(all.last(), Some(&vec![2, 3, 4]));
+        all.dedup();
+        assert_eq!(all.len(), 10);
+    }
+}
