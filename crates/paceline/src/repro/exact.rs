@@ -84,7 +84,7 @@ pub enum OfMixes {
 #[serde(deny_unknown_fields)]
 pub struct Mixes {
     /// Cores of each type, fastest first.
-    cores: [f64; 2],
+    pub cores: [f64; 2],
     /// Programs in a mix.
     programs: usize,
     /// Speedup of each program there is.
@@ -123,6 +123,18 @@ pub fn plan_all(mixes: &Mixes) -> Result<Planned, Failure> {
             return Ok(Planned(all));
         }
     }
+}
+
+/// So many of all mixes, evenly spread over them: the speedups of each.
+pub fn choices(mixes: &Mixes, number: usize) -> Vec<Vec<f64>> {
+    let speedups = |chosen: &[usize]| chosen.iter().map(|at| mixes.speedups[*at]).collect();
+    let mut chosen: Vec<usize> = (0..mixes.programs).collect();
+    let mut all: Vec<Vec<f64>> = vec![speedups(&chosen)];
+    while next(&mut chosen, mixes.speedups.len()) {
+        all.push(speedups(&chosen));
+    }
+    let number = number.clamp(1, all.len());
+    (0..number).map(|at| all[at * all.len() / number].clone()).collect()
 }
 
 /// The next choice of programs, in order; whether there is one.

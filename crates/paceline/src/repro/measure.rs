@@ -8,6 +8,7 @@ use report::stats::{median, quantile};
 use trace::Outcome;
 
 use super::exact::{self, Exact, Planned};
+use super::mixes::Simulator;
 use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
 use super::paper::{
     Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Shown, Sweep, View,
@@ -67,6 +68,7 @@ pub struct Laboratory<'a> {
     experiments: Done<Outcome>,
     sweeps: Done<Point>,
     mixes: Option<Rc<Planned>>,
+    simulator: Simulator,
 }
 
 impl<'a> Laboratory<'a> {
@@ -79,6 +81,7 @@ impl<'a> Laboratory<'a> {
             experiments: BTreeMap::new(),
             sweeps: BTreeMap::new(),
             mixes: None,
+            simulator: Simulator::default(),
         }
     }
 
@@ -111,6 +114,11 @@ impl<'a> Laboratory<'a> {
             Measure::Caught { experiment, by } => {
                 let runs = self.faced(experiment)?;
                 Ok(runs.iter().map(|run| f64::from(run.is_caught(by))).collect())
+            }
+            Measure::Mixes(wanted) => {
+                let mixes = self.paper.mixes.as_ref().ok_or_else(|| self.no_mixes())?;
+                let (quick, progress) = (self.effort.quick, self.progress);
+                Ok(vec![self.simulator.measure(mixes, wanted, quick, progress)?])
             }
             Measure::Exact { of: Exact::Mixes(what) } => Ok(vec![self.mixes()?.value(*what)]),
             Measure::Exact { of } => Ok(vec![exact::compute(of, self.effort.quick)?]),
@@ -233,6 +241,7 @@ impl<'a> Laboratory<'a> {
         };
         Ok(match measure {
             Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
+            Measure::Mixes(_) => Ours { ground: "sim", ..Ours::default() },
             Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
             _ => Ours { ground, clock: Some(clock), ..Ours::default() },
         })
@@ -316,12 +325,16 @@ impl<'a> Laboratory<'a> {
         Failure::input(format!("papers/{}.toml: no {what} is called {name}", self.paper.name))
     }
 
+    fn no_mixes(&self) -> Failure {
+        Failure::input(format!("papers/{}.toml: no [mixes]", self.paper.name))
+    }
+
     fn mixes(&mut self) -> Result<Rc<Planned>, Failure> {
         if let Some(planned) = &self.mixes {
             return Ok(planned.clone());
         }
-        let lacking = || Failure::input(format!("papers/{}.toml: no [mixes]", self.paper.name));
-        let planned = Rc::new(exact::plan_all(self.paper.mixes.as_ref().ok_or_else(lacking)?)?);
+        let mixes = self.paper.mixes.as_ref().ok_or_else(|| self.no_mixes())?;
+        let planned = Rc::new(exact::plan_all(mixes)?);
         self.mixes = Some(planned.clone());
         Ok(planned)
     }
@@ -375,6 +388,7 @@ impl Measure {
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Exact { .. }
+            | Measure::Mixes(_)
             | Measure::Points { .. }
             | Measure::At { .. }
             | Measure::Best { .. }

@@ -10,6 +10,7 @@ mod experiment;
 mod faults;
 mod judge;
 mod measure;
+mod mixes;
 mod outcomes;
 mod paper;
 mod show;

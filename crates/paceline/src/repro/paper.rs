@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exact::{Exact, Mixes};
 use super::judge::Gate;
+use super::mixes::Simulated;
 use crate::failure::Failure;
 
 /// The papers that `repro` knows: name and text of `papers/NAME.toml`.
@@ -359,6 +360,8 @@ pub enum Measure {
         /// What.
         of: Exact,
     },
+    /// Mixes of the paper's programs, simulated.
+    Mixes(Simulated),
     /// `over / under` of one quantity, run by run of the same boot.
     Ratio {
         /// Name of the experiment.
