@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # A real-time task takes CPU 1. Who can leaves it: who waited there would live on the twentieth that the kernel's
-# deadline server leaves to them. A task bound there is reported, and ends when the real-time task has gone.
+# deadline server leaves to them. A task bound there is reported, and ends when the real-time task has gone. With
+# IN_PLACE a task that runs there becomes one, of which the kernel tells no policy.
 load
 for i in 1 2 3 4; do spin; done
 taskset 2 sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; touch done' & pinned=$!
 progress $pinned $spinners
-chrt -f 50 taskset 2 sh -c 'while :; do :; done' & hog=$!
+if [ "$IN_PLACE" ]; then from=2; else from=1; fi
+taskset $from chrt -f 50 taskset 2 sh -c 'while :; do :; done' & hog=$!
 await 'ran $hog; [ ${ran%.*} -gt 10 ]'
 all=0; least=1000000
 for task in $spinners; do ran $task; begun="$begun ${ran%.*}"; done

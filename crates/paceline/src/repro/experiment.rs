@@ -49,8 +49,9 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
     };
     let policies = contender::parse_all(std::slice::from_ref(&experiment.policies))?;
     let (contenders, job) = match &experiment.job {
-        Job::Fault { name, programs } => {
-            (contender::parse_all(&["default".into()])?, fault(name, programs, &policies)?)
+        Job::Fault { name, programs, before } => {
+            let job = fault(name, before, programs, &policies)?;
+            (contender::parse_all(&["default".into()])?, job)
         }
         other => (policies, job(other)?),
     };
@@ -59,9 +60,14 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
 }
 
 /// A script that loads the policies itself.
-fn fault(name: &str, programs: &[String], policies: &[Contender]) -> Result<plan::Job, Failure> {
+fn fault(
+    name: &str,
+    before: &str,
+    programs: &[String],
+    policies: &[Contender],
+) -> Result<plan::Job, Failure> {
     let labels: Vec<&str> = policies.iter().map(Contender::label).collect();
-    let script = faults::script(name, &labels)?;
+    let script = faults::script(name, before, &labels)?;
     let programs = faults::PROGRAMS.iter().map(|name| name.to_string()).chain(programs.to_vec());
     job(&Job::Shell { script, programs: programs.collect() })
 }

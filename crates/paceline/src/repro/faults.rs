@@ -52,14 +52,14 @@ impl Faced {
 }
 
 /// What a shell in the guest runs, as root.
-pub fn script(name: &str, policies: &[&str]) -> Result<String, Failure> {
+pub fn script(name: &str, before: &str, policies: &[&str]) -> Result<String, Failure> {
     let Some((_, body)) = FAULTS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
         let known = known.join(", ");
         return Err(Failure::input(format!("no fault is called `{name}`; there are: {known}")));
     };
     let policies = policies.join(" ");
-    Ok(format!("{PRELUDE}\nfault() {{\n{body}\n}}\nPOLICIES='{policies}'\n{EACH}"))
+    Ok(format!("{PRELUDE}\n{before}\nfault() {{\n{body}\n}}\nPOLICIES='{policies}'\n{EACH}"))
 }
 
 /// One for each policy: of which the script said nothing, it is lost.
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn a_script_names_its_policies() {
-        let text = script("starve", &["cas", "rr"]).unwrap();
+        let text = script("starve", "", &["cas", "rr"]).unwrap();
         assert!(text.contains("POLICIES='cas rr'"), "{text}");
-        let error = script("flood", &[]).unwrap_err().to_string();
+        let error = script("flood", "", &[]).unwrap_err().to_string();
         assert!(error.contains("there are: fork-bomb, hotplug"), "{error}");
     }
 }

@@ -257,6 +257,9 @@ pub enum Job {
         /// Programs of this machine that it needs beyond hackbench and chrt.
         #[serde(default)]
         programs: Vec<String>,
+        /// Lines of shell before it, such as values that it looks at.
+        #[serde(default)]
+        before: String,
     },
     /// A workload that comes along (`workloads/NAME.json`), or a model by its name (`chat`,
     /// `ring-threads-3-64`).
