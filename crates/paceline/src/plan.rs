@@ -497,7 +497,7 @@ fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
 }
 
 /// The guest that is most like a machine: its threads, nodes, distances and kinds of cores.
-fn shape_of(machine: &Machine) -> vm::Shape {
+pub fn shape_of(machine: &Machine) -> vm::Shape {
     let mut cores: Vec<u16> = machine.cpus.iter().map(|cpu| cpu.core).collect();
     cores.sort_unstable();
     cores.dedup();

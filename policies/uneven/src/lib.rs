@@ -49,7 +49,7 @@ pub use guaranteed::{GuaranteedFair, Mode};
 pub use metrics::{Deviation, Metrics};
 pub use policies::{
     ALL, EQUAL_PROGRESS, GUARANTEED_FAIR, MAX_FAIR, MAX_PERF, MIN_FAIR, R_FAIR, SIMILAR_MIN_FAIR,
-    UNI_FAIR,
+    UNI_FAIR, shares_by,
 };
 pub use problem::{Base, CoreTypes, Plan, Problem, Task};
 pub use surplus::required;

@@ -214,12 +214,12 @@ pub static ALL: &[&Scheduler] = &[
 ];
 
 fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
-    let (policy, base) = rule(instance);
+    let (policy, base) = shares_by(instance);
     Box::new(Shares::new(instance, topology, profile, policy, base))
 }
 
-/// What an instance shares by.
-fn rule(instance: &Instance) -> (Policy, Base) {
+/// What an instance of one of these shares by; panics for another policy's.
+pub fn shares_by(instance: &Instance) -> (Policy, Base) {
     let (target, uniformity) = (|| instance.decimal("target"), || instance.decimal("uniformity"));
     let base = || [Base::MaxFair, Base::SlowCore, Base::FastCore][instance.get("base") as usize];
     let policy = match instance.policy.name {

@@ -45,7 +45,7 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
     let runs = if effort.quick { experiment.quick_runs } else { experiment.runs };
     let (place, runs) = match experiment.ground {
         Ground::Sim => (sim(experiment)?, boots * runs),
-        Ground::Vm => (vm(experiment, effort, boots), runs),
+        Ground::Vm => (vm(experiment, effort, boots)?, runs),
     };
     let policies = contender::parse_all(std::slice::from_ref(&experiment.policies))?;
     let (contenders, job) = match &experiment.job {
@@ -82,11 +82,21 @@ fn sim(experiment: &Experiment) -> Result<Place, Failure> {
     Ok(Place::Sim { machine, named, limit: LIMIT, faults: Vec::new() })
 }
 
-fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {
-    let (cpus, smt) = (experiment.cpus.unwrap_or(1), experiment.smt.unwrap_or(1));
-    Place::Vm {
-        shape: plan::guest_shape(cpus, experiment.nodes.unwrap_or(1), smt, None),
-        rates: Vec::new(),
+fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, Failure> {
+    let (shape, rates) = match &experiment.machine {
+        Some(name) => {
+            let machine = plan::find_machine(name)?;
+            (plan::shape_of(&machine), machine.core_rates)
+        }
+        None => {
+            let (cpus, smt) = (experiment.cpus.unwrap_or(1), experiment.smt.unwrap_or(1));
+            let nodes = experiment.nodes.unwrap_or(1);
+            (plan::guest_shape(cpus, nodes, smt, None), Vec::new())
+        }
+    };
+    Ok(Place::Vm {
+        shape,
+        rates,
         clock: match experiment.clock {
             Some(GuestClock::Icount) => vm::Clock::Icount,
             Some(GuestClock::Threads) => vm::Clock::Threads,
@@ -96,12 +106,17 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Place {
         boots,
         kernel: effort.kernel.clone(),
         limit: LIMIT,
-    }
+    })
 }
 
-/// Names of a workload's tasks.
+/// A workload's tasks.
+pub fn tasks(wanted: &Job) -> Result<Vec<Task>, Failure> {
+    Ok(job(wanted)?.model()?.tasks)
+}
+
+/// Their names.
 pub fn task_names(wanted: &Job) -> Result<Vec<String>, Failure> {
-    Ok(job(wanted)?.model()?.tasks.into_iter().map(|task| task.name).collect())
+    Ok(tasks(wanted)?.into_iter().map(|task| task.name).collect())
 }
 
 fn job(job: &Job) -> Result<plan::Job, Failure> {

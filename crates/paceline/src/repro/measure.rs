@@ -15,7 +15,7 @@ use super::paper::{
 };
 use super::sweep::{self, Point};
 use super::views::{self, Chart};
-use super::{agreement, experiment, faults};
+use super::{agreement, experiment, faults, mixes};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -114,6 +114,10 @@ impl<'a> Laboratory<'a> {
             Measure::Caught { experiment, by } => {
                 let runs = self.faced(experiment)?;
                 Ok(runs.iter().map(|run| f64::from(run.is_caught(by))).collect())
+            }
+            Measure::SharesReached { experiment } => {
+                let outcomes = self.outcomes(experiment)?;
+                mixes::shares_reached(self.experiment(experiment)?, &outcomes)
             }
             Measure::Mixes(wanted) => {
                 let mixes = self.paper.mixes.as_ref().ok_or_else(|| self.no_mixes())?;
@@ -383,6 +387,7 @@ impl Measure {
             | Measure::Survived { experiment }
             | Measure::Caught { experiment, .. }
             | Measure::Makespan { experiment, .. }
+            | Measure::SharesReached { experiment }
             | Measure::WaitBound { experiment, .. }
             | Measure::ShareError { experiment, .. }
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),

@@ -5,16 +5,19 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use machine::{Machine, stalled_for};
+use machine::{Machine, stalled_for, task_rate};
 use policy::{Instance, Profile};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::Deserialize;
 use sim::{Scenario, Scheduler};
+use trace::Outcome;
 use uneven::{Metrics, Policy, Problem, plan};
 use workload::{Step, Task, Workload};
 
 use super::exact::{Mixes, choices};
+use super::experiment;
+use super::paper::Experiment;
 use crate::failure::Failure;
 use crate::plan::find_machine;
 use crate::progress::Progress;
@@ -178,6 +181,38 @@ impl Simulator {
         self.runs.insert(key, runs.clone());
         Ok(runs)
     }
+}
+
+/// See [`super::paper::Measure::SharesReached`].
+pub fn shares_reached(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
+    let machine = find_machine(experiment.machine.as_deref().unwrap_or("phenom-2f4s"))?;
+    let tasks = experiment::tasks(&experiment.job)?;
+    let slowest = *machine.core_rates.last().unwrap_or(&1.0);
+    let speeds = |task: &Task| {
+        let slow = task_rate(slowest, task.stalled);
+        let rates = machine.core_rates.iter();
+        uneven::Task::new(rates.map(|rate| task_rate(*rate, task.stalled) / slow).collect())
+    };
+    let mut cores = vec![0.0; machine.core_rates.len()];
+    machine.cpus.iter().for_each(|cpu| cores[usize::from(cpu.core_type)] += 1.0);
+    let mut reached = Vec::new();
+    for outcome in outcomes {
+        let instance = Instance::parse(&outcome.policy, uneven::ALL).map_err(Failure::input)?;
+        let (policy, base) = uneven::shares_by(&instance);
+        let problem =
+            Problem { cores: cores.clone(), tasks: tasks.iter().map(speeds).collect(), base };
+        let wanted = plan(&problem, &policy).map_err(Failure::input)?.shares;
+        let share = |name: &str| {
+            let (tid, _) = outcome.names.iter().find(|(_, other)| *other == name)?;
+            let seen = outcome.observed.tasks.get(tid)?;
+            Some(*seen.kind_ns.first()? as f64 / seen.cpu_ns.max(1) as f64)
+        };
+        let off = tasks.iter().zip(&wanted).map(|(task, wanted)| {
+            share(&task.name).map_or(f64::INFINITY, |share| (share - wanted[0]).abs())
+        });
+        reached.push(1.0 - off.fold(0.0, f64::max));
+    }
+    Ok(reached)
 }
 
 fn kept(runs: &[Run]) -> f64 {

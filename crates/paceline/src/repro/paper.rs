@@ -54,7 +54,7 @@ pub struct Experiment {
     pub policies: String,
     /// What runs.
     pub job: Job,
-    /// Simulated machine.
+    /// Simulated machine, or the one that the guest passes for.
     #[serde(default)]
     pub machine: Option<String>,
     /// Costs of that machine that differ from its file, for sweeps.
@@ -365,6 +365,12 @@ pub enum Measure {
     },
     /// Mixes of the paper's programs, simulated.
     Mixes(Simulated),
+    /// How near the part of a task's CPU time on the fastest kind of core is to what its policy plans, 1 being just
+    /// that: of the task that is farthest, in each run of each policy.
+    SharesReached {
+        /// Name of the experiment.
+        experiment: String,
+    },
     /// `over / under` of one quantity, run by run of the same boot.
     Ratio {
         /// Name of the experiment.
