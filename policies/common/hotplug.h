@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Hotplug: which CPUs are there, and which a task of a higher class has taken. A policy without these callbacks is thrown out when a CPU comes or goes.
+ * Hotplug: which CPUs are there, and which a task of a higher class has taken. A policy without these callbacks is
+ * thrown out when a CPU comes or goes.
  * The kernel takes the tasks of a CPU that goes back from wherever they wait, and asks for none any more
  * [rq_offline_scx]: all that is left to do is not to choose it, as its empty queue would look the shortest.
  */
@@ -13,8 +14,8 @@ static bool cpu_gone[MAX_CPUS];
 
 /* CPUs that a real-time or deadline task has taken from a task of ours, until ours run there again. */
 static bool cpu_taken[MAX_CPUS];
-/* How many: seldom any, and then others have to look for what waits there. */
-static u32 nr_taken;
+/* How many have gone or are taken: seldom any, and then others have to look for what waits there. */
+static u32 nr_away;
 
 /* Whether p can be put on a CPU: it may run there, and the CPU is there, and ours. */
 static __always_inline bool cpu_takes(const struct task_struct *p, s32 cpu)
@@ -30,8 +31,10 @@ static __always_inline void cpu_goes(s32 cpu, bool goes)
 	u32 at = cpu;
 
 	barrier_var(at);
-	if (at < MAX_CPUS)
+	if (at < MAX_CPUS && cpu_gone[at] != goes) {
 		cpu_gone[at] = goes;
+		__sync_fetch_and_add(&nr_away, goes ? 1 : -1);
+	}
 	/* The tables were made for the CPUs that were there when the policy was loaded. */
 	if (!goes && at >= nr_cpus)
 		scx_bpf_error("a CPU came that was not there when this was loaded: load it again");
@@ -45,6 +48,15 @@ static __always_inline bool cpu_is_taken(s32 cpu)
 	return at < MAX_CPUS && cpu_taken[at];
 }
 
+/* Whether nothing that waits for a CPU will be run by it for now. */
+static __always_inline bool cpu_is_away(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS && (cpu_taken[at] || cpu_gone[at]);
+}
+
 /* In cpu_release and cpu_acquire, which are called with the CPU's runqueue locked. */
 static __always_inline void cpu_is_kept(s32 cpu, bool kept)
 {
@@ -54,7 +66,7 @@ static __always_inline void cpu_is_kept(s32 cpu, bool kept)
 	if (at >= MAX_CPUS || cpu_taken[at] == kept)
 		return;
 	cpu_taken[at] = kept;
-	__sync_fetch_and_add(&nr_taken, kept ? 1 : -1);
+	__sync_fetch_and_add(&nr_away, kept ? 1 : -1);
 }
 
 /* In init: which are not there. */
@@ -63,5 +75,6 @@ static __always_inline void cpus_look(void)
 	u32 cpu;
 
 	for (cpu = 0; cpu < nr_cpus && cpu < MAX_CPUS; cpu++)
-		cpu_gone[cpu] = !cpu_is_online(cpu);
+		if (!cpu_is_online(cpu))
+			cpu_goes(cpu, true);
 }

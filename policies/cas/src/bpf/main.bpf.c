@@ -148,8 +148,8 @@ __noinline int next_here(s32 cpu, u64 going_on)
 	return NOBODY;
 }
 
-/* Takes a task that waits on a CPU which a real-time task has taken; whether there was one. */
-__noinline int take_from_taken(s32 cpu)
+/* Takes a task that waits on a CPU which a real-time task has taken, or which has gone; whether there was one. */
+__noinline int take_from_away(s32 cpu)
 {
 	u32 class, i;
 
@@ -157,7 +157,7 @@ __noinline int take_from_taken(s32 cpu)
 		bpf_for(i, 1, nr_cpus) {
 			s32 victim = cpu_neighbour(cpu, i);
 
-			if (cpu_is_taken(victim) && take(cpu, victim, class))
+			if (cpu_is_away(victim) && take(cpu, victim, class))
 				return true;
 		}
 	return false;
@@ -181,7 +181,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		decide(cpu, c, t, slot, now);
 		going_on = t->key;
 	}
-	if (nr_taken && take_from_taken(cpu))
+	if (nr_away && take_from_away(cpu))
 		return;
 	switch (next_here(cpu, going_on)) {
 	case GOES_ON:

@@ -157,13 +157,18 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 /* Takes what waits here, or with nothing to do what waits nearest; whether there was anything. */
 static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
-	u32 reach = is_idle || nr_taken ? nr_cpus : 1, i;
+	u32 reach = is_idle ? nr_cpus : 1, i;
 
+	/* What waits at a CPU that has gone since, or that a real-time task keeps, nobody else would take. */
+	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
+		s32 victim = cpu_neighbour(cpu, i);
+
+		if (cpu_is_away(victim) && scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))
+			return true;
+	}
 	bpf_for(i, 0, reach) {
 		s32 victim = cpu_neighbour(cpu, i);
 
-		if (i > 0 && !is_idle && !cpu_is_taken(victim))
-			continue;
 		/* read without a lock: a queue that fills just now is kicked for by its filler */
 		if (scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))
 			return true;
