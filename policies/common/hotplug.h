@@ -48,13 +48,18 @@ static __always_inline bool cpu_is_taken(s32 cpu)
 	return at < MAX_CPUS && cpu_taken[at];
 }
 
-/* Whether nothing that waits for a CPU will be run by it for now. */
-static __always_inline bool cpu_is_away(s32 cpu)
+static __always_inline bool cpu_is_gone(s32 cpu)
 {
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && (cpu_taken[at] || cpu_gone[at]);
+	return at < MAX_CPUS && cpu_gone[at];
+}
+
+/* Whether nothing that waits for a CPU will be run by it for now. */
+static __always_inline bool cpu_is_away(s32 cpu)
+{
+	return cpu_is_taken(cpu) || cpu_is_gone(cpu);
 }
 
 /* In cpu_release and cpu_acquire, which are called with the CPU's runqueue locked. */

@@ -30,6 +30,14 @@ typedef long long s64;
 
 struct mm_struct;
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
 /* Never looked into; but a kfunc that takes one is found only where the kinds of type agree. */
 struct cpumask {
 	unsigned long bits[1];
@@ -68,6 +76,7 @@ struct scx_exit_info {
 
 struct scx_init_task_args {
 	bool fork;
+	struct cgroup *cgroup;
 };
 
 struct scx_exit_task_args {
@@ -97,6 +106,7 @@ struct sched_ext_ops {
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*enable)(struct task_struct *p);
+	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;

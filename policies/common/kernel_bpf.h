@@ -168,6 +168,17 @@ static __always_inline s32 this_cpu(void)
 	return bpf_get_smp_processor_id();
 }
 
+/* The cgroup that a task comes into, and one that it is moved to: the inode of its folder. 0: there are none. */
+static __always_inline u64 cgroup_of_newcomer(const struct scx_init_task_args *args)
+{
+	return bpf_core_field_exists(args->cgroup) ? args->cgroup->kn->id : 0;
+}
+
+static __always_inline u64 cgroup_id(const struct cgroup *cgroup)
+{
+	return cgroup->kn->id;
+}
+
 /* Who forks, in init_task. */
 static __always_inline struct task_struct *forking_task(void)
 {

@@ -76,6 +76,8 @@ EXPORT struct kernel *kernel;
 #define dsq_for_each(p, dsq_id)                                                                    \
 	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p);                                    \
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
+#define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
+#define cgroup_id(cgroup)			((cgroup)->kn->id)
 #define forking_task()				((struct task_struct *)NULL) /* nobody forks there */
 #define task_set_slice(p, slice)		kernel->set_slice(kernel, p, slice)
 #define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)

@@ -27,7 +27,10 @@ struct by_type {
 	FIELD(s32, pid, DATA)                                                                      \
 	FIELD(s32, tgid, DATA)                                                                     \
 	FIELD(u32, weight, DATA)                                                                   \
+	FIELD(u32, kinds, DATA)		/* a bit for each kind of core that it may run on; 0: all */ \
+	FIELD(u32, pace, CONTROL)	/* weight in place of its own; 0: its own */               \
 	FIELD(u64, mm, DATA)		/* address space; exec changes it without a callback */    \
+	FIELD(u64, cgroup, DATA)	/* inode of its folder; 0: unknown */                      \
 	FIELD(u64, runtime_ns, DATA)	/* CPU time charged so far */                              \
 	FIELD(struct by_type, ran_ns, DATA)	/* the same on each kind of core */                \
 	FIELD(struct by_type, instructions, DATA)	/* retired there; 0 where nobody counts */ \
@@ -45,6 +48,7 @@ struct task_table {
 	u64 epoch;	/* CONTROL */
 	u64 free;	/* DATA: count of pops << 32 | slot on top of the free ones */
 	u64 fresh;	/* DATA: slots up to here have been given out at least once */
+	struct by_type cpus;	/* DATA: CPUs of each kind that are there; all 0 where nobody counts them */
 	u32 next_free[MAX_TASKS];	/* DATA */
 	struct task_slot slots[MAX_TASKS];
 };
@@ -122,7 +126,7 @@ static __always_inline void task_table_push(u32 slot)
 }
 
 /* For init_task. A task that finds the table full has no slot, and is scheduled all the same. */
-static __always_inline void task_table_enter(struct task_struct *p)
+static __always_inline void task_table_enter(struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0,
 						       BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -138,10 +142,13 @@ static __always_inline void task_table_enter(struct task_struct *p)
 	slot->tgid = p->tgid;
 	slot->weight = p->scx.weight;
 	slot->mm = (u64)p->mm;
+	slot->cgroup = cgroup_of_newcomer(args);
+	slot->kinds = 0;
 	slot->runtime_ns = 0;
 	slot->ran_ns = (struct by_type){};
 	slot->instructions = (struct by_type){};
-	/* The one time that the data plane writes shares: those of who had the slot before are not its. */
+	/* The one time that the data plane writes these: those of who had the slot before are not its. */
+	slot->pace = 0;
 	slot->share_even = 0;
 	slot->share_odd = 0;
 	__sync_fetch_and_add(&slot->generation, 1);

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight` act on Linux's own class.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use policy::Cgroup;
 
 /// Where the hierarchy of version 2 is, on every distribution of the last years.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
@@ -16,6 +21,49 @@ pub struct Limit {
     pub file: &'static str,
     /// As the kernel prints it, such as `50000 100000`: of so many µs it may run so many.
     pub value: String,
+}
+
+/// Groups by number, which is the inode of their folder, as they are found when asked for.
+pub(crate) struct Hierarchy {
+    root: PathBuf,
+    folders: RefCell<BTreeMap<u64, PathBuf>>,
+}
+
+impl Hierarchy {
+    pub(crate) fn new(root: &Path) -> Self {
+        Hierarchy { root: root.to_path_buf(), folders: RefCell::default() }
+    }
+
+    /// One of them as it is now. None: it is gone, or belongs to another hierarchy.
+    pub(crate) fn of(&self, id: u64) -> Option<Cgroup> {
+        let folder = self.folder(id)?;
+        let parent = if folder == self.root { 0 } else { inode(folder.parent()?)? };
+        // The root has no weight: it competes with nobody.
+        let weight = fs::read_to_string(folder.join("cpu.weight")).ok();
+        let weight = weight.and_then(|text| text.trim().parse().ok()).unwrap_or(100);
+        Some(Cgroup { parent, weight })
+    }
+
+    fn folder(&self, id: u64) -> Option<PathBuf> {
+        let mut folders = self.folders.borrow_mut();
+        let known = folders.get(&id).filter(|folder| inode(folder) == Some(id));
+        if let Some(folder) = known {
+            return Some(folder.clone());
+        }
+        folders.clear();
+        let mut open = vec![self.root.clone()];
+        while let Some(folder) = open.pop() {
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            open.extend(below.map(|entry| entry.path()));
+            folders.extend(inode(&folder).map(|id| (id, folder)));
+        }
+        folders.get(&id).cloned()
+    }
+}
+
+fn inode(folder: &Path) -> Option<u64> {
+    Some(fs::metadata(folder).ok()?.ino())
 }
 
 /// All limits below `root`, ordered by group. A hierarchy that is not there has none.
@@ -62,6 +110,27 @@ fn of_group(folder: &Path, group: &str, found: &mut Vec<Limit>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_is_found_by_its_inode_and_read_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let hierarchy = Hierarchy::new(root.path());
+        let group = |path: &str, weight: &str| {
+            let folder = root.path().join(path);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("cpu.weight"), weight).unwrap();
+            inode(&folder).unwrap()
+        };
+        let (web, workers) = (group("web", "400\n"), group("web/workers", "100\n"));
+        let top = inode(root.path()).unwrap();
+        assert_eq!(hierarchy.of(workers), Some(Cgroup { parent: web, weight: 100 }));
+        assert_eq!(hierarchy.of(web), Some(Cgroup { parent: top, weight: 400 }));
+        assert_eq!(hierarchy.of(top), Some(Cgroup { parent: 0, weight: 100 }));
+        group("web", "50\n");
+        assert_eq!(hierarchy.of(web).unwrap().weight, 50);
+        fs::remove_dir_all(root.path().join("web")).unwrap();
+        assert_eq!(hierarchy.of(workers), None);
+    }
 
     #[test]
     fn only_what_somebody_set_is_a_limit() {

@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::fs;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -16,6 +17,7 @@ use policy::table::{RawTable, TaskTable};
 use policy::{Control, Instance, Profile, Topology, View};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::cgroup::{CGROUPS, Hierarchy};
 use crate::execute::now_ns;
 use crate::load::variables;
 use crate::outrank_policies;
@@ -55,7 +57,8 @@ pub(crate) fn start(
 }
 
 fn step(control: &mut dyn Control, mapped: &Mapped) -> u64 {
-    control.step(&View { now_ns: now_ns(), table: &mapped.table, name_of: &comm })
+    let (table, name_of) = (&mapped.table, &comm);
+    control.step(&View { now_ns: now_ns(), table, name_of, cgroup_of: &|id| mapped.cgroups.of(id) })
 }
 
 /// What a thread calls itself.
@@ -78,6 +81,7 @@ struct Mapped {
     base: NonNull<c_void>,
     bytes: usize,
     table: TaskTable,
+    cgroups: Hierarchy,
 }
 
 // SAFETY: the mapping belongs to this value alone, and all fields of the table are atomics.
@@ -100,7 +104,7 @@ impl Mapped {
         let base = NonNull::new(base).context("was mapped nowhere")?;
         // SAFETY: the table lies within the mapping, which lives as long as this value
         let table = unsafe { TaskTable::new(base.byte_add(offset).cast()) };
-        Ok(Mapped { base, bytes, table })
+        Ok(Mapped { base, bytes, table, cgroups: Hierarchy::new(Path::new(CGROUPS)) })
     }
 }
 

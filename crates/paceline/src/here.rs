@@ -167,6 +167,9 @@ pub fn may_load() -> Result<(), Failure> {
 pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(), Failure> {
     let root = Path::new(live::CGROUPS);
     let limits = if alone { live::own_limits(root) } else { live::limits(root) };
+    let heeded = instance.promises().heeds_cgroup_weights;
+    let limits: Vec<Limit> =
+        limits.into_iter().filter(|limit| !(heeded && limit.file == "cpu.weight")).collect();
     if limits.is_empty() {
         return Ok(());
     }

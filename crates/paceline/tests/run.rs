@@ -103,6 +103,9 @@ fn what_cannot_be_loaded_is_one_line() {
         refused $P run fifo --for 1s;        grep -q '/half/cpu.max is 50000 100000' err || fail limits
         $P run fifo --for 300ms --ignore-cgroup-limits 2>err || fail "told to ignore them"
         $P run fifo --partial -- true 2>err || fail "they are not its own"
+        echo max >/sys/fs/cgroup/half/cpu.max; echo 50 >/sys/fs/cgroup/half/cpu.weight
+        refused $P run max-fair --for 1s;    grep -q '/half/cpu.weight is 50' err || fail weights
+        $P run max-fair:tenant=cgroup --for 300ms 2>err || fail "weights are what it goes by"
         rmdir /sys/fs/cgroup/half"#,
     );
 }

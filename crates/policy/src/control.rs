@@ -24,6 +24,17 @@ pub struct View<'a> {
     pub table: &'a TaskTable,
     /// What a thread is called, by its id. None: it is gone, or nobody knows.
     pub name_of: &'a dyn Fn(u32) -> Option<String>,
+    /// A cgroup by its number in the table. None: it is gone, or there are none.
+    pub cgroup_of: &'a dyn Fn(u64) -> Option<Cgroup>,
+}
+
+/// A cgroup, as far as it divides CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// The number of the one that it is in; 0 for the root.
+    pub parent: u64,
+    /// `cpu.weight`, 1 to 10000; 100 is even.
+    pub weight: u32,
 }
 
 /// A control plane.

@@ -14,7 +14,7 @@ mod knob;
 pub mod native;
 pub mod table;
 
-pub use control::{Control, Plan, Profile, View};
+pub use control::{Cgroup, Control, Plan, Profile, View};
 pub use instance::{Instance, InstanceError};
 pub use knob::{Knob, KnobError, Unit};
 
@@ -53,6 +53,8 @@ pub struct Promises {
     pub lockless: bool,
     /// A wakeup never makes a busy CPU switch.
     pub never_preempts: bool,
+    /// CPU time is divided among cgroups by their `cpu.weight`.
+    pub heeds_cgroup_weights: bool,
 }
 
 /// The machine as a policy sees it, by CPU number.

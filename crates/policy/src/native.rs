@@ -60,6 +60,23 @@ pub struct ScxExitInfo {
 #[allow(missing_docs)]
 pub struct ScxInitTaskArgs {
     pub fork: bool,
+    pub cgroup: *mut Cgroup,
+}
+
+/// `struct cgroup`.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct Cgroup {
+    pub kn: *mut KernfsNode,
+}
+
+/// `struct kernfs_node`: the folder of a cgroup.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct KernfsNode {
+    pub id: u64,
 }
 
 /// `struct scx_exit_task_args`.
@@ -129,6 +146,7 @@ pub struct SchedExtOps {
     pub init_task: Option<unsafe extern "C" fn(*mut TaskStruct, *mut ScxInitTaskArgs) -> i32>,
     pub exit_task: Option<unsafe extern "C" fn(*mut TaskStruct, *mut ScxExitTaskArgs)>,
     pub enable: Option<unsafe extern "C" fn(*mut TaskStruct)>,
+    pub cgroup_move: Option<unsafe extern "C" fn(*mut TaskStruct, *mut Cgroup, *mut Cgroup)>,
     pub init: Option<unsafe extern "C" fn() -> i32>,
     pub exit: Option<unsafe extern "C" fn(*mut ScxExitInfo)>,
     pub flags: u64,

@@ -29,7 +29,10 @@ pub struct Slot {
     pub(crate) pid: AtomicU32,
     pub(crate) tgid: AtomicU32,
     pub(crate) weight: AtomicU32,
+    pub(crate) kinds: AtomicU32,
+    pub(crate) pace: AtomicU32,
     pub(crate) mm: AtomicU64,
+    pub(crate) cgroup: AtomicU64,
     pub(crate) runtime_ns: AtomicU64,
     pub(crate) ran_ns: ByType,
     pub(crate) instructions: ByType,
@@ -50,19 +53,23 @@ pub struct RawTable {
     epoch: AtomicU64,
     free: AtomicU64,
     fresh: AtomicU64,
+    cpus: ByType,
     next_free: [AtomicU32; MAX_TASKS],
     slots: [Slot; MAX_TASKS],
 }
 
 /// Name, offset, size and owner of each field of a slot: what a test compares with C.
-pub const FIELDS: [(&str, usize, usize, Owner); 10] = {
+pub const FIELDS: [(&str, usize, usize, Owner); 13] = {
     use std::mem::{offset_of, size_of};
     [
         ("generation", offset_of!(Slot, generation), 4, Owner::Data),
         ("pid", offset_of!(Slot, pid), 4, Owner::Data),
         ("tgid", offset_of!(Slot, tgid), 4, Owner::Data),
         ("weight", offset_of!(Slot, weight), 4, Owner::Data),
+        ("kinds", offset_of!(Slot, kinds), 4, Owner::Data),
+        ("pace", offset_of!(Slot, pace), 4, Owner::Control),
         ("mm", offset_of!(Slot, mm), 8, Owner::Data),
+        ("cgroup", offset_of!(Slot, cgroup), 8, Owner::Data),
         ("runtime_ns", offset_of!(Slot, runtime_ns), 8, Owner::Data),
         ("ran_ns", offset_of!(Slot, ran_ns), size_of::<ByType>(), Owner::Data),
         ("instructions", offset_of!(Slot, instructions), size_of::<ByType>(), Owner::Data),
@@ -71,11 +78,12 @@ pub const FIELDS: [(&str, usize, usize, Owner); 10] = {
     ]
 };
 
-/// Offsets of `epoch`, `next_free` and `slots`, and the size of the whole table.
-pub const TABLE_LAYOUT: [usize; 4] = {
+/// Offsets of `epoch`, `cpus`, `next_free` and `slots`, and the size of the whole table.
+pub const TABLE_LAYOUT: [usize; 5] = {
     use std::mem::{offset_of, size_of};
     [
         offset_of!(RawTable, epoch),
+        offset_of!(RawTable, cpus),
         offset_of!(RawTable, next_free),
         offset_of!(RawTable, slots),
         size_of::<RawTable>(),
@@ -93,8 +101,12 @@ pub struct TaskView {
     pub pid: u32,
     pub tgid: u32,
     pub weight: u32,
+    /// A bit for each kind of core that it may run on; 0: all of them.
+    pub kinds: u32,
     /// Address space, as a number that means nothing else.
     pub mm: u64,
+    /// Its cgroup, by the inode of its folder; 0: unknown.
+    pub cgroup: u64,
     /// CPU time charged so far.
     pub runtime_ns: u64,
     /// The same on each kind of core.
@@ -130,6 +142,19 @@ impl TaskTable {
         (self.raw().fresh.load(Ordering::Acquire) as usize + 1).min(MAX_TASKS)
     }
 
+    /// CPUs of each kind that are there now; all 0 where the policy does not count them.
+    pub fn cpus(&self) -> [u64; TYPES_MAX] {
+        self.raw().cpus.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// From now on this task's CPU time is reckoned as if this were its weight; 0: by its own.
+    pub fn set_pace(&self, task: &TaskView, weight: u32) {
+        let slot = &self.raw().slots[task.slot as usize];
+        if slot.generation.load(Ordering::Acquire) == task.generation {
+            slot.pace.store(weight, Ordering::Relaxed);
+        }
+    }
+
     /// Puts these shares in force, all at once, and `newcomers` for tasks that have none yet; tasks that are
     /// not named keep theirs. A view whose slot has changed hands is passed over.
     pub fn publish(&self, newcomers: u64, shares: &[(TaskView, u64)]) {
@@ -160,7 +185,9 @@ impl TaskTable {
             pid: slot.pid.load(Ordering::Relaxed),
             tgid: slot.tgid.load(Ordering::Relaxed),
             weight: slot.weight.load(Ordering::Relaxed),
+            kinds: slot.kinds.load(Ordering::Relaxed),
             mm: slot.mm.load(Ordering::Relaxed),
+            cgroup: slot.cgroup.load(Ordering::Relaxed),
             runtime_ns: slot.runtime_ns.load(Ordering::Relaxed),
             ran_ns: slot.ran_ns.each_ref().map(|ns| ns.load(Ordering::Relaxed)),
             instructions: slot.instructions.each_ref().map(|count| count.load(Ordering::Relaxed)),

@@ -12,6 +12,10 @@ EXPORT const u64 layout[] = {
 	O(task_struct, nr_cpus_allowed), O(task_struct, static_prio), O(task_struct, cpus_ptr),
 	O(task_struct, mm), O(task_struct, scx), sizeof(struct task_struct),
 
+	O(scx_init_task_args, fork), O(scx_init_task_args, cgroup), sizeof(struct scx_init_task_args),
+
+	O(cgroup, kn), sizeof(struct cgroup),
+
 	O(scx_exit_info, kind), O(scx_exit_info, exit_code), O(scx_exit_info, reason),
 	O(scx_exit_info, msg), O(scx_exit_info, dump), sizeof(struct scx_exit_info),
 
@@ -20,7 +24,7 @@ EXPORT const u64 layout[] = {
 	O(sched_ext_ops, running), O(sched_ext_ops, stopping), O(sched_ext_ops, quiescent),
 	O(sched_ext_ops, set_weight), O(sched_ext_ops, set_cpumask), O(sched_ext_ops, update_idle),
 	O(sched_ext_ops, cpu_acquire), O(sched_ext_ops, cpu_release), O(sched_ext_ops, cpu_online), O(sched_ext_ops, cpu_offline),
-	O(sched_ext_ops, init_task), O(sched_ext_ops, exit_task), O(sched_ext_ops, enable),
+	O(sched_ext_ops, init_task), O(sched_ext_ops, exit_task), O(sched_ext_ops, enable), O(sched_ext_ops, cgroup_move),
 	O(sched_ext_ops, init), O(sched_ext_ops, exit), O(sched_ext_ops, flags),
 	O(sched_ext_ops, timeout_ms), O(sched_ext_ops, name), sizeof(struct sched_ext_ops),
 

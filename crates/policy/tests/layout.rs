@@ -4,7 +4,9 @@
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 
-use policy::native::{Kernel, MAX_CPUS, SchedExtEntity, SchedExtOps, ScxExitInfo, TaskStruct};
+use policy::native::{
+    Cgroup, Kernel, MAX_CPUS, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxInitTaskArgs, TaskStruct,
+};
 
 macro_rules! layout {
     ($($type:ty { $($field:ident)* })*) => {
@@ -18,10 +20,12 @@ fn c_and_rust_lay_out_the_same_structs() {
     let mut expected = layout! {
         SchedExtEntity { weight flags slice dsq_vtime }
         TaskStruct { pid tgid flags nr_cpus_allowed static_prio cpus_ptr mm scx }
+        ScxInitTaskArgs { fork cgroup }
+        Cgroup { kn }
         ScxExitInfo { kind exit_code reason msg dump }
         SchedExtOps {
             select_cpu enqueue dequeue dispatch tick runnable running stopping quiescent set_weight
-            set_cpumask update_idle cpu_acquire cpu_release cpu_online cpu_offline init_task exit_task enable
+            set_cpumask update_idle cpu_acquire cpu_release cpu_online cpu_offline init_task exit_task enable cgroup_move
             init exit flags timeout_ms name
         }
         Kernel {

@@ -19,6 +19,7 @@ EXPORT const struct field fields[] = {
 
 EXPORT const u64 table_layout[] = {
 	__builtin_offsetof(struct task_table, epoch),
+	__builtin_offsetof(struct task_table, cpus),
 	__builtin_offsetof(struct task_table, next_free),
 	__builtin_offsetof(struct task_table, slots),
 	sizeof(struct task_table),
@@ -26,7 +27,9 @@ EXPORT const u64 table_layout[] = {
 
 EXPORT void enter(struct task_struct *p)
 {
-	task_table_enter(p);
+	struct scx_init_task_args args = {};
+
+	task_table_enter(p, &args);
 }
 
 EXPORT void leave(struct task_struct *p)

@@ -9,7 +9,7 @@ use crate::cpu::{Mode, Spent};
 use crate::event::{Due, Irq};
 use crate::fault::Fault;
 use crate::housekeeping::Housekeeping;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, cgroup_id, cgroups};
 use crate::objects::{self, Funcs, Gate, Object};
 use crate::program::{Cursor, Op, compile_between};
 use crate::task::{CpuId, State, Task, TaskId};
@@ -71,7 +71,8 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     };
     let at = Cursor::new(compile_between(before, &steps, after), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    Task { nice: task.nice, batch: task.batch, stalled: task.stalled, ..own }
+    let cgroup = cgroup_id(task.group);
+    Task { nice: task.nice, batch: task.batch, stalled: task.stalled, cgroup, ..own }
 }
 
 /// How a run ended.
@@ -90,6 +91,7 @@ impl Engine {
     /// forks them one by one, as a program's main thread does.
     pub fn load(&mut self, workload: &Workload, together: bool) -> Result<(), String> {
         let k = &mut self.k;
+        k.cgroups = cgroups(workload);
         self.objects = workload.objects.iter().map(|object| objects::new(object, k)).collect();
         let here = k.online.iter().nth(k.random_u32() as usize % k.online.len()).unwrap_or(0);
         let first: Vec<usize> =

@@ -6,9 +6,11 @@
 //! turn; so it can be ahead of them by the length of a system call or a pass of the scheduler.
 
 use machine::{CpuSet, Machine, Paths, Ticks, task_rate};
+use policy::Cgroup;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use trace::{Kind, Tid};
+use workload::{Group, Workload};
 
 use crate::account::{Account, Func};
 use crate::checkers::Hint;
@@ -90,6 +92,8 @@ pub struct Kernel {
     pub cpus: Vec<Cpu>,
     /// Its tasks: those of the workload, in its order.
     pub tasks: Vec<Task>,
+    /// Its cgroups, the root first: those of the workload, in its order.
+    pub cgroups: Vec<Cgroup>,
     /// CPUs that take part in scheduling.
     pub online: CpuSet,
     pub(crate) func: CoreFuncs,
@@ -138,6 +142,7 @@ impl Kernel {
         machine.cpus.iter().enumerate().for_each(|(n, cpu)| core_cpus[cpu.core as usize].add(n));
         Kernel {
             func: CoreFuncs::new(&paths),
+            cgroups: vec![ROOT],
             online: machine.all(),
             account,
             paths,
@@ -468,4 +473,22 @@ impl Kernel {
 /// The thread id of a task in traces.
 pub(crate) fn tid(task: TaskId) -> Tid {
     task as Tid + 1
+}
+
+/// The cgroup that nobody made.
+const ROOT: Cgroup = Cgroup { parent: 0, weight: 100 };
+
+/// The number of a group of the workload; None is the root, as the inode of its folder is 1.
+pub(crate) fn cgroup_id(group: Option<usize>) -> u64 {
+    group.map_or(1, |group| group as u64 + 2)
+}
+
+/// The root and a workload's groups, by number from 1.
+pub(crate) fn cgroups(workload: &Workload) -> Vec<Cgroup> {
+    let groups = &workload.groups;
+    let of = |group: &Group| {
+        let parent = groups.iter().position(|other| other.path == group.parent());
+        Cgroup { parent: cgroup_id(parent), weight: group.weight }
+    };
+    std::iter::once(ROOT).chain(groups.iter().map(of)).collect()
 }

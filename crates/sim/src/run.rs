@@ -132,6 +132,11 @@ pub enum SimError {
          its source in the machine's file"
     )]
     Unknown { machine: String, name: &'static str, why: String },
+    #[error(
+        "the workload's tasks are in cgroups, and Linux's own classes are modelled without them; take the \
+         cgroups out, or run it on a real kernel (--on vm)"
+    )]
+    Cgroups,
     #[error("{0}")]
     Load(String),
     #[error("{0}")]
@@ -241,6 +246,9 @@ fn check(scenario: &Scenario) -> Result<(), SimError> {
     if let Some((name, why)) = scenario.machine.lacks(touches, policy) {
         let (machine, why) = (scenario.machine.name.clone(), why.to_string());
         return Err(SimError::Unknown { machine, name, why });
+    }
+    if !policy && scenario.workload.tasks.iter().any(|task| task.group.is_some()) {
+        return Err(SimError::Cgroups);
     }
     match scenario.workload.tasks.iter().find(|task| !usable(task)) {
         Some(task) => Err(SimError::NoAffinity { task: task.name.clone(), cpus }),

@@ -3,6 +3,7 @@
 
 use machine::CpuSet;
 
+use crate::kernel::cgroup_id;
 use crate::program::Cursor;
 
 /// Index into [`crate::Kernel::tasks`]; its thread id in traces is one more.
@@ -50,6 +51,8 @@ pub struct Task {
     pub batch: bool,
     /// Threads of one process share an address space.
     pub process: usize,
+    /// Its cgroup, by number ([`crate::kernel::cgroup_id`]).
+    pub(crate) cgroup: u64,
     /// When it was last charged for its run: `se.exec_start`, kept by [`crate::Kernel::update_curr`].
     pub exec_start_ns: u64,
     /// Time on a CPU so far: `se.sum_exec_runtime`.
@@ -95,6 +98,7 @@ impl Task {
             nice: 0,
             batch: false,
             process,
+            cgroup: cgroup_id(None),
             exec_start_ns: 0,
             sum_exec_ns: 0,
             last_ran: None,

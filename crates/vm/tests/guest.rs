@@ -34,6 +34,7 @@ fn main() {
         trial("cas_outlives_changes_and_short_lives", cas_outlives_changes_and_short_lives),
         trial("cas_changes_address_spaces_less", cas_changes_address_spaces_less),
         trial("uneven_cores_are_shared_as_planned", uneven_cores_are_shared_as_planned),
+        trial("cgroups_weigh_what_they_are_given", cgroups_weigh_what_they_are_given),
         trial("a_lost_scheduler_fails_the_run", a_lost_scheduler_fails_the_run),
         trial("a_panic_fails_the_run", a_panic_fails_the_run),
         trial("bad_input_is_one_line", bad_input_is_one_line),
@@ -383,6 +384,45 @@ fn uneven_cores_are_shared_as_planned() {
     }
     let idle = outcome.observed.idle_while_runnable_ns as f64;
     assert!(idle < 0.01 * 6.0 * outcome.observed.elapsed_ns as f64, "{idle} ns idle");
+}
+
+/// Three cgroups of weight 1:2:4, one of them within another one, and nice inside.
+fn cgroups_weigh_what_they_are_given() {
+    let task = |name: &str, group: &str, nice: i8| {
+        let of = format!(r#""taskgroup": "{group}", "priority": {nice}"#);
+        format!(r#""{name}": {{"instance": 3, "loop": -1, "run": 10000, {of}}}"#)
+    };
+    let tasks = [
+        task("light", "/light", 0),
+        task("middle", "/middle/inner", 0),
+        task("heavy", "/heavy", 0),
+        task("meek", "/heavy", 5),
+    ];
+    let weights =
+        r#""/light": {"weight": 50}, "/middle": {"weight": 100}, "/heavy": {"weight": 200}"#;
+    let json = format!(
+        r#"{{"global": {{"duration": 6}}, "tasks": {{{}}}, "taskgroups": {{{weights}}}}}"#,
+        tasks.join(", ")
+    );
+    let name = "min-fair:interval=300ms,tenant=cgroup";
+    let mut request = request(&[name], &[]);
+    request.workload = WorkloadRef::RtApp { name: "groups".into(), json };
+    request.shape = Shape { cpus: 4, core_types: vec![0, 0, 1, 1], ..request.shape };
+    (request.clock, request.turn) = (Clock::Dilated, Some(Duration::from_micros(20)));
+    request.observe = true;
+    let outcome = &run(&request).unwrap()[0];
+    let cpu = |name: &str| {
+        let of = outcome.names.iter().filter(|(_, task)| task.starts_with(name));
+        let seen = of.map(|(tid, _)| outcome.observed.tasks[tid].cpu_ns);
+        seen.sum::<u64>() as f64
+    };
+    let parts = ["light", "middle", "heavy", "meek"].map(cpu);
+    let all: f64 = parts.iter().sum();
+    // sched_prio_to_weight: 1024 at nice 0, 335 at nice 5.
+    let heavy = [1024.0 / 1359.0, 335.0 / 1359.0].map(|part| part * 4.0 / 7.0);
+    for (part, wanted) in parts.iter().zip([1.0 / 7.0, 2.0 / 7.0, heavy[0], heavy[1]]) {
+        assert!((part / all - wanted).abs() < 0.03, "{part} of {all} ns, not {wanted}: {parts:?}");
+    }
 }
 
 fn a_lost_scheduler_fails_the_run() {

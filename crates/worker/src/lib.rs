@@ -14,6 +14,7 @@
 
 mod burn;
 mod channel;
+mod groups;
 mod processes;
 mod shared;
 mod sync;
@@ -59,6 +60,11 @@ pub enum Error {
     System { what: &'static str, cause: std::io::Error },
     #[error("task {task}: cannot {what}: {cause}")]
     Task { task: String, what: &'static str, cause: std::io::Error },
+    #[error(
+        "cannot make cgroup {path}: {cause}; workloads with cgroups need root, the cpu controller of \
+         version 2, and no group of that name"
+    )]
+    Group { path: String, cause: std::io::Error },
     #[error("task {task}: none of its CPUs {cpus:?} is online here")]
     NoCpu { task: String, cpus: Vec<usize> },
     #[error("process {pid} of the workload died: {how}")]

@@ -19,6 +19,7 @@ use workload::Workload;
 
 use crate::burn::{timespec, wall_ns};
 use crate::channel::Channel;
+use crate::groups::Groups;
 use crate::shared::Shared;
 use crate::task::{Context, FAILURES, THREAD, fail};
 use crate::{Error, Report, TaskReport};
@@ -46,7 +47,9 @@ pub fn run(workload: &Workload) -> Result<Report, Error> {
         .map(Channel::open)
         .collect::<io::Result<_>>()
         .map_err(system("open the workload's channels"))?;
-    let context = Context { workload, shared: &shared, channels: &channels };
+    // Dropped last: a group can go when its tasks are gone.
+    let groups = Groups::make(workload)?;
+    let context = Context { workload, shared: &shared, channels: &channels, groups: &groups };
     let mut processes = Processes { alive: Vec::new(), shared: &shared };
     for tasks in by_process(workload).values() {
         processes.start(&context, tasks).map_err(system("start a process"))?;

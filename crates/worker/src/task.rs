@@ -13,17 +13,25 @@ use workload::{Object, Step, Task, Workload};
 
 use crate::burn::{Burner, cpu_ns, timespec, wall_ns};
 use crate::channel::{Broken, Channel};
+use crate::groups::Groups;
 use crate::shared::{Header, Shared, Slot};
 use crate::sync::{self, Stopped};
 
 /// What a task can fail at; its slot holds an index, from 1.
-pub(crate) const FAILURES: &[&str] =
-    &["set its CPUs", "set its nice value", "write", "read", "start its thread"];
+pub(crate) const FAILURES: &[&str] = &[
+    "set its CPUs",
+    "set its nice value",
+    "write",
+    "read",
+    "start its thread",
+    "enter its cgroup",
+];
 pub(crate) const AFFINITY: u32 = 1;
 pub(crate) const NICE: u32 = 2;
 const WRITE: u32 = 3;
 const READ: u32 = 4;
 pub(crate) const THREAD: u32 = 5;
+const GROUP: u32 = 6;
 
 /// What all tasks of a workload refer to.
 pub(crate) struct Context<'w> {
@@ -31,6 +39,7 @@ pub(crate) struct Context<'w> {
     pub(crate) shared: &'w Shared,
     /// By object; None where it is no channel.
     pub(crate) channels: &'w [Option<Channel>],
+    pub(crate) groups: &'w Groups,
 }
 
 /// Why a task ends before its last step.
@@ -63,6 +72,9 @@ impl Context<'_> {
         let short: Vec<u8> = task.name.bytes().filter(|b| *b != 0).take(15).collect();
         // A thread without its name is still the thread.
         let _ = CString::new(short).map(|name| set_name(&name));
+        if let Some(group) = task.group {
+            self.groups.enter(group).map_err(|e| Halt::Failed(GROUP, e))?;
+        }
         if let Some(cpus) = &task.cpus {
             let mut set = CpuSet::new();
             cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));

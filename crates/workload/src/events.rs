@@ -59,7 +59,6 @@ const REFUSED: &[&str] = &[
     "iorun",
     "sem_post",
     "sem_wait",
-    "taskgroup",
     "nodes_membind",
     "dl-",
     "util_",

@@ -8,6 +8,7 @@
 
 pub mod apps;
 mod events;
+mod groups;
 pub mod hackbench;
 mod hw;
 mod json;
@@ -19,5 +20,5 @@ mod write;
 
 pub use hw::{Hw, Touched};
 pub use json::Error;
-pub use model::{Object, ObjectId, Step, Task, Workload};
+pub use model::{Group, Object, ObjectId, Step, Task, Workload};
 pub use write::{Dialect, Unwritable, write};

@@ -22,6 +22,27 @@ pub struct Workload {
     /// The barrier at which the first task starts the clock that the program itself reports its time
     /// by, as hackbench does; None where it reports none.
     pub timed_from: Option<ObjectId>,
+    /// Cgroups that tasks belong to; a group stands behind the one that it is in.
+    pub groups: Vec<Group>,
+}
+
+/// A cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its path from the root of the hierarchy, such as `/web/workers`.
+    pub path: String,
+    /// `cpu.weight`, 1 to 10000; 100 unless somebody sets it.
+    pub weight: u32,
+}
+
+impl Group {
+    /// `cpu.weight` of a group that nobody has set it of.
+    pub const WEIGHT: u32 = 100;
+
+    /// The path of the group that it is in; empty for the root.
+    pub fn parent(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(parent, _)| parent)
+    }
 }
 
 impl Workload {
@@ -43,6 +64,8 @@ pub struct Task {
     pub cpus: Option<Vec<usize>>,
     /// −20 to 19.
     pub nice: i8,
+    /// Which of [`Workload::groups`] it is in; None is the root.
+    pub group: Option<usize>,
     /// It is SCHED_BATCH: when it wakes it preempts nobody. rt-app has no word for it.
     pub batch: bool,
     /// It becomes runnable this long after the start.

@@ -11,11 +11,13 @@
 //! - `"channels": {"c": {"type": "pipe" | "socket", "capacity": BYTES, "overhead": BYTES}}` beside
 //!   `"tasks"` (or in `"resources"`), and the events `"write"` and `"read": {"ref": "c", "bytes": N}`;
 //! - `"barriers": {"b": {"parties": N, "spin": µs}}`: a barrier that spins before it blocks;
+//! - `"taskgroups": {"/web": {"weight": 200}}`: `cpu.weight` of groups that tasks name;
 //! - fractions of a µs, and of a second in `"duration"`.
 
 use std::collections::BTreeMap;
 
 use crate::events::{self, Scope};
+use crate::groups::Groups;
 use crate::hw::Hw;
 use crate::json::{Error, Node, Source};
 use crate::model::{Object, ObjectId, Step, Task, Workload};
@@ -32,7 +34,11 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Error> {
             "tasks" => tasks = Some(node),
             "global" => reader.global(node)?,
             "resources" | "channels" | "barriers" => reader.declarations(node)?,
-            _ => return Err(unknown(node, &key, "tasks, global, resources, channels, barriers")),
+            "taskgroups" => reader.groups.declare(node)?,
+            _ => {
+                let known = "tasks, global, resources, channels, barriers, taskgroups";
+                return Err(unknown(node, &key, known));
+            }
         }
     }
     let tasks = tasks.ok_or_else(|| root.error("expected an object \"tasks\""))?;
@@ -146,6 +152,7 @@ struct Wanted {
 struct Reader<'a> {
     duration_ns: Option<u64>,
     objects: Objects,
+    groups: Groups,
     processes: BTreeMap<String, usize>,
     /// Process numbers given out, beside the common one.
     named_processes: usize,
@@ -173,7 +180,7 @@ const IGNORED_GLOBALS: &[&str] = &[
 const TASKS_MAX: usize = 1_000_000;
 
 const TASK_KEYS: &str =
-    "instance, loop, phases, cpus, priority, policy, delay, process, hw, or an event";
+    "instance, loop, phases, cpus, priority, policy, delay, process, taskgroup, hw, or an event";
 
 impl<'a> Reader<'a> {
     fn global(&mut self, node: Node<'a>) -> Result<(), Error> {
@@ -273,6 +280,7 @@ impl<'a> Reader<'a> {
                 "delay" => task.delay_ns = value.micros("delay")?,
                 "hw" => (task.hw, task.stalled) = Hw::parse(*value)?,
                 "process" => process = self.process(value.string("process")?),
+                "taskgroup" => task.group = Some(self.groups.of(*value)?),
                 _ if events::refused(key).is_some() || events::is_event(key) => {}
                 _ => return Err(unknown(*value, key, TASK_KEYS)),
             }
@@ -337,6 +345,7 @@ impl<'a> Reader<'a> {
             object_names: self.objects.names_in_order(),
             objects: self.objects.all,
             timed_from: None,
+            groups: self.groups.all,
         })
     }
 

@@ -84,7 +84,10 @@ fn declare(workload: &Workload, root: &mut Map<String, Value>) {
             _ => {}
         }
     }
-    for (key, map) in [("channels", channels), ("barriers", barriers)] {
+    let groups = workload.groups.iter();
+    let groups =
+        groups.map(|group| (group.path.clone(), json!({"weight": group.weight}))).collect();
+    for (key, map) in [("channels", channels), ("barriers", barriers), ("taskgroups", groups)] {
         if !map.is_empty() {
             root.insert(key.to_string(), Value::Object(map));
         }
@@ -124,6 +127,9 @@ impl Writer<'_> {
         }
         if task.process != 0 {
             out.insert("process".to_string(), json!(format!("p{}", task.process)));
+        }
+        if let Some(group) = task.group {
+            out.insert("taskgroup".to_string(), json!(self.workload.groups[group].path));
         }
         if self.dialect == Dialect::RtApp && self.workload.tasks[0].process != task.process {
             return Err(self.error("an address space of its own, which rt-app has not"));

@@ -89,6 +89,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             objects: declared(),
             object_names: Vec::new(),
             timed_from: None,
+            groups: Vec::new(),
         }
     })
 }

@@ -67,6 +67,7 @@ pub static FIFO: Policy = Policy {
         slice_ns_max: None,
         lockless: false,
         never_preempts: true,
+        heeds_cgroup_weights: false,
     },
     control: None,
 };
@@ -95,6 +96,7 @@ pub static RR: Policy = Policy {
         slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: false,
         never_preempts: true,
+        heeds_cgroup_weights: false,
     },
     control: None,
 };
@@ -113,6 +115,7 @@ pub static PILE: Policy = Policy {
         slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: true,
         never_preempts: true,
+        heeds_cgroup_weights: false,
     },
     control: None,
 };
@@ -131,6 +134,7 @@ pub static STARVE: Policy = Policy {
         slice_ns_max: None,
         lockless: false,
         never_preempts: true,
+        heeds_cgroup_weights: false,
     },
     control: None,
 };
@@ -150,6 +154,7 @@ pub static PROBE: Policy = Policy {
         slice_ns_max: Some(20 * MS),
         lockless: false,
         never_preempts: true,
+        heeds_cgroup_weights: false,
     },
     control: None,
 };

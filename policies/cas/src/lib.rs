@@ -106,5 +106,6 @@ fn promises(_: &Instance) -> Promises {
         slice_ns_max: None,
         lockless: false,
         never_preempts: false,
+        heeds_cgroup_weights: false,
     }
 }

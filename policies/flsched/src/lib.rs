@@ -68,5 +68,6 @@ fn promises(instance: &Instance) -> Promises {
         slice_ns_max: Some(instance.get("slice") + defer_ns),
         lockless: !pull,
         never_preempts: true,
+        heeds_cgroup_weights: false,
     }
 }

@@ -10,65 +10,58 @@ use std::collections::BTreeMap;
 use policy::table::{TYPES_MAX, TaskView};
 use policy::{Control, Instance, Profile, Topology, View};
 
+use crate::hierarchy::parts;
+use crate::known::{Key, Known, RUNS, Tenancy, Tenant, Thread as KnownThread};
 use crate::{
-    Base, Counts, Deviation, Estimator, GuaranteedFair, Mode, Policy, Problem, Rules, Task, plan,
+    Base, CoreTypes, Deviation, GuaranteedFair, Mode, Policy, Problem, Rules, Task, Thread,
+    by_utility, evenly, plan,
 };
 
 /// Looks in an interval.
 const LOOKS: u64 = 20;
-/// Less than this part of the time on a CPU is no running task.
-const RUNS: f64 = 0.02;
-/// Looks without running after which a task takes no part.
-const GONE: u32 = 10;
-/// Samples until which a task counts as new.
-const NEW: u32 = 5;
 /// Part of its CPU time that a task is to have on each kind so that it can be measured (slide 10).
 const FLOOR: f64 = 0.04;
 /// What a task's share of all kinds together is in the table: `SHARE_ONE` of share.h.
 const ONE: f64 = 65535.0;
+/// A weight that is even, in the kernel's numbers.
+const EVEN: f64 = 100.0;
 
-/// A task by slot and generation.
-type Key = (u32, u32);
+/// How the threads of a program share what it has (slide 26).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inside {
+    /// Alike.
+    Even,
+    /// The thread that gains most has the fast cores first.
+    Utility,
+}
 
-/// What is known of one task.
-struct Known {
-    /// When it was looked at last, and when its speeds were last sampled.
-    last: TaskView,
-    sampled: TaskView,
-    estimator: Estimator,
-    samples: u32,
-    /// Part of the time on a CPU, an average.
-    used: f64,
-    /// Looks since it ran.
-    quiet: u32,
+/// What an instance shares by.
+pub(crate) struct Rule {
+    pub policy: Policy,
+    pub base: Base,
+    pub tenancy: Tenancy,
+    pub inside: Inside,
 }
 
 /// The control plane of an instance.
 pub(crate) struct Shares {
-    policy: Policy,
-    base: Base,
-    /// Cores of each kind, the fastest first.
+    rule: Rule,
+    /// Cores of each kind, the fastest first, when it was loaded.
     cores: Vec<f64>,
     rules: Rules,
     profile: Profile,
     interval_ns: u64,
     looked_ns: Option<u64>,
     planned_ns: u64,
-    known: BTreeMap<Key, Known>,
-    /// Whom the shares in force were planned for.
-    planned: Vec<Key>,
-    turns: Option<GuaranteedFair>,
+    known: Known,
+    /// Whom the shares in force were planned for, and on how many cores of each kind.
+    planned: (Vec<Key>, Vec<f64>),
+    turns: Option<(Vec<Tenant>, GuaranteedFair)>,
 }
 
 impl Shares {
-    /// For an instance whose policy shares by this rule.
-    pub fn new(
-        instance: &Instance,
-        topology: &Topology,
-        profile: &Profile,
-        policy: Policy,
-        base: Base,
-    ) -> Self {
+    /// For an instance that shares by this rule.
+    pub fn new(instance: &Instance, topology: &Topology, profile: &Profile, rule: Rule) -> Self {
         let kinds = 1 + usize::from(topology.core_type.iter().copied().max().unwrap_or(0));
         let mut cores = vec![0.0; kinds.min(TYPES_MAX)];
         topology.core_type.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
@@ -82,148 +75,204 @@ impl Shares {
             ..Rules::new((0..kinds).map(unknown).collect())
         };
         Shares {
-            policy,
-            base,
+            known: Known::new(cores.len(), rule.tenancy),
+            rule,
             cores,
             rules,
             profile: profile.clone(),
             interval_ns: instance.get("interval"),
             looked_ns: None,
             planned_ns: 0,
-            known: BTreeMap::new(),
-            planned: Vec::new(),
+            planned: Default::default(),
             turns: None,
         }
     }
 
     /// Takes in what each task did since the last look, over so many ns.
     fn look(&mut self, view: &View<'_>, since_ns: u64) {
-        let kinds = self.cores.len();
-        let mut known = std::mem::take(&mut self.known);
-        for task in view.table.tasks() {
-            let key = (task.slot, task.generation);
-            let mut one = known.remove(&key).unwrap_or_else(|| Known {
-                last: task,
-                sampled: task,
-                estimator: self.first_estimate(view, &task, kinds),
-                samples: 0,
-                used: 0.0,
-                quiet: GONE,
-            });
-            let ran_ns = task.runtime_ns.saturating_sub(one.last.runtime_ns);
-            let part = (ran_ns as f64 / since_ns.max(1) as f64).min(1.0);
-            one.quiet = if part >= RUNS { 0 } else { one.quiet.saturating_add(1) };
-            one.used = if one.used == 0.0 { part } else { one.used + 0.2 * (part - one.used) };
-            one.last = task;
-            self.known.insert(key, one);
-        }
+        let mut known = std::mem::replace(&mut self.known, Known::new(0, Tenancy::Thread));
+        known.look(&view.table.tasks(), since_ns, |task| self.told(view, task));
+        self.known = known;
     }
 
-    fn first_estimate(&self, view: &View<'_>, task: &TaskView, kinds: usize) -> Estimator {
-        let named = (!self.profile.is_empty()).then(|| (view.name_of)(task.pid)).flatten();
-        let speeds = named.and_then(|name| {
+    /// The speeds of a thread by its name, or of the program that it is of.
+    fn told(&self, view: &View<'_>, task: &TaskView) -> Option<Vec<f64>> {
+        if self.profile.is_empty() {
+            return None;
+        }
+        let by_name = |pid: u32| {
+            let name = (view.name_of)(pid)?;
             // The kernel keeps 15 bytes of a name.
             let same = |(known, _): &(&String, &Vec<f64>)| {
                 **known == name || name.len() == 15 && known.starts_with(&name)
             };
             self.profile.iter().find(same).map(|(_, speeds)| speeds.clone())
+        };
+        let speeds = by_name(task.pid).or_else(|| by_name(task.tgid));
+        speeds.filter(|speeds| speeds.len() == self.cores.len())
+    }
+
+    /// Cores of each kind that are there now.
+    fn cores_now(&self, view: &View<'_>) -> Vec<f64> {
+        let now: Vec<f64> =
+            view.table.cpus().iter().take(self.cores.len()).map(|count| *count as f64).collect();
+        if now.iter().sum::<f64>() > 0.0 { now } else { self.cores.clone() }
+    }
+
+    /// The threads that run, by tenant.
+    fn tenants(&self, threads: &[Key]) -> BTreeMap<Tenant, Vec<Key>> {
+        let mut tenants: BTreeMap<Tenant, Vec<Key>> = BTreeMap::new();
+        for key in threads {
+            tenants.entry(self.known.threads[key].tenant).or_default().push(*key);
+        }
+        tenants
+    }
+
+    /// What of all CPU time each cgroup is to have.
+    fn parts(&self, view: &View<'_>, tenants: &BTreeMap<Tenant, Vec<Key>>) -> BTreeMap<u64, f64> {
+        let own = |(tenant, threads): (&Tenant, &Vec<Key>)| match tenant {
+            Tenant::Cgroup(id) => Some((*id, self.weight(threads))),
+            _ => None,
+        };
+        parts(&tenants.iter().filter_map(own).collect(), view.cgroup_of)
+    }
+
+    /// Of these threads together, in the kernel's numbers.
+    fn weight(&self, threads: &[Key]) -> f64 {
+        threads.iter().map(|key| f64::from(self.known.threads[key].last.weight.max(1))).sum()
+    }
+
+    /// A tenant as the plan takes it: `even` is the CPU time of a thread where all have as much.
+    fn task(&mut self, tenant: Tenant, threads: &[Key], even: f64) -> Task {
+        let of = |key: &Key| &self.known.threads[key];
+        let told: Option<Vec<&Vec<f64>>> =
+            threads.iter().map(|key| of(key).told.as_ref()).collect();
+        let told = told.map(|told| mean(&told));
+        let width = |one: &KnownThread| {
+            if one.used < 0.9 * even { (1.25 * one.used).clamp(RUNS, 1.0) } else { 1.0 }
+        };
+        let width = threads.iter().map(|key| width(of(key))).sum();
+        let counted = |key: &Key| of(key).last.instructions.iter().any(|count| *count > 0);
+        let floor = if threads.iter().any(counted) { FLOOR } else { 0.0 };
+        let kinds = |key: &Key| match of(key).last.kinds {
+            0 => u32::MAX,
+            kinds => kinds,
+        };
+        let allowed = threads.iter().fold(0, |all, key| all | kinds(key));
+        let weight = self.weight(threads) / EVEN;
+        let account = self.known.tenants.get_mut(&tenant);
+        let known = account.map(|account| {
+            told.iter().for_each(|told| account.estimator.tell(told));
+            account.estimator.task(&self.rules)
         });
-        match speeds.filter(|speeds| speeds.len() == kinds) {
-            Some(speeds) => Estimator::profiled(&speeds),
-            None => Estimator::new(kinds),
-        }
+        let known = known.unwrap_or_else(|| Task::new(self.rules.unknown.clone()));
+        let types: Vec<usize> =
+            (0..self.cores.len()).filter(|kind| allowed >> kind & 1 == 1).collect();
+        Task { weight, width, floor, allowed: CoreTypes::of(&types), ..known }
     }
 
-    /// The tasks that run.
-    fn running(&self) -> Vec<Key> {
-        let runs = |(key, one): (&Key, &Known)| (one.quiet < GONE).then_some(*key);
-        self.known.iter().filter_map(runs).collect()
-    }
-
-    /// Samples the speeds of tasks that are due for it: of new ones at each look.
-    fn sample(&mut self, all: bool) {
-        let kinds = self.cores.len();
-        for one in self.known.values_mut().filter(|one| all || one.samples < NEW) {
-            let counts = |task: &TaskView, kind: usize| Counts {
-                instructions: task.instructions[kind],
-                time_ns: task.ran_ns[kind],
-            };
-            let since = |kind| counts(&one.last, kind).since(counts(&one.sampled, kind));
-            let since: Option<Vec<Counts>> = (0..kinds).map(since).collect();
-            let Some(since) = since else {
-                one.sampled = one.last;
-                continue;
-            };
-            let enough = since.iter().all(|counts| counts.time_ns >= self.rules.sample_min_ns);
-            if all || enough {
-                one.samples += u32::from(one.estimator.update(&since, &self.rules));
-                one.sampled = one.last;
+    /// Plans for these threads, and puts it in force.
+    fn decide(&mut self, view: &View<'_>, threads: Vec<Key>) {
+        let cores = self.cores_now(view);
+        let all: f64 = cores.iter().sum();
+        let even_cpu = (all / threads.len().max(1) as f64).min(1.0);
+        let tenants = self.tenants(&threads);
+        let parts = self.parts(view, &tenants);
+        let mut tasks = Vec::new();
+        for (tenant, members) in &tenants {
+            let mut task = self.task(*tenant, members, even_cpu);
+            if let Tenant::Cgroup(id) = tenant {
+                task.weight = (parts[id] * tenants.len() as f64).max(f64::MIN_POSITIVE);
             }
+            tasks.push(task);
         }
-    }
-
-    fn problem(&self, keys: &[Key]) -> Problem {
-        let cores: f64 = self.cores.iter().sum();
-        let even = (cores / keys.len().max(1) as f64).min(1.0);
-        let task = |key: &Key| {
-            let one = &self.known[key];
-            let spare = one.used < 0.9 * even;
-            let counted = one.last.instructions.iter().any(|count| *count > 0);
-            Task {
-                weight: f64::from(one.last.weight.max(1)) / 100.0,
-                width: if spare { (1.25 * one.used).max(RUNS) } else { 1.0 },
-                floor: if counted { FLOOR } else { 0.0 },
-                ..one.estimator.task(&self.rules)
-            }
-        };
-        Problem {
-            cores: self.cores.clone(),
-            tasks: keys.iter().map(task).collect(),
-            base: self.base,
-        }
-    }
-
-    /// Plans for these tasks, and puts it in force.
-    fn decide(&mut self, view: &View<'_>, keys: Vec<Key>) {
-        let problem = self.problem(&keys);
-        let policy = self.turn(&problem, &keys);
+        let problem = Problem { cores: cores.clone(), tasks, base: self.rule.base };
+        let policy = self.turn(&problem, &tenants);
         // What cannot be kept is not promised to anybody: everybody alike, then.
-        let planned = plan(&problem, &policy).or_else(|_| plan(&problem, &Policy::MaxFair));
-        let shares: Vec<(TaskView, u64)> = match planned {
-            Ok(plan) => {
-                let packed = |(key, row): (&Key, &Vec<f64>)| (self.known[key].last, packed(row));
-                keys.iter().zip(&plan.shares).map(packed).collect()
+        let planned = planned(&problem, &policy).or_else(|| planned(&problem, &Policy::MaxFair));
+        let mut shares = Vec::new();
+        for (members, row) in tenants.values().zip(planned.iter().flatten()) {
+            for (key, own) in members.iter().zip(self.inside(members, row)) {
+                shares.push((self.known.threads[key].last, packed(&own)));
             }
-            Err(_) => Vec::new(),
-        };
-        view.table.publish(packed(&even(&self.cores, keys.len() + 1)), &shares);
-        self.planned = keys;
+        }
+        view.table.publish(packed(&even(&cores, threads.len() + 1)), &shares);
+        self.pace(view, &tenants, &parts, threads.len());
+        self.planned = (threads, cores);
         self.planned_ns = view.now_ns;
     }
 
-    /// The rule of this interval: guaranteed-fair takes turns.
-    fn turn(&mut self, problem: &Problem, keys: &[Key]) -> Policy {
-        let Policy::GuaranteedFair { uniformity, deviation } = &self.policy else {
-            return self.policy.clone();
+    /// Shares of a tenant's threads.
+    fn inside(&self, members: &[Key], row: &[f64]) -> Vec<Vec<f64>> {
+        let thread = |key: &Key| {
+            let one = &self.known.threads[key];
+            let speeds = one.estimator.mean(&self.rules).or_else(|| one.told.clone());
+            let utility = speeds.unwrap_or_else(|| self.rules.unknown.clone())[0];
+            Thread { cpu: one.used.max(RUNS), utility }
         };
-        if self.turns.is_none() || self.planned != keys {
-            self.turns = Some(GuaranteedFair::new(*uniformity, keys.len(), *deviation));
+        let threads: Vec<Thread> = members.iter().map(thread).collect();
+        match self.rule.inside {
+            Inside::Even => evenly(row, &threads),
+            Inside::Utility => by_utility(row, &threads),
         }
-        let even = even(&self.cores, keys.len());
-        let relative = |(key, task): (&Key, &Task)| {
-            let one = &self.known[key];
+    }
+
+    /// Has CPU time divided among cgroups as their weights say, in place of among threads.
+    fn pace(
+        &self,
+        view: &View<'_>,
+        tenants: &BTreeMap<Tenant, Vec<Key>>,
+        parts: &BTreeMap<u64, f64>,
+        threads: usize,
+    ) {
+        for (tenant, members) in tenants {
+            let Tenant::Cgroup(id) = tenant else { continue };
+            let all = self.weight(members);
+            for key in members {
+                let task = &self.known.threads[key].last;
+                let part = parts[id] * f64::from(task.weight.max(1)) / all;
+                let weight = (part * threads as f64 * EVEN).round().clamp(1.0, 10_000.0);
+                view.table.set_pace(task, weight as u32);
+            }
+        }
+    }
+
+    /// The rule of this interval: guaranteed-fair takes turns.
+    fn turn(&mut self, problem: &Problem, tenants: &BTreeMap<Tenant, Vec<Key>>) -> Policy {
+        let Policy::GuaranteedFair { uniformity, deviation } = &self.rule.policy else {
+            return self.rule.policy.clone();
+        };
+        let whom: Vec<Tenant> = tenants.keys().copied().collect();
+        if self.turns.as_ref().is_none_or(|(before, _)| *before != whom) {
+            self.turns = Some((whom, GuaranteedFair::new(*uniformity, tenants.len(), *deviation)));
+        }
+        let even = even(&problem.cores, problem.tasks.len());
+        let relative = |(tenant, task): (&Tenant, &Task)| {
+            let since = &self.known.tenants[tenant].since;
             let sum = |of: &dyn Fn(usize) -> f64| {
                 (0..even.len()).map(|kind| of(kind) * task.speeds[kind]).sum::<f64>()
             };
-            let ran =
-                |kind: usize| one.last.ran_ns[kind].saturating_sub(one.sampled.ran_ns[kind]) as f64;
+            let ran = |kind: usize| since[kind].time_ns as f64;
             let all: f64 = (0..even.len()).map(ran).sum();
             if all > 0.0 { sum(&ran) / (all * sum(&|kind| even[kind])) } else { 1.0 }
         };
-        let relative: Vec<f64> = keys.iter().zip(&problem.tasks).map(relative).collect();
-        match self.turns.as_mut().map(|turns| turns.step(&relative)) {
+        let relative: Vec<f64> = tenants.keys().zip(&problem.tasks).map(relative).collect();
+        match self.turns.as_mut().map(|(_, turns)| turns.step(&relative)) {
             Some(Mode::MaxPerf) => Policy::MaxPerf,
             _ => Policy::MaxFair,
+        }
+    }
+
+    fn decide_after_sampling(&mut self, view: &View<'_>, running: Vec<Key>, due: bool) {
+        match self.rule.policy {
+            Policy::GuaranteedFair { .. } => {
+                self.decide(view, running);
+                self.known.sample(due, &self.rules);
+            }
+            _ => {
+                self.known.sample(due, &self.rules);
+                self.decide(view, running);
+            }
         }
     }
 }
@@ -236,10 +285,10 @@ impl Control for Shares {
             return look_ns;
         };
         self.look(view, view.now_ns - looked_ns);
-        let running = self.running();
+        let running = self.known.running();
         let due = view.now_ns - self.planned_ns >= self.interval_ns;
-        let fresh = running.iter().any(|key| self.known[key].samples < NEW);
-        if due || fresh || running != self.planned {
+        let others = running != self.planned.0 || self.cores_now(view) != self.planned.1;
+        if due || others || self.known.any_new(&running) {
             // Guaranteed-fair looks at what was done since the last samples: they come after it.
             self.decide_after_sampling(view, running, due);
         }
@@ -247,19 +296,41 @@ impl Control for Shares {
     }
 }
 
-impl Shares {
-    fn decide_after_sampling(&mut self, view: &View<'_>, running: Vec<Key>, due: bool) {
-        match self.policy {
-            Policy::GuaranteedFair { .. } => {
-                self.decide(view, running);
-                self.sample(due);
-            }
-            _ => {
-                self.sample(due);
-                self.decide(view, running);
-            }
-        }
-    }
+/// What each task gets of each kind of core, of kinds that are there; none of the others.
+fn planned(problem: &Problem, policy: &Policy) -> Option<Vec<Vec<f64>>> {
+    let there: Vec<usize> =
+        (0..problem.cores.len()).filter(|kind| problem.cores[*kind] > 0.0).collect();
+    let of = |speeds: &[f64]| {
+        let slowest = there.last().map_or(1.0, |kind| speeds[*kind]);
+        there.iter().map(|kind| speeds[*kind] / slowest).collect::<Vec<f64>>()
+    };
+    let task = |task: &Task| {
+        let places = (0..there.len()).filter(|at| task.allowed.has(there[*at]));
+        let places: Vec<usize> = places.collect();
+        // Who may run on no kind that is there is put anywhere by the kernel.
+        let allowed = if places.is_empty() { CoreTypes::ALL } else { CoreTypes::of(&places) };
+        let bound = task.bound.as_deref().map(of);
+        Task { speeds: of(&task.speeds), bound, allowed, ..task.clone() }
+    };
+    let small = Problem {
+        cores: there.iter().map(|kind| problem.cores[*kind]).collect(),
+        tasks: problem.tasks.iter().map(task).collect(),
+        base: problem.base,
+    };
+    let plan = plan(&small, policy).ok()?;
+    let whole = |row: &Vec<f64>| {
+        let mut whole = vec![0.0; problem.cores.len()];
+        there.iter().zip(row).for_each(|(kind, share)| whole[*kind] = *share);
+        whole
+    };
+    Some(plan.shares.iter().map(whole).collect())
+}
+
+/// Of each kind, over all.
+fn mean(all: &[&Vec<f64>]) -> Vec<f64> {
+    let kinds = all.first().map_or(0, |one| one.len());
+    let of = |kind: usize| all.iter().map(|one| one[kind]).sum::<f64>() / all.len() as f64;
+    (0..kinds).map(of).collect()
 }
 
 /// What of each kind everybody gets where so many tasks share alike: the fast kinds first where there are

@@ -29,6 +29,8 @@ mod error;
 mod estimate;
 mod even;
 mod guaranteed;
+mod hierarchy;
+mod known;
 mod lp;
 mod metrics;
 mod policies;

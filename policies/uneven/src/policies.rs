@@ -3,7 +3,8 @@
 
 use policy::{Control, Instance, Knob, Policy as Scheduler, Profile, Promises, Topology, Unit};
 
-use crate::control::{DEVIATION, Shares};
+use crate::control::{DEVIATION, Inside, Rule, Shares};
+use crate::known::Tenancy;
 use crate::{Base, Policy, Reading};
 
 const MS: u64 = 1_000_000;
@@ -51,6 +52,25 @@ const DEVIATIONS: Knob = Knob {
     unit: Unit::Decimal { min: 0, max: 10 * ONE },
     default: 2 * ONE,
     help: "guarantees are reckoned with speeds so many standard deviations above what was measured",
+};
+
+const TENANT: Knob = Knob {
+    name: "tenant",
+    symbol: "control_tenant",
+    unit: Unit::Choice(&["thread", "program", "cgroup"]),
+    default: 0,
+    help: "to whom shares are given: to programs as a whole (slide 26), or to cgroups, by cpu.weight",
+};
+
+/// Among the choices of `tenant`.
+const CGROUP: u64 = 2;
+
+const INSIDE: Knob = Knob {
+    name: "inside",
+    symbol: "control_inside",
+    unit: Unit::Choice(&["even", "utility"]),
+    default: 0,
+    help: "how a tenant's threads share: alike, or the one that gains most has the fast cores first (slide 26)",
 };
 
 const TARGET: Knob = Knob {
@@ -133,7 +153,7 @@ pub static MAX_FAIR: Scheduler = scheduler(
     "uneven cores: every task gets an equal share of each kind of core",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 4; Kwon and others, \
      ISCA 2011.",
-    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
 );
 
 /// The fast cores go to those that gain most.
@@ -141,7 +161,7 @@ pub static MAX_PERF: Scheduler = scheduler(
     "max-perf",
     "uneven cores: the fast ones go to the tasks that gain most, whatever becomes of the others",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 3; Kumar and others, 2003.",
-    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
 );
 
 /// A part of fair performance for everybody, then throughput.
@@ -149,7 +169,7 @@ pub static MIN_FAIR: Scheduler = scheduler(
     "min-fair",
     "uneven cores: every task gets a target part of its fair performance, the rest goes where it pays",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 8.",
-    &[TARGET, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+    &[TARGET, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
 );
 
 /// The same, and similar tasks alike.
@@ -157,7 +177,7 @@ pub static SIMILAR_MIN_FAIR: Scheduler = scheduler(
     "similar-min-fair",
     "uneven cores: min-fair, where tasks of similar speedup share alike",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 9.",
-    &[TARGET, SIMILARITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+    &[TARGET, SIMILARITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
 );
 
 /// A part of the fast cores evenly, the rest where it pays.
@@ -165,7 +185,7 @@ pub static R_FAIR: Scheduler = scheduler(
     "r-fair",
     "uneven cores: a part of the fast ones is shared evenly, the rest goes where it pays",
     "Kwon and others: Virtualizing Performance Asymmetric Multi-core Systems, ISCA 2011; slide 22 of Kim, Huh.",
-    &[RATIO, READING, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+    &[RATIO, READING, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
 );
 
 /// As much throughput as a uniformity allows.
@@ -173,7 +193,7 @@ pub static UNI_FAIR: Scheduler = scheduler(
     "uni-fair",
     "uneven cores: as much throughput as a least uniformity allows",
     "Kim, Huh, IEEE Transactions on Computers 67(8), 2018.",
-    &[UNIFORMITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE],
+    &[UNIFORMITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
 );
 
 /// Turns of max-fair and max-perf by the uniformity so far.
@@ -190,6 +210,8 @@ pub static GUARANTEED_FAIR: Scheduler = scheduler(
         SPEEDUP_MAX,
         DEVIATIONS,
         BASE,
+        TENANT,
+        INSIDE,
     ],
 );
 
@@ -198,7 +220,7 @@ pub static EQUAL_PROGRESS: Scheduler = scheduler(
     "equal-progress",
     "uneven cores: every task is slowed down alike against a run alone",
     "Van Craeynest and others: Fairness-aware Scheduling on Single-ISA Heterogeneous Multi-cores, PACT 2013.",
-    &[PROGRESS_BASE, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS],
+    &[PROGRESS_BASE, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, TENANT, INSIDE],
 );
 
 /// All of them.
@@ -215,7 +237,10 @@ pub static ALL: &[&Scheduler] = &[
 
 fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
     let (policy, base) = shares_by(instance);
-    Box::new(Shares::new(instance, topology, profile, policy, base))
+    let tenancy =
+        [Tenancy::Thread, Tenancy::Program, Tenancy::Cgroup][instance.get("tenant") as usize];
+    let inside = [Inside::Even, Inside::Utility][instance.get("inside") as usize];
+    Box::new(Shares::new(instance, topology, profile, Rule { policy, base, tenancy, inside }))
 }
 
 /// What an instance of one of these shares by; panics for another policy's.
@@ -246,11 +271,12 @@ pub fn shares_by(instance: &Instance) -> (Policy, Base) {
 }
 
 /// What waits is taken by a CPU with nothing to do, and at a tick at the latest.
-fn promises(_: &Instance) -> Promises {
+fn promises(instance: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
         slice_ns_max: None,
         lockless: false,
         never_preempts: false,
+        heeds_cgroup_weights: instance.get("tenant") == CGROUP,
     }
 }

@@ -24,8 +24,7 @@ pub fn pooled(threads: &[Vec<Counts>]) -> Vec<Counts> {
     let types = threads.iter().map(Vec::len).max().unwrap_or(0);
     let mut sums = vec![Counts::default(); types];
     for (sum, counts) in threads.iter().flat_map(|counts| counts.iter().enumerate()) {
-        sums[sum].instructions = sums[sum].instructions.saturating_add(counts.instructions);
-        sums[sum].time_ns = sums[sum].time_ns.saturating_add(counts.time_ns);
+        sums[sum].add(*counts);
     }
     sums
 }

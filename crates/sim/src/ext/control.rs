@@ -7,7 +7,7 @@ use policy::native::Copy;
 use policy::table::{RawTable, TaskTable};
 use policy::{Control, Instance, Profile, Topology, View};
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, cgroup_id};
 
 /// A control plane and the table that it shares with the data plane.
 pub(super) struct Controller {
@@ -36,6 +36,8 @@ impl Controller {
     pub fn step(&mut self, k: &Kernel) -> u64 {
         let name_of =
             |tid: u32| k.tasks.get((tid as usize).wrapping_sub(1)).map(|t| t.name.clone());
-        self.control.step(&View { now_ns: k.now_ns(), table: &self.table, name_of: &name_of })
+        let cgroup_of = |id: u64| k.cgroups.get(id.checked_sub(cgroup_id(None))? as usize).copied();
+        let (name_of, cgroup_of): (&dyn Fn(u32) -> _, &dyn Fn(u64) -> _) = (&name_of, &cgroup_of);
+        self.control.step(&View { now_ns: k.now_ns(), table: &self.table, name_of, cgroup_of })
     }
 }

@@ -19,13 +19,14 @@ use std::collections::BTreeMap;
 use machine::CpuSet;
 use policy::Topology;
 use policy::native::{
-    Copy, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxExitTaskArgs, ScxInitTaskArgs, TaskStruct,
+    Cgroup, Copy, KernfsNode, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxExitTaskArgs,
+    ScxInitTaskArgs, TaskStruct,
 };
 use policy::{Instance, Profile};
 
 use crate::account::Func;
 use crate::class::{Class, dequeue};
-use crate::kernel::{Kernel, tid};
+use crate::kernel::{Kernel, cgroup_id, tid};
 use crate::lock::LockId;
 use crate::related::{Related, Siblings};
 use crate::task::{CpuId, State, TaskId};
@@ -115,6 +116,9 @@ struct Runtime {
     policy: String,
     structs: Box<[TaskStruct]>,
     masks: Box<[CpuSet]>,
+    /// Cgroups as policies see them, the root first; each points to its folder.
+    cgroups: Box<[Cgroup]>,
+    folders: Box<[KernfsNode]>,
     tasks: Vec<ExtTask>,
     links: Vec<Link>,
     rqs: Vec<ExtRq>,
@@ -318,6 +322,8 @@ impl Runtime {
             policy,
             structs: Box::default(),
             masks: Box::default(),
+            cgroups: Box::default(),
+            folders: Box::default(),
             tasks: Vec::new(),
             links: Vec::new(),
             rqs: (0..k.cpus.len()).map(|_| ExtRq::default()).collect(),
@@ -383,6 +389,16 @@ impl Runtime {
         }
     }
 
+    fn make_cgroups(&mut self, k: &Kernel) {
+        let id = |at: usize| KernfsNode { id: at as u64 + cgroup_id(None) };
+        self.folders = (0..k.cgroups.len()).map(id).collect();
+        self.cgroups = self.folders.iter_mut().map(|kn| Cgroup { kn: &raw mut *kn }).collect();
+    }
+
+    fn cgroup(&mut self, id: u64) -> *mut Cgroup {
+        &raw mut self.cgroups[(id - cgroup_id(None)) as usize]
+    }
+
     fn new_task_struct(&self, k: &Kernel, task: TaskId) -> TaskStruct {
         let of = &k.tasks[task];
         TaskStruct {
@@ -428,6 +444,7 @@ impl Class for Ext {
         if self.siblings.is_some() {
             rt.structs.iter_mut().for_each(|task| task.mm = opaque(0));
         }
+        rt.make_cgroups(k);
         if let Some(init) = rt.ops.init {
             // SAFETY: the copy is loaded, and its kfuncs' kernel is set for the time of the call.
             let error = rt.with_kernel(k, || unsafe { init() });
@@ -442,7 +459,8 @@ impl Class for Ext {
         let rt = &mut *self.rt;
         k.enter(rt.func.scx_init_task);
         let p = rt.pointer(task);
-        let mut args = ScxInitTaskArgs { fork: true };
+        let cgroup = rt.cgroup(k.tasks[task].cgroup);
+        let mut args = ScxInitTaskArgs { fork: true, cgroup };
         if let Some(error) = callback!(rt, k, init_task(p, &raw mut args), Some(task))
             && error != 0
         {

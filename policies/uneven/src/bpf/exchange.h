@@ -2,7 +2,6 @@
 /* Exchange: who changes places with whom. Read without locks: a CPU's state is a tick old at most. */
 #pragma once
 #include "state.h"
-#include "hotplug.h"
 
 #define ARRIVES_NS 1000000	/* who was sent to a CPU has come by then, or does not come */
 

@@ -16,7 +16,6 @@
 #include "kernel.h"
 #include "topology.h"
 #include "exit.h"
-#include "hotplug.h"
 #include "state.h"
 #include "exchange.h"
 #include "queue.h"
@@ -132,15 +131,36 @@ void OP(uneven_set_weight, struct task_struct *p, u32 weight)
 		slot->weight = weight;
 }
 
+/* Where it may run: p has the new mask already. */
+void OP(uneven_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->kinds = kinds_allowed(p);
+}
+
 void OP(uneven_enable, struct task_struct *p)
 {
+	struct task_slot *slot = task_slot(p);
+
 	task_set_dsq_vtime(p, vtime_now);
+	if (slot)
+		slot->kinds = kinds_allowed(p);
+}
+
+void OP(uneven_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->cgroup = cgroup_id(to);
 }
 
 s32 OP(uneven_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	bpf_task_storage_get(&un_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	task_table_enter(p);
+	task_table_enter(p, args);
 	return 0;
 }
 
@@ -149,9 +169,26 @@ void OP(uneven_exit_task, struct task_struct *p, struct scx_exit_task_args *args
 	task_table_leave(p);
 }
 
+/* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
+void OP(uneven_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	struct un_cpu *state = cpus_of(cpu);
+
+	cpu_is_kept(cpu, true);
+	if (state)
+		state->pid = 0;
+	scx_bpf_reenqueue_local();
+}
+
+void OP(uneven_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
+{
+	cpu_is_kept(cpu, false);
+}
+
 void OP_SLEEPABLE(uneven_cpu_online, s32 cpu)
 {
 	cpu_goes(cpu, false);
+	cpus_count();
 }
 
 void OP_SLEEPABLE(uneven_cpu_offline, s32 cpu)
@@ -159,6 +196,7 @@ void OP_SLEEPABLE(uneven_cpu_offline, s32 cpu)
 	struct un_cpu *state = cpus_of(cpu);
 
 	cpu_goes(cpu, true);
+	cpus_count();
 	if (state)
 		state->pid = 0;
 }
@@ -169,6 +207,7 @@ s32 OP_SLEEPABLE(uneven_init)
 	u32 i;
 
 	cpus_look();
+	cpus_count();
 	bpf_for(i, 0, nr_cpus) {
 		error = scx_bpf_create_dsq(i, -1);
 		if (error)
@@ -195,9 +234,13 @@ OPS(uneven) = {
 	.stopping	= (void *)uneven_stopping,
 	.tick		= (void *)uneven_tick,
 	.set_weight	= (void *)uneven_set_weight,
+	.set_cpumask	= (void *)uneven_set_cpumask,
+	.cgroup_move	= (void *)uneven_cgroup_move,
 	.enable		= (void *)uneven_enable,
 	.init_task	= (void *)uneven_init_task,
 	.exit_task	= (void *)uneven_exit_task,
+	.cpu_acquire	= (void *)uneven_cpu_acquire,
+	.cpu_release	= (void *)uneven_cpu_release,
 	.cpu_online	= (void *)uneven_cpu_online,
 	.cpu_offline	= (void *)uneven_cpu_offline,
 	.init		= (void *)uneven_init,

@@ -10,15 +10,39 @@ static __always_inline u64 queue_of_kind(u32 kind)
 	return MAX_CPUS + kind;
 }
 
+/* For a task that may run on some CPUs: of those, the one for which fewest wait; its own if none is better. */
+static __always_inline u64 queue_of_bound(struct task_struct *p)
+{
+	s32 best = scx_bpf_task_cpu(p), least = S32_MAX;
+	u32 i;
+
+	if (p->nr_cpus_allowed == 1)
+		return best;
+	bpf_for(i, 0, nr_cpus) {
+		s32 cpu = cpu_neighbour(scx_bpf_task_cpu(p), i), waiting;
+
+		if (!cpu_takes(p, cpu))
+			continue;
+		waiting = scx_bpf_dsq_nr_queued(cpu);
+		if (waiting < least) {
+			least = waiting;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
 	/* Who slept has no claim on the time of those who did not. */
 	u64 vtime = vtime_after(p->scx.dsq_vtime, vtime_now - knob_slice_ns);
-	u64 queue = scx_bpf_task_cpu(p);
+	u64 queue;
 
 	if (p->nr_cpus_allowed >= (s32)nr_cpus)
 		queue = queue_of_kind(task ? share_next(&task->wants, nr_types) : 0);
+	else
+		queue = queue_of_bound(p);
 	dsq_insert_vtime(p, queue, knob_slice_ns, vtime, enq_flags);
 	place_kick_idle(p);
 }
@@ -40,6 +64,20 @@ static __always_inline s64 queue_head(u64 queue, s64 handicap)
 	if (!scx_bpf_dsq_nr_queued(queue))
 		return S64_MAX;
 	return dsq_can_peek() ? (s64)(dsq_peek_vtime(queue) - vtime_now) + handicap : handicap;
+}
+
+/* Takes a task that waits for a CPU which has gone, or which a real-time task has: nobody else looks there. */
+static __always_inline bool queue_take_from_away(s32 cpu)
+{
+	u32 i;
+
+	bpf_for(i, 1, nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i);
+
+		if (cpu_is_away(other) && scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -67,6 +105,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		}
 	}
 	if (found && dsq_move_to_local(queue))
+		return true;
+	if (nr_away && queue_take_from_away(cpu))
 		return true;
 	if (prev)
 		return false;

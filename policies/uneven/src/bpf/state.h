@@ -2,6 +2,7 @@
 /* What the policy knows of each task and each CPU, and how it is kept. */
 #pragma once
 #include "counters.h"
+#include "hotplug.h"
 #include "knobs.h"
 #include "share.h"
 #include "swap.h"
@@ -51,6 +52,35 @@ static __always_inline u64 vtime_of(u64 ran_ns, u32 weight)
 	return ran_ns * 100 / weight;
 }
 
+/* By which a task's CPU time is reckoned: its own weight, or what the control plane has for it. */
+static __always_inline u32 weight_of(const struct task_struct *p, const struct task_slot *slot)
+{
+	return slot && slot->pace ? slot->pace : p->scx.weight;
+}
+
+/* Kinds of cores that p may run on, a bit for each. */
+static __always_inline u32 kinds_allowed(const struct task_struct *p)
+{
+	u32 kinds = 0, i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (cpu_allowed(p, i))
+			kinds |= 1U << cpu_kind(i);
+	return kinds;
+}
+
+/* Tells the control plane how many CPUs of each kind are there. */
+static __always_inline void cpus_count(void)
+{
+	struct by_type there = {};
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (!cpu_is_gone(i))
+			there.of[cpu_kind(i)]++;
+	task_table.cpus = there;
+}
+
 /* The later of two. */
 static __always_inline u64 vtime_after(u64 vtime, u64 other)
 {
@@ -92,7 +122,7 @@ static __always_inline void charge(struct task_struct *p, struct un_cpu *cpu)
 	u32 kind = cpu_kind(this_cpu());
 
 	cpu->since_ns = now;
-	task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(ran_ns, p->scx.weight));
+	task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(ran_ns, weight_of(p, slot)));
 	if (slot) {
 		slot->runtime_ns += ran_ns;
 		slot->ran_ns.of[kind] += ran_ns;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cgroups that a workload's tasks belong to: made below the one that this process is in, for threads, and
+//! gone with this value.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use workload::Workload;
+
+use crate::Error;
+
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// Folders of the groups, in the workload's order: each behind the one that it is in.
+pub(crate) struct Groups(Vec<PathBuf>);
+
+impl Groups {
+    pub(crate) fn make(workload: &Workload) -> Result<Self, Error> {
+        let mut made = Groups(Vec::new());
+        if workload.groups.is_empty() {
+            return Ok(made);
+        }
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        let base = Path::new(ROOT).join(own);
+        for group in &workload.groups {
+            let folder = base.join(group.path.trim_start_matches('/'));
+            let failed = |cause| Error::Group { path: folder.display().to_string(), cause };
+            fs::create_dir(&folder).map_err(failed)?;
+            made.0.push(folder.clone());
+            prepare(&folder, group.weight).map_err(failed)?;
+        }
+        Ok(made)
+    }
+
+    /// Puts the calling thread into a group.
+    pub(crate) fn enter(&self, group: usize) -> Result<(), Errno> {
+        let entered = fs::write(self.0[group].join("cgroup.threads"), "0");
+        entered.map_err(|e| e.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
+    }
+}
+
+/// Has a group that was just made take threads, and weigh so much.
+fn prepare(folder: &Path, weight: u32) -> io::Result<()> {
+    fs::write(folder.join("cgroup.type"), "threaded")?;
+    if let Some(parent) = folder.parent() {
+        fs::write(parent.join("cgroup.subtree_control"), "+cpu")?;
+    }
+    fs::write(folder.join("cpu.weight"), weight.to_string())
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for folder in self.0.iter().rev() {
+            // What others have put there meanwhile stays, and so does the folder.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
