@@ -78,6 +78,9 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("agree-3", include_str!("../../../workloads/agree-3.json")),
     ("share", include_str!("../../../workloads/share.json")),
     ("uneven-6", include_str!("../../../workloads/uneven-6.json")),
+    ("uneven-programs", include_str!("../../../workloads/uneven-programs.json")),
+    ("uneven-cgroups", include_str!("../../../workloads/uneven-cgroups.json")),
+    ("uneven-nice", include_str!("../../../workloads/uneven-nice.json")),
 ];
 
 /// The seed where none is named: any number would do, but the same each time.

@@ -111,7 +111,12 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
 
 /// A workload's tasks.
 pub fn tasks(wanted: &Job) -> Result<Vec<Task>, Failure> {
-    Ok(job(wanted)?.model()?.tasks)
+    Ok(workload(wanted)?.tasks)
+}
+
+/// The workload itself.
+pub fn workload(wanted: &Job) -> Result<Workload, Failure> {
+    job(wanted)?.model()
 }
 
 /// Their names.

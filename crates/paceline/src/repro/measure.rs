@@ -15,7 +15,7 @@ use super::paper::{
 };
 use super::sweep::{self, Point};
 use super::views::{self, Chart};
-use super::{agreement, experiment, faults, mixes};
+use super::{agreement, experiment, faults, mixes, tenants};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -118,6 +118,14 @@ impl<'a> Laboratory<'a> {
             Measure::SharesReached { experiment } => {
                 let outcomes = self.outcomes(experiment)?;
                 mixes::shares_reached(self.experiment(experiment)?, &outcomes)
+            }
+            Measure::Guaranteed { experiment, by, of, fair } => {
+                let outcomes = self.outcomes(experiment)?;
+                tenants::guaranteed(self.experiment(experiment)?, &outcomes, *by, of, fair)
+            }
+            Measure::CpuError { experiment, by, of, parts } => {
+                let outcomes = self.outcomes(experiment)?;
+                tenants::cpu_error(self.experiment(experiment)?, &outcomes, *by, of, parts)
             }
             Measure::Mixes(wanted) => {
                 let mixes = self.paper.mixes.as_ref().ok_or_else(|| self.no_mixes())?;
@@ -388,6 +396,8 @@ impl Measure {
             | Measure::Caught { experiment, .. }
             | Measure::Makespan { experiment, .. }
             | Measure::SharesReached { experiment }
+            | Measure::Guaranteed { experiment, .. }
+            | Measure::CpuError { experiment, .. }
             | Measure::WaitBound { experiment, .. }
             | Measure::ShareError { experiment, .. }
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),

@@ -15,6 +15,7 @@ mod outcomes;
 mod paper;
 mod show;
 mod sweep;
+mod tenants;
 mod views;
 
 use crate::cli::Repro;

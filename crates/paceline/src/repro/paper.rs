@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::exact::{Exact, Mixes};
 use super::judge::Gate;
 use super::mixes::Simulated;
+use super::tenants::By;
 use crate::failure::Failure;
 
 /// The papers that `repro` knows: name and text of `papers/NAME.toml`.
@@ -371,6 +372,28 @@ pub enum Measure {
         /// Name of the experiment.
         experiment: String,
     },
+    /// The performance of the tenant that is worst off, as a part of what it had under `fair`, boot by boot.
+    Guaranteed {
+        /// Name of an experiment on uneven cores.
+        experiment: String,
+        /// Who is a tenant.
+        by: By,
+        /// Whose guarantee.
+        of: String,
+        /// Against whom.
+        fair: String,
+    },
+    /// The greatest difference between a tenant's part of all CPU time and what it is to have.
+    CpuError {
+        /// Name of an experiment on uneven cores.
+        experiment: String,
+        /// Who is a tenant.
+        by: By,
+        /// Under which policy.
+        of: String,
+        /// By cgroup, in the order of the file; or by nice value, from the lowest.
+        parts: Vec<f64>,
+    },
     /// `over / under` of one quantity, run by run of the same boot.
     Ratio {
         /// Name of the experiment.
@@ -670,6 +693,11 @@ mod tests {
             let sweeps = paper.sweep.values().map(|sweep| &sweep.policies);
             for policies in experiments.chain(sweeps) {
                 contender::parse_all(std::slice::from_ref(policies)).unwrap();
+            }
+            for experiment in paper.experiment.values() {
+                if matches!(experiment.job, Job::File(_)) {
+                    super::super::experiment::workload(&experiment.job).unwrap();
+                }
             }
             for sweep in paper.sweep.values() {
                 let machine = machine::find(&sweep.machine).unwrap();

@@ -35,10 +35,11 @@ static __always_inline u64 queue_of_bound(struct task_struct *p)
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
-	/* Who slept has no claim on the time of those who did not. */
-	u64 vtime = vtime_after(p->scx.dsq_vtime, vtime_now - knob_slice_ns);
-	u64 queue;
+	u64 vtime = p->scx.dsq_vtime, queue;
 
+	/* Who slept has no claim on the time of those who did not. */
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		vtime = vtime_after(vtime, vtime_now - knob_slice_ns);
 	if (p->nr_cpus_allowed >= (s32)nr_cpus)
 		queue = queue_of_kind(task ? share_next(&task->wants, nr_types) : 0);
 	else
