@@ -37,6 +37,8 @@ fn watched_policies() {
         baseline("rr.bpf.c", &baseline::RR),
         watched("policies/cas/src/bpf/main.bpf.c", &cas::CAS),
         watched("policies/cas/src/bpf/o1.bpf.c", &cas::O1),
+        watched("policies/uneven/src/bpf/main.bpf.c", &uneven::MAX_FAIR),
+        watched("policies/uneven/src/bpf/main.bpf.c", &uneven::MIN_FAIR),
     ];
     let failures = swarm(0..200, &registry).failures;
     assert!(failures.is_empty(), "seed {}: {}", failures[0].seed, failures[0].error);
