@@ -91,6 +91,12 @@ impl Attached {
         Ok(self.is_in_charge(&state()?))
     }
 
+    /// Whether the kernel has done with it: throwing one out takes it a while.
+    pub fn is_out(&self) -> bool {
+        state()
+            .is_ok_and(|now| now.state == "disabled" || now.enable_seq > self.before.enable_seq + 1)
+    }
+
     fn is_in_charge(&self, now: &State) -> bool {
         now.state == "enabled" && now.ops.as_deref().is_none_or(|ops| ops == self.name)
     }

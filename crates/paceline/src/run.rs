@@ -22,8 +22,10 @@ use crate::output;
 const LOOK: Duration = Duration::from_millis(200);
 /// How often it is looked who waits behind a real-time task.
 const LOOK_BEHIND: Duration = Duration::from_secs(2);
-/// So long after its policy was thrown out the kernel has put the reason together.
+/// So long after the kernel has thrown its policy out it has put the reason together.
 const DUMP_TAKES: Duration = Duration::from_secs(2);
+/// So long it may take to throw one out: it waits for every task there is.
+const THROWN_OUT_TAKES: Duration = Duration::from_secs(120);
 
 /// Runs it.
 pub fn run(args: &Run) -> Result<(), Failure> {
@@ -256,7 +258,8 @@ fn told(attached: &Attached) -> Option<Exit> {
     let began = Instant::now();
     loop {
         let exit = attached.exit();
-        if exit.is_some() || began.elapsed() > DUMP_TAKES {
+        let most = if attached.is_out() { DUMP_TAKES } else { THROWN_OUT_TAKES };
+        if exit.is_some() || began.elapsed() > most {
             return exit;
         }
         thread::sleep(Duration::from_millis(20));

@@ -123,7 +123,7 @@ impl Shares {
     fn tenants(&self, threads: &[Key]) -> BTreeMap<Tenant, Vec<Key>> {
         let mut tenants: BTreeMap<Tenant, Vec<Key>> = BTreeMap::new();
         for key in threads {
-            tenants.entry(self.known.threads[key].tenant).or_default().push(*key);
+            tenants.entry(self.known.thread(key).tenant).or_default().push(*key);
         }
         tenants
     }
@@ -139,12 +139,12 @@ impl Shares {
 
     /// Of these threads together, in the kernel's numbers.
     fn weight(&self, threads: &[Key]) -> f64 {
-        threads.iter().map(|key| f64::from(self.known.threads[key].last.weight.max(1))).sum()
+        threads.iter().map(|key| f64::from(self.known.thread(key).last.weight.max(1))).sum()
     }
 
     /// A tenant as the plan takes it: `even` is the CPU time of a thread where all have as much.
     fn task(&mut self, tenant: Tenant, threads: &[Key], even: f64) -> Task {
-        let of = |key: &Key| &self.known.threads[key];
+        let of = |key: &Key| self.known.thread(key);
         let told: Option<Vec<&Vec<f64>>> =
             threads.iter().map(|key| of(key).told.as_ref()).collect();
         let told = told.map(|told| mean(&told));
@@ -193,7 +193,7 @@ impl Shares {
         let mut shares = Vec::new();
         for (members, row) in tenants.values().zip(planned.iter().flatten()) {
             for (key, own) in members.iter().zip(self.inside(members, row)) {
-                shares.push((self.known.threads[key].last, packed(&own)));
+                shares.push((self.known.thread(key).last, packed(&own)));
             }
         }
         view.table.publish(packed(&even(&cores, threads.len() + 1)), &shares);
@@ -205,7 +205,7 @@ impl Shares {
     /// Shares of a tenant's threads.
     fn inside(&self, members: &[Key], row: &[f64]) -> Vec<Vec<f64>> {
         let thread = |key: &Key| {
-            let one = &self.known.threads[key];
+            let one = self.known.thread(key);
             let speeds = one.estimator.mean(&self.rules).or_else(|| one.told.clone());
             let utility = speeds.unwrap_or_else(|| self.rules.unknown.clone())[0];
             Thread { cpu: one.used.max(RUNS), utility }
@@ -229,7 +229,7 @@ impl Shares {
             let Tenant::Cgroup(id) = tenant else { continue };
             let all = self.weight(members);
             for key in members {
-                let task = &self.known.threads[key].last;
+                let task = &self.known.thread(key).last;
                 let part = parts[id] * f64::from(task.weight.max(1)) / all;
                 let weight = (part * threads as f64 * EVEN).round().clamp(1.0, 10_000.0);
                 view.table.set_pace(task, weight as u32);

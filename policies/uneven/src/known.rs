@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the control plane knows of threads and of the tenants that they belong to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use policy::table::{TYPES_MAX, TaskView};
 
@@ -73,13 +73,14 @@ pub(crate) struct Account {
 pub(crate) struct Known {
     kinds: usize,
     pub tenancy: Tenancy,
-    pub threads: BTreeMap<Key, Thread>,
+    /// By slot.
+    threads: Vec<Option<Thread>>,
     pub tenants: BTreeMap<Tenant, Account>,
 }
 
 impl Known {
     pub fn new(kinds: usize, tenancy: Tenancy) -> Self {
-        Known { kinds, tenancy, threads: BTreeMap::new(), tenants: BTreeMap::new() }
+        Known { kinds, tenancy, threads: Vec::new(), tenants: BTreeMap::new() }
     }
 
     /// Takes in what each thread did since the last look, over so many ns. `told` is asked for the speeds
@@ -90,48 +91,61 @@ impl Known {
         since_ns: u64,
         told: impl Fn(&TaskView) -> Option<Vec<f64>>,
     ) {
-        let mut threads = std::mem::take(&mut self.threads);
-        let mut tenants = std::mem::take(&mut self.tenants);
-        for task in tasks {
-            let key = (task.slot, task.generation);
+        let kinds = self.kinds;
+        let slots = tasks.last().map_or(0, |task| task.slot as usize + 1);
+        if self.threads.len() < slots {
+            self.threads.resize_with(slots, || None);
+        }
+        let (mut seen, mut gone) = (tasks.iter().peekable(), false);
+        for (slot, place) in self.threads.iter_mut().enumerate() {
+            let Some(task) = seen.next_if(|task| task.slot as usize == slot) else {
+                gone |= place.take().is_some();
+                continue;
+            };
             let tenant = self.tenancy.of(task);
-            let mut one = threads.remove(&key).unwrap_or_else(|| Thread {
-                last: *task,
-                tenant,
-                used: 0.0,
-                told: told(task),
-                estimator: Estimator::new(self.kinds),
-                since: Default::default(),
-                quiet: GONE,
-            });
+            let one = match place {
+                Some(one) if one.last.generation == task.generation && one.tenant == tenant => one,
+                _ => {
+                    gone |= place.is_some();
+                    place.insert(Thread::new(task, tenant, kinds, told(task)))
+                }
+            };
             let ran_ns = task.runtime_ns.saturating_sub(one.last.runtime_ns);
             let part = (ran_ns as f64 / since_ns.max(1) as f64).min(1.0);
             one.quiet = if part >= RUNS { 0 } else { one.quiet.saturating_add(1) };
             one.used = if one.used == 0.0 { part } else { one.used + 0.2 * (part - one.used) };
-            let account = match tenants.remove(&tenant) {
-                Some(account) => self.tenants.entry(tenant).or_insert(account),
-                None => self.tenants.entry(tenant).or_insert_with(|| Account::new(self.kinds)),
-            };
-            for kind in 0..self.kinds {
-                // A counter that went back says nothing of this while.
-                let counts = counts(task, kind).since(counts(&one.last, kind)).unwrap_or_default();
-                one.since[kind].add(counts);
-                account.since[kind].add(counts);
+            if ran_ns > 0 {
+                let account = self.tenants.entry(tenant).or_insert_with(|| Account::new(kinds));
+                for kind in 0..kinds {
+                    // A counter that went back says nothing of this while.
+                    let counts = counts(task, kind).since(counts(&one.last, kind));
+                    one.since[kind].add(counts.unwrap_or_default());
+                    account.since[kind].add(counts.unwrap_or_default());
+                }
             }
-            (one.last, one.tenant) = (*task, tenant);
-            self.threads.insert(key, one);
+            one.last = *task;
         }
+        if gone {
+            let alive: BTreeSet<Tenant> =
+                self.threads.iter().flatten().map(|one| one.tenant).collect();
+            self.tenants.retain(|tenant, _| alive.contains(tenant));
+        }
+    }
+
+    /// A thread that is known.
+    pub fn thread(&self, key: &Key) -> &Thread {
+        self.threads[key.0 as usize].as_ref().expect("keys are of threads that are known")
     }
 
     /// The threads that run.
     pub fn running(&self) -> Vec<Key> {
-        let runs = |(key, one): (&Key, &Thread)| (one.quiet < GONE).then_some(*key);
-        self.threads.iter().filter_map(runs).collect()
+        let runs = self.threads.iter().flatten().filter(|one| one.quiet < GONE);
+        runs.map(|one| (one.last.slot, one.last.generation)).collect()
     }
 
     /// Whether the tenant of one of these has hardly been measured.
     pub fn any_new(&self, threads: &[Key]) -> bool {
-        threads.iter().any(|key| self.tenants[&self.threads[key].tenant].samples < NEW)
+        threads.iter().any(|key| self.tenants[&self.thread(key).tenant].samples < NEW)
     }
 
     /// Samples the speeds of tenants that are due for it: of new ones at each look.
@@ -146,9 +160,23 @@ impl Known {
                 one.since = Default::default();
             }
         }
-        for one in self.threads.values_mut().filter(|one| all || enough(&one.since)) {
+        for one in self.threads.iter_mut().flatten().filter(|one| all || enough(&one.since)) {
             one.estimator.update(&one.since[..kinds], rules);
             one.since = Default::default();
+        }
+    }
+}
+
+impl Thread {
+    fn new(task: &TaskView, tenant: Tenant, kinds: usize, told: Option<Vec<f64>>) -> Self {
+        Thread {
+            last: *task,
+            tenant,
+            used: 0.0,
+            told,
+            estimator: Estimator::new(kinds),
+            since: Default::default(),
+            quiet: GONE,
         }
     }
 }
