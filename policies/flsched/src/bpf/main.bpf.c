@@ -146,6 +146,9 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		defer_ends(p, scx_bpf_task_cpu(p));
+	/* Sent away from a CPU that a real-time task has taken: behind the others each time, it might never run. */
+	if (enq_flags & SCX_ENQ_REENQ)
+		enq_flags |= SCX_ENQ_HEAD;
 	if (knob_pull && waits_for_pull(p))
 		enqueue_for_pull(p, enq_flags);
 	else if (p->nr_cpus_allowed == 1)
