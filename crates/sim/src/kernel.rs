@@ -99,6 +99,8 @@ pub struct Kernel {
     pub(crate) rng: Pcg64Mcg,
     /// TLBs and caches, where the workload says what its tasks touch.
     pub(crate) hw: Option<Box<Hw>>,
+    /// Counters of instructions have failed.
+    pub(crate) counters_stand: bool,
     /// The CPU whose code is being simulated, and its cursor.
     pub(crate) this: CpuId,
     pub(crate) now: u64,
@@ -139,6 +141,7 @@ impl Kernel {
         Kernel {
             func: CoreFuncs::new(&paths),
             online: machine.all(),
+            counters_stand: false,
             account,
             paths,
             tasks: Vec::new(),
