@@ -11,7 +11,7 @@ use libbpf_rs::btf::types::{DataSec, MemberAttr, Struct, Var};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Profile, Topology};
 
-use crate::control::{self, Controlling};
+use crate::control::{self, Controlling, Knows};
 use crate::{Exit, Messages, State, exit, log, state};
 
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
@@ -131,6 +131,11 @@ impl Attached {
             total.1 += number("run_cnt:").unwrap_or(0);
         }
         Ok(total)
+    }
+
+    /// What its control plane goes by, where it has one.
+    pub fn knows(&self) -> Option<Knows> {
+        self.control.as_ref().map(Controlling::knows)
     }
 
     pub(crate) fn object(&self) -> &Object {

@@ -14,7 +14,7 @@ mod knob;
 pub mod native;
 pub mod table;
 
-pub use control::{Control, Plan, Profile, View};
+pub use control::{Control, Plan, Profile, Program, Sources, View};
 pub use instance::{Instance, InstanceError};
 pub use knob::{Knob, KnobError, Unit};
 

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use policy::table::{TYPES_MAX, TaskView};
-use policy::{Control, Instance, Profile, Topology, View};
+use policy::{Control, Instance, Profile, Sources, Topology, View};
 
+use crate::memory::{Memory, Origin};
 use crate::{
     Base, Counts, Deviation, Estimator, GuaranteedFair, Mode, Policy, Problem, Rules, Task, plan,
 };
@@ -36,6 +37,8 @@ struct Known {
     last: TaskView,
     sampled: TaskView,
     estimator: Estimator,
+    /// What the estimator began with; none before the task has run.
+    origin: Option<Origin>,
     samples: u32,
     /// Part of the time on a CPU, an average.
     used: f64,
@@ -50,7 +53,7 @@ pub(crate) struct Shares {
     /// Cores of each kind, the fastest first.
     cores: Vec<f64>,
     rules: Rules,
-    profile: Profile,
+    memory: Memory,
     interval_ns: u64,
     looked_ns: Option<u64>,
     planned_ns: u64,
@@ -86,7 +89,7 @@ impl Shares {
             base,
             cores,
             rules,
-            profile: profile.clone(),
+            memory: Memory::new(profile, kinds, instance.get("memo") > 0),
             interval_ns: instance.get("interval"),
             looked_ns: None,
             planned_ns: 0,
@@ -105,7 +108,8 @@ impl Shares {
             let mut one = known.remove(&key).unwrap_or_else(|| Known {
                 last: task,
                 sampled: task,
-                estimator: self.first_estimate(view, &task, kinds),
+                estimator: Estimator::new(kinds),
+                origin: None,
                 samples: 0,
                 used: 0.0,
                 quiet: GONE,
@@ -115,22 +119,15 @@ impl Shares {
             one.quiet = if part >= RUNS { 0 } else { one.quiet.saturating_add(1) };
             one.used = if one.used == 0.0 { part } else { one.used + 0.2 * (part - one.used) };
             one.last = task;
+            if one.quiet == 0 && one.origin.is_none() {
+                let speeds_of = |pid: u32| {
+                    let both = known.values().chain(self.known.values());
+                    both.into_iter().find(|one| one.last.pid == pid).map(|one| &one.estimator)
+                };
+                let (origin, estimator) = self.memory.meet(view, task.pid, task.tgid, &speeds_of);
+                (one.origin, one.estimator) = (Some(origin), estimator);
+            }
             self.known.insert(key, one);
-        }
-    }
-
-    fn first_estimate(&self, view: &View<'_>, task: &TaskView, kinds: usize) -> Estimator {
-        let named = (!self.profile.is_empty()).then(|| (view.name_of)(task.pid)).flatten();
-        let speeds = named.and_then(|name| {
-            // The kernel keeps 15 bytes of a name.
-            let same = |(known, _): &(&String, &Vec<f64>)| {
-                **known == name || name.len() == 15 && known.starts_with(&name)
-            };
-            self.profile.iter().find(same).map(|(_, speeds)| speeds.clone())
-        });
-        match speeds.filter(|speeds| speeds.len() == kinds) {
-            Some(speeds) => Estimator::profiled(&speeds),
-            None => Estimator::new(kinds),
         }
     }
 
@@ -141,7 +138,7 @@ impl Shares {
     }
 
     /// Samples the speeds of tasks that are due for it: of new ones at each look.
-    fn sample(&mut self, all: bool) {
+    fn sample(&mut self, view: &View<'_>, all: bool) {
         let kinds = self.cores.len();
         for one in self.known.values_mut().filter(|one| all || one.samples < NEW) {
             let counts = |task: &TaskView, kind: usize| Counts {
@@ -151,13 +148,23 @@ impl Shares {
             let since = |kind| counts(&one.last, kind).since(counts(&one.sampled, kind));
             let since: Option<Vec<Counts>> = (0..kinds).map(since).collect();
             let Some(since) = since else {
-                one.sampled = one.last;
+                one.estimator.forget();
+                (one.sampled, one.samples) = (one.last, 0);
                 continue;
             };
             let enough = since.iter().all(|counts| counts.time_ns >= self.rules.sample_min_ns);
             if all || enough {
-                one.samples += u32::from(one.estimator.update(&since, &self.rules));
+                let sampled = one.estimator.update(&since, &self.rules);
                 one.sampled = one.last;
+                one.samples = match one.estimator.is_sampled() {
+                    true => one.samples + u32::from(sampled),
+                    false => 0,
+                };
+                let Some(origin) = one.origin.as_ref().filter(|_| sampled) else { continue };
+                let (tid, rules) = (one.last.pid, &self.rules);
+                if !self.memory.learn(view, tid, one.samples, origin, &one.estimator, rules) {
+                    (one.origin, one.estimator, one.samples) = (None, Estimator::new(kinds), 0);
+                }
             }
         }
     }
@@ -245,6 +252,27 @@ impl Control for Shares {
         }
         look_ns
     }
+
+    fn sources(&self) -> Sources {
+        let mut sources = Sources::default();
+        for one in self.known.values().filter(|one| one.quiet < GONE) {
+            let measured = one.samples > 0 && one.estimator.is_measured(&self.rules);
+            let origin = one.origin.as_ref().filter(|_| !measured);
+            *match (measured, origin) {
+                (true, _) => &mut sources.counters,
+                (_, Some(Origin::Profile)) => &mut sources.profile,
+                (_, Some(Origin::Memory(_))) if one.estimator.is_known(&self.rules) => {
+                    &mut sources.memory
+                }
+                _ => &mut sources.unknown,
+            } += 1;
+        }
+        sources
+    }
+
+    fn learned(&self) -> Profile {
+        self.memory.learned(&self.rules)
+    }
 }
 
 impl Shares {
@@ -252,10 +280,10 @@ impl Shares {
         match self.policy {
             Policy::GuaranteedFair { .. } => {
                 self.decide(view, running);
-                self.sample(due);
+                self.sample(view, due);
             }
             _ => {
-                self.sample(due);
+                self.sample(view, due);
                 self.decide(view, running);
             }
         }

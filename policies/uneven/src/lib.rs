@@ -30,6 +30,7 @@ mod estimate;
 mod even;
 mod guaranteed;
 mod lp;
+mod memory;
 mod metrics;
 mod policies;
 mod policy;

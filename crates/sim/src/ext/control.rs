@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use policy::native::Copy;
 use policy::table::{RawTable, TaskTable};
-use policy::{Control, Instance, Profile, Topology, View};
+use policy::{Control, Instance, Profile, Program, Topology, View};
 
 use crate::kernel::Kernel;
 
@@ -36,6 +36,18 @@ impl Controller {
     pub fn step(&mut self, k: &Kernel) -> u64 {
         let name_of =
             |tid: u32| k.tasks.get((tid as usize).wrapping_sub(1)).map(|t| t.name.clone());
-        self.control.step(&View { now_ns: k.now_ns(), table: &self.table, name_of: &name_of })
+        // As results have it: tasks whose names are alike up to the first `-` are of one program.
+        let program_of = |tid: u32| {
+            let name = name_of(tid)?;
+            Some(Program { id: name.split('-').next()?.to_string(), path: None })
+        };
+        let view = View {
+            now_ns: k.now_ns(),
+            table: &self.table,
+            name_of: &name_of,
+            program_of: &program_of,
+            parent_of: &|_| None,
+        };
+        self.control.step(&view)
     }
 }
