@@ -66,6 +66,29 @@ fn build_id(path: &Path) -> Option<String> {
     (!id.is_empty()).then(|| format!("build-id:{}", hex.collect::<String>()))
 }
 
+/// Which of these names, paths and ids of programs nothing goes by that runs now.
+pub fn absent<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut absent: Vec<String> = names.cloned().collect();
+    let programs = Programs::default();
+    for process in numbered("/proc") {
+        let threads = numbered(&format!("/proc/{process}/task"));
+        let called: Vec<String> = threads.into_iter().filter_map(name).collect();
+        let program = programs.of(process).unwrap_or_default();
+        absent.retain(|wanted| {
+            let is_name = |name: &String| wanted.get(..15).unwrap_or(wanted) == name;
+            let is_path = program.path.as_ref() == Some(wanted);
+            !(is_path || program.id == *wanted || called.iter().any(is_name))
+        });
+    }
+    absent
+}
+
+/// Entries of a folder that are numbers.
+pub(crate) fn numbered(folder: &str) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +104,14 @@ mod tests {
         assert_eq!(programs.of(own), Some(program), "the same when asked again");
         assert!(name(own).is_some_and(|name| !name.is_empty() && name.len() <= 15));
         assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn programs_that_run_are_not_absent() {
+        let own = std::process::id();
+        let path = std::env::current_exe().unwrap().display().to_string();
+        let names = [name(own).unwrap(), path, "no-such-program-runs".to_string()];
+        assert_eq!(absent(names.iter()), ["no-such-program-runs"]);
     }
 
     #[test]

@@ -14,10 +14,12 @@ mod list;
 mod measure;
 mod output;
 mod plan;
+mod profile;
 mod progress;
 mod repro;
 mod run;
 mod shares;
+mod speeds;
 
 use std::process::ExitCode;
 

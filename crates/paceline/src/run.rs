@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::{Attached, Behind, Exit, Glance, Load, Lookout, Scope};
-use policy::{Instance, Profile};
+use live::{Attached, Behind, Counting, Event, Exit, Glance, Load, Lookout, Reader, Scope};
+use policy::{Instance, Sources, Topology};
 use serde_json::{Value, json};
 
-use crate::cli::Run;
+use crate::cli::{CountedBy, Counter, Run};
 use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
 use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies};
 use crate::output;
+use crate::plan::core_types;
+use crate::speeds::Speeds;
 
 /// How often the kernel and the command are looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -33,21 +35,29 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     if let Some(program) = args.command.first() {
         vm::which(program.as_ref()).map_err(Failure::input)?;
     }
+    let topology = topology(args)?;
+    let mut speeds = Speeds::new(args, &instance, &topology)?;
     may_load()?;
     let alone = args.partial && !args.command.is_empty();
     heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
     let stop = interrupts()?;
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
-    let topology = live::topology().map_err(failed)?;
-    let attached = live::load(&instance, &topology, &Profile::new(), scope).map_err(failed)?;
+    let profile = speeds.profile();
+    let attached =
+        live::load(&instance, &topology, &profile, scope, counting(args)).map_err(failed)?;
     let started = Instant::now();
     output::say(&format!("paceline: {} is in charge of {}", instance.label, whom(scope)));
+    if instance.policy.control.is_some() {
+        output::say(&format!("paceline: {}", speeds.described(&attached)));
+    }
     let mut child = match args.command.is_empty() {
         true => None,
         false => Some(start(args)?),
     };
-    let mut watch = Watch { args, label: &instance.label, started, every, until, stop };
+    speeds.warn(args);
+    let label = &instance.label;
+    let mut watch = Watch { args, label, started, every, until, stop, speeds: &mut speeds };
     let end = match watch.wait(&attached, child.as_mut()) {
         Ok(end) => end,
         Err(failure) => {
@@ -62,6 +72,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             return Err(failure);
         }
     };
+    watch.speeds.keep(&attached);
     let exit = match end {
         End::Kernel => told(&attached),
         _ => None,
@@ -101,6 +112,7 @@ struct Watch<'a> {
     every: Duration,
     until: Option<Duration>,
     stop: Arc<AtomicBool>,
+    speeds: &'a mut Speeds,
 }
 
 impl Watch<'_> {
@@ -135,7 +147,9 @@ impl Watch<'_> {
             }
             if passed >= next {
                 let now = Glance::now().map_err(failed)?;
-                match self.tell(passed, &now.since(&last)) {
+                self.speeds.keep_now_and_then(attached, passed);
+                let sources = attached.knows().map(|knows| knows.sources);
+                match self.tell(passed, &now.since(&last), sources) {
                     Err(Failure::Closed) => return Ok(End::Unread),
                     told => told?,
                 }
@@ -147,11 +161,18 @@ impl Watch<'_> {
         }
     }
 
-    fn tell(&self, passed: Duration, load: &Load) -> Result<(), Failure> {
+    fn tell(&self, passed: Duration, load: &Load, sources: Option<Sources>) -> Result<(), Failure> {
         if self.args.json {
-            return output::print(&format!("{}\n", statistics(self.label, passed, load)));
+            let mut all = statistics(self.label, passed, load);
+            if let Some(of) = sources {
+                all["speeds_from"] = json!({
+                    "counters": of.counters, "profile": of.profile, "memory": of.memory,
+                    "unknown": of.unknown,
+                });
+            }
+            return output::print(&format!("{all}\n"));
         }
-        output::say(&line(self.label, passed, load));
+        output::say(&(line(self.label, passed, load) + &speeds_from(sources)));
         Ok(())
     }
 
@@ -203,6 +224,20 @@ fn line(label: &str, passed: Duration, load: &Load) -> String {
         load.runnable,
         events.collect::<String>()
     )
+}
+
+/// Where the control plane has the speeds from of the tasks that run.
+fn speeds_from(sources: Option<Sources>) -> String {
+    let Some(of) = sources else { return String::new() };
+    let all = [
+        (of.counters, "measured"),
+        (of.profile, "told"),
+        (of.memory, "remembered"),
+        (of.unknown, "unknown"),
+    ];
+    let some = all.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = some.map(|(count, how)| format!("{count} {how}")).collect();
+    if parts.is_empty() { String::new() } else { format!("; speeds: {}", parts.join(", ")) }
 }
 
 fn warning(label: &str, passed: Duration, behind: &Behind) -> String {
@@ -260,6 +295,29 @@ fn told(attached: &Attached) -> Option<Exit> {
             return exit;
         }
         thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// This machine's, with its kinds of cores as they were given.
+fn topology(args: &Run) -> Result<Topology, Failure> {
+    let mut topology = live::topology().map_err(failed)?;
+    if let Some(kinds) = &args.core_types {
+        topology.core_type = core_types(kinds, topology.core_type.len())?;
+    }
+    Ok(topology)
+}
+
+fn counting(args: &Run) -> Counting {
+    Counting {
+        event: match args.counter {
+            Counter::Instructions => Event::Instructions,
+            Counter::CpuClock => Event::CpuClock,
+            Counter::Off => Event::Nothing,
+        },
+        reader: match args.counted_by {
+            CountedBy::Either => Reader::Either,
+            CountedBy::Switches => Reader::Switches,
+        },
     }
 }
 

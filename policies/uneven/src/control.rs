@@ -75,7 +75,7 @@ impl Shares {
         let kinds = 1 + usize::from(topology.core_type.iter().copied().max().unwrap_or(0));
         let mut cores = vec![0.0; kinds.min(TYPES_MAX)];
         topology.core_type.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
-        let most = instance.decimal("speedup_max");
+        let most = speedup_max(instance);
         let unknown = |kind: usize| {
             let part = 1.0 - kind as f64 / (kinds.max(2) - 1) as f64;
             1.0 + (most - 1.0) * part
@@ -319,6 +319,16 @@ fn packed(shares: &[f64]) -> u64 {
         packed |= own << (16 * kind);
     }
     packed
+}
+
+/// How many times as fast a task of which nothing is known may be on the fastest cores.
+fn speedup_max(instance: &Instance) -> f64 {
+    instance.decimal("speedup_max")
+}
+
+/// The greatest speedup that an instance of one of these policies believes; panics for another policy's.
+pub fn speedup_bound(instance: &Instance) -> f64 {
+    Rules::new(vec![speedup_max(instance)]).ratio_max
 }
 
 /// How uniformity is measured by policies that go by it: as the slides do.

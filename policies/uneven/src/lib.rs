@@ -43,6 +43,7 @@ mod surplus;
 mod tenant;
 
 pub use self::policy::{Policy, Reading, plan};
+pub use control::speedup_bound;
 pub use energy::energy_per_work;
 pub use error::Error;
 pub use estimate::{Counts, Estimator, Rules, interpolate};
