@@ -3,6 +3,7 @@
 //!
 //! The same code runs inside the guest of `vm` and, as root, on this machine.
 
+pub mod affinity;
 mod behind;
 mod callbacks;
 mod cgroup;

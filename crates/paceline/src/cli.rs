@@ -274,6 +274,15 @@ pub struct Measure {
     pub check: bool,
 }
 
+/// How a policy is put in force.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// As a scheduler in the kernel (6.12 or later)
+    SchedExt,
+    /// By threads' masks of CPUs, ten times a second, on any kernel: for policies of uneven cores
+    Affinity,
+}
+
 /// What is counted.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
@@ -311,6 +320,9 @@ pub struct Run {
     /// Print that as JSON, a line each; the command's output goes to standard error
     #[arg(long)]
     pub json: bool,
+    /// How the policy is put in force
+    #[arg(long, value_name = "WAY", default_value = "sched-ext")]
+    pub by: By,
     /// How fast programs are on each kind of core: TOML with `NAME = SPEEDUP` under [programs]
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,

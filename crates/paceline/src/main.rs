@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command: reads the command line and hands over to one of its verbs.
 
+mod affinity;
 mod cli;
 mod compare;
 mod contender;

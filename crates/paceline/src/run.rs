@@ -9,16 +9,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use live::{Attached, Behind, Counting, Event, Exit, Glance, Load, Lookout, Reader, Scope};
-use policy::{Instance, Sources, Topology};
+use policy::{Instance, Profile, Sources, Topology};
 use serde_json::{Value, json};
 
-use crate::cli::{CountedBy, Counter, Run};
+use crate::affinity;
+use crate::cli::{By, CountedBy, Counter, Run};
 use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
 use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies};
 use crate::output;
 use crate::plan::core_types;
 use crate::speeds::Speeds;
+use report::text::plural;
 
 /// How often the kernel and the command are looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -30,6 +32,7 @@ const DUMP_TAKES: Duration = Duration::from_secs(2);
 /// Runs it.
 pub fn run(args: &Run) -> Result<(), Failure> {
     let instance = named(&args.policy)?;
+    mend()?;
     let every = positive("--stats", args.stats)?;
     let until = args.duration.map(|time| positive("--for", time)).transpose()?;
     if let Some(program) = args.command.first() {
@@ -37,6 +40,9 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     }
     let topology = topology(args)?;
     let mut speeds = Speeds::new(args, &instance, &topology)?;
+    if args.by == By::Affinity {
+        return affinity::run(args, &instance, &topology, &mut speeds, every, until);
+    }
     may_load()?;
     let alone = args.partial && !args.command.is_empty();
     heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
@@ -72,7 +78,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    watch.speeds.keep(&attached);
+    watch.speeds.keep(learned(&attached));
     let exit = match end {
         End::Kernel => told(&attached),
         _ => None,
@@ -92,7 +98,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
 
 /// Why it ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub enum End {
     /// Ctrl-C, a hangup or a polite kill.
     Interrupted,
     /// `--for` is over.
@@ -147,7 +153,7 @@ impl Watch<'_> {
             }
             if passed >= next {
                 let now = Glance::now().map_err(failed)?;
-                self.speeds.keep_now_and_then(attached, passed);
+                self.speeds.keep_now_and_then(|| learned(attached), passed);
                 let sources = attached.knows().map(|knows| knows.sources);
                 match self.tell(passed, &now.since(&last), sources) {
                     Err(Failure::Closed) => return Ok(End::Unread),
@@ -163,13 +169,7 @@ impl Watch<'_> {
 
     fn tell(&self, passed: Duration, load: &Load, sources: Option<Sources>) -> Result<(), Failure> {
         if self.args.json {
-            let mut all = statistics(self.label, passed, load);
-            if let Some(of) = sources {
-                all["speeds_from"] = json!({
-                    "counters": of.counters, "profile": of.profile, "memory": of.memory,
-                    "unknown": of.unknown,
-                });
-            }
+            let all = statistics(self.label, passed, load, sources);
             return output::print(&format!("{all}\n"));
         }
         output::say(&(line(self.label, passed, load) + &speeds_from(sources)));
@@ -214,7 +214,7 @@ impl Watch<'_> {
     }
 }
 
-fn line(label: &str, passed: Duration, load: &Load) -> String {
+pub fn line(label: &str, passed: Duration, load: &Load) -> String {
     let events = load.events.iter().map(|(name, count)| format!("; {name} {count} times"));
     format!(
         "{label}: {:.0} s, {:.1} % busy, {:.0} switches/s, {} runnable{}",
@@ -227,7 +227,7 @@ fn line(label: &str, passed: Duration, load: &Load) -> String {
 }
 
 /// Where the control plane has the speeds from of the tasks that run.
-fn speeds_from(sources: Option<Sources>) -> String {
+pub fn speeds_from(sources: Option<Sources>) -> String {
     let Some(of) = sources else { return String::new() };
     let all = [
         (of.counters, "measured"),
@@ -271,11 +271,18 @@ fn warning_json(label: &str, passed: Duration, behind: &Behind) -> Value {
     })
 }
 
-fn statistics(label: &str, passed: Duration, load: &Load) -> Value {
-    json!({
+pub fn statistics(label: &str, passed: Duration, load: &Load, sources: Option<Sources>) -> Value {
+    let mut all = json!({
         "t_s": passed.as_secs_f64(), "policy": label, "busy": load.busy,
         "switches_per_s": load.switches_per_s, "runnable": load.runnable, "events": load.events,
-    })
+    });
+    if let Some(of) = sources {
+        all["speeds_from"] = json!({
+            "counters": of.counters, "profile": of.profile, "memory": of.memory,
+            "unknown": of.unknown,
+        });
+    }
+    all
 }
 
 fn reason(exit: Option<&Exit>) -> String {
@@ -298,6 +305,22 @@ fn told(attached: &Attached) -> Option<Exit> {
     }
 }
 
+fn learned(attached: &Attached) -> Profile {
+    attached.knows().map(|knows| knows.learned).unwrap_or_default()
+}
+
+/// Gives back what a process that was killed while it steered by affinity has left.
+fn mend() -> Result<(), Failure> {
+    let given = live::affinity::mend().map_err(|error| Failure::input(format!("{error:#}")))?;
+    if given > 0 {
+        output::say(&format!(
+            "paceline: {} got back the own mask, which a paceline that was killed had changed",
+            plural(given, "thread")
+        ));
+    }
+    Ok(())
+}
+
 /// This machine's, with its kinds of cores as they were given.
 fn topology(args: &Run) -> Result<Topology, Failure> {
     let mut topology = live::topology().map_err(failed)?;
@@ -307,7 +330,7 @@ fn topology(args: &Run) -> Result<Topology, Failure> {
     Ok(topology)
 }
 
-fn counting(args: &Run) -> Counting {
+pub fn counting(args: &Run) -> Counting {
     Counting {
         event: match args.counter {
             Counter::Instructions => Event::Instructions,
@@ -353,7 +376,7 @@ fn whom(scope: Scope) -> &'static str {
     }
 }
 
-fn start(args: &Run) -> Result<Child, Failure> {
+pub fn start(args: &Run) -> Result<Child, Failure> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     if args.json {
@@ -369,7 +392,7 @@ fn start(args: &Run) -> Result<Child, Failure> {
 }
 
 /// The command's own status is passed on; a policy that was thrown out is a failure where it has none.
-fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
+pub fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
     let own = status.map_or(0, |status| {
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
     });

@@ -60,13 +60,21 @@ impl Speeds {
         self.with(attached.counters(), by)
     }
 
-    /// The same with other counters.
-    pub fn with(&self, counters: &Counters, by: &str) -> String {
+    fn with(&self, counters: &Counters, by: &str) -> String {
         let counted = counters.describe();
-        let mut parts = vec![match (counters.any(), counted.is_empty()) {
-            (true, _) => format!("counters: {counted}{by}"),
-            (false, true) => "counters are off".into(),
-            (false, false) => format!("no counters: {counted}"),
+        self.sum_up(match (counters.any(), counted.is_empty()) {
+            (true, _) => Ok(format!("{counted}{by}")),
+            (false, true) => Err("off".into()),
+            (false, false) => Err(counted),
+        })
+    }
+
+    /// The same, by what is counted, or why nothing is.
+    pub fn sum_up(&self, counted: Result<String, String>) -> String {
+        let counts = counted.is_ok();
+        let mut parts = vec![match counted {
+            Ok(counters) => format!("counters: {counters}"),
+            Err(why) => format!("no counters ({why})"),
         }];
         if let Some(given) = &self.given {
             parts.push(format!("{} told", plural(given.len(), "program")));
@@ -74,7 +82,7 @@ impl Speeds {
         if self.memo.is_some() {
             parts.push(format!("{} remembered", plural(self.remembered.len(), "program")));
         }
-        if !counters.any() && self.profile().is_empty() {
+        if !counts && self.profile().is_empty() {
             parts.push("every task is taken for one that gains most (knob speedup_max)".into());
         }
         format!("speeds: {}", parts.join("; "))
@@ -89,20 +97,15 @@ impl Speeds {
     }
 
     /// Writes down what was measured, once in a while.
-    pub fn keep_now_and_then(&mut self, attached: &Attached, passed: Duration) {
+    pub fn keep_now_and_then(&mut self, learned: impl FnOnce() -> Profile, passed: Duration) {
         if passed >= self.kept + KEEP_EVERY {
             self.kept = passed;
-            self.keep(attached);
+            self.keep(learned());
         }
     }
 
     /// Writes down what was measured; a file that cannot be written does not end the policy.
-    pub fn keep(&mut self, attached: &Attached) {
-        self.keep_all(attached.knows().map(|knows| knows.learned).unwrap_or_default());
-    }
-
-    /// The same of what was learned elsewhere.
-    pub fn keep_all(&mut self, learned: Profile) {
+    pub fn keep(&mut self, learned: Profile) {
         let Some(memo) = self.memo.as_ref().filter(|_| !learned.is_empty()) else { return };
         self.remembered.extend(learned);
         if let Err(error) = report::write_whole(memo, &profile::write(&self.remembered)) {
