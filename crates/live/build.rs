@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Builds the programs that watch the scheduler.
+//! Builds the programs that watch the scheduler, or count for it.
 
 fn main() {
     policy_build::program("observe", "src/bpf/observe.bpf.c");
     policy_build::program("locks", "src/bpf/locks.bpf.c");
+    policy_build::program("switched", "src/bpf/switched.bpf.c");
 }

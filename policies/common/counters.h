@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Counters of the CPU: how many instructions it has retired. Allowed in a scheduler from kernel 6.15 on. */
+/*
+ * Counters of the CPU: how many instructions it has retired. A scheduler may read them from kernel 6.15 on
+ * (ae0a457f5d33); before, crates/live/src/bpf/switched.bpf.c reads them in its place.
+ */
 #pragma once
 #include "kernel.h"
 
@@ -27,3 +30,17 @@ static __always_inline u64 cpu_instructions(void)
 	return value.counter;
 }
 #endif
+
+/* Counts nobody can have had: the counter jumped back. */
+#define COUNT_LOST (~0ULL)
+
+static __always_inline u64 count_between(u64 before, u64 now)
+{
+	return now >= before ? now - before : COUNT_LOST;
+}
+
+/* Adds to a sum; what was lost begins it anew, by which the control plane knows. */
+static __always_inline void count_into(u64 *sum, u64 count)
+{
+	*sum = count == COUNT_LOST ? 0 : *sum + count;
+}

@@ -3,24 +3,25 @@
 //! table of tasks, mapped into this process.
 
 use std::ffi::c_void;
-use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use libbpf_rs::{MapCore, Object};
 use policy::table::{RawTable, TaskTable};
-use policy::{Control, Instance, Profile, Topology, View};
+use policy::{Control, Instance, Profile, Sources, Topology, View};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::cgroup::{CGROUPS, Hierarchy};
 use crate::execute::now_ns;
 use crate::load::variables;
 use crate::outrank_policies;
+use crate::program::{self, Programs};
 
 /// The section of the table, and so the name of its map.
 const SECTION: &str = ".bss.task_table";
@@ -29,7 +30,20 @@ const SECTION: &str = ".bss.task_table";
 pub(crate) struct Controlling {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    knows: Arc<Mutex<Knows>>,
 }
+
+/// What a control plane goes by.
+#[derive(Clone, Debug, Default)]
+pub struct Knows {
+    /// Where speeds come from.
+    pub sources: Sources,
+    /// What was measured of programs, by the id of their executables.
+    pub learned: Profile,
+}
+
+/// Between two looks at what a control plane has learned.
+const TELL_NS: u64 = 1_000_000_000;
 
 /// Starts it, where the policy has one: its first decision is in force when this returns.
 pub(crate) fn start(
@@ -42,28 +56,49 @@ pub(crate) fn start(
     let mapped = Mapped::new(object, instance.policy.bpf)
         .with_context(|| format!("policy {}: its table of tasks", instance.label))?;
     let mut control = plan(instance, topology, profile);
-    let mut after_ns = step(&mut *control, &mapped);
+    let mut programs = Programs::default();
+    let mut after_ns = step(&mut *control, &mapped, &programs);
     let (stop, stopped) = channel();
+    let knows = Arc::<Mutex<Knows>>::default();
+    let told = knows.clone();
+    let mut tell_ns = 0;
     let work = move || {
         // Without it the policy may starve its own control plane, of which whoever loads it was told.
         let _ = outrank_policies();
         while stopped.recv_timeout(Duration::from_nanos(after_ns)) == Err(RecvTimeoutError::Timeout)
         {
-            after_ns = step(&mut *control, &mapped);
+            after_ns = step(&mut *control, &mapped, &programs);
+            if now_ns() >= tell_ns {
+                tell_ns = now_ns() + TELL_NS;
+                *known(&told) = Knows { sources: control.sources(), learned: control.learned() };
+                programs.trim();
+            }
         }
     };
     let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
-    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread) }))
+    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread), knows }))
 }
 
-fn step(control: &mut dyn Control, mapped: &Mapped) -> u64 {
-    let (table, name_of) = (&mapped.table, &comm);
-    control.step(&View { now_ns: now_ns(), table, name_of, cgroup_of: &|id| mapped.cgroups.of(id) })
+fn known(knows: &Mutex<Knows>) -> MutexGuard<'_, Knows> {
+    knows.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread calls itself.
-fn comm(tid: u32) -> Option<String> {
-    Some(fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_string())
+fn step(control: &mut dyn Control, mapped: &Mapped, programs: &Programs) -> u64 {
+    control.step(&View {
+        now_ns: now_ns(),
+        table: &mapped.table,
+        name_of: &program::name,
+        program_of: &|tid| programs.of(tid),
+        parent_of: &program::parent,
+        cgroup_of: &|id| mapped.cgroups.of(id),
+    })
+}
+
+impl Controlling {
+    /// What it goes by: a second old at most.
+    pub fn knows(&self) -> Knows {
+        known(&self.knows).clone()
+    }
 }
 
 impl Drop for Controlling {

@@ -4,12 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
 
-use libbpf_sys::perf_event_attr;
-
 use crate::cgroup::{self, Limit};
+use crate::counters::{self, Counters, Event, Whom};
 use crate::kernel::{FOLDER, OPS};
 use crate::topology;
 
@@ -43,6 +41,8 @@ pub struct Facts {
     pub counters: Vec<&'static str>,
     /// Those that cannot, and the kernel's reason.
     pub missing_counters: BTreeMap<&'static str, String>,
+    /// Counters of instructions that a policy would have, and on which CPUs; None where there is none.
+    pub policy_counters: Option<String>,
     /// Capabilities that this process has, of those that matter.
     pub rights: Vec<&'static str>,
     /// `kernel.numa_balancing` is on.
@@ -69,11 +69,13 @@ impl Facts {
         let mut facts = Self::read(Path::new("/"));
         facts.release = rustix::system::uname().release().to_string_lossy().into_owned();
         for (name, kind, config) in COUNTERS {
-            match open_counter(kind, config) {
-                Ok(()) => facts.counters.push(name),
+            match counters::open(kind, config, Whom::Thread(0)) {
+                Ok(_) => facts.counters.push(name),
                 Err(error) => drop(facts.missing_counters.insert(name, error.to_string())),
             }
         }
+        let counters = Counters::open(Event::Instructions);
+        facts.policy_counters = counters.any().then(|| counters.describe());
         facts
     }
 
@@ -131,35 +133,6 @@ fn rights(status: &str) -> Vec<&'static str> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let mask = u64::from_str_radix(line.unwrap_or_default().trim(), 16).unwrap_or(0);
     RIGHTS.into_iter().filter(|(_, bit)| mask >> bit & 1 == 1).map(|(name, _)| name).collect()
-}
-
-fn open_counter(kind: u32, config: u64) -> std::io::Result<()> {
-    let mut wanted = perf_event_attr {
-        type_: kind,
-        size: size_of::<perf_event_attr>() as u32,
-        config,
-        ..perf_event_attr::default()
-    };
-    wanted.set_disabled(1);
-    wanted.set_exclude_kernel(1);
-    let (this_process, any_cpu, no_group, no_flags) = (0, -1, -1, 0);
-    // SAFETY: the kernel reads the struct during the call; what it returns is a new descriptor
-    let opened = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const wanted,
-            this_process,
-            any_cpu,
-            no_group,
-            no_flags,
-        )
-    };
-    if opened < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: it is ours and open
-    drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(opened as i32) });
-    Ok(())
 }
 
 #[cfg(test)]

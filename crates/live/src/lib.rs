@@ -3,10 +3,12 @@
 //!
 //! The same code runs inside the guest of `vm` and, as root, on this machine.
 
+pub mod affinity;
 mod behind;
 mod callbacks;
 mod cgroup;
 mod control;
+mod counters;
 mod execute;
 mod exit;
 mod facts;
@@ -18,6 +20,7 @@ mod log;
 pub mod measure;
 mod observe;
 mod process;
+mod program;
 mod symbols;
 mod topology;
 mod trial;
@@ -25,6 +28,8 @@ mod trial;
 pub use behind::{Behind, Lookout};
 pub use callbacks::Callback;
 pub use cgroup::{CGROUPS, Limit, limits, own_limits};
+pub use control::Knows;
+pub use counters::{Counters, Counting, Event, Reader};
 pub use execute::{Executed, Execution, Interrupted, end_session, execute, work};
 pub use exit::Exit;
 pub use facts::Facts;
@@ -34,5 +39,6 @@ pub use load::{Attached, Scope, load};
 pub use locks::{LockCounter, Locks};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use process::{ask_for_sched_ext, is_root, outrank_policies};
+pub use program::absent;
 pub use topology::{cpu_list, topology};
 pub use trial::{Trial, Tried, complete, rotated};

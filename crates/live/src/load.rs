@@ -11,7 +11,8 @@ use libbpf_rs::btf::types::{DataSec, MemberAttr, Struct, Var};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Profile, Topology};
 
-use crate::control::{self, Controlling};
+use crate::control::{self, Controlling, Knows};
+use crate::counters::{Counters, Counting, Reader, Switched};
 use crate::{Exit, Messages, State, exit, log, state};
 
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
@@ -20,6 +21,8 @@ pub struct Attached {
     // Dropped before the object, whose table it has mapped.
     control: Option<Controlling>,
     link: Option<Link>,
+    switched: Option<Switched>,
+    counters: Counters,
     object: Object,
     bpf: &'static [u8],
     messages: Messages,
@@ -36,13 +39,14 @@ pub enum Scope {
 }
 
 /// Sets the instance's knobs and the topology, has the kernel verify the policy, and puts it in
-/// charge, its control plane beside it, which is told what is known of programs. Fails where another
-/// scheduler is attached.
+/// charge, its control plane beside it, which is told what is known of programs and has counters, as far as
+/// they can be opened. Fails where another scheduler is attached.
 pub fn load(
     instance: &Instance,
     topology: &Topology,
     profile: &Profile,
     scope: Scope,
+    counting: Counting,
 ) -> anyhow::Result<Attached> {
     let before = state()?;
     if before.state != "disabled" {
@@ -51,10 +55,31 @@ pub fn load(
     }
     let name = instance.policy.ops.to_string();
     let mut messages = Messages::from_now();
-    let (result, words) = log::listen(|| open_and_load(instance, topology, scope));
+    let counters = match instance.policy.control {
+        Some(_) => Counters::open(counting.event),
+        None => Counters::default(),
+    };
+    let mut reads = counters.any() && counting.reader == Reader::Either;
+    let open = |reads: bool| {
+        let topology = Topology { counts_instructions: reads, ..topology.clone() };
+        log::listen(|| open_and_load(instance, &topology, scope))
+    };
+    let (mut result, mut words) = open(reads);
+    if reads && result.is_err() && words.contains("bpf_perf_event_read_value") {
+        reads = false;
+        (result, words) = open(reads);
+    }
     let mut object = result.with_context(|| {
         format!("the kernel refuses policy {}: {}", instance.label, log::reason(&words))
     })?;
+    let mut switched = None;
+    match (counters.any(), reads) {
+        (true, true) => counters.put(&object)?,
+        (true, false) => {
+            switched = Some(Switched::attach(&counters, &object, instance, topology)?);
+        }
+        (false, _) => {}
+    }
     let control = control::start(instance, topology, profile, &object)?;
     let map_name = ops_table(instance);
     let (link, words) = log::listen(|| {
@@ -70,7 +95,8 @@ pub fn load(
         format!("sched_ext refuses policy {}: {why}", instance.label)
     })?;
     let bpf = instance.policy.bpf;
-    Ok(Attached { name, control, link: Some(link), object, bpf, messages, before })
+    let link = Some(link);
+    Ok(Attached { name, control, link, switched, counters, object, bpf, messages, before })
 }
 
 impl Attached {
@@ -139,6 +165,21 @@ impl Attached {
         Ok(total)
     }
 
+    /// Counters that were opened for it.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether the policy reads them not itself, but has them read at switches.
+    pub fn counts_at_switches(&self) -> bool {
+        self.switched.is_some()
+    }
+
+    /// What its control plane goes by, where it has one.
+    pub fn knows(&self) -> Option<Knows> {
+        self.control.as_ref().map(Controlling::knows)
+    }
+
     pub(crate) fn object(&self) -> &Object {
         &self.object
     }
@@ -153,6 +194,7 @@ impl Attached {
         self.verify()?;
         drop(self.link.take());
         drop(self.control.take());
+        drop(self.switched.take());
         let now = state()?;
         anyhow::ensure!(
             now.state == "disabled",

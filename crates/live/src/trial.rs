@@ -7,8 +7,8 @@ use policy::{Instance, Profile, Topology};
 use trace::Outcome;
 
 use crate::{
-    Attached, Callback, Executed, LockCounter, Locks, Observer, RecordedBytes, Recording, Scope,
-    load,
+    Attached, Callback, Counting, Executed, LockCounter, Locks, Observer, RecordedBytes, Recording,
+    Scope, load,
 };
 
 /// What is to be run, and how it is looked at.
@@ -55,7 +55,8 @@ impl Trial<'_> {
     ) -> anyhow::Result<Tried> {
         let mut tell = |how: &str| say(&format!("{} run {} {how}", self.label, self.run + 1));
         tell("alone")?;
-        let load = |instance| load(instance, topology, self.profile, self.scope);
+        let counting = Counting::default();
+        let load = |instance| load(instance, topology, self.profile, self.scope, counting);
         let mut attached = self.instance.map(load).transpose()?;
         settle();
         let bare = checked(execute(), &mut attached)?;

@@ -120,6 +120,10 @@ pub struct Compare {
     /// A file or folder that the command needs in the guest; may be repeated (vm only)
     #[arg(long, value_name = "PATH")]
     pub with: Vec<PathBuf>,
+    /// How fast programs are on each kind of core, for policies that share uneven cores: TOML with
+    /// `NAME = SPEEDUP` under [programs]
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
     /// Count the locks that the scheduler takes beyond the runqueue's own
     #[arg(long)]
     pub locks: bool,
@@ -270,6 +274,35 @@ pub struct Measure {
     pub check: bool,
 }
 
+/// How a policy is put in force.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// As a scheduler in the kernel (6.12 or later)
+    SchedExt,
+    /// By threads' masks of CPUs, ten times a second, on any kernel: for policies of uneven cores
+    Affinity,
+}
+
+/// What is counted.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Retired instructions, where CPUs have a counter of them
+    Instructions,
+    /// Nanoseconds: says nothing, and shows that the way from counters to speeds is open
+    CpuClock,
+    /// Nothing: speeds are what --profile says
+    Off,
+}
+
+/// Who reads counters.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedBy {
+    /// The policy, where the kernel lets it
+    Either,
+    /// A program of our own at each switch
+    Switches,
+}
+
 /// Arguments of `run`.
 #[derive(Args, Debug)]
 pub struct Run {
@@ -287,6 +320,25 @@ pub struct Run {
     /// Print that as JSON, a line each; the command's output goes to standard error
     #[arg(long)]
     pub json: bool,
+    /// How the policy is put in force
+    #[arg(long, value_name = "WAY", default_value = "sched-ext")]
+    pub by: By,
+    /// How fast programs are on each kind of core: TOML with `NAME = SPEEDUP` under [programs]
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// Remember in this file how fast executables were measured to be, and start from it the next time
+    #[arg(long, value_name = "FILE")]
+    pub memo: Option<PathBuf>,
+    /// What tells how fast a task is on each kind of core
+    #[arg(long, value_name = "EVENT", default_value = "instructions")]
+    pub counter: Counter,
+    /// Who reads counters
+    #[arg(long, hide = true, default_value = "either")]
+    pub counted_by: CountedBy,
+    /// Which kind of core the policy takes each CPU for, the fastest kind first, such as
+    /// 0-1=fast,2-5=slow [default: as the kernel says]
+    #[arg(long, value_name = "CPUS=KIND,...")]
+    pub core_types: Option<String>,
     /// Load it although cgroups have limits (cpu.max, cpu.weight), which it would ignore
     #[arg(long)]
     pub ignore_cgroup_limits: bool,

@@ -54,6 +54,7 @@ fn line(finding: &Finding) -> String {
 fn examine(facts: &Facts, sound: Option<Result<(), String>>) -> Vec<Finding> {
     let mut findings = vec![kernel(facts), sched_ext(facts), types(facts, sound), attached(facts)];
     findings.extend([may_load(facts), topology(facts), kinds(facts), counters(facts)]);
+    findings.push(speeds(facts));
     findings.extend([page_moves(facts), numa_balancing(facts), limits(facts)]);
     findings.extend(policies(facts));
     findings
@@ -198,6 +199,20 @@ fn counters(facts: &Facts) -> Finding {
             "no flsched, cas or o1 needs one; in a virtual machine ask for a PMU, on a real one see \
              kernel.perf_event_paranoid",
         ),
+    }
+}
+
+/// What tells policies for uneven cores how fast a task is.
+fn speeds(facts: &Facts) -> Finding {
+    match (&facts.policy_counters, facts.kinds.len()) {
+        (Some(counters), _) => {
+            finding("speeds", Some(true), format!("instructions are counted: {counters}"))
+        }
+        (None, 0 | 1) => {
+            finding("speeds", None, "no counter of instructions, and one kind of core")
+        }
+        (None, _) => finding("speeds", None, "no counter of instructions")
+            .mend("min-fair and its like go by `run --profile FILE`, or share evenly (max-fair)"),
     }
 }
 

@@ -59,6 +59,7 @@ fn on_sim(
         scenario.options.cap_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         scenario.options.together = plan.job.starts_together();
         scenario.faults = faults.to_vec();
+        scenario.profile = plan.profile.clone();
         scenario
     };
     let scenarios: Vec<Scenario> = runs.iter().map(scenario).collect();
@@ -167,24 +168,26 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         observe: plan.observe,
         count_locks: plan.locks,
         seed: plan.seed,
-        profile: profile(&plan.job, rates),
+        profile: profile(plan, rates),
         limit: *limit,
         plugin: None,
     })
 }
 
 /// How fast each task of the workload is on each kind of core, of its speed on the slowest: what counters would
-/// tell, which a guest does not have.
-fn profile(job: &Job, rates: &[f64]) -> Profile {
-    let (Job::Model { workload, .. }, Some(slowest)) = (job, rates.last()) else {
-        return Profile::new();
+/// tell, which a guest does not have; before that, what somebody said.
+fn profile(plan: &Plan, rates: &[f64]) -> Profile {
+    let (Job::Model { workload, .. }, Some(slowest)) = (&plan.job, rates.last()) else {
+        return plan.profile.clone();
     };
     let speeds = |task: &workload::Task| {
         let slow = machine::task_rate(*slowest, task.stalled);
         let speeds = rates.iter().map(|rate| machine::task_rate(*rate, task.stalled) / slow);
         (task.name.clone(), speeds.collect())
     };
-    workload.tasks.iter().map(speeds).collect()
+    let mut profile: Profile = workload.tasks.iter().map(speeds).collect();
+    profile.extend(plan.profile.clone());
+    profile
 }
 
 fn reference(contender: &Contender) -> vm::PolicyRef {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use live::{Executed, Execution, Interrupted, Limit, Scope, Trial};
-use policy::{Instance, Profile};
+use policy::Instance;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
@@ -36,7 +36,6 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
     let stop = interrupts()?;
     let topology = live::topology().map_err(failed)?;
     let files = Files::new(plan)?;
-    let profile = Profile::new();
     if plan.contenders.iter().any(|contender| contender.policy().is_some()) {
         outrank_policies();
     }
@@ -52,7 +51,7 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
             let trial = Trial {
                 label: contender.label(),
                 instance: contender.policy(),
-                profile: &profile,
+                profile: &plan.profile,
                 scope: here.scope,
                 run,
                 boot: 0,

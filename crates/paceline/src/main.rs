@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command: reads the command line and hands over to one of its verbs.
 
+mod affinity;
 mod cli;
 mod compare;
 mod contender;
@@ -14,10 +15,12 @@ mod list;
 mod measure;
 mod output;
 mod plan;
+mod profile;
 mod progress;
 mod repro;
 mod run;
 mod shares;
+mod speeds;
 
 use std::process::ExitCode;
 

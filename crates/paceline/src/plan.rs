@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use machine::Machine;
+use policy::Profile;
 use report::Clock;
 use report::text::plural;
 use workload::apps::Apps;
@@ -17,7 +18,8 @@ use crate::cli::{self, Ground};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::here::{self, Here};
-use crate::{hackbench, measure};
+use crate::profile::Given;
+use crate::{hackbench, measure, output};
 
 /// A comparison.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct Plan {
     pub runs: usize,
     /// The seed of the first run; others follow from it.
     pub seed: u64,
+    /// How fast programs are on each kind of core, as far as somebody said so.
+    pub profile: Profile,
     /// Count locks beyond the runqueue's own.
     pub locks: bool,
     /// Run it again with the observer attached, where the ground is a guest.
@@ -106,8 +110,13 @@ impl Plan {
             Ground::Vm => vm(arguments, &contenders, &job)?,
             Ground::Here => Place::Here(here(arguments, &contenders, &job)?),
         };
+        let profile = match &arguments.profile {
+            Some(file) => profile(file, &contenders, &job, &place)?,
+            None => Profile::new(),
+        };
         Ok(Plan {
             contenders,
+            profile,
             job,
             place,
             runs: arguments.runs.unwrap_or(1) as usize,
@@ -250,6 +259,36 @@ impl Job {
             ))),
         }
     }
+}
+
+/// What a file of speeds says of this job on this machine. Programs that do not run are told of.
+fn profile(
+    file: &Path,
+    contenders: &[Contender],
+    job: &Job,
+    place: &Place,
+) -> Result<Profile, Failure> {
+    let of_cpus = |types: &[u16]| 1 + usize::from(types.iter().copied().max().unwrap_or(0));
+    let kinds = match place {
+        Place::Sim { machine, .. } => machine.core_rates.len(),
+        Place::Vm { shape, .. } => of_cpus(&shape.core_types),
+        Place::Here(_) => of_cpus(&live::topology().map_err(here::failed)?.core_type),
+    };
+    let given = Given::read(file)?;
+    let profile = given.profile(kinds, contenders.iter().filter_map(Contender::policy))?;
+    let tasks: Vec<String> = match (job, place) {
+        (Job::Model { workload, .. }, _) => {
+            workload.tasks.iter().map(|task| task.name.clone()).collect()
+        }
+        (_, Place::Sim { .. }) => job.model()?.tasks.into_iter().map(|task| task.name).collect(),
+        // Which programs a command will start nobody knows.
+        _ => return Ok(profile),
+    };
+    let (profile, absent) = given.of_tasks(&profile, tasks.iter().map(String::as_str))?;
+    if let Some(warning) = given.warning(&absent) {
+        output::say(&warning);
+    }
+    Ok(profile)
 }
 
 fn only_a_model(npb: &str) -> Failure {
@@ -459,7 +498,7 @@ pub fn guest_shape(cpus: u32, nodes: u32, smt: u32, distance: Option<u32>) -> vm
 }
 
 /// `0-1=fast,2-5=slow`: which kind of core each CPU passes for; a kind that is named before another is faster.
-fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
+pub fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
     let bad = |why: String| {
         Failure::input(format!(
             "--core-types {text}: {why}; expected each CPU once, the fastest kind first, such as \
@@ -574,7 +613,8 @@ fn clock_of(clock: vm::Clock) -> Clock {
 /// Longest file that is read: the longest that come along have some 100 KB.
 const BYTES_MAX: u64 = 64 << 20;
 
-fn read(path: &Path) -> Result<String, Failure> {
+/// Reads a file that a user named.
+pub fn read(path: &Path) -> Result<String, Failure> {
     let cannot =
         |why: &dyn Display| Failure::input(format!("cannot read {}: {why}", path.display()));
     let kind = fs::metadata(path).map_err(|error| cannot(&error))?;

@@ -8,15 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::{Attached, Behind, Exit, Glance, Load, Lookout, Scope};
-use policy::{Instance, Profile};
+use live::{Attached, Behind, Counting, Event, Exit, Glance, Load, Lookout, Reader, Scope};
+use policy::{Instance, Profile, Sources, Topology};
 use serde_json::{Value, json};
 
-use crate::cli::Run;
+use crate::affinity;
+use crate::cli::{By, CountedBy, Counter, Run};
 use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
 use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies};
 use crate::output;
+use crate::plan::core_types;
+use crate::speeds::Speeds;
+use report::text::plural;
 
 /// How often the kernel and the command are looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -30,10 +34,16 @@ const THROWN_OUT_TAKES: Duration = Duration::from_secs(120);
 /// Runs it.
 pub fn run(args: &Run) -> Result<(), Failure> {
     let instance = named(&args.policy)?;
+    mend()?;
     let every = positive("--stats", args.stats)?;
     let until = args.duration.map(|time| positive("--for", time)).transpose()?;
     if let Some(program) = args.command.first() {
         vm::which(program.as_ref()).map_err(Failure::input)?;
+    }
+    let topology = topology(args)?;
+    let mut speeds = Speeds::new(args, &instance, &topology)?;
+    if args.by == By::Affinity {
+        return affinity::run(args, &instance, &topology, &mut speeds, every, until);
     }
     may_load()?;
     let alone = args.partial && !args.command.is_empty();
@@ -41,15 +51,21 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let stop = interrupts()?;
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
-    let topology = live::topology().map_err(failed)?;
-    let attached = live::load(&instance, &topology, &Profile::new(), scope).map_err(failed)?;
+    let profile = speeds.profile();
+    let attached =
+        live::load(&instance, &topology, &profile, scope, counting(args)).map_err(failed)?;
     let started = Instant::now();
     output::say(&format!("paceline: {} is in charge of {}", instance.label, whom(scope)));
+    if instance.policy.control.is_some() {
+        output::say(&format!("paceline: {}", speeds.described(&attached)));
+    }
     let mut child = match args.command.is_empty() {
         true => None,
         false => Some(start(args)?),
     };
-    let mut watch = Watch { args, label: &instance.label, started, every, until, stop };
+    speeds.warn(args);
+    let label = &instance.label;
+    let mut watch = Watch { args, label, started, every, until, stop, speeds: &mut speeds };
     let end = match watch.wait(&attached, child.as_mut()) {
         Ok(end) => end,
         Err(failure) => {
@@ -64,6 +80,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             return Err(failure);
         }
     };
+    watch.speeds.keep(learned(&attached));
     let exit = match end {
         End::Kernel => told(&attached),
         _ => None,
@@ -83,7 +100,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
 
 /// Why it ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub enum End {
     /// Ctrl-C, a hangup or a polite kill.
     Interrupted,
     /// `--for` is over.
@@ -103,6 +120,7 @@ struct Watch<'a> {
     every: Duration,
     until: Option<Duration>,
     stop: Arc<AtomicBool>,
+    speeds: &'a mut Speeds,
 }
 
 impl Watch<'_> {
@@ -137,7 +155,9 @@ impl Watch<'_> {
             }
             if passed >= next {
                 let now = Glance::now().map_err(failed)?;
-                match self.tell(passed, &now.since(&last)) {
+                self.speeds.keep_now_and_then(|| learned(attached), passed);
+                let sources = attached.knows().map(|knows| knows.sources);
+                match self.tell(passed, &now.since(&last), sources) {
                     Err(Failure::Closed) => return Ok(End::Unread),
                     told => told?,
                 }
@@ -149,11 +169,12 @@ impl Watch<'_> {
         }
     }
 
-    fn tell(&self, passed: Duration, load: &Load) -> Result<(), Failure> {
+    fn tell(&self, passed: Duration, load: &Load, sources: Option<Sources>) -> Result<(), Failure> {
         if self.args.json {
-            return output::print(&format!("{}\n", statistics(self.label, passed, load)));
+            let all = statistics(self.label, passed, load, sources);
+            return output::print(&format!("{all}\n"));
         }
-        output::say(&line(self.label, passed, load));
+        output::say(&(line(self.label, passed, load) + &speeds_from(sources)));
         Ok(())
     }
 
@@ -195,7 +216,7 @@ impl Watch<'_> {
     }
 }
 
-fn line(label: &str, passed: Duration, load: &Load) -> String {
+pub fn line(label: &str, passed: Duration, load: &Load) -> String {
     let events = load.events.iter().map(|(name, count)| format!("; {name} {count} times"));
     format!(
         "{label}: {:.0} s, {:.1} % busy, {:.0} switches/s, {} runnable{}",
@@ -205,6 +226,20 @@ fn line(label: &str, passed: Duration, load: &Load) -> String {
         load.runnable,
         events.collect::<String>()
     )
+}
+
+/// Where the control plane has the speeds from of the tasks that run.
+pub fn speeds_from(sources: Option<Sources>) -> String {
+    let Some(of) = sources else { return String::new() };
+    let all = [
+        (of.counters, "measured"),
+        (of.profile, "told"),
+        (of.memory, "remembered"),
+        (of.unknown, "unknown"),
+    ];
+    let some = all.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = some.map(|(count, how)| format!("{count} {how}")).collect();
+    if parts.is_empty() { String::new() } else { format!("; speeds: {}", parts.join(", ")) }
 }
 
 fn warning(label: &str, passed: Duration, behind: &Behind) -> String {
@@ -238,11 +273,18 @@ fn warning_json(label: &str, passed: Duration, behind: &Behind) -> Value {
     })
 }
 
-fn statistics(label: &str, passed: Duration, load: &Load) -> Value {
-    json!({
+pub fn statistics(label: &str, passed: Duration, load: &Load, sources: Option<Sources>) -> Value {
+    let mut all = json!({
         "t_s": passed.as_secs_f64(), "policy": label, "busy": load.busy,
         "switches_per_s": load.switches_per_s, "runnable": load.runnable, "events": load.events,
-    })
+    });
+    if let Some(of) = sources {
+        all["speeds_from"] = json!({
+            "counters": of.counters, "profile": of.profile, "memory": of.memory,
+            "unknown": of.unknown,
+        });
+    }
+    all
 }
 
 fn reason(exit: Option<&Exit>) -> String {
@@ -263,6 +305,45 @@ fn told(attached: &Attached) -> Option<Exit> {
             return exit;
         }
         thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn learned(attached: &Attached) -> Profile {
+    attached.knows().map(|knows| knows.learned).unwrap_or_default()
+}
+
+/// Gives back what a process that was killed while it steered by affinity has left.
+fn mend() -> Result<(), Failure> {
+    let given = live::affinity::mend().map_err(|error| Failure::input(format!("{error:#}")))?;
+    if given > 0 {
+        output::say(&format!(
+            "paceline: {} got back the own mask, which a paceline that was killed had changed",
+            plural(given, "thread")
+        ));
+    }
+    Ok(())
+}
+
+/// This machine's, with its kinds of cores as they were given.
+fn topology(args: &Run) -> Result<Topology, Failure> {
+    let mut topology = live::topology().map_err(failed)?;
+    if let Some(kinds) = &args.core_types {
+        topology.core_type = core_types(kinds, topology.core_type.len())?;
+    }
+    Ok(topology)
+}
+
+pub fn counting(args: &Run) -> Counting {
+    Counting {
+        event: match args.counter {
+            Counter::Instructions => Event::Instructions,
+            Counter::CpuClock => Event::CpuClock,
+            Counter::Off => Event::Nothing,
+        },
+        reader: match args.counted_by {
+            CountedBy::Either => Reader::Either,
+            CountedBy::Switches => Reader::Switches,
+        },
     }
 }
 
@@ -298,7 +379,7 @@ fn whom(scope: Scope) -> &'static str {
     }
 }
 
-fn start(args: &Run) -> Result<Child, Failure> {
+pub fn start(args: &Run) -> Result<Child, Failure> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     if args.json {
@@ -314,7 +395,7 @@ fn start(args: &Run) -> Result<Child, Failure> {
 }
 
 /// The command's own status is passed on; a policy that was thrown out is a failure where it has none.
-fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
+pub fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
     let own = status.map_or(0, |status| {
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
     });

@@ -18,6 +18,11 @@ fn in_guest(script: &str) {
 
 /// The same with more of them.
 fn in_guest_of(cpus: usize, script: &str) {
+    in_guest_by(Clock::Threads, cpus, script);
+}
+
+/// The same by another clock.
+fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
     let script = format!("{PRELUDE}\nP={BIN}\n{script}");
     let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
     let workload = WorkloadRef::Command {
@@ -26,7 +31,7 @@ fn in_guest_of(cpus: usize, script: &str) {
     };
     let request = Request {
         shape: Shape { cpus, ..Shape::default() },
-        clock: Clock::Threads,
+        clock,
         limit: Duration::from_secs(1200),
         ..Request::new(vec![PolicyRef::Default], workload)
     };
@@ -155,6 +160,128 @@ fn partial_mode_takes_who_asks() {
         grep -q 'unloaded after .* nobody reads its lines' err || fail "what it said without a reader"
         $P run fifo --json --stats 100ms -- sh -c 'sleep 1; touch ended' >/dev/full 2>err; status=$?
         [ $status = 2 ] && [ -e ended ] || fail "a full disk: $status""#,
+    );
+}
+
+/// Counters that every CPU has stand in for those of instructions: by the policy and by the program at switches.
+#[test]
+fn speeds_come_from_counters_a_profile_or_memory() {
+    in_guest(
+        r#"
+        echo '[programs]
+        nobody = 2' >nobody.toml
+        kinds="--core-types 0=fast,1=slow"
+        for one in 1 2 3; do spin; done
+        for by in either switches; do
+            $P run min-fair:interval=500ms,memo=on $kinds --counter cpu-clock --counted-by $by --memo memo.toml \
+                --profile nobody.toml --json --stats 1s --for 6s >out 2>err || fail "$by: $?"
+            grep -q 'counters: cpu-clock on 0-1' err || fail "$by: what is counted"
+            grep -q 'nobody.toml: nothing that runs is called nobody' err || fail "$by: no warning"
+            grep -q '"speeds_from":{"counters":[345]' out || fail "$by: $(tail -n 2 out)"
+            # A nanosecond is as long on each kind.
+            grep -q '"build-id:.*" = \[1\.0[0-9]*, 1\.0\]' memo.toml || fail "$by: $(cat memo.toml)"
+            mv memo.toml kept.toml
+        done
+        # Without counters: what was measured before, else what somebody says, else nothing is known.
+        run() { $P run min-fair $kinds --counter off --json --stats 1s --for 3s "$@" >out 2>err || fail "$*: $?"; }
+        run --memo kept.toml
+        grep -q '"profile":0,"memory":3' out || fail "not remembered: $(cat out)"
+        printf '[programs]\nsh = [2e9, 1e9]' >sh.toml
+        run --memo kept.toml --profile sh.toml
+        grep -q '"profile":3,"memory":0' out || fail "not told: $(cat out)"
+        run
+        grep -q '"memory":0,"unknown":3' out || fail "known: $(cat out)"
+        grep -q 'taken for one that gains most' err || fail "what it said"
+        kill $spinners
+
+        refused() {
+            "$@" >out 2>err; status=$?
+            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
+        }
+        refused $P run flsched --memo m;                      grep -q 'such as min-fair' err || fail memo
+        refused $P run min-fair --profile sh.toml;            grep -q 'are alike' err || fail alike
+        refused $P run min-fair $kinds --profile none.toml;   grep -q 'none.toml' err || fail none
+        [ ! -e m ] || fail "a file is left""#,
+    );
+}
+
+/// Without a scheduler in the kernel: six programs on two fast and four slow cores, which are so in name only.
+const BY_AFFINITY: &str = r#"
+    kinds="--core-types 0-1=fast,2-5=slow"
+    printf '[programs]\ns0 = 3.5\ns1 = 3.1\ns2 = 2.7\ns3 = 2.3\ns4 = 2.0\ns5 = 1.7\n' >six.toml
+    for n in 0 1 2 3 4 5; do
+        ln -s $(readlink -f /bin/sh) s$n
+        /tmp/s$n -c 'while :; do :; done' & pids="$pids $!"
+    done
+    # How many of the tasks may use so many CPUs, by their masks.
+    masks() { for p in $pids; do taskset -p $p; done | sed 's/.*: //' | sort | uniq -c | tr -s ' \n' ' '; }
+    none() { [ ! -e /run/paceline/affinity ]; }
+    steer() {
+        rm -f out err
+        $P run min-fair:deviations=0,interval=500ms --by affinity $kinds --profile six.toml "$@" >out 2>err & pid=$!
+        await '[ "$(masks)" = " 2 3 4 3c " ]'
+    }
+"#;
+
+#[test]
+fn shares_come_by_affinity_and_masks_come_back() {
+    // Here CPUs are as fast as each other whatever else the host does.
+    in_guest_by(
+        Clock::Dilated,
+        6,
+        &format!(
+            r#"{BY_AFFINITY}
+        $P run min-fair:deviations=0,interval=500ms --by affinity $kinds --profile six.toml --json --for 11s >out 2>err ||
+            fail "six: $?"
+        [ "$(masks)" = " 6 3f " ] || fail "after its time: $(masks)"
+        tail -n 1 out | tr '{{' '\n' >tasks
+        at=0
+        for wanted in 1000 435 195 168 133 69; do
+            read -r fast slow <<X
+$(sed -n "s/.*\"name\":\"s$at\",\"kind_ms\":.\([0-9]*\),\([0-9]*\).*/\1 \2/p" tasks)
+X
+            got=$((1000 * fast / (fast + slow)))
+            [ $got -ge $((wanted - 50)) ] && [ $got -le $((wanted + 50)) ] || fail "s$at: $got, not $wanted: $(cat tasks)"
+            at=$((at+1))
+        done
+        steer
+        # Children begin with their parent's own mask, and a mask that somebody asks for is kept.
+        set -- $pids; one=$1 two=$2
+        noted() {{ grep -q "^{{\"tid\":$1,.*\"own\":\"$2\"" /run/paceline/affinity; }}
+        taskset -pc 2-5 $one >/dev/null; taskset -pc 0,3 $two >/dev/null
+        await 'noted $one 2-5'
+        await 'noted $two 0,3'
+        kill -INT $pid; wait $pid; status=$?; [ $status = 130 ] || fail "Ctrl-C: $status"
+        [ "$(masks)" = " 1 3c 4 3f 1 9 " ] || fail "after Ctrl-C: $(masks)"
+        none || fail "the file is left"
+        grep -q 'threads got the own mask back' err || fail "what it said"
+        taskset -pc 0-5 $one >/dev/null; taskset -pc 0-5 $two >/dev/null
+
+        # Killed: the next start, whatever it is for, gives masks back.
+        steer
+        kill -KILL $pid; wait $pid
+        [ "$(masks)" = " 2 3 4 3c " ] || fail "who gave them back: $(masks)"
+        $P run min-fair --by affinity --for 200ms $kinds >out 2>err || fail "the second start: $?"
+        grep -q 'threads got back the own mask' err || fail "what the second start said"
+        [ "$(masks)" = " 6 3f " ] || fail "after a second start: $(masks)"
+        none || fail "the file is left"
+
+        # The end of a command, and of one that steers nobody but it.
+        $P run max-fair --by affinity $kinds --partial -- sh -c 'sleep 0.5; exit 3' >out 2>err; status=$?
+        [ $status = 3 ] || fail "status $status"
+        [ "$(masks)" = " 6 3f " ] || fail "others were steered: $(masks)"
+
+        refused() {{
+            "$@" >out 2>err; status=$?
+            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
+        }}
+        refused $P run flsched --by affinity $kinds;  grep -q 'flsched decides in the kernel alone' err || fail flsched
+        refused $P run min-fair --by affinity;        grep -q 'alike' err || fail alike
+        steer
+        refused $P run min-fair --by affinity $kinds; grep -q 'end it first' err || fail second
+        kill -INT $pid; wait $pid
+        kill $pids"#
+        ),
     );
 }
 

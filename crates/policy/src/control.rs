@@ -12,9 +12,31 @@ use crate::{Instance, Topology};
 /// Makes the control plane of an instance.
 pub type Plan = fn(&Instance, &Topology, &Profile) -> Box<dyn Control>;
 
-/// What is known beforehand of programs: how fast each is on each kind of core, of its speed on the slowest;
-/// by name, the fastest kind first.
+/// What is known beforehand of programs: how fast each is on each kind of core, of its speed on the slowest,
+/// the fastest kind first; by what a thread is called, or by its executable's path or id.
 pub type Profile = BTreeMap<String, Vec<f64>>;
+
+/// An executable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The same in each run of it, and no other's.
+    pub id: String,
+    /// Where it lies, if anywhere.
+    pub path: Option<String>,
+}
+
+/// Where speeds of the tasks that run come from: how many each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// Measured.
+    pub counters: usize,
+    /// Somebody said so beforehand.
+    pub profile: usize,
+    /// Measured in another run of the same executable.
+    pub memory: usize,
+    /// Nowhere.
+    pub unknown: usize,
+}
 
 /// What a control plane sees.
 pub struct View<'a> {
@@ -24,6 +46,10 @@ pub struct View<'a> {
     pub table: &'a TaskTable,
     /// What a thread is called, by its id. None: it is gone, or nobody knows.
     pub name_of: &'a dyn Fn(u32) -> Option<String>,
+    /// What it runs. Costs a few system calls: not to be asked for each task at each look.
+    pub program_of: &'a dyn Fn(u32) -> Option<Program>,
+    /// The process that started a thread's process.
+    pub parent_of: &'a dyn Fn(u32) -> Option<u32>,
     /// A cgroup by its number in the table. None: it is gone, or there are none.
     pub cgroup_of: &'a dyn Fn(u64) -> Option<Cgroup>,
 }
@@ -41,4 +67,14 @@ pub struct Cgroup {
 pub trait Control: Send {
     /// Looks, decides, and puts what was decided in force. Returns after how long to call it again, ns.
     fn step(&mut self, view: &View<'_>) -> u64;
+
+    /// Where the speeds come from that it goes by.
+    fn sources(&self) -> Sources {
+        Sources::default()
+    }
+
+    /// What it has measured of programs, by the id of their executables.
+    fn learned(&self) -> Profile {
+        Profile::new()
+    }
 }

@@ -10,12 +10,14 @@
 
 mod control;
 mod instance;
+mod keeper;
 mod knob;
 pub mod native;
 pub mod table;
 
-pub use control::{Cgroup, Control, Plan, Profile, View};
+pub use control::{Cgroup, Control, Plan, Profile, Program, Sources, View};
 pub use instance::{Instance, InstanceError};
+pub use keeper::{Keeper, Place};
 pub use knob::{Knob, KnobError, Unit};
 
 /// A scheduler, as data.

@@ -174,6 +174,22 @@ impl TaskTable {
         raw.epoch.store(epoch + 1, Ordering::Release);
     }
 
+    /// For a data plane in user space: a slot as it is.
+    pub(crate) fn slot(&self, index: u32) -> &Slot {
+        &self.raw().slots[index as usize]
+    }
+
+    /// For a data plane in user space: slots up to here have been given out.
+    pub(crate) fn grow(&self, fresh: u64) {
+        self.raw().fresh.store(fresh, Ordering::Release);
+    }
+
+    /// The share of a slot that is in force.
+    pub(crate) fn share(&self, index: u32) -> u64 {
+        let epoch = self.raw().epoch.load(Ordering::Acquire);
+        self.slot(index).buffers(epoch).0.load(Ordering::Relaxed)
+    }
+
     fn view(&self, index: usize) -> Option<TaskView> {
         let raw = self.raw();
         let slot = &raw.slots[index];

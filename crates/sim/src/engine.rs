@@ -443,6 +443,7 @@ impl Engine {
         let elapsed_ns = t_ns.saturating_sub(state.since_ns) as f64;
         state.since_ns = state.since_ns.max(t_ns);
         let Some(task) = state.curr else { return };
+        let counts = if k.counters_stand { 0.0 } else { 1.0 };
         let at = &mut k.tasks[task].at;
         let work = elapsed_ns * state.rate;
         let paid = work.min(at.debt);
@@ -456,13 +457,14 @@ impl Engine {
                 };
                 at.left -= done;
                 at.done += done;
-                state.instructions += done;
+                state.instructions += counts * done;
             }
             Op::Runtime { .. } if at.phase == 1 => {
-                state.instructions += match &mut k.hw {
+                let done = match &mut k.hw {
                     None => work - paid,
                     Some(hw) => hw.worked_ns(cpu, task, work - paid, f64::MAX),
                 };
+                state.instructions += counts * done;
             }
             Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
                 let spun_ns = (elapsed_ns - paid / state.rate).max(0.0);

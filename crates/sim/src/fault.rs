@@ -33,6 +33,17 @@ pub enum Change {
     Offline(CpuId),
     /// A CPU comes back.
     Online(CpuId),
+    /// Counters of instructions fail.
+    Counters(Failing),
+}
+
+/// How counters fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// They go back to 0, and on from there.
+    JumpBack,
+    /// They stand still from then on.
+    Stand,
 }
 
 impl Engine {
@@ -69,6 +80,10 @@ impl Engine {
                 self.k.sink.hint(t_ns, cpu, Hint::Online);
                 self.online(cpu);
             }
+            Change::Counters(Failing::JumpBack) => {
+                self.k.cpus.iter_mut().for_each(|cpu| cpu.instructions = 0.0);
+            }
+            Change::Counters(Failing::Stand) => self.k.counters_stand = true,
         }
         self.finish();
     }

@@ -103,6 +103,8 @@ pub struct Kernel {
     pub(crate) rng: Pcg64Mcg,
     /// TLBs and caches, where the workload says what its tasks touch.
     pub(crate) hw: Option<Box<Hw>>,
+    /// Counters of instructions have failed.
+    pub(crate) counters_stand: bool,
     /// The CPU whose code is being simulated, and its cursor.
     pub(crate) this: CpuId,
     pub(crate) now: u64,
@@ -144,6 +146,7 @@ impl Kernel {
             func: CoreFuncs::new(&paths),
             cgroups: vec![ROOT],
             online: machine.all(),
+            counters_stand: false,
             account,
             paths,
             tasks: Vec::new(),

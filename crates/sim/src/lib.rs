@@ -37,7 +37,7 @@ pub use account::Func;
 pub use checkers::Violation;
 pub use class::{Class, dequeue, enqueue, wake};
 pub use cpu::{Cpu, Spent};
-pub use fault::{Change, Fault};
+pub use fault::{Change, Failing, Fault};
 pub use kernel::Kernel;
 pub use line::Line;
 pub use lock::LockId;

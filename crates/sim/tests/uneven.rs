@@ -158,3 +158,66 @@ fn each_policy_reaches_what_it_plans() {
         }
     }
 }
+
+/// The same mix where speeds are measured; its counters fail after so many seconds.
+fn measured(fault: Option<(u64, sim::Failing)>, seconds: u64) -> Vec<f64> {
+    let policy = "min-fair:memo=off,deviations=0,interval=500ms";
+    let mut scenario = mix(policy, &SPEEDUPS, seconds);
+    scenario.profile.clear();
+    scenario.options.counters = true;
+    scenario.faults = fault
+        .map(|(at_s, how)| sim::Fault {
+            at_ns: at_s * 1000 * MS,
+            change: sim::Change::Counters(how),
+        })
+        .into_iter()
+        .collect();
+    fast_shares(&run(&scenario).unwrap(), 6)
+}
+
+#[test]
+fn counters_that_stand_still_make_tasks_unknown_again() {
+    let known = measured(None, 5);
+    let mut unknown = mix("min-fair:deviations=0,interval=500ms", &SPEEDUPS, 15);
+    unknown.profile.clear();
+    let unknown = fast_shares(&run(&unknown).unwrap(), 6);
+    for (at, got) in measured(Some((5, sim::Failing::Stand)), 20).iter().enumerate() {
+        let wanted = 0.25 * known[at] + 0.75 * unknown[at];
+        assert!((got - wanted).abs() < 0.03, "{at}: {got}, not {wanted}");
+        assert!(at == 0 || at == 1 || (unknown[at] - known[at]).abs() > 0.02, "it tells nothing");
+    }
+}
+
+#[test]
+fn counters_that_jump_back_are_measured_anew() {
+    let known = measured(None, 10);
+    for (got, wanted) in measured(Some((5, sim::Failing::JumpBack)), 10).iter().zip(known) {
+        assert!((got - wanted).abs() < 0.02, "{got}, not {wanted}");
+    }
+}
+
+/// Slide 27: short programs one after the other, beside five that stay. From the second on they start right.
+#[test]
+fn a_short_program_starts_right_where_it_is_remembered() {
+    let fast = |memo: &str| {
+        let mut scenario = mix(&format!("max-perf:interval=500ms,memo={memo}"), &SPEEDUPS, 10);
+        scenario.profile.clear();
+        scenario.options.counters = true;
+        let best = Task { process: 6, ..scenario.workload.tasks[0].clone() };
+        scenario.workload.tasks.remove(0);
+        for at in 0..8 {
+            let (name, process) = (format!("short-{at}"), 10 + at as usize);
+            let steps = vec![burn(250)];
+            let delay_ns = 3000 * MS + at * 700 * MS;
+            let short = Task { name, process, steps, delay_ns, ..best.clone() };
+            scenario.workload.tasks.push(short);
+        }
+        let outcome = run(&scenario).unwrap();
+        let of = |kind: usize| {
+            (7..=12).map(|tid| outcome.observed.tasks[&tid].kind_ns[kind]).sum::<u64>() as f64
+        };
+        of(0) / (of(0) + of(1))
+    };
+    let (with, without) = (fast("on"), fast("off"));
+    assert!(with > without + 0.1, "{with} of the time on fast cores, {without} without");
+}

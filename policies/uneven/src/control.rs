@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use policy::table::{TYPES_MAX, TaskView};
-use policy::{Control, Instance, Profile, Topology, View};
+use policy::table::TYPES_MAX;
+use policy::{Control, Instance, Profile, Sources, Topology, View};
 
 use crate::hierarchy::parts;
 use crate::known::{Key, Known, RUNS, Tenancy, Tenant, Thread as KnownThread};
+use crate::memory::Memory;
 use crate::{
     Base, CoreTypes, Deviation, GuaranteedFair, Mode, Policy, Problem, Rules, Task, Thread,
     by_utility, evenly, plan,
@@ -49,7 +50,7 @@ pub(crate) struct Shares {
     /// Cores of each kind, the fastest first, when it was loaded.
     cores: Vec<f64>,
     rules: Rules,
-    profile: Profile,
+    memory: Memory,
     interval_ns: u64,
     looked_ns: Option<u64>,
     planned_ns: u64,
@@ -65,7 +66,7 @@ impl Shares {
         let kinds = 1 + usize::from(topology.core_type.iter().copied().max().unwrap_or(0));
         let mut cores = vec![0.0; kinds.min(TYPES_MAX)];
         topology.core_type.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
-        let most = instance.decimal("speedup_max");
+        let most = speedup_max(instance);
         let unknown = |kind: usize| {
             let part = 1.0 - kind as f64 / (kinds.max(2) - 1) as f64;
             1.0 + (most - 1.0) * part
@@ -79,37 +80,13 @@ impl Shares {
             rule,
             cores,
             rules,
-            profile: profile.clone(),
+            memory: Memory::new(profile, kinds, instance.get("memo") > 0),
             interval_ns: instance.get("interval"),
             looked_ns: None,
             planned_ns: 0,
             planned: Default::default(),
             turns: None,
         }
-    }
-
-    /// Takes in what each task did since the last look, over so many ns.
-    fn look(&mut self, view: &View<'_>, since_ns: u64) {
-        let mut known = std::mem::replace(&mut self.known, Known::new(0, Tenancy::Thread));
-        known.look(&view.table.tasks(), since_ns, |task| self.told(view, task));
-        self.known = known;
-    }
-
-    /// The speeds of a thread by its name, or of the program that it is of.
-    fn told(&self, view: &View<'_>, task: &TaskView) -> Option<Vec<f64>> {
-        if self.profile.is_empty() {
-            return None;
-        }
-        let by_name = |pid: u32| {
-            let name = (view.name_of)(pid)?;
-            // The kernel keeps 15 bytes of a name.
-            let same = |(known, _): &(&String, &Vec<f64>)| {
-                **known == name || name.len() == 15 && known.starts_with(&name)
-            };
-            self.profile.iter().find(same).map(|(_, speeds)| speeds.clone())
-        };
-        let speeds = by_name(task.pid).or_else(|| by_name(task.tgid));
-        speeds.filter(|speeds| speeds.len() == self.cores.len())
     }
 
     /// Cores of each kind that are there now.
@@ -144,10 +121,8 @@ impl Shares {
 
     /// A tenant as the plan takes it: `even` is the CPU time of a thread where all have as much.
     fn task(&mut self, tenant: Tenant, threads: &[Key], even: f64) -> Task {
+        self.known.hear(&tenant, threads, &self.rules);
         let of = |key: &Key| self.known.thread(key);
-        let told: Option<Vec<&Vec<f64>>> =
-            threads.iter().map(|key| of(key).told.as_ref()).collect();
-        let told = told.map(|told| mean(&told));
         let width = |one: &KnownThread| {
             if one.used < 0.9 * even { (1.25 * one.used).clamp(RUNS, 1.0) } else { 1.0 }
         };
@@ -160,11 +135,7 @@ impl Shares {
         };
         let allowed = threads.iter().fold(0, |all, key| all | kinds(key));
         let weight = self.weight(threads) / EVEN;
-        let account = self.known.tenants.get_mut(&tenant);
-        let known = account.map(|account| {
-            told.iter().for_each(|told| account.estimator.tell(told));
-            account.estimator.task(&self.rules)
-        });
+        let known = self.known.account(&tenant).map(|account| account.estimator.task(&self.rules));
         let known = known.unwrap_or_else(|| Task::new(self.rules.unknown.clone()));
         let types: Vec<usize> =
             (0..self.cores.len()).filter(|kind| allowed >> kind & 1 == 1).collect();
@@ -206,7 +177,7 @@ impl Shares {
     fn inside(&self, members: &[Key], row: &[f64]) -> Vec<Vec<f64>> {
         let thread = |key: &Key| {
             let one = self.known.thread(key);
-            let speeds = one.estimator.mean(&self.rules).or_else(|| one.told.clone());
+            let speeds = one.account.estimator.mean(&self.rules);
             let utility = speeds.unwrap_or_else(|| self.rules.unknown.clone())[0];
             Thread { cpu: one.used.max(RUNS), utility }
         };
@@ -248,11 +219,11 @@ impl Shares {
         }
         let even = even(&problem.cores, problem.tasks.len());
         let relative = |(tenant, task): (&Tenant, &Task)| {
-            let since = &self.known.tenants[tenant].since;
+            let Some(account) = self.known.account(tenant) else { return 1.0 };
             let sum = |of: &dyn Fn(usize) -> f64| {
                 (0..even.len()).map(|kind| of(kind) * task.speeds[kind]).sum::<f64>()
             };
-            let ran = |kind: usize| since[kind].time_ns as f64;
+            let ran = |kind: usize| account.since[kind].time_ns as f64;
             let all: f64 = (0..even.len()).map(ran).sum();
             if all > 0.0 { sum(&ran) / (all * sum(&|kind| even[kind])) } else { 1.0 }
         };
@@ -267,10 +238,10 @@ impl Shares {
         match self.rule.policy {
             Policy::GuaranteedFair { .. } => {
                 self.decide(view, running);
-                self.known.sample(due, &self.rules);
+                self.known.sample(view, due, &self.rules, &mut self.memory);
             }
             _ => {
-                self.known.sample(due, &self.rules);
+                self.known.sample(view, due, &self.rules, &mut self.memory);
                 self.decide(view, running);
             }
         }
@@ -284,7 +255,7 @@ impl Control for Shares {
             view.table.publish(packed(&even(&self.cores, self.cores.len())), &[]);
             return look_ns;
         };
-        self.look(view, view.now_ns - looked_ns);
+        self.known.look(view, view.now_ns - looked_ns, &self.memory);
         let running = self.known.running();
         let due = view.now_ns - self.planned_ns >= self.interval_ns;
         let others = running != self.planned.0 || self.cores_now(view) != self.planned.1;
@@ -293,6 +264,14 @@ impl Control for Shares {
             self.decide_after_sampling(view, running, due);
         }
         look_ns
+    }
+
+    fn sources(&self) -> Sources {
+        self.known.sources(&self.rules)
+    }
+
+    fn learned(&self) -> Profile {
+        self.memory.learned(&self.rules)
     }
 }
 
@@ -326,13 +305,6 @@ fn planned(problem: &Problem, policy: &Policy) -> Option<Vec<Vec<f64>>> {
     Some(plan.shares.iter().map(whole).collect())
 }
 
-/// Of each kind, over all.
-fn mean(all: &[&Vec<f64>]) -> Vec<f64> {
-    let kinds = all.first().map_or(0, |one| one.len());
-    let of = |kind: usize| all.iter().map(|one| one[kind]).sum::<f64>() / all.len() as f64;
-    (0..kinds).map(of).collect()
-}
-
 /// What of each kind everybody gets where so many tasks share alike: the fast kinds first where there are
 /// fewer tasks than cores.
 fn even(cores: &[f64], tasks: usize) -> Vec<f64> {
@@ -362,6 +334,16 @@ fn packed(shares: &[f64]) -> u64 {
         packed |= own << (16 * kind);
     }
     packed
+}
+
+/// How many times as fast a task of which nothing is known may be on the fastest cores.
+fn speedup_max(instance: &Instance) -> f64 {
+    instance.decimal("speedup_max")
+}
+
+/// The greatest speedup that an instance of one of these policies believes; panics for another policy's.
+pub fn speedup_bound(instance: &Instance) -> f64 {
+    Rules::new(vec![speedup_max(instance)]).ratio_max
 }
 
 /// How uniformity is measured by policies that go by it: as the slides do.

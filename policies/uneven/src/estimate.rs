@@ -142,8 +142,42 @@ impl Estimator {
         again
     }
 
-    /// Takes what an interval counted on each type, fastest first. Whether any of it was a sample.
+    /// Of one that comes from such as this: it ranks like it, and nothing is promised on that.
+    pub fn descended(&self) -> Self {
+        Estimator { ranking: self.ranking.clone(), ..Estimator::new(self.averages.len()) }
+    }
+
+    /// What was measured goes: a counter that failed now may have failed before.
+    pub fn forget(&mut self) {
+        self.averages.fill(Average::default());
+        self.ranking = self.profile.clone();
+    }
+
+    /// Whether anything was measured.
+    pub fn is_sampled(&self) -> bool {
+        self.averages.iter().any(|average| average.samples > 0)
+    }
+
+    /// Whether anything is known of its speeds, from counters or by hearsay.
+    pub fn is_known(&self, rules: &Rules) -> bool {
+        self.mean(rules).is_some()
+    }
+
+    /// Whether its speeds are what was measured.
+    pub fn is_measured(&self, rules: &Rules) -> bool {
+        self.all(rules).is_some()
+    }
+
+    /// Takes what an interval counted on each type, fastest first. Whether any of it was a sample. A task that
+    /// ran and retired nothing where it did before has a counter that reads nothing: it is unknown again.
     pub fn update(&mut self, counts: &[Counts], rules: &Rules) -> bool {
+        let silent = |(counts, average): (&Counts, &Average)| {
+            average.samples > 0 && is_silent(*counts, rules)
+        };
+        if counts.iter().zip(&self.averages).any(silent) {
+            self.forget();
+            return false;
+        }
         let mut samples: Vec<Option<f64>> =
             counts.iter().map(|counts| sample(*counts, rules)).collect();
         if !is_plausible(&samples, rules) {
@@ -225,6 +259,11 @@ impl Estimator {
             self.ranking = Some(mean);
         }
     }
+}
+
+/// Whether a task ran for long enough, and nothing was counted.
+fn is_silent(counts: Counts, rules: &Rules) -> bool {
+    counts.instructions == 0 && counts.time_ns >= rules.sample_min_ns.max(1)
 }
 
 /// Instructions a ns; none where there is too little to tell.

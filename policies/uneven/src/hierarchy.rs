@@ -17,7 +17,7 @@ pub(crate) fn parts(
 ) -> BTreeMap<u64, f64> {
     let find = |id: u64| cgroup_of(id).unwrap_or(Cgroup { parent: 0, weight: 100 });
     let chain = |id: u64| {
-        let above = std::iter::successors(Some(id), |id| Some(find(*id).parent));
+        let above = std::iter::successors(Some(id), |id| (*id != 0).then(|| find(*id).parent));
         let mut above: Vec<u64> = above.take_while(|id| *id != 0).take(DEEP).collect();
         above.reverse();
         above

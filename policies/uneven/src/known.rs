@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::table::{TYPES_MAX, TaskView};
+use policy::{Sources, View};
 
+use crate::memory::{Memory, Origin};
 use crate::{Counts, Estimator, Rules};
 
 /// Less than this part of the time on a CPU is no running thread.
@@ -52,51 +54,47 @@ pub(crate) struct Thread {
     pub tenant: Tenant,
     /// Part of the time on a CPU, an average.
     pub used: f64,
-    /// Its speeds as somebody told them.
-    pub told: Option<Vec<f64>>,
-    /// Of its own, where threads of a program are told apart.
-    pub estimator: Estimator,
-    since: [Counts; TYPES_MAX],
+    pub account: Account,
+    /// What its estimator began with; none before it has run.
+    origin: Option<Origin>,
     /// Looks since it ran.
     quiet: u32,
 }
 
-/// What is known of a tenant.
+/// What is counted of a thread, or of all threads of a tenant.
 pub(crate) struct Account {
     pub estimator: Estimator,
-    /// What it did since it was sampled last, by kind of core: all its threads together.
+    /// What was done since it was sampled last, by kind of core.
     pub since: [Counts; TYPES_MAX],
+    /// A counter went back meanwhile: it was reset, or it wrapped.
+    failed: bool,
     samples: u32,
 }
 
 /// All of them.
 pub(crate) struct Known {
     kinds: usize,
-    pub tenancy: Tenancy,
+    tenancy: Tenancy,
     /// By slot.
     threads: Vec<Option<Thread>>,
-    pub tenants: BTreeMap<Tenant, Account>,
+    /// Tenants of more than a thread.
+    accounts: BTreeMap<Tenant, Account>,
 }
 
 impl Known {
     pub fn new(kinds: usize, tenancy: Tenancy) -> Self {
-        Known { kinds, tenancy, threads: Vec::new(), tenants: BTreeMap::new() }
+        Known { kinds, tenancy, threads: Vec::new(), accounts: BTreeMap::new() }
     }
 
-    /// Takes in what each thread did since the last look, over so many ns. `told` is asked for the speeds
-    /// of those that are new.
-    pub fn look(
-        &mut self,
-        tasks: &[TaskView],
-        since_ns: u64,
-        told: impl Fn(&TaskView) -> Option<Vec<f64>>,
-    ) {
+    /// Takes in what each thread did since the last look, over so many ns.
+    pub fn look(&mut self, view: &View<'_>, since_ns: u64, memory: &Memory) {
         let kinds = self.kinds;
+        let tasks = view.table.tasks();
         let slots = tasks.last().map_or(0, |task| task.slot as usize + 1);
         if self.threads.len() < slots {
             self.threads.resize_with(slots, || None);
         }
-        let (mut seen, mut gone) = (tasks.iter().peekable(), false);
+        let (mut seen, mut gone, mut met) = (tasks.iter().peekable(), false, Vec::new());
         for (slot, place) in self.threads.iter_mut().enumerate() {
             let Some(task) = seen.next_if(|task| task.slot as usize == slot) else {
                 gone |= place.take().is_some();
@@ -107,7 +105,7 @@ impl Known {
                 Some(one) if one.last.generation == task.generation && one.tenant == tenant => one,
                 _ => {
                     gone |= place.is_some();
-                    place.insert(Thread::new(task, tenant, kinds, told(task)))
+                    place.insert(Thread::new(task, tenant, kinds))
                 }
             };
             let ran_ns = task.runtime_ns.saturating_sub(one.last.runtime_ns);
@@ -115,26 +113,49 @@ impl Known {
             one.quiet = if part >= RUNS { 0 } else { one.quiet.saturating_add(1) };
             one.used = if one.used == 0.0 { part } else { one.used + 0.2 * (part - one.used) };
             if ran_ns > 0 {
-                let account = self.tenants.entry(tenant).or_insert_with(|| Account::new(kinds));
-                for kind in 0..kinds {
-                    // A counter that went back says nothing of this while.
-                    let counts = counts(task, kind).since(counts(&one.last, kind));
-                    one.since[kind].add(counts.unwrap_or_default());
-                    account.since[kind].add(counts.unwrap_or_default());
+                one.account.add(task, &one.last, kinds);
+                if self.tenancy != Tenancy::Thread {
+                    let account = self.accounts.entry(tenant);
+                    account.or_insert_with(|| Account::new(kinds)).add(task, &one.last, kinds);
                 }
+            }
+            if one.quiet == 0 && one.origin.is_none() {
+                met.push(slot);
             }
             one.last = *task;
         }
+        met.into_iter().for_each(|slot| self.meet(slot, view, memory));
         if gone {
             let alive: BTreeSet<Tenant> =
                 self.threads.iter().flatten().map(|one| one.tenant).collect();
-            self.tenants.retain(|tenant, _| alive.contains(tenant));
+            self.accounts.retain(|tenant, _| alive.contains(tenant));
+        }
+    }
+
+    /// A thread runs for the first time.
+    fn meet(&mut self, slot: usize, view: &View<'_>, memory: &Memory) {
+        let speeds_of = |pid: u32| {
+            let mut all = self.threads.iter().flatten();
+            all.find(|one| one.last.pid == pid).map(|one| &one.account.estimator)
+        };
+        let Some(one) = &self.threads[slot] else { return };
+        let (origin, estimator) = memory.meet(view, one.last.pid, one.last.tgid, &speeds_of);
+        if let Some(one) = &mut self.threads[slot] {
+            (one.origin, one.account.estimator) = (Some(origin), estimator);
         }
     }
 
     /// A thread that is known.
     pub fn thread(&self, key: &Key) -> &Thread {
         self.threads[key.0 as usize].as_ref().expect("keys are of threads that are known")
+    }
+
+    /// What is counted of a tenant; none where none of its threads has run.
+    pub fn account(&self, tenant: &Tenant) -> Option<&Account> {
+        match tenant {
+            Tenant::Thread(key) => Some(&self.thread(key).account),
+            _ => self.accounts.get(tenant),
+        }
     }
 
     /// The threads that run.
@@ -145,48 +166,110 @@ impl Known {
 
     /// Whether the tenant of one of these has hardly been measured.
     pub fn any_new(&self, threads: &[Key]) -> bool {
-        threads.iter().any(|key| self.tenants[&self.thread(key).tenant].samples < NEW)
+        let is_new = |key: &Key| {
+            self.account(&self.thread(key).tenant).is_none_or(|account| account.samples < NEW)
+        };
+        threads.iter().any(is_new)
     }
 
-    /// Samples the speeds of tenants that are due for it: of new ones at each look.
-    pub fn sample(&mut self, all: bool, rules: &Rules) {
+    /// Samples the speeds of those that are due for it: of new ones at each look.
+    pub fn sample(&mut self, view: &View<'_>, all: bool, rules: &Rules, memory: &mut Memory) {
         let kinds = self.kinds;
-        let enough = |since: &[Counts]| {
-            since[..kinds].iter().all(|counts| counts.time_ns >= rules.sample_min_ns)
-        };
-        for one in self.tenants.values_mut().filter(|one| all || one.samples < NEW) {
-            if all || enough(&one.since) {
-                one.samples += u32::from(one.estimator.update(&one.since[..kinds], rules));
-                one.since = Default::default();
+        for account in self.accounts.values_mut() {
+            account.sample(all, kinds, rules);
+        }
+        for one in self.threads.iter_mut().flatten() {
+            let sampled = one.account.sample(all, kinds, rules);
+            let Some(origin) = one.origin.as_ref().filter(|_| sampled) else { continue };
+            let Account { samples, estimator, .. } = &one.account;
+            if !memory.learn(view, one.last.pid, *samples, origin, estimator, rules) {
+                (one.origin, one.account) = (None, Account::new(kinds));
             }
         }
-        for one in self.threads.iter_mut().flatten().filter(|one| all || enough(&one.since)) {
-            one.estimator.update(&one.since[..kinds], rules);
-            one.since = Default::default();
+    }
+
+    /// A tenant of many threads is as fast as they are, until it was measured itself.
+    pub fn hear(&mut self, tenant: &Tenant, threads: &[Key], rules: &Rules) {
+        let speeds = |key: &Key| self.thread(key).account.estimator.mean(rules);
+        let speeds: Option<Vec<Vec<f64>>> = threads.iter().map(speeds).collect();
+        let heard = speeds.map(|speeds| mean(&speeds));
+        if let (Some(account), Some(speeds)) = (self.accounts.get_mut(tenant), heard) {
+            account.estimator.tell(&speeds);
         }
+    }
+
+    /// Where what is known of the threads that run is from.
+    pub fn sources(&self, rules: &Rules) -> Sources {
+        let mut sources = Sources::default();
+        for one in self.threads.iter().flatten().filter(|one| one.quiet < GONE) {
+            let Account { samples, estimator, .. } = &one.account;
+            let measured = *samples > 0 && estimator.is_measured(rules);
+            let origin = one.origin.as_ref().filter(|_| !measured);
+            *match (measured, origin) {
+                (true, _) => &mut sources.counters,
+                (_, Some(Origin::Profile)) => &mut sources.profile,
+                (_, Some(Origin::Memory(_))) if estimator.is_known(rules) => &mut sources.memory,
+                _ => &mut sources.unknown,
+            } += 1;
+        }
+        sources
     }
 }
 
 impl Thread {
-    fn new(task: &TaskView, tenant: Tenant, kinds: usize, told: Option<Vec<f64>>) -> Self {
-        Thread {
-            last: *task,
-            tenant,
-            used: 0.0,
-            told,
-            estimator: Estimator::new(kinds),
-            since: Default::default(),
-            quiet: GONE,
-        }
+    fn new(task: &TaskView, tenant: Tenant, kinds: usize) -> Self {
+        let account = Account::new(kinds);
+        Thread { last: *task, tenant, used: 0.0, account, origin: None, quiet: GONE }
     }
 }
 
 impl Account {
     fn new(kinds: usize) -> Self {
-        Account { estimator: Estimator::new(kinds), since: Default::default(), samples: 0 }
+        let estimator = Estimator::new(kinds);
+        Account { estimator, since: Default::default(), failed: false, samples: 0 }
+    }
+
+    /// Takes in what a thread did between two looks.
+    fn add(&mut self, now: &TaskView, before: &TaskView, kinds: usize) {
+        for kind in 0..kinds {
+            match counts(now, kind).since(counts(before, kind)) {
+                Some(counts) => self.since[kind].add(counts),
+                None => self.failed = true,
+            }
+        }
+    }
+
+    /// Whether there was a sample.
+    fn sample(&mut self, all: bool, kinds: usize, rules: &Rules) -> bool {
+        if !all && self.samples >= NEW {
+            return false;
+        }
+        let since = &self.since[..kinds];
+        if self.failed {
+            self.estimator.forget();
+            (self.since, self.failed, self.samples) = (Default::default(), false, 0);
+            return false;
+        }
+        if !all && since.iter().any(|counts| counts.time_ns < rules.sample_min_ns) {
+            return false;
+        }
+        let sampled = self.estimator.update(since, rules);
+        self.since = Default::default();
+        self.samples = match self.estimator.is_sampled() {
+            true => self.samples + u32::from(sampled),
+            false => 0,
+        };
+        sampled
     }
 }
 
 fn counts(task: &TaskView, kind: usize) -> Counts {
     Counts { instructions: task.instructions[kind], time_ns: task.ran_ns[kind] }
+}
+
+/// Of each kind, over all.
+fn mean(all: &[Vec<f64>]) -> Vec<f64> {
+    let kinds = all.first().map_or(0, Vec::len);
+    let of = |kind: usize| all.iter().map(|one| one[kind]).sum::<f64>() / all.len() as f64;
+    (0..kinds).map(of).collect()
 }

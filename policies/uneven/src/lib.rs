@@ -32,6 +32,7 @@ mod guaranteed;
 mod hierarchy;
 mod known;
 mod lp;
+mod memory;
 mod metrics;
 mod policies;
 mod policy;
@@ -44,6 +45,7 @@ mod surplus;
 mod tenant;
 
 pub use self::policy::{Policy, Reading, plan};
+pub use control::speedup_bound;
 pub use energy::energy_per_work;
 pub use error::Error;
 pub use estimate::{Counts, Estimator, Rules, interpolate};

@@ -73,6 +73,14 @@ const INSIDE: Knob = Knob {
     help: "how a tenant's threads share: alike, or the one that gains most has the fast cores first (slide 26)",
 };
 
+const MEMO: Knob = Knob {
+    name: "memo",
+    symbol: "control_memo",
+    unit: Unit::Choice(&["off", "on"]),
+    default: 1,
+    help: "a program starts with what was measured of its executable before (slide 27)",
+};
+
 const TARGET: Knob = Knob {
     name: "target",
     symbol: "control_target",
@@ -153,7 +161,7 @@ pub static MAX_FAIR: Scheduler = scheduler(
     "uneven cores: every task gets an equal share of each kind of core",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 4; Kwon and others, \
      ISCA 2011.",
-    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
+    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
 );
 
 /// The fast cores go to those that gain most.
@@ -161,7 +169,7 @@ pub static MAX_PERF: Scheduler = scheduler(
     "max-perf",
     "uneven cores: the fast ones go to the tasks that gain most, whatever becomes of the others",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 3; Kumar and others, 2003.",
-    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
+    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
 );
 
 /// A part of fair performance for everybody, then throughput.
@@ -169,7 +177,7 @@ pub static MIN_FAIR: Scheduler = scheduler(
     "min-fair",
     "uneven cores: every task gets a target part of its fair performance, the rest goes where it pays",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 8.",
-    &[TARGET, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
+    &[TARGET, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
 );
 
 /// The same, and similar tasks alike.
@@ -177,7 +185,19 @@ pub static SIMILAR_MIN_FAIR: Scheduler = scheduler(
     "similar-min-fair",
     "uneven cores: min-fair, where tasks of similar speedup share alike",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 9.",
-    &[TARGET, SIMILARITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
+    &[
+        TARGET,
+        SIMILARITY,
+        SLICE,
+        ROUND,
+        INTERVAL,
+        SPEEDUP_MAX,
+        DEVIATIONS,
+        MEMO,
+        BASE,
+        TENANT,
+        INSIDE,
+    ],
 );
 
 /// A part of the fast cores evenly, the rest where it pays.
@@ -185,7 +205,7 @@ pub static R_FAIR: Scheduler = scheduler(
     "r-fair",
     "uneven cores: a part of the fast ones is shared evenly, the rest goes where it pays",
     "Kwon and others: Virtualizing Performance Asymmetric Multi-core Systems, ISCA 2011; slide 22 of Kim, Huh.",
-    &[RATIO, READING, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
+    &[RATIO, READING, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
 );
 
 /// As much throughput as a uniformity allows.
@@ -193,7 +213,7 @@ pub static UNI_FAIR: Scheduler = scheduler(
     "uni-fair",
     "uneven cores: as much throughput as a least uniformity allows",
     "Kim, Huh, IEEE Transactions on Computers 67(8), 2018.",
-    &[UNIFORMITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, BASE, TENANT, INSIDE],
+    &[UNIFORMITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
 );
 
 /// Turns of max-fair and max-perf by the uniformity so far.
@@ -209,6 +229,7 @@ pub static GUARANTEED_FAIR: Scheduler = scheduler(
         Knob { default: 100 * MS, ..INTERVAL },
         SPEEDUP_MAX,
         DEVIATIONS,
+        MEMO,
         BASE,
         TENANT,
         INSIDE,
@@ -220,7 +241,7 @@ pub static EQUAL_PROGRESS: Scheduler = scheduler(
     "equal-progress",
     "uneven cores: every task is slowed down alike against a run alone",
     "Van Craeynest and others: Fairness-aware Scheduling on Single-ISA Heterogeneous Multi-cores, PACT 2013.",
-    &[PROGRESS_BASE, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, TENANT, INSIDE],
+    &[PROGRESS_BASE, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, TENANT, INSIDE],
 );
 
 /// All of them.

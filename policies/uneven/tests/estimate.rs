@@ -40,7 +40,6 @@ fn samples_that_cannot_be_are_left_out() {
     assert!(!estimator.update(&counts(&[2.0, 1.0], 1), &rules()), "too short");
     assert!(!estimator.update(&counts(&[0.9, 1.0], 20), &rules()), "slower on the fast core");
     assert!(!estimator.update(&counts(&[4.1, 1.0], 20), &rules()), "faster than it can be");
-    assert!(!estimator.update(&counts(&[0.0, 0.0], 20), &rules()), "counters that read nothing");
     assert_eq!(estimator, Estimator::new(2));
     let now = Counts { instructions: 5, time_ns: 7 };
     assert_eq!(now.since(Counts { instructions: 6, time_ns: 1 }), None, "a counter that wrapped");
@@ -123,4 +122,34 @@ fn two_types_measured_tell_a_third_that_differs_in_frequency() {
     assert!((speeds[1] - 5.0 / 3.0).abs() < 1e-6, "{speeds:?}");
     assert!(estimator.bound(&rules)[1] > speeds[1]);
     assert_eq!(interpolate(&[2.0, 2.0], (0, 2.0), (1, 1.0)), None, "nothing tells them apart");
+}
+
+#[test]
+fn a_counter_that_reads_nothing_makes_a_task_unknown_again() {
+    let (unknown, known) = (Estimator::new(2), || {
+        let mut estimator = Estimator::new(2);
+        estimator.update(&counts(&[2.0, 1.0], 20), &rules());
+        estimator
+    });
+    for silent in [[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]] {
+        let mut estimator = known();
+        assert!(!estimator.update(&counts(&silent, 20), &rules()), "{silent:?} is no sample");
+        assert_eq!(estimator.task(&rules()), unknown.task(&rules()), "{silent:?}");
+        assert!(!estimator.is_sampled());
+    }
+    let mut estimator = known();
+    estimator.update(&counts(&[2.0, 0.0], 1), &rules());
+    assert!(estimator.is_measured(&rules()), "so short a time may retire nothing");
+    let mut profiled = Estimator::profiled(&[3.0, 1.0]);
+    profiled.update(&counts(&[2.0, 1.0], 20), &rules());
+    profiled.update(&counts(&[0.0, 0.0], 20), &rules());
+    assert_eq!(profiled.mean(&rules()), Some(vec![3.0, 1.0]), "back to what somebody said");
+}
+
+#[test]
+fn who_descends_from_a_known_one_ranks_like_it_and_is_promised_nothing_on_that() {
+    let mut parent = Estimator::new(2);
+    parent.update(&counts(&[2.0, 1.0], 20), &rules());
+    let child = parent.descended().task(&rules());
+    assert_eq!((child.speeds, child.bound), (vec![2.0, 1.0], Some(vec![3.5, 1.0])));
 }

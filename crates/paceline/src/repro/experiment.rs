@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use policy::Profile;
 use trace::Outcome;
 use workload::{Object, Step, Task, Workload, mix};
 
@@ -56,7 +57,8 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
         other => (policies, job(other)?),
     };
     let observe = !matches!(experiment.job, Job::Fault { .. });
-    Ok(Plan { contenders, job, place, runs, seed: SEED, locks: experiment.locks, observe })
+    let (profile, locks) = (Profile::new(), experiment.locks);
+    Ok(Plan { contenders, job, place, runs, seed: SEED, profile, locks, observe })
 }
 
 /// A script that loads the policies itself.

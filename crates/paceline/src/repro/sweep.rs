@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use machine::Machine;
+use policy::Profile;
 use rayon::prelude::*;
 use report::stats::median;
 use sim::{Change, Fault};
@@ -99,6 +100,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                 // Also at ends of ranges: where chance places threads, a seed may be far from the median.
                 runs: if effort.quick { 1 } else { sweep.seeds },
                 seed: SEED,
+                profile: Profile::new(),
                 locks: false,
                 observe: true,
             };

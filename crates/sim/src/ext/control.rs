@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use policy::native::Copy;
 use policy::table::{RawTable, TaskTable};
-use policy::{Control, Instance, Profile, Topology, View};
+use policy::{Control, Instance, Profile, Program, Topology, View};
 
 use crate::kernel::{Kernel, cgroup_id};
 
@@ -36,8 +36,20 @@ impl Controller {
     pub fn step(&mut self, k: &Kernel) -> u64 {
         let name_of =
             |tid: u32| k.tasks.get((tid as usize).wrapping_sub(1)).map(|t| t.name.clone());
+        // As results have it: tasks whose names are alike up to the first `-` are of one program.
+        let program_of = |tid: u32| {
+            let name = name_of(tid)?;
+            Some(Program { id: name.split('-').next()?.to_string(), path: None })
+        };
         let cgroup_of = |id: u64| k.cgroups.get(id.checked_sub(cgroup_id(None))? as usize).copied();
-        let (name_of, cgroup_of): (&dyn Fn(u32) -> _, &dyn Fn(u64) -> _) = (&name_of, &cgroup_of);
-        self.control.step(&View { now_ns: k.now_ns(), table: &self.table, name_of, cgroup_of })
+        let view = View {
+            now_ns: k.now_ns(),
+            table: &self.table,
+            name_of: &name_of,
+            program_of: &program_of,
+            parent_of: &|_| None,
+            cgroup_of: &cgroup_of,
+        };
+        self.control.step(&view)
     }
 }

@@ -110,7 +110,7 @@ static __always_inline u64 counted_since(struct un_cpu *cpu)
 		return 0;
 	count = cpu_instructions();
 	cpu->counted = count;
-	return count - before;
+	return count_between(before, count);
 }
 
 /* Charges p for its time on this CPU since it was charged last. */
@@ -126,7 +126,7 @@ static __always_inline void charge(struct task_struct *p, struct un_cpu *cpu)
 	if (slot) {
 		slot->runtime_ns += ran_ns;
 		slot->ran_ns.of[kind] += ran_ns;
-		slot->instructions.of[kind] += counted;
+		count_into(&slot->instructions.of[kind], counted);
 	}
 	if (task) {
 		share_charge(&task->wants, shares_of(slot), kind, ran_ns, 4 * knob_round_ns);

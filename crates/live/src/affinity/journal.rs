@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whose masks were changed, and what they were: a file that is ahead of every change, so that they can be given
+//! back by whoever comes next, should this process be killed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use super::mask::Mask;
+use super::thread::Stat;
+use crate::program::numbered;
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Holder {
+    pid: u32,
+    start: u64,
+    boot: String,
+    /// CPUs of each kind.
+    kinds: Vec<String>,
+}
+
+/// One each for every thread whose mask was changed.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    tid: u32,
+    start: u64,
+    own: String,
+}
+
+/// The file, as it is written.
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+/// Where it is: for all users where root steers, else the user's own.
+pub(crate) fn place() -> anyhow::Result<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Ok("/run/paceline/affinity".into());
+    }
+    let folder = std::env::var_os("XDG_RUNTIME_DIR")
+        .context("masks are noted in XDG_RUNTIME_DIR, which is not set: set it, or run as root")?;
+    Ok(Path::new(&folder).join("paceline/affinity"))
+}
+
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_string()
+}
+
+impl Journal {
+    /// Begins one; there must be none.
+    pub fn begin(path: &Path, kinds: &[Mask]) -> anyhow::Result<Self> {
+        let cannot = || format!("cannot note masks in {}", path.display());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(cannot)?;
+        }
+        let file = OpenOptions::new().append(true).create_new(true).open(path);
+        let mut journal = Journal { path: path.into(), file: file.with_context(cannot)? };
+        let pid = std::process::id();
+        let start = Stat::of(pid).context("/proc does not know this process")?.start;
+        let kinds = kinds.iter().map(Mask::text).collect();
+        journal.line(&Holder { pid, start, boot: boot(), kinds })?;
+        Ok(journal)
+    }
+
+    /// Before a thread's mask is changed for the first time: what it was.
+    pub fn note(&mut self, tid: u32, start: u64, own: &Mask) -> anyhow::Result<()> {
+        self.line(&Entry { tid, start, own: own.text() })
+    }
+
+    /// In one piece: a part of a line would be of a change that was never made.
+    fn line(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes());
+        written.with_context(|| format!("cannot note masks in {}", self.path.display()))
+    }
+
+    /// Gives all masks back.
+    pub fn end(self) -> anyhow::Result<usize> {
+        give_back(&self.path)
+    }
+}
+
+/// Gives back what a process that is gone has left, if anything; how many threads got theirs. Errors: it is
+/// not gone.
+pub fn mend() -> anyhow::Result<usize> {
+    let Ok(path) = place() else { return Ok(0) };
+    let Some(holder) = fs::read_to_string(&path).ok().and_then(|text| holder(&text)) else {
+        // Nobody's, or cut off in its first line: no mask was changed then.
+        let _ = fs::remove_file(&path);
+        return Ok(0);
+    };
+    if holder.boot != boot() {
+        fs::remove_file(&path).with_context(|| path.display().to_string())?;
+        return Ok(0);
+    }
+    if Stat::of(holder.pid).is_some_and(|stat| stat.start == holder.start) {
+        bail!("another paceline (process {}) steers by affinity: end it first", holder.pid);
+    }
+    give_back(&path)
+}
+
+fn holder(text: &str) -> Option<Holder> {
+    serde_json::from_str(text.lines().next()?).ok()
+}
+
+/// Passes over all threads until one changes nothing: who is forked meanwhile has its parent's mask.
+fn give_back(path: &Path) -> anyhow::Result<usize> {
+    const PASSES: usize = 20;
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let kinds = holder(&text).map(|holder| holder.kinds).unwrap_or_default();
+    let kinds: Vec<Mask> = kinds.iter().map(|cpus| Mask::parse(cpus)).collect();
+    let entries = text.lines().skip(1).filter_map(|line| serde_json::from_str::<Entry>(line).ok());
+    // Of a thread that is noted twice the last word holds: its owner changed it in between.
+    let own: BTreeMap<(u32, u64), Mask> =
+        entries.map(|entry| ((entry.tid, entry.start), Mask::parse(&entry.own))).collect();
+    let mut given = 0;
+    for _ in 0..PASSES {
+        let changed = pass(&kinds, &own);
+        given += changed;
+        if changed == 0 {
+            break;
+        }
+    }
+    fs::remove_file(path).with_context(|| path.display().to_string())?;
+    Ok(given)
+}
+
+fn pass(kinds: &[Mask], own: &BTreeMap<(u32, u64), Mask>) -> usize {
+    let mut of_process = BTreeMap::new();
+    let mut of_session = BTreeMap::new();
+    let mut unknown = Vec::new();
+    let mut changed = 0;
+    for process in numbered("/proc") {
+        for tid in numbered(&format!("/proc/{process}/task")) {
+            let Some(stat) = Stat::of(tid) else { continue };
+            match own.get(&(tid, stat.start)) {
+                Some(own) => {
+                    of_process.insert(process, own);
+                    of_session.insert(stat.session, own);
+                    changed += usize::from(restore(tid, kinds, own));
+                }
+                None if stat.may_be_steered => unknown.push((tid, process, stat)),
+                None => {}
+            }
+        }
+    }
+    // Children that came after the last look have their mask from who started them.
+    for (tid, process, stat) in unknown {
+        let from = of_process.get(&process).or_else(|| of_process.get(&stat.parent));
+        if let Some(own) = from.or_else(|| of_session.get(&stat.session)) {
+            changed += usize::from(restore(tid, kinds, own));
+        }
+    }
+    changed
+}
+
+/// Gives a thread its own mask where it has one of ours; anything else is its owner's doing.
+fn restore(tid: u32, kinds: &[Mask], own: &Mask) -> bool {
+    let Some(now) = Mask::of(tid) else { return false };
+    let is_ours = kinds.iter().any(|kind| kind.and(own) == now);
+    is_ours && now != *own && own.give(tid).is_ok()
+}

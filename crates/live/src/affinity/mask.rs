@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Masks of CPUs that threads may use, as sets that can be compared and written down.
+
+use std::io;
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::counters::ranges;
+use crate::topology::cpu_list;
+
+/// CPUs, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mask(Vec<usize>);
+
+impl Mask {
+    pub fn new(cpus: impl IntoIterator<Item = usize>) -> Self {
+        let mut cpus: Vec<usize> = cpus.into_iter().collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        Mask(cpus)
+    }
+
+    /// A thread's own, as far as its CPUs are online. None: it has gone.
+    pub fn of(tid: u32) -> Option<Self> {
+        let set = sched_getaffinity(Some(Pid::from_raw(tid as i32)?)).ok()?;
+        Some(Mask((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()))
+    }
+
+    /// Gives it to a thread.
+    pub fn give(&self, tid: u32) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        self.0.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+        sched_setaffinity(Pid::from_raw(tid as i32), &set).map_err(io::Error::from)
+    }
+
+    pub fn and(&self, other: &Mask) -> Mask {
+        Mask(self.0.iter().copied().filter(|cpu| other.0.contains(cpu)).collect())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// As the kernel writes it.
+    pub fn text(&self) -> String {
+        ranges(&self.0)
+    }
+
+    pub fn parse(text: &str) -> Self {
+        Mask::new(cpu_list(text))
+    }
+}

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Shares of uneven cores without sched_ext: Linux's own class schedules, and each thread's mask of CPUs says on
+//! which kind of core it may run for the next turn.
+//!
+//! The control plane is the policies' own. What a thread had of each kind is known exactly: during a turn its mask
+//! has one kind only, and the kernel counts its CPU time (schedstat). Nobody's own mask is ever widened: a turn's
+//! mask is the part of it that is of one kind.
+
+mod assign;
+mod journal;
+mod mask;
+mod thread;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use policy::table::TYPES_MAX;
+use policy::{Control, Instance, Keeper, Place, Profile, Topology, View};
+use rustix::io::read;
+
+use self::assign::{Candidate, assign};
+use self::journal::Journal;
+pub use self::journal::mend;
+use self::mask::Mask;
+use self::thread::{Stat, times};
+use crate::control::Knows;
+use crate::counters::{self, Event, Whom, instructions_of};
+use crate::execute::now_ns;
+use crate::program::{self, Programs, numbered};
+use crate::topology;
+
+/// Between two changes of masks: a change costs a migration, and each task that is not to be on one kind alone has
+/// one now and then.
+pub const TURN: Duration = Duration::from_millis(100);
+const TURN_NS: f64 = 1e8;
+/// Turns that a task may be owed at most, or owe.
+const DEBT_TURNS: f64 = 20.0;
+/// Turns without running after which a thread has its own mask back, and takes no part.
+const QUIET: u32 = 10;
+/// Less than this part of a turn is no running task.
+const RUNS: f64 = 0.02;
+/// Turns between two looks at a thread's nice value.
+const LOOK_AGAIN: u32 = 20;
+
+/// Whose threads are steered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Everybody's, but for real-time tasks and what may not be touched.
+    Everyone,
+    /// A process's, and those of all that come from it.
+    Process(u32),
+}
+
+/// What a thread has had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Had {
+    /// Which.
+    pub tid: u32,
+    /// What it calls itself.
+    pub name: String,
+    /// CPU time on each kind of core, ms, the fastest first.
+    pub kind_ms: Vec<u64>,
+}
+
+/// A thread that is known.
+struct Known {
+    tgid: u32,
+    stat: Stat,
+    place: Place,
+    /// Its owner's mask.
+    own: Mask,
+    /// The kind whose mask it has now, and had in the turn before: a child may have either.
+    on: Option<usize>,
+    was_on: Option<usize>,
+    noted: bool,
+    /// The kernel refuses: it is another user's, or bound by its cpuset.
+    refused: bool,
+    had: (u64, u64),
+    counters: Vec<OwnedFd>,
+    counted: Option<u64>,
+    owed: [f64; TYPES_MAX],
+    /// CPU time that it would use, of 1, an average.
+    wants: f64,
+    quiet: u32,
+    age: u32,
+}
+
+/// Steers until it is dropped; [`Steering::end`] tells what was given back.
+pub struct Steering {
+    control: Box<dyn Control>,
+    control_ns: u64,
+    keeper: Keeper,
+    programs: Programs,
+    /// CPUs of each kind, the fastest first.
+    kinds: Vec<Mask>,
+    of_cpu: Vec<u16>,
+    /// Ways to count instructions on any of them: type and config.
+    events: Vec<(u32, u64)>,
+    whose: Whose,
+    known: BTreeMap<u32, Known>,
+    charged_ns: u64,
+    journal: Option<Journal>,
+}
+
+impl Steering {
+    /// Begins, with what is known of programs. Nothing is changed before the first turn.
+    ///
+    /// Fails where the policy has no control plane, masks cannot be noted, or the kernel does not count CPU time.
+    pub fn begin(
+        instance: &Instance,
+        topology: &Topology,
+        profile: &Profile,
+        whose: Whose,
+        event: Event,
+    ) -> anyhow::Result<Self> {
+        let name = instance.policy.name;
+        let plan =
+            instance.policy.control.with_context(|| format!("{name} has no control plane"))?;
+        times(std::process::id())
+            .context("the kernel does not count threads' CPU time (CONFIG_SCHED_INFO)")?;
+        let online = online();
+        let count = 1 + usize::from(topology.core_type.iter().copied().max().unwrap_or(0));
+        let of_kind = |kind: usize| {
+            let cpus = 0..topology.core_type.len();
+            Mask::new(cpus.filter(|cpu| topology.core_type[*cpu] == kind as u16))
+        };
+        let kinds: Vec<Mask> = (0..count).map(of_kind).collect();
+        Ok(Steering {
+            control: plan(instance, topology, profile),
+            control_ns: 0,
+            keeper: Keeper::new(),
+            programs: Programs::default(),
+            events: events(event, &online),
+            journal: Some(Journal::begin(&journal::place()?, &kinds)?),
+            kinds,
+            of_cpu: topology.core_type.clone(),
+            whose,
+            known: BTreeMap::new(),
+            charged_ns: now_ns(),
+        })
+    }
+
+    /// Whether instructions of a thread can be counted, and why not.
+    pub fn counts(&self) -> Result<(), String> {
+        let mut why = "off".to_string();
+        for (kind, config) in &self.events {
+            match counters::open(*kind, *config, Whom::Thread(std::process::id())) {
+                Ok(_) => return Ok(()),
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Err(why)
+    }
+
+    /// What the control plane goes by.
+    pub fn knows(&self) -> Knows {
+        Knows { sources: self.control.sources(), learned: self.control.learned() }
+    }
+
+    /// What those have had since they came that run now.
+    pub fn had(&self) -> Vec<Had> {
+        let runs = |tid: u32| self.known.get(&tid).is_some_and(|known| known.quiet < QUIET);
+        let had = |task: policy::table::TaskView| Had {
+            tid: task.pid,
+            name: program::name(task.pid).unwrap_or_default(),
+            kind_ms: task.ran_ns[..self.kinds.len()].iter().map(|ns| ns / 1_000_000).collect(),
+        };
+        let tasks = self.keeper.table().tasks().into_iter();
+        tasks.filter(|task| runs(task.pid)).map(had).collect()
+    }
+
+    /// One turn: charges for the last one, plans where it is time to, and gives masks for the next.
+    pub fn turn(&mut self) -> anyhow::Result<()> {
+        self.meet()?;
+        self.charge();
+        if now_ns() >= self.control_ns {
+            let view = View {
+                now_ns: now_ns(),
+                table: self.keeper.table(),
+                name_of: &program::name,
+                program_of: &|tid| self.programs.of(tid),
+                parent_of: &program::parent,
+                cgroup_of: &|_| None,
+            };
+            self.control_ns = now_ns() + self.control.step(&view);
+            self.programs.trim();
+        }
+        self.place()
+    }
+
+    /// Gives all masks back; to how many threads.
+    pub fn end(mut self) -> anyhow::Result<usize> {
+        self.journal.take().map_or(Ok(0), Journal::end)
+    }
+
+    /// Takes in who has come, and forgets who has gone.
+    fn meet(&mut self) -> anyhow::Result<()> {
+        let mut here = BTreeSet::new();
+        let own = std::process::id();
+        for tgid in numbered("/proc").into_iter().filter(|tgid| *tgid != own) {
+            for tid in numbered(&format!("/proc/{tgid}/task")) {
+                here.insert(tid);
+                let again = self.known.get(&tid).is_some_and(|known| known.age % LOOK_AGAIN != 0);
+                if again {
+                    continue;
+                }
+                let Some(stat) = Stat::of(tid).filter(|stat| stat.may_be_steered) else {
+                    here.remove(&tid);
+                    continue;
+                };
+                match self.known.get_mut(&tid) {
+                    Some(known) if known.stat.start == stat.start => {
+                        known.stat = stat;
+                        self.keeper.weigh(&known.place, stat.weight());
+                    }
+                    _ => self.newcomer(tid, tgid, stat)?,
+                }
+            }
+        }
+        let gone: Vec<u32> = self.known.keys().filter(|tid| !here.contains(tid)).copied().collect();
+        for tid in gone {
+            if let Some(known) = self.known.remove(&tid) {
+                self.keeper.leave(known.place);
+            }
+        }
+        Ok(())
+    }
+
+    fn newcomer(&mut self, tid: u32, tgid: u32, stat: Stat) -> anyhow::Result<()> {
+        if !self.is_meant(tgid, &stat) {
+            return Ok(());
+        }
+        let (Some(mask), Some(had)) = (Mask::of(tid), times(tid)) else { return Ok(()) };
+        if let Some(before) = self.known.remove(&tid) {
+            self.keeper.leave(before.place);
+        }
+        let Some(place) = self.keeper.enter(tid, tgid, stat.weight()) else { return Ok(()) };
+        let inherited = self.inherited(&mask, tgid, &stat);
+        let (own, on) = inherited.map_or((mask, None), |(own, on)| (own, Some(on)));
+        // Also of who is bound to a kind by its owner, lest somebody takes that for a mask of ours.
+        let noted = on.is_some() || self.kinds.iter().any(|kind| kind.and(&own) == own);
+        if let Some(journal) = self.journal.as_mut().filter(|_| noted) {
+            journal.note(tid, stat.start, &own)?;
+        }
+        let known = Known {
+            tgid,
+            stat,
+            place,
+            own,
+            on,
+            was_on: None,
+            noted,
+            refused: false,
+            had,
+            counters: Vec::new(),
+            counted: None,
+            owed: [0.0; TYPES_MAX],
+            wants: 0.0,
+            quiet: QUIET,
+            age: 0,
+        };
+        self.known.insert(tid, known);
+        Ok(())
+    }
+
+    fn is_meant(&self, tgid: u32, stat: &Stat) -> bool {
+        let Whose::Process(first) = self.whose else { return true };
+        let known = |process: u32| self.known.values().any(|known| known.tgid == process);
+        tgid == first || stat.parent == first || known(tgid) || known(stat.parent)
+    }
+
+    /// Whose mask a newcomer has, if it is one of ours: its process's, its parent's, or of who is of its session
+    /// where that has gone. Its owner's mask then is that one's; and the kind that it is on.
+    fn inherited(&self, mask: &Mask, tgid: u32, stat: &Stat) -> Option<(Mask, usize)> {
+        let by = |is: &dyn Fn(&Known) -> bool| {
+            let from = self.known.values().filter(|known| is(known));
+            from.flat_map(|known| [(known, known.on), (known, known.was_on)]).find_map(
+                |(known, on)| {
+                    let given = self.kinds.get(on?)?.and(&known.own);
+                    (given == *mask && given != known.own)
+                        .then(|| (known.own.clone(), on.unwrap_or(0)))
+                },
+            )
+        };
+        let parent_is_known = self.known.values().any(|known| known.tgid == stat.parent);
+        by(&|known| known.tgid == tgid).or_else(|| by(&|known| known.tgid == stat.parent)).or_else(
+            || match parent_is_known {
+                true => None,
+                false => by(&|known| known.stat.session == stat.session),
+            },
+        )
+    }
+
+    /// Charges each thread for what it ran since the last turn.
+    fn charge(&mut self) {
+        let now_ns = now_ns();
+        let passed_ns = now_ns.saturating_sub(self.charged_ns).max(1) as f64;
+        self.charged_ns = now_ns;
+        for (tid, known) in &mut self.known {
+            known.age += 1;
+            // Who has slept for long is looked at less often.
+            if known.quiet >= 3 * QUIET && known.age % QUIET != 0 {
+                continue;
+            }
+            let Some(now) = times(*tid) else { continue };
+            let ran_ns = now.0.saturating_sub(known.had.0);
+            let waited_ns = now.1.saturating_sub(known.had.1);
+            known.had = now;
+            let wants = ((ran_ns + waited_ns) as f64 / passed_ns).min(1.0);
+            known.wants += 0.3 * (wants - known.wants);
+            known.quiet = if wants >= RUNS { 0 } else { known.quiet.saturating_add(1) };
+            if ran_ns == 0 {
+                continue;
+            }
+            let at = known.on.or_else(|| {
+                // It may run everywhere: as good as it gets is where it was last.
+                let cpu = Stat::of(*tid)?.cpu;
+                self.of_cpu.get(cpu).map(|kind| usize::from(*kind))
+            });
+            let Some(at) = at else { continue };
+            let retired = known.retired();
+            self.keeper.charge(&known.place, at, ran_ns, retired);
+            let shares = self.keeper.shares(&known.place);
+            for (kind, owed) in known.owed.iter_mut().enumerate() {
+                let paid = if kind == at { ran_ns as f64 } else { 0.0 };
+                let most = DEBT_TURNS * TURN_NS;
+                *owed = (*owed + shares[kind] * ran_ns as f64 - paid).clamp(-most, most);
+            }
+        }
+    }
+
+    /// Gives masks for the next turn.
+    fn place(&mut self) -> anyhow::Result<()> {
+        // A CPU that has gone is nobody's, and comes back to whom it belonged.
+        let online = Mask::new(online());
+        let kinds: Vec<Mask> = self.kinds.iter().map(|kind| kind.and(&online)).collect();
+        let cores: Vec<f64> = kinds.iter().map(|kind| kind.len() as f64).collect();
+        let running: Vec<u32> = self
+            .known
+            .iter()
+            .filter(|(_, known)| known.quiet < QUIET && !known.refused)
+            .map(|(tid, _)| *tid)
+            .collect();
+        let candidate = |tid: &u32| {
+            let known = &self.known[tid];
+            Candidate {
+                owed: known.owed[..kinds.len()].to_vec(),
+                wants: known.wants,
+                weight: f64::from(known.stat.weight()),
+                allowed: kinds.iter().map(|kind| !kind.and(&known.own).is_empty()).collect(),
+                now: known.on,
+            }
+        };
+        let candidates: Vec<Candidate> = running.iter().map(candidate).collect();
+        let placed = assign(&cores, &candidates, TURN_NS / 2.0);
+        let wanted: BTreeMap<u32, Option<usize>> = running.into_iter().zip(placed).collect();
+        for (tid, known) in &mut self.known {
+            let kind = wanted.get(tid).copied().flatten();
+            known.was_on = known.on;
+            known.count(*tid, kind.is_some(), &self.events);
+            known.heed(*tid, (&self.kinds, &online), self.journal.as_mut())?;
+            if kind != known.on && !known.refused {
+                known.give(*tid, kind, (&self.kinds, &online), self.journal.as_mut())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            // Where it fails the file stays, and the next start tries again.
+            let _ = journal.end();
+        }
+    }
+}
+
+impl Known {
+    /// Where its owner has changed its mask meanwhile, that is its own now.
+    fn heed(
+        &mut self,
+        tid: u32,
+        (kinds, online): (&[Mask], &Mask),
+        journal: Option<&mut Journal>,
+    ) -> anyhow::Result<()> {
+        if self.on.is_none() && self.quiet > 0 {
+            return Ok(());
+        }
+        let Some(now) = Mask::of(tid) else { return Ok(()) };
+        let given = self.on.map_or_else(|| self.own.clone(), |on| kinds[on].and(&self.own));
+        let given = given.and(online);
+        // Whoever loses its last CPU gets all from the kernel, and that is nobody's wish.
+        if now == given || given.is_empty() {
+            return Ok(());
+        }
+        (self.own, self.on) = (now, None);
+        if let Some(journal) = journal {
+            journal.note(tid, self.stat.start, &self.own)?;
+            self.noted = true;
+        }
+        Ok(())
+    }
+
+    /// Gives it the mask of a kind, or its own.
+    fn give(
+        &mut self,
+        tid: u32,
+        kind: Option<usize>,
+        (kinds, online): (&[Mask], &Mask),
+        journal: Option<&mut Journal>,
+    ) -> anyhow::Result<()> {
+        let mask = kind.map_or_else(|| self.own.clone(), |kind| kinds[kind].and(&self.own));
+        let mask = if mask.and(online).is_empty() { self.own.clone() } else { mask };
+        if mask.and(online).is_empty() || (self.on.is_none() && mask == self.own) {
+            self.on = kind;
+            return Ok(());
+        }
+        if let Some(journal) = journal.filter(|_| !self.noted) {
+            journal.note(tid, self.stat.start, &self.own)?;
+            self.noted = true;
+        }
+        match mask.give(tid) {
+            Ok(()) => self.on = kind,
+            Err(_) => self.refused = true,
+        }
+        Ok(())
+    }
+
+    /// Opens its counters while it takes part.
+    fn count(&mut self, tid: u32, takes_part: bool, events: &[(u32, u64)]) {
+        if !takes_part {
+            self.counters.clear();
+            self.counted = None;
+        } else if self.counters.is_empty() {
+            let open = |(kind, config): &(u32, u64)| {
+                counters::open(*kind, *config, Whom::Thread(tid)).ok()
+            };
+            self.counters = events.iter().filter_map(open).collect();
+            self.counted = self.count_now();
+        }
+    }
+
+    /// Instructions since the last call. None: the count is lost.
+    fn retired(&mut self) -> Option<u64> {
+        let (before, now) = (self.counted, self.count_now());
+        self.counted = now;
+        match (before, now) {
+            (Some(before), Some(now)) => now.checked_sub(before),
+            _ => Some(0),
+        }
+    }
+
+    /// Of all units together: each counts on its own CPUs only.
+    fn count_now(&self) -> Option<u64> {
+        let mut sum = 0;
+        for counter in &self.counters {
+            let mut bytes = [0; 8];
+            let length = read(counter, &mut bytes).ok()?;
+            sum += u64::from_ne_bytes(if length == 8 { bytes } else { return None });
+        }
+        (!self.counters.is_empty()).then_some(sum)
+    }
+}
+
+fn online() -> Vec<usize> {
+    topology::online(Path::new("/")).unwrap_or_default()
+}
+
+/// One for each counter unit that these CPUs have.
+fn events(event: Event, cpus: &[usize]) -> Vec<(u32, u64)> {
+    const SOFTWARE_CPU_CLOCK: (u32, u64) = (1, 0);
+    match event {
+        Event::Nothing => Vec::new(),
+        Event::CpuClock => vec![SOFTWARE_CPU_CLOCK],
+        Event::Instructions => {
+            let best = |cpu: &usize| {
+                let ways = instructions_of(Path::new("/"), *cpu);
+                ways.into_iter().next().map(|(_, kind, config)| (kind, config))
+            };
+            cpus.iter().filter_map(best).collect::<BTreeSet<_>>().into_iter().collect()
+        }
+    }
+}

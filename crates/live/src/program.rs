@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a thread is, as /proc has it: what it is called, who started it, and which executable it runs.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use object::Object;
+use object::read::{File as Executable, ReadCache};
+use policy::Program;
+
+/// What a thread calls itself.
+pub(crate) fn name(tid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_string())
+}
+
+/// The process that started a thread's process.
+pub(crate) fn parent(tid: u32) -> Option<u32> {
+    fields(&fs::read_to_string(format!("/proc/{tid}/stat")).ok()?)?.get(1)?.parse().ok()
+}
+
+/// The fields of a `stat` line behind the name, which may hold blanks and brackets: the first is the state.
+pub(crate) fn fields(stat: &str) -> Option<Vec<&str>> {
+    Some(stat[stat.rfind(')')? + 1..].split_whitespace().collect())
+}
+
+/// Executables, each of which is read once.
+#[derive(Default)]
+pub(crate) struct Programs {
+    /// Build ids by device, inode and time of the last change.
+    ids: RefCell<BTreeMap<(u64, u64, i64), String>>,
+}
+
+impl Programs {
+    /// What a thread runs; none for the kernel's own, and for who has gone.
+    pub fn of(&self, tid: u32) -> Option<Program> {
+        let link = format!("/proc/{tid}/exe");
+        let file = fs::metadata(&link).ok()?;
+        let path = fs::read_link(&link).ok();
+        let key = (file.dev(), file.ino(), file.mtime());
+        let id = || {
+            let by_file = || format!("file:{}:{}", file.dev(), file.ino());
+            build_id(Path::new(&link)).unwrap_or_else(by_file)
+        };
+        let id = self.ids.borrow_mut().entry(key).or_insert_with(id).clone();
+        Some(Program { id, path: path.map(|path| path.to_string_lossy().into_owned()) })
+    }
+
+    /// Forgets all where there are many.
+    pub fn trim(&mut self) {
+        const KEPT: usize = 4096;
+        if self.ids.get_mut().len() > KEPT {
+            self.ids.get_mut().clear();
+        }
+    }
+}
+
+/// What the linker called an executable; a copy of it has the same, and another build of it has not.
+fn build_id(path: &Path) -> Option<String> {
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let file = Executable::parse(&cache).ok()?;
+    let id = file.build_id().ok()??;
+    let hex = id.iter().map(|byte| format!("{byte:02x}"));
+    (!id.is_empty()).then(|| format!("build-id:{}", hex.collect::<String>()))
+}
+
+/// Which of these names, paths and ids of programs nothing goes by that runs now.
+pub fn absent<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut absent: Vec<String> = names.cloned().collect();
+    let programs = Programs::default();
+    for process in numbered("/proc") {
+        let threads = numbered(&format!("/proc/{process}/task"));
+        let called: Vec<String> = threads.into_iter().filter_map(name).collect();
+        let program = programs.of(process).unwrap_or_default();
+        absent.retain(|wanted| {
+            let is_name = |name: &String| wanted.get(..15).unwrap_or(wanted) == name;
+            let is_path = program.path.as_ref() == Some(wanted);
+            !(is_path || program.id == *wanted || called.iter().any(is_name))
+        });
+    }
+    absent
+}
+
+/// Entries of a folder that are numbers.
+pub(crate) fn numbered(folder: &str) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found() {
+        let own = std::process::id();
+        let programs = Programs::default();
+        let program = programs.of(own).unwrap();
+        let path = std::env::current_exe().unwrap();
+        assert_eq!(program.path.as_deref(), path.to_str());
+        assert!(program.id.starts_with("build-id:") || program.id.starts_with("file:"));
+        assert_eq!(programs.of(own), Some(program), "the same when asked again");
+        assert!(name(own).is_some_and(|name| !name.is_empty() && name.len() <= 15));
+        assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn programs_that_run_are_not_absent() {
+        let own = std::process::id();
+        let path = std::env::current_exe().unwrap().display().to_string();
+        let names = [name(own).unwrap(), path, "no-such-program-runs".to_string()];
+        assert_eq!(absent(names.iter()), ["no-such-program-runs"]);
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let stat = "7 (a) b (c) R 3 7 7 0";
+        assert_eq!(fields(stat).unwrap(), ["R", "3", "7", "7", "0"]);
+        assert_eq!(fields("7"), None);
+    }
+
+    #[test]
+    fn what_has_no_build_id_goes_by_its_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "#!/bin/sh\n").unwrap();
+        assert_eq!(build_id(file.path()), None);
+    }
+}

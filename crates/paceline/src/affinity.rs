@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `run --by affinity`: shares of uneven cores by threads' masks of CPUs, where no scheduler can be loaded.
+
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use live::affinity::{Had, Steering, TURN, Whose};
+use live::{Event, Glance};
+use policy::{Instance, Topology};
+use report::text::plural;
+use serde_json::json;
+
+use crate::cli::{Counter, Run};
+use crate::failure::Failure;
+use crate::here::{failed, interrupts};
+use crate::output;
+use crate::run::{self, End};
+use crate::speeds::{Speeds, kinds};
+
+/// Runs it until something ends it; every thread has its own mask then.
+pub fn run(
+    args: &Run,
+    instance: &Instance,
+    topology: &Topology,
+    speeds: &mut Speeds,
+    every: Duration,
+    until: Option<Duration>,
+) -> Result<(), Failure> {
+    if instance.policy.control.is_none() {
+        return Err(Failure::input(format!(
+            "{} decides in the kernel alone: --by affinity is for policies of uneven cores, such as min-fair",
+            instance.policy.name
+        )));
+    }
+    if instance.promises().heeds_cgroup_weights {
+        return Err(Failure::input(
+            "masks of CPUs cannot divide CPU time among cgroups: tenant=cgroup needs sched_ext",
+        ));
+    }
+    if kinds(topology) < 2 {
+        return Err(Failure::input(
+            "all cores of this machine are alike, as far as the kernel tells: nothing to share; name them with \
+             --core-types",
+        ));
+    }
+    if args.partial && args.command.is_empty() {
+        return Err(Failure::input(
+            "--partial --by affinity steers a command and its children: name one after --",
+        ));
+    }
+    let stop = interrupts()?;
+    // It works all the same from the class that everybody is in, and later where the machine is full.
+    let _ = live::outrank_policies();
+    let mut child = match args.command.is_empty() {
+        true => None,
+        false => Some(run::start(args)?),
+    };
+    let whose = match (&child, args.partial) {
+        (Some(child), true) => Whose::Process(child.id()),
+        _ => Whose::Everyone,
+    };
+    let event = run::counting(args).event;
+    let began = Steering::begin(instance, topology, &speeds.profile(), whose, event);
+    let mut steering = match began {
+        Ok(steering) => steering,
+        Err(error) => {
+            // It goes on under Linux's own class, as after the end.
+            let _ = child.as_mut().map(Child::wait);
+            return Err(failed(error));
+        }
+    };
+    let label = &instance.label;
+    let whom =
+        if args.partial { "the command's threads" } else { "all threads but real-time ones" };
+    output::say(&format!(
+        "paceline: {label} says by masks of CPUs where {whom} run; Ctrl-C ends it"
+    ));
+    let counted = steering.counts().map(|()| match (args.counter, event) {
+        (Counter::CpuClock, _) => "cpu-clock of each thread".to_string(),
+        (_, Event::Nothing) => String::new(),
+        _ => "instructions of each thread".to_string(),
+    });
+    output::say(&format!("paceline: {}", speeds.sum_up(counted)));
+    speeds.warn(args);
+    let started = Instant::now();
+    let ended = watch(args, label, &mut steering, child.as_mut(), speeds, (every, until), &stop);
+    speeds.keep(steering.knows().learned);
+    let had = steering.had();
+    let given = steering.end().map_err(failed)?;
+    let end = ended?;
+    let why = match end {
+        End::Time => "its time is over",
+        End::Command(_) => "the command has ended",
+        End::Unread => "nobody reads its lines any more",
+        End::Interrupted | End::Kernel => "interrupted",
+    };
+    if args.json && end != End::Unread {
+        let task = |had: &Had| json!({"tid": had.tid, "name": had.name, "kind_ms": had.kind_ms});
+        let end = json!({
+            "t_s": started.elapsed().as_secs_f64(), "policy": label, "ended": why,
+            "tasks": had.iter().map(task).collect::<Vec<_>>(),
+        });
+        output::print(&format!("{end}\n"))?;
+    }
+    output::say(&format!(
+        "paceline: {label}: ended after {:.1} s, {why}; {} got the own mask back",
+        started.elapsed().as_secs_f64(),
+        plural(given, "thread")
+    ));
+    let status = match (end, child) {
+        (End::Command(status), _) => Some(status),
+        (_, Some(mut child)) => Some(child.wait().map_err(|error| failed(error.into()))?),
+        (_, None) => None,
+    };
+    run::finish(end, status)
+}
+
+fn watch(
+    args: &Run,
+    label: &str,
+    steering: &mut Steering,
+    mut child: Option<&mut Child>,
+    speeds: &mut Speeds,
+    (every, until): (Duration, Option<Duration>),
+    stop: &AtomicBool,
+) -> Result<End, Failure> {
+    let started = Instant::now();
+    let mut last = Glance::now().map_err(failed)?;
+    let (mut next, mut turn) = (every, Duration::ZERO);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(End::Interrupted);
+        }
+        let ended = child.as_mut().map(|child| child.try_wait()).transpose();
+        if let Some(status) = ended.map_err(|error| failed(error.into()))?.flatten() {
+            return Ok(End::Command(status));
+        }
+        let passed = started.elapsed();
+        if until.is_some_and(|until| passed >= until) {
+            return Ok(End::Time);
+        }
+        if passed >= turn {
+            steering.turn().map_err(failed)?;
+            // One that came late is not made up for.
+            turn = started.elapsed() + TURN;
+        }
+        if passed >= next {
+            next += every;
+            let now = Glance::now().map_err(failed)?;
+            let (load, knows) = (now.since(&last), steering.knows());
+            last = now;
+            speeds.keep_now_and_then(|| knows.learned, passed);
+            let sources = Some(knows.sources);
+            let said = match args.json {
+                true => {
+                    output::print(&format!("{}\n", run::statistics(label, passed, &load, sources)))
+                }
+                false => {
+                    output::say(&(run::line(label, passed, &load) + &run::speeds_from(sources)));
+                    Ok(())
+                }
+            };
+            match said {
+                Err(Failure::Closed) => return Ok(End::Unread),
+                said => said?,
+            }
+        }
+        let passed = started.elapsed();
+        let rest = [Some(turn), Some(next), until].into_iter().flatten().min().unwrap_or(turn);
+        thread::sleep(rest.saturating_sub(passed).min(TURN));
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A task table whose data plane is in user space: for grounds that have no policy in the kernel.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::table::{MAX_TASKS, RawTable, TYPES_MAX, TaskTable};
+
+/// A table, and who writes to it in a policy's place.
+pub struct Keeper {
+    raw: NonNull<RawTable>,
+    table: TaskTable,
+    free: Vec<u32>,
+    fresh: u32,
+}
+
+/// A task's place in a [`Keeper`]'s table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place(u32);
+
+// SAFETY: the table belongs to this value alone, and all its fields are atomics.
+unsafe impl Send for Keeper {}
+
+impl Default for Keeper {
+    fn default() -> Self {
+        Keeper::new()
+    }
+}
+
+impl Keeper {
+    /// An empty table.
+    pub fn new() -> Self {
+        let layout = Layout::new::<RawTable>();
+        // SAFETY: the layout is not empty; zeroes are a valid table, as in a policy's .bss
+        let raw = unsafe { alloc_zeroed(layout) }.cast::<RawTable>();
+        let Some(raw) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        // SAFETY: it lives until this value is dropped
+        let table = unsafe { TaskTable::new(raw) };
+        Keeper { raw, table, free: Vec::new(), fresh: 0 }
+    }
+
+    /// What a control plane sees.
+    pub fn table(&self) -> &TaskTable {
+        &self.table
+    }
+
+    /// A task comes. None: the table is full.
+    pub fn enter(&mut self, pid: u32, tgid: u32, weight: u32) -> Option<Place> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if (self.fresh as usize) + 1 < MAX_TASKS => {
+                self.fresh += 1;
+                self.fresh
+            }
+            None => return None,
+        };
+        let slot = self.table.slot(index);
+        slot.pid.store(pid, Relaxed);
+        slot.tgid.store(tgid, Relaxed);
+        slot.weight.store(weight, Relaxed);
+        slot.runtime_ns.store(0, Relaxed);
+        slot.ran_ns.iter().chain(&slot.instructions).for_each(|sum| sum.store(0, Relaxed));
+        slot.share_even.store(0, Relaxed);
+        slot.share_odd.store(0, Relaxed);
+        slot.generation.fetch_add(1, Relaxed);
+        self.table.grow(u64::from(self.fresh));
+        Some(Place(index))
+    }
+
+    /// It goes.
+    pub fn leave(&mut self, place: Place) {
+        self.table.slot(place.0).generation.fetch_add(1, Relaxed);
+        self.free.push(place.0);
+    }
+
+    /// Its weight is another now.
+    pub fn weigh(&mut self, place: &Place, weight: u32) {
+        self.table.slot(place.0).weight.store(weight, Relaxed);
+    }
+
+    /// It ran for so long on a kind of core, and retired so many instructions meanwhile; None: the count is lost.
+    pub fn charge(&mut self, place: &Place, kind: usize, ran_ns: u64, retired: Option<u64>) {
+        let (slot, kind) = (self.table.slot(place.0), kind.min(TYPES_MAX - 1));
+        slot.runtime_ns.fetch_add(ran_ns, Relaxed);
+        slot.ran_ns[kind].fetch_add(ran_ns, Relaxed);
+        match retired {
+            Some(count) => drop(slot.instructions[kind].fetch_add(count, Relaxed)),
+            None => slot.instructions[kind].store(0, Relaxed),
+        }
+    }
+
+    /// Its share of each kind of core, of 1; that of newcomers where nothing is planned for it yet.
+    pub fn shares(&self, place: &Place) -> [f64; TYPES_MAX] {
+        let packed = match self.table.share(place.0) {
+            0 => self.table.share(0),
+            own => own,
+        };
+        let part = |kind: usize| f64::from((packed >> (16 * kind)) as u16) / 65535.0;
+        std::array::from_fn(part)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout, and the table goes with it
+        unsafe { dealloc(self.raw.as_ptr().cast(), Layout::new::<RawTable>()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_plane_sees_what_was_charged_and_its_shares_are_in_force() {
+        let mut keeper = Keeper::new();
+        assert!(keeper.table().tasks().is_empty());
+        let (one, two) = (keeper.enter(7, 7, 100).unwrap(), keeper.enter(8, 7, 50).unwrap());
+        keeper.charge(&one, 1, 500, Some(30));
+        keeper.charge(&one, 0, 100, Some(9));
+        keeper.charge(&one, 1, 100, None);
+        let tasks = keeper.table().tasks();
+        assert_eq!(
+            tasks.iter().map(|task| (task.pid, task.weight)).collect::<Vec<_>>(),
+            [(7, 100), (8, 50)]
+        );
+        assert_eq!((tasks[0].runtime_ns, tasks[0].ran_ns[..2].to_vec()), (700, vec![100, 600]));
+        assert_eq!(tasks[0].instructions[..2], [9, 0], "a lost count begins anew");
+        keeper.table().publish(65535 << 16, &[(tasks[0], 65535)]);
+        assert_eq!((keeper.shares(&one)[0], keeper.shares(&two)[1]), (1.0, 1.0));
+        keeper.leave(one);
+        let again = keeper.enter(9, 9, 100).unwrap();
+        assert_eq!(keeper.table().tasks().len(), 2);
+        assert_eq!(keeper.shares(&again)[1], 1.0, "those of who was there before are not its");
+        assert_eq!(keeper.table().tasks()[0].runtime_ns, 0);
+    }
+}
