@@ -36,7 +36,7 @@ pub fn run(
     }
     if instance.promises().heeds_cgroup_weights {
         return Err(Failure::input(
-            "masks of CPUs cannot divide CPU time among cgroups: tenant=cgroup needs sched_ext",
+            "tenant=cgroup needs sched_ext; with --by affinity Linux's own class heeds cpu.weight",
         ));
     }
     if kinds(topology) < 2 {

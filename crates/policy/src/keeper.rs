@@ -61,6 +61,9 @@ impl Keeper {
         slot.weight.store(weight, Relaxed);
         slot.runtime_ns.store(0, Relaxed);
         slot.ran_ns.iter().chain(&slot.instructions).for_each(|sum| sum.store(0, Relaxed));
+        slot.kinds.store(0, Relaxed);
+        slot.pace.store(0, Relaxed);
+        slot.cgroup.store(0, Relaxed);
         slot.share_even.store(0, Relaxed);
         slot.share_odd.store(0, Relaxed);
         slot.generation.fetch_add(1, Relaxed);
@@ -77,6 +80,11 @@ impl Keeper {
     /// Its weight is another now.
     pub fn weigh(&mut self, place: &Place, weight: u32) {
         self.table.slot(place.0).weight.store(weight, Relaxed);
+    }
+
+    /// It may run on these kinds of cores only: a bit for each; 0: on all.
+    pub fn bind(&mut self, place: &Place, kinds: u32) {
+        self.table.slot(place.0).kinds.store(kinds, Relaxed);
     }
 
     /// It ran for so long on a kind of core, and retired so many instructions meanwhile; None: the count is lost.

@@ -181,9 +181,9 @@ impl Steering {
                 now_ns: now_ns(),
                 table: self.keeper.table(),
                 name_of: &program::name,
+                cgroup_of: &|_| None,
                 program_of: &|tid| self.programs.of(tid),
                 parent_of: &program::parent,
-                cgroup_of: &|_| None,
             };
             self.control_ns = now_ns() + self.control.step(&view);
             self.programs.trim();
@@ -362,6 +362,9 @@ impl Steering {
             known.was_on = known.on;
             known.count(*tid, kind.is_some(), &self.events);
             known.heed(*tid, (&self.kinds, &online), self.journal.as_mut())?;
+            let may = |kind: usize| !self.kinds[kind].and(&known.own).is_empty();
+            let bits = (0..self.kinds.len()).filter(|kind| may(*kind)).map(|kind| 1 << kind);
+            self.keeper.bind(&known.place, bits.sum());
             if kind != known.on && !known.refused {
                 known.give(*tid, kind, (&self.kinds, &online), self.journal.as_mut())?;
             }

@@ -2,12 +2,9 @@
 /*
  * switched: counts instructions for a policy that may not read counters itself (before kernel 6.15).
  *
- * At each switch it adds what this CPU has retired since the last one to the task that goes, in the policy's own
- * table: both maps are the policy's. A task that runs on is counted when it goes, so what is known of it is as old
- * as its turn.
- *
- * Does not work where a task runs for many intervals without a switch: on a CPU that nobody else wants and for
- * which no rounds end.
+ * Whenever the kernel has charged a task for its CPU time (sched_stat_runtime: at ticks and as it goes), and that is
+ * just before the policy's own callback charges it, and at each switch: what this CPU has retired since the last
+ * time goes to the task, in the policy's own table. Both maps are the policy's.
  */
 #include "kernel.h"
 #include "topology.h"
@@ -23,19 +20,32 @@ struct count {
 
 CPU_TABLE(struct count, counts)
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+/* To the task that runs here. */
+static __always_inline int count_for(struct task_struct *p)
 {
 	struct count *count = counts_of(this_cpu());
-	struct task_slot *slot = task_slot(prev);
+	struct task_slot *slot = task_slot(p);
 	u64 now = cpu_instructions(), before;
 
 	if (!count)
 		return 0;
 	before = count->last;
 	count->last = now;
-	/* The first switch says only where to count from. */
+	/* The first time says only where to count from. */
 	if (slot && before)
 		count_into(&slot->instructions.of[cpu_kind(this_cpu())], count_between(before, now));
 	return 0;
+}
+
+SEC("tp_btf/sched_stat_runtime")
+int BPF_PROG(on_runtime, struct task_struct *p, u64 runtime)
+{
+	/* Others may charge a task that runs elsewhere. */
+	return p->pid == (s32)bpf_get_current_pid_tgid() ? count_for(p) : 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return count_for(prev);
 }
