@@ -74,6 +74,18 @@ static __always_inline void cpu_is_kept(s32 cpu, bool kept)
 	__sync_fetch_and_add(&nr_away, kept ? 1 : -1);
 }
 
+/*
+ * In disable, for a task that leaves the class: where it runs, it keeps its CPU from now on, as a real-time task most
+ * likely, and the kernel calls no cpu_release. From 6.19 on what waits there can be sent away all the same.
+ */
+static __always_inline void cpu_is_taken_by(struct task_struct *p)
+{
+	if (current_task() != p || !can_reenqueue())
+		return;
+	cpu_is_kept(scx_bpf_task_cpu(p), true);
+	reenqueue_here();
+}
+
 /* In init: which are not there. */
 static __always_inline void cpus_look(void)
 {

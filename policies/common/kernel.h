@@ -106,6 +106,7 @@ struct sched_ext_ops {
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*enable)(struct task_struct *p);
+	void (*disable)(struct task_struct *p);
 	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);

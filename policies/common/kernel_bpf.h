@@ -62,7 +62,8 @@ KFUNC(void, scx_bpf_error_bstr, char *fmt, unsigned long long *data, u32 data_sz
 KFUNC(bool, bpf_cpumask_test_cpu, u32 cpu, const struct cpumask *mask);
 KFUNC(const struct cpumask *, scx_bpf_get_online_cpumask, void);
 KFUNC(void, scx_bpf_put_cpumask, const struct cpumask *mask);
-KFUNC(u32, scx_bpf_reenqueue_local, void);
+KFUNC(u32, scx_bpf_reenqueue_local, void);					/* in cpu_release */
+KFUNC(void, scx_bpf_reenqueue_local___v2___paceline, void);			/* 6.19: anywhere */
 KFUNC(u64, scx_bpf_now, void);							/* 6.14 */
 KFUNC(struct task_struct *, scx_bpf_dsq_peek, u64 dsq_id);			/* 6.19 */
 
@@ -179,10 +180,22 @@ static __always_inline u64 cgroup_id(const struct cgroup *cgroup)
 	return cgroup->kn->id;
 }
 
-/* Who forks, in init_task. */
-static __always_inline struct task_struct *forking_task(void)
+/* Who runs here: in init_task, who forks. */
+static __always_inline struct task_struct *current_task(void)
 {
 	return bpf_get_current_task_btf();
+}
+
+/* Whether what waits on this CPU's local DSQ can be queued again outside of cpu_release, and doing so. */
+static __always_inline bool can_reenqueue(void)
+{
+	return has(scx_bpf_reenqueue_local___v2___paceline);
+}
+
+static __always_inline void reenqueue_here(void)
+{
+	if (has(scx_bpf_reenqueue_local___v2___paceline))
+		scx_bpf_reenqueue_local___v2___paceline();
 }
 
 static __always_inline u32 random_u32(void)

@@ -78,7 +78,9 @@ EXPORT struct kernel *kernel;
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
 #define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)			((cgroup)->kn->id)
-#define forking_task()				((struct task_struct *)NULL) /* nobody forks there */
+#define current_task()				((struct task_struct *)NULL) /* nobody forks there, or changes class */
+#define can_reenqueue()				false
+#define reenqueue_here()
 #define task_set_slice(p, slice)		kernel->set_slice(kernel, p, slice)
 #define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)
 #define now_ns()				kernel->now_ns(kernel)

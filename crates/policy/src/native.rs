@@ -146,6 +146,7 @@ pub struct SchedExtOps {
     pub init_task: Option<unsafe extern "C" fn(*mut TaskStruct, *mut ScxInitTaskArgs) -> i32>,
     pub exit_task: Option<unsafe extern "C" fn(*mut TaskStruct, *mut ScxExitTaskArgs)>,
     pub enable: Option<unsafe extern "C" fn(*mut TaskStruct)>,
+    pub disable: Option<unsafe extern "C" fn(*mut TaskStruct)>,
     pub cgroup_move: Option<unsafe extern "C" fn(*mut TaskStruct, *mut Cgroup, *mut Cgroup)>,
     pub init: Option<unsafe extern "C" fn() -> i32>,
     pub exit: Option<unsafe extern "C" fn(*mut ScxExitInfo)>,

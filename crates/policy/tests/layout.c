@@ -24,7 +24,7 @@ EXPORT const u64 layout[] = {
 	O(sched_ext_ops, running), O(sched_ext_ops, stopping), O(sched_ext_ops, quiescent),
 	O(sched_ext_ops, set_weight), O(sched_ext_ops, set_cpumask), O(sched_ext_ops, update_idle),
 	O(sched_ext_ops, cpu_acquire), O(sched_ext_ops, cpu_release), O(sched_ext_ops, cpu_online), O(sched_ext_ops, cpu_offline),
-	O(sched_ext_ops, init_task), O(sched_ext_ops, exit_task), O(sched_ext_ops, enable), O(sched_ext_ops, cgroup_move),
+	O(sched_ext_ops, init_task), O(sched_ext_ops, exit_task), O(sched_ext_ops, enable), O(sched_ext_ops, disable), O(sched_ext_ops, cgroup_move),
 	O(sched_ext_ops, init), O(sched_ext_ops, exit), O(sched_ext_ops, flags),
 	O(sched_ext_ops, timeout_ms), O(sched_ext_ops, name), sizeof(struct sched_ext_ops),
 

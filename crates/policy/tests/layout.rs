@@ -25,7 +25,7 @@ fn c_and_rust_lay_out_the_same_structs() {
         ScxExitInfo { kind exit_code reason msg dump }
         SchedExtOps {
             select_cpu enqueue dequeue dispatch tick runnable running stopping quiescent set_weight
-            set_cpumask update_idle cpu_acquire cpu_release cpu_online cpu_offline init_task exit_task enable cgroup_move
+            set_cpumask update_idle cpu_acquire cpu_release cpu_online cpu_offline init_task exit_task enable disable cgroup_move
             init exit flags timeout_ms name
         }
         Kernel {

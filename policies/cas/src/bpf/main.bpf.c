@@ -299,7 +299,7 @@ void OP(cas_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
 s32 OP_SLEEPABLE(cas_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct cas_task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	struct task_struct *parent = args->fork ? forking_task() : NULL;
+	struct task_struct *parent = args->fork ? current_task() : NULL;
 	struct cas_task *of = parent ? task_of(parent) : NULL;
 
 	if (!t)

@@ -98,6 +98,15 @@ static __always_inline bool waits_for_pull(struct task_struct *p)
 	return p->nr_cpus_allowed > 1 || scx_bpf_dsq_nr_queued(scx_bpf_task_cpu(p)) > 0;
 }
 
+/*
+ * Sent away by a real-time task, it keeps what is left of its slice: with a new one each time, the first of those that
+ * wait beside a task that wakes often would run for ever. 0 is what it has.
+ */
+static __always_inline u64 slice_again(u64 enq_flags)
+{
+	return enq_flags & SCX_ENQ_REENQ ? 0 : slice_ns();
+}
+
 static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -106,7 +115,7 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 		enq_flags |= place_in_queue(p, cpu);
 	else if (p->nr_cpus_allowed > 1)
 		cpu = place_shortest(p, cpu, place_waiting(cpu) - 1);
-	dsq_insert(p, cpu, slice_ns(), enq_flags);
+	dsq_insert(p, cpu, slice_again(enq_flags), enq_flags);
 	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
 	place_kick_idle(p);
 }
@@ -130,7 +139,7 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 	/* With its tasks pushed off, the queue of a CPU that goes looks the shortest. */
 	if (!cpu_is_active(cpu))
 		cpu = scx_bpf_task_cpu(p);
-	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns(), enq_flags);
+	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_again(enq_flags), enq_flags);
 }
 
 /* A task that can go nowhere else: on its CPU, at the head where it has just woken and is to. */
@@ -138,7 +147,7 @@ static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		enq_flags |= place_in_queue(p, scx_bpf_task_cpu(p));
-	dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), enq_flags);
+	dsq_insert(p, SCX_DSQ_LOCAL, slice_again(enq_flags), enq_flags);
 }
 
 /* The end of a slice, or a task that the kernel does not ask select_cpu for: it has just one CPU. */
@@ -146,9 +155,6 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		defer_ends(p, scx_bpf_task_cpu(p));
-	/* Sent away from a CPU that a real-time task has taken: behind the others each time, it might never run. */
-	if (enq_flags & SCX_ENQ_REENQ)
-		enq_flags |= SCX_ENQ_HEAD;
 	if (knob_pull && waits_for_pull(p))
 		enqueue_for_pull(p, enq_flags);
 	else if (p->nr_cpus_allowed == 1)
@@ -186,6 +192,7 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (state)
 		offer_withdraw(&state->offer);
+	cpu_is_kept(cpu, false);
 	if (knob_pull && pull_one(cpu, !prev || !(prev->scx.flags & SCX_TASK_QUEUED)))
 		return;
 	/* It goes on if it can: for a slice of this policy's, not the 20 ms that the kernel gives. */
@@ -199,6 +206,7 @@ void OP(flsched_tick, struct task_struct *p)
 
 	if (!state)
 		return;
+	cpu_is_kept(this_cpu(), false);
 	if (knob_variant == CODE && !p->scx.slice)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	if (knob_pull) {
@@ -221,6 +229,11 @@ void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 void OP(flsched_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
 {
 	cpu_is_kept(cpu, false);
+}
+
+void OP(flsched_disable, struct task_struct *p)
+{
+	cpu_is_taken_by(p);
 }
 
 void OP_SLEEPABLE(flsched_cpu_online, s32 cpu)
@@ -257,6 +270,7 @@ OPS(flsched) = {
 	.enqueue	= (void *)flsched_enqueue,
 	.dispatch	= (void *)flsched_dispatch,
 	.tick		= (void *)flsched_tick,
+	.disable	= (void *)flsched_disable,
 	.cpu_acquire	= (void *)flsched_cpu_acquire,
 	.cpu_release	= (void *)flsched_cpu_release,
 	.cpu_online	= (void *)flsched_cpu_online,
