@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use policy::table::TYPES_MAX;
 use trace::Outcome;
 use workload::{Object, Step, Task, Workload, mix};
 
@@ -86,7 +87,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
     let (shape, rates) = match &experiment.machine {
         Some(name) => {
             let machine = plan::find_machine(name)?;
-            (plan::shape_of(&machine), machine.core_rates)
+            (plan::shape_of(&machine), machine.kinds(TYPES_MAX).rates)
         }
         None => {
             let (cpus, smt) = (experiment.cpus.unwrap_or(1), experiment.smt.unwrap_or(1));

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use machine::CpuSet;
 use policy::Topology;
+use policy::table::TYPES_MAX;
 use policy::native::{
     Cgroup, Copy, KernfsNode, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxExitTaskArgs,
     ScxInitTaskArgs, TaskStruct,
@@ -260,7 +261,7 @@ impl Ext {
             llc: cpus.iter().map(|cpu| cpu.llc).collect(),
             core: cpus.iter().map(|cpu| cpu.core).collect(),
             node: cpus.iter().map(|cpu| cpu.node).collect(),
-            core_type: cpus.iter().map(|cpu| cpu.core_type).collect(),
+            core_type: k.machine.kinds(TYPES_MAX).of,
             tick_ns: k.machine.costs.tick_period_ns as u64,
             counts_instructions: counters,
         };
