@@ -24,6 +24,7 @@ mod kernel;
 mod line;
 mod lock;
 mod native;
+mod noise;
 mod objects;
 mod program;
 mod related;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use machine::{CpuSet, Machine, Misses, Paths};
+use policy::table::TYPES_MAX;
 use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
 use trace::{Event, MemoryUse, Missed, Outcome, Program};
@@ -76,6 +77,8 @@ pub struct Options {
     pub together: bool,
     /// CPUs count instructions for policies: one for each ns of work on the reference CPU.
     pub counters: bool,
+    /// What they count is wrong by this standard deviation, of itself, in each 2 s on each kind of core.
+    pub counter_noise: f64,
 }
 
 impl Default for Options {
@@ -87,6 +90,7 @@ impl Default for Options {
             check: false,
             together: false,
             counters: true,
+            counter_noise: 0.0,
         }
     }
 }
@@ -187,10 +191,11 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     if let Some(promises) = promises(scenario) {
         checkers.promised(&promises, &scenario.machine);
     }
-    let kinds: Vec<u16> = scenario.machine.cpus.iter().map(|cpu| cpu.core_type).collect();
+    let kinds = scenario.machine.kinds(TYPES_MAX).of;
     let sink = Sink::new(&kinds, scenario.options.record, checkers);
     let (machine, paths) = (scenario.machine.clone(), scenario.paths.clone());
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
+    k.noise.deviation = scenario.options.counter_noise;
     k.hw = Hw::new(&scenario.machine, &scenario.workload).map(Box::new);
     let class = class(scenario, &mut k).map_err(SimError::Load)?;
     run_class(scenario, k, class)
