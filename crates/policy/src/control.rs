@@ -41,4 +41,8 @@ pub struct Cgroup {
 pub trait Control: Send {
     /// Looks, decides, and puts what was decided in force. Returns after how long to call it again, ns.
     fn step(&mut self, view: &View<'_>) -> u64;
+
+    /// Tells how fast it has measured each thread to be on each kind of core, of its speed on the slowest: by the
+    /// thread's id, the fastest kind first.
+    fn measured(&self, _tell: &mut dyn FnMut(u32, &[f64])) {}
 }

@@ -7,7 +7,7 @@ use machine::{CpuSet, Machine, Misses, Paths};
 use policy::table::TYPES_MAX;
 use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
-use trace::{Event, MemoryUse, Missed, Outcome, Program};
+use trace::{Event, MemoryUse, Missed, Outcome, Program, Tid};
 use workload::Workload;
 
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
@@ -166,6 +166,11 @@ pub struct Traced {
     pub callbacks: Vec<CallbackRecord>,
     /// Where each CPU's time went.
     pub spent: Vec<Spent>,
+    /// When each task of the workload ended, ns after the start; None: it did not.
+    pub ended_ns: Vec<Option<u64>>,
+    /// If asked for: how fast the policy's control plane measured each thread to be on each kind of core, of its
+    /// speed on the slowest; the mean of all its looks.
+    pub speeds: BTreeMap<Tid, Vec<f64>>,
 }
 
 /// Runs a scenario.
@@ -179,6 +184,11 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
 /// Runs many scenarios side by side, one a thread; results come in their order.
 pub fn run_all(scenarios: &[Scenario]) -> Vec<Result<Outcome, SimError>> {
     scenarios.par_iter().map(run).collect()
+}
+
+/// The same with what was recorded.
+pub fn trace_all(scenarios: &[Scenario]) -> Vec<Result<Traced, SimError>> {
+    scenarios.par_iter().map(run_traced).collect()
 }
 
 /// Runs a scenario and gives what was recorded as well.
@@ -197,7 +207,10 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
     k.noise.deviation = scenario.options.counter_noise;
     k.hw = Hw::new(&scenario.machine, &scenario.workload).map(Box::new);
-    let class = class(scenario, &mut k).map_err(SimError::Load)?;
+    let mut class = class(scenario, &mut k).map_err(SimError::Load)?;
+    if scenario.options.record.speeds {
+        class.keep_measured();
+    }
     run_class(scenario, k, class)
 }
 
@@ -385,5 +398,8 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     if let Some(violation) = violations.into_iter().next() {
         return Err(SimError::Violation(violation));
     }
-    Ok(Traced { outcome, events, callbacks, spent })
+    let of_workload = &k.tasks[..scenario.workload.tasks.len()];
+    let ended = |task: &Task| (task.ended_ns > 0).then(|| task.ended_ns.saturating_sub(start_ns));
+    let ended_ns = of_workload.iter().map(ended).collect();
+    Ok(Traced { outcome, events, callbacks, spent, ended_ns, speeds: class.measured() })
 }

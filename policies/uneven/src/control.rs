@@ -294,6 +294,16 @@ impl Control for Shares {
         }
         look_ns
     }
+
+    fn measured(&self, tell: &mut dyn FnMut(u32, &[f64])) {
+        for thread in self.known.threads.values() {
+            let account = self.known.tenants.get(&thread.tenant);
+            let speeds = account.and_then(|account| account.estimator.mean(&self.rules));
+            if let Some(speeds) = speeds {
+                tell(thread.last.pid, &speeds);
+            }
+        }
+    }
 }
 
 /// What each task gets of each kind of core, of kinds that are there; none of the others.

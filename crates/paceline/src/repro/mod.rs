@@ -16,6 +16,7 @@ mod paper;
 mod show;
 mod sweep;
 mod tenants;
+mod trials;
 mod views;
 
 use crate::cli::Repro;

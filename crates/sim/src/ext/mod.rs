@@ -639,6 +639,14 @@ impl Class for Ext {
         self.control.as_mut().map(|control| control.step(k))
     }
 
+    fn keep_measured(&mut self) {
+        self.control.iter_mut().for_each(Controller::keep_measured);
+    }
+
+    fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
+        self.control.as_ref().map(Controller::measured).unwrap_or_default()
+    }
+
     fn stop(&mut self, k: &mut Kernel) {
         self.control = None;
         let rt = &mut *self.rt;
