@@ -244,3 +244,20 @@ fn every_policy_runs_on_every_uneven_machine_and_keeps_its_promises() {
         }
     }
 }
+
+#[test]
+fn what_a_control_plane_measures_is_told() {
+    let mut scenario = mix("max-fair", &SPEEDUPS, 10);
+    scenario.profile.clear();
+    scenario.options.counters = true;
+    scenario.options.record.speeds = true;
+    let measured = sim::run_traced(&scenario).unwrap().speeds;
+    for (at, speedup) in SPEEDUPS.iter().enumerate() {
+        let speeds = &measured[&(at as u32 + 1)];
+        assert!((speeds[0] / speedup - 1.0).abs() < 0.02, "{speeds:?}, not {speedup}");
+        assert_eq!(speeds[1], 1.0);
+    }
+    scenario.options.counter_noise = 0.05;
+    let noisy = sim::run_traced(&scenario).unwrap().speeds;
+    assert_ne!(noisy, measured);
+}
