@@ -45,19 +45,19 @@ pub struct Verdict {
 }
 
 impl Gate {
-    /// The same where the figure is known as it would be if nothing cost anything.
+    /// The same with what each value would be if nothing cost anything.
     pub fn judge_with(
         &self,
         values: &[f64],
         published: Option<f64>,
-        ideal: Option<f64>,
+        ideal: &[f64],
     ) -> Option<Verdict> {
         match self {
-            Gate::NearIdeal(bound) if !values.iter().any(|value| value.is_nan()) => {
-                let ideal = ideal?;
-                let far = |value: &f64| (value - ideal).abs();
-                let decided_by = *values.iter().max_by(|a, b| far(a).total_cmp(&far(b)))?;
-                Some(Verdict { holds: far(&decided_by) <= *bound, decided_by })
+            Gate::NearIdeal(_) if values.len() != ideal.len() => None,
+            Gate::NearIdeal(bound) => {
+                let far = values.iter().zip(ideal).map(|(value, ideal)| (value - ideal).abs());
+                let decided_by = quantile(&far.collect::<Vec<f64>>(), 1.0)?;
+                (!decided_by.is_nan()).then_some(Verdict { holds: decided_by <= *bound, decided_by })
             }
             Gate::Fails(gate) => {
                 let verdict = gate.judge_with(values, published, ideal)?;

@@ -34,8 +34,8 @@ pub struct Ours {
     pub missing: Vec<String>,
     /// Runs of a fault that were not survived, and why.
     pub lost: Vec<String>,
-    /// What it would be if nothing cost anything, where that is known.
-    pub ideal: Option<f64>,
+    /// What each value would be if nothing cost anything; empty where that is not known.
+    pub ideal: Vec<f64>,
     /// What a reader must know, or why nothing could be measured.
     pub why: Option<String>,
 }
@@ -104,7 +104,7 @@ impl<'a> Laboratory<'a> {
                 ours.values = values;
                 ours.missing = self.missing(measure);
                 ours.lost = self.lost(measure);
-                ours.ideal = self.tried(measure)?.and_then(|tried| tried.ideal);
+                ours.ideal = self.tried(measure)?.map_or(Vec::new(), |tried| tried.ideal);
             }
             Err(failure) => ours.why = Some(failure.to_string()),
         }

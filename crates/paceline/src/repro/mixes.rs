@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use machine::{Machine, stalled_for, task_rate};
+use policy::table::TYPES_MAX;
 use policy::{Instance, Profile};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -187,14 +188,15 @@ impl Simulator {
 pub fn shares_reached(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let machine = find_machine(experiment.machine.as_deref().unwrap_or("phenom-2f4s"))?;
     let tasks = experiment::tasks(&experiment.job)?;
-    let slowest = *machine.core_rates.last().unwrap_or(&1.0);
+    let kinds = machine.kinds(TYPES_MAX);
+    let slowest = *kinds.rates.last().unwrap_or(&1.0);
     let speeds = |task: &Task| {
         let slow = task_rate(slowest, task.stalled);
-        let rates = machine.core_rates.iter();
+        let rates = kinds.rates.iter();
         uneven::Task::new(rates.map(|rate| task_rate(*rate, task.stalled) / slow).collect())
     };
-    let mut cores = vec![0.0; machine.core_rates.len()];
-    machine.cpus.iter().for_each(|cpu| cores[usize::from(cpu.core_type)] += 1.0);
+    let mut cores = vec![0.0; kinds.rates.len()];
+    kinds.of.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
     let mut reached = Vec::new();
     for outcome in outcomes {
         let instance = Instance::parse(&outcome.policy, uneven::ALL).map_err(Failure::input)?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use machine::{Machine, task_rate};
+use policy::table::TYPES_MAX;
 use serde::Deserialize;
 use trace::Outcome;
 use workload::{Task, Workload};
@@ -100,7 +101,8 @@ fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
 }
 
 fn got(machine: &Machine, job: &Workload, outcome: &Outcome, by: By) -> BTreeMap<usize, Got> {
-    let slowest = machine.core_rates.last().copied().unwrap_or(1.0);
+    let rates = machine.kinds(TYPES_MAX).rates;
+    let slowest = rates.last().copied().unwrap_or(1.0);
     let mut tenants: BTreeMap<usize, Got> = BTreeMap::new();
     for (at, task) in job.tasks.iter().enumerate() {
         let got = tenants.entry(by.of(task, at)).or_default();
@@ -110,7 +112,7 @@ fn got(machine: &Machine, job: &Workload, outcome: &Outcome, by: By) -> BTreeMap
         let Some((tid, _)) = outcome.names.iter().find(|(_, name)| is_it(name)) else { continue };
         let Some(seen) = outcome.observed.tasks.get(tid) else { continue };
         let slow = task_rate(slowest, task.stalled);
-        for (rate, ns) in machine.core_rates.iter().zip(&seen.kind_ns) {
+        for (rate, ns) in rates.iter().zip(&seen.kind_ns) {
             got.work += task_rate(*rate, task.stalled) / slow * *ns as f64;
             got.cpu += *ns as f64;
         }

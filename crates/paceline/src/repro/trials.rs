@@ -61,6 +61,9 @@ pub struct Trial {
     /// What of the programs is modelled beside their speedups.
     #[serde(default)]
     modelled: Vec<Modelled>,
+    /// Costs of the machine that differ from its file.
+    #[serde(default)]
+    costs: BTreeMap<String, f64>,
     #[serde(default)]
     speeds: Speeds,
     /// Standard deviation of what counters count.
@@ -148,8 +151,8 @@ pub struct Trials {
 pub struct Tried {
     /// By mix and seed.
     pub values: Vec<f64>,
-    /// The plan's own, of the first mix. None: there is none of this value.
-    pub ideal: Option<f64>,
+    /// The plan's own, in the same order; empty where there is none of this value.
+    pub ideal: Vec<f64>,
 }
 
 impl Trials {
@@ -167,10 +170,10 @@ impl Trials {
             let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
             let worst = errors.iter().copied().fold(0.0, f64::max);
             let value = if value == TrialValue::MeanError { mean } else { worst };
-            return Ok(Tried { values: vec![value], ideal: None });
+            return Ok(Tried { values: vec![value], ideal: Vec::new() });
         }
         if value == TrialValue::CoRunners {
-            return Ok(Tried { values: vec![co_runners(&runs)], ideal: None });
+            return Ok(Tried { values: vec![co_runners(&runs)], ideal: Vec::new() });
         }
         let fair = self.runs(name, trial, against.unwrap_or(FAIR), quick, progress)?;
         let values = runs.iter().zip(fair.iter()).map(|(run, fair)| match value {
@@ -183,11 +186,15 @@ impl Trials {
             _ => metric(&relative(run, fair), value),
         });
         let values = values.collect();
-        let ideal = match (value, runs.first()) {
-            (TrialValue::Throughput | TrialValue::Minimum | TrialValue::Uniformity, Some(run)) => {
-                planned(trial, &run.mix, ideal.unwrap_or(policy))?.map(|all| metric(&all, value))
+        let ideal = match value {
+            TrialValue::Throughput | TrialValue::Minimum | TrialValue::Uniformity => {
+                let rule = ideal.unwrap_or(policy);
+                let of = |run: &Run| planned(trial, &run.mix, rule);
+                let plans: Vec<Option<Vec<f64>>> =
+                    runs.iter().map(of).collect::<Result<_, _>>()?;
+                plans.iter().flatten().map(|relative| metric(relative, value)).collect()
             }
-            _ => None,
+            _ => Vec::new(),
         };
         Ok(Tried { values, ideal })
     }
@@ -214,7 +221,7 @@ impl Trials {
                         self.measure((name, trial), (policy, None, None), value, effort)?;
                     let ours = median(&tried.values).unwrap_or(f64::NAN);
                     row.push(percent(ours));
-                    row.push(tried.ideal.map_or("–".into(), percent));
+                    row.push(median(&tried.ideal).map_or("–".into(), percent));
                     bars.push((format!("{metric}, {}", short(policy)), 100.0 * ours));
                 }
                 rows.push(row);
@@ -289,6 +296,9 @@ fn mixes(trial: &Trial, programs: &Programs, quick: bool) -> Result<Vec<Vec<Stri
 
 fn hardware(trial: &Trial) -> Result<(Machine, Kinds), Failure> {
     let mut machine = find_machine(&trial.machine)?;
+    for (cost, value) in &trial.costs {
+        machine = machine.with_cost(cost, *value).map_err(Failure::input)?;
+    }
     if trial.level {
         machine.core_rates.fill(1.0);
     }
