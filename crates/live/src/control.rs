@@ -18,6 +18,7 @@ use policy::{Control, Instance, Profile, Topology, View};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::cgroup::{CGROUPS, Hierarchy};
+use crate::charged::Charged;
 use crate::execute::now_ns;
 use crate::load::variables;
 use crate::outrank_policies;
@@ -29,6 +30,7 @@ const SECTION: &str = ".bss.task_table";
 pub(crate) struct Controlling {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    pub(crate) charged: Charged,
 }
 
 /// Starts it, where the policy has one: its first decision is in force when this returns.
@@ -44,16 +46,19 @@ pub(crate) fn start(
     let mut control = plan(instance, topology, profile);
     let mut after_ns = step(&mut *control, &mapped);
     let (stop, stopped) = channel();
+    let charged = Charged::default();
+    let kept = charged.clone();
     let work = move || {
         // Without it the policy may starve its own control plane, of which whoever loads it was told.
         let _ = outrank_policies();
         while stopped.recv_timeout(Duration::from_nanos(after_ns)) == Err(RecvTimeoutError::Timeout)
         {
             after_ns = step(&mut *control, &mapped);
+            kept.look(&mapped.table);
         }
     };
     let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
-    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread) }))
+    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread), charged }))
 }
 
 fn step(control: &mut dyn Control, mapped: &Mapped) -> u64 {

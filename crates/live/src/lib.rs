@@ -6,6 +6,7 @@
 mod behind;
 mod callbacks;
 mod cgroup;
+mod charged;
 mod control;
 mod execute;
 mod exit;

@@ -464,7 +464,7 @@ pub fn guest_shape(cpus: u32, nodes: u32, smt: u32, distance: Option<u32>) -> vm
 }
 
 /// `0-1=fast,2-5=slow`: which kind of core each CPU passes for; a kind that is named before another is faster.
-fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
+pub fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
     let bad = |why: String| {
         Failure::input(format!(
             "--core-types {text}: {why}; expected each CPU once, the fastest kind first, such as \

@@ -80,7 +80,8 @@ pub struct Hw {
     pub kernel_code: Touched,
 }
 
-const KEYS: &str = "stalled, pressure, reach, own, shared, code, kernel, kernel_shared, kernel_code";
+const KEYS: &str =
+    "stalled, pressure, reach, own, shared, code, kernel, kernel_shared, kernel_code";
 
 /// All that `"hw"` says.
 #[derive(Default)]

@@ -84,7 +84,7 @@ fn sim(experiment: &Experiment) -> Result<Place, Failure> {
 }
 
 fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, Failure> {
-    let (shape, rates) = match &experiment.machine {
+    let (mut shape, rates) = match &experiment.machine {
         Some(name) => {
             let machine = plan::find_machine(name)?;
             (plan::shape_of(&machine), machine.kinds(TYPES_MAX).rates)
@@ -95,6 +95,9 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
             (plan::guest_shape(cpus, nodes, smt, None), Vec::new())
         }
     };
+    if let Some(kinds) = &experiment.core_types {
+        shape.core_types = plan::core_types(kinds, shape.cpus)?;
+    }
     Ok(Place::Vm {
         shape,
         rates,

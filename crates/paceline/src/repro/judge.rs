@@ -57,7 +57,8 @@ impl Gate {
             Gate::NearIdeal(bound) => {
                 let far = values.iter().zip(ideal).map(|(value, ideal)| (value - ideal).abs());
                 let decided_by = quantile(&far.collect::<Vec<f64>>(), 1.0)?;
-                (!decided_by.is_nan()).then_some(Verdict { holds: decided_by <= *bound, decided_by })
+                (!decided_by.is_nan())
+                    .then_some(Verdict { holds: decided_by <= *bound, decided_by })
             }
             Gate::Fails(gate) => {
                 let verdict = gate.judge_with(values, published, ideal)?;

@@ -14,7 +14,7 @@ use super::paper::{
     Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Shown, Sweep, View,
 };
 use super::sweep::{self, Point};
-use super::trials::{Tried, Trial, Trials};
+use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart};
 use super::{agreement, experiment, faults, mixes, tenants};
 use crate::contender::{self, Contender};
@@ -124,6 +124,15 @@ impl<'a> Laboratory<'a> {
             Measure::SharesReached { experiment } => {
                 let outcomes = self.outcomes(experiment)?;
                 mixes::shares_reached(self.experiment(experiment)?, &outcomes)
+            }
+            Measure::Wiring { experiment } => {
+                tenants::wiring(self.experiment(experiment)?, &self.outcomes(experiment)?)
+            }
+            Measure::Longer { experiment, than, of } => {
+                let (own, other) = (self.outcomes(experiment)?, self.outcomes(than)?);
+                let took = |outcomes: &[Outcome]| values(outcomes, of, Quantity::Elapsed);
+                let ratios = report::stats::paired_ratios(&took(&own), &took(&other));
+                Ok(ratios.into_iter().map(|ratio| ratio - 1.0).collect())
             }
             Measure::Guaranteed { experiment, by, of, fair } => {
                 let outcomes = self.outcomes(experiment)?;
@@ -423,6 +432,8 @@ impl Measure {
             | Measure::Caught { experiment, .. }
             | Measure::Makespan { experiment, .. }
             | Measure::SharesReached { experiment }
+            | Measure::Wiring { experiment }
+            | Measure::Longer { experiment, .. }
             | Measure::Guaranteed { experiment, .. }
             | Measure::CpuError { experiment, .. }
             | Measure::WaitBound { experiment, .. }

@@ -74,6 +74,9 @@ pub struct Experiment {
     /// Threads of each of its cores.
     #[serde(default)]
     pub smt: Option<u32>,
+    /// Which kind each of its CPUs passes for, as `--core-types` takes it.
+    #[serde(default)]
+    pub core_types: Option<String>,
     /// Its clock.
     #[serde(default)]
     pub clock: Option<GuestClock>,
@@ -397,6 +400,21 @@ pub enum Measure {
         /// Whose plan is the ideal: the policy's own where this is missing.
         #[serde(default)]
         ideal: Option<String>,
+    },
+    /// How near the work that each task did by the policy's own account of its placement is to the work by what an
+    /// observer saw, both by the machine's model, 1 being just that: of the task that is farthest, in each run.
+    Wiring {
+        /// Name of an experiment on uneven cores in a guest.
+        experiment: String,
+    },
+    /// How much longer one experiment takes than another of the same job, as a part: run by run.
+    Longer {
+        /// Name of the experiment.
+        experiment: String,
+        /// Of the one that it is held against.
+        than: String,
+        /// Under which policy.
+        of: String,
     },
     /// The performance of the tenant that is worst off, as a part of what it had under `fair`, boot by boot.
     Guaranteed {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Shows a paper's figures with ours beside them: text, JSON, HTML.
 
-use report::text::{Align, count, digits, percent, table, time, wrapped};
 use report::stats::median;
+use report::text::{Align, count, digits, percent, table, time, wrapped};
 use report::{html, plot};
 use serde_json::{Value, json};
 
@@ -26,7 +26,8 @@ impl<'a> Row<'a> {
     /// Judges a figure.
     pub fn new(paper: &'a Paper, figure: &'a Figure, ours: Ours, quick: bool) -> Self {
         let gate = figure.gate.as_ref();
-        let verdict = gate.and_then(|gate| gate.judge_with(&ours.values, figure.published, &ours.ideal));
+        let verdict =
+            gate.and_then(|gate| gate.judge_with(&ours.values, figure.published, &ours.ideal));
         // A run that never ended is worse than any bound on it.
         let endless = matches!(gate, Some(Gate::EveryAtLeast(_))) && !ours.missing.is_empty();
         let holds = verdict.map(|verdict| verdict.holds && !endless);

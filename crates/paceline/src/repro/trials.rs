@@ -190,8 +190,7 @@ impl Trials {
             TrialValue::Throughput | TrialValue::Minimum | TrialValue::Uniformity => {
                 let rule = ideal.unwrap_or(policy);
                 let of = |run: &Run| planned(trial, &run.mix, rule);
-                let plans: Vec<Option<Vec<f64>>> =
-                    runs.iter().map(of).collect::<Result<_, _>>()?;
+                let plans: Vec<Option<Vec<f64>>> = runs.iter().map(of).collect::<Result<_, _>>()?;
                 plans.iter().flatten().map(|relative| metric(relative, value)).collect()
             }
             _ => Vec::new(),
@@ -217,8 +216,7 @@ impl Trials {
             for policy in policies {
                 let mut row = vec![name.to_string(), policy.clone()];
                 for (metric, value) in METRICS {
-                    let tried =
-                        self.measure((name, trial), (policy, None, None), value, effort)?;
+                    let tried = self.measure((name, trial), (policy, None, None), value, effort)?;
                     let ours = median(&tried.values).unwrap_or(f64::NAN);
                     row.push(percent(ours));
                     row.push(median(&tried.ideal).map_or("–".into(), percent));
@@ -266,9 +264,11 @@ impl Trials {
         let scenarios: Vec<Scenario> = planned.iter().map(|(_, one)| one.clone()).collect();
         let mut runs = Vec::new();
         for ((mix, _), traced) in planned.into_iter().zip(sim::trace_all(&scenarios)) {
-            let traced = traced.map_err(|error| Failure::run(format!("{name}, {policy}: {error}")))?;
-            let done = done(trial, &mix, &traced)
-                .ok_or_else(|| Failure::run(format!("{name}, {policy}: a first run never ended")))?;
+            let traced =
+                traced.map_err(|error| Failure::run(format!("{name}, {policy}: {error}")))?;
+            let done = done(trial, &mix, &traced).ok_or_else(|| {
+                Failure::run(format!("{name}, {policy}: a first run never ended"))
+            })?;
             runs.push(Run { mix, done, traced });
         }
         let runs = Rc::new(runs);
@@ -325,7 +325,8 @@ fn scenario(
     let work_ns = (programs.work_s * SECOND_NS as f64) as u64;
     let (mut tasks, mut again) = (Vec::new(), Vec::new());
     for (at, name) in mix.iter().enumerate() {
-        let program = programs.get(name).ok_or_else(|| Failure::input(format!("no program {name}")))?;
+        let program =
+            programs.get(name).ok_or_else(|| Failure::input(format!("no program {name}")))?;
         let task = |called: &str, times| program.task(called, at + 1, times, work_ns, with);
         match trial.first_runs {
             false => tasks.push(task(&format!("{name}-{at}"), None)),
@@ -362,7 +363,9 @@ fn scenario(
 /// What each program of the mix got done. None: of a first run, that it did not end.
 fn done(trial: &Trial, mix: &[String], traced: &Traced) -> Option<Vec<f64>> {
     match trial.first_runs {
-        true => traced.ended_ns[..mix.len()].iter().map(|at| at.map(|ns| 1e9 / ns as f64)).collect(),
+        true => {
+            traced.ended_ns[..mix.len()].iter().map(|at| at.map(|ns| 1e9 / ns as f64)).collect()
+        }
         false => Some(traced.outcome.progress.values().copied().collect()),
     }
 }
@@ -453,10 +456,8 @@ fn co_runners(runs: &[Run]) -> f64 {
             took.entry(name).or_default().push(time);
         });
     }
-    let usual: BTreeMap<&str, f64> = took
-        .into_iter()
-        .filter_map(|(name, times)| Some((name, median(&times)?)))
-        .collect();
+    let usual: BTreeMap<&str, f64> =
+        took.into_iter().filter_map(|(name, times)| Some((name, median(&times)?))).collect();
     let differs = |run: &&Run| {
         let mut times = run.mix.iter().zip(times(run));
         times.any(|(name, time)| (time / usual[name.as_str()] - 1.0).abs() > MATTERS)

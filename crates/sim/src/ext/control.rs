@@ -41,7 +41,8 @@ impl Controller {
             |tid: u32| k.tasks.get((tid as usize).wrapping_sub(1)).map(|t| t.name.clone());
         let cgroup_of = |id: u64| k.cgroups.get(id.checked_sub(cgroup_id(None))? as usize).copied();
         let (name_of, cgroup_of): (&dyn Fn(u32) -> _, &dyn Fn(u64) -> _) = (&name_of, &cgroup_of);
-        let next_ns = self.control.step(&View { now_ns: k.now_ns(), table: &self.table, name_of, cgroup_of });
+        let next_ns =
+            self.control.step(&View { now_ns: k.now_ns(), table: &self.table, name_of, cgroup_of });
         if let Some(measured) = &mut self.measured {
             self.control.measured(&mut |tid, speeds| {
                 let sum = measured.entry(tid).or_insert_with(|| (vec![0.0; speeds.len()], 0.0));

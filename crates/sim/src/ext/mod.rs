@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 
 use machine::CpuSet;
 use policy::Topology;
-use policy::table::TYPES_MAX;
 use policy::native::{
     Cgroup, Copy, KernfsNode, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxExitTaskArgs,
     ScxInitTaskArgs, TaskStruct,
 };
+use policy::table::TYPES_MAX;
 use policy::{Instance, Profile};
 
 use crate::account::Func;
