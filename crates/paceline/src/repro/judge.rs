@@ -254,4 +254,20 @@ mod tests {
         }
         assert!("about 3".parse::<Gate>().is_err());
     }
+
+    #[test]
+    fn every_value_is_near_its_own_ideal() {
+        let gate: Gate = "ideal within 0.01".parse().unwrap();
+        let holds = |values: &[f64], ideal: &[f64]| {
+            gate.judge_with(values, None, ideal).map(|verdict| verdict.holds)
+        };
+        assert_eq!(holds(&[0.85, 1.0], &[0.845, 1.009]), Some(true));
+        assert_eq!(holds(&[0.85, 1.0], &[0.845, 1.02]), Some(false));
+        assert_eq!(holds(&[0.85, 1.0], &[0.85]), None, "an ideal for each");
+        assert_eq!(holds(&[], &[]), None, "nothing was measured");
+        assert_eq!(holds(&[f64::NAN], &[1.0]), None);
+        let fails: Gate = "fails ideal within 0.01".parse().unwrap();
+        assert!(fails.judge_with(&[0.5], None, &[0.85]).unwrap().holds);
+        assert!("ideal within".parse::<Gate>().is_err());
+    }
 }

@@ -229,6 +229,10 @@ impl<'a> Laboratory<'a> {
             let effort = (self.effort.quick, self.progress);
             return self.trials.chart(view, (&trials?, policies), effort);
         }
+        if let Shown::Simulated { .. } | Shown::Comparison { .. } = &view.shown {
+            let mixes = self.paper.mixes.as_ref().ok_or_else(|| self.no_mixes())?;
+            return self.simulator.chart(view, mixes, self.effort.quick, self.progress);
+        }
         let points = self.points(&view.sweep)?;
         Ok(views::chart(view, &self.sweep(&view.sweep)?.jobs, &points))
     }

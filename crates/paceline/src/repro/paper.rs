@@ -331,6 +331,20 @@ pub enum Shown {
     Rings,
     /// What max-perf gains and loses: a histogram of all mixes.
     Mixes,
+    /// What policies make of simulated mixes: the metrics of slide 15.
+    Simulated {
+        /// How many of all; a tenth with `--quick`.
+        mixes: usize,
+        /// As `--policy` takes them, without `deviations`.
+        policies: Vec<String>,
+    },
+    /// Slide 24's table, filled from what was measured.
+    Comparison {
+        /// How many of all; a tenth with `--quick`.
+        mixes: usize,
+        /// As `--policy` takes them, without `deviations`.
+        policies: Vec<String>,
+    },
     /// Throughput, minimum fairness and uniformity of trials under policies, and what they are ideally.
     Trials {
         /// By name.
@@ -755,7 +769,9 @@ mod tests {
             }
             for view in &paper.view {
                 let known = match view.shown {
-                    Shown::Mixes => paper.mixes.is_some(),
+                    Shown::Mixes | Shown::Simulated { .. } | Shown::Comparison { .. } => {
+                        paper.mixes.is_some()
+                    }
                     Shown::Trials { ref trials, .. } => {
                         trials.iter().all(|trial| paper.trial.contains_key(trial))
                     }

@@ -33,9 +33,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 const FIRST_RUNS_S: u64 = 80;
 /// The run that others are held against.
 const FAIR: &str = "max-fair";
-/// A co-runner matters where a program takes longer or shorter by more than this (slide 20).
-const MATTERS: f64 = 0.2;
-
 /// Mixes, and how they are run.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,7 +126,7 @@ pub enum TrialValue {
     MeanError,
     /// The same, the worst of all programs.
     WorstError,
-    /// Mixes in which a program takes longer or shorter by 20 % than in its median mix, one value.
+    /// The greatest part by which a program takes longer or shorter in a mix than in its median one (slide 20), one value.
     CoRunners,
 }
 
@@ -447,20 +444,17 @@ fn alone(trial: &Trial, programs: &Programs, name: &str) -> Result<f64, Failure>
     Ok(took[1] / took[0])
 }
 
-/// Mixes in which a program is off its own median by more than slide 20's 20 %.
+/// The greatest part by which a program takes longer or shorter in a mix than in its median one.
 fn co_runners(runs: &[Run]) -> f64 {
     let mut took: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    let times = |run: &Run| -> Vec<f64> { run.done.iter().map(|done| 1.0 / done).collect() };
     for run in runs {
-        run.mix.iter().zip(times(run)).for_each(|(name, time)| {
-            took.entry(name).or_default().push(time);
-        });
+        for (name, done) in run.mix.iter().zip(&run.done) {
+            took.entry(name).or_default().push(1.0 / done);
+        }
     }
-    let usual: BTreeMap<&str, f64> =
-        took.into_iter().filter_map(|(name, times)| Some((name, median(&times)?))).collect();
-    let differs = |run: &&Run| {
-        let mut times = run.mix.iter().zip(times(run));
-        times.any(|(name, time)| (time / usual[name.as_str()] - 1.0).abs() > MATTERS)
+    let off = |times: &Vec<f64>| {
+        let usual = median(times).unwrap_or(f64::NAN);
+        times.iter().map(|time| (time / usual - 1.0).abs()).fold(0.0, f64::max)
     };
-    runs.iter().filter(differs).count() as f64
+    took.values().map(off).fold(0.0, f64::max)
 }
