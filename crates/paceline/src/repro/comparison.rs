@@ -12,8 +12,8 @@ use super::views::Chart;
 use crate::failure::Failure;
 use crate::progress::Progress;
 
-/// A policy gives more to who gains more where the program that gains most gets so much more of its fair
-/// performance than the one that gains least.
+/// A policy gives more of the fast cores to who gains more where the program that gains most has so much more of them
+/// than the one that gains least.
 const AWARE: f64 = 0.05;
 /// Throughput gained from a cold start, from which on it is no chance.
 const GAINS: f64 = 0.005;
@@ -110,7 +110,10 @@ impl Simulator {
             let gained = mean(&cold, |run| run.metrics.throughput) - 1.0;
             let (minimum, uniformity) =
                 (worst(&told, |run| run.metrics.min), worst(&told, |run| run.metrics.uniformity));
-            let favour = mean(&told, |run| favoured(&run.relative));
+            let chosen = choices(mixes, number);
+            let favours = told.iter().zip(&chosen);
+            let favours = favours.map(|(run, mix)| favoured(mixes, mix, &run.relative));
+            let favour = favours.sum::<f64>() / told.len().max(1) as f64;
             chart.rows.push(vec![
                 policy.clone(),
                 answer(favour > AWARE, favour),
@@ -140,9 +143,15 @@ fn answer(yes: bool, by: f64) -> String {
     format!("{} ({:+.1} %)", if yes { "yes" } else { "no" }, 100.0 * by)
 }
 
-/// By how much the program that gains most is better off than the one that gains least.
-fn favoured(relative: &[f64]) -> f64 {
-    relative.first().copied().unwrap_or(1.0) - relative.last().copied().unwrap_or(1.0)
+/// How much more of its time on fast cores the program has that gains most than the one that gains least: shares
+/// follow from performance, of what an even share is worth.
+fn favoured(mixes: &Mixes, mix: &[f64], relative: &[f64]) -> f64 {
+    let even = mixes.cores[0] / mix.len() as f64;
+    let fast = |(speedup, relative): (&f64, &f64)| {
+        (relative * (1.0 + (speedup - 1.0) * even) - 1.0) / (speedup - 1.0)
+    };
+    let shares: Vec<f64> = mix.iter().zip(relative).map(fast).collect();
+    shares.first().copied().unwrap_or(0.0) - shares.last().copied().unwrap_or(0.0)
 }
 
 /// It has no scheduler: its plan, where programs come in the order of their speedups and in the reverse, in turn.
@@ -156,11 +165,10 @@ fn scaled_load(mixes: &Mixes, number: usize) -> Result<Vec<String>, Failure> {
                 order.reverse();
             }
             let problem = Problem::two_types(mixes.cores[0], mixes.cores[1], &order);
-            let mut relative = plan(&problem, &policy).map_err(Failure::input)?.relative;
-            if reversed {
-                relative.reverse();
-            }
-            runs.push((Metrics::of(&relative), favoured(&relative)));
+            let plan = plan(&problem, &policy).map_err(Failure::input)?;
+            let fast = |at: usize| plan.shares[at][0];
+            let (most, least) = if reversed { (order.len() - 1, 0) } else { (0, order.len() - 1) };
+            runs.push((Metrics::of(&plan.relative), fast(most) - fast(least)));
         }
     }
     let mean =
