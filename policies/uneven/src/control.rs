@@ -296,7 +296,8 @@ impl Control for Shares {
     }
 
     fn measured(&self, tell: &mut dyn FnMut(u32, &[f64])) {
-        for thread in self.known.threads.values() {
+        for key in self.known.running() {
+            let thread = self.known.thread(&key);
             let account = self.known.tenants.get(&thread.tenant);
             let speeds = account.and_then(|account| account.estimator.mean(&self.rules));
             if let Some(speeds) = speeds {
