@@ -217,11 +217,14 @@ impl Trials {
                     let ours = median(&tried.values).unwrap_or(f64::NAN);
                     row.push(percent(ours));
                     row.push(median(&tried.ideal).map_or("–".into(), percent));
-                    bars.push((format!("{metric}, {}", short(policy)), 100.0 * ours));
+                    let word = metric.split(' ').next().unwrap_or(metric);
+                    bars.push((format!("{word}, {}", short(policy)), 100.0 * ours));
                 }
                 rows.push(row);
             }
-            bars.sort_by_key(|(bar, _)| METRICS.iter().position(|(name, _)| bar.starts_with(name)));
+            bars.sort_by_key(|(bar, _)| {
+                METRICS.iter().position(|(name, _)| name.split(' ').next() == bar.split(',').next())
+            });
             let caption = format!("{}: {name}", view.title);
             let drawn = plot::bars(&caption, "% of max-fair", &bars);
             plots.push((caption, drawn));
@@ -274,8 +277,9 @@ impl Trials {
     }
 }
 
-fn short(policy: &str) -> &str {
-    policy.split(':').next().unwrap_or(policy)
+/// Without what is alike of all that are compared.
+fn short(policy: &str) -> String {
+    policy.replace(":deviations=0", "").replace(",deviations=0", "")
 }
 
 fn mixes(trial: &Trial, programs: &Programs, quick: bool) -> Result<Vec<Vec<String>>, Failure> {
