@@ -218,7 +218,7 @@ impl Trials {
                     row.push(percent(ours));
                     row.push(median(&tried.ideal).map_or("–".into(), percent));
                     let word = metric.split(' ').next().unwrap_or(metric);
-                    bars.push((format!("{word}, {}", short(policy)), 100.0 * ours));
+                    bars.push((format!("{word}, {}", short(policy, policies)), 100.0 * ours));
                 }
                 rows.push(row);
             }
@@ -277,9 +277,14 @@ impl Trials {
     }
 }
 
-/// Without what is alike of all that are compared.
-fn short(policy: &str) -> String {
-    policy.replace(":deviations=0", "").replace(",deviations=0", "")
+/// Without what is alike of all that are compared: their name, or that they take speeds as told.
+fn short(policy: &str, all: &[String]) -> String {
+    let name = |policy: &str| policy.split(':').next().unwrap_or_default().to_string();
+    let bare = policy.replace(":deviations=0", "").replace(",deviations=0", "");
+    match all.iter().all(|other| name(other) == name(policy)) {
+        true => bare.split_once(':').map_or("default".into(), |(_, knobs)| knobs.to_string()),
+        false => bare,
+    }
 }
 
 fn mixes(trial: &Trial, programs: &Programs, quick: bool) -> Result<Vec<Vec<String>>, Failure> {
@@ -461,4 +466,36 @@ fn co_runners(runs: &[Run]) -> f64 {
         times.iter().map(|time| (time / usual - 1.0).abs()).fold(0.0, f64::max)
     };
     took.values().map(off).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_called_by_what_differs() {
+        let all = ["min-fair:interval=5s".to_string(), "min-fair".to_string()];
+        assert_eq!(short(&all[0], &all), "interval=5s");
+        assert_eq!(short(&all[1], &all), "default");
+        let all = ["min-fair:target=0.95,deviations=0".to_string(), "max-perf".to_string()];
+        assert_eq!(short(&all[0], &all), "min-fair:target=0.95");
+    }
+
+    #[test]
+    fn a_program_is_off_by_its_farthest_mix() {
+        let run = |done: f64| Run {
+            mix: vec!["p01".into()],
+            done: vec![done],
+            traced: Traced {
+                outcome: Outcome::default(),
+                events: Vec::new(),
+                callbacks: Vec::new(),
+                spent: Vec::new(),
+                ended_ns: Vec::new(),
+                speeds: BTreeMap::new(),
+            },
+        };
+        let off = co_runners(&[run(1.0), run(1.0), run(0.8)]);
+        assert!((off - 0.25).abs() < 1e-12, "{off}");
+    }
 }
