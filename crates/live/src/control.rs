@@ -18,6 +18,7 @@ use policy::{Control, Instance, Profile, Sources, Topology, View};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::cgroup::{CGROUPS, Hierarchy};
+use crate::charged::Charged;
 use crate::execute::now_ns;
 use crate::load::variables;
 use crate::outrank_policies;
@@ -31,6 +32,7 @@ pub(crate) struct Controlling {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     knows: Arc<Mutex<Knows>>,
+    pub(crate) charged: Charged,
 }
 
 /// What a control plane goes by.
@@ -62,6 +64,8 @@ pub(crate) fn start(
     let knows = Arc::<Mutex<Knows>>::default();
     let told = knows.clone();
     let mut tell_ns = 0;
+    let charged = Charged::default();
+    let kept = charged.clone();
     let work = move || {
         // Without it the policy may starve its own control plane, of which whoever loads it was told.
         let _ = outrank_policies();
@@ -73,10 +77,11 @@ pub(crate) fn start(
                 *known(&told) = Knows { sources: control.sources(), learned: control.learned() };
                 programs.trim();
             }
+            kept.look(&mapped.table);
         }
     };
     let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
-    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread), knows }))
+    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread), knows, charged }))
 }
 
 fn known(knows: &Mutex<Knows>) -> MutexGuard<'_, Knows> {

@@ -7,6 +7,7 @@ pub mod affinity;
 mod behind;
 mod callbacks;
 mod cgroup;
+mod charged;
 mod control;
 mod counters;
 mod execute;

@@ -100,6 +100,17 @@ pub fn load(
 }
 
 impl Attached {
+    /// Keeps what the policy charges its tasks for, from here on.
+    pub(crate) fn keep_charged(&self) {
+        self.control.iter().for_each(|control| control.charged.keep());
+    }
+
+    /// CPU time that the policy charged each thread for on each kind of core, ns; nothing where it has no control
+    /// plane, which looks at that.
+    pub(crate) fn charged(&self) -> BTreeMap<trace::Tid, Vec<u64>> {
+        self.control.as_ref().map(|control| control.charged.get()).unwrap_or_default()
+    }
+
     /// Fails with the kernel's own reason where the policy is no longer in charge.
     pub fn verify(&mut self) -> anyhow::Result<()> {
         let now = state()?;

@@ -81,6 +81,7 @@ impl Trial<'_> {
             tell("observed")?;
             let observer = Observer::attach(topology.llc.len())?;
             settle();
+            attached.iter().for_each(Attached::keep_charged);
             let seen = checked(execute(), &mut attached)?;
             // the last of its tasks are still on their way out
             settle();
@@ -90,6 +91,8 @@ impl Trial<'_> {
             // thread ids are those of the observed run
             tried.outcome.progress = seen.progress();
             tried.outcome.names = seen.names();
+            tried.outcome.charged = attached.as_ref().map(Attached::charged).unwrap_or_default();
+            tried.outcome.charged.retain(|tid, _| tried.outcome.names.contains_key(tid));
             let counted = ("observed_children_switches".to_string(), seen.counted_switches());
             tried.outcome.extra.extend([counted]);
         }

@@ -160,6 +160,9 @@ table! {
     thread_make_ns, "ns", usize::MAX, 0.0;
     /// What a new thread does before it stands ready for such a start.
     thread_start_ns, "ns", usize::MAX, 0.0;
+    /// How much longer a task's stalls take, as a part of them, for each unit of pressure of the tasks that run on
+    /// the other cores of its last-level cache ([`contended_rate`](crate::contended_rate)).
+    llc_contention, "1", usize::MAX, 0.0;
     /// Copying a byte between user and kernel.
     copy_byte_ns, "ns", 1, 0.0;
 }

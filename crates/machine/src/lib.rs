@@ -10,6 +10,7 @@
 
 mod costs;
 mod cpus;
+mod kinds;
 mod machine;
 mod memory;
 mod observed;
@@ -25,6 +26,7 @@ mod write;
 
 pub use costs::{COSTS, CostName, Costs};
 pub use cpus::CpuSet;
+pub use kinds::Kinds;
 pub use machine::{
     Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names,
 };
@@ -33,7 +35,7 @@ pub use observed::{Amount, Observation};
 pub use paths::{Path, PathId, Paths};
 pub use places::Rows;
 pub use quantity::{Quantity, Stated, Tag};
-pub use rates::{stalled_for, task_rate};
+pub use rates::{contended_rate, stalled_for, task_rate};
 pub use recency::Recency;
 pub use tlb::Tags;
 pub use warmth::{Footprint, Misses, Set, Turn, Warmth};

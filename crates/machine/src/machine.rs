@@ -140,11 +140,15 @@ pub enum MachineError {
 }
 
 const EMBEDDED: &[(&str, &str)] = &[
+    ("core-ultra-255h", include_str!("../../../machines/core-ultra-255h.toml")),
+    ("die-8", include_str!("../../../machines/die-8.toml")),
     ("icount-2x4", include_str!("../../../machines/icount-2x4.toml")),
     ("core2duo-1.86", include_str!("../../../machines/core2duo-1.86.toml")),
     ("exynos-4210", include_str!("../../../machines/exynos-4210.toml")),
     ("numa-2x4", include_str!("../../../machines/numa-2x4.toml")),
+    ("odroid-xu3", include_str!("../../../machines/odroid-xu3.toml")),
     ("phenom-2f4s", include_str!("../../../machines/phenom-2f4s.toml")),
+    ("tensor-g1", include_str!("../../../machines/tensor-g1.toml")),
     ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
     ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),
 ];

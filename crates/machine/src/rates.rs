@@ -14,7 +14,20 @@
 /// and others, EuroSys 2009), which the min-fair talk names for cores that differ in it (slide 19).
 #[inline]
 pub fn task_rate(core_rate: f64, stalled: f64) -> f64 {
-    if stalled == 0.0 { core_rate } else { 1.0 / ((1.0 - stalled) / core_rate + stalled) }
+    contended_rate(core_rate, stalled, 0.0)
+}
+
+/// The same where the stalls take longer by a part `longer` of them, because others press on the cache: a run of
+/// 1 s on the reference CPU alone takes `(1 − stalled) / core_rate + stalled · (1 + longer)`.
+///
+/// The talk leaves the effect of shared caches out (slide 20). That co-runners slow a program by what they put
+/// through the cache is what Zhuravlev and others found to predict it best (ASPLOS 2010).
+#[inline]
+pub fn contended_rate(core_rate: f64, stalled: f64, longer: f64) -> f64 {
+    match stalled == 0.0 {
+        true => core_rate,
+        false => 1.0 / ((1.0 - stalled) / core_rate + stalled * (1.0 + longer)),
+    }
 }
 
 /// The part of its time that a task must be stalled so that it is `speedup` times as fast on the reference CPU

@@ -71,7 +71,8 @@ fn on_sim(
     Ok(Measured { outcomes, ..Measured::default() })
 }
 
-fn scheduler(contender: &Contender) -> Scheduler {
+/// What the simulator runs for it.
+pub fn scheduler(contender: &Contender) -> Scheduler {
     match contender {
         Contender::Class(class) => match class.model {
             Model::Default => Scheduler::Default,

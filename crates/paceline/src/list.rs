@@ -65,8 +65,10 @@ fn models() -> String {
          rotate-P: threads of P processes take turns on a CPU; \
          pipelines-P: P processes whose threads hand a request on; \
          crowd-P: P servers that are never out of work; \
-         npb-NAME: a NAS benchmark.",
-        workload::apps::NAMES.join(", ")
+         npb-NAME: a NAS benchmark. \
+         For uneven cores: {}, and mix-P-P-..., mixes of 23 made-up programs p01 to p23.",
+        workload::apps::NAMES.join(", "),
+        workload::programs::MIXES.join(", ")
     )
 }
 

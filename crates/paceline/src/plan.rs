@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use machine::Machine;
 use policy::Profile;
+use policy::table::TYPES_MAX;
 use report::Clock;
 use report::text::plural;
 use workload::apps::Apps;
 use workload::npb::{Npb, Size};
+use workload::programs::Programs;
 use workload::{Dialect, Workload};
 
 use crate::cli::{self, Ground};
@@ -192,6 +194,9 @@ impl Job {
         if let Some(workload) = Apps::embedded().build(&name).filter(|_| !path.exists()) {
             return Ok(Job::together(workload));
         }
+        if let Some(workload) = Programs::embedded().build(&name).filter(|_| !path.exists()) {
+            return Ok(Job::together(workload));
+        }
         let json = match WORKLOADS.iter().find(|(known, _)| *known == name) {
             Some((_, json)) => json.to_string(),
             None if is_bare(path) && !path.exists() => {
@@ -359,7 +364,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
     let (mut shape, rates) = match &wanted.machine {
         Some(name) => {
             let machine = find_machine(name)?;
-            (shape_of(&machine), machine.core_rates)
+            (shape_of(&machine), machine.kinds(TYPES_MAX).rates)
         }
         None => {
             let cpus = wanted.cpus.unwrap_or(CPUS);
@@ -528,8 +533,8 @@ pub fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
             }
         }
     }
-    if kinds.len() > policy::table::TYPES_MAX {
-        return Err(bad(format!("{} kinds, of at most {}", kinds.len(), policy::table::TYPES_MAX)));
+    if kinds.len() > TYPES_MAX {
+        return Err(bad(format!("{} kinds, of at most {}", kinds.len(), TYPES_MAX)));
     }
     let missing = types.iter().position(Option::is_none);
     match missing {
@@ -552,9 +557,9 @@ pub fn shape_of(machine: &Machine) -> vm::Shape {
             .iter()
             .map(|row| row.iter().map(|distance| (*distance).min(254) as u8).collect())
             .collect(),
-        core_types: match machine.core_rates.len() {
-            1 => Vec::new(),
-            _ => machine.cpus.iter().map(|cpu| cpu.core_type).collect(),
+        core_types: match machine.kinds(TYPES_MAX) {
+            one if one.rates.len() == 1 => Vec::new(),
+            kinds => kinds.of,
         },
         ..vm::Shape::default()
     }

@@ -77,4 +77,8 @@ pub trait Control: Send {
     fn learned(&self) -> Profile {
         Profile::new()
     }
+
+    /// Tells how fast it has measured each thread to be on each kind of core, of its speed on the slowest: by the
+    /// thread's id, the fastest kind first.
+    fn measured(&self, _tell: &mut dyn FnMut(u32, &[f64])) {}
 }

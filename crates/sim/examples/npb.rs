@@ -89,7 +89,7 @@ fn main() {
     let workload = Npb::embedded().build(&name, size).expect("one of bt cg ep ft is lu mg sp");
     for scheduler in [Scheduler::Cfs, Scheduler::Policy(Instance::default(&flsched::FLSCHED))] {
         let mut scenario = Scenario::new(machine.clone(), workload.clone(), scheduler);
-        scenario.options.record = Record { events: true, callbacks: false };
+        scenario.options.record = Record { events: true, ..Record::default() };
         let traced = run_traced(&scenario).unwrap_or_else(|error| panic!("{error}"));
         let outcome = &traced.outcome;
         let spent =

@@ -26,7 +26,7 @@ fn main() {
     for seed in 1..=seeds.parse().expect("a number of seeds") {
         let mut scenario =
             Scenario::new(machine.clone(), workload.clone(), scheduler.clone()).seed(seed);
-        scenario.options.record = Record { events: true, callbacks: false };
+        scenario.options.record = Record { events: true, ..Record::default() };
         scenario.options.together = true;
         let traced = run_traced(&scenario).expect("the run ends well");
         let lines = traced.events.iter().map(|event| format!("{event:?}\n"));

@@ -26,6 +26,8 @@
 //! - **Determinism.** No clock, no environment, no hash order; chance only from
 //!   [`Kernel::random_u32`].
 
+use std::collections::BTreeMap;
+
 use crate::kernel::Kernel;
 use crate::task::{CpuId, TaskId};
 
@@ -215,6 +217,14 @@ pub trait Class {
     /// none. Called at the start and then as it says, at no cost.
     fn control(&mut self, _k: &Kernel) -> Option<u64> {
         None
+    }
+
+    /// Keeps what its control plane measures of threads.
+    fn keep_measured(&mut self) {}
+
+    /// How fast its control plane measured each thread to be on each kind of core, on average.
+    fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
+        BTreeMap::new()
     }
 
     /// The run is over; called once, at no cost.

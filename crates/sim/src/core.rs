@@ -130,6 +130,7 @@ impl Engine {
         }
         self.k.standing_ns = None;
         self.switch(cpu, prev, next, runnable);
+        self.rerate_cache(cpu, prev, next);
         self.k.rq_unlock(cpu);
         self.k.leave();
         if let Some(prev) = prev.filter(|_| !runnable) {

@@ -71,8 +71,8 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     };
     let at = Cursor::new(compile_between(before, &steps, after), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    let cgroup = cgroup_id(task.group);
-    Task { nice: task.nice, batch: task.batch, stalled: task.stalled, cgroup, ..own }
+    let workload::Task { nice, batch, stalled, pressure, .. } = *task;
+    Task { nice, batch, stalled, pressure, cgroup: cgroup_id(task.group), ..own }
 }
 
 /// How a run ended.
@@ -349,6 +349,10 @@ impl Engine {
                 {
                     return self.start_user(cpu, t_ns);
                 }
+                Op::Stalled { part } => {
+                    at.next();
+                    self.k.tasks[task].stalled = part;
+                }
                 op => {
                     self.begin(cpu, t_ns);
                     self.system_call(task, op);
@@ -443,7 +447,10 @@ impl Engine {
         let elapsed_ns = t_ns.saturating_sub(state.since_ns) as f64;
         state.since_ns = state.since_ns.max(t_ns);
         let Some(task) = state.curr else { return };
-        let counts = if k.counters_stand { 0.0 } else { 1.0 };
+        let counted = match k.counters_stand {
+            true => 0.0,
+            false => k.noise.factor(task, k.machine.cpus[cpu].core_type, t_ns),
+        };
         let at = &mut k.tasks[task].at;
         let work = elapsed_ns * state.rate;
         let paid = work.min(at.debt);
@@ -457,14 +464,14 @@ impl Engine {
                 };
                 at.left -= done;
                 at.done += done;
-                state.instructions += counts * done;
+                state.instructions += done * counted;
             }
             Op::Runtime { .. } if at.phase == 1 => {
                 let done = match &mut k.hw {
                     None => work - paid,
                     Some(hw) => hw.worked_ns(cpu, task, work - paid, f64::MAX),
                 };
-                state.instructions += counts * done;
+                state.instructions += done * counted;
             }
             Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
                 let spun_ns = (elapsed_ns - paid / state.rate).max(0.0);
@@ -485,6 +492,27 @@ impl Engine {
                 self.pause(sibling, now);
                 let since_ns = self.k.cpus[sibling].since_ns;
                 self.start_user(sibling, since_ns);
+            }
+        }
+    }
+
+    /// Another task runs on a CPU: those on the other cores of its cache now get on at another speed, where it
+    /// presses on that cache more or less than the one before.
+    pub(crate) fn rerate_cache(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>) {
+        let k = &mut self.k;
+        let of = |task: Option<TaskId>| task.map_or(0.0, |task| k.tasks[task].pressure);
+        let change = of(next) - of(prev);
+        if change == 0.0 || k.machine.costs.llc_contention == 0.0 {
+            return;
+        }
+        let llc = k.machine.cpus[cpu].llc;
+        k.pressure[usize::from(llc)] += change;
+        let now = k.now;
+        for other in (0..k.cpus.len()).filter(|other| *other != cpu) {
+            if self.k.machine.cpus[other].llc == llc && self.k.in_user(other) {
+                self.pause(other, now);
+                let since_ns = self.k.cpus[other].since_ns;
+                self.start_user(other, since_ns);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! moves the cursor. It is simulated in one go from an event to its end, then other CPUs get their
 //! turn; so it can be ahead of them by the length of a system call or a pass of the scheduler.
 
-use machine::{CpuSet, Machine, Paths, Ticks, task_rate};
+use machine::{CpuSet, Machine, Paths, Ticks, contended_rate};
 use policy::Cgroup;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -19,6 +19,7 @@ use crate::event::{Due, Irq, Queue};
 use crate::hw::Hw;
 use crate::line::Line;
 use crate::lock::{Lock, LockId};
+use crate::noise::Noise;
 use crate::sink::Sink;
 use crate::task::{CpuId, State, Task, TaskId};
 
@@ -101,6 +102,10 @@ pub struct Kernel {
     pub(crate) queue: Queue,
     pub(crate) sink: Sink,
     pub(crate) rng: Pcg64Mcg,
+    /// What counters count wrong.
+    pub(crate) noise: Noise,
+    /// How much the tasks that run press on each last-level cache.
+    pub(crate) pressure: Vec<f64>,
     /// TLBs and caches, where the workload says what its tasks touch.
     pub(crate) hw: Option<Box<Hw>>,
     /// Counters of instructions have failed.
@@ -140,6 +145,7 @@ impl Kernel {
         });
         let cpus: Vec<Cpu> = cpus.collect();
         let cores = 1 + machine.cpus.iter().map(|cpu| cpu.core).max().unwrap_or(0) as usize;
+        let llcs = 1 + machine.cpus.iter().map(|cpu| usize::from(cpu.llc)).max().unwrap_or(0);
         let mut core_cpus = vec![CpuSet::EMPTY; cores];
         machine.cpus.iter().enumerate().for_each(|(n, cpu)| core_cpus[cpu.core as usize].add(n));
         Kernel {
@@ -153,6 +159,8 @@ impl Kernel {
             queue: Queue::default(),
             sink,
             rng,
+            noise: Noise { deviation: 0.0, seed },
+            pressure: vec![0.0; llcs],
             hw: None,
             this: 0,
             now: 0,
@@ -452,9 +460,12 @@ impl Kernel {
     pub(crate) fn rate_of(&self, cpu: CpuId) -> f64 {
         let place = &self.machine.cpus[cpu];
         let busy = self.core_busy[place.core as usize];
-        let stalled = self.cpus[cpu].curr.map_or(0.0, |task| self.tasks[task].stalled);
+        let of = |task: TaskId| (self.tasks[task].stalled, self.tasks[task].pressure);
+        let (stalled, own) = self.cpus[cpu].curr.map_or((0.0, 0.0), of);
+        let others = (self.pressure[usize::from(place.llc)] - own).max(0.0);
+        let longer = self.machine.costs.llc_contention * others;
         let core_rate = self.machine.core_rates[place.core_type as usize];
-        task_rate(core_rate, stalled) * self.machine.costs.smt_rate(busy)
+        contended_rate(core_rate, stalled, longer) * self.machine.costs.smt_rate(busy)
     }
 
     /// `cpu` starts or stops being busy. Returns whether others of its core now get on at another

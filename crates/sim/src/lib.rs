@@ -24,6 +24,7 @@ mod kernel;
 mod line;
 mod lock;
 mod native;
+mod noise;
 mod objects;
 mod program;
 mod related;
@@ -42,7 +43,9 @@ pub use kernel::Kernel;
 pub use line::Line;
 pub use lock::LockId;
 pub use related::Related;
-pub use run::{Options, Scenario, Scheduler, SimError, Traced, run, run_all, run_traced};
+pub use run::{
+    Options, Scenario, Scheduler, SimError, Traced, run, run_all, run_traced, trace_all,
+};
 pub use sink::{CallbackRecord, Record};
 pub use swarm::{Failure, Swarmed, case, swarm};
 pub use task::{CpuId, SCHED_PRIO_TO_WEIGHT, State, Task, TaskId};

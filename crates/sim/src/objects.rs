@@ -202,7 +202,11 @@ impl Engine {
                 }
             }
             Op::Exit => self.exit(task),
-            Op::Run { .. } | Op::Runtime { .. } | Op::Loop { .. } | Op::Again { .. } => {}
+            Op::Run { .. }
+            | Op::Runtime { .. }
+            | Op::Stalled { .. }
+            | Op::Loop { .. }
+            | Op::Again { .. } => {}
         }
         if self.k.tasks[task].state != State::Running && self.k.cpus[self.k.this].curr == Some(task)
         {

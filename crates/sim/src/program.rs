@@ -53,6 +53,9 @@ pub(crate) enum Op {
     /// A thread of the kernel's own waits for its timer.
     Rest,
     Yield,
+    Stalled {
+        part: f64,
+    },
     Write {
         channel: ObjectId,
         bytes: u32,
@@ -225,6 +228,7 @@ fn append(steps: &[Step], ops: &mut Vec<Op>) {
             Step::Suspend(at) => Op::Suspend(*at),
             Step::Resume(at) => Op::Resume(*at),
             Step::Yield => Op::Yield,
+            Step::Stalled { part } => Op::Stalled { part: *part },
             Step::Write { channel, bytes } => Op::Write { channel: *channel, bytes: *bytes },
             Step::Read { channel, bytes } => Op::Read { channel: *channel, bytes: *bytes },
             Step::Fork(task) => Op::Fork(*task),

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use machine::{CpuSet, Machine, Misses, Paths};
+use policy::table::TYPES_MAX;
 use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
-use trace::{Event, MemoryUse, Missed, Outcome, Program};
+use trace::{Event, MemoryUse, Missed, Outcome, Program, Tid};
 use workload::Workload;
 
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
@@ -76,6 +77,8 @@ pub struct Options {
     pub together: bool,
     /// CPUs count instructions for policies: one for each ns of work on the reference CPU.
     pub counters: bool,
+    /// What they count is wrong by this standard deviation, of itself, in each 2 s on each kind of core.
+    pub counter_noise: f64,
 }
 
 impl Default for Options {
@@ -87,6 +90,7 @@ impl Default for Options {
             check: false,
             together: false,
             counters: true,
+            counter_noise: 0.0,
         }
     }
 }
@@ -162,6 +166,11 @@ pub struct Traced {
     pub callbacks: Vec<CallbackRecord>,
     /// Where each CPU's time went.
     pub spent: Vec<Spent>,
+    /// When each task of the workload ended, ns after the start; None: it did not.
+    pub ended_ns: Vec<Option<u64>>,
+    /// If asked for: how fast the policy's control plane measured each thread to be on each kind of core, of its
+    /// speed on the slowest; the mean of all its looks.
+    pub speeds: BTreeMap<Tid, Vec<f64>>,
 }
 
 /// Runs a scenario.
@@ -177,6 +186,11 @@ pub fn run_all(scenarios: &[Scenario]) -> Vec<Result<Outcome, SimError>> {
     scenarios.par_iter().map(run).collect()
 }
 
+/// The same with what was recorded.
+pub fn trace_all(scenarios: &[Scenario]) -> Vec<Result<Traced, SimError>> {
+    scenarios.par_iter().map(run_traced).collect()
+}
+
 /// Runs a scenario and gives what was recorded as well.
 ///
 /// # Errors
@@ -187,12 +201,16 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     if let Some(promises) = promises(scenario) {
         checkers.promised(&promises, &scenario.machine);
     }
-    let kinds: Vec<u16> = scenario.machine.cpus.iter().map(|cpu| cpu.core_type).collect();
+    let kinds = scenario.machine.kinds(TYPES_MAX).of;
     let sink = Sink::new(&kinds, scenario.options.record, checkers);
     let (machine, paths) = (scenario.machine.clone(), scenario.paths.clone());
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
+    k.noise.deviation = scenario.options.counter_noise;
     k.hw = Hw::new(&scenario.machine, &scenario.workload).map(Box::new);
-    let class = class(scenario, &mut k).map_err(SimError::Load)?;
+    let mut class = class(scenario, &mut k).map_err(SimError::Load)?;
+    if scenario.options.record.speeds {
+        class.keep_measured();
+    }
     run_class(scenario, k, class)
 }
 
@@ -280,10 +298,11 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     engine.load(&scenario.workload, scenario.options.together).map_err(SimError::Load)?;
     let end = engine.run();
     let now_ns = engine.k.now;
+    let speeds = engine.class.measured();
     engine.class.stop(&mut engine.k);
     match end {
         End::At(at_ns) if at_ns >= cap_ns => Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 }),
-        End::At(at_ns) => finish(scenario, engine, at_ns),
+        End::At(at_ns) => Ok(Traced { speeds, ..finish(scenario, engine, at_ns)? }),
         End::Stuck(left) => {
             let place = |id: TaskId| {
                 let task = &engine.k.tasks[id];
@@ -380,5 +399,8 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     if let Some(violation) = violations.into_iter().next() {
         return Err(SimError::Violation(violation));
     }
-    Ok(Traced { outcome, events, callbacks, spent })
+    let of_workload = &k.tasks[..scenario.workload.tasks.len()];
+    let ended = |task: &Task| (task.ended_ns > 0).then(|| task.ended_ns.saturating_sub(start_ns));
+    let ended_ns = of_workload.iter().map(ended).collect();
+    Ok(Traced { outcome, events, callbacks, spent, ended_ns, speeds: BTreeMap::new() })
 }

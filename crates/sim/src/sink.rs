@@ -32,6 +32,8 @@ pub struct Record {
     pub events: bool,
     /// Every callback of the policy.
     pub callbacks: bool,
+    /// How fast the policy's control plane measures threads to be.
+    pub speeds: bool,
 }
 
 /// An event or a hint that waits for its time.

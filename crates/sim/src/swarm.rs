@@ -95,6 +95,7 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
             check: true,
             together: false,
             counters: true,
+            counter_noise: 0.0,
         },
         machine,
         workload,

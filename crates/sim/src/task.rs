@@ -75,6 +75,8 @@ pub struct Task {
     pub(crate) at: Cursor,
     /// The part of its time on the reference CPU that is as long on any core.
     pub(crate) stalled: f64,
+    /// How much it presses on the cache of the CPU that it runs on.
+    pub(crate) pressure: f64,
     /// It is the kernel's own: it has no address space, and keeps nobody's run going.
     pub(crate) kernel: bool,
     /// Counts its timers, so that a late one is told from the present one.
@@ -110,6 +112,7 @@ impl Task {
             must_move: false,
             at,
             stalled: 0.0,
+            pressure: 0.0,
             kernel: false,
             timer: 0,
         }

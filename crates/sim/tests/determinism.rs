@@ -20,7 +20,7 @@ fn schedulers() -> Vec<Scheduler> {
 fn the_same_seed_gives_the_same_events() {
     for scheduler in schedulers() {
         let mut scenario = scenario(scheduler, 7);
-        scenario.options.record = Record { events: true, callbacks: true };
+        scenario.options.record = Record { events: true, callbacks: true, ..Record::default() };
         let (a, b) = (run_traced(&scenario).unwrap(), run_traced(&scenario).unwrap());
         assert!(a.events.len() > 100);
         assert_eq!(a.events, b.events);

@@ -27,7 +27,7 @@ fn hogs() -> Workload {
 
 fn traced(machine: Machine, seed: u64) -> Traced {
     let mut scenario = scenario(machine, hogs(), Scheduler::Default).seed(seed);
-    scenario.options.record = Record { events: true, callbacks: false };
+    scenario.options.record = Record { events: true, ..Record::default() };
     run_traced(&scenario).unwrap()
 }
 

@@ -4,12 +4,12 @@
 mod common;
 
 use common::{burn, task, workload};
-use machine::{find, stalled_for};
+use machine::{find, stalled_for, task_rate};
 use policy::table::TaskView;
 use policy::{Control, Instance, Policy, View};
 use sim::{Scenario, Scheduler, run};
 use trace::Outcome;
-use workload::{Task, Workload};
+use workload::{Step, Task, Workload};
 
 const MS: u64 = 1_000_000;
 
@@ -220,4 +220,107 @@ fn a_short_program_starts_right_where_it_is_remembered() {
     };
     let (with, without) = (fast("on"), fast("off"));
     assert!(with > without + 0.1, "{with} of the time on fast cores, {without} without");
+}
+
+#[test]
+fn a_phase_begins_where_the_program_says() {
+    let machine = find("phenom-2f4s").unwrap();
+    let stalled_for = |part: f64| {
+        let steps = vec![Step::Stalled { part: 1.0 }, burn(200), Step::Stalled { part }, burn(200)];
+        let one = Task { cpus: Some(vec![5]), ..task("phases", steps) };
+        let fifo = Scheduler::Policy(Instance::default(&baseline::FIFO));
+        let mut scenario = Scenario::new(machine.clone(), workload(vec![one]), fifo);
+        scenario.options.jitter = 0.0;
+        run(&scenario).unwrap().elapsed_ns as f64 / MS as f64
+    };
+    assert!((stalled_for(1.0) / 400.0 - 1.0).abs() < 0.002);
+    assert!((stalled_for(0.0) / (200.0 + 200.0 * 3.5) - 1.0).abs() < 0.002);
+}
+
+#[test]
+fn who_presses_on_the_cache_slows_the_others_of_that_cache() {
+    let mut machine = find("phenom-2f4s").unwrap();
+    machine.costs.llc_contention = 0.5;
+    let mut took = |pressure: f64, other: usize| {
+        let hog = Task { cpus: Some(vec![other]), pressure, ..task("hog", vec![burn(100)]) };
+        let one = Task { cpus: Some(vec![0]), stalled: 0.6, ..task("one", vec![burn(400)]) };
+        let fifo = Scheduler::Policy(Instance::default(&baseline::FIFO));
+        let job = workload(vec![hog, one]);
+        let mut scenario = Scenario::new(machine.clone(), job, fifo);
+        scenario.options.jitter = 0.0;
+        let elapsed_ns = run(&scenario).unwrap().elapsed_ns;
+        // From here on the other CPU is under another cache.
+        machine.cpus[1].llc = 1;
+        elapsed_ns as f64 / MS as f64
+    };
+    // For 100 ms stalls take half as long again: 100 / 1.3 of the work is done in them.
+    let slowed = took(1.0, 1);
+    assert!((slowed - (400.0 + 100.0 - 100.0 / 1.3)).abs() < 2.0, "{slowed}");
+    assert!(
+        (took(1.0, 1) - 400.0).abs() < 2.0,
+        "a hog under another cache is none of its business"
+    );
+    assert!((took(0.0, 0) - 500.0).abs() < 3.0, "on one CPU they take turns");
+}
+
+/// The talk's machines and others whose cores are not alike.
+const UNEVEN: [&str; 5] = ["phenom-2f4s", "odroid-xu3", "die-8", "tensor-g1", "core-ultra-255h"];
+
+#[test]
+fn every_policy_runs_on_every_uneven_machine_and_keeps_its_promises() {
+    for name in UNEVEN {
+        let machine = find(name).unwrap();
+        let kinds = machine.kinds(policy::table::TYPES_MAX);
+        assert!(kinds.rates.len() > 1, "{name}");
+        let cpus = machine.cpus.len();
+        for policy in uneven::ALL {
+            for tasks in [cpus / 2, cpus, cpus + cpus / 2] {
+                let stalled = |at: usize| 0.7 * at as f64 / tasks as f64;
+                let burner = |at| Task {
+                    stalled: stalled(at),
+                    ..task(&format!("s{at}"), vec![burn(1_000_000)])
+                };
+                let speeds = |at| {
+                    let slowest = task_rate(*kinds.rates.last().unwrap(), stalled(at));
+                    let of = |rate: &f64| task_rate(*rate, stalled(at)) / slowest;
+                    (format!("s{at}"), kinds.rates.iter().map(of).collect())
+                };
+                let job = Workload {
+                    duration_ns: Some(1000 * MS),
+                    ..workload((0..tasks).map(burner).collect())
+                };
+                let instance = Instance::default(policy);
+                let mut scenario = Scenario::new(machine.clone(), job, Scheduler::Policy(instance));
+                scenario.profile = (0..tasks).map(speeds).collect();
+                scenario.options.check = true;
+                let outcome = run(&scenario).unwrap_or_else(|error| {
+                    panic!("{} on {name}, {tasks} tasks: {error}", policy.name)
+                });
+                let busy: u64 = outcome.observed.tasks.values().map(|task| task.cpu_ns).sum();
+                let most = 1000 * MS * tasks.min(cpus) as u64;
+                assert!(
+                    busy as f64 > 0.98 * most as f64,
+                    "{} on {name}: {busy} of {most}",
+                    policy.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_control_plane_measures_is_told() {
+    let mut scenario = mix("max-fair", &SPEEDUPS, 10);
+    scenario.profile.clear();
+    scenario.options.counters = true;
+    scenario.options.record.speeds = true;
+    let measured = sim::run_traced(&scenario).unwrap().speeds;
+    for (at, speedup) in SPEEDUPS.iter().enumerate() {
+        let speeds = &measured[&(at as u32 + 1)];
+        assert!((speeds[0] / speedup - 1.0).abs() < 0.02, "{speeds:?}, not {speedup}");
+        assert_eq!(speeds[1], 1.0);
+    }
+    scenario.options.counter_noise = 0.05;
+    let noisy = sim::run_traced(&scenario).unwrap().speeds;
+    assert_ne!(noisy, measured);
 }

@@ -26,6 +26,9 @@ pub struct Outcome {
     pub names: BTreeMap<Tid, String>,
     /// How far each task got, in its workload's own unit, where the ground knows.
     pub progress: BTreeMap<Tid, f64>,
+    /// CPU time that the policy itself charged each task for on each kind of core, ns; empty where it does not say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub charged: BTreeMap<Tid, Vec<u64>>,
     /// Lock acquisitions in scheduler code beyond the runqueue's own, by place.
     pub locks: BTreeMap<String, u64>,
     /// Scheduler functions: how often each ran and the time it took.

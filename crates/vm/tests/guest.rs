@@ -246,7 +246,7 @@ fn the_simulator_calls_as_the_kernel_does() {
     let load = workload::rtapp::parse("called", CALLED).unwrap();
     let probe = sim::Scheduler::Policy(Instance::default(&baseline::PROBE));
     let mut scenario = sim::Scenario::new(one_cpu, load, probe);
-    scenario.options.record = sim::Record { events: false, callbacks: true };
+    scenario.options.record = sim::Record { callbacks: true, ..Default::default() };
     let simulated = sim::run_traced(&scenario).unwrap();
     let names = &simulated.outcome.names;
     let simulated = sequences(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! rt-app's events, one by one: a key such as `run3` and its value become steps.
 
+use crate::hw::part;
 use crate::json::{Error, Node};
 use crate::model::{Object, ObjectId, Step};
 use crate::rtapp::{Objects, bytes, unknown};
@@ -24,6 +25,7 @@ enum Event {
     Suspend,
     Resume,
     Yield,
+    Stalled,
     Fork,
     Write,
     Read,
@@ -47,6 +49,7 @@ const EVENTS: &[(&str, Event)] = &[
     ("suspend", Event::Suspend),
     ("resume", Event::Resume),
     ("yield", Event::Yield),
+    ("stalled", Event::Stalled),
     ("fork", Event::Fork),
     ("write", Event::Write),
     ("read", Event::Read),
@@ -126,6 +129,7 @@ impl<'a> Scope<'_, 'a> {
             Event::Runtime => Step::Runtime { wall_ns: node.micros(key)? },
             Event::Sleep => Step::Sleep { ns: node.micros(key)? },
             Event::Yield => Step::Yield,
+            Event::Stalled => Step::Stalled { part: part(node, key)? },
             Event::Timer => self.timer(key, node)?,
             Event::Lock => {
                 let mutex = self.mutex(node.string(key)?);

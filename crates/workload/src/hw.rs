@@ -4,6 +4,7 @@
 //! ```json
 //! "hw": {
 //!     "stalled": 0.3,
+//!     "pressure": 0.2,
 //!     "reach": 20,
 //!     "own": { "pages": 4, "bytes": 8192 },
 //!     "shared": { "pages": 30, "bytes": 65536 },
@@ -18,7 +19,11 @@
 //! out is empty; a set without `bytes` touches all of its pages, one without `pages` fills them.
 //!
 //! - `stalled`: the part of its time on the reference CPU, from 0 to 1, that is no shorter on a faster core and
-//!   no longer on a slower one: it waits for memory. May stand alone; 0 where it is left out.
+//!   no longer on a slower one: it waits for memory. May stand alone; 0 where it is left out. A program whose
+//!   phases differ has `"stalled"` among its events, too: from there on.
+//! - `pressure`: how much it presses on the last-level cache while it runs, from 0 to 1; stalls of others under
+//!   that cache take longer, by as much as the machine says (`llc_contention`). May stand alone; 0 where it is left
+//!   out.
 //! - `reach`: CPU time of its own work, in µs on the reference CPU with everything at hand, in which the
 //!   task goes through its sets once. Required where there are sets.
 //! - `own`: data nobody else touches. `shared`: data that all threads of its process touch whose
@@ -75,17 +80,32 @@ pub struct Hw {
     pub kernel_code: Touched,
 }
 
-const KEYS: &str = "stalled, reach, own, shared, code, kernel, kernel_shared, kernel_code";
+const KEYS: &str =
+    "stalled, pressure, reach, own, shared, code, kernel, kernel_shared, kernel_code";
+
+/// All that `"hw"` says.
+#[derive(Default)]
+pub(crate) struct Said {
+    /// What it touches, where it says so.
+    pub touches: Option<Hw>,
+    /// Which part of its time it is stalled.
+    pub stalled: f64,
+    /// How much it presses on the cache.
+    pub pressure: f64,
+}
 
 impl Hw {
-    /// What it touches, where it says so, and which part of its time it is stalled.
-    pub(crate) fn parse(node: Node) -> Result<(Option<Self>, f64), Error> {
-        let mut hw = Hw::default();
-        let (mut reach, mut stalled) = (None, None);
+    pub(crate) fn parse(node: Node) -> Result<Said, Error> {
+        let (mut hw, mut said, mut alone) = (Hw::default(), Said::default(), false);
+        let mut reach = None;
         for (key, value) in node.members("hw")? {
             let set = match key.as_str() {
                 "stalled" => {
-                    stalled = Some(part(value)?);
+                    (said.stalled, alone) = (part(value, "stalled")?, true);
+                    continue;
+                }
+                "pressure" => {
+                    (said.pressure, alone) = (part(value, "pressure")?, true);
                     continue;
                 }
                 "reach" => {
@@ -105,13 +125,13 @@ impl Hw {
             };
             *set = touched(value, &key, false)?.0;
         }
-        if reach.is_none() && hw == Hw::default() && stalled.is_some() {
-            return Ok((None, stalled.unwrap_or_default()));
+        if reach.is_none() && hw == Hw::default() && alone {
+            return Ok(said);
         }
         hw.reach_ns = reach.filter(|ns| *ns > 0).ok_or_else(|| {
             node.error("hw: expected a \"reach\" in µs, more than 0: the work in one round")
         })?;
-        Ok((Some(hw), stalled.unwrap_or_default()))
+        Ok(Said { touches: Some(hw), ..said })
     }
 
     pub(crate) fn json(&self) -> Map<String, Value> {
@@ -136,11 +156,12 @@ impl Hw {
     }
 }
 
-fn part(node: Node) -> Result<f64, Error> {
-    let value = node.number("stalled")?;
+/// A number from 0 to 1.
+pub(crate) fn part(node: Node, key: &str) -> Result<f64, Error> {
+    let value = node.number(key)?;
     match (0.0..=1.0).contains(&value) {
         true => Ok(value),
-        false => Err(node.error("stalled: expected a part of its time, from 0 to 1")),
+        false => Err(node.error(format!("{key}: expected a part, from 0 to 1"))),
     }
 }
 

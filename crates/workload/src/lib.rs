@@ -4,7 +4,7 @@
 //! A [`Workload`] is plain data. Pipes, sockets, locks and barriers are objects in it, so that who
 //! blocks and who wakes whom follows from the order in which a policy runs the tasks. It is read
 //! from rt-app's JSON ([`rtapp::parse`]) and written as such ([`write`]), or built from a model of a
-//! known program ([`hackbench`], [`npb`]); [`mix`] has yardsticks.
+//! known program ([`hackbench`], [`npb`], [`apps`], [`programs`]); [`mix`] has yardsticks.
 
 pub mod apps;
 mod events;
@@ -15,6 +15,7 @@ mod json;
 pub mod mix;
 mod model;
 pub mod npb;
+pub mod programs;
 pub mod rtapp;
 mod write;
 

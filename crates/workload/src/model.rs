@@ -79,6 +79,9 @@ pub struct Task {
     /// The part of its time on the reference CPU, 0 to 1, in which it waits for what is no faster on a faster
     /// core: memory (`"stalled"` in `"hw"`).
     pub stalled: f64,
+    /// How much it presses on the last-level cache while it runs, 0 to 1 (`"pressure"` in `"hw"`): stalls of others
+    /// under that cache take longer, by as much as the machine says (`llc_contention`).
+    pub pressure: f64,
 }
 
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an
@@ -148,6 +151,11 @@ pub enum Step {
     Resume(ObjectId),
     /// Lets others run first.
     Yield,
+    /// Another phase of a program begins: from here on [`Task::stalled`] is this. It takes no time.
+    Stalled {
+        /// 0 to 1.
+        part: f64,
+    },
     /// Writes into a pipe or socket; blocks while it is full.
     Write {
         /// An [`Object::Pipe`] or [`Object::Socket`].

@@ -278,7 +278,11 @@ impl<'a> Reader<'a> {
                 "priority" => task.nice = nice(*value)?,
                 "policy" => policy(*value)?,
                 "delay" => task.delay_ns = value.micros("delay")?,
-                "hw" => (task.hw, task.stalled) = Hw::parse(*value)?,
+                "hw" => {
+                    let said = Hw::parse(*value)?;
+                    (task.hw, task.stalled, task.pressure) =
+                        (said.touches, said.stalled, said.pressure);
+                }
                 "process" => process = self.process(value.string("process")?),
                 "taskgroup" => task.group = Some(self.groups.of(*value)?),
                 _ if events::refused(key).is_some() || events::is_event(key) => {}

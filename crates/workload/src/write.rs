@@ -138,6 +138,9 @@ impl Writer<'_> {
         if task.stalled != 0.0 {
             hw.insert("stalled".to_string(), json!(task.stalled));
         }
+        if task.pressure != 0.0 {
+            hw.insert("pressure".to_string(), json!(task.pressure));
+        }
         if !hw.is_empty() {
             out.insert("hw".to_string(), Value::Object(hw));
         }
@@ -207,6 +210,7 @@ impl Writer<'_> {
             Step::Suspend(id) => ("suspend", self.suspension(*id)?),
             Step::Resume(id) => ("resume", self.suspension(*id)?),
             Step::Yield => ("yield", json!("")),
+            Step::Stalled { part } => ("stalled", self.ours(json!(part), "phases of stalls")?),
             Step::Write { channel, bytes } => {
                 ("write", self.ours(json!({"ref": named(channel), "bytes": bytes}), "channels")?)
             }

@@ -31,6 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
         ns.clone().prop_map(|wall_ns| Step::Runtime { wall_ns }),
         ns.prop_map(|ns| Step::Sleep { ns }),
         Just(Step::Yield),
+        (0..=4u8).prop_map(|part| Step::Stalled { part: f64::from(part) / 4.0 }),
         Just(Step::Barrier(BARRIER)),
         (1..10_000u32).prop_map(|bytes| Step::Write { channel: PIPE, bytes }),
         (1..10_000u32).prop_map(|bytes| Step::Read { channel: SOCKET, bytes }),
@@ -58,6 +59,7 @@ fn task() -> impl Strategy<Value = Task> {
     (body(), -20..20i8, cpus, 0..9_000_000u64, any::<bool>(), 0..3u8).prop_map(
         |(steps, nice, cpus, delay_ns, hw, stalled)| Task {
             stalled: f64::from(stalled) / 4.0,
+            pressure: f64::from(2 - stalled) / 4.0,
             nice,
             cpus: cpus.map(|set| set.into_iter().collect()),
             delay_ns,

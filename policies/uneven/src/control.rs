@@ -273,6 +273,17 @@ impl Control for Shares {
     fn learned(&self) -> Profile {
         self.memory.learned(&self.rules)
     }
+
+    fn measured(&self, tell: &mut dyn FnMut(u32, &[f64])) {
+        for key in self.known.running() {
+            let thread = self.known.thread(&key);
+            let account = self.known.account(&thread.tenant);
+            let speeds = account.and_then(|account| account.estimator.mean(&self.rules));
+            if let Some(speeds) = speeds {
+                tell(thread.last.pid, &speeds);
+            }
+        }
+    }
 }
 
 /// What each task gets of each kind of core, of kinds that are there; none of the others.

@@ -127,11 +127,17 @@ pub fn plan_all(mixes: &Mixes) -> Result<Planned, Failure> {
 
 /// So many of all mixes, evenly spread over them: the speedups of each.
 pub fn choices(mixes: &Mixes, number: usize) -> Vec<Vec<f64>> {
-    let speedups = |chosen: &[usize]| chosen.iter().map(|at| mixes.speedups[*at]).collect();
-    let mut chosen: Vec<usize> = (0..mixes.programs).collect();
-    let mut all: Vec<Vec<f64>> = vec![speedups(&chosen)];
-    while next(&mut chosen, mixes.speedups.len()) {
-        all.push(speedups(&chosen));
+    let chosen = chosen(mixes.programs, mixes.speedups.len(), number);
+    let speedups = |mix: Vec<usize>| mix.into_iter().map(|at| mixes.speedups[at]).collect();
+    chosen.into_iter().map(speedups).collect()
+}
+
+/// So many of all choices of `size` things out of `of`, evenly spread over them.
+pub fn chosen(size: usize, of: usize, number: usize) -> Vec<Vec<usize>> {
+    let mut one: Vec<usize> = (0..size).collect();
+    let mut all = vec![one.clone()];
+    while next(&mut one, of) {
+        all.push(one.clone());
     }
     let number = number.clamp(1, all.len());
     (0..number).map(|at| all[at * all.len() / number].clone()).collect()

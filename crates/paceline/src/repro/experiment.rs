@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use policy::Profile;
+use policy::table::TYPES_MAX;
 use trace::Outcome;
 use workload::{Object, Step, Task, Workload, mix};
 
@@ -85,10 +86,10 @@ fn sim(experiment: &Experiment) -> Result<Place, Failure> {
 }
 
 fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, Failure> {
-    let (shape, rates) = match &experiment.machine {
+    let (mut shape, rates) = match &experiment.machine {
         Some(name) => {
             let machine = plan::find_machine(name)?;
-            (plan::shape_of(&machine), machine.core_rates)
+            (plan::shape_of(&machine), machine.kinds(TYPES_MAX).rates)
         }
         None => {
             let (cpus, smt) = (experiment.cpus.unwrap_or(1), experiment.smt.unwrap_or(1));
@@ -96,6 +97,9 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
             (plan::guest_shape(cpus, nodes, smt, None), Vec::new())
         }
     };
+    if let Some(kinds) = &experiment.core_types {
+        shape.core_types = plan::core_types(kinds, shape.cpus)?;
+    }
     Ok(Place::Vm {
         shape,
         rates,

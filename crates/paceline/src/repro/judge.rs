@@ -11,7 +11,7 @@ use report::stats::quantile;
 use serde::Deserialize;
 
 /// What is to be reached. As text: `>= 1.3`, `> 1`, `<= 0.05`, `every >= 0.98`, `= 0`, `all` (runs came to what they had to), `within range` (the published figure
-/// lies in the range of ours), or `fails <= 0.01`: a cheat is to miss that gate.
+/// lies in the range of ours), `ideal within 0.01` (no value is farther from what it would be if nothing cost anything), or `fails <= 0.01`: a cheat is to miss that gate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Gate {
@@ -29,6 +29,8 @@ pub enum Gate {
     All,
     /// The published figure lies between the least and the greatest of ours.
     WithinRange,
+    /// Every value is so near to what it would be if nothing cost anything.
+    NearIdeal(f64),
     /// The gate inside does not hold: a yardstick that a cheat passes measures nothing.
     Fails(Box<Gate>),
 }
@@ -43,6 +45,29 @@ pub struct Verdict {
 }
 
 impl Gate {
+    /// The same with what each value would be if nothing cost anything.
+    pub fn judge_with(
+        &self,
+        values: &[f64],
+        published: Option<f64>,
+        ideal: &[f64],
+    ) -> Option<Verdict> {
+        match self {
+            Gate::NearIdeal(_) if values.len() != ideal.len() => None,
+            Gate::NearIdeal(bound) => {
+                let far = values.iter().zip(ideal).map(|(value, ideal)| (value - ideal).abs());
+                let decided_by = quantile(&far.collect::<Vec<f64>>(), 1.0)?;
+                (!decided_by.is_nan())
+                    .then_some(Verdict { holds: decided_by <= *bound, decided_by })
+            }
+            Gate::Fails(gate) => {
+                let verdict = gate.judge_with(values, published, ideal)?;
+                Some(Verdict { holds: !verdict.holds, ..verdict })
+            }
+            _ => self.judge(values, published),
+        }
+    }
+
     /// Judges `values`, one for each boot, seed or point of a sweep. None without values, or
     /// without the published figure where the gate asks for it: unknown is never a pass.
     pub fn judge(&self, values: &[f64], published: Option<f64>) -> Option<Verdict> {
@@ -78,6 +103,7 @@ impl Gate {
                 let nearest = published.clamp(least, greatest);
                 Some(Verdict { holds: nearest == published, decided_by: nearest })
             }
+            Gate::NearIdeal(_) => None,
             Gate::Fails(gate) => {
                 let verdict = gate.judge(values, published)?;
                 Some(Verdict { holds: !verdict.holds, ..verdict })
@@ -100,6 +126,13 @@ impl FromStr for Gate {
             return Ok(Gate::Fails(Box::new(gate.parse()?)));
         }
         let bound = |sign| text.strip_prefix(sign).and_then(|text| text.trim().parse().ok());
+        if let Some(bound) = text.strip_prefix("ideal within") {
+            return bound
+                .trim()
+                .parse()
+                .map(Gate::NearIdeal)
+                .map_err(|_| format!("gate `{text}`: expected a number after `within`"));
+        }
         bound(">=")
             .map(Gate::AtLeast)
             .or_else(|| bound(">").map(Gate::MoreThan))
@@ -123,6 +156,7 @@ impl TryFrom<String> for Gate {
 impl fmt::Display for Gate {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self {
+            Gate::NearIdeal(bound) => write!(out, "ideal within {bound}"),
             Gate::AtLeast(bound) => write!(out, ">= {bound}"),
             Gate::MoreThan(bound) => write!(out, "> {bound}"),
             Gate::AtMost(bound) => write!(out, "<= {bound}"),
@@ -219,5 +253,21 @@ mod tests {
             assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
         }
         assert!("about 3".parse::<Gate>().is_err());
+    }
+
+    #[test]
+    fn every_value_is_near_its_own_ideal() {
+        let gate: Gate = "ideal within 0.01".parse().unwrap();
+        let holds = |values: &[f64], ideal: &[f64]| {
+            gate.judge_with(values, None, ideal).map(|verdict| verdict.holds)
+        };
+        assert_eq!(holds(&[0.85, 1.0], &[0.845, 1.009]), Some(true));
+        assert_eq!(holds(&[0.85, 1.0], &[0.845, 1.02]), Some(false));
+        assert_eq!(holds(&[0.85, 1.0], &[0.85]), None, "an ideal for each");
+        assert_eq!(holds(&[], &[]), None, "nothing was measured");
+        assert_eq!(holds(&[f64::NAN], &[1.0]), None);
+        let fails: Gate = "fails ideal within 0.01".parse().unwrap();
+        assert!(fails.judge_with(&[0.5], None, &[0.85]).unwrap().holds);
+        assert!("ideal within".parse::<Gate>().is_err());
     }
 }

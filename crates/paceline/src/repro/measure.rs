@@ -14,6 +14,7 @@ use super::paper::{
     Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Shown, Sweep, View,
 };
 use super::sweep::{self, Point};
+use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart};
 use super::{agreement, experiment, faults, mixes, tenants};
 use crate::contender::{self, Contender};
@@ -33,6 +34,8 @@ pub struct Ours {
     pub missing: Vec<String>,
     /// Runs of a fault that were not survived, and why.
     pub lost: Vec<String>,
+    /// What each value would be if nothing cost anything; empty where that is not known.
+    pub ideal: Vec<f64>,
     /// What a reader must know, or why nothing could be measured.
     pub why: Option<String>,
 }
@@ -69,6 +72,7 @@ pub struct Laboratory<'a> {
     sweeps: Done<Point>,
     mixes: Option<Rc<Planned>>,
     simulator: Simulator,
+    trials: Trials,
 }
 
 impl<'a> Laboratory<'a> {
@@ -82,6 +86,7 @@ impl<'a> Laboratory<'a> {
             sweeps: BTreeMap::new(),
             mixes: None,
             simulator: Simulator::default(),
+            trials: Trials::default(),
         }
     }
 
@@ -99,6 +104,7 @@ impl<'a> Laboratory<'a> {
                 ours.values = values;
                 ours.missing = self.missing(measure);
                 ours.lost = self.lost(measure);
+                ours.ideal = self.tried(measure)?.map_or(Vec::new(), |tried| tried.ideal);
             }
             Err(failure) => ours.why = Some(failure.to_string()),
         }
@@ -119,6 +125,15 @@ impl<'a> Laboratory<'a> {
                 let outcomes = self.outcomes(experiment)?;
                 mixes::shares_reached(self.experiment(experiment)?, &outcomes)
             }
+            Measure::Wiring { experiment } => {
+                tenants::wiring(self.experiment(experiment)?, &self.outcomes(experiment)?)
+            }
+            Measure::Longer { experiment, than, of } => {
+                let (own, other) = (self.outcomes(experiment)?, self.outcomes(than)?);
+                let took = |outcomes: &[Outcome]| values(outcomes, of, Quantity::Elapsed);
+                let ratios = report::stats::paired_ratios(&took(&own), &took(&other));
+                Ok(ratios.into_iter().map(|ratio| ratio - 1.0).collect())
+            }
             Measure::Guaranteed { experiment, by, of, fair } => {
                 let outcomes = self.outcomes(experiment)?;
                 tenants::guaranteed(self.experiment(experiment)?, &outcomes, *by, of, fair)
@@ -127,6 +142,7 @@ impl<'a> Laboratory<'a> {
                 let outcomes = self.outcomes(experiment)?;
                 tenants::cpu_error(self.experiment(experiment)?, &outcomes, *by, of, parts)
             }
+            Measure::Trial { .. } => Ok(self.tried(measure)?.map_or(Vec::new(), |it| it.values)),
             Measure::Mixes(wanted) => {
                 let mixes = self.paper.mixes.as_ref().ok_or_else(|| self.no_mixes())?;
                 let (quick, progress) = (self.effort.quick, self.progress);
@@ -207,8 +223,32 @@ impl<'a> Laboratory<'a> {
         if matches!(view.shown, Shown::Mixes) {
             return Ok(self.mixes()?.histogram(view));
         }
+        if let Shown::Trials { trials, policies } = &view.shown {
+            let trials: Result<Vec<(&str, &Trial)>, Failure> =
+                trials.iter().map(|name| Ok((name.as_str(), self.trial(name)?))).collect();
+            let effort = (self.effort.quick, self.progress);
+            return self.trials.chart(view, (&trials?, policies), effort);
+        }
+        if let Shown::Simulated { .. } | Shown::Comparison { .. } = &view.shown {
+            let mixes = self.paper.mixes.as_ref().ok_or_else(|| self.no_mixes())?;
+            return self.simulator.chart(view, mixes, self.effort.quick, self.progress);
+        }
         let points = self.points(&view.sweep)?;
         Ok(views::chart(view, &self.sweep(&view.sweep)?.jobs, &points))
+    }
+
+    /// A value of a trial; none of another measure.
+    fn tried(&mut self, measure: &Measure) -> Result<Option<Tried>, Failure> {
+        let Measure::Trial { trial: name, policy, value, against, ideal } = measure else {
+            return Ok(None);
+        };
+        let (trial, effort) = (self.trial(name)?, (self.effort.quick, self.progress));
+        let policies = (policy.as_str(), against.as_deref(), ideal.as_deref());
+        self.trials.measure((name, trial), policies, *value, effort).map(Some)
+    }
+
+    fn trial(&self, name: &str) -> Result<&'a Trial, Failure> {
+        self.paper.trial.get(name).ok_or_else(|| self.unknown("trial", name))
     }
 
     fn missing(&mut self, measure: &Measure) -> Vec<String> {
@@ -253,7 +293,7 @@ impl<'a> Laboratory<'a> {
         };
         Ok(match measure {
             Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
-            Measure::Mixes(_) => Ours { ground: "sim", ..Ours::default() },
+            Measure::Mixes(_) | Measure::Trial { .. } => Ours { ground: "sim", ..Ours::default() },
             Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
             _ => Ours { ground, clock: Some(clock), ..Ours::default() },
         })
@@ -396,6 +436,8 @@ impl Measure {
             | Measure::Caught { experiment, .. }
             | Measure::Makespan { experiment, .. }
             | Measure::SharesReached { experiment }
+            | Measure::Wiring { experiment }
+            | Measure::Longer { experiment, .. }
             | Measure::Guaranteed { experiment, .. }
             | Measure::CpuError { experiment, .. }
             | Measure::WaitBound { experiment, .. }
@@ -404,6 +446,7 @@ impl Measure {
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Exact { .. }
             | Measure::Mixes(_)
+            | Measure::Trial { .. }
             | Measure::Points { .. }
             | Measure::At { .. }
             | Measure::Best { .. }

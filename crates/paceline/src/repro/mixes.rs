@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use machine::{Machine, stalled_for, task_rate};
+use policy::table::TYPES_MAX;
 use policy::{Instance, Profile};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -71,9 +72,23 @@ enum What {
     Frontier,
 }
 
+/// How a policy comes to know speedups.
+#[derive(Debug, Clone, Copy)]
+pub enum Told {
+    /// It is told them as they are.
+    Right,
+    /// Wrong, by a mean relative error and the greatest.
+    Wrong(f64, f64),
+    /// Not at all: it counts, from a cold start.
+    Nothing,
+}
+
 /// One mix under one policy, against max-fair's run of it.
-struct Run {
-    metrics: Metrics,
+pub struct Run {
+    /// Of all its programs.
+    pub metrics: Metrics,
+    /// Of each, in the order of their speedups.
+    pub relative: Vec<f64>,
     /// What max-perf would gain, ideally.
     ideal: f64,
 }
@@ -82,7 +97,7 @@ struct Run {
 #[derive(Default)]
 pub struct Simulator {
     fair: BTreeMap<usize, Rc<Vec<Vec<f64>>>>,
-    runs: BTreeMap<(String, usize, u64), Rc<Vec<Run>>>,
+    runs: BTreeMap<(String, usize, String), Rc<Vec<Run>>>,
 }
 
 impl Simulator {
@@ -99,7 +114,7 @@ impl Simulator {
             return self.frontier(mixes, wanted, frontier, number, progress);
         }
         let policy = with(&wanted.policy, "deviations=0");
-        let runs = self.runs(mixes, &policy, number, 0.0, 0.0, progress)?;
+        let runs = self.runs(mixes, &policy, number, Told::Right, progress)?;
         let mean = |value: &dyn Fn(&Run) -> f64| {
             runs.iter().map(value).sum::<f64>() / runs.len().max(1) as f64
         };
@@ -111,7 +126,7 @@ impl Simulator {
             What::Kept => kept(&runs),
             What::MoreUniform => {
                 let other =
-                    self.runs(mixes, "min-fair:deviations=0", number, 0.0, 0.0, progress)?;
+                    self.runs(mixes, "min-fair:deviations=0", number, Told::Right, progress)?;
                 let more = runs.iter().zip(other.iter());
                 let more = more.map(|(run, min)| run.metrics.uniformity / min.metrics.uniformity);
                 more.sum::<f64>() / runs.len().max(1) as f64 - 1.0
@@ -130,8 +145,8 @@ impl Simulator {
         let mut best: f64 = 0.0;
         for deviations in &frontier.deviations {
             let policy = with(&wanted.policy, &format!("deviations={deviations}"));
-            let (mean, most) = (frontier.mean_error, frontier.greatest_error);
-            let runs = self.runs(mixes, &policy, number, mean, most, progress)?;
+            let wrong = Told::Wrong(frontier.mean_error, frontier.greatest_error);
+            let runs = self.runs(mixes, &policy, number, wrong, progress)?;
             let worst = runs.iter().map(|run| run.metrics.min).fold(f64::INFINITY, f64::min);
             let kept = kept(&runs);
             progress.known(&format!("  {policy}: minimum {worst:.4}, keeps {kept:.4}"));
@@ -142,17 +157,16 @@ impl Simulator {
         Ok(best)
     }
 
-    /// Each mix under this policy, which is told speedups that are wrong by this much.
-    fn runs(
+    /// Each of so many mixes under this policy, which is told speedups in this way.
+    pub fn runs(
         &mut self,
         mixes: &Mixes,
         policy: &str,
         number: usize,
-        error: f64,
-        most: f64,
+        told: Told,
         progress: &Progress,
     ) -> Result<Rc<Vec<Run>>, Failure> {
-        let key = (policy.to_string(), number, (error * 1e6) as u64);
+        let key = (policy.to_string(), number, format!("{told:?}"));
         if let Some(runs) = self.runs.get(&key) {
             return Ok(runs.clone());
         }
@@ -163,17 +177,20 @@ impl Simulator {
         };
         self.fair.insert(number, fair.clone());
         let mut random = Pcg64::seed_from_u64(27);
-        let told: Vec<Vec<f64>> = chosen
-            .iter()
-            .map(|mix| mix.iter().map(|s| (s * wrong(&mut random, error, most)).max(1.0)).collect())
-            .collect();
+        let mut say = |speedup: &f64| match told {
+            Told::Right => Some(*speedup),
+            Told::Wrong(mean, most) => Some((speedup * wrong(&mut random, mean, most)).max(1.0)),
+            Told::Nothing => None,
+        };
+        let told: Vec<Vec<f64>> =
+            chosen.iter().map(|mix| mix.iter().filter_map(&mut say).collect()).collect();
         let done = simulate(policy, &chosen, &told, progress)?;
         let run = |((mix, done), fair): ((&Vec<f64>, &Vec<f64>), &Vec<f64>)| {
             let relative: Vec<f64> = done.iter().zip(fair).map(|(own, fair)| own / fair).collect();
             let problem = Problem::two_types(mixes.cores[0], mixes.cores[1], mix);
             let ideal = plan(&problem, &Policy::MaxPerf).map_err(Failure::input)?;
             let ideal = Metrics::of(&ideal.relative).throughput - 1.0;
-            Ok(Run { metrics: Metrics::of(&relative), ideal })
+            Ok(Run { metrics: Metrics::of(&relative), relative, ideal })
         };
         let runs: Result<Vec<Run>, Failure> =
             chosen.iter().zip(&done).zip(fair.iter()).map(run).collect();
@@ -187,14 +204,15 @@ impl Simulator {
 pub fn shares_reached(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let machine = find_machine(experiment.machine.as_deref().unwrap_or("phenom-2f4s"))?;
     let tasks = experiment::tasks(&experiment.job)?;
-    let slowest = *machine.core_rates.last().unwrap_or(&1.0);
+    let kinds = machine.kinds(TYPES_MAX);
+    let slowest = *kinds.rates.last().unwrap_or(&1.0);
     let speeds = |task: &Task| {
         let slow = task_rate(slowest, task.stalled);
-        let rates = machine.core_rates.iter();
+        let rates = kinds.rates.iter();
         uneven::Task::new(rates.map(|rate| task_rate(*rate, task.stalled) / slow).collect())
     };
-    let mut cores = vec![0.0; machine.core_rates.len()];
-    machine.cpus.iter().for_each(|cpu| cores[usize::from(cpu.core_type)] += 1.0);
+    let mut cores = vec![0.0; kinds.rates.len()];
+    kinds.of.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
     let mut reached = Vec::new();
     for outcome in outcomes {
         let instance = Instance::parse(&outcome.policy, uneven::ALL).map_err(Failure::input)?;
@@ -215,21 +233,20 @@ pub fn shares_reached(experiment: &Experiment, outcomes: &[Outcome]) -> Result<V
     Ok(reached)
 }
 
-fn kept(runs: &[Run]) -> f64 {
+/// Part of max-perf's ideal gain.
+pub fn kept(runs: &[Run]) -> f64 {
     let gain: f64 = runs.iter().map(|run| run.metrics.throughput - 1.0).sum();
     gain / runs.iter().map(|run| run.ideal).sum::<f64>()
 }
 
-fn with(policy: &str, knob: &str) -> String {
+/// A policy with one more knob set.
+pub fn with(policy: &str, knob: &str) -> String {
     let sign = if policy.contains(':') { ',' } else { ':' };
     format!("{policy}{sign}{knob}")
 }
 
 /// A factor near 1: normal, of this mean distance from 1 and no more than the greatest.
 fn wrong(random: &mut Pcg64, mean: f64, most: f64) -> f64 {
-    if mean == 0.0 {
-        return 1.0;
-    }
     // The mean distance of a normal distribution is its deviation times the root of 2/pi.
     let deviation = mean / (2.0 / std::f64::consts::PI).sqrt();
     loop {
@@ -241,7 +258,7 @@ fn wrong(random: &mut Pcg64, mean: f64, most: f64) -> f64 {
     }
 }
 
-/// Work that each program of each mix got done, ns on a fast core.
+/// Work that each program of each mix got done, ns on a fast core. A mix that is told nothing is counted.
 fn simulate(
     policy: &str,
     mixes: &[Vec<f64>],
@@ -289,7 +306,7 @@ fn scenario(
     };
     let mut scenario =
         Scenario::new(machine.clone(), workload, Scheduler::Policy(instance.clone()));
-    scenario.options.counters = false;
+    scenario.options.counters = told.is_empty();
     scenario.profile =
         told.iter().enumerate().map(|(at, s)| (name(at), vec![*s, 1.0])).collect::<Profile>();
     Ok(scenario)

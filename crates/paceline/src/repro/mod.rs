@@ -5,6 +5,7 @@
 //! outcomes; [`faults`] are what a policy has to survive; [`judge`] holds them to their gates; [`show`] prints them.
 
 mod agreement;
+mod comparison;
 mod exact;
 mod experiment;
 mod faults;
@@ -16,6 +17,7 @@ mod paper;
 mod show;
 mod sweep;
 mod tenants;
+mod trials;
 mod views;
 
 use crate::cli::Repro;

@@ -9,6 +9,7 @@ use super::exact::{Exact, Mixes};
 use super::judge::Gate;
 use super::mixes::Simulated;
 use super::tenants::By;
+use super::trials::{Trial, TrialValue};
 use crate::failure::Failure;
 
 /// The papers that `repro` knows: name and text of `papers/NAME.toml`.
@@ -35,6 +36,9 @@ pub struct Paper {
     /// What is run at many points, by name.
     #[serde(default)]
     pub sweep: BTreeMap<String, Sweep>,
+    /// Mixes of programs on uneven cores, simulated, by name.
+    #[serde(default)]
+    pub trial: BTreeMap<String, Trial>,
     /// All mixes of a list of programs, planned and not run.
     #[serde(default)]
     pub mixes: Option<Mixes>,
@@ -70,6 +74,9 @@ pub struct Experiment {
     /// Threads of each of its cores.
     #[serde(default)]
     pub smt: Option<u32>,
+    /// Which kind each of its CPUs passes for, as `--core-types` takes it.
+    #[serde(default)]
+    pub core_types: Option<String>,
     /// Its clock.
     #[serde(default)]
     pub clock: Option<GuestClock>,
@@ -324,6 +331,27 @@ pub enum Shown {
     Rings,
     /// What max-perf gains and loses: a histogram of all mixes.
     Mixes,
+    /// What policies make of simulated mixes: the metrics of slide 15.
+    Simulated {
+        /// How many of all; a tenth with `--quick`.
+        mixes: usize,
+        /// As `--policy` takes them, without `deviations`.
+        policies: Vec<String>,
+    },
+    /// Slide 24's table, filled from what was measured.
+    Comparison {
+        /// How many of all; a tenth with `--quick`.
+        mixes: usize,
+        /// As `--policy` takes them, without `deviations`.
+        policies: Vec<String>,
+    },
+    /// Throughput, minimum fairness and uniformity of trials under policies, and what they are ideally.
+    Trials {
+        /// By name.
+        trials: Vec<String>,
+        /// As `--policy` takes them.
+        policies: Vec<String>,
+    },
 }
 
 /// One figure: of the paper, or one that this project holds itself to.
@@ -371,6 +399,36 @@ pub enum Measure {
     SharesReached {
         /// Name of the experiment.
         experiment: String,
+    },
+    /// A value of simulated mixes under a policy.
+    Trial {
+        /// Name of the trial.
+        trial: String,
+        /// Who schedules.
+        policy: String,
+        /// What is taken.
+        value: TrialValue,
+        /// The run that it is held against: max-fair's where this is missing.
+        #[serde(default)]
+        against: Option<String>,
+        /// Whose plan is the ideal: the policy's own where this is missing.
+        #[serde(default)]
+        ideal: Option<String>,
+    },
+    /// How near the work that each task did by the policy's own account of its placement is to the work by what an
+    /// observer saw, both by the machine's model, 1 being just that: of the task that is farthest, in each run.
+    Wiring {
+        /// Name of an experiment on uneven cores in a guest.
+        experiment: String,
+    },
+    /// How much longer one experiment takes than another of the same job, as a part: run by run.
+    Longer {
+        /// Name of the experiment.
+        experiment: String,
+        /// Of the one that it is held against.
+        than: String,
+        /// Under which policy.
+        of: String,
     },
     /// The performance of the tenant that is worst off, as a part of what it had under `fair`, boot by boot.
     Guaranteed {
@@ -711,7 +769,12 @@ mod tests {
             }
             for view in &paper.view {
                 let known = match view.shown {
-                    Shown::Mixes => paper.mixes.is_some(),
+                    Shown::Mixes | Shown::Simulated { .. } | Shown::Comparison { .. } => {
+                        paper.mixes.is_some()
+                    }
+                    Shown::Trials { ref trials, .. } => {
+                        trials.iter().all(|trial| paper.trial.contains_key(trial))
+                    }
                     _ => paper.sweep.contains_key(&view.sweep),
                 };
                 assert!(known, "{}", view.name);

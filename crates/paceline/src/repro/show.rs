@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Shows a paper's figures with ours beside them: text, JSON, HTML.
 
+use report::stats::median;
 use report::text::{Align, count, digits, percent, table, time, wrapped};
 use report::{html, plot};
 use serde_json::{Value, json};
@@ -25,7 +26,8 @@ impl<'a> Row<'a> {
     /// Judges a figure.
     pub fn new(paper: &'a Paper, figure: &'a Figure, ours: Ours, quick: bool) -> Self {
         let gate = figure.gate.as_ref();
-        let verdict = gate.and_then(|gate| gate.judge(&ours.values, figure.published));
+        let verdict =
+            gate.and_then(|gate| gate.judge_with(&ours.values, figure.published, &ours.ideal));
         // A run that never ended is worse than any bound on it.
         let endless = matches!(gate, Some(Gate::EveryAtLeast(_))) && !ours.missing.is_empty();
         let holds = verdict.map(|verdict| verdict.holds && !endless);
@@ -74,11 +76,15 @@ impl<'a> Row<'a> {
         else {
             return "–".into();
         };
-        match least == greatest {
+        let ours = match least == greatest {
             true => self.shown(middle),
             false => {
                 format!("{} ({} – {})", self.shown(middle), self.shown(least), self.shown(greatest))
             }
+        };
+        match median(&self.ours.ideal) {
+            Some(ideal) => format!("{ours}, ideal {}", self.shown(ideal)),
+            None => ours,
         }
     }
 
@@ -116,6 +122,7 @@ impl<'a> Row<'a> {
             "ours": self.ours.middle(),
             "ours_range": range,
             "values": self.ours.values,
+            "ideal": median(&self.ours.ideal),
             "ground": self.ours.ground,
             "clock": self.ours.clock,
             "gate": self.figure.gate.as_ref().map(Gate::to_string),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use machine::{Machine, task_rate};
+use policy::table::TYPES_MAX;
 use serde::Deserialize;
 use trace::Outcome;
 use workload::{Task, Workload};
@@ -92,6 +93,33 @@ pub fn cpu_error(
     Ok(outcomes.iter().filter(|outcome| outcome.policy == of).map(error).collect())
 }
 
+/// How near modelled work by the policy's own account of each task's placement is to that by what was observed.
+pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
+    let (machine, job) = described(experiment)?;
+    let rates = machine.kinds(TYPES_MAX).rates;
+    let near = |outcome: &Outcome| {
+        let off = job.tasks.iter().map(|task| {
+            let work = |kind_ns: &[u64]| -> f64 {
+                let of = |(rate, ns): (&f64, &u64)| task_rate(*rate, task.stalled) * *ns as f64;
+                rates.iter().zip(kind_ns).map(of).sum()
+            };
+            let Some(tid) = tid_of(outcome, task) else { return f64::INFINITY };
+            let charged = outcome.charged.get(&tid).map_or(0.0, |kind_ns| work(kind_ns));
+            let seen = outcome.observed.tasks.get(&tid).map_or(0.0, |task| work(&task.kind_ns));
+            (charged / seen - 1.0).abs()
+        });
+        // A task of which nothing is known is as far off as can be.
+        1.0 - off.fold(0.0, |worst, off| if off.is_nan() { f64::INFINITY } else { off.max(worst) })
+    };
+    Ok(outcomes.iter().map(near).collect())
+}
+
+fn tid_of(outcome: &Outcome, task: &Task) -> Option<u32> {
+    // The kernel keeps 15 bytes of a name.
+    let is_it = |name: &str| name == task.name || name.len() == 15 && task.name.starts_with(name);
+    outcome.names.iter().find(|(_, name)| is_it(name)).map(|(tid, _)| *tid)
+}
+
 fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
     let machine = experiment.machine.as_deref().ok_or_else(|| {
         Failure::input("an experiment with tenants names the machine whose cores are uneven")
@@ -100,17 +128,15 @@ fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
 }
 
 fn got(machine: &Machine, job: &Workload, outcome: &Outcome, by: By) -> BTreeMap<usize, Got> {
-    let slowest = machine.core_rates.last().copied().unwrap_or(1.0);
+    let rates = machine.kinds(TYPES_MAX).rates;
+    let slowest = rates.last().copied().unwrap_or(1.0);
     let mut tenants: BTreeMap<usize, Got> = BTreeMap::new();
     for (at, task) in job.tasks.iter().enumerate() {
         let got = tenants.entry(by.of(task, at)).or_default();
-        // The kernel keeps 15 bytes of a name.
-        let is_it =
-            |name: &str| name == task.name || name.len() == 15 && task.name.starts_with(name);
-        let Some((tid, _)) = outcome.names.iter().find(|(_, name)| is_it(name)) else { continue };
-        let Some(seen) = outcome.observed.tasks.get(tid) else { continue };
+        let Some(tid) = tid_of(outcome, task) else { continue };
+        let Some(seen) = outcome.observed.tasks.get(&tid) else { continue };
         let slow = task_rate(slowest, task.stalled);
-        for (rate, ns) in machine.core_rates.iter().zip(&seen.kind_ns) {
+        for (rate, ns) in rates.iter().zip(&seen.kind_ns) {
             got.work += task_rate(*rate, task.stalled) / slow * *ns as f64;
             got.cpu += *ns as f64;
         }

@@ -38,7 +38,10 @@ pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
         Shown::Ratio(quantity) => by_cost(&mut chart, *quantity, &policies, points),
         Shown::Rings => rings(&mut chart, jobs, &policies, points),
         Shown::Functions => functions(&mut chart, &policies, &shown),
-        Shown::Mixes => {} // drawn from plans, without a sweep
+        Shown::Mixes
+        | Shown::Simulated { .. }
+        | Shown::Comparison { .. }
+        | Shown::Trials { .. } => {} // drawn without a sweep
         Shown::Policies(quantities) => by_policy(&mut chart, quantities, &policies, &shown),
     }
     let missing: Vec<&str> =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policy's control plane, over the copy's own table of tasks.
 
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use policy::native::Copy;
@@ -13,6 +14,8 @@ use crate::kernel::{Kernel, cgroup_id};
 pub(super) struct Controller {
     control: Box<dyn Control>,
     table: TaskTable,
+    /// Speeds as it measured them, by thread: sums of all looks at which it knew any, and how many. None: not kept.
+    measured: Option<BTreeMap<u32, (Vec<f64>, f64)>>,
 }
 
 impl Controller {
@@ -29,7 +32,7 @@ impl Controller {
         let table = table.ok_or_else(|| format!("policy {name} has no table of tasks"))?;
         // SAFETY: it is a struct task_table of the copy, which outlives this.
         let table = unsafe { TaskTable::new(table) };
-        Ok(Some(Controller { control: plan(instance, topology, profile), table }))
+        Ok(Some(Controller { control: plan(instance, topology, profile), table, measured: None }))
     }
 
     /// Its turn; after how long to give it the next, in ns.
@@ -50,6 +53,27 @@ impl Controller {
             parent_of: &|_| None,
             cgroup_of: &cgroup_of,
         };
-        self.control.step(&view)
+        let next_ns = self.control.step(&view);
+        if let Some(measured) = &mut self.measured {
+            self.control.measured(&mut |tid, speeds| {
+                let sum = measured.entry(tid).or_insert_with(|| (vec![0.0; speeds.len()], 0.0));
+                sum.0.iter_mut().zip(speeds).for_each(|(sum, speed)| *sum += speed);
+                sum.1 += 1.0;
+            });
+        }
+        next_ns
+    }
+
+    /// Keeps what it measures from here on.
+    pub fn keep_measured(&mut self) {
+        self.measured = Some(BTreeMap::new());
+    }
+
+    /// Mean speeds of each thread, of all looks.
+    pub fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
+        let mean = |(tid, (sum, looks)): (&u32, &(Vec<f64>, f64))| {
+            (*tid, sum.iter().map(|sum| sum / looks).collect())
+        };
+        self.measured.iter().flatten().map(mean).collect()
     }
 }

@@ -22,6 +22,7 @@ use policy::native::{
     Cgroup, Copy, KernfsNode, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxExitTaskArgs,
     ScxInitTaskArgs, TaskStruct,
 };
+use policy::table::TYPES_MAX;
 use policy::{Instance, Profile};
 
 use crate::account::Func;
@@ -260,7 +261,7 @@ impl Ext {
             llc: cpus.iter().map(|cpu| cpu.llc).collect(),
             core: cpus.iter().map(|cpu| cpu.core).collect(),
             node: cpus.iter().map(|cpu| cpu.node).collect(),
-            core_type: cpus.iter().map(|cpu| cpu.core_type).collect(),
+            core_type: k.machine.kinds(TYPES_MAX).of,
             tick_ns: k.machine.costs.tick_period_ns as u64,
             counts_instructions: counters,
         };
@@ -636,6 +637,14 @@ impl Class for Ext {
 
     fn control(&mut self, k: &Kernel) -> Option<u64> {
         self.control.as_mut().map(|control| control.step(k))
+    }
+
+    fn keep_measured(&mut self) {
+        self.control.iter_mut().for_each(Controller::keep_measured);
+    }
+
+    fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
+        self.control.as_ref().map(Controller::measured).unwrap_or_default()
     }
 
     fn stop(&mut self, k: &mut Kernel) {

@@ -64,7 +64,7 @@ pub fn workload(tasks: Vec<Task>) -> Workload {
 /// Recorded, without chance in the work.
 pub fn scenario(machine: Machine, workload: Workload, scheduler: Scheduler) -> Scenario {
     let mut scenario = Scenario::new(machine, workload, scheduler);
-    scenario.options.record = Record { events: true, callbacks: true };
+    scenario.options.record = Record { events: true, callbacks: true, ..Record::default() };
     scenario.options.jitter = 0.0;
     scenario
 }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What counters count wrong.
+//!
+//! Real counts vary from interval to interval by what no model of a program has: interrupts, other data, a
+//! counter that is shared out in time. Noise that is new at each switch would be gone from any average over an
+//! interval, so each factor holds for as long as the talk's interval (slide 11), and for each kind of core.
+
+/// How long a factor holds.
+const HOLDS_NS: u64 = 2_000_000_000;
+
+/// Factors on what is counted of tasks: normal around 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noise {
+    /// Standard deviation of a factor.
+    pub deviation: f64,
+    pub seed: u64,
+}
+
+impl Noise {
+    /// For what this task does on this kind of core at this time; one seed gives one factor.
+    pub fn factor(&self, task: usize, kind: u16, t_ns: u64) -> f64 {
+        if self.deviation == 0.0 {
+            return 1.0;
+        }
+        let place = ((task as u64) << 40) ^ (u64::from(kind) << 32) ^ (t_ns / HOLDS_NS);
+        let uniform = |n: u64| {
+            (mixed(self.seed ^ mixed(place ^ (n << 60))) >> 11) as f64 / (1u64 << 53) as f64
+        };
+        // Box and Muller 1958.
+        let radius = (-2.0 * (1.0 - uniform(1)).ln()).sqrt();
+        let normal = radius * (std::f64::consts::TAU * uniform(2)).cos();
+        (1.0 + self.deviation * normal).max(0.0)
+    }
+}
+
+/// SplitMix64 (Steele and others 2014): neighbours become strangers.
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_normal_around_one_and_hold_for_an_interval() {
+        let noise = Noise { deviation: 0.05, seed: 7 };
+        let all: Vec<f64> = (0..10_000)
+            .map(|n| noise.factor(n % 100, (n % 2) as u16, n as u64 / 100 * HOLDS_NS))
+            .collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / all.len() as f64;
+        assert!((mean - 1.0).abs() < 0.003 && (variance.sqrt() - 0.05).abs() < 0.003, "{mean}");
+        assert_eq!(noise.factor(3, 1, 0), noise.factor(3, 1, HOLDS_NS - 1));
+        assert_ne!(noise.factor(3, 1, 0), noise.factor(3, 1, HOLDS_NS));
+        assert_ne!(noise.factor(3, 0, 0), noise.factor(3, 1, 0));
+        assert_eq!(Noise { deviation: 0.0, seed: 7 }.factor(1, 1, 1), 1.0);
+    }
+}
