@@ -123,8 +123,11 @@ impl Shares {
     fn task(&mut self, tenant: Tenant, threads: &[Key], even: f64) -> Task {
         self.known.hear(&tenant, threads, &self.rules);
         let of = |key: &Key| self.known.thread(key);
-        let width = |one: &KnownThread| {
-            if one.used < 0.9 * even { (1.25 * one.used).clamp(RUNS, 1.0) } else { 1.0 }
+        let width = |one: &KnownThread| match one.used {
+            // Such as the one that has just started all the others.
+            _ if one.has_slept() => RUNS,
+            used if used < 0.9 * even => (1.25 * used).clamp(RUNS, 1.0),
+            _ => 1.0,
         };
         let width = threads.iter().map(|key| width(of(key))).sum();
         let counted = |key: &Key| of(key).last.instructions.iter().any(|count| *count > 0);

@@ -217,6 +217,11 @@ impl Known {
 }
 
 impl Thread {
+    /// Whether it did nothing between the last two looks.
+    pub fn has_slept(&self) -> bool {
+        self.quiet > 0
+    }
+
     fn new(task: &TaskView, tenant: Tenant, kinds: usize) -> Self {
         let account = Account::new(kinds);
         Thread { last: *task, tenant, used: 0.0, account, origin: None, quiet: GONE }
