@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight` act on Linux's own class.
+//! Cgroups by number, and limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight` act on
+//! Linux's own class.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -51,13 +52,9 @@ impl Hierarchy {
             return Some(folder.clone());
         }
         folders.clear();
-        let mut open = vec![self.root.clone()];
-        while let Some(folder) = open.pop() {
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            open.extend(below.map(|entry| entry.path()));
-            folders.extend(inode(&folder).map(|id| (id, folder)));
-        }
+        walk(&self.root, "", &mut |folder, _| {
+            folders.extend(inode(folder).map(|id| (id, folder.to_path_buf())));
+        });
         folders.get(&id).cloned()
     }
 }
@@ -69,7 +66,7 @@ fn inode(folder: &Path) -> Option<u64> {
 /// All limits below `root`, ordered by group. A hierarchy that is not there has none.
 pub fn limits(root: &Path) -> Vec<Limit> {
     let mut found = Vec::new();
-    walk(root, "", &mut found);
+    walk(root, "", &mut |folder, group| of_group(folder, group, &mut found));
     found.sort_by(|a, b| (&a.group, a.file).cmp(&(&b.group, b.file)));
     found
 }
@@ -86,12 +83,13 @@ pub fn own_limits(root: &Path) -> Vec<Limit> {
     found
 }
 
-fn walk(folder: &Path, group: &str, found: &mut Vec<Limit>) {
-    of_group(folder, group, found);
+/// Visits a group and all that are in it: its folder, and its path from the root.
+fn walk(folder: &Path, group: &str, visit: &mut dyn FnMut(&Path, &str)) {
+    visit(folder, group);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             let name = entry.file_name().to_string_lossy().into_owned();
-            walk(&entry.path(), &format!("{group}/{name}"), found);
+            walk(&entry.path(), &format!("{group}/{name}"), visit);
         }
     }
 }

@@ -35,7 +35,7 @@ pub use observed::{Amount, Observation};
 pub use paths::{Path, PathId, Paths};
 pub use places::Rows;
 pub use quantity::{Quantity, Stated, Tag};
-pub use rates::{contended_rate, stalled_for, task_rate};
+pub use rates::{contended_rate, speeds, stalled_for, task_rate};
 pub use recency::Recency;
 pub use tlb::Tags;
 pub use warmth::{Footprint, Misses, Set, Turn, Warmth};

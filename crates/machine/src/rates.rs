@@ -30,6 +30,12 @@ pub fn contended_rate(core_rate: f64, stalled: f64, longer: f64) -> f64 {
     }
 }
 
+/// How fast a task is on cores of these rates, of its speed on the last, the slowest.
+pub fn speeds(core_rates: &[f64], stalled: f64) -> Vec<f64> {
+    let slowest = core_rates.last().map_or(1.0, |rate| task_rate(*rate, stalled));
+    core_rates.iter().map(|rate| task_rate(*rate, stalled) / slowest).collect()
+}
+
 /// The part of its time that a task must be stalled so that it is `speedup` times as fast on the reference CPU
 /// as on a core of this rate; None where no part makes it so.
 pub fn stalled_for(speedup: f64, core_rate: f64) -> Option<f64> {

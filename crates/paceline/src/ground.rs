@@ -178,14 +178,10 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
 /// How fast each task of the workload is on each kind of core, of its speed on the slowest: what counters would
 /// tell, which a guest does not have; before that, what somebody said.
 fn profile(plan: &Plan, rates: &[f64]) -> Profile {
-    let (Job::Model { workload, .. }, Some(slowest)) = (&plan.job, rates.last()) else {
+    let (Job::Model { workload, .. }, false) = (&plan.job, rates.is_empty()) else {
         return plan.profile.clone();
     };
-    let speeds = |task: &workload::Task| {
-        let slow = machine::task_rate(*slowest, task.stalled);
-        let speeds = rates.iter().map(|rate| machine::task_rate(*rate, task.stalled) / slow);
-        (task.name.clone(), speeds.collect())
-    };
+    let speeds = |task: &workload::Task| (task.name.clone(), machine::speeds(rates, task.stalled));
     let mut profile: Profile = workload.tasks.iter().map(speeds).collect();
     profile.extend(plan.profile.clone());
     profile

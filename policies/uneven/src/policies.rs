@@ -135,6 +135,13 @@ const PROGRESS_BASE: Knob = Knob {
     ..BASE
 };
 
+/// A policy's own knobs, and those of all that share by a plan.
+macro_rules! knobs {
+    ($($own:expr),*) => {
+        &[$($own,)* SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE]
+    };
+}
+
 /// What is alike of all.
 const fn scheduler(
     name: &'static str,
@@ -161,7 +168,7 @@ pub static MAX_FAIR: Scheduler = scheduler(
     "uneven cores: every task gets an equal share of each kind of core",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 4; Kwon and others, \
      ISCA 2011.",
-    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
+    knobs![],
 );
 
 /// The fast cores go to those that gain most.
@@ -169,7 +176,7 @@ pub static MAX_PERF: Scheduler = scheduler(
     "max-perf",
     "uneven cores: the fast ones go to the tasks that gain most, whatever becomes of the others",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 3; Kumar and others, 2003.",
-    &[SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
+    knobs![],
 );
 
 /// A part of fair performance for everybody, then throughput.
@@ -177,7 +184,7 @@ pub static MIN_FAIR: Scheduler = scheduler(
     "min-fair",
     "uneven cores: every task gets a target part of its fair performance, the rest goes where it pays",
     "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 8.",
-    &[TARGET, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
+    knobs![TARGET],
 );
 
 /// The same, and similar tasks alike.
@@ -205,7 +212,7 @@ pub static R_FAIR: Scheduler = scheduler(
     "r-fair",
     "uneven cores: a part of the fast ones is shared evenly, the rest goes where it pays",
     "Kwon and others: Virtualizing Performance Asymmetric Multi-core Systems, ISCA 2011; slide 22 of Kim, Huh.",
-    &[RATIO, READING, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
+    knobs![RATIO, READING],
 );
 
 /// As much throughput as a uniformity allows.
@@ -213,7 +220,7 @@ pub static UNI_FAIR: Scheduler = scheduler(
     "uni-fair",
     "uneven cores: as much throughput as a least uniformity allows",
     "Kim, Huh, IEEE Transactions on Computers 67(8), 2018.",
-    &[UNIFORMITY, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE],
+    knobs![UNIFORMITY],
 );
 
 /// Turns of max-fair and max-perf by the uniformity so far.

@@ -28,13 +28,7 @@ impl Simulator {
         progress: &Progress,
     ) -> Result<Chart, Failure> {
         let some = |mixes: usize| if quick { mixes.div_ceil(10) } else { mixes };
-        let mut chart = Chart {
-            title: view.title.clone(),
-            note: view.note.clone(),
-            headings: Vec::new(),
-            rows: Vec::new(),
-            plots: Vec::new(),
-        };
+        let mut chart = Chart::of(view);
         match &view.shown {
             Shown::Simulated { mixes: number, policies } => {
                 self.all(&mut chart, mixes, some(*number), policies, progress)?;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use machine::{Machine, stalled_for, task_rate};
+use machine::{Machine, stalled_for};
 use policy::table::TYPES_MAX;
 use policy::{Instance, Profile};
 use rand::{RngExt, SeedableRng};
@@ -205,12 +205,7 @@ pub fn shares_reached(experiment: &Experiment, outcomes: &[Outcome]) -> Result<V
     let machine = find_machine(experiment.machine.as_deref().unwrap_or("phenom-2f4s"))?;
     let tasks = experiment::tasks(&experiment.job)?;
     let kinds = machine.kinds(TYPES_MAX);
-    let slowest = *kinds.rates.last().unwrap_or(&1.0);
-    let speeds = |task: &Task| {
-        let slow = task_rate(slowest, task.stalled);
-        let rates = kinds.rates.iter();
-        uneven::Task::new(rates.map(|rate| task_rate(*rate, task.stalled) / slow).collect())
-    };
+    let speeds = |task: &Task| uneven::Task::new(machine::speeds(&kinds.rates, task.stalled));
     let mut cores = vec![0.0; kinds.rates.len()];
     kinds.of.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
     let mut reached = Vec::new();

@@ -129,15 +129,13 @@ fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
 
 fn got(machine: &Machine, job: &Workload, outcome: &Outcome, by: By) -> BTreeMap<usize, Got> {
     let rates = machine.kinds(TYPES_MAX).rates;
-    let slowest = rates.last().copied().unwrap_or(1.0);
     let mut tenants: BTreeMap<usize, Got> = BTreeMap::new();
     for (at, task) in job.tasks.iter().enumerate() {
         let got = tenants.entry(by.of(task, at)).or_default();
         let Some(tid) = tid_of(outcome, task) else { continue };
         let Some(seen) = outcome.observed.tasks.get(&tid) else { continue };
-        let slow = task_rate(slowest, task.stalled);
-        for (rate, ns) in rates.iter().zip(&seen.kind_ns) {
-            got.work += task_rate(*rate, task.stalled) / slow * *ns as f64;
+        for (speed, ns) in machine::speeds(&rates, task.stalled).iter().zip(&seen.kind_ns) {
+            got.work += speed * *ns as f64;
             got.cpu += *ns as f64;
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use machine::{Kinds, Machine, task_rate};
+use machine::{Kinds, Machine};
 use policy::table::TYPES_MAX;
 use policy::{Instance, Profile};
 use report::plot;
@@ -312,12 +312,6 @@ fn hardware(trial: &Trial) -> Result<(Machine, Kinds), Failure> {
     Ok((machine, kinds))
 }
 
-/// How fast a program is on each kind of core, of its speed on the slowest.
-fn speeds(kinds: &Kinds, stalled: f64) -> Vec<f64> {
-    let slowest = kinds.rates.last().map_or(1.0, |rate| task_rate(*rate, stalled));
-    kinds.rates.iter().map(|rate| task_rate(*rate, stalled) / slowest).collect()
-}
-
 fn scenario(
     trial: &Trial,
     programs: &Programs,
@@ -345,7 +339,7 @@ fn scenario(
         }
     }
     tasks.extend(again);
-    let told = |task: &Task| (task.name.clone(), speeds(&kinds, task.stalled));
+    let told = |task: &Task| (task.name.clone(), machine::speeds(&kinds.rates, task.stalled));
     let profile: Profile = match trial.speeds {
         Speeds::Told | Speeds::Profiled => tasks.iter().map(told).collect(),
         Speeds::Counted | Speeds::Unknown => Profile::new(),
@@ -396,7 +390,7 @@ fn planned(trial: &Trial, mix: &[String], policy: &str) -> Result<Option<Vec<f64
     let programs = Programs::embedded();
     let task = |name: &String| {
         let stalled = programs.get(name).map_or(0.0, |program| program.stalled());
-        uneven::Task::new(speeds(&kinds, stalled))
+        uneven::Task::new(machine::speeds(&kinds.rates, stalled))
     };
     let mut cores = vec![0.0; kinds.rates.len()];
     kinds.of.iter().take(machine.cpus.len()).for_each(|kind| cores[usize::from(*kind)] += 1.0);

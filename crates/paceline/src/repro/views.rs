@@ -22,17 +22,24 @@ pub struct Chart {
     pub plots: Vec<(String, String)>,
 }
 
+impl Chart {
+    /// With nothing drawn yet.
+    pub fn of(view: &View) -> Self {
+        Chart {
+            title: view.title.clone(),
+            note: view.note.clone(),
+            headings: Vec::new(),
+            rows: Vec::new(),
+            plots: Vec::new(),
+        }
+    }
+}
+
 /// Draws a view of a sweep's points, at the machine's own costs where it does not say otherwise.
 pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
     let policies = policies(points);
     let shown: Vec<&Point> = points.iter().filter(|point| point.costs == 0).collect();
-    let mut chart = Chart {
-        title: view.title.clone(),
-        note: view.note.clone(),
-        headings: Vec::new(),
-        rows: Vec::new(),
-        plots: Vec::new(),
-    };
+    let mut chart = Chart::of(view);
     match &view.shown {
         Shown::Quantity(quantity) => by_job(&mut chart, *quantity, &policies, &shown),
         Shown::Ratio(quantity) => by_cost(&mut chart, *quantity, &policies, points),

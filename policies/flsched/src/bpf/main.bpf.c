@@ -168,13 +168,8 @@ static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
 	u32 reach = is_idle ? nr_cpus : 1, i;
 
-	/* What waits at a CPU that has gone since, or that a real-time task keeps, nobody else would take. */
-	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
-		s32 victim = cpu_neighbour(cpu, i);
-
-		if (cpu_is_away(victim) && scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))
-			return true;
-	}
+	if (dsq_take_from_away(cpu))
+		return true;
 	bpf_for(i, 0, reach) {
 		s32 victim = cpu_neighbour(cpu, i);
 

@@ -67,20 +67,6 @@ static __always_inline s64 queue_head(u64 queue, s64 handicap)
 	return dsq_can_peek() ? (s64)(dsq_peek_vtime(queue) - vtime_now) + handicap : handicap;
 }
 
-/* Takes a task that waits for a CPU which has gone, or which a real-time task has: nobody else looks there. */
-static __always_inline bool queue_take_from_away(s32 cpu)
-{
-	u32 i;
-
-	bpf_for(i, 1, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i);
-
-		if (cpu_is_away(other) && scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
-			return true;
-	}
-	return false;
-}
-
 /*
  * Takes who has had the least CPU time of those that wait for this CPU or its kind; or for another kind, if it
  * is a slice behind. `prev` goes on unless somebody has had less. Whether one was taken.
@@ -107,7 +93,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	}
 	if (found && dsq_move_to_local(queue))
 		return true;
-	if (nr_away && queue_take_from_away(cpu))
+	if (dsq_take_from_away(cpu))
 		return true;
 	if (prev)
 		return false;
