@@ -12,18 +12,39 @@
 /* CPUs that have gone, or were not there in the beginning. Written by the callbacks alone. */
 static bool cpu_gone[MAX_CPUS];
 
-/* CPUs that a real-time or deadline task has taken from a task of ours, until ours run there again. */
+/*
+ * CPUs that a real-time or deadline task has taken from a task of ours. They count as taken until they have been back
+ * for as long as they were away, or have nothing to do: where such a task does not let go, the kernel gives ours a
+ * twentieth of each second [fair_server, sched_rt_runtime_us], and all that is sent away by others would gather on
+ * the CPU that has just had its turn. Written by the CPU itself, its runqueue locked.
+ */
 static bool cpu_taken[MAX_CPUS];
+
+struct cpu_visit {
+	u64 left_ns;
+	u64 back_ns;	/* 0: not yet */
+	u64 away_ns;	/* for how long it was, the longest time since it counts as taken */
+};
+
+static struct cpu_visit cpu_visits[MAX_CPUS];
+
 /* How many have gone or are taken: seldom any, and then others have to look for what waits there. */
 static u32 nr_away;
 
-/* Whether p can be put on a CPU: it may run there, and the CPU is there, and ours. */
+/* No CPU is ours alone. */
+static __always_inline bool all_are_away(void)
+{
+	return nr_away >= nr_cpus;
+}
+
+/* Whether p can be put on a CPU: it may run there, and the CPU is there, and ours, as far as any is. */
 static __always_inline bool cpu_takes(const struct task_struct *p, s32 cpu)
 {
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && !cpu_gone[at] && !cpu_taken[at] && cpu_allowed(p, cpu);
+	return at < MAX_CPUS && !cpu_gone[at] && (!cpu_taken[at] || all_are_away()) &&
+	       cpu_allowed(p, cpu);
 }
 
 static __always_inline void cpu_goes(s32 cpu, bool goes)
@@ -62,16 +83,52 @@ static __always_inline bool cpu_is_away(s32 cpu)
 	return cpu_is_taken(cpu) || cpu_is_gone(cpu);
 }
 
-/* In cpu_release and cpu_acquire, which are called with the CPU's runqueue locked. */
-static __always_inline void cpu_is_kept(s32 cpu, bool kept)
+/* In cpu_release. */
+static __always_inline void cpu_is_lost(s32 cpu)
 {
 	u32 at = cpu;
 
 	barrier_var(at);
-	if (at >= MAX_CPUS || cpu_taken[at] == kept)
+	if (at >= MAX_CPUS)
 		return;
-	cpu_taken[at] = kept;
-	__sync_fetch_and_add(&nr_away, kept ? 1 : -1);
+	cpu_visits[at].left_ns = now_ns();
+	cpu_visits[at].back_ns = 0;
+	if (cpu_taken[at])
+		return;
+	cpu_visits[at].away_ns = 0;
+	cpu_taken[at] = true;
+	__sync_fetch_and_add(&nr_away, 1);
+}
+
+/* In cpu_acquire, dispatch and tick: ours run there, or nobody has anything to do there. */
+static __always_inline void cpu_is_back(s32 cpu, bool idles)
+{
+	u64 now, away_ns;
+	u32 at = cpu;
+
+	barrier_var(at);
+	if (at >= MAX_CPUS || !cpu_taken[at])
+		return;
+	now = now_ns();
+	if (!cpu_visits[at].back_ns) {
+		away_ns = now - cpu_visits[at].left_ns;
+		cpu_visits[at].back_ns = now;
+		if (away_ns > cpu_visits[at].away_ns)
+			cpu_visits[at].away_ns = away_ns;
+	}
+	if (!idles && now - cpu_visits[at].back_ns < cpu_visits[at].away_ns)
+		return;
+	cpu_taken[at] = false;
+	__sync_fetch_and_add(&nr_away, -1);
+}
+
+/*
+ * Whether a CPU, for which `mine` wait, is to take one of the `theirs` that wait for another: of one that is away, all,
+ * unless it is taken itself and as many wait here.
+ */
+static __always_inline bool cpu_helps(s32 cpu, s32 mine, s32 other, s32 theirs)
+{
+	return cpu_is_away(other) && theirs > (cpu_is_taken(cpu) ? mine + 1 : 0);
 }
 
 /*
@@ -85,7 +142,8 @@ static __always_inline bool dsq_take_from_away(s32 cpu)
 	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
 		s32 other = cpu_neighbour(cpu, i);
 
-		if (cpu_is_away(other) && scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
+		if (cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other)) &&
+		    dsq_move_to_local(other))
 			return true;
 	}
 	return false;
@@ -99,7 +157,7 @@ static __always_inline void cpu_is_taken_by(struct task_struct *p)
 {
 	if (current_task() != p || !can_reenqueue())
 		return;
-	cpu_is_kept(scx_bpf_task_cpu(p), true);
+	cpu_is_lost(scx_bpf_task_cpu(p));
 	reenqueue_here();
 }
 

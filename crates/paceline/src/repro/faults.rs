@@ -21,6 +21,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("reclasses", include_str!("../../../../faults/reclasses.sh")),
     ("repin", include_str!("../../../../faults/repin.sh")),
     ("rt-hog", include_str!("../../../../faults/rt-hog.sh")),
+    ("siege", include_str!("../../../../faults/siege.sh")),
     ("idle", include_str!("../../../../faults/idle.sh")),
     ("second", include_str!("../../../../faults/second.sh")),
     ("starve", include_str!("../../../../faults/starve.sh")),

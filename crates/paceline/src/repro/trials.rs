@@ -55,6 +55,10 @@ pub struct Trial {
     /// counts by the time that its first run took.
     #[serde(default)]
     first_runs: bool,
+    /// Programs are short ones: each run is so much work, s on a fast core, and the next one a new process of the same
+    /// executable (slide 27).
+    #[serde(default)]
+    run_s: Option<f64>,
     /// What of the programs is modelled beside their speedups.
     #[serde(default)]
     modelled: Vec<Modelled>,
@@ -322,23 +326,41 @@ fn scenario(
     let (machine, kinds) = hardware(trial)?;
     let has = |feature: Modelled| trial.modelled.contains(&feature);
     let with = Features { phases: has(Modelled::Phases), pressure: has(Modelled::Pressure) };
-    let work_ns = (programs.work_s * SECOND_NS as f64) as u64;
+    let work_ns = (trial.run_s.unwrap_or(programs.work_s) * SECOND_NS as f64) as u64;
     let (mut tasks, mut again) = (Vec::new(), Vec::new());
     for (at, name) in mix.iter().enumerate() {
         let program =
             programs.get(name).ok_or_else(|| Failure::input(format!("no program {name}")))?;
         let task = |called: &str, times| program.task(called, at + 1, times, work_ns, with);
-        match trial.first_runs {
-            false => tasks.push(task(&format!("{name}-{at}"), None)),
-            true => {
+        match (trial.first_runs, trial.run_s) {
+            (true, _) => {
                 let mut first = task(&format!("{name}-{at}"), Some(1));
                 first.steps.push(Step::Fork(mix.len() + at));
                 tasks.push(first);
-                again.push(Task { forked: true, ..task(&format!("{name}-{at}-again"), None) });
+                let more = task(&format!("{name}-{at}-again"), None);
+                again.push((1, Task { forked: true, ..more }));
             }
+            (_, Some(run_s)) => {
+                // As many as the fastest of cores gets done.
+                let most = (trial.seconds as f64 / run_s).ceil() as usize + 1;
+                for run in 0..most {
+                    let mut one = task(&format!("{name}-{at}-{run}"), Some(1));
+                    one.process = 1 + at + run * mix.len();
+                    one.forked = run > 0;
+                    if run + 1 < most {
+                        one.steps.push(Step::Fork(mix.len() * (run + 1) + at));
+                    }
+                    match run {
+                        0 => tasks.push(one),
+                        _ => again.push((run, one)),
+                    }
+                }
+            }
+            _ => tasks.push(task(&format!("{name}-{at}"), None)),
         }
     }
-    tasks.extend(again);
+    again.sort_by_key(|(run, _)| *run);
+    tasks.extend(again.into_iter().map(|(_, task)| task));
     let told = |task: &Task| (task.name.clone(), machine::speeds(&kinds.rates, task.stalled));
     let profile: Profile = match trial.speeds {
         Speeds::Told | Speeds::Profiled => tasks.iter().map(told).collect(),
@@ -366,7 +388,12 @@ fn done(trial: &Trial, mix: &[String], traced: &Traced) -> Option<Vec<f64>> {
         true => {
             traced.ended_ns[..mix.len()].iter().map(|at| at.map(|ns| 1e9 / ns as f64)).collect()
         }
-        false => Some(traced.outcome.progress.values().copied().collect()),
+        false => {
+            let mut done = vec![0.0; mix.len()];
+            let progress = traced.outcome.progress.values();
+            progress.enumerate().for_each(|(at, work)| done[at % mix.len()] += work);
+            Some(done)
+        }
     }
 }
 

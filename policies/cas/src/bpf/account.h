@@ -2,6 +2,7 @@
 /* Account: what a task has used, and where it is queued for that. */
 #pragma once
 #include "state.h"
+#include "hotplug.h"
 #include "place_home.h"
 
 /* How many wait on this CPU. */
@@ -22,10 +23,16 @@ static __always_inline bool is_over(const struct cas_task *t)
 	return t->o1.slice_ns <= (s64)(tick_ns / 2);
 }
 
-/* The epoch of those who come now. */
-static __always_inline u32 open_epoch(const struct cas_cpu *c, u64 now)
+/* Whether who comes now waits for the next epoch. Where real-time tasks leave little of a CPU, all turns are short. */
+static __always_inline bool epoch_is_closed(s32 cpu, const struct cas_cpu *c, u64 now)
 {
-	return c->epoch + o1_epoch_closed(c->epoch_ns, now);
+	return o1_epoch_closed(c->epoch_ns, now) || cpu_is_taken(cpu);
+}
+
+/* The epoch of those who come now. */
+static __always_inline u32 open_epoch(s32 cpu, const struct cas_cpu *c, u64 now)
+{
+	return c->epoch + epoch_is_closed(cpu, c, now);
 }
 
 /* Its slice is over: it goes on in this epoch or waits for the next. Returns which. */
@@ -33,7 +40,7 @@ static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t
 {
 	o1_refill(&t->o1, knob_slice_ns);
 	if (o1_goes_on(&c->expired, &t->o1, now, waiting(cpu) + 1, knob_slice_ns))
-		return open_epoch(c, now);
+		return open_epoch(cpu, c, now);
 	return c->epoch + 1;
 }
 
@@ -89,7 +96,7 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 	else if (now + tick_ns < c->turn_end_ns)	/* gave way itself [sys_sched_yield] */
 		make_key(c, t, c->epoch + 1, slot);
 	else					/* a part of its slice is over */
-		make_key(c, t, open_epoch(c, now), slot);
+		make_key(c, t, open_epoch(cpu, c, now), slot);
 	t->o1.phase = DECIDED;
 }
 
@@ -97,7 +104,7 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
 				   u32 slot, u64 now)
 {
-	u32 epoch = open_epoch(c, now);
+	u32 epoch = open_epoch(cpu, c, now);
 
 	if (knob_slack) {
 		t->key = vtime_key(vtime_arrives(t->key, clock_of(t), c->vtime), slot);

@@ -157,7 +157,7 @@ __noinline int take_from_away(s32 cpu)
 		bpf_for(i, 1, nr_cpus) {
 			s32 victim = cpu_neighbour(cpu, i);
 
-			if (cpu_is_away(victim) && take(cpu, victim, class))
+			if (cpu_helps(cpu, waiting(cpu), victim, waiting(victim)) && take(cpu, victim, class))
 				return true;
 		}
 	return false;
@@ -173,6 +173,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	if (!c)
 		return;
 	now = now_ns();
+	cpu_is_back(cpu, false);
 	if (t && t->o1.phase == RUNNING) {
 		charge(c, t, prev, now);
 		t->o1.nice = nice_of(prev);
@@ -196,14 +197,16 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 			if (take(cpu, cpu_neighbour(cpu, i), class))
 				return;
 	/* While it looked at others, this runqueue's lock was not held all the time. */
-	next_here(cpu, 0);
+	if (next_here(cpu, 0) == NOBODY)
+		cpu_is_back(cpu, true);
 }
 
 void OP(cas_tick, struct task_struct *p)
 {
 	struct cas_cpu *c = cpus_of(this_cpu());
 
-	if (c && !knob_slack && o1_epoch_closed(c->epoch_ns, now_ns()))
+	cpu_is_back(this_cpu(), false);
+	if (c && (knob_slack ? cpu_is_taken(this_cpu()) : epoch_is_closed(this_cpu(), c, now_ns())))
 		task_set_slice(p, 0);
 	/*
 	 * A CPU that went idle between an insertion and the search for idle CPUs was not kicked, nor one
@@ -327,13 +330,13 @@ void OP(cas_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 /* A real-time or deadline task takes the CPU: who ran waits with the others, for other CPUs to take. */
 void OP(cas_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	cpu_is_kept(cpu, true);
+	cpu_is_lost(cpu);
 	scx_bpf_reenqueue_local();
 }
 
 void OP(cas_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
 {
-	cpu_is_kept(cpu, false);
+	cpu_is_back(cpu, false);
 }
 
 void OP_SLEEPABLE(cas_cpu_online, s32 cpu)

@@ -107,13 +107,19 @@ static __always_inline u64 slice_again(u64 enq_flags)
 	return enq_flags & SCX_ENQ_REENQ ? 0 : slice_ns();
 }
 
+/* Sent away while no CPU is better, it would go from the end of one queue to the end of another for ever. */
+static __always_inline bool goes_nowhere(u64 enq_flags)
+{
+	return enq_flags & SCX_ENQ_REENQ && all_are_away();
+}
+
 static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		enq_flags |= place_in_queue(p, cpu);
-	else if (p->nr_cpus_allowed > 1)
+	else if (p->nr_cpus_allowed > 1 && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, place_waiting(cpu) - 1);
 	dsq_insert(p, cpu, slice_again(enq_flags), enq_flags);
 	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
@@ -134,7 +140,7 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle >= 0)
 		cpu = idle;
-	else if (knob_variant == SLIDE)
+	else if (knob_variant == SLIDE && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, waiting - 1);
 	/* With its tasks pushed off, the queue of a CPU that goes looks the shortest. */
 	if (!cpu_is_active(cpu))
@@ -183,13 +189,16 @@ static __always_inline bool pull_one(s32 cpu, bool is_idle)
 /* Nothing is on the local DSQ: without pull, nothing waits here. */
 void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 {
+	bool is_idle = !prev || !(prev->scx.flags & SCX_TASK_QUEUED);
 	struct fl_cpu *state = cpus_of(cpu);
 
 	if (state)
 		offer_withdraw(&state->offer);
-	cpu_is_kept(cpu, false);
-	if (knob_pull && pull_one(cpu, !prev || !(prev->scx.flags & SCX_TASK_QUEUED)))
+	cpu_is_back(cpu, false);
+	if (knob_pull && pull_one(cpu, is_idle))
 		return;
+	if (is_idle)
+		cpu_is_back(cpu, true);
 	/* It goes on if it can: for a slice of this policy's, not the 20 ms that the kernel gives. */
 	if (prev)
 		task_set_slice(prev, slice_ns());
@@ -201,7 +210,10 @@ void OP(flsched_tick, struct task_struct *p)
 
 	if (!state)
 		return;
-	cpu_is_kept(this_cpu(), false);
+	cpu_is_back(this_cpu(), false);
+	/* Where the CPU is ours for a twentieth of the time, nobody's turn is long. */
+	if (cpu_is_taken(this_cpu()) && place_waiting(this_cpu()) > 0)
+		return task_set_slice(p, 0);
 	if (knob_variant == CODE && !p->scx.slice)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	if (knob_pull) {
@@ -217,13 +229,13 @@ void OP(flsched_tick, struct task_struct *p)
 /* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
 void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	cpu_is_kept(cpu, true);
+	cpu_is_lost(cpu);
 	scx_bpf_reenqueue_local();
 }
 
 void OP(flsched_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
 {
-	cpu_is_kept(cpu, false);
+	cpu_is_back(cpu, false);
 }
 
 void OP(flsched_disable, struct task_struct *p)

@@ -68,12 +68,14 @@ void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
 
 	bool goes_away = state && goes_on && deal_pid(state->deal) == prev->pid;
 
+	cpu_is_back(cpu, false);
 	if (!state || queue_take(cpu, goes_on && !goes_away ? prev : NULL) || goes_away)
 		return;
 	if (goes_on) {
 		task_set_slice(prev, knob_slice_ns);
 		return;
 	}
+	cpu_is_back(cpu, true);
 	state->pid = 0;
 	take_over(cpu);
 }
@@ -117,8 +119,10 @@ void OP(uneven_tick, struct task_struct *p)
 		return;
 	charge(p, cpu);
 	queue_kick(this_cpu());
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
-		task_set_slice(p, 0);	/* somebody was sent here: no other CPU can take it */
+	cpu_is_back(this_cpu(), false);
+	/* Somebody was sent here, whom no other CPU can take; or the CPU is ours for a twentieth of the time. */
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0 || cpu_is_taken(this_cpu()))
+		task_set_slice(p, 0);
 	else
 		exchange(p, this_cpu());
 }
@@ -174,7 +178,7 @@ void OP(uneven_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct un_cpu *state = cpus_of(cpu);
 
-	cpu_is_kept(cpu, true);
+	cpu_is_lost(cpu);
 	if (state)
 		state->pid = 0;
 	scx_bpf_reenqueue_local();
@@ -182,7 +186,7 @@ void OP(uneven_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 
 void OP(uneven_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
 {
-	cpu_is_kept(cpu, false);
+	cpu_is_back(cpu, false);
 }
 
 void OP_SLEEPABLE(uneven_cpu_online, s32 cpu)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Real-time tasks keep every CPU: of each second the kernel leaves ours a twentieth. Who waits then must not gather
+# where that has just been: everybody has his turn before the watchdog, or RCU, loses patience.
+load
+mkfifo gate
+for i in $(seq $((40 * $(nproc)))); do
+    (: <gate; while :; do :; done) & spinners="$spinners $!"
+done
+chrt -f -p 60 $$ # who watches does not wait with them
+: >gate
+
+cpu_time() { for task in $spinners; do ran $task; echo $ran; done; }
+all_progress() {
+    cpu_time >had
+    await 'cpu_time >has; [ "$(awk "NR == FNR { had[FNR] = \$1; next } had[FNR] == \$1" had has)" = "" ]'
+}
+all_progress
+for i in $(seq $(nproc)); do
+    chrt -f 50 taskset $((1 << (i - 1))) sh -c 'while :; do :; done' & hogs="$hogs $!"
+done
+for hog in $hogs; do await 'ran $hog; [ ${ran%.*} -gt 10 ]'; done
+sleep 40
+[ "$(state)" = enabled ] || fail "thrown out"
+kill $hogs || fail "there was no hog"
+all_progress
+kill $spinners
+unload
