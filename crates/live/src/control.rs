@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use libbpf_rs::{MapCore, Object};
 use policy::table::{RawTable, TaskTable};
-use policy::{Control, Instance, Profile, Sources, Topology, View};
+use policy::{Control, Instance, NoMemory, Profile, Sources, Topology, View};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::cgroup::{CGROUPS, Hierarchy};
@@ -96,6 +96,7 @@ fn step(control: &mut dyn Control, mapped: &Mapped, programs: &Programs) -> u64 
         program_of: &|tid| programs.of(tid),
         parent_of: &program::parent,
         cgroup_of: &|id| mapped.cgroups.of(id),
+        memory: &NoMemory,
     })
 }
 
