@@ -10,6 +10,7 @@
 
 mod costs;
 mod cpus;
+mod fabric;
 mod kinds;
 mod machine;
 mod memory;
@@ -26,6 +27,7 @@ mod write;
 
 pub use costs::{COSTS, CostName, Costs};
 pub use cpus::CpuSet;
+pub use fabric::{Copy, FABRIC, Fabric, Links, Runs, Speed, alone, speeds as shared_speeds};
 pub use kinds::Kinds;
 pub use machine::{
     Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names,
