@@ -178,6 +178,17 @@ struct Part {
 
 /// How fast threads get on beside each other.
 pub fn speeds(fabric: &Fabric, links: &Links, runs: &[Runs], copies: &[Copy]) -> Vec<Speed> {
+    speeds_by(fabric, links, runs, copies, &mut |run| alone(fabric, links, run))
+}
+
+/// The same for somebody who keeps what [`alone`] came to.
+pub fn speeds_by(
+    fabric: &Fabric,
+    links: &Links,
+    runs: &[Runs],
+    copies: &[Copy],
+    alone: &mut dyn FnMut(&Runs) -> f64,
+) -> Vec<Speed> {
     let mut parts = Parts::new(fabric, links, runs);
     for copy in copies {
         parts.copy(links, copy);
@@ -206,12 +217,12 @@ pub fn speeds(fabric: &Fabric, links: &Links, runs: &[Runs], copies: &[Copy]) ->
             break;
         }
     }
-    let speed = |(own, run): (usize, &Runs)| {
+    let mut speed = |(own, run): (usize, &Runs)| {
         let lost = if run.copied { 1.0 - fabric.copy_stall } else { 1.0 };
         let ips = ips[own] * lost;
-        Speed { ips, of_alone: ips / alone(fabric, links, run), misses: ips * mpki[own] / 1000.0 }
+        Speed { ips, of_alone: ips / alone(run), misses: ips * mpki[own] / 1000.0 }
     };
-    runs.iter().enumerate().map(speed).collect()
+    runs.iter().enumerate().map(&mut speed).collect()
 }
 
 /// Instructions a second of a thread alone on the machine, its pages on its own node.
@@ -255,11 +266,18 @@ struct Load<'a> {
 fn rate(fabric: &Fabric, links: &Links, parts: &Parts, run: &Runs, load: &Load<'_>) -> f64 {
     let overlap = run.overlap.unwrap_or(fabric.overlap);
     let bytes = load.ips * load.mpki / 1000.0 * LINE;
-    let mut own = vec![0.0; parts.list.len()];
-    parts.add(links, run, bytes, &mut own);
     let wait = |part: usize| {
+        let uses = |(node, _): &(usize, &f64)| parts.way(links, run, *node).any(|own| own == part);
+        let own: f64 = run
+            .pages
+            .iter()
+            .enumerate()
+            .filter(|(_, pages)| **pages > 0.0)
+            .filter(uses)
+            .map(|(_, pages)| pages)
+            .sum();
         // Of its own lines on the way, all but one are before it.
-        let before = load.all[part] - (1.0 - overlap) * own[part];
+        let before = load.all[part] - (1.0 - overlap) * own * bytes;
         parts.list[part].wait_ns(fabric, before)
     };
     let mut latency_ns = 0.0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Memory domains: what each of the talk's four factors does to a thread, and what the modelled machines give.
 
-use machine::{Copy, Fabric, Links, Runs, find, shared_speeds};
+use machine::{Copy, Fabric, Factors, Links, Runs, factors, find, shared_speeds};
 
 fn opteron() -> (Fabric, Links) {
     find("opteron-8356").unwrap().fabric.unwrap()
@@ -22,28 +22,12 @@ fn degradation(runs: &[Runs]) -> f64 {
 /// Slide 9: one victim, three aggressors, one factor at a time.
 #[test]
 fn controller_and_interconnect_hurt_more_than_cache_and_distance() {
-    let devil = 30.0;
-    // CA: beside it, with memory elsewhere that nobody else uses: apart from the controller and the links.
-    let (mut fabric, links) = opteron();
-    fabric.controller_gbs = 1e3;
-    let near = [thread(0, 0, devil), thread(0, 0, devil), thread(0, 0, devil), thread(0, 0, devil)];
-    let cache = 1.0 / shared_speeds(&fabric, &links, &near, &[])[0].of_alone - 1.0;
-    // MC: from cores under other caches, to the same memory, with links that never fill.
-    let wide = links.links.iter().map(|(a, b, _)| (*a, *b, 1e3)).collect();
-    let wide = Links::new(links.latency_ns.clone(), wide).unwrap();
-    let (fabric, _) = opteron();
-    let same = [thread(0, 0, devil), thread(1, 0, devil), thread(2, 0, devil), thread(3, 0, devil)];
-    let controller = 1.0 / shared_speeds(&fabric, &wide, &same, &[])[0].of_alone - 1.0;
-    // RL: alone, its memory two hops away.
-    let remote = 1.0 / shared_speeds(&fabric, &wide, &[thread(0, 3, devil)], &[])[0].of_alone - 1.0;
-    // IC: all four fetch over links into the same two nodes, from a controller that gives whatever is asked.
-    let mut free = fabric.clone();
-    free.controller_gbs = 1e3;
-    let over = [thread(0, 1, devil), thread(2, 1, devil), thread(2, 1, devil), thread(0, 1, devil)];
-    let links_full = 1.0 / shared_speeds(&free, &links, &over, &[])[0].of_alone - 1.0;
-    println!("CA {cache:.3}, MC {controller:.3}, IC {links_full:.3}, RL {remote:.3}");
+    let (fabric, links) = opteron();
+    let Factors { cache, controller, interconnect, remote } =
+        factors(&fabric, &links, 2.3e9 / 0.8, 30.0);
+    println!("CA {cache:.3}, MC {controller:.3}, IC {interconnect:.3}, RL {remote:.3}");
     assert!(controller > remote && controller > cache, "MC {controller}, RL {remote}, CA {cache}");
-    assert!(links_full > remote && links_full > cache, "IC {links_full}, RL {remote}, CA {cache}");
+    assert!(interconnect > remote && interconnect > cache, "IC {interconnect}");
 }
 
 #[test]

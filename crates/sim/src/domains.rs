@@ -9,14 +9,14 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{Copy, Fabric, Links, Machine, Runs, Speed, shared_speeds};
+use machine::{Copy, Fabric, Links, Machine, Runs, Speed, alone, speeds_by};
 use policy::{Counts, Memory};
 use workload::{Demand, Workload};
 
+use crate::cpu::Cpu;
 use crate::engine::Engine;
 use crate::event::Due;
-use crate::kernel::Kernel;
-use crate::task::{CpuId, TaskId};
+use crate::task::{CpuId, Task, TaskId};
 
 /// Pages are moved in chunks of so much time.
 const CHUNK_NS: u64 = 50_000_000;
@@ -32,6 +32,8 @@ pub struct Whereabouts {
     pub at_ns: u64,
     /// The node that each of the workload's tasks ran on last; None: it has not run.
     pub threads: Vec<Option<usize>>,
+    /// Work that each has done, ns alone on the machine.
+    pub done: Vec<f64>,
     /// By process, bytes on each node.
     pub memory: BTreeMap<usize, Vec<f64>>,
 }
@@ -44,6 +46,12 @@ struct Order {
     /// Bytes a second at most; 0: no bound.
     rate: u64,
 }
+
+/// What two tasks that get on alike have in common: cache, process, and cycles, misses and overlap.
+type Kind = (u16, usize, [u64; 3]);
+
+/// So many sets of running tasks are remembered.
+const KNOWN_MAX: usize = 50_000;
 
 /// State of memory.
 pub(crate) struct Domains {
@@ -59,6 +67,10 @@ pub(crate) struct Domains {
     pages: BTreeMap<usize, Vec<f64>>,
     /// How fast each CPU's task gets on.
     speeds: Vec<Option<Speed>>,
+    /// What threads would do alone, by node, cycles an instruction, misses and overlap.
+    alone: BTreeMap<(usize, [u64; 3]), f64>,
+    /// Speeds by who runs, as long as memory stays where it is.
+    known: BTreeMap<Vec<Kind>, Vec<Speed>>,
     counts: Vec<(f64, f64)>,
     new: RefCell<Vec<(usize, Option<Order>)>>,
     orders: VecDeque<Order>,
@@ -87,6 +99,8 @@ impl Domains {
             demands,
             pages: BTreeMap::new(),
             speeds: vec![None; machine.cpus.len()],
+            alone: BTreeMap::new(),
+            known: BTreeMap::new(),
             new: RefCell::default(),
             orders: VecDeque::new(),
             looked_ns: 0,
@@ -107,6 +121,7 @@ impl Domains {
         self.ran_on[task] = Some(node);
         if !std::mem::replace(&mut self.touched[task], true) {
             let nodes = self.links.latency_ns.len();
+            self.known.clear();
             let pages = self.pages.entry(self.process[task]).or_insert_with(|| vec![0.0; nodes]);
             // Who says nothing of its data has some all the same.
             pages[node] += (demand.bytes as f64).max(1.0);
@@ -129,31 +144,51 @@ impl Domains {
     }
 
     /// Speeds of all CPUs as they run now.
-    fn speeds(&self, k: &Kernel) -> Vec<Option<Speed>> {
+    fn speeds(&mut self, cpus: &[Cpu], places: &[machine::Cpu]) -> Vec<Option<Speed>> {
         let moving = self.orders.front().and_then(|order| self.next(order));
-        let (mut of, mut runs) = (Vec::new(), Vec::new());
-        for (cpu, state) in k.cpus.iter().enumerate() {
+        let mut running: Vec<(Kind, CpuId, TaskId)> = Vec::new();
+        for (cpu, state) in cpus.iter().enumerate() {
             let Some(task) = state.curr else { continue };
             let Some(Some(demand)) = self.demands.get(task) else { continue };
-            let place = &k.machine.cpus[cpu];
-            of.push(cpu);
-            runs.push(Runs {
-                node: usize::from(place.node),
-                llc: usize::from(place.llc),
+            let told = [demand.cpi, demand.mpki, demand.overlap.unwrap_or(-1.0)].map(f64::to_bits);
+            running.push(((places[cpu].llc, self.process[task], told), cpu, task));
+        }
+        running.sort_unstable();
+        let key: Vec<Kind> = running.iter().map(|(kind, ..)| *kind).collect();
+        let mut speeds = vec![None; cpus.len()];
+        if let Some(found) = self.known.get(&key) {
+            for ((_, cpu, _), speed) in running.iter().zip(found) {
+                speeds[*cpu] = Some(*speed);
+            }
+            return speeds;
+        }
+        let run = |(_, cpu, task): &(Kind, CpuId, TaskId)| {
+            let demand = self.demands[*task].expect("who runs here says what it asks");
+            Runs {
+                node: usize::from(places[*cpu].node),
+                llc: usize::from(places[*cpu].llc),
                 ips: self.clock_hz / demand.cpi,
                 mpki: demand.mpki,
-                pages: self.part(self.process[task]),
+                pages: self.part(self.process[*task]),
                 overlap: demand.overlap,
-                copied: moving.is_some_and(|(process, _)| process == self.process[task]),
-            });
-        }
+                copied: moving.is_some_and(|(process, _)| process == self.process[*task]),
+            }
+        };
+        let runs: Vec<Runs> = running.iter().map(run).collect();
         let copies: Vec<Copy> = moving.iter().map(|(_, copy)| *copy).collect();
-        let mut speeds = vec![None; k.cpus.len()];
-        for (cpu, speed) in
-            of.into_iter().zip(shared_speeds(&self.fabric, &self.links, &runs, &copies))
-        {
-            speeds[cpu] = Some(speed);
+        let (fabric, links, known) = (&self.fabric, &self.links, &mut self.alone);
+        let mut by_memory = |run: &Runs| {
+            let told = [run.ips, run.mpki, run.overlap.unwrap_or(-1.0)].map(f64::to_bits);
+            *known.entry((run.node, told)).or_insert_with(|| alone(fabric, links, run))
+        };
+        let found = speeds_by(fabric, links, &runs, &copies, &mut by_memory);
+        for ((_, cpu, _), speed) in running.iter().zip(&found) {
+            speeds[*cpu] = Some(*speed);
         }
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert(key, found);
         speeds
     }
 
@@ -199,11 +234,12 @@ impl Domains {
         }
     }
 
-    fn keep(&mut self, now_ns: u64) {
+    fn keep(&mut self, now_ns: u64, tasks: &[Task]) {
         let due = self.whereabouts.last().is_none_or(|last| now_ns >= last.at_ns + KEEP_NS);
         if due {
             let (threads, memory) = (self.ran_on.clone(), self.pages.clone());
-            self.whereabouts.push(Whereabouts { at_ns: now_ns, threads, memory });
+            let done = tasks[..threads.len()].iter().map(|task| task.at.done).collect();
+            self.whereabouts.push(Whereabouts { at_ns: now_ns, threads, done, memory });
         }
     }
 }
@@ -248,8 +284,8 @@ impl Memory for Domains {
 impl Engine {
     /// Others run than before, or memory is elsewhere: those whose speed that changes go on at the new one.
     pub(crate) fn rerate_domains(&mut self) {
-        let Some(domains) = &self.k.domains else { return };
-        let next = domains.speeds(&self.k);
+        let Some(domains) = &mut self.k.domains else { return };
+        let next = domains.speeds(&self.k.cpus, &self.k.machine.cpus);
         let now = self.k.now;
         for (cpu, speed) in next.into_iter().enumerate() {
             let Some(domains) = &mut self.k.domains else { return };
@@ -286,8 +322,9 @@ impl Engine {
         if let Some(domains) = &mut self.k.domains {
             let idle = domains.orders.is_empty() && domains.new.borrow().is_empty();
             domains.carry(t_ns);
-            domains.keep(t_ns);
+            domains.keep(t_ns, &self.k.tasks);
             if !idle {
+                domains.known.clear();
                 self.rerate_domains();
             }
         }

@@ -46,6 +46,8 @@ pub(crate) struct Rule {
     pub gate: Option<Gate>,
     pub busy: f64,
     pub interval_ns: u64,
+    /// Else it only says what it would do.
+    pub acts: bool,
 }
 
 /// A thread as it was known at the last look.
@@ -289,13 +291,13 @@ impl Places {
                 shares.push((own.task, share));
             }
         }
-        if !shares.is_empty() {
+        if !shares.is_empty() && self.rule.acts {
             view.table.publish(0, &shares);
         }
     }
 
     fn pull(&self, view: &View<'_>, pid: u32, to: usize) {
-        if let Some(rate) = self.rule.memory {
+        if let Some(rate) = self.rule.memory.filter(|_| self.rule.acts) {
             view.memory.pull(pid, to, rate);
         }
     }
@@ -393,8 +395,9 @@ impl Control for Places {
         let placed = self.known.values().filter(|own| own.at.is_some()).count();
         let domains = self.domains.count();
         let (moves, held) = (self.moves, self.held);
+        let would = if self.rule.acts { "" } else { "would be: " };
         Some(format!(
-            "{placed} threads placed in {domains} domains, {moves} moves of memory, {held} plans not worth theirs"
+            "{would}{placed} threads placed in {domains} domains, {moves} moves of memory, {held} plans not worth theirs"
         ))
     }
 }

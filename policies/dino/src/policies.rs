@@ -92,6 +92,14 @@ const COPIES: Knob = Knob {
     help: "megabytes a second that pages are moved at, for the gate",
 };
 
+const ACT: Knob = Knob {
+    name: "act",
+    symbol: "control_act",
+    unit: Unit::Choice(&["on", "off"]),
+    default: 0,
+    help: "off: say what would be placed and moved, and place and move nothing",
+};
+
 const fn scheduler(
     name: &'static str,
     summary: &'static str,
@@ -116,7 +124,7 @@ pub static DI_PLAIN: Policy = scheduler(
     "di-plain",
     "memory domains: threads that miss most are spread; their memory stays where it is",
     "Zhuravlev and others, ASPLOS 2010, on NUMA machines: slides 12 to 14 of Blagodurov and others, USENIX ATC 2011.",
-    &[SPREAD, FILTER, CUTS, SLICE, INTERVAL, BUSY],
+    &[SPREAD, FILTER, CUTS, SLICE, INTERVAL, BUSY, ACT],
 );
 
 /// The same, and the memory comes along.
@@ -124,7 +132,7 @@ pub static DI_MIGRATE: Policy = scheduler(
     "di-migrate",
     "memory domains: threads that miss most are spread, and their memory follows each move",
     "Blagodurov and others: A Case for NUMA-aware Contention Management, USENIX ATC 2011, slides 15 to 17.",
-    &[SPREAD, FILTER, CUTS, SLICE, INTERVAL, BUSY, RATE],
+    &[SPREAD, FILTER, CUTS, SLICE, INTERVAL, BUSY, RATE, ACT],
 );
 
 /// Moves a thread and its memory only when the thread's class changes.
@@ -132,7 +140,7 @@ pub static DINO: Policy = scheduler(
     "dino",
     "memory domains: threads that miss most are spread by class, and moved with their memory when it changes",
     "Blagodurov and others: A Case for NUMA-aware Contention Management, USENIX ATC 2011, slides 18 to 21.",
-    &[CUTS, FILTER, GATE, BANDWIDTH, COPIES, SLICE, INTERVAL, BUSY, RATE],
+    &[CUTS, FILTER, GATE, BANDWIDTH, COPIES, SLICE, INTERVAL, BUSY, RATE, ACT],
 );
 
 /// All of them.
@@ -156,6 +164,7 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
         gate,
         busy: instance.decimal("busy"),
         interval_ns: instance.get("interval"),
+        acts: instance.get("act") == 0,
     };
     Box::new(Places::new(topology, profile, rule))
 }

@@ -157,7 +157,11 @@ impl Steering {
 
     /// What the control plane goes by.
     pub fn knows(&self) -> Knows {
-        Knows { sources: self.control.sources(), learned: self.control.learned() }
+        Knows {
+            sources: self.control.sources(),
+            learned: self.control.learned(),
+            says: self.control.says(),
+        }
     }
 
     /// What those have had since they came that run now.

@@ -187,6 +187,15 @@ fn the_gate_lets_nobody_move_where_memory_is_idle() {
 }
 
 #[test]
+fn who_only_says_what_it_would_do_does_nothing() {
+    let mut bench = Bench::new("dino:act=off", &topology(4, 4), &[30.0; 4]);
+    bench.runs(5);
+    assert_eq!((bench.at(), bench.pulled()), (vec![None; 4], vec![]));
+    let says = bench.control.says().unwrap();
+    assert!(says.starts_with("would be: 4 threads placed in 4 domains, 3 moves"), "{says}");
+}
+
+#[test]
 fn one_domain_is_nothing_to_choose_from_and_says_so() {
     let mut bench = Bench::new("dino", &topology(1, 8), &[30.0; 4]);
     bench.runs(5);
