@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Steps the control plane over a table whose data plane is the test itself.
+
 use std::cell::RefCell;
 
 use policy::{Keeper, Memory, Place};
