@@ -21,6 +21,7 @@ use crate::cgroup::{CGROUPS, Hierarchy};
 use crate::charged::Charged;
 use crate::execute::now_ns;
 use crate::load::variables;
+use crate::memory::HereMemory;
 use crate::outrank_policies;
 use crate::program::{self, Programs};
 
@@ -42,6 +43,8 @@ pub struct Knows {
     pub sources: Sources,
     /// What was measured of programs, by the id of their executables.
     pub learned: Profile,
+    /// What the control plane says of what it does.
+    pub says: Option<String>,
 }
 
 /// Between two looks at what a control plane has learned.
@@ -59,7 +62,8 @@ pub(crate) fn start(
         .with_context(|| format!("policy {}: its table of tasks", instance.label))?;
     let mut control = plan(instance, topology, profile);
     let mut programs = Programs::default();
-    let mut after_ns = step(&mut *control, &mapped, &programs);
+    let memory = HereMemory::new();
+    let mut after_ns = step(&mut *control, &mapped, &programs, &memory);
     let (stop, stopped) = channel();
     let knows = Arc::<Mutex<Knows>>::default();
     let told = knows.clone();
@@ -71,10 +75,14 @@ pub(crate) fn start(
         let _ = outrank_policies();
         while stopped.recv_timeout(Duration::from_nanos(after_ns)) == Err(RecvTimeoutError::Timeout)
         {
-            after_ns = step(&mut *control, &mapped, &programs);
+            after_ns = step(&mut *control, &mapped, &programs, &memory);
             if now_ns() >= tell_ns {
                 tell_ns = now_ns() + TELL_NS;
-                *known(&told) = Knows { sources: control.sources(), learned: control.learned() };
+                *known(&told) = Knows {
+                    sources: control.sources(),
+                    learned: control.learned(),
+                    says: control.says().map(|says| says + &memory.moved().told()),
+                };
                 programs.trim();
             }
             kept.look(&mapped.table);
@@ -88,7 +96,12 @@ fn known(knows: &Mutex<Knows>) -> MutexGuard<'_, Knows> {
     knows.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn step(control: &mut dyn Control, mapped: &Mapped, programs: &Programs) -> u64 {
+fn step(
+    control: &mut dyn Control,
+    mapped: &Mapped,
+    programs: &Programs,
+    memory: &HereMemory,
+) -> u64 {
     control.step(&View {
         now_ns: now_ns(),
         table: &mapped.table,
@@ -96,6 +109,7 @@ fn step(control: &mut dyn Control, mapped: &Mapped, programs: &Programs) -> u64 
         program_of: &|tid| programs.of(tid),
         parent_of: &program::parent,
         cgroup_of: &|id| mapped.cgroups.of(id),
+        memory,
     })
 }
 

@@ -19,6 +19,7 @@ mod load;
 mod locks;
 mod log;
 pub mod measure;
+mod memory;
 mod observe;
 mod process;
 mod program;

@@ -74,6 +74,8 @@ pub fn load(
     })?;
     let mut switched = None;
     match (counters.any(), reads) {
+        // One whose control plane counts by itself has no place for them.
+        (true, true) if !object.maps().any(|map| map.name() == "instructions") => {}
         (true, true) => counters.put(&object)?,
         (true, false) => {
             switched = Some(Switched::attach(&counters, &object, instance, topology)?);

@@ -28,6 +28,7 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
         core: zeros.clone(),
         node: zeros.clone(),
         core_type: zeros,
+        node_distance: Vec::new(),
         tick_ns: tick_ns(),
         counts_instructions: false,
     };

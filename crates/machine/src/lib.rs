@@ -10,6 +10,8 @@
 
 mod costs;
 mod cpus;
+mod fabric;
+mod factors;
 mod kinds;
 mod machine;
 mod memory;
@@ -26,6 +28,10 @@ mod write;
 
 pub use costs::{COSTS, CostName, Costs};
 pub use cpus::CpuSet;
+pub use fabric::{
+    Copy, FABRIC, Fabric, Links, Runs, Speed, alone, speeds as shared_speeds, speeds_by,
+};
+pub use factors::{Factors, factors};
 pub use kinds::Kinds;
 pub use machine::{
     Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::costs::{COSTS, Costs, Table};
+use crate::fabric::{FABRIC, Fabric, Links};
 use crate::memory::{MEMORY, Memory};
 use crate::observed::Observation;
 use crate::quantity::Quantity;
@@ -117,6 +118,8 @@ pub struct Machine {
     pub delayed: BTreeMap<String, f64>,
     /// Its TLBs and caches; None: not known, and no run that needs them can be made.
     pub memory: Option<Memory>,
+    /// Its memory domains, and how they are joined; None: not known, and memory is as near and as fast for all.
+    pub fabric: Option<(Fabric, Links)>,
     /// Where each cost comes from, and its range.
     pub sources: BTreeMap<&'static str, Quantity>,
     /// Costs that nobody could measure, and why: [`Machine::lacks`] says whether that matters.
@@ -146,9 +149,12 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("core2duo-1.86", include_str!("../../../machines/core2duo-1.86.toml")),
     ("exynos-4210", include_str!("../../../machines/exynos-4210.toml")),
     ("numa-2x4", include_str!("../../../machines/numa-2x4.toml")),
+    ("opteron-8356", include_str!("../../../machines/opteron-8356.toml")),
     ("odroid-xu3", include_str!("../../../machines/odroid-xu3.toml")),
     ("phenom-2f4s", include_str!("../../../machines/phenom-2f4s.toml")),
     ("tensor-g1", include_str!("../../../machines/tensor-g1.toml")),
+    ("xeon-5160-2s", include_str!("../../../machines/xeon-5160-2s.toml")),
+    ("xeon-6248-snc", include_str!("../../../machines/xeon-6248-snc.toml")),
     ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
     ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),
 ];
@@ -269,7 +275,8 @@ impl Machine {
             return Ok(self);
         }
         let memory = self.memory.as_mut().and_then(|memory| memory.slot(name));
-        match self.costs.slot(name).or(memory) {
+        let fabric = self.fabric.as_mut().and_then(|(fabric, _)| fabric.slot(name));
+        match self.costs.slot(name).or(memory).or(fabric) {
             Some(slot) => *slot = value,
             None => return Err(self.unknown_cost(name)),
         }
@@ -280,7 +287,8 @@ impl Machine {
     pub fn with_scale(self, name: &str, factor: f64) -> Result<Self, MachineError> {
         let key = if name == "line_transfer_ns" { "line_llc_ns" } else { name };
         let memory = self.memory.as_ref().and_then(|memory| memory.get(key));
-        match self.costs.get(key).or(memory) {
+        let fabric = self.fabric.as_ref().and_then(|(fabric, _)| fabric.get(key));
+        match self.costs.get(key).or(memory).or(fabric) {
             Some(value) => self.with_cost(name, value * factor),
             None => Err(self.unknown_cost(name)),
         }
@@ -294,7 +302,13 @@ impl Machine {
 
     fn unknown_cost(&self, name: &str) -> MachineError {
         let memory = self.memory.iter().flat_map(|_| MEMORY);
-        let known = COSTS.iter().chain(memory).map(|cost| cost.name).chain(["line_transfer_ns"]);
+        let fabric = self.fabric.iter().flat_map(|_| FABRIC);
+        let known = COSTS
+            .iter()
+            .chain(memory)
+            .chain(fabric)
+            .map(|cost| cost.name)
+            .chain(["line_transfer_ns"]);
         MachineError::UnknownCost {
             machine: self.name.clone(),
             name: name.to_string(),

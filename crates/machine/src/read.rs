@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use crate::CpuSet;
 use crate::costs::{CostName, Table};
+use crate::fabric::{Fabric, Links};
 use crate::machine::{Cpu, Each, Housekeeper, LockKind, Machine, MachineError, Ticks};
 use crate::observed::Observation;
 use crate::places::{Rows, placed};
@@ -35,8 +36,21 @@ struct File {
     housekeeping: BTreeMap<String, Keeper>,
     #[serde(default = "none")]
     memory: Option<Given>,
+    #[serde(default = "none")]
+    fabric: Option<Given>,
+    #[serde(default = "none")]
+    links: Option<Joined>,
     #[serde(default)]
     observed: BTreeMap<String, Observation>,
+}
+
+/// How memory nodes are joined.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Joined {
+    latency_ns: Spanned<Quantity<Vec<Vec<f64>>>>,
+    /// From, to, GB/s in each direction.
+    links: Quantity<Vec<(usize, usize, f64)>>,
 }
 
 /// A section of numbers as the file has it.
@@ -132,7 +146,21 @@ pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
         Some(given) => Some(table(&source, given, threads, &mut seen)?),
         None => None,
     };
+    let fabric = match (&file.fabric, file.links) {
+        (Some(given), Some(joined)) => {
+            let nodes = node_distance.len();
+            let joined = links(&source, joined, nodes)?;
+            Some((table::<Fabric>(&source, given, threads, &mut seen)?, joined))
+        }
+        (None, None) => None,
+        _ => {
+            return Err(
+                source.error(0..0, "[fabric] and [links] go together: one of them is missing")
+            );
+        }
+    };
     Ok(Machine {
+        fabric,
         node_distance,
         name: file.name,
         summary: file.summary,
@@ -150,6 +178,16 @@ pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
         unknown: seen.unknown,
         observed: file.observed,
     })
+}
+
+fn links(source: &Source<'_>, joined: Joined, nodes: usize) -> Result<Links, MachineError> {
+    let span = joined.latency_ns.span();
+    let latency_ns = joined.latency_ns.into_inner().value;
+    if latency_ns.len() != nodes {
+        let what = format!("latency_ns: expected a row for each of {nodes} nodes");
+        return Err(source.error(span, what));
+    }
+    Links::new(latency_ns, joined.links.value).map_err(|what| source.error(span, what))
 }
 
 /// Where the CPUs are.
@@ -414,6 +452,8 @@ fn bounds(cost: &CostName) -> (f64, f64) {
         ("tick_period_ns", _) => (1e5, 1e9),
         (_, "ns") => (0.0, 1e9),
         (_, "GHz" | "cycles/instruction") => (1e-3, 1e3),
+        (_, "GB/s" | "MPKI") => (1e-3, 1e6),
+        ("overlap" | "copy_stall", _) => (0.0, 0.99),
         (_, "entries" | "ways") => (1.0, 1e9),
         (_, "bytes") => (1.0, 1e15),
         // as many as any architecture has: 16 bits

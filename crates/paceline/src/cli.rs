@@ -320,6 +320,9 @@ pub struct Run {
     /// Print that as JSON, a line each; the command's output goes to standard error
     #[arg(long)]
     pub json: bool,
+    /// Say what the policy would place and move, and place and move nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// How the policy is put in force
     #[arg(long, value_name = "WAY", default_value = "sched-ext")]
     pub by: By,

@@ -178,6 +178,12 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
 /// How fast each task of the workload is on each kind of core, of its speed on the slowest: what counters would
 /// tell, which a guest does not have; before that, what somebody said.
 fn profile(plan: &Plan, rates: &[f64]) -> Profile {
+    if let (Job::Model { workload, .. }, true) = (&plan.job, by_misses(plan)) {
+        let misses = |task: &workload::Task| Some((task.name.clone(), vec![task.memory?.mpki]));
+        let mut profile: Profile = workload.tasks.iter().filter_map(misses).collect();
+        profile.extend(plan.profile.clone());
+        return profile;
+    }
     let (Job::Model { workload, .. }, false) = (&plan.job, rates.is_empty()) else {
         return plan.profile.clone();
     };
@@ -185,6 +191,13 @@ fn profile(plan: &Plan, rates: &[f64]) -> Profile {
     let mut profile: Profile = workload.tasks.iter().map(speeds).collect();
     profile.extend(plan.profile.clone());
     profile
+}
+
+/// Whether all policies are of those that go by misses of caches.
+fn by_misses(plan: &Plan) -> bool {
+    let ours =
+        |instance: &policy::Instance| dino::ALL.iter().any(|own| own.name == instance.policy.name);
+    plan.contenders.iter().filter_map(Contender::policy).all(ours)
 }
 
 fn reference(contender: &Contender) -> vm::PolicyRef {

@@ -8,6 +8,8 @@
 //! "/usr/bin/ffmpeg" = [9.1e9, 3.2e9]       # instructions, or work, a second on each kind, the fastest first
 //! ```
 //!
+//! For `dino` and its like a number is misses of the last-level cache in 1,000 instructions: `mcf = 38`.
+//!
 //! A program goes by what its threads are called (15 bytes, as `ps -o comm` shows it), by the whole path of its
 //! executable, or by its build id (`"build-id:2f91…"`).
 
@@ -26,6 +28,11 @@ pub struct Given {
     file: String,
     /// By program: one number is a speedup, more are rates.
     programs: Vec<(String, Vec<f64>)>,
+}
+
+/// Whether a policy goes by misses of caches, and not by speeds.
+fn by_misses(instance: &Instance) -> bool {
+    dino::ALL.iter().any(|own| own.name == instance.policy.name)
 }
 
 impl Given {
@@ -80,6 +87,9 @@ impl Given {
         let bad = |why: String| Err(Failure::input(format!("{}: {why}", self.file)));
         let sharing: Vec<&Instance> =
             policies.filter(|instance| instance.policy.control.is_some()).collect();
+        if !sharing.is_empty() && sharing.iter().all(|instance| by_misses(instance)) {
+            return self.misses();
+        }
         if sharing.is_empty() {
             return bad(
                 "it is for policies that share uneven cores, such as min-fair; name one".into()
@@ -128,6 +138,18 @@ impl Given {
             profile.insert(name.clone(), speeds);
         }
         Ok(profile)
+    }
+
+    /// For policies of memory domains a number is misses of the last-level cache in 1,000 instructions.
+    fn misses(&self) -> Result<Profile, Failure> {
+        let one = |(name, numbers): &(String, Vec<f64>)| match numbers[..] {
+            [mpki] if mpki <= 1000.0 => Ok((name.clone(), vec![mpki])),
+            _ => Err(Failure::input(format!(
+                "{}: {name}: expected its misses in 1,000 instructions, one number up to 1000",
+                self.file
+            ))),
+        };
+        self.programs.iter().map(one).collect()
     }
 
     /// What it says that such a machine and policy believe: what was measured may be of another machine, or

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::{Attached, Behind, Counting, Event, Exit, Glance, Load, Lookout, Reader, Scope};
+use live::{Attached, Behind, Counting, Event, Exit, Glance, Knows, Load, Lookout, Reader, Scope};
 use policy::{Instance, Profile, Sources, Topology};
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ const THROWN_OUT_TAKES: Duration = Duration::from_secs(120);
 
 /// Runs it.
 pub fn run(args: &Run) -> Result<(), Failure> {
-    let instance = named(&args.policy)?;
+    let instance = named(&dry(args)?)?;
     mend()?;
     let every = positive("--stats", args.stats)?;
     let until = args.duration.map(|time| positive("--for", time)).transpose()?;
@@ -98,6 +98,22 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     finish(end, status)
 }
 
+/// The policy, which only says what it would do where that is asked for.
+fn dry(args: &Run) -> Result<String, Failure> {
+    if !args.dry_run {
+        return Ok(args.policy.clone());
+    }
+    let can = |instance: &Instance| instance.policy.knobs.iter().any(|knob| knob.name == "act");
+    if !can(&named(&args.policy)?) {
+        return Err(Failure::input(format!(
+            "--dry-run: {} has nothing that it could say without doing it; di-plain, di-migrate and dino have",
+            args.policy
+        )));
+    }
+    let sign = if args.policy.contains(':') { ',' } else { ':' };
+    Ok(format!("{}{sign}act=off", args.policy))
+}
+
 /// Why it ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -156,8 +172,7 @@ impl Watch<'_> {
             if passed >= next {
                 let now = Glance::now().map_err(failed)?;
                 self.speeds.keep_now_and_then(|| learned(attached), passed);
-                let sources = attached.knows().map(|knows| knows.sources);
-                match self.tell(passed, &now.since(&last), sources) {
+                match self.tell(passed, &now.since(&last), attached.knows()) {
                     Err(Failure::Closed) => return Ok(End::Unread),
                     told => told?,
                 }
@@ -169,12 +184,18 @@ impl Watch<'_> {
         }
     }
 
-    fn tell(&self, passed: Duration, load: &Load, sources: Option<Sources>) -> Result<(), Failure> {
+    fn tell(&self, passed: Duration, load: &Load, knows: Option<Knows>) -> Result<(), Failure> {
+        let sources = knows.as_ref().map(|knows| knows.sources);
+        let says = knows.and_then(|knows| knows.says);
         if self.args.json {
-            let all = statistics(self.label, passed, load, sources);
+            let mut all = statistics(self.label, passed, load, sources);
+            if let Some(says) = says {
+                all["control"] = json!(says);
+            }
             return output::print(&format!("{all}\n"));
         }
-        output::say(&(line(self.label, passed, load) + &speeds_from(sources)));
+        let control = says.map_or_else(|| speeds_from(sources), |says| format!("; {says}"));
+        output::say(&(line(self.label, passed, load) + &control));
         Ok(())
     }
 

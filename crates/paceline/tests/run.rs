@@ -23,6 +23,10 @@ fn in_guest_of(cpus: usize, script: &str) {
 
 /// The same by another clock.
 fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
+    in_guest_shaped(Shape { cpus, ..Shape::default() }, clock, script);
+}
+
+fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
     let script = format!("{PRELUDE}\nP={BIN}\n{script}");
     let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
     let workload = WorkloadRef::Command {
@@ -30,7 +34,7 @@ fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
         with: vec![BIN.into(), program("hackbench"), program("chrt")],
     };
     let request = Request {
-        shape: Shape { cpus, ..Shape::default() },
+        shape,
         clock,
         limit: Duration::from_secs(1200),
         ..Request::new(vec![PolicyRef::Default], workload)
@@ -43,6 +47,11 @@ fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
     }
 }
 
+/// The same with memory nodes.
+fn in_guest_with_nodes(cpus: usize, nodes: usize, script: &str) {
+    in_guest_shaped(Shape { cpus, nodes, ..Shape::default() }, Clock::Threads, script);
+}
+
 /// One run of a fault of `repro live` under each policy, which has to survive it.
 fn survives(cpus: usize, fault: &str, policies: &str) {
     let each = include_str!("../../../faults/each.sh");
@@ -53,6 +62,12 @@ fn survives(cpus: usize, fault: &str, policies: &str) {
              grep -m 1 ^lost /tmp/said && exit 1; exit 0"
         ),
     );
+}
+
+#[test]
+fn pages_follow_their_threads_to_other_nodes() {
+    let fault = include_str!("../../../faults/pages.sh");
+    in_guest_with_nodes(8, 4, &format!("policy=dino:gate=off; spinners=; REST=5\n{fault}"));
 }
 
 #[test]

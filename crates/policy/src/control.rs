@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::table::TaskTable;
-use crate::{Instance, Topology};
+use crate::{Instance, Memory, Topology};
 
 /// Makes the control plane of an instance.
 pub type Plan = fn(&Instance, &Topology, &Profile) -> Box<dyn Control>;
@@ -52,6 +52,8 @@ pub struct View<'a> {
     pub parent_of: &'a dyn Fn(u32) -> Option<u32>,
     /// A cgroup by its number in the table. None: it is gone, or there are none.
     pub cgroup_of: &'a dyn Fn(u64) -> Option<Cgroup>,
+    /// Memory, for who places it.
+    pub memory: &'a dyn Memory,
 }
 
 /// A cgroup, as far as it divides CPU time.
@@ -71,6 +73,11 @@ pub trait Control: Send {
     /// Where the speeds come from that it goes by.
     fn sources(&self) -> Sources {
         Sources::default()
+    }
+
+    /// What it does, in a line, where that needs to be said.
+    fn says(&self) -> Option<String> {
+        None
     }
 
     /// What it has measured of programs, by the id of their executables.

@@ -12,6 +12,7 @@ mod control;
 mod instance;
 mod keeper;
 mod knob;
+mod memory;
 pub mod native;
 pub mod table;
 
@@ -19,6 +20,7 @@ pub use control::{Cgroup, Control, Plan, Profile, Program, Sources, View};
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use knob::{Knob, KnobError, Unit};
+pub use memory::{Counts, Memory, NoMemory};
 
 /// A scheduler, as data.
 #[derive(Debug)]
@@ -70,6 +72,9 @@ pub struct Topology {
     pub node: Vec<u16>,
     /// Which kind of core each CPU is, by how fast it is: 0 is the fastest.
     pub core_type: Vec<u16>,
+    /// How far each memory node is from each, as ACPI's SLIT has it: 10 is itself. Has a row for each node, those
+    /// without CPUs included; empty where nobody knows.
+    pub node_distance: Vec<Vec<u32>>,
     /// Nanoseconds between two timer ticks of a busy CPU.
     pub tick_ns: u64,
     /// Its CPUs count instructions, and a policy may read them.

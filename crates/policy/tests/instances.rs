@@ -105,6 +105,7 @@ fn a_ground_sets_the_knobs_and_the_topology() {
         core: vec![7, 9, 7],
         node: vec![0, 0, 0],
         core_type: vec![0, 0, 1],
+        node_distance: Vec::new(),
         tick_ns: 4_000_000,
         counts_instructions: false,
     };

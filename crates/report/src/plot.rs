@@ -57,6 +57,21 @@ pub fn bars(title: &str, axis: &str, rows: &[(String, f64)]) -> String {
     })
 }
 
+/// From where to where on the x axis, and the number of its colour.
+pub type Band = (f64, f64, usize);
+
+/// Stretches of a common x axis, each in the colour of its number; one row for each label.
+pub fn bands(title: &str, axis: &str, rows: &[(String, Vec<Band>)]) -> String {
+    let ends = rows.iter().flat_map(|(_, bands)| bands).map(|(_, to, _)| *to);
+    let most = ends.fold(0.0, f64::max);
+    let names: Vec<String> = rows.iter().map(|(name, _)| cut(name)).collect();
+    horizontal(title, axis, &names, most, |row, draw| {
+        for (from, to, number) in &rows[row].1 {
+            draw.band(row, *from, *to, SERIES[number % SERIES.len()].mix(0.8));
+        }
+    })
+}
+
 /// Lines over a common x axis, with a legend below.
 pub fn lines(title: &str, x_axis: &str, y_axis: &str, series: &[Line]) -> String {
     let points = || series.iter().flat_map(|line| line.points.iter().copied());
@@ -128,8 +143,12 @@ struct Draw<'a, 'b> {
 
 impl<'a> Draw<'a, '_> {
     fn bar(&mut self, row: usize, value: f64, color: RGBAColor) {
+        self.band(row, 0.0, value, color);
+    }
+
+    fn band(&mut self, row: usize, from: f64, to: f64, color: RGBAColor) {
         let row = self.last - row;
-        let corners = [(0.0, SegmentValue::Exact(row)), (value, SegmentValue::Exact(row + 1))];
+        let corners = [(from, SegmentValue::Exact(row)), (to, SegmentValue::Exact(row + 1))];
         let mut bar = Rectangle::new(corners, color.filled());
         bar.set_margin(7, 7, 0, 0);
         self.put(bar);

@@ -131,6 +131,7 @@ impl Engine {
         self.k.standing_ns = None;
         self.switch(cpu, prev, next, runnable);
         self.rerate_cache(cpu, prev, next);
+        self.rerate_domains();
         self.k.rq_unlock(cpu);
         self.k.leave();
         if let Some(prev) = prev.filter(|_| !runnable) {
@@ -255,6 +256,9 @@ impl Engine {
         task.at.debt += debt_ns * vary;
         task.last_ran = Some(cpu);
         task.state = State::Running;
+        if let Some(domains) = &mut k.domains {
+            domains.touch(next, usize::from(k.machine.cpus[cpu].node));
+        }
     }
 
     fn became_busy(&mut self, cpu: CpuId) {

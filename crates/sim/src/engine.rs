@@ -134,6 +134,9 @@ impl Engine {
         if let Some(timeout_ns) = self.class.watchdog_ns() {
             k.queue.push(timeout_ns / 2, Due::Watchdog);
         }
+        if self.k.domains.is_some() {
+            self.k.queue.push(0, Due::Memory);
+        }
         self.on_control(0);
         Ok(())
     }
@@ -179,6 +182,7 @@ impl Engine {
             Due::Turn { number } => self.end_turn(number, t_ns),
             Due::Watchdog => self.on_watchdog(t_ns),
             Due::Control => self.on_control(t_ns),
+            Due::Memory => self.on_memory(t_ns),
             Due::Fault(index) => self.on_fault(index as usize, t_ns),
         }
     }
@@ -211,6 +215,7 @@ impl Engine {
     /// The policy's control plane has its turn: on a CPU that is none of the machine's, at no cost.
     fn on_control(&mut self, t_ns: u64) {
         self.k.now = t_ns;
+        self.count_domains(t_ns);
         if let Some(after_ns) = self.class.control(&self.k) {
             self.k.queue.push(t_ns + after_ns.max(1), Due::Control);
         }
@@ -353,6 +358,11 @@ impl Engine {
                     at.next();
                     self.k.tasks[task].stalled = part;
                 }
+                Op::Mpki { mpki } => {
+                    at.next();
+                    self.k.now = self.k.now.max(t_ns);
+                    self.phase_domains(cpu, task, mpki);
+                }
                 op => {
                     self.begin(cpu, t_ns);
                     self.system_call(task, op);
@@ -415,7 +425,7 @@ impl Engine {
     }
 
     /// The present task's own code runs from now on.
-    fn start_user(&mut self, cpu: CpuId, t_ns: u64) {
+    pub(crate) fn start_user(&mut self, cpu: CpuId, t_ns: u64) {
         let k = &mut self.k;
         let rate = k.rate_of(cpu);
         let Some(task) = k.cpus[cpu].curr else { return };
@@ -465,6 +475,9 @@ impl Engine {
                 at.left -= done;
                 at.done += done;
                 state.instructions += done * counted;
+                if let Some(domains) = &mut k.domains {
+                    domains.count(cpu, task, elapsed_ns);
+                }
             }
             Op::Runtime { .. } if at.phase == 1 => {
                 let done = match &mut k.hw {

@@ -15,6 +15,7 @@ use workload::{Group, Workload};
 use crate::account::{Account, Func};
 use crate::checkers::Hint;
 use crate::cpu::{Cpu, Mode};
+use crate::domains::Domains;
 use crate::event::{Due, Irq, Queue};
 use crate::hw::Hw;
 use crate::line::Line;
@@ -108,6 +109,8 @@ pub struct Kernel {
     pub(crate) pressure: Vec<f64>,
     /// TLBs and caches, where the workload says what its tasks touch.
     pub(crate) hw: Option<Box<Hw>>,
+    /// Memory domains, where the machine has them and the workload says what its tasks ask of memory.
+    pub(crate) domains: Option<Box<Domains>>,
     /// Counters of instructions have failed.
     pub(crate) counters_stand: bool,
     /// The CPU whose code is being simulated, and its cursor.
@@ -162,6 +165,7 @@ impl Kernel {
             noise: Noise { deviation: 0.0, seed },
             pressure: vec![0.0; llcs],
             hw: None,
+            domains: None,
             this: 0,
             now: 0,
             standing_ns: None,
@@ -465,7 +469,8 @@ impl Kernel {
         let others = (self.pressure[usize::from(place.llc)] - own).max(0.0);
         let longer = self.machine.costs.llc_contention * others;
         let core_rate = self.machine.core_rates[place.core_type as usize];
-        contended_rate(core_rate, stalled, longer) * self.machine.costs.smt_rate(busy)
+        let shared = self.domains.as_ref().map_or(1.0, |domains| domains.rate(cpu));
+        contended_rate(core_rate, stalled, longer) * self.machine.costs.smt_rate(busy) * shared
     }
 
     /// `cpu` starts or stops being busy. Returns whether others of its core now get on at another

@@ -205,6 +205,7 @@ impl Engine {
             Op::Run { .. }
             | Op::Runtime { .. }
             | Op::Stalled { .. }
+            | Op::Mpki { .. }
             | Op::Loop { .. }
             | Op::Again { .. } => {}
         }

@@ -13,6 +13,7 @@ use workload::Workload;
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
 use crate::class::Class;
 use crate::cpu::Spent;
+use crate::domains::{Domains, Whereabouts};
 use crate::engine::{End, Engine};
 use crate::ext::Ext;
 use crate::fault::{Change, Fault};
@@ -171,6 +172,8 @@ pub struct Traced {
     /// If asked for: how fast the policy's control plane measured each thread to be on each kind of core, of its
     /// speed on the slowest; the mean of all its looks.
     pub speeds: BTreeMap<Tid, Vec<f64>>,
+    /// Where threads and their memory were, each second; empty where memory has no domains.
+    pub whereabouts: Vec<Whereabouts>,
 }
 
 /// Runs a scenario.
@@ -206,6 +209,7 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     let (machine, paths) = (scenario.machine.clone(), scenario.paths.clone());
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
     k.noise.deviation = scenario.options.counter_noise;
+    k.domains = Domains::new(&scenario.machine, &scenario.workload).map(Box::new);
     k.hw = Hw::new(&scenario.machine, &scenario.workload).map(Box::new);
     let mut class = class(scenario, &mut k).map_err(SimError::Load)?;
     if scenario.options.record.speeds {
@@ -382,6 +386,10 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
         outcome.extra.insert("own_time_s".into(), (at_ns - from_ns) as f64 / 1e9);
     }
     outcome.extra.insert("spinlock_ns".into(), spinlock_ns as f64);
+    if let Some(domains) = &k.domains {
+        outcome.extra.insert("memory_moves".into(), domains.moves as f64);
+        outcome.extra.insert("memory_moved_gb".into(), domains.moved_bytes / 1e9);
+    }
     outcome.extra.insert("lock_wait_ns".into(), lock_wait_ns as f64);
     for (place, wait_ns) in k.account.waits() {
         outcome.extra.insert(format!("lock_wait_{place}_ns"), wait_ns as f64);
@@ -402,5 +410,6 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     let of_workload = &k.tasks[..scenario.workload.tasks.len()];
     let ended = |task: &Task| (task.ended_ns > 0).then(|| task.ended_ns.saturating_sub(start_ns));
     let ended_ns = of_workload.iter().map(ended).collect();
-    Ok(Traced { outcome, events, callbacks, spent, ended_ns, speeds: BTreeMap::new() })
+    let whereabouts = k.domains.map_or(Vec::new(), |domains| domains.whereabouts);
+    Ok(Traced { outcome, events, callbacks, spent, ended_ns, speeds: BTreeMap::new(), whereabouts })
 }

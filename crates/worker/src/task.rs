@@ -203,7 +203,7 @@ impl Run<'_> {
             Step::Resume(id) => sync::signal(object(*id), u32::MAX >> 1),
             Step::Yield => sched_yield(),
             // What real cores are stalled by, real programs decide.
-            Step::Stalled { .. } => {}
+            Step::Stalled { .. } | Step::Mpki { .. } => {}
             Step::Write { channel, bytes } => self.message(*channel, WRITE, *bytes)?,
             Step::Read { channel, bytes } => self.message(*channel, READ, *bytes)?,
             Step::Fork(task) => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! rt-app's events, one by one: a key such as `run3` and its value become steps.
 
-use crate::hw::part;
+use crate::hw::{part, rate};
 use crate::json::{Error, Node};
 use crate::model::{Object, ObjectId, Step};
 use crate::rtapp::{Objects, bytes, unknown};
@@ -26,6 +26,7 @@ enum Event {
     Resume,
     Yield,
     Stalled,
+    Mpki,
     Fork,
     Write,
     Read,
@@ -50,6 +51,7 @@ const EVENTS: &[(&str, Event)] = &[
     ("resume", Event::Resume),
     ("yield", Event::Yield),
     ("stalled", Event::Stalled),
+    ("mpki", Event::Mpki),
     ("fork", Event::Fork),
     ("write", Event::Write),
     ("read", Event::Read),
@@ -130,6 +132,7 @@ impl<'a> Scope<'_, 'a> {
             Event::Sleep => Step::Sleep { ns: node.micros(key)? },
             Event::Yield => Step::Yield,
             Event::Stalled => Step::Stalled { part: part(node, key)? },
+            Event::Mpki => Step::Mpki { mpki: rate(node, key, 0.0)? },
             Event::Timer => self.timer(key, node)?,
             Event::Lock => {
                 let mutex = self.mutex(node.string(key)?);

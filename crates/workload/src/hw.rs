@@ -5,6 +5,7 @@
 //! "hw": {
 //!     "stalled": 0.3,
 //!     "pressure": 0.2,
+//!     "memory": { "mpki": 22, "cpi": 0.8, "bytes": 1073741824 },
 //!     "reach": 20,
 //!     "own": { "pages": 4, "bytes": 8192 },
 //!     "shared": { "pages": 30, "bytes": 65536 },
@@ -21,6 +22,11 @@
 //! - `stalled`: the part of its time on the reference CPU, from 0 to 1, that is no shorter on a faster core and
 //!   no longer on a slower one: it waits for memory. May stand alone; 0 where it is left out. A program whose
 //!   phases differ has `"stalled"` among its events, too: from there on.
+//! - `memory`: how much it asks of memory, for machines whose memory has domains (`[fabric]`). `mpki`: lines of the
+//!   last-level cache that it misses in 1,000 instructions; a program whose phases differ has `"mpki"` among its
+//!   events, too: from there on. `cpi`: cycles an instruction takes where nothing is missed. `bytes`: its data, which
+//!   lies on the node where it ran first. `overlap`: the part of a miss's latency that it does not wait for, where that
+//!   is not the machine's. May stand alone. All of its time is then reckoned as alone on the machine, its data at home.
 //! - `pressure`: how much it presses on the last-level cache while it runs, from 0 to 1; stalls of others under
 //!   that cache take longer, by as much as the machine says (`llc_contention`). May stand alone; 0 where it is left
 //!   out.
@@ -81,7 +87,54 @@ pub struct Hw {
 }
 
 const KEYS: &str =
-    "stalled, pressure, reach, own, shared, code, kernel, kernel_shared, kernel_code";
+    "stalled, pressure, memory, reach, own, shared, code, kernel, kernel_shared, kernel_code";
+
+/// What one task asks of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Lines of the last-level cache that it misses in 1,000 instructions.
+    pub mpki: f64,
+    /// Cycles an instruction takes where nothing is missed.
+    pub cpi: f64,
+    /// Bytes of its data.
+    pub bytes: u64,
+    /// The part of a miss's latency that it does not wait for; None: the machine's.
+    pub overlap: Option<f64>,
+}
+
+impl Demand {
+    fn parse(node: Node) -> Result<Demand, Error> {
+        let (mut mpki, mut cpi, mut bytes, mut overlap) = (None, 1.0, 0, None);
+        for (key, value) in node.members("memory")? {
+            match key.as_str() {
+                "mpki" => mpki = Some(rate(value, "mpki", 0.0)?),
+                "cpi" => cpi = rate(value, "cpi", 0.1)?,
+                "bytes" => bytes = amount(value, "bytes", 1 << 40)?,
+                "overlap" => overlap = Some(part(value, "overlap")?),
+                _ => return Err(unknown(value, &key, "mpki, cpi, bytes, overlap")),
+            }
+        }
+        let mpki = mpki.ok_or_else(|| node.error("memory: expected \"mpki\""))?;
+        Ok(Demand { mpki, cpi, bytes, overlap })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let mut value = json!({"mpki": self.mpki, "cpi": self.cpi, "bytes": self.bytes});
+        if let Some(overlap) = self.overlap {
+            value["overlap"] = json!(overlap);
+        }
+        value
+    }
+}
+
+/// A number that is at least so much, and no more than 1,000.
+pub(crate) fn rate(node: Node, key: &str, least: f64) -> Result<f64, Error> {
+    let value = node.number(key)?;
+    match (least..=1000.0).contains(&value) {
+        true => Ok(value),
+        false => Err(node.error(format!("{key}: expected a number from {least} to 1000"))),
+    }
+}
 
 /// All that `"hw"` says.
 #[derive(Default)]
@@ -92,6 +145,8 @@ pub(crate) struct Said {
     pub stalled: f64,
     /// How much it presses on the cache.
     pub pressure: f64,
+    /// What it asks of memory, where it says so.
+    pub memory: Option<Demand>,
 }
 
 impl Hw {
@@ -106,6 +161,10 @@ impl Hw {
                 }
                 "pressure" => {
                     (said.pressure, alone) = (part(value, "pressure")?, true);
+                    continue;
+                }
+                "memory" => {
+                    (said.memory, alone) = (Some(Demand::parse(value)?), true);
                     continue;
                 }
                 "reach" => {

@@ -7,6 +7,7 @@
 //! known program ([`hackbench`], [`npb`], [`apps`], [`programs`]); [`mix`] has yardsticks.
 
 pub mod apps;
+mod domains;
 mod events;
 mod groups;
 pub mod hackbench;
@@ -19,7 +20,8 @@ pub mod programs;
 pub mod rtapp;
 mod write;
 
-pub use hw::{Hw, Touched};
+pub use domains::DomainMixes;
+pub use hw::{Demand, Hw, Touched};
 pub use json::Error;
 pub use model::{Group, Object, ObjectId, Step, Task, Workload};
 pub use write::{Dialect, Unwritable, write};

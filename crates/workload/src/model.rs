@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a workload is.
 
-use crate::hw::Hw;
+use crate::hw::{Demand, Hw};
 
 /// Index into [`Workload::objects`].
 pub type ObjectId = usize;
@@ -82,6 +82,8 @@ pub struct Task {
     /// How much it presses on the last-level cache while it runs, 0 to 1 (`"pressure"` in `"hw"`): stalls of others
     /// under that cache take longer, by as much as the machine says (`llc_contention`).
     pub pressure: f64,
+    /// What it asks of memory (`"memory"` in `"hw"`). None: nothing that matters.
+    pub memory: Option<Demand>,
 }
 
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an
@@ -155,6 +157,11 @@ pub enum Step {
     Stalled {
         /// 0 to 1.
         part: f64,
+    },
+    /// Another phase of a program begins: from here on [`Demand::mpki`] is this. It takes no time.
+    Mpki {
+        /// Misses in 1,000 instructions.
+        mpki: f64,
     },
     /// Writes into a pipe or socket; blocks while it is full.
     Write {

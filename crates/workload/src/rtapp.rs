@@ -282,6 +282,7 @@ impl<'a> Reader<'a> {
                     let said = Hw::parse(*value)?;
                     (task.hw, task.stalled, task.pressure) =
                         (said.touches, said.stalled, said.pressure);
+                    task.memory = said.memory;
                 }
                 "process" => process = self.process(value.string("process")?),
                 "taskgroup" => task.group = Some(self.groups.of(*value)?),

@@ -141,6 +141,9 @@ impl Writer<'_> {
         if task.pressure != 0.0 {
             hw.insert("pressure".to_string(), json!(task.pressure));
         }
+        if let Some(memory) = &task.memory {
+            hw.insert("memory".to_string(), memory.json());
+        }
         if !hw.is_empty() {
             out.insert("hw".to_string(), Value::Object(hw));
         }
@@ -211,6 +214,7 @@ impl Writer<'_> {
             Step::Resume(id) => ("resume", self.suspension(*id)?),
             Step::Yield => ("yield", json!("")),
             Step::Stalled { part } => ("stalled", self.ours(json!(part), "phases of stalls")?),
+            Step::Mpki { mpki } => ("mpki", self.ours(json!(mpki), "phases of misses")?),
             Step::Write { channel, bytes } => {
                 ("write", self.ours(json!({"ref": named(channel), "bytes": bytes}), "channels")?)
             }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use policy::table::TYPES_MAX;
-use policy::{Control, Instance, Keeper, Place, Profile, Topology, View};
+use policy::{Control, Instance, Keeper, NoMemory, Place, Profile, Topology, View};
 use rustix::io::read;
 
 use self::assign::{Candidate, assign};
@@ -157,7 +157,11 @@ impl Steering {
 
     /// What the control plane goes by.
     pub fn knows(&self) -> Knows {
-        Knows { sources: self.control.sources(), learned: self.control.learned() }
+        Knows {
+            sources: self.control.sources(),
+            learned: self.control.learned(),
+            says: self.control.says(),
+        }
     }
 
     /// What those have had since they came that run now.
@@ -182,6 +186,7 @@ impl Steering {
                 table: self.keeper.table(),
                 name_of: &program::name,
                 cgroup_of: &|_| None,
+                memory: &NoMemory,
                 program_of: &|tid| self.programs.of(tid),
                 parent_of: &program::parent,
             };

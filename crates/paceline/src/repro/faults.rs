@@ -17,6 +17,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("keeps", include_str!("../../../../faults/keeps.sh")),
     ("kill-loader", include_str!("../../../../faults/kill-loader.sh")),
     ("many-cpus", include_str!("../../../../faults/many-cpus.sh")),
+    ("pages", include_str!("../../../../faults/pages.sh")),
     ("rebinds", include_str!("../../../../faults/rebinds.sh")),
     ("reclasses", include_str!("../../../../faults/reclasses.sh")),
     ("repin", include_str!("../../../../faults/repin.sh")),

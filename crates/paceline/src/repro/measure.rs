@@ -7,6 +7,7 @@ use std::rc::Rc;
 use report::stats::{median, quantile};
 use trace::Outcome;
 
+use super::domains;
 use super::exact::{self, Exact, Planned};
 use super::mixes::Simulator;
 use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
@@ -72,6 +73,7 @@ pub struct Laboratory<'a> {
     sweeps: Done<Point>,
     mixes: Option<Rc<Planned>>,
     simulator: Simulator,
+    domains: domains::Simulator,
     trials: Trials,
 }
 
@@ -86,6 +88,7 @@ impl<'a> Laboratory<'a> {
             sweeps: BTreeMap::new(),
             mixes: None,
             simulator: Simulator::default(),
+            domains: domains::Simulator::default(),
             trials: Trials::default(),
         }
     }
@@ -147,6 +150,9 @@ impl<'a> Laboratory<'a> {
                 let mixes = self.paper.mixes.as_ref().ok_or_else(|| self.no_mixes())?;
                 let (quick, progress) = (self.effort.quick, self.progress);
                 Ok(vec![self.simulator.measure(mixes, wanted, quick, progress)?])
+            }
+            Measure::Domains(wanted) => {
+                self.domains.measure(wanted, self.effort.quick, self.progress)
             }
             Measure::Exact { of: Exact::Mixes(what) } => Ok(vec![self.mixes()?.value(*what)]),
             Measure::Exact { of } => Ok(vec![exact::compute(of, self.effort.quick)?]),
@@ -223,6 +229,9 @@ impl<'a> Laboratory<'a> {
         if matches!(view.shown, Shown::Mixes) {
             return Ok(self.mixes()?.histogram(view));
         }
+        if let Shown::Domains { mix, policies } = &view.shown {
+            return self.domains.chart(view, mix, policies, self.effort.quick, self.progress);
+        }
         if let Shown::Trials { trials, policies } = &view.shown {
             let trials: Result<Vec<(&str, &Trial)>, Failure> =
                 trials.iter().map(|name| Ok((name.as_str(), self.trial(name)?))).collect();
@@ -293,7 +302,9 @@ impl<'a> Laboratory<'a> {
         };
         Ok(match measure {
             Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
-            Measure::Mixes(_) | Measure::Trial { .. } => Ours { ground: "sim", ..Ours::default() },
+            Measure::Mixes(_) | Measure::Domains(_) | Measure::Trial { .. } => {
+                Ours { ground: "sim", ..Ours::default() }
+            }
             Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
             _ => Ours { ground, clock: Some(clock), ..Ours::default() },
         })
@@ -446,6 +457,7 @@ impl Measure {
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Exact { .. }
             | Measure::Mixes(_)
+            | Measure::Domains(_)
             | Measure::Trial { .. }
             | Measure::Points { .. }
             | Measure::At { .. }

@@ -6,6 +6,7 @@
 
 mod agreement;
 mod comparison;
+mod domains;
 mod exact;
 mod experiment;
 mod faults;

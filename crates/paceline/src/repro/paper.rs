@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::domains::Placed;
 use super::exact::{Exact, Mixes};
 use super::judge::Gate;
 use super::mixes::Simulated;
@@ -17,6 +18,7 @@ const PAPERS: &[(&str, &str)] = &[
     ("flsched", include_str!("../../../../papers/flsched.toml")),
     ("cas", include_str!("../../../../papers/cas.toml")),
     ("min-fair", include_str!("../../../../papers/min-fair.toml")),
+    ("dino", include_str!("../../../../papers/dino.toml")),
     ("live", include_str!("../../../../papers/live.toml")),
 ];
 
@@ -345,6 +347,13 @@ pub enum Shown {
         /// As `--policy` takes them, without `deviations`.
         policies: Vec<String>,
     },
+    /// Who ran on which memory node over time, and where its pages were: a picture for each policy.
+    Domains {
+        /// Of which mix.
+        mix: String,
+        /// As `--policy` takes them.
+        policies: Vec<String>,
+    },
     /// Throughput, minimum fairness and uniformity of trials under policies, and what they are ideally.
     Trials {
         /// By name.
@@ -394,6 +403,8 @@ pub enum Measure {
     },
     /// Mixes of the paper's programs, simulated.
     Mixes(Simulated),
+    /// Programs on a machine of several memory domains, simulated.
+    Domains(Placed),
     /// How near the part of a task's CPU time on the fastest kind of core is to what its policy plans, 1 being just
     /// that: of the task that is farthest, in each run of each policy.
     SharesReached {

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use policy::native::Copy;
 use policy::table::{RawTable, TaskTable};
-use policy::{Control, Instance, Profile, Program, Topology, View};
+use policy::{Control, Instance, Memory, NoMemory, Profile, Program, Topology, View};
 
 use crate::kernel::{Kernel, cgroup_id};
 
@@ -52,6 +52,7 @@ impl Controller {
             program_of: &program_of,
             parent_of: &|_| None,
             cgroup_of: &cgroup_of,
+            memory: k.domains.as_deref().map_or(&NoMemory, |domains| domains as &dyn Memory),
         };
         let next_ns = self.control.step(&view);
         if let Some(measured) = &mut self.measured {

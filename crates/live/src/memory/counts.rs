@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Counters of a thread's own instructions and misses of the last-level cache, opened when it is first asked for.
+//!
+//! Both have to run all the time (they are pinned), or a rate of the two would be of different times.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
+use policy::Counts;
+
+use crate::counters::{Whom, open};
+
+/// include/uapi/linux/perf_event.h: generic hardware events.
+const HARDWARE: u32 = 0;
+const INSTRUCTIONS: u64 = 1;
+const CACHE_MISSES: u64 = 3;
+/// So many threads are counted at most: a descriptor for each of two counters.
+const THREADS_MAX: usize = 4096;
+
+/// Both counters of a thread.
+struct Pair {
+    instructions: std::fs::File,
+    misses: std::fs::File,
+    asked: Cell<bool>,
+}
+
+/// Counters by thread. None where the machine has no such counter, or does not let us.
+#[derive(Default)]
+pub(super) struct ThreadCounters {
+    opened: RefCell<BTreeMap<u32, Option<Pair>>>,
+}
+
+impl ThreadCounters {
+    /// What a thread has done since it was first asked for.
+    pub fn read(&self, tid: u32) -> Option<Counts> {
+        let mut opened = self.opened.borrow_mut();
+        if !opened.contains_key(&tid) && opened.len() >= THREADS_MAX {
+            return None;
+        }
+        let pair = opened.entry(tid).or_insert_with(|| Pair::open(tid)).as_ref()?;
+        pair.asked.set(true);
+        Some(Counts { instructions: count(&pair.instructions)?, misses: count(&pair.misses)? })
+    }
+
+    /// Closes those that nobody has asked for since the last time. Who could not be counted is tried again.
+    pub fn trim(&self) {
+        self.opened
+            .borrow_mut()
+            .retain(|_, pair| pair.as_ref().is_some_and(|own| own.asked.take()));
+    }
+}
+
+impl Pair {
+    fn open(tid: u32) -> Option<Pair> {
+        let counter = |event| open(HARDWARE, event, Whom::Thread(tid)).ok();
+        let (instructions, misses): (OwnedFd, OwnedFd) =
+            (counter(INSTRUCTIONS)?, counter(CACHE_MISSES)?);
+        Some(Pair {
+            instructions: instructions.into(),
+            misses: misses.into(),
+            asked: Cell::new(true),
+        })
+    }
+}
+
+/// A pinned counter that could not stay on its CPU reads as end of file.
+fn count(mut counter: &std::fs::File) -> Option<u64> {
+    let mut bytes = [0; 8];
+    counter.read_exact(&mut bytes).ok()?;
+    Some(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_gone_has_no_counts_and_keeps_nothing_open() {
+        let counters = ThreadCounters::default();
+        assert_eq!(counters.read(u32::MAX / 2), None);
+        counters.trim();
+        assert!(counters.opened.borrow().is_empty());
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Memory of this machine's processes, for control planes that place it: who misses caches, where pages are, and a
+//! mover that brings them elsewhere ([`mover`]).
+
+mod counts;
+mod mover;
+mod resident;
+
+use policy::{Counts, Memory};
+
+use counts::ThreadCounters;
+use mover::{Moved, Mover, Order};
+
+/// All of it, for one control plane.
+pub(crate) struct HereMemory {
+    counters: ThreadCounters,
+    mover: Mover,
+}
+
+impl HereMemory {
+    /// Nothing is counted or moved before somebody asks.
+    pub fn new() -> Self {
+        HereMemory { counters: ThreadCounters::default(), mover: Mover::new() }
+    }
+
+    /// What has been moved so far. Closes counters of threads that nobody has asked for since the last time.
+    pub fn moved(&self) -> Moved {
+        self.counters.trim();
+        self.mover.moved()
+    }
+}
+
+impl Memory for HereMemory {
+    fn counts(&self, tid: u32) -> Option<Counts> {
+        self.counters.read(tid)
+    }
+
+    fn resident(&self, pid: u32) -> Vec<u64> {
+        resident::of(pid).unwrap_or_default()
+    }
+
+    fn pull(&self, pid: u32, node: usize, bytes_a_second: u64) {
+        self.mover.order(Order { pid, node: node as i32, rate: bytes_a_second });
+    }
+
+    fn leave(&self, pid: u32) {
+        self.mover.call_off(pid);
+    }
+
+    fn is_pulling(&self, pid: u32) -> bool {
+        self.mover.has(pid)
+    }
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The mover: a thread of our own that brings pages to a node, in chunks, so that nobody whose pages they are does it in
+//! its own time, and an order can be called off between two of them.
+//!
+//! Under sched_ext the kernel's own NUMA scan does not run for a policy's tasks, so this is all that moves their memory.
+//! Where that scan is at work all the same (`numa_pte_updates` grows), nothing is moved, or two would move the same pages.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::resident::ranges;
+
+/// Pages of one system call: 4 MB of small pages.
+const CHUNK: usize = 1024;
+const PAGE: u64 = 4096;
+/// include/uapi/linux/mempolicy.h: only pages that this process alone has.
+const MPOL_MF_MOVE: i32 = 2;
+/// A node is taken for full after so many pages in a row that it had no room for.
+const FULL: u32 = 256;
+
+/// Pages of a process that are to be on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub pid: u32,
+    pub node: i32,
+    /// Bytes a second at most; 0: no bound.
+    pub rate: u64,
+}
+
+/// What has been moved, and what could not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// Bytes that were brought to their node.
+    pub bytes: u64,
+    /// Orders that were carried out to their end.
+    pub done: u64,
+    /// Pages that stayed: busy, or shared.
+    pub stayed: u64,
+    /// Why an order ended early, the last time.
+    pub why: Option<String>,
+}
+
+impl Moved {
+    /// For a line of status; empty where nothing was ordered.
+    pub fn told(&self) -> String {
+        let why = self.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
+        match self.bytes + self.stayed {
+            0 => why,
+            _ => format!("; {} MB moved, {} pages stayed{why}", self.bytes >> 20, self.stayed),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Desk {
+    orders: VecDeque<Order>,
+    /// The one that is being carried out.
+    now: Option<Order>,
+    /// It is wanted no more.
+    called_off: bool,
+    moved: Moved,
+    stop: bool,
+}
+
+type Shared = Arc<(Mutex<Desk>, Condvar)>;
+
+/// A thread that carries out orders, one after the other, until this is dropped.
+pub(super) struct Mover {
+    shared: Shared,
+    thread: Option<JoinHandle<()>>,
+    started: AtomicBool,
+}
+
+fn desk(shared: &Shared) -> MutexGuard<'_, Desk> {
+    shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Mover {
+    pub fn new() -> Self {
+        let shared = Shared::default();
+        let own = shared.clone();
+        let work = move || work(&own);
+        let thread = std::thread::Builder::new().name("mover".into()).spawn(work).ok();
+        let started = AtomicBool::new(thread.is_some());
+        Mover { shared, thread, started }
+    }
+
+    /// Takes an order, in place of an earlier one for the same process.
+    pub fn order(&self, order: Order) {
+        self.call_off(order.pid);
+        if self.started.load(Ordering::Relaxed) {
+            desk(&self.shared).orders.push_back(order);
+            self.shared.1.notify_one();
+        }
+    }
+
+    /// What is moved stays moved; at most one chunk more is.
+    pub fn call_off(&self, pid: u32) {
+        let mut desk = desk(&self.shared);
+        desk.orders.retain(|order| order.pid != pid);
+        if desk.now.is_some_and(|order| order.pid == pid) {
+            desk.called_off = true;
+        }
+    }
+
+    /// Whether an order for this process waits or is being carried out.
+    pub fn has(&self, pid: u32) -> bool {
+        let desk = desk(&self.shared);
+        let running = desk.now.filter(|_| !desk.called_off);
+        desk.orders.iter().chain(&running).any(|order| order.pid == pid)
+    }
+
+    pub fn moved(&self) -> Moved {
+        desk(&self.shared).moved.clone()
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        {
+            let mut desk = desk(&self.shared);
+            desk.stop = true;
+            desk.called_off = true;
+        }
+        self.shared.1.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(shared: &Shared) {
+    loop {
+        let mut guard = desk(shared);
+        while guard.orders.is_empty() && !guard.stop {
+            guard = shared.1.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        if guard.stop {
+            return;
+        }
+        guard.now = guard.orders.pop_front();
+        guard.called_off = false;
+        let order = guard.now;
+        drop(guard);
+        let Some(order) = order else { continue };
+        let ended = carry_out(&order, shared);
+        let mut guard = desk(shared);
+        guard.now = None;
+        match ended {
+            Ok(()) => guard.moved.done += 1,
+            Err(why) => guard.moved.why = Some(format!("process {}: {why}", order.pid)),
+        }
+    }
+}
+
+/// Moves what is not there yet; ends early where it is called off or cannot go on.
+fn carry_out(order: &Order, shared: &Shared) -> Result<(), String> {
+    if kernel_moves_too() {
+        return Err(
+            "the kernel's own NUMA balancing is at work (sysctl kernel.numa_balancing)".into()
+        );
+    }
+    let ranges = ranges(order.pid).map_err(|error| error.to_string())?;
+    let (began, mut bytes, mut full) = (Instant::now(), 0, 0);
+    for (from, to) in ranges {
+        let pages = (from..to).step_by(PAGE as usize);
+        let pages: Vec<u64> = pages.collect();
+        for chunk in pages.chunks(CHUNK) {
+            if desk(shared).called_off {
+                return Ok(());
+            }
+            let there = where_are(order.pid, chunk).map_err(told)?;
+            let elsewhere = |(_, node): &(&u64, &i32)| **node >= 0 && **node != order.node;
+            let wanted: Vec<u64> =
+                chunk.iter().zip(&there).filter(elsewhere).map(|(page, _)| *page).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let status = bring(order.pid, &wanted, order.node).map_err(told)?;
+            let came = status.iter().filter(|status| **status == order.node).count() as u64;
+            let no_room = status.iter().filter(|status| **status == -libc::ENOMEM).count() as u32;
+            full = if came > 0 { 0 } else { full + no_room };
+            {
+                let mut desk = desk(shared);
+                desk.moved.bytes += came * PAGE;
+                desk.moved.stayed += wanted.len() as u64 - came;
+            }
+            if full >= FULL {
+                return Err(format!("node {} is full", order.node));
+            }
+            bytes += came * PAGE;
+            pause(order.rate, bytes, began);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until so many bytes are no more than the rate allows.
+fn pause(rate: u64, bytes: u64, began: Instant) {
+    if rate > 0 {
+        let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        std::thread::sleep(due.saturating_sub(began.elapsed()));
+    }
+}
+
+fn told(error: io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => "it has ended".into(),
+        Some(libc::EPERM) => "its memory is not ours to move: run this as root".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// Whether pages were marked for the kernel's own scan in the last moment.
+fn kernel_moves_too() -> bool {
+    let on = fs::read_to_string("/proc/sys/kernel/numa_balancing");
+    if on.map_or(true, |text| text.trim() == "0") {
+        return false;
+    }
+    let marked = || {
+        let text = fs::read_to_string("/proc/vmstat").ok()?;
+        text.lines().find_map(|line| line.strip_prefix("numa_pte_updates ")?.parse::<u64>().ok())
+    };
+    let before = marked();
+    std::thread::sleep(Duration::from_millis(50));
+    before != marked()
+}
+
+/// The node of each page; below 0: it is not there.
+fn where_are(pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
+    move_pages(pid, pages, None)
+}
+
+/// Moves pages, and says of each where it is then, or why it is not.
+fn bring(pid: u32, pages: &[u64], node: i32) -> io::Result<Vec<i32>> {
+    move_pages(pid, pages, Some(vec![node; pages.len()]))
+}
+
+fn move_pages(pid: u32, pages: &[u64], nodes: Option<Vec<i32>>) -> io::Result<Vec<i32>> {
+    let mut status = vec![-libc::ENOENT; pages.len()];
+    let nodes = nodes.as_ref().map_or(std::ptr::null(), |nodes| nodes.as_ptr());
+    // SAFETY: all three arrays have as many entries as the call is told, and live until it returns
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid as i32,
+            pages.len(),
+            pages.as_ptr(),
+            nodes,
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    };
+    // Above 0: so many pages were not moved, which their status says.
+    if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(mover: &Mover, pid: u32) {
+        let began = Instant::now();
+        while mover.has(pid) && began.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn pages_that_are_at_home_stay_there() {
+        let own = vec![1u8; 1 << 20];
+        let mover = Mover::new();
+        let pid = std::process::id();
+        mover.order(Order { pid, node: 0, rate: 0 });
+        waits(&mover, pid);
+        let moved = mover.moved();
+        // On a machine of one node; where there is no such call, it says so.
+        assert!(moved.done == 1 || moved.why.is_some(), "{moved:?}");
+        assert_eq!(own[1 << 19], 1);
+    }
+
+    #[test]
+    fn a_process_that_has_gone_ends_its_order_alone() {
+        let mover = Mover::new();
+        let gone = u32::MAX / 2;
+        mover.order(Order { pid: gone, node: 0, rate: 0 });
+        waits(&mover, gone);
+        assert!(!mover.has(gone));
+        assert_eq!(mover.moved().done, 0);
+        assert!(mover.moved().why.is_some());
+    }
+
+    #[test]
+    fn an_order_is_called_off_before_it_begins_and_dropped_with_its_mover() {
+        let mover = Mover::new();
+        mover.call_off(1);
+        assert!(!mover.has(1));
+        drop(mover);
+    }
+}

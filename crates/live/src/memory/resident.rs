@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where a process's pages are, as /proc/PID/numa_maps has it, and which of its memory can be moved.
+
+use std::fs;
+
+/// Bytes of a process on each node. None: it is gone, or not ours to look at.
+pub(super) fn of(pid: u32) -> Option<Vec<u64>> {
+    Some(nodes(&fs::read_to_string(format!("/proc/{pid}/numa_maps")).ok()?))
+}
+
+/// Sums up `N0=12 N1=3 kernelpagesize_kB=4` of each line.
+fn nodes(text: &str) -> Vec<u64> {
+    let mut nodes = Vec::new();
+    for line in text.lines() {
+        let size = line.split(' ').find_map(|word| word.strip_prefix("kernelpagesize_kB="));
+        let size: u64 = size.and_then(|kb| kb.parse().ok()).unwrap_or(4);
+        for word in line.split(' ') {
+            let node = word.strip_prefix('N').and_then(|rest| rest.split_once('='));
+            let Some((Ok(node), Ok(pages))) =
+                node.map(|(node, pages)| (node.parse::<usize>(), pages.parse::<u64>()))
+            else {
+                continue;
+            };
+            if node >= nodes.len() {
+                nodes.resize(node + 1, 0);
+            }
+            nodes[node] += pages * size * 1024;
+        }
+    }
+    nodes
+}
+
+/// Addresses of a process's own writable memory, which nobody else has mapped: what is worth moving. Libraries and
+/// shared memory stay.
+pub(super) fn ranges(pid: u32) -> std::io::Result<Vec<(u64, u64)>> {
+    Ok(own(&fs::read_to_string(format!("/proc/{pid}/maps"))?))
+}
+
+fn own(text: &str) -> Vec<(u64, u64)> {
+    let range = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (from, to) = words.next()?.split_once('-')?;
+        let private = words
+            .next()?
+            .get(1..4)
+            .is_some_and(|flags| flags.starts_with('w') && flags.ends_with('p'));
+        let address = |hex: &str| u64::from_str_radix(hex, 16).ok();
+        private.then_some((address(from)?, address(to)?))
+    };
+    text.lines().filter_map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_summed_by_node_and_size() {
+        let text = "7f00 default anon=30 dirty=30 N0=10 N2=20 kernelpagesize_kB=4\n\
+                    7f10 bind:1 file=/lib/x.so mapped=3 N0=3 kernelpagesize_kB=4\n\
+                    7f20 default anon=1 huge N1=1 kernelpagesize_kB=2048\nbad\n";
+        assert_eq!(nodes(text), [13 * 4096, 2 << 20, 20 * 4096]);
+        assert!(nodes("").is_empty());
+    }
+
+    #[test]
+    fn only_a_process_s_own_memory_is_moved() {
+        let text = "5000-7000 r-xp 00000000 08:01 1 /bin/x\n7000-8000 rw-p 00000000 08:01 1 /bin/x\n\
+                    a000-b000 rw-s 00000000 00:05 9 /dev/shm/y\nc000-f000 rw-p 00000000 00:00 0 [heap]\n";
+        assert_eq!(own(text), [(0x7000, 0x8000), (0xc000, 0xf000)]);
+    }
+
+    #[test]
+    fn our_own_pages_are_somewhere() {
+        // Kernels without NUMA have no such file.
+        if let Some(nodes) = of(std::process::id()) {
+            assert!(nodes.iter().sum::<u64>() > 0);
+        }
+        assert!(ranges(std::process::id()).unwrap().len() > 2);
+    }
+}

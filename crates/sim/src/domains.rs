@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Memory domains under the simulated tasks: how fast each gets on by where it and its pages are, and pages that move.
+//!
+//! Absent where the machine has no `[fabric]` or no task has `"memory"` in its `"hw"`: then nothing here runs. A task's data
+//! lies on the node where it ran first. Pages are moved by one mover that is none of the machine's threads, one order
+//! after the other, at the machine's rate or the order's; meanwhile the copies load controllers and links, and threads
+//! of the address space lose the part of their time that the machine says.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::{Copy, Fabric, Links, Machine, Runs, Speed, alone, speeds_by};
+use policy::{Counts, Memory};
+use workload::{Demand, Workload};
+
+use crate::cpu::Cpu;
+use crate::engine::Engine;
+use crate::event::Due;
+use crate::task::{CpuId, Task, TaskId};
+
+/// Pages are moved in chunks of so much time.
+const CHUNK_NS: u64 = 50_000_000;
+/// Whereabouts are kept so often.
+const KEEP_NS: u64 = 1_000_000_000;
+/// Speeds that differ by less are taken for the same.
+const SAME: f64 = 1e-4;
+
+/// Where threads and memory were at a moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Whereabouts {
+    /// When, ns from the beginning of the simulation.
+    pub at_ns: u64,
+    /// The node that each of the workload's tasks ran on last; None: it has not run.
+    pub threads: Vec<Option<usize>>,
+    /// Work that each has done, ns alone on the machine.
+    pub done: Vec<f64>,
+    /// By process, bytes on each node.
+    pub memory: BTreeMap<usize, Vec<f64>>,
+}
+
+/// An order to move a process's pages.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    process: usize,
+    to: usize,
+    /// Bytes a second at most; 0: no bound.
+    rate: u64,
+}
+
+/// What two tasks that get on alike have in common: cache, process, and cycles, misses and overlap.
+type Kind = (u16, usize, [u64; 3]);
+
+/// So many sets of running tasks are remembered.
+const KNOWN_MAX: usize = 50_000;
+
+/// State of memory.
+pub(crate) struct Domains {
+    fabric: Fabric,
+    links: Links,
+    clock_hz: f64,
+    /// What each of the workload's tasks asks of memory now, and which process it is of.
+    demands: Vec<Option<Demand>>,
+    process: Vec<usize>,
+    touched: Vec<bool>,
+    ran_on: Vec<Option<usize>>,
+    /// Bytes of each process by node.
+    pages: BTreeMap<usize, Vec<f64>>,
+    /// How fast each CPU's task gets on.
+    speeds: Vec<Option<Speed>>,
+    /// What threads would do alone, by node, cycles an instruction, misses and overlap.
+    alone: BTreeMap<(usize, [u64; 3]), f64>,
+    /// Speeds by who runs, as long as memory stays where it is.
+    known: BTreeMap<Vec<Kind>, Vec<Speed>>,
+    counts: Vec<(f64, f64)>,
+    new: RefCell<Vec<(usize, Option<Order>)>>,
+    orders: VecDeque<Order>,
+    looked_ns: u64,
+    pub moves: u64,
+    pub moved_bytes: f64,
+    pub whereabouts: Vec<Whereabouts>,
+}
+
+impl Domains {
+    /// For a workload whose tasks say what they ask of memory, on a machine that says what it gives.
+    pub fn new(machine: &Machine, workload: &Workload) -> Option<Self> {
+        let (fabric, links) = machine.fabric.clone()?;
+        let demands: Vec<Option<Demand>> = workload.tasks.iter().map(|task| task.memory).collect();
+        if demands.iter().all(Option::is_none) {
+            return None;
+        }
+        Some(Domains {
+            fabric,
+            links,
+            clock_hz: machine.costs.clock_ghz * 1e9,
+            process: workload.tasks.iter().map(|task| task.process).collect(),
+            touched: vec![false; demands.len()],
+            ran_on: vec![None; demands.len()],
+            counts: vec![(0.0, 0.0); demands.len()],
+            demands,
+            pages: BTreeMap::new(),
+            speeds: vec![None; machine.cpus.len()],
+            alone: BTreeMap::new(),
+            known: BTreeMap::new(),
+            new: RefCell::default(),
+            orders: VecDeque::new(),
+            looked_ns: 0,
+            moves: 0,
+            moved_bytes: 0.0,
+            whereabouts: Vec::new(),
+        })
+    }
+
+    /// How fast a CPU's task gets on, of alone on the machine with its data at home.
+    pub fn rate(&self, cpu: CpuId) -> f64 {
+        self.speeds[cpu].map_or(1.0, |speed| speed.of_alone)
+    }
+
+    /// A task begins to run on a node.
+    pub fn touch(&mut self, task: TaskId, node: usize) {
+        let Some(Some(demand)) = self.demands.get(task) else { return };
+        self.ran_on[task] = Some(node);
+        if !std::mem::replace(&mut self.touched[task], true) {
+            let nodes = self.links.latency_ns.len();
+            self.known.clear();
+            let pages = self.pages.entry(self.process[task]).or_insert_with(|| vec![0.0; nodes]);
+            // Who says nothing of its data has some all the same.
+            pages[node] += (demand.bytes as f64).max(1.0);
+        }
+    }
+
+    /// A CPU's task has worked for so long.
+    pub fn count(&mut self, cpu: CpuId, task: TaskId, elapsed_ns: f64) {
+        let (Some(speed), Some(counts)) = (self.speeds[cpu], self.counts.get_mut(task)) else {
+            return;
+        };
+        counts.0 += speed.ips * elapsed_ns / 1e9;
+        counts.1 += speed.misses * elapsed_ns / 1e9;
+    }
+
+    fn part(&self, process: usize) -> Vec<f64> {
+        let pages = &self.pages[&process];
+        let all: f64 = pages.iter().sum();
+        pages.iter().map(|bytes| bytes / all).collect()
+    }
+
+    /// Speeds of all CPUs as they run now.
+    fn speeds(&mut self, cpus: &[Cpu], places: &[machine::Cpu]) -> Vec<Option<Speed>> {
+        let moving = self.orders.front().and_then(|order| self.next(order));
+        let mut running: Vec<(Kind, CpuId, TaskId)> = Vec::new();
+        for (cpu, state) in cpus.iter().enumerate() {
+            let Some(task) = state.curr else { continue };
+            let Some(Some(demand)) = self.demands.get(task) else { continue };
+            let told = [demand.cpi, demand.mpki, demand.overlap.unwrap_or(-1.0)].map(f64::to_bits);
+            running.push(((places[cpu].llc, self.process[task], told), cpu, task));
+        }
+        running.sort_unstable();
+        let key: Vec<Kind> = running.iter().map(|(kind, ..)| *kind).collect();
+        let mut speeds = vec![None; cpus.len()];
+        if let Some(found) = self.known.get(&key) {
+            for ((_, cpu, _), speed) in running.iter().zip(found) {
+                speeds[*cpu] = Some(*speed);
+            }
+            return speeds;
+        }
+        let run = |(_, cpu, task): &(Kind, CpuId, TaskId)| {
+            let demand = self.demands[*task].expect("who runs here says what it asks");
+            Runs {
+                node: usize::from(places[*cpu].node),
+                llc: usize::from(places[*cpu].llc),
+                ips: self.clock_hz / demand.cpi,
+                mpki: demand.mpki,
+                pages: self.part(self.process[*task]),
+                overlap: demand.overlap,
+                copied: moving.is_some_and(|(process, _)| process == self.process[*task]),
+            }
+        };
+        let runs: Vec<Runs> = running.iter().map(run).collect();
+        let copies: Vec<Copy> = moving.iter().map(|(_, copy)| *copy).collect();
+        let (fabric, links, known) = (&self.fabric, &self.links, &mut self.alone);
+        let mut by_memory = |run: &Runs| {
+            let told = [run.ips, run.mpki, run.overlap.unwrap_or(-1.0)].map(f64::to_bits);
+            *known.entry((run.node, told)).or_insert_with(|| alone(fabric, links, run))
+        };
+        let found = speeds_by(fabric, links, &runs, &copies, &mut by_memory);
+        for ((_, cpu, _), speed) in running.iter().zip(&found) {
+            speeds[*cpu] = Some(*speed);
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert(key, found);
+        speeds
+    }
+
+    /// What an order moves next.
+    fn next(&self, order: &Order) -> Option<(usize, Copy)> {
+        let pages = self.pages.get(&order.process)?;
+        let others = (0..pages.len()).filter(|node| *node != order.to && pages[*node] >= 1.0);
+        let from = others.max_by(|a, b| pages[*a].total_cmp(&pages[*b]))?;
+        let most = self.fabric.copy_gbs * 1e9;
+        let rate = if order.rate == 0 { most } else { most.min(order.rate as f64) };
+        Some((order.process, Copy { from, to: order.to, rate }))
+    }
+
+    /// Moves what could be moved since the last time; then takes new orders.
+    fn carry(&mut self, now_ns: u64) {
+        let mut left_s = (now_ns - self.looked_ns) as f64 / 1e9;
+        self.looked_ns = now_ns;
+        while left_s > 0.0 {
+            let Some(order) = self.orders.front().copied() else { break };
+            let Some((process, copy)) = self.next(&order) else {
+                self.orders.pop_front();
+                continue;
+            };
+            let Some(pages) = self.pages.get_mut(&process) else { continue };
+            let bytes = pages[copy.from].min(copy.rate * left_s);
+            pages[copy.from] -= bytes;
+            pages[copy.to] += bytes;
+            self.moved_bytes += bytes;
+            left_s -= bytes / copy.rate;
+            if pages[copy.from] < 1.0 {
+                pages[copy.from] = 0.0;
+            }
+            if bytes < 1.0 {
+                break;
+            }
+        }
+        for (process, order) in self.new.take() {
+            self.orders.retain(|other| other.process != process);
+            if let Some(order) = order.filter(|order| self.next(order).is_some()) {
+                self.moves += 1;
+                self.orders.push_back(order);
+            }
+        }
+    }
+
+    fn keep(&mut self, now_ns: u64, tasks: &[Task]) {
+        let due = self.whereabouts.last().is_none_or(|last| now_ns >= last.at_ns + KEEP_NS);
+        if due {
+            let (threads, memory) = (self.ran_on.clone(), self.pages.clone());
+            let done = tasks[..threads.len()].iter().map(|task| task.at.done).collect();
+            self.whereabouts.push(Whereabouts { at_ns: now_ns, threads, done, memory });
+        }
+    }
+}
+
+fn same(one: Option<Speed>, other: Option<Speed>) -> bool {
+    let near = |a: f64, b: f64| (a - b).abs() <= SAME * a.abs();
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            near(one.of_alone, other.of_alone) && near(one.misses, other.misses)
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+impl Memory for Domains {
+    fn counts(&self, tid: u32) -> Option<Counts> {
+        let (instructions, misses) = *self.counts.get((tid as usize).checked_sub(1)?)?;
+        Some(Counts { instructions: instructions as u64, misses: misses as u64 })
+    }
+
+    fn resident(&self, pid: u32) -> Vec<u64> {
+        let pages = (pid as usize).checked_sub(1).and_then(|process| self.pages.get(&process));
+        pages.map_or(Vec::new(), |pages| pages.iter().map(|bytes| *bytes as u64).collect())
+    }
+
+    fn pull(&self, pid: u32, node: usize, rate: u64) {
+        let process = pid as usize - 1;
+        self.new.borrow_mut().push((process, Some(Order { process, to: node, rate })));
+    }
+
+    fn leave(&self, pid: u32) {
+        self.new.borrow_mut().push((pid as usize - 1, None));
+    }
+
+    fn is_pulling(&self, pid: u32) -> bool {
+        let process = pid as usize - 1;
+        self.orders.iter().any(|order| order.process == process)
+            || self.new.borrow().iter().any(|(other, order)| *other == process && order.is_some())
+    }
+}
+
+impl Engine {
+    /// Others run than before, or memory is elsewhere: those whose speed that changes go on at the new one.
+    pub(crate) fn rerate_domains(&mut self) {
+        let Some(domains) = &mut self.k.domains else { return };
+        let next = domains.speeds(&self.k.cpus, &self.k.machine.cpus);
+        let now = self.k.now;
+        for (cpu, speed) in next.into_iter().enumerate() {
+            let Some(domains) = &mut self.k.domains else { return };
+            if same(domains.speeds[cpu], speed) {
+                continue;
+            }
+            let running = self.k.in_user(cpu);
+            if running {
+                self.pause(cpu, now);
+            }
+            if let Some(domains) = &mut self.k.domains {
+                domains.speeds[cpu] = speed;
+            }
+            if running {
+                let since_ns = self.k.cpus[cpu].since_ns;
+                self.start_user(cpu, since_ns);
+            }
+        }
+    }
+
+    /// A task's program says that it misses more or less from now on.
+    pub(crate) fn phase_domains(&mut self, _cpu: CpuId, task: TaskId, mpki: f64) {
+        if let Some(domains) = &mut self.k.domains
+            && let Some(Some(demand)) = domains.demands.get_mut(task)
+        {
+            demand.mpki = mpki;
+            self.rerate_domains();
+        }
+    }
+
+    /// Pages have come some way.
+    pub(crate) fn on_memory(&mut self, t_ns: u64) {
+        self.k.now = t_ns;
+        if let Some(domains) = &mut self.k.domains {
+            let idle = domains.orders.is_empty() && domains.new.borrow().is_empty();
+            domains.carry(t_ns);
+            domains.keep(t_ns, &self.k.tasks);
+            if !idle {
+                domains.known.clear();
+                self.rerate_domains();
+            }
+        }
+        self.k.queue.push(t_ns + CHUNK_NS, Due::Memory);
+    }
+
+    /// Brings counters up to date, for somebody who reads them.
+    pub(crate) fn count_domains(&mut self, t_ns: u64) {
+        if self.k.domains.is_none() {
+            return;
+        }
+        for cpu in 0..self.k.cpus.len() {
+            if self.k.in_user(cpu) {
+                self.pause(cpu, t_ns);
+                let since_ns = self.k.cpus[cpu].since_ns;
+                self.start_user(cpu, since_ns);
+            }
+        }
+    }
+}

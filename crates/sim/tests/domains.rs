@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Memory domains: how fast a task gets on depends on where it runs, where its pages are, and who else asks for memory.
+
+use machine::find;
+use policy::Instance;
+use sim::{Scenario, Scheduler, Traced, run_traced};
+use workload::{Demand, DomainMixes, Step, Task, Workload};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn devil(at: usize, cpu: Option<usize>, mpki: f64) -> Task {
+    Task {
+        name: format!("devil-{at}"),
+        process: at + 1,
+        cpus: cpu.map(|cpu| vec![cpu]),
+        steps: vec![Step::Run { work_ns: 1000 * SECOND_NS }],
+        memory: Some(Demand { mpki, cpi: 0.8, bytes: 256 << 20, overlap: None }),
+        ..Task::default()
+    }
+}
+
+fn runs(tasks: Vec<Task>, seconds: u64, scheduler: Scheduler) -> Traced {
+    let workload =
+        Workload { tasks, duration_ns: Some(seconds * SECOND_NS), ..Workload::default() };
+    let mut scenario = Scenario::new(find("opteron-8356").unwrap(), workload, scheduler);
+    scenario.options.jitter = 0.0;
+    run_traced(&scenario).unwrap()
+}
+
+fn policy(name: &str) -> Scheduler {
+    Scheduler::Policy(Instance::parse(name, dino::ALL).unwrap())
+}
+
+/// Work of each task in the time, of what it would have done alone.
+fn speeds(traced: &Traced, seconds: u64) -> Vec<f64> {
+    let all = (seconds * SECOND_NS) as f64;
+    traced.outcome.progress.values().map(|done| done / all).collect()
+}
+
+#[test]
+fn who_shares_a_controller_is_slower_by_what_the_machine_says() {
+    let apart = runs((0..4).map(|n| devil(n, Some(4 * n), 30.0)).collect(), 5, Scheduler::Default);
+    assert!(speeds(&apart, 5).iter().all(|speed| *speed > 0.99), "{:?}", speeds(&apart, 5));
+    let together = runs((0..4).map(|n| devil(n, Some(n), 30.0)).collect(), 5, Scheduler::Default);
+    let machine = find("opteron-8356").unwrap();
+    let (fabric, links) = machine.fabric.clone().unwrap();
+    let run = machine::Runs {
+        node: 0,
+        llc: 0,
+        ips: machine.costs.clock_ghz * 1e9 / 0.8,
+        mpki: 30.0,
+        pages: vec![1.0, 0.0, 0.0, 0.0],
+        overlap: None,
+        copied: false,
+    };
+    let model = machine::shared_speeds(&fabric, &links, &vec![run; 4], &[])[0].of_alone;
+    for speed in speeds(&together, 5) {
+        assert!((speed / model - 1.0).abs() < 0.01, "{speed} of {model}");
+    }
+}
+
+#[test]
+fn others_are_not_touched_by_it() {
+    let tasks = || -> Vec<Task> {
+        (0..4).map(|n| Task { memory: None, ..devil(n, Some(n), 30.0) }).collect()
+    };
+    assert!(speeds(&runs(tasks(), 2, Scheduler::Default), 2).iter().all(|speed| *speed > 0.99));
+    let traced = runs(tasks(), 2, Scheduler::Default);
+    assert!(traced.whereabouts.is_empty() && !traced.outcome.extra.contains_key("memory_moves"));
+}
+
+/// Where each thread is at the end, and the node that most of its process's memory is on.
+fn ends(traced: &Traced) -> Vec<(usize, usize)> {
+    let last = traced.whereabouts.last().unwrap();
+    let home = |process: usize| {
+        let pages = &last.memory[&process];
+        (0..pages.len()).max_by(|a, b| pages[*a].total_cmp(&pages[*b])).unwrap()
+    };
+    last.threads.iter().enumerate().map(|(at, node)| (node.unwrap(), home(at + 1))).collect()
+}
+
+/// Eight devils that start on two nodes, with turtles on the other two.
+fn crowded() -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for n in 0..16 {
+        // The first task of each process runs where it is made; a mask for the start would stay.
+        let mpki = if n % 4 < 2 { 30.0 } else { 0.5 };
+        tasks.push(devil(n, None, mpki));
+    }
+    tasks
+}
+
+#[test]
+fn dino_spreads_devils_and_brings_their_memory_and_then_rests() {
+    let traced = runs(crowded(), 30, policy("dino:gate=off"));
+    let ends = ends(&traced);
+    for node in 0..4 {
+        let devils = (0..16).filter(|n| n % 4 < 2 && ends[*n].0 == node).count();
+        assert_eq!(devils, 2, "node {node}: {ends:?}");
+    }
+    assert!(ends.iter().all(|(thread, memory)| thread == memory), "{ends:?}");
+    let at = |second: usize| &traced.whereabouts[second].threads;
+    assert_eq!(at(20), at(29), "nobody moves any more");
+}
+
+#[test]
+fn di_plain_leaves_memory_where_it_is() {
+    let traced = runs(crowded(), 10, policy("di-plain"));
+    assert_eq!(traced.outcome.extra["memory_moves"], 0.0);
+    let first = &traced.whereabouts[2].memory;
+    assert_eq!(first, &traced.whereabouts.last().unwrap().memory);
+}
+
+#[test]
+fn pages_move_at_the_rate_of_the_order() {
+    for (knob, least_s, most_s) in [("", 0.4, 6.0), (",rate=50", 5.0, 60.0)] {
+        let traced = runs(crowded(), 60, policy(&format!("dino:gate=off{knob}")));
+        let first = &traced.whereabouts[1].memory;
+        let last = &traced.whereabouts.last().unwrap().memory;
+        let reached = traced.whereabouts.iter().position(|at| at.memory == *last).unwrap() as f64;
+        if first != last {
+            assert!((least_s..=most_s).contains(&reached), "{knob}: {reached} s");
+        }
+    }
+}
+
+#[test]
+fn one_seed_gives_one_result() {
+    let mix = || DomainMixes::embedded().build("mpi-4x4", 20 * SECOND_NS).unwrap();
+    let once = || {
+        let machine = find("opteron-8356").unwrap();
+        let scenario = Scenario::new(machine, mix(), policy("di-migrate:filter=off"));
+        let traced = run_traced(&scenario).unwrap();
+        (traced.outcome.progress, traced.whereabouts)
+    };
+    assert_eq!(once(), once());
+}
+
+/// No CPU idles while a thread it may run waits, and no mask is widened: the checkers hold it to that.
+#[test]
+fn what_it_promises_it_keeps() {
+    for name in ["cpu", "mpi-2x8", "lamp", "turtles"] {
+        for policies in ["di-plain", "di-migrate:filter=off", "dino:gate=off", "dino"] {
+            let mut mix = DomainMixes::embedded().build(name, 8 * SECOND_NS).unwrap();
+            for (at, task) in mix.tasks.iter_mut().enumerate().filter(|(at, _)| at % 5 == 0) {
+                task.cpus = Some(vec![at % 16, (at + 5) % 16]);
+            }
+            let machine = find("opteron-8356").unwrap();
+            let mut scenario = Scenario::new(machine, mix, policy(policies));
+            scenario.options.check = true;
+            run_traced(&scenario).unwrap_or_else(|error| panic!("{name}, {policies}: {error}"));
+        }
+    }
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Domains: CPUs under one memory controller, or under one cache where the machine has one controller. */
+#pragma once
+#include "kernel.h"
+#include "topology.h"
+
+#define DOMAINS_MAX 64
+#define NO_DOMAIN (-1)
+
+/* Set by init. */
+static bool domains_are_caches;
+static u32 nr_domains;
+
+static __always_inline u32 cpu_domain(s32 cpu)
+{
+	u32 at = cpu, domain = 0;
+
+	barrier_var(at);
+	if (at < MAX_CPUS)
+		domain = domains_are_caches ? cpu_llc[at] : cpu_node[at];
+	domain &= DOMAINS_MAX - 1;
+	barrier_var(domain);
+	return domain;
+}
+
+/* In init. */
+static __always_inline void domains_look(void)
+{
+	bool one_node = true;
+	u32 i;
+
+	bpf_for(i, 1, nr_cpus)
+		if (i < MAX_CPUS && cpu_node[i] != cpu_node[0])
+			one_node = false;
+	domains_are_caches = one_node;
+	bpf_for(i, 0, nr_cpus)
+		if (cpu_domain(i) >= nr_domains)
+			nr_domains = cpu_domain(i) + 1;
+}
+
+/* The domain that the control plane wants a task in, from the task's share; NO_DOMAIN: any. */
+static __always_inline s32 domain_of_share(u64 share)
+{
+	return share && share <= DOMAINS_MAX ? (s32)share - 1 : NO_DOMAIN;
+}

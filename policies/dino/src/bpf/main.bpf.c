@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Places in memory domains: each task runs in the domain that the control plane has chosen for it.
+ *
+ * A task belongs to a domain and not to a CPU: it takes any idle CPU there, and where none idles it waits in
+ * the domain's queue, in the order of CPU time. A CPU with nothing to do takes a task of another domain for a
+ * turn, so no CPU idles while a task it may run waits. A task that runs away from home goes back at a tick, as
+ * soon as a CPU there idles or runs a task that belongs elsewhere itself; so tasks that were given
+ * each other's domains change places although nothing waits. Tasks without a domain run where the kernel would
+ * have them. Nobody runs outside its own affinity mask.
+ *
+ * Where it does not work well: a domain is not left for a second or so after the load has changed, as only the
+ * control plane moves tasks for good.
+ *
+ * Blagodurov, Zhuravlev, Dashti, Fedorova: A Case for NUMA-aware Contention Management on Multicore Systems.
+ */
+#include "kernel.h"
+#include "topology.h"
+#include "exit.h"
+#include "state.h"
+#include "queue.h"
+
+LICENSE;
+
+s32 OP(dino_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 home = task_home(p), cpu = -1;
+
+	if (home != NO_DOMAIN)
+		cpu = domain_idle(p, prev_cpu, home);
+	if (home == NO_DOMAIN || (cpu < 0 && !domain_takes(p, home)))
+		cpu = place_idle_near(p, prev_cpu, wake_flags);
+	if (cpu < 0)
+		return prev_cpu;
+	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	return cpu;
+}
+
+void OP(dino_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	queue_up(p, enq_flags);
+}
+
+void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct dn_cpu *state = cpus_of(cpu);
+	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	bool goes_home = state && goes_on && state->leaves == prev->pid;
+
+	if (!state)
+		return;
+	if (goes_home)
+		state->left_ns = now_ns();
+	if (queue_take(cpu, goes_on && !goes_home ? prev : NULL,
+		       !goes_home && now_ns() - state->left_ns > ARRIVES_NS) || goes_home)
+		return;
+	if (goes_on) {
+		task_set_slice(prev, knob_slice_ns);
+		return;
+	}
+	state->pid = 0;
+}
+
+void OP(dino_running, struct task_struct *p)
+{
+	struct dn_cpu *cpu = cpus_of(this_cpu());
+	u64 vtime;
+
+	if (!cpu)
+		return;
+	cpu->pid = p->pid;
+	cpu->leaves = 0;
+	cpu->home = task_home(p);
+	cpu->since_ns = now_ns();
+	/* Who waited long, or was bound to a CPU, catches up for a few slices and no longer. */
+	vtime = vtime_after(p->scx.dsq_vtime, vtime_now - 4 * knob_slice_ns);
+	if (vtime != p->scx.dsq_vtime)
+		task_set_dsq_vtime(p, vtime);
+	vtime_now = vtime_after(vtime_now, vtime);
+}
+
+void OP(dino_stopping, struct task_struct *p, bool runnable)
+{
+	struct dn_cpu *cpu = cpus_of(this_cpu());
+
+	if (cpu)
+		charge(p, cpu);
+}
+
+void OP(dino_tick, struct task_struct *p)
+{
+	struct dn_cpu *cpu = cpus_of(this_cpu());
+	u32 domain = cpu_domain(this_cpu());
+
+	if (!cpu)
+		return;
+	charge(p, cpu);
+	cpu->home = task_home(p);
+	queue_kick(this_cpu());
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0) {
+		task_set_slice(p, 0);	/* somebody was sent here: no other CPU can take it */
+		return;
+	}
+	if (cpu->home == NO_DOMAIN || cpu->home == (s32)domain || !domain_takes(p, cpu->home))
+		return;
+	if (scx_bpf_dsq_nr_queued(queue_of_domain(domain)) > 0 || domain_has_room(cpu->home)) {
+		cpu->leaves = p->pid;
+		task_set_slice(p, 0);
+	}
+}
+
+void OP(dino_set_weight, struct task_struct *p, u32 weight)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->weight = weight;
+}
+
+/* Where it may run: p has the new mask already. */
+void OP(dino_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->kinds = domains_allowed(p);
+}
+
+void OP(dino_enable, struct task_struct *p)
+{
+	struct task_slot *slot = task_slot(p);
+
+	task_set_dsq_vtime(p, vtime_now);
+	if (slot)
+		slot->kinds = domains_allowed(p);
+}
+
+s32 OP(dino_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	task_table_enter(p, args);
+	return 0;
+}
+
+void OP(dino_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_table_leave(p);
+}
+
+/* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
+void OP(dino_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	struct dn_cpu *state = cpus_of(cpu);
+
+	cpu_is_kept(cpu, true);
+	if (state)
+		state->pid = 0;
+	scx_bpf_reenqueue_local();
+}
+
+void OP(dino_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
+{
+	cpu_is_kept(cpu, false);
+}
+
+void OP_SLEEPABLE(dino_cpu_online, s32 cpu)
+{
+	cpu_goes(cpu, false);
+}
+
+void OP_SLEEPABLE(dino_cpu_offline, s32 cpu)
+{
+	struct dn_cpu *state = cpus_of(cpu);
+
+	cpu_goes(cpu, true);
+	if (state)
+		state->pid = 0;
+}
+
+s32 OP_SLEEPABLE(dino_init)
+{
+	s32 error;
+	u32 i;
+
+	cpus_look();
+	domains_look();
+	bpf_for(i, 0, nr_cpus) {
+		error = scx_bpf_create_dsq(i, -1);
+		if (error)
+			return error;
+	}
+	bpf_for(i, 0, nr_domains) {
+		error = scx_bpf_create_dsq(queue_of_domain(i), -1);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+void OP(dino_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
+OPS(dino) = {
+	.select_cpu	= (void *)dino_select_cpu,
+	.enqueue	= (void *)dino_enqueue,
+	.dispatch	= (void *)dino_dispatch,
+	.running	= (void *)dino_running,
+	.stopping	= (void *)dino_stopping,
+	.tick		= (void *)dino_tick,
+	.set_weight	= (void *)dino_set_weight,
+	.set_cpumask	= (void *)dino_set_cpumask,
+	.enable		= (void *)dino_enable,
+	.init_task	= (void *)dino_init_task,
+	.exit_task	= (void *)dino_exit_task,
+	.cpu_acquire	= (void *)dino_cpu_acquire,
+	.cpu_release	= (void *)dino_cpu_release,
+	.cpu_online	= (void *)dino_cpu_online,
+	.cpu_offline	= (void *)dino_cpu_offline,
+	.init		= (void *)dino_init,
+	.exit		= (void *)dino_exit,
+	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.name		= "dino",
+};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the policy knows of each task and each CPU, and how it is kept. */
+#pragma once
+#include "domain.h"
+#include "hotplug.h"
+#include "knobs.h"
+#include "task_table.h"
+
+/* Written by its own CPU; others read it, a tick old at most, and write `leaves`. */
+struct dn_cpu {
+	u64 since_ns;	/* when who runs here was last charged */
+	u64 left_ns;	/* when somebody last went home from here */
+	s32 pid;	/* who runs here; 0: nobody */
+	s32 leaves;	/* who is to go home from here at the next chance */
+	s32 home;	/* the domain of who runs here; NO_DOMAIN: it has none */
+} __attribute__((aligned(64)));
+
+CPU_TABLE(struct dn_cpu, cpus)
+
+/* The CPU time of a task of weight 100 that has had the most: those who come start from near it. */
+static u64 vtime_now;
+
+static __always_inline u64 vtime_after(u64 vtime, u64 other)
+{
+	return (s64)(vtime - other) < 0 ? other : vtime;
+}
+
+/* Nice -9 and 9 at most: beyond, a turn would be so long in the other's time that the watchdog takes it for a stall. */
+#define WEIGHT_MAX 745
+#define WEIGHT_MIN 13
+
+static __always_inline u64 vtime_of(u64 ran_ns, u32 weight)
+{
+	if (weight > WEIGHT_MAX)
+		weight = WEIGHT_MAX;
+	if (weight < WEIGHT_MIN)
+		weight = WEIGHT_MIN;
+	return ran_ns * 100 / weight;
+}
+
+static __always_inline s32 task_home(struct task_struct *p)
+{
+	struct task_slot *slot = task_slot(p);
+
+	return slot ? domain_of_share(task_share(slot)) : NO_DOMAIN;
+}
+
+/* Domains that p may run in, a bit for each of the first 32, as the table has them in place of kinds of cores. */
+static __always_inline u32 domains_allowed(const struct task_struct *p)
+{
+	u32 domains = 0, i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (cpu_allowed(p, i) && cpu_domain(i) < 32)
+			domains |= 1U << (cpu_domain(i) & 31);
+	return domains;
+}
+
+/* Whether p may run on a CPU of this domain. */
+static __always_inline bool domain_takes(struct task_struct *p, u32 domain)
+{
+	bool takes = false;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (cpu_domain(i) == domain && cpu_takes(p, i))
+			takes = true;
+	return takes;
+}
+
+/* Charges p for its time on this CPU since it was charged last. */
+static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu)
+{
+	struct task_slot *slot = task_slot(p);
+	u64 now = now_ns(), ran_ns = now - cpu->since_ns;
+
+	cpu->since_ns = now;
+	task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(ran_ns, p->scx.weight));
+	if (slot)
+		slot->runtime_ns += ran_ns;
+}

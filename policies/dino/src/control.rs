@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The control plane: looks at misses once an interval, plans, and puts places and moves of memory in force.
+//!
+//! Threads that do not run for most of the time are placed by nobody, as those of the authors' scheduler: it takes
+//! five intervals in a row of less to be let go. A thread without counters, or a word about it in a profile, is as well.
+
+use std::collections::BTreeMap;
+
+use policy::table::TaskView;
+use policy::{Control, Counts, Profile, Sources, Topology, View};
+
+use crate::{
+    Class, Cuts, Domains, Filter, Gate, Leaves, Part, Rate, Spread, Thread, di, dino, memory,
+};
+
+/// Intervals without enough work after which a thread is let go.
+const QUIET: u32 = 5;
+/// Memory is pulled so often for one move where pages stay behind, as the authors' scheduler does.
+const TRIES: u32 = 5;
+/// A part of the pages that another node may have of those of the node that they were moved to.
+const BEHIND: f64 = 0.1;
+/// Before any class has changed, classes are expected to last so long, s.
+const DWELL_S: f64 = 60.0;
+/// Bytes of a line of the last-level cache.
+const LINE: f64 = 64.0;
+/// What a share in the task table means: 0 is nobody's place, else one more than the domain.
+const PLACE: u64 = 1;
+
+/// How places are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planner {
+    /// DI.
+    Sorted(Spread),
+    /// DINO.
+    Classes,
+}
+
+/// What an instance places by.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub planner: Planner,
+    pub cuts: Cuts,
+    pub filter: Filter,
+    /// Most bytes a second of pages that follow their threads, 0 for no bound; None: they stay.
+    pub memory: Option<u64>,
+    pub gate: Option<Gate>,
+    pub busy: f64,
+    pub interval_ns: u64,
+    /// Else it only says what it would do.
+    pub acts: bool,
+}
+
+/// A thread as it was known at the last look.
+#[derive(Debug)]
+struct Known {
+    task: TaskView,
+    /// CPU time that it had then.
+    ran_ns: u64,
+    counts: Option<Counts>,
+    rate: Rate,
+    class: Class,
+    quiet: u32,
+    /// Bytes a second that it asks memory for.
+    asks: f64,
+    at: Option<usize>,
+    /// Its class when it came there.
+    came: Class,
+    seen: u64,
+}
+
+/// Memory of an address space that was moved, and may have left pages behind.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    to: usize,
+    tries: u32,
+}
+
+/// The control plane of an instance.
+pub(crate) struct Places {
+    rule: Rule,
+    domains: Domains,
+    /// Whether a domain is a memory node; else it is a cache, and there is nowhere to move memory to.
+    nodes: bool,
+    profile: Profile,
+    known: BTreeMap<(u32, u32), Known>,
+    moved: BTreeMap<u32, Moved>,
+    looks: u64,
+    looked_ns: u64,
+    /// Seconds that threads have been of a class, and how often one has changed.
+    classed_s: f64,
+    changes: u32,
+    moves: u64,
+    held: u64,
+}
+
+impl Places {
+    /// For a machine.
+    pub fn new(topology: &Topology, profile: &Profile, rule: Rule) -> Self {
+        let (domains, nodes) = domains(topology);
+        Places {
+            rule,
+            domains,
+            nodes,
+            profile: profile.clone(),
+            known: BTreeMap::new(),
+            moved: BTreeMap::new(),
+            looks: 0,
+            looked_ns: 0,
+            classed_s: 0.0,
+            changes: 0,
+            moves: 0,
+            held: 0,
+        }
+    }
+
+    /// Takes in what each thread has done since the last look.
+    fn look(&mut self, view: &View<'_>, passed_ns: u64) {
+        self.looks += 1;
+        let leaves = match self.rule.planner {
+            Planner::Classes => Leaves::Class(self.rule.cuts),
+            Planner::Sorted(_) => Leaves::Rate(self.rule.cuts),
+        };
+        for task in view.table.tasks() {
+            let own = self.known.entry((task.slot, task.generation)).or_insert_with(|| Known {
+                task,
+                ran_ns: 0,
+                counts: None,
+                rate: Rate::default(),
+                class: Class::Turtle,
+                quiet: QUIET,
+                asks: 0.0,
+                at: None,
+                came: Class::Turtle,
+                seen: 0,
+            });
+            own.seen = self.looks;
+            let ran_ns = task.runtime_ns.saturating_sub(own.ran_ns);
+            (own.task, own.ran_ns) = (task, task.runtime_ns);
+            if (ran_ns as f64) < self.rule.busy * passed_ns as f64 || ran_ns == 0 {
+                own.quiet = (own.quiet + 1).min(QUIET);
+                own.counts = view.memory.counts(task.pid).filter(|_| own.quiet < QUIET);
+                continue;
+            }
+            own.quiet = 0;
+            let before = own.counts;
+            own.counts = view.memory.counts(task.pid);
+            let sample = match (before, own.counts) {
+                (Some(before), Some(now)) => since(before, now, passed_ns),
+                (None, Some(_)) => None,
+                _ => told(&self.profile, view, task.pid).map(|mpki| (mpki, 0.0)),
+            };
+            let Some((mpki, asks)) = sample else { continue };
+            own.asks = asks;
+            let first = own.rate.accepted().is_none();
+            own.rate.sample(mpki, self.rule.filter, leaves);
+            let class = own.rate.accepted().map_or(own.class, |rate| self.rule.cuts.class(rate));
+            self.classed_s += passed_ns as f64 / 1e9;
+            self.changes += u32::from(class != own.class && !first);
+            own.class = class;
+        }
+        let looks = self.looks;
+        self.known.retain(|_, own| own.seen == looks);
+    }
+
+    /// Threads that are to be placed, and their names in `known`, by age.
+    fn threads(&self, view: &View<'_>) -> (Vec<(u32, u32)>, Vec<Thread>) {
+        let mut resident: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        let placed = |own: &&Known| own.quiet < QUIET && own.rate.accepted().is_some();
+        let (mut keys, mut threads) = (Vec::new(), Vec::new());
+        for (key, own) in self.known.iter().filter(|(_, own)| placed(own)) {
+            let pages = match self.nodes {
+                true => resident
+                    .entry(own.task.tgid)
+                    .or_insert_with(|| view.memory.resident(own.task.tgid))
+                    .clone(),
+                false => Vec::new(),
+            };
+            // Where it has no place yet it is at home where its pages are.
+            let home = (0..pages.len()).max_by_key(|node| (pages[*node], usize::MAX - node));
+            let home = home.filter(|node| pages[*node] > 0 && self.has_cpus(*node));
+            keys.push(*key);
+            threads.push(Thread {
+                id: u64::from(key.0) << 32 | u64::from(key.1),
+                mpki: own.rate.accepted().unwrap_or(0.0),
+                class: own.class,
+                allowed: match own.task.kinds {
+                    0 => u64::MAX,
+                    // The table has room for 32 domains; those behind are open to all.
+                    kinds => u64::from(kinds) | u64::MAX << 32,
+                },
+                at: own.at.or(home),
+                changed: own.came != own.class,
+                resident: pages,
+            });
+        }
+        (keys, threads)
+    }
+
+    fn has_cpus(&self, domain: usize) -> bool {
+        self.domains.cpus.get(domain).is_some_and(|cpus| *cpus > 0)
+    }
+
+    /// Moves of memory that these places ask for.
+    fn pulls(&self, keys: &[(u32, u32)], threads: &[Thread], at: &[usize]) -> Vec<crate::Move> {
+        if !self.nodes || self.rule.memory.is_none() {
+            return Vec::new();
+        }
+        let part = |((key, thread), to): ((&(u32, u32), &Thread), &usize)| Part {
+            unit: u64::from(self.known[key].task.tgid),
+            devil: thread.class > Class::Turtle,
+            to: *to,
+            moved: thread.at != Some(*to),
+        };
+        memory(&keys.iter().zip(threads).zip(at).map(part).collect::<Vec<_>>())
+    }
+
+    /// Whether the gate lets a plan through.
+    fn worth(
+        &self,
+        keys: &[(u32, u32)],
+        threads: &[Thread],
+        at: &[usize],
+        pulls: &[crate::Move],
+    ) -> bool {
+        let Some(gate) = &self.rule.gate else { return true };
+        let places = self.domains.places(threads.len());
+        let mut crowd = vec![0; places.len()];
+        for thread in threads {
+            match thread.at {
+                Some(domain) => crowd[domain] += 1,
+                None => return true,
+            }
+        }
+        // Where more belong to a domain than it has CPUs for, somebody has to go whatever memory does.
+        if crowd.iter().zip(&places).any(|(crowd, places)| crowd > places) {
+            return true;
+        }
+        let (mut now, mut then) = (vec![0.0; places.len()], vec![0.0; places.len()]);
+        let mut units: BTreeMap<u64, u64> = BTreeMap::new();
+        for ((key, thread), to) in keys.iter().zip(threads).zip(at) {
+            let own = &self.known[key];
+            let unit = u64::from(own.task.tgid);
+            let all: u64 = thread.resident.iter().sum();
+            let pulled = pulls.iter().find(|pull| pull.unit == unit).map(|pull| pull.to);
+            for node in 0..places.len() {
+                let bytes = thread.resident.get(node).copied().unwrap_or(0);
+                let part = match all {
+                    0 => f64::from(u8::from(thread.at == Some(node))),
+                    _ => bytes as f64 / all as f64,
+                };
+                now[node] += part * own.asks;
+                then[pulled.unwrap_or(if all == 0 { *to } else { node })] += part * own.asks;
+                if pulled.is_some_and(|to| to != node) {
+                    *units.entry(unit).or_default() = all - thread.resident[pulled.unwrap_or(node)];
+                }
+            }
+        }
+        let dwell_s = (self.classed_s + DWELL_S) / f64::from(self.changes + 1);
+        gate.opens(&now, &then, dwell_s, units.values().sum())
+    }
+
+    fn plan(&mut self, view: &View<'_>) {
+        let (keys, threads) = self.threads(view);
+        let at = match self.rule.planner {
+            Planner::Sorted(how) => di(&threads, &self.domains, how),
+            Planner::Classes => dino(&threads, &self.domains),
+        };
+        let moves = threads.iter().zip(&at).any(|(thread, at)| thread.at != Some(*at));
+        let pulls = self.pulls(&keys, &threads, &at);
+        let opens = !moves || self.worth(&keys, &threads, &at, &pulls);
+        self.held += u64::from(!opens);
+        let own = |at: usize, thread: &Thread| if opens { at } else { thread.at.unwrap_or(at) };
+        let placed = keys.iter().zip(&threads).zip(&at);
+        let placed: BTreeMap<(u32, u32), usize> =
+            placed.map(|((key, thread), at)| (*key, own(*at, thread))).collect();
+        for pull in pulls.iter().filter(|_| opens) {
+            self.moves += 1;
+            self.moved.insert(pull.unit as u32, Moved { to: pull.to, tries: 0 });
+            self.pull(view, pull.unit as u32, pull.to);
+        }
+        self.follow_up(view);
+        let mut shares = Vec::new();
+        for (key, own) in &mut self.known {
+            let at = placed.get(key).copied();
+            if at != own.at || opens {
+                own.came = own.class;
+            }
+            own.at = at;
+            let share = own.at.map_or(0, |domain| PLACE + domain as u64);
+            if share != own.task.share {
+                shares.push((own.task, share));
+            }
+        }
+        if !shares.is_empty() && self.rule.acts {
+            view.table.publish(0, &shares);
+        }
+    }
+
+    fn pull(&self, view: &View<'_>, pid: u32, to: usize) {
+        if let Some(rate) = self.rule.memory.filter(|_| self.rule.acts) {
+            view.memory.pull(pid, to, rate);
+        }
+    }
+
+    /// Pulls again what was left behind, and calls off what nobody wants any more.
+    fn follow_up(&mut self, view: &View<'_>) {
+        let mut devils: BTreeMap<u32, bool> = BTreeMap::new();
+        for own in self.known.values() {
+            *devils.entry(own.task.tgid).or_default() |= own.class > Class::Turtle;
+        }
+        self.moved.retain(|pid, _| devils.contains_key(pid));
+        let mut again = Vec::new();
+        for (pid, moved) in &mut self.moved {
+            let devil = devils[pid];
+            match view.memory.is_pulling(*pid) {
+                // It was pulled for what it was: a turtle's pages can stay.
+                true if !devil && self.rule.planner == Planner::Classes => view.memory.leave(*pid),
+                true => {}
+                false if devil && moved.tries < TRIES => {
+                    let pages = view.memory.resident(*pid);
+                    let there = pages.get(moved.to).copied().unwrap_or(0) as f64;
+                    let behind = (0..pages.len()).filter(|node| *node != moved.to);
+                    if behind.into_iter().any(|node| pages[node] as f64 > BEHIND * there) {
+                        moved.tries += 1;
+                        again.push((*pid, moved.to));
+                    }
+                }
+                false => {}
+            }
+        }
+        again.into_iter().for_each(|(pid, to)| self.pull(view, pid, to));
+    }
+}
+
+/// Memory nodes where there are several, else caches; and which of the two.
+fn domains(topology: &Topology) -> (Domains, bool) {
+    let count = |of: &[u16]| 1 + of.iter().copied().max().map_or(0, usize::from);
+    let several = topology.node.iter().any(|node| Some(node) != topology.node.first());
+    let (of, count, nodes) = match several {
+        true => (&topology.node, count(&topology.node).max(topology.node_distance.len()), true),
+        false => (&topology.llc, count(&topology.llc), false),
+    };
+    let mut cpus = vec![0; count];
+    of.iter().for_each(|domain| cpus[usize::from(*domain)] += 1);
+    let distance = if nodes { topology.node_distance.clone() } else { Vec::new() };
+    (Domains { cpus, distance }, nodes)
+}
+
+/// Misses per 1,000 instructions and bytes a second of the time between; None where a counter stood still or jumped
+/// back.
+fn since(before: Counts, now: Counts, passed_ns: u64) -> Option<(f64, f64)> {
+    let instructions =
+        now.instructions.checked_sub(before.instructions).filter(|count| *count > 0)?;
+    let misses = now.misses.checked_sub(before.misses)?;
+    let asks = misses as f64 * LINE / (passed_ns.max(1) as f64 / 1e9);
+    Some((misses as f64 * 1000.0 / instructions as f64, asks))
+}
+
+/// What somebody said beforehand of a thread's misses.
+fn told(profile: &Profile, view: &View<'_>, tid: u32) -> Option<f64> {
+    if profile.is_empty() {
+        return None;
+    }
+    profile.get(&(view.name_of)(tid)?)?.first().copied()
+}
+
+impl Control for Places {
+    fn step(&mut self, view: &View<'_>) -> u64 {
+        let passed_ns = view.now_ns.saturating_sub(self.looked_ns);
+        // One domain: there is nothing to choose, and nothing is looked at.
+        if self.domains.count() > 1 && passed_ns > 0 {
+            self.look(view, passed_ns);
+            self.plan(view);
+        }
+        self.looked_ns = view.now_ns;
+        self.rule.interval_ns
+    }
+
+    fn sources(&self) -> Sources {
+        let mut sources = Sources::default();
+        for own in self.known.values().filter(|own| own.quiet < QUIET) {
+            match (own.counts, own.rate.accepted()) {
+                (Some(_), _) => sources.counters += 1,
+                (None, Some(_)) => sources.profile += 1,
+                (None, None) => sources.unknown += 1,
+            }
+        }
+        sources
+    }
+
+    fn says(&self) -> Option<String> {
+        if self.domains.count() < 2 {
+            return Some("this machine has one memory domain: nothing is placed or moved".into());
+        }
+        let placed = self.known.values().filter(|own| own.at.is_some()).count();
+        let domains = self.domains.count();
+        let (moves, held) = (self.moves, self.held);
+        let would = if self.rule.acts { "" } else { "would be: " };
+        Some(format!(
+            "{would}{placed} threads placed in {domains} domains, {moves} moves of memory, {held} plans not worth theirs"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;
