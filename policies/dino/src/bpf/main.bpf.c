@@ -49,6 +49,7 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!state)
 		return;
+	cpu_is_back(cpu, false);
 	if (goes_home)
 		state->left_ns = now_ns();
 	if (queue_take(cpu, goes_on && !goes_home ? prev : NULL,
@@ -58,6 +59,7 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 		task_set_slice(prev, knob_slice_ns);
 		return;
 	}
+	cpu_is_back(cpu, true);
 	state->pid = 0;
 }
 
@@ -97,8 +99,10 @@ void OP(dino_tick, struct task_struct *p)
 	charge(p, cpu);
 	cpu->home = task_home(p);
 	queue_kick(this_cpu());
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0) {
-		task_set_slice(p, 0);	/* somebody was sent here: no other CPU can take it */
+	cpu_is_back(this_cpu(), false);
+	/* Somebody was sent here, whom no other CPU can take; or the CPU is ours for a twentieth of the time. */
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0 || cpu_is_taken(this_cpu())) {
+		task_set_slice(p, 0);
 		return;
 	}
 	if (cpu->home == NO_DOMAIN || cpu->home == (s32)domain || !domain_takes(p, cpu->home))
@@ -151,7 +155,7 @@ void OP(dino_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct dn_cpu *state = cpus_of(cpu);
 
-	cpu_is_kept(cpu, true);
+	cpu_is_lost(cpu);
 	if (state)
 		state->pid = 0;
 	scx_bpf_reenqueue_local();
@@ -159,7 +163,7 @@ void OP(dino_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 
 void OP(dino_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
 {
-	cpu_is_kept(cpu, false);
+	cpu_is_back(cpu, false);
 }
 
 void OP_SLEEPABLE(dino_cpu_online, s32 cpu)
