@@ -10,7 +10,9 @@
 
 mod costs;
 mod cpus;
+mod frequency;
 mod kinds;
+mod license;
 mod machine;
 mod memory;
 mod observed;
@@ -19,6 +21,7 @@ mod places;
 mod quantity;
 mod rates;
 mod read;
+mod read_frequency;
 mod recency;
 mod tlb;
 mod warmth;
@@ -26,7 +29,9 @@ mod write;
 
 pub use costs::{COSTS, CostName, Costs};
 pub use cpus::CpuSet;
+pub use frequency::{Frequency, Power, Turbo};
 pub use kinds::Kinds;
+pub use license::{LEVELS, License, LicenseLaw, Phase};
 pub use machine::{
     Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names,
 };

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::costs::{COSTS, Costs, Table};
+use crate::frequency::Frequency;
 use crate::memory::{MEMORY, Memory};
 use crate::observed::Observation;
 use crate::quantity::Quantity;
@@ -117,6 +118,8 @@ pub struct Machine {
     pub delayed: BTreeMap<String, f64>,
     /// Its TLBs and caches; None: not known, and no run that needs them can be made.
     pub memory: Option<Memory>,
+    /// What its clocks follow; None: they are always the same.
+    pub frequency: Option<Frequency>,
     /// Where each cost comes from, and its range.
     pub sources: BTreeMap<&'static str, Quantity>,
     /// Costs that nobody could measure, and why: [`Machine::lacks`] says whether that matters.
@@ -148,9 +151,12 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("numa-2x4", include_str!("../../../machines/numa-2x4.toml")),
     ("odroid-xu3", include_str!("../../../machines/odroid-xu3.toml")),
     ("phenom-2f4s", include_str!("../../../machines/phenom-2f4s.toml")),
+    ("power-8", include_str!("../../../machines/power-8.toml")),
     ("tensor-g1", include_str!("../../../machines/tensor-g1.toml")),
     ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
+    ("xeon-gold-6130", include_str!("../../../machines/xeon-gold-6130.toml")),
     ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),
+    ("xeon-w-2104", include_str!("../../../machines/xeon-w-2104.toml")),
 ];
 
 /// Names of the machines that come with the program.
