@@ -5,6 +5,7 @@ use crate::hw::part;
 use crate::json::{Error, Node};
 use crate::model::{Object, ObjectId, Step};
 use crate::rtapp::{Objects, bytes, unknown};
+use crate::vector::Vector;
 
 /// How a key is told apart: by the longest name in front of it, as rt-app does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +27,7 @@ enum Event {
     Resume,
     Yield,
     Stalled,
+    Vector,
     Fork,
     Write,
     Read,
@@ -50,6 +52,7 @@ const EVENTS: &[(&str, Event)] = &[
     ("resume", Event::Resume),
     ("yield", Event::Yield),
     ("stalled", Event::Stalled),
+    ("vector", Event::Vector),
     ("fork", Event::Fork),
     ("write", Event::Write),
     ("read", Event::Read),
@@ -130,6 +133,7 @@ impl<'a> Scope<'_, 'a> {
             Event::Sleep => Step::Sleep { ns: node.micros(key)? },
             Event::Yield => Step::Yield,
             Event::Stalled => Step::Stalled { part: part(node, key)? },
+            Event::Vector => Step::Vector(Vector::parse(node, key)?),
             Event::Timer => self.timer(key, node)?,
             Event::Lock => {
                 let mutex = self.mutex(node.string(key)?);

@@ -39,6 +39,7 @@ use serde_json::{Map, Value, json};
 
 use crate::json::{Error, Node};
 use crate::rtapp::unknown;
+use crate::vector::Vector;
 
 /// Bytes of the page for which `bytes` and `pages` stand in for each other.
 const PAGE: u64 = 4096;
@@ -81,7 +82,7 @@ pub struct Hw {
 }
 
 const KEYS: &str =
-    "stalled, pressure, reach, own, shared, code, kernel, kernel_shared, kernel_code";
+    "stalled, pressure, vector, reach, own, shared, code, kernel, kernel_shared, kernel_code";
 
 /// All that `"hw"` says.
 #[derive(Default)]
@@ -92,6 +93,8 @@ pub(crate) struct Said {
     pub stalled: f64,
     /// How much it presses on the cache.
     pub pressure: f64,
+    /// What its work is made of.
+    pub vector: Vector,
 }
 
 impl Hw {
@@ -106,6 +109,10 @@ impl Hw {
                 }
                 "pressure" => {
                     (said.pressure, alone) = (part(value, "pressure")?, true);
+                    continue;
+                }
+                "vector" => {
+                    (said.vector, alone) = (Vector::parse(value, "vector")?, true);
                     continue;
                 }
                 "reach" => {

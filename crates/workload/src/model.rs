@@ -2,6 +2,7 @@
 //! What a workload is.
 
 use crate::hw::Hw;
+use crate::vector::Vector;
 
 /// Index into [`Workload::objects`].
 pub type ObjectId = usize;
@@ -82,6 +83,8 @@ pub struct Task {
     /// How much it presses on the last-level cache while it runs, 0 to 1 (`"pressure"` in `"hw"`): stalls of others
     /// under that cache take longer, by as much as the machine says (`llc_contention`).
     pub pressure: f64,
+    /// What instructions its work is made of (`"vector"` in `"hw"`), until a [`Step::Vector`] says else.
+    pub vector: Vector,
 }
 
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an
@@ -156,6 +159,8 @@ pub enum Step {
         /// 0 to 1.
         part: f64,
     },
+    /// Another phase of a program begins: from here on [`Task::vector`] is this. It takes no time.
+    Vector(Vector),
     /// Writes into a pipe or socket; blocks while it is full.
     Write {
         /// An [`Object::Pipe`] or [`Object::Socket`].
