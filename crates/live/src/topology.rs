@@ -29,7 +29,7 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
         node: zeros.clone(),
         core_type: zeros,
         tick_ns: tick_ns(),
-        counts_instructions: false,
+        ..Topology::default()
     };
     let mut caches: Vec<String> = Vec::new();
     for cpu in cpus {

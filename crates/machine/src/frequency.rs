@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Clocks of cores: turbo by license level and active cores, and what a limit on power leaves of them.
 
+use crate::Machine;
 use crate::license::{LEVELS, LicenseLaw};
 
 /// What a machine's clocks follow.
@@ -18,6 +19,15 @@ impl Frequency {
     /// How many levels of licenses there are.
     pub fn levels(&self) -> usize {
         if self.license.is_some() { LEVELS } else { 1 }
+    }
+}
+
+impl Machine {
+    /// Greatest clocks in kHz, of each level, with 1 active core, with 2, …; empty where they are not known.
+    pub fn turbo_khz(&self) -> Vec<[u32; LEVELS]> {
+        let Some(frequency) = &self.frequency else { return Vec::new() };
+        let khz = |ghz: &f64| (ghz * 1e6).round() as u32;
+        frequency.turbo.by_active.iter().map(|row| row.each_ref().map(khz)).collect()
     }
 }
 

@@ -74,6 +74,10 @@ pub struct Topology {
     pub tick_ns: u64,
     /// Its CPUs count instructions, and a policy may read them.
     pub counts_instructions: bool,
+    /// Greatest clock of each license level, in kHz, with 1 active core of a package, with 2, …; empty: not known.
+    pub turbo_khz: Vec<[u32; 3]>,
+    /// How many levels of licenses there are.
+    pub license_levels: u32,
 }
 
 /// The policy of this name, or an error that says which exist.

@@ -17,6 +17,8 @@ pub(crate) enum Due {
     Watchdog,
     /// The policy's control plane looks at its tasks.
     Control,
+    /// The license of a core goes on; void unless `timer` is still its timer.
+    License { core: u16, timer: u32 },
     /// A change from outside: index into the scenario's faults.
     Fault(u32),
 }
@@ -45,7 +47,11 @@ impl Due {
     fn background(self) -> bool {
         matches!(
             self,
-            Due::Watchdog | Due::Control | Due::Turn { .. } | Due::Irq { irq: Irq::Tick, .. }
+            Due::Watchdog
+                | Due::Control
+                | Due::License { .. }
+                | Due::Turn { .. }
+                | Due::Irq { irq: Irq::Tick, .. }
         )
     }
 }

@@ -16,6 +16,7 @@ use crate::account::{Account, Func};
 use crate::checkers::Hint;
 use crate::cpu::{Cpu, Mode};
 use crate::event::{Due, Irq, Queue};
+use crate::frequency::Clocks;
 use crate::hw::Hw;
 use crate::line::Line;
 use crate::lock::{Lock, LockId};
@@ -108,6 +109,8 @@ pub struct Kernel {
     pub(crate) pressure: Vec<f64>,
     /// TLBs and caches, where the workload says what its tasks touch.
     pub(crate) hw: Option<Box<Hw>>,
+    /// Clocks, where the machine says what they follow.
+    pub(crate) clocks: Option<Box<Clocks>>,
     /// Counters of instructions have failed.
     pub(crate) counters_stand: bool,
     /// The CPU whose code is being simulated, and its cursor.
@@ -162,6 +165,7 @@ impl Kernel {
             noise: Noise { deviation: 0.0, seed },
             pressure: vec![0.0; llcs],
             hw: None,
+            clocks: Clocks::new(&machine).map(Box::new),
             this: 0,
             now: 0,
             standing_ns: None,
@@ -464,7 +468,8 @@ impl Kernel {
         let (stalled, own) = self.cpus[cpu].curr.map_or((0.0, 0.0), of);
         let others = (self.pressure[usize::from(place.llc)] - own).max(0.0);
         let longer = self.machine.costs.llc_contention * others;
-        let core_rate = self.machine.core_rates[place.core_type as usize];
+        let clock = self.clocks.as_ref().map_or(1.0, |clocks| clocks.rate(cpu));
+        let core_rate = clock * self.machine.core_rates[place.core_type as usize];
         contended_rate(core_rate, stalled, longer) * self.machine.costs.smt_rate(busy)
     }
 

@@ -18,6 +18,7 @@ mod engine;
 mod event;
 mod ext;
 mod fault;
+mod frequency;
 mod housekeeping;
 mod hw;
 mod kernel;

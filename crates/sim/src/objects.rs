@@ -205,6 +205,7 @@ impl Engine {
             Op::Run { .. }
             | Op::Runtime { .. }
             | Op::Stalled { .. }
+            | Op::Vector { .. }
             | Op::Loop { .. }
             | Op::Again { .. } => {}
         }

@@ -56,6 +56,9 @@ pub(crate) enum Op {
     Stalled {
         part: f64,
     },
+    Vector {
+        level: u8,
+    },
     Write {
         channel: ObjectId,
         bytes: u32,
@@ -229,6 +232,7 @@ fn append(steps: &[Step], ops: &mut Vec<Op>) {
             Step::Resume(at) => Op::Resume(*at),
             Step::Yield => Op::Yield,
             Step::Stalled { part } => Op::Stalled { part: *part },
+            Step::Vector(vector) => Op::Vector { level: vector.level() },
             Step::Write { channel, bytes } => Op::Write { channel: *channel, bytes: *bytes },
             Step::Read { channel, bytes } => Op::Read { channel: *channel, bytes: *bytes },
             Step::Fork(task) => Op::Fork(*task),

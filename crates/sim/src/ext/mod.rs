@@ -37,6 +37,9 @@ use flags::*;
 use idle::Idle;
 use kfuncs::Table;
 
+/// What a policy may add up in variables of these names.
+const TOTALS: [&str; 2] = ["refunded_ns", "surcharged_ns"];
+
 /// The class.
 pub(crate) struct Ext {
     // Dropped first, in this order: the control plane reads the copy's table of tasks, and the copy's code
@@ -264,6 +267,8 @@ impl Ext {
             core_type: k.machine.kinds(TYPES_MAX).of,
             tick_ns: k.machine.costs.tick_period_ns as u64,
             counts_instructions: counters,
+            turbo_khz: k.machine.turbo_khz(),
+            license_levels: k.machine.frequency.as_ref().map_or(0, |own| own.levels() as u32),
         };
         let table = Table::new();
         // SAFETY: the table lives in the runtime, which the copy does not outlive.
@@ -645,6 +650,15 @@ impl Class for Ext {
 
     fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
         self.control.as_ref().map(Controller::measured).unwrap_or_default()
+    }
+
+    fn totals(&self) -> Vec<(&'static str, u64)> {
+        let total = |name: &'static str| {
+            let at = self.copy.as_ref()?.symbol(name)?.cast::<u64>();
+            // SAFETY: a policy that exports this name has a u64 there.
+            Some((name, unsafe { at.read() }))
+        };
+        TOTALS.into_iter().filter_map(total).collect()
     }
 
     fn stop(&mut self, k: &mut Kernel) {
