@@ -18,6 +18,7 @@ pub static POLICIES: &[&Policy] = &[
     &uneven::UNI_FAIR,
     &uneven::GUARANTEED_FAIR,
     &uneven::EQUAL_PROGRESS,
+    &avx::AVX_FAIR,
     &baseline::RR,
     &baseline::FIFO,
     &baseline::PILE,
