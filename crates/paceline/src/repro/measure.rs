@@ -9,6 +9,7 @@ use trace::Outcome;
 
 use super::exact::{self, Exact, Planned};
 use super::mixes::Simulator;
+use super::neighbours::{Neighbourhood, Neighbours};
 use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
 use super::paper::{
     Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Shown, Sweep, View,
@@ -73,6 +74,7 @@ pub struct Laboratory<'a> {
     mixes: Option<Rc<Planned>>,
     simulator: Simulator,
     trials: Trials,
+    neighbours: Neighbourhood,
 }
 
 impl<'a> Laboratory<'a> {
@@ -87,6 +89,7 @@ impl<'a> Laboratory<'a> {
             mixes: None,
             simulator: Simulator::default(),
             trials: Trials::default(),
+            neighbours: Neighbourhood::default(),
         }
     }
 
@@ -141,6 +144,11 @@ impl<'a> Laboratory<'a> {
             Measure::CpuError { experiment, by, of, parts } => {
                 let outcomes = self.outcomes(experiment)?;
                 tenants::cpu_error(self.experiment(experiment)?, &outcomes, *by, of, parts)
+            }
+            Measure::Neighbours { of, policy, value, against } => {
+                let (own, effort) = (self.neighbours(of)?, (self.effort.quick, self.progress));
+                let policies = (policy.as_str(), against.as_deref());
+                self.neighbours.measure((of, own), policies, *value, effort)
             }
             Measure::Trial { .. } => Ok(self.tried(measure)?.map_or(Vec::new(), |it| it.values)),
             Measure::Mixes(wanted) => {
@@ -223,6 +231,10 @@ impl<'a> Laboratory<'a> {
         if matches!(view.shown, Shown::Mixes) {
             return Ok(self.mixes()?.histogram(view));
         }
+        if let Shown::Neighbours { of, policies } = &view.shown {
+            let (own, effort) = (self.neighbours(of)?, (self.effort.quick, self.progress));
+            return self.neighbours.chart(view, (of, own), policies, effort);
+        }
         if let Shown::Trials { trials, policies } = &view.shown {
             let trials: Result<Vec<(&str, &Trial)>, Failure> =
                 trials.iter().map(|name| Ok((name.as_str(), self.trial(name)?))).collect();
@@ -249,6 +261,10 @@ impl<'a> Laboratory<'a> {
 
     fn trial(&self, name: &str) -> Result<&'a Trial, Failure> {
         self.paper.trial.get(name).ok_or_else(|| self.unknown("trial", name))
+    }
+
+    fn neighbours(&self, name: &str) -> Result<&'a Neighbours, Failure> {
+        self.paper.neighbours.get(name).ok_or_else(|| self.unknown("neighbours", name))
     }
 
     fn missing(&mut self, measure: &Measure) -> Vec<String> {
@@ -293,7 +309,9 @@ impl<'a> Laboratory<'a> {
         };
         Ok(match measure {
             Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
-            Measure::Mixes(_) | Measure::Trial { .. } => Ours { ground: "sim", ..Ours::default() },
+            Measure::Mixes(_) | Measure::Trial { .. } | Measure::Neighbours { .. } => {
+                Ours { ground: "sim", ..Ours::default() }
+            }
             Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
             _ => Ours { ground, clock: Some(clock), ..Ours::default() },
         })
@@ -447,6 +465,7 @@ impl Measure {
             Measure::Exact { .. }
             | Measure::Mixes(_)
             | Measure::Trial { .. }
+            | Measure::Neighbours { .. }
             | Measure::Points { .. }
             | Measure::At { .. }
             | Measure::Best { .. }

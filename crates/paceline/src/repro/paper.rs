@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::exact::{Exact, Mixes};
 use super::judge::Gate;
 use super::mixes::Simulated;
+use super::neighbours::{Neighbours, Taken};
 use super::tenants::By;
 use super::trials::{Trial, TrialValue};
 use crate::failure::Failure;
@@ -17,6 +18,7 @@ const PAPERS: &[(&str, &str)] = &[
     ("flsched", include_str!("../../../../papers/flsched.toml")),
     ("cas", include_str!("../../../../papers/cas.toml")),
     ("min-fair", include_str!("../../../../papers/min-fair.toml")),
+    ("avx-fair", include_str!("../../../../papers/avx-fair.toml")),
     ("live", include_str!("../../../../papers/live.toml")),
 ];
 
@@ -39,6 +41,9 @@ pub struct Paper {
     /// Mixes of programs on uneven cores, simulated, by name.
     #[serde(default)]
     pub trial: BTreeMap<String, Trial>,
+    /// Programs beside others whose vector code slows them, by name.
+    #[serde(default)]
+    pub neighbours: BTreeMap<String, Neighbours>,
     /// All mixes of a list of programs, planned and not run.
     #[serde(default)]
     pub mixes: Option<Mixes>,
@@ -345,6 +350,13 @@ pub enum Shown {
         /// As `--policy` takes them, without `deviations`.
         policies: Vec<String>,
     },
+    /// What each victim of a culprit loses beside it, under each policy.
+    Neighbours {
+        /// By name.
+        of: String,
+        /// As `--policy` takes them.
+        policies: Vec<String>,
+    },
     /// Throughput, minimum fairness and uniformity of trials under policies, and what they are ideally.
     Trials {
         /// By name.
@@ -394,6 +406,18 @@ pub enum Measure {
     },
     /// Mixes of the paper's programs, simulated.
     Mixes(Simulated),
+    /// Programs beside others whose vector code slows them.
+    Neighbours {
+        /// Who.
+        of: String,
+        /// Under which policy.
+        policy: String,
+        /// What is taken.
+        value: Taken,
+        /// The policy that it is held against.
+        #[serde(default)]
+        against: Option<String>,
+    },
     /// How near the part of a task's CPU time on the fastest kind of core is to what its policy plans, 1 being just
     /// that: of the task that is farthest, in each run of each policy.
     SharesReached {
@@ -775,6 +799,7 @@ mod tests {
                     Shown::Trials { ref trials, .. } => {
                         trials.iter().all(|trial| paper.trial.contains_key(trial))
                     }
+                    Shown::Neighbours { ref of, .. } => paper.neighbours.contains_key(of),
                     _ => paper.sweep.contains_key(&view.sweep),
                 };
                 assert!(known, "{}", view.name);

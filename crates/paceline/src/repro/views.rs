@@ -48,6 +48,7 @@ pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
         Shown::Mixes
         | Shown::Simulated { .. }
         | Shown::Comparison { .. }
+        | Shown::Neighbours { .. }
         | Shown::Trials { .. } => {} // drawn without a sweep
         Shown::Policies(quantities) => by_policy(&mut chart, quantities, &policies, &shown),
     }
