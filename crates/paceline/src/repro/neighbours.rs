@@ -48,6 +48,9 @@ pub struct Neighbours {
     /// Where both may run; anywhere where this is missing. The other cores are then kept busy.
     #[serde(default)]
     cpus: Vec<usize>,
+    /// Costs of the machine that differ from its file, for what is known as a range only.
+    #[serde(default)]
+    costs: BTreeMap<String, f64>,
     /// A license that was granted stays.
     #[serde(default)]
     permanent: bool,
@@ -69,7 +72,9 @@ pub enum Taken {
     Worst,
     /// How much worse a victim is off than under `against`, at most, in points.
     Worse,
-    /// Part of all programs' performance that is lost against `against`, %.
+    /// How many times less the distance is than under `against`.
+    Reduced,
+    /// Part of the work of all programs that is lost against `against`, %.
     Lost,
     /// How far both are from 2r/(1+r), where r is the clock of the widest code over that of scalar code, %.
     OffFormula,
@@ -82,17 +87,14 @@ pub enum Taken {
 struct Mix {
     /// s of the culprit and of the victim.
     slowed: [f64; 2],
+    /// Of all tasks, beside each other.
+    work_ns: f64,
     false_refund_ns: f64,
 }
 
 impl Mix {
     fn unfairness(&self) -> f64 {
         1.0 - self.slowed[0] / self.slowed[1]
-    }
-
-    /// Mean performance of both, of that in their references.
-    fn performance(&self) -> f64 {
-        (1.0 / self.slowed[0] + 1.0 / self.slowed[1]) / 2.0
     }
 }
 
@@ -128,8 +130,12 @@ impl Neighbourhood {
                 let pairs = mixes.iter().zip(others);
                 100.0 * most(pairs.map(|(own, other)| own.unfairness() - other.unfairness()))
             }
+            Taken::Reduced => {
+                mean(others, |mix| mix.unfairness().abs())
+                    / mean(mixes, |mix| mix.unfairness().abs())
+            }
             Taken::Lost => {
-                100.0 * (1.0 - mean(mixes, Mix::performance) / mean(others, Mix::performance))
+                100.0 * (1.0 - mean(mixes, |mix| mix.work_ns) / mean(others, |mix| mix.work_ns))
             }
             Taken::OffFormula => {
                 let off = |slowed: &f64| (1.0 / slowed / formula - 1.0).abs();
@@ -204,6 +210,9 @@ impl Neighbours {
         let license = machine.frequency.as_mut().and_then(|own| own.license.as_mut());
         if let (true, Some(license)) = (self.permanent, license) {
             license.release_ns = FOR_EVER_NS;
+        }
+        for (cost, value) in &self.costs {
+            machine = machine.with_cost(cost, *value).map_err(Failure::input)?;
         }
         Ok(machine)
     }
@@ -283,6 +292,7 @@ impl Mix {
     fn of(culprits: f64, mixed: &Outcome, scalar: &Outcome) -> Mix {
         Mix {
             slowed: [culprits / work(mixed, "a-"), work(scalar, "b-") / work(mixed, "b-")],
+            work_ns: work(mixed, ""),
             false_refund_ns: scalar.extra.get("refunded_ns").copied().unwrap_or(f64::NAN),
         }
     }

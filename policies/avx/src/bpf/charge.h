@@ -35,7 +35,7 @@ static __always_inline bool cycles_plausible(const struct charge_of *of)
 	u32 level;
 
 	for (level = 0; level < LICENSE_LEVELS; level++) {
-		if (!of->khz[level] || of->cycles[level] > CYCLES_MAX)
+		if (of->khz[level] < 1000 || of->cycles[level] > CYCLES_MAX)
 			return false;
 		sum += of->cycles[level];
 	}
