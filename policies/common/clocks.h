@@ -10,6 +10,9 @@
 CONFIG u32 turbo_cores;
 CONFIG u32 turbo_khz[TURBO_CORES][LICENSE_LEVELS];	/* with 1 active core of a package, with 2, ... */
 CONFIG u32 license_levels;
+CONFIG u64 license_release_ns;	/* from the last instruction that needs a level until it is given back */
+CONFIG u64 license_throttle_ns;	/* from a request until the voltage is there */
+CONFIG u64 license_halt_ns;	/* the core stands still while its clock changes */
 
 /* Of a CPU, since some moment in the past. */
 struct clock_counts {

@@ -109,7 +109,11 @@ impl Instance {
         config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
         let counts = u64::from(topology.counts_instructions);
         config.push(("counts_instructions", counts.to_ne_bytes().to_vec()));
-        config.push(("license_levels", topology.license_levels.to_ne_bytes().to_vec()));
+        let clocks = &topology.clocks;
+        config.push(("license_levels", clocks.license_levels.to_ne_bytes().to_vec()));
+        config.push(("license_release_ns", clocks.release_ns.to_ne_bytes().to_vec()));
+        config.push(("license_throttle_ns", clocks.throttle_ns.to_ne_bytes().to_vec()));
+        config.push(("license_halt_ns", clocks.halt_ns.to_ne_bytes().to_vec()));
         config.push(("turbo_cores", (turbo(topology).len() as u32).to_ne_bytes().to_vec()));
         let khz = turbo(topology).iter().flatten();
         config.push(("turbo_khz", khz.flat_map(|khz| khz.to_ne_bytes()).collect()));
@@ -146,7 +150,8 @@ impl Instance {
 
 /// The rows of the turbo table that clocks.h has place for.
 fn turbo(topology: &Topology) -> &[[u32; 3]] {
-    &topology.turbo_khz[..topology.turbo_khz.len().min(TURBO_CORES)]
+    let rows = &topology.clocks.turbo_khz;
+    &rows[..rows.len().min(TURBO_CORES)]
 }
 
 /// The next CPU of each one's core, in a ring.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a user writes behind `--policy`, and what comes of it.
 
-use policy::{Instance, Knob, Policy, Promises, Topology, Unit};
+use policy::{Clocks, Instance, Knob, Policy, Promises, Topology, Unit};
 
 static TOY: Policy = Policy {
     name: "toy",
@@ -106,7 +106,7 @@ fn a_ground_sets_the_knobs_and_the_topology() {
         node: vec![0, 0, 0],
         core_type: vec![0, 0, 1],
         tick_ns: 4_000_000,
-        turbo_khz: vec![[3, 2, 1]],
+        clocks: Clocks { turbo_khz: vec![[3, 2, 1]], ..Clocks::default() },
         ..Topology::default()
     };
     let config = parse("toy").unwrap().config(&topology);

@@ -39,6 +39,7 @@ pub use account::Func;
 pub use checkers::Violation;
 pub use class::{Class, dequeue, enqueue, wake};
 pub use cpu::{Cpu, Spent};
+pub use ext::clocks;
 pub use fault::{Change, Failing, Fault};
 pub use kernel::Kernel;
 pub use line::Line;

@@ -45,6 +45,22 @@ impl Vector {
     }
 }
 
+impl Task {
+    /// The widest code that it has.
+    pub fn widest(&self) -> Vector {
+        self.vector.max(widest(&self.steps))
+    }
+}
+
+fn widest(steps: &[Step]) -> Vector {
+    let of = |step: &Step| match step {
+        Step::Vector(vector) => *vector,
+        Step::Repeat { steps, .. } => widest(steps),
+        _ => Vector::None,
+    };
+    steps.iter().map(of).max().unwrap_or_default()
+}
+
 /// A program with wide code in rounds.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

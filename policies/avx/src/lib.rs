@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! avx-fair: who did not cause a frequency drop is not billed for it.
 //!
-//! All of it is data plane (`src/bpf/`): this file names the knobs and what the variants promise.
+//! The decisions are data plane (`src/bpf/`); the control plane (`hints`) only passes on what is known of programs.
+//! This file names the knobs and what the variants promise.
+
+mod hints;
 
 use policy::{Instance, Knob, Policy, Promises, Unit};
 
@@ -42,6 +45,14 @@ pub static AVX_FAIR: Policy = Policy {
                    or as told alone",
         },
         Knob {
+            name: "source",
+            symbol: "knob_source",
+            unit: Unit::Choice(&["events", "model"]),
+            default: 0,
+            help: "where cycles at each license level come from: the CPU's counters, or a model that goes by what \
+                   tasks are said to need",
+        },
+        Knob {
             name: "pick",
             symbol: "knob_pick",
             unit: Unit::Choice(&["across", "balanced"]),
@@ -54,7 +65,7 @@ pub static AVX_FAIR: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/avx.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/avx.so")),
     promises,
-    control: None,
+    control: Some(hints::plan),
 };
 
 /// A CPU may miss a task that waits elsewhere for no longer than a tick. Whose turn is next depends on

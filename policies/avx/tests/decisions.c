@@ -3,6 +3,23 @@
 #include "kernel.h"
 #include "account.h"
 
+/* What a pass of time does to a license, without cycles. */
+static void pass(struct license *l, u64 now_ns)
+{
+	while (license_next(l) <= now_ns)
+		license_step(l, license_next(l));
+}
+
+EXPORT void demand(struct license *l, u64 now_ns, u32 level, u64 release_ns, u64 throttle_ns, u64 halt_ns)
+{
+	license_release_ns = release_ns;
+	license_throttle_ns = throttle_ns;
+	license_halt_ns = halt_ns;
+	pass(l, now_ns);
+	license_demand(l, now_ns, level);
+	pass(l, now_ns);
+}
+
 EXPORT u64 refund(const struct charge_of *of)
 {
 	return charge_refund(of);

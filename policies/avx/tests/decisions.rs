@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use libloading::{Library, Symbol};
-use machine::find;
+use machine::{License, Phase, find};
 use proptest::prelude::*;
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
@@ -114,7 +114,41 @@ fn virtual_time_goes_by_weight() {
     assert_eq!([100, 200, 50, 0].map(weighted), [MS, MS / 2, 2 * MS, 100 * MS]);
 }
 
+/// `struct license` of license.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Modelled {
+    held_until_ns: [u64; 3],
+    until_ns: u64,
+    level: u32,
+    phase: u32,
+    to: u32,
+    demand: u32,
+}
+
 proptest! {
+    /// The model in BPF is the machine's.
+    #[test]
+    fn licenses_are_alike_in_c_and_rust(
+        demands in prop::collection::vec((1_u64..1_500_000, 0_u8..3), 1..40),
+    ) {
+        let law = find("xeon-gold-6130").unwrap().frequency.unwrap().license.unwrap();
+        let (mut c, mut rust, mut now) = (Modelled::default(), License::default(), 0);
+        // One test at a time writes the copy's constants, and always the same.
+        for (after, level) in demands {
+            now += after;
+            rust.demand(now, level, &law);
+            call!(demand(&mut c => *mut Modelled, now => u64, level.into() => u32,
+                         law.release_ns => u64, law.throttle_ns => u64, law.halt_ns => u64) -> ());
+            let phase = match c.phase {
+                0 => Phase::Steady,
+                1 => Phase::Throttled(c.until_ns),
+                _ => Phase::Halted(c.to as u8, c.until_ns),
+            };
+            prop_assert_eq!((u32::from(rust.level()), rust.phase()), (c.level, phase), "at {}", now);
+        }
+    }
+
     #[test]
     fn the_charge_is_the_formula_within_its_bounds(
         spent in [0..20 * MS, 0..20 * MS, 0..20 * MS],

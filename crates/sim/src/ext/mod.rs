@@ -16,13 +16,13 @@ mod watchdog;
 
 use std::collections::BTreeMap;
 
-use machine::CpuSet;
-use policy::Topology;
+use machine::{CpuSet, Machine};
 use policy::native::{
     Cgroup, Copy, KernfsNode, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxExitTaskArgs,
     ScxInitTaskArgs, TaskStruct,
 };
 use policy::table::TYPES_MAX;
+use policy::{Clocks, Topology};
 use policy::{Instance, Profile};
 
 use crate::account::Func;
@@ -267,8 +267,7 @@ impl Ext {
             core_type: k.machine.kinds(TYPES_MAX).of,
             tick_ns: k.machine.costs.tick_period_ns as u64,
             counts_instructions: counters,
-            turbo_khz: k.machine.turbo_khz(),
-            license_levels: k.machine.frequency.as_ref().map_or(0, |own| own.levels() as u32),
+            clocks: clocks(&k.machine),
         };
         let table = Table::new();
         // SAFETY: the table lives in the runtime, which the copy does not outlive.
@@ -291,6 +290,19 @@ impl Ext {
              machine with [memory]",
         )?;
         Ok(Ext { siblings: Some(siblings), ..Ext::new(instance, &Profile::new(), false, k)? })
+    }
+}
+
+/// What a policy is told of a machine's clocks.
+pub fn clocks(machine: &Machine) -> Clocks {
+    let Some(frequency) = &machine.frequency else { return Clocks::default() };
+    let law = frequency.license.as_ref();
+    Clocks {
+        turbo_khz: machine.turbo_khz(),
+        license_levels: frequency.levels() as u32,
+        release_ns: law.map_or(0, |law| law.release_ns),
+        throttle_ns: law.map_or(0, |law| law.throttle_ns),
+        halt_ns: law.map_or(0, |law| law.halt_ns),
     }
 }
 

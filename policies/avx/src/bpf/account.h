@@ -3,12 +3,21 @@
 #pragma once
 #include "active.h"
 #include "detect.h"
+#include "model.h"
 
-/* Reads this CPU's counters; where they cannot be read, or went back, what was before does not count. */
-static __always_inline bool counts_since(struct avx_cpu *cpu, struct clock_counts *since)
+/* Counters of the CPU that this code runs on. False: there are none that work. */
+static __always_inline bool counts_now(s32 cpu, struct clock_counts *counts)
+{
+	if (knob_source == COUNTED_MODEL)
+		return model_counts(cpu, counts, active_cores(cpu));
+	return clock_counts(counts);
+}
+
+/* This CPU's counters since the last look; where they cannot be read, or went back, there is nothing to say. */
+static __always_inline bool counts_since(s32 at, struct avx_cpu *cpu, struct clock_counts *since)
 {
 	struct clock_counts now = {};
-	bool known = knob_charge != CHARGE_OFF && clock_counts(&now), was = cpu->counts_known;
+	bool known = counts_now(at, &now), was = cpu->counts_known;
 	u32 level;
 
 	cpu->counts_known = known;
@@ -75,25 +84,48 @@ static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns
 	return ran_ns - refund + extra;
 }
 
+/* The control arm needs no counters, but for a model's: they are what tasks' progress is reckoned by. */
+static __always_inline bool counts_wanted(void)
+{
+	return knob_charge != CHARGE_OFF || knob_source == COUNTED_MODEL;
+}
+
+/* Where the table has kinds of cores, this has license levels: how long the task's cycles took at each. */
+static __always_inline void tell_levels(struct task_slot *slot, const struct clock_counts *since, u32 active)
+{
+	u32 level;
+
+	for (level = 0; level < LICENSE_LEVELS; level++)
+		slot->ran_ns.of[level] += cycles_ns(since->cycles[level], turbo_of(level, active));
+}
+
 /* Charges p for its time on this CPU since it was charged last. */
 static __always_inline void account(struct task_struct *p, s32 at)
 {
 	struct avx_cpu *cpu = cpus_of(at);
 	struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
 	struct clock_counts since = {};
+	struct task_slot *slot = task_slot(p);
 	u64 now = now_ns(), ran_ns, charge_ns;
+	bool counted;
 
 	if (!cpu || !task)
 		return;
 	ran_ns = now - cpu->since_ns;
 	cpu->since_ns = now;
 	charge_ns = ran_ns;
+	counted = counts_wanted() && counts_since(at, cpu, &since);
 	if (knob_charge != CHARGE_OFF) {
-		detect(task);
-		if (counts_since(cpu, &since)) {
+		detect(task, slot);
+		if (counted) {
 			power_learn(task, ran_ns, since.energy_uj);
 			charge_ns = charge_for(task, at, ran_ns, &since);
 		}
+	}
+	if (slot) {
+		slot->runtime_ns += ran_ns;
+		if (counted)
+			tell_levels(slot, &since, active_cores(at));
 	}
 	cpu->vtime = p->scx.dsq_vtime + charge_weighted(charge_ns, weight_of(p));
 	task_set_dsq_vtime(p, cpu->vtime);
@@ -103,14 +135,19 @@ static __always_inline void account(struct task_struct *p, s32 at)
 static __always_inline void account_starts(struct task_struct *p, s32 at)
 {
 	struct avx_cpu *cpu = cpus_of(at);
-	struct clock_counts since;
+	struct clock_counts since = {};
 
 	if (!cpu)
 		return;
 	cpu->since_ns = now_ns();
 	cpu->vtime = p->scx.dsq_vtime;
-	if (knob_charge != CHARGE_OFF) {
-		counts_since(cpu, &since);
-		detect_starts();
+	if (knob_source == COUNTED_MODEL) {
+		u64 told = told_of(task_slot(p));
+
+		model_runs(at, told ? told - 1 : 0, active_cores(at));
 	}
+	if (counts_wanted())
+		counts_since(at, cpu, &since);
+	if (knob_charge != CHARGE_OFF)
+		detect_starts();
 }

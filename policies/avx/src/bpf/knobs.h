@@ -7,6 +7,7 @@ CONFIG u64 knob_slice_ns = 3000000;
 CONFIG u64 knob_charge = 0;	/* enum charge_by */
 CONFIG u64 knob_detect = 0;	/* enum detect_by */
 CONFIG u64 knob_pick = 0;	/* enum pick_by */
+CONFIG u64 knob_source = 0;	/* enum counted_by */
 
 enum charge_by {
 	CHARGE_VICTIM,	/* what others' drops cost a task is not charged */
@@ -19,6 +20,11 @@ enum detect_by {
 	DETECT_OBSERVED,	/* what somebody said, else what licenses did while a task ran */
 	DETECT_TRAP,		/* the talk's own: registers disabled, so that first use traps */
 	DETECT_TOLD,		/* what somebody said; of who is not known, nothing */
+};
+
+enum counted_by {
+	COUNTED_EVENTS,	/* cycles at each license level */
+	COUNTED_MODEL,	/* reckoned from what tasks are said to need */
 };
 
 enum pick_by {

@@ -83,6 +83,8 @@ void OP(avx_tick, struct task_struct *p)
 void OP(avx_update_idle, s32 cpu, bool idle)
 {
 	active_set(cpu, !idle);
+	if (idle && knob_source == COUNTED_MODEL)
+		model_runs(cpu, 0, active_cores(cpu));
 }
 
 void OP(avx_enable, struct task_struct *p)
@@ -93,7 +95,21 @@ void OP(avx_enable, struct task_struct *p)
 s32 OP(avx_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	bpf_task_storage_get(&avx_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	task_table_enter(p, args);
 	return 0;
+}
+
+void OP(avx_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_table_leave(p);
+}
+
+void OP(avx_set_weight, struct task_struct *p, u32 weight)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->weight = weight;
 }
 
 /* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
@@ -131,6 +147,10 @@ s32 OP_SLEEPABLE(avx_init)
 	s32 error;
 	u32 i;
 
+#ifdef __bpf__
+	if (knob_detect == DETECT_TRAP)
+		scx_bpf_error("detect=trap is for --on sim: no kernel disables the registers; have detect=observed");
+#endif
 	cpus_look();
 	active_look();
 	bpf_for(i, 0, nr_cpus) {
@@ -156,6 +176,8 @@ OPS(avx) = {
 	.update_idle	= (void *)avx_update_idle,
 	.enable		= (void *)avx_enable,
 	.init_task	= (void *)avx_init_task,
+	.exit_task	= (void *)avx_exit_task,
+	.set_weight	= (void *)avx_set_weight,
 	.cpu_acquire	= (void *)avx_cpu_acquire,
 	.cpu_release	= (void *)avx_cpu_release,
 	.cpu_online	= (void *)avx_cpu_online,

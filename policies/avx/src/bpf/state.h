@@ -4,6 +4,7 @@
 #include "charge.h"
 #include "hotplug.h"
 #include "knobs.h"
+#include "task_table.h"
 #include "topology.h"
 
 struct avx_task {
@@ -27,6 +28,7 @@ struct avx_cpu {
 	u32 counts_known;
 	u32 busy;
 	u32 core;			/* its core, by its lowest CPU */
+	u32 needs;			/* level of who runs here, as far as it was said; 0: nobody */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct avx_cpu, cpus)
