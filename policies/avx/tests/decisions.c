@@ -35,6 +35,11 @@ EXPORT u64 limited(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw, 
 	return charge_limited(ran_ns, limited_ns, cycles, khz, own_mw, mean_mw);
 }
 
+EXPORT u64 drawn(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw, u64 mean_mw)
+{
+	return charge_drawn(ran_ns, limited_ns, cycles, khz, own_mw, mean_mw);
+}
+
 EXPORT u64 weighted(u64 charge_ns, u32 weight)
 {
 	return charge_weighted(charge_ns, weight);

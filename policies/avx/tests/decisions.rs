@@ -109,6 +109,19 @@ fn who_draws_no_more_than_most_is_refunded_what_the_limit_took() {
 }
 
 #[test]
+fn who_draws_more_pays_for_the_clock_that_it_costs() {
+    let drawn = |own: u64, mean: u64| {
+        let ns = call!(drawn(10 * MS => u64, 10 * MS => u64, 32 * MS => u64, 4_000_000 => u32,
+                             own => u64, mean => u64) -> u64);
+        ns as f64 / (10 * MS) as f64
+    };
+    assert!((drawn(10_000, 10_000) - 1.0).abs() < 0.002, "who draws as all do pays its time");
+    assert!((drawn(20_000, 10_000) - 2.0_f64.cbrt()).abs() < 0.002);
+    assert!((drawn(8_000, 10_000) - 0.8_f64.cbrt()).abs() < 0.002);
+    assert!((drawn(1_000, 10_000) - 0.8).abs() < 0.002, "no ideal clock is above the turbo");
+}
+
+#[test]
 fn virtual_time_goes_by_weight() {
     let weighted = |weight: u32| call!(weighted(MS => u64, weight => u32) -> u64);
     assert_eq!([100, 200, 50, 0].map(weighted), [MS, MS / 2, 2 * MS, 100 * MS]);

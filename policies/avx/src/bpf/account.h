@@ -74,6 +74,8 @@ static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns
 		of.khz[level] = turbo_of(level, active);
 		of.cycles[level] = since->cycles[level];
 	}
+	if (license_levels == 1 && knob_charge == CHARGE_BOTH)
+		return charge_drawn(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
 	refund = license_levels > 1 ? charge_refund(&of) :
 		charge_limited(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
 	if (refund > knob_slice_ns)

@@ -97,6 +97,37 @@ static __always_inline u64 charge_limited(u64 ran_ns, u64 limited_ns, u64 cycles
 	return lost < limited_ns ? lost : limited_ns;
 }
 
+#define ROOT_ONE 1024	/* what roots are given in parts of */
+
+/* The cube root of own / mean, up to 32. */
+static __always_inline u64 cube_root(u64 own, u64 mean)
+{
+	u64 cube = mean ? (own << 30) / mean : 0, root = 0, bit;
+
+	for (bit = 16 * ROOT_ONE; bit; bit >>= 1)
+		if ((root + bit) * (root + bit) * (root + bit) <= cube)
+			root += bit;
+	return root;
+}
+
+/*
+ * The same in both directions: while the limit holds, a task's own ideal clock is the one that the package would
+ * have if all drew as it does. Power goes with the cube of the clock, so that is f * cube root of mean / own, and
+ * no more than the turbo. What is charged is how long its cycles take there.
+ */
+static __always_inline u64 charge_drawn(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw, u64 mean_mw)
+{
+	u64 ideal = cycles_ns(cycles, khz), least, part;
+
+	if (!khz || cycles > CYCLES_MAX || ideal >= ran_ns || limited_ns > ran_ns || !own_mw || !mean_mw)
+		return ran_ns;
+	least = ideal * ROOT_ONE / ran_ns;
+	part = cube_root(own_mw, mean_mw);
+	if (part < least)
+		part = least;
+	return ran_ns - limited_ns + limited_ns * part / ROOT_ONE;
+}
+
 /* What virtual time advances by. */
 static __always_inline u64 charge_weighted(u64 charge_ns, u32 weight)
 {
