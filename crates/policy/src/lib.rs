@@ -22,6 +22,9 @@ pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use knob::{Knob, KnobError, Unit};
 
+/// Variables of a policy's C, each a u64, in which it may add up what it does; results have them under these names.
+pub const TOTALS: [&str; 2] = ["refunded_ns", "surcharged_ns"];
+
 /// A scheduler, as data.
 #[derive(Debug)]
 pub struct Policy {

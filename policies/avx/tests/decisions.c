@@ -40,6 +40,16 @@ EXPORT u64 drawn(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw, u6
 	return charge_drawn(ran_ns, limited_ns, cycles, khz, own_mw, mean_mw);
 }
 
+EXPORT u32 saved(u64 xfeatures)
+{
+	return saved_level(xfeatures);
+}
+
+EXPORT u32 learned(u32 wide, bool found)
+{
+	return saved_learn(wide, found);
+}
+
 EXPORT u64 weighted(u64 charge_ns, u32 weight)
 {
 	return charge_weighted(charge_ns, weight);

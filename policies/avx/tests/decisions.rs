@@ -121,6 +121,30 @@ fn who_draws_more_pays_for_the_clock_that_it_costs() {
     assert!((drawn(1_000, 10_000) - 0.8).abs() < 0.002, "no ideal clock is above the turbo");
 }
 
+/// Headers recorded on a Zen 5: of a plain program, after a write of a ZMM register, after VZEROUPPER.
+#[test]
+fn recorded_headers_say_who_has_wide_code_at_work() {
+    let level = |xfeatures: u64| call!(saved(xfeatures => u64) -> u32);
+    assert_eq!([0xA2, 0xE6, 0xA2].map(level), [0, 2, 0]);
+    assert_eq!([0x0, 0x3, 0x7].map(level), [0, 0, 1]);
+    // The kernel's own signal takes ZMM16 to 31 (bit 7) for use: it would mark the plain program.
+    let kernels = |xfeatures: u64| xfeatures & (1 << 6 | 1 << 7) != 0;
+    assert_eq!((kernels(0xA2), level(0xA2)), (true, 0));
+}
+
+#[test]
+fn wide_code_at_work_in_few_preemptions_is_not_much() {
+    let after = |found: fn(u32) -> bool| {
+        (0..400).fold(0, |wide, at| call!(learned(wide => u32, found(at) => bool) -> u32))
+    };
+    let (always, half, seldom) =
+        (after(|_| true), after(|at| at % 2 == 0), after(|at| at % 10 == 0));
+    assert!((960..=1024).contains(&always), "{always}");
+    assert!((430..=560).contains(&half), "{half}");
+    assert!((40..=200).contains(&seldom), "{seldom}");
+    assert_eq!(after(|_| false), 0);
+}
+
 #[test]
 fn virtual_time_goes_by_weight() {
     let weighted = |weight: u32| call!(weighted(MS => u64, weight => u32) -> u64);

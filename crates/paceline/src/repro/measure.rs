@@ -17,7 +17,7 @@ use super::paper::{
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart};
-use super::{agreement, experiment, faults, mixes, tenants};
+use super::{agreement, experiment, faults, mixes, neighbours, tenants};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -149,6 +149,29 @@ impl<'a> Laboratory<'a> {
                 let (own, effort) = (self.neighbours(of)?, (self.effort.quick, self.progress));
                 let policies = (policy.as_str(), against.as_deref());
                 self.neighbours.measure((of, own), policies, *value, effort)
+            }
+            Measure::Virtual { experiments: [mixed, scalar, culprits], of, value, agrees } => {
+                let machine = self.experiment(mixed)?.machine.clone();
+                let runs =
+                    [self.outcomes(mixed)?, self.outcomes(scalar)?, self.outcomes(culprits)?];
+                let taken = neighbours::virtually(machine.as_deref(), &runs, of, *value)?;
+                let Some(twin) = agrees else { return Ok(taken) };
+                let (own, effort) = (self.neighbours(twin)?, (self.effort.quick, self.progress));
+                let sim =
+                    self.neighbours.measure((twin, own), (&simulated(of), None), *value, effort)?;
+                let sim = median(&sim).unwrap_or(f64::NAN);
+                Ok(taken.into_iter().map(|taken| (taken - sim).abs()).collect())
+            }
+            Measure::Dearer { pair, of, than } => {
+                let Job::PingPong { rounds } = self.experiment(pair)?.job else {
+                    return Err(Failure::input(format!("experiment {pair} is no ping-pong")));
+                };
+                let outcomes = self.outcomes(pair)?;
+                let took = |policy: &str| values(&outcomes, policy, Quantity::Elapsed);
+                let (own, others) = (took(of), bare(took(than)));
+                let other = median(&others).unwrap_or(f64::NAN);
+                let more = own.into_iter().map(|(_, s)| (s - other) * 1e9 / (2.0 * rounds as f64));
+                Ok(more.collect())
             }
             Measure::Trial { .. } => Ok(self.tried(measure)?.map_or(Vec::new(), |it| it.values)),
             Measure::Mixes(wanted) => {
@@ -460,7 +483,9 @@ impl Measure {
             | Measure::CpuError { experiment, .. }
             | Measure::WaitBound { experiment, .. }
             | Measure::ShareError { experiment, .. }
+            | Measure::Dearer { pair: experiment, .. }
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),
+            Measure::Virtual { experiments: [mixed, ..], .. } => Some(mixed),
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Exact { .. }
             | Measure::Mixes(_)
@@ -473,6 +498,11 @@ impl Measure {
             | Measure::Fewer { .. } => None,
         }
     }
+}
+
+/// A guest's policy as the simulator has it: with counters of its own, and told by traps.
+fn simulated(policy: &str) -> String {
+    policy.replace("source=model", "source=events").replace("detect=told", "detect=trap")
 }
 
 fn bare(values: ByRun) -> Vec<f64> {

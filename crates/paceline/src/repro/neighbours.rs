@@ -10,16 +10,16 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use machine::Machine;
+use machine::{LEVELS, Machine, Turbo};
 use report::plot;
 use report::text::percent;
 use serde::Deserialize;
 use sim::Scenario;
 use trace::Outcome;
 use workload::vector::{Beside, Programs, beside};
-use workload::{Step, Task, Workload};
+use workload::{Step, Task, Vector, Workload};
 
-use super::paper::View;
+use super::paper::{How, View};
 use super::views::Chart;
 use crate::contender::Contender;
 use crate::failure::Failure;
@@ -296,6 +296,74 @@ impl Mix {
             false_refund_ns: scalar.extra.get("refunded_ns").copied().unwrap_or(f64::NAN),
         }
     }
+}
+
+/// Programs that do nothing but work, one with wide code all the time.
+pub fn steady(threads: [usize; 2], how: How, duration_ns: u64) -> Workload {
+    let task = |(name, at, vector): (&str, usize, Vector)| Task {
+        name: format!("{name}-{at}"),
+        process: usize::from(name == "b") + 1,
+        vector,
+        steps: vec![Step::Repeat { times: None, steps: vec![Step::Run { work_ns: 1_000_000 }] }],
+        ..Task::default()
+    };
+    let (first, second) = match how {
+        How::Mixed => (Vector::Avx512, Vector::None),
+        How::Scalar => (Vector::None, Vector::None),
+        How::Culprits => (Vector::Avx512, Vector::Avx512),
+    };
+    let all = (0..threads[0]).map(|at| ("a", at, first));
+    let all = all.chain((0..threads[1]).map(|at| ("b", at, second)));
+    Workload {
+        name: "steady mix".into(),
+        tasks: all.map(task).collect(),
+        duration_ns: Some(duration_ns),
+        ..Workload::default()
+    }
+}
+
+/// The same by the time that a policy's model has each task at each license level, run by run: both programs, the
+/// culprit without wide code, culprits alone. All cores are active all the time.
+pub fn virtually(
+    machine: Option<&str>,
+    [mixed, scalar, culprits]: &[Rc<Vec<Outcome>>; 3],
+    of: &str,
+    taken: Taken,
+) -> Result<Vec<f64>, Failure> {
+    let machine = find_machine(machine.unwrap_or("xeon-w-2104"))?;
+    let turbo = machine.frequency.as_ref().map(|frequency| &frequency.turbo);
+    let turbo = turbo.ok_or_else(|| Failure::input(format!("{} has no clocks", machine.name)))?;
+    let own = |outcomes: &'_ Rc<Vec<Outcome>>| -> Vec<Outcome> {
+        let worked = outcomes.iter().filter(|outcome| outcome.policy == of).cloned();
+        worked
+            .map(|outcome| Outcome { progress: virtual_work(turbo, &outcome), ..outcome })
+            .collect()
+    };
+    let formula = 2.0 / (1.0 + turbo.ghz(0, turbo.cores()) / turbo.ghz(2, turbo.cores()));
+    let runs = own(mixed).into_iter().zip(own(scalar)).zip(own(culprits));
+    let mixes =
+        runs.map(|((mixed, scalar), culprits)| Mix::of(work(&culprits, ""), &mixed, &scalar));
+    let value = |mix: Mix| match taken {
+        Taken::OffFormula => {
+            let off = |slowed: &f64| (1.0 / slowed / formula - 1.0).abs();
+            Ok(100.0 * most(mix.slowed.iter().map(off)))
+        }
+        Taken::FalseRefund => Ok(mix.false_refund_ns),
+        Taken::Unfairness => Ok(100.0 * mix.unfairness()),
+        Taken::Distance => Ok(100.0 * mix.unfairness().abs()),
+        other => Err(Failure::input(format!("{other:?} is not taken of a guest"))),
+    };
+    mixes.map(value).collect()
+}
+
+/// Work of each task at the machine's clocks, ns at the scalar one.
+fn virtual_work(turbo: &Turbo, outcome: &Outcome) -> BTreeMap<u32, f64> {
+    let cores = turbo.cores();
+    let work = |ns: &Vec<u64>| {
+        let at = |(level, ns): (usize, &u64)| *ns as f64 * turbo.ghz(level as u8, cores);
+        ns.iter().take(LEVELS).enumerate().map(at).sum::<f64>() / turbo.ghz(0, cores)
+    };
+    outcome.charged.iter().map(|(tid, ns)| (*tid, work(ns))).collect()
 }
 
 /// Mean work of the tasks whose names begin so; hogs are none of the mix.

@@ -79,6 +79,9 @@ pub struct Experiment {
     /// Threads of each of its cores.
     #[serde(default)]
     pub smt: Option<u32>,
+    /// A frequency license that was granted stays, in the guest's model of them.
+    #[serde(default)]
+    pub permanent_license: bool,
     /// Which kind each of its CPUs passes for, as `--core-types` takes it.
     #[serde(default)]
     pub core_types: Option<String>,
@@ -291,6 +294,15 @@ pub enum Job {
         /// On the wall clock.
         duration_ms: u64,
     },
+    /// A program beside another whose vector code slows it, without pauses.
+    Beside {
+        /// Threads of the culprit and of the victim.
+        threads: [usize; 2],
+        /// Which run of the three that unfairness is made of.
+        how: How,
+        /// How long.
+        duration_ms: u64,
+    },
     /// Two tasks that hand a byte to and fro through two pipes.
     PingPong {
         /// Round trips: each is two wakeups.
@@ -301,6 +313,18 @@ pub enum Job {
         /// As many writes and reads as `pingpong` has.
         rounds: u64,
     },
+}
+
+/// See [`workload::vector::Beside`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// Both as they are.
+    Mixed,
+    /// The culprit's wide code is switched off.
+    Scalar,
+    /// The culprit beside itself.
+    Culprits,
 }
 
 /// A chart of the paper, drawn again from a sweep.
@@ -417,6 +441,27 @@ pub enum Measure {
         /// The policy that it is held against.
         #[serde(default)]
         against: Option<String>,
+    },
+    /// The same in a guest, by virtual cycles.
+    Virtual {
+        /// Names of three experiments of one shape: both programs, the culprit without wide code, culprits alone.
+        experiments: [String; 3],
+        /// Under which policy.
+        of: String,
+        /// What is taken.
+        value: Taken,
+        /// Neighbours that are simulated, as whom they should fare: their difference is taken, in points.
+        #[serde(default)]
+        agrees: Option<String>,
+    },
+    /// How many more instructions a wakeup takes under `of` than under `than`, by a pair that wake each other.
+    Dearer {
+        /// Name of the experiment.
+        pair: String,
+        /// Whose.
+        of: String,
+        /// Less whose.
+        than: String,
     },
     /// How near the part of a task's CPU time on the fastest kind of core is to what its policy plans, 1 being just
     /// that: of the task that is farthest, in each run of each policy.

@@ -22,7 +22,7 @@ use policy::native::{
     ScxInitTaskArgs, TaskStruct,
 };
 use policy::table::TYPES_MAX;
-use policy::{Clocks, Topology};
+use policy::{Clocks, TOTALS, Topology};
 use policy::{Instance, Profile};
 
 use crate::account::Func;
@@ -36,9 +36,6 @@ use dsq::{Dsq, DsqIndex, Link};
 use flags::*;
 use idle::Idle;
 use kfuncs::Table;
-
-/// What a policy may add up in variables of these names.
-const TOTALS: [&str; 2] = ["refunded_ns", "surcharged_ns"];
 
 /// The class.
 pub(crate) struct Ext {

@@ -28,3 +28,27 @@ static __always_inline void detect(struct avx_task *task, const struct task_slot
 	else
 		task->level = told ? told - 1 : LICENSE_LEVELS - 1;	/* unsure: nothing is refunded */
 }
+
+/*
+ * The saved state of a task says which registers were not in their first state when it was saved: the header's
+ * xfeatures. Upper halves of the first 16 ZMM are wide code, those of YMM code of 256 bits. ZMM16 to 31 alone are not:
+ * glibc's string functions leave them behind in every program, which is why the kernel's own avx512_timestamp, that
+ * takes them for use of AVX-512, marks even `cat`.
+ */
+#define XFEATURE_YMM		(1ULL << 2)
+#define XFEATURE_ZMM_HI256	(1ULL << 6)
+
+static __always_inline u32 saved_level(u64 xfeatures)
+{
+	if (xfeatures & XFEATURE_ZMM_HI256)
+		return 2;
+	return xfeatures & XFEATURE_YMM ? 1 : 0;
+}
+
+#define SAVED_ONE 1024		/* parts of 1 that `wide` counts */
+
+/* A mean over preemptions that forgets: about which part of them found wide code at work. */
+static __always_inline u32 saved_learn(u32 wide, bool found)
+{
+	return wide - wide / 16 + (found ? SAVED_ONE / 16 : 0);
+}

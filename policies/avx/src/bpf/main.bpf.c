@@ -185,5 +185,5 @@ OPS(avx) = {
 	.init		= (void *)avx_init,
 	.exit		= (void *)avx_exit,
 	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
-	.name		= "avx-fair",
+	.name		= "avx",
 };
