@@ -95,6 +95,11 @@ impl Clocks {
         (!self.fail).then_some(self.counted[cpu])
     }
 
+    /// Counters begin at 0 again.
+    pub fn restart(&mut self) {
+        self.counted.fill(Counted::default());
+    }
+
     /// The widest code that a CPU's tasks have run since this was asked last; from now on first uses trap.
     pub fn trapped(&mut self, cpu: CpuId) -> u8 {
         self.used[cpu].replace(0).unwrap_or(0)

@@ -6,7 +6,7 @@ mod common;
 use common::{burn, task, workload};
 use machine::{Machine, find};
 use policy::Instance;
-use sim::{Scenario, Scheduler, run};
+use sim::{Change, Failing, Fault, Scenario, Scheduler, run};
 use trace::Outcome;
 use workload::{Step, Task, Vector, Workload};
 
@@ -146,4 +146,139 @@ fn nothing_is_refunded_where_nobody_runs_wide_code() {
         (0..40).map(|at| Task { process: at, ..task("t", steps(at as u64)) }).collect();
     let outcome = simulate(&machine, tasks, fair("detect=trap"), Some(SECOND));
     assert_eq!((outcome.extra["refunded_ns"], outcome.extra["surcharged_ns"]), (0.0, 0.0));
+}
+
+/// Two tasks on CPU 0 of a machine whose licenses stay: work of each over what it has beside one like it.
+fn pair(
+    machine: &Machine,
+    vectors: [Vector; 2],
+    knobs: &str,
+    faults: &[Fault],
+) -> ([f64; 2], Outcome) {
+    let work = |vectors: [Vector; 2]| {
+        let tasks = vectors.map(|vector| on(0, vector, forever(vec![burn(10)])));
+        let workload = Workload { duration_ns: Some(10 * SECOND), ..workload(tasks.to_vec()) };
+        let mut scenario = Scenario::new(machine.clone(), workload, fair(knobs));
+        scenario.options.jitter = 0.0;
+        scenario.faults = faults.to_vec();
+        run(&scenario).unwrap()
+    };
+    let mixed = work(vectors);
+    let alone = vectors.map(|vector| done(&work([vector; 2]))[0]);
+    let own = done(&mixed);
+    ([own[0] / alone[0], own[1] / alone[1]], mixed)
+}
+
+#[test]
+fn an_avx2_task_beside_an_avx512_task_is_a_victim_too() {
+    let machine = permanent("xeon-w-2104");
+    let ([victim, culprit], _) = pair(&machine, [Vector::Avx2, Vector::Avx512], "detect=trap", &[]);
+    let ratio = 2.4 / 2.8;
+    let wanted = 2.0 * ratio / (1.0 + ratio);
+    assert!((victim / wanted - 1.0).abs() < 0.005 && (culprit / wanted - 1.0).abs() < 0.005);
+    let ([victim, culprit], _) = pair(&machine, [Vector::Avx2, Vector::Avx512], "charge=off", &[]);
+    assert!((victim - ratio).abs() < 0.005 && (culprit - 1.0).abs() < 0.005, "the control arm");
+}
+
+#[test]
+fn who_needs_the_lowest_clock_is_never_refunded() {
+    let machine = permanent("xeon-w-2104");
+    let (_, outcome) = pair(&machine, [Vector::Avx512; 2], "detect=trap", &[]);
+    // What the launcher of both ran for in between is all that there was to refund.
+    assert!(outcome.extra["refunded_ns"] < 1e6, "{}", outcome.extra["refunded_ns"]);
+    let (_, outcome) = pair(&machine, [Vector::None, Vector::Avx512], "detect=trap", &[]);
+    assert!(outcome.extra["refunded_ns"] > 0.1 * 10e9, "the control: a victim is");
+}
+
+#[test]
+fn counters_that_fail_refund_nothing_and_those_that_jump_refund_the_rest() {
+    let machine = permanent("xeon-w-2104");
+    let refund = |at_ms: u64, failing: Failing| {
+        let fault = Fault { at_ns: at_ms * MS, change: Change::Counters(failing) };
+        let (_, outcome) = pair(&machine, [Vector::None, Vector::Avx512], "detect=trap", &[fault]);
+        outcome.extra["refunded_ns"]
+    };
+    let whole = pair(&machine, [Vector::None, Vector::Avx512], "detect=trap", &[]).1;
+    let whole = whole.extra["refunded_ns"];
+    assert!((refund(5000, Failing::Stand) / whole - 0.5).abs() < 0.02, "half of the time");
+    let jumped = refund(5000, Failing::JumpBack) / whole;
+    assert!((0.99..=1.001).contains(&jumped), "a stretch of time is lost, no more: {jumped}");
+}
+
+#[test]
+fn nice_divides_what_is_charged() {
+    let machine = permanent("xeon-w-2104");
+    let task = |vector, nice| Task { nice, ..on(0, vector, forever(vec![burn(10)])) };
+    for nice in [-5, 5] {
+        let tasks = vec![task(Vector::None, nice), task(Vector::Avx512, 0)];
+        let outcome = simulate(&machine, tasks, fair("detect=trap"), Some(20 * SECOND));
+        let done = done(&outcome);
+        // Work at its own ideal clock goes by weight: 335 and 3121 of 1024, as sched_ext rounds them.
+        let weight = if nice < 0 { 305.0 } else { 33.0 } / 100.0;
+        let ratio = done[0] / (done[1] * 3.2 / 2.4);
+        assert!((ratio / weight - 1.0).abs() < 0.03, "nice {nice}: {ratio}, not {weight}");
+    }
+}
+
+#[test]
+fn virtual_time_stays_comparable_where_tasks_move() {
+    let machine = permanent("xeon-w-2104");
+    // Half of the CPUs are slowed for ever by culprits that are bound to them; victims go anywhere.
+    let culprits = (0..2).map(|cpu| on(cpu, Vector::Avx512, forever(vec![burn(10)])));
+    let victim = |at: usize| Task { process: 10 + at, ..task("v", forever(vec![burn(10)])) };
+    let tasks: Vec<Task> = culprits.chain((0..5).map(victim)).collect();
+    let spread = |knobs: &str| {
+        let done = done(&simulate(&machine, tasks.clone(), fair(knobs), Some(20 * SECOND)));
+        let victims = &done[2..7];
+        let most = victims.iter().copied().fold(0.0, f64::max);
+        1.0 - victims.iter().copied().fold(f64::INFINITY, f64::min) / most
+    };
+    let (across, balanced) = (spread("detect=trap"), spread("detect=trap,pick=balanced"));
+    assert!(across < 0.02, "victims differ by {across}");
+    assert!(across < balanced, "and by {balanced} where queues are evened out by length alone");
+}
+
+#[test]
+fn a_cpu_may_go_while_its_license_is_held() {
+    let machine = find("xeon-w-2104").unwrap();
+    let hog = |at: usize| Task {
+        process: at,
+        vector: if at % 2 == 0 { Vector::Avx512 } else { Vector::None },
+        ..task("t", forever(vec![burn(3)]))
+    };
+    let workload =
+        Workload { duration_ns: Some(2 * SECOND), ..workload((0..8).map(hog).collect()) };
+    let mut scenario = Scenario::new(machine, workload, fair("detect=trap"));
+    let cpu =
+        |change: fn(usize) -> Change, cpu, at_ms| Fault { at_ns: at_ms * MS, change: change(cpu) };
+    scenario.faults = vec![
+        cpu(Change::Offline, 3, 500),
+        cpu(Change::Offline, 2, 700),
+        cpu(Change::Online, 3, 1200),
+        cpu(Change::Online, 2, 1300),
+    ];
+    scenario.options.check = true;
+    let done = done(&run(&scenario).unwrap());
+    let most = done.iter().copied().fold(0.0, f64::max);
+    assert!(done.iter().all(|work| *work > most / 3.0), "nobody was forgotten: {done:?}");
+}
+
+/// Who touches a wide register once in 0.6 ms keeps its core at the lowest clock: it is a culprit, and has no more by it.
+#[test]
+fn who_looks_heavy_gains_nothing_and_loses_nothing_to_others() {
+    let machine = find("xeon-w-2104").unwrap();
+    let touch = vec![
+        Step::Vector(Vector::Avx512),
+        Step::Run { work_ns: 1_000 },
+        Step::Vector(Vector::None),
+        Step::Run { work_ns: 450_000 },
+    ];
+    let plain = vec![Step::Run { work_ns: 451_000 }];
+    let work = |first: &Vec<Step>| {
+        let tasks = [first, &plain].map(|steps| on(0, Vector::None, forever(steps.clone())));
+        done(&simulate(&machine, tasks.to_vec(), fair("detect=trap"), Some(10 * SECOND)))
+    };
+    let (honest, gaming) = (work(&plain), work(&touch));
+    assert!(gaming[0] < 0.9 * honest[0], "it pays for its own clock: {gaming:?} of {honest:?}");
+    assert!(gaming[1] > 0.93 * honest[1], "its neighbour is refunded: {gaming:?} of {honest:?}");
 }

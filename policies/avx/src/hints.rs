@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use policy::table::TaskView;
 use policy::{Control, Instance, Profile, Sources, Topology, View};
 
-const LOOK_NS: u64 = 100_000_000;
+/// Tasks that are not known yet are charged in full, so none is to wait for long.
+const LOOK_NS: u64 = 20_000_000;
 /// A thread may take its name after it was made.
-const LOOKS_MAX: u32 = 20;
+const LOOKS_MAX: u32 = 100;
 
 pub(crate) fn plan(_: &Instance, _: &Topology, profile: &Profile) -> Box<dyn Control> {
     let level =

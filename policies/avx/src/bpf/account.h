@@ -81,9 +81,19 @@ static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns
 	if (refund > knob_slice_ns)
 		refund = knob_slice_ns;
 	extra = knob_charge == CHARGE_BOTH ? charge_extra(&of) : 0;
-	__sync_fetch_and_add(&refunded_ns, refund);
-	__sync_fetch_and_add(&surcharged_ns, extra);
+	if (refund)
+		__sync_fetch_and_add(&refunded_ns, refund);
+	if (extra)
+		__sync_fetch_and_add(&surcharged_ns, extra);
 	return ran_ns - refund + extra;
+}
+
+/* Nothing to be refunded, at a glance, which is all that most stretches of time need: no cycles above its own level. */
+static __always_inline bool is_plain(const struct avx_task *task, const struct clock_counts *since)
+{
+	if (license_levels == 1 || knob_charge != CHARGE_VICTIM)
+		return false;
+	return !(task->level < 1 && since->cycles[1]) && !(task->level < 2 && since->cycles[2]);
 }
 
 /* The control arm needs no counters, but for a model's: they are what tasks' progress is reckoned by. */
@@ -120,8 +130,10 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	if (knob_charge != CHARGE_OFF) {
 		detect(task, slot);
 		if (counted) {
-			power_learn(task, ran_ns, since.energy_uj);
-			charge_ns = charge_for(task, at, ran_ns, &since);
+			if (license_levels == 1 || knob_charge == CHARGE_ENERGY)
+				power_learn(task, ran_ns, since.energy_uj);
+			if (!is_plain(task, &since))
+				charge_ns = charge_for(task, at, ran_ns, &since);
 		}
 	}
 	if (slot) {
