@@ -282,3 +282,31 @@ fn who_looks_heavy_gains_nothing_and_loses_nothing_to_others() {
     assert!(gaming[0] < 0.9 * honest[0], "it pays for its own clock: {gaming:?} of {honest:?}");
     assert!(gaming[1] > 0.93 * honest[1], "its neighbour is refunded: {gaming:?} of {honest:?}");
 }
+
+/// Without traps or anybody's word: from what licenses do while tasks run.
+#[test]
+fn who_caused_a_drop_is_observed() {
+    let machine = find("xeon-gold-6130").unwrap();
+    // Ten tasks on the two threads of a core whose clock is that of a busy package, four of them with wide code.
+    let task = |at: usize| Task {
+        cpus: Some(vec![0, 16]),
+        process: at + 1,
+        vector: if at < 4 { Vector::Avx512 } else { Vector::None },
+        ..task("t", forever(vec![burn(5)]))
+    };
+    let others = (1..16).map(|cpu| on(cpu, Vector::None, forever(vec![burn(10)])));
+    let tasks: Vec<Task> = (0..10).map(task).chain(others).collect();
+    let work = |knobs: &str| {
+        let outcome = simulate(&machine, tasks.clone(), fair(knobs), Some(20 * SECOND));
+        let done = done(&outcome);
+        let mean =
+            |of: std::ops::Range<usize>| done[of.clone()].iter().sum::<f64>() / of.len() as f64;
+        mean(4..10) / mean(0..4)
+    };
+    let (traps, observed, off) = (work("detect=trap"), work("detect=observed"), work("charge=off"));
+    assert!(
+        (observed / traps - 1.0).abs() < 0.02,
+        "{observed} by observation, {traps} by traps, {off} uncompensated"
+    );
+    assert!(traps > 1.1 * off);
+}

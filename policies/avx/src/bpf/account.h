@@ -111,6 +111,17 @@ static __always_inline void tell_levels(struct task_slot *slot, const struct clo
 		slot->ran_ns.of[level] += cycles_ns(since->cycles[level], turbo_of(level, active));
 }
 
+static __always_inline void observe_stretch(struct avx_task *task, s32 cpu, u64 now, u64 ran_ns,
+					    const struct clock_counts *since)
+{
+	u64 at_level_ns[LICENSE_LEVELS];
+	u32 level, active = active_cores(cpu);
+
+	for (level = 0; level < LICENSE_LEVELS; level++)
+		at_level_ns[level] = cycles_ns(since->cycles[level], turbo_of(level, active));
+	observe(task, cpu, now, ran_ns, at_level_ns);
+}
+
 /* Charges p for its time on this CPU since it was charged last. */
 static __always_inline void account(struct task_struct *p, s32 at)
 {
@@ -128,6 +139,8 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	charge_ns = ran_ns;
 	counted = counts_wanted() && counts_since(at, cpu, &since);
 	if (knob_charge != CHARGE_OFF) {
+		if (counted && knob_detect == DETECT_OBSERVED && license_levels > 1)
+			observe_stretch(task, at, now, ran_ns, &since);
 		detect(task, slot);
 		if (counted) {
 			if (license_levels == 1 || knob_charge == CHARGE_ENERGY)
@@ -159,6 +172,12 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 		u64 told = told_of(task_slot(p));
 
 		model_runs(at, told ? told - 1 : 0, active_cores(at));
+	}
+	if (knob_detect == DETECT_OBSERVED) {
+		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
+
+		cpu->known = task ? known_of(task, task_slot(p)) : 0;
+		cpu->changed_ns = cpu->since_ns;
 	}
 	if (counts_wanted())
 		counts_since(at, cpu, &since);

@@ -13,6 +13,7 @@ static __always_inline void active_set(s32 cpu, bool busy)
 	if (!state || state->busy == busy || at >= MAX_CPUS)
 		return;
 	state->busy = busy;
+	state->changed_ns = now_ns();
 	core = state->core;
 	node = cpu_node[at];
 	barrier_var(core);

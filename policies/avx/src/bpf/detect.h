@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Detect: which license level a task needs, so that who caused a drop is not refunded for it. */
 #pragma once
-#include "state.h"
+#include "observe.h"
 
 /* What the control plane was told of a task: one more than its level, or 0. */
 static __always_inline u64 told_of(const struct task_slot *slot)
@@ -18,15 +18,27 @@ static __always_inline void detect_starts(void)
 		vector_used();
 }
 
-/* At the end of a stretch of p's time here. */
-static __always_inline void detect(struct avx_task *task, const struct task_slot *slot)
+/* What is known of a task's level, one more than it; 0: nothing. What somebody said comes first. */
+static __always_inline u32 known_of(const struct avx_task *task, const struct task_slot *slot)
 {
 	u64 told = told_of(slot);
 
-	if (knob_detect == DETECT_TRAP)
+	if (told || knob_detect == DETECT_TOLD)
+		return told;
+	return observed_level(task);
+}
+
+/* At the end of a stretch of p's time here. Unsure is the highest level: nothing is refunded. */
+static __always_inline void detect(struct avx_task *task, const struct task_slot *slot)
+{
+	u32 known;
+
+	if (knob_detect == DETECT_TRAP) {
 		task->level = vector_used();
-	else
-		task->level = told ? told - 1 : LICENSE_LEVELS - 1;	/* unsure: nothing is refunded */
+		return;
+	}
+	known = known_of(task, slot);
+	task->level = known ? known - 1 : LICENSE_LEVELS - 1;
 }
 
 /*

@@ -9,6 +9,8 @@
 
 struct avx_task {
 	u32 level;	/* what it needs, as of the last stretch */
+	u32 seen[2];	/* observe.h, of levels 1 and 2: how many stretches of time said something, */
+	u32 wide[2];	/* and in which part of them the level was needed */
 	u32 mw;		/* what its core drew while it ran, a mean that forgets; 0: not known */
 };
 
@@ -25,6 +27,8 @@ struct avx_cpu {
 	struct clock_counts counts;	/* at that time */
 	u64 vtime;			/* of who runs here, as of then; VTIME_IDLE: nobody */
 	u64 balanced_ns;		/* when queues were evened out here last */
+	u64 changed_ns;			/* when another task began here, or idling */
+	u32 known;			/* one more than the level of who runs here; 0: not known */
 	u32 counts_known;
 	u32 busy;
 	u32 core;			/* its core, by its lowest CPU */
