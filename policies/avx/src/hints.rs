@@ -8,8 +8,8 @@ use policy::{Control, Instance, Profile, Sources, Topology, View};
 
 /// Tasks that are not known yet are charged in full, so none is to wait for long.
 const LOOK_NS: u64 = 20_000_000;
-/// A thread may take its name after it was made.
-const LOOKS_MAX: u32 = 100;
+/// A thread has its maker's name until it takes its own.
+const LOOKS_MAX: u32 = 25;
 
 pub(crate) fn plan(_: &Instance, _: &Topology, profile: &Profile) -> Box<dyn Control> {
     let level =
@@ -46,17 +46,18 @@ impl Control for Hints {
             let TaskView { slot, generation, pid, share, .. } = *task;
             let before = self.looks.get(&(slot, generation)).copied().unwrap_or(0);
             looks.insert((slot, generation), before + 1);
-            let level = match share == 0 && before < LOOKS_MAX {
-                true => (view.name_of)(pid).and_then(|name| self.level(&name)),
-                false => share.checked_sub(1),
-            };
-            match level {
-                Some(level) => {
-                    self.sources.profile += 1;
-                    told.push((*task, level + 1));
+            let share = match before < LOOKS_MAX {
+                true => {
+                    let level = (view.name_of)(pid).and_then(|name| self.level(&name));
+                    level.map_or(0, |level| level + 1)
                 }
-                None => self.sources.unknown += 1,
+                false => share,
+            };
+            match share {
+                0 => self.sources.unknown += 1,
+                _ => self.sources.profile += 1,
             }
+            told.push((*task, share));
         }
         self.looks = looks;
         view.table.publish(0, &told);

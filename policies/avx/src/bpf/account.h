@@ -88,12 +88,14 @@ static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns
 	return ran_ns - refund + extra;
 }
 
-/* Nothing to be refunded, at a glance, which is all that most stretches of time need: no cycles above its own level. */
-static __always_inline bool is_plain(const struct avx_task *task, const struct clock_counts *since)
+/*
+ * Nothing to be refunded, at a glance, which is what most stretches of time need: no cycles above the lowest level.
+ * Where first uses trap, a stretch has to be looked at all the same: the traps are to be armed again.
+ */
+static __always_inline bool is_plain(const struct clock_counts *since)
 {
-	if (license_levels == 1 || knob_charge != CHARGE_VICTIM)
-		return false;
-	return !(task->level < 1 && since->cycles[1]) && !(task->level < 2 && since->cycles[2]);
+	return license_levels > 1 && knob_charge == CHARGE_VICTIM && knob_detect != DETECT_TRAP &&
+	       !(since->cycles[1] | since->cycles[2]);
 }
 
 /* The control arm needs no counters, but for a model's: they are what tasks' progress is reckoned by. */
@@ -138,15 +140,17 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	cpu->since_ns = now;
 	charge_ns = ran_ns;
 	counted = counts_wanted() && counts_since(at, cpu, &since);
-	if (knob_charge != CHARGE_OFF) {
-		if (counted && knob_detect == DETECT_OBSERVED && license_levels > 1)
+	if (knob_charge != CHARGE_OFF && counted) {
+		bool plain = is_plain(&since);
+
+		/* A short run at the lowest level says nothing of its task. */
+		if (knob_detect == DETECT_OBSERVED && license_levels > 1 && (!plain || ran_ns >= CLEARED_NS))
 			observe_stretch(task, at, now, ran_ns, &since);
-		detect(task, slot);
-		if (counted) {
-			if (license_levels == 1 || knob_charge == CHARGE_ENERGY)
-				power_learn(task, ran_ns, since.energy_uj);
-			if (!is_plain(task, &since))
-				charge_ns = charge_for(task, at, ran_ns, &since);
+		if (license_levels == 1 || knob_charge == CHARGE_ENERGY)
+			power_learn(task, ran_ns, since.energy_uj);
+		if (!plain) {
+			detect(task, slot);
+			charge_ns = charge_for(task, at, ran_ns, &since);
 		}
 	}
 	if (slot) {
@@ -173,7 +177,8 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 
 		model_runs(at, told ? told - 1 : 0, active_cores(at));
 	}
-	if (knob_detect == DETECT_OBSERVED) {
+	/* Only threads beside this one ask. */
+	if (knob_detect == DETECT_OBSERVED && has_sibling(at)) {
 		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
 
 		cpu->known = task ? known_of(task, task_slot(p)) : 0;

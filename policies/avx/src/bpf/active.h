@@ -38,6 +38,15 @@ static __always_inline u32 active_cores(s32 cpu)
 	return node < MAX_CPUS ? node_active[node] : 1;
 }
 
+/* Whether a CPU's core has other threads. */
+static __always_inline bool has_sibling(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS && cpu_sibling[at] != at;
+}
+
 /* In init: each CPU's core is the lowest of its siblings. */
 static __always_inline void active_look(void)
 {
