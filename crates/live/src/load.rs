@@ -123,7 +123,7 @@ impl Attached {
             let word = bytes.get(places[*name].0..)?.first_chunk::<8>()?;
             Some((name.to_string(), u64::from_ne_bytes(*word) as f64))
         };
-        Ok(own.into_iter().filter_map(|name| total(name)).collect())
+        Ok(own.into_iter().filter_map(total).collect())
     }
 
     /// Fails with the kernel's own reason where the policy is no longer in charge.
