@@ -243,7 +243,7 @@ fn a_cpu_may_go_while_its_license_is_held() {
     let machine = find("xeon-w-2104").unwrap();
     let hog = |at: usize| Task {
         process: at,
-        vector: if at % 2 == 0 { Vector::Avx512 } else { Vector::None },
+        vector: if at.is_multiple_of(2) { Vector::Avx512 } else { Vector::None },
         ..task("t", forever(vec![burn(3)]))
     };
     let workload =
