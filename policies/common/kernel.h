@@ -153,6 +153,7 @@ enum scx_enq_flags {
 #define SCX_KICK_IDLE		0x1ULL
 #define SCX_KICK_PREEMPT	0x2ULL
 
+#define SCX_OPS_KEEP_BUILTIN_IDLE	(1ULL << 0)
 #define SCX_OPS_ENQ_LAST		(1ULL << 1)
 #define SCX_OPS_ENQ_EXITING		(1ULL << 2)
 #define SCX_OPS_SWITCH_PARTIAL		(1ULL << 3)

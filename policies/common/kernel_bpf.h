@@ -262,6 +262,7 @@ static __always_inline bool cpu_is_active(s32 cpu)
 
 /* Set before loading: a knob, or a fact of the machine. */
 #define CONFIG const volatile
+#define EXPORT
 
 #define spin_lock(lock)		bpf_spin_lock(lock)
 #define spin_unlock(lock)	bpf_spin_unlock(lock)

@@ -23,6 +23,8 @@ struct bpf_spin_lock {
 #define SEC(name)
 #define barrier_var(var)	asm volatile("" : "+r"(var))
 
+struct clock_counts;
+
 struct kernel {
 	void *runtime;
 	s32 (*create_dsq)(struct kernel *k, u64 dsq_id, s32 node);
@@ -52,6 +54,8 @@ struct kernel {
 	u64 (*dsq_peek_vtime)(struct kernel *k, u64 dsq_id);
 	struct task_struct *(*dsq_next)(struct kernel *k, u64 dsq_id, struct task_struct *p);
 	u64 (*cpu_instructions)(struct kernel *k);
+	bool (*clock_counts)(struct kernel *k, struct clock_counts *counts);
+	u32 (*vector_used)(struct kernel *k);
 };
 
 EXPORT struct kernel *kernel;
@@ -86,6 +90,8 @@ EXPORT struct kernel *kernel;
 #define now_ns()				kernel->now_ns(kernel)
 #define this_cpu()				kernel->this_cpu(kernel)
 #define cpu_instructions()			kernel->cpu_instructions(kernel)
+#define clock_counts(counts)			kernel->clock_counts(kernel, counts)
+#define vector_used()				kernel->vector_used(kernel)
 #define random_u32()				kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
 /* In cpu_release, which the simulator does not call: nobody is of a higher class there. */

@@ -113,6 +113,21 @@ impl Attached {
         self.control.as_ref().map(|control| control.charged.get()).unwrap_or_default()
     }
 
+    /// What the policy has added up in variables of these names, where it has them.
+    pub(crate) fn totals(&self, names: &[&str]) -> anyhow::Result<BTreeMap<String, f64>> {
+        let places = variables(self.bpf, ".bss")?;
+        let own: Vec<&&str> = names.iter().filter(|name| places.contains_key(**name)).collect();
+        if own.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let bytes = bss(&self.object)?;
+        let total = |name: &&str| {
+            let word = bytes.get(places[*name].0..)?.first_chunk::<8>()?;
+            Some((name.to_string(), u64::from_ne_bytes(*word) as f64))
+        };
+        Ok(own.into_iter().filter_map(total).collect())
+    }
+
     /// Fails with the kernel's own reason where the policy is no longer in charge.
     pub fn verify(&mut self) -> anyhow::Result<()> {
         let now = state()?;

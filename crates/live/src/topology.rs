@@ -30,7 +30,7 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
         core_type: zeros,
         node_distance: Vec::new(),
         tick_ns: tick_ns(),
-        counts_instructions: false,
+        ..Topology::default()
     };
     let mut caches: Vec<String> = Vec::new();
     for cpu in cpus {

@@ -62,6 +62,9 @@ impl Trial<'_> {
         let bare = checked(execute(), &mut attached)?;
         let mut extra = bare.extra();
         extra.extend(program_time(&attached)?);
+        if let Some(attached) = &attached {
+            extra.extend(attached.totals(&policy::TOTALS)?);
+        }
         let mut tried = Tried {
             outcome: Outcome {
                 policy: self.label.to_string(),

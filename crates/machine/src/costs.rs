@@ -163,6 +163,8 @@ table! {
     /// How much longer a task's stalls take, as a part of them, for each unit of pressure of the tasks that run on
     /// the other cores of its last-level cache ([`contended_rate`](crate::contended_rate)).
     llc_contention, "1", usize::MAX, 0.0;
+    /// A trap at the first use of vector registers that were disabled, from there to the task's next instruction.
+    vector_trap_ns, "ns", usize::MAX, 0.0;
     /// Copying a byte between user and kernel.
     copy_byte_ns, "ns", 1, 0.0;
 }

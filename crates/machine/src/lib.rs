@@ -12,7 +12,9 @@ mod costs;
 mod cpus;
 mod fabric;
 mod factors;
+mod frequency;
 mod kinds;
+mod license;
 mod machine;
 mod memory;
 mod observed;
@@ -21,6 +23,7 @@ mod places;
 mod quantity;
 mod rates;
 mod read;
+mod read_frequency;
 mod recency;
 mod tlb;
 mod warmth;
@@ -32,7 +35,9 @@ pub use fabric::{
     Copy, FABRIC, Fabric, Links, Runs, Speed, alone, speeds as shared_speeds, speeds_by,
 };
 pub use factors::{Factors, factors};
+pub use frequency::{Frequency, Power, Turbo};
 pub use kinds::Kinds;
+pub use license::{LEVELS, License, LicenseLaw, Phase};
 pub use machine::{
     Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names,
 };

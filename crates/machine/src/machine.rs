@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::costs::{COSTS, Costs, Table};
 use crate::fabric::{FABRIC, Fabric, Links};
+use crate::frequency::Frequency;
 use crate::memory::{MEMORY, Memory};
 use crate::observed::Observation;
 use crate::quantity::Quantity;
@@ -120,6 +121,8 @@ pub struct Machine {
     pub memory: Option<Memory>,
     /// Its memory domains, and how they are joined; None: not known, and memory is as near and as fast for all.
     pub fabric: Option<(Fabric, Links)>,
+    /// What its clocks follow; None: they are always the same.
+    pub frequency: Option<Frequency>,
     /// Where each cost comes from, and its range.
     pub sources: BTreeMap<&'static str, Quantity>,
     /// Costs that nobody could measure, and why: [`Machine::lacks`] says whether that matters.
@@ -152,11 +155,14 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("opteron-8356", include_str!("../../../machines/opteron-8356.toml")),
     ("odroid-xu3", include_str!("../../../machines/odroid-xu3.toml")),
     ("phenom-2f4s", include_str!("../../../machines/phenom-2f4s.toml")),
+    ("power-8", include_str!("../../../machines/power-8.toml")),
     ("tensor-g1", include_str!("../../../machines/tensor-g1.toml")),
     ("xeon-5160-2s", include_str!("../../../machines/xeon-5160-2s.toml")),
     ("xeon-6248-snc", include_str!("../../../machines/xeon-6248-snc.toml")),
     ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
+    ("xeon-gold-6130", include_str!("../../../machines/xeon-gold-6130.toml")),
     ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),
+    ("xeon-w-2104", include_str!("../../../machines/xeon-w-2104.toml")),
 ];
 
 /// Names of the machines that come with the program.

@@ -14,6 +14,7 @@ use crate::machine::{Cpu, Each, Housekeeper, LockKind, Machine, MachineError, Ti
 use crate::observed::Observation;
 use crate::places::{Rows, placed};
 use crate::quantity::{Quantity, Stated};
+use crate::read_frequency::{Clocks, frequency};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +41,7 @@ struct File {
     fabric: Option<Given>,
     #[serde(default = "none")]
     links: Option<Joined>,
+    frequency: Option<Clocks>,
     #[serde(default)]
     observed: BTreeMap<String, Observation>,
 }
@@ -117,13 +119,13 @@ struct Keeper {
 }
 
 /// What errors call the text, and the text to count lines in.
-struct Source<'a> {
+pub(crate) struct Source<'a> {
     text: &'a str,
     path: &'a str,
 }
 
 impl Source<'_> {
-    fn error(&self, span: Range<usize>, what: impl Into<String>) -> MachineError {
+    pub fn error(&self, span: Range<usize>, what: impl Into<String>) -> MachineError {
         let line = self.text[..span.start.min(self.text.len())].matches('\n').count() + 1;
         MachineError::Syntax { path: self.path.to_string(), line, what: what.into() }
     }
@@ -159,8 +161,13 @@ pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
             );
         }
     };
+    let mut cores: Vec<u16> = cpus.iter().map(|cpu| cpu.core).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    let clocks = file.frequency.as_ref().map(|given| frequency(&source, given, cores.len()));
     Ok(Machine {
         fabric,
+        frequency: clocks.transpose()?,
         node_distance,
         name: file.name,
         summary: file.summary,

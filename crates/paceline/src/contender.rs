@@ -21,6 +21,7 @@ pub static POLICIES: &[&Policy] = &[
     &dino::DI_PLAIN,
     &dino::DI_MIGRATE,
     &dino::DINO,
+    &avx::AVX_FAIR,
     &baseline::RR,
     &baseline::FIFO,
     &baseline::PILE,

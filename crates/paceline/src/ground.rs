@@ -175,8 +175,9 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
     })
 }
 
-/// How fast each task of the workload is on each kind of core, of its speed on the slowest: what counters would
-/// tell, which a guest does not have; before that, what somebody said.
+/// How fast each task of the workload is on each kind of core, of its speed on the slowest; or where clocks follow
+/// licenses, which level its widest code needs: what counters would tell, which a guest does not have; before that,
+/// what somebody said.
 fn profile(plan: &Plan, rates: &[f64]) -> Profile {
     if let (Job::Model { workload, .. }, true) = (&plan.job, by_misses(plan)) {
         let misses = |task: &workload::Task| Some((task.name.clone(), vec![task.memory?.mpki]));
@@ -188,7 +189,13 @@ fn profile(plan: &Plan, rates: &[f64]) -> Profile {
         return plan.profile.clone();
     };
     let speeds = |task: &workload::Task| (task.name.clone(), machine::speeds(rates, task.stalled));
-    let mut profile: Profile = workload.tasks.iter().map(speeds).collect();
+    let needs = |task: &workload::Task| (task.name.clone(), vec![f64::from(task.widest().level())]);
+    let licensed =
+        matches!(&plan.place, Place::Vm { shape, .. } if shape.clocks.license_levels > 0);
+    let mut profile: Profile = match licensed {
+        true => workload.tasks.iter().map(needs).collect(),
+        false => workload.tasks.iter().map(speeds).collect(),
+    };
     profile.extend(plan.profile.clone());
     profile
 }

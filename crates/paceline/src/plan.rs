@@ -561,6 +561,7 @@ pub fn shape_of(machine: &Machine) -> vm::Shape {
             one if one.rates.len() == 1 => Vec::new(),
             kinds => kinds.of,
         },
+        clocks: sim::clocks(machine),
         ..vm::Shape::default()
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy with its knobs set, as a user named it.
 
-use crate::native::MAX_CPUS;
+use crate::native::{MAX_CPUS, TURBO_CORES};
 use crate::{KnobError, Policy, Promises, Topology, Unit, find};
 
 /// A policy with its knobs set.
@@ -109,6 +109,14 @@ impl Instance {
         config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
         let counts = u64::from(topology.counts_instructions);
         config.push(("counts_instructions", counts.to_ne_bytes().to_vec()));
+        let clocks = &topology.clocks;
+        config.push(("license_levels", clocks.license_levels.to_ne_bytes().to_vec()));
+        config.push(("license_release_ns", clocks.release_ns.to_ne_bytes().to_vec()));
+        config.push(("license_throttle_ns", clocks.throttle_ns.to_ne_bytes().to_vec()));
+        config.push(("license_halt_ns", clocks.halt_ns.to_ne_bytes().to_vec()));
+        config.push(("turbo_cores", (turbo(topology).len() as u32).to_ne_bytes().to_vec()));
+        let khz = turbo(topology).iter().flatten();
+        config.push(("turbo_khz", khz.flat_map(|khz| khz.to_ne_bytes()).collect()));
         config
     }
 
@@ -138,6 +146,12 @@ impl Instance {
             false => format!("{}:{}", self.policy.name, set.join(",")),
         }
     }
+}
+
+/// The rows of the turbo table that clocks.h has place for.
+fn turbo(topology: &Topology) -> &[[u32; 3]] {
+    let rows = &topology.clocks.turbo_khz;
+    &rows[..rows.len().min(TURBO_CORES)]
 }
 
 /// The next CPU of each one's core, in a ring.

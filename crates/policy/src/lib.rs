@@ -8,6 +8,8 @@
 //!
 //! **Invariant:** nothing here reads the machine, the clock or the environment.
 
+use serde::{Deserialize, Serialize};
+
 mod control;
 mod instance;
 mod keeper;
@@ -21,6 +23,9 @@ pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use knob::{Knob, KnobError, Unit};
 pub use memory::{Counts, Memory, NoMemory};
+
+/// Variables of a policy's C, each a u64, in which it may add up what it does; results have them under these names.
+pub const TOTALS: [&str; 2] = ["refunded_ns", "surcharged_ns"];
 
 /// A scheduler, as data.
 #[derive(Debug)]
@@ -79,6 +84,36 @@ pub struct Topology {
     pub tick_ns: u64,
     /// Its CPUs count instructions, and a policy may read them.
     pub counts_instructions: bool,
+    /// What its clocks follow, as far as that is known.
+    pub clocks: Clocks,
+}
+
+/// What the clocks of a machine's cores follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// Greatest clock of each license level, in kHz, with 1 active core of a package, with 2, …; empty: not known.
+    pub turbo_khz: Vec<[u32; 3]>,
+    /// How many levels of licenses there are.
+    pub license_levels: u32,
+    /// From the last instruction that needs a level until it is given back.
+    pub release_ns: u64,
+    /// From a request until the voltage is there.
+    pub throttle_ns: u64,
+    /// A core stands still for so long while its clock changes.
+    pub halt_ns: u64,
+}
+
+impl Clocks {
+    /// The same for a clock on which a CPU gets 1/`factor` of each second.
+    #[must_use]
+    pub fn dilated(&self, factor: u64) -> Clocks {
+        Clocks {
+            release_ns: self.release_ns * factor,
+            throttle_ns: self.throttle_ns * factor,
+            halt_ns: self.halt_ns * factor,
+            ..self.clone()
+        }
+    }
 }
 
 /// The policy of this name, or an error that says which exist.

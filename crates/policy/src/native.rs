@@ -15,6 +15,9 @@ use crate::{Instance, Topology};
 /// `MAX_CPUS` of kernel.h: the most CPUs a policy's tables hold.
 pub const MAX_CPUS: usize = 512;
 
+/// `TURBO_CORES` of clocks.h: the most active cores that a turbo table tells apart.
+pub const TURBO_CORES: usize = 128;
+
 /// `struct sched_ext_entity`.
 #[repr(C)]
 #[derive(Debug, Default, Clone)]
@@ -87,6 +90,18 @@ pub struct ScxExitTaskArgs {
     pub cancelled: bool,
 }
 
+/// `struct clock_counts` of clocks.h: of this CPU, since some moment in the past.
+#[repr(C)]
+#[derive(Debug, Default, Clone, Copy)]
+pub struct ClockCounts {
+    /// Cycles at each license level of its core.
+    pub cycles: [u64; 3],
+    /// Time in which a limit on power held its core below its turbo, ns.
+    pub limited_ns: u64,
+    /// Energy of its core, µJ.
+    pub energy_uj: u64,
+}
+
 /// `struct kernel`: what a native policy calls.
 #[repr(C)]
 #[allow(missing_docs)]
@@ -120,6 +135,10 @@ pub struct Kernel {
     pub dsq_next: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> *mut TaskStruct,
     /// Instructions of users that this CPU has retired so far.
     pub cpu_instructions: unsafe extern "C" fn(*mut Kernel) -> u64,
+    /// What counters of this CPU say of its clock; false where there are none that work.
+    pub clock_counts: unsafe extern "C" fn(*mut Kernel, *mut ClockCounts) -> bool,
+    /// The widest vector code here since this was called last, as its license level: first uses trap from then on.
+    pub vector_used: unsafe extern "C" fn(*mut Kernel) -> u32,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a user writes behind `--policy`, and what comes of it.
 
-use policy::{Instance, Knob, Policy, Promises, Topology, Unit};
+use policy::{Clocks, Instance, Knob, Policy, Promises, Topology, Unit};
 
 static TOY: Policy = Policy {
     name: "toy",
@@ -107,7 +107,8 @@ fn a_ground_sets_the_knobs_and_the_topology() {
         core_type: vec![0, 0, 1],
         node_distance: Vec::new(),
         tick_ns: 4_000_000,
-        counts_instructions: false,
+        clocks: Clocks { turbo_khz: vec![[3, 2, 1]], ..Clocks::default() },
+        ..Topology::default()
     };
     let config = parse("toy").unwrap().config(&topology);
     let value = |symbol| config.iter().find(|(name, _)| *name == symbol).unwrap().1.clone();
@@ -118,4 +119,6 @@ fn a_ground_sets_the_knobs_and_the_topology() {
     assert_eq!(value("cpu_llc"), [0u16, 0, 1].map(u16::to_ne_bytes).concat());
     assert_eq!(value("cpu_sibling"), [2u16, 1, 0].map(u16::to_ne_bytes).concat(), "a ring");
     assert_eq!(value("tick_ns"), 4_000_000u64.to_ne_bytes());
+    assert_eq!(value("turbo_cores"), 1u32.to_ne_bytes());
+    assert_eq!(value("turbo_khz"), [3u32, 2, 1].map(u32::to_ne_bytes).concat());
 }

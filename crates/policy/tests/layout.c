@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The offsets and sizes that C sees, in the order in which layout.rs lists them. */
-#include "kernel.h"
+#include "clocks.h"
 
 #define O(type, field) __builtin_offsetof(struct type, field)
 
@@ -34,7 +34,10 @@ EXPORT const u64 layout[] = {
 	O(kernel, task_cpu), O(kernel, cpu_allowed), O(kernel, set_slice), O(kernel, set_dsq_vtime),
 	O(kernel, now_ns), O(kernel, this_cpu), O(kernel, random_u32), O(kernel, task_storage_get),
 	O(kernel, spin_lock), O(kernel, spin_unlock), O(kernel, error),
-	O(kernel, dsq_peek_vtime), O(kernel, dsq_next), sizeof(struct kernel),
+	O(kernel, dsq_peek_vtime), O(kernel, dsq_next),
+	O(kernel, cpu_instructions), O(kernel, clock_counts), O(kernel, vector_used), sizeof(struct kernel),
+	O(clock_counts, cycles), O(clock_counts, limited_ns), O(clock_counts, energy_uj),
+	sizeof(struct clock_counts),
 	MAX_CPUS,
 };
 

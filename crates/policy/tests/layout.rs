@@ -5,7 +5,8 @@ use std::mem::{offset_of, size_of};
 use std::path::Path;
 
 use policy::native::{
-    Cgroup, Kernel, MAX_CPUS, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxInitTaskArgs, TaskStruct,
+    Cgroup, ClockCounts, Kernel, MAX_CPUS, SchedExtEntity, SchedExtOps, ScxExitInfo,
+    ScxInitTaskArgs, TaskStruct,
 };
 
 macro_rules! layout {
@@ -32,8 +33,9 @@ fn c_and_rust_lay_out_the_same_structs() {
             runtime create_dsq dsq_nr_queued dsq_insert dsq_insert_vtime dsq_move_to_local
             select_cpu_dfl test_and_clear_cpu_idle pick_idle_cpu kick_cpu task_cpu cpu_allowed
             set_slice set_dsq_vtime now_ns this_cpu random_u32 task_storage_get spin_lock
-            spin_unlock error dsq_peek_vtime dsq_next
+            spin_unlock error dsq_peek_vtime dsq_next cpu_instructions clock_counts vector_used
         }
+        ClockCounts { cycles limited_ns energy_uj }
     };
     expected.push(("MAX_CPUS", MAX_CPUS));
 

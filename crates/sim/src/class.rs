@@ -227,6 +227,11 @@ pub trait Class {
         BTreeMap::new()
     }
 
+    /// What it has added up over the run, by name with the unit last.
+    fn totals(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// The run is over; called once, at no cost.
     fn stop(&mut self, _k: &mut Kernel) {}
 }

@@ -198,6 +198,7 @@ impl Engine {
             (Some(_), None) => self.became_idle(cpu),
             _ => {}
         }
+        self.code_changes(cpu, now);
         self.k.call(self.k.func.finish_task_switch);
     }
 

@@ -71,8 +71,9 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     };
     let at = Cursor::new(compile_between(before, &steps, after), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    let workload::Task { nice, batch, stalled, pressure, .. } = *task;
-    Task { nice, batch, stalled, pressure, cgroup: cgroup_id(task.group), ..own }
+    let workload::Task { nice, batch, stalled, pressure, vector, .. } = *task;
+    let vector = vector.level();
+    Task { nice, batch, stalled, pressure, vector, cgroup: cgroup_id(task.group), ..own }
 }
 
 /// How a run ended.
@@ -183,6 +184,7 @@ impl Engine {
             Due::Watchdog => self.on_watchdog(t_ns),
             Due::Control => self.on_control(t_ns),
             Due::Memory => self.on_memory(t_ns),
+            Due::License { core, timer } => self.on_license(usize::from(core), timer, t_ns),
             Due::Fault(index) => self.on_fault(index as usize, t_ns),
         }
     }
@@ -363,6 +365,11 @@ impl Engine {
                     self.k.now = self.k.now.max(t_ns);
                     self.phase_domains(cpu, task, mpki);
                 }
+                Op::Vector { level } => {
+                    at.next();
+                    self.k.tasks[task].vector = level;
+                    self.code_changes(cpu, t_ns);
+                }
                 op => {
                     self.begin(cpu, t_ns);
                     self.system_call(task, op);
@@ -427,6 +434,11 @@ impl Engine {
     /// The present task's own code runs from now on.
     pub(crate) fn start_user(&mut self, cpu: CpuId, t_ns: u64) {
         let k = &mut self.k;
+        if k.clocks.as_mut().is_some_and(|clocks| clocks.traps(cpu))
+            && let Some(task) = k.cpus[cpu].curr
+        {
+            k.tasks[task].at.debt += k.machine.costs.vector_trap_ns;
+        }
         let rate = k.rate_of(cpu);
         let Some(task) = k.cpus[cpu].curr else { return };
         let at = &k.tasks[task].at;

@@ -19,6 +19,8 @@ pub(crate) enum Due {
     Control,
     /// Pages that are on the way have come some way.
     Memory,
+    /// The license of a core goes on; void unless `timer` is still its timer.
+    License { core: u16, timer: u32 },
     /// A change from outside: index into the scenario's faults.
     Fault(u32),
 }
@@ -50,6 +52,7 @@ impl Due {
             Due::Watchdog
                 | Due::Control
                 | Due::Memory
+                | Due::License { .. }
                 | Due::Turn { .. }
                 | Due::Irq { irq: Irq::Tick, .. }
         )

@@ -33,7 +33,7 @@ pub enum Change {
     Offline(CpuId),
     /// A CPU comes back.
     Online(CpuId),
-    /// Counters of instructions fail.
+    /// Counters fail: of instructions, and of cycles at each license level.
     Counters(Failing),
 }
 
@@ -82,8 +82,12 @@ impl Engine {
             }
             Change::Counters(Failing::JumpBack) => {
                 self.k.cpus.iter_mut().for_each(|cpu| cpu.instructions = 0.0);
+                self.k.clocks.iter_mut().for_each(|clocks| clocks.restart());
             }
-            Change::Counters(Failing::Stand) => self.k.counters_stand = true,
+            Change::Counters(Failing::Stand) => {
+                self.k.counters_stand = true;
+                self.k.clocks.iter_mut().for_each(|clocks| clocks.fail = true);
+            }
         }
         self.finish();
     }

@@ -17,6 +17,7 @@ use crate::checkers::Hint;
 use crate::cpu::{Cpu, Mode};
 use crate::domains::Domains;
 use crate::event::{Due, Irq, Queue};
+use crate::frequency::Clocks;
 use crate::hw::Hw;
 use crate::line::Line;
 use crate::lock::{Lock, LockId};
@@ -111,6 +112,8 @@ pub struct Kernel {
     pub(crate) hw: Option<Box<Hw>>,
     /// Memory domains, where the machine has them and the workload says what its tasks ask of memory.
     pub(crate) domains: Option<Box<Domains>>,
+    /// Clocks, where the machine says what they follow.
+    pub(crate) clocks: Option<Box<Clocks>>,
     /// Counters of instructions have failed.
     pub(crate) counters_stand: bool,
     /// The CPU whose code is being simulated, and its cursor.
@@ -166,6 +169,7 @@ impl Kernel {
             pressure: vec![0.0; llcs],
             hw: None,
             domains: None,
+            clocks: Clocks::new(&machine).map(Box::new),
             this: 0,
             now: 0,
             standing_ns: None,
@@ -468,7 +472,8 @@ impl Kernel {
         let (stalled, own) = self.cpus[cpu].curr.map_or((0.0, 0.0), of);
         let others = (self.pressure[usize::from(place.llc)] - own).max(0.0);
         let longer = self.machine.costs.llc_contention * others;
-        let core_rate = self.machine.core_rates[place.core_type as usize];
+        let clock = self.clocks.as_ref().map_or(1.0, |clocks| clocks.rate(cpu));
+        let core_rate = clock * self.machine.core_rates[place.core_type as usize];
         let shared = self.domains.as_ref().map_or(1.0, |domains| domains.rate(cpu));
         contended_rate(core_rate, stalled, longer) * self.machine.costs.smt_rate(busy) * shared
     }

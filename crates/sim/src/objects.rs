@@ -206,6 +206,7 @@ impl Engine {
             | Op::Runtime { .. }
             | Op::Stalled { .. }
             | Op::Mpki { .. }
+            | Op::Vector { .. }
             | Op::Loop { .. }
             | Op::Again { .. } => {}
         }

@@ -59,6 +59,9 @@ pub(crate) enum Op {
     Mpki {
         mpki: f64,
     },
+    Vector {
+        level: u8,
+    },
     Write {
         channel: ObjectId,
         bytes: u32,
@@ -233,6 +236,7 @@ fn append(steps: &[Step], ops: &mut Vec<Op>) {
             Step::Yield => Op::Yield,
             Step::Stalled { part } => Op::Stalled { part: *part },
             Step::Mpki { mpki } => Op::Mpki { mpki: *mpki },
+            Step::Vector(vector) => Op::Vector { level: vector.level() },
             Step::Write { channel, bytes } => Op::Write { channel: *channel, bytes: *bytes },
             Step::Read { channel, bytes } => Op::Read { channel: *channel, bytes: *bytes },
             Step::Fork(task) => Op::Fork(*task),

@@ -303,10 +303,16 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     let end = engine.run();
     let now_ns = engine.k.now;
     let speeds = engine.class.measured();
+    let totals = engine.class.totals();
     engine.class.stop(&mut engine.k);
     match end {
         End::At(at_ns) if at_ns >= cap_ns => Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 }),
-        End::At(at_ns) => Ok(Traced { speeds, ..finish(scenario, engine, at_ns)? }),
+        End::At(at_ns) => {
+            let mut traced = finish(scenario, engine, at_ns)?;
+            let named = totals.into_iter().map(|(name, total)| (name.to_string(), total as f64));
+            traced.outcome.extra.extend(named);
+            Ok(Traced { speeds, ..traced })
+        }
         End::Stuck(left) => {
             let place = |id: TaskId| {
                 let task = &engine.k.tasks[id];

@@ -77,6 +77,8 @@ pub struct Task {
     pub(crate) stalled: f64,
     /// How much it presses on the cache of the CPU that it runs on.
     pub(crate) pressure: f64,
+    /// The license level that its code needs.
+    pub(crate) vector: u8,
     /// It is the kernel's own: it has no address space, and keeps nobody's run going.
     pub(crate) kernel: bool,
     /// Counts its timers, so that a late one is told from the present one.
@@ -113,6 +115,7 @@ impl Task {
             at,
             stalled: 0.0,
             pressure: 0.0,
+            vector: 0,
             kernel: false,
             timer: 0,
         }

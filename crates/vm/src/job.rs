@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use live::{Callback, Recording};
-use policy::Profile;
+use policy::{Clocks, Profile};
 use serde::{Deserialize, Serialize};
 use trace::Outcome;
 
@@ -30,6 +30,8 @@ pub(crate) struct Job {
     pub limit_s: f64,
     /// Which kind of core each CPU passes for, the fastest first; empty: all are alike.
     pub core_types: Vec<u16>,
+    /// What clocks the guest's cores pass for.
+    pub clocks: Clocks,
     /// What is known of programs beforehand.
     pub profile: Profile,
     /// The kernel's type information is not known to be sound.

@@ -127,6 +127,8 @@ pub struct Shape {
     /// Which kind of core policies take each CPU for, the fastest first: emulated ones are all alike. Empty: none
     /// is told apart.
     pub core_types: Vec<u16>,
+    /// What policies take its clocks for: it has none of its own.
+    pub clocks: policy::Clocks,
 }
 
 impl Default for Shape {
@@ -138,6 +140,7 @@ impl Default for Shape {
             distances: Vec::new(),
             memory_mib: 2048,
             core_types: Vec::new(),
+            clocks: policy::Clocks::default(),
         }
     }
 }

@@ -170,6 +170,7 @@ fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
         count_locks: request.count_locks,
         limit_s: request.limit.as_secs_f64(),
         core_types: request.shape.core_types.clone(),
+        clocks: request.shape.clocks.dilated(dilation),
         profile: request.profile.clone(),
         probe: !kernel.probed,
     }

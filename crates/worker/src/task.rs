@@ -202,8 +202,8 @@ impl Run<'_> {
             Step::Suspend(id) => sync::suspend(header, object(*id))?,
             Step::Resume(id) => sync::signal(object(*id), u32::MAX >> 1),
             Step::Yield => sched_yield(),
-            // What real cores are stalled by, real programs decide.
-            Step::Stalled { .. } | Step::Mpki { .. } => {}
+            // What real cores are stalled or slowed by, real programs decide.
+            Step::Stalled { .. } | Step::Mpki { .. } | Step::Vector(_) => {}
             Step::Write { channel, bytes } => self.message(*channel, WRITE, *bytes)?,
             Step::Read { channel, bytes } => self.message(*channel, READ, *bytes)?,
             Step::Fork(task) => {

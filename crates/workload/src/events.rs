@@ -5,6 +5,7 @@ use crate::hw::{part, rate};
 use crate::json::{Error, Node};
 use crate::model::{Object, ObjectId, Step};
 use crate::rtapp::{Objects, bytes, unknown};
+use crate::vector::Vector;
 
 /// How a key is told apart: by the longest name in front of it, as rt-app does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,6 +28,7 @@ enum Event {
     Yield,
     Stalled,
     Mpki,
+    Vector,
     Fork,
     Write,
     Read,
@@ -52,6 +54,7 @@ const EVENTS: &[(&str, Event)] = &[
     ("yield", Event::Yield),
     ("stalled", Event::Stalled),
     ("mpki", Event::Mpki),
+    ("vector", Event::Vector),
     ("fork", Event::Fork),
     ("write", Event::Write),
     ("read", Event::Read),
@@ -133,6 +136,7 @@ impl<'a> Scope<'_, 'a> {
             Event::Yield => Step::Yield,
             Event::Stalled => Step::Stalled { part: part(node, key)? },
             Event::Mpki => Step::Mpki { mpki: rate(node, key, 0.0)? },
+            Event::Vector => Step::Vector(Vector::parse(node, key)?),
             Event::Timer => self.timer(key, node)?,
             Event::Lock => {
                 let mutex = self.mutex(node.string(key)?);

@@ -45,6 +45,7 @@ use serde_json::{Map, Value, json};
 
 use crate::json::{Error, Node};
 use crate::rtapp::unknown;
+use crate::vector::Vector;
 
 /// Bytes of the page for which `bytes` and `pages` stand in for each other.
 const PAGE: u64 = 4096;
@@ -86,8 +87,7 @@ pub struct Hw {
     pub kernel_code: Touched,
 }
 
-const KEYS: &str =
-    "stalled, pressure, memory, reach, own, shared, code, kernel, kernel_shared, kernel_code";
+const KEYS: &str = "stalled, pressure, vector, memory, reach, own, shared, code, kernel, kernel_shared, kernel_code";
 
 /// What one task asks of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -147,6 +147,8 @@ pub(crate) struct Said {
     pub pressure: f64,
     /// What it asks of memory, where it says so.
     pub memory: Option<Demand>,
+    /// What its work is made of.
+    pub vector: Vector,
 }
 
 impl Hw {
@@ -165,6 +167,10 @@ impl Hw {
                 }
                 "memory" => {
                     (said.memory, alone) = (Some(Demand::parse(value)?), true);
+                    continue;
+                }
+                "vector" => {
+                    (said.vector, alone) = (Vector::parse(value, "vector")?, true);
                     continue;
                 }
                 "reach" => {

@@ -18,10 +18,12 @@ mod model;
 pub mod npb;
 pub mod programs;
 pub mod rtapp;
+pub mod vector;
 mod write;
 
 pub use domains::DomainMixes;
 pub use hw::{Demand, Hw, Touched};
 pub use json::Error;
 pub use model::{Group, Object, ObjectId, Step, Task, Workload};
+pub use vector::Vector;
 pub use write::{Dialect, Unwritable, write};

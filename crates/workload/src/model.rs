@@ -2,6 +2,7 @@
 //! What a workload is.
 
 use crate::hw::{Demand, Hw};
+use crate::vector::Vector;
 
 /// Index into [`Workload::objects`].
 pub type ObjectId = usize;
@@ -84,6 +85,8 @@ pub struct Task {
     pub pressure: f64,
     /// What it asks of memory (`"memory"` in `"hw"`). None: nothing that matters.
     pub memory: Option<Demand>,
+    /// What instructions its work is made of (`"vector"` in `"hw"`), until a [`Step::Vector`] says else.
+    pub vector: Vector,
 }
 
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an
@@ -163,6 +166,8 @@ pub enum Step {
         /// Misses in 1,000 instructions.
         mpki: f64,
     },
+    /// Another phase of a program begins: from here on [`Task::vector`] is this. It takes no time.
+    Vector(Vector),
     /// Writes into a pipe or socket; blocks while it is full.
     Write {
         /// An [`Object::Pipe`] or [`Object::Socket`].

@@ -280,8 +280,8 @@ impl<'a> Reader<'a> {
                 "delay" => task.delay_ns = value.micros("delay")?,
                 "hw" => {
                     let said = Hw::parse(*value)?;
-                    (task.hw, task.stalled, task.pressure) =
-                        (said.touches, said.stalled, said.pressure);
+                    (task.hw, task.stalled, task.pressure, task.vector) =
+                        (said.touches, said.stalled, said.pressure, said.vector);
                     task.memory = said.memory;
                 }
                 "process" => process = self.process(value.string("process")?),

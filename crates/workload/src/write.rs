@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::hw::Hw;
 use crate::model::{Object, ObjectId, Step, Task, Workload};
+use crate::vector::Vector;
 
 /// Who shall read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +145,9 @@ impl Writer<'_> {
         if let Some(memory) = &task.memory {
             hw.insert("memory".to_string(), memory.json());
         }
+        if task.vector != Vector::None {
+            hw.insert("vector".to_string(), json!(task.vector.name()));
+        }
         if !hw.is_empty() {
             out.insert("hw".to_string(), Value::Object(hw));
         }
@@ -215,6 +219,9 @@ impl Writer<'_> {
             Step::Yield => ("yield", json!("")),
             Step::Stalled { part } => ("stalled", self.ours(json!(part), "phases of stalls")?),
             Step::Mpki { mpki } => ("mpki", self.ours(json!(mpki), "phases of misses")?),
+            Step::Vector(vector) => {
+                ("vector", self.ours(json!(vector.name()), "phases of vector code")?)
+            }
             Step::Write { channel, bytes } => {
                 ("write", self.ours(json!({"ref": named(channel), "bytes": bytes}), "channels")?)
             }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use workload::hackbench::{Channel, Hackbench, Worker};
-use workload::{Dialect, Hw, Object, Step, Task, Touched, Workload, rtapp::parse, write};
+use workload::{Dialect, Hw, Object, Step, Task, Touched, Vector, Workload, rtapp::parse, write};
 
 /// Objects of one kind each, that any step may use; first come those that are declared, as the
 /// reader numbers them.
@@ -32,6 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
         ns.prop_map(|ns| Step::Sleep { ns }),
         Just(Step::Yield),
         (0..=4u8).prop_map(|part| Step::Stalled { part: f64::from(part) / 4.0 }),
+        Just(Step::Vector(Vector::Avx512)),
         Just(Step::Barrier(BARRIER)),
         (1..10_000u32).prop_map(|bytes| Step::Write { channel: PIPE, bytes }),
         (1..10_000u32).prop_map(|bytes| Step::Read { channel: SOCKET, bytes }),
@@ -60,6 +61,7 @@ fn task() -> impl Strategy<Value = Task> {
         |(steps, nice, cpus, delay_ns, hw, stalled)| Task {
             stalled: f64::from(stalled) / 4.0,
             pressure: f64::from(2 - stalled) / 4.0,
+            vector: [Vector::None, Vector::Avx2, Vector::Avx512][usize::from(stalled)],
             nice,
             cpus: cpus.map(|set| set.into_iter().collect()),
             delay_ns,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What rt-app's JSON means, and how a wrong file is refused.
 
-use workload::{Object, Step, Touched, Workload, rtapp::parse};
+use workload::{Object, Step, Touched, Vector, Workload, rtapp::parse};
 
 fn read(text: &str) -> Workload {
     parse("dir/file.json", text).unwrap_or_else(|e| panic!("{e}"))
@@ -48,7 +48,7 @@ fn phases_run_in_order_and_repeat_inside_the_task() {
 fn instances_are_numbered_and_share_objects() {
     let w = read(
         r#"{"tasks": {"w": {"instance": 3, "loop": 1, "priority": 5, "cpus": [2, 0],
-            "delay": 7, "hw": {"stalled": 0.25, "reach": 2.5, "own": {"bytes": 5000}, "code": {"pages": 3}}, "barrier": "b"}, "x": {"loop": 1, "barrier": "b"}}}"#,
+            "delay": 7, "hw": {"stalled": 0.25, "vector": "avx2", "reach": 2.5, "own": {"bytes": 5000}, "code": {"pages": 3}}, "barrier": "b"}, "x": {"loop": 1, "barrier": "b"}}}"#,
     );
     let names: Vec<&str> = w.tasks.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["w-0", "w-1", "w-2", "x"]);
@@ -56,7 +56,7 @@ fn instances_are_numbered_and_share_objects() {
     assert_eq!((task.nice, task.delay_ns), (5, 7000));
     assert_eq!(task.cpus, Some(vec![0, 2]));
     let hw = task.hw.as_ref().unwrap();
-    assert_eq!(task.stalled, 0.25);
+    assert_eq!((task.stalled, task.vector), (0.25, Vector::Avx2));
     assert_eq!((hw.reach_ns, hw.own), (2500, Touched { pages: 2, bytes: 5000 }));
     assert_eq!(hw.code, Touched { pages: 3, bytes: 12_288 });
     // rt-app counts a barrier's parties by the threads whose events name it.
@@ -135,7 +135,11 @@ const WRONG: &[(&str, &str)] = &[
     ("{\"tasks\": {\"a\": {\"run\": \"x\"}}}", "expected a time in µs"),
     (
         "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 1,\n\"hw\": {\"reach\": 1,\n\"onw\": {}}}}}",
-        "f.json:3: \"onw\" is not known here; expected one of: stalled, pressure, reach, own",
+        "f.json:3: \"onw\" is not known here; expected one of: stalled, pressure, vector, reach, own",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 1,\n\"vector\": \"sse\"}}}",
+        "f.json:2: vector: expected none, avx2 or avx512, found \"sse\"",
     ),
     (
         "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 1,\n\"hw\": {\"own\": {\"pages\": 1}}}}}",

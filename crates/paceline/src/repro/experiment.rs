@@ -9,9 +9,9 @@ use policy::table::TYPES_MAX;
 use trace::Outcome;
 use workload::{Object, Step, Task, Workload, mix};
 
-use super::faults;
 use super::measure::Effort;
 use super::paper::{Experiment, Ground, GuestClock, Job};
+use super::{faults, neighbours};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::plan::{self, Place, Plan};
@@ -89,7 +89,14 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
     let (mut shape, rates) = match &experiment.machine {
         Some(name) => {
             let machine = plan::find_machine(name)?;
-            (plan::shape_of(&machine), machine.kinds(TYPES_MAX).rates)
+            let mut shape = plan::shape_of(&machine);
+            if let Some(cpus) = experiment.cpus {
+                (shape.cpus, shape.core_types) = (cpus as usize, Vec::new());
+            }
+            if experiment.permanent_license {
+                shape.clocks.release_ns = LIMIT.as_nanos() as u64;
+            }
+            (shape, machine.kinds(TYPES_MAX).rates)
         }
         None => {
             let (cpus, smt) = (experiment.cpus.unwrap_or(1), experiment.smt.unwrap_or(1));
@@ -148,6 +155,9 @@ fn job(job: &Job) -> Result<plan::Job, Failure> {
         Job::Burners { tasks, work_ms } => Ok(plan::Job::built(mix::burners(*tasks, work_ms * MS))),
         Job::Mixed { cpus, duration_ms } => {
             Ok(plan::Job::built(mix::mixed(*cpus, duration_ms * MS)))
+        }
+        Job::Beside { threads, how, duration_ms } => {
+            Ok(plan::Job::built(neighbours::steady(*threads, *how, duration_ms * MS)))
         }
         Job::PingPong { rounds } => Ok(plan::Job::built(ping_pong(*rounds))),
         Job::Alone { rounds } => Ok(plan::Job::built(alone(*rounds))),

@@ -10,6 +10,7 @@ use trace::Outcome;
 use super::domains;
 use super::exact::{self, Exact, Planned};
 use super::mixes::Simulator;
+use super::neighbours::{Neighbourhood, Neighbours};
 use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
 use super::paper::{
     Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Shown, Sweep, View,
@@ -17,7 +18,7 @@ use super::paper::{
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart};
-use super::{agreement, experiment, faults, mixes, tenants};
+use super::{agreement, experiment, faults, mixes, neighbours, tenants};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -75,6 +76,7 @@ pub struct Laboratory<'a> {
     simulator: Simulator,
     domains: domains::Simulator,
     trials: Trials,
+    neighbours: Neighbourhood,
 }
 
 impl<'a> Laboratory<'a> {
@@ -90,6 +92,7 @@ impl<'a> Laboratory<'a> {
             simulator: Simulator::default(),
             domains: domains::Simulator::default(),
             trials: Trials::default(),
+            neighbours: Neighbourhood::default(),
         }
     }
 
@@ -144,6 +147,34 @@ impl<'a> Laboratory<'a> {
             Measure::CpuError { experiment, by, of, parts } => {
                 let outcomes = self.outcomes(experiment)?;
                 tenants::cpu_error(self.experiment(experiment)?, &outcomes, *by, of, parts)
+            }
+            Measure::Neighbours { of, policy, value, against } => {
+                let (own, effort) = (self.neighbours(of)?, (self.effort.quick, self.progress));
+                let policies = (policy.as_str(), against.as_deref());
+                self.neighbours.measure((of, own), policies, *value, effort)
+            }
+            Measure::Virtual { experiments: [mixed, scalar, culprits], of, value, agrees } => {
+                let machine = self.experiment(mixed)?.machine.clone();
+                let runs =
+                    [self.outcomes(mixed)?, self.outcomes(scalar)?, self.outcomes(culprits)?];
+                let taken = neighbours::virtually(machine.as_deref(), &runs, of, *value)?;
+                let Some(twin) = agrees else { return Ok(taken) };
+                let (own, effort) = (self.neighbours(twin)?, (self.effort.quick, self.progress));
+                let sim =
+                    self.neighbours.measure((twin, own), (&simulated(of), None), *value, effort)?;
+                let sim = median(&sim).unwrap_or(f64::NAN);
+                Ok(taken.into_iter().map(|taken| (taken - sim).abs()).collect())
+            }
+            Measure::Dearer { pair, of, than } => {
+                let Job::PingPong { rounds } = self.experiment(pair)?.job else {
+                    return Err(Failure::input(format!("experiment {pair} is no ping-pong")));
+                };
+                let outcomes = self.outcomes(pair)?;
+                let took = |policy: &str| values(&outcomes, policy, Quantity::Elapsed);
+                let (own, others) = (took(of), bare(took(than)));
+                let other = median(&others).unwrap_or(f64::NAN);
+                let more = own.into_iter().map(|(_, s)| (s - other) * 1e9 / (2.0 * rounds as f64));
+                Ok(more.collect())
             }
             Measure::Trial { .. } => Ok(self.tried(measure)?.map_or(Vec::new(), |it| it.values)),
             Measure::Mixes(wanted) => {
@@ -232,6 +263,10 @@ impl<'a> Laboratory<'a> {
         if let Shown::Domains { mix, policies } = &view.shown {
             return self.domains.chart(view, mix, policies, self.effort.quick, self.progress);
         }
+        if let Shown::Neighbours { of, policies } = &view.shown {
+            let (own, effort) = (self.neighbours(of)?, (self.effort.quick, self.progress));
+            return self.neighbours.chart(view, (of, own), policies, effort);
+        }
         if let Shown::Trials { trials, policies } = &view.shown {
             let trials: Result<Vec<(&str, &Trial)>, Failure> =
                 trials.iter().map(|name| Ok((name.as_str(), self.trial(name)?))).collect();
@@ -258,6 +293,10 @@ impl<'a> Laboratory<'a> {
 
     fn trial(&self, name: &str) -> Result<&'a Trial, Failure> {
         self.paper.trial.get(name).ok_or_else(|| self.unknown("trial", name))
+    }
+
+    fn neighbours(&self, name: &str) -> Result<&'a Neighbours, Failure> {
+        self.paper.neighbours.get(name).ok_or_else(|| self.unknown("neighbours", name))
     }
 
     fn missing(&mut self, measure: &Measure) -> Vec<String> {
@@ -302,9 +341,10 @@ impl<'a> Laboratory<'a> {
         };
         Ok(match measure {
             Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
-            Measure::Mixes(_) | Measure::Domains(_) | Measure::Trial { .. } => {
-                Ours { ground: "sim", ..Ours::default() }
-            }
+            Measure::Mixes(_)
+            | Measure::Domains(_)
+            | Measure::Trial { .. }
+            | Measure::Neighbours { .. } => Ours { ground: "sim", ..Ours::default() },
             Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
             _ => Ours { ground, clock: Some(clock), ..Ours::default() },
         })
@@ -453,12 +493,15 @@ impl Measure {
             | Measure::CpuError { experiment, .. }
             | Measure::WaitBound { experiment, .. }
             | Measure::ShareError { experiment, .. }
+            | Measure::Dearer { pair: experiment, .. }
             | Measure::Wakeup { pair: experiment, .. } => Some(experiment),
+            Measure::Virtual { experiments: [mixed, ..], .. } => Some(mixed),
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Exact { .. }
             | Measure::Mixes(_)
             | Measure::Domains(_)
             | Measure::Trial { .. }
+            | Measure::Neighbours { .. }
             | Measure::Points { .. }
             | Measure::At { .. }
             | Measure::Best { .. }
@@ -466,6 +509,11 @@ impl Measure {
             | Measure::Fewer { .. } => None,
         }
     }
+}
+
+/// A guest's policy as the simulator has it: with counters of its own, and told by traps.
+fn simulated(policy: &str) -> String {
+    policy.replace("source=model", "source=events").replace("detect=told", "detect=trap")
 }
 
 fn bare(values: ByRun) -> Vec<f64> {

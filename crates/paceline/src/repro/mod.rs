@@ -13,6 +13,7 @@ mod faults;
 mod judge;
 mod measure;
 mod mixes;
+mod neighbours;
 mod outcomes;
 mod paper;
 mod show;

@@ -9,6 +9,7 @@ use super::domains::Placed;
 use super::exact::{Exact, Mixes};
 use super::judge::Gate;
 use super::mixes::Simulated;
+use super::neighbours::{Neighbours, Taken};
 use super::tenants::By;
 use super::trials::{Trial, TrialValue};
 use crate::failure::Failure;
@@ -19,6 +20,7 @@ const PAPERS: &[(&str, &str)] = &[
     ("cas", include_str!("../../../../papers/cas.toml")),
     ("min-fair", include_str!("../../../../papers/min-fair.toml")),
     ("dino", include_str!("../../../../papers/dino.toml")),
+    ("avx-fair", include_str!("../../../../papers/avx-fair.toml")),
     ("live", include_str!("../../../../papers/live.toml")),
 ];
 
@@ -41,6 +43,9 @@ pub struct Paper {
     /// Mixes of programs on uneven cores, simulated, by name.
     #[serde(default)]
     pub trial: BTreeMap<String, Trial>,
+    /// Programs beside others whose vector code slows them, by name.
+    #[serde(default)]
+    pub neighbours: BTreeMap<String, Neighbours>,
     /// All mixes of a list of programs, planned and not run.
     #[serde(default)]
     pub mixes: Option<Mixes>,
@@ -76,6 +81,9 @@ pub struct Experiment {
     /// Threads of each of its cores.
     #[serde(default)]
     pub smt: Option<u32>,
+    /// A frequency license that was granted stays, in the guest's model of them.
+    #[serde(default)]
+    pub permanent_license: bool,
     /// Which kind each of its CPUs passes for, as `--core-types` takes it.
     #[serde(default)]
     pub core_types: Option<String>,
@@ -288,6 +296,15 @@ pub enum Job {
         /// On the wall clock.
         duration_ms: u64,
     },
+    /// A program beside another whose vector code slows it, without pauses.
+    Beside {
+        /// Threads of the culprit and of the victim.
+        threads: [usize; 2],
+        /// Which run of the three that unfairness is made of.
+        how: How,
+        /// How long.
+        duration_ms: u64,
+    },
     /// Two tasks that hand a byte to and fro through two pipes.
     PingPong {
         /// Round trips: each is two wakeups.
@@ -298,6 +315,18 @@ pub enum Job {
         /// As many writes and reads as `pingpong` has.
         rounds: u64,
     },
+}
+
+/// See [`workload::vector::Beside`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// Both as they are.
+    Mixed,
+    /// The culprit's wide code is switched off.
+    Scalar,
+    /// The culprit beside itself.
+    Culprits,
 }
 
 /// A chart of the paper, drawn again from a sweep.
@@ -351,6 +380,13 @@ pub enum Shown {
     Domains {
         /// Of which mix.
         mix: String,
+        /// Under which policies.
+        policies: Vec<String>,
+    },
+    /// What each victim of a culprit loses beside it, under each policy.
+    Neighbours {
+        /// By name.
+        of: String,
         /// As `--policy` takes them.
         policies: Vec<String>,
     },
@@ -405,6 +441,39 @@ pub enum Measure {
     Mixes(Simulated),
     /// Programs on a machine of several memory domains, simulated.
     Domains(Placed),
+    /// Programs beside others whose vector code slows them.
+    Neighbours {
+        /// Who.
+        of: String,
+        /// Under which policy.
+        policy: String,
+        /// What is taken.
+        value: Taken,
+        /// The policy that it is held against.
+        #[serde(default)]
+        against: Option<String>,
+    },
+    /// The same in a guest, by virtual cycles.
+    Virtual {
+        /// Names of three experiments of one shape: both programs, the culprit without wide code, culprits alone.
+        experiments: [String; 3],
+        /// Under which policy.
+        of: String,
+        /// What is taken.
+        value: Taken,
+        /// Neighbours that are simulated, as whom they should fare: their difference is taken, in points.
+        #[serde(default)]
+        agrees: Option<String>,
+    },
+    /// How many more instructions a wakeup takes under `of` than under `than`, by a pair that wake each other.
+    Dearer {
+        /// Name of the experiment.
+        pair: String,
+        /// Whose.
+        of: String,
+        /// Less whose.
+        than: String,
+    },
     /// How near the part of a task's CPU time on the fastest kind of core is to what its policy plans, 1 being just
     /// that: of the task that is farthest, in each run of each policy.
     SharesReached {
@@ -786,6 +855,7 @@ mod tests {
                     Shown::Trials { ref trials, .. } => {
                         trials.iter().all(|trial| paper.trial.contains_key(trial))
                     }
+                    Shown::Neighbours { ref of, .. } => paper.neighbours.contains_key(of),
                     _ => paper.sweep.contains_key(&view.sweep),
                 };
                 assert!(known, "{}", view.name);

@@ -514,6 +514,7 @@ mod tests {
                 spent: Vec::new(),
                 ended_ns: Vec::new(),
                 speeds: BTreeMap::new(),
+                whereabouts: Vec::new(),
             },
         };
         let off = co_runners(&[run(1.0), run(1.0), run(0.8)]);

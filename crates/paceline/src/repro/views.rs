@@ -49,6 +49,7 @@ pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
         | Shown::Simulated { .. }
         | Shown::Comparison { .. }
         | Shown::Domains { .. }
+        | Shown::Neighbours { .. }
         | Shown::Trials { .. } => {} // drawn without a sweep
         Shown::Policies(quantities) => by_policy(&mut chart, quantities, &policies, &shown),
     }

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use machine::CpuSet;
-use policy::native::{Kernel as KernelTable, TaskStruct};
+use policy::native::{ClockCounts, Kernel as KernelTable, TaskStruct};
 
 use super::dsq::{self, Dsq};
 use super::flags::*;
@@ -55,6 +55,8 @@ impl Table {
             dsq_peek_vtime,
             dsq_next,
             cpu_instructions,
+            clock_counts,
+            vector_used,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -388,6 +390,28 @@ unsafe extern "C" fn cpu_instructions(table: *mut KernelTable) -> u64 {
     // SAFETY: a policy calls this within a callback.
     let (_, k) = unsafe { lent(table) };
     k.cpus[k.this_cpu()].instructions as u64
+}
+
+/// What the PMU would have counted of this CPU's clock.
+unsafe extern "C" fn clock_counts(table: *mut KernelTable, out: *mut ClockCounts) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (_, k) = unsafe { lent(table) };
+    let Some(counted) = k.clocks_counted() else { return false };
+    let whole = ClockCounts {
+        cycles: counted.cycles.map(|cycles| cycles as u64),
+        limited_ns: counted.limited_ns as u64,
+        energy_uj: counted.energy_uj as u64,
+    };
+    // SAFETY: the policy passes the address of a variable of its own.
+    unsafe { out.write(whole) };
+    true
+}
+
+unsafe extern "C" fn vector_used(table: *mut KernelTable) -> u32 {
+    // SAFETY: a policy calls this within a callback.
+    let (_, k) = unsafe { lent(table) };
+    let cpu = k.this_cpu();
+    k.clocks.as_mut().map_or(0, |clocks| u32::from(clocks.trapped(cpu)))
 }
 
 unsafe extern "C" fn random_u32(table: *mut KernelTable) -> u32 {

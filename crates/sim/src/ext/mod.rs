@@ -16,13 +16,13 @@ mod watchdog;
 
 use std::collections::BTreeMap;
 
-use machine::CpuSet;
-use policy::Topology;
+use machine::{CpuSet, Machine};
 use policy::native::{
     Cgroup, Copy, KernfsNode, SchedExtEntity, SchedExtOps, ScxExitInfo, ScxExitTaskArgs,
     ScxInitTaskArgs, TaskStruct,
 };
 use policy::table::TYPES_MAX;
+use policy::{Clocks, TOTALS, Topology};
 use policy::{Instance, Profile};
 
 use crate::account::Func;
@@ -265,6 +265,7 @@ impl Ext {
             node_distance: k.machine.node_distance.clone(),
             tick_ns: k.machine.costs.tick_period_ns as u64,
             counts_instructions: counters,
+            clocks: clocks(&k.machine),
         };
         let table = Table::new();
         // SAFETY: the table lives in the runtime, which the copy does not outlive.
@@ -287,6 +288,19 @@ impl Ext {
              machine with [memory]",
         )?;
         Ok(Ext { siblings: Some(siblings), ..Ext::new(instance, &Profile::new(), false, k)? })
+    }
+}
+
+/// What a policy is told of a machine's clocks.
+pub fn clocks(machine: &Machine) -> Clocks {
+    let Some(frequency) = &machine.frequency else { return Clocks::default() };
+    let law = frequency.license.as_ref();
+    Clocks {
+        turbo_khz: machine.turbo_khz(),
+        license_levels: frequency.levels() as u32,
+        release_ns: law.map_or(0, |law| law.release_ns),
+        throttle_ns: law.map_or(0, |law| law.throttle_ns),
+        halt_ns: law.map_or(0, |law| law.halt_ns),
     }
 }
 
@@ -646,6 +660,15 @@ impl Class for Ext {
 
     fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
         self.control.as_ref().map(Controller::measured).unwrap_or_default()
+    }
+
+    fn totals(&self) -> Vec<(&'static str, u64)> {
+        let total = |name: &'static str| {
+            let at = self.copy.as_ref()?.symbol(name)?.cast::<u64>();
+            // SAFETY: a policy that exports this name has a u64 there.
+            Some((name, unsafe { at.read() }))
+        };
+        TOTALS.into_iter().filter_map(total).collect()
     }
 
     fn stop(&mut self, k: &mut Kernel) {

@@ -93,6 +93,7 @@ fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::R
     if !job.core_types.is_empty() {
         topology.core_type = job.core_types.clone();
     }
+    topology.clocks = job.clocks.clone();
     let instances = instances(&job, registry)?;
     for run in 0..job.runs {
         for index in live::rotated(run + boot, instances.len()) {

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Clocks under the simulated tasks: each core's license, the turbo of its package, a limit on power.
+//!
+//! Absent where the machine says nothing of clocks: then all cores always run at their rate. A node is a package.
+//! What a task asks of the license follows from its vector code, whether it is in a system call or not. Kernel paths
+//! take as long at any clock; what runs on a core that halts for a change of clock gets nothing done.
+
+use machine::{Frequency, LEVELS, License, Machine, Phase};
+
+use crate::engine::Engine;
+use crate::event::Due;
+use crate::kernel::Kernel;
+use crate::task::CpuId;
+
+/// What counters of a CPU say, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counted {
+    /// Cycles in which it was busy, by the license level of its core.
+    pub cycles: [f64; LEVELS],
+    /// Time in which the power limit held its core below its turbo, ns.
+    pub limited_ns: f64,
+    /// Energy of its core while it was busy, divided among the busy threads, µJ.
+    pub energy_uj: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Core {
+    license: License,
+    ghz: f64,
+    limited: bool,
+    since_ns: u64,
+    /// Counts its timers, so that a late one is told from the present one.
+    timer: u32,
+    cpus: Vec<CpuId>,
+    node: usize,
+}
+
+/// State of all clocks.
+pub(crate) struct Clocks {
+    model: Frequency,
+    reference_ghz: f64,
+    cores: Vec<Core>,
+    core_of: Vec<usize>,
+    /// What each CPU's present task runs; None where it idles.
+    code: Vec<Option<u8>>,
+    counted: Vec<Counted>,
+    /// The widest code of each CPU since somebody asked; None: nobody asks, and nothing traps.
+    used: Vec<Option<u8>>,
+    /// Counters of clocks have failed.
+    pub fail: bool,
+}
+
+impl Clocks {
+    pub fn new(machine: &Machine) -> Option<Self> {
+        let model = machine.frequency.clone()?;
+        let count = 1 + machine.cpus.iter().map(|cpu| cpu.core).max()? as usize;
+        let ghz = model.turbo.ghz(0, 1);
+        let core = |number: usize| {
+            let own = |cpu: &CpuId| usize::from(machine.cpus[*cpu].core) == number;
+            let cpus: Vec<CpuId> = (0..machine.cpus.len()).filter(own).collect();
+            Core {
+                license: License::default(),
+                ghz,
+                limited: false,
+                since_ns: 0,
+                timer: 0,
+                node: cpus.first().map_or(0, |cpu| usize::from(machine.cpus[*cpu].node)),
+                cpus,
+            }
+        };
+        Some(Clocks {
+            reference_ghz: machine.costs.clock_ghz,
+            cores: (0..count).map(core).collect(),
+            core_of: machine.cpus.iter().map(|cpu| usize::from(cpu.core)).collect(),
+            code: vec![None; machine.cpus.len()],
+            counted: vec![Counted::default(); machine.cpus.len()],
+            used: vec![None; machine.cpus.len()],
+            fail: false,
+            model,
+        })
+    }
+
+    /// How fast a CPU's clock lets its present task go, of its rate at the machine's own clock.
+    pub fn rate(&self, cpu: CpuId) -> f64 {
+        let core = &self.cores[self.core_of[cpu]];
+        let code = self.code[cpu].unwrap_or(0);
+        let issued = self.model.license.as_ref().map_or(1.0, |law| core.license.rate(code, law));
+        // A halt ends with an event; until then the task is due for as good as never.
+        (core.ghz / self.reference_ghz * issued).max(1e-6)
+    }
+
+    /// What counters of a CPU say at a time. None: they have failed.
+    pub fn counted(&mut self, cpu: CpuId, t_ns: u64) -> Option<Counted> {
+        self.accrue(self.core_of[cpu], t_ns);
+        (!self.fail).then_some(self.counted[cpu])
+    }
+
+    /// Counters begin at 0 again.
+    pub fn restart(&mut self) {
+        self.counted.fill(Counted::default());
+    }
+
+    /// The widest code that a CPU's tasks have run since this was asked last; from now on first uses trap.
+    pub fn trapped(&mut self, cpu: CpuId) -> u8 {
+        self.used[cpu].replace(0).unwrap_or(0)
+    }
+
+    /// Whether the present task's code traps now.
+    pub fn traps(&mut self, cpu: CpuId) -> bool {
+        let code = self.code[cpu].unwrap_or(0);
+        match &mut self.used[cpu] {
+            Some(used) if *used < code => {
+                *used = code;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Counts what a core did until now.
+    fn accrue(&mut self, number: usize, t_ns: u64) {
+        let core = &mut self.cores[number];
+        let from_ns = core.since_ns;
+        core.since_ns = from_ns.max(t_ns);
+        let ns = t_ns.saturating_sub(from_ns) as f64;
+        let halted = matches!(core.license.phase(), Phase::Halted(..));
+        let busy = core.cpus.iter().filter(|cpu| self.code[**cpu].is_some()).count();
+        if ns == 0.0 || busy == 0 || halted {
+            return;
+        }
+        let code = core.cpus.iter().filter_map(|cpu| self.code[*cpu]).max().unwrap_or(0);
+        let clock = core.ghz / self.reference_ghz;
+        let watts = self.model.power.as_ref().map_or(0.0, |power| power.core_w(code, clock));
+        for cpu in core.cpus.iter().filter(|cpu| self.code[**cpu].is_some()) {
+            let counted = &mut self.counted[*cpu];
+            counted.cycles[usize::from(core.license.level())] += ns * core.ghz;
+            counted.limited_ns += if core.limited { ns } else { 0.0 };
+            counted.energy_uj += ns * watts / 1e3 / busy as f64;
+        }
+    }
+
+    fn accrue_package(&mut self, node: usize, t_ns: u64) {
+        for core in 0..self.cores.len() {
+            if self.cores[core].node == node {
+                self.accrue(core, t_ns);
+            }
+        }
+    }
+
+    /// Clocks of a package's cores, after something has changed there.
+    fn settle(&mut self, node: usize) {
+        let busy = |core: &Core| core.cpus.iter().any(|cpu| self.code[*cpu].is_some());
+        let active = self.cores.iter().filter(|core| core.node == node && busy(core)).count();
+        let turbo = |core: &Core| self.model.turbo.ghz(core.license.level(), active);
+        let of_package = || self.cores.iter().filter(|core| core.node == node);
+        let limit = self.model.power.as_ref().and_then(|power| {
+            let code = |core: &Core| core.cpus.iter().filter_map(|cpu| self.code[*cpu]).max();
+            let drawn = |core: &Core| Some((code(core)?, turbo(core) / self.reference_ghz));
+            power.clock(&of_package().filter_map(drawn).collect::<Vec<_>>())
+        });
+        let limit_ghz = limit.map_or(f64::INFINITY, |clock| clock * self.reference_ghz);
+        let ghz: Vec<f64> = self.cores.iter().map(turbo).collect();
+        for (core, turbo) in self.cores.iter_mut().zip(ghz).filter(|(core, _)| core.node == node) {
+            core.ghz = turbo.min(limit_ghz);
+            core.limited = limit_ghz < turbo;
+        }
+    }
+}
+
+impl Kernel {
+    /// What the counters of the CPU that this code runs on say of its clock, if there are any that work.
+    pub(crate) fn clocks_counted(&mut self) -> Option<Counted> {
+        let (cpu, now) = (self.this, self.now);
+        self.clocks.as_mut()?.counted(cpu, now)
+    }
+}
+
+impl Engine {
+    /// Another task runs on a CPU from now on, or its task's code is another: its license, and all clocks of its
+    /// package, may change.
+    pub(crate) fn code_changes(&mut self, cpu: CpuId, t_ns: u64) {
+        let k = &mut self.k;
+        let Some(clocks) = &mut k.clocks else { return };
+        let code = k.cpus[cpu].curr.map(|task| k.tasks[task].vector);
+        if clocks.code[cpu] == code {
+            return;
+        }
+        let number = clocks.core_of[cpu];
+        let node = clocks.cores[number].node;
+        clocks.accrue_package(node, t_ns);
+        let before = rates(clocks);
+        clocks.code[cpu] = code;
+        let needs = clocks.cores[number].cpus.iter().filter_map(|cpu| clocks.code[*cpu]).max();
+        let law = clocks.model.license;
+        let core = &mut clocks.cores[number];
+        let next = law.and_then(|law| core.license.demand(t_ns, needs.unwrap_or(0), &law));
+        self.license_due(number, next);
+        self.clocks_change(node, &before, t_ns);
+    }
+
+    /// The license of a core goes on.
+    pub(crate) fn on_license(&mut self, number: usize, timer: u32, t_ns: u64) {
+        let Some(clocks) = &mut self.k.clocks else { return };
+        if clocks.cores[number].timer != timer {
+            return;
+        }
+        let Some(law) = clocks.model.license else { return };
+        let node = clocks.cores[number].node;
+        clocks.accrue_package(node, t_ns);
+        let before = rates(clocks);
+        let next = clocks.cores[number].license.pass(t_ns, &law);
+        self.license_due(number, next);
+        self.clocks_change(node, &before, t_ns);
+    }
+
+    fn license_due(&mut self, number: usize, next: Option<u64>) {
+        let Some(clocks) = &mut self.k.clocks else { return };
+        let core = &mut clocks.cores[number];
+        core.timer += 1;
+        if let Some(at_ns) = next {
+            let (core, timer) = (number as u16, core.timer);
+            self.k.queue.push(at_ns, Due::License { core, timer });
+        }
+    }
+
+    /// Who runs on a core whose clock has changed gets on at another speed.
+    fn clocks_change(&mut self, node: usize, before: &[f64], t_ns: u64) {
+        let Some(clocks) = &mut self.k.clocks else { return };
+        clocks.settle(node);
+        let after = rates(clocks);
+        for cpu in 0..after.len() {
+            if before[cpu] != after[cpu] && self.k.in_user(cpu) {
+                self.pause(cpu, t_ns);
+                let since_ns = self.k.cpus[cpu].since_ns;
+                self.start_user(cpu, since_ns);
+            }
+        }
+    }
+}
+
+/// Of every CPU.
+fn rates(clocks: &Clocks) -> Vec<f64> {
+    (0..clocks.code.len()).map(|cpu| clocks.rate(cpu)).collect()
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Vector code: how wide, and programs that have some for a part of their time, or none.
+//!
+//! `"hw": {"vector": "avx512"}` of a task says what its work is; an event `"vector"` begins another phase.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::json::{Error, Node};
+use crate::model::{Step, Task, Workload};
+
+/// What instructions a task's work is made of, as far as a core's clock depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Vector {
+    /// Scalar, 128-bit, or light 256-bit code.
+    #[default]
+    None,
+    /// Heavy 256-bit code: `avx2`.
+    Avx2,
+    /// Heavy 512-bit code: `avx512`.
+    Avx512,
+}
+
+impl Vector {
+    const ALL: [(&'static str, Vector); 3] =
+        [("none", Vector::None), ("avx2", Vector::Avx2), ("avx512", Vector::Avx512)];
+
+    /// The license level that it needs.
+    pub fn level(self) -> u8 {
+        self as u8
+    }
+
+    /// As a workload's file writes it.
+    pub fn name(self) -> &'static str {
+        Vector::ALL[self as usize].0
+    }
+
+    pub(crate) fn parse(node: Node, key: &str) -> Result<Vector, Error> {
+        let name = node.string(key)?;
+        let found = Vector::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, vector)| *vector).ok_or_else(|| {
+            node.error(format!("{key}: expected none, avx2 or avx512, found \"{name}\""))
+        })
+    }
+}
+
+impl Task {
+    /// The widest code that it has.
+    pub fn widest(&self) -> Vector {
+        self.vector.max(widest(&self.steps))
+    }
+}
+
+fn widest(steps: &[Step]) -> Vector {
+    let of = |step: &Step| match step {
+        Step::Vector(vector) => *vector,
+        Step::Repeat { steps, .. } => widest(steps),
+        _ => Vector::None,
+    };
+    steps.iter().map(of).max().unwrap_or_default()
+}
+
+/// A program with wide code in rounds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Culprit {
+    vector: Width,
+    period_us: u64,
+    duty: f64,
+    pause_us: u64,
+    every: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Width {
+    Avx2,
+    Avx512,
+}
+
+/// A program beside it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Victim {
+    run_us: u64,
+    pause_us: u64,
+    every: u64,
+    stalled: f64,
+}
+
+/// Who runs beside whom: tasks of the first are named `a-N`, those of the second `b-N`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// The culprit and the victim.
+    Mixed,
+    /// The same, with the culprit's wide code switched off: what the victim is compared with.
+    Scalar,
+    /// The culprit beside itself: what it is compared with.
+    Culprits,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Programs {
+    culprits: BTreeMap<String, Culprit>,
+    victims: BTreeMap<String, Victim>,
+}
+
+const US: u64 = 1000;
+
+impl Programs {
+    /// Those that come along.
+    pub fn embedded() -> Programs {
+        let text = include_str!("../../../workloads/vector.toml");
+        toml::from_str(text).expect("a test reads the embedded file")
+    }
+
+    /// Names of the victims, in order.
+    pub fn victims(&self) -> impl Iterator<Item = &str> {
+        self.victims.keys().map(String::as_str)
+    }
+
+    /// The culprit of this name.
+    pub fn culprit(&self, name: &str) -> Option<&Culprit> {
+        self.culprits.get(name)
+    }
+
+    /// The victim of this name.
+    pub fn victim(&self, name: &str) -> Option<&Victim> {
+        self.victims.get(name)
+    }
+}
+
+impl Culprit {
+    /// The same with another part of its work in wide code.
+    #[must_use]
+    pub fn with_duty(&self, duty: f64) -> Culprit {
+        Culprit { duty, ..self.clone() }
+    }
+
+    fn steps(&self, wide: bool) -> Vec<Step> {
+        let wide = match (wide, self.vector) {
+            (false, _) => Vector::None,
+            (true, Width::Avx2) => Vector::Avx2,
+            (true, Width::Avx512) => Vector::Avx512,
+        };
+        let run = |part: f64| Step::Run { work_ns: (part * (self.period_us * US) as f64) as u64 };
+        let mut round = Vec::new();
+        for (vector, part) in [(wide, self.duty), (Vector::None, 1.0 - self.duty)] {
+            if part > 0.0 {
+                round.extend([Step::Vector(vector), run(part)]);
+            }
+        }
+        paused(round, self.every, self.pause_us)
+    }
+}
+
+impl Victim {
+    fn steps(&self) -> Vec<Step> {
+        paused(vec![Step::Run { work_ns: self.run_us * US }], self.every, self.pause_us)
+    }
+}
+
+fn paused(round: Vec<Step>, every: u64, pause_us: u64) -> Vec<Step> {
+    match pause_us {
+        0 => round,
+        _ => {
+            let rounds = (0..every).flat_map(|_| round.clone());
+            rounds.chain([Step::Sleep { ns: pause_us * US }]).collect()
+        }
+    }
+}
+
+/// So many threads of both for so long. Threads of each are a process.
+pub fn beside(
+    culprit: &Culprit,
+    victim: &Victim,
+    threads: [usize; 2],
+    how: Beside,
+    duration_ns: u64,
+) -> Workload {
+    let task = |name: &str, at: usize, steps: Vec<Step>, stalled: f64| Task {
+        name: format!("{name}-{at}"),
+        process: usize::from(name == "b") + 1,
+        steps: vec![Step::Repeat { times: None, steps }],
+        stalled,
+        // Rounds of different threads are not to go side by side.
+        delay_ns: at as u64 * 37 * US,
+        ..Task::default()
+    };
+    let first = (0..threads[0]).map(|at| task("a", at, culprit.steps(how != Beside::Scalar), 0.0));
+    let second = (0..threads[1]).map(|at| match how {
+        Beside::Culprits => task("b", at, culprit.steps(true), 0.0),
+        _ => task("b", at, victim.steps(), victim.stalled),
+    });
+    Workload {
+        name: "mix".into(),
+        tasks: first.chain(second).collect(),
+        duration_ns: Some(duration_ns),
+        ..Workload::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Dialect, rtapp, write};
+
+    #[test]
+    fn mixes_can_be_written_and_read() {
+        let programs = Programs::embedded();
+        assert_eq!(programs.victims().count(), 8);
+        let culprit = programs.culprit("x265-avx512").unwrap();
+        for name in programs.victims() {
+            for how in [Beside::Mixed, Beside::Scalar, Beside::Culprits] {
+                let victim = programs.victim(name).unwrap();
+                let mix = beside(culprit, victim, [2, 3], how, 1_000_000_000);
+                let text = write(&mix, Dialect::Paceline).unwrap();
+                let read = rtapp::parse("mix.json", &text).unwrap();
+                assert_eq!(read.tasks, mix.tasks, "{name}");
+                let wide = Step::Vector(Vector::Avx512);
+                let wide = |task: &Task| format!("{:?}", task.steps).contains(&format!("{wide:?}"));
+                let culprits = mix.tasks.iter().filter(|task| wide(task)).count();
+                assert_eq!(culprits, [2, 0, 5][how as usize], "{name} {how:?}");
+            }
+        }
+    }
+}

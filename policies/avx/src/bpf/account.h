@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Account: who caused what, and what a task is charged for its time since it was charged last. */
+#pragma once
+#include "active.h"
+#include "detect.h"
+#include "model.h"
+
+/* Counters of the CPU that this code runs on. False: there are none that work. */
+static __always_inline bool counts_now(s32 cpu, struct clock_counts *counts)
+{
+	if (knob_source == COUNTED_MODEL)
+		return model_counts(cpu, counts, active_cores(cpu));
+	return clock_counts(counts);
+}
+
+/* This CPU's counters since the last look; where they cannot be read, or went back, there is nothing to say. */
+static __always_inline bool counts_since(s32 at, struct avx_cpu *cpu, struct clock_counts *since)
+{
+	struct clock_counts now = {};
+	bool known = counts_now(at, &now), was = cpu->counts_known;
+	u32 level;
+
+	cpu->counts_known = known;
+	if (!known)
+		return false;
+	for (level = 0; level < LICENSE_LEVELS; level++) {
+		if (now.cycles[level] < cpu->counts.cycles[level])
+			was = false;
+		since->cycles[level] = now.cycles[level] - cpu->counts.cycles[level];
+	}
+	if (now.limited_ns < cpu->counts.limited_ns || now.energy_uj < cpu->counts.energy_uj)
+		was = false;
+	since->limited_ns = now.limited_ns - cpu->counts.limited_ns;
+	since->energy_uj = now.energy_uj - cpu->counts.energy_uj;
+	cpu->counts = now;
+	return was;
+}
+
+#define POWER_MEAN_NS 20000000ULL	/* a task's mean power forgets in about so long */
+
+/* How much of a mean a stretch of time is worth, in 1/1024. */
+static __always_inline u64 mean_part(u64 ran_ns, u64 over_ns)
+{
+	u64 part = ran_ns * 1024 / over_ns;
+
+	return part < 1024 ? part : 1024;
+}
+
+static __always_inline u64 mean_of(u64 mean, u64 value, u64 part)
+{
+	return mean ? mean + (value * part >> 10) - (mean * part >> 10) : value;
+}
+
+static __always_inline void power_learn(struct avx_task *task, u64 ran_ns, u64 energy_uj)
+{
+	u64 mw = ran_ns ? energy_uj * 1000000 / ran_ns : 0;	/* uJ in ns are 1e9 uW */
+
+	if (!mw)
+		return;
+	task->mw = mean_of(task->mw, mw, mean_part(ran_ns, POWER_MEAN_NS));
+	mean_mw = mean_of(mean_mw, task->mw, mean_part(ran_ns, 4 * POWER_MEAN_NS * nr_cpus));
+}
+
+/* What p is charged for a stretch of time here, ns. */
+static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns, const struct clock_counts *since)
+{
+	u32 active = active_cores(cpu), level;
+	struct charge_of of = { .ran_ns = ran_ns, .level = task->level };
+	u64 refund, extra;
+
+	if (knob_charge == CHARGE_ENERGY)
+		return task->mw && mean_mw ? ran_ns * task->mw / mean_mw : ran_ns;
+	for (level = 0; level < LICENSE_LEVELS; level++) {
+		of.khz[level] = turbo_of(level, active);
+		of.cycles[level] = since->cycles[level];
+	}
+	if (license_levels == 1 && knob_charge == CHARGE_BOTH)
+		return charge_drawn(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
+	refund = license_levels > 1 ? charge_refund(&of) :
+		charge_limited(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
+	if (refund > knob_slice_ns)
+		refund = knob_slice_ns;
+	extra = knob_charge == CHARGE_BOTH ? charge_extra(&of) : 0;
+	if (refund)
+		__sync_fetch_and_add(&refunded_ns, refund);
+	if (extra)
+		__sync_fetch_and_add(&surcharged_ns, extra);
+	return ran_ns - refund + extra;
+}
+
+/*
+ * Nothing to be refunded, at a glance, which is what most stretches of time need: no cycles above the lowest level.
+ * Where first uses trap, a stretch has to be looked at all the same: the traps are to be armed again.
+ */
+static __always_inline bool is_plain(const struct clock_counts *since)
+{
+	return license_levels > 1 && knob_charge == CHARGE_VICTIM && knob_detect != DETECT_TRAP &&
+	       !(since->cycles[1] | since->cycles[2]);
+}
+
+/* The control arm needs no counters, but for a model's: they are what tasks' progress is reckoned by. */
+static __always_inline bool counts_wanted(void)
+{
+	return knob_charge != CHARGE_OFF || knob_source == COUNTED_MODEL;
+}
+
+/* Where the table has kinds of cores, this has license levels: how long the task's cycles took at each. */
+static __always_inline void tell_levels(struct task_slot *slot, const struct clock_counts *since, u32 active)
+{
+	u32 level;
+
+	for (level = 0; level < LICENSE_LEVELS; level++)
+		slot->ran_ns.of[level] += cycles_ns(since->cycles[level], turbo_of(level, active));
+}
+
+static __always_inline void observe_stretch(struct avx_task *task, s32 cpu, u64 now, u64 ran_ns,
+					    const struct clock_counts *since)
+{
+	u64 at_level_ns[LICENSE_LEVELS];
+	u32 level, active = active_cores(cpu);
+
+	for (level = 0; level < LICENSE_LEVELS; level++)
+		at_level_ns[level] = cycles_ns(since->cycles[level], turbo_of(level, active));
+	observe(task, cpu, now, ran_ns, at_level_ns);
+}
+
+/* Charges p for its time on this CPU since it was charged last. */
+static __always_inline void account(struct task_struct *p, s32 at)
+{
+	struct avx_cpu *cpu = cpus_of(at);
+	struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
+	struct clock_counts since = {};
+	struct task_slot *slot = task_slot(p);
+	u64 now = now_ns(), ran_ns, charge_ns;
+	bool counted;
+
+	if (!cpu || !task)
+		return;
+	ran_ns = now - cpu->since_ns;
+	cpu->since_ns = now;
+	charge_ns = ran_ns;
+	counted = counts_wanted() && counts_since(at, cpu, &since);
+	if (knob_charge != CHARGE_OFF && counted) {
+		bool plain = is_plain(&since);
+
+		/* A short run at the lowest level says nothing of its task. */
+		if (knob_detect == DETECT_OBSERVED && license_levels > 1 && (!plain || ran_ns >= CLEARED_NS))
+			observe_stretch(task, at, now, ran_ns, &since);
+		if (license_levels == 1 || knob_charge == CHARGE_ENERGY)
+			power_learn(task, ran_ns, since.energy_uj);
+		if (!plain) {
+			detect(task, slot);
+			charge_ns = charge_for(task, at, ran_ns, &since);
+		}
+	}
+	if (slot) {
+		slot->runtime_ns += ran_ns;
+		if (counted)
+			tell_levels(slot, &since, active_cores(at));
+	}
+	cpu->vtime = p->scx.dsq_vtime + charge_weighted(charge_ns, weight_of(p));
+	task_set_dsq_vtime(p, cpu->vtime);
+}
+
+/* p starts here: what was counted before is another's. */
+static __always_inline void account_starts(struct task_struct *p, s32 at)
+{
+	struct avx_cpu *cpu = cpus_of(at);
+	struct clock_counts since = {};
+
+	if (!cpu)
+		return;
+	cpu->since_ns = now_ns();
+	cpu->vtime = p->scx.dsq_vtime;
+	if (knob_source == COUNTED_MODEL) {
+		u64 told = told_of(task_slot(p));
+
+		model_runs(at, told ? told - 1 : 0, active_cores(at));
+	}
+	/* Only threads beside this one ask. */
+	if (knob_detect == DETECT_OBSERVED && has_sibling(at)) {
+		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
+
+		cpu->known = task ? known_of(task, task_slot(p)) : 0;
+		cpu->changed_ns = cpu->since_ns;
+	}
+	if (counts_wanted())
+		counts_since(at, cpu, &since);
+	if (knob_charge != CHARGE_OFF)
+		detect_starts();
+}

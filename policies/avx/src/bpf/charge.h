@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Charge: what a stretch of CPU time costs its task. A task that needs license level k and ran c_l cycles at levels
+ * l above it is not charged for what those took longer than at its own ideal clock, with as many cores active
+ * (the talk, Frequency Reduction Compensation and Estimating the Frequency Drop):
+ *
+ *	charge = dt - sum over l > k of c_l * (1/F[l][n] - 1/F[k][n])
+ *
+ * The same n on both sides: turbo that changes with active cores is nobody's fault and never refunded. Levels
+ * below its own are charged in full, so a task is never charged more than its time.
+ */
+#pragma once
+#include "clocks.h"
+
+struct charge_of {
+	u64 ran_ns;			/* dt */
+	u64 cycles[LICENSE_LEVELS];	/* c */
+	u32 khz[LICENSE_LEVELS];	/* F with the cores that were active; 0: not known */
+	u32 level;			/* k */
+};
+
+#define NS_PER_KHZ 1000000ULL	/* a cycle of 1 kHz takes so many ns */
+#define CYCLES_MAX (1ULL << 40)	/* beyond what any stretch can have had: a counter went wrong */
+
+/* How long so many cycles take at a clock. */
+static __always_inline u64 cycles_ns(u64 cycles, u32 khz)
+{
+	return khz ? cycles * NS_PER_KHZ / khz : 0;
+}
+
+/* Whether these can be the cycles of that time: no more than the greatest clock gives, and some to spare. */
+static __always_inline bool cycles_plausible(const struct charge_of *of)
+{
+	u64 most = of->ran_ns * (of->khz[0] / 1000) / 1000, sum = 0;
+	u32 level;
+
+	for (level = 0; level < LICENSE_LEVELS; level++) {
+		if (of->khz[level] < 1000 || of->cycles[level] > CYCLES_MAX)
+			return false;
+		sum += of->cycles[level];
+	}
+	return sum <= most + most / 8 + 10000;
+}
+
+/* What is not charged of it, ns: never more than all time at the slowest level would give. */
+static __always_inline u64 charge_refund(const struct charge_of *of)
+{
+	u64 refund = 0, most;
+	u32 level, own = of->level < LICENSE_LEVELS ? of->level : LICENSE_LEVELS - 1;
+	u32 slowest = of->khz[LICENSE_LEVELS - 1];
+
+	if (!cycles_plausible(of))
+		return 0;
+	for (level = 0; level < LICENSE_LEVELS; level++) {
+		u64 took = cycles_ns(of->cycles[level], of->khz[level]);
+		u64 ideal = cycles_ns(of->cycles[level], of->khz[own]);
+
+		if (level > own && took > ideal)
+			refund += took - ideal;
+	}
+	most = of->ran_ns - of->ran_ns * (slowest / 1000) / (of->khz[own] / 1000);
+	return refund < most ? refund : most;
+}
+
+/* The same the other way round: what a task that ran above its own ideal clock is charged beyond its time. */
+static __always_inline u64 charge_extra(const struct charge_of *of)
+{
+	u64 extra = 0;
+	u32 level, own = of->level < LICENSE_LEVELS ? of->level : LICENSE_LEVELS - 1;
+
+	if (!cycles_plausible(of))
+		return 0;
+	for (level = 0; level < LICENSE_LEVELS; level++) {
+		u64 took = cycles_ns(of->cycles[level], of->khz[level]);
+		u64 ideal = cycles_ns(of->cycles[level], of->khz[own]);
+
+		if (level < own && ideal > took)
+			extra += ideal - took;
+	}
+	return extra;
+}
+
+/*
+ * On a part that its power limit slows down: what a task that draws no more than most is refunded of the time
+ * in which the limit held its core below its turbo.
+ */
+static __always_inline u64 charge_limited(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw, u64 mean_mw)
+{
+	u64 ideal = cycles_ns(cycles, khz), lost;
+
+	if (!khz || cycles > CYCLES_MAX || ideal >= ran_ns || limited_ns > ran_ns)
+		return 0;
+	/* Where all draw alike nobody is a victim, whatever noise there is. */
+	if (own_mw > mean_mw - mean_mw / 16)
+		return 0;
+	lost = ran_ns - ideal;
+	return lost < limited_ns ? lost : limited_ns;
+}
+
+#define ROOT_ONE 1024	/* what roots are given in parts of */
+
+/* The cube root of own / mean, up to 32. */
+static __always_inline u64 cube_root(u64 own, u64 mean)
+{
+	u64 cube = mean ? (own << 30) / mean : 0, root = 0, bit;
+
+	for (bit = 16 * ROOT_ONE; bit; bit >>= 1)
+		if ((root + bit) * (root + bit) * (root + bit) <= cube)
+			root += bit;
+	return root;
+}
+
+/*
+ * The same in both directions: while the limit holds, a task's own ideal clock is the one that the package would
+ * have if all drew as it does. Power goes with the cube of the clock, so that is f * cube root of mean / own, and
+ * no more than the turbo. What is charged is how long its cycles take there.
+ */
+static __always_inline u64 charge_drawn(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw, u64 mean_mw)
+{
+	u64 ideal = cycles_ns(cycles, khz), least, part;
+
+	if (!khz || cycles > CYCLES_MAX || ideal >= ran_ns || limited_ns > ran_ns || !own_mw || !mean_mw)
+		return ran_ns;
+	least = ideal * ROOT_ONE / ran_ns;
+	part = cube_root(own_mw, mean_mw);
+	if (part < least)
+		part = least;
+	return ran_ns - limited_ns + limited_ns * part / ROOT_ONE;
+}
+
+/* What virtual time advances by. */
+static __always_inline u64 charge_weighted(u64 charge_ns, u32 weight)
+{
+	return charge_ns * 100 / (weight ? weight : 1);
+}

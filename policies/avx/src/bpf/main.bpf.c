@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * avx-fair: fair scheduling where some tasks' vector code lowers the clock of others.
+ *
+ * A virtual-time scheduler: who has had the least CPU time, over its weight, runs next. What makes it fair here is
+ * what it takes for CPU time (charge.h): a task whose core ran below its ideal clock because of somebody else's
+ * license is not charged for what that cost it. Nothing else of a fair scheduler changes. Counters are folded at ticks
+ * and when a task stops, so how many cores are active and what a task needs are right to a tick.
+ *
+ * It suits machines where vector code and other code share cores, or a power limit. Where all code is alike it is an
+ * ordinary fair scheduler, with more work at a wakeup than Linux's own: it looks at the queues of all CPUs.
+ *
+ * Gottschlag, Machauer, Khalil, Bellosa: Fair Scheduling for AVX2 and AVX-512 Workloads (USENIX ATC 2021).
+ */
+#include "kernel.h"
+#include "topology.h"
+#include "exit.h"
+#include "state.h"
+#include "account.h"
+#include "queue.h"
+
+LICENSE;
+
+s32 OP(avx_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu = place_idle_near(p, prev_cpu, wake_flags);
+
+	if (cpu < 0)
+		return prev_cpu;
+	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	return cpu;
+}
+
+void OP(avx_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	queue_up(p, enq_flags);
+}
+
+void OP(avx_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct avx_cpu *state = cpus_of(cpu);
+	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+
+	cpu_is_back(cpu, false);
+	/* Called before prev's own `stopping`: what it had by now decides who is next. */
+	if (goes_on)
+		account(prev, cpu);
+	if (queue_take(cpu, goes_on ? prev : NULL))
+		return;
+	if (goes_on) {
+		task_set_slice(prev, knob_slice_ns);
+		return;
+	}
+	cpu_is_back(cpu, true);
+	if (state)
+		state->vtime = VTIME_IDLE;
+}
+
+void OP(avx_running, struct task_struct *p)
+{
+	s32 cpu = this_cpu();
+	/* Who waited long, or was bound to a CPU, catches up for a few slices and no longer. */
+	u64 vtime = vtime_after(p->scx.dsq_vtime, vtime_now - 4 * knob_slice_ns);
+
+	if (vtime != p->scx.dsq_vtime)
+		task_set_dsq_vtime(p, vtime);
+	vtime_now = vtime_after(vtime_now, vtime);
+	active_set(cpu, true);
+	account_starts(p, cpu);
+}
+
+void OP(avx_stopping, struct task_struct *p, bool runnable)
+{
+	account(p, this_cpu());
+}
+
+void OP(avx_tick, struct task_struct *p)
+{
+	s32 cpu = this_cpu();
+
+	account(p, cpu);
+	cpu_is_back(cpu, false);
+	if (cpu_is_taken(cpu))
+		task_set_slice(p, 0);	/* ours for a twentieth of the time: nobody's turn is long */
+	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
+	if (scx_bpf_dsq_nr_queued(cpu) > 0)
+		place_kick_for(cpu);
+}
+
+void OP(avx_update_idle, s32 cpu, bool idle)
+{
+	active_set(cpu, !idle);
+	if (idle && knob_source == COUNTED_MODEL)
+		model_runs(cpu, 0, active_cores(cpu));
+}
+
+void OP(avx_enable, struct task_struct *p)
+{
+	task_set_dsq_vtime(p, vtime_now);
+}
+
+s32 OP(avx_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	bpf_task_storage_get(&avx_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	task_table_enter(p, args);
+	return 0;
+}
+
+void OP(avx_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_table_leave(p);
+}
+
+void OP(avx_set_weight, struct task_struct *p, u32 weight)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->weight = weight;
+}
+
+/* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
+void OP(avx_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	struct avx_cpu *state = cpus_of(cpu);
+
+	cpu_is_lost(cpu);
+	if (state)
+		state->vtime = VTIME_IDLE;
+	scx_bpf_reenqueue_local();
+}
+
+void OP(avx_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
+{
+	cpu_is_back(cpu, false);
+}
+
+void OP_SLEEPABLE(avx_cpu_online, s32 cpu)
+{
+	cpu_goes(cpu, false);
+}
+
+void OP_SLEEPABLE(avx_cpu_offline, s32 cpu)
+{
+	struct avx_cpu *state = cpus_of(cpu);
+
+	cpu_goes(cpu, true);
+	if (state)
+		state->vtime = VTIME_IDLE;
+}
+
+s32 OP_SLEEPABLE(avx_init)
+{
+	s32 error;
+	u32 i;
+
+#ifdef __bpf__
+	if (knob_detect == DETECT_TRAP)
+		scx_bpf_error("detect=trap is for --on sim: no kernel disables the registers; have detect=observed");
+#endif
+	cpus_look();
+	active_look();
+	bpf_for(i, 0, nr_cpus) {
+		error = scx_bpf_create_dsq(i, -1);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+void OP(avx_exit, struct scx_exit_info *info)
+{
+	record_exit(info);
+}
+
+OPS(avx) = {
+	.select_cpu	= (void *)avx_select_cpu,
+	.enqueue	= (void *)avx_enqueue,
+	.dispatch	= (void *)avx_dispatch,
+	.running	= (void *)avx_running,
+	.stopping	= (void *)avx_stopping,
+	.tick		= (void *)avx_tick,
+	.update_idle	= (void *)avx_update_idle,
+	.enable		= (void *)avx_enable,
+	.init_task	= (void *)avx_init_task,
+	.exit_task	= (void *)avx_exit_task,
+	.set_weight	= (void *)avx_set_weight,
+	.cpu_acquire	= (void *)avx_cpu_acquire,
+	.cpu_release	= (void *)avx_cpu_release,
+	.cpu_online	= (void *)avx_cpu_online,
+	.cpu_offline	= (void *)avx_cpu_offline,
+	.init		= (void *)avx_init,
+	.exit		= (void *)avx_exit,
+	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
+	.name		= "avx",
+};

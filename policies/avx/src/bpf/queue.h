@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Queue: one for each CPU, in the order of virtual time, and which of them a CPU takes from. Virtual time runs at
+ * different speeds on CPUs of different clocks, so queues drift apart; a CPU that compares the heads of all of them
+ * bounds that by about a slice (MuQSS, which the talk's prototype changed to use CFS's algorithm).
+ */
+#pragma once
+#include "state.h"
+#include "place_idle.h"
+
+#define BALANCE_NS 64000000ULL	/* Linux evens queues of a cache out about so often */
+#define WAKEUP_NS 1000000ULL	/* how far ahead a woken task has to be to take a CPU */
+
+/* Who waits first in a queue, as a distance that can be compared; S64_MAX: nobody. */
+static __always_inline s64 queue_head(s32 cpu)
+{
+	struct task_struct *p;
+
+	if (!scx_bpf_dsq_nr_queued(cpu))
+		return S64_MAX;
+	if (dsq_can_peek())
+		return (s64)(dsq_peek_vtime(cpu) - vtime_now);
+	dsq_for_each(p, cpu)
+		return (s64)(p->scx.dsq_vtime - vtime_now);
+	return S64_MAX;
+}
+
+/* For a task that may run on some CPUs: of those, the one for which fewest wait; its own if none is better. */
+static __always_inline s32 queue_for(struct task_struct *p)
+{
+	s32 own = scx_bpf_task_cpu(p), best = own, least = S32_MAX;
+	u32 i;
+
+	if (cpu_takes(p, own))
+		return own;
+	bpf_for(i, 1, nr_cpus) {
+		s32 cpu = cpu_neighbour(own, i), waiting;
+
+		if (!cpu_takes(p, cpu))
+			continue;
+		waiting = scx_bpf_dsq_nr_queued(cpu);
+		if (waiting < least) {
+			least = waiting;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+/* A woken task takes the CPU of who has had the most, if it is far enough ahead of it. */
+static __always_inline void queue_preempt(struct task_struct *p, u64 vtime)
+{
+	s64 most = WAKEUP_NS;
+	s32 victim = -1;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		struct avx_cpu *state = cpus_of(i);
+		s64 ahead;
+
+		if (!state || state->vtime == VTIME_IDLE || !cpu_takes(p, i))
+			continue;
+		ahead = state->vtime - vtime;
+		if (ahead > most) {
+			most = ahead;
+			victim = i;
+		}
+	}
+	if (victim >= 0)
+		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+}
+
+static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
+{
+	u64 vtime = p->scx.dsq_vtime;
+	s32 idle;
+
+	/* Who slept has no claim on the time of those who did not. */
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		vtime = vtime_after(vtime, vtime_now - knob_slice_ns);
+	dsq_insert_vtime(p, queue_for(p), knob_slice_ns, vtime, enq_flags);
+	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
+	idle = nr_cpus == 1 ? -1 : scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	else if (enq_flags & SCX_ENQ_WAKEUP)
+		queue_preempt(p, vtime);
+}
+
+/* The queue with the least head, others' only if that is a slice ahead of the own; -1: `prev` has had the least. */
+static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
+{
+	s64 own = queue_head(cpu), least = own;
+	s32 best = own == S64_MAX ? -1 : cpu;
+	u32 i;
+
+	if (prev && (s64)(prev->scx.dsq_vtime - vtime_now) <= least) {
+		least = prev->scx.dsq_vtime - vtime_now;
+		best = -1;
+	}
+	if (least != S64_MAX)
+		least -= knob_slice_ns;
+	bpf_for(i, 1, nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i);
+		s64 head = queue_head(other);
+
+		if (head < least) {
+			least = head;
+			best = other;
+		}
+	}
+	return best;
+}
+
+/* Evens queues out by how many wait, as Linux's own class does. */
+static __always_inline s32 queue_longest(s32 cpu, s32 least)
+{
+	s32 best = -1, most = least;
+	u32 i;
+
+	bpf_for(i, 1, nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i), waiting = scx_bpf_dsq_nr_queued(other);
+
+		if (waiting > most) {
+			most = waiting;
+			best = other;
+		}
+	}
+	return best;
+}
+
+static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
+{
+	struct avx_cpu *state = cpus_of(cpu);
+	s32 waiting = scx_bpf_dsq_nr_queued(cpu), longest;
+	u64 now = now_ns();
+
+	if (!state)
+		return -1;
+	if (now - state->balanced_ns > BALANCE_NS) {
+		state->balanced_ns = now;
+		longest = queue_longest(cpu, waiting + (prev ? 2 : 1));
+		if (longest >= 0)
+			return longest;
+	}
+	if (!waiting)
+		return prev ? -1 : queue_longest(cpu, 0);
+	if (prev && (s64)(prev->scx.dsq_vtime - vtime_now) <= queue_head(cpu))
+		return -1;
+	return cpu;
+}
+
+/* Takes who is to run here next. `prev` goes on unless somebody has had less. Whether one was taken. */
+static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
+{
+	s32 from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
+	u32 i;
+
+	if (from >= 0 && dsq_move_to_local(from))
+		return true;
+	if (dsq_take_from_away(cpu))
+		return true;
+	if (prev)
+		return false;
+	/* Nothing to do: whatever can be had. The head of a queue may be bound elsewhere. */
+	bpf_for(i, 0, nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i);
+
+		if (scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
+			return true;
+	}
+	return false;
+}

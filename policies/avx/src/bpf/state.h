@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the policy knows of each task and each CPU. */
+#pragma once
+#include "charge.h"
+#include "hotplug.h"
+#include "knobs.h"
+#include "task_table.h"
+#include "topology.h"
+
+struct avx_task {
+	u32 level;	/* what it needs, as of the last stretch */
+	u32 seen[2];	/* observe.h, of levels 1 and 2: how many stretches of time said something, */
+	u32 wide[2];	/* and in which part of them the level was needed */
+	u32 mw;		/* what its core drew while it ran, a mean that forgets; 0: not known */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct avx_task);
+} avx_tasks SEC(".maps");
+
+/* Written by its own CPU; others read vtime, a tick old at most. */
+struct avx_cpu {
+	u64 since_ns;			/* when who runs here was charged last */
+	struct clock_counts counts;	/* at that time */
+	u64 vtime;			/* of who runs here, as of then; VTIME_IDLE: nobody */
+	u64 balanced_ns;		/* when queues were evened out here last */
+	u64 changed_ns;			/* when another task began here, or idling */
+	u32 known;			/* one more than the level of who runs here; 0: not known */
+	u32 counts_known;
+	u32 busy;
+	u32 core;			/* its core, by its lowest CPU */
+	u32 needs;			/* level of who runs here, as far as it was said; 0: nobody */
+} __attribute__((aligned(64)));
+
+CPU_TABLE(struct avx_cpu, cpus)
+
+#define VTIME_IDLE 0	/* no task has this: vtimes begin at VTIME_BEGINS */
+#define VTIME_BEGINS (1ULL << 32)
+
+/* The virtual time of who started last that had the most: those who come start from near it. */
+static u64 vtime_now = VTIME_BEGINS;
+
+/* Busy threads of each core, by its lowest CPU, and cores with any of each package: a node is one. */
+static u32 core_busy[MAX_CPUS];
+static u32 node_active[MAX_CPUS];
+
+/* What tasks draw, mW: a mean over tasks that forgets. */
+static u64 mean_mw;
+
+/* What was refunded so far, and charged beyond time; for whoever asks. */
+EXPORT u64 refunded_ns;
+EXPORT u64 surcharged_ns;
+
+/* As vtime goes: nice -9 and 9 at most, or who waits is taken for stalled before the other's turn is over. */
+#define WEIGHT_MAX 745
+#define WEIGHT_MIN 13
+
+static __always_inline u32 weight_of(const struct task_struct *p)
+{
+	u32 weight = p->scx.weight;
+
+	if (weight > WEIGHT_MAX)
+		weight = WEIGHT_MAX;
+	return weight < WEIGHT_MIN ? WEIGHT_MIN : weight;
+}
+
+/* The later of two. */
+static __always_inline u64 vtime_after(u64 vtime, u64 other)
+{
+	return (s64)(vtime - other) < 0 ? other : vtime;
+}

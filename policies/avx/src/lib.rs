@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! avx-fair: who did not cause a frequency drop is not billed for it.
+//!
+//! The decisions are data plane (`src/bpf/`); the control plane (`hints`) only passes on what is known of programs.
+//! This file names the knobs and what the variants promise.
+
+mod hints;
+
+use policy::{Instance, Knob, Policy, Promises, Unit};
+
+const MS: u64 = 1_000_000;
+
+/// A tick at the kernel's slowest, HZ=100.
+const TICK_NS_MAX: u64 = 10 * MS;
+
+/// The policy.
+pub static AVX_FAIR: Policy = Policy {
+    name: "avx-fair",
+    summary: "a fair scheduler that bills nobody for a frequency drop that somebody else's vector code caused",
+    about: "Gottschlag, Machauer, Khalil, Bellosa: Fair Scheduling for AVX2 and AVX-512 Workloads. \
+            Virtual time, in which a task's run counts as long as it would have taken at the clock of its \
+            own license level; the least of all queues goes first.",
+    knobs: &[
+        Knob {
+            name: "slice",
+            symbol: "knob_slice_ns",
+            unit: Unit::Duration { min: MS, max: 100 * MS },
+            default: 3 * MS,
+            help: "a turn, where tasks wait; and how far queues may drift apart",
+        },
+        Knob {
+            name: "charge",
+            symbol: "knob_charge",
+            unit: Unit::Choice(&["victim", "off", "both", "energy"]),
+            default: 0,
+            help: "victim: others' drops are not charged; off: they are, the control arm; both: running above \
+                   one's own ideal clock costs more, too; energy: by what a task drew",
+        },
+        Knob {
+            name: "detect",
+            symbol: "knob_detect",
+            unit: Unit::Choice(&["observed", "trap", "told"]),
+            default: 0,
+            help: "who caused a drop: as observed, else nobody is refunded; by traps, which only sim has; \
+                   or as told alone",
+        },
+        Knob {
+            name: "source",
+            symbol: "knob_source",
+            unit: Unit::Choice(&["events", "model"]),
+            default: 0,
+            help: "where cycles at each license level come from: the CPU's counters, or a model that goes by what \
+                   tasks are said to need",
+        },
+        Knob {
+            name: "pick",
+            symbol: "knob_pick",
+            unit: Unit::Choice(&["across", "balanced"]),
+            default: 0,
+            help: "across: the least virtual time of all queues; balanced: the own queue's, and queues are \
+                   evened out by how many wait",
+        },
+    ],
+    ops: "avx",
+    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/avx.bpf.o")),
+    native: include_bytes!(concat!(env!("OUT_DIR"), "/avx.so")),
+    promises,
+    control: Some(hints::plan),
+};
+
+/// A CPU may miss a task that waits elsewhere for no longer than a tick. Whose turn is next depends on
+/// virtual time, so no bound on waits is declared.
+fn promises(_: &Instance) -> Promises {
+    Promises {
+        idle_while_runnable_ns_max: Some(TICK_NS_MAX),
+        slice_ns_max: None,
+        lockless: false,
+        never_preempts: false,
+        heeds_cgroup_weights: false,
+    }
+}

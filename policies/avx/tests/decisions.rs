@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The charge, called as the data plane calls it with plain values, against the formula in floating point.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use libloading::{Library, Symbol};
+use machine::{License, Phase, find};
+use proptest::prelude::*;
+
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decisions.c");
+    let object = policy_build::test_library(&source, Path::new(env!("CARGO_TARGET_TMPDIR")));
+    // SAFETY: built from decisions.c, which has no constructors.
+    unsafe { Library::new(object) }.unwrap()
+});
+
+fn function<T>(name: &str) -> Symbol<'static, T> {
+    // SAFETY: each caller names the type that decisions.c declares.
+    unsafe { LIBRARY.get(name.as_bytes()) }.unwrap()
+}
+
+macro_rules! call {
+    ($name:ident($($arg:expr => $type:ty),*) -> $ret:ty) => {{
+        let call = function::<unsafe extern "C" fn($($type),*) -> $ret>(stringify!($name));
+        // SAFETY: decisions.c declares it with these types.
+        unsafe { call($($arg),*) }
+    }};
+}
+
+const MS: u64 = 1_000_000;
+
+/// `struct charge_of` of charge.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    ran_ns: u64,
+    cycles: [u64; 3],
+    khz: [u32; 3],
+    level: u32,
+}
+
+/// A stretch of a Xeon Gold 6130 with so many active cores, spent at each level for so long.
+fn stretch(spent_ns: [u64; 3], active: usize, level: u32) -> Stretch {
+    let machine = find("xeon-gold-6130").unwrap();
+    let khz = machine.turbo_khz()[active - 1];
+    let cycles = [0, 1, 2].map(|at| spent_ns[at] * u64::from(khz[at]) / MS);
+    Stretch { ran_ns: spent_ns.iter().sum(), cycles, khz, level }
+}
+
+fn refund(of: &Stretch) -> u64 {
+    call!(refund(of => *const Stretch) -> u64)
+}
+
+fn extra(of: &Stretch) -> u64 {
+    call!(extra(of => *const Stretch) -> u64)
+}
+
+/// The formula as charge.h has it in its first lines.
+fn reference(of: &Stretch) -> f64 {
+    let own = of.level as usize;
+    let lost = |at: usize| {
+        of.cycles[at] as f64 * 1e6 * (1.0 / f64::from(of.khz[at]) - 1.0 / f64::from(of.khz[own]))
+    };
+    (own + 1..3).map(lost).sum()
+}
+
+#[test]
+fn golden_values() {
+    // A scalar task at the AVX-512 clock of all cores is charged 1.9 of 2.8.
+    let victim = stretch([0, 0, 28 * MS], 16, 0);
+    assert!((28 * MS - refund(&victim)).abs_diff(19 * MS) < 100);
+    // An AVX2 task beside an AVX-512 task is a victim too: 1.9 of 2.4.
+    let between = stretch([0, 0, 24 * MS], 16, 1);
+    assert!((24 * MS - refund(&between)).abs_diff(19 * MS) < 100);
+    // At its own level and below, a task is charged in full.
+    assert_eq!([0, 1, 2].map(|level| refund(&stretch([5 * MS, 0, 0], 16, level))), [0; 3]);
+    assert_eq!(refund(&stretch([MS, MS, MS], 16, 2)), 0);
+    // A culprit that ran at the scalar clock ran above its own: 2.8 of 1.9.
+    assert!(extra(&stretch([19 * MS, 0, 0], 16, 2)).abs_diff(9 * MS) < 100);
+    assert_eq!(extra(&stretch([0, 0, 19 * MS], 16, 0)), 0);
+}
+
+#[test]
+fn counters_that_cannot_be_right_refund_nothing() {
+    let good = stretch([0, 0, 4 * MS], 16, 0);
+    assert!(refund(&good) > MS);
+    let wrapped = Stretch { cycles: [0, 0, u64::MAX - 5], ..good };
+    let doubled = Stretch { cycles: good.cycles.map(|cycles| 2 * cycles), ..good };
+    let unknown = Stretch { khz: [0; 3], ..good };
+    let hole = Stretch { khz: [2_800_000, 0, 1_900_000], ..good };
+    assert_eq!([wrapped, doubled, unknown, hole].map(|of| (refund(&of), extra(&of))), [(0, 0); 4]);
+    assert_eq!(refund(&Stretch { ran_ns: 0, cycles: [0; 3], ..good }), 0);
+}
+
+#[test]
+fn who_draws_no_more_than_most_is_refunded_what_the_limit_took() {
+    let limited = |limited_ns: u64, cycles: u64, own: u64, mean: u64| {
+        call!(limited(10 * MS => u64, limited_ns => u64, cycles => u64, 4_000_000 => u32,
+                      own => u64, mean => u64) -> u64)
+    };
+    // 10 ms at 3.2 of 4 GHz: 2 ms lost.
+    assert_eq!(limited(10 * MS, 32 * MS, 5000, 10_000), 2 * MS);
+    assert_eq!(limited(10 * MS, 32 * MS, 15_000, 10_000), 0, "it draws above the mean");
+    assert_eq!(limited(10 * MS, 32 * MS, 10_000, 10_000), 0, "all draw alike");
+    assert_eq!(limited(0, 32 * MS, 5000, 10_000), 0, "the governor's own choice");
+    assert_eq!(limited(MS, 32 * MS, 5000, 10_000), MS, "limited for a part of it");
+    assert_eq!(limited(10 * MS, 48 * MS, 5000, 10_000), 0, "above its turbo");
+}
+
+#[test]
+fn who_draws_more_pays_for_the_clock_that_it_costs() {
+    let drawn = |own: u64, mean: u64| {
+        let ns = call!(drawn(10 * MS => u64, 10 * MS => u64, 32 * MS => u64, 4_000_000 => u32,
+                             own => u64, mean => u64) -> u64);
+        ns as f64 / (10 * MS) as f64
+    };
+    assert!((drawn(10_000, 10_000) - 1.0).abs() < 0.002, "who draws as all do pays its time");
+    assert!((drawn(20_000, 10_000) - 2.0_f64.cbrt()).abs() < 0.002);
+    assert!((drawn(8_000, 10_000) - 0.8_f64.cbrt()).abs() < 0.002);
+    assert!((drawn(1_000, 10_000) - 0.8).abs() < 0.002, "no ideal clock is above the turbo");
+}
+
+/// Headers recorded on a Zen 5: of a plain program, after a write of a ZMM register, after VZEROUPPER.
+#[test]
+fn recorded_headers_say_who_has_wide_code_at_work() {
+    let level = |xfeatures: u64| call!(saved(xfeatures => u64) -> u32);
+    assert_eq!([0xA2, 0xE6, 0xA2].map(level), [0, 2, 0]);
+    assert_eq!([0x0, 0x3, 0x7].map(level), [0, 0, 1]);
+    // The kernel's own signal takes ZMM16 to 31 (bit 7) for use: it would mark the plain program.
+    let kernels = |xfeatures: u64| xfeatures & (1 << 6 | 1 << 7) != 0;
+    assert_eq!((kernels(0xA2), level(0xA2)), (true, 0));
+}
+
+#[test]
+fn wide_code_at_work_in_few_preemptions_is_not_much() {
+    let after = |found: fn(u32) -> bool| {
+        (0..400).fold(0, |wide, at| call!(learned(wide => u32, found(at) => bool) -> u32))
+    };
+    let (always, half, seldom) =
+        (after(|_| true), after(|at| at % 2 == 0), after(|at| at % 10 == 0));
+    assert!((960..=1024).contains(&always), "{always}");
+    assert!((430..=560).contains(&half), "{half}");
+    assert!((40..=200).contains(&seldom), "{seldom}");
+    assert_eq!(after(|_| false), 0);
+}
+
+#[test]
+fn virtual_time_goes_by_weight() {
+    let weighted = |weight: u32| call!(weighted(MS => u64, weight => u32) -> u64);
+    assert_eq!([100, 200, 50, 0].map(weighted), [MS, MS / 2, 2 * MS, 100 * MS]);
+}
+
+/// `struct license` of license.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Modelled {
+    held_until_ns: [u64; 3],
+    until_ns: u64,
+    level: u32,
+    phase: u32,
+    to: u32,
+    demand: u32,
+}
+
+proptest! {
+    /// The model in BPF is the machine's.
+    #[test]
+    fn licenses_are_alike_in_c_and_rust(
+        demands in prop::collection::vec((1_u64..1_500_000, 0_u8..3), 1..40),
+    ) {
+        let law = find("xeon-gold-6130").unwrap().frequency.unwrap().license.unwrap();
+        let (mut c, mut rust, mut now) = (Modelled::default(), License::default(), 0);
+        // One test at a time writes the copy's constants, and always the same.
+        for (after, level) in demands {
+            now += after;
+            rust.demand(now, level, &law);
+            call!(demand(&mut c => *mut Modelled, now => u64, level.into() => u32,
+                         law.release_ns => u64, law.throttle_ns => u64, law.halt_ns => u64) -> ());
+            let phase = match c.phase {
+                0 => Phase::Steady,
+                1 => Phase::Throttled(c.until_ns),
+                _ => Phase::Halted(c.to as u8, c.until_ns),
+            };
+            prop_assert_eq!((u32::from(rust.level()), rust.phase()), (c.level, phase), "at {}", now);
+        }
+    }
+
+    #[test]
+    fn the_charge_is_the_formula_within_its_bounds(
+        spent in [0..20 * MS, 0..20 * MS, 0..20 * MS],
+        active in 1_usize..=16,
+        level in 0_u32..3,
+    ) {
+        prop_assume!(spent.iter().sum::<u64>() > 0);
+        let of = stretch(spent, active, level);
+        let (ours, exact) = (refund(&of), reference(&of));
+        prop_assert!((ours as f64 - exact).abs() <= 10.0, "{} not {}: {:?}", ours, exact, of);
+        let least = of.ran_ns as f64 * f64::from(of.khz[2]) / f64::from(of.khz[level as usize]);
+        prop_assert!((of.ran_ns - ours) as f64 >= least - 10.0, "less than its share of time: {:?}", of);
+    }
+
+    #[test]
+    fn no_counts_whatever_make_a_charge_negative_or_more_than_time(
+        ran_ns in 0..10_000 * MS,
+        cycles in [any::<u64>(), any::<u64>(), any::<u64>()],
+        khz in [any::<u32>(), any::<u32>(), any::<u32>()],
+        level in any::<u32>(),
+    ) {
+        let of = Stretch { ran_ns, cycles, khz, level };
+        prop_assert!(refund(&of) <= ran_ns);
+    }
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Clocks of cores: what the machine's greatest ones are, and what counters of this CPU say of its own. */
+#pragma once
+#include "kernel.h"
+
+#define LICENSE_LEVELS 3	/* of vector code, and of the licenses it asks for: 0 scalar to 2 heavy 512-bit */
+#define TURBO_CORES 128
+
+/* Set before loading, by the ground; turbo_cores is 0 where nothing is known. */
+CONFIG u32 turbo_cores;
+CONFIG u32 turbo_khz[TURBO_CORES][LICENSE_LEVELS];	/* with 1 active core of a package, with 2, ... */
+CONFIG u32 license_levels;
+CONFIG u64 license_release_ns;	/* from the last instruction that needs a level until it is given back */
+CONFIG u64 license_throttle_ns;	/* from a request until the voltage is there */
+CONFIG u64 license_halt_ns;	/* the core stands still while its clock changes */
+
+/* Of a CPU, since some moment in the past. */
+struct clock_counts {
+	u64 cycles[LICENSE_LEVELS];	/* by the license level of its core */
+	u64 limited_ns;		/* in which a limit on power held its core below its turbo */
+	u64 energy_uj;		/* of its core */
+};
+
+/* Greatest clock of a level with so many active cores, kHz; 0 where it is not known. */
+static __always_inline u32 turbo_of(u32 level, u32 active)
+{
+	u32 row = active ? active - 1 : 0;
+
+	if (!turbo_cores)
+		return 0;
+	if (row >= turbo_cores)
+		row = turbo_cores - 1;
+	barrier_var(row);	/* or the compiler moves the bound to where the verifier does not see it */
+	if (row >= TURBO_CORES || level >= LICENSE_LEVELS)
+		return 0;
+	return turbo_khz[row][level];
+}
+
+#ifdef __bpf__
+#include "counters.h"
+
+#define LICENSE_EVENTS(name)                                                                       \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);                                       \
+		__uint(max_entries, MAX_CPUS);                                                     \
+		__type(key, u32);                                                                  \
+		__type(value, u32);                                                                \
+	} name SEC(".maps")
+
+/* CORE_POWER.LVL0_TURBO_LICENSE, LVL1 and LVL2, a counter for each CPU, opened by user space. */
+LICENSE_EVENTS(license_0);
+LICENSE_EVENTS(license_1);
+LICENSE_EVENTS(license_2);
+
+/* One that shared its counter with others has not seen all: that is no count. */
+static __always_inline bool license_event(void *events, u64 *cycles)
+{
+	struct bpf_perf_event_value value = {};
+
+	if (bpf_perf_event_read_value(events, BPF_F_CURRENT_CPU, &value, sizeof(value)))
+		return false;
+	*cycles = value.counter;
+	return value.enabled == value.running;
+}
+
+/* False where there are no counters, or they do not work. */
+static __always_inline bool clock_counts(struct clock_counts *counts)
+{
+	return license_event(&license_0, &counts->cycles[0]) &&
+	       license_event(&license_1, &counts->cycles[1]) &&
+	       license_event(&license_2, &counts->cycles[2]);
+}
+
+/* No kernel tells: it never disables the registers. */
+static __always_inline u32 vector_used(void)
+{
+	return LICENSE_LEVELS - 1;
+}
+#endif
