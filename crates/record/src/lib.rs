@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recordings of what a scheduler did on a real machine.
+//!
+//! A recording is a file of 16-byte [`Raw`] records, as the kernel's side writes them, behind a
+//! [`Header`]. [`Reader`] gives them back as [`Event`]s in the order of time; [`Writer`] leaves a sound
+//! file whatever happens to it. What took part, and what it did, becomes a workload in `replay`.
+
+mod event;
+mod file;
+mod raw;
+mod read;
+
+pub use event::{Carrier, Event, Kind, Left, TaskInfo};
+pub use file::{Ending, Header, Source, WriteError, Writer};
+pub use raw::{RAW_SIZE, Raw, task_group};
+pub use read::{ReadError, Reader, Summary};
