@@ -29,6 +29,8 @@ pub enum Verb {
     Doctor(Doctor),
     /// Measure what this machine is, for the simulator, in less than a minute and without root
     Measure(Measure),
+    /// Record what the scheduler of this machine does, for a command or for a time
+    Record(Record),
     /// Say what each task would get on uneven cores under a policy, without running anything
     Shares(Box<Shares>),
     /// Print a completion script for a shell
@@ -272,6 +274,27 @@ pub struct Measure {
     /// of the machine as measured; exit code 1 if one is farther away than 15 %
     #[arg(long)]
     pub check: bool,
+}
+
+/// Arguments of `record`.
+#[derive(Args, Debug)]
+pub struct Record {
+    /// Write the recording to this file
+    #[arg(long, short, value_name = "FILE", default_value = "paceline.trace")]
+    pub output: PathBuf,
+    /// End it after this time, such as 10s; a command goes on without it
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub duration: Option<humantime::Duration>,
+    /// Record every read and write of pipes and sockets too, and not only those that somebody waits for: a
+    /// replay knows then when a pipe is full. It costs every system call; a recording without takes little
+    #[arg(long)]
+    pub calls: bool,
+    /// Print what was recorded as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Run this command, after `--`, and record until it ends; its status is passed on
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// How a policy is put in force.

@@ -107,7 +107,9 @@ fn of_sim(
     }
     let job = match &plan.job {
         Job::Command { argv, .. } => format!("-- {}", argv.join(" ")),
-        Job::Model { .. } | Job::Npb { .. } => format!("--workload '{}'", plan.job.name()),
+        Job::Model { .. } | Job::Npb { .. } | Job::Recording(_) => {
+            format!("--workload '{}'", plan.job.name())
+        }
     };
     Failure::run(format!(
         "{} on {}: {error}; again with: paceline compare --on sim --machine {} --policy {} --seed {} {job}",

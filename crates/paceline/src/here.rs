@@ -106,7 +106,7 @@ impl Files {
                 command.args(&argv[1..]);
                 command
             }
-            Job::Model { .. } | Job::Npb { .. } => {
+            Job::Model { .. } | Job::Npb { .. } | Job::Recording(_) => {
                 let agent = std::env::current_exe()?;
                 vm::guest::worker_command(agent, &plan.job.name(), path(WORKLOAD), path(REPORT))
             }

@@ -26,14 +26,15 @@ pub enum Kind {
         /// Why.
         left: Left,
     },
-    /// Somebody was made runnable, by who ran on this CPU or by an interrupt.
+    /// Who ran on this CPU, or an interrupt, began to wake somebody; who was just about to leave its own CPU
+    /// may do so only afterwards.
     Wake {
-        /// Who woke.
+        /// Who is woken.
         tid: Tid,
-        /// The CPU it was placed on.
-        target: u32,
         /// What the wakeup came by.
         by: Carrier,
+        /// Which channel or futex, where it is one.
+        object: u32,
     },
     /// A new thread was made runnable for the first time.
     Start {
@@ -79,13 +80,6 @@ pub enum Kind {
         /// What it is.
         channel: Carrier,
     },
-    /// Who runs on this CPU has woken those that waited for a futex; the call ends now.
-    FutexWake {
-        /// The low half of its address.
-        object: u32,
-        /// How many.
-        woken: u32,
-    },
 }
 
 /// Why a task left its CPU.
@@ -102,11 +96,11 @@ pub enum Left {
 /// What a wakeup came by, or data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// A task's own doing, whatever it was.
+    /// A task's own doing, whatever it was: a signal, its end, a lock of the kernel's.
     Task,
     /// A device's interrupt.
     Interrupt,
-    /// Work behind an interrupt: packets, among others those that a task has just sent to this machine.
+    /// Work behind an interrupt: packets from elsewhere, most often.
     Softirq,
     /// A timer.
     Timer,
@@ -114,8 +108,10 @@ pub enum Carrier {
     Pipe,
     /// A local stream socket.
     UnixSocket,
-    /// A TCP connection within this machine.
+    /// A network connection within this machine.
     Tcp,
+    /// A futex: a lock, a condition, a thread's end.
+    Futex,
 }
 
 /// What is known of a thread.

@@ -47,6 +47,9 @@ pub struct Header {
     pub kernel: String,
     /// Who saw it.
     pub source: Source,
+    /// Every call that moved data through a pipe or socket is in it.
+    #[serde(default)]
+    pub calls: bool,
     /// The recorder's own process, which is not part of what happened.
     #[serde(default)]
     pub recorder: Option<u32>,

@@ -20,16 +20,15 @@ const EXEC: u8 = 5;
 const EXIT: u8 = 6;
 const READ: u8 = 7;
 const WRITE: u8 = 8;
-const FUTEX_WAKE: u8 = 9;
-const TASK: u8 = 10;
-const CPUS: u8 = 11;
-const NAME: u8 = 12;
+const TASK: u8 = 9;
+const CPUS: u8 = 10;
+const NAME: u8 = 11;
 
 /// Of a task's byte: it is the kernel's own. The rest is its nice value, from 0.
 const KERNEL: u8 = 0x80;
 const NICE_0: i8 = 20;
 
-const CARRIERS: [Carrier; 7] = [
+const CARRIERS: [Carrier; 8] = [
     Carrier::Task,
     Carrier::Interrupt,
     Carrier::Softirq,
@@ -37,6 +36,7 @@ const CARRIERS: [Carrier; 7] = [
     Carrier::Pipe,
     Carrier::UnixSocket,
     Carrier::Tcp,
+    Carrier::Futex,
 ];
 
 /// A record.
@@ -88,14 +88,13 @@ impl Raw {
     pub fn of(event: &Event) -> Option<Raw> {
         let (kind, byte, a, b) = match event.kind {
             Kind::Switch { prev, next, left } => (SWITCH, left as u8, prev, next),
-            Kind::Wake { tid, target, by } => (WAKE, by as u8, tid, target),
+            Kind::Wake { tid, by, object } => (WAKE, by as u8, tid, object),
             Kind::Start { tid, target } => (START, 0, tid, target),
             Kind::Fork { parent, child } => (FORK, 0, parent, child),
             Kind::Exec { tid } => (EXEC, 0, tid, 0),
             Kind::Exit { tid } => (EXIT, 0, tid, 0),
             Kind::Read { object, bytes, channel } => (READ, channel as u8, object, bytes),
             Kind::Write { object, bytes, channel } => (WRITE, channel as u8, object, bytes),
-            Kind::FutexWake { object, woken } => (FUTEX_WAKE, 0, object, woken),
             Kind::Task(_) => return None,
         };
         Some(Raw::new(event.t_ns, kind, byte, a, b))
@@ -139,14 +138,13 @@ impl Decoder {
                 };
                 Kind::Switch { prev: a, next: b, left }
             }
-            WAKE => Kind::Wake { tid: a, target: b, by: carrier()? },
+            WAKE => Kind::Wake { tid: a, by: carrier()?, object: b },
             START => Kind::Start { tid: a, target: b },
             FORK => Kind::Fork { parent: a, child: b },
             EXEC => Kind::Exec { tid: a },
             EXIT => Kind::Exit { tid: a },
             READ => Kind::Read { object: a, bytes: b, channel: carrier()? },
             WRITE => Kind::Write { object: a, bytes: b, channel: carrier()? },
-            FUTEX_WAKE => Kind::FutexWake { object: a, woken: b },
             TASK => {
                 self.task = Some((raw.t_ns(), described(a, b, raw.byte())));
                 return Ok(None);
@@ -200,14 +198,13 @@ mod tests {
     fn what_was_written_is_read() {
         let kinds = [
             Kind::Switch { prev: 7, next: 0, left: Left::Dead },
-            Kind::Wake { tid: u32::MAX, target: 63, by: Carrier::Timer },
+            Kind::Wake { tid: u32::MAX, by: Carrier::Futex, object: 63 },
             Kind::Start { tid: 8, target: 1 },
             Kind::Fork { parent: 7, child: 8 },
             Kind::Exec { tid: 8 },
             Kind::Exit { tid: 8 },
             Kind::Read { object: 0xdead_beef, bytes: 100, channel: Carrier::Pipe },
             Kind::Write { object: 1, bytes: u32::MAX, channel: Carrier::Tcp },
-            Kind::FutexWake { object: 1, woken: 2 },
         ];
         for kind in kinds {
             let event = Event { t_ns: 281_474_976_710_655, cpu: 0, kind };

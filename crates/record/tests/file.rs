@@ -7,7 +7,7 @@ use record::{
 };
 
 fn wake(t_ns: u64, cpu: u32) -> Event {
-    let kind = Kind::Wake { tid: 7, target: 0, by: Carrier::Task };
+    let kind = Kind::Wake { tid: 7, by: Carrier::Task, object: 0 };
     Event { t_ns, cpu, kind }
 }
 
