@@ -18,6 +18,7 @@ use crate::execute::now_ns;
 use crate::load::{bss, set_rodata, variables};
 use crate::log;
 use crate::mapped::Mapped;
+use crate::process::outrank_thread;
 use crate::program::{fields, name, numbered};
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o"));
@@ -182,6 +183,8 @@ fn empty<W: Write>(
     stop: &AtomicBool,
     start_ns: u64,
 ) -> (Writer<W>, Option<WriteError>) {
+    // Above what it records, or a busy machine fills the rings first; where that is not allowed, it is counted.
+    let _ = outrank_thread();
     loop {
         let last = stop.load(Ordering::Acquire);
         let until_ns = now_ns() - start_ns;

@@ -169,6 +169,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         kernel: kernel.clone(),
         cache: None,
         observe: plan.observe,
+        record: plan.record,
         count_locks: plan.locks,
         seed: plan.seed,
         profile: profile(plan, rates),

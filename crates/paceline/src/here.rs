@@ -56,6 +56,7 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
                 run,
                 boot: 0,
                 observe: blind.is_none(),
+                record: None,
                 count_locks: plan.locks,
             };
             let mut say = |text: &str| {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use machine::Machine;
 use policy::Profile;
 use policy::table::TYPES_MAX;
+use record::Detail;
 use report::Clock;
 use report::text::plural;
 use workload::apps::Apps;
@@ -42,6 +43,8 @@ pub struct Plan {
     pub locks: bool,
     /// Run it again with the observer attached, where the ground is a guest.
     pub observe: bool,
+    /// And once more with the recorder.
+    pub record: Option<Detail>,
 }
 
 /// What runs.
@@ -127,6 +130,7 @@ impl Plan {
             seed: arguments.seed.unwrap_or(SEED),
             locks: arguments.locks,
             observe: true,
+            record: None,
         })
     }
 

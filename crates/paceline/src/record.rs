@@ -2,10 +2,9 @@
 //! `record`: what the scheduler of this machine does while a command runs, or for a time, as a file.
 
 use std::fs::File;
-use std::io::BufWriter;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -24,8 +23,23 @@ use crate::output;
 /// How often the command and the disk are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Records.
+/// Records, and says what.
 pub fn run(args: &Record) -> Result<(), Failure> {
+    let (recorded, took, status) = take(args)?;
+    tell(args, &recorded, took)?;
+    end(status, recorded.cut.is_some())
+}
+
+/// Records, and waits for the command; says what came of it on standard error alone.
+pub fn take_quietly(args: &Record) -> Result<(), Failure> {
+    let (recorded, took, status) = take(args)?;
+    say(args, &recorded, took);
+    end(status, recorded.cut.is_some())
+}
+
+type Taken = (Recorded<File>, Duration, Option<ExitStatus>);
+
+fn take(args: &Record) -> Result<Taken, Failure> {
     let until = args.duration.map(Duration::from);
     if until.is_some_and(|until| until.is_zero()) {
         return Err(Failure::input("--duration 0s: give it a time such as 10s"));
@@ -42,20 +56,17 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     let file = create(&args.output)?;
     let started = Instant::now();
     let recorder = begin(file, args)?;
-    let mut child = start(&args.command)?;
+    let mut child = start(&args.command, args.json)?;
     let from_ns = live::monotonic_ns();
     let status = wait(&recorder, child.as_mut(), until, &stop)?;
     let command_ns = child.is_some().then(|| (from_ns, live::monotonic_ns()));
     let recorded = recorder.finish(command_ns).map_err(failed)?;
-    tell(args, &recorded, started.elapsed())?;
-    let cut = recorded.cut.is_some();
-    match (status, child) {
-        (None, Some(mut child)) => {
-            let status = child.wait().map_err(|error| failed(error.into()))?;
-            end(Some(status), cut)
-        }
-        (status, _) => end(status, cut),
-    }
+    let took = started.elapsed();
+    let status = match (status, child) {
+        (None, Some(mut child)) => Some(child.wait().map_err(|error| failed(error.into()))?),
+        (status, _) => status,
+    };
+    Ok((recorded, took, status))
 }
 
 /// The file; what was there before is lost.
@@ -69,7 +80,7 @@ fn create(path: &Path) -> Result<File, Failure> {
     File::create(path).map_err(|error| cannot(&error))
 }
 
-fn begin(file: File, args: &Record) -> Result<Recorder<BufWriter<File>>, Failure> {
+fn begin(file: File, args: &Record) -> Result<Recorder<File>, Failure> {
     let header = Header {
         cpus: live::topology().map_err(failed)?.llc.len(),
         command: args.command.join(" "),
@@ -78,7 +89,7 @@ fn begin(file: File, args: &Record) -> Result<Recorder<BufWriter<File>>, Failure
         children: !args.command.is_empty(),
         ..Header::default()
     };
-    Recorder::start(BufWriter::with_capacity(1 << 20, file), header).map_err(|error| {
+    Recorder::start(file, header).map_err(|error| {
         let missing = live::missing_rights();
         match missing.is_empty() {
             true => failed(error),
@@ -90,16 +101,24 @@ fn begin(file: File, args: &Record) -> Result<Recorder<BufWriter<File>>, Failure
     })
 }
 
-fn start(command: &[String]) -> Result<Option<Child>, Failure> {
+fn start(command: &[String], json: bool) -> Result<Option<Child>, Failure> {
     let Some(program) = command.first() else { return Ok(None) };
-    let child = Command::new(program).args(&command[1..]).spawn();
-    child.map(Some).map_err(|error| Failure::input(format!("cannot start {program}: {error}")))
+    let mut child = Command::new(program);
+    child.args(&command[1..]);
+    if json {
+        // Standard output is the result's.
+        child.stdout(Stdio::from(std::io::stderr()));
+    }
+    child
+        .spawn()
+        .map(Some)
+        .map_err(|error| Failure::input(format!("cannot start {program}: {error}")))
 }
 
 /// Until the command has ended, with its status; or the time is over, somebody interrupts, or the disk
 /// is full.
 fn wait(
-    recorder: &Recorder<BufWriter<File>>,
+    recorder: &Recorder<File>,
     mut child: Option<&mut Child>,
     until: Option<Duration>,
     stop: &Arc<AtomicBool>,
@@ -118,11 +137,20 @@ fn wait(
     }
 }
 
-fn tell(
-    args: &Record,
-    recorded: &Recorded<BufWriter<File>>,
-    took: Duration,
-) -> Result<(), Failure> {
+fn tell(args: &Record, recorded: &Recorded<File>, took: Duration) -> Result<(), Failure> {
+    let Recorded { records, bytes, lost, cut, .. } = recorded;
+    if !args.json {
+        say(args, recorded, took);
+        return Ok(());
+    }
+    let all = json!({
+        "file": args.output, "records": records, "bytes": bytes, "lost": lost,
+        "s": took.as_secs_f64(), "whole": cut.is_none(),
+    });
+    output::print(&format!("{all}\n"))
+}
+
+fn say(args: &Record, recorded: &Recorded<File>, took: Duration) {
     let Recorded { records, bytes, lost, cut, .. } = recorded;
     let file = args.output.display();
     if let Some(error) = cut {
@@ -130,13 +158,6 @@ fn tell(
             "paceline: the recording ends early, as it could not be written: {error}; what {file} has is \
              sound, make room for more"
         ));
-    }
-    if args.json {
-        let all = json!({
-            "file": args.output, "records": records, "bytes": bytes, "lost": lost,
-            "s": took.as_secs_f64(), "whole": cut.is_none(),
-        });
-        return output::print(&format!("{all}\n"));
     }
     let lost = match lost {
         0 => "none lost".to_string(),
@@ -148,7 +169,6 @@ fn tell(
         time(took.as_secs_f64()),
         *bytes as f64 / 1e6,
     ));
-    Ok(())
 }
 
 /// The command's own status is passed on.

@@ -26,6 +26,20 @@ pub fn is_recording(path: &Path) -> bool {
 
 /// Reads a recording, and says what is wrong with it short of everything.
 pub fn read(path: &Path, machine: &Machine) -> Result<Workload, Failure> {
+    Ok(read_with(path, machine)?.0)
+}
+
+/// How a recording went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Went {
+    /// How long the workload took.
+    pub elapsed_s: f64,
+    /// The part of the machine's CPU time that others had meanwhile.
+    pub others: f64,
+}
+
+/// The same, with how the recording went.
+pub fn read_with(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| cannot(&error))?;
     let (replay, summary) = taken_in(BufReader::with_capacity(1 << 20, file), machine)
@@ -36,8 +50,11 @@ pub fn read(path: &Path, machine: &Machine) -> Result<Workload, Failure> {
     for line in doubts(&summary) {
         output::say(&format!("paceline: {}: {line}", path.display()));
     }
-    let (workload, _) = fitted(&replay, &path.display().to_string(), machine)?;
-    Ok(workload)
+    let name = path.display().to_string();
+    let elapsed_ns = replay.elapsed_ns() as f64;
+    let others = replay.others_ns() as f64 / (elapsed_ns * replay.cpus() as f64).max(1.0);
+    let went = Went { elapsed_s: elapsed_ns / 1e9, others };
+    Ok((fitted(&replay, &name, machine, &Scheduler::Default)?, went))
 }
 
 /// What a recording holds, for this machine, and what reading it has shown.
@@ -73,25 +90,26 @@ fn doubts(summary: &Summary) -> Vec<String> {
     doubts
 }
 
-/// The workload, with what this machine's model charges taken out of its work; and the replay under Linux's
-/// own class that shows it.
+/// The workload, with what this machine's model charges taken out of its work: as replays under the scheduler
+/// that the recording was made under show it.
 pub fn fitted(
     replay: &Replay,
     name: &str,
     machine: &Machine,
-) -> Result<(Workload, trace::Outcome), Failure> {
+    recorded: &Scheduler,
+) -> Result<Workload, Failure> {
     let slack_ns = machine.costs.timer_slack_ns;
     let mut fit = Fit::none(replay);
     let mut round = 0;
     loop {
         let workload = replay.workload(name, machine.cpus.len(), slack_ns, &fit);
-        let mut scenario = Scenario::new(machine.clone(), workload, Scheduler::Default);
+        let mut scenario = Scenario::new(machine.clone(), workload, recorded.clone());
         scenario.options.record.events = machine.costs.turn_ns > 0.0;
+        if round == FITTED {
+            return Ok(scenario.workload);
+        }
         let shown = sim::run_traced(&scenario)
             .map_err(|error| Failure::run(format!("{name} cannot be replayed: {error}")))?;
-        if round == FITTED {
-            return Ok((scenario.workload, shown.outcome));
-        }
         fit = fit.better(replay, &work_of(&shown, replay.len(), machine));
         round += 1;
     }

@@ -36,6 +36,16 @@ pub enum Source {
     Import,
 }
 
+/// How much of what tasks do is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detail {
+    /// Switches and wakeups.
+    Waits,
+    /// Every call that moves data through a pipe or socket as well.
+    Calls,
+}
+
 /// What is known before anything happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {

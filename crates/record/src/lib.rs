@@ -13,7 +13,7 @@ mod read;
 mod replay;
 
 pub use event::{Carrier, Event, Kind, Left, TaskInfo};
-pub use file::{Ending, Header, Source, WriteError, Writer};
+pub use file::{Detail, Ending, Header, Source, WriteError, Writer};
 pub use model::{Fit, Recorded, worked_in_turn};
 pub use raw::{RAW_SIZE, Raw, task_group};
 pub use read::{ReadError, Reader, Summary};

@@ -119,6 +119,11 @@ impl Replay {
         self.ended_ns.saturating_sub(self.started_ns.unwrap_or(0))
     }
 
+    /// CPU time that tasks had meanwhile that are not the workload's, ns.
+    pub fn others_ns(&self) -> u64 {
+        self.others_ns
+    }
+
     /// What was seen of each task, in the workload's order.
     pub fn recorded(&self) -> Vec<Recorded> {
         let one = |task: &crate::replay::Task| Recorded {

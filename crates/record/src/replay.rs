@@ -29,6 +29,8 @@ pub struct Replay {
     of_command: bool,
     recorder: Option<Tid>,
     in_turn: bool,
+    /// Calls are known, and may yet show what carried a wakeup.
+    calls: bool,
     cpus: Vec<Cpu>,
     busy: usize,
     now_ns: u64,
@@ -41,15 +43,19 @@ pub struct Replay {
     processes: BTreeMap<Tid, usize>,
     pub(crate) tasks: Vec<Task>,
     wakes: Vec<Wake>,
+    /// Places in `wakes` of those that are settled.
+    free: Vec<usize>,
     pub(crate) channels: BTreeMap<(u32, u8), Channel>,
     pub(crate) started_ns: Option<u64>,
     pub(crate) ended_ns: u64,
+    pub(crate) others_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     current: Tid,
     known: bool,
+    since_ns: u64,
 }
 
 /// What one task did.
@@ -150,6 +156,7 @@ impl Replay {
             of_command: header.children,
             recorder: header.recorder,
             in_turn,
+            calls: header.calls,
             cpus: vec![Cpu::default(); header.cpus],
             busy: 0,
             now_ns: 0,
@@ -160,9 +167,11 @@ impl Replay {
             processes: BTreeMap::new(),
             tasks: Vec::new(),
             wakes: Vec::new(),
+            free: Vec::new(),
             channels: BTreeMap::new(),
             started_ns: None,
             ended_ns: 0,
+            others_ns: 0,
         }
     }
 
@@ -206,10 +215,8 @@ impl Replay {
         for task in 0..self.tasks.len() {
             self.pause(task);
             self.put(task, What::Nothing);
-            // It waits still: for ever, as far as anybody knows.
-            if let Some(blocked) = self.tasks[task].blocked.filter(|it| it.woken.is_none()) {
-                self.tasks[task].items[blocked.item].what = What::Nothing;
-            }
+            // Who waits still does so for ever, as far as anybody knows, or was about to go on.
+            self.resumes(task);
         }
         for wake in 0..self.wakes.len() {
             self.settle(wake);
@@ -308,10 +315,13 @@ impl Replay {
     }
 
     fn switch(&mut self, cpu: usize, prev: Tid, next: Tid, left: Left) {
-        let Cpu { current, known } = self.cpus[cpu];
+        let Cpu { current, known, since_ns } = self.cpus[cpu];
+        if let (true, None, Some(started_ns)) = (current != 0, self.of(current), self.started_ns) {
+            self.others_ns += self.now_ns - since_ns.max(started_ns);
+        }
         self.busy -= usize::from(known && current != 0);
         self.busy += usize::from(next != 0);
-        self.cpus[cpu] = Cpu { current: next, known: true };
+        self.cpus[cpu] = Cpu { current: next, known: true, since_ns: self.now_ns };
         if let Some(task) = self.of(prev).filter(|_| prev != 0) {
             self.pause(task);
             self.tasks[task].on = None;
@@ -381,8 +391,8 @@ impl Replay {
                 self.pause(waker);
                 let waker_item = self.put(waker, What::Give(woken as u32));
                 let (woken_item, taken) = (None, None);
-                self.wakes.push(Wake { waker, waker_item, woken, woken_item, given, taken });
-                Woken::By(self.wakes.len() - 1)
+                let wake = Wake { waker, waker_item, woken, woken_item, given, taken };
+                Woken::By(self.keep(wake))
             }
         };
         let now_ns = self.now_ns;
@@ -403,6 +413,19 @@ impl Replay {
         self.tasks[woken].blocked = Some(blocked);
     }
 
+    fn keep(&mut self, wake: Wake) -> usize {
+        match self.free.pop() {
+            Some(place) => {
+                self.wakes[place] = wake;
+                place
+            }
+            None => {
+                self.wakes.push(wake);
+                self.wakes.len() - 1
+            }
+        }
+    }
+
     /// It has a CPU again: now it is known what it waited for, but for the channel.
     fn resumes(&mut self, task: usize) {
         let Some(blocked) = self.tasks[task].blocked.take() else { return };
@@ -413,7 +436,11 @@ impl Replay {
             Some((_, Woken::By(wake))) => {
                 self.wakes[wake].woken_item = Some(blocked.item);
                 let all_ns = self.tasks[task].all_ns;
-                self.tasks[task].had.push((wake, all_ns));
+                match self.calls {
+                    true => self.tasks[task].had.push((wake, all_ns)),
+                    // A token, for all that will ever be known: a long recording has many.
+                    false => self.free.push(wake),
+                }
             }
             Some((t_ns, Woken::Outside)) => {
                 let waited_ns = t_ns.saturating_sub(blocked.since_ns);

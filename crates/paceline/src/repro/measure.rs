@@ -16,7 +16,7 @@ use super::paper::{
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart};
-use super::{agreement, experiment, faults, mixes, tenants};
+use super::{agreement, experiment, faults, mixes, predicted, tenants};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -127,6 +127,9 @@ impl<'a> Laboratory<'a> {
             }
             Measure::Wiring { experiment } => {
                 tenants::wiring(self.experiment(experiment)?, &self.outcomes(experiment)?)
+            }
+            Measure::Predicted { experiment, machine, from, of, what } => {
+                predicted::distances(&self.outcomes(experiment)?, machine, from, of, *what)
             }
             Measure::Longer { experiment, than, of } => {
                 let (own, other) = (self.outcomes(experiment)?, self.outcomes(than)?);
@@ -438,6 +441,7 @@ impl Measure {
             | Measure::SharesReached { experiment }
             | Measure::Wiring { experiment }
             | Measure::Longer { experiment, .. }
+            | Measure::Predicted { experiment, .. }
             | Measure::Guaranteed { experiment, .. }
             | Measure::CpuError { experiment, .. }
             | Measure::WaitBound { experiment, .. }

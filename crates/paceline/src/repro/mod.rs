@@ -14,6 +14,7 @@ mod measure;
 mod mixes;
 mod outcomes;
 mod paper;
+mod predicted;
 mod show;
 mod sweep;
 mod tenants;
