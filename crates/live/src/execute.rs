@@ -180,8 +180,8 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result
     Ok(status.code().or_else(|| status.signal().map(|signal| 128 + signal)))
 }
 
-/// The clock of the observer's records.
-pub(crate) fn now_ns() -> u64 {
+/// The clock of the observer's records, and of the recorder's: CLOCK_MONOTONIC.
+pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -67,7 +67,7 @@ impl Facts {
     /// Of this machine.
     pub fn gather() -> Self {
         let mut facts = Self::read(Path::new("/"));
-        facts.release = rustix::system::uname().release().to_string_lossy().into_owned();
+        facts.release = kernel_release();
         for (name, kind, config) in COUNTERS {
             match counters::open(kind, config, Whom::Thread(0)) {
                 Ok(_) => facts.counters.push(name),
@@ -133,6 +133,22 @@ fn rights(status: &str) -> Vec<&'static str> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let mask = u64::from_str_radix(line.unwrap_or_default().trim(), 16).unwrap_or(0);
     RIGHTS.into_iter().filter(|(_, bit)| mask >> bit & 1 == 1).map(|(name, _)| name).collect()
+}
+
+/// The running kernel's release.
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Capabilities that observing the scheduler takes and this process lacks.
+pub fn missing_rights() -> Vec<&'static str> {
+    let own = rights(&fs::read_to_string("/proc/self/status").unwrap_or_default());
+    match own.contains(&"CAP_SYS_ADMIN") {
+        true => Vec::new(),
+        false => {
+            ["CAP_BPF", "CAP_PERFMON"].into_iter().filter(|name| !own.contains(name)).collect()
+        }
+    }
 }
 
 #[cfg(test)]

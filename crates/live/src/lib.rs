@@ -18,11 +18,13 @@ mod kernel;
 mod load;
 mod locks;
 mod log;
+mod mapped;
 pub mod measure;
 mod memory;
 mod observe;
 mod process;
 mod program;
+pub mod recorder;
 mod symbols;
 mod topology;
 mod trial;
@@ -32,9 +34,11 @@ pub use callbacks::Callback;
 pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use control::Knows;
 pub use counters::{Counters, Counting, Event, Reader};
-pub use execute::{Executed, Execution, Interrupted, end_session, execute, work};
+pub use execute::{
+    Executed, Execution, Interrupted, end_session, execute, now_ns as monotonic_ns, work,
+};
 pub use exit::Exit;
-pub use facts::Facts;
+pub use facts::{Facts, kernel_release, missing_rights};
 pub use glance::{Glance, Load};
 pub use kernel::{Messages, State, state};
 pub use load::{Attached, Scope, load};

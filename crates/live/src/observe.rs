@@ -4,16 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::ptr::NonNull;
 
 use anyhow::{Context, bail};
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use serde::{Deserialize, Serialize};
 use trace::{Event, IDLE, Kind, Measures, Observed, Tid};
 
 use crate::load::{bss, set_rodata, variables};
 use crate::log;
+use crate::mapped::Mapped;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
 
@@ -92,7 +91,8 @@ impl Observer {
         let object = result
             .with_context(|| format!("the kernel refuses the observer: {}", log::reason(&words)))?;
         let map = object.maps().find(|map| map.name() == "records");
-        let records = Mapped::new(map.context("the observer has no map of records")?, capacity)?;
+        let map = map.context("the observer has no map of records")?;
+        let records = Mapped::new(map, capacity * SIZE, false)?;
         let links: Result<Vec<Link>, _> =
             object.progs_mut().map(|program| program.attach()).collect();
         let links = links.context("the observer cannot be attached")?;
@@ -279,33 +279,6 @@ fn task_names() -> BTreeMap<Tid, String> {
         }
     }
     names
-}
-
-/// A BPF array in this process's memory.
-struct Mapped {
-    start: NonNull<u8>,
-    length: usize,
-}
-
-impl Mapped {
-    fn new(map: impl MapCore, records: usize) -> anyhow::Result<Self> {
-        let page = rustix::param::page_size();
-        let length = (records * SIZE).next_multiple_of(page);
-        // SAFETY: a fresh mapping of memory that the kernel keeps as long as it is mapped
-        let start = unsafe {
-            mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, map.as_fd(), 0)
-        };
-        let start = start.context("the observer's records cannot be mapped")?;
-        let start = NonNull::new(start.cast()).context("the observer's records are at 0")?;
-        Ok(Mapped { start, length })
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: mapped in new() with this length, and no reference outlives self
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
-    }
 }
 
 #[cfg(test)]

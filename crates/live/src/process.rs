@@ -13,14 +13,18 @@ const SCHED_EXT: libc::c_int = 7;
 /// Puts this process above every policy, with its memory locked: a policy that starves everybody must
 /// not starve the one that can take it out. Its children begin in Linux's own class.
 pub fn outrank_policies() -> anyhow::Result<()> {
-    // SAFETY: both calls take values alone, or a struct that lives through the call
-    unsafe {
-        checked(libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT))
-            .context("cannot lock this process in memory")?;
-        let lowest = libc::sched_param { sched_priority: 1 };
-        checked(libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &lowest))
-            .context("cannot run above the policy (SCHED_FIFO)")
-    }
+    let all = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // SAFETY: the call takes values alone
+    checked(unsafe { libc::mlockall(all) }).context("cannot lock this process in memory")?;
+    outrank_thread().context("cannot run above the policy (SCHED_FIFO)")
+}
+
+/// Puts this thread above all that are not real-time.
+pub(crate) fn outrank_thread() -> io::Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the parameter outlives the call, which keeps no pointer to it
+    checked(unsafe { libc::sched_setscheduler(0, class, &lowest) })
 }
 
 /// Whether this process may do what root may.

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use policy::{Instance, Profile, Topology};
+use record::{Detail, Header};
 use trace::Outcome;
 
+use crate::recorder::Recorder;
 use crate::{
     Attached, Callback, Counting, Executed, LockCounter, Locks, Observer, RecordedBytes, Recording,
     Scope, load,
@@ -28,6 +30,8 @@ pub struct Trial<'a> {
     pub boot: usize,
     /// Run it a second time with the observer attached.
     pub observe: bool,
+    /// Run it once more and record it.
+    pub record: Option<Detail>,
     /// Run it once more and count locks taken in scheduler code.
     pub count_locks: bool,
 }
@@ -98,6 +102,17 @@ impl Trial<'_> {
             tried.outcome.charged.retain(|tid, _| tried.outcome.names.contains_key(tid));
             let counted = ("observed_children_switches".to_string(), seen.counted_switches());
             tried.outcome.extra.extend([counted]);
+        }
+        if let Some(detail) = self.record {
+            tell("recorded")?;
+            let calls = detail == Detail::Calls;
+            let cpus = topology.llc.len();
+            let header = Header { cpus, calls, children: true, ..Header::default() };
+            let recorder = Recorder::start(Vec::new(), header)?;
+            settle();
+            let seen = checked(execute(), &mut attached)?;
+            let recorded = recorder.finish(Some((seen.start_ns, seen.end_ns)))?;
+            tried.outcome.recording = recorded.out.unwrap_or_default();
         }
         if self.count_locks {
             tell("with locks counted")?;

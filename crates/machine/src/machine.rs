@@ -148,6 +148,7 @@ pub enum MachineError {
 const EMBEDDED: &[(&str, &str)] = &[
     ("core-ultra-255h", include_str!("../../../machines/core-ultra-255h.toml")),
     ("die-8", include_str!("../../../machines/die-8.toml")),
+    ("icount-1", include_str!("../../../machines/icount-1.toml")),
     ("icount-2x4", include_str!("../../../machines/icount-2x4.toml")),
     ("core2duo-1.86", include_str!("../../../machines/core2duo-1.86.toml")),
     ("exynos-4210", include_str!("../../../machines/exynos-4210.toml")),

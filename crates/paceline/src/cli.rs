@@ -29,6 +29,10 @@ pub enum Verb {
     Doctor(Doctor),
     /// Measure what this machine is, for the simulator, in less than a minute and without root
     Measure(Measure),
+    /// Record a command here, replay it under every policy that applies, and say which to try
+    Try(Try),
+    /// Record what the scheduler of this machine does, for a command or for a time
+    Record(Record),
     /// Say what each task would get on uneven cores under a policy, without running anything
     Shares(Box<Shares>),
     /// Print a completion script for a shell
@@ -272,6 +276,53 @@ pub struct Measure {
     /// of the machine as measured; exit code 1 if one is farther away than 15 %
     #[arg(long)]
     pub check: bool,
+}
+
+/// Arguments of `try`.
+#[derive(Args, Debug)]
+pub struct Try {
+    /// Policies to replay it under, as `compare` takes them [default: all that apply to the machine]
+    #[arg(long, value_name = "POLICIES")]
+    pub policy: Vec<String>,
+    /// Replay on this machine instead of the one under this command: a name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "this")]
+    pub machine: String,
+    /// Replays under each policy, each with another seed
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Keep the recording in this file
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE", default_value = "paceline-try.html")]
+    pub report: PathBuf,
+    /// Print the result as one JSON object; the command's output goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// The command, after `--`
+    #[arg(last = true, value_name = "COMMAND", required = true)]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `record`.
+#[derive(Args, Debug)]
+pub struct Record {
+    /// Write the recording to this file
+    #[arg(long, short, value_name = "FILE", default_value = "paceline.trace")]
+    pub output: PathBuf,
+    /// End it after this time, such as 10s; a command goes on without it
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub duration: Option<humantime::Duration>,
+    /// Record every read and write of pipes and sockets too, and not only those that somebody waits for: a
+    /// replay knows then when a pipe is full. It costs every system call; a recording without takes little
+    #[arg(long)]
+    pub calls: bool,
+    /// Print what was recorded as one JSON object; the command's output goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// Run this command, after `--`, and record until it ends; its status is passed on
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// How a policy is put in force.

@@ -107,7 +107,9 @@ fn of_sim(
     }
     let job = match &plan.job {
         Job::Command { argv, .. } => format!("-- {}", argv.join(" ")),
-        Job::Model { .. } | Job::Npb { .. } => format!("--workload '{}'", plan.job.name()),
+        Job::Model { .. } | Job::Npb { .. } | Job::Recording(_) => {
+            format!("--workload '{}'", plan.job.name())
+        }
     };
     Failure::run(format!(
         "{} on {}: {error}; again with: paceline compare --on sim --machine {} --policy {} --seed {} {job}",
@@ -167,6 +169,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         kernel: kernel.clone(),
         cache: None,
         observe: plan.observe,
+        record: plan.record,
         count_locks: plan.locks,
         seed: plan.seed,
         profile: profile(plan, rates),

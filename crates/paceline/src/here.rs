@@ -56,6 +56,7 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
                 run,
                 boot: 0,
                 observe: blind.is_none(),
+                record: None,
                 count_locks: plan.locks,
             };
             let mut say = |text: &str| {
@@ -106,7 +107,7 @@ impl Files {
                 command.args(&argv[1..]);
                 command
             }
-            Job::Model { .. } | Job::Npb { .. } => {
+            Job::Model { .. } | Job::Npb { .. } | Job::Recording(_) => {
                 let agent = std::env::current_exe()?;
                 vm::guest::worker_command(agent, &plan.job.name(), path(WORKLOAD), path(REPORT))
             }

@@ -2,6 +2,7 @@
 //! The command: reads the command line and hands over to one of its verbs.
 
 mod affinity;
+mod attempt;
 mod cli;
 mod compare;
 mod contender;
@@ -17,6 +18,8 @@ mod output;
 mod plan;
 mod profile;
 mod progress;
+mod record;
+mod replay;
 mod repro;
 mod run;
 mod shares;
@@ -50,6 +53,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Run(run) => run::run(&run),
         Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Measure(measure) => measure::run(&measure),
+        Verb::Try(attempt) => attempt::run(&attempt),
+        Verb::Record(record) => record::run(&record),
         Verb::Shares(shares) => shares::run(&shares),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
@@ -70,7 +75,7 @@ fn parse() -> Result<Cli, Failure> {
     }
     if !text.starts_with("error: ") {
         return Err(Failure::input(
-            "say what to do: list, compare, repro, run, doctor, measure or shares; see paceline --help",
+            "say what to do: list, compare, repro, run, doctor, measure, try, record or shares; see paceline --help",
         ));
     }
     Err(Failure::Input(one_line(&error, &text)))
@@ -84,7 +89,7 @@ fn one_line(error: &clap::Error, text: &str) -> String {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mend = match error.kind() {
         ErrorKind::InvalidSubcommand => {
-            "; there are: list, compare, repro, run, doctor, measure, shares"
+            "; there are: list, compare, repro, run, doctor, measure, try, record, shares"
         }
         ErrorKind::UnknownArgument if !text.contains("argument '-") => {
             "; see --help, or put `--` before a command that is to be run"

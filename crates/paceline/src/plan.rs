@@ -9,6 +9,7 @@ use std::time::Duration;
 use machine::Machine;
 use policy::Profile;
 use policy::table::TYPES_MAX;
+use record::Detail;
 use report::Clock;
 use report::text::plural;
 use workload::apps::Apps;
@@ -21,7 +22,7 @@ use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::here::{self, Here};
 use crate::profile::Given;
-use crate::{hackbench, measure, output};
+use crate::{hackbench, measure, output, replay};
 
 /// A comparison.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct Plan {
     pub locks: bool,
     /// Run it again with the observer attached, where the ground is a guest.
     pub observe: bool,
+    /// And once more with the recorder.
+    pub record: Option<Detail>,
 }
 
 /// What runs.
@@ -52,6 +55,8 @@ pub enum Job {
     /// A workload: its name, what each task does, its text where it was read from one, and whether
     /// all tasks are there before any begins, as `worker` has it.
     Model { name: String, json: Option<String>, together: bool, workload: Box<Workload> },
+    /// A recording, which is fitted to the machine.
+    Recording(PathBuf),
     /// A model of a NAS benchmark, sized for the machine: so many tasks for each of its CPUs.
     Npb { name: String, tasks: usize },
 }
@@ -125,6 +130,7 @@ impl Plan {
             seed: arguments.seed.unwrap_or(SEED),
             locks: arguments.locks,
             observe: true,
+            record: None,
         })
     }
 
@@ -197,6 +203,9 @@ impl Job {
         if let Some(workload) = Programs::embedded().build(&name).filter(|_| !path.exists()) {
             return Ok(Job::together(workload));
         }
+        if replay::is_recording(path) {
+            return Ok(Job::Recording(path.to_path_buf()));
+        }
         let json = match WORKLOADS.iter().find(|(known, _)| *known == name) {
             Some((_, json)) => json.to_string(),
             None if is_bare(path) && !path.exists() => {
@@ -233,6 +242,7 @@ impl Job {
         match self {
             Job::Command { argv, .. } => argv.join(" "),
             Job::Model { name, .. } => name.clone(),
+            Job::Recording(path) => path.display().to_string(),
             Job::Npb { name, .. } => format!("npb-{name}"),
         }
     }
@@ -242,6 +252,7 @@ impl Job {
         match self {
             Job::Command { .. } => Ok(None),
             Job::Npb { name, .. } => Err(only_a_model(name)),
+            Job::Recording(path) => Err(only_replayed(path)),
             Job::Model { json: Some(json), .. } => Ok(Some(json.clone())),
             Job::Model { workload, .. } => {
                 workload::write(workload, Dialect::Paceline).map(Some).map_err(Failure::input)
@@ -253,6 +264,7 @@ impl Job {
     pub fn model(&self) -> Result<Workload, Failure> {
         let argv = match self {
             Job::Npb { name, .. } => return Err(only_a_model(name)),
+            Job::Recording(path) => return Err(only_replayed(path)),
             Job::Model { workload, .. } => return Ok((**workload).clone()),
             Job::Command { argv, .. } => argv,
         };
@@ -296,6 +308,10 @@ fn profile(
     Ok(profile)
 }
 
+fn only_replayed(path: &Path) -> Failure {
+    Failure::input(format!("{} is a recording, which sim replays; use --on sim", path.display()))
+}
+
 fn only_a_model(npb: &str) -> Failure {
     Failure::input(format!("npb-{npb} is a model; use --on sim"))
 }
@@ -307,6 +323,9 @@ fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
     let machine = find_machine(&named)?;
     if let Job::Npb { name, tasks } = job {
         *job = Job::built(benchmark(name, *tasks, machine.cpus.len())?);
+    }
+    if let Job::Recording(path) = job {
+        *job = Job::built(replay::read(path, &machine)?);
     }
     check_affinity(&job.model()?, machine.cpus.len())?;
     let limit = arguments.limit.into();
@@ -342,6 +361,7 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
         }
         Job::Model { workload, .. } => check_affinity(workload, cpus)?,
         Job::Npb { name, .. } => return Err(only_a_model(name)),
+        Job::Recording(path) => return Err(only_replayed(path)),
     }
     let policies: Vec<_> = contenders.iter().filter_map(Contender::policy).collect();
     if arguments.partial && policies.is_empty() {

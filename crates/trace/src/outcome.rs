@@ -37,6 +37,10 @@ pub struct Outcome {
     pub output: String,
     /// Anything else the ground measured, by name with its unit last (`spinlock_ns`).
     pub extra: BTreeMap<String, f64>,
+    /// A recording of the workload under this policy, in a run of its own, as `record` reads it; empty where none
+    /// was made.
+    #[serde(skip)]
+    pub recording: Vec<u8>,
     /// What TLBs and caches missed, where the ground knows.
     #[serde(default)]
     pub memory: Option<MemoryUse>,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use live::{Callback, Recording};
 use policy::{Clocks, Profile};
+use record::Detail;
 use serde::{Deserialize, Serialize};
 use trace::Outcome;
 
@@ -26,6 +27,7 @@ pub(crate) struct Job {
     /// Time constants are multiplied by this.
     pub dilation: u64,
     pub observe: bool,
+    pub record: Option<Detail>,
     pub count_locks: bool,
     pub limit_s: f64,
     /// Which kind of core each CPU passes for, the fastest first; empty: all are alike.
@@ -85,6 +87,8 @@ pub(crate) struct Measured {
     pub recording: Option<Recording>,
     /// Bytes of records on their own port, sent before this message.
     pub record_bytes: usize,
+    /// Bytes of a recording behind them.
+    pub recorded_bytes: usize,
     /// What a policy that writes down its callbacks has written.
     pub callbacks: Vec<Callback>,
 }

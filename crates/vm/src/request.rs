@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use policy::{Instance, Profile};
+use record::Detail;
 use serde::{Deserialize, Serialize};
 
 /// Everything about a comparison in the guest.
@@ -36,6 +37,8 @@ pub struct Request {
     pub cache: Option<PathBuf>,
     /// Repeat each run with the observer attached.
     pub observe: bool,
+    /// Repeat each run once more and record it.
+    pub record: Option<Detail>,
     /// Repeat each run once more and count locks taken in scheduler code.
     pub count_locks: bool,
     /// Varies the guest's random numbers (its memory layout among them) from boot to boot.
@@ -64,6 +67,7 @@ impl Request {
             kernel: None,
             cache: None,
             observe: false,
+            record: None,
             count_locks: false,
             seed: 1,
             profile: Profile::new(),

@@ -167,6 +167,7 @@ fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
         runs: request.runs_per_boot,
         dilation,
         observe: request.observe,
+        record: request.record,
         count_locks: request.count_locks,
         limit_s: request.limit.as_secs_f64(),
         core_types: request.shape.core_types.clone(),
@@ -318,23 +319,30 @@ pub(crate) fn die_with_parent(command: &mut Command) {
 
 /// Folds what the observer recorded into the outcome.
 fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Traced> {
-    let Measured { outcome, recording, record_bytes, callbacks } = measured;
+    let Measured { mut outcome, recording, record_bytes, recorded_bytes, callbacks } = measured;
     let mut events = Vec::new();
+    let bytes = sent(records, record_bytes)?;
+    outcome.recording = sent(records, recorded_bytes)?;
     let Some(recording) = recording else { return Ok(Traced { outcome, callbacks, events }) };
-    let mut bytes = vec![0; record_bytes];
+    let look = |event: &_| events.push(trace::Event::clone(event));
+    let outcome = live::complete(outcome, &recording, &bytes, look)?;
+    Ok(Traced { outcome, callbacks, events })
+}
+
+/// The next so many bytes of what the guest has sent.
+fn sent(records: &mut File, length: usize) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
     let mut filled = 0;
     let start = Instant::now();
     // the ports are two queues: the message may overtake the last of the records
-    while filled < record_bytes && start.elapsed() < RECORDS_LATE_MAX {
+    while filled < length && start.elapsed() < RECORDS_LATE_MAX {
         match records.read(&mut bytes[filled..])? {
             0 => std::thread::sleep(Duration::from_millis(5)),
             some => filled += some,
         }
     }
-    anyhow::ensure!(filled == record_bytes, "the guest's records ended early: is the disk full?");
-    let look = |event: &_| events.push(trace::Event::clone(event));
-    let outcome = live::complete(outcome, &recording, &bytes, look)?;
-    Ok(Traced { outcome, callbacks, events })
+    anyhow::ensure!(filled == length, "the guest's records ended early: is the disk full?");
+    Ok(bytes)
 }
 
 struct Heard {

@@ -59,7 +59,8 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
     };
     let observe = !matches!(experiment.job, Job::Fault { .. });
     let (profile, locks) = (Profile::new(), experiment.locks);
-    Ok(Plan { contenders, job, place, runs, seed: SEED, profile, locks, observe })
+    let record = experiment.record;
+    Ok(Plan { contenders, job, place, runs, seed: SEED, profile, locks, observe, record })
 }
 
 /// A script that loads the policies itself.

@@ -18,7 +18,7 @@ use super::paper::{
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart};
-use super::{agreement, experiment, faults, mixes, neighbours, tenants};
+use super::{agreement, experiment, faults, mixes, neighbours, predicted, tenants};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -133,6 +133,9 @@ impl<'a> Laboratory<'a> {
             }
             Measure::Wiring { experiment } => {
                 tenants::wiring(self.experiment(experiment)?, &self.outcomes(experiment)?)
+            }
+            Measure::Predicted { experiment, machine, from, of, what } => {
+                predicted::distances(&self.outcomes(experiment)?, machine, from, of, *what)
             }
             Measure::Longer { experiment, than, of } => {
                 let (own, other) = (self.outcomes(experiment)?, self.outcomes(than)?);
@@ -489,6 +492,7 @@ impl Measure {
             | Measure::SharesReached { experiment }
             | Measure::Wiring { experiment }
             | Measure::Longer { experiment, .. }
+            | Measure::Predicted { experiment, .. }
             | Measure::Guaranteed { experiment, .. }
             | Measure::CpuError { experiment, .. }
             | Measure::WaitBound { experiment, .. }

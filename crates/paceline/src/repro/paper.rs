@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use record::Detail;
 use serde::{Deserialize, Serialize};
 
 use super::domains::Placed;
@@ -21,6 +22,7 @@ const PAPERS: &[(&str, &str)] = &[
     ("min-fair", include_str!("../../../../papers/min-fair.toml")),
     ("dino", include_str!("../../../../papers/dino.toml")),
     ("avx-fair", include_str!("../../../../papers/avx-fair.toml")),
+    ("record", include_str!("../../../../papers/record.toml")),
     ("live", include_str!("../../../../papers/live.toml")),
 ];
 
@@ -103,6 +105,9 @@ pub struct Experiment {
     /// The same with `--quick`.
     #[serde(default = "one")]
     pub quick_runs: usize,
+    /// Record each policy's runs, too, for replays.
+    #[serde(default)]
+    pub record: Option<Detail>,
     /// Count locks beyond the runqueue's own.
     #[serde(default)]
     pub locks: bool,
@@ -428,6 +433,20 @@ pub struct Figure {
     pub why: Option<String>,
 }
 
+/// What a replay is held to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Foretold {
+    /// Elapsed time: work, on a clock of instructions.
+    Elapsed,
+    /// Context switches of the workload's tasks.
+    Switches,
+    /// Those to another address space, of all tasks.
+    MmSwitches,
+    /// CPU time of each task: the sum of all differences, of the sum of all times.
+    CpuTime,
+}
+
 /// How a figure is taken from runs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
@@ -531,6 +550,20 @@ pub enum Measure {
         of: String,
         /// By cgroup, in the order of the file; or by nice value, from the lowest.
         parts: Vec<f64>,
+    },
+    /// How far a replay of what was recorded under one policy is from what happened under another, or under the
+    /// same: as a part of that, boot by boot.
+    Predicted {
+        /// Name of an experiment in a guest that records.
+        experiment: String,
+        /// The guest as a machine.
+        machine: String,
+        /// Whose runs were recorded.
+        from: String,
+        /// Whose are foretold.
+        of: String,
+        /// What of them.
+        what: Foretold,
     },
     /// `over / under` of one quantity, run by run of the same boot.
     Ratio {

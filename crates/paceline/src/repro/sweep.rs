@@ -103,6 +103,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                 profile: Profile::new(),
                 locks: false,
                 observe: true,
+                record: None,
             };
             plans.push((costs, set.clone(), at.clone(), plan));
         }

@@ -23,14 +23,17 @@ pub(crate) fn one(
         run: run.run,
         boot: run.boot,
         observe: job.observe,
+        record: job.record,
         count_locks: job.count_locks,
     };
     let mut say = |text: &str| host.tell(&Message::Step { text: text.to_string() });
-    let tried = trial.run(topology, &mut say, &mut || execute(job))?;
+    let mut tried = trial.run(topology, &mut say, &mut || execute(job))?;
+    let recording = std::mem::take(&mut tried.outcome.recording);
     let mut measured = Measured {
         outcome: tried.outcome,
         recording: None,
         record_bytes: 0,
+        recorded_bytes: recording.len(),
         callbacks: tried.callbacks,
     };
     if let Some((recording, records)) = tried.recorded {
@@ -38,5 +41,6 @@ pub(crate) fn one(
         measured.record_bytes = records.as_slice().len();
         measured.recording = Some(recording);
     }
+    host.send_records(&recording)?;
     Ok(measured)
 }

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * record: writes down what happens to tasks, for user space to take away meanwhile.
+ *
+ * Each CPU has a ring of records in one array that user space maps. A record whose first word is 0 is
+ * free: user space takes the others in their order and zeroes them. A CPU that meets one that is not
+ * free counts a loss. Hooks in the middle of a system call may be interrupted by others of the same CPU,
+ * so places are taken by an atomic addition, and a record's first word is written last.
+ *
+ * Only tracepoints are used: kernels without kprobes and trampolines have them too. What carries data
+ * from task to task is seen as its system call ends. crates/record/src/raw.rs says what the records mean.
+ */
+#include "kernel.h"
+
+LICENSE;
+
+#define TASK_DEAD	0x80
+#define PF_KTHREAD	0x200000
+#define S_IFMT		0170000
+#define S_IFIFO		0010000
+#define S_IFSOCK	0140000
+#define AF_UNIX		1
+
+enum kind {
+	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME,
+};
+
+enum left { BLOCKED, PREEMPTED, DEAD };
+
+enum carrier { BY_TASK, BY_INTERRUPT, BY_SOFTIRQ, BY_TIMER, PIPE, UNIX_SOCKET, TCP, FUTEX };
+
+struct record {
+	u64 word;
+	u32 a;
+	u32 b;
+};
+
+struct ring {
+	u64 head;
+	u64 lost;
+	u32 in_interrupt;
+	u32 in_softirq;
+	u32 in_timer;
+	u32 own_cache_line[9];
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct cpumask___record {
+	unsigned long bits[1];
+};
+
+struct thread_info___record {
+	u32 cpu;
+};
+
+struct fdtable___record {
+	u32 max_fds;
+	void **fd;
+};
+
+struct files_struct___record {
+	struct fdtable___record *fdt;
+};
+
+struct task_struct___record {
+	struct thread_info___record thread_info;
+	s32 pid;
+	s32 tgid;
+	u32 flags;
+	s32 static_prio;
+	s32 nr_cpus_allowed;
+	const struct cpumask___record *cpus_ptr;
+	char comm[16];
+	struct files_struct___record *files;
+};
+
+#ifdef __TARGET_ARCH_arm64
+struct pt_regs___record {
+	u64 orig_x0;
+	s32 syscallno;
+};
+#define CALL_NUMBER	syscallno
+#define FIRST_ARGUMENT	orig_x0
+enum {
+	CALL_READ = 63, CALL_WRITE, CALL_READV, CALL_WRITEV, CALL_FUTEX = 98,
+	CALL_SENDTO = 206, CALL_RECVFROM, CALL_SENDMSG = 211, CALL_RECVMSG,
+};
+#else
+struct pt_regs___record {
+	unsigned long di;
+	unsigned long orig_ax;
+};
+#define CALL_NUMBER	orig_ax
+#define FIRST_ARGUMENT	di
+enum {
+	CALL_READ, CALL_WRITE, CALL_READV = 19, CALL_WRITEV, CALL_SENDTO = 44, CALL_RECVFROM,
+	CALL_SENDMSG, CALL_RECVMSG, CALL_FUTEX = 202,
+};
+#endif
+
+struct inode___record {
+	u16 i_mode;
+	unsigned long i_ino;
+};
+
+struct file___record {
+	struct inode___record *f_inode;
+	void *private_data;
+};
+
+struct sock_common___record {
+	u32 skc_daddr;
+	u32 skc_rcv_saddr;
+	u16 skc_dport;
+	u16 skc_num;
+	u16 skc_family;
+};
+
+struct sock___record {
+	struct sock_common___record __sk_common;
+};
+
+struct unix_sock___record {
+	struct sock___record *peer;
+};
+
+struct socket___record {
+	struct sock___record *sk;
+};
+#pragma clang attribute pop
+
+CONFIG s32 nr_cpus = 1;
+CONFIG u32 ring_size = 1024;	/* a power of two */
+CONFIG u64 start_ns;
+
+struct ring rings[MAX_CPUS];
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, struct record);
+} records SEC(".maps");
+
+static __always_inline struct ring *this_ring(void)
+{
+	return &rings[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
+}
+
+static __always_inline struct record *record_at(u64 place)
+{
+	u32 index = bpf_get_smp_processor_id() * ring_size + (place & (ring_size - 1));
+
+	return bpf_map_lookup_elem(&records, &index);
+}
+
+static __always_inline void put(u64 word, u32 a, u32 b)
+{
+	struct ring *ring = this_ring();
+	struct record *record = record_at(ring->head);
+
+	if (!record)
+		return;
+	if (record->word) {
+		ring->lost++;
+		return;
+	}
+	record = record_at(__sync_fetch_and_add(&ring->head, 1));
+	if (!record)
+		return;
+	record->a = a;
+	record->b = b;
+	*(volatile u64 *)&record->word = word;
+}
+
+static __always_inline u64 word(enum kind kind, u32 byte)
+{
+	return ((bpf_ktime_get_ns() - start_ns) & ((1ULL << 48) - 1)) | (u64)kind << 48 |
+	       (u64)byte << 56;
+}
+
+/* Three records: who it is, its CPUs, its name around the kind's byte. */
+static __always_inline void describe(const struct task_struct___record *p)
+{
+	const unsigned long *mask = p->cpus_ptr->bits;
+	u64 cpus = p->nr_cpus_allowed < nr_cpus ? *mask : ~0ULL;
+	u32 byte = (p->static_prio - 100) & 0x7f;
+	char name[16] = {};
+	u64 first;
+
+	if (p->flags & PF_KTHREAD)
+		byte |= 0x80;
+	put(word(TASK, byte), p->pid, p->tgid);
+	put(word(CPUS, 0), (u32)cpus, cpus >> 32);
+	__builtin_memcpy(name, p->comm, 16);
+	first = (u64)(u8)name[0] | (u64)(u8)name[1] << 8 | (u64)(u8)name[2] << 16 |
+		(u64)(u8)name[3] << 24 | (u64)(u8)name[4] << 32 | (u64)(u8)name[5] << 40 |
+		(u64)NAME << 48 | (u64)(u8)name[6] << 56;
+	put(first,
+	    (u32)(u8)name[7] | (u32)(u8)name[8] << 8 | (u32)(u8)name[9] << 16 | (u32)(u8)name[10] << 24,
+	    (u32)(u8)name[11] | (u32)(u8)name[12] << 8 | (u32)(u8)name[13] << 16 |
+	    (u32)(u8)name[14] << 24);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct___record *prev,
+	     struct task_struct___record *next, u32 prev_state)
+{
+	u32 left = BLOCKED;
+
+	if (preempt || !prev_state)
+		left = PREEMPTED;
+	else if (prev_state & TASK_DEAD)
+		left = DEAD;
+	put(word(SWITCH, left), prev->pid, next->pid);
+	return 0;
+}
+
+/* A local stream socket goes by who reads from it. The place holds a pointer, of which a number is made. */
+static __always_inline u32 socket_name(const void *place)
+{
+	u64 sk = 0;
+
+	bpf_probe_read_kernel(&sk, sizeof(sk), place);
+	return sk >> 6;
+}
+
+/* A connection goes by both its ends, from the sender's to the receiver's. */
+static __always_inline u32 connection_name(u32 from, u16 from_port, u32 to, u16 to_port)
+{
+	u32 name = from * 0x9e3779b1 ^ to * 0x85ebca6b;
+
+	return name ^ ((u32)from_port << 16 | to_port) * 0xc2b2ae35;
+}
+
+static __always_inline u32 by_socket(const struct socket___record *socket, enum kind kind, u32 *object)
+{
+	const struct sock___record *sk = socket->sk;
+	const struct sock_common___record *ends;
+	const void *place = &socket->sk;
+	u16 port;
+
+	if (!sk)
+		return BY_TASK;
+	ends = &sk->__sk_common;
+	port = __builtin_bswap16(ends->skc_dport);
+	if (ends->skc_family == AF_UNIX) {
+		if (kind == WRITE)
+			place = &bpf_core_cast(sk, struct unix_sock___record)->peer;
+		*object = socket_name(place);
+		return UNIX_SOCKET;
+	}
+	*object = kind == READ ?
+		connection_name(ends->skc_daddr, port, ends->skc_rcv_saddr, ends->skc_num) :
+		connection_name(ends->skc_rcv_saddr, ends->skc_num, ends->skc_daddr, port);
+	return TCP;
+}
+
+/* What the running task has open under a number, if that carries data from task to task. */
+static __always_inline u32 by_file(u64 number, enum kind kind, u32 *object)
+{
+	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
+	struct files_struct___record *files = p->files;
+	const struct inode___record *inode;
+	const struct file___record *file;
+	struct fdtable___record *table;
+	void *place = NULL;
+
+	if (!files)
+		return BY_TASK;
+	table = files->fdt;
+	if (number >= table->max_fds)
+		return BY_TASK;
+	if (bpf_probe_read_kernel(&place, sizeof(place), table->fd + number) || !place)
+		return BY_TASK;
+	file = bpf_core_cast(place, struct file___record);
+	inode = file->f_inode;
+	if ((inode->i_mode & S_IFMT) == S_IFIFO) {
+		*object = inode->i_ino;
+		return PIPE;
+	}
+	if ((inode->i_mode & S_IFMT) == S_IFSOCK)
+		return by_socket(bpf_core_cast(file->private_data, struct socket___record), kind,
+				 object);
+	return BY_TASK;
+}
+
+/* READ, WRITE or FUTEX; 0 for any other system call. */
+static __always_inline u32 kind_of_call(const struct pt_regs___record *regs)
+{
+	switch (regs->CALL_NUMBER) {
+	case CALL_READ: case CALL_READV: case CALL_RECVFROM: case CALL_RECVMSG:
+		return READ;
+	case CALL_WRITE: case CALL_WRITEV: case CALL_SENDTO: case CALL_SENDMSG:
+		return WRITE;
+	case CALL_FUTEX:
+		return FUTEX;
+	}
+	return 0;
+}
+
+/* What carries a wakeup that the running task makes: that depends on the call that it is in. */
+static __always_inline u32 by_call(u32 *object)
+{
+	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
+	const struct pt_regs___record *regs;
+	u32 kind;
+
+	if (p->flags & PF_KTHREAD)
+		return BY_TASK;
+	regs = (void *)bpf_task_pt_regs((void *)p);
+	kind = kind_of_call(regs);
+	if (kind == FUTEX) {
+		*object = regs->FIRST_ARGUMENT;
+		return FUTEX;
+	}
+	return kind ? by_file(regs->FIRST_ARGUMENT, kind, object) : BY_TASK;
+}
+
+/* In the context of who wakes; sched_wakeup may come later, on the CPU of who is woken. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct___record *p)
+{
+	struct ring *ring = this_ring();
+	u32 pid = p->pid, object = 0, by;
+
+	/* a task that set out to sleep and was called back before it left */
+	if (pid == (u32)bpf_get_current_pid_tgid())
+		return 0;
+	if (ring->in_timer) {
+		by = BY_TIMER;
+	} else if (ring->in_interrupt) {
+		by = BY_INTERRUPT;
+	} else {
+		by = by_call(&object);
+		/* packets that are being delivered are the running task's own only if it is sending */
+		if (ring->in_softirq && by != TCP)
+			by = BY_SOFTIRQ;
+	}
+	put(word(WAKE, by), pid, object);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(on_interrupt)
+{
+	this_ring()->in_interrupt = 1;
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(on_interrupt_end)
+{
+	this_ring()->in_interrupt = 0;
+	return 0;
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(on_softirq)
+{
+	this_ring()->in_softirq = 1;
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(on_softirq_end)
+{
+	this_ring()->in_softirq = 0;
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_wakeup_new, struct task_struct___record *p)
+{
+	describe(p);
+	put(word(START, 0), p->pid, p->thread_info.cpu);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct___record *parent, struct task_struct___record *child)
+{
+	put(word(FORK, 0), parent->pid, child->pid);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct___record *p)
+{
+	put(word(EXEC, 0), p->pid, 0);
+	describe(p);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct___record *p)
+{
+	describe(p);
+	put(word(EXIT, 0), p->pid, 0);
+	return 0;
+}
+
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(on_timer)
+{
+	this_ring()->in_timer = 1;
+	return 0;
+}
+
+SEC("tp_btf/hrtimer_expire_exit")
+int BPF_PROG(on_timer_end)
+{
+	this_ring()->in_timer = 0;
+	return 0;
+}
+
+/* Loaded only where every call is wanted: it costs all system calls. */
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(on_system_call, struct pt_regs___record *regs, long result)
+{
+	u32 kind, by, object = 0;
+
+	if (result <= 0)
+		return 0;
+	kind = kind_of_call(regs);
+	if (kind != READ && kind != WRITE)
+		return 0;
+	by = by_file(regs->FIRST_ARGUMENT, kind, &object);
+	if (by != BY_TASK)
+		put(word(kind, by), object, result);
+	return 0;
+}

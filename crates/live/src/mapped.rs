@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A BPF array in this process's memory.
+
+use std::ptr::NonNull;
+
+use anyhow::Context;
+use libbpf_rs::MapCore;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// The array, until this is dropped.
+pub(crate) struct Mapped {
+    pub start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to the process; who reads and writes what in it is its users' to agree on
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    /// So many bytes of it, to be read, or written as well.
+    pub fn new(map: impl MapCore, bytes: usize, writable: bool) -> anyhow::Result<Self> {
+        let length = bytes.next_multiple_of(rustix::param::page_size());
+        let rights = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a fresh mapping of memory that the kernel keeps as long as it is mapped
+        let start =
+            unsafe { mmap(std::ptr::null_mut(), length, rights, MapFlags::SHARED, map.as_fd(), 0) };
+        let start = start.context("records of the kernel's cannot be mapped")?;
+        let start = NonNull::new(start.cast()).context("records of the kernel's are at 0")?;
+        Ok(Mapped { start, length })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped in new() with this length, and no reference outlives self
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}

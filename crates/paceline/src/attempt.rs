@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `try`: from a command to an answer. It is recorded here, replayed in sim under every policy that applies,
+//! and what would change is said in words.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use machine::Machine;
+use policy::Profile;
+use policy::table::TYPES_MAX;
+use report::text::{count, digits, percent, time};
+use report::{Results, Summary, html};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cli::{Record, Try};
+use crate::compare::{check_writable, write_report};
+use crate::failure::Failure;
+use crate::here::interrupts;
+use crate::plan::{Job, Place, Plan, SEED, find_machine};
+use crate::progress::Progress;
+use crate::replay::Went;
+use crate::{contender, ground, interrupt, output, record, replay};
+
+/// Longest that a replay may take on the simulated clock.
+const LIMIT: Duration = Duration::from_secs(3600);
+/// A gain below this is none: the simulator is not that good.
+const GAIN_MIN: f64 = 0.03;
+/// A replay that is farther from its own recording than this is not believed.
+const DISTANCE_MAX: f64 = 0.15;
+/// With more of the CPU time than this for others, elapsed times cannot be compared.
+const OTHERS_MAX: f64 = 0.05;
+
+/// On any machine.
+const EVEN: &str = "default,flsched,cas,o1";
+/// On one whose cores are not all alike.
+const UNEVEN: &str = "default,flsched,cas,o1,min-fair,max-fair,max-perf";
+
+/// Records, replays, answers.
+pub fn run(args: &Try) -> Result<(), Failure> {
+    check_writable(&args.report, "--report")?;
+    let scratch = interrupt::scratch()?;
+    let file = args.output.clone().unwrap_or_else(|| scratch.path().join("trace"));
+    let machine = find_machine(&args.machine)?;
+    let contenders = match &args.policy[..] {
+        [] => contender::parse_all(&[applying(&machine).to_string()])?,
+        named => contender::parse_all(named)?,
+    };
+    record::take_quietly(&recording(args, file.clone()))?;
+    ends_from_now_on()?;
+    let (workload, went) = replay::read_with(&file, &machine)?;
+    let mut job = Job::built(workload);
+    if let Job::Model { name, .. } = &mut job {
+        *name = args.command.join(" ");
+    }
+    let plan = Plan {
+        contenders,
+        job,
+        place: Place::Sim {
+            machine: Box::new(machine),
+            named: args.machine.clone(),
+            limit: LIMIT,
+            faults: Vec::new(),
+        },
+        runs: args.runs as usize,
+        seed: SEED,
+        profile: Profile::new(),
+        locks: false,
+        observe: true,
+        record: None,
+    };
+    let progress = Progress::new(plan.steps());
+    progress.phase(&format!("replays under {}", plan.labels()));
+    let measured = ground::run(&plan, &progress)?;
+    drop(progress);
+    let mut results = Results::new(plan.setting(), &measured.outcomes, false);
+    results.notes = answer(&results.summary, went);
+    match args.json {
+        true => output::print(&(results.json() + "\n"))?,
+        false => output::print(&report::comparison(&results, output::style()))?,
+    }
+    write_report(&args.report, &html::comparison(&results), args.json)
+}
+
+fn recording(args: &Try, output: PathBuf) -> Record {
+    Record { output, duration: None, calls: false, json: args.json, command: args.command.clone() }
+}
+
+/// Policies that have something to say of such a machine.
+fn applying(machine: &Machine) -> &'static str {
+    if machine.kinds(TYPES_MAX).rates.len() > 1 { UNEVEN } else { EVEN }
+}
+
+/// While the command ran, a signal ended the recording; now it ends this.
+fn ends_from_now_on() -> Result<(), Failure> {
+    let stop = interrupts()?;
+    let armed = Arc::new(AtomicBool::new(true));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, armed.clone())
+            .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
+    }
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Failure::Status(130)),
+        false => Ok(()),
+    }
+}
+
+/// What would change, in words; the first policy is Linux's own, under which it was recorded.
+fn answer(summary: &[Summary], went: Went) -> Vec<String> {
+    let Went { elapsed_s: recorded_s, others: by_others } = went;
+    let Some((first, others)) = summary.split_first() else { return Vec::new() };
+    let mut lines = Vec::new();
+    let replayed_s = first.elapsed_s.median;
+    let distance = replayed_s / recorded_s - 1.0;
+    lines.push(format!(
+        "recorded: it took {}; its replay under {} takes {}, {} {}",
+        time(recorded_s),
+        first.policy,
+        time(replayed_s),
+        percent(distance.abs()),
+        if distance < 0.0 { "less" } else { "more" },
+    ));
+    if by_others > OTHERS_MAX {
+        lines.push(format!(
+            "others had {} of the CPU time meanwhile; a replay has the machine for itself, so record again on \
+             an idle machine",
+            percent(by_others)
+        ));
+    } else if !distance.is_finite() || distance.abs() > DISTANCE_MAX {
+        lines.push(format!(
+            "a replay that is {} off its own recording says little of other policies: it does not know \
+             something of this machine or of the command",
+            percent(distance.abs())
+        ));
+    }
+    lines.extend(others.iter().map(|one| change(one, first)));
+    lines.push(choice(first, others));
+    lines.push(
+        "unknown: what page placement (dino) or vector units (avx-fair) would change, for misses and \
+         instructions are not recorded"
+            .to_string(),
+    );
+    lines
+}
+
+/// What one policy would change.
+fn change(one: &Summary, first: &Summary) -> String {
+    let switches = match (one.context_switches, first.context_switches) {
+        (Some(own), Some(of)) if of.median > 0.0 => format!(
+            ", {} switches where {} has {}",
+            count(own.median),
+            first.policy,
+            count(of.median)
+        ),
+        _ => String::new(),
+    };
+    let ratio = one.vs_first.unwrap_or(f64::NAN);
+    let range = one.vs_first_range.map_or(String::new(), |range| {
+        format!(" ({} to {})", digits(range.min), digits(range.max))
+    });
+    format!("{}: {} times the time of {}{range}{switches}", one.policy, digits(ratio), first.policy)
+}
+
+/// Which to try first, and why; none where no gain stands out of the spread.
+fn choice(first: &Summary, others: &[Summary]) -> String {
+    let better = |one: &&Summary| {
+        one.vs_first_range.is_some_and(|range| range.max < 1.0)
+            && one.vs_first.is_some_and(|ratio| ratio <= 1.0 - GAIN_MIN)
+    };
+    let best = others
+        .iter()
+        .filter(better)
+        .min_by(|a, b| a.elapsed_s.median.total_cmp(&b.elapsed_s.median));
+    match best {
+        None => format!(
+            "answer: stay with {}; no policy gains {} in every replay",
+            first.policy,
+            percent(GAIN_MIN)
+        ),
+        Some(one) => format!(
+            "answer: try {} first; in every replay it takes less time than {}, {} less in the middle",
+            one.policy,
+            first.policy,
+            percent(1.0 - one.vs_first.unwrap_or(1.0))
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use report::Setting;
+    use trace::Outcome;
+
+    fn summary(of: &[(&str, &[u64])]) -> Vec<Summary> {
+        let runs = |(policy, times): &(&str, &[u64])| {
+            let run = |(run, ms): (usize, &u64)| Outcome {
+                policy: policy.to_string(),
+                run,
+                elapsed_ns: ms * 1_000_000,
+                ..Outcome::default()
+            };
+            times.iter().enumerate().map(run).collect::<Vec<_>>()
+        };
+        let outcomes: Vec<Outcome> = of.iter().flat_map(runs).collect();
+        let setting = Setting {
+            ground: "sim".into(),
+            machine: "m".into(),
+            cpus: 2,
+            workload: "w".into(),
+            seed: None,
+            clock: report::Clock::Simulated,
+            kernel: None,
+        };
+        Results::new(setting, &outcomes, false).summary
+    }
+
+    fn last_but_one(of: &[(&str, &[u64])], recorded_s: f64) -> String {
+        let lines = answer(&summary(of), Went { elapsed_s: recorded_s, others: 0.0 });
+        lines[lines.len() - 2].clone()
+    }
+
+    #[test]
+    fn a_gain_has_to_stand_out_of_the_spread() {
+        let base: (&str, &[u64]) = ("default", &[100, 104]);
+        let said = last_but_one(&[base, ("cas", &[80, 83]), ("flsched", &[90, 91])], 0.1);
+        assert!(said.starts_with("answer: try cas first;"), "{said}");
+        let said = last_but_one(&[base, ("cas", &[80, 105])], 0.1);
+        assert!(said.starts_with("answer: stay with default;"), "{said}");
+        let said = last_but_one(&[base, ("cas", &[99, 103])], 0.1);
+        assert!(said.starts_with("answer: stay with default;"), "{said}");
+    }
+
+    #[test]
+    fn a_replay_that_is_off_is_not_believed() {
+        let lines = |elapsed_s, others| {
+            let went = Went { elapsed_s, others };
+            answer(&summary(&[("default", &[100, 100])]), went).join("\n")
+        };
+        assert!(!lines(0.1, 0.0).contains("says little"));
+        assert!(lines(0.2, 0.0).contains("50.0 % off its own recording"), "{}", lines(0.2, 0.0));
+        assert!(lines(0.0, 0.0).contains("says little"), "nothing was recorded");
+        assert!(lines(0.2, 0.5).contains("others had 50.0 % of the CPU time"));
+    }
+}

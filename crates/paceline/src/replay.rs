@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recordings as workloads: read, and fitted to the machine that they are replayed on.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use machine::Machine;
+use record::{Fit, Reader, Replay, Summary, worked_in_turn};
+use report::text::count;
+use sim::{Scenario, Scheduler};
+use workload::Workload;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Replays that what the model charges is seen by: the second sees what the first has changed.
+const FITTED: usize = 2;
+
+/// Whether a file begins as a recording does.
+pub fn is_recording(path: &Path) -> bool {
+    let mut first = [0; 8];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == *b"PACELINE"
+}
+
+/// Reads a recording, and says what is wrong with it short of everything.
+pub fn read(path: &Path, machine: &Machine) -> Result<Workload, Failure> {
+    Ok(read_with(path, machine)?.0)
+}
+
+/// How a recording went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Went {
+    /// How long the workload took.
+    pub elapsed_s: f64,
+    /// The part of the machine's CPU time that others had meanwhile.
+    pub others: f64,
+}
+
+/// The same, with how the recording went.
+pub fn read_with(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure> {
+    let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| cannot(&error))?;
+    let (replay, summary) = taken_in(BufReader::with_capacity(1 << 20, file), machine)
+        .map_err(|error| cannot(&error))?;
+    if replay.is_empty() {
+        return Err(cannot(&"nothing of the workload is in it; record a command that runs longer"));
+    }
+    for line in doubts(&summary) {
+        output::say(&format!("paceline: {}: {line}", path.display()));
+    }
+    let name = path.display().to_string();
+    let elapsed_ns = replay.elapsed_ns() as f64;
+    let others = replay.others_ns() as f64 / (elapsed_ns * replay.cpus() as f64).max(1.0);
+    let went = Went { elapsed_s: elapsed_ns / 1e9, others };
+    Ok((fitted(&replay, &name, machine, &Scheduler::Default)?, went))
+}
+
+/// What a recording holds, for this machine, and what reading it has shown.
+pub fn taken_in(
+    from: impl Read,
+    machine: &Machine,
+) -> Result<(Replay, Summary), record::ReadError> {
+    let mut reader = Reader::new(from)?;
+    let mut replay = Replay::new(reader.header(), machine.costs.turn_ns > 0.0);
+    while let Some(event) = reader.next_event()? {
+        replay.event(&event);
+    }
+    let summary = reader.summary().clone();
+    replay.finish(summary.ending.as_ref());
+    Ok((replay, summary))
+}
+
+/// What a reader has to know before they believe a replay.
+fn doubts(summary: &Summary) -> Vec<String> {
+    let mut doubts = Vec::new();
+    match &summary.ending {
+        None => doubts.push("it was cut off; what it has is replayed".to_string()),
+        Some(ending) if ending.lost > 0 => doubts.push(format!(
+            "{} events are missing: some waits may be for others than they were",
+            count(ending.lost as f64)
+        )),
+        Some(_) => {}
+    }
+    if summary.disordered > 0 {
+        let events = count(summary.disordered as f64);
+        doubts.push(format!("{events} events came later than their time: clocks have jumped"));
+    }
+    doubts
+}
+
+/// The workload, with what this machine's model charges taken out of its work: as replays under the scheduler
+/// that the recording was made under show it.
+pub fn fitted(
+    replay: &Replay,
+    name: &str,
+    machine: &Machine,
+    recorded: &Scheduler,
+) -> Result<Workload, Failure> {
+    let slack_ns = machine.costs.timer_slack_ns;
+    let mut fit = Fit::none(replay);
+    let mut round = 0;
+    loop {
+        let workload = replay.workload(name, machine.cpus.len(), slack_ns, &fit);
+        let mut scenario = Scenario::new(machine.clone(), workload, recorded.clone());
+        scenario.options.record.events = machine.costs.turn_ns > 0.0;
+        if round == FITTED {
+            return Ok(scenario.workload);
+        }
+        let shown = sim::run_traced(&scenario)
+            .map_err(|error| Failure::run(format!("{name} cannot be replayed: {error}")))?;
+        fit = fit.better(replay, &work_of(&shown, replay.len(), machine));
+        round += 1;
+    }
+}
+
+/// How long each of the workload's tasks worked.
+fn work_of(shown: &sim::Traced, tasks: usize, machine: &Machine) -> Vec<f64> {
+    let tids = 1..=tasks as u32;
+    if machine.costs.turn_ns > 0.0 {
+        let worked = worked_in_turn(&shown.events, machine.cpus.len());
+        return tids.map(|tid| worked.get(&tid).copied().unwrap_or(0.0)).collect();
+    }
+    let seen = &shown.outcome.observed.tasks;
+    tids.map(|tid| seen.get(&tid).map_or(0.0, |task| task.cpu_ns as f64)).collect()
+}

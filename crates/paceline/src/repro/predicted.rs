@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a replay of a recording foretells, held to what happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::Machine;
+use record::Replay;
+use report::stats::median;
+use sim::{Scenario, Scheduler};
+use trace::{Outcome, TaskObserved};
+
+use super::paper::Foretold;
+use crate::failure::Failure;
+use crate::{contender, ground, plan, replay};
+
+/// Seeds of a replay, whose median is held to what happened.
+const SEEDS: u64 = 5;
+
+/// For each recorded run of `from`, how far the replay under `of` is from what `of` did in that boot, as a
+/// part of it; from the recorded run itself where both are the same.
+pub fn distances(
+    outcomes: &[Outcome],
+    machine: &str,
+    from: &str,
+    of: &str,
+    what: Foretold,
+) -> Result<Vec<f64>, Failure> {
+    let machine = plan::find_machine(machine)?;
+    let mut distances = Vec::new();
+    let recorded = |run: &&Outcome| run.policy == from && !run.recording.is_empty();
+    for run in outcomes.iter().filter(recorded) {
+        let (replay, _) = replay::taken_in(run.recording.as_slice(), &machine)
+            .map_err(|error| Failure::run(format!("the guest's recording: {error}")))?;
+        let foretold = foretold(&replay, &machine, from, of)?;
+        let happened: Vec<Seen> = match from == of {
+            true => vec![Seen::recorded(&replay)],
+            false => {
+                let same = |other: &&Outcome| other.policy == of && other.boot == run.boot;
+                let names = names(&replay);
+                outcomes
+                    .iter()
+                    .filter(same)
+                    .map(|other| Seen::of(other, |name| names.contains(name)))
+                    .collect()
+            }
+        };
+        distances.extend(distance(&foretold, &happened, what));
+    }
+    Ok(distances)
+}
+
+/// What is held against each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Seen {
+    elapsed_ns: f64,
+    switches: f64,
+    mm_switches: Option<f64>,
+    /// CPU time of each task, by its place in the workload; empty where it has none.
+    cpu_ns: Vec<f64>,
+}
+
+impl Seen {
+    fn recorded(replay: &Replay) -> Seen {
+        let tasks = replay.recorded();
+        Seen {
+            elapsed_ns: replay.elapsed_ns() as f64,
+            switches: tasks.iter().map(|task| task.switches as f64).sum(),
+            mm_switches: None,
+            cpu_ns: tasks.iter().map(|task| task.cpu_ns as f64).collect(),
+        }
+    }
+
+    /// Of a run, with the tasks whose names are the workload's.
+    fn of(run: &Outcome, own: impl Fn(&str) -> bool) -> Seen {
+        let name = |tid: &u32| run.names.get(tid).map_or("", String::as_str);
+        let tasks = run.observed.tasks.iter().filter(|(tid, _)| own(name(tid)));
+        let switches = |task: &TaskObserved| (task.voluntary + task.involuntary) as f64;
+        Seen {
+            elapsed_ns: run.observed.elapsed_ns as f64,
+            switches: tasks.map(|(_, task)| switches(task)).sum(),
+            mm_switches: Some(run.observed.address_space_switches as f64),
+            cpu_ns: Vec::new(),
+        }
+    }
+}
+
+fn names(replay: &Replay) -> BTreeSet<String> {
+    replay.recorded().into_iter().map(|task| task.name).collect()
+}
+
+fn scheduler(policy: &str) -> Result<Scheduler, Failure> {
+    match &contender::parse_all(&[policy.to_string()])?[..] {
+        [contender] => Ok(ground::scheduler(contender)),
+        _ => Err(Failure::input(format!("{policy}: expected one policy"))),
+    }
+}
+
+fn foretold(
+    replay: &Replay,
+    machine: &Machine,
+    from: &str,
+    of: &str,
+) -> Result<Vec<Seen>, Failure> {
+    let workload = replay::fitted(replay, "recording", machine, &scheduler(from)?)?;
+    let under = scheduler(of)?;
+    let scenario =
+        |seed| Scenario::new(machine.clone(), workload.clone(), under.clone()).seed(seed);
+    let scenarios: Vec<Scenario> = (1..=SEEDS).map(scenario).collect();
+    let tasks = replay.len() as u32;
+    let mut seen = Vec::new();
+    for run in sim::run_all(&scenarios) {
+        let run = run.map_err(|error| Failure::run(format!("the replay: {error}")))?;
+        let own = |(tid, task): (&u32, &TaskObserved)| {
+            (1..=tasks).contains(tid).then(|| (*tid, task.clone()))
+        };
+        let own: BTreeMap<u32, TaskObserved> = run.observed.tasks.iter().filter_map(own).collect();
+        let cpu = |tid| own.get(&tid).map_or(0.0, |task| task.cpu_ns as f64);
+        let cpu_ns = (1..=tasks).map(cpu).collect();
+        let mut run = run;
+        run.observed.tasks = own;
+        seen.push(Seen { cpu_ns, ..Seen::of(&run, |_| true) });
+    }
+    Ok(seen)
+}
+
+/// The distance between the middles of both; None where either was not seen.
+fn distance(foretold: &[Seen], happened: &[Seen], what: Foretold) -> Option<f64> {
+    let value = |seen: &Seen| match what {
+        Foretold::Elapsed => Some(seen.elapsed_ns),
+        Foretold::Switches => Some(seen.switches),
+        Foretold::MmSwitches => seen.mm_switches,
+        Foretold::CpuTime => None,
+    };
+    if what == Foretold::CpuTime {
+        return cpu_distance(foretold, happened);
+    }
+    let middle = |all: &[Seen]| median(&all.iter().filter_map(value).collect::<Vec<_>>());
+    let (foretold, happened) = (middle(foretold)?, middle(happened)?);
+    (happened > 0.0).then(|| (foretold / happened - 1.0).abs())
+}
+
+fn cpu_distance(foretold: &[Seen], happened: &[Seen]) -> Option<f64> {
+    let [happened] = happened else { return None };
+    let all: f64 = happened.cpu_ns.iter().sum();
+    let one = |(task, happened_ns): (usize, &f64)| {
+        let runs: Vec<f64> =
+            foretold.iter().filter_map(|run| run.cpu_ns.get(task).copied()).collect();
+        median(&runs).map(|ns| (ns - happened_ns).abs())
+    };
+    let differences: Option<f64> = happened.cpu_ns.iter().enumerate().map(one).sum();
+    differences.filter(|_| all > 0.0).map(|ns| ns / all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(elapsed_ns: f64, cpu_ns: [f64; 2]) -> Seen {
+        Seen { elapsed_ns, cpu_ns: cpu_ns.to_vec(), ..Seen::default() }
+    }
+
+    #[test]
+    fn middles_are_compared() {
+        let foretold =
+            [seen(80.0, [10.0, 30.0]), seen(90.0, [10.0, 30.0]), seen(500.0, [10.0, 30.0])];
+        let happened = [seen(100.0, [20.0, 20.0])];
+        let of = |what| distance(&foretold, &happened, what);
+        assert!((of(Foretold::Elapsed).unwrap() - 0.1).abs() < 1e-9);
+        assert_eq!(of(Foretold::CpuTime), Some(0.5));
+        assert_eq!(of(Foretold::Switches), None, "none happened");
+        assert_eq!(of(Foretold::MmSwitches), None, "nobody saw them");
+    }
+}

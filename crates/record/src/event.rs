@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a recording says happened.
+
+use trace::Tid;
+
+/// Something that happened at `t_ns` on `cpu`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds since the recording began; never decreasing.
+    pub t_ns: u64,
+    /// The CPU it happened on.
+    pub cpu: u32,
+    /// What happened.
+    pub kind: Kind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The CPU left `prev` for `next`; 0 is its idle task.
+    Switch {
+        /// Who left the CPU.
+        prev: Tid,
+        /// Who got it.
+        next: Tid,
+        /// Why.
+        left: Left,
+    },
+    /// Who ran on this CPU, or an interrupt, began to wake somebody; who was just about to leave its own CPU
+    /// may do so only afterwards.
+    Wake {
+        /// Who is woken.
+        tid: Tid,
+        /// What the wakeup came by.
+        by: Carrier,
+        /// Which channel or futex, where it is one.
+        object: u32,
+    },
+    /// A new thread was made runnable for the first time.
+    Start {
+        /// The new thread.
+        tid: Tid,
+        /// The CPU it was placed on.
+        target: u32,
+    },
+    /// `parent` made `child`, which [`Kind::Start`] makes runnable.
+    Fork {
+        /// Who forked.
+        parent: Tid,
+        /// The new thread.
+        child: Tid,
+    },
+    /// A thread runs another program from now on.
+    Exec {
+        /// Which.
+        tid: Tid,
+    },
+    /// A thread will never run again once it leaves its CPU.
+    Exit {
+        /// Which.
+        tid: Tid,
+    },
+    /// What is known of a thread, from now on.
+    Task(TaskInfo),
+    /// Who runs on this CPU has taken bytes out of a channel; the call ends now.
+    Read {
+        /// Which channel.
+        object: u32,
+        /// How many.
+        bytes: u32,
+        /// What it is.
+        channel: Carrier,
+    },
+    /// Who runs on this CPU has put bytes into a channel; the call ends now.
+    Write {
+        /// Which channel.
+        object: u32,
+        /// How many.
+        bytes: u32,
+        /// What it is.
+        channel: Carrier,
+    },
+}
+
+/// Why a task left its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It waits for something.
+    Blocked,
+    /// It could have gone on.
+    Preempted,
+    /// It ended.
+    Dead,
+}
+
+/// What a wakeup came by, or data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// A task's own doing, whatever it was: a signal, its end, a lock of the kernel's.
+    Task,
+    /// A device's interrupt.
+    Interrupt,
+    /// Work behind an interrupt: packets from elsewhere, most often.
+    Softirq,
+    /// A timer.
+    Timer,
+    /// A pipe.
+    Pipe,
+    /// A local stream socket.
+    UnixSocket,
+    /// A network connection within this machine.
+    Tcp,
+    /// A futex: a lock, a condition, a thread's end.
+    Futex,
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskInfo {
+    /// Which.
+    pub tid: Tid,
+    /// Its process: threads of one share an address space.
+    pub pid: Tid,
+    /// −20 to 19.
+    pub nice: i8,
+    /// It is one of the kernel's own.
+    pub kernel: bool,
+    /// The first 64 of the CPUs it may use; all ones: any.
+    pub cpus: u64,
+    /// The kernel's 15 bytes of its name.
+    pub name: String,
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A recording as a file, and how one is written.
+//!
+//! Sixteen bytes say what it is; a [`Header`] follows as JSON, then sections. A section holds records of
+//! one CPU in the order in which they were written, or says up to when all records have been handed
+//! over, or is the [`Ending`]. Everything lies at multiples of 16 bytes. A file without an ending was
+//! cut off; what it has is sound up to its last whole record.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::raw::{RAW_SIZE, Raw};
+
+/// What the file begins with.
+pub(crate) const MAGIC: &[u8; 8] = b"PACELINE";
+/// Of the layout. A reader refuses what is newer.
+pub(crate) const VERSION: u32 = 1;
+/// Tags of sections.
+pub(crate) const RECORDS: u32 = u32::from_le_bytes(*b"RECS");
+pub(crate) const TIME: u32 = u32::from_le_bytes(*b"TIME");
+pub(crate) const ENDING: u32 = u32::from_le_bytes(*b"ENDS");
+/// A header or an ending is shorter than this.
+pub(crate) const TEXT_MAX: usize = 1 << 20;
+
+/// Who saw what is in a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// The kernel's tracepoints: every event.
+    #[default]
+    Tracepoints,
+    /// Samples of procfs: how long threads ran and waited, and not what they waited for.
+    Procfs,
+    /// Another tool's recording: switches and wakeups, and not what carried them.
+    Import,
+}
+
+/// How much of what tasks do is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detail {
+    /// Switches and wakeups.
+    Waits,
+    /// Every call that moves data through a pipe or socket as well.
+    Calls,
+}
+
+/// What is known before anything happens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Hardware threads of the machine.
+    pub cpus: usize,
+    /// What was recorded, in words.
+    pub command: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Who saw it.
+    pub source: Source,
+    /// Every call that moved data through a pipe or socket is in it.
+    #[serde(default)]
+    pub calls: bool,
+    /// The recorder's own process, which is not part of what happened.
+    #[serde(default)]
+    pub recorder: Option<u32>,
+    /// The workload is what that process started, and what came of it; else all of the machine is.
+    #[serde(default)]
+    pub children: bool,
+}
+
+/// What is known at the end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ending {
+    /// When the recording ended, ns since it began.
+    pub end_ns: u64,
+    /// Events that were not written down, for want of room.
+    pub lost: u64,
+    /// When the command was started and when it had ended, ns since the recording began.
+    #[serde(default)]
+    pub command_ns: Option<(u64, u64)>,
+}
+
+/// Why writing ended: a full disk, most often. What was written before is sound.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WriteError(#[from] io::Error);
+
+/// Writes a recording.
+pub struct Writer<W: Write> {
+    out: W,
+    written: u64,
+    records: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins the file.
+    ///
+    /// # Errors
+    /// As writing fails.
+    pub fn new(mut out: W, header: &Header) -> Result<Self, WriteError> {
+        let text = padded(serde_json::to_vec(header).expect("a header is plain data"));
+        let mut first = Vec::from(*MAGIC);
+        first.extend(VERSION.to_le_bytes());
+        first.extend((text.len() as u32).to_le_bytes());
+        first.extend(text);
+        out.write_all(&first)?;
+        Ok(Writer { out, written: first.len() as u64, records: 0 })
+    }
+
+    /// Records of one CPU, in the order in which it wrote them.
+    ///
+    /// # Errors
+    /// As writing fails.
+    pub fn records(&mut self, cpu: u32, records: &[Raw]) -> Result<(), WriteError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = Vec::with_capacity((records.len() + 1) * RAW_SIZE);
+        bytes.extend(section(RECORDS, cpu, records.len() as u32, 0));
+        records.iter().for_each(|raw| bytes.extend(raw.to_bytes()));
+        self.put(&bytes)?;
+        self.records += records.len() as u64;
+        Ok(())
+    }
+
+    /// Whatever was recorded before this time is in the file by the time this is called once more.
+    ///
+    /// # Errors
+    /// As writing fails.
+    pub fn time(&mut self, t_ns: u64) -> Result<(), WriteError> {
+        self.put(&section(TIME, 0, t_ns as u32, (t_ns >> 32) as u32))
+    }
+
+    /// Ends the file. Returns how it is written to, how long it is, and how many records it has.
+    ///
+    /// # Errors
+    /// As writing fails.
+    pub fn finish(mut self, ending: &Ending) -> Result<(W, u64, u64), WriteError> {
+        let text = padded(serde_json::to_vec(ending).expect("an ending is plain data"));
+        let mut bytes = Vec::from(section(ENDING, 0, text.len() as u32, 0));
+        bytes.extend(text);
+        self.put(&bytes)?;
+        self.out.flush()?;
+        Ok((self.out, self.written, self.records))
+    }
+
+    /// How many bytes have been written whole, and how many records: what is kept where writing fails.
+    pub fn so_far(&self) -> (u64, u64) {
+        (self.written, self.records)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.out.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn section(tag: u32, cpu: u32, low: u32, high: u32) -> [u8; RAW_SIZE] {
+    let mut bytes = [0; RAW_SIZE];
+    for (place, word) in bytes.chunks_exact_mut(4).zip([tag, cpu, low, high]) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// JSON does not mind blanks behind it.
+fn padded(mut text: Vec<u8>) -> Vec<u8> {
+    text.resize(text.len().next_multiple_of(RAW_SIZE), b' ');
+    text
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Recordings of what a scheduler did on a real machine.
+//!
+//! A recording is a file of 16-byte [`Raw`] records, as the kernel's side writes them, behind a
+//! [`Header`]. [`Reader`] gives them back as [`Event`]s in the order of time; [`Writer`] leaves a sound
+//! file whatever happens to it. What took part, and what it did, becomes a workload in [`Replay`].
+
+mod event;
+mod file;
+mod model;
+mod raw;
+mod read;
+mod replay;
+
+pub use event::{Carrier, Event, Kind, Left, TaskInfo};
+pub use file::{Detail, Ending, Header, Source, WriteError, Writer};
+pub use model::{Fit, Recorded, worked_in_turn};
+pub use raw::{RAW_SIZE, Raw, task_group};
+pub use read::{ReadError, Reader, Summary};
+pub use replay::Replay;

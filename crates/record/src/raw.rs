@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One record of 16 bytes: what the kernel's side writes, and what is in a file.
+//!
+//! The first word has the time in its low 48 bits (ns since the recording began: 78 hours), then the
+//! kind and a byte whose meaning depends on it; two halves follow. A thread is described by three records
+//! in a row: who it is, its CPUs, its name. `live` writes the same from BPF.
+
+use trace::Tid;
+
+use crate::{Carrier, Event, Kind, Left, TaskInfo};
+
+/// Bytes of a record.
+pub const RAW_SIZE: usize = 16;
+
+const SWITCH: u8 = 1;
+const WAKE: u8 = 2;
+const START: u8 = 3;
+const FORK: u8 = 4;
+const EXEC: u8 = 5;
+const EXIT: u8 = 6;
+const READ: u8 = 7;
+const WRITE: u8 = 8;
+const TASK: u8 = 9;
+const CPUS: u8 = 10;
+const NAME: u8 = 11;
+
+/// Of a task's byte: it is the kernel's own. The rest is its nice value, from 0.
+const KERNEL: u8 = 0x80;
+const NICE_0: i8 = 20;
+
+const CARRIERS: [Carrier; 8] = [
+    Carrier::Task,
+    Carrier::Interrupt,
+    Carrier::Softirq,
+    Carrier::Timer,
+    Carrier::Pipe,
+    Carrier::UnixSocket,
+    Carrier::Tcp,
+    Carrier::Futex,
+];
+
+/// A record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Raw {
+    /// Time, kind, and a byte of it.
+    pub word: u64,
+    /// Most often a thread.
+    pub a: u32,
+    /// Another, or a number.
+    pub b: u32,
+}
+
+impl Raw {
+    /// The record in its bytes.
+    pub fn from_bytes(bytes: &[u8; RAW_SIZE]) -> Raw {
+        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        Raw { word: u64::from(half(0)) | u64::from(half(4)) << 32, a: half(8), b: half(12) }
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(self) -> [u8; RAW_SIZE] {
+        let mut bytes = [0; RAW_SIZE];
+        bytes[..8].copy_from_slice(&self.word.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.a.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.b.to_le_bytes());
+        bytes
+    }
+
+    fn new(t_ns: u64, kind: u8, byte: u8, a: u32, b: u32) -> Raw {
+        let t_ns = t_ns & ((1 << 48) - 1);
+        Raw { word: t_ns | u64::from(kind) << 48 | u64::from(byte) << 56, a, b }
+    }
+
+    /// When it was written, ns.
+    pub fn t_ns(self) -> u64 {
+        self.word & ((1 << 48) - 1)
+    }
+
+    fn kind(self) -> u8 {
+        (self.word >> 48) as u8
+    }
+
+    fn byte(self) -> u8 {
+        (self.word >> 56) as u8
+    }
+
+    /// The record of an event; None for a [`Kind::Task`], which takes a [`task_group`].
+    pub fn of(event: &Event) -> Option<Raw> {
+        let (kind, byte, a, b) = match event.kind {
+            Kind::Switch { prev, next, left } => (SWITCH, left as u8, prev, next),
+            Kind::Wake { tid, by, object } => (WAKE, by as u8, tid, object),
+            Kind::Start { tid, target } => (START, 0, tid, target),
+            Kind::Fork { parent, child } => (FORK, 0, parent, child),
+            Kind::Exec { tid } => (EXEC, 0, tid, 0),
+            Kind::Exit { tid } => (EXIT, 0, tid, 0),
+            Kind::Read { object, bytes, channel } => (READ, channel as u8, object, bytes),
+            Kind::Write { object, bytes, channel } => (WRITE, channel as u8, object, bytes),
+            Kind::Task(_) => return None,
+        };
+        Some(Raw::new(event.t_ns, kind, byte, a, b))
+    }
+}
+
+/// The three records that describe a thread.
+pub fn task_group(t_ns: u64, info: &TaskInfo) -> [Raw; 3] {
+    let nice = (info.nice.clamp(-20, 19) + NICE_0) as u8;
+    let byte = nice | if info.kernel { KERNEL } else { 0 };
+    let mut name = [0; RAW_SIZE];
+    let places = (0..6).chain([7]).chain(8..16);
+    places.zip(info.name.bytes()).for_each(|(place, letter)| name[place] = letter);
+    name[6] = NAME;
+    [
+        Raw::new(t_ns, TASK, byte, info.tid, info.pid),
+        Raw::new(t_ns, CPUS, 0, info.cpus as u32, (info.cpus >> 32) as u32),
+        Raw::from_bytes(&name),
+    ]
+}
+
+/// Puts the records of one CPU together to events.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// A thread whose CPUs and name are still to come, and since when.
+    task: Option<(u64, TaskInfo)>,
+}
+
+impl Decoder {
+    /// What a record says, with its time. None: nothing yet. An error: it is no record.
+    pub fn decode(&mut self, raw: Raw) -> Result<Option<(u64, Kind)>, ()> {
+        let Raw { a, b, .. } = raw;
+        let carrier = || CARRIERS.get(usize::from(raw.byte())).copied().ok_or(());
+        let kind = match raw.kind() {
+            SWITCH => {
+                let left = match raw.byte() {
+                    0 => Left::Blocked,
+                    1 => Left::Preempted,
+                    2 => Left::Dead,
+                    _ => return Err(()),
+                };
+                Kind::Switch { prev: a, next: b, left }
+            }
+            WAKE => Kind::Wake { tid: a, by: carrier()?, object: b },
+            START => Kind::Start { tid: a, target: b },
+            FORK => Kind::Fork { parent: a, child: b },
+            EXEC => Kind::Exec { tid: a },
+            EXIT => Kind::Exit { tid: a },
+            READ => Kind::Read { object: a, bytes: b, channel: carrier()? },
+            WRITE => Kind::Write { object: a, bytes: b, channel: carrier()? },
+            TASK => {
+                self.task = Some((raw.t_ns(), described(a, b, raw.byte())));
+                return Ok(None);
+            }
+            CPUS => {
+                if let Some((_, info)) = &mut self.task {
+                    info.cpus = u64::from(a) | u64::from(b) << 32;
+                }
+                return Ok(None);
+            }
+            NAME => {
+                let Some((t_ns, mut info)) = self.task.take() else { return Ok(None) };
+                info.name = name(raw);
+                return Ok(Some((t_ns, Kind::Task(info))));
+            }
+            _ => return Err(()),
+        };
+        Ok(Some((raw.t_ns(), kind)))
+    }
+}
+
+fn described(tid: Tid, pid: Tid, byte: u8) -> TaskInfo {
+    TaskInfo {
+        tid,
+        pid,
+        nice: (byte & !KERNEL) as i8 - NICE_0,
+        kernel: byte & KERNEL != 0,
+        cpus: u64::MAX,
+        name: String::new(),
+    }
+}
+
+fn name(raw: Raw) -> String {
+    let bytes = raw.to_bytes();
+    let letters: Vec<u8> = (0..6).chain([7]).chain(8..16).map(|at| bytes[at]).collect();
+    let end = letters.iter().position(|letter| *letter == 0).unwrap_or(letters.len());
+    String::from_utf8_lossy(&letters[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(event: &Event) -> (u64, Kind) {
+        let raw = Raw::of(event).unwrap();
+        let bytes = raw.to_bytes();
+        Decoder::default().decode(Raw::from_bytes(&bytes)).unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let kinds = [
+            Kind::Switch { prev: 7, next: 0, left: Left::Dead },
+            Kind::Wake { tid: u32::MAX, by: Carrier::Futex, object: 63 },
+            Kind::Start { tid: 8, target: 1 },
+            Kind::Fork { parent: 7, child: 8 },
+            Kind::Exec { tid: 8 },
+            Kind::Exit { tid: 8 },
+            Kind::Read { object: 0xdead_beef, bytes: 100, channel: Carrier::Pipe },
+            Kind::Write { object: 1, bytes: u32::MAX, channel: Carrier::Tcp },
+        ];
+        for kind in kinds {
+            let event = Event { t_ns: 281_474_976_710_655, cpu: 0, kind };
+            assert_eq!(round(&event), (event.t_ns, event.kind));
+        }
+    }
+
+    #[test]
+    fn a_thread_is_three_records() {
+        for name in ["sh", "", "fifteen-letters"] {
+            let info = TaskInfo {
+                tid: 5,
+                pid: 4,
+                nice: -20,
+                kernel: true,
+                cpus: 3 << 40,
+                name: name.into(),
+            };
+            let mut decoder = Decoder::default();
+            let [who, cpus, name] = task_group(9, &info);
+            assert_eq!(decoder.decode(who), Ok(None));
+            assert_eq!(decoder.decode(cpus), Ok(None));
+            assert_eq!(decoder.decode(name), Ok(Some((9, Kind::Task(info)))));
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_told() {
+        let mut decoder = Decoder::default();
+        assert!(decoder.decode(Raw::default()).is_err());
+        assert!(decoder.decode(Raw::new(0, 200, 0, 0, 0)).is_err());
+        assert!(decoder.decode(Raw::new(0, WAKE, 200, 0, 0)).is_err());
+    }
+}

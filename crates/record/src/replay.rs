@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A recording as a workload: what each task did between the times it waited, and what it waited for.
+//!
+//! Problem: a recording is what one scheduler made of a program. What another would make of it follows
+//! only from what the program itself demands: how much each task works, and what has to have happened
+//! before it goes on.
+//!
+//! Approach: time on a CPU is work. A wait that another task ended is a token that the one gives and the
+//! other takes, in whichever order they come to it: who runs later may find it there and not wait. A wait
+//! that a timer or a device ended takes as long as it took. Where every call was recorded, reads and writes
+//! of pipes and sockets are such, a full one holds its writer up, and a wait within one is no token: the
+//! channel that the waker was at is the one that the woken one's next call ends at.
+//!
+//! On a machine whose CPUs run in turn on one clock (a guest under icount) a task works only during its
+//! CPU's turns: its part of the time is one in as many as there are busy CPUs.
+
+use std::collections::BTreeMap;
+
+use trace::Tid;
+
+use crate::{Carrier, Ending, Event, Header, Kind, Left, TaskInfo};
+
+/// Between the end of a wait and that of the call that it was part of there is no more work than this, ns.
+const CALL_MAX_NS: f64 = 50_000.0;
+
+/// What a recording holds, before it is fitted to a machine.
+#[derive(Debug)]
+pub struct Replay {
+    of_command: bool,
+    recorder: Option<Tid>,
+    in_turn: bool,
+    /// Calls are known, and may yet show what carried a wakeup.
+    calls: bool,
+    cpus: Vec<Cpu>,
+    busy: usize,
+    now_ns: u64,
+    /// Work that a task would have done that had run all the time.
+    worked_ns: f64,
+    known: BTreeMap<Tid, TaskInfo>,
+    parent: BTreeMap<Tid, Tid>,
+    /// Which of `tasks` a thread is at present.
+    index: BTreeMap<Tid, usize>,
+    processes: BTreeMap<Tid, usize>,
+    pub(crate) tasks: Vec<Task>,
+    wakes: Vec<Wake>,
+    /// Places in `wakes` of those that are settled.
+    free: Vec<usize>,
+    pub(crate) channels: BTreeMap<(u32, u8), Channel>,
+    pub(crate) started_ns: Option<u64>,
+    pub(crate) ended_ns: u64,
+    pub(crate) others_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    current: Tid,
+    known: bool,
+    since_ns: u64,
+}
+
+/// What one task did.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub tid: Tid,
+    pub info: TaskInfo,
+    pub process: usize,
+    pub forked: bool,
+    /// When it was first runnable, ns.
+    pub start_ns: u64,
+    pub items: Vec<Item>,
+    /// Time on a CPU, ns.
+    pub cpu_ns: u64,
+    /// Times it left one.
+    pub switches: u64,
+    on: Option<(u64, f64)>,
+    /// Work since the last item, and in all.
+    work_ns: f64,
+    all_ns: f64,
+    blocked: Option<Blocked>,
+    /// Wakeups that it was subject of since its last call that is known, with its work until then.
+    had: Vec<(usize, f64)>,
+    dead: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Blocked {
+    since_ns: u64,
+    item: usize,
+    /// Who woke it: a wakeup, or how else.
+    woken: Option<(u64, Woken)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Woken {
+    By(usize),
+    Outside,
+}
+
+/// Work, and what comes after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Item {
+    pub work_ns: f32,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum What {
+    Nothing,
+    Read {
+        channel: Key,
+        bytes: u32,
+    },
+    Write {
+        channel: Key,
+        bytes: u32,
+    },
+    Fork(u32),
+    /// Gives a token to a task.
+    Give(u32),
+    /// Takes its own.
+    Take,
+    /// Waits for something from outside, so many µs.
+    Wait(f32),
+}
+
+/// A channel's name and kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(pub u32, pub u8);
+
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    pub read: u64,
+    pub written: u64,
+    /// The most that it held.
+    pub most: u64,
+    /// The size of all its messages, while they are alike.
+    pub size: Option<u32>,
+    pub mixed: bool,
+}
+
+/// One task wakes another: two items, and the channels that either of them was at.
+#[derive(Clone, Copy, Debug)]
+struct Wake {
+    waker: usize,
+    waker_item: usize,
+    woken: usize,
+    woken_item: Option<usize>,
+    given: Option<Key>,
+    taken: Option<Key>,
+}
+
+impl Replay {
+    /// Of a recording with this header. `in_turn`: its CPUs ran one after the other on one clock.
+    pub fn new(header: &Header, in_turn: bool) -> Self {
+        Replay {
+            of_command: header.children,
+            recorder: header.recorder,
+            in_turn,
+            calls: header.calls,
+            cpus: vec![Cpu::default(); header.cpus],
+            busy: 0,
+            now_ns: 0,
+            worked_ns: 0.0,
+            known: BTreeMap::new(),
+            parent: BTreeMap::new(),
+            index: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            tasks: Vec::new(),
+            wakes: Vec::new(),
+            free: Vec::new(),
+            channels: BTreeMap::new(),
+            started_ns: None,
+            ended_ns: 0,
+            others_ns: 0,
+        }
+    }
+
+    /// Takes in what happened next.
+    pub fn event(&mut self, event: &Event) {
+        self.advance(event.t_ns);
+        let cpu = event.cpu as usize;
+        match &event.kind {
+            Kind::Switch { prev, next, left } => self.switch(cpu, *prev, *next, *left),
+            Kind::Wake { tid, by, object } => self.wake(cpu, *tid, *by, *object),
+            Kind::Fork { parent, child } => {
+                self.parent.insert(*child, *parent);
+            }
+            Kind::Start { tid, .. } => self.start(cpu, *tid),
+            Kind::Exec { .. } => {}
+            Kind::Exit { tid } => {
+                if let Some(task) = self.of(*tid) {
+                    self.tasks[task].dead = true;
+                }
+            }
+            Kind::Task(info) => self.describe(info),
+            Kind::Read { object, bytes, channel } => {
+                self.call(cpu, Key(*object, *channel as u8), *bytes, true);
+            }
+            Kind::Write { object, bytes, channel } => {
+                self.call(cpu, Key(*object, *channel as u8), *bytes, false);
+            }
+        }
+    }
+
+    /// CPUs of the machine it was recorded on.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Nothing more happens.
+    pub fn finish(&mut self, ending: Option<&Ending>) {
+        if let Some(ending) = ending {
+            self.advance(ending.end_ns.max(self.now_ns));
+        }
+        for task in 0..self.tasks.len() {
+            self.pause(task);
+            self.put(task, What::Nothing);
+            // Who waits still does so for ever, as far as anybody knows, or was about to go on.
+            self.resumes(task);
+        }
+        for wake in 0..self.wakes.len() {
+            self.settle(wake);
+        }
+        let command_ns = ending.and_then(|ending| ending.command_ns);
+        if let Some((_, to_ns)) = command_ns.filter(|_| self.of_command) {
+            self.ended_ns = to_ns;
+        } else if !self.of_command {
+            self.ended_ns = self.now_ns;
+        }
+        (self.wakes, self.index, self.known) = Default::default();
+    }
+
+    fn advance(&mut self, t_ns: u64) {
+        let passed = t_ns.saturating_sub(self.now_ns) as f64;
+        let share = if self.in_turn { self.busy.max(1) as f64 } else { 1.0 };
+        self.worked_ns += passed / share;
+        self.now_ns = self.now_ns.max(t_ns);
+    }
+
+    /// Which of the workload's tasks a thread is.
+    fn of(&mut self, tid: Tid) -> Option<usize> {
+        self.index.get(&tid).copied()
+    }
+
+    fn describe(&mut self, info: &TaskInfo) {
+        self.known.insert(info.tid, info.clone());
+        match self.of(info.tid) {
+            Some(task) => self.tasks[task].info = info.clone(),
+            None if self.now_ns == 0 => self.there(info),
+            None => {}
+        }
+    }
+
+    /// A thread that was there before the recording began.
+    fn there(&mut self, info: &TaskInfo) {
+        if !self.of_command && !info.kernel && Some(info.pid) != self.recorder {
+            self.add(info.clone(), false);
+        }
+    }
+
+    fn add(&mut self, info: TaskInfo, forked: bool) -> usize {
+        let fresh = self.processes.len() + 1;
+        // A process's first thread begins it, whoever had its number before.
+        let process = match info.tid == info.pid {
+            true => {
+                self.processes.insert(info.pid, fresh + self.tasks.len());
+                fresh + self.tasks.len()
+            }
+            false => *self.processes.entry(info.pid).or_insert(fresh + self.tasks.len()),
+        };
+        self.index.insert(info.tid, self.tasks.len());
+        self.tasks.push(Task {
+            tid: info.tid,
+            info,
+            process,
+            forked,
+            start_ns: self.now_ns,
+            items: Vec::new(),
+            cpu_ns: 0,
+            switches: 0,
+            on: None,
+            work_ns: 0.0,
+            all_ns: 0.0,
+            blocked: None,
+            had: Vec::new(),
+            dead: false,
+        });
+        self.tasks.len() - 1
+    }
+
+    fn start(&mut self, cpu: usize, tid: Tid) {
+        let parent = self.parent.remove(&tid).unwrap_or(self.cpus[cpu].current);
+        self.index.remove(&tid);
+        let unknown = || TaskInfo {
+            tid,
+            pid: tid,
+            nice: 0,
+            kernel: false,
+            cpus: u64::MAX,
+            name: format!("thread-{tid}"),
+        };
+        let info = self.known.get(&tid).cloned().unwrap_or_else(unknown);
+        let by_recorder = self.known.get(&parent).is_some_and(|it| Some(it.pid) == self.recorder)
+            && Some(info.pid) != self.recorder;
+        if let Some(forker) = self.of(parent) {
+            let child = self.add(info, true);
+            self.pause(forker);
+            self.put(forker, What::Fork(child as u32));
+        } else if by_recorder && self.of_command {
+            self.started_ns.get_or_insert(self.now_ns);
+            self.add(info, false);
+        } else if !self.of_command && !info.kernel && Some(info.pid) != self.recorder {
+            self.add(info, false);
+        }
+    }
+
+    fn switch(&mut self, cpu: usize, prev: Tid, next: Tid, left: Left) {
+        let Cpu { current, known, since_ns } = self.cpus[cpu];
+        if let (true, None, Some(started_ns)) = (current != 0, self.of(current), self.started_ns) {
+            self.others_ns += self.now_ns - since_ns.max(started_ns);
+        }
+        self.busy -= usize::from(known && current != 0);
+        self.busy += usize::from(next != 0);
+        self.cpus[cpu] = Cpu { current: next, known: true, since_ns: self.now_ns };
+        if let Some(task) = self.of(prev).filter(|_| prev != 0) {
+            self.pause(task);
+            self.tasks[task].on = None;
+            self.tasks[task].switches += 1;
+            match left {
+                Left::Preempted => {}
+                Left::Dead => self.ends(task),
+                Left::Blocked if self.tasks[task].dead => self.ends(task),
+                Left::Blocked => self.blocks(task),
+            }
+        }
+        if let Some(task) = self.of(next).filter(|_| next != 0) {
+            self.resumes(task);
+            self.tasks[task].on = Some((self.now_ns, self.worked_ns));
+        }
+    }
+
+    /// Credits a task for its work until now.
+    fn pause(&mut self, task: usize) {
+        let (now_ns, worked_ns) = (self.now_ns, self.worked_ns);
+        let task = &mut self.tasks[task];
+        if let Some((since_ns, since_worked_ns)) = &mut task.on {
+            let work_ns = worked_ns - *since_worked_ns;
+            task.cpu_ns += now_ns - *since_ns;
+            task.work_ns += work_ns;
+            task.all_ns += work_ns;
+            (*since_ns, *since_worked_ns) = (now_ns, worked_ns);
+        }
+    }
+
+    fn put(&mut self, task: usize, what: What) -> usize {
+        let task = &mut self.tasks[task];
+        task.items.push(Item { work_ns: task.work_ns as f32, what });
+        task.work_ns = 0.0;
+        task.items.len() - 1
+    }
+
+    fn ends(&mut self, task: usize) {
+        self.put(task, What::Nothing);
+        self.ended_ns = self.now_ns;
+        let tid = self.tasks[task].tid;
+        if self.index.get(&tid) == Some(&task) {
+            self.index.remove(&tid);
+        }
+    }
+
+    fn blocks(&mut self, task: usize) {
+        let item = self.put(task, What::Take);
+        // A wakeup that came while it was on its way out is kept: it may have been for this.
+        let early = self.tasks[task].blocked.take().and_then(|blocked| blocked.woken);
+        let since_ns = self.now_ns;
+        self.tasks[task].blocked = Some(Blocked { since_ns, item, woken: early });
+    }
+
+    fn wake(&mut self, cpu: usize, tid: Tid, by: Carrier, object: u32) {
+        let Some(woken) = self.of(tid) else { return };
+        let current = self.cpus[cpu].current;
+        let given = match by {
+            Carrier::Pipe | Carrier::UnixSocket | Carrier::Tcp => Some(Key(object, by as u8)),
+            _ => None,
+        };
+        let by_task = given.is_some() || matches!(by, Carrier::Task | Carrier::Futex);
+        let waker = self.of(current).filter(|_| by_task && current != 0);
+        let how = match waker {
+            None => Woken::Outside,
+            Some(waker) => {
+                self.pause(waker);
+                let waker_item = self.put(waker, What::Give(woken as u32));
+                let (woken_item, taken) = (None, None);
+                let wake = Wake { waker, waker_item, woken, woken_item, given, taken };
+                Woken::By(self.keep(wake))
+            }
+        };
+        let now_ns = self.now_ns;
+        let woken_at = Some((now_ns, how));
+        let task = &self.tasks[woken];
+        let (runs, fresh) = (task.on.is_some(), task.items.is_empty() && !task.forked);
+        let blocked = match task.blocked {
+            Some(blocked) => Blocked { woken: woken_at, ..blocked },
+            // It runs still, on its way out.
+            None if runs => Blocked { since_ns: now_ns, item: usize::MAX, woken: woken_at },
+            // It was waiting before the recording began.
+            None if fresh => {
+                let item = self.put(woken, What::Take);
+                Blocked { since_ns: self.tasks[woken].start_ns, item, woken: woken_at }
+            }
+            None => return,
+        };
+        self.tasks[woken].blocked = Some(blocked);
+    }
+
+    fn keep(&mut self, wake: Wake) -> usize {
+        match self.free.pop() {
+            Some(place) => {
+                self.wakes[place] = wake;
+                place
+            }
+            None => {
+                self.wakes.push(wake);
+                self.wakes.len() - 1
+            }
+        }
+    }
+
+    /// It has a CPU again: now it is known what it waited for, but for the channel.
+    fn resumes(&mut self, task: usize) {
+        let Some(blocked) = self.tasks[task].blocked.take() else { return };
+        if blocked.item == usize::MAX {
+            return;
+        }
+        match blocked.woken {
+            Some((_, Woken::By(wake))) => {
+                self.wakes[wake].woken_item = Some(blocked.item);
+                let all_ns = self.tasks[task].all_ns;
+                match self.calls {
+                    true => self.tasks[task].had.push((wake, all_ns)),
+                    // A token, for all that will ever be known: a long recording has many.
+                    false => self.free.push(wake),
+                }
+            }
+            Some((t_ns, Woken::Outside)) => {
+                let waited_ns = t_ns.saturating_sub(blocked.since_ns);
+                self.tasks[task].items[blocked.item].what = What::Wait(waited_ns as f32 / 1000.0);
+            }
+            None => self.tasks[task].items[blocked.item].what = What::Nothing,
+        }
+    }
+
+    /// A call that moved data ends.
+    fn call(&mut self, cpu: usize, key: Key, bytes: u32, read: bool) {
+        let current = self.cpus[cpu].current;
+        let Some(task) = self.of(current).filter(|_| current != 0) else { return };
+        self.pause(task);
+        let all_ns = self.tasks[task].all_ns;
+        for (wake, since_ns) in std::mem::take(&mut self.tasks[task].had) {
+            self.wakes[wake].taken = (all_ns - since_ns <= CALL_MAX_NS).then_some(key);
+        }
+        let channel = self.channels.entry((key.0, key.1)).or_default();
+        channel.mixed |= *channel.size.get_or_insert(bytes) != bytes;
+        let what = match read {
+            true => {
+                channel.read += u64::from(bytes);
+                What::Read { channel: key, bytes }
+            }
+            false => {
+                channel.written += u64::from(bytes);
+                What::Write { channel: key, bytes }
+            }
+        };
+        channel.most = channel.most.max(channel.written.saturating_sub(channel.read));
+        self.put(task, what);
+    }
+
+    /// Decides what one task's wakeup by another is.
+    fn settle(&mut self, wake: usize) {
+        let Wake { waker, waker_item, woken, woken_item, given, taken } = self.wakes[wake];
+        let carried = given.is_some() && given == taken;
+        if carried || woken_item.is_none() {
+            self.tasks[waker].items[waker_item].what = What::Nothing;
+        }
+        if let Some(item) = woken_item.filter(|_| carried) {
+            self.tasks[woken].items[item].what = What::Nothing;
+        }
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a recording holds as a workload.
+
+use record::{Carrier, Ending, Event, Fit, Header, Kind, Left, Replay, TaskInfo};
+use workload::{Object, Step, Task, Workload};
+
+const RECORDER: u32 = 1;
+
+fn info(tid: u32, pid: u32, name: &str) -> TaskInfo {
+    TaskInfo { tid, pid, nice: 0, kernel: false, cpus: u64::MAX, name: name.into() }
+}
+
+/// The recorder starts 10 on CPU 0; everybody else comes from it.
+fn story(events: &[(u64, u32, Kind)]) -> (Replay, Workload) {
+    let calls = events.iter().any(|(_, _, kind)| matches!(kind, Kind::Read { .. }));
+    let recorder = Some(RECORDER);
+    let header = Header { cpus: 2, calls, children: true, recorder, ..Header::default() };
+    let mut replay = Replay::new(&header, false);
+    let begin = [
+        (0, 0, Kind::Task(info(RECORDER, RECORDER, "paceline"))),
+        (0, 0, Kind::Switch { prev: 0, next: RECORDER, left: Left::Blocked }),
+        (100, 0, Kind::Fork { parent: RECORDER, child: 10 }),
+        (100, 0, Kind::Task(info(10, 10, "job"))),
+        (100, 0, Kind::Start { tid: 10, target: 0 }),
+        (200, 0, Kind::Switch { prev: RECORDER, next: 10, left: Left::Blocked }),
+    ];
+    for (t_ns, cpu, kind) in begin.iter().chain(events).cloned() {
+        replay.event(&Event { t_ns, cpu, kind });
+    }
+    replay.finish(Some(&Ending { end_ns: 1_000_000, lost: 0, command_ns: None }));
+    let workload = replay.workload("story", 2, 0.0, &Fit::none(&replay));
+    (replay, workload)
+}
+
+fn switch(prev: u32, next: u32, left: Left) -> Kind {
+    Kind::Switch { prev, next, left }
+}
+
+fn wake(tid: u32, by: Carrier) -> Kind {
+    Kind::Wake { tid, by, object: 7 }
+}
+
+/// 10 makes 11 on CPU 1, which waits until 10 wakes it.
+fn pair(by: Carrier) -> Vec<(u64, u32, Kind)> {
+    vec![
+        (1_000, 0, Kind::Fork { parent: 10, child: 11 }),
+        (1_000, 0, Kind::Task(info(11, 10, "thread"))),
+        (1_000, 0, Kind::Start { tid: 11, target: 1 }),
+        (2_000, 1, switch(0, 11, Left::Blocked)),
+        (5_000, 1, switch(11, 0, Left::Blocked)),
+        (6_000, 0, wake(11, by)),
+        (7_000, 1, switch(0, 11, Left::Blocked)),
+        (9_000, 1, switch(11, 0, Left::Dead)),
+        (10_000, 0, switch(10, 0, Left::Dead)),
+    ]
+}
+
+fn run(work_ns: u64) -> Step {
+    Step::Run { work_ns }
+}
+
+#[test]
+fn what_one_waits_for_another_gives() {
+    let (replay, workload) = story(&pair(Carrier::Futex));
+    let [first, second] = &workload.tasks[..] else { panic!("{workload:?}") };
+    let write = Step::Write { channel: 0, bytes: 1 };
+    assert_eq!(first.steps, [run(800), Step::Fork(1), run(5_000), write, run(4_000)]);
+    assert_eq!(second.steps, [run(3_000), Step::Read { channel: 0, bytes: 1 }, run(2_000)]);
+    assert_eq!((first.process, first.forked, second.forked), (second.process, false, true));
+    assert_eq!((replay.elapsed_ns(), replay.len()), (9_900, 2));
+    assert_eq!(replay.recorded()[1].cpu_ns, 5_000);
+}
+
+#[test]
+fn what_a_timer_ends_takes_as_long_as_it_took() {
+    let (_, workload) = story(&pair(Carrier::Timer));
+    assert_eq!(workload.tasks[1].steps, [run(3_000), Step::Sleep { ns: 1_000 }, run(2_000)]);
+    assert!(!workload.tasks[0].steps.iter().any(|step| matches!(step, Step::Write { .. })));
+}
+
+#[test]
+fn a_wakeup_may_overtake_the_way_to_sleep() {
+    let mut events = pair(Carrier::Task);
+    events.swap(4, 5);
+    events[4].0 = 4_900;
+    let (_, Workload { tasks, .. }) = story(&events);
+    assert!(tasks[1].steps.contains(&Step::Read { channel: 0, bytes: 1 }), "{:?}", tasks[1].steps);
+}
+
+#[test]
+fn who_is_woken_and_never_runs_leaves_nobody_waiting() {
+    let mut events = pair(Carrier::Task);
+    events.truncate(6);
+    let (_, Workload { tasks, .. }) = story(&events);
+    let count =
+        |task: &Task, of: fn(&Step) -> bool| task.steps.iter().filter(|step| of(step)).count();
+    let (given, taken) = (
+        count(&tasks[0], |step| matches!(step, Step::Write { .. })),
+        count(&tasks[1], |step| matches!(step, Step::Read { .. })),
+    );
+    assert_eq!((given, taken), (1, 1));
+    events.truncate(5);
+    let (_, Workload { tasks, .. }) = story(&events);
+    assert_eq!(tasks[1].steps, [run(3_000)], "it waits still, and nobody knows for what");
+}
+
+#[test]
+fn a_wait_within_a_read_is_the_channels_where_calls_are_known() {
+    let mut events = pair(Carrier::Pipe);
+    let bytes = 100;
+    let channel = Carrier::Pipe;
+    events.insert(6, (6_500, 0, Kind::Write { object: 7, bytes, channel }));
+    events.insert(8, (7_200, 1, Kind::Read { object: 7, bytes: bytes + 20, channel }));
+    let (_, workload) = story(&events);
+    assert_eq!(workload.objects, [Object::Pipe { capacity: 65_536 }]);
+    let read = Step::Read { channel: 0, bytes };
+    assert_eq!(
+        workload.tasks[1].steps,
+        [run(3_200), read, run(1_800)],
+        "20 bytes are nobody's here"
+    );
+    let write = Step::Write { channel: 0, bytes };
+    assert_eq!(workload.tasks[0].steps, [run(800), Step::Fork(1), run(5_500), write, run(3_500)]);
+}
+
+#[test]
+fn cpus_that_run_in_turn_work_one_at_a_time() {
+    let header = Header { cpus: 2, ..Header::default() };
+    let mut replay = Replay::new(&header, true);
+    let event = |t_ns, cpu, kind| Event { t_ns, cpu, kind };
+    for tid in [5, 6] {
+        replay.event(&event(0, 0, Kind::Task(info(tid, tid, "job"))));
+        replay.event(&event(0, tid - 5, switch(0, tid, Left::Blocked)));
+    }
+    replay.event(&event(1_000, 0, switch(5, 0, Left::Blocked)));
+    replay.event(&event(1_500, 1, switch(6, 0, Left::Blocked)));
+    replay.finish(None);
+    let seen = replay.recorded();
+    assert_eq!((seen[0].cpu_ns, seen[0].work_ns), (1_000, 500.0));
+    assert_eq!((seen[1].cpu_ns, seen[1].work_ns), (1_500, 1_000.0));
+}
