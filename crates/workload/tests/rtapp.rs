@@ -135,7 +135,7 @@ const WRONG: &[(&str, &str)] = &[
     ("{\"tasks\": {\"a\": {\"run\": \"x\"}}}", "expected a time in µs"),
     (
         "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 1,\n\"hw\": {\"reach\": 1,\n\"onw\": {}}}}}",
-        "f.json:3: \"onw\" is not known here; expected one of: stalled, pressure, vector, reach, own",
+        "f.json:3: \"onw\" is not known here; expected one of: stalled, pressure, vector, memory, reach, own",
     ),
     (
         "{\"tasks\": {\"a\": {\"loop\": 1, \"run\": 1,\n\"vector\": \"sse\"}}}",

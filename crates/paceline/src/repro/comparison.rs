@@ -7,8 +7,8 @@ use uneven::{Metrics, Policy, Problem, plan};
 
 use super::exact::{Mixes, choices};
 use super::mixes::{Run, Simulator, Told, kept, with};
-use super::paper::{Shown, View};
-use super::views::Chart;
+
+use super::views::{Chart, Shown, View};
 use crate::failure::Failure;
 use crate::progress::Progress;
 

@@ -18,8 +18,7 @@ use serde::Deserialize;
 use sim::{Scenario, Scheduler, Traced, Whereabouts};
 use workload::{DomainMixes, Step, Task, Workload};
 
-use super::paper::View;
-use super::views::Chart;
+use super::views::{Chart, View};
 use crate::failure::Failure;
 use crate::plan::find_machine;
 use crate::progress::Progress;
@@ -220,7 +219,7 @@ impl Simulator {
         Ok(runs)
     }
 
-    /// See [`super::paper::Shown::Domains`].
+    /// See [`super::views::Shown::Domains`].
     pub fn chart(
         &mut self,
         view: &View,

@@ -8,8 +8,7 @@ use report::text::{count, percent};
 use serde::Deserialize;
 use uneven::{Base, Metrics, Policy, Problem, Task, plan};
 
-use super::paper::View;
-use super::views::Chart;
+use super::views::{Chart, View};
 use crate::failure::Failure;
 
 /// A guarantee is broken where more than rounding is missing.

@@ -12,12 +12,10 @@ use super::exact::{self, Exact, Planned};
 use super::mixes::Simulator;
 use super::neighbours::{Neighbourhood, Neighbours};
 use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
-use super::paper::{
-    Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Shown, Sweep, View,
-};
+use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Sweep};
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
-use super::views::{self, Chart};
+use super::views::{self, Chart, Shown, View};
 use super::{agreement, experiment, faults, mixes, neighbours, predicted, tenants};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;

@@ -19,8 +19,8 @@ use trace::Outcome;
 use workload::vector::{Beside, Programs, beside};
 use workload::{Step, Task, Vector, Workload};
 
-use super::paper::{How, View};
-use super::views::Chart;
+use super::paper::How;
+use super::views::{Chart, View};
 use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::ground;

@@ -13,6 +13,7 @@ use super::mixes::Simulated;
 use super::neighbours::{Neighbours, Taken};
 use super::tenants::By;
 use super::trials::{Trial, TrialValue};
+use super::views::View;
 use crate::failure::Failure;
 
 /// The papers that `repro` knows: name and text of `papers/NAME.toml`.
@@ -332,76 +333,6 @@ pub enum How {
     Scalar,
     /// The culprit beside itself.
     Culprits,
-}
-
-/// A chart of the paper, drawn again from a sweep.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct View {
-    /// Short and unique: what `--only` looks at.
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// What a reader must know, such as that the paper's numbers were not published.
-    pub note: String,
-    /// Name of the sweep; none where mixes are shown.
-    #[serde(default)]
-    pub sweep: String,
-    /// What of it.
-    pub shown: Shown,
-}
-
-/// What a view shows.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Shown {
-    /// One quantity: a row for each job, a column for each policy.
-    Quantity(Quantity),
-    /// The first policy's over the second's: a row for each job, with its range over the costs.
-    Ratio(Quantity),
-    /// Quantities of the last job: a row for each policy.
-    Policies(Vec<Quantity>),
-    /// Scheduler functions of the last job: calls and time.
-    Functions,
-    /// What a switch costs in a ring of processes and in one of threads, over working sets.
-    Rings,
-    /// What max-perf gains and loses: a histogram of all mixes.
-    Mixes,
-    /// What policies make of simulated mixes: the metrics of slide 15.
-    Simulated {
-        /// How many of all; a tenth with `--quick`.
-        mixes: usize,
-        /// As `--policy` takes them, without `deviations`.
-        policies: Vec<String>,
-    },
-    /// Slide 24's table, filled from what was measured.
-    Comparison {
-        /// How many of all; a tenth with `--quick`.
-        mixes: usize,
-        /// As `--policy` takes them, without `deviations`.
-        policies: Vec<String>,
-    },
-    /// Who ran on which memory node over time, and where its pages were: a picture for each policy.
-    Domains {
-        /// Of which mix.
-        mix: String,
-        /// Under which policies.
-        policies: Vec<String>,
-    },
-    /// What each victim of a culprit loses beside it, under each policy.
-    Neighbours {
-        /// By name.
-        of: String,
-        /// As `--policy` takes them.
-        policies: Vec<String>,
-    },
-    /// Throughput, minimum fairness and uniformity of trials under policies, and what they are ideally.
-    Trials {
-        /// By name.
-        trials: Vec<String>,
-        /// As `--policy` takes them.
-        policies: Vec<String>,
-    },
 }
 
 /// One figure: of the paper, or one that this project holds itself to.
@@ -847,6 +778,7 @@ pub fn find(name: &str) -> Result<Vec<Paper>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::views::Shown;
     use super::*;
     use crate::contender;
 
@@ -889,6 +821,7 @@ mod tests {
                         trials.iter().all(|trial| paper.trial.contains_key(trial))
                     }
                     Shown::Neighbours { ref of, .. } => paper.neighbours.contains_key(of),
+                    Shown::Domains { .. } => true,
                     _ => paper.sweep.contains_key(&view.sweep),
                 };
                 assert!(known, "{}", view.name);

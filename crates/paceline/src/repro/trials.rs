@@ -19,8 +19,7 @@ use workload::programs::{Features, Programs};
 use workload::{Step, Task, Workload};
 
 use super::exact;
-use super::paper::View;
-use super::views::Chart;
+use super::views::{Chart, View};
 use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::ground;
