@@ -24,4 +24,5 @@ sleep 40
 kill $hogs || fail "there was no hog"
 all_progress
 kill $spinners
+chrt -o -p 0 $$
 unload
