@@ -132,24 +132,6 @@ static __always_inline bool cpu_helps(s32 cpu, s32 mine, s32 other, s32 theirs)
 }
 
 /*
- * Takes a task that waits for a CPU which has gone, or which a real-time task has, where a DSQ of a CPU's own number
- * is its queue: nobody else would look there. Whether there was one.
- */
-static __always_inline bool dsq_take_from_away(s32 cpu)
-{
-	u32 i;
-
-	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
-		s32 other = cpu_neighbour(cpu, i);
-
-		if (cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other)) &&
-		    dsq_move_to_local(other))
-			return true;
-	}
-	return false;
-}
-
-/*
  * In disable, for a task that leaves the class: where it runs, it keeps its CPU from now on, as a real-time task most
  * likely, and the kernel calls no cpu_release. From 6.19 on what waits there can be sent away all the same.
  */
@@ -159,6 +141,13 @@ static __always_inline void cpu_is_taken_by(struct task_struct *p)
 		return;
 	cpu_is_lost(scx_bpf_task_cpu(p));
 	reenqueue_here();
+}
+
+/* In tick: whether real-time tasks leave us a part of the CPU's time only, so that nobody's turn there is to be long. */
+static __always_inline bool cpu_is_shared(s32 cpu)
+{
+	cpu_is_back(cpu, false);
+	return cpu_is_taken(cpu);
 }
 
 /* In init: which are not there. */

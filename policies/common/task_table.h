@@ -167,6 +167,15 @@ static __always_inline void task_table_leave(struct task_struct *p)
 	of->slot = NO_SLOT;
 }
 
+/* In set_weight. */
+static __always_inline void task_table_weighs(struct task_struct *p, u32 weight)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->weight = weight;
+}
+
 /* The share in force for a task. */
 static __always_inline u64 task_share(const struct task_slot *slot)
 {

@@ -158,7 +158,7 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		if (counted)
 			tell_levels(slot, &since, active_cores(at));
 	}
-	cpu->vtime = p->scx.dsq_vtime + charge_weighted(charge_ns, weight_of(p));
+	cpu->vtime = p->scx.dsq_vtime + charge_weighted(charge_ns, vtime_weight(p->scx.weight));
 	task_set_dsq_vtime(p, cpu->vtime);
 }
 

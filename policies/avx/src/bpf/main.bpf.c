@@ -59,12 +59,8 @@ void OP(avx_dispatch, s32 cpu, struct task_struct *prev)
 void OP(avx_running, struct task_struct *p)
 {
 	s32 cpu = this_cpu();
-	/* Who waited long, or was bound to a CPU, catches up for a few slices and no longer. */
-	u64 vtime = vtime_after(p->scx.dsq_vtime, vtime_now - 4 * knob_slice_ns);
 
-	if (vtime != p->scx.dsq_vtime)
-		task_set_dsq_vtime(p, vtime);
-	vtime_now = vtime_after(vtime_now, vtime);
+	vtime_starts(p, knob_slice_ns);
 	active_set(cpu, true);
 	account_starts(p, cpu);
 }
@@ -79,12 +75,9 @@ void OP(avx_tick, struct task_struct *p)
 	s32 cpu = this_cpu();
 
 	account(p, cpu);
-	cpu_is_back(cpu, false);
-	if (cpu_is_taken(cpu))
-		task_set_slice(p, 0);	/* ours for a twentieth of the time: nobody's turn is long */
-	/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
-	if (scx_bpf_dsq_nr_queued(cpu) > 0)
-		place_kick_for(cpu);
+	if (cpu_is_shared(cpu))
+		task_set_slice(p, 0);
+	queue_kick(cpu);
 }
 
 void OP(avx_update_idle, s32 cpu, bool idle)
@@ -113,10 +106,7 @@ void OP(avx_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 
 void OP(avx_set_weight, struct task_struct *p, u32 weight)
 {
-	struct task_slot *slot = task_slot(p);
-
-	if (slot)
-		slot->weight = weight;
+	task_table_weighs(p, weight);
 }
 
 /* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
@@ -151,21 +141,13 @@ void OP_SLEEPABLE(avx_cpu_offline, s32 cpu)
 
 s32 OP_SLEEPABLE(avx_init)
 {
-	s32 error;
-	u32 i;
-
 #ifdef __bpf__
 	if (knob_detect == DETECT_TRAP)
 		scx_bpf_error("detect=trap is for --on sim: no kernel disables the registers; have detect=observed");
 #endif
 	cpus_look();
 	active_look();
-	bpf_for(i, 0, nr_cpus) {
-		error = scx_bpf_create_dsq(i, -1);
-		if (error)
-			return error;
-	}
-	return 0;
+	return cpu_queues_create();
 }
 
 void OP(avx_exit, struct scx_exit_info *info)

@@ -6,7 +6,7 @@
  */
 #pragma once
 #include "state.h"
-#include "place_idle.h"
+#include "cpu_queue.h"
 
 #define BALANCE_NS 64000000ULL	/* Linux evens queues of a cache out about so often */
 #define WAKEUP_NS 1000000ULL	/* how far ahead a woken task has to be to take a CPU */
@@ -16,35 +16,19 @@ static __always_inline s64 queue_head(s32 cpu)
 {
 	struct task_struct *p;
 
-	if (!scx_bpf_dsq_nr_queued(cpu))
-		return S64_MAX;
-	if (dsq_can_peek())
-		return (s64)(dsq_peek_vtime(cpu) - vtime_now);
+	if (dsq_can_peek() || !scx_bpf_dsq_nr_queued(cpu))
+		return vtime_head(cpu);
 	dsq_for_each(p, cpu)
-		return (s64)(p->scx.dsq_vtime - vtime_now);
+		return vtime_ahead(p->scx.dsq_vtime);
 	return S64_MAX;
 }
 
-/* For a task that may run on some CPUs: of those, the one for which fewest wait; its own if none is better. */
+/* Its own queue, or where its CPU is away that of those that it may run on for which fewest wait. */
 static __always_inline s32 queue_for(struct task_struct *p)
 {
-	s32 own = scx_bpf_task_cpu(p), best = own, least = S32_MAX;
-	u32 i;
+	s32 own = scx_bpf_task_cpu(p);
 
-	if (cpu_takes(p, own))
-		return own;
-	bpf_for(i, 1, nr_cpus) {
-		s32 cpu = cpu_neighbour(own, i), waiting;
-
-		if (!cpu_takes(p, cpu))
-			continue;
-		waiting = scx_bpf_dsq_nr_queued(cpu);
-		if (waiting < least) {
-			least = waiting;
-			best = cpu;
-		}
-	}
-	return best;
+	return cpu_takes(p, own) ? own : cpu_queue_shortest(p);
 }
 
 /* A woken task takes the CPU of who has had the most, if it is far enough ahead of it. */
@@ -72,12 +56,9 @@ static __always_inline void queue_preempt(struct task_struct *p, u64 vtime)
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
-	u64 vtime = p->scx.dsq_vtime;
+	u64 vtime = vtime_queued(p, enq_flags, knob_slice_ns);
 	s32 idle;
 
-	/* Who slept has no claim on the time of those who did not. */
-	if (enq_flags & SCX_ENQ_WAKEUP)
-		vtime = vtime_after(vtime, vtime_now - knob_slice_ns);
 	dsq_insert_vtime(p, queue_for(p), knob_slice_ns, vtime, enq_flags);
 	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
 	idle = nr_cpus == 1 ? -1 : scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
@@ -94,8 +75,8 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 	s32 best = own == S64_MAX ? -1 : cpu;
 	u32 i;
 
-	if (prev && (s64)(prev->scx.dsq_vtime - vtime_now) <= least) {
-		least = prev->scx.dsq_vtime - vtime_now;
+	if (prev && vtime_ahead(prev->scx.dsq_vtime) <= least) {
+		least = vtime_ahead(prev->scx.dsq_vtime);
 		best = -1;
 	}
 	if (least != S64_MAX)
@@ -145,7 +126,7 @@ static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 	}
 	if (!waiting)
 		return prev ? -1 : queue_longest(cpu, 0);
-	if (prev && (s64)(prev->scx.dsq_vtime - vtime_now) <= queue_head(cpu))
+	if (prev && vtime_ahead(prev->scx.dsq_vtime) <= queue_head(cpu))
 		return -1;
 	return cpu;
 }
@@ -154,20 +135,13 @@ static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
 	s32 from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
-	u32 i;
 
 	if (from >= 0 && dsq_move_to_local(from))
 		return true;
-	if (dsq_take_from_away(cpu))
+	if (cpu_queue_take_from_away(cpu))
 		return true;
 	if (prev)
 		return false;
 	/* Nothing to do: whatever can be had. The head of a queue may be bound elsewhere. */
-	bpf_for(i, 0, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i);
-
-		if (scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
-			return true;
-	}
-	return false;
+	return cpu_queue_take_near(cpu, nr_cpus);
 }

@@ -6,6 +6,7 @@
 #include "knobs.h"
 #include "task_table.h"
 #include "topology.h"
+#include "vtime.h"
 
 struct avx_task {
 	u32 level;	/* what it needs, as of the last stretch */
@@ -38,10 +39,6 @@ struct avx_cpu {
 CPU_TABLE(struct avx_cpu, cpus)
 
 #define VTIME_IDLE 0	/* no task has this: vtimes begin at VTIME_BEGINS */
-#define VTIME_BEGINS (1ULL << 32)
-
-/* The virtual time of who started last that had the most: those who come start from near it. */
-static u64 vtime_now = VTIME_BEGINS;
 
 /* Busy threads of each core, by its lowest CPU, and cores with any of each package: a node is one. */
 static u32 core_busy[MAX_CPUS];
@@ -53,22 +50,3 @@ static u64 mean_mw;
 /* What was refunded so far, and charged beyond time; for whoever asks. */
 EXPORT u64 refunded_ns;
 EXPORT u64 surcharged_ns;
-
-/* As vtime goes: nice -9 and 9 at most, or who waits is taken for stalled before the other's turn is over. */
-#define WEIGHT_MAX 745
-#define WEIGHT_MIN 13
-
-static __always_inline u32 weight_of(const struct task_struct *p)
-{
-	u32 weight = p->scx.weight;
-
-	if (weight > WEIGHT_MAX)
-		weight = WEIGHT_MAX;
-	return weight < WEIGHT_MIN ? WEIGHT_MIN : weight;
-}
-
-/* The later of two. */
-static __always_inline u64 vtime_after(u64 vtime, u64 other)
-{
-	return (s64)(vtime - other) < 0 ? other : vtime;
-}

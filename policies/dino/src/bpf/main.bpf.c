@@ -66,7 +66,6 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 void OP(dino_running, struct task_struct *p)
 {
 	struct dn_cpu *cpu = cpus_of(this_cpu());
-	u64 vtime;
 
 	if (!cpu)
 		return;
@@ -74,11 +73,7 @@ void OP(dino_running, struct task_struct *p)
 	cpu->leaves = 0;
 	cpu->home = task_home(p);
 	cpu->since_ns = now_ns();
-	/* Who waited long, or was bound to a CPU, catches up for a few slices and no longer. */
-	vtime = vtime_after(p->scx.dsq_vtime, vtime_now - 4 * knob_slice_ns);
-	if (vtime != p->scx.dsq_vtime)
-		task_set_dsq_vtime(p, vtime);
-	vtime_now = vtime_after(vtime_now, vtime);
+	vtime_starts(p, knob_slice_ns);
 }
 
 void OP(dino_stopping, struct task_struct *p, bool runnable)
@@ -98,10 +93,10 @@ void OP(dino_tick, struct task_struct *p)
 		return;
 	charge(p, cpu);
 	cpu->home = task_home(p);
+	queue_kick(queue_of_domain(domain));
 	queue_kick(this_cpu());
-	cpu_is_back(this_cpu(), false);
-	/* Somebody was sent here, whom no other CPU can take; or the CPU is ours for a twentieth of the time. */
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0 || cpu_is_taken(this_cpu())) {
+	/* Somebody was sent here, whom no other CPU can take. */
+	if (cpu_is_shared(this_cpu()) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0) {
 		task_set_slice(p, 0);
 		return;
 	}
@@ -115,10 +110,7 @@ void OP(dino_tick, struct task_struct *p)
 
 void OP(dino_set_weight, struct task_struct *p, u32 weight)
 {
-	struct task_slot *slot = task_slot(p);
-
-	if (slot)
-		slot->weight = weight;
+	task_table_weighs(p, weight);
 }
 
 /* Where it may run: p has the new mask already. */
@@ -187,11 +179,9 @@ s32 OP_SLEEPABLE(dino_init)
 
 	cpus_look();
 	domains_look();
-	bpf_for(i, 0, nr_cpus) {
-		error = scx_bpf_create_dsq(i, -1);
-		if (error)
-			return error;
-	}
+	error = cpu_queues_create();
+	if (error)
+		return error;
 	bpf_for(i, 0, nr_domains) {
 		error = scx_bpf_create_dsq(queue_of_domain(i), -1);
 		if (error)

@@ -2,7 +2,7 @@
 /* Queue: where tasks wait, and which of them a CPU takes. In each queue the order is that of CPU time. */
 #pragma once
 #include "state.h"
-#include "place_idle.h"
+#include "cpu_queue.h"
 
 #define ARRIVES_NS 1000000	/* who takes the place of one that went home has come by then, or does not come */
 
@@ -90,16 +90,13 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	s32 home = task_home(p), cpu = scx_bpf_task_cpu(p), idle;
 	u32 domain = home == NO_DOMAIN ? cpu_domain(cpu) : (u32)home;
-	u64 vtime = p->scx.dsq_vtime, queue;
+	u64 queue;
 
-	/* Who slept has no claim on the time of those who did not. */
-	if (enq_flags & SCX_ENQ_WAKEUP)
-		vtime = vtime_after(vtime, vtime_now - knob_slice_ns);
 	if (p->nr_cpus_allowed >= (s32)nr_cpus)
 		queue = queue_of_domain(domain);
 	else
 		queue = queue_of_bound(p, home);
-	dsq_insert_vtime(p, queue, knob_slice_ns, vtime, enq_flags);
+	dsq_insert_vtime(p, queue, knob_slice_ns, vtime_queued(p, enq_flags, knob_slice_ns), enq_flags);
 	if (p->nr_cpus_allowed == 1)
 		return;
 	idle = domain_idle(p, cpu, domain);
@@ -109,25 +106,6 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 		place_kick_idle(p);
 }
 
-/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked: at a tick it is. */
-static __always_inline void queue_kick(s32 cpu)
-{
-	u64 queue = queue_of_domain(cpu_domain(cpu));
-
-	if (scx_bpf_dsq_nr_queued(queue) > 0)
-		place_kick_for(queue);
-	if (scx_bpf_dsq_nr_queued(cpu) > 0)
-		place_kick_for(cpu);
-}
-
-/* The vtime of who waits first in a queue, as a distance that can be compared; S64_MAX: nobody. */
-static __always_inline s64 queue_head(u64 queue)
-{
-	if (!scx_bpf_dsq_nr_queued(queue))
-		return S64_MAX;
-	return dsq_can_peek() ? (s64)(dsq_peek_vtime(queue) - vtime_now) : 0;
-}
-
 /*
  * Takes who has had the least CPU time of those that wait for this CPU or in its domain; `prev` goes on unless
  * somebody has had less. With nothing to do it takes one of another domain, for one turn: the next time that one
@@ -135,16 +113,16 @@ static __always_inline s64 queue_head(u64 queue)
  */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev, bool steal)
 {
-	s64 least = prev ? (s64)(prev->scx.dsq_vtime - vtime_now) : S64_MAX;
+	s64 least = prev ? vtime_ahead(prev->scx.dsq_vtime) : S64_MAX;
 	u64 domain = queue_of_domain(cpu_domain(cpu));
-	s64 own = queue_head(cpu), here = queue_head(domain);
+	s64 own = vtime_head(cpu), here = vtime_head(domain);
 	u32 i;
 
 	if (own < least && own <= here && dsq_move_to_local(cpu))
 		return true;
 	if (here < least && dsq_move_to_local(domain))
 		return true;
-	if (dsq_take_from_away(cpu))
+	if (cpu_queue_take_from_away(cpu))
 		return true;
 	if (prev)
 		return false;
@@ -158,11 +136,5 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev, bool s
 		if (scx_bpf_dsq_nr_queued(queue) && dsq_move_to_local(queue))
 			return true;
 	}
-	bpf_for(i, 0, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i);
-
-		if (scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
-			return true;
-	}
-	return false;
+	return cpu_queue_take_near(cpu, nr_cpus);
 }

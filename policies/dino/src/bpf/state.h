@@ -5,6 +5,7 @@
 #include "hotplug.h"
 #include "knobs.h"
 #include "task_table.h"
+#include "vtime.h"
 
 /* Written by its own CPU; others read it, a tick old at most, and write `leaves`. */
 struct dn_cpu {
@@ -16,27 +17,6 @@ struct dn_cpu {
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct dn_cpu, cpus)
-
-/* The CPU time of a task of weight 100 that has had the most: those who come start from near it. */
-static u64 vtime_now;
-
-static __always_inline u64 vtime_after(u64 vtime, u64 other)
-{
-	return (s64)(vtime - other) < 0 ? other : vtime;
-}
-
-/* Nice -9 and 9 at most: beyond, a turn would be so long in the other's time that the watchdog takes it for a stall. */
-#define WEIGHT_MAX 745
-#define WEIGHT_MIN 13
-
-static __always_inline u64 vtime_of(u64 ran_ns, u32 weight)
-{
-	if (weight > WEIGHT_MAX)
-		weight = WEIGHT_MAX;
-	if (weight < WEIGHT_MIN)
-		weight = WEIGHT_MIN;
-	return ran_ns * 100 / weight;
-}
 
 static __always_inline s32 task_home(struct task_struct *p)
 {

@@ -18,6 +18,7 @@
 #include "kernel.h"
 #include "topology.h"
 #include "exit.h"
+#include "cpu_queue.h"
 #include "hotplug.h"
 #include "knobs.h"
 #include "order.h"
@@ -172,18 +173,7 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 /* Takes what waits here, or with nothing to do what waits nearest; whether there was anything. */
 static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
-	u32 reach = is_idle ? nr_cpus : 1, i;
-
-	if (dsq_take_from_away(cpu))
-		return true;
-	bpf_for(i, 0, reach) {
-		s32 victim = cpu_neighbour(cpu, i);
-
-		/* read without a lock: a queue that fills just now is kicked for by its filler */
-		if (scx_bpf_dsq_nr_queued(victim) && dsq_move_to_local(victim))
-			return true;
-	}
-	return false;
+	return cpu_queue_take_from_away(cpu) || cpu_queue_take_near(cpu, is_idle ? nr_cpus : 1);
 }
 
 /* Nothing is on the local DSQ: without pull, nothing waits here. */
@@ -210,16 +200,12 @@ void OP(flsched_tick, struct task_struct *p)
 
 	if (!state)
 		return;
-	cpu_is_back(this_cpu(), false);
-	/* Where the CPU is ours for a twentieth of the time, nobody's turn is long. */
-	if (cpu_is_taken(this_cpu()) && place_waiting(this_cpu()) > 0)
+	if (cpu_is_shared(this_cpu()) && place_waiting(this_cpu()) > 0)
 		return task_set_slice(p, 0);
 	if (knob_variant == CODE && !p->scx.slice)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	if (knob_pull) {
-		/* A CPU that went idle between an insertion and the search for idle CPUs was not kicked. */
-		if (scx_bpf_dsq_nr_queued(this_cpu()) > 0)
-			place_kick_for(this_cpu());
+		queue_kick(this_cpu());
 	} else if (knob_variant == SLIDE && place_waiting(this_cpu()) > 0) {
 		if (offer_claim(&state->offer, p))
 			task_set_slice(p, 0);

@@ -84,7 +84,6 @@ void OP(uneven_running, struct task_struct *p)
 {
 	struct un_cpu *cpu = cpus_of(this_cpu());
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
-	u64 vtime;
 
 	if (!cpu)
 		return;
@@ -96,11 +95,7 @@ void OP(uneven_running, struct task_struct *p)
 	cpu->since_ns = now_ns();
 	if (counts_instructions)
 		cpu->counted = cpu_instructions();
-	/* Who waited long, or was bound to a CPU, catches up for a few slices and no longer. */
-	vtime = vtime_after(p->scx.dsq_vtime, vtime_now - 4 * knob_slice_ns);
-	if (vtime != p->scx.dsq_vtime)
-		task_set_dsq_vtime(p, vtime);
-	vtime_now = vtime_after(vtime_now, vtime);
+	vtime_starts(p, knob_slice_ns);
 }
 
 void OP(uneven_stopping, struct task_struct *p, bool runnable)
@@ -118,10 +113,10 @@ void OP(uneven_tick, struct task_struct *p)
 	if (!cpu)
 		return;
 	charge(p, cpu);
+	queue_kick(queue_of_kind(cpu_kind(this_cpu())));
 	queue_kick(this_cpu());
-	cpu_is_back(this_cpu(), false);
-	/* Somebody was sent here, whom no other CPU can take; or the CPU is ours for a twentieth of the time. */
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0 || cpu_is_taken(this_cpu()))
+	/* Somebody was sent here, whom no other CPU can take. */
+	if (cpu_is_shared(this_cpu()) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
 		task_set_slice(p, 0);
 	else
 		exchange(p, this_cpu());
@@ -129,10 +124,7 @@ void OP(uneven_tick, struct task_struct *p)
 
 void OP(uneven_set_weight, struct task_struct *p, u32 weight)
 {
-	struct task_slot *slot = task_slot(p);
-
-	if (slot)
-		slot->weight = weight;
+	task_table_weighs(p, weight);
 }
 
 /* Where it may run: p has the new mask already. */
@@ -212,11 +204,9 @@ s32 OP_SLEEPABLE(uneven_init)
 
 	cpus_look();
 	cpus_count();
-	bpf_for(i, 0, nr_cpus) {
-		error = scx_bpf_create_dsq(i, -1);
-		if (error)
-			return error;
-	}
+	error = cpu_queues_create();
+	if (error)
+		return error;
 	bpf_for(i, 0, nr_types) {
 		error = scx_bpf_create_dsq(queue_of_kind(i), -1);
 		if (error)

@@ -8,6 +8,7 @@
 #include "swap.h"
 #include "task_table.h"
 #include "topology.h"
+#include "vtime.h"
 
 struct un_task {
 	struct wants wants;
@@ -32,25 +33,6 @@ struct un_cpu {
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct un_cpu, cpus)
-
-/* The CPU time of a task of weight 100 that has had the most: those who come start from near it. */
-static u64 vtime_now;
-
-/*
- * How fast a task's vtime goes: nice -9 and 9 at most, a factor of seven. Beyond that a turn of the one would
- * be so long in the other's time that the watchdog takes its wait for a stall.
- */
-#define WEIGHT_MAX 745
-#define WEIGHT_MIN 13
-
-static __always_inline u64 vtime_of(u64 ran_ns, u32 weight)
-{
-	if (weight > WEIGHT_MAX)
-		weight = WEIGHT_MAX;
-	if (weight < WEIGHT_MIN)
-		weight = WEIGHT_MIN;
-	return ran_ns * 100 / weight;
-}
 
 /* By which a task's CPU time is reckoned: its own weight, or what the control plane has for it. */
 static __always_inline u32 weight_of(const struct task_struct *p, const struct task_slot *slot)
@@ -79,12 +61,6 @@ static __always_inline void cpus_count(void)
 		if (!cpu_is_gone(i))
 			there.of[cpu_kind(i)]++;
 	task_table.cpus = there;
-}
-
-/* The later of two. */
-static __always_inline u64 vtime_after(u64 vtime, u64 other)
-{
-	return (s64)(vtime - other) < 0 ? other : vtime;
 }
 
 /* A swap is worth its two migrations from here on: half a round. */

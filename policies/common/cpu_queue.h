@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A queue for each CPU: a DSQ of the CPU's own number, from which others can take. */
+#pragma once
+#include "kernel.h"
+#include "topology.h"
+#include "hotplug.h"
+#include "place_idle.h"
+
+/* In init, for policies to whom it does not matter on which node they are. */
+static __always_inline s32 cpu_queues_create(void)
+{
+	s32 error;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		error = scx_bpf_create_dsq(i, -1);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* Of the CPUs that p can be put on, the one for which fewest wait, near first; its own where there is none. */
+static __always_inline s32 cpu_queue_shortest(struct task_struct *p)
+{
+	s32 own = scx_bpf_task_cpu(p), best = own, least = S32_MAX;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		s32 cpu = cpu_neighbour(own, i), waiting;
+
+		if (!cpu_takes(p, cpu))
+			continue;
+		waiting = scx_bpf_dsq_nr_queued(cpu);
+		if (waiting < least) {
+			least = waiting;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+/* Takes a task that waits for a CPU which has gone, or is taken: nobody else would look there. Whether there was one. */
+static __always_inline bool cpu_queue_take_from_away(s32 cpu)
+{
+	u32 i;
+
+	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
+		s32 other = cpu_neighbour(cpu, i);
+
+		if (cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other)) &&
+		    dsq_move_to_local(other))
+			return true;
+	}
+	return false;
+}
+
+/* Takes what waits nearest, for this CPU first, of so many. Whether there was anything. */
+static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
+{
+	u32 i;
+
+	bpf_for(i, 0, reach) {
+		s32 other = cpu_neighbour(cpu, i);
+
+		/* read without a lock: a queue that fills just now is kicked for by its filler */
+		if (scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
+			return true;
+	}
+	return false;
+}
+
+/* In tick: a CPU that went idle between an insertion and the search for idle CPUs was not kicked. Any DSQ. */
+static __always_inline void queue_kick(u64 dsq_id)
+{
+	if (scx_bpf_dsq_nr_queued(dsq_id) > 0)
+		place_kick_for(dsq_id);
+}
