@@ -307,7 +307,7 @@ impl Engine {
     }
 
     /// A task's program says that it misses more or less from now on.
-    pub(crate) fn phase_domains(&mut self, _cpu: CpuId, task: TaskId, mpki: f64) {
+    pub(crate) fn phase_domains(&mut self, task: TaskId, mpki: f64) {
         if let Some(domains) = &mut self.k.domains
             && let Some(Some(demand)) = domains.demands.get_mut(task)
         {
@@ -337,11 +337,7 @@ impl Engine {
             return;
         }
         for cpu in 0..self.k.cpus.len() {
-            if self.k.in_user(cpu) {
-                self.pause(cpu, t_ns);
-                let since_ns = self.k.cpus[cpu].since_ns;
-                self.start_user(cpu, since_ns);
-            }
+            self.rerate(cpu, t_ns);
         }
     }
 }

@@ -363,7 +363,7 @@ impl Engine {
                 Op::Mpki { mpki } => {
                     at.next();
                     self.k.now = self.k.now.max(t_ns);
-                    self.phase_domains(cpu, task, mpki);
+                    self.phase_domains(task, mpki);
                 }
                 Op::Vector { level } => {
                     at.next();
@@ -509,15 +509,20 @@ impl Engine {
         }
     }
 
+    /// Who runs its own code on `cpu` gets on at another speed from `t_ns` on.
+    pub(crate) fn rerate(&mut self, cpu: CpuId, t_ns: u64) {
+        if self.k.in_user(cpu) {
+            self.pause(cpu, t_ns);
+            let since_ns = self.k.cpus[cpu].since_ns;
+            self.start_user(cpu, since_ns);
+        }
+    }
+
     /// The other threads of a core now get on at another speed.
     pub(crate) fn rerate_siblings(&mut self, cpu: CpuId) {
         let now = self.k.now;
         for sibling in self.k.siblings(cpu).iter().filter(|other| *other != cpu) {
-            if self.k.in_user(sibling) {
-                self.pause(sibling, now);
-                let since_ns = self.k.cpus[sibling].since_ns;
-                self.start_user(sibling, since_ns);
-            }
+            self.rerate(sibling, now);
         }
     }
 
@@ -534,10 +539,8 @@ impl Engine {
         k.pressure[usize::from(llc)] += change;
         let now = k.now;
         for other in (0..k.cpus.len()).filter(|other| *other != cpu) {
-            if self.k.machine.cpus[other].llc == llc && self.k.in_user(other) {
-                self.pause(other, now);
-                let since_ns = self.k.cpus[other].since_ns;
-                self.start_user(other, since_ns);
+            if self.k.machine.cpus[other].llc == llc {
+                self.rerate(other, now);
             }
         }
     }

@@ -229,10 +229,8 @@ impl Engine {
         clocks.settle(node);
         let after = rates(clocks);
         for cpu in 0..after.len() {
-            if before[cpu] != after[cpu] && self.k.in_user(cpu) {
-                self.pause(cpu, t_ns);
-                let since_ns = self.k.cpus[cpu].since_ns;
-                self.start_user(cpu, since_ns);
+            if before[cpu] != after[cpu] {
+                self.rerate(cpu, t_ns);
             }
         }
     }
