@@ -2,10 +2,7 @@
 //! A policy's control plane beside the running kernel: a thread of a higher class, over the data plane's own
 //! table of tasks, mapped into this process.
 
-use std::ffi::c_void;
-use std::os::fd::AsFd;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -15,12 +12,12 @@ use anyhow::{Context, bail};
 use libbpf_rs::{MapCore, Object};
 use policy::table::{RawTable, TaskTable};
 use policy::{Control, Instance, Profile, Sources, Topology, View};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::cgroup::{CGROUPS, Hierarchy};
 use crate::charged::Charged;
 use crate::execute::now_ns;
 use crate::load::variables;
+use crate::mapped::Mapped;
 use crate::memory::HereMemory;
 use crate::outrank_policies;
 use crate::program::{self, Programs};
@@ -58,12 +55,12 @@ pub(crate) fn start(
     object: &Object,
 ) -> anyhow::Result<Option<Controlling>> {
     let Some(plan) = instance.policy.control else { return Ok(None) };
-    let mapped = Mapped::new(object, instance.policy.bpf)
+    let shared = Shared::new(object, instance.policy.bpf)
         .with_context(|| format!("policy {}: its table of tasks", instance.label))?;
     let mut control = plan(instance, topology, profile);
     let mut programs = Programs::default();
-    let memory = HereMemory::new();
-    let mut after_ns = step(&mut *control, &mapped, &programs, &memory);
+    let memory = HereMemory::default();
+    let mut after_ns = step(&mut *control, &shared, &programs, &memory);
     let (stop, stopped) = channel();
     let knows = Arc::<Mutex<Knows>>::default();
     let told = knows.clone();
@@ -75,7 +72,7 @@ pub(crate) fn start(
         let _ = outrank_policies();
         while stopped.recv_timeout(Duration::from_nanos(after_ns)) == Err(RecvTimeoutError::Timeout)
         {
-            after_ns = step(&mut *control, &mapped, &programs, &memory);
+            after_ns = step(&mut *control, &shared, &programs, &memory);
             if now_ns() >= tell_ns {
                 tell_ns = now_ns() + TELL_NS;
                 *known(&told) = Knows {
@@ -85,7 +82,7 @@ pub(crate) fn start(
                 };
                 programs.trim();
             }
-            kept.look(&mapped.table);
+            kept.look(&shared.table);
         }
     };
     let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
@@ -98,17 +95,17 @@ fn known(knows: &Mutex<Knows>) -> MutexGuard<'_, Knows> {
 
 fn step(
     control: &mut dyn Control,
-    mapped: &Mapped,
+    shared: &Shared,
     programs: &Programs,
     memory: &HereMemory,
 ) -> u64 {
     control.step(&View {
         now_ns: now_ns(),
-        table: &mapped.table,
+        table: &shared.table,
         name_of: &program::name,
         program_of: &|tid| programs.of(tid),
         parent_of: &program::parent,
-        cgroup_of: &|id| mapped.cgroups.of(id),
+        cgroup_of: &|id| shared.cgroups.of(id),
         memory,
     })
 }
@@ -131,17 +128,17 @@ impl Drop for Controlling {
 }
 
 /// The table of tasks in this process's memory.
-struct Mapped {
-    base: NonNull<c_void>,
-    bytes: usize,
+struct Shared {
     table: TaskTable,
     cgroups: Hierarchy,
+    /// What the table lies in.
+    _memory: Mapped,
 }
 
-// SAFETY: the mapping belongs to this value alone, and all fields of the table are atomics.
-unsafe impl Send for Mapped {}
+// SAFETY: the memory that the table points to goes with it, and all its fields are atomics
+unsafe impl Send for Shared {}
 
-impl Mapped {
+impl Shared {
     fn new(object: &Object, bpf: &[u8]) -> anyhow::Result<Self> {
         let map = object.maps().find(|map| map.name() == SECTION).context("is missing")?;
         let (offset, size) =
@@ -150,21 +147,9 @@ impl Mapped {
             bail!("has {size} bytes, not {}", size_of::<RawTable>());
         }
         let bytes = map.value_size() as usize;
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping of the whole of the map's value, at an address of the kernel's choice
-        let base =
-            unsafe { mmap(std::ptr::null_mut(), bytes, prot, MapFlags::SHARED, map.as_fd(), 0) }
-                .context("cannot be mapped")?;
-        let base = NonNull::new(base).context("was mapped nowhere")?;
+        let memory = Mapped::new(map, bytes, true)?;
         // SAFETY: the table lies within the mapping, which lives as long as this value
-        let table = unsafe { TaskTable::new(base.byte_add(offset).cast()) };
-        Ok(Mapped { base, bytes, table, cgroups: Hierarchy::new(Path::new(CGROUPS)) })
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: nobody has a pointer into the mapping any more
-        let _ = unsafe { munmap(self.base.as_ptr(), self.bytes) };
+        let table = unsafe { TaskTable::new(memory.start.byte_add(offset).cast()) };
+        Ok(Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS)), _memory: memory })
     }
 }

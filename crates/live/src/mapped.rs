@@ -24,8 +24,8 @@ impl Mapped {
         // SAFETY: a fresh mapping of memory that the kernel keeps as long as it is mapped
         let start =
             unsafe { mmap(std::ptr::null_mut(), length, rights, MapFlags::SHARED, map.as_fd(), 0) };
-        let start = start.context("records of the kernel's cannot be mapped")?;
-        let start = NonNull::new(start.cast()).context("records of the kernel's are at 0")?;
+        let start = start.context("memory of the kernel's cannot be mapped")?;
+        let start = NonNull::new(start.cast()).context("memory of the kernel's is at 0")?;
         Ok(Mapped { start, length })
     }
 }

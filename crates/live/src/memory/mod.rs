@@ -11,18 +11,14 @@ use policy::{Counts, Memory};
 use counts::ThreadCounters;
 use mover::{Moved, Mover, Order};
 
-/// All of it, for one control plane.
+/// All of it, for one control plane. Nothing is counted or moved before somebody asks.
+#[derive(Default)]
 pub(crate) struct HereMemory {
     counters: ThreadCounters,
     mover: Mover,
 }
 
 impl HereMemory {
-    /// Nothing is counted or moved before somebody asks.
-    pub fn new() -> Self {
-        HereMemory { counters: ThreadCounters::default(), mover: Mover::new() }
-    }
-
     /// What has been moved so far. Closes counters of threads that nobody has asked for since the last time.
     pub fn moved(&self) -> Moved {
         self.counters.trim();

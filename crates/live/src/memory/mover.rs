@@ -5,10 +5,10 @@
 //! Under sched_ext the kernel's own NUMA scan does not run for a policy's tasks, so this is all that moves their memory.
 //! Where that scan is at work all the same (`numa_pte_updates` grows), nothing is moved, or two would move the same pages.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -69,11 +69,11 @@ struct Desk {
 
 type Shared = Arc<(Mutex<Desk>, Condvar)>;
 
-/// A thread that carries out orders, one after the other, until this is dropped.
+/// Carries out orders, one after the other, until this is dropped. Its thread starts with the first.
+#[derive(Default)]
 pub(super) struct Mover {
     shared: Shared,
-    thread: Option<JoinHandle<()>>,
-    started: AtomicBool,
+    thread: OnceCell<io::Result<JoinHandle<()>>>,
 }
 
 fn desk(shared: &Shared) -> MutexGuard<'_, Desk> {
@@ -81,21 +81,19 @@ fn desk(shared: &Shared) -> MutexGuard<'_, Desk> {
 }
 
 impl Mover {
-    pub fn new() -> Self {
-        let shared = Shared::default();
-        let own = shared.clone();
-        let work = move || work(&own);
-        let thread = std::thread::Builder::new().name("mover".into()).spawn(work).ok();
-        let started = AtomicBool::new(thread.is_some());
-        Mover { shared, thread, started }
-    }
-
     /// Takes an order, in place of an earlier one for the same process.
     pub fn order(&self, order: Order) {
         self.call_off(order.pid);
-        if self.started.load(Ordering::Relaxed) {
-            desk(&self.shared).orders.push_back(order);
-            self.shared.1.notify_one();
+        let start = || {
+            let shared = self.shared.clone();
+            std::thread::Builder::new().name("mover".into()).spawn(move || work(&shared))
+        };
+        match self.thread.get_or_init(start) {
+            Ok(_) => {
+                desk(&self.shared).orders.push_back(order);
+                self.shared.1.notify_one();
+            }
+            Err(error) => desk(&self.shared).moved.why = Some(format!("no thread: {error}")),
         }
     }
 
@@ -128,7 +126,7 @@ impl Drop for Mover {
             desk.called_off = true;
         }
         self.shared.1.notify_one();
-        if let Some(thread) = self.thread.take() {
+        if let Some(Ok(thread)) = self.thread.take() {
             let _ = thread.join();
         }
     }
@@ -168,13 +166,12 @@ fn carry_out(order: &Order, shared: &Shared) -> Result<(), String> {
     let ranges = ranges(order.pid).map_err(|error| error.to_string())?;
     let (began, mut bytes, mut full) = (Instant::now(), 0, 0);
     for (from, to) in ranges {
-        let pages = (from..to).step_by(PAGE as usize);
-        let pages: Vec<u64> = pages.collect();
-        for chunk in pages.chunks(CHUNK) {
+        for first in (from..to).step_by(CHUNK * PAGE as usize) {
+            let chunk: Vec<u64> = (first..to).step_by(PAGE as usize).take(CHUNK).collect();
             if desk(shared).called_off {
                 return Ok(());
             }
-            let there = where_are(order.pid, chunk).map_err(told)?;
+            let there = where_are(order.pid, &chunk).map_err(told)?;
             let elsewhere = |(_, node): &(&u64, &i32)| **node >= 0 && **node != order.node;
             let wanted: Vec<u64> =
                 chunk.iter().zip(&there).filter(elsewhere).map(|(page, _)| *page).collect();
@@ -274,7 +271,7 @@ mod tests {
     #[test]
     fn pages_that_are_at_home_stay_there() {
         let own = vec![1u8; 1 << 20];
-        let mover = Mover::new();
+        let mover = Mover::default();
         let pid = std::process::id();
         mover.order(Order { pid, node: 0, rate: 0 });
         waits(&mover, pid);
@@ -286,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_process_that_has_gone_ends_its_order_alone() {
-        let mover = Mover::new();
+        let mover = Mover::default();
         let gone = u32::MAX / 2;
         mover.order(Order { pid: gone, node: 0, rate: 0 });
         waits(&mover, gone);
@@ -297,7 +294,7 @@ mod tests {
 
     #[test]
     fn an_order_is_called_off_before_it_begins_and_dropped_with_its_mover() {
-        let mover = Mover::new();
+        let mover = Mover::default();
         mover.call_off(1);
         assert!(!mover.has(1));
         drop(mover);
