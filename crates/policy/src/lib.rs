@@ -24,6 +24,9 @@ pub use keeper::{Keeper, Place};
 pub use knob::{Knob, KnobError, Unit};
 pub use memory::{Counts, Memory, NoMemory};
 
+/// A tick at the kernel's slowest, HZ=100.
+pub const TICK_NS_MAX: u64 = 10_000_000;
+
 /// Variables of a policy's C, each a u64, in which it may add up what it does; results have them under these names.
 pub const TOTALS: [&str; 2] = ["refunded_ns", "surcharged_ns"];
 

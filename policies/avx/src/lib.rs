@@ -6,12 +6,9 @@
 
 mod hints;
 
-use policy::{Instance, Knob, Policy, Promises, Unit};
+use policy::{Instance, Knob, Policy, Promises, TICK_NS_MAX, Unit};
 
 const MS: u64 = 1_000_000;
-
-/// A tick at the kernel's slowest, HZ=100.
-const TICK_NS_MAX: u64 = 10 * MS;
 
 /// The policy.
 pub static AVX_FAIR: Policy = Policy {

@@ -3,12 +3,9 @@
 //!
 //! All of it is data plane (`src/bpf/`). This file names the knobs and what the variants promise.
 
-use policy::{Instance, Knob, Policy, Promises, Unit};
+use policy::{Instance, Knob, Policy, Promises, TICK_NS_MAX, Unit};
 
 const MS: u64 = 1_000_000;
-
-/// A tick at the kernel's slowest, HZ=100.
-const TICK_NS_MAX: u64 = 10 * MS;
 
 const SLICE: Knob = Knob {
     name: "slice",

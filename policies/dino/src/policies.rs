@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policies as sched_ext schedulers: one data plane, and three ways to say who belongs where.
 
-use policy::{Control, Instance, Knob, Policy, Profile, Promises, Topology, Unit};
+use policy::{Control, Instance, Knob, Policy, Profile, Promises, TICK_NS_MAX, Topology, Unit};
 
 use crate::control::{Places, Planner, Rule};
 use crate::{Cuts, Filter, Gate, Spread};
 
 const MS: u64 = 1_000_000;
-/// A tick at the kernel's slowest, HZ=100.
-const TICK_NS_MAX: u64 = 10 * MS;
 /// Decimal knobs are in millionths.
 const ONE: u64 = 1_000_000;
 

@@ -4,12 +4,9 @@
 //! All of it is data plane (`src/bpf/`): no shares are computed and no placement is planned, so
 //! there is no control plane. This file names its knobs and what its variants promise.
 
-use policy::{Instance, Knob, Policy, Promises, Unit};
+use policy::{Instance, Knob, Policy, Promises, TICK_NS_MAX, Unit};
 
 const MS: u64 = 1_000_000;
-
-/// A tick at the kernel's slowest, HZ=100.
-const TICK_NS_MAX: u64 = 10 * MS;
 
 /// The policy.
 pub static FLSCHED: Policy = Policy {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policies as sched_ext schedulers: one data plane, and what each shares by.
 
-use policy::{Control, Instance, Knob, Policy as Scheduler, Profile, Promises, Topology, Unit};
+use policy::{
+    Control, Instance, Knob, Policy as Scheduler, Profile, Promises, TICK_NS_MAX, Topology, Unit,
+};
 
 use crate::control::{DEVIATION, Inside, Rule, Shares};
 use crate::known::Tenancy;
@@ -10,9 +12,6 @@ use crate::{Base, Policy, Reading};
 const MS: u64 = 1_000_000;
 /// Decimal knobs are in millionths.
 const ONE: u64 = 1_000_000;
-
-/// A tick at the kernel's slowest, HZ=100.
-const TICK_NS_MAX: u64 = 10 * MS;
 
 const SLICE: Knob = Knob {
     name: "slice",
