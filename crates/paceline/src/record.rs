@@ -2,7 +2,6 @@
 //! `record`: what the scheduler of this machine does while a command runs, or for a time, as a file.
 
 use std::fs::File;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use crate::cli::Record;
 use crate::failure::Failure;
 use crate::here::{failed, interrupts};
 use crate::output;
+use crate::run::as_shell;
 
 /// How often the command and the disk are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -173,10 +173,7 @@ fn say(args: &Record, recorded: &Recorded<File>, took: Duration) {
 
 /// The command's own status is passed on.
 fn end(status: Option<ExitStatus>, cut: bool) -> Result<(), Failure> {
-    let own = status.map_or(0, |status| {
-        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
-    });
-    match (own, cut) {
+    match (status.map_or(0, as_shell), cut) {
         (0, false) => Ok(()),
         (0, true) => Err(Failure::Status(1)),
         (own, _) => Err(Failure::Status(own as u8)),

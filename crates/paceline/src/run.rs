@@ -415,12 +415,14 @@ pub fn start(args: &Run) -> Result<Child, Failure> {
         .map_err(|error| Failure::input(format!("cannot start {}: {error}", args.command[0])))
 }
 
+/// A command's status as a shell tells it: of one that a signal ended, 128 more than that.
+pub fn as_shell(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+}
+
 /// The command's own status is passed on; a policy that was thrown out is a failure where it has none.
 pub fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
-    let own = status.map_or(0, |status| {
-        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
-    });
-    match (end, own) {
+    match (end, status.map_or(0, as_shell)) {
         (End::Kernel, 0) => Err(Failure::Status(1)),
         (End::Interrupted, 0) => Err(Failure::Status(130)),
         (_, 0) => Ok(()),
