@@ -246,17 +246,18 @@ fn shares_come_by_affinity_and_masks_come_back() {
         6,
         &format!(
             r#"{BY_AFFINITY}
-        $P run min-fair:deviations=0,interval=500ms --by affinity $kinds --profile six.toml --json --for 11s >out 2>err ||
+        $P run min-fair:deviations=0,interval=500ms --by affinity $kinds --profile six.toml --json --for 16s >out 2>err ||
             fail "six: $?"
         [ "$(masks)" = " 6 3f " ] || fail "after its time: $(masks)"
         tail -n 1 out | tr '{{' '\n' >tasks
         at=0
+        # Unsteered each has 333. The first turns are everybody's, before anything is known.
         for wanted in 1000 435 195 168 133 69; do
             read -r fast slow <<X
 $(sed -n "s/.*\"name\":\"s$at\",\"kind_ms\":.\([0-9]*\),\([0-9]*\).*/\1 \2/p" tasks)
 X
             got=$((1000 * fast / (fast + slow)))
-            [ $got -ge $((wanted - 50)) ] && [ $got -le $((wanted + 50)) ] || fail "s$at: $got, not $wanted: $(cat tasks)"
+            [ $got -ge $((wanted - 80)) ] && [ $got -le $((wanted + 80)) ] || fail "s$at: $got, not $wanted: $(cat tasks)"
             at=$((at+1))
         done
         steer

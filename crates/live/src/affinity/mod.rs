@@ -103,6 +103,8 @@ pub struct Steering {
     known: BTreeMap<u32, Known>,
     charged_ns: u64,
     journal: Option<Journal>,
+    /// The mask of this thread as it was: it works on slow cores, for the time of the fast ones is what it shares out.
+    before: Option<Mask>,
 }
 
 impl Steering {
@@ -128,13 +130,15 @@ impl Steering {
             Mask::new(cpus.filter(|cpu| topology.core_type[*cpu] == kind as u16))
         };
         let kinds: Vec<Mask> = (0..count).map(of_kind).collect();
+        let journal = Journal::begin(&journal::place()?, &kinds)?;
         Ok(Steering {
             control: plan(instance, topology, profile),
             control_ns: 0,
             keeper: Keeper::new(),
             programs: Programs::default(),
             events: events(event, &online),
-            journal: Some(Journal::begin(&journal::place()?, &kinds)?),
+            journal: Some(journal),
+            before: step_aside(kinds.last()),
             kinds,
             of_cpu: topology.core_type.clone(),
             whose,
@@ -384,7 +388,18 @@ impl Drop for Steering {
             // Where it fails the file stays, and the next start tries again.
             let _ = journal.end();
         }
+        if let Some(before) = self.before.take() {
+            let _ = before.give(rustix::thread::gettid().as_raw_pid() as u32);
+        }
     }
+}
+
+/// Binds this thread to what it may use of these CPUs; the mask that it had, where it has another now.
+fn step_aside(to: Option<&Mask>) -> Option<Mask> {
+    let own = rustix::thread::gettid().as_raw_pid() as u32;
+    let before = Mask::of(own)?;
+    let part = to?.and(&before);
+    (!part.is_empty() && part.give(own).is_ok()).then_some(before)
 }
 
 impl Known {
