@@ -27,6 +27,28 @@ static __always_inline s32 domain_idle(struct task_struct *p, s32 prev, u32 doma
 	return -1;
 }
 
+/* The domain with most idle CPUs that p may use, its own where others have no more. */
+static __always_inline u32 domain_emptiest(struct task_struct *p, s32 prev)
+{
+	u32 best = cpu_domain(prev), most = 0, i, j;
+
+	bpf_for(i, 0, nr_domains) {
+		u32 domain = (cpu_domain(prev) + i) % nr_domains, idle = 0;
+
+		bpf_for(j, 0, nr_cpus) {
+			struct dn_cpu *cpu = cpus_of(j);
+
+			if (cpu && !cpu->pid && cpu_domain(j) == domain && cpu_takes(p, j))
+				idle++;
+		}
+		if (idle > most) {
+			most = idle;
+			best = domain;
+		}
+	}
+	return best;
+}
+
 /* Has a CPU of a domain whose task belongs elsewhere send it home. Whether there was one. */
 static __always_inline bool domain_clear(u32 domain)
 {
