@@ -162,13 +162,14 @@ impl Places {
         self.known.retain(|_, own| own.seen == looks);
     }
 
-    /// Threads that are to be placed, and their names in `known`, by age.
-    fn threads(&self, view: &View<'_>) -> (Vec<(u32, u32)>, Vec<Thread>) {
+    /// Threads that are to be placed, and their names in `known`, by age. Where pages are takes a walk over each
+    /// process's memory: asked only where it matters.
+    fn threads(&self, view: &View<'_>, pages: bool) -> (Vec<(u32, u32)>, Vec<Thread>) {
         let mut resident: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         let placed = |own: &&Known| own.quiet < QUIET && own.rate.accepted().is_some();
         let (mut keys, mut threads) = (Vec::new(), Vec::new());
         for (key, own) in self.known.iter().filter(|(_, own)| placed(own)) {
-            let pages = match self.nodes {
+            let pages = match self.nodes && pages {
                 true => resident
                     .entry(own.task.tgid)
                     .or_insert_with(|| view.memory.resident(own.task.tgid))
@@ -259,12 +260,22 @@ impl Places {
         gate.opens(&now, &then, dwell_s, units.values().sum())
     }
 
+    fn places(&self, threads: &[Thread]) -> Vec<usize> {
+        match self.rule.planner {
+            Planner::Sorted(how) => di(threads, &self.domains, how),
+            Planner::Classes => dino(threads, &self.domains),
+        }
+    }
+
     fn plan(&mut self, view: &View<'_>) {
-        let (keys, threads) = self.threads(view);
-        let at = match self.rule.planner {
-            Planner::Sorted(how) => di(&threads, &self.domains, how),
-            Planner::Classes => dino(&threads, &self.domains),
-        };
+        let (mut keys, mut threads) = self.threads(view, false);
+        let mut at = self.places(&threads);
+        let moves = threads.iter().zip(&at).any(|(thread, at)| thread.at != Some(*at));
+        // Who stays where everybody stays does so wherever pages are.
+        if moves {
+            (keys, threads) = self.threads(view, true);
+            at = self.places(&threads);
+        }
         let moves = threads.iter().zip(&at).any(|(thread, at)| thread.at != Some(*at));
         let pulls = self.pulls(&keys, &threads, &at);
         let opens = !moves || self.worth(&keys, &threads, &at, &pulls);
