@@ -70,6 +70,32 @@ fn pages_follow_their_threads_to_other_nodes() {
     in_guest_with_nodes(8, 4, &format!("policy=dino:gate=off; spinners=; REST=5\n{fault}"));
 }
 
+/// The same without a scheduler in the kernel: threads are bound to their nodes, and get their own masks back.
+#[test]
+fn pages_follow_threads_that_are_bound_to_other_nodes() {
+    let fault = include_str!("../../../faults/pages.sh");
+    in_guest_with_nodes(
+        8,
+        4,
+        &format!(
+            r#"
+        policy=dino:gate=off; by='--by affinity'; REST=5
+        load() {{
+            $P run $policy $by "$@" >lines 2>err & pid=$!
+            await 'grep -q "by masks of CPUs" err'
+        }}
+        masks() {{ for devil in $devils; do taskset -p $devil; done | sed 's/.*: //' | sort | tr '\n' ' '; }}
+        unload() {{
+            [ "$(state)" = disabled ] || fail "the kernel has one"
+            [ "$(masks)" = "3 30 c c0 " ] || fail "bound to: $(masks)"
+            kill -INT $pid; wait $pid; status=$?; [ $status = 130 ] || fail "Ctrl-C: $status"
+            [ "$(masks)" = "ff ff ff ff " ] || fail "left bound: $(masks)"
+        }}
+        {fault}"#
+        ),
+    );
+}
+
 #[test]
 fn it_goes_when_its_time_its_command_or_somebody_ends_it() {
     in_guest(

@@ -27,24 +27,23 @@ static __always_inline s32 domain_idle(struct task_struct *p, s32 prev, u32 doma
 	return -1;
 }
 
-/* The domain with most idle CPUs that p may use, its own where others have no more. */
-static __always_inline u32 domain_emptiest(struct task_struct *p, s32 prev)
+/* The domain with most idle CPUs; that of `cpu` where others have no more. */
+static __always_inline u32 domain_emptiest(s32 cpu)
 {
-	u32 best = cpu_domain(prev), most = 0, i, j;
+	u32 idle[DOMAINS_MAX] = {}, best = cpu_domain(cpu), i;
 
+	bpf_for(i, 0, nr_cpus) {
+		struct dn_cpu *other = cpus_of(i);
+
+		if (other && !other->pid && !cpu_is_away(i))
+			idle[cpu_domain(i)]++;
+	}
 	bpf_for(i, 0, nr_domains) {
-		u32 domain = (cpu_domain(prev) + i) % nr_domains, idle = 0;
+		u32 domain = i & (DOMAINS_MAX - 1);
 
-		bpf_for(j, 0, nr_cpus) {
-			struct dn_cpu *cpu = cpus_of(j);
-
-			if (cpu && !cpu->pid && cpu_domain(j) == domain && cpu_takes(p, j))
-				idle++;
-		}
-		if (idle > most) {
-			most = idle;
+		barrier_var(domain);
+		if (idle[domain] > idle[best])
 			best = domain;
-		}
 	}
 	return best;
 }
