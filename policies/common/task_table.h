@@ -22,6 +22,8 @@ struct by_type {
 	u64 of[TYPES_MAX];
 };
 
+#define PLACES_MAX 64	/* kinds of cores, or memory domains: what a policy's shares are of */
+
 #define TASK_SLOT(FIELD)                                                                           \
 	FIELD(u32, generation, DATA)	/* odd: in use */                                          \
 	FIELD(s32, pid, DATA)                                                                      \
@@ -48,7 +50,7 @@ struct task_table {
 	u64 epoch;	/* CONTROL */
 	u64 free;	/* DATA: count of pops << 32 | slot on top of the free ones */
 	u64 fresh;	/* DATA: slots up to here have been given out at least once */
-	struct by_type cpus;	/* DATA: CPUs of each kind that are there; all 0 where nobody counts them */
+	u64 cpus[PLACES_MAX];	/* DATA: CPUs of each place that are there; all 0 where nobody counts them */
 	u32 next_free[MAX_TASKS];	/* DATA */
 	struct task_slot slots[MAX_TASKS];
 };

@@ -70,6 +70,48 @@ fn pages_follow_their_threads_to_other_nodes() {
     in_guest_with_nodes(8, 4, &format!("policy=dino:gate=off; spinners=; REST=5\n{fault}"));
 }
 
+/// Two devils of node 0, while node 1 has no room; then a move that takes minutes, whose loader is killed.
+#[test]
+fn a_full_node_and_a_kill_in_a_move_lose_nothing() {
+    in_guest_with_nodes(
+        4,
+        2,
+        r#"
+        cat >devil <<'C'
+#!/bin/sh
+x=$(head -c 16777216 /dev/zero | tr '\0' a)
+touch ready-$$
+while :; do :; done
+C
+        chmod +x devil
+        printf '[programs]\ndevil = 30\n' >profile.toml
+        devils=; for n in 1 2; do taskset 3 ./devil & devils="$devils $!"; done
+        await '[ $(ls ready-* 2>/dev/null | wc -l) = 2 ]'
+        for devil in $devils; do taskset -p f $devil >out; done
+        # Files in memory, written by a CPU of node 1: they lie there until it is full.
+        mkdir full; mount -t tmpfs -o size=90% none full
+        free() { awk '/Node 1 MemFree/ { print $4 }' /sys/devices/system/node/node1/meminfo; }
+        n=0; while [ $(free) -gt 14000 ] && [ $n -lt 130 ]; do
+            n=$((n+1)); taskset c dd if=/dev/zero of=full/$n bs=1M count=8 2>err || fail "filling node 1"
+        done
+        policy=dino:gate=off
+        load --profile profile.toml --stats 1s
+        await 'grep -q "node 1 is full" err'
+        spinners=$devils; progress $devils
+        grep -q '1 moves of memory' err || fail "moves: $(tail -n 1 err)"
+        unload
+        umount full
+
+        policy=dino:gate=off,rate=1
+        load --profile profile.toml --stats 1s
+        await 'grep -q "[1-9] MB moved" err'
+        kill -KILL $pid; wait $pid
+        await '[ "$(state)" = disabled ]'
+        progress $devils
+        kill $devils"#,
+    );
+}
+
 /// The same without a scheduler in the kernel: threads are bound to their nodes, and get their own masks back.
 #[test]
 fn pages_follow_threads_that_are_bound_to_other_nodes() {
@@ -416,6 +458,6 @@ fn tasks_leave_a_cpu_that_a_real_time_task_takes() {
 /// do not always survive it are in papers/live.toml.
 #[test]
 fn cpus_come_and_go() {
-    let policies = "flsched cas min-fair rr fifo";
+    let policies = "flsched cas min-fair dino rr fifo";
     survives(4, include_str!("../../../faults/hotplug.sh"), policies);
 }

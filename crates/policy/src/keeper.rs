@@ -87,6 +87,13 @@ impl Keeper {
         self.table.slot(place.0).kinds.store(kinds, Relaxed);
     }
 
+    /// So many CPUs of each kind, or of each domain, are there now.
+    pub fn there(&self, cpus: impl IntoIterator<Item = usize>) {
+        for (count, now) in self.table.counted().iter().zip(cpus) {
+            count.store(now as u64, Relaxed);
+        }
+    }
+
     /// It ran for so long on a kind of core, and retired so many instructions meanwhile; None: the count is lost.
     pub fn charge(&mut self, place: &Place, kind: usize, ran_ns: u64, retired: Option<u64>) {
         let (slot, kind) = (self.table.slot(place.0), kind.min(TYPES_MAX - 1));

@@ -43,6 +43,9 @@ pub struct Slot {
 /// `TYPES_MAX` of kernel.h: the most kinds of cores that are told apart.
 pub const TYPES_MAX: usize = 4;
 
+/// `PLACES_MAX` of task_table.h: the most kinds of cores, or memory domains, that shares are of.
+pub const PLACES_MAX: usize = 64;
+
 /// `struct by_type`.
 pub(crate) type ByType = [AtomicU64; TYPES_MAX];
 
@@ -53,7 +56,7 @@ pub struct RawTable {
     epoch: AtomicU64,
     free: AtomicU64,
     fresh: AtomicU64,
-    cpus: ByType,
+    cpus: [AtomicU64; PLACES_MAX],
     next_free: [AtomicU32; MAX_TASKS],
     slots: [Slot; MAX_TASKS],
 }
@@ -142,8 +145,9 @@ impl TaskTable {
         (self.raw().fresh.load(Ordering::Acquire) as usize + 1).min(MAX_TASKS)
     }
 
-    /// CPUs of each kind that are there now; all 0 where the policy does not count them.
-    pub fn cpus(&self) -> [u64; TYPES_MAX] {
+    /// CPUs that are there now of each kind of core, or of each domain, whichever a policy's shares are of; all 0 where
+    /// it does not count them.
+    pub fn cpus(&self) -> [u64; PLACES_MAX] {
         self.raw().cpus.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
@@ -182,6 +186,11 @@ impl TaskTable {
     /// For a data plane in user space: slots up to here have been given out.
     pub(crate) fn grow(&self, fresh: u64) {
         self.raw().fresh.store(fresh, Ordering::Release);
+    }
+
+    /// The same for its CPUs.
+    pub(crate) fn counted(&self) -> &[AtomicU64; PLACES_MAX] {
+        &self.raw().cpus
     }
 
     /// The share of a slot that is in force.

@@ -79,7 +79,7 @@ struct Moved {
 pub(crate) struct Places {
     rule: Rule,
     domains: Domains,
-    /// Of each.
+    /// CPUs of each, offline ones included.
     cpus: Vec<Vec<usize>>,
     /// Whether a domain is a memory node; else it is a cache, and there is nowhere to move memory to.
     nodes: bool,
@@ -117,9 +117,14 @@ impl Places {
         }
     }
 
-    /// Takes in what each thread has done since the last look.
+    /// Takes in what each thread has done since the last look, and which CPUs are there.
     fn look(&mut self, view: &View<'_>, passed_ns: u64) {
         self.looks += 1;
+        let there = view.table.cpus();
+        if there.iter().any(|count| *count > 0) {
+            let there = there.iter().map(|count| *count as usize);
+            self.domains.cpus.iter_mut().zip(there).for_each(|(cpus, there)| *cpus = there);
+        }
         let leaves = match self.rule.planner {
             Planner::Classes => Leaves::Class(self.rule.cuts),
             Planner::Sorted(_) => Leaves::Rate(self.rule.cuts),
@@ -199,6 +204,11 @@ impl Places {
             });
         }
         (keys, threads)
+    }
+
+    /// Several domains with CPUs, those that are offline included.
+    fn has_several(&self) -> bool {
+        self.cpus.iter().filter(|cpus| !cpus.is_empty()).count() > 1
     }
 
     fn has_cpus(&self, domain: usize) -> bool {
@@ -382,7 +392,7 @@ impl Control for Places {
     fn step(&mut self, view: &View<'_>) -> u64 {
         let passed_ns = view.now_ns.saturating_sub(self.looked_ns);
         // One domain: there is nothing to choose, and nothing is looked at.
-        if self.domains.count() > 1 && passed_ns > 0 {
+        if self.has_several() && passed_ns > 0 {
             self.look(view, passed_ns);
             self.plan(view);
         }
@@ -407,7 +417,7 @@ impl Control for Places {
     }
 
     fn says(&self) -> Option<String> {
-        if self.domains.count() < 2 {
+        if !self.has_several() {
             return Some("this machine has one memory domain: nothing is placed or moved".into());
         }
         let placed = self.known.values().filter(|own| own.at.is_some()).count();

@@ -148,7 +148,7 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
     let spread = || [Spread::Deal, Spread::Pairs][instance.get("spread") as usize];
     let rate = || instance.get("rate").saturating_sub(1) * 1_000_000;
     let millions = |knob| instance.get(knob) as f64 * 1e6;
-    let gate = || Gate { bandwidth: millions("bandwidth"), busy: 0.5, copies: millions("copies") };
+    let gate = || Gate { bandwidth: millions("bandwidth"), busy: 0.35, copies: millions("copies") };
     let (planner, memory, gate) = match instance.policy.name {
         "di-plain" => (Planner::Sorted(spread()), None, None),
         "di-migrate" => (Planner::Sorted(spread()), Some(rate()), None),

@@ -388,6 +388,7 @@ impl Steering {
         // A CPU that has gone is nobody's, and comes back to whom it belonged.
         let online = Mask::new(online());
         let kinds: Vec<Mask> = self.kinds.iter().map(|kind| kind.and(&online)).collect();
+        self.keeper.there(kinds.iter().map(Mask::len));
         let wanted = if self.are_domains { self.meant() } else { self.shared_out(&kinds) };
         for (tid, known) in &mut self.known {
             let kind = wanted.get(tid).copied().flatten();

@@ -20,8 +20,6 @@ const CHUNK: usize = 1024;
 const PAGE: u64 = 4096;
 /// include/uapi/linux/mempolicy.h: only pages that this process alone has.
 const MPOL_MF_MOVE: i32 = 2;
-/// A node is taken for full after so many pages in a row that it had no room for.
-const FULL: u32 = 256;
 
 /// Pages of a process that are to be on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,13 +162,14 @@ fn carry_out(order: &Order, shared: &Shared) -> Result<(), String> {
         );
     }
     let ranges = ranges(order.pid).map_err(|error| error.to_string())?;
-    let (began, mut bytes, mut full) = (Instant::now(), 0, 0);
+    let (began, mut bytes) = (Instant::now(), 0);
     for (from, to) in ranges {
         for first in (from..to).step_by(CHUNK * PAGE as usize) {
             let chunk: Vec<u64> = (first..to).step_by(PAGE as usize).take(CHUNK).collect();
             if desk(shared).called_off {
                 return Ok(());
             }
+            let told = |error| told(&error, order.node);
             let there = where_are(order.pid, &chunk).map_err(told)?;
             let elsewhere = |(_, node): &(&u64, &i32)| **node >= 0 && **node != order.node;
             let wanted: Vec<u64> =
@@ -180,15 +179,10 @@ fn carry_out(order: &Order, shared: &Shared) -> Result<(), String> {
             }
             let status = bring(order.pid, &wanted, order.node).map_err(told)?;
             let came = status.iter().filter(|status| **status == order.node).count() as u64;
-            let no_room = status.iter().filter(|status| **status == -libc::ENOMEM).count() as u32;
-            full = if came > 0 { 0 } else { full + no_room };
             {
                 let mut desk = desk(shared);
                 desk.moved.bytes += came * PAGE;
                 desk.moved.stayed += wanted.len() as u64 - came;
-            }
-            if full >= FULL {
-                return Err(format!("node {} is full", order.node));
             }
             bytes += came * PAGE;
             pause(order.rate, bytes, began);
@@ -205,9 +199,10 @@ fn pause(rate: u64, bytes: u64, began: Instant) {
     }
 }
 
-fn told(error: io::Error) -> String {
+fn told(error: &io::Error, node: i32) -> String {
     match error.raw_os_error() {
         Some(libc::ESRCH) => "it has ended".into(),
+        Some(libc::ENOMEM) => format!("node {node} is full"),
         Some(libc::EPERM) => "its memory is not ours to move: run this as root".into(),
         _ => error.to_string(),
     }
@@ -230,19 +225,24 @@ fn kernel_moves_too() -> bool {
 
 /// The node of each page; below 0: it is not there.
 fn where_are(pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
-    move_pages(pid, pages, None)
+    Ok(move_pages(pid, pages, None)?.0)
 }
 
-/// Moves pages, and says of each where it is then, or why it is not.
+/// Moves pages, and says of each where it is then, or why it could not be taken from where it was.
 fn bring(pid: u32, pages: &[u64], node: i32) -> io::Result<Vec<i32>> {
-    move_pages(pid, pages, Some(vec![node; pages.len()]))
+    match move_pages(pid, pages, Some(vec![node; pages.len()]))? {
+        (status, 0) => Ok(status),
+        // Where one stays the kernel tells nothing of those around it.
+        _ => where_are(pid, pages),
+    }
 }
 
-fn move_pages(pid: u32, pages: &[u64], nodes: Option<Vec<i32>>) -> io::Result<Vec<i32>> {
+/// The status of each page, and how many could not be moved.
+fn move_pages(pid: u32, pages: &[u64], nodes: Option<Vec<i32>>) -> io::Result<(Vec<i32>, i64)> {
     let mut status = vec![-libc::ENOENT; pages.len()];
     let nodes = nodes.as_ref().map_or(std::ptr::null(), |nodes| nodes.as_ptr());
     // SAFETY: all three arrays have as many entries as the call is told, and live until it returns
-    let failed = unsafe {
+    let left = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
             pid as i32,
@@ -253,8 +253,7 @@ fn move_pages(pid: u32, pages: &[u64], nodes: Option<Vec<i32>>) -> io::Result<Ve
             MPOL_MF_MOVE,
         )
     };
-    // Above 0: so many pages were not moved, which their status says.
-    if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
+    if left < 0 { Err(io::Error::last_os_error()) } else { Ok((status, left)) }
 }
 
 #[cfg(test)]

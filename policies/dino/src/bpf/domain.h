@@ -2,9 +2,10 @@
 /* Domains: CPUs under one memory controller, or under one cache where the machine has one controller. */
 #pragma once
 #include "kernel.h"
+#include "task_table.h"
 #include "topology.h"
 
-#define DOMAINS_MAX 64
+#define DOMAINS_MAX PLACES_MAX
 #define NO_DOMAIN (-1)
 
 /* Set by init. */

@@ -163,6 +163,7 @@ void OP(dino_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
 void OP_SLEEPABLE(dino_cpu_online, s32 cpu)
 {
 	cpu_goes(cpu, false);
+	cpus_count();
 }
 
 void OP_SLEEPABLE(dino_cpu_offline, s32 cpu)
@@ -170,6 +171,7 @@ void OP_SLEEPABLE(dino_cpu_offline, s32 cpu)
 	struct dn_cpu *state = cpus_of(cpu);
 
 	cpu_goes(cpu, true);
+	cpus_count();
 	if (state)
 		state->pid = 0;
 }
@@ -181,6 +183,7 @@ s32 OP_SLEEPABLE(dino_init)
 
 	cpus_look();
 	domains_look();
+	cpus_count();
 	error = cpu_queues_create();
 	if (error)
 		return error;

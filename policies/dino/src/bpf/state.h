@@ -25,6 +25,18 @@ static __always_inline s32 task_home(struct task_struct *p)
 	return slot ? domain_of_share(task_share(slot)) : NO_DOMAIN;
 }
 
+/* Tells the control plane how many CPUs of each domain are there. */
+static __always_inline void cpus_count(void)
+{
+	u32 there[DOMAINS_MAX] = {}, i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (!cpu_is_gone(i))
+			there[cpu_domain(i)]++;
+	bpf_for(i, 0, DOMAINS_MAX)
+		task_table.cpus[i] = there[i];
+}
+
 /* Domains that p may run in, a bit for each of the first 32, as the table has them in place of kinds of cores. */
 static __always_inline u32 domains_allowed(const struct task_struct *p)
 {

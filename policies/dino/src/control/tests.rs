@@ -316,3 +316,26 @@ fn the_last_of_many_threads_costs_no_more_than_the_first() {
         assert_eq!(at.iter().filter(|at| **at == Some(domain)).count(), 1250);
     }
 }
+
+#[test]
+fn a_domain_whose_last_cpu_goes_is_left_and_comes_back_into_use() {
+    let mut bench = Bench::new("dino:gate=off", &topology(4, 4), &[30.0; 4]);
+    bench.keeper.there([4, 4, 4, 4]);
+    bench.runs(3);
+    bench.pulled();
+    let before = bench.at();
+    bench.keeper.there([4, 4, 4, 0]);
+    bench.runs(1);
+    let gone = before.iter().position(|at| *at == Some(3)).unwrap();
+    let moved: Vec<usize> = (0..4).filter(|at| bench.at()[*at] != before[*at]).collect();
+    assert_eq!(moved, [gone], "nobody else moves");
+    assert_eq!(bench.pulled().len(), 1, "its pages go with it");
+    bench.keeper.there([4, 4, 4, 4]);
+    bench.runs(1);
+    let mut at = bench.at();
+    at.sort();
+    assert_eq!(at, [Some(0), Some(1), Some(2), Some(3)]);
+    bench.keeper.there([4, 0, 0, 0]);
+    bench.runs(1);
+    assert_eq!(bench.at(), [Some(0); 4], "one that is left");
+}

@@ -60,7 +60,8 @@ static __always_inline void cpus_count(void)
 	bpf_for(i, 0, nr_cpus)
 		if (!cpu_is_gone(i))
 			there.of[cpu_kind(i)]++;
-	task_table.cpus = there;
+	bpf_for(i, 0, TYPES_MAX)
+		task_table.cpus[i] = there.of[i];
 }
 
 /* A swap is worth its two migrations from here on: half a round. */
