@@ -330,7 +330,8 @@ pub struct Record {
 pub enum By {
     /// As a scheduler in the kernel (6.12 or later)
     SchedExt,
-    /// By threads' masks of CPUs, ten times a second, on any kernel: for policies of uneven cores
+    /// By threads' masks of CPUs, ten times a second, on any kernel: for policies of uneven cores and memory
+    /// domains
     Affinity,
 }
 

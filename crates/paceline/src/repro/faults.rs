@@ -12,7 +12,6 @@ const EACH: &str = include_str!("../../../../faults/each.sh");
 
 /// The faults by name: text of `faults/NAME.sh`.
 const FAULTS: &[(&str, &str)] = &[
-    ("daemon", include_str!("../../../../faults/daemon.sh")),
     ("fork-bomb", include_str!("../../../../faults/fork-bomb.sh")),
     ("hotplug", include_str!("../../../../faults/hotplug.sh")),
     ("keeps", include_str!("../../../../faults/keeps.sh")),
