@@ -117,7 +117,7 @@ void OP(avx_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	cpu_is_lost(cpu);
 	if (state)
 		state->vtime = VTIME_IDLE;
-	scx_bpf_reenqueue_local();
+	cpu_sends_away();
 }
 
 void OP(avx_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
