@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use live::affinity::{Had, Steering, TURN, Whose};
 use live::{Event, Glance};
-use policy::{Instance, Topology};
+use policy::{Instance, Told, Topology};
 use report::text::plural;
 use serde_json::json;
 
@@ -28,7 +28,7 @@ pub fn run(
     every: Duration,
     until: Option<Duration>,
 ) -> Result<(), Failure> {
-    if instance.policy.control.is_none() {
+    if instance.policy.told() != Some(Told::Speeds) {
         return Err(Failure::input(format!(
             "{} decides in the kernel alone: --by affinity is for policies of uneven cores, such as min-fair",
             instance.policy.name

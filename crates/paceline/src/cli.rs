@@ -124,8 +124,8 @@ pub struct Compare {
     /// A file or folder that the command needs in the guest; may be repeated (vm only)
     #[arg(long, value_name = "PATH")]
     pub with: Vec<PathBuf>,
-    /// How fast programs are on each kind of core, for policies that share uneven cores: TOML with
-    /// `NAME = SPEEDUP` under [programs]
+    /// What is known of programs: TOML with `NAME = NUMBER` under [programs], a speedup for min-fair, misses
+    /// for dino, a license level for avx-fair
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Count the locks that the scheduler takes beyond the runqueue's own
@@ -377,7 +377,8 @@ pub struct Run {
     /// How the policy is put in force
     #[arg(long, value_name = "WAY", default_value = "sched-ext")]
     pub by: By,
-    /// How fast programs are on each kind of core: TOML with `NAME = SPEEDUP` under [programs]
+    /// What is known of programs: TOML with `NAME = NUMBER` under [programs], a speedup for min-fair, misses
+    /// for dino, a license level for avx-fair
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Remember in this file how fast executables were measured to be, and start from it the next time

@@ -18,7 +18,7 @@ mod memory;
 pub mod native;
 pub mod table;
 
-pub use control::{Cgroup, Control, Plan, Profile, Program, Sources, View};
+pub use control::{Cgroup, Control, Plan, Profile, Program, Sources, Told, View};
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use knob::{Knob, KnobError, Unit};
@@ -52,6 +52,13 @@ pub struct Policy {
     pub promises: fn(&Instance) -> Promises,
     /// What it decides in user space, every so often. None: its data plane decides all.
     pub control: Option<Plan>,
+}
+
+impl Policy {
+    /// What it takes a profile's numbers for. None: it reads none.
+    pub fn told(&self) -> Option<Told> {
+        self.control.map(|plan| plan.told)
+    }
 }
 
 /// What a variant of a policy declares it keeps.

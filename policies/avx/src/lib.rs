@@ -6,7 +6,7 @@
 
 mod hints;
 
-use policy::{Instance, Knob, Policy, Promises, TICK_NS_MAX, Unit};
+use policy::{Instance, Knob, Plan, Policy, Promises, TICK_NS_MAX, Told, Unit};
 
 const MS: u64 = 1_000_000;
 
@@ -62,7 +62,7 @@ pub static AVX_FAIR: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/avx.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/avx.so")),
     promises,
-    control: Some(hints::plan),
+    control: Some(Plan { begin: hints::plan, told: Told::Levels }),
 };
 
 /// A CPU may miss a task that waits elsewhere for no longer than a tick. Whose turn is next depends on

@@ -129,7 +129,7 @@ impl Steering {
         };
         let kinds: Vec<Mask> = (0..count).map(of_kind).collect();
         Ok(Steering {
-            control: plan(instance, topology, profile),
+            control: (plan.begin)(instance, topology, profile),
             control_ns: 0,
             keeper: Keeper::new(),
             programs: Programs::default(),
