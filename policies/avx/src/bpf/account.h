@@ -5,12 +5,12 @@
 #include "detect.h"
 #include "model.h"
 
-/* Counters of the CPU that this code runs on. False: there are none that work. */
+/* Counters of a CPU, which can be read there alone. False: there are none that work. */
 static __always_inline bool counts_now(s32 cpu, struct clock_counts *counts)
 {
 	if (knob_source == COUNTED_MODEL)
 		return model_counts(cpu, counts, active_cores(cpu));
-	return clock_counts(counts);
+	return cpu == this_cpu() && clock_counts(counts);
 }
 
 /* This CPU's counters since the last look; where they cannot be read, or went back, there is nothing to say. */

@@ -56,9 +56,10 @@ void OP(avx_dispatch, s32 cpu, struct task_struct *prev)
 		state->vtime = VTIME_IDLE;
 }
 
+/* Who changes a task's priority, or where it may run, has it stop and start again, from another CPU as it may be. */
 void OP(avx_running, struct task_struct *p)
 {
-	s32 cpu = this_cpu();
+	s32 cpu = scx_bpf_task_cpu(p);
 
 	vtime_starts(p, knob_slice_ns);
 	active_set(cpu, true);
@@ -67,7 +68,7 @@ void OP(avx_running, struct task_struct *p)
 
 void OP(avx_stopping, struct task_struct *p, bool runnable)
 {
-	account(p, this_cpu());
+	account(p, scx_bpf_task_cpu(p));
 }
 
 void OP(avx_tick, struct task_struct *p)
