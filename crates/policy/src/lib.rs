@@ -92,8 +92,8 @@ pub struct Topology {
     pub node_distance: Vec<Vec<u32>>,
     /// Nanoseconds between two timer ticks of a busy CPU.
     pub tick_ns: u64,
-    /// Its CPUs count instructions, and a policy may read them.
-    pub counts_instructions: bool,
+    /// Its CPUs count what the policy goes by, and the policy may read it.
+    pub reads_counters: bool,
     /// What its clocks follow, as far as that is known.
     pub clocks: Clocks,
 }

@@ -47,7 +47,7 @@ pub static AVX_FAIR: Policy = Policy {
             unit: Unit::Choice(&["events", "model"]),
             default: 0,
             help: "where cycles at each license level come from: the CPU's counters, or a model that goes by what \
-                   tasks are said to need",
+                   tasks are said to need, held to the CPU's count of cycles where it has one",
         },
         Knob {
             name: "pick",

@@ -74,6 +74,14 @@ static __always_inline u64 charge_refund(const struct charge_of *of)
 	return least_of(refund, most);
 }
 
+/* What a task that ran so many cycles has lost against its ideal clock, for whatever reason. */
+static __always_inline u64 charge_lost(u64 ran_ns, u64 cycles, u32 khz)
+{
+	u64 ideal = cycles_ns(cycles, khz);
+
+	return khz && cycles <= CYCLES_MAX && ideal < ran_ns ? ran_ns - ideal : 0;
+}
+
 /* The same the other way round: what a task that ran above its own ideal clock is charged beyond its time. */
 static __always_inline u64 charge_extra(const struct charge_of *of)
 {

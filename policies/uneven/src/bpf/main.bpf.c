@@ -93,7 +93,7 @@ void OP(uneven_running, struct task_struct *p)
 	if (task)
 		cpu->wants = task->wants;
 	cpu->since_ns = now_ns();
-	if (counts_instructions)
+	if (reads_counters)
 		cpu->counted = cpu_instructions();
 	vtime_starts(p, knob_slice_ns);
 }
