@@ -32,7 +32,7 @@ spread() {
 }
 moves() { grep -o '[0-9]* moves of memory' err | tail -n 1; }
 
-$P run $policy --profile profile.toml --stats 1s --dry-run --for 6s >lines 2>err || fail "a dry run"
+$P run $policy $by --profile profile.toml --stats 1s --dry-run --for 6s >lines 2>err || fail "a dry run"
 grep -q 'would be: 4 threads placed in 4 domains, 3 moves of memory' err || fail "what a dry run said"
 spread && fail "a dry run moved something"
 

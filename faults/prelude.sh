@@ -9,9 +9,10 @@ ops() { (cd /sys/kernel/sched_ext && cat root/ops); }
 fail() { echo "failed: $* [$(tail -n 3 err)]" | tr '\n' '|'; echo; exit 1; }
 await() { i=0; until eval "$1"; do i=$((i+1)); [ $i -lt 400 ] || fail "never: $1"; sleep 0.05; done; }
 
-# $policy in charge until `unload`.
+# $policy in charge until `unload`; $by: how, where not by sched_ext.
+by=
 load() {
-    $P run $policy "$@" >lines 2>err & pid=$!
+    $P run $policy $by "$@" >lines 2>err & pid=$!
     await '[ "$(state)" = enabled ]'
 }
 unload() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `run --by affinity`: shares of uneven cores by threads' masks of CPUs, where no scheduler can be loaded.
+//! `run --by affinity`: shares of uneven cores, or places in memory domains, by threads' masks of CPUs, where no
+//! scheduler can be loaded.
 
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use live::affinity::{Had, Steering, TURN, Whose};
 use live::{Event, Glance};
-use policy::{Instance, Told, Topology};
+use policy::{Binds, Instance, Topology};
 use report::text::plural;
 use serde_json::json;
 
@@ -28,22 +29,34 @@ pub fn run(
     every: Duration,
     until: Option<Duration>,
 ) -> Result<(), Failure> {
-    if instance.policy.told() != Some(Told::Speeds) {
+    let control =
+        instance.policy.control.map(|plan| (plan.begin)(instance, topology, &speeds.profile()));
+    let control = control.filter(|control| control.binds() != Binds::Nothing);
+    let Some(control) = control else {
         return Err(Failure::input(format!(
-            "{} decides in the kernel alone: --by affinity is for policies of uneven cores, such as min-fair",
+            "{} decides in the kernel alone: --by affinity is for policies of uneven cores, such as min-fair, and of \
+             memory domains, such as dino",
             instance.policy.name
         )));
-    }
+    };
     if instance.promises().heeds_cgroup_weights {
         return Err(Failure::input(
             "tenant=cgroup needs sched_ext; with --by affinity Linux's own class heeds cpu.weight",
         ));
     }
-    if kinds(topology) < 2 {
-        return Err(Failure::input(
-            "all cores of this machine are alike, as far as the kernel tells: nothing to share; name them with \
-             --core-types",
-        ));
+    match control.binds() {
+        Binds::Domains(cpus) if cpus.iter().filter(|cpus| !cpus.is_empty()).count() < 2 => {
+            return Err(Failure::input(
+                "this machine has one memory domain: nothing to place, and nowhere to move",
+            ));
+        }
+        Binds::Kinds if kinds(topology) < 2 => {
+            return Err(Failure::input(
+                "all cores of this machine are alike, as far as the kernel tells: nothing to share; name them with \
+                 --core-types",
+            ));
+        }
+        _ => {}
     }
     if args.partial && args.command.is_empty() {
         return Err(Failure::input(
@@ -62,7 +75,7 @@ pub fn run(
         _ => Whose::Everyone,
     };
     let event = run::counting(args).event;
-    let began = Steering::begin(instance, topology, &speeds.profile(), whose, event);
+    let began = Steering::begin(control, topology, whose, event);
     let mut steering = match began {
         Ok(steering) => steering,
         Err(error) => {
@@ -97,7 +110,12 @@ pub fn run(
         End::Interrupted | End::Kernel => "interrupted",
     };
     if args.json && end != End::Unread {
-        let task = |had: &Had| json!({"tid": had.tid, "name": had.name, "kind_ms": had.kind_ms});
+        let task = |had: &Had| match had.domain {
+            Some(domain) => {
+                json!({"tid": had.tid, "name": had.name, "domain": domain, "kind_ms": had.kind_ms})
+            }
+            None => json!({"tid": had.tid, "name": had.name, "kind_ms": had.kind_ms}),
+        };
         let end = json!({
             "t_s": started.elapsed().as_secs_f64(), "policy": label, "ended": why,
             "tasks": had.iter().map(task).collect::<Vec<_>>(),
@@ -151,20 +169,10 @@ fn watch(
             let now = Glance::now().map_err(failed)?;
             let (load, knows) = (now.since(&last), steering.knows());
             last = now;
-            speeds.keep_now_and_then(|| knows.learned, passed);
-            let sources = Some(knows.sources);
-            let said = match args.json {
-                true => {
-                    output::print(&format!("{}\n", run::statistics(label, passed, &load, sources)))
-                }
-                false => {
-                    output::say(&(run::line(label, passed, &load) + &run::speeds_from(sources)));
-                    Ok(())
-                }
-            };
-            match said {
+            speeds.keep_now_and_then(|| knows.learned.clone(), passed);
+            match run::tell(args.json, label, passed, &load, Some(knows)) {
                 Err(Failure::Closed) => return Ok(End::Unread),
-                said => said?,
+                told => told?,
             }
         }
         let passed = started.elapsed();

@@ -175,7 +175,8 @@ impl Watch<'_> {
             if passed >= next {
                 let now = Glance::now().map_err(failed)?;
                 self.speeds.keep_now_and_then(|| learned(attached), passed);
-                match self.tell(passed, &now.since(&last), attached.knows()) {
+                let load = now.since(&last);
+                match tell(self.args.json, self.label, passed, &load, attached.knows()) {
                     Err(Failure::Closed) => return Ok(End::Unread),
                     told => told?,
                 }
@@ -185,21 +186,6 @@ impl Watch<'_> {
             let rest = self.until.map_or(LOOK, |until| until.saturating_sub(passed));
             thread::sleep(LOOK.min(rest).min(next.saturating_sub(passed)));
         }
-    }
-
-    fn tell(&self, passed: Duration, load: &Load, knows: Option<Knows>) -> Result<(), Failure> {
-        let sources = knows.as_ref().map(|knows| knows.sources);
-        let says = knows.and_then(|knows| knows.says);
-        if self.args.json {
-            let mut all = statistics(self.label, passed, load, sources);
-            if let Some(says) = says {
-                all["control"] = json!(says);
-            }
-            return output::print(&format!("{all}\n"));
-        }
-        let control = says.map_or_else(|| speeds_from(sources), |says| format!("; {says}"));
-        output::say(&(line(self.label, passed, load) + &control));
-        Ok(())
     }
 
     /// Nobody but the administrator can help this task.
@@ -240,7 +226,29 @@ impl Watch<'_> {
     }
 }
 
-pub fn line(label: &str, passed: Duration, load: &Load) -> String {
+/// Says how the machine fares, and what the control plane goes by.
+pub fn tell(
+    json: bool,
+    label: &str,
+    passed: Duration,
+    load: &Load,
+    knows: Option<Knows>,
+) -> Result<(), Failure> {
+    let sources = knows.as_ref().map(|knows| knows.sources);
+    let says = knows.and_then(|knows| knows.says);
+    if json {
+        let mut all = statistics(label, passed, load, sources);
+        if let Some(says) = says {
+            all["control"] = json!(says);
+        }
+        return output::print(&format!("{all}\n"));
+    }
+    let control = says.map_or_else(|| speeds_from(sources), |says| format!("; {says}"));
+    output::say(&(line(label, passed, load) + &control));
+    Ok(())
+}
+
+fn line(label: &str, passed: Duration, load: &Load) -> String {
     let events = load.events.iter().map(|(name, count)| format!("; {name} {count} times"));
     format!(
         "{label}: {:.0} s, {:.1} % busy, {:.0} switches/s, {} runnable{}",
@@ -253,7 +261,7 @@ pub fn line(label: &str, passed: Duration, load: &Load) -> String {
 }
 
 /// Where the control plane has the speeds from of the tasks that run.
-pub fn speeds_from(sources: Option<Sources>) -> String {
+fn speeds_from(sources: Option<Sources>) -> String {
     let Some(of) = sources else { return String::new() };
     let all = [
         (of.counters, "measured"),
@@ -297,7 +305,7 @@ fn warning_json(label: &str, passed: Duration, behind: &Behind) -> Value {
     })
 }
 
-pub fn statistics(label: &str, passed: Duration, load: &Load, sources: Option<Sources>) -> Value {
+fn statistics(label: &str, passed: Duration, load: &Load, sources: Option<Sources>) -> Value {
     let mut all = json!({
         "t_s": passed.as_secs_f64(), "policy": label, "busy": load.busy,
         "switches_per_s": load.switches_per_s, "runnable": load.runnable, "events": load.events,

@@ -82,10 +82,26 @@ pub struct Cgroup {
     pub weight: u32,
 }
 
+/// What shares say to who can do no more than bind threads to CPUs, on kernels that take no scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binds {
+    /// Nothing: the policy is in its data plane.
+    Nothing,
+    /// What part of its time a thread is to be on each kind of core.
+    Kinds,
+    /// To which domain a thread belongs: none where a share is 0, else one less than that. The CPUs of each.
+    Domains(Vec<Vec<usize>>),
+}
+
 /// A control plane.
 pub trait Control: Send {
     /// Looks, decides, and puts what was decided in force. Returns after how long to call it again, ns.
     fn step(&mut self, view: &View<'_>) -> u64;
+
+    /// What its shares say of CPUs.
+    fn binds(&self) -> Binds {
+        Binds::Nothing
+    }
 
     /// Where the speeds come from that it goes by.
     fn sources(&self) -> Sources {

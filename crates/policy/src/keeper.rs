@@ -98,6 +98,11 @@ impl Keeper {
         }
     }
 
+    /// Its share as it is, for policies whose shares are no parts of kinds; 0 where nothing is planned for it.
+    pub fn share(&self, place: &Place) -> u64 {
+        self.table.share(place.0)
+    }
+
     /// Its share of each kind of core, of 1; that of newcomers where nothing is planned for it yet.
     pub fn shares(&self, place: &Place) -> [f64; TYPES_MAX] {
         let packed = match self.table.share(place.0) {

@@ -18,7 +18,7 @@ mod memory;
 pub mod native;
 pub mod table;
 
-pub use control::{Cgroup, Control, Plan, Profile, Program, Sources, Told, View};
+pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Sources, Told, View};
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use knob::{Knob, KnobError, Unit};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use policy::table::TaskView;
-use policy::{Control, Counts, Profile, Sources, Topology, View};
+use policy::{Binds, Control, Counts, Profile, Sources, Topology, View};
 
 use crate::{
     Class, Cuts, Domains, Filter, Gate, Leaves, Part, Rate, Spread, Thread, di, dino, memory,
@@ -79,6 +79,8 @@ struct Moved {
 pub(crate) struct Places {
     rule: Rule,
     domains: Domains,
+    /// Of each.
+    cpus: Vec<Vec<usize>>,
     /// Whether a domain is a memory node; else it is a cache, and there is nowhere to move memory to.
     nodes: bool,
     profile: Profile,
@@ -96,10 +98,12 @@ pub(crate) struct Places {
 impl Places {
     /// For a machine.
     pub fn new(topology: &Topology, profile: &Profile, rule: Rule) -> Self {
-        let (domains, nodes) = domains(topology);
+        let (cpus, nodes) = domains(topology);
+        let distance = if nodes { topology.node_distance.clone() } else { Vec::new() };
         Places {
             rule,
-            domains,
+            domains: Domains { cpus: cpus.iter().map(Vec::len).collect(), distance },
+            cpus,
             nodes,
             profile: profile.clone(),
             known: BTreeMap::new(),
@@ -162,13 +166,14 @@ impl Places {
         self.known.retain(|_, own| own.seen == looks);
     }
 
-    /// Threads that are to be placed, and their names in `known`, by age.
-    fn threads(&self, view: &View<'_>) -> (Vec<(u32, u32)>, Vec<Thread>) {
+    /// Threads that are to be placed, and their names in `known`, by age. Where pages are takes a walk over each
+    /// process's memory: asked only where it matters.
+    fn threads(&self, view: &View<'_>, pages: bool) -> (Vec<(u32, u32)>, Vec<Thread>) {
         let mut resident: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         let placed = |own: &&Known| own.quiet < QUIET && own.rate.accepted().is_some();
         let (mut keys, mut threads) = (Vec::new(), Vec::new());
         for (key, own) in self.known.iter().filter(|(_, own)| placed(own)) {
-            let pages = match self.nodes {
+            let pages = match self.nodes && pages {
                 true => resident
                     .entry(own.task.tgid)
                     .or_insert_with(|| view.memory.resident(own.task.tgid))
@@ -259,12 +264,22 @@ impl Places {
         gate.opens(&now, &then, dwell_s, units.values().sum())
     }
 
+    fn places(&self, threads: &[Thread]) -> Vec<usize> {
+        match self.rule.planner {
+            Planner::Sorted(how) => di(threads, &self.domains, how),
+            Planner::Classes => dino(threads, &self.domains),
+        }
+    }
+
     fn plan(&mut self, view: &View<'_>) {
-        let (keys, threads) = self.threads(view);
-        let at = match self.rule.planner {
-            Planner::Sorted(how) => di(&threads, &self.domains, how),
-            Planner::Classes => dino(&threads, &self.domains),
-        };
+        let (mut keys, mut threads) = self.threads(view, false);
+        let mut at = self.places(&threads);
+        let moves = threads.iter().zip(&at).any(|(thread, at)| thread.at != Some(*at));
+        // Who stays where everybody stays does so wherever pages are.
+        if moves {
+            (keys, threads) = self.threads(view, true);
+            at = self.places(&threads);
+        }
         let moves = threads.iter().zip(&at).any(|(thread, at)| thread.at != Some(*at));
         let pulls = self.pulls(&keys, &threads, &at);
         let opens = !moves || self.worth(&keys, &threads, &at, &pulls);
@@ -332,18 +347,17 @@ impl Places {
     }
 }
 
-/// Memory nodes where there are several, else caches; and which of the two.
-fn domains(topology: &Topology) -> (Domains, bool) {
+/// CPUs of each memory node where there are several, else of each cache; and which of the two.
+fn domains(topology: &Topology) -> (Vec<Vec<usize>>, bool) {
     let count = |of: &[u16]| 1 + of.iter().copied().max().map_or(0, usize::from);
     let several = topology.node.iter().any(|node| Some(node) != topology.node.first());
-    let (of, count, nodes) = match several {
-        true => (&topology.node, count(&topology.node).max(topology.node_distance.len()), true),
-        false => (&topology.llc, count(&topology.llc), false),
+    let (of, count) = match several {
+        true => (&topology.node, count(&topology.node).max(topology.node_distance.len())),
+        false => (&topology.llc, count(&topology.llc)),
     };
-    let mut cpus = vec![0; count];
-    of.iter().for_each(|domain| cpus[usize::from(*domain)] += 1);
-    let distance = if nodes { topology.node_distance.clone() } else { Vec::new() };
-    (Domains { cpus, distance }, nodes)
+    let mut cpus = vec![Vec::new(); count];
+    of.iter().enumerate().for_each(|(cpu, domain)| cpus[usize::from(*domain)].push(cpu));
+    (cpus, several)
 }
 
 /// Misses per 1,000 instructions and bytes a second of the time between; None where a counter stood still or jumped
@@ -374,6 +388,10 @@ impl Control for Places {
         }
         self.looked_ns = view.now_ns;
         self.rule.interval_ns
+    }
+
+    fn binds(&self) -> Binds {
+        Binds::Domains(self.cpus.clone())
     }
 
     fn sources(&self) -> Sources {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use policy::table::TYPES_MAX;
-use policy::{Control, Instance, Profile, Sources, Topology, View};
+use policy::{Binds, Control, Instance, Profile, Sources, Topology, View};
 
 use crate::hierarchy::parts;
 use crate::known::{Key, Known, RUNS, Tenancy, Tenant, Thread as KnownThread};
@@ -267,6 +267,10 @@ impl Control for Shares {
             self.decide_after_sampling(view, running, due);
         }
         look_ns
+    }
+
+    fn binds(&self) -> Binds {
+        Binds::Kinds
     }
 
     fn sources(&self) -> Sources {

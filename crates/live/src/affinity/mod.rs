@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Shares of uneven cores without sched_ext: Linux's own class schedules, and each thread's mask of CPUs says on
-//! which kind of core it may run for the next turn.
+//! Plans of control planes without sched_ext: Linux's own class schedules, and each thread's mask of CPUs says on
+//! which kind of core it may run for the next turn, or in which memory domain until it is meant for another.
 //!
 //! The control plane is the policies' own. What a thread had of each kind is known exactly: during a turn its mask
 //! has one kind only, and the kernel counts its CPU time (schedstat). Nobody's own mask is ever widened: a turn's
@@ -16,9 +16,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use policy::table::TYPES_MAX;
-use policy::{Control, Instance, Keeper, NoMemory, Place, Profile, Topology, View};
+use policy::{Binds, Control, Keeper, Place, Topology, View};
 use rustix::io::read;
 
 use self::assign::{Candidate, assign};
@@ -29,6 +29,7 @@ use self::thread::{Stat, times};
 use crate::control::Knows;
 use crate::counters::{self, Event, Whom, instructions_of};
 use crate::execute::now_ns;
+use crate::memory::HereMemory;
 use crate::program::{self, Programs, numbered};
 use crate::topology;
 
@@ -61,8 +62,10 @@ pub struct Had {
     pub tid: u32,
     /// What it calls itself.
     pub name: String,
-    /// CPU time on each kind of core, ms, the fastest first.
+    /// CPU time on each kind of core, ms, the fastest first; all of it where cores are alike.
     pub kind_ms: Vec<u64>,
+    /// The memory domain that it is bound to.
+    pub domain: Option<usize>,
 }
 
 /// A thread that is known.
@@ -72,7 +75,7 @@ struct Known {
     place: Place,
     /// Its owner's mask.
     own: Mask,
-    /// The kind whose mask it has now, and had in the turn before: a child may have either.
+    /// The kind, or domain, whose mask it has now, and had in the turn before: a child may have either.
     on: Option<usize>,
     was_on: Option<usize>,
     noted: bool,
@@ -94,8 +97,10 @@ pub struct Steering {
     control_ns: u64,
     keeper: Keeper,
     programs: Programs,
-    /// CPUs of each kind, the fastest first.
+    memory: HereMemory,
+    /// CPUs of each kind, the fastest first, or of each domain.
     kinds: Vec<Mask>,
+    are_domains: bool,
     of_cpu: Vec<u16>,
     /// Ways to count instructions on any of them: type and config.
     events: Vec<(u32, u64)>,
@@ -103,39 +108,41 @@ pub struct Steering {
     known: BTreeMap<u32, Known>,
     charged_ns: u64,
     journal: Option<Journal>,
+    /// The mask of this thread as it was: it works on slow cores, for the time of the fast ones is what it shares out.
+    before: Option<Mask>,
 }
 
 impl Steering {
-    /// Begins, with what is known of programs. Nothing is changed before the first turn.
+    /// Begins. Nothing is changed before the first turn.
     ///
-    /// Fails where the policy has no control plane, masks cannot be noted, or the kernel does not count CPU time.
+    /// Fails where the plan does not bind threads, masks cannot be noted, or the kernel does not count CPU time.
     pub fn begin(
-        instance: &Instance,
+        control: Box<dyn Control>,
         topology: &Topology,
-        profile: &Profile,
         whose: Whose,
         event: Event,
     ) -> anyhow::Result<Self> {
-        let name = instance.policy.name;
-        let plan =
-            instance.policy.control.with_context(|| format!("{name} has no control plane"))?;
         times(std::process::id())
             .context("the kernel does not count threads' CPU time (CONFIG_SCHED_INFO)")?;
         let online = online();
-        let count = 1 + usize::from(topology.core_type.iter().copied().max().unwrap_or(0));
-        let of_kind = |kind: usize| {
-            let cpus = 0..topology.core_type.len();
-            Mask::new(cpus.filter(|cpu| topology.core_type[*cpu] == kind as u16))
+        let (kinds, are_domains) = match control.binds() {
+            Binds::Nothing => bail!("nothing of it is in threads' masks"),
+            Binds::Domains(cpus) => (cpus.into_iter().map(Mask::new).collect(), true),
+            Binds::Kinds => (kinds(&topology.core_type), false),
         };
-        let kinds: Vec<Mask> = (0..count).map(of_kind).collect();
+        let journal = Journal::begin(&journal::place()?, &kinds)?;
         Ok(Steering {
-            control: (plan.begin)(instance, topology, profile),
+            control,
             control_ns: 0,
             keeper: Keeper::new(),
             programs: Programs::default(),
-            events: events(event, &online),
-            journal: Some(Journal::begin(&journal::place()?, &kinds)?),
+            memory: HereMemory::default(),
+            // Who places by domain has its own counters, of misses.
+            events: if are_domains { Vec::new() } else { events(event, &online) },
+            journal: Some(journal),
+            before: if are_domains { None } else { step_aside(kinds.last()) },
             kinds,
+            are_domains,
             of_cpu: topology.core_type.clone(),
             whose,
             known: BTreeMap::new(),
@@ -160,17 +167,19 @@ impl Steering {
         Knows {
             sources: self.control.sources(),
             learned: self.control.learned(),
-            says: self.control.says(),
+            says: self.control.says().map(|says| says + &self.memory.moved().told()),
         }
     }
 
     /// What those have had since they came that run now.
     pub fn had(&self) -> Vec<Had> {
         let runs = |tid: u32| self.known.get(&tid).is_some_and(|known| known.quiet < QUIET);
+        let kinds = if self.are_domains { 1 } else { self.kinds.len() };
         let had = |task: policy::table::TaskView| Had {
             tid: task.pid,
             name: program::name(task.pid).unwrap_or_default(),
-            kind_ms: task.ran_ns[..self.kinds.len()].iter().map(|ns| ns / 1_000_000).collect(),
+            kind_ms: task.ran_ns[..kinds].iter().map(|ns| ns / 1_000_000).collect(),
+            domain: self.known[&task.pid].on.filter(|_| self.are_domains),
         };
         let tasks = self.keeper.table().tasks().into_iter();
         tasks.filter(|task| runs(task.pid)).map(had).collect()
@@ -186,7 +195,7 @@ impl Steering {
                 table: self.keeper.table(),
                 name_of: &program::name,
                 cgroup_of: &|_| None,
-                memory: &NoMemory,
+                memory: &self.memory,
                 program_of: &|tid| self.programs.of(tid),
                 parent_of: &program::parent,
             };
@@ -325,7 +334,10 @@ impl Steering {
                 let cpu = Stat::of(*tid)?.cpu;
                 self.of_cpu.get(cpu).map(|kind| usize::from(*kind))
             });
-            let Some(at) = at else { continue };
+            let Some(at) = at.filter(|_| !self.are_domains) else {
+                self.keeper.charge(&known.place, 0, ran_ns, Some(0));
+                continue;
+            };
             let retired = known.retired();
             self.keeper.charge(&known.place, at, ran_ns, retired);
             let shares = self.keeper.shares(&known.place);
@@ -337,11 +349,18 @@ impl Steering {
         }
     }
 
-    /// Gives masks for the next turn.
-    fn place(&mut self) -> anyhow::Result<()> {
-        // A CPU that has gone is nobody's, and comes back to whom it belonged.
-        let online = Mask::new(online());
-        let kinds: Vec<Mask> = self.kinds.iter().map(|kind| kind.and(&online)).collect();
+    /// The domain of each thread that has one.
+    fn meant(&self) -> BTreeMap<u32, Option<usize>> {
+        let domain = |known: &Known| match self.keeper.share(&known.place) {
+            0 => None,
+            share => Some(share as usize - 1).filter(|domain| *domain < self.kinds.len()),
+        };
+        let meant = self.known.iter().filter(|(_, known)| !known.refused);
+        meant.map(|(tid, known)| (*tid, domain(known))).collect()
+    }
+
+    /// The kind of core of each thread that runs, for the next turn.
+    fn shared_out(&self, kinds: &[Mask]) -> BTreeMap<u32, Option<usize>> {
         let cores: Vec<f64> = kinds.iter().map(|kind| kind.len() as f64).collect();
         let running: Vec<u32> = self
             .known
@@ -361,14 +380,23 @@ impl Steering {
         };
         let candidates: Vec<Candidate> = running.iter().map(candidate).collect();
         let placed = assign(&cores, &candidates, TURN_NS / 2.0);
-        let wanted: BTreeMap<u32, Option<usize>> = running.into_iter().zip(placed).collect();
+        running.into_iter().zip(placed).collect()
+    }
+
+    /// Gives masks for the next turn.
+    fn place(&mut self) -> anyhow::Result<()> {
+        // A CPU that has gone is nobody's, and comes back to whom it belonged.
+        let online = Mask::new(online());
+        let kinds: Vec<Mask> = self.kinds.iter().map(|kind| kind.and(&online)).collect();
+        let wanted = if self.are_domains { self.meant() } else { self.shared_out(&kinds) };
         for (tid, known) in &mut self.known {
             let kind = wanted.get(tid).copied().flatten();
             known.was_on = known.on;
             known.count(*tid, kind.is_some(), &self.events);
             known.heed(*tid, (&self.kinds, &online), self.journal.as_mut())?;
             let may = |kind: usize| !self.kinds[kind].and(&known.own).is_empty();
-            let bits = (0..self.kinds.len()).filter(|kind| may(*kind)).map(|kind| 1 << kind);
+            let bits =
+                (0..self.kinds.len().min(32)).filter(|kind| may(*kind)).map(|kind| 1 << kind);
             self.keeper.bind(&known.place, bits.sum());
             if kind != known.on && !known.refused {
                 known.give(*tid, kind, (&self.kinds, &online), self.journal.as_mut())?;
@@ -384,7 +412,18 @@ impl Drop for Steering {
             // Where it fails the file stays, and the next start tries again.
             let _ = journal.end();
         }
+        if let Some(before) = self.before.take() {
+            let _ = before.give(rustix::thread::gettid().as_raw_pid() as u32);
+        }
     }
+}
+
+/// Binds this thread to what it may use of these CPUs; the mask that it had, where it has another now.
+fn step_aside(to: Option<&Mask>) -> Option<Mask> {
+    let own = rustix::thread::gettid().as_raw_pid() as u32;
+    let before = Mask::of(own)?;
+    let part = to?.and(&before);
+    (!part.is_empty() && part.give(own).is_ok()).then_some(before)
 }
 
 impl Known {
@@ -472,6 +511,13 @@ impl Known {
         }
         (!self.counters.is_empty()).then_some(sum)
     }
+}
+
+/// CPUs of each kind of core, the fastest first.
+fn kinds(core_type: &[u16]) -> Vec<Mask> {
+    let count = 1 + usize::from(core_type.iter().copied().max().unwrap_or(0));
+    let of = |kind| Mask::new((0..core_type.len()).filter(|cpu| core_type[*cpu] == kind as u16));
+    (0..count).map(of).collect()
 }
 
 fn online() -> Vec<usize> {

@@ -28,7 +28,9 @@ s32 OP(dino_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 
 	if (home != NO_DOMAIN)
 		cpu = domain_idle(p, prev_cpu, home);
-	if (home == NO_DOMAIN || (cpu < 0 && !domain_takes(p, home)))
+	else if (wake_flags & SCX_WAKE_FORK)	/* its pages will be where it first touches them */
+		cpu = domain_idle(p, prev_cpu, domain_emptiest(prev_cpu));
+	if (cpu < 0 && (home == NO_DOMAIN || !domain_takes(p, home)))
 		cpu = place_idle_near(p, prev_cpu, wake_flags);
 	if (cpu < 0)
 		return prev_cpu;

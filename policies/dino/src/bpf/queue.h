@@ -27,6 +27,27 @@ static __always_inline s32 domain_idle(struct task_struct *p, s32 prev, u32 doma
 	return -1;
 }
 
+/* The domain with most idle CPUs; that of `cpu` where others have no more. */
+static __always_inline u32 domain_emptiest(s32 cpu)
+{
+	u32 idle[DOMAINS_MAX] = {}, best = cpu_domain(cpu), i;
+
+	bpf_for(i, 0, nr_cpus) {
+		struct dn_cpu *other = cpus_of(i);
+
+		if (other && !other->pid && !cpu_is_away(i))
+			idle[cpu_domain(i)]++;
+	}
+	bpf_for(i, 0, nr_domains) {
+		u32 domain = i & (DOMAINS_MAX - 1);
+
+		barrier_var(domain);
+		if (idle[domain] > idle[best])
+			best = domain;
+	}
+	return best;
+}
+
 /* Has a CPU of a domain whose task belongs elsewhere send it home. Whether there was one. */
 static __always_inline bool domain_clear(u32 domain)
 {
