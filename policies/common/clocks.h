@@ -36,10 +36,12 @@ static __always_inline u32 turbo_of(u32 level, u32 active)
 	return turbo_khz[row][level];
 }
 
+CONFIG u64 reads_counters;	/* set where there are counters to be read */
+
 #ifdef __bpf__
 #include "counters.h"
 
-#define LICENSE_EVENTS(name)                                                                       \
+#define CPU_COUNTERS(name)                                                                       \
 	struct {                                                                                   \
 		__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);                                       \
 		__uint(max_entries, MAX_CPUS);                                                     \
@@ -47,13 +49,14 @@ static __always_inline u32 turbo_of(u32 level, u32 active)
 		__type(value, u32);                                                                \
 	} name SEC(".maps")
 
-/* CORE_POWER.LVL0_TURBO_LICENSE, LVL1 and LVL2, a counter for each CPU, opened by user space. */
-LICENSE_EVENTS(license_0);
-LICENSE_EVENTS(license_1);
-LICENSE_EVENTS(license_2);
+/* CORE_POWER.LVL0_TURBO_LICENSE, LVL1 and LVL2, a counter for each CPU, opened by user space; or cycles at any level. */
+CPU_COUNTERS(license_0);
+CPU_COUNTERS(license_1);
+CPU_COUNTERS(license_2);
+CPU_COUNTERS(core_cycles);
 
 /* One that shared its counter with others has not seen all: that is no count. */
-static __always_inline bool license_event(void *events, u64 *cycles)
+static __always_inline bool cpu_counted(void *events, u64 *cycles)
 {
 	struct bpf_perf_event_value value = {};
 
@@ -66,14 +69,31 @@ static __always_inline bool license_event(void *events, u64 *cycles)
 /* False where there are no counters, or they do not work. */
 static __always_inline bool clock_counts(struct clock_counts *counts)
 {
-	return license_event(&license_0, &counts->cycles[0]) &&
-	       license_event(&license_1, &counts->cycles[1]) &&
-	       license_event(&license_2, &counts->cycles[2]);
+	if (!reads_counters)
+		return false;
+	return cpu_counted(&license_0, &counts->cycles[0]) &&
+	       cpu_counted(&license_1, &counts->cycles[1]) &&
+	       cpu_counted(&license_2, &counts->cycles[2]);
+}
+
+/* The same of cycles, whatever the license. */
+static __always_inline bool clock_cycles(u64 *all)
+{
+	return cpu_counted(&core_cycles, all);
 }
 
 /* No kernel tells: it never disables the registers. */
 static __always_inline u32 vector_used(void)
 {
 	return LICENSE_LEVELS - 1;
+}
+#else
+static __always_inline bool clock_cycles(u64 *all)
+{
+	struct clock_counts counts = {};
+	bool known = clock_counts(&counts);
+
+	*all = counts.cycles[0] + counts.cycles[1] + counts.cycles[2];
+	return known;
 }
 #endif

@@ -123,6 +123,20 @@ static __always_inline void cpu_is_back(s32 cpu, bool idles)
 }
 
 /*
+ * In cpu_release: what waits on this CPU's local DSQ is queued again, who ran until now among it. Later, where the
+ * kernel can: this runs as a part of who ran, who counts as one that must not migrate for as long as any program
+ * does, and such a task goes back to the local DSQ without `enqueue`, for the kernel's own slice of 20 ms. Who is
+ * interrupted more often than that would go on for ever [do_enqueue_task, rcu_read_lock_dont_migrate].
+ */
+static __always_inline void cpu_sends_away(void)
+{
+	if (can_reenqueue())
+		reenqueue_here();
+	else
+		scx_bpf_reenqueue_local();
+}
+
+/*
  * Whether a CPU, for which `mine` wait, is to take one of the `theirs` that wait for another: of one that is away, all,
  * unless it is taken itself and as many wait here.
  */

@@ -57,7 +57,7 @@ pub(crate) fn start(
     let Some(plan) = instance.policy.control else { return Ok(None) };
     let shared = Shared::new(object, instance.policy.bpf)
         .with_context(|| format!("policy {}: its table of tasks", instance.label))?;
-    let mut control = plan(instance, topology, profile);
+    let mut control = (plan.begin)(instance, topology, profile);
     let mut programs = Programs::default();
     let memory = HereMemory::default();
     let mut after_ns = step(&mut *control, &shared, &programs, &memory);

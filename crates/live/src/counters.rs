@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Counters of retired instructions, one for each CPU, opened for a policy that reads them.
+//! Counters for policies that read them: of each CPU retired instructions, or cycles at each license level, or cycles.
 //!
 //! Who reads them: the policy itself, which the kernel allows from 6.15 on (ae0a457f5d33), else a program on each
 //! switch (`bpf/switched.bpf.c`), which may since 5.7 (b80b033bedae) and adds them to the policy's own table of
-//! tasks. Uneven machines have a counter unit for each kind of core, so each CPU is asked for its own.
+//! tasks; but not licenses, which are charged for while a task still runs. Uneven machines have a counter unit for each
+//! kind of core, so each CPU is asked for its own.
 
 use std::fs;
 use std::io;
@@ -13,20 +14,21 @@ use std::path::Path;
 use anyhow::Context;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use libbpf_sys::perf_event_attr;
-use policy::{Instance, Topology};
+use policy::{Instance, Told, Topology};
 
 use crate::load::set_rodata;
-use crate::{log, topology};
+use crate::{licenses, log, topology};
 
 static SWITCHED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switched.bpf.o"));
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Event {
-    /// Retired instructions, as far as CPUs have a counter unit that may be used.
+    /// What the policy goes by, as far as CPUs have a counter unit that may be used.
     #[default]
-    Instructions,
-    /// Nanoseconds, which every CPU counts: to see that the way from the counter to a task's speed is open.
+    Own,
+    /// Nanoseconds, which every CPU counts, in the place of instructions, or of cycles at the highest license level: to
+    /// see that the way from the counter to a task's speed is open.
     CpuClock,
     /// Nothing.
     Nothing,
@@ -42,6 +44,39 @@ pub enum Reader {
     Switches,
 }
 
+/// What a policy goes by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Retired instructions.
+    #[default]
+    Instructions,
+    /// Cycles at each license level.
+    Licenses,
+    /// Cycles, where levels are a model's.
+    Cycles,
+}
+
+impl What {
+    /// None: its control plane is told of nothing.
+    pub fn of(instance: &Instance) -> Option<Self> {
+        let modelled = instance.choice("source") == Some("model");
+        Some(match instance.policy.told()? {
+            Told::Levels if modelled => What::Cycles,
+            Told::Levels => What::Licenses,
+            Told::Speeds | Told::Misses => What::Instructions,
+        })
+    }
+
+    /// Maps of the policy's from which it reads them.
+    fn maps(self) -> &'static [&'static str] {
+        match self {
+            What::Instructions => &["instructions"],
+            What::Licenses => &["license_0", "license_1", "license_2"],
+            What::Cycles => &["core_cycles"],
+        }
+    }
+}
+
 /// What is to be counted, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counting {
@@ -54,8 +89,11 @@ pub struct Counting {
 /// include/uapi/linux/perf_event.h
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
+const HW_CYCLES: u64 = 0;
 const HW_INSTRUCTIONS: u64 = 1;
 const SW_CPU_CLOCK: u64 = 0;
+/// Never counts anything.
+const SW_DUMMY: u64 = 9;
 /// Which counter unit a generic hardware event is for, in the upper half of its config.
 const UNIT_SHIFT: u32 = 32;
 /// INST_RETIRED of Arm's PMUv3.
@@ -66,29 +104,31 @@ const UNITS: &str = "sys/bus/event_source/devices";
 /// Counters that were opened, and the reasons for those that were not.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// By CPU, with the name of its unit.
-    opened: Vec<(usize, String, OwnedFd)>,
+    what: What,
+    /// By CPU, with the name of its unit: one for each map.
+    opened: Vec<(usize, String, Vec<OwnedFd>)>,
     missing: Vec<(usize, String)>,
 }
 
+/// A way to count: the unit's name, and of each event its type and config.
+type Way = (String, Vec<(u32, u64)>);
+
 impl Counters {
-    /// Opens one for each online CPU, as far as there are any.
-    pub fn open(event: Event) -> Self {
-        let mut counters = Counters::default();
+    /// Opens those of each online CPU, as far as there are any.
+    pub(crate) fn open(what: What, event: Event) -> Self {
+        let mut counters = Counters { what, ..Counters::default() };
         if event == Event::Nothing {
             return counters;
         }
         let root = Path::new("/");
         for cpu in topology::online(root).unwrap_or_default() {
-            let wanted = match event {
-                Event::Instructions => instructions_of(root, cpu),
-                _ => vec![("cpu-clock".to_string(), SOFTWARE, SW_CPU_CLOCK)],
-            };
-            let mut why = String::new();
-            let opened = wanted.into_iter().find_map(|(unit, kind, config)| {
-                match open(kind, config, Whom::Cpu(cpu)) {
-                    Ok(fd) => Some((cpu, unit, fd)),
+            let mut why = "this kind of processor does not count them".to_string();
+            let opened = ways(root, cpu, what, event).into_iter().find_map(|(unit, events)| {
+                let open = |(kind, config): &(u32, u64)| open(*kind, *config, Whom::Cpu(cpu));
+                match events.iter().map(open).collect() {
+                    Ok(all) => Some((cpu, unit, all)),
                     Err(error) => {
+                        let error: io::Error = error;
                         why = error.to_string();
                         None
                     }
@@ -127,14 +167,28 @@ impl Counters {
 
     /// Puts them where a policy reads them.
     pub(crate) fn put(&self, object: &Object) -> anyhow::Result<()> {
-        let map = object.maps().find(|map| map.name() == "instructions");
-        let map = map.context("the program has no map of counters")?;
-        for (cpu, _, fd) in &self.opened {
-            let (key, value) = (*cpu as u32, fd.as_raw_fd());
-            map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
-                .with_context(|| format!("the counter of CPU {cpu} cannot be read by a program"))?;
+        for (at, name) in self.what.maps().iter().enumerate() {
+            let map = object.maps().find(|map| map.name() == *name);
+            let map = map.with_context(|| format!("the program has no map {name}"))?;
+            for (cpu, _, all) in &self.opened {
+                let (key, value) = (*cpu as u32, all[at].as_raw_fd());
+                map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).with_context(
+                    || format!("the counter of CPU {cpu} cannot be read by a program"),
+                )?;
+            }
         }
         Ok(())
+    }
+
+    /// Whether a policy has the maps where it reads them.
+    pub(crate) fn fit(&self, object: &Object) -> bool {
+        self.what.maps().iter().all(|name| object.maps().any(|map| map.name() == *name))
+    }
+
+    /// Closes them, for this reason.
+    pub(crate) fn give_up(&mut self, why: &str) {
+        let cpus = self.opened.drain(..).map(|(cpu, _, _)| (cpu, why.to_string()));
+        self.missing.splice(..0, cpus);
     }
 }
 
@@ -177,8 +231,36 @@ impl Switched {
     }
 }
 
+/// Ways to count on a CPU, the best first.
+fn ways(root: &Path, cpu: usize, what: What, event: Event) -> Vec<Way> {
+    const CLOCK: (u32, u64) = (SOFTWARE, SW_CPU_CLOCK);
+    const STANDS: (u32, u64) = (SOFTWARE, SW_DUMMY);
+    let clock = |events| vec![("cpu-clock".to_string(), events)];
+    let single = |(unit, kind, config)| (unit, vec![(kind, config)]);
+    match (event, what) {
+        (Event::Nothing, _) => Vec::new(),
+        (Event::CpuClock, What::Licenses) => clock(vec![STANDS, STANDS, CLOCK]),
+        (Event::CpuClock, _) => clock(vec![CLOCK]),
+        (Event::Own, What::Licenses) => {
+            let events = licenses::events(root);
+            events.into_iter().map(|events| ("license events".to_string(), events)).collect()
+        }
+        (Event::Own, What::Cycles) => {
+            counted_of(root, cpu, HW_CYCLES).into_iter().map(single).collect()
+        }
+        (Event::Own, What::Instructions) => {
+            instructions_of(root, cpu).into_iter().map(single).collect()
+        }
+    }
+}
+
 /// Ways to count this CPU's instructions, the best first: the unit's name, type and config of the event.
 pub(crate) fn instructions_of(root: &Path, cpu: usize) -> Vec<(String, u32, u64)> {
+    counted_of(root, cpu, HW_INSTRUCTIONS)
+}
+
+/// The same of another generic event.
+fn counted_of(root: &Path, cpu: usize, event: u64) -> Vec<(String, u32, u64)> {
     let mut ways = Vec::new();
     let mut units: Vec<_> =
         fs::read_dir(root.join(UNITS)).into_iter().flatten().flatten().collect();
@@ -192,13 +274,13 @@ pub(crate) fn instructions_of(root: &Path, cpu: usize) -> Vec<(String, u32, u64)
         let (true, Some(number)) = (topology::cpu_list(&cpus).contains(&cpu), number) else {
             continue;
         };
-        let generic = u64::from(number) << UNIT_SHIFT | HW_INSTRUCTIONS;
+        let generic = u64::from(number) << UNIT_SHIFT | event;
         ways.push((name.clone(), HARDWARE, generic));
-        if name.starts_with("arm") {
+        if name.starts_with("arm") && event == HW_INSTRUCTIONS {
             ways.push((name, number, ARM_INSTRUCTIONS));
         }
     }
-    ways.push(("cpu".into(), HARDWARE, HW_INSTRUCTIONS));
+    ways.push(("cpu".into(), HARDWARE, event));
     ways
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::{self, Limit};
-use crate::counters::{self, Counters, Event, Whom};
+use crate::counters::{self, Counters, Event, What, Whom};
 use crate::kernel::{FOLDER, OPS};
 use crate::topology;
 
@@ -74,7 +74,7 @@ impl Facts {
                 Err(error) => drop(facts.missing_counters.insert(name, error.to_string())),
             }
         }
-        let counters = Counters::open(Event::Instructions);
+        let counters = Counters::open(What::Instructions, Event::Own);
         facts.policy_counters = counters.any().then(|| counters.describe());
         facts
     }

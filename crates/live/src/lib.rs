@@ -15,6 +15,7 @@ mod exit;
 mod facts;
 mod glance;
 mod kernel;
+mod licenses;
 mod load;
 mod locks;
 mod log;

@@ -12,7 +12,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Profile, Topology};
 
 use crate::control::{self, Controlling, Knows};
-use crate::counters::{Counters, Counting, Reader, Switched};
+use crate::counters::{Counters, Counting, Reader, Switched, What};
 use crate::{Exit, Messages, State, exit, log, state};
 
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
@@ -55,13 +55,11 @@ pub fn load(
     }
     let name = instance.policy.ops.to_string();
     let mut messages = Messages::from_now();
-    let counters = match instance.policy.control {
-        Some(_) => Counters::open(counting.event),
-        None => Counters::default(),
-    };
+    let what = What::of(instance);
+    let mut counters = what.map(|what| Counters::open(what, counting.event)).unwrap_or_default();
     let mut reads = counters.any() && counting.reader == Reader::Either;
     let open = |reads: bool| {
-        let topology = Topology { counts_instructions: reads, ..topology.clone() };
+        let topology = Topology { reads_counters: reads, ..topology.clone() };
         log::listen(|| open_and_load(instance, &topology, scope))
     };
     let (mut result, mut words) = open(reads);
@@ -69,13 +67,16 @@ pub fn load(
         reads = false;
         (result, words) = open(reads);
     }
+    if !reads && matches!(what, Some(What::Licenses | What::Cycles)) {
+        counters.give_up("a kernel before 6.15 lets no scheduler read them");
+    }
     let mut object = result.with_context(|| {
         format!("the kernel refuses policy {}: {}", instance.label, log::reason(&words))
     })?;
     let mut switched = None;
     match (counters.any(), reads) {
         // One whose control plane counts by itself has no place for them.
-        (true, true) if !object.maps().any(|map| map.name() == "instructions") => {}
+        (true, true) if !counters.fit(&object) => {}
         (true, true) => counters.put(&object)?,
         (true, false) => {
             switched = Some(Switched::attach(&counters, &object, instance, topology)?);

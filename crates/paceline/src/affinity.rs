@@ -29,7 +29,8 @@ pub fn run(
     every: Duration,
     until: Option<Duration>,
 ) -> Result<(), Failure> {
-    let control = instance.policy.control.map(|plan| plan(instance, topology, &speeds.profile()));
+    let control =
+        instance.policy.control.map(|plan| (plan.begin)(instance, topology, &speeds.profile()));
     let control = control.filter(|control| control.binds() != Binds::Nothing);
     let Some(control) = control else {
         return Err(Failure::input(format!(

@@ -124,8 +124,8 @@ pub struct Compare {
     /// A file or folder that the command needs in the guest; may be repeated (vm only)
     #[arg(long, value_name = "PATH")]
     pub with: Vec<PathBuf>,
-    /// How fast programs are on each kind of core, for policies that share uneven cores: TOML with
-    /// `NAME = SPEEDUP` under [programs]
+    /// What is known of programs: TOML with `NAME = NUMBER` under [programs], a speedup for min-fair, misses
+    /// for dino, a license level for avx-fair
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Count the locks that the scheduler takes beyond the runqueue's own
@@ -338,11 +338,11 @@ pub enum By {
 /// What is counted.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// Retired instructions, where CPUs have a counter of them
-    Instructions,
-    /// Nanoseconds: says nothing, and shows that the way from counters to speeds is open
+    /// What the policy goes by, where CPUs count it: retired instructions, or cycles at each license level
+    Own,
+    /// Nanoseconds: says nothing, and shows that the way from counters to the policy is open
     CpuClock,
-    /// Nothing: speeds are what --profile says
+    /// Nothing: what --profile says is all that is known
     Off,
 }
 
@@ -378,14 +378,15 @@ pub struct Run {
     /// How the policy is put in force
     #[arg(long, value_name = "WAY", default_value = "sched-ext")]
     pub by: By,
-    /// How fast programs are on each kind of core: TOML with `NAME = SPEEDUP` under [programs]
+    /// What is known of programs: TOML with `NAME = NUMBER` under [programs], a speedup for min-fair, misses
+    /// for dino, a license level for avx-fair
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Remember in this file how fast executables were measured to be, and start from it the next time
     #[arg(long, value_name = "FILE")]
     pub memo: Option<PathBuf>,
-    /// What tells how fast a task is on each kind of core
-    #[arg(long, value_name = "EVENT", default_value = "instructions")]
+    /// What is counted of tasks
+    #[arg(long, value_name = "EVENT", default_value = "own")]
     pub counter: Counter,
     /// Who reads counters
     #[arg(long, hide = true, default_value = "either")]
@@ -394,6 +395,9 @@ pub struct Run {
     /// 0-1=fast,2-5=slow [default: as the kernel says]
     #[arg(long, value_name = "CPUS=KIND,...")]
     pub core_types: Option<String>,
+    /// A machine that has the turbo table and the licenses of this one, for avx-fair: a name or a TOML file
+    #[arg(long, value_name = "MACHINE")]
+    pub clocks: Option<String>,
     /// Load it although cgroups have limits (cpu.max, cpu.weight), which it would ignore
     #[arg(long)]
     pub ignore_cgroup_limits: bool,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::MultiProgress;
 use machine::Machine;
-use policy::{Instance, Profile};
+use policy::{Instance, Profile, Told};
 use sim::{Scenario, Scheduler, SimError};
 use trace::Outcome;
 
@@ -178,36 +178,23 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
     })
 }
 
-/// How fast each task of the workload is on each kind of core, of its speed on the slowest; or where clocks follow
-/// licenses, which level its widest code needs: what counters would tell, which a guest does not have; before that,
-/// what somebody said.
+/// Of each task of the workload what the policies' control planes are told of programs: what counters would tell, which
+/// a guest does not have; and before that, what somebody said.
 fn profile(plan: &Plan, rates: &[f64]) -> Profile {
-    if let (Job::Model { workload, .. }, true) = (&plan.job, by_misses(plan)) {
-        let misses = |task: &workload::Task| Some((task.name.clone(), vec![task.memory?.mpki]));
-        let mut profile: Profile = workload.tasks.iter().filter_map(misses).collect();
-        profile.extend(plan.profile.clone());
-        return profile;
-    }
-    let (Job::Model { workload, .. }, false) = (&plan.job, rates.is_empty()) else {
-        return plan.profile.clone();
+    let Job::Model { workload, .. } = &plan.job else { return plan.profile.clone() };
+    let numbers = |told: Told, task: &workload::Task| match told {
+        Told::Misses => Some(vec![task.memory?.mpki]),
+        Told::Levels => Some(vec![f64::from(task.widest().level())]),
+        Told::Speeds if rates.is_empty() => None,
+        Told::Speeds => Some(machine::speeds(rates, task.stalled)),
     };
-    let speeds = |task: &workload::Task| (task.name.clone(), machine::speeds(rates, task.stalled));
-    let needs = |task: &workload::Task| (task.name.clone(), vec![f64::from(task.widest().level())]);
-    let licensed =
-        matches!(&plan.place, Place::Vm { shape, .. } if shape.clocks.license_levels > 0);
-    let mut profile: Profile = match licensed {
-        true => workload.tasks.iter().map(needs).collect(),
-        false => workload.tasks.iter().map(speeds).collect(),
-    };
+    // Where policies are told different things, the first is told something.
+    let told =
+        plan.contenders.iter().filter_map(Contender::policy).find_map(|own| own.policy.told());
+    let known = |task: &workload::Task| Some((task.name.clone(), numbers(told?, task)?));
+    let mut profile: Profile = workload.tasks.iter().filter_map(known).collect();
     profile.extend(plan.profile.clone());
     profile
-}
-
-/// Whether all policies are of those that go by misses of caches.
-fn by_misses(plan: &Plan) -> bool {
-    let ours =
-        |instance: &policy::Instance| dino::ALL.iter().any(|own| own.name == instance.policy.name);
-    plan.contenders.iter().filter_map(Contender::policy).all(ours)
 }
 
 fn reference(contender: &Contender) -> vm::PolicyRef {

@@ -4,6 +4,7 @@
 mod affinity;
 mod attempt;
 mod cli;
+mod clocks;
 mod compare;
 mod contender;
 mod doctor;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `--profile FILE`: how fast programs are on each kind of core, as an operator measured it; and `--memo FILE`,
-//! which `run` keeps itself, in the same form.
+//! `--profile FILE`: what an operator knows of programs, which for most policies is how fast each is on each kind of
+//! core; and `--memo FILE`, which `run` keeps itself, in the same form.
 //!
 //! ```toml
 //! [programs]
@@ -8,7 +8,8 @@
 //! "/usr/bin/ffmpeg" = [9.1e9, 3.2e9]       # instructions, or work, a second on each kind, the fastest first
 //! ```
 //!
-//! For `dino` and its like a number is misses of the last-level cache in 1,000 instructions: `mcf = 38`.
+//! For `dino` and its like a number is misses of the last-level cache in 1,000 instructions: `mcf = 38`. For `avx-fair`
+//! it is the license level of the program's widest code, 0 to 2: `x265 = 2`.
 //!
 //! A program goes by what its threads are called (15 bytes, as `ps -o comm` shows it), by the whole path of its
 //! executable, or by its build id (`"build-id:2f91…"`).
@@ -16,7 +17,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use policy::{Instance, Profile};
+use policy::{Instance, Profile, Told};
 use toml::{Table, Value};
 
 use crate::failure::Failure;
@@ -26,14 +27,12 @@ use crate::plan::read;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
     file: String,
-    /// By program: one number is a speedup, more are rates.
+    /// By program. Where speeds are asked for one number is a speedup, more are rates.
     programs: Vec<(String, Vec<f64>)>,
 }
 
-/// Whether a policy goes by misses of caches, and not by speeds.
-fn by_misses(instance: &Instance) -> bool {
-    dino::ALL.iter().any(|own| own.name == instance.policy.name)
-}
+/// The highest level of licenses.
+const LEVEL_MAX: f64 = (machine::LEVELS - 1) as f64;
 
 impl Given {
     /// Reads a file.
@@ -61,7 +60,9 @@ impl Given {
             };
             let numbers: Option<Vec<f64>> = numbers.filter(|all: &Vec<f64>| !all.is_empty());
             match numbers {
-                Some(all) if all.iter().all(|one| one.is_finite() && *one > 0.0) => Ok((name, all)),
+                Some(all) if all.iter().all(|one| one.is_finite() && *one >= 0.0) => {
+                    Ok((name, all))
+                }
                 _ => Err(bad(&format!(
                     "{name} = {value}: expected a speedup such as 1.7, or work a second on each kind of core, \
                      such as [9.1e9, 3.2e9]"
@@ -85,16 +86,38 @@ impl Given {
         policies: impl Iterator<Item = &'a Instance>,
     ) -> Result<Profile, Failure> {
         let bad = |why: String| Err(Failure::input(format!("{}: {why}", self.file)));
-        let sharing: Vec<&Instance> =
-            policies.filter(|instance| instance.policy.control.is_some()).collect();
-        if !sharing.is_empty() && sharing.iter().all(|instance| by_misses(instance)) {
-            return self.misses();
-        }
-        if sharing.is_empty() {
+        let told: Vec<(&Instance, Told)> =
+            policies.filter_map(|instance| Some((instance, instance.policy.told()?))).collect();
+        let Some((first, numbers)) = told.first() else {
             return bad(
-                "it is for policies that share uneven cores, such as min-fair; name one".into()
+                "it is for policies that are told of programs, such as min-fair; name one".into()
             );
+        };
+        if let Some((other, _)) = told.iter().find(|(_, other)| other != numbers) {
+            return bad(format!(
+                "its numbers are not the same to {} and {}: compare them one after the other",
+                first.policy.name, other.policy.name
+            ));
         }
+        match numbers {
+            Told::Speeds => self.speeds(kinds, told.iter().map(|(instance, _)| *instance)),
+            Told::Misses => {
+                self.one_each("its misses in 1,000 instructions, up to 1000", |mpki| mpki <= 1000.0)
+            }
+            Told::Levels => self
+                .one_each("the license level of its widest code, 0 to 2", |level| {
+                    level <= LEVEL_MAX && level.fract() == 0.0
+                }),
+        }
+    }
+
+    /// Of each kind of core.
+    fn speeds<'a>(
+        &self,
+        kinds: usize,
+        policies: impl Iterator<Item = &'a Instance> + Clone,
+    ) -> Result<Profile, Failure> {
+        let bad = |why: String| Err(Failure::input(format!("{}: {why}", self.file)));
         if kinds < 2 {
             return bad(
                 "all cores of this machine are alike, and so is every program's speed".into()
@@ -102,6 +125,9 @@ impl Given {
         }
         let mut profile = Profile::new();
         for (name, rates) in &self.programs {
+            if rates.contains(&0.0) {
+                return bad(format!("{name} has a speed of 0: expected a speedup such as 1.7"));
+            }
             let speeds = match (rates.len(), kinds) {
                 (1, 2) => vec![rates[0], 1.0],
                 (1, _) => {
@@ -125,7 +151,7 @@ impl Given {
                     listed(&speeds)
                 ));
             }
-            for instance in &sharing {
+            for instance in policies.clone() {
                 let most = uneven::speedup_bound(instance);
                 if speeds[0] > most {
                     return bad(format!(
@@ -140,14 +166,11 @@ impl Given {
         Ok(profile)
     }
 
-    /// For policies of memory domains a number is misses of the last-level cache in 1,000 instructions.
-    fn misses(&self) -> Result<Profile, Failure> {
+    /// One number for each program.
+    fn one_each(&self, what: &str, can_be: fn(f64) -> bool) -> Result<Profile, Failure> {
         let one = |(name, numbers): &(String, Vec<f64>)| match numbers[..] {
-            [mpki] if mpki <= 1000.0 => Ok((name.clone(), vec![mpki])),
-            _ => Err(Failure::input(format!(
-                "{}: {name}: expected its misses in 1,000 instructions, one number up to 1000",
-                self.file
-            ))),
+            [number] if can_be(number) => Ok((name.clone(), vec![number])),
+            _ => Err(Failure::input(format!("{}: {name}: expected one number, {what}", self.file))),
         };
         self.programs.iter().map(one).collect()
     }
@@ -252,6 +275,13 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_what_the_policy_takes_it_for() {
+        let of = |policy: &'static Policy, text: &str| said(&[policy], 1, text).unwrap();
+        assert_eq!(of(&dino::DINO, "[programs]\nmcf = 38\nidle = 0")["mcf"], [38.0]);
+        assert_eq!(of(&avx::AVX_FAIR, "[programs]\nx265 = 2\nnginx = 0")["nginx"], [0.0]);
+    }
+
+    #[test]
     fn what_cannot_be_is_one_line() {
         let min_fair: &[&'static Policy] = &[&uneven::MIN_FAIR];
         for (policies, kinds, text, why) in [
@@ -280,7 +310,18 @@ mod tests {
             ),
             (min_fair, 3, "[programs]\nx = 2", "one speedup, and this machine has 3 kinds"),
             (min_fair, 1, "[programs]\nx = 2", "all cores of this machine are alike"),
+            (min_fair, 2, "[programs]\nx = [0, 0]", "x has a speed of 0"),
             (&[&flsched::FLSCHED], 2, "[programs]\nx = 2", "such as min-fair"),
+            (&[&dino::DINO], 1, "[programs]\nx = [38, 2]", "its misses in 1,000"),
+            (&[&dino::DINO], 1, "[programs]\nx = 1001", "its misses in 1,000"),
+            (&[&avx::AVX_FAIR], 1, "[programs]\nx = 3", "the license level of its widest code"),
+            (&[&avx::AVX_FAIR], 1, "[programs]\nx = 0.5", "the license level of its widest code"),
+            (
+                &[&uneven::MIN_FAIR, &avx::AVX_FAIR],
+                2,
+                "[programs]\nx = 2",
+                "not the same to min-fair and avx-fair",
+            ),
         ] {
             let error = said(policies, kinds, text).expect_err(text);
             assert!(error.contains(why) && !error.contains('\n'), "{text}: {error}");

@@ -9,11 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use live::{Attached, Behind, Counting, Event, Exit, Glance, Knows, Load, Lookout, Reader, Scope};
-use policy::{Instance, Profile, Sources, Topology};
+use policy::{Instance, Profile, Sources, Told, Topology};
 use serde_json::{Value, json};
 
 use crate::affinity;
 use crate::cli::{By, CountedBy, Counter, Run};
+use crate::clocks;
 use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
 use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies};
@@ -56,9 +57,11 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         live::load(&instance, &topology, &profile, scope, counting(args)).map_err(failed)?;
     let started = Instant::now();
     output::say(&format!("paceline: {} is in charge of {}", instance.label, whom(scope)));
-    if instance.policy.control.is_some() {
-        output::say(&format!("paceline: {}", speeds.described(&attached)));
-    }
+    let known = instance.policy.told().map(|told| match told {
+        Told::Levels => clocks::described(&instance, &topology.clocks, attached.counters()),
+        Told::Speeds | Told::Misses => speeds.described(&attached),
+    });
+    known.iter().for_each(|known| output::say(&format!("paceline: {known}")));
     let mut child = match args.command.is_empty() {
         true => None,
         false => Some(start(args)?),
@@ -359,13 +362,16 @@ fn topology(args: &Run) -> Result<Topology, Failure> {
     if let Some(kinds) = &args.core_types {
         topology.core_type = core_types(kinds, topology.core_type.len())?;
     }
+    if let Some(machine) = &args.clocks {
+        topology.clocks = clocks::of(machine)?;
+    }
     Ok(topology)
 }
 
 pub fn counting(args: &Run) -> Counting {
     Counting {
         event: match args.counter {
-            Counter::Instructions => Event::Instructions,
+            Counter::Own => Event::Own,
             Counter::CpuClock => Event::CpuClock,
             Counter::Off => Event::Nothing,
         },

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use live::{Attached, Counters};
-use policy::{Instance, Profile, Topology};
+use policy::{Instance, Profile, Told, Topology};
 use report::text::plural;
 
 use crate::cli::Run;
@@ -33,7 +33,7 @@ impl Speeds {
         let told = given.as_ref().map(|given| given.profile(kinds, [instance].into_iter()));
         let mut remembered = Profile::new();
         if let Some(memo) = &args.memo {
-            if instance.policy.control.is_none() {
+            if instance.policy.told() != Some(Told::Speeds) {
                 return Err(Failure::input(
                     "--memo is for policies that share uneven cores, such as min-fair; name one",
                 ));

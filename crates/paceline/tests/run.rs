@@ -288,6 +288,39 @@ fn speeds_come_from_counters_a_profile_or_memory() {
     );
 }
 
+/// No guest counts license levels: nanoseconds stand for cycles at the highest one. The two programs differ in what
+/// somebody said of them.
+#[test]
+fn who_is_slowed_by_others_is_refunded_by_what_counters_say() {
+    in_guest_by(
+        Clock::Icount,
+        1,
+        r#"
+        printf '[programs]\na = 2\nb = 0\n' >levels.toml
+        for n in a b; do
+            ln -s $(readlink -f /bin/sh) $n
+            /tmp/$n -c 'while :; do :; done' & pids="$pids $!"
+        done
+        set -- $pids; a=$1 b=$2
+        # What b had of a's CPU time under a policy, in thousandths.
+        ratio() {
+            ran $a; had_a=${ran%.*}
+            ran $b; had_b=${ran%.*}
+            $P run "$@" --clocks xeon-w-2104 --profile levels.toml --for 3s >out 2>err || fail "$*: $?"
+            ran $a; a_ms=$((${ran%.*} - had_a))
+            ran $b; ratio=$((1000 * (${ran%.*} - had_b) / a_ms))
+        }
+        # A millisecond of b is 10^6 cycles at 2.4 GHz, which take 0.104 ms less at 3.2 GHz: b gets 1 / 0.896 of a's time.
+        ratio avx-fair:detect=told --counter cpu-clock
+        grep -q 'clocks: cpu-clock on 0$' err || fail "what is counted: $(cat err)"
+        [ $ratio -gt 1090 ] && [ $ratio -lt 1140 ] || fail "counted: $ratio"
+        ratio avx-fair:detect=told
+        grep -q 'clocks: license events: none on 0 (.*): nothing is refunded' err || fail "none: $(cat err)"
+        [ $ratio -gt 970 ] && [ $ratio -lt 1030 ] || fail "not counted: $ratio"
+        kill $pids"#,
+    );
+}
+
 /// Without a scheduler in the kernel: six programs on two fast and four slow cores, which are so in name only.
 const BY_AFFINITY: &str = r#"
     kinds="--core-types 0-1=fast,2-5=slow"

@@ -9,11 +9,28 @@ use std::collections::BTreeMap;
 use crate::table::TaskTable;
 use crate::{Instance, Memory, Topology};
 
-/// Makes the control plane of an instance.
-pub type Plan = fn(&Instance, &Topology, &Profile) -> Box<dyn Control>;
+/// A policy's control plane.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Makes that of an instance.
+    pub begin: fn(&Instance, &Topology, &Profile) -> Box<dyn Control>,
+    /// What it takes a profile's numbers for.
+    pub told: Told,
+}
 
-/// What is known beforehand of programs: how fast each is on each kind of core, of its speed on the slowest,
-/// the fastest kind first; by what a thread is called, or by its executable's path or id.
+/// What the numbers of a profile are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// How fast a program is on each kind of core, of its speed on the slowest, the fastest kind first.
+    Speeds,
+    /// One: its misses of the last-level cache in 1,000 instructions.
+    Misses,
+    /// One: the license level that its widest code needs.
+    Levels,
+}
+
+/// What is known beforehand of programs, by what a thread is called, or by its executable's path or id. What the
+/// numbers are depends on the policy: [`Told`].
 pub type Profile = BTreeMap<String, Vec<f64>>;
 
 /// An executable.

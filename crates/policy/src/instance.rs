@@ -68,6 +68,16 @@ impl Instance {
         self.values[index.expect("a policy asks for its own knobs")]
     }
 
+    /// The word that a knob is set to. None: the policy has no such knob, or it takes no words.
+    pub fn choice(&self, knob: &str) -> Option<&'static str> {
+        let (knob, value) =
+            self.policy.knobs.iter().zip(&self.values).find(|(known, _)| known.name == knob)?;
+        match knob.unit {
+            Unit::Choice(words) => words.get(*value as usize).copied(),
+            _ => None,
+        }
+    }
+
     /// The value of a decimal knob; panics where the policy has none of this name.
     pub fn decimal(&self, knob: &str) -> f64 {
         self.get(knob) as f64 / 1e6
@@ -107,8 +117,8 @@ impl Instance {
         let types = 1 + topology.core_type.iter().copied().max().unwrap_or(0);
         config.push(("nr_types", u32::from(types).to_ne_bytes().to_vec()));
         config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
-        let counts = u64::from(topology.counts_instructions);
-        config.push(("counts_instructions", counts.to_ne_bytes().to_vec()));
+        let counts = u64::from(topology.reads_counters);
+        config.push(("reads_counters", counts.to_ne_bytes().to_vec()));
         let clocks = &topology.clocks;
         config.push(("license_levels", clocks.license_levels.to_ne_bytes().to_vec()));
         config.push(("license_release_ns", clocks.release_ns.to_ne_bytes().to_vec()));

@@ -18,7 +18,7 @@ mod memory;
 pub mod native;
 pub mod table;
 
-pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Sources, View};
+pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Sources, Told, View};
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use knob::{Knob, KnobError, Unit};
@@ -54,6 +54,13 @@ pub struct Policy {
     pub control: Option<Plan>,
 }
 
+impl Policy {
+    /// What it takes a profile's numbers for. None: it reads none.
+    pub fn told(&self) -> Option<Told> {
+        self.control.map(|plan| plan.told)
+    }
+}
+
 /// What a variant of a policy declares it keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
@@ -85,8 +92,8 @@ pub struct Topology {
     pub node_distance: Vec<Vec<u32>>,
     /// Nanoseconds between two timer ticks of a busy CPU.
     pub tick_ns: u64,
-    /// Its CPUs count instructions, and a policy may read them.
-    pub counts_instructions: bool,
+    /// Its CPUs count what the policy goes by, and the policy may read it.
+    pub reads_counters: bool,
     /// What its clocks follow, as far as that is known.
     pub clocks: Clocks,
 }

@@ -205,6 +205,30 @@ fn counters_that_fail_refund_nothing_and_those_that_jump_refund_the_rest() {
     assert!((0.99..=1.001).contains(&jumped), "a stretch of time is lost, no more: {jumped}");
 }
 
+/// What a model says is lost is refunded as far as cycles say so, too: somebody may be told to need what it does not.
+#[test]
+fn a_model_is_held_to_what_cycles_say() {
+    let machine = permanent("xeon-w-2104");
+    let refund = |culprit: Vector, counters: bool| {
+        let task = |name: &str, vector| Task {
+            name: name.to_string(),
+            ..on(0, vector, forever(vec![burn(10)]))
+        };
+        let tasks = vec![task("a", culprit), task("b", Vector::None)];
+        let workload = Workload { duration_ns: Some(5 * SECOND), ..workload(tasks) };
+        let knobs = fair("source=model,detect=told");
+        let mut scenario = Scenario::new(machine.clone(), workload, knobs);
+        scenario.profile = [("a", 2.0), ("b", 0.0)].map(|(n, l)| (n.to_string(), vec![l])).into();
+        scenario.options.counters = counters;
+        run(&scenario).unwrap().extra["refunded_ns"]
+    };
+    let (held, believed) = (refund(Vector::Avx512, true), refund(Vector::Avx512, false));
+    assert!((held / believed - 1.0).abs() < 0.02, "{held} ns of {believed} ns");
+    let (held, believed) = (refund(Vector::None, true), refund(Vector::None, false));
+    assert!(believed > 0.5 * SECOND as f64, "the control: {believed} ns");
+    assert!(held < 0.001 * believed, "{held} ns of {believed} ns");
+}
+
 #[test]
 fn nice_divides_what_is_charged() {
     let machine = permanent("xeon-w-2104");

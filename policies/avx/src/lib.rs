@@ -6,7 +6,7 @@
 
 mod hints;
 
-use policy::{Instance, Knob, Policy, Promises, TICK_NS_MAX, Unit};
+use policy::{Instance, Knob, Plan, Policy, Promises, TICK_NS_MAX, Told, Unit};
 
 const MS: u64 = 1_000_000;
 
@@ -47,7 +47,7 @@ pub static AVX_FAIR: Policy = Policy {
             unit: Unit::Choice(&["events", "model"]),
             default: 0,
             help: "where cycles at each license level come from: the CPU's counters, or a model that goes by what \
-                   tasks are said to need",
+                   tasks are said to need, held to the CPU's count of cycles where it has one",
         },
         Knob {
             name: "pick",
@@ -62,7 +62,7 @@ pub static AVX_FAIR: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/avx.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/avx.so")),
     promises,
-    control: Some(hints::plan),
+    control: Some(Plan { begin: hints::plan, told: Told::Levels }),
 };
 
 /// A CPU may miss a task that waits elsewhere for no longer than a tick. Whose turn is next depends on

@@ -20,6 +20,12 @@ EXPORT void demand(struct license *l, u64 now_ns, u32 level, u64 release_ns, u64
 	pass(l, now_ns);
 }
 
+/* How long a core stands still. */
+EXPORT void halts(u64 halt_ns)
+{
+	license_halt_ns = halt_ns;
+}
+
 EXPORT u64 refund(const struct charge_of *of)
 {
 	return charge_refund(of);

@@ -82,6 +82,21 @@ fn golden_values() {
 }
 
 #[test]
+fn who_stands_still_while_anothers_license_changes_is_not_charged_for_it() {
+    let standing = |ns: u64, level: u32| {
+        let ran = stretch([14 * MS, 0, 14 * MS], 16, level);
+        refund(&Stretch { ran_ns: ran.ran_ns + ns, ..ran }) - refund(&ran)
+    };
+    let halt_ns = find("xeon-gold-6130").unwrap().frequency.unwrap().license.unwrap().halt_ns;
+    call!(halts(halt_ns => u64) -> ());
+    assert_eq!(standing(10_000, 0), 10_000);
+    assert_eq!(standing(10_000, 2), 0, "its own changes it pays");
+    assert_eq!(standing(MS, 0), 4 * halt_ns, "no change takes so long: that is something else");
+    let alone = stretch([14 * MS, 0, 0], 16, 0);
+    assert_eq!(refund(&Stretch { ran_ns: 15 * MS, ..alone }), 0, "there was no license");
+}
+
+#[test]
 fn counters_that_cannot_be_right_refund_nothing() {
     let good = stretch([0, 0, 4 * MS], 16, 0);
     assert!(refund(&good) > MS);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policies as sched_ext schedulers: one data plane, and three ways to say who belongs where.
 
-use policy::{Control, Instance, Knob, Policy, Profile, Promises, TICK_NS_MAX, Topology, Unit};
+use policy::{
+    Control, Instance, Knob, Plan, Policy, Profile, Promises, TICK_NS_MAX, Told, Topology, Unit,
+};
 
 use crate::control::{Places, Planner, Rule};
 use crate::{Cuts, Filter, Gate, Spread};
@@ -113,7 +115,7 @@ const fn scheduler(
         bpf: include_bytes!(concat!(env!("OUT_DIR"), "/dino.bpf.o")),
         native: include_bytes!(concat!(env!("OUT_DIR"), "/dino.so")),
         promises,
-        control: Some(control),
+        control: Some(Plan { begin: control, told: Told::Misses }),
     }
 }
 

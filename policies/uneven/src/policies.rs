@@ -2,7 +2,8 @@
 //! The policies as sched_ext schedulers: one data plane, and what each shares by.
 
 use policy::{
-    Control, Instance, Knob, Policy as Scheduler, Profile, Promises, TICK_NS_MAX, Topology, Unit,
+    Control, Instance, Knob, Plan, Policy as Scheduler, Profile, Promises, TICK_NS_MAX, Told,
+    Topology, Unit,
 };
 
 use crate::control::{DEVIATION, Inside, Rule, Shares};
@@ -157,7 +158,7 @@ const fn scheduler(
         bpf: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.bpf.o")),
         native: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.so")),
         promises,
-        control: Some(control),
+        control: Some(Plan { begin: control, told: Told::Speeds }),
     }
 }
 

@@ -531,7 +531,7 @@ fn events(event: Event, cpus: &[usize]) -> Vec<(u32, u64)> {
     match event {
         Event::Nothing => Vec::new(),
         Event::CpuClock => vec![SOFTWARE_CPU_CLOCK],
-        Event::Instructions => {
+        Event::Own => {
             let best = |cpu: &usize| {
                 let ways = instructions_of(Path::new("/"), *cpu);
                 ways.into_iter().next().map(|(_, kind, config)| (kind, config))

@@ -68,6 +68,8 @@ pub enum Taken {
     Unfairness,
     /// Its distance from 0, in either direction, %.
     Distance,
+    /// How much longer a victim takes than in its reference, %.
+    Slowed,
     /// Of the victim that is worst off, %.
     Worst,
     /// How much worse a victim is off than under `against`, at most, in points.
@@ -125,6 +127,7 @@ impl Neighbourhood {
         let value = |(mixes, others): (&Vec<Mix>, &Vec<Mix>)| match taken {
             Taken::Unfairness => 100.0 * mean(mixes, Mix::unfairness),
             Taken::Distance => 100.0 * mean(mixes, |mix| mix.unfairness().abs()),
+            Taken::Slowed => 100.0 * mean(mixes, |mix| mix.slowed[1] - 1.0),
             Taken::Worst => 100.0 * most(mixes.iter().map(Mix::unfairness)),
             Taken::Worse => {
                 let pairs = mixes.iter().zip(others);

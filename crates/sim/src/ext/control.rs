@@ -32,7 +32,11 @@ impl Controller {
         let table = table.ok_or_else(|| format!("policy {name} has no table of tasks"))?;
         // SAFETY: it is a struct task_table of the copy, which outlives this.
         let table = unsafe { TaskTable::new(table) };
-        Ok(Some(Controller { control: plan(instance, topology, profile), table, measured: None }))
+        Ok(Some(Controller {
+            control: (plan.begin)(instance, topology, profile),
+            table,
+            measured: None,
+        }))
     }
 
     /// Its turn; after how long to give it the next, in ns.

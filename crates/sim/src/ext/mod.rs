@@ -264,7 +264,7 @@ impl Ext {
             core_type: k.machine.kinds(TYPES_MAX).of,
             node_distance: k.machine.node_distance.clone(),
             tick_ns: k.machine.costs.tick_period_ns as u64,
-            counts_instructions: counters,
+            reads_counters: counters,
             clocks: clocks(&k.machine),
         };
         let table = Table::new();

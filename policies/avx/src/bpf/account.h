@@ -5,12 +5,12 @@
 #include "detect.h"
 #include "model.h"
 
-/* Counters of the CPU that this code runs on. False: there are none that work. */
+/* Counters of a CPU, which can be read there alone. False: there are none that work. */
 static __always_inline bool counts_now(s32 cpu, struct clock_counts *counts)
 {
 	if (knob_source == COUNTED_MODEL)
 		return model_counts(cpu, counts, active_cores(cpu));
-	return clock_counts(counts);
+	return cpu == this_cpu() && clock_counts(counts);
 }
 
 /* This CPU's counters since the last look; where they cannot be read, or went back, there is nothing to say. */
@@ -34,6 +34,23 @@ static __always_inline bool counts_since(s32 at, struct avx_cpu *cpu, struct clo
 	since->energy_uj = now.energy_uj - cpu->counts.energy_uj;
 	cpu->counts = now;
 	return was;
+}
+
+/* Whether a model's word is held to the CPU's own count of cycles. */
+static __always_inline bool counts_cycles(void)
+{
+	return knob_source == COUNTED_MODEL && reads_counters;
+}
+
+/* Cycles that this CPU counted since the last look; where it did not count, or went back, more than there can be. */
+static __always_inline u64 cycles_since(s32 at, struct avx_cpu *cpu)
+{
+	u64 before = cpu->cycles, now = 0;
+
+	if (at != this_cpu() || !clock_cycles(&now))
+		now = 0;
+	cpu->cycles = now;
+	return before && now >= before ? now - before : ~0ULL;
 }
 
 #define POWER_MEAN_NS 20000000ULL	/* a task's mean power forgets in about so long */
@@ -62,7 +79,8 @@ static __always_inline void power_learn(struct avx_task *task, u64 ran_ns, u64 e
 }
 
 /* What p is charged for a stretch of time here, ns. */
-static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns, const struct clock_counts *since)
+static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns, const struct clock_counts *since,
+				      u64 cycles)
 {
 	u32 active = active_cores(cpu), level;
 	struct charge_of of = { .ran_ns = ran_ns, .level = task->level };
@@ -78,6 +96,8 @@ static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns
 		return charge_drawn(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
 	refund = license_levels > 1 ? charge_refund(&of) :
 		charge_limited(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
+	if (counts_cycles())
+		refund = least_of(refund, charge_lost(ran_ns, cycles, turbo_of(task->level, active)));
 	if (refund > knob_slice_ns)
 		refund = knob_slice_ns;
 	extra = knob_charge == CHARGE_BOTH ? charge_extra(&of) : 0;
@@ -131,7 +151,7 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
 	struct clock_counts since = {};
 	struct task_slot *slot = task_slot(p);
-	u64 now = now_ns(), ran_ns, charge_ns;
+	u64 now = now_ns(), cycles = 0, ran_ns, charge_ns;
 	bool counted;
 
 	if (!cpu || !task)
@@ -140,6 +160,8 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	cpu->since_ns = now;
 	charge_ns = ran_ns;
 	counted = counts_wanted() && counts_since(at, cpu, &since);
+	if (counts_cycles())
+		cycles = cycles_since(at, cpu);
 	if (knob_charge != CHARGE_OFF && counted) {
 		bool plain = is_plain(&since);
 
@@ -150,7 +172,7 @@ static __always_inline void account(struct task_struct *p, s32 at)
 			power_learn(task, ran_ns, since.energy_uj);
 		if (!plain) {
 			detect(task, slot);
-			charge_ns = charge_for(task, at, ran_ns, &since);
+			charge_ns = charge_for(task, at, ran_ns, &since, cycles);
 		}
 	}
 	if (slot) {
@@ -186,6 +208,8 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 	}
 	if (counts_wanted())
 		counts_since(at, cpu, &since);
+	if (counts_cycles())
+		cycles_since(at, cpu);
 	if (knob_charge != CHARGE_OFF)
 		detect_starts();
 }

@@ -7,7 +7,9 @@
  *	charge = dt - sum over l > k of c_l * (1/F[l][n] - 1/F[k][n])
  *
  * The same n on both sides: turbo that changes with active cores is nobody's fault and never refunded. Levels
- * below its own are charged in full, so a task is never charged more than its time.
+ * below its own are charged in full, so a task is never charged more than its time. A core stands still while its
+ * license changes, and counts nothing: what is missing is not charged to who was at somebody else's level, up to what
+ * a culprit's coming and going takes.
  */
 #pragma once
 #include "clocks.h"
@@ -42,10 +44,17 @@ static __always_inline bool cycles_plausible(const struct charge_of *of)
 	return sum <= most + most / 8 + 10000;
 }
 
+#define CHANGES 4	/* of a license in a stretch of time: two levels up, and down, and one for another's */
+
+static __always_inline u64 least_of(u64 one, u64 other)
+{
+	return one < other ? one : other;
+}
+
 /* What is not charged of it, ns: never more than all time at the slowest level would give. */
 static __always_inline u64 charge_refund(const struct charge_of *of)
 {
-	u64 refund = 0, most;
+	u64 refund = 0, counted = 0, most;
 	u32 level, own = of->level < LICENSE_LEVELS ? of->level : LICENSE_LEVELS - 1;
 	u32 slowest = of->khz[LICENSE_LEVELS - 1];
 
@@ -55,11 +64,22 @@ static __always_inline u64 charge_refund(const struct charge_of *of)
 		u64 took = cycles_ns(of->cycles[level], of->khz[level]);
 		u64 ideal = cycles_ns(of->cycles[level], of->khz[own]);
 
+		counted += took;
 		if (level > own && took > ideal)
 			refund += took - ideal;
 	}
+	if (refund && of->ran_ns > counted)
+		refund += least_of(of->ran_ns - counted, CHANGES * license_halt_ns);
 	most = of->ran_ns - of->ran_ns * (slowest / 1000) / (of->khz[own] / 1000);
-	return refund < most ? refund : most;
+	return least_of(refund, most);
+}
+
+/* What a task that ran so many cycles has lost against its ideal clock, for whatever reason. */
+static __always_inline u64 charge_lost(u64 ran_ns, u64 cycles, u32 khz)
+{
+	u64 ideal = cycles_ns(cycles, khz);
+
+	return khz && cycles <= CYCLES_MAX && ideal < ran_ns ? ran_ns - ideal : 0;
 }
 
 /* The same the other way round: what a task that ran above its own ideal clock is charged beyond its time. */
@@ -94,7 +114,7 @@ static __always_inline u64 charge_limited(u64 ran_ns, u64 limited_ns, u64 cycles
 	if (own_mw > mean_mw - mean_mw / 16)
 		return 0;
 	lost = ran_ns - ideal;
-	return lost < limited_ns ? lost : limited_ns;
+	return least_of(lost, limited_ns);
 }
 
 #define ROOT_ONE 1024	/* what roots are given in parts of */

@@ -24,7 +24,7 @@ enum detect_by {
 
 enum counted_by {
 	COUNTED_EVENTS,	/* cycles at each license level */
-	COUNTED_MODEL,	/* reckoned from what tasks are said to need */
+	COUNTED_MODEL,	/* reckoned from what tasks are said to need; no more is lost than cycles say, where they are counted */
 };
 
 enum pick_by {

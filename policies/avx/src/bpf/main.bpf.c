@@ -56,9 +56,10 @@ void OP(avx_dispatch, s32 cpu, struct task_struct *prev)
 		state->vtime = VTIME_IDLE;
 }
 
+/* Who changes a task's priority, or where it may run, has it stop and start again, from another CPU as it may be. */
 void OP(avx_running, struct task_struct *p)
 {
-	s32 cpu = this_cpu();
+	s32 cpu = scx_bpf_task_cpu(p);
 
 	vtime_starts(p, knob_slice_ns);
 	active_set(cpu, true);
@@ -67,7 +68,7 @@ void OP(avx_running, struct task_struct *p)
 
 void OP(avx_stopping, struct task_struct *p, bool runnable)
 {
-	account(p, this_cpu());
+	account(p, scx_bpf_task_cpu(p));
 }
 
 void OP(avx_tick, struct task_struct *p)
@@ -117,7 +118,7 @@ void OP(avx_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	cpu_is_lost(cpu);
 	if (state)
 		state->vtime = VTIME_IDLE;
-	scx_bpf_reenqueue_local();
+	cpu_sends_away();
 }
 
 void OP(avx_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)

@@ -26,6 +26,7 @@ struct {
 struct avx_cpu {
 	u64 since_ns;			/* when who runs here was charged last */
 	struct clock_counts counts;	/* at that time */
+	u64 cycles;			/* at that time, where levels are a model's and cycles are counted */
 	u64 vtime;			/* of who runs here, as of then; VTIME_IDLE: nobody */
 	u64 balanced_ns;		/* when queues were evened out here last */
 	u64 changed_ns;			/* when another task began here, or idling */

@@ -331,7 +331,7 @@ void OP(cas_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 void OP(cas_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_is_lost(cpu);
-	scx_bpf_reenqueue_local();
+	cpu_sends_away();
 }
 
 void OP(cas_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)

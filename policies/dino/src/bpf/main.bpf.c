@@ -152,7 +152,7 @@ void OP(dino_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	cpu_is_lost(cpu);
 	if (state)
 		state->pid = 0;
-	scx_bpf_reenqueue_local();
+	cpu_sends_away();
 }
 
 void OP(dino_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)

@@ -62,7 +62,8 @@ impl Bench {
     /// Threads of these rates under this policy, four gigabytes' worth of bandwidth each node; all pages on node 0.
     fn new(policy: &str, topology: &Topology, rates: &[f64]) -> Bench {
         let instance = policy::Instance::parse(policy, crate::ALL).unwrap();
-        let control = (instance.policy.control.unwrap())(&instance, topology, &Profile::new());
+        let control =
+            (instance.policy.control.unwrap().begin)(&instance, topology, &Profile::new());
         let mut bench = Bench {
             keeper: Keeper::new(),
             places: Vec::new(),

@@ -216,7 +216,7 @@ void OP(flsched_tick, struct task_struct *p)
 void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_is_lost(cpu);
-	scx_bpf_reenqueue_local();
+	cpu_sends_away();
 }
 
 void OP(flsched_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)

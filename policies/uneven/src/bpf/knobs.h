@@ -5,4 +5,4 @@
 
 CONFIG u64 knob_slice_ns = 5000000;	/* a turn, where tasks wait */
 CONFIG u64 knob_round_ns = 30000000;	/* slide 11: shares are kept within about half of this */
-CONFIG u64 counts_instructions;		/* set where there are counters to be read */
+CONFIG u64 reads_counters;		/* set where there are counters to be read */

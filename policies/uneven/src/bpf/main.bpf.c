@@ -93,7 +93,7 @@ void OP(uneven_running, struct task_struct *p)
 	if (task)
 		cpu->wants = task->wants;
 	cpu->since_ns = now_ns();
-	if (counts_instructions)
+	if (reads_counters)
 		cpu->counted = cpu_instructions();
 	vtime_starts(p, knob_slice_ns);
 }
@@ -173,7 +173,7 @@ void OP(uneven_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	cpu_is_lost(cpu);
 	if (state)
 		state->pid = 0;
-	scx_bpf_reenqueue_local();
+	cpu_sends_away();
 }
 
 void OP(uneven_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)

@@ -83,7 +83,7 @@ static __always_inline u64 counted_since(struct un_cpu *cpu)
 {
 	u64 count, before = cpu->counted;
 
-	if (!counts_instructions)
+	if (!reads_counters)
 		return 0;
 	count = cpu_instructions();
 	cpu->counted = count;
