@@ -31,12 +31,12 @@ static __always_inline u64 cpu_instructions(void)
 }
 #endif
 
-/* Counts nobody can have had: the counter jumped back. */
+/* Counts nobody can have had: the counter jumped back, or could not be read. */
 #define COUNT_LOST (~0ULL)
 
 static __always_inline u64 count_between(u64 before, u64 now)
 {
-	return now >= before ? now - before : COUNT_LOST;
+	return now >= before && now != COUNT_LOST ? now - before : COUNT_LOST;
 }
 
 /* Adds to a sum; what was lost begins it anew, by which the control plane knows. */

@@ -79,7 +79,7 @@ fn ends(traced: &Traced) -> Vec<(usize, usize)> {
     last.threads.iter().enumerate().map(|(at, node)| (node.unwrap(), home(at + 1))).collect()
 }
 
-/// Eight devils that start on two nodes, with turtles on the other two.
+/// Eight devils and as many turtles, forked in pairs.
 fn crowded() -> Vec<Task> {
     let mut tasks = Vec::new();
     for n in 0..16 {
@@ -98,7 +98,9 @@ fn dino_spreads_devils_and_brings_their_memory_and_then_rests() {
         let devils = (0..16).filter(|n| n % 4 < 2 && ends[*n].0 == node).count();
         assert_eq!(devils, 2, "node {node}: {ends:?}");
     }
-    assert!(ends.iter().all(|(thread, memory)| thread == memory), "{ends:?}");
+    // A turtle's pages can stay: it asks for few.
+    let devils = ends.iter().enumerate().filter(|(n, _)| n % 4 < 2);
+    assert!(devils.into_iter().all(|(_, (thread, memory))| thread == memory), "{ends:?}");
     let at = |second: usize| &traced.whereabouts[second].threads;
     assert_eq!(at(20), at(29), "nobody moves any more");
 }

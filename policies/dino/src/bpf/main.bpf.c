@@ -65,9 +65,10 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 	state->pid = 0;
 }
 
+/* Who changes a task's priority, or where it may run, has it stop and start again, from another CPU as it may be. */
 void OP(dino_running, struct task_struct *p)
 {
-	struct dn_cpu *cpu = cpus_of(this_cpu());
+	struct dn_cpu *cpu = cpus_of(scx_bpf_task_cpu(p));
 
 	if (!cpu)
 		return;
@@ -80,7 +81,7 @@ void OP(dino_running, struct task_struct *p)
 
 void OP(dino_stopping, struct task_struct *p, bool runnable)
 {
-	struct dn_cpu *cpu = cpus_of(this_cpu());
+	struct dn_cpu *cpu = cpus_of(scx_bpf_task_cpu(p));
 
 	if (cpu)
 		charge(p, cpu);

@@ -80,9 +80,11 @@ void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
 	take_over(cpu);
 }
 
+/* Who changes a task's priority, or where it may run, has it stop and start again, from another CPU as it may be. */
 void OP(uneven_running, struct task_struct *p)
 {
-	struct un_cpu *cpu = cpus_of(this_cpu());
+	s32 at = scx_bpf_task_cpu(p);
+	struct un_cpu *cpu = cpus_of(at);
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
 
 	if (!cpu)
@@ -93,17 +95,17 @@ void OP(uneven_running, struct task_struct *p)
 	if (task)
 		cpu->wants = task->wants;
 	cpu->since_ns = now_ns();
-	if (reads_counters)
-		cpu->counted = cpu_instructions();
+	cpu->counted = count_now(at);
 	vtime_starts(p, knob_slice_ns);
 }
 
 void OP(uneven_stopping, struct task_struct *p, bool runnable)
 {
-	struct un_cpu *cpu = cpus_of(this_cpu());
+	s32 at = scx_bpf_task_cpu(p);
+	struct un_cpu *cpu = cpus_of(at);
 
 	if (cpu)
-		charge(p, cpu);
+		charge(p, at, cpu);
 }
 
 void OP(uneven_tick, struct task_struct *p)
@@ -112,7 +114,7 @@ void OP(uneven_tick, struct task_struct *p)
 
 	if (!cpu)
 		return;
-	charge(p, cpu);
+	charge(p, this_cpu(), cpu);
 	queue_kick(queue_of_kind(cpu_kind(this_cpu())));
 	queue_kick(this_cpu());
 	/* Somebody was sent here, whom no other CPU can take. */

@@ -78,27 +78,25 @@ static __always_inline u64 shares_of(const struct task_slot *slot)
 	return shares ? shares : task_share(&task_table.slots[0]);
 }
 
-/* Instructions that the task has had here since the last time. */
-static __always_inline u64 counted_since(struct un_cpu *cpu)
+/* A CPU's counter, which can be read there alone. */
+static __always_inline u64 count_now(s32 at)
 {
-	u64 count, before = cpu->counted;
-
 	if (!reads_counters)
 		return 0;
-	count = cpu_instructions();
-	cpu->counted = count;
-	return count_between(before, count);
+	return at == this_cpu() ? cpu_instructions() : COUNT_LOST;
 }
 
-/* Charges p for its time on this CPU since it was charged last. */
-static __always_inline void charge(struct task_struct *p, struct un_cpu *cpu)
+/* Charges p for its time on its CPU since it was charged last. */
+static __always_inline void charge(struct task_struct *p, s32 at, struct un_cpu *cpu)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
 	struct task_slot *slot = task_slot(p);
-	u64 now = now_ns(), ran_ns = now - cpu->since_ns, counted = counted_since(cpu);
-	u32 kind = cpu_kind(this_cpu());
+	u64 now = now_ns(), ran_ns = now - cpu->since_ns;
+	u64 count = count_now(at), counted = count_between(cpu->counted, count);
+	u32 kind = cpu_kind(at);
 
 	cpu->since_ns = now;
+	cpu->counted = count;
 	task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(ran_ns, weight_of(p, slot)));
 	if (slot) {
 		slot->runtime_ns += ran_ns;
