@@ -121,7 +121,7 @@ impl Cpu {
             }
             ref other => other[0],
         };
-        let whole = self.columns.len() % 2 == 0;
+        let whole = self.columns.len().is_multiple_of(2);
         self.columns = self.columns.chunks(2).map(one).collect();
         // The next thing that happens begins a column, or goes on in the last.
         if whole {
