@@ -14,6 +14,7 @@ mod execute;
 mod exit;
 mod facts;
 mod glance;
+mod hooks;
 mod kernel;
 mod licenses;
 mod load;

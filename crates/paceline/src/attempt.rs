@@ -84,7 +84,8 @@ pub fn run(args: &Try) -> Result<(), Failure> {
 }
 
 fn recording(args: &Try, output: PathBuf) -> Record {
-    Record { output, duration: None, calls: false, json: args.json, command: args.command.clone() }
+    let command = args.command.clone();
+    Record { output, duration: None, calls: false, perfetto: None, json: args.json, command }
 }
 
 /// Policies that have something to say of such a machine.

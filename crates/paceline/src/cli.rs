@@ -33,6 +33,8 @@ pub enum Verb {
     Try(Try),
     /// Record what the scheduler of this machine does, for a command or for a time
     Record(Record),
+    /// Make a recording of what `perf script` or `trace-cmd report` print
+    Import(Import),
     /// Say what each task would get on uneven cores under a policy, without running anything
     Shares(Box<Shares>),
     /// Print a completion script for a shell
@@ -317,12 +319,33 @@ pub struct Record {
     /// replay knows then when a pipe is full. It costs every system call; a recording without takes little
     #[arg(long)]
     pub calls: bool,
+    /// Write its timeline to this file too, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub perfetto: Option<PathBuf>,
     /// Print what was recorded as one JSON object; the command's output goes to standard error
     #[arg(long)]
     pub json: bool,
     /// Run this command, after `--`, and record until it ends; its status is passed on
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Arguments of `import`.
+#[derive(Args, Debug)]
+pub struct Import {
+    /// Text of `perf script` after `perf sched record`, of `trace-cmd report` after `trace-cmd record -e sched`,
+    /// or of ftrace's own `trace` file
+    #[arg(value_name = "FILE")]
+    pub text: PathBuf,
+    /// Write the recording to this file
+    #[arg(long, short, value_name = "FILE", default_value = "paceline.trace")]
+    pub output: PathBuf,
+    /// Write its timeline to this file too, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub perfetto: Option<PathBuf>,
+    /// Print what was imported as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How a policy is put in force.

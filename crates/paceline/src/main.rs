@@ -12,10 +12,12 @@ mod failure;
 mod ground;
 mod hackbench;
 mod here;
+mod import;
 mod interrupt;
 mod list;
 mod measure;
 mod output;
+mod perfetto;
 mod plan;
 mod profile;
 mod progress;
@@ -56,6 +58,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Measure(measure) => measure::run(&measure),
         Verb::Try(attempt) => attempt::run(&attempt),
         Verb::Record(record) => record::run(&record),
+        Verb::Import(import) => import::run(&import),
         Verb::Shares(shares) => shares::run(&shares),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
@@ -76,7 +79,7 @@ fn parse() -> Result<Cli, Failure> {
     }
     if !text.starts_with("error: ") {
         return Err(Failure::input(
-            "say what to do: list, compare, repro, run, doctor, measure, try, record or shares; see paceline --help",
+            "say what to do: list, compare, repro, run, doctor, measure, try, record, import or shares; see paceline --help",
         ));
     }
     Err(Failure::Input(one_line(&error, &text)))
@@ -90,7 +93,7 @@ fn one_line(error: &clap::Error, text: &str) -> String {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mend = match error.kind() {
         ErrorKind::InvalidSubcommand => {
-            "; there are: list, compare, repro, run, doctor, measure, try, record, shares"
+            "; there are: list, compare, repro, run, doctor, measure, try, record, import, shares"
         }
         ErrorKind::UnknownArgument if !text.contains("argument '-") => {
             "; see --help, or put `--` before a command that is to be run"

@@ -18,6 +18,7 @@ use crate::cli::Record;
 use crate::failure::Failure;
 use crate::here::{failed, interrupts};
 use crate::output;
+use crate::perfetto;
 use crate::run::as_shell;
 
 /// How often the command and the disk are looked at.
@@ -27,6 +28,9 @@ const LOOK: Duration = Duration::from_millis(20);
 pub fn run(args: &Record) -> Result<(), Failure> {
     let (recorded, took, status) = take(args)?;
     tell(args, &recorded, took)?;
+    if let Some(timeline) = &args.perfetto {
+        perfetto::write(&args.output, timeline)?;
+    }
     end(status, recorded.cut.is_some())
 }
 
@@ -52,6 +56,13 @@ fn take(args: &Record) -> Result<Taken, Failure> {
     if let Some(program) = args.command.first() {
         vm::which(program.as_ref()).map_err(Failure::input)?;
     }
+    let missing = live::missing_rights();
+    if !missing.is_empty() {
+        return Err(Failure::input(format!(
+            "recording takes BPF, and this process lacks {}: run it with sudo",
+            missing.join(" and ")
+        )));
+    }
     let stop = interrupts()?;
     let file = create(&args.output)?;
     let started = Instant::now();
@@ -70,7 +81,7 @@ fn take(args: &Record) -> Result<Taken, Failure> {
 }
 
 /// The file; what was there before is lost.
-fn create(path: &Path) -> Result<File, Failure> {
+pub fn create(path: &Path) -> Result<File, Failure> {
     let cannot = |why: &dyn std::fmt::Display| {
         Failure::input(format!("cannot write {}: {why}; name another with -o", path.display()))
     };
@@ -89,16 +100,7 @@ fn begin(file: File, args: &Record) -> Result<Recorder<File>, Failure> {
         children: !args.command.is_empty(),
         ..Header::default()
     };
-    Recorder::start(file, header).map_err(|error| {
-        let missing = live::missing_rights();
-        match missing.is_empty() {
-            true => failed(error),
-            false => Failure::input(format!(
-                "recording takes BPF, and this process lacks {}: run it with sudo",
-                missing.join(" and ")
-            )),
-        }
-    })
+    Recorder::start(file, header).map_err(failed)
 }
 
 fn start(command: &[String], json: bool) -> Result<Option<Child>, Failure> {

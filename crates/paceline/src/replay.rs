@@ -14,8 +14,8 @@ use workload::Workload;
 use crate::failure::Failure;
 use crate::output;
 
-/// Replays that what the model charges is seen by: the second sees what the first has changed.
-const FITTED: usize = 2;
+/// Replays that what the model charges is seen by: each sees what the one before has changed.
+const FITTED: usize = 3;
 
 /// Whether a file begins as a recording does.
 pub fn is_recording(path: &Path) -> bool {

@@ -1,51 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `run`, and `compare --on here`, on a real kernel: inside a guest, where they are what a comparison runs.
 
-use std::time::Duration;
+#[allow(dead_code)]
+mod guest;
 
-use indicatif::{MultiProgress, ProgressDrawTarget};
-use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
-
-const BIN: &str = env!("CARGO_BIN_EXE_paceline");
-
-/// The command as `$P`, the state of sched_ext, an end with a reason: what `repro live` gives its scripts, too.
-const PRELUDE: &str = include_str!("../../../faults/prelude.sh");
-
-/// Runs a shell script as root in a guest with two CPUs side by side.
-fn in_guest(script: &str) {
-    in_guest_of(2, script);
-}
-
-/// The same with more of them.
-fn in_guest_of(cpus: usize, script: &str) {
-    in_guest_by(Clock::Threads, cpus, script);
-}
-
-/// The same by another clock.
-fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
-    in_guest_shaped(Shape { cpus, ..Shape::default() }, clock, script);
-}
-
-fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
-    let script = format!("{PRELUDE}\nP={BIN}\n{script}");
-    let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
-    let workload = WorkloadRef::Command {
-        argv: ["sh", "-c", &script].map(Into::into).to_vec(),
-        with: vec![BIN.into(), program("hackbench"), program("chrt")],
-    };
-    let request = Request {
-        shape,
-        clock,
-        limit: Duration::from_secs(1200),
-        ..Request::new(vec![PolicyRef::Default], workload)
-    };
-    let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-    if let Err(error) = vm::run(&request, BIN.as_ref(), &hidden) {
-        let said = format!("{error:#}");
-        // an error begins with the whole script
-        panic!("{}", said.rsplit_once("failed with status").map_or(&*said, |(_, why)| why));
-    }
-}
+use guest::{in_guest, in_guest_by, in_guest_of, in_guest_shaped};
+use vm::{Clock, Shape};
 
 /// The same with memory nodes.
 fn in_guest_with_nodes(cpus: usize, nodes: usize, script: &str) {

@@ -60,6 +60,9 @@ pub struct Header {
     /// Every call that moved data through a pipe or socket is in it.
     #[serde(default)]
     pub calls: bool,
+    /// What it took a CPU to write an event down, ns; 0: not known.
+    #[serde(default)]
+    pub hook_ns: f64,
     /// The recorder's own process, which is not part of what happened.
     #[serde(default)]
     pub recorder: Option<u32>,

@@ -3,10 +3,11 @@
 //!
 //! A recording is a file of 16-byte [`Raw`] records, as the kernel's side writes them, behind a
 //! [`Header`]. [`Reader`] gives them back as [`Event`]s in the order of time; [`Writer`] leaves a sound
-//! file whatever happens to it. What took part, and what it did, becomes a workload in [`Replay`].
+//! file whatever happens to it; [`import`] makes one of other tools' text. What took part, and what it did, becomes a workload in [`Replay`].
 
 mod event;
 mod file;
+pub mod import;
 mod model;
 mod raw;
 mod read;

@@ -31,7 +31,7 @@ pub struct Recorded {
     pub tid: Tid,
     /// What it was called last.
     pub name: String,
-    /// Time on a CPU, ns.
+    /// Time on a CPU, without the recorder's part of it, ns.
     pub cpu_ns: u64,
     /// The part of it in which it worked, where CPUs ran in turn; else the same.
     pub work_ns: f64,
@@ -114,9 +114,12 @@ impl Replay {
         self.tasks.is_empty()
     }
 
-    /// From the start of the workload to its end, ns.
+    /// From the start of the workload to its end, ns; where CPUs run in turn on one clock, without what recording
+    /// took of it.
     pub fn elapsed_ns(&self) -> u64 {
-        self.ended_ns.saturating_sub(self.started_ns.unwrap_or(0))
+        let hooks_ns: f64 = self.tasks.iter().map(|task| task.hooks_ns).sum();
+        let hooks_ns = if self.in_turn() { hooks_ns as u64 } else { 0 };
+        self.ended_ns.saturating_sub(self.started_ns.unwrap_or(0)).saturating_sub(hooks_ns)
     }
 
     /// CPU time that tasks had meanwhile that are not the workload's, ns.
@@ -126,12 +129,16 @@ impl Replay {
 
     /// What was seen of each task, in the workload's order.
     pub fn recorded(&self) -> Vec<Recorded> {
-        let one = |task: &crate::replay::Task| Recorded {
-            tid: task.tid,
-            name: task.info.name.clone(),
-            cpu_ns: task.cpu_ns,
-            work_ns: task.items.iter().map(|item| f64::from(item.work_ns)).sum(),
-            switches: task.switches,
+        let one = |task: &crate::replay::Task| {
+            let work_ns: f64 = task.items.iter().map(|item| f64::from(item.work_ns)).sum();
+            let own = 1.0 - task.hooks_ns / (work_ns + task.hooks_ns).max(1.0);
+            Recorded {
+                tid: task.tid,
+                name: task.info.name.clone(),
+                cpu_ns: (task.cpu_ns as f64 * own).round() as u64,
+                work_ns,
+                switches: task.switches,
+            }
         };
         self.tasks.iter().map(one).collect()
     }
@@ -157,7 +164,7 @@ impl Replay {
         let mut objects = Objects::new(&self.channels);
         let takers = self.tasks.iter().map(|task| {
             let takes = task.items.iter().any(|item| item.what == What::Take);
-            takes.then(|| objects.add(Object::Pipe { capacity: PIPE_BYTES }))
+            takes.then(|| objects.add(Object::Tokens))
         });
         let tokens: Vec<Option<usize>> = takers.collect();
         let tasks = self.tasks.iter().enumerate().map(|(index, task)| {
@@ -176,7 +183,8 @@ impl Replay {
             }
         });
         let tasks = tasks.collect();
-        Workload { name: name.to_string(), tasks, objects: objects.all, ..Workload::default() }
+        let (name, objects) = (name.to_string(), objects.all);
+        Workload { name, tasks, objects, recorded: true, ..Workload::default() }
     }
 }
 
@@ -270,6 +278,7 @@ impl Emit<'_> {
         if work_ns > 0.0 {
             self.run(&mut steps, work_ns);
         }
+        end_calls(&mut steps);
         steps
     }
 
@@ -282,21 +291,39 @@ impl Emit<'_> {
         }
     }
 
+    fn give(&self, task: u32, more: bool) -> Option<Step> {
+        let tokens = self.tokens.get(task as usize).copied().flatten()?;
+        Some(Step::Give { tokens, more })
+    }
+
     fn step(&mut self, what: What, own: Option<usize>) -> Option<Step> {
         match what {
             What::Nothing => None,
             What::Read { channel, bytes } => self.objects.read(channel, bytes),
             What::Write { channel, bytes } => self.objects.write(channel, bytes),
             What::Fork(task) => Some(Step::Fork(task as usize)),
-            What::Give(task) => {
-                let channel = self.tokens.get(task as usize).copied().flatten()?;
-                Some(Step::Write { channel, bytes: 1 })
-            }
-            What::Take => own.map(|channel| Step::Read { channel, bytes: 1 }),
+            What::Give(task) => self.give(task, false),
+            What::GiveMore(task) => self.give(task, true),
+            What::Take => own.map(Step::Take),
             What::Wait(us) => {
                 let ns = (f64::from(us) * 1000.0 - self.slack_ns).max(0.0) as u64;
                 Some(Step::Sleep { ns })
             }
+        }
+    }
+}
+
+/// A system call that wakes many ends with the last of them that is left.
+fn end_calls(steps: &mut [Step]) {
+    let mut goes_on = false;
+    for step in steps.iter_mut().rev() {
+        match step {
+            Step::Give { more, .. } => {
+                *more &= goes_on;
+                goes_on = true;
+            }
+            Step::Run { .. } => {}
+            _ => goes_on = false,
         }
     }
 }
@@ -312,6 +339,16 @@ mod tests {
         assert!((left(&pieces, cut_for(&pieces, 180.0)) - 180.0).abs() < 1e-6, "less than nothing");
         assert!(left(&pieces, cut_for(&pieces, 0.0)) < 1e-6);
         assert_eq!(cut_for(&[], 5.0), 0.0);
+    }
+
+    #[test]
+    fn a_call_ends_with_its_last_wakeup() {
+        let give = |more| Step::Give { tokens: 0, more };
+        let run = Step::Run { work_ns: 5 };
+        let mut steps =
+            [give(true), run.clone(), give(true), Step::Take(1), give(true), run.clone()];
+        end_calls(&mut steps);
+        assert_eq!(steps, [give(true), run.clone(), give(false), Step::Take(1), give(false), run]);
     }
 
     #[test]

@@ -23,12 +23,17 @@ use crate::{Carrier, Ending, Event, Header, Kind, Left, TaskInfo};
 /// Between the end of a wait and that of the call that it was part of there is no more work than this, ns.
 const CALL_MAX_NS: f64 = 50_000.0;
 
+/// Between two wakeups of one system call there is no more work than this, ns.
+const WAKE_MAX_NS: f64 = 20_000.0;
+
 /// What a recording holds, before it is fitted to a machine.
 #[derive(Debug)]
 pub struct Replay {
     of_command: bool,
     recorder: Option<Tid>,
     in_turn: bool,
+    /// What it took to write an event down, ns: the work of whoever it happened to, and none of its own.
+    hook_ns: f64,
     /// Calls are known, and may yet show what carried a wakeup.
     calls: bool,
     cpus: Vec<Cpu>,
@@ -73,10 +78,13 @@ pub(crate) struct Task {
     /// Times it left one.
     pub switches: u64,
     on: Option<(u64, f64)>,
-    /// Work since the last item, and in all.
+    /// Work since the last item, and in all; and what of it was the recorder's.
     work_ns: f64,
     all_ns: f64,
+    pub hooks_ns: f64,
     blocked: Option<Blocked>,
+    /// What its last wakeup of another came by, if it has had its CPU since.
+    waking: Option<(Carrier, u32)>,
     /// Wakeups that it was subject of since its last call that is known, with its work until then.
     had: Vec<(usize, f64)>,
     dead: bool,
@@ -115,8 +123,9 @@ pub(crate) enum What {
         bytes: u32,
     },
     Fork(u32),
-    /// Gives a token to a task.
+    /// Gives a token to a task; the system call goes on with the next one.
     Give(u32),
+    GiveMore(u32),
     /// Takes its own.
     Take,
     /// Waits for something from outside, so many µs.
@@ -156,6 +165,7 @@ impl Replay {
             of_command: header.children,
             recorder: header.recorder,
             in_turn,
+            hook_ns: header.hook_ns,
             calls: header.calls,
             cpus: vec![Cpu::default(); header.cpus],
             busy: 0,
@@ -200,6 +210,11 @@ impl Replay {
                 self.call(cpu, Key(*object, *channel as u8), *bytes, false);
             }
         }
+    }
+
+    /// Its CPUs ran one after the other on one clock.
+    pub(crate) fn in_turn(&self) -> bool {
+        self.in_turn
     }
 
     /// CPUs of the machine it was recorded on.
@@ -281,7 +296,9 @@ impl Replay {
             on: None,
             work_ns: 0.0,
             all_ns: 0.0,
+            hooks_ns: 0.0,
             blocked: None,
+            waking: None,
             had: Vec::new(),
             dead: false,
         });
@@ -323,8 +340,18 @@ impl Replay {
         self.busy += usize::from(next != 0);
         self.cpus[cpu] = Cpu { current: next, known: true, since_ns: self.now_ns };
         if let Some(task) = self.of(prev).filter(|_| prev != 0) {
+            if self.tasks[task].blocked.is_some_and(|blocked| blocked.item != usize::MAX) {
+                // How it got this CPU is missing.
+                self.resumes(task);
+            }
+            if !known {
+                // It had this CPU before the recording began.
+                self.tasks[task].on.get_or_insert((0, 0.0));
+            }
             self.pause(task);
+            self.hook(task);
             self.tasks[task].on = None;
+            self.tasks[task].waking = None;
             self.tasks[task].switches += 1;
             match left {
                 Left::Preempted => {}
@@ -350,6 +377,15 @@ impl Replay {
             task.all_ns += work_ns;
             (*since_ns, *since_worked_ns) = (now_ns, worked_ns);
         }
+    }
+
+    /// An event of this task was written down.
+    fn hook(&mut self, task: usize) {
+        let hook_ns = self.hook_ns;
+        let task = &mut self.tasks[task];
+        let own_ns = hook_ns.min(task.work_ns);
+        task.work_ns -= own_ns;
+        task.hooks_ns += own_ns;
     }
 
     fn put(&mut self, task: usize, what: What) -> usize {
@@ -389,6 +425,8 @@ impl Replay {
             None => Woken::Outside,
             Some(waker) => {
                 self.pause(waker);
+                self.hook(waker);
+                self.same_call(waker, by, object);
                 let waker_item = self.put(waker, What::Give(woken as u32));
                 let (woken_item, taken) = (None, None);
                 let wake = Wake { waker, waker_item, woken, woken_item, given, taken };
@@ -411,6 +449,18 @@ impl Replay {
             None => return,
         };
         self.tasks[woken].blocked = Some(blocked);
+    }
+
+    /// Who wakes by the same thing shortly after has not left the system call meanwhile: it wakes many.
+    fn same_call(&mut self, waker: usize, by: Carrier, object: u32) {
+        let task = &mut self.tasks[waker];
+        let before = task.waking.replace((by, object));
+        let soon = object != 0 && before == Some((by, object)) && task.work_ns < WAKE_MAX_NS;
+        if let Some(Item { what, .. }) = task.items.last_mut().filter(|_| soon)
+            && let What::Give(to) = *what
+        {
+            *what = What::GiveMore(to);
+        }
     }
 
     fn keep(&mut self, wake: Wake) -> usize {
@@ -455,6 +505,7 @@ impl Replay {
         let current = self.cpus[cpu].current;
         let Some(task) = self.of(current).filter(|_| current != 0) else { return };
         self.pause(task);
+        self.hook(task);
         let all_ns = self.tasks[task].all_ns;
         for (wake, since_ns) in std::mem::take(&mut self.tasks[task].had) {
             self.wakes[wake].taken = (all_ns - since_ns <= CALL_MAX_NS).then_some(key);

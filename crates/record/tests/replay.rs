@@ -63,9 +63,9 @@ fn run(work_ns: u64) -> Step {
 fn what_one_waits_for_another_gives() {
     let (replay, workload) = story(&pair(Carrier::Futex));
     let [first, second] = &workload.tasks[..] else { panic!("{workload:?}") };
-    let write = Step::Write { channel: 0, bytes: 1 };
-    assert_eq!(first.steps, [run(800), Step::Fork(1), run(5_000), write, run(4_000)]);
-    assert_eq!(second.steps, [run(3_000), Step::Read { channel: 0, bytes: 1 }, run(2_000)]);
+    let give = Step::Give { tokens: 0, more: false };
+    assert_eq!(first.steps, [run(800), Step::Fork(1), run(5_000), give, run(4_000)]);
+    assert_eq!(second.steps, [run(3_000), Step::Take(0), run(2_000)]);
     assert_eq!((first.process, first.forked, second.forked), (second.process, false, true));
     assert_eq!((replay.elapsed_ns(), replay.len()), (9_900, 2));
     assert_eq!(replay.recorded()[1].cpu_ns, 5_000);
@@ -75,7 +75,7 @@ fn what_one_waits_for_another_gives() {
 fn what_a_timer_ends_takes_as_long_as_it_took() {
     let (_, workload) = story(&pair(Carrier::Timer));
     assert_eq!(workload.tasks[1].steps, [run(3_000), Step::Sleep { ns: 1_000 }, run(2_000)]);
-    assert!(!workload.tasks[0].steps.iter().any(|step| matches!(step, Step::Write { .. })));
+    assert!(!workload.tasks[0].steps.iter().any(|step| matches!(step, Step::Give { .. })));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_wakeup_may_overtake_the_way_to_sleep() {
     events.swap(4, 5);
     events[4].0 = 4_900;
     let (_, Workload { tasks, .. }) = story(&events);
-    assert!(tasks[1].steps.contains(&Step::Read { channel: 0, bytes: 1 }), "{:?}", tasks[1].steps);
+    assert!(tasks[1].steps.contains(&Step::Take(0)), "{:?}", tasks[1].steps);
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn who_is_woken_and_never_runs_leaves_nobody_waiting() {
     let count =
         |task: &Task, of: fn(&Step) -> bool| task.steps.iter().filter(|step| of(step)).count();
     let (given, taken) = (
-        count(&tasks[0], |step| matches!(step, Step::Write { .. })),
-        count(&tasks[1], |step| matches!(step, Step::Read { .. })),
+        count(&tasks[0], |step| matches!(step, Step::Give { .. })),
+        count(&tasks[1], |step| matches!(step, Step::Take(_))),
     );
     assert_eq!((given, taken), (1, 1));
     events.truncate(5);
@@ -138,4 +138,55 @@ fn cpus_that_run_in_turn_work_one_at_a_time() {
     let seen = replay.recorded();
     assert_eq!((seen[0].cpu_ns, seen[0].work_ns), (1_000, 500.0));
     assert_eq!((seen[1].cpu_ns, seen[1].work_ns), (1_500, 1_000.0));
+}
+
+#[test]
+fn a_number_that_comes_again_is_another_thread() {
+    let mut events = pair(Carrier::Futex);
+    events.truncate(8);
+    events.extend([
+        (20_000, 0, Kind::Fork { parent: 10, child: 11 }),
+        (20_000, 0, Kind::Task(info(11, 11, "again"))),
+        (20_000, 0, Kind::Start { tid: 11, target: 1 }),
+        (21_000, 1, switch(0, 11, Left::Blocked)),
+        (23_500, 1, switch(11, 0, Left::Dead)),
+        (30_000, 0, switch(10, 0, Left::Dead)),
+    ]);
+    let (replay, workload) = story(&events);
+    let names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["job", "thread", "again"]);
+    assert_eq!(replay.recorded()[1].cpu_ns, 5_000);
+    assert_eq!(workload.tasks[2].steps, [run(2_500)]);
+    assert_ne!(workload.tasks[2].process, workload.tasks[1].process);
+    assert!(workload.tasks[0].steps.contains(&Step::Fork(2)));
+}
+
+#[test]
+fn who_was_there_before_goes_on_from_the_beginning() {
+    let mut replay = Replay::new(&Header { cpus: 2, ..Header::default() }, false);
+    let events = [
+        (0, 0, Kind::Task(info(5, 5, "runs"))),
+        (0, 0, Kind::Task(info(6, 6, "waits"))),
+        (700, 0, switch(5, 0, Left::Blocked)),
+        (2_000, 1, wake(6, Carrier::Timer)),
+        (2_100, 1, switch(0, 6, Left::Blocked)),
+        (2_500, 1, switch(6, 0, Left::Blocked)),
+    ];
+    for (t_ns, cpu, kind) in events {
+        replay.event(&Event { t_ns, cpu, kind });
+    }
+    replay.finish(None);
+    let workload = replay.workload("all", 2, 0.0, &Fit::none(&replay));
+    assert_eq!(workload.tasks[0].steps, [run(700)], "nobody knows what it waits for then");
+    assert_eq!(workload.tasks[1].steps, [Step::Sleep { ns: 2_000 }, run(400)]);
+}
+
+#[test]
+fn a_switch_that_is_missing_leaves_nobody_waiting() {
+    let mut events = pair(Carrier::Timer);
+    events.remove(6);
+    events.insert(6, (8_000, 1, switch(11, 0, Left::Blocked)));
+    let (_, workload) = story(&events);
+    let steps = &workload.tasks[1].steps;
+    assert!(!steps.iter().any(|step| matches!(step, Step::Take(_))), "{steps:?}");
 }

@@ -2,7 +2,7 @@
 //! The report: one HTML page that needs nothing else.
 
 use crate::text::{count, known, time};
-use crate::{Clock, Results, Run, Spread, plot, table};
+use crate::{Clock, Results, Run, Spread, plot, table, timeline};
 
 const STYLE: &str = include_str!("report.css");
 /// Rows of a long table that a reader sees; the data behind the link has all.
@@ -18,6 +18,8 @@ pub fn escape(text: &str) -> String {
             '>' => safe += "&gt;",
             '"' => safe += "&quot;",
             '\'' => safe += "&#39;",
+            // A name of a program may hold anything.
+            letter if letter.is_control() && !letter.is_whitespace() => safe.push('\u{fffd}'),
             _ => safe.push(letter),
         }
     }
@@ -106,6 +108,7 @@ pub fn comparison(results: &Results) -> String {
     let mut body = format!("<p>{}</p>\n", escape(&table::heading(results)).replace('\n', "<br>\n"));
     body += &summary(results);
     body += &plots(results);
+    body += &timeline::drawn(&results.views);
     body += "<h2>What these figures are</h2>\n<ul>\n";
     for line in table::footnotes(results) {
         body += &format!("<li>{}</li>\n", escape(&line));

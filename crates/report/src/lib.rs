@@ -11,12 +11,14 @@ mod results;
 pub mod stats;
 mod table;
 pub mod text;
+mod timeline;
 
 pub use file::{FileError, probe, write_whole};
 pub use results::{Clock, Fairness, Function, Results, Run, Setting, Summary, TaskRun};
 pub use stats::Spread;
 pub use table::comparison;
 pub use text::Style;
+pub use timeline::View;
 
 #[cfg(test)]
 mod tests;

@@ -74,6 +74,17 @@ pub fn bands(title: &str, axis: &str, rows: &[(String, Vec<Band>)]) -> String {
 
 /// Lines over a common x axis, with a legend below.
 pub fn lines(title: &str, x_axis: &str, y_axis: &str, series: &[Line]) -> String {
+    lines_named(title, x_axis, y_axis, series, digits_short)
+}
+
+/// The same, where what stands below the x axis is said otherwise than by its number.
+pub fn lines_named(
+    title: &str,
+    x_axis: &str,
+    y_axis: &str,
+    series: &[Line],
+    x_name: fn(f64) -> String,
+) -> String {
     let points = || series.iter().flat_map(|line| line.points.iter().copied());
     let left = points().map(|(x, _)| x).fold(f64::INFINITY, f64::min);
     let right = points().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
@@ -95,7 +106,7 @@ pub fn lines(title: &str, x_axis: &str, y_axis: &str, series: &[Line]) -> String
             .configure_mesh()
             .x_desc(x_axis)
             .y_desc(y_axis)
-            .x_label_formatter(&|x| digits_short(*x))
+            .x_label_formatter(&|x| x_name(*x))
             .y_label_formatter(&|y| digits_short(*y))
             .label_style(("sans-serif", 13).into_font().color(&INK))
             .axis_desc_style(("sans-serif", 14).into_font().color(&INK))

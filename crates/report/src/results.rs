@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trace::{FunctionCost, IDLE, MemoryUse, Missed, Outcome, Tid};
 
+use crate::View;
 use crate::stats::{Spread, median, paired_ratios};
 
 /// What the seconds of a result are.
@@ -92,6 +93,9 @@ pub struct Results {
     pub summary: Vec<Summary>,
     /// What a reader must know about these figures.
     pub notes: Vec<String>,
+    /// Pictures of each policy's first run.
+    #[serde(skip)]
+    pub views: Vec<View>,
 }
 
 /// One run of one policy. Seconds everywhere; None is what the ground did not observe.
@@ -230,7 +234,9 @@ impl Results {
         let runs: Vec<Run> = outcomes.iter().map(|outcome| Run::new(outcome, locks)).collect();
         let summary = summarize(&runs);
         let elapsed_is = setting.clock.elapsed_is();
-        Results { setting, elapsed_is, runs, summary, notes: Vec::new() }
+        let first = |one: &Summary| outcomes.iter().find(|outcome| outcome.policy == one.policy);
+        let views = summary.iter().filter_map(first).filter_map(View::new).collect();
+        Results { setting, elapsed_is, runs, summary, notes: Vec::new(), views }
     }
 
     /// The object that `--json` prints.

@@ -16,15 +16,35 @@ use crate::task::TaskId;
 /// Bytes of one buffer of a pipe.
 const PAGE: u32 = 4096;
 
+/// [`crate::program::Cursor::phase`] of a task that has waited for data or room.
+const WAITED: u8 = 1;
+/// Of one that has slept for the pipe's mutex, and has done nothing yet.
+const SLEPT: u8 = 2;
+/// Of one that was interrupted within the mutex.
+const WITHIN: u8 = 3;
+
 /// A pipe: a ring of pages.
 pub(crate) struct Pipe {
     /// Each page in use: bytes written into it, and bytes read from it.
     pages: VecDeque<(u32, u32)>,
     pages_max: usize,
-    /// `pipe->mutex`; it is held so shortly that its waiters spin.
+    /// `pipe->mutex`; it is held so shortly that its waiters spin, unless who holds it has lost its CPU.
     lock: LockId,
+    held: Option<Held>,
+    sleepers: VecDeque<TaskId>,
     readers: VecDeque<TaskId>,
     writers: VecDeque<TaskId>,
+}
+
+/// What a call has done while it had the mutex.
+#[derive(Clone, Copy)]
+struct Held {
+    /// Bytes put in, or taken out.
+    moved: u32,
+    /// A writer found it empty, or a reader has made room where there was none.
+    changed: bool,
+    /// It had waited for data or room.
+    waited: bool,
 }
 
 /// One direction of a socket pair.
@@ -46,6 +66,8 @@ impl Pipe {
             pages: VecDeque::new(),
             pages_max: (capacity / PAGE).max(1) as usize,
             lock: k.new_lock("pipe"),
+            held: None,
+            sleepers: VecDeque::new(),
             readers: VecDeque::new(),
             writers: VecDeque::new(),
         }
@@ -131,63 +153,118 @@ impl Engine {
         self.k.charge_ns(f64::from(bytes) * self.k.machine.costs.copy_byte_ns);
     }
 
+    /// What a call does while it has a pipe's mutex. None: it sleeps for the mutex, or an interrupt comes that may
+    /// take its CPU away, and it goes on from there.
+    fn within_mutex(
+        &mut self,
+        task: TaskId,
+        channel: usize,
+        bytes: u32,
+        writes: bool,
+    ) -> Option<Held> {
+        let phase = self.phase(task);
+        let Object::Pipe(pipe) = &mut self.objects[channel] else { return None };
+        if phase == WITHIN {
+            return pipe.held.take();
+        }
+        if pipe.held.is_some() {
+            pipe.sleepers.push_back(task);
+            self.set_phase(task, if phase == WAITED { WAITED } else { SLEPT });
+            self.block(task);
+            return None;
+        }
+        let lock = pipe.lock;
+        let from_ns = self.k.now;
+        self.k.enter(if writes { self.funcs.pipe_write } else { self.funcs.pipe_read });
+        self.k.lock(lock);
+        let left = bytes - self.k.tasks[task].at.bytes;
+        let Object::Pipe(pipe) = &mut self.objects[channel] else { return None };
+        let (moved, changed) = match writes {
+            true => {
+                let was_empty = pipe.pages.is_empty();
+                (pipe.put(left), was_empty)
+            }
+            false => pipe.take(left),
+        };
+        self.copy(moved);
+        self.k.unlock(lock);
+        self.k.leave();
+        let held = Held { moved, changed, waited: phase == WAITED };
+        if !self.interrupted(from_ns) {
+            return Some(held);
+        }
+        if let Object::Pipe(pipe) = &mut self.objects[channel] {
+            pipe.held = Some(held);
+        }
+        self.set_phase(task, WITHIN);
+        None
+    }
+
+    /// Whether an interrupt comes after then and until now that may take the CPU away from kernel code.
+    fn interrupted(&self, from_ns: u64) -> bool {
+        let (k, cpu) = (&self.k, self.k.this);
+        let comes = |at_ns: u64| from_ns < at_ns && at_ns <= k.now;
+        let period_ns = k.machine.costs.tick_period_ns as u64;
+        let ticks = k.cpus[cpu].tick_armed && comes(k.cpus[cpu].next_tick_ns(from_ns, period_ns));
+        self.class.preempts_kernel() && (ticks || self.class.slice_irq_ns(cpu).is_some_and(comes))
+    }
+
     fn pipe_write(&mut self, task: TaskId, channel: usize, bytes: u32) {
-        self.k.enter(self.funcs.pipe_write);
+        let Some(Held { moved: put, changed: was_empty, waited }) =
+            self.within_mutex(task, channel, bytes, true)
+        else {
+            return;
+        };
         let pipe = object!(self, Pipe, channel);
-        self.k.lock(pipe.lock);
-        let was_empty = pipe.pages.is_empty();
         let before = self.k.tasks[task].at.bytes;
-        let put = pipe.put(bytes - before);
-        let (lock, full) = (pipe.lock, pipe.full());
         let done = before + put == bytes;
         let reader = if was_empty && put > 0 { pipe.readers.pop_front() } else { None };
-        let next_writer = match done && self.k.tasks[task].at.phase == 1 && !full {
+        let next_writer = match done && waited && !pipe.full() {
             true => pipe.writers.pop_front(),
             false => None,
         };
         if !done {
             pipe.writers.push_back(task);
         }
-        self.copy(put);
-        self.k.unlock(lock);
+        let sleeper = pipe.sleepers.pop_front();
+        self.wake_first(sleeper, false);
         self.wake_first(reader, true);
         if done {
             self.wake_first(next_writer, true);
             self.next(task);
         } else {
             self.k.tasks[task].at.bytes = before + put;
-            self.set_phase(task, 1);
+            self.set_phase(task, WAITED);
             self.block(task);
         }
-        self.k.leave();
     }
 
     fn pipe_read(&mut self, task: TaskId, channel: usize, bytes: u32) {
-        self.k.enter(self.funcs.pipe_read);
+        let Some(Held { moved: taken, changed: made_room, waited }) =
+            self.within_mutex(task, channel, bytes, false)
+        else {
+            return;
+        };
         let pipe = object!(self, Pipe, channel);
-        self.k.lock(pipe.lock);
         let before = self.k.tasks[task].at.bytes;
-        let (taken, made_room) = pipe.take(bytes - before);
-        let (lock, empty) = (pipe.lock, pipe.pages.is_empty());
         let writer = if made_room { pipe.writers.pop_front() } else { None };
-        let next_reader = match taken > 0 && self.k.tasks[task].at.phase == 1 && !empty {
+        let next_reader = match taken > 0 && waited && !pipe.pages.is_empty() {
             true => pipe.readers.pop_front(),
             false => None,
         };
         if taken == 0 {
             pipe.readers.push_back(task);
         }
-        self.copy(taken);
-        self.k.unlock(lock);
+        let sleeper = pipe.sleepers.pop_front();
+        self.wake_first(sleeper, false);
         if taken == 0 {
-            self.set_phase(task, 1);
+            self.set_phase(task, WAITED);
             self.block(task);
         } else {
             self.wake_first(writer, true);
             self.wake_first(next_reader, true);
             self.received(task, before + taken, bytes);
         }
-        self.k.leave();
     }
 
     fn received(&mut self, task: TaskId, so_far: u32, bytes: u32) {
@@ -261,6 +338,8 @@ mod tests {
             pages: VecDeque::new(),
             pages_max: 16,
             lock: LockId(0),
+            held: None,
+            sleepers: VecDeque::new(),
             readers: VecDeque::new(),
             writers: VecDeque::new(),
         }

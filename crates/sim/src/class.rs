@@ -167,6 +167,17 @@ pub trait Class {
     /// A tick that finds its CPU idle ([`machine::Ticks::Together`]). No lock is held.
     fn idle_tick(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 
+    /// Whether an interrupt may take the CPU away from kernel code (CONFIG_PREEMPTION), unless that holds a lock
+    /// that spins.
+    fn preempts_kernel(&self) -> bool {
+        true
+    }
+
+    /// When the timer that the class has set for the end of a slice on this CPU expires.
+    fn slice_irq_ns(&self, _cpu: CpuId) -> Option<u64> {
+        None
+    }
+
     /// A timer that the class has set for the end of a slice has expired. No lock is held.
     fn slice_ends(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 

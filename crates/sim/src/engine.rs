@@ -43,6 +43,9 @@ pub(crate) struct Engine {
     pub timed_from: Option<usize>,
     pub timed_from_ns: Option<u64>,
     pub turns: Turns,
+    /// Tasks burn CPU time until they see on a clock that it was enough, as `worker` has them; those of a
+    /// recording do what they did.
+    pub burns: bool,
     pub housekeeping: Housekeeping,
 }
 
@@ -340,7 +343,7 @@ impl Engine {
                 }
                 Op::Run { .. } if at.left < 1.0 => {
                     at.next();
-                    if !self.k.tasks[task].kernel {
+                    if self.burns && !self.k.tasks[task].kernel {
                         self.k.tasks[task].at.debt += self.until_seen_ns();
                     }
                 }
@@ -402,7 +405,10 @@ impl Engine {
     /// takes interrupts, and does not schedule: kernels without CONFIG_PREEMPT only do on the way out.
     pub(crate) fn in_long_call(&self, cpu: CpuId) -> bool {
         let curr = self.k.cpus[cpu].curr;
-        curr.is_some_and(|task| !self.k.tasks[task].at.to_wake.is_empty())
+        curr.is_some_and(|task| {
+            let at = &self.k.tasks[task].at;
+            at.giving || !at.to_wake.is_empty()
+        })
     }
 
     /// How long it takes a task to see that its work is done.
@@ -459,14 +465,20 @@ impl Engine {
         }
         cpu_state.since_ns = t_ns;
         cpu_state.rate = rate;
-        self.due_at(cpu, t_ns + need_ns.ceil() as u64);
+        if !self.stands_still(cpu) {
+            self.due_at(cpu, t_ns + need_ns.ceil() as u64);
+        }
     }
 
     /// Credits the present task of `cpu` for its own code since [`Engine::start_user`].
     pub(crate) fn pause(&mut self, cpu: CpuId, t_ns: u64) {
+        let stands_still = self.stands_still(cpu);
         let k = &mut self.k;
         let state = &mut k.cpus[cpu];
-        let elapsed_ns = t_ns.saturating_sub(state.since_ns) as f64;
+        let elapsed_ns = match stands_still {
+            true => 0.0,
+            false => t_ns.saturating_sub(state.since_ns) as f64,
+        };
         state.since_ns = state.since_ns.max(t_ns);
         let Some(task) = state.curr else { return };
         let counted = match k.counters_stand {

@@ -36,6 +36,7 @@ pub(crate) enum Object {
     Barrier(Barrier),
     Flag(Flag),
     Timer,
+    Tokens(Tokens),
     Pipe(Pipe),
     Socket(Socket),
 }
@@ -72,6 +73,13 @@ pub(crate) struct Barrier {
     arrived: usize,
     spinners: Vec<TaskId>,
     futex: Futex,
+}
+
+/// What one task waits for, and others give.
+#[derive(Default)]
+pub(crate) struct Tokens {
+    count: u64,
+    waiters: VecDeque<TaskId>,
 }
 
 /// A word in user memory that threads watch by spinning.
@@ -129,6 +137,7 @@ pub(crate) fn new(object: &workload::Object, k: &mut Kernel) -> Object {
             Object::Flag(Flag { up: false, spinners: Vec::new(), line: Line::new(k.this_cpu()) })
         }
         workload::Object::Timer => Object::Timer,
+        workload::Object::Tokens => Object::Tokens(Tokens::default()),
         workload::Object::Pipe { capacity } => Object::Pipe(Pipe::new(*capacity, k)),
         workload::Object::Socket { capacity, overhead } => {
             Object::Socket(Socket::new(*capacity, *overhead, k))
@@ -182,6 +191,8 @@ impl Engine {
             Op::Gate => self.wait_at_gate(task),
             Op::Open => self.open_gate(task),
             Op::Rest => self.rest(task),
+            Op::Give { tokens, more } => self.give(task, tokens, more),
+            Op::Take(tokens) => self.take(task, tokens),
             Op::Write { channel, bytes } => self.write(task, channel, bytes),
             Op::Read { channel, bytes } => self.read(task, channel, bytes),
             Op::Yield => {
@@ -260,6 +271,36 @@ impl Engine {
         self.k.call(self.k.func.do_exit);
         self.k.tasks[task].exiting = true;
         self.k.tasks[task].state = State::Dead;
+    }
+
+    // ---- waits of a recording ----
+
+    /// The system calls around it are in the recorded work; only the wakeup is not.
+    fn give(&mut self, task: TaskId, at: usize, more: bool) {
+        self.next(task);
+        self.k.tasks[task].at.giving = more;
+        let tokens = object!(self, Tokens, at);
+        match tokens.waiters.pop_front() {
+            Some(waiter) => {
+                self.wake_first(Some(waiter), true);
+            }
+            None => tokens.count += 1,
+        }
+    }
+
+    fn take(&mut self, task: TaskId, at: usize) {
+        self.k.tasks[task].at.giving = false;
+        if self.phase(task) == 1 {
+            return self.next(task);
+        }
+        let tokens = object!(self, Tokens, at);
+        if tokens.count > 0 {
+            tokens.count -= 1;
+            return self.next(task);
+        }
+        tokens.waiters.push_back(task);
+        self.set_phase(task, 1);
+        self.block(task);
     }
 
     // ---- time ----

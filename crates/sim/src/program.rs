@@ -70,6 +70,11 @@ pub(crate) enum Op {
         channel: ObjectId,
         bytes: u32,
     },
+    Give {
+        tokens: ObjectId,
+        more: bool,
+    },
+    Take(ObjectId),
     Fork(usize),
     /// Enters a loop that runs so often; None is forever.
     Loop {
@@ -101,6 +106,7 @@ impl Op {
             Op::Resume(at) => format!("resume {}", name(at)),
             Op::Write { channel, .. } => format!("write {}", name(channel)),
             Op::Read { channel, .. } => format!("read {}", name(channel)),
+            Op::Take(tokens) => format!("take {}", name(tokens)),
             other => format!("{other:?}"),
         }
     }
@@ -129,6 +135,8 @@ pub(crate) struct Cursor {
     pub done: f64,
     /// Who is still to be woken by the system call it is in.
     pub to_wake: VecDeque<TaskId>,
+    /// The system call in which it has given a token goes on.
+    pub giving: bool,
     /// The workload's start plus the task's delay: timers count from there.
     pub origin_ns: u64,
 }
@@ -148,6 +156,7 @@ impl Cursor {
             timers: Vec::new(),
             done: 0.0,
             to_wake: VecDeque::new(),
+            giving: false,
         }
     }
 
@@ -239,6 +248,8 @@ fn append(steps: &[Step], ops: &mut Vec<Op>) {
             Step::Vector(vector) => Op::Vector { level: vector.level() },
             Step::Write { channel, bytes } => Op::Write { channel: *channel, bytes: *bytes },
             Step::Read { channel, bytes } => Op::Read { channel: *channel, bytes: *bytes },
+            Step::Give { tokens, more } => Op::Give { tokens: *tokens, more: *more },
+            Step::Take(tokens) => Op::Take(*tokens),
             Step::Fork(task) => Op::Fork(*task),
         };
         ops.push(op);

@@ -297,6 +297,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         timed_from: scenario.workload.timed_from,
         timed_from_ns: None,
         turns: Turns::new(scenario.machine.costs.turn_ns, scenario.machine.cpus.len()),
+        burns: !scenario.workload.recorded,
         housekeeping: Housekeeping::default(),
     };
     engine.load(&scenario.workload, scenario.options.together).map_err(SimError::Load)?;

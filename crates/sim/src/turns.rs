@@ -6,7 +6,8 @@
 //! number, that is not idle or has an interrupt to take (QEMU's `rr_cpu_thread_fn`). What is due for
 //! a CPU meanwhile waits for its turn: interrupts, and the end of its task's work, which the task can
 //! only see by looking at the clock. A task's CPU time runs on the one clock, in its CPU's turn or
-//! not, as the guest's kernel counts it. Kernel code is simulated in one go; where its CPU's turn ends
+//! not, as the guest's kernel counts it; the worker's tasks go by it, and those of a recording work in their
+//! CPU's turns alone. Kernel code is simulated in one go; where its CPU's turn ends
 //! meanwhile, its cursor skips the turns of as many CPUs as wanted theirs when it began.
 
 use machine::Ticks;
@@ -106,7 +107,18 @@ impl Engine {
         self.k.cpus[cpu].mode != Mode::Idle || !self.turns.waiting[cpu].is_empty()
     }
 
+    /// Whether users' work stands still on this CPU: others have their turn.
+    pub(crate) fn stands_still(&self, cpu: CpuId) -> bool {
+        !self.burns && !self.turns.none() && self.turns.holder != Some(cpu)
+    }
+
     fn next_turn(&mut self, t_ns: u64) {
+        if let Some(holder) =
+            self.turns.holder.filter(|holder| !self.burns && self.k.in_user(*holder))
+        {
+            self.pause(holder, t_ns);
+            self.k.queue.cancel_cpu(holder);
+        }
         let cpus = self.k.cpus.len();
         let from = self.turns.last + 1;
         let next = (from..from + cpus).map(|cpu| cpu % cpus).find(|cpu| self.wants_turn(*cpu));
@@ -118,6 +130,9 @@ impl Engine {
         self.k.queue.push(until_ns, Due::Turn { number: self.turns.number });
         if std::mem::take(&mut self.turns.late[next]) {
             self.k.queue.push_cpu(t_ns, next);
+        } else if !self.burns && self.k.in_user(next) {
+            let since_ns = self.k.cpus[next].since_ns;
+            self.start_user(next, t_ns.max(since_ns));
         }
         for irq in std::mem::take(&mut self.turns.waiting[next]) {
             self.on_irq(next, irq, t_ns);

@@ -201,3 +201,48 @@ fn a_storm_is_timed_from_when_all_are_ready() {
     let other = run(&scenario(cores(1), workload(vec![task("t", vec![burn(1)])]), fifo()));
     assert!(!other.unwrap().extra.contains_key("own_time_s"), "it reports no time");
 }
+
+/// Times that two tasks on one CPU blocked which fill a pipe that has room for all.
+fn blocked_writers(scheduler: Scheduler) -> u64 {
+    let objects = vec![Object::Pipe { capacity: 1 << 24 }];
+    let write = || again(40_000, vec![Step::Write { channel: 0, bytes: 100 }]);
+    let load = Workload { objects, ..workload(vec![task("a", write()), task("b", write())]) };
+    let outcome = run(&scenario(cores(1), load, scheduler)).unwrap_or_else(|e| panic!("{e}"));
+    [1, 2].map(|tid| outcome.observed.tasks[&tid].voluntary - 1).iter().sum()
+}
+
+#[test]
+fn who_loses_its_cpu_within_a_pipe_keeps_others_out() {
+    let blocked = blocked_writers(Scheduler::Default);
+    assert!(blocked > 0, "nobody slept for the mutex");
+    assert_eq!(blocked_writers(Scheduler::Cfs), 0, "a kernel of then does not preempt itself");
+}
+
+fn recorded(tasks: Vec<Task>, objects: Vec<Object>) -> Workload {
+    Workload { objects, recorded: true, ..workload(tasks) }
+}
+
+#[test]
+fn a_token_that_is_there_is_not_waited_for() {
+    let give = |more| Step::Give { tokens: 0, more };
+    let giver = vec![give(false), give(false), Step::Sleep { ns: 20 * MS }, give(false)];
+    let taker =
+        vec![Step::Sleep { ns: 10 * MS }, Step::Take(0), Step::Take(0), Step::Take(0), burn(1)];
+    let load = recorded(vec![task("giver", giver), task("taker", taker)], vec![Object::Tokens]);
+    let outcome = run(&scenario(cores(1), load, fifo())).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(outcome.observed.tasks[&2].voluntary, 3, "it sleeps, waits for the third, and ends");
+    assert!((20 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
+#[test]
+fn recorded_work_is_done_in_its_cpus_turns_alone() {
+    let elapsed = |recorded| {
+        let tasks = (0..4).map(|n| task(&format!("t{n}"), vec![burn(5)])).collect();
+        let load = Workload { recorded, ..workload(tasks) };
+        let machine = machine::find("icount-2x4").unwrap();
+        run(&scenario(machine, load, fifo())).unwrap_or_else(|error| panic!("{error}")).elapsed_ns
+    };
+    // One clock counts all: who works by that clock is done when others have worked as well.
+    assert!(elapsed(false) < 8 * MS, "{}", elapsed(false));
+    assert!((20 * MS..24 * MS).contains(&elapsed(true)), "{}", elapsed(true));
+}

@@ -8,7 +8,10 @@
 mod event;
 mod measures;
 mod outcome;
+pub mod perfetto;
+mod timeline;
 
 pub use event::{Event, IDLE, Kind, MmId, Tid};
 pub use measures::{Lengths, Measures, Observed, Quantiles, TaskObserved};
 pub use outcome::{FunctionCost, MemoryUse, Missed, Outcome, Program};
+pub use timeline::Timeline;

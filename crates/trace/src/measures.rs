@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::timeline::{Columns, Timeline};
 use crate::{Event, IDLE, Kind, MmId, Tid};
 
 /// Folds events into [`Observed`].
@@ -28,6 +29,7 @@ pub struct Measures {
     matching: Option<u64>,
     in_flight: u64,
     waits: Histogram<u64>,
+    columns: Columns,
     total: Totals,
 }
 
@@ -115,6 +117,11 @@ impl Lengths {
         *self.0.entry(ns / coarse * coarse + coarse / 2).or_default() += 1;
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All those of another.
     pub fn merge(&mut self, other: &Lengths) {
         other.0.iter().for_each(|(ns, count)| *self.0.entry(*ns).or_default() += count);
@@ -170,6 +177,9 @@ pub struct Observed {
     pub wait: Quantiles,
     /// Each task that ran or waited, by thread id.
     pub tasks: BTreeMap<Tid, TaskObserved>,
+    /// Who had each CPU when; not part of a result's text.
+    #[serde(skip)]
+    pub timeline: Timeline,
 }
 
 impl Measures {
@@ -187,6 +197,7 @@ impl Measures {
             matching: None,
             in_flight: 0,
             waits: Histogram::new(3).expect("three digits are a valid precision"),
+            columns: Columns::new(cpus),
             total: Totals::default(),
         }
     }
@@ -255,6 +266,7 @@ impl Measures {
             }
         }
         self.waits.reset();
+        self.columns.restart();
         self.total = Totals::default();
     }
 
@@ -264,6 +276,7 @@ impl Measures {
         let now_ns = self.now_ns;
         for cpu in 0..self.cpus.len() {
             let (Cpu { current, since_ns, kind, .. }, kinds) = (self.cpus[cpu], self.kinds);
+            self.draw(cpu, current, since_ns);
             if current == IDLE {
                 self.total.idle_ns += now_ns - since_ns.max(self.start_ns.unwrap_or(now_ns));
             } else {
@@ -293,6 +306,7 @@ impl Measures {
                 max_ns: longest,
             },
             tasks: self.tasks.into_iter().map(|(tid, task)| (tid, task.seen)).collect(),
+            timeline: self.columns.finish(self.cpus.iter().map(|cpu| cpu.kind).collect()),
         }
     }
 
@@ -318,6 +332,7 @@ impl Measures {
     fn leave(&mut self, cpu: u32, prev: Tid, runnable: bool) {
         let since_ns = self.cpus[cpu as usize].since_ns;
         let ran_ns = self.now_ns - since_ns;
+        self.draw(cpu as usize, prev, since_ns);
         if prev == IDLE {
             self.total.idle_ns += ran_ns;
             return;
@@ -337,6 +352,12 @@ impl Measures {
         }
     }
 
+    fn draw(&mut self, cpu: usize, tid: Tid, since_ns: u64) {
+        let start_ns = self.start_ns.unwrap_or(self.now_ns);
+        let since = |t_ns: u64| t_ns.saturating_sub(start_ns);
+        self.columns.ran(cpu, tid, since(since_ns), since(self.now_ns));
+    }
+
     fn enter(&mut self, cpu: u32, next: Tid, mm: MmId) {
         self.stop_waiting(next);
         self.set_current(cpu, next);
@@ -344,6 +365,7 @@ impl Measures {
         if next == IDLE {
             return;
         }
+        self.columns.space(next, mm);
         let last_mm = self.cpus[cpu as usize].mm;
         if mm != 0 && mm != last_mm {
             self.cpus[cpu as usize].mm = mm;

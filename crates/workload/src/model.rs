@@ -23,6 +23,8 @@ pub struct Workload {
     /// The barrier at which the first task starts the clock that the program itself reports its time
     /// by, as hackbench does; None where it reports none.
     pub timed_from: Option<ObjectId>,
+    /// It is a recording: work is what CPUs were seen to do, with all system calls in it.
+    pub recorded: bool,
     /// Cgroups that tasks belong to; a group stands behind the one that it is in.
     pub groups: Vec<Group>,
 }
@@ -182,6 +184,15 @@ pub enum Step {
         /// Bytes of one message.
         bytes: u32,
     },
+    /// Gives a token, and wakes who waits for one. It takes no time of its own but for the wakeup.
+    Give {
+        /// An [`Object::Tokens`].
+        tokens: ObjectId,
+        /// The system call in which it happens goes on until a later one: nobody is preempted until then.
+        more: bool,
+    },
+    /// Takes a token of an [`Object::Tokens`], or waits for one. It takes no time of its own but for the wait.
+    Take(ObjectId),
     /// Starts the task at this index of [`Workload::tasks`].
     Fork(usize),
     /// Does `steps` again and again.
@@ -213,6 +224,8 @@ pub enum Object {
     Timer,
     /// A rendezvous for suspend and resume.
     Suspension,
+    /// What one task waits for and others give: a wait that was recorded. Known to the simulator alone.
+    Tokens,
     /// A pipe of so many bytes: 65,536 on Linux, in pages; each message of up to a page that does
     /// not fit into the rest of the last page takes a new one.
     Pipe {
@@ -241,6 +254,7 @@ impl Object {
             Object::Flag => "flag",
             Object::Timer => "unique",
             Object::Suspension => "suspension",
+            Object::Tokens => "tokens",
             Object::Pipe { .. } => "pipe",
             Object::Socket { .. } => "socket",
         };

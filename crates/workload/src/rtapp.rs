@@ -350,6 +350,7 @@ impl<'a> Reader<'a> {
             object_names: self.objects.names_in_order(),
             objects: self.objects.all,
             timed_from: None,
+            recorded: false,
             groups: self.groups.all,
         })
     }

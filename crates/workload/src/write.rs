@@ -228,6 +228,9 @@ impl Writer<'_> {
             Step::Read { channel, bytes } => {
                 ("read", self.ours(json!({"ref": named(channel), "bytes": bytes}), "channels")?)
             }
+            Step::Give { .. } | Step::Take(_) => {
+                return Err(self.error("waits of a recording"));
+            }
             Step::Fork(task) => ("fork", json!(self.workload.tasks[*task].name)),
             Step::Repeat { .. } => {
                 return Err(self.error("loops nested deeper than a task's and a phase's"));

@@ -93,6 +93,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             objects: declared(),
             object_names: Vec::new(),
             timed_from: None,
+            recorded: false,
             groups: Vec::new(),
         }
     })

@@ -398,6 +398,11 @@ impl Class for Cfs {
         self.place(k, task, prev, flags)
     }
 
+    /// As kernels for servers were built then.
+    fn preempts_kernel(&self) -> bool {
+        false
+    }
+
     fn queued_wakeups(&self) -> bool {
         false
     }

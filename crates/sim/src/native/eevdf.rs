@@ -450,7 +450,7 @@ impl Class for Eevdf {
         let stays =
             sleeps && !k.tasks[task].exiting && !self.rqs[cpu].queue.eligible(&self.entities, task);
         if stays {
-            self.entities[task].delayed = true;
+            self.rqs[cpu].queue.delay(&mut self.entities, task, self.tick_ns);
             self.rqs[cpu].runnable -= 1;
             self.dirty(k, cpu);
         } else {
@@ -546,6 +546,10 @@ impl Class for Eevdf {
 
     fn idle_tick(&mut self, k: &mut Kernel, cpu: CpuId) {
         self.balance_idle(k, cpu);
+    }
+
+    fn slice_irq_ns(&self, cpu: CpuId) -> Option<u64> {
+        self.rqs[cpu].slice_irq_ns
     }
 
     fn slice_ends(&mut self, k: &mut Kernel, cpu: CpuId) {

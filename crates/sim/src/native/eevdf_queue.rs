@@ -154,10 +154,7 @@ impl Queue {
             self.remove(entities, task);
         }
         let entity = &mut entities[task];
-        if entity.delayed {
-            entity.delayed = false;
-            entity.vlag = entity.vlag.min(0);
-        }
+        entity.delayed = false;
         if !sleeps {
             entity.deadline -= entity.vruntime;
             entity.rel_deadline = true;
@@ -168,24 +165,35 @@ impl Queue {
         }
     }
 
-    /// `update_entity_lag`: within two slices, or a tick.
-    fn update_lag(&self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
+    /// `update_entity_lag`: within a slice and a tick. The debt of a sleeper that stays for it does not grow, and
+    /// becomes no credit (DELAY_ZERO). Returns whether the lag is another now than where it stands says.
+    fn update_lag(&self, entities: &mut [Entity], task: TaskId, tick_ns: i64) -> bool {
         let average = self.average(entities);
         let entity = &mut entities[task];
-        let limit = entity.fair((2 * entity.slice_ns).max(tick_ns));
-        entity.vlag = (average - entity.vruntime).clamp(-limit, limit);
+        let limit = entity.fair(entity.slice_ns + tick_ns);
+        let mut lag = (average - entity.vruntime).clamp(-limit, limit);
+        if entity.delayed {
+            lag = lag.max(entity.vlag).min(0);
+        }
+        entity.vlag = lag;
+        average - lag != entity.vruntime
     }
 
-    /// `requeue_delayed_entity`: a task woken before its debt was paid; credit is not kept.
-    pub fn revive(&mut self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
+    /// `set_delayed`: a task sleeps and stays for its debt.
+    pub fn delay(&mut self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
         self.update_lag(entities, task, tick_ns);
+        entities[task].delayed = true;
+    }
+
+    /// `requeue_delayed_entity`: a task woken before its debt was paid.
+    pub fn revive(&mut self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
+        let moved = self.update_lag(entities, task, tick_ns);
         entities[task].delayed = false;
-        if entities[task].vlag > 0 {
+        if moved {
             if self.curr != Some(task) {
                 self.remove(entities, task);
             }
             entities[task].on_rq = false;
-            entities[task].vlag = 0;
             self.enqueue(entities, task, Placing::Back);
         }
     }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `import`: what another tool has recorded, as a recording.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use record::import::{ImportError, import, survey};
+use report::text::count;
+use serde_json::json;
+
+use crate::cli::Import;
+use crate::failure::Failure;
+use crate::output;
+use crate::perfetto;
+use crate::record::create;
+
+/// Reads the text twice, and writes what it says.
+pub fn run(args: &Import) -> Result<(), Failure> {
+    let text = &args.text;
+    let cannot = |error: ImportError| match error {
+        ImportError::Write(error) => unwritable(&args.output, &error),
+        error => Failure::input(format!("{}: {error}", text.display())),
+    };
+    let found = survey(open(text)?).map_err(cannot)?;
+    let name = text.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let from = open(text)?;
+    if same_file(from.get_ref(), &args.output) {
+        return Err(unwritable(&args.output, &"it is the text itself"));
+    }
+    let out = create(&args.output)?;
+    let (_, bytes, records) = import(from, &found, &name, BufWriter::new(out)).map_err(cannot)?;
+    if let Some(timeline) = &args.perfetto {
+        perfetto::write(&args.output, timeline)?;
+    }
+    if args.json {
+        let all = json!({
+            "file": args.output, "events": found.events, "records": records, "bytes": bytes,
+            "lost": found.lost, "cpus": found.cpus, "interrupts": found.interrupts,
+        });
+        output::print(&format!("{all}\n"))?;
+    }
+    let lost = match found.lost {
+        0 => "none lost".to_string(),
+        some => format!("{} LOST, says the text", count(some as f64)),
+    };
+    let file = args.output.display();
+    let events = count(found.events as f64);
+    output::say(&format!(
+        "paceline: {file}: {events} events of {} CPUs, {lost}; {:.1} MB; all of the machine is in it, and which \
+         threads share memory is not",
+        found.cpus,
+        bytes as f64 / 1e6,
+    ));
+    if !found.interrupts {
+        output::say(&format!(
+            "paceline: {file}: the text does not say what happened in an interrupt, so a wakeup by a timer or \
+             device is taken for one by who ran there; add `-e irq:* -e timer:hrtimer_expire_*` to the recording"
+        ));
+    }
+    Ok(())
+}
+
+/// It is read twice, which a pipe cannot be.
+fn open(path: &Path) -> Result<BufReader<File>, Failure> {
+    let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| cannot(&error))?;
+    match file.metadata() {
+        Ok(there) if there.is_file() => Ok(BufReader::with_capacity(1 << 20, file)),
+        Ok(_) => Err(cannot(&"it is no file; write the text to one first")),
+        Err(error) => Err(cannot(&error)),
+    }
+}
+
+fn same_file(file: &File, path: &Path) -> bool {
+    let place = |there: std::fs::Metadata| (there.dev(), there.ino());
+    file.metadata().is_ok_and(|own| path.metadata().is_ok_and(|other| place(own) == place(other)))
+}
+
+fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::input(format!("cannot write {}: {why}; name another with -o", path.display()))
+}

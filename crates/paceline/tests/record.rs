@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `record` on a real kernel: inside a guest, which may be filled up and asked in vain.
+
+#[allow(dead_code)]
+mod guest;
+
+use guest::in_guest;
+
+#[test]
+fn what_was_recorded_is_kept_whatever_ends_it() {
+    in_guest(
+        r#"
+        replayed() {
+            $P compare --on sim --machine icount-1 --policy default --workload $1 --report $1.html \
+                >$1.out 2>$1.err || fail "$1: $(cat $1.err)"
+        }
+        $P record -o ctrl-c -- hackbench -g 1 -l 300 >/dev/null 2>err & pid=$!
+        await '[ "$(wc -c <ctrl-c)" -gt 20000 ]'
+        kill -INT $pid
+        wait $pid || fail "its command's status was 0, and it gave $?"
+        grep -q 'ctrl-c: .* events in' err || fail "what it said: $(cat err)"
+        replayed ctrl-c
+        grep -q 'cut off' ctrl-c.err && fail "it has an end"
+
+        mkdir small; mount -t tmpfs -o size=48k none small
+        $P record -o small/trace -- hackbench -g 1 -l 300 >/dev/null 2>err
+        status=$?; [ $status = 1 ] || fail "a full disk: $status"
+        grep -q 'ends early' err || fail "what it said: $(cat err)"
+        cp small/trace full; umount small
+        replayed full
+        grep -q 'cut off' full.err || fail "it has no end: $(cat full.err)"
+
+        chmod 755 $(dirname $P)
+        echo before >there; chmod 666 there
+        su nobody -s /bin/sh -c "$P record -o there -- true" 2>err
+        status=$?; [ $status = 2 ] || fail "no rights: $status"
+        [ $(wc -l <err) = 1 ] && grep -q 'lacks CAP_BPF and CAP_PERFMON' err || fail "said: $(cat err)"
+        [ "$(cat there)" = before ] || fail "the file is gone""#,
+    );
+}
+
+#[test]
+fn a_name_commands_neither_page_nor_terminal() {
+    in_guest(
+        r#"
+        escape=$(printf '\033')
+        $P record -o named -- sh -c 'printf "\033[2J<i>&" >/proc/self/comm; sleep 0.01; sleep 0.01' 2>err ||
+            fail "$?: $(cat err)"
+        $P compare --on sim --machine icount-1 --policy default --workload named --report named.html >out 2>&1 ||
+            fail "$(cat out)"
+        grep -q '&lt;i&gt;&amp;' named.html || fail "it is not there"
+        grep -q '<i>' named.html && fail "it is HTML"
+        grep -q "$escape" named.html out err && fail "it commands"; true"#,
+    );
+}

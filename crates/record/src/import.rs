@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Text of `perf script`, `trace-cmd report` or ftrace itself as a recording.
+//!
+//! Two passes: the first finds the CPUs and the threads that were there before, which a recording begins
+//! with; the second writes. What such text does not say is left out: what carried a wakeup, which threads
+//! share an address space (each is a process of its own) and which CPUs they may use.
+
+mod line;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Read, Write};
+
+use trace::{IDLE, Tid};
+
+use crate::raw::task_group;
+use crate::{
+    Carrier, Ending, Event, Header, Kind, Left, Raw, Source, TaskInfo, WriteError, Writer,
+};
+use line::{Line, Named, What, parsed};
+
+/// Records of a CPU that are written at a time.
+const BATCH: usize = 4096;
+/// A longer line is no event: no name or field is that long.
+const LINE_MAX: u64 = 1 << 16;
+/// CPUs that text may name.
+const CPUS_MAX: u32 = 4096;
+/// Starts of the names that the kernel gives to its own threads. Text does not say which those are.
+const KERNEL: [&str; 16] = [
+    "kworker/",
+    "ksoftirqd/",
+    "migration/",
+    "rcu_",
+    "rcuo",
+    "rcub/",
+    "rcuc/",
+    "rcuog/",
+    "cpuhp/",
+    "kswapd",
+    "kcompactd",
+    "khugepaged",
+    "kthreadd",
+    "khungtaskd",
+    "idle_inject/",
+    "irq/",
+];
+
+/// Why text is no recording.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ImportError {
+    #[error("it is empty; record again")]
+    Empty,
+    #[error("it is perf's own data; run `perf script -i` on it and import what that prints")]
+    PerfData,
+    #[error("it is trace-cmd's own data; run `trace-cmd report` on it and import what that prints")]
+    TraceData,
+    #[error(
+        "no line of it is a scheduling event; import what `perf script` prints after `perf sched record`, or \
+         `trace-cmd report` after `trace-cmd record -e sched`"
+    )]
+    Foreign,
+    #[error(
+        "it has no sched_switch; record with `perf sched record`, or `trace-cmd record -e sched`"
+    )]
+    NoSwitches,
+    #[error(
+        "it has no sched_waking and no sched_wakeup, so nobody knows who waited for whom; record with `perf \
+         sched record`, or `trace-cmd record -e sched`"
+    )]
+    NoWakeups,
+    #[error("line {0} names CPU {1}, and there may be {CPUS_MAX}")]
+    Cpus(u64, u32),
+    #[error("{0}")]
+    Read(#[from] std::io::Error),
+    #[error("{0}")]
+    Write(#[from] WriteError),
+}
+
+/// What the first pass has found.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// Hardware threads that events happened on: the highest number and those below it.
+    pub cpus: usize,
+    /// Events that a recording has a place for.
+    pub events: u64,
+    /// Events that the text says were lost.
+    pub lost: u64,
+    /// Interrupts are in it, or it says of each event whether one was being served. If not, a wakeup by a
+    /// timer or device is taken for one by whoever ran there.
+    pub interrupts: bool,
+    first_ns: u64,
+    last_ns: u64,
+    /// Wakeups are seen where they begin.
+    waking: bool,
+    /// Threads that were there before.
+    there: Vec<TaskInfo>,
+}
+
+/// Goes through the text once.
+///
+/// # Errors
+/// It is not what this reads, or cannot be read.
+pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
+    match text.fill_buf()? {
+        [] => return Err(ImportError::Empty),
+        start if start.starts_with(b"PERFILE2") => return Err(ImportError::PerfData),
+        start if start.starts_with(b"\x17\x08\x44tracing") => return Err(ImportError::TraceData),
+        _ => {}
+    }
+    let mut found = Survey { first_ns: u64::MAX, ..Survey::default() };
+    let (mut switches, mut wakeups, mut any) = (0u64, 0u64, false);
+    let mut seen: BTreeMap<Tid, bool> = BTreeMap::new();
+    each(text, |number, line| {
+        found.lost += line.lost;
+        let Some(event) = line.event else { return Ok(()) };
+        any = true;
+        if event.cpu >= CPUS_MAX {
+            return Err(ImportError::Cpus(number, event.cpu));
+        }
+        found.cpus = found.cpus.max(event.cpu as usize + 1);
+        found.first_ns = found.first_ns.min(event.t_ns);
+        found.last_ns = found.last_ns.max(event.t_ns);
+        found.interrupts |= event.flags.is_some() || matches!(event.what, What::Interrupt { .. });
+        found.events += u64::from(!matches!(event.what, What::Interrupt { .. } | What::Other));
+        let mut there = |named: &Named| {
+            if named.tid != IDLE && !seen.contains_key(&named.tid) {
+                seen.insert(named.tid, true);
+                found.there.push(described(named));
+            }
+        };
+        match &event.what {
+            What::Switch { prev, next, .. } => {
+                switches += 1;
+                [prev, next].into_iter().for_each(&mut there);
+            }
+            What::Waking(named) | What::Wakeup(named) => {
+                wakeups += 1;
+                found.waking |= matches!(event.what, What::Waking(_));
+                there(named);
+            }
+            What::Fork { child, .. } => {
+                seen.entry(*child).or_insert(false);
+            }
+            What::WakeupNew(named, _) => {
+                seen.entry(named.tid).or_insert(false);
+            }
+            What::Exec { .. } | What::Exit { .. } | What::Interrupt { .. } | What::Other => {}
+        }
+        Ok(())
+    })?;
+    match (any, switches, wakeups) {
+        (false, ..) => Err(ImportError::Foreign),
+        (_, 0, _) => Err(ImportError::NoSwitches),
+        (_, _, 0) => Err(ImportError::NoWakeups),
+        _ => Ok(found),
+    }
+}
+
+/// Goes through the same text again, and writes it as a recording. Returns how it is written to, and how many
+/// bytes and records it has.
+///
+/// # Errors
+/// As reading or writing fails.
+pub fn import<W: Write>(
+    text: impl BufRead,
+    found: &Survey,
+    command: &str,
+    out: W,
+) -> Result<(W, u64, u64), ImportError> {
+    let header = Header {
+        cpus: found.cpus,
+        command: command.to_string(),
+        source: Source::Import,
+        ..Header::default()
+    };
+    let mut writer = Writer::new(out, &header)?;
+    let there: Vec<Raw> = found.there.iter().flat_map(|info| task_group(0, info)).collect();
+    writer.records(0, &there)?;
+    let cpus = vec![Cpu::default(); found.cpus];
+    let names = found.there.iter().map(|info| (info.tid, info.name.clone())).collect();
+    let mut second = Second { found, writer, cpus, waiting: 0, names };
+    each(text, |_, line| match line.event {
+        Some(event) => second.take(&event),
+        None => Ok(()),
+    })?;
+    let end_ns = found.last_ns.saturating_sub(found.first_ns);
+    second.flush(end_ns)?;
+    let ending = Ending { end_ns, lost: found.lost, command_ns: None };
+    Ok(second.writer.finish(&ending)?)
+}
+
+/// Calls `take` with each line and its number, in memory that does not grow with the text.
+fn each(
+    mut text: impl BufRead,
+    mut take: impl FnMut(u64, Line<'_>) -> Result<(), ImportError>,
+) -> Result<(), ImportError> {
+    let mut bytes = Vec::new();
+    let mut number = 0;
+    loop {
+        bytes.clear();
+        let mut limited = (&mut text).take(LINE_MAX);
+        if limited.read_until(b'\n', &mut bytes)? == 0 {
+            return Ok(());
+        }
+        number += 1;
+        take(number, parsed(&String::from_utf8_lossy(&bytes)))?;
+    }
+}
+
+fn described(named: &Named) -> TaskInfo {
+    let nice = named.prio.filter(|prio| (100..140).contains(prio)).map_or(0, |prio| prio - 120);
+    TaskInfo {
+        tid: named.tid,
+        pid: named.tid,
+        nice: nice as i8,
+        kernel: KERNEL.iter().any(|start| named.name.starts_with(start)),
+        cpus: u64::MAX,
+        name: named.name.to_string(),
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Cpu {
+    current: Tid,
+    in_interrupt: bool,
+    in_softirq: bool,
+    in_timer: bool,
+    records: Vec<Raw>,
+}
+
+struct Second<'a, W: Write> {
+    found: &'a Survey,
+    writer: Writer<W>,
+    cpus: Vec<Cpu>,
+    waiting: usize,
+    /// What threads were called last.
+    names: BTreeMap<Tid, String>,
+}
+
+impl<W: Write> Second<'_, W> {
+    fn take(&mut self, event: &line::Event<'_>) -> Result<(), ImportError> {
+        let t_ns = event.t_ns.saturating_sub(self.found.first_ns);
+        let cpu = event.cpu;
+        let at = |kind| Event { t_ns, cpu, kind };
+        match &event.what {
+            What::Switch { prev, next, left } => {
+                self.renamed(t_ns, cpu, prev);
+                self.put(at(Kind::Switch { prev: prev.tid, next: next.tid, left: *left }));
+                self.cpus[cpu as usize].current = next.tid;
+            }
+            What::Waking(named) => self.wake(t_ns, event, named.tid),
+            What::Wakeup(named) if !self.found.waking => self.wake(t_ns, event, named.tid),
+            What::WakeupNew(named, target) => {
+                self.describe(t_ns, cpu, &described(named));
+                self.put(at(Kind::Start { tid: named.tid, target: *target }));
+            }
+            What::Fork { parent, child } => {
+                self.put(at(Kind::Fork { parent: *parent, child: *child }))
+            }
+            What::Exec { tid } => self.put(at(Kind::Exec { tid: *tid })),
+            What::Exit { tid } => self.put(at(Kind::Exit { tid: *tid })),
+            What::Interrupt { of, entered } => {
+                let cpu = &mut self.cpus[cpu as usize];
+                match of {
+                    Carrier::Timer => cpu.in_timer = *entered,
+                    Carrier::Softirq => cpu.in_softirq = *entered,
+                    _ => cpu.in_interrupt = *entered,
+                }
+            }
+            What::Wakeup(_) | What::Other => {}
+        }
+        if self.waiting >= BATCH * self.cpus.len() {
+            self.flush(t_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Who runs and wakes itself was about to sleep, and does not.
+    fn wake(&mut self, t_ns: u64, event: &line::Event<'_>, tid: Tid) {
+        let cpu = &self.cpus[event.cpu as usize];
+        if tid == cpu.current {
+            return;
+        }
+        let by = match event.flags {
+            _ if cpu.in_timer => Carrier::Timer,
+            _ if cpu.in_interrupt => Carrier::Interrupt,
+            _ if cpu.in_softirq => Carrier::Softirq,
+            Some(by) => by,
+            None if cpu.current == IDLE => Carrier::Interrupt,
+            None => Carrier::Task,
+        };
+        self.put(Event { t_ns, cpu: event.cpu, kind: Kind::Wake { tid, by, object: 0 } });
+    }
+
+    /// A program that has begun meanwhile is seen by its name.
+    fn renamed(&mut self, t_ns: u64, cpu: u32, named: &Named) {
+        let before = self.names.get(&named.tid).map(String::as_str);
+        if named.tid != IDLE && before != Some(&named.name) {
+            self.names.insert(named.tid, named.name.to_string());
+            self.describe(t_ns, cpu, &described(named));
+        }
+    }
+
+    fn describe(&mut self, t_ns: u64, cpu: u32, info: &TaskInfo) {
+        self.cpus[cpu as usize].records.extend(task_group(t_ns, info));
+        self.waiting += 3;
+    }
+
+    fn put(&mut self, event: Event) {
+        let raw = Raw::of(&event);
+        self.cpus[event.cpu as usize].records.extend(raw);
+        self.waiting += 1;
+    }
+
+    fn flush(&mut self, t_ns: u64) -> Result<(), ImportError> {
+        for (number, cpu) in self.cpus.iter_mut().enumerate() {
+            self.writer.records(number as u32, &cpu.records)?;
+            cpu.records.clear();
+        }
+        self.waiting = 0;
+        Ok(self.writer.time(t_ns)?)
+    }
+}
+
+/// Why a task left its CPU, by the letters of its state.
+fn left(state: &str) -> Left {
+    match state.trim() {
+        state if state.starts_with('R') => Left::Preempted,
+        state if state.contains(['X', 'Z', 'x']) => Left::Dead,
+        _ => Left::Blocked,
+    }
+}

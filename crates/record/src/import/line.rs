@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One line of text: a task, a CPU in brackets, perhaps flags, seconds, and an event with its fields.
+//!
+//! ```text
+//! perf 5240 [001]  1234.567890: sched:sched_switch: prev_comm=perf prev_pid=5240 prev_prio=120 prev_state=S ==> ...
+//! bash-5240 [001] d..2.  1234.567890: sched_switch: bash:5240 [120] S ==> swapper/1:0 [120]
+//! ```
+//!
+//! Names may have blanks, brackets and colons in them: what is searched for is searched from the end.
+
+use std::borrow::Cow;
+
+use trace::Tid;
+
+use super::left;
+use crate::{Carrier, Left};
+
+/// What a line says.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Line<'a> {
+    pub event: Option<Event<'a>>,
+    /// Events that are missing here.
+    pub lost: u64,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Event<'a> {
+    pub t_ns: u64,
+    pub cpu: u32,
+    /// Where flags say what was going on: in which context it happened.
+    pub flags: Option<Carrier>,
+    pub what: What<'a>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum What<'a> {
+    Switch {
+        prev: Named<'a>,
+        next: Named<'a>,
+        left: Left,
+    },
+    Waking(Named<'a>),
+    Wakeup(Named<'a>),
+    WakeupNew(Named<'a>, u32),
+    Fork {
+        parent: Tid,
+        child: Tid,
+    },
+    Exec {
+        tid: Tid,
+    },
+    Exit {
+        tid: Tid,
+    },
+    /// An interrupt, work behind one, or a timer begins or ends.
+    Interrupt {
+        of: Carrier,
+        entered: bool,
+    },
+    /// An event that says nothing here.
+    Other,
+}
+
+/// A thread as an event names it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Named<'a> {
+    pub name: Cow<'a, str>,
+    pub tid: Tid,
+    pub prio: Option<i32>,
+}
+
+pub(super) fn parsed(text: &str) -> Line<'_> {
+    let text = text.trim_end();
+    if let Some(lost) = lost(text) {
+        return Line { event: None, lost };
+    }
+    // A name may look like a CPU: the first that goes on as a line does is it.
+    let event = text.match_indices('[').find_map(|(at, _)| after_task(&text[at + 1..]));
+    Line { event, lost: 0 }
+}
+
+/// `CPU:1 [LOST 17 EVENTS]` of ftrace and trace-cmd, which may not know how many.
+fn lost(text: &str) -> Option<u64> {
+    let rest = text.trim_start().strip_prefix("CPU:")?;
+    let (_, rest) = rest.split_once('[')?;
+    match rest.strip_prefix("LOST ") {
+        Some(rest) => rest.split(' ').next()?.parse().ok(),
+        None => rest.starts_with("EVENTS DROPPED").then_some(1),
+    }
+}
+
+/// What comes after `[` of `[001] d..2. 1234.567890: sched:sched_switch: ...`.
+fn after_task(text: &str) -> Option<Event<'_>> {
+    let (cpu, rest) = text.split_once(']')?;
+    let cpu = number(cpu)?;
+    let (first, rest) = word(rest)?;
+    let (flags, time, rest) = match seconds(first) {
+        Some(t_ns) => (None, t_ns, rest),
+        None => {
+            let (second, rest) = word(rest)?;
+            (context(first), seconds(second)?, rest)
+        }
+    };
+    let (name, fields) = word(rest)?;
+    let name = name.strip_suffix(':')?;
+    let name = name.rsplit(':').next().unwrap_or(name);
+    let what = what(name, fields.trim()).unwrap_or(What::Other);
+    Some(Event { t_ns: time, cpu, flags, what })
+}
+
+fn word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+fn number(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// `1234.567890:` in ns.
+fn seconds(text: &str) -> Option<u64> {
+    let (whole, part) = text.strip_suffix(':')?.split_once('.')?;
+    let digits = part.len();
+    if digits == 0 || digits > 9 {
+        return None;
+    }
+    let part = u64::from(number(part)?) * 10u64.pow(9 - digits as u32);
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(part)
+}
+
+/// The third of ftrace's flags: within an interrupt (h), work behind one (s), both (H).
+fn context(flags: &str) -> Option<Carrier> {
+    match flags.chars().nth(2)? {
+        'h' | 'H' | 'z' | 'Z' => Some(Carrier::Interrupt),
+        's' => Some(Carrier::Softirq),
+        '.' => Some(Carrier::Task),
+        _ => None,
+    }
+}
+
+fn what<'a>(name: &str, fields: &'a str) -> Option<What<'a>> {
+    Some(match name {
+        "sched_switch" => {
+            let (prev, next) = fields.split_once(" ==> ")?;
+            let (prev, state) = left_by(prev)?;
+            What::Switch { prev, next: thread(next, "next_")?, left: left(state) }
+        }
+        "sched_waking" => What::Waking(thread(fields, "")?),
+        "sched_wakeup" => What::Wakeup(thread(fields, "")?),
+        "sched_wakeup_new" => What::WakeupNew(thread(fields, "")?, target(fields).unwrap_or(0)),
+        "sched_process_fork" => {
+            let (parent, child) = fields.rsplit_once(" child_comm=")?;
+            What::Fork { parent: field(parent, "pid=")?, child: field(child, "child_pid=")? }
+        }
+        "sched_process_exec" => {
+            let (before, _) = fields.rsplit_once(" old_pid=")?;
+            What::Exec { tid: field(before, "pid=")? }
+        }
+        "sched_process_exit" => What::Exit { tid: thread(fields, "")?.tid },
+        "irq_handler_entry" => What::Interrupt { of: Carrier::Interrupt, entered: true },
+        "irq_handler_exit" => What::Interrupt { of: Carrier::Interrupt, entered: false },
+        "softirq_entry" => What::Interrupt { of: Carrier::Softirq, entered: true },
+        "softirq_exit" => What::Interrupt { of: Carrier::Softirq, entered: false },
+        "hrtimer_expire_entry" => What::Interrupt { of: Carrier::Timer, entered: true },
+        "hrtimer_expire_exit" => What::Interrupt { of: Carrier::Timer, entered: false },
+        _ => What::Other,
+    })
+}
+
+/// Who leaves a CPU, and the state in which it does.
+fn left_by(fields: &str) -> Option<(Named<'_>, &str)> {
+    match fields.rsplit_once(" prev_state=") {
+        Some((prev, state)) => Some((thread(prev, "prev_")?, state)),
+        None => {
+            let (prev, state) = fields.rsplit_once("] ")?;
+            Some((short(prev)?, state))
+        }
+    }
+}
+
+/// `comm=NAME pid=7 prio=120 ...`, each word behind `start`; or as [`short`].
+fn thread<'a>(fields: &'a str, start: &str) -> Option<Named<'a>> {
+    let Some(rest) = fields.strip_prefix(start).and_then(|rest| rest.strip_prefix("comm=")) else {
+        let (before, _) = fields.rsplit_once(']')?;
+        return short(before);
+    };
+    let (name, _) = rest.rsplit_once(&format!(" {start}pid="))?;
+    let behind = &rest[name.len()..];
+    let tid = field(behind, &format!("{start}pid="))?;
+    let prio = field(behind, &format!("{start}prio=")).map(|prio: u32| prio as i32);
+    Some(Named { name: Cow::Borrowed(name), tid, prio })
+}
+
+/// `NAME:7 [120`, as libtraceevent's plugins write it.
+fn short(fields: &str) -> Option<Named<'_>> {
+    let (who, prio) = fields.rsplit_once(" [")?;
+    let (name, tid) = who.rsplit_once(':')?;
+    Some(Named { name: Cow::Borrowed(name), tid: number(tid)?, prio: prio.parse().ok() })
+}
+
+/// The number behind a word.
+fn field(fields: &str, word: &str) -> Option<u32> {
+    let (_, rest) = fields.rsplit_once(word)?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    number(&rest[..end])
+}
+
+fn target(fields: &str) -> Option<u32> {
+    field(fields, "target_cpu=").or_else(|| field(fields, "CPU:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str, tid: Tid) -> Named<'_> {
+        Named { name: Cow::Borrowed(name), tid, prio: Some(120) }
+    }
+
+    fn event(text: &str) -> Event<'_> {
+        parsed(text).event.unwrap_or_else(|| panic!("no event: {text}"))
+    }
+
+    #[test]
+    fn the_same_switch_in_each_tongue() {
+        let lines = [
+            "perf  5240 [001]  1234.567890:       sched:sched_switch: prev_comm=a b prev_pid=5240 \
+             prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
+            "perf  5240 [001]  1234.567890000: sched:sched_switch: a b:5240 [120] S ==> swapper/1:0 [120]",
+            "   <...>-5240  [001]  1234.567890: sched_switch:         a b:5240 [120] S ==> swapper/1:0 [120]",
+            "     a b-5240  [001] d..2.  1234.567890: sched_switch: prev_comm=a b prev_pid=5240 prev_prio=120 \
+             prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
+        ];
+        for text in lines {
+            let event = event(text);
+            assert_eq!((event.t_ns, event.cpu), (1_234_567_890_000, 1), "{text}");
+            let (prev, next) = (named("a b", 5240), named("swapper/1", 0));
+            assert_eq!(event.what, What::Switch { prev, next, left: Left::Blocked }, "{text}");
+        }
+    }
+
+    #[test]
+    fn states_say_why_a_task_left() {
+        let of = |state: &str| {
+            let text = format!("a-1 [000] 1.000001: sched_switch: a:1 [120] {state} ==> b:2 [120]");
+            match event(&text).what {
+                What::Switch { left, .. } => left,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(["R", "R+"].map(of), [Left::Preempted; 2]);
+        assert_eq!(["S", "D", "I", "T", "D|K"].map(of), [Left::Blocked; 5]);
+        assert_eq!(["X", "Z"].map(of), [Left::Dead; 2]);
+    }
+
+    #[test]
+    fn names_may_look_like_anything() {
+        let text = "x [1] 7 [003] 2.000000500: sched:sched_waking: comm=] pid=9 ==> pid=8 prio=100 \
+                    target_cpu=000";
+        let event = event(text);
+        assert_eq!((event.cpu, event.t_ns), (3, 2_000_000_500));
+        let who = Named { name: "] pid=9 ==>".into(), tid: 8, prio: Some(100) };
+        assert_eq!(event.what, What::Waking(who));
+    }
+
+    #[test]
+    fn flags_say_where_it_happened() {
+        let by = |flags: &str| {
+            let text = format!("a-1 [000] {flags} 1.000001: sched_waking: comm=b pid=2 prio=120");
+            event(&text).flags
+        };
+        assert_eq!(by("dNh4."), Some(Carrier::Interrupt));
+        assert_eq!(by("..s2."), Some(Carrier::Softirq));
+        assert_eq!(by("d..2."), Some(Carrier::Task));
+    }
+
+    #[test]
+    fn what_is_no_event_is_passed_over() {
+        for text in
+            ["", "# tracer: nop", "cpus=8", "\tffffffff81 do_exit+0x1 ([k])", "a-1 [000] now: x:"]
+        {
+            assert_eq!(parsed(text), Line::default(), "{text}");
+        }
+        assert_eq!(parsed("CPU:1 [LOST 17 EVENTS]").lost, 17);
+        assert_eq!(parsed("CPU:1 [EVENTS DROPPED]").lost, 1);
+        assert_eq!(event("a-1 [000] 1.5: sched_stat_runtime: comm=a pid=1").what, What::Other);
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Pictures of one run of each policy: who had each CPU when, and how long waits were.
+//!
+//! No script: a picture is drawn once, and the page's style sheet colours it by what the reader has chosen.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use trace::{IDLE, Lengths, Outcome, Tid, Timeline};
+
+use crate::html::{download, escape, figure};
+use crate::plot::{Line, lines_named};
+use crate::text::time;
+
+/// Colours that are told apart; what comes behind them shares the last.
+const COLORS: usize = 8;
+/// Rows of a picture: a machine with more CPUs shows its first.
+const ROWS: usize = 64;
+/// Width of a column and height of a row, in the picture's units.
+const COLUMN: usize = 2;
+const ROW: usize = 20;
+/// Room for the CPUs' names.
+const LEFT: usize = 60;
+
+/// What is drawn of a policy's first run.
+#[derive(Clone, Debug)]
+pub struct View {
+    policy: String,
+    timeline: Timeline,
+    names: BTreeMap<Tid, String>,
+    waits: Lengths,
+}
+
+impl View {
+    /// Of a run, if anything was seen of it.
+    pub(crate) fn new(outcome: &Outcome) -> Option<Self> {
+        let seen = &outcome.observed;
+        let mut waits = Lengths::default();
+        seen.tasks.values().for_each(|task| waits.merge(&task.wait_lengths));
+        let view = View {
+            policy: outcome.policy.clone(),
+            timeline: seen.timeline.clone(),
+            names: outcome.names.clone(),
+            waits,
+        };
+        view.timeline.cpus.iter().any(|cpu| cpu.iter().any(|tid| *tid != IDLE)).then_some(view)
+    }
+}
+
+/// Timelines, then waits.
+pub(crate) fn drawn(views: &[View]) -> String {
+    if views.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from("<h2>Who ran where</h2>\n");
+    for (number, view) in views.iter().enumerate() {
+        html += &timeline(number, view);
+    }
+    html + &waits(views)
+}
+
+/// What colours stand for: the most frequent first, and how each of all is coloured.
+struct Legend<K> {
+    names: Vec<String>,
+    of: BTreeMap<K, usize>,
+}
+
+impl<K: Ord + Copy> Legend<K> {
+    fn new(seen: impl Iterator<Item = K>, name: impl Fn(K) -> String) -> Self {
+        let mut often: BTreeMap<K, usize> = BTreeMap::new();
+        seen.for_each(|key| *often.entry(key).or_default() += 1);
+        let mut ranked: Vec<(K, usize)> = often.into_iter().collect();
+        ranked.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let shown = if ranked.len() > COLORS { COLORS - 1 } else { ranked.len() };
+        let mut names: Vec<String> = ranked[..shown].iter().map(|(key, _)| name(*key)).collect();
+        if ranked.len() > shown {
+            names.push(format!("{} others", ranked.len() - shown));
+        }
+        let of = ranked.iter().enumerate().map(|(rank, (key, _))| (*key, rank.min(COLORS - 1)));
+        Legend { names, of: of.collect() }
+    }
+
+    fn html(&self, by: &str, class: char) -> String {
+        let mut html = format!("<ul class=\"legend by-{by}\">");
+        for (rank, name) in self.names.iter().enumerate() {
+            let _ = write!(
+                html,
+                "<li><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\"><path class=\"{class}{rank}\" \
+                 d=\"M0 0h10v10h-10z\"/></svg>{}</li>",
+                escape(name)
+            );
+        }
+        html + "</ul>\n"
+    }
+}
+
+fn timeline(number: usize, view: &View) -> String {
+    let Timeline { column_ns, cpus, spaces, kinds } = &view.timeline;
+    let shown = &cpus[..cpus.len().min(ROWS)];
+    let busy = || shown.iter().flatten().copied().filter(|tid| *tid != IDLE);
+    let name = |tid: Tid| match view.names.get(&tid) {
+        Some(name) => format!("{name} ({tid})"),
+        None => tid.to_string(),
+    };
+    let space = |tid: Tid| spaces.get(&tid).copied().unwrap_or(0);
+    let kind = |cpu: usize| kinds.get(cpu).copied().unwrap_or(0);
+    let tasks = Legend::new(busy(), name);
+    let of_space = |mm| {
+        let mut own = busy().filter(|tid| space(*tid) == mm);
+        own.next().map_or(String::new(), |tid| format!("that of {}", name(tid)))
+    };
+    let spaces_of = Legend::new(busy().map(space), of_space);
+    let of_kinds = shown.iter().enumerate().flat_map(|(cpu, columns)| {
+        columns.iter().filter(|tid| **tid != IDLE).map(move |_| kind(cpu))
+    });
+    let types = Legend::new(of_kinds, |kind| format!("type {kind}"));
+
+    let columns = cpus.iter().map(Vec::len).max().unwrap_or(0);
+    let (width, height) = (LEFT + columns * COLUMN, shown.len() * ROW + 24);
+    let run_s = columns as f64 * *column_ns as f64 / 1e9;
+    let title = format!("{}: who had each CPU, in its first run", view.policy);
+    let mut svg = format!(
+        "<svg class=\"timeline\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {height}\">",
+        escape(&title)
+    );
+    for (cpu, columns) in shown.iter().enumerate() {
+        let top = cpu * ROW;
+        let _ = write!(svg, "<text x=\"0\" y=\"{}\">CPU {cpu}</text>", top + 14);
+        let mut paths: BTreeMap<(usize, usize, usize), String> = BTreeMap::new();
+        for (from, to, tid) in stretches(columns) {
+            let key = (tasks.of[&tid], spaces_of.of[&space(tid)], types.of[&kind(cpu)]);
+            let (x, w) = (LEFT + from * COLUMN, (to - from) * COLUMN);
+            let path = paths.entry(key).or_default();
+            let _ = write!(path, "M{x} {}h{w}v{}h-{w}z", top + 2, ROW - 4);
+        }
+        for ((task, space, kind), path) in paths {
+            let _ = write!(svg, "<path class=\"t{task} s{space} k{kind}\" d=\"{path}\"/>");
+        }
+    }
+    let bottom = height - 6;
+    let _ = write!(
+        svg,
+        "<text x=\"{LEFT}\" y=\"{bottom}\">0</text><text x=\"{width}\" y=\"{bottom}\" \
+         text-anchor=\"end\">{}</text></svg>",
+        escape(&time(run_s))
+    );
+    let mut html = String::from("<figure class=\"views\">\n<fieldset><legend>Colour by</legend>");
+    for (by, label) in [("task", "task"), ("space", "address space"), ("type", "core type")] {
+        let checked = if by == "task" { " checked" } else { "" };
+        let _ = write!(
+            html,
+            "<label><input type=\"radio\" name=\"view{number}\" value=\"{by}\"{checked}> {label}</label>"
+        );
+    }
+    html += "</fieldset>\n";
+    html += &tasks.html("task", 't');
+    html += &spaces_of.html("space", 's');
+    html += &types.html("type", 'k');
+    let note = match cpus.len() > ROWS {
+        true => format!("; the first {ROWS} of {} CPUs", cpus.len()),
+        false => String::new(),
+    };
+    let _ = write!(
+        html,
+        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">{svg}</div>\n<figcaption>{0}: \
+         whoever had most of each {1}{note}. {2}</figcaption>\n</figure>\n",
+        escape(&title),
+        escape(&time(*column_ns as f64 / 1e9)),
+        download(&format!("timeline-{}.csv", view.policy), "text/csv", &csv(view))
+    );
+    html
+}
+
+/// From which column to which one thread had a CPU, idle time left out.
+fn stretches(columns: &[Tid]) -> impl Iterator<Item = (usize, usize, Tid)> {
+    let mut at = 0;
+    columns.chunk_by(|a, b| a == b).filter_map(move |same| {
+        let from = at;
+        at += same.len();
+        (same[0] != IDLE).then_some((from, at, same[0]))
+    })
+}
+
+fn csv(view: &View) -> String {
+    let Timeline { column_ns, cpus, spaces, kinds } = &view.timeline;
+    let mut text = String::from("cpu,core_type,from_s,to_s,thread,name,address_space\n");
+    for (cpu, columns) in cpus.iter().enumerate() {
+        for (from, to, tid) in stretches(columns) {
+            let seconds = |column: usize| column as f64 * *column_ns as f64 / 1e9;
+            let _ = writeln!(
+                text,
+                "{cpu},{},{},{},{tid},\"{}\",{}",
+                kinds.get(cpu).copied().unwrap_or(0),
+                seconds(from),
+                seconds(to),
+                view.names.get(&tid).map_or("", String::as_str).replace('"', "\"\""),
+                spaces.get(&tid).copied().unwrap_or(0)
+            );
+        }
+    }
+    text
+}
+
+/// Shares of all waits, and how long the longest of each is.
+const SHARES: [f64; 15] =
+    [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9, 100.0];
+
+fn waits(views: &[View]) -> String {
+    let mut text = String::from("policy,percent,wait_s\n");
+    let mut series = Vec::new();
+    for view in views.iter().filter(|view| !view.waits.is_empty()) {
+        let mut points = Vec::new();
+        for share in SHARES {
+            let Some(ns) = view.waits.quantile(share / 100.0) else { continue };
+            let _ = writeln!(
+                text,
+                "\"{}\",{share},{}",
+                view.policy.replace('"', "\"\""),
+                ns as f64 / 1e9
+            );
+            points.push(((ns.max(1) as f64).log10(), share));
+        }
+        series.push(Line { name: view.policy.clone(), points });
+    }
+    if series.is_empty() {
+        return String::new();
+    }
+    let title = "Waits of runnable tasks for a CPU";
+    let svg = lines_named(title, "at most so long", "% of all waits", &series, |x| {
+        time(10f64.powf(x) / 1e9)
+    });
+    let link = download("waits.csv", "text/csv", &text);
+    format!(
+        "<h2>Waits</h2>\n{}<p>{link}</p>\n",
+        figure(&format!("{title}, in each policy's first run"), &svg)
+    )
+}

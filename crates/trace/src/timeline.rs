@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who had each CPU when, as coarse as a picture can show it, in memory that does not grow with time.
+
+use std::collections::BTreeMap;
+
+use crate::{IDLE, MmId, Tid};
+
+/// Columns that a picture has at most.
+const COLUMNS: usize = 512;
+/// Threads that share a column and are told apart: who comes later has less of it.
+const SHARERS: usize = 16;
+/// Length of a column at first, ns. It doubles whenever there are too many.
+const COLUMN_NS: u64 = 1024;
+
+/// Who had each CPU for the longest part of each of some stretches of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// Length of a stretch, ns.
+    pub column_ns: u64,
+    /// By CPU: a thread for each stretch; 0 is its idle task.
+    pub cpus: Vec<Vec<Tid>>,
+    /// Address spaces of those threads, where they have one.
+    pub spaces: BTreeMap<Tid, MmId>,
+    /// By CPU: which kind of core it is, the fastest 0.
+    pub kinds: Vec<u16>,
+}
+
+/// Makes one.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    column_ns: u64,
+    cpus: Vec<Cpu>,
+    spaces: BTreeMap<Tid, MmId>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Cpu {
+    /// Who had most of each column so far, and how much.
+    columns: Vec<(Tid, u64)>,
+    /// What each had of the last one: the first of them, where they are many.
+    last: Vec<(Tid, u64)>,
+}
+
+impl Columns {
+    pub fn new(cpus: usize) -> Self {
+        let spaces = BTreeMap::new();
+        Columns { column_ns: COLUMN_NS, cpus: vec![Cpu::default(); cpus], spaces }
+    }
+
+    /// Forgets what was.
+    pub fn restart(&mut self) {
+        self.column_ns = COLUMN_NS;
+        self.cpus.iter_mut().for_each(|cpu| *cpu = Cpu::default());
+    }
+
+    /// A thread has this address space.
+    pub fn space(&mut self, tid: Tid, mm: MmId) {
+        if tid != IDLE && mm != 0 {
+            self.spaces.insert(tid, mm);
+        }
+    }
+
+    /// A thread had a CPU from one time to another, ns since the start.
+    pub fn ran(&mut self, cpu: usize, tid: Tid, from_ns: u64, to_ns: u64) {
+        while to_ns > self.column_ns * COLUMNS as u64 {
+            self.column_ns *= 2;
+            self.cpus.iter_mut().for_each(Cpu::halve);
+        }
+        let column_ns = self.column_ns;
+        let mut at_ns = from_ns;
+        while at_ns < to_ns {
+            let column = at_ns / column_ns;
+            let end_ns = to_ns.min((column + 1) * column_ns);
+            self.cpus[cpu].add(column as usize, tid, end_ns - at_ns);
+            at_ns = end_ns;
+        }
+    }
+
+    pub fn finish(self, kinds: Vec<u16>) -> Timeline {
+        let columns = |cpu: &Cpu| cpu.columns.iter().map(|(tid, _)| *tid).collect();
+        let cpus: Vec<Vec<Tid>> = self.cpus.iter().map(columns).collect();
+        let mut spaces = self.spaces;
+        spaces.retain(|tid, _| cpus.iter().any(|cpu| cpu.contains(tid)));
+        Timeline { column_ns: self.column_ns, cpus, spaces, kinds }
+    }
+}
+
+impl Cpu {
+    fn add(&mut self, column: usize, tid: Tid, ns: u64) {
+        if column >= self.columns.len() {
+            self.columns.resize(column + 1, (IDLE, 0));
+            self.last.clear();
+        }
+        let had_ns = match self.last.iter_mut().find(|(other, _)| *other == tid) {
+            Some((_, had_ns)) => {
+                *had_ns += ns;
+                *had_ns
+            }
+            None => {
+                if self.last.len() < SHARERS {
+                    self.last.push((tid, ns));
+                }
+                ns
+            }
+        };
+        if had_ns > self.columns[column].1 {
+            self.columns[column] = (tid, had_ns);
+        }
+    }
+
+    /// Two columns become one: whoever had more of it, as far as is known still.
+    fn halve(&mut self) {
+        let one = |pair: &[(Tid, u64)]| match *pair {
+            [(a, of_a), (b, of_b)] if a == b => (a, of_a + of_b),
+            [a, b] => {
+                if b.1 > a.1 {
+                    b
+                } else {
+                    a
+                }
+            }
+            ref other => other[0],
+        };
+        let whole = self.columns.len().is_multiple_of(2);
+        self.columns = self.columns.chunks(2).map(one).collect();
+        // The next thing that happens begins a column, or goes on in the last.
+        if whole {
+            self.last.clear();
+        }
+        if let Some((tid, ns)) = self.columns.last().copied() {
+            self.last.retain(|(other, _)| *other != tid);
+            self.last.push((tid, ns));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_had_most_of_a_column_has_it() {
+        let mut columns = Columns::new(2);
+        columns.space(7, 70);
+        columns.space(9, 90);
+        columns.ran(0, 7, 0, 500);
+        columns.ran(0, 8, 500, 700);
+        columns.ran(0, 7, 700, 1500);
+        columns.ran(0, 8, 1500, 3000);
+        let Timeline { column_ns, cpus, spaces, .. } = columns.finish(vec![0; 2]);
+        assert_eq!((column_ns, cpus), (1024, vec![vec![7, 8, 8], vec![]]));
+        assert_eq!(spaces, [(7, 70)].into(), "who is not in the picture needs no space");
+    }
+
+    #[test]
+    fn a_long_run_has_longer_columns() {
+        let mut columns = Columns::new(1);
+        for turn in 0..10_000 {
+            let from_ns = turn * 4096;
+            columns.ran(0, 1 + (turn / 5000) as Tid, from_ns, from_ns + 3000);
+            columns.ran(0, 0, from_ns + 3000, from_ns + 4096);
+        }
+        let Timeline { column_ns, cpus, .. } = columns.finish(vec![0]);
+        assert!(cpus[0].len() <= COLUMNS && cpus[0].len() > COLUMNS / 2, "{}", cpus[0].len());
+        assert_eq!(cpus[0].len() as u64, (10_000 * 4096u64).div_ceil(column_ns));
+        let half = cpus[0].len() / 2;
+        assert!(cpus[0][..half - 1].iter().all(|tid| *tid == 1), "{cpus:?}");
+        assert!(cpus[0][half + 1..].iter().all(|tid| *tid == 2), "{cpus:?}");
+    }
+
+    #[test]
+    fn it_may_start_again() {
+        let mut columns = Columns::new(1);
+        columns.ran(0, 5, 0, 1 << 30);
+        columns.restart();
+        columns.ran(0, 6, 0, 10);
+        assert_eq!(columns.finish(vec![0]).cpus, [[6]]);
+    }
+}
