@@ -30,7 +30,7 @@ fn pages_follow_their_threads_to_other_nodes() {
     in_guest_with_nodes(8, 4, &format!("policy=dino:gate=off; spinners=; REST=5\n{fault}"));
 }
 
-/// Two devils of node 0, while node 1 has no room; then a move that takes minutes, whose loader is killed.
+/// Two devils of node 0: a move that takes long, whose loader is killed, and one to a node that has no room.
 #[test]
 fn a_full_node_and_a_kill_in_a_move_lose_nothing() {
     in_guest_with_nodes(
@@ -48,6 +48,13 @@ C
         devils=; for n in 1 2; do taskset 3 ./devil & devils="$devils $!"; done
         await '[ $(ls ready-* 2>/dev/null | wc -l) = 2 ]'
         for devil in $devils; do taskset -p f $devil >out; done
+        policy=dino:gate=off,rate=1
+        load --profile profile.toml --stats 1s
+        await 'grep -q "[1-9] MB moved" err'
+        kill -KILL $pid; wait $pid
+        await '[ "$(state)" = disabled ]'
+        progress $devils
+
         # Files in memory, written by a CPU of node 1: they lie there until it is full.
         mkdir full; mount -t tmpfs -o size=90% none full
         free() { awk '/Node 1 MemFree/ { print $4 }' /sys/devices/system/node/node1/meminfo; }
@@ -57,17 +64,9 @@ C
         policy=dino:gate=off
         load --profile profile.toml --stats 1s
         await 'grep -q "node 1 is full" err'
-        spinners=$devils; progress $devils
+        progress $devils
         grep -q '1 moves of memory' err || fail "moves: $(tail -n 1 err)"
         unload
-        umount full
-
-        policy=dino:gate=off,rate=1
-        load --profile profile.toml --stats 1s
-        await 'grep -q "[1-9] MB moved" err'
-        kill -KILL $pid; wait $pid
-        await '[ "$(state)" = disabled ]'
-        progress $devils
         kill $devils"#,
     );
 }
