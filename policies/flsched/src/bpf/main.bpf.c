@@ -216,7 +216,7 @@ void OP(flsched_tick, struct task_struct *p)
 void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_is_lost(cpu);
-	cpu_sends_away();
+	scx_bpf_reenqueue_local();	/* at once: what cpu_sends_away() puts off takes a lock */
 }
 
 void OP(flsched_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
