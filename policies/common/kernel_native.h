@@ -56,6 +56,7 @@ struct kernel {
 	u64 (*cpu_instructions)(struct kernel *k);
 	bool (*clock_counts)(struct kernel *k, struct clock_counts *counts);
 	u32 (*vector_used)(struct kernel *k);
+	u64 (*task_xfeatures)(struct kernel *k, const struct task_struct *p);
 };
 
 EXPORT struct kernel *kernel;
@@ -92,6 +93,7 @@ EXPORT struct kernel *kernel;
 #define cpu_instructions()			kernel->cpu_instructions(kernel)
 #define clock_counts(counts)			kernel->clock_counts(kernel, counts)
 #define vector_used()				kernel->vector_used(kernel)
+#define task_xfeatures(p)			kernel->task_xfeatures(kernel, p)
 #define random_u32()				kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
 /* In cpu_release, which the simulator does not call: nobody is of a higher class there. */

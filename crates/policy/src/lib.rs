@@ -28,7 +28,7 @@ pub use memory::{Counts, Memory, NoMemory};
 pub const TICK_NS_MAX: u64 = 10_000_000;
 
 /// Variables of a policy's C, each a u64, in which it may add up what it does; results have them under these names.
-pub const TOTALS: [&str; 2] = ["refunded_ns", "surcharged_ns"];
+pub const TOTALS: [&str; 4] = ["refunded_ns", "surcharged_ns", "saved_looks", "saved_wide"];
 
 /// A scheduler, as data.
 #[derive(Debug)]

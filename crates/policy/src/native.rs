@@ -139,6 +139,7 @@ pub struct Kernel {
     pub clock_counts: unsafe extern "C" fn(*mut Kernel, *mut ClockCounts) -> bool,
     /// The widest vector code here since this was called last, as its license level: first uses trap from then on.
     pub vector_used: unsafe extern "C" fn(*mut Kernel) -> u32,
+    pub task_xfeatures: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> u64,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

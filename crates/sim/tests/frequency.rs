@@ -137,6 +137,25 @@ fn one_culprit_and_one_victim_both_get_what_the_formula_says() {
     }
 }
 
+/// What registers a task had in use when it stopped says the same as a trap, a moment later.
+#[test]
+fn saved_registers_tell_culprit_from_victim() {
+    let machine = permanent("xeon-w-2104");
+    let ratio = 2.4 / 3.2;
+    let wanted = 2.0 * ratio / (1.0 + ratio);
+    for knobs in ["detect=saved", "detect=saved,source=model"] {
+        let (victim, culprit, run) = shared(&machine, 1, knobs);
+        assert!((victim / wanted - 1.0).abs() < 0.01, "{knobs}: victim {victim}, not {wanted}");
+        assert!((culprit / wanted - 1.0).abs() < 0.01, "{knobs}: culprit {culprit}");
+        let wide = run.extra["saved_wide"] / run.extra["saved_looks"];
+        assert!((0.4..0.6).contains(&wide), "every other turn is the culprit's: {wide}");
+    }
+    // Nobody is told of, and nothing is looked at: nobody is refunded.
+    let (victim, _, run) = shared(&machine, 1, "detect=told");
+    assert_eq!((run.extra["saved_looks"], run.extra["refunded_ns"]), (0.0, 0.0));
+    assert!((victim - ratio).abs() < 0.005, "{victim}");
+}
+
 #[test]
 fn nothing_is_refunded_where_nobody_runs_wide_code() {
     let machine = find("xeon-gold-6130").unwrap();

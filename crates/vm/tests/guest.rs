@@ -397,7 +397,11 @@ fn uneven_cores_are_shared_as_planned() {
 /// A culprit and a victim on one CPU, whose clock is 2.4 of 3.2 GHz from the culprit's first turn on: in the policy's
 /// model of it alone, so what is seen is that the kernel ran both for as long as the policy meant.
 fn who_is_slowed_by_others_is_not_billed() {
-    let names = ["avx-fair:source=model,detect=told", "avx-fair:source=model,charge=off"];
+    let names = [
+        "avx-fair:source=model,detect=told",
+        "avx-fair:source=model,charge=off",
+        "avx-fair:source=model,detect=saved",
+    ];
     let mut request = request(&names, &[]);
     let tasks = r#""a": {"loop": -1, "run": 10000}, "b": {"loop": -1, "run": 10000}"#;
     let json = format!(r#"{{"global": {{"duration": 3}}, "tasks": {{{tasks}}}}}"#);
@@ -414,6 +418,11 @@ fn who_is_slowed_by_others_is_not_billed() {
         cpu("b") / cpu("a")
     };
     let outcomes = run(&request).unwrap();
+    let looked = |outcome: &Outcome| (outcome.extra["saved_looks"], outcome.extra["saved_wide"]);
+    assert_eq!(looked(&outcomes[0]), (0.0, 0.0));
+    // QEMU's XSAVE says of every register that it is in use: what is read is that of each task that has run.
+    let (looks, wide) = looked(&outcomes[2]);
+    assert!(looks > 20.0 && wide == looks, "{wide} of {looks}");
     let [own, control] = [0, 1].map(|at| ratio(&outcomes[at]));
     assert!((own / (3.2 / 2.4) - 1.0).abs() < 0.03, "{own}");
     assert!((control - 1.0).abs() < 0.03, "{control}");

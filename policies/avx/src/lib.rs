@@ -36,10 +36,10 @@ pub static AVX_FAIR: Policy = Policy {
         Knob {
             name: "detect",
             symbol: "knob_detect",
-            unit: Unit::Choice(&["observed", "trap", "told"]),
+            unit: Unit::Choice(&["observed", "trap", "told", "saved"]),
             default: 0,
             help: "who caused a drop: as observed, else nobody is refunded; by traps, which only sim has; \
-                   or as told alone",
+                   as told alone; or by registers in use when tasks stop",
         },
         Knob {
             name: "source",

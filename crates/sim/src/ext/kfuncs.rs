@@ -57,6 +57,7 @@ impl Table {
             cpu_instructions,
             clock_counts,
             vector_used,
+            task_xfeatures,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -412,6 +413,20 @@ unsafe extern "C" fn vector_used(table: *mut KernelTable) -> u32 {
     let (_, k) = unsafe { lent(table) };
     let cpu = k.this_cpu();
     k.clocks.as_mut().map_or(0, |clocks| u32::from(clocks.trapped(cpu)))
+}
+
+/// Registers that a task's code has in use, as the header of its saved state names them; of whose code there is
+/// nothing to say, what glibc's string functions leave behind in every program.
+unsafe extern "C" fn task_xfeatures(table: *mut KernelTable, p: *const TaskStruct) -> u64 {
+    const SSE: u64 = 1 << 1;
+    const YMM: u64 = 1 << 2;
+    const ZMM_HI256: u64 = 1 << 6;
+    const ZMM_16_TO_31: u64 = 1 << 7;
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let Some(task) = rt.passed(k, p.cast_mut(), "task_xfeatures") else { return 0 };
+    let own = [0, YMM, YMM | ZMM_HI256][usize::from(k.tasks[task].vector.min(2))];
+    SSE | ZMM_16_TO_31 | own
 }
 
 unsafe extern "C" fn random_u32(table: *mut KernelTable) -> u32 {

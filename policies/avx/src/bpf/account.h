@@ -189,16 +189,22 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 {
 	struct avx_cpu *cpu = cpus_of(at);
 	struct clock_counts since = {};
+	u64 known = told_of(task_slot(p));
 
 	if (!cpu)
 		return;
 	cpu->since_ns = now_ns();
 	cpu->vtime = p->scx.dsq_vtime;
-	if (knob_source == COUNTED_MODEL) {
-		u64 told = told_of(task_slot(p));
+	if (knob_detect == DETECT_SAVED) {
+		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
 
-		model_runs(at, told ? told - 1 : 0, active_cores(at));
+		if (task) {
+			saved_learn(p, task);
+			known = known_of(task, task_slot(p));
+		}
 	}
+	if (knob_source == COUNTED_MODEL)
+		model_runs(at, known ? known - 1 : 0, active_cores(at));
 	/* Only threads beside this one ask. */
 	if (knob_detect == DETECT_OBSERVED && has_sibling(at)) {
 		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);

@@ -20,6 +20,7 @@ enum detect_by {
 	DETECT_OBSERVED,	/* what somebody said, else what licenses did while a task ran */
 	DETECT_TRAP,		/* the talk's own: registers disabled, so that first use traps */
 	DETECT_TOLD,		/* what somebody said; of who is not known, nothing */
+	DETECT_SAVED,		/* what somebody said, else which registers the kernel had to save */
 };
 
 enum counted_by {

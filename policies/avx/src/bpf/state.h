@@ -10,7 +10,7 @@
 
 struct avx_task {
 	u32 level;	/* what it needs, as of the last stretch */
-	u32 seen[2];	/* observe.h, of levels 1 and 2: how many stretches of time said something, */
+	u32 seen[2];	/* observe.h, of levels 1 and 2: how many stretches of time, or saved states, said something, */
 	u32 wide[2];	/* and in which part of them the level was needed */
 	u32 mw;		/* what its core drew while it ran, a mean that forgets; 0: not known */
 };
@@ -51,3 +51,7 @@ static u64 mean_mw;
 /* What was refunded so far, and charged beyond time; for whoever asks. */
 EXPORT u64 refunded_ns;
 EXPORT u64 surcharged_ns;
+
+/* How many saved states of tasks were looked at, and had wide registers in use. */
+EXPORT u64 saved_looks;
+EXPORT u64 saved_wide;
