@@ -20,24 +20,34 @@ static __always_inline s32 cpu_queues_create(void)
 	return 0;
 }
 
+/* The shortest queue of those that were looked at. */
+struct shortest {
+	s32 cpu;
+	s32 waiting;
+};
+
+static __always_inline void shortest_look(struct shortest *of, s32 cpu)
+{
+	s32 waiting = scx_bpf_dsq_nr_queued(cpu);
+
+	if (waiting < of->waiting)
+		*of = (struct shortest){ cpu, waiting };
+}
+
 /* Of the CPUs that p can be put on, the one for which fewest wait, near first; its own where there is none. */
 static __always_inline s32 cpu_queue_shortest(struct task_struct *p)
 {
-	s32 own = scx_bpf_task_cpu(p), best = own, least = S32_MAX;
+	s32 own = scx_bpf_task_cpu(p);
+	struct shortest best = { own, S32_MAX };
 	u32 i;
 
 	bpf_for(i, 0, nr_cpus) {
-		s32 cpu = cpu_neighbour(own, i), waiting;
+		s32 cpu = cpu_neighbour(own, i);
 
-		if (!cpu_takes(p, cpu))
-			continue;
-		waiting = scx_bpf_dsq_nr_queued(cpu);
-		if (waiting < least) {
-			least = waiting;
-			best = cpu;
-		}
+		if (cpu_takes(p, cpu))
+			shortest_look(&best, cpu);
 	}
-	return best;
+	return best.cpu;
 }
 
 /* Takes a task that waits for a CPU which has gone, or is taken: nobody else would look there. Whether there was one. */

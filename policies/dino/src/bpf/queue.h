@@ -86,25 +86,20 @@ static __always_inline bool domain_has_room(u32 domain)
 /* For a task that may run on some CPUs: of those of its domain, or else of all, the one for which fewest wait. */
 static __always_inline u64 queue_of_bound(struct task_struct *p, s32 home)
 {
-	s32 best = scx_bpf_task_cpu(p), least = S32_MAX;
+	struct shortest best = { scx_bpf_task_cpu(p), S32_MAX };
 	u32 i;
 
 	if (p->nr_cpus_allowed == 1)
-		return best;
+		return best.cpu;
 	if (home != NO_DOMAIN && !domain_takes(p, home))
 		home = NO_DOMAIN;
 	bpf_for(i, 0, nr_cpus) {
-		s32 cpu = cpu_neighbour(scx_bpf_task_cpu(p), i), waiting;
+		s32 cpu = cpu_neighbour(scx_bpf_task_cpu(p), i);
 
-		if (!cpu_takes(p, cpu) || (home != NO_DOMAIN && cpu_domain(cpu) != (u32)home))
-			continue;
-		waiting = scx_bpf_dsq_nr_queued(cpu);
-		if (waiting < least) {
-			least = waiting;
-			best = cpu;
-		}
+		if (cpu_takes(p, cpu) && (home == NO_DOMAIN || cpu_domain(cpu) == (u32)home))
+			shortest_look(&best, cpu);
 	}
-	return best;
+	return best.cpu;
 }
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
