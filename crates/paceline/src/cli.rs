@@ -136,6 +136,10 @@ pub struct Compare {
     /// Put policies in charge of the workload alone, which asks for SCHED_EXT (here only)
     #[arg(long)]
     pub partial: bool,
+    /// A machine that has the turbo table and the licenses of this one, for avx-fair: a name or a TOML file (here
+    /// only)
+    #[arg(long, value_name = "MACHINE")]
+    pub clocks: Option<String>,
     /// Load policies although they ignore limits that cgroups have set (here only)
     #[arg(long)]
     pub ignore_cgroup_limits: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `run --clocks MACHINE`: which turbo table this machine has, which no kernel tells; and by what a policy of licenses
+//! `run --clocks MACHINE`, and `compare --on here`: which turbo table this machine has, which no kernel tells; and by what a policy of licenses
 //! knows how fast cores run, best first: by the processor's events, by a model, not at all.
 
 use live::Counters;

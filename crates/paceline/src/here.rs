@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use live::{Executed, Execution, Interrupted, Limit, Scope, Trial};
-use policy::Instance;
+use policy::{Clocks, Instance};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
@@ -27,6 +27,8 @@ pub struct Here {
     pub cpus: usize,
     /// Whom policies are in charge of.
     pub scope: Scope,
+    /// Its turbo table and licenses, which no kernel tells.
+    pub clocks: Option<Clocks>,
     /// Longest that one run may take.
     pub limit: Duration,
 }
@@ -34,7 +36,8 @@ pub struct Here {
 /// Every contender in turn, as many rounds as there are runs; who came first comes last in the next.
 pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured, Failure> {
     let stop = interrupts()?;
-    let topology = live::topology().map_err(failed)?;
+    let mut topology = live::topology().map_err(failed)?;
+    topology.clocks = here.clocks.clone().unwrap_or_default();
     let files = Files::new(plan)?;
     if plan.contenders.iter().any(|contender| contender.policy().is_some()) {
         outrank_policies();

@@ -22,7 +22,7 @@ use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::here::{self, Here};
 use crate::profile::Given;
-use crate::{hackbench, measure, output, replay};
+use crate::{clocks, hackbench, measure, output, replay};
 
 /// A comparison.
 #[derive(Clone, Debug)]
@@ -87,6 +87,8 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("agree-1", include_str!("../../../workloads/agree-1.json")),
     ("agree-2", include_str!("../../../workloads/agree-2.json")),
     ("agree-3", include_str!("../../../workloads/agree-3.json")),
+    ("domains-16", include_str!("../../../workloads/domains-16.json")),
+    ("domains-200", include_str!("../../../workloads/domains-200.json")),
     ("share", include_str!("../../../workloads/share.json")),
     ("uneven-6", include_str!("../../../workloads/uneven-6.json")),
     ("uneven-programs", include_str!("../../../workloads/uneven-programs.json")),
@@ -374,7 +376,8 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
         here::heed_limits(policy, arguments.partial, arguments.ignore_cgroup_limits)?;
     }
     let scope = if arguments.partial { live::Scope::WhoAsks } else { live::Scope::Everyone };
-    Ok(Here { cpus, scope, limit: arguments.limit.into() })
+    let clocks = arguments.clocks.as_deref().map(clocks::of).transpose()?;
+    Ok(Here { cpus, scope, clocks, limit: arguments.limit.into() })
 }
 
 fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Place, Failure> {
@@ -420,6 +423,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
 fn only_here(arguments: &cli::Compare) -> Result<(), Failure> {
     let given = [
         ("--partial", arguments.partial),
+        ("--clocks", arguments.clocks.is_some()),
         ("--ignore-cgroup-limits", arguments.ignore_cgroup_limits),
     ];
     refuse(&given, "is for --on here")
