@@ -34,7 +34,7 @@ struct by_type {
 	FIELD(u64, mm, DATA)		/* address space; exec changes it without a callback */    \
 	FIELD(u64, cgroup, DATA)	/* inode of its folder; 0: unknown */                      \
 	FIELD(u64, runtime_ns, DATA)	/* CPU time charged so far */                              \
-	FIELD(struct by_type, ran_ns, DATA)	/* the same on each kind of core */                \
+	FIELD(struct by_type, ran_ns, DATA)	/* the same by kind of core, or domain */           \
 	FIELD(struct by_type, instructions, DATA)	/* retired there; 0 where nobody counts */ \
 	FIELD(u64, share_even, CONTROL)	/* in force while the epoch is even */                     \
 	FIELD(u64, share_odd, CONTROL)	/* in force while the epoch is odd */

@@ -12,10 +12,11 @@ use anyhow::{Context, bail};
 use libbpf_rs::{MapCore, Object};
 use policy::table::{RawTable, TaskTable};
 use policy::{Control, Instance, Profile, Sources, Topology, View};
+use trace::Tid;
 
 use crate::cgroup::{CGROUPS, Hierarchy};
-use crate::charged::Charged;
-use crate::execute::now_ns;
+use crate::execute::{cpu_ns, now_ns};
+use crate::kept::Kept;
 use crate::load::variables;
 use crate::mapped::Mapped;
 use crate::memory::HereMemory;
@@ -30,7 +31,7 @@ pub(crate) struct Controlling {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     knows: Arc<Mutex<Knows>>,
-    pub(crate) charged: Charged,
+    pub(crate) kept: Kept,
 }
 
 /// What a control plane goes by.
@@ -42,6 +43,8 @@ pub struct Knows {
     pub learned: Profile,
     /// What the control plane says of what it does.
     pub says: Option<String>,
+    /// The memory domain that each thread belongs to which it places.
+    pub placed: Vec<(Tid, usize)>,
 }
 
 /// Between two looks at what a control plane has learned.
@@ -65,8 +68,8 @@ pub(crate) fn start(
     let knows = Arc::<Mutex<Knows>>::default();
     let told = knows.clone();
     let mut tell_ns = 0;
-    let charged = Charged::default();
-    let kept = charged.clone();
+    let kept = Kept::default();
+    let keeps = kept.clone();
     let work = move || {
         // Without it the policy may starve its own control plane, of which whoever loads it was told.
         let _ = outrank_policies();
@@ -79,14 +82,18 @@ pub(crate) fn start(
                     sources: control.sources(),
                     learned: control.learned(),
                     says: control.says().map(|says| says + &memory.moved().told()),
+                    placed: control.placed(),
                 };
                 programs.trim();
             }
-            kept.look(&shared.table);
+            if keeps.keeps() {
+                let own_ns = [cpu_ns(), memory.moved_in_ns()];
+                keeps.look(now_ns(), own_ns, &shared.table, &*control);
+            }
         }
     };
     let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
-    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread), knows, charged }))
+    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread), knows, kept }))
 }
 
 fn known(knows: &Mutex<Knows>) -> MutexGuard<'_, Knows> {

@@ -132,6 +132,13 @@ impl Executed {
         tasks.map(|task| (task.tid, task.work_ns as f64)).collect()
     }
 
+    /// Bytes of each task's memory on each node at its end, of those that asked for any.
+    pub(crate) fn resident(&self) -> BTreeMap<Tid, Vec<u64>> {
+        let tasks = self.report.iter().flat_map(|report| &report.tasks);
+        let some = tasks.filter(|task| !task.resident.is_empty());
+        some.map(|task| (task.tid, task.resident.clone())).collect()
+    }
+
     /// Names as the workload has them.
     pub(crate) fn names(&self) -> BTreeMap<Tid, String> {
         let tasks = self.report.iter().flat_map(|report| &report.tasks);
@@ -183,6 +190,12 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result
 /// The clock of the observer's records, and of the recorder's: CLOCK_MONOTONIC.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

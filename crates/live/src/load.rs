@@ -103,15 +103,25 @@ pub fn load(
 }
 
 impl Attached {
-    /// Keeps what the policy charges its tasks for, from here on.
-    pub(crate) fn keep_charged(&self) {
-        self.control.iter().for_each(|control| control.charged.keep());
+    /// Keeps what the policy charges its tasks for, and where it places them, from here on.
+    pub(crate) fn keep(&self) {
+        self.control.iter().for_each(|control| control.kept.keep());
     }
 
     /// CPU time that the policy charged each thread for on each kind of core, ns; nothing where it has no control
     /// plane, which looks at that.
     pub(crate) fn charged(&self) -> BTreeMap<trace::Tid, Vec<u64>> {
-        self.control.as_ref().map(|control| control.charged.get()).unwrap_or_default()
+        self.control.as_ref().map(|control| control.kept.charged()).unwrap_or_default()
+    }
+
+    /// CPU time that the control plane and the mover have had since [`Attached::keep`], ns.
+    pub(crate) fn control_ns(&self) -> Option<[u64; 2]> {
+        self.control.as_ref()?.kept.own_ns()
+    }
+
+    /// Whom the control plane has placed in which memory domain since [`Attached::keep`].
+    pub(crate) fn placed(&self) -> Vec<trace::Placed> {
+        self.control.as_ref().map(|control| control.kept.placed()).unwrap_or_default()
     }
 
     /// What the policy has added up in variables of these names, where it has them.

@@ -12,7 +12,7 @@ use object::read::{File as Executable, ReadCache};
 use policy::Program;
 
 /// What a thread calls itself.
-pub(crate) fn name(tid: u32) -> Option<String> {
+pub fn name(tid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_string())
 }
 

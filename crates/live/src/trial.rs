@@ -76,6 +76,7 @@ impl Trial<'_> {
                 boot: self.boot,
                 elapsed_ns: bare.end_ns - bare.start_ns,
                 progress: bare.progress(),
+                resident: bare.resident(),
                 extra,
                 names: bare.names(),
                 output: bare.output,
@@ -88,7 +89,7 @@ impl Trial<'_> {
             tell("observed")?;
             let observer = Observer::attach(topology.llc.len())?;
             settle();
-            attached.iter().for_each(Attached::keep_charged);
+            attached.iter().for_each(Attached::keep);
             let seen = checked(execute(), &mut attached)?;
             // the last of its tasks are still on their way out
             settle();
@@ -98,8 +99,16 @@ impl Trial<'_> {
             // thread ids are those of the observed run
             tried.outcome.progress = seen.progress();
             tried.outcome.names = seen.names();
+            tried.outcome.resident = seen.resident();
             tried.outcome.charged = attached.as_ref().map(Attached::charged).unwrap_or_default();
             tried.outcome.charged.retain(|tid, _| tried.outcome.names.contains_key(tid));
+            tried.outcome.placed = attached.as_ref().map(Attached::placed).unwrap_or_default();
+            tried.outcome.placed.retain(|placed| tried.outcome.names.contains_key(&placed.tid));
+            let control_ns = attached.as_ref().and_then(Attached::control_ns);
+            for (name, ns) in ["control_s", "mover_s"].into_iter().zip(control_ns.iter().flatten())
+            {
+                tried.outcome.extra.insert(name.to_string(), *ns as f64 / 1e9);
+            }
             let counted = ("observed_children_switches".to_string(), seen.counted_switches());
             tried.outcome.extra.extend([counted]);
         }

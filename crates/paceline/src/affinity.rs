@@ -17,6 +17,7 @@ use crate::cli::{Counter, Run};
 use crate::failure::Failure;
 use crate::here::{failed, interrupts};
 use crate::output;
+use crate::placed::Moves;
 use crate::run::{self, End};
 use crate::speeds::{Speeds, kinds};
 
@@ -147,6 +148,7 @@ fn watch(
     let started = Instant::now();
     let mut last = Glance::now().map_err(failed)?;
     let (mut next, mut turn) = (every, Duration::ZERO);
+    let mut moves = Moves::default();
     loop {
         if stop.load(Ordering::Relaxed) {
             return Ok(End::Interrupted);
@@ -170,7 +172,7 @@ fn watch(
             let (load, knows) = (now.since(&last), steering.knows());
             last = now;
             speeds.keep_now_and_then(|| knows.learned.clone(), passed);
-            match run::tell(args.json, label, passed, &load, Some(knows)) {
+            match run::tell(args.json, label, passed, &load, Some(knows), &mut moves) {
                 Err(Failure::Closed) => return Ok(End::Unread),
                 told => told?,
             }

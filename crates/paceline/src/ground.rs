@@ -100,6 +100,7 @@ fn of_sim(
         error,
         SimError::NoCpus { .. }
             | SimError::NoAffinity { .. }
+            | SimError::NoNode { .. }
             | SimError::NoMemory { .. }
             | SimError::Unknown { .. }
     ) {

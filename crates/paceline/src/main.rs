@@ -18,6 +18,7 @@ mod list;
 mod measure;
 mod output;
 mod perfetto;
+mod placed;
 mod plan;
 mod profile;
 mod progress;

@@ -8,7 +8,8 @@
 //! "/usr/bin/ffmpeg" = [9.1e9, 3.2e9]       # instructions, or work, a second on each kind, the fastest first
 //! ```
 //!
-//! For `dino` and its like a number is misses of the last-level cache in 1,000 instructions: `mcf = 38`. For `avx-fair`
+//! For `dino` and its like a number is misses of the last-level cache in 1,000 instructions: `mcf = 38`; several are what
+//! it has at one look after the other, of which the last lasts: `mcf = [38, 38, 0.5]`. For `avx-fair`
 //! it is the license level of the program's widest code, 0 to 2: `x265 = 2`.
 //!
 //! A program goes by what its threads are called (15 bytes, as `ps -o comm` shows it), by the whole path of its
@@ -102,12 +103,14 @@ impl Given {
         match numbers {
             Told::Speeds => self.speeds(kinds, told.iter().map(|(instance, _)| *instance)),
             Told::Misses => {
-                self.one_each("its misses in 1,000 instructions, up to 1000", |mpki| mpki <= 1000.0)
+                let what = "its misses in 1,000 instructions, up to 1000";
+                self.each(what, |mpki| mpki.iter().all(|mpki| *mpki <= 1000.0))
             }
-            Told::Levels => self
-                .one_each("the license level of its widest code, 0 to 2", |level| {
-                    level <= LEVEL_MAX && level.fract() == 0.0
-                }),
+            Told::Levels => {
+                let what = "one number, the license level of its widest code, 0 to 2";
+                let can_be = |level: &f64| *level <= LEVEL_MAX && level.fract() == 0.0;
+                self.each(what, |levels| levels.len() == 1 && levels.iter().all(can_be))
+            }
         }
     }
 
@@ -166,11 +169,11 @@ impl Given {
         Ok(profile)
     }
 
-    /// One number for each program.
-    fn one_each(&self, what: &str, can_be: fn(f64) -> bool) -> Result<Profile, Failure> {
-        let one = |(name, numbers): &(String, Vec<f64>)| match numbers[..] {
-            [number] if can_be(number) => Ok((name.clone(), vec![number])),
-            _ => Err(Failure::input(format!("{}: {name}: expected one number, {what}", self.file))),
+    /// As they are, where each program's can be.
+    fn each(&self, what: &str, can_be: impl Fn(&[f64]) -> bool) -> Result<Profile, Failure> {
+        let one = |(name, numbers): &(String, Vec<f64>)| match can_be(numbers) {
+            true => Ok((name.clone(), numbers.clone())),
+            false => Err(Failure::input(format!("{}: {name}: expected {what}", self.file))),
         };
         self.programs.iter().map(one).collect()
     }
@@ -278,6 +281,7 @@ mod tests {
     fn a_number_is_what_the_policy_takes_it_for() {
         let of = |policy: &'static Policy, text: &str| said(&[policy], 1, text).unwrap();
         assert_eq!(of(&dino::DINO, "[programs]\nmcf = 38\nidle = 0")["mcf"], [38.0]);
+        assert_eq!(of(&dino::DINO, "[programs]\nmcf = [38, 38, 0.5]")["mcf"], [38.0, 38.0, 0.5]);
         assert_eq!(of(&avx::AVX_FAIR, "[programs]\nx265 = 2\nnginx = 0")["nginx"], [0.0]);
     }
 
@@ -312,7 +316,7 @@ mod tests {
             (min_fair, 1, "[programs]\nx = 2", "all cores of this machine are alike"),
             (min_fair, 2, "[programs]\nx = [0, 0]", "x has a speed of 0"),
             (&[&flsched::FLSCHED], 2, "[programs]\nx = 2", "such as min-fair"),
-            (&[&dino::DINO], 1, "[programs]\nx = [38, 2]", "its misses in 1,000"),
+            (&[&dino::DINO], 1, "[programs]\nx = [38, 1001]", "its misses in 1,000"),
             (&[&dino::DINO], 1, "[programs]\nx = 1001", "its misses in 1,000"),
             (&[&avx::AVX_FAIR], 1, "[programs]\nx = 3", "the license level of its widest code"),
             (&[&avx::AVX_FAIR], 1, "[programs]\nx = 0.5", "the license level of its widest code"),

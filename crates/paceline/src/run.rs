@@ -19,6 +19,7 @@ use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
 use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies};
 use crate::output;
+use crate::placed::{self, Moves};
 use crate::plan::core_types;
 use crate::speeds::Speeds;
 use report::text::plural;
@@ -147,6 +148,7 @@ impl Watch<'_> {
     fn wait(&mut self, attached: &Attached, mut child: Option<&mut Child>) -> Result<End, Failure> {
         let mut last = Glance::now().map_err(failed)?;
         let mut next = self.every;
+        let mut moves = Moves::default();
         let (mut lookout, mut next_behind) = (Lookout::new(), LOOK_BEHIND);
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -176,7 +178,8 @@ impl Watch<'_> {
                 let now = Glance::now().map_err(failed)?;
                 self.speeds.keep_now_and_then(|| learned(attached), passed);
                 let load = now.since(&last);
-                match tell(self.args.json, self.label, passed, &load, attached.knows()) {
+                let knows = attached.knows();
+                match tell(self.args.json, self.label, passed, &load, knows, &mut moves) {
                     Err(Failure::Closed) => return Ok(End::Unread),
                     told => told?,
                 }
@@ -233,18 +236,26 @@ pub fn tell(
     passed: Duration,
     load: &Load,
     knows: Option<Knows>,
+    moves: &mut Moves,
 ) -> Result<(), Failure> {
     let sources = knows.as_ref().map(|knows| knows.sources);
+    let moved = knows.as_ref().map_or(Vec::new(), |knows| moves.since(&knows.placed));
     let says = knows.and_then(|knows| knows.says);
     if json {
         let mut all = statistics(label, passed, load, sources);
         if let Some(says) = says {
             all["control"] = json!(says);
         }
+        if !moved.is_empty() {
+            all["placed"] = placed::json(&moved);
+        }
         return output::print(&format!("{all}\n"));
     }
     let control = says.map_or_else(|| speeds_from(sources), |says| format!("; {says}"));
     output::say(&(line(label, passed, load) + &control));
+    if let Some(moved) = placed::line(&moved) {
+        output::say(&format!("{label}: {moved}"));
+    }
     Ok(())
 }
 

@@ -121,4 +121,9 @@ pub trait Control: Send {
     /// Tells how fast it has measured each thread to be on each kind of core, of its speed on the slowest: by the
     /// thread's id, the fastest kind first.
     fn measured(&self, _tell: &mut dyn FnMut(u32, &[f64])) {}
+
+    /// The memory domain that each thread belongs to which it places, by the thread's id.
+    fn placed(&self) -> Vec<(u32, usize)> {
+        Vec::new()
+    }
 }

@@ -22,6 +22,11 @@ pub trait Memory {
         Vec::new()
     }
 
+    /// Bytes that each node's memory has given and taken since some moment. Empty: nobody counts.
+    fn traffic(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// Has a process's pages moved to a node, at most so many bytes a second; 0: as fast as it goes. Returns at
     /// once. A later order takes the place of an earlier one for the same process.
     fn pull(&self, _pid: u32, _node: usize, _bytes_a_second: u64) {}

@@ -150,6 +150,12 @@ pub struct TaskRun {
     pub kind_s: Vec<f64>,
     /// In the workload's own unit; None: this ground cannot know.
     pub progress: Option<f64>,
+    /// Memory domains that the policy placed it in, one after the other; absent where it did not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<usize>,
+    /// Bytes of its memory on each node at its end; absent where that is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resident: Vec<u64>,
     #[serde(flatten)]
     pub memory: Memory,
 }
@@ -339,6 +345,8 @@ fn tasks(outcome: &Outcome) -> Vec<TaskRun> {
         cpu_s: seconds(task.cpu_ns),
         kind_s: task.kind_ns.iter().map(|ns| seconds(*ns)).collect(),
         progress: outcome.progress.get(tid).copied(),
+        domains: outcome.domains_of(*tid).collect(),
+        resident: outcome.resident.get(tid).cloned().unwrap_or_default(),
         memory: outcome
             .memory
             .as_ref()

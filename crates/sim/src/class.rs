@@ -28,6 +28,8 @@
 
 use std::collections::BTreeMap;
 
+use trace::Placed;
+
 use crate::kernel::Kernel;
 use crate::task::{CpuId, TaskId};
 
@@ -236,6 +238,11 @@ pub trait Class {
     /// How fast its control plane measured each thread to be on each kind of core, on average.
     fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
         BTreeMap::new()
+    }
+
+    /// Whom its control plane has placed in which memory domain, when.
+    fn placed(&mut self) -> Vec<Placed> {
+        Vec::new()
     }
 
     /// What it has added up over the run, by name with the unit last.

@@ -2,7 +2,7 @@
 //! Memory domains under the simulated tasks: how fast each gets on by where it and its pages are, and pages that move.
 //!
 //! Absent where the machine has no `[fabric]` or no task has `"memory"` in its `"hw"`: then nothing here runs. A task's data
-//! lies on the node where it ran first. Pages are moved by one mover that is none of the machine's threads, one order
+//! lies on the node where it ran first, or on those that it is bound to. Pages are moved by one mover that is none of the machine's threads, one order
 //! after the other, at the machine's rate or the order's; meanwhile the copies load controllers and links, and threads
 //! of the address space lose the part of their time that the machine says.
 
@@ -61,6 +61,8 @@ pub(crate) struct Domains {
     /// What each of the workload's tasks asks of memory now, and which process it is of.
     demands: Vec<Option<Demand>>,
     process: Vec<usize>,
+    /// Nodes that its memory is bound to.
+    bound: Vec<Option<Vec<usize>>>,
     touched: Vec<bool>,
     ran_on: Vec<Option<usize>>,
     /// Bytes of each process by node.
@@ -93,6 +95,7 @@ impl Domains {
             links,
             clock_hz: machine.costs.clock_ghz * 1e9,
             process: workload.tasks.iter().map(|task| task.process).collect(),
+            bound: workload.tasks.iter().map(|task| task.nodes.clone()).collect(),
             touched: vec![false; demands.len()],
             ran_on: vec![None; demands.len()],
             counts: vec![(0.0, 0.0); demands.len()],
@@ -124,7 +127,13 @@ impl Domains {
             self.known.clear();
             let pages = self.pages.entry(self.process[task]).or_insert_with(|| vec![0.0; nodes]);
             // Who says nothing of its data has some all the same.
-            pages[node] += (demand.bytes as f64).max(1.0);
+            let bytes = (demand.bytes as f64).max(1.0);
+            match &self.bound[task] {
+                Some(bound) => {
+                    bound.iter().for_each(|node| pages[*node] += bytes / bound.len() as f64);
+                }
+                None => pages[node] += bytes,
+            }
         }
     }
 
@@ -135,6 +144,12 @@ impl Domains {
         };
         counts.0 += speed.ips * elapsed_ns / 1e9;
         counts.1 += speed.misses * elapsed_ns / 1e9;
+    }
+
+    /// Bytes of a task's process on each node. None: it has none that matter.
+    pub fn memory_of(&self, task: TaskId) -> Option<Vec<u64>> {
+        let pages = self.pages.get(self.process.get(task)?)?;
+        Some(pages.iter().map(|bytes| *bytes as u64).collect())
     }
 
     fn part(&self, process: usize) -> Vec<f64> {

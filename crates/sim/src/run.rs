@@ -128,6 +128,10 @@ pub enum SimError {
     #[error("task {task} may run on none of the machine's {cpus} CPUs; give it one of them")]
     NoAffinity { task: String, cpus: usize },
     #[error(
+        "task {task}: nodes_membind names a node that the machine has not; it has {nodes}, from 0 on"
+    )]
+    NoNode { task: String, nodes: usize },
+    #[error(
         "the workload says what its tasks touch, and machine {machine} has no [memory] to say what \
          that costs; name one that has: {known}"
     )]
@@ -272,6 +276,12 @@ fn check(scenario: &Scenario) -> Result<(), SimError> {
     if !policy && scenario.workload.tasks.iter().any(|task| task.group.is_some()) {
         return Err(SimError::Cgroups);
     }
+    let nodes = scenario.machine.cpus.iter().map(|cpu| usize::from(cpu.node) + 1).max();
+    let nodes = nodes.unwrap_or(0).max(scenario.machine.node_distance.len());
+    let lacks = |task: &&workload::Task| task.nodes.iter().flatten().any(|node| *node >= nodes);
+    if let Some(task) = scenario.workload.tasks.iter().find(lacks) {
+        return Err(SimError::NoNode { task: task.name.clone(), nodes });
+    }
     match scenario.workload.tasks.iter().find(|task| !usable(task)) {
         Some(task) => Err(SimError::NoAffinity { task: task.name.clone(), cpus }),
         None => Ok(()),
@@ -305,6 +315,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     let now_ns = engine.k.now;
     let speeds = engine.class.measured();
     let totals = engine.class.totals();
+    let placed = engine.class.placed();
     engine.class.stop(&mut engine.k);
     match end {
         End::At(at_ns) if at_ns >= cap_ns => Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 }),
@@ -312,6 +323,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
             let mut traced = finish(scenario, engine, at_ns)?;
             let named = totals.into_iter().map(|(name, total)| (name.to_string(), total as f64));
             traced.outcome.extra.extend(named);
+            traced.outcome.placed = placed;
             Ok(Traced { speeds, ..traced })
         }
         End::Stuck(left) => {
@@ -408,6 +420,8 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
         // Behind the workload's own: who launches them, and threads of the kernel's.
         if id < scenario.workload.tasks.len() {
             outcome.progress.insert(tid(id), task.at.done);
+            let pages = k.domains.as_ref().and_then(|domains| domains.memory_of(id));
+            outcome.resident.extend(pages.map(|pages| (tid(id), pages)));
         }
     }
     violations.extend(check_locks(lockless(scenario), &outcome));

@@ -60,6 +60,25 @@ fn who_shares_a_controller_is_slower_by_what_the_machine_says() {
 }
 
 #[test]
+fn memory_comes_from_the_nodes_that_it_is_bound_to() {
+    let bound = |nodes: &[usize]| Task { nodes: Some(nodes.to_vec()), ..devil(0, Some(0), 30.0) };
+    let run = |task: Task| runs(vec![task], 2, Scheduler::Default);
+    let [home, far, both] = [&[0][..], &[3], &[1, 2]].map(|nodes| run(bound(nodes)));
+    let resident = |traced: &Traced| traced.outcome.resident[&1].clone();
+    assert_eq!(resident(&home), [256 << 20, 0, 0, 0]);
+    assert_eq!(resident(&far), [0, 0, 0, 256 << 20]);
+    assert_eq!(resident(&both), [0, 128 << 20, 128 << 20, 0]);
+    assert!(speeds(&far, 2)[0] < 0.95 * speeds(&home, 2)[0], "it is far away");
+    let workload = Workload { tasks: vec![bound(&[4])], ..Workload::default() };
+    let scenario = Scenario::new(find("opteron-8356").unwrap(), workload, Scheduler::Default);
+    let error = run_traced(&scenario).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "task devil-0: nodes_membind names a node that the machine has not; it has 4, from 0 on"
+    );
+}
+
+#[test]
 fn others_are_not_touched_by_it() {
     let tasks = || -> Vec<Task> {
         (0..4).map(|n| Task { memory: None, ..devil(n, Some(n), 30.0) }).collect()

@@ -9,9 +9,11 @@ mod event;
 mod measures;
 mod outcome;
 pub mod perfetto;
+mod placed;
 mod timeline;
 
 pub use event::{Event, IDLE, Kind, MmId, Tid};
 pub use measures::{Lengths, Measures, Observed, Quantiles, TaskObserved};
 pub use outcome::{FunctionCost, MemoryUse, Missed, Outcome, Program};
+pub use placed::{Placed, Placements};
 pub use timeline::Timeline;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Observed, Tid};
+use crate::{Observed, Placed, Tid};
 
 /// One run of one policy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -29,6 +29,13 @@ pub struct Outcome {
     /// CPU time that the policy itself charged each task for on each kind of core, ns; empty where it does not say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub charged: BTreeMap<Tid, Vec<u64>>,
+    /// Who was placed in which memory domain, in the order of time; empty where the policy places nobody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placed: Vec<Placed>,
+    /// Bytes of memory of each task on each node at its end, or of its whole process where tasks share it; no task
+    /// where the ground does not tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resident: BTreeMap<Tid, Vec<u64>>,
     /// Lock acquisitions in scheduler code beyond the runqueue's own, by place.
     pub locks: BTreeMap<String, u64>,
     /// Scheduler functions: how often each ran and the time it took.
@@ -44,6 +51,13 @@ pub struct Outcome {
     /// What TLBs and caches missed, where the ground knows.
     #[serde(default)]
     pub memory: Option<MemoryUse>,
+}
+
+impl Outcome {
+    /// The memory domains that a task was placed in, one after the other.
+    pub fn domains_of(&self, tid: Tid) -> impl Iterator<Item = usize> {
+        self.placed.iter().filter(move |placed| placed.tid == tid).map(|placed| placed.domain)
+    }
 }
 
 /// Misses in TLBs and caches, and the CPU time they cost.

@@ -15,6 +15,7 @@
 mod burn;
 mod channel;
 mod groups;
+mod memory;
 mod processes;
 mod shared;
 mod sync;
@@ -50,6 +51,9 @@ pub struct TaskReport {
     pub work_ns: u64,
     /// Steps it has finished.
     pub steps: u64,
+    /// Bytes of the memory it asks for on each node, at its end; empty where it asks for none, or the kernel does
+    /// not tell.
+    pub resident: Vec<u64>,
 }
 
 /// Why a workload could not run, in one line.

@@ -20,7 +20,7 @@ use workload::Workload;
 use crate::burn::{timespec, wall_ns};
 use crate::channel::Channel;
 use crate::groups::Groups;
-use crate::shared::Shared;
+use crate::shared::{Shared, Slot};
 use crate::task::{Context, FAILURES, THREAD, fail};
 use crate::{Error, Report, TaskReport};
 
@@ -269,8 +269,17 @@ fn report(workload: &Workload, shared: &Shared, start_ns: u64) -> Result<Report,
             cpu_ns: slot.cpu_ns.load(Ordering::Relaxed),
             work_ns: slot.work_ns.load(Ordering::Relaxed),
             steps: slot.steps.load(Ordering::Relaxed),
+            resident: resident(slot),
         });
     }
     report.elapsed_ns = end_ns - start_ns;
     Ok(report)
+}
+
+/// By node, as far as there is anything.
+fn resident(slot: &Slot) -> Vec<u64> {
+    let mut resident: Vec<u64> =
+        slot.resident.iter().map(|bytes| bytes.load(Ordering::Relaxed)).collect();
+    resident.truncate(resident.iter().rposition(|bytes| *bytes > 0).map_or(0, |last| last + 1));
+    resident
 }

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use crate::memory::NODES_MAX;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// For the whole workload. All zero at first, as the kernel maps it.
@@ -47,6 +48,8 @@ pub(crate) struct Slot {
     pub(crate) errno: AtomicI32,
     /// A fork has let it go.
     pub(crate) released: AtomicU32,
+    /// Bytes of its memory on each node, at its end.
+    pub(crate) resident: [AtomicU64; NODES_MAX],
 }
 
 /// The mapping. Forked children see the same memory; dropping it unmaps it in one process only.

@@ -14,6 +14,7 @@ use workload::{Object, Step, Task, Workload};
 use crate::burn::{Burner, cpu_ns, timespec, wall_ns};
 use crate::channel::{Broken, Channel};
 use crate::groups::Groups;
+use crate::memory::{self, Memory};
 use crate::shared::{Header, Shared, Slot};
 use crate::sync::{self, Stopped};
 
@@ -25,6 +26,8 @@ pub(crate) const FAILURES: &[&str] = &[
     "read",
     "start its thread",
     "enter its cgroup",
+    "bind its memory to its nodes",
+    "get its memory",
 ];
 pub(crate) const AFFINITY: u32 = 1;
 pub(crate) const NICE: u32 = 2;
@@ -32,6 +35,8 @@ const WRITE: u32 = 3;
 const READ: u32 = 4;
 pub(crate) const THREAD: u32 = 5;
 const GROUP: u32 = 6;
+const NODES: u32 = 7;
+const MEMORY: u32 = 8;
 
 /// What all tasks of a workload refer to.
 pub(crate) struct Context<'w> {
@@ -61,14 +66,30 @@ impl Context<'_> {
         slot.pid.store(getpid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
         slot.tid.store(gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
         let task = &self.workload.tasks[at];
-        let lived = self.prepare(task).and_then(|()| self.at_the_gate(at, slot));
-        if let Err(Halt::Failed(what, errno)) = lived {
-            fail(self.shared, at, what, errno);
+        let memory = self.prepare(task);
+        let lived = memory.as_ref().map_or(Ok(()), |_| self.at_the_gate(at, slot));
+        let end_ns = wall_ns();
+        match memory {
+            Ok(Some(memory)) => slot
+                .resident
+                .iter()
+                .zip(memory.resident())
+                .for_each(|(told, bytes)| told.store(bytes, Ordering::Relaxed)),
+            Ok(None) => {}
+            Err(halt) => self.end(at, halt),
         }
-        slot.end_ns.store(wall_ns(), Ordering::Release);
+        lived.unwrap_or_else(|halt| self.end(at, halt));
+        slot.end_ns.store(end_ns, Ordering::Release);
     }
 
-    fn prepare(&self, task: &Task) -> Result<(), Halt> {
+    fn end(&self, at: usize, halt: Halt) {
+        if let Halt::Failed(what, errno) = halt {
+            fail(self.shared, at, what, errno);
+        }
+    }
+
+    /// All but the start. Returns the memory that the task asks for.
+    fn prepare(&self, task: &Task) -> Result<Option<Memory>, Halt> {
         let short: Vec<u8> = task.name.bytes().filter(|b| *b != 0).take(15).collect();
         // A thread without its name is still the thread.
         let _ = CString::new(short).map(|name| set_name(&name));
@@ -84,7 +105,12 @@ impl Context<'_> {
             setpriority_process(Some(gettid()), task.nice.into())
                 .map_err(|e| Halt::Failed(NICE, e))?;
         }
-        Ok(())
+        let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::NOMEM);
+        if let Some(nodes) = &task.nodes {
+            memory::bind(nodes).map_err(|e| Halt::Failed(NODES, errno(e)))?;
+        }
+        let bytes = task.memory.map_or(0, |demand| demand.bytes);
+        Memory::new(bytes).map_err(|e| Halt::Failed(MEMORY, errno(e)))
     }
 
     fn at_the_gate(&self, at: usize, slot: &Slot) -> Result<(), Halt> {

@@ -67,7 +67,6 @@ const REFUSED: &[&str] = &[
     "iorun",
     "sem_post",
     "sem_wait",
-    "nodes_membind",
     "dl-",
     "util_",
     "exec",

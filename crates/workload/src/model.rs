@@ -65,6 +65,8 @@ pub struct Task {
     pub process: usize,
     /// CPUs it may run on; None is all.
     pub cpus: Option<Vec<usize>>,
+    /// Memory nodes that its memory comes from; None is the one where it runs first.
+    pub nodes: Option<Vec<usize>>,
     /// −20 to 19.
     pub nice: i8,
     /// Which of [`Workload::groups`] it is in; None is the root.

@@ -179,8 +179,7 @@ const IGNORED_GLOBALS: &[&str] = &[
 /// Tasks of a workload, forked ones included: more fit into no machine's memory.
 const TASKS_MAX: usize = 1_000_000;
 
-const TASK_KEYS: &str =
-    "instance, loop, phases, cpus, priority, policy, delay, process, taskgroup, hw, or an event";
+const TASK_KEYS: &str = "instance, loop, phases, cpus, nodes_membind, priority, policy, delay, process, taskgroup, hw, or an event";
 
 impl<'a> Reader<'a> {
     fn global(&mut self, node: Node<'a>) -> Result<(), Error> {
@@ -274,7 +273,10 @@ impl<'a> Reader<'a> {
                 "instance" => {}
                 "loop" => {}
                 "phases" => body = Some(*value),
-                "cpus" => task.cpus = Some(cpus(*value)?),
+                "cpus" => task.cpus = Some(numbers("cpus", "CPU", *value)?),
+                "nodes_membind" => {
+                    task.nodes = Some(numbers("nodes_membind", "node", *value)?);
+                }
                 "priority" => task.nice = nice(*value)?,
                 "policy" => policy(*value)?,
                 "delay" => task.delay_ns = value.micros("delay")?,
@@ -491,20 +493,22 @@ fn nice(node: Node) -> Result<i8, Error> {
         .ok_or_else(|| node.error(format!("priority: expected nice −20 to 19, found {n}")))
 }
 
-fn cpus(node: Node) -> Result<Vec<usize>, Error> {
-    let mut cpus = Vec::new();
-    for element in node.elements("cpus")? {
-        let cpu = element.integer("cpus")?;
-        let cpu = usize::try_from(cpu)
-            .map_err(|_| element.error(format!("cpus: expected CPU numbers, found {cpu}")))?;
-        cpus.push(cpu);
+/// A set of CPUs or nodes.
+fn numbers(key: &str, what: &str, node: Node) -> Result<Vec<usize>, Error> {
+    let mut numbers = Vec::new();
+    for element in node.elements(key)? {
+        let number = element.integer(key)?;
+        let number = usize::try_from(number).map_err(|_| {
+            element.error(format!("{key}: expected {what} numbers, found {number}"))
+        })?;
+        numbers.push(number);
     }
-    if cpus.is_empty() {
-        return Err(node.error("cpus: expected at least one CPU"));
+    if numbers.is_empty() {
+        return Err(node.error(format!("{key}: expected at least one {what}")));
     }
-    cpus.sort_unstable();
-    cpus.dedup();
-    Ok(cpus)
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
 }
 
 pub(crate) fn bytes(node: Node, what: &str) -> Result<u32, Error> {

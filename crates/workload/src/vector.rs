@@ -90,7 +90,8 @@ pub struct Victim {
 }
 
 /// Who runs beside whom: tasks of the first are named `a-N`, those of the second `b-N`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Beside {
     /// The culprit and the victim.
     Mixed,

@@ -120,6 +120,9 @@ impl Writer<'_> {
         if let Some(cpus) = &task.cpus {
             out.insert("cpus".to_string(), json!(cpus));
         }
+        if let Some(nodes) = &task.nodes {
+            out.insert("nodes_membind".to_string(), json!(nodes));
+        }
         if task.nice != 0 {
             out.insert("priority".to_string(), json!(task.nice));
         }

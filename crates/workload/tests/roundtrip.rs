@@ -63,6 +63,13 @@ fn task() -> impl Strategy<Value = Task> {
             pressure: f64::from(2 - stalled) / 4.0,
             vector: [Vector::None, Vector::Avx2, Vector::Avx512][usize::from(stalled)],
             nice,
+            nodes: cpus.as_ref().map(|set| {
+                set.iter()
+                    .map(|cpu| cpu % 4)
+                    .collect::<std::collections::BTreeSet<_>>()
+                    .into_iter()
+                    .collect()
+            }),
             cpus: cpus.map(|set| set.into_iter().collect()),
             delay_ns,
             hw: hw.then(|| Hw {

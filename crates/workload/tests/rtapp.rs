@@ -172,6 +172,10 @@ const WRONG: &[(&str, &str)] = &[
     ("{\"tasks\": {\"a\": {\"cpus\": [], \"run\": 1}}}", "cpus: expected at least one CPU"),
     ("{\"tasks\": {\"a\": {\"cpus\": [-1], \"run\": 1}}}", "cpus: expected CPU numbers, found -1"),
     (
+        "{\"tasks\": {\"a\": {\"nodes_membind\": [], \"run\": 1}}}",
+        "nodes_membind: expected at least one node",
+    ),
+    (
         "{\"tasks\": {\"a\": {\"priority\": 20, \"run\": 1}}}",
         "priority: expected nice −20 to 19, found 20",
     ),

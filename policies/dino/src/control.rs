@@ -2,7 +2,8 @@
 //! The control plane: looks at misses once an interval, plans, and puts places and moves of memory in force.
 //!
 //! Threads that do not run for most of the time are placed by nobody, as those of the authors' scheduler: it takes
-//! five intervals in a row of less to be let go. A thread without counters, or a word about it in a profile, is as well.
+//! five intervals in a row of less to be let go. So is a thread without counters that no profile has a word about; a
+//! profile's word goes before what counters say.
 
 use std::collections::BTreeMap;
 
@@ -58,6 +59,9 @@ struct Known {
     ran_ns: u64,
     counts: Option<Counts>,
     rate: Rate,
+    /// How often its rate has been taken, and whether the last one was told.
+    samples: usize,
+    told: bool,
     class: Class,
     quiet: u32,
     /// Bytes a second that it asks memory for.
@@ -88,6 +92,9 @@ pub(crate) struct Places {
     moved: BTreeMap<u32, Moved>,
     looks: u64,
     looked_ns: u64,
+    /// Bytes of each node's memory at the last look, and a second of late that no thread here asks for.
+    traffic: Vec<u64>,
+    others: Vec<f64>,
     /// Seconds that threads have been of a class, and how often one has changed.
     classed_s: f64,
     changes: u32,
@@ -110,6 +117,8 @@ impl Places {
             moved: BTreeMap::new(),
             looks: 0,
             looked_ns: 0,
+            traffic: Vec::new(),
+            others: Vec::new(),
             classed_s: 0.0,
             changes: 0,
             moves: 0,
@@ -135,6 +144,8 @@ impl Places {
                 ran_ns: 0,
                 counts: None,
                 rate: Rate::default(),
+                samples: 0,
+                told: false,
                 class: Class::Turtle,
                 quiet: QUIET,
                 asks: 0.0,
@@ -153,13 +164,12 @@ impl Places {
             own.quiet = 0;
             let before = own.counts;
             own.counts = view.memory.counts(task.pid);
-            let sample = match (before, own.counts) {
-                (Some(before), Some(now)) => since(before, now, passed_ns),
-                (None, Some(_)) => None,
-                _ => told(&self.profile, view, task.pid).map(|mpki| (mpki, 0.0)),
-            };
-            let Some((mpki, asks)) = sample else { continue };
-            own.asks = asks;
+            let counted =
+                before.zip(own.counts).and_then(|(then, now)| since(then, now, passed_ns));
+            let told = told(&self.profile, view, task.pid, own.samples);
+            let Some(mpki) = told.or(counted.map(|(mpki, _)| mpki)) else { continue };
+            (own.samples, own.told) = (own.samples + 1, told.is_some());
+            own.asks = counted.map_or(0.0, |(_, asks)| asks);
             let first = own.rate.accepted().is_none();
             own.rate.sample(mpki, self.rule.filter, leaves);
             let class = own.rate.accepted().map_or(own.class, |rate| self.rule.cuts.class(rate));
@@ -175,9 +185,12 @@ impl Places {
     /// process's memory: asked only where it matters.
     fn threads(&self, view: &View<'_>, pages: bool) -> (Vec<(u32, u32)>, Vec<Thread>) {
         let mut resident: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        let placed = |own: &&Known| own.quiet < QUIET && own.rate.accepted().is_some();
+        let placed = |own: &Known| own.quiet < QUIET && own.rate.accepted().is_some();
         let (mut keys, mut threads) = (Vec::new(), Vec::new());
-        for (key, own) in self.known.iter().filter(|(_, own)| placed(own)) {
+        let mut placed: Vec<_> = self.known.iter().filter(|(_, own)| placed(own)).collect();
+        // Slots are given again to others; ids of threads grow, until they begin anew.
+        placed.sort_by_key(|(_, own)| own.task.pid);
+        for (key, own) in placed {
             let pages = match self.nodes && pages {
                 true => resident
                     .entry(own.task.tgid)
@@ -190,7 +203,7 @@ impl Places {
             let home = home.filter(|node| pages[*node] > 0 && self.has_cpus(*node));
             keys.push(*key);
             threads.push(Thread {
-                id: u64::from(key.0) << 32 | u64::from(key.1),
+                id: u64::from(own.task.pid),
                 mpki: own.rate.accepted().unwrap_or(0.0),
                 class: own.class,
                 allowed: match own.task.kinds {
@@ -226,7 +239,12 @@ impl Places {
             to: *to,
             moved: thread.at != Some(*to),
         };
-        memory(&keys.iter().zip(threads).zip(at).map(part).collect::<Vec<_>>())
+        let parts: Vec<Part> = keys.iter().zip(threads).zip(at).map(part).collect();
+        let mut pulls = memory(&parts);
+        // A turtle's pages can stay.
+        let asks = |unit: u64| parts.iter().any(|part| part.unit == unit && part.devil);
+        pulls.retain(|pull| self.rule.planner != Planner::Classes || asks(pull.unit));
+        pulls
     }
 
     /// Whether the gate lets a plan through.
@@ -250,7 +268,9 @@ impl Places {
         if crowd.iter().zip(&places).any(|(crowd, places)| crowd > places) {
             return true;
         }
-        let (mut now, mut then) = (vec![0.0; places.len()], vec![0.0; places.len()]);
+        let mut now = self.others.clone();
+        now.resize(places.len(), 0.0);
+        let mut then = now.clone();
         let mut units: BTreeMap<u64, u64> = BTreeMap::new();
         for ((key, thread), to) in keys.iter().zip(threads).zip(at) {
             let own = &self.known[key];
@@ -274,6 +294,25 @@ impl Places {
         gate.opens(&now, &then, dwell_s, units.values().sum())
     }
 
+    /// What nodes' memory gives to those of whom nothing is known, and beyond what misses tell: where the kernel
+    /// monitors all of it.
+    fn listen(&mut self, view: &View<'_>, passed_ns: u64) {
+        let traffic = if self.rule.gate.is_some() { view.memory.traffic() } else { Vec::new() };
+        let mut asked = vec![0.0; traffic.len()];
+        for own in self.known.values().filter(|own| own.quiet < QUIET) {
+            if let Some(asked) = own.at.and_then(|at| asked.get_mut(at)) {
+                *asked += own.asks;
+            }
+        }
+        let before = std::mem::replace(&mut self.traffic, traffic);
+        let passed_s = passed_ns as f64 / 1e9;
+        let more = |(node, now): (usize, &u64)| {
+            let bytes = now.checked_sub(*before.get(node)?)?;
+            Some((bytes as f64 / passed_s - asked[node]).max(0.0))
+        };
+        self.others = self.traffic.iter().enumerate().map(|of| more(of).unwrap_or(0.0)).collect();
+    }
+
     fn places(&self, threads: &[Thread]) -> Vec<usize> {
         match self.rule.planner {
             Planner::Sorted(how) => di(threads, &self.domains, how),
@@ -284,15 +323,13 @@ impl Places {
     fn plan(&mut self, view: &View<'_>) {
         let (mut keys, mut threads) = self.threads(view, false);
         let mut at = self.places(&threads);
-        let moves = threads.iter().zip(&at).any(|(thread, at)| thread.at != Some(*at));
         // Who stays where everybody stays does so wherever pages are.
-        if moves {
+        if moves(&threads, &at) {
             (keys, threads) = self.threads(view, true);
             at = self.places(&threads);
         }
-        let moves = threads.iter().zip(&at).any(|(thread, at)| thread.at != Some(*at));
         let pulls = self.pulls(&keys, &threads, &at);
-        let opens = !moves || self.worth(&keys, &threads, &at, &pulls);
+        let opens = !moves(&threads, &at) || self.worth(&keys, &threads, &at, &pulls);
         self.held += u64::from(!opens);
         let own = |at: usize, thread: &Thread| if opens { at } else { thread.at.unwrap_or(at) };
         let placed = keys.iter().zip(&threads).zip(&at);
@@ -357,6 +394,11 @@ impl Places {
     }
 }
 
+/// Whether anybody goes elsewhere.
+fn moves(threads: &[Thread], at: &[usize]) -> bool {
+    threads.iter().zip(at).any(|(thread, at)| thread.at != Some(*at))
+}
+
 /// CPUs of each memory node where there are several, else of each cache; and which of the two.
 fn domains(topology: &Topology) -> (Vec<Vec<usize>>, bool) {
     let count = |of: &[u16]| 1 + of.iter().copied().max().map_or(0, usize::from);
@@ -380,12 +422,13 @@ fn since(before: Counts, now: Counts, passed_ns: u64) -> Option<(f64, f64)> {
     Some((misses as f64 * 1000.0 / instructions as f64, asks))
 }
 
-/// What somebody said beforehand of a thread's misses.
-fn told(profile: &Profile, view: &View<'_>, tid: u32) -> Option<f64> {
+/// What somebody said beforehand of a thread's misses: a number for each sample, of which the last one lasts.
+fn told(profile: &Profile, view: &View<'_>, tid: u32, sample: usize) -> Option<f64> {
     if profile.is_empty() {
         return None;
     }
-    profile.get(&(view.name_of)(tid)?)?.first().copied()
+    let numbers = profile.get(&(view.name_of)(tid)?)?;
+    numbers.get(sample).or(numbers.last()).copied()
 }
 
 impl Control for Places {
@@ -394,6 +437,7 @@ impl Control for Places {
         // One domain: there is nothing to choose, and nothing is looked at.
         if self.has_several() && passed_ns > 0 {
             self.look(view, passed_ns);
+            self.listen(view, passed_ns);
             self.plan(view);
         }
         self.looked_ns = view.now_ns;
@@ -407,13 +451,17 @@ impl Control for Places {
     fn sources(&self) -> Sources {
         let mut sources = Sources::default();
         for own in self.known.values().filter(|own| own.quiet < QUIET) {
-            match (own.counts, own.rate.accepted()) {
-                (Some(_), _) => sources.counters += 1,
-                (None, Some(_)) => sources.profile += 1,
-                (None, None) => sources.unknown += 1,
+            match own.counts {
+                _ if own.told => sources.profile += 1,
+                Some(_) => sources.counters += 1,
+                None => sources.unknown += 1,
             }
         }
         sources
+    }
+
+    fn placed(&self) -> Vec<(u32, usize)> {
+        self.known.values().filter_map(|own| Some((own.task.pid, own.at?))).collect()
     }
 
     fn says(&self) -> Option<String> {

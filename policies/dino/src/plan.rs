@@ -25,6 +25,9 @@ pub struct Thread {
     pub resident: Vec<u64>,
 }
 
+/// Memory is told apart in such parts of it.
+const PARTS: u64 = 16;
+
 impl Thread {
     /// One of this class that may run everywhere and was nowhere yet.
     pub fn new(id: u64, mpki: f64, class: Class) -> Thread {
@@ -45,6 +48,12 @@ impl Thread {
 
     fn bytes(&self, domain: usize) -> u64 {
         self.resident.get(domain).copied().unwrap_or(0)
+    }
+
+    /// The same in [`PARTS`] of all its memory: a few pages are no reason to go anywhere.
+    fn part(&self, domain: usize) -> u64 {
+        let all: u64 = self.resident.iter().sum();
+        PARTS * self.bytes(domain) / all.max(1)
     }
 }
 
@@ -102,7 +111,7 @@ pub fn dino(threads: &[Thread], domains: &Domains) -> Vec<usize> {
 
 /// How far a domain is from a thread's pages and from where it is: less is better.
 fn nearness(thread: &Thread, domain: usize, domains: &Domains) -> (u64, u32, u32, usize) {
-    let most = u64::MAX - thread.bytes(domain);
+    let most = PARTS - thread.part(domain);
     let home =
         (0..domains.cpus.len()).max_by_key(|other| (thread.bytes(*other), usize::MAX - other));
     let home = home.filter(|home| thread.bytes(*home) > 0);

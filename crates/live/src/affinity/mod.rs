@@ -168,6 +168,7 @@ impl Steering {
             sources: self.control.sources(),
             learned: self.control.learned(),
             says: self.control.says().map(|says| says + &self.memory.moved().told()),
+            placed: self.control.placed(),
         }
     }
 

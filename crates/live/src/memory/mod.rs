@@ -3,8 +3,12 @@
 //! mover that brings them elsewhere ([`mover`]).
 
 mod counts;
+mod heat;
 mod mover;
 mod resident;
+mod traffic;
+
+use std::path::Path;
 
 use policy::{Counts, Memory};
 
@@ -24,6 +28,11 @@ impl HereMemory {
         self.counters.trim();
         self.mover.moved()
     }
+
+    /// CPU time that moves have taken until the end of the last one.
+    pub fn moved_in_ns(&self) -> u64 {
+        self.mover.cpu_ns()
+    }
 }
 
 impl Memory for HereMemory {
@@ -33,6 +42,10 @@ impl Memory for HereMemory {
 
     fn resident(&self, pid: u32) -> Vec<u64> {
         resident::of(pid).unwrap_or_default()
+    }
+
+    fn traffic(&self) -> Vec<u64> {
+        traffic::by_node(Path::new("/"))
     }
 
     fn pull(&self, pid: u32, node: usize, bytes_a_second: u64) {

@@ -6,6 +6,7 @@
 //! Where that scan is at work all the same (`numa_pte_updates` grows), nothing is moved, or two would move the same pages.
 
 use std::cell::OnceCell;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
@@ -13,7 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::heat::Heat;
 use super::resident::ranges;
+use crate::execute::cpu_ns;
 
 /// Pages of one system call: 4 MB of small pages.
 const CHUNK: usize = 1024;
@@ -62,6 +65,8 @@ struct Desk {
     /// It is wanted no more.
     called_off: bool,
     moved: Moved,
+    /// CPU time that orders have taken.
+    cpu_ns: u64,
     stop: bool,
 }
 
@@ -111,6 +116,11 @@ impl Mover {
         desk.orders.iter().chain(&running).any(|order| order.pid == pid)
     }
 
+    /// CPU time that orders have taken, until the end of the last one.
+    pub fn cpu_ns(&self) -> u64 {
+        desk(&self.shared).cpu_ns
+    }
+
     pub fn moved(&self) -> Moved {
         desk(&self.shared).moved.clone()
     }
@@ -147,6 +157,7 @@ fn work(shared: &Shared) {
         let ended = carry_out(&order, shared);
         let mut guard = desk(shared);
         guard.now = None;
+        guard.cpu_ns = cpu_ns();
         match ended {
             Ok(()) => guard.moved.done += 1,
             Err(why) => guard.moved.why = Some(format!("process {}: {why}", order.pid)),
@@ -163,32 +174,42 @@ fn carry_out(order: &Order, shared: &Shared) -> Result<(), String> {
     }
     let ranges = ranges(order.pid).map_err(|error| error.to_string())?;
     let (began, mut bytes) = (Instant::now(), 0);
-    for (from, to) in ranges {
-        for first in (from..to).step_by(CHUNK * PAGE as usize) {
-            let chunk: Vec<u64> = (first..to).step_by(PAGE as usize).take(CHUNK).collect();
-            if desk(shared).called_off {
-                return Ok(());
-            }
-            let told = |error| told(&error, order.node);
-            let there = where_are(order.pid, &chunk).map_err(told)?;
-            let elsewhere = |(_, node): &(&u64, &i32)| **node >= 0 && **node != order.node;
-            let wanted: Vec<u64> =
-                chunk.iter().zip(&there).filter(elsewhere).map(|(page, _)| *page).collect();
-            if wanted.is_empty() {
-                continue;
-            }
-            let status = bring(order.pid, &wanted, order.node).map_err(told)?;
-            let came = status.iter().filter(|status| **status == order.node).count() as u64;
-            {
-                let mut desk = desk(shared);
-                desk.moved.bytes += came * PAGE;
-                desk.moved.stayed += wanted.len() as u64 - came;
-            }
-            bytes += came * PAGE;
-            pause(order.rate, bytes, began);
+    for (from, to) in chunks(&ranges, &Heat::of(order.pid)) {
+        let chunk: Vec<u64> = (from..to).step_by(PAGE as usize).collect();
+        if desk(shared).called_off {
+            return Ok(());
         }
+        let told = |error| told(&error, order.node);
+        let there = where_are(order.pid, &chunk).map_err(told)?;
+        let elsewhere = |(_, node): &(&u64, &i32)| **node >= 0 && **node != order.node;
+        let wanted: Vec<u64> =
+            chunk.iter().zip(&there).filter(elsewhere).map(|(page, _)| *page).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        let status = bring(order.pid, &wanted, order.node).map_err(told)?;
+        let came = status.iter().filter(|status| **status == order.node).count() as u64;
+        {
+            let mut desk = desk(shared);
+            desk.moved.bytes += came * PAGE;
+            desk.moved.stayed += wanted.len() as u64 - came;
+        }
+        bytes += came * PAGE;
+        pause(order.rate, bytes, began);
     }
     Ok(())
+}
+
+/// First and last address of each chunk, those that are used most first.
+fn chunks(ranges: &[(u64, u64)], heat: &Heat) -> Vec<(u64, u64)> {
+    const BYTES: u64 = CHUNK as u64 * PAGE;
+    let of = |(from, to): &(u64, u64)| {
+        let to = *to;
+        (*from..to).step_by(BYTES as usize).map(move |first| (first, to.min(first + BYTES)))
+    };
+    let mut chunks: Vec<(u64, u64)> = ranges.iter().flat_map(of).collect();
+    chunks.sort_by_key(|(from, to)| Reverse(heat.within(*from, *to)));
+    chunks
 }
 
 /// Waits until so many bytes are no more than the rate allows.
@@ -289,6 +310,36 @@ mod tests {
         assert!(!mover.has(gone));
         assert_eq!(mover.moved().done, 0);
         assert!(mover.moved().why.is_some());
+    }
+
+    #[test]
+    fn what_is_used_most_goes_first() {
+        const CHUNK_BYTES: u64 = CHUNK as u64 * PAGE;
+        let (heap, stack) = ((0, 2 * CHUNK_BYTES + PAGE), (1 << 40, (1 << 40) + PAGE));
+        let cold = chunks(&[heap, stack], &Heat::default());
+        let (first, second) = ((0, CHUNK_BYTES), (CHUNK_BYTES, 2 * CHUNK_BYTES));
+        let third = (2 * CHUNK_BYTES, 2 * CHUNK_BYTES + PAGE);
+        assert_eq!(cold, [first, second, third, stack], "where nothing is known they go in order");
+        let mut heat = Heat::default();
+        for address in [stack.0 + 5, stack.0 + 7, CHUNK_BYTES] {
+            heat.meet(address);
+        }
+        assert_eq!(chunks(&[heap, stack], &heat), [stack, second, first, third]);
+    }
+
+    /// A thread alone gives up its rights, and is then told that memory of others is not its to move.
+    #[test]
+    fn memory_of_others_is_not_moved_without_the_right_to() {
+        let init = 1;
+        let refused = std::thread::spawn(move || {
+            const NOBODY: libc::uid_t = 65534;
+            // SAFETY: plain numbers; the call itself changes this thread's ids and no other's
+            unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+            where_are(init, &[0]).map(|_| ()).unwrap_err()
+        });
+        let error = refused.join().unwrap();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+        assert_eq!(told(&error, 0), "its memory is not ours to move: run this as root");
     }
 
     #[test]

@@ -3,15 +3,15 @@
 
 use std::fs;
 
-/// Bytes of a process on each node. None: it is gone, or not ours to look at.
+/// Bytes of a process's own memory on each node. None: it is gone, or not ours to look at.
 pub(super) fn of(pid: u32) -> Option<Vec<u64>> {
     Some(nodes(&fs::read_to_string(format!("/proc/{pid}/numa_maps")).ok()?))
 }
 
-/// Sums up `N0=12 N1=3 kernelpagesize_kB=4` of each line.
+/// Sums up `N0=12 N1=3 kernelpagesize_kB=4` of each line with pages that are no file's: others are not moved.
 fn nodes(text: &str) -> Vec<u64> {
     let mut nodes = Vec::new();
-    for line in text.lines() {
+    for line in text.lines().filter(|line| line.contains(" anon=")) {
         let size = line.split(' ').find_map(|word| word.strip_prefix("kernelpagesize_kB="));
         let size: u64 = size.and_then(|kb| kb.parse().ok()).unwrap_or(4);
         for word in line.split(' ') {
@@ -59,7 +59,7 @@ mod tests {
         let text = "7f00 default anon=30 dirty=30 N0=10 N2=20 kernelpagesize_kB=4\n\
                     7f10 bind:1 file=/lib/x.so mapped=3 N0=3 kernelpagesize_kB=4\n\
                     7f20 default anon=1 huge N1=1 kernelpagesize_kB=2048\nbad\n";
-        assert_eq!(nodes(text), [13 * 4096, 2 << 20, 20 * 4096]);
+        assert_eq!(nodes(text), [10 * 4096, 2 << 20, 20 * 4096], "libraries stay where they are");
         assert!(nodes("").is_empty());
     }
 

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use policy::native::Copy;
 use policy::table::{RawTable, TaskTable};
 use policy::{Control, Instance, Memory, NoMemory, Profile, Program, Topology, View};
+use trace::{Placed, Placements};
 
 use crate::kernel::{Kernel, cgroup_id};
 
@@ -16,6 +17,7 @@ pub(super) struct Controller {
     table: TaskTable,
     /// Speeds as it measured them, by thread: sums of all looks at which it knew any, and how many. None: not kept.
     measured: Option<BTreeMap<u32, (Vec<f64>, f64)>>,
+    placements: Placements,
 }
 
 impl Controller {
@@ -36,6 +38,7 @@ impl Controller {
             control: (plan.begin)(instance, topology, profile),
             table,
             measured: None,
+            placements: Placements::default(),
         }))
     }
 
@@ -59,6 +62,7 @@ impl Controller {
             memory: k.domains.as_deref().map_or(&NoMemory, |domains| domains as &dyn Memory),
         };
         let next_ns = self.control.step(&view);
+        self.placements.look(k.now_ns(), self.control.placed().into_iter());
         if let Some(measured) = &mut self.measured {
             self.control.measured(&mut |tid, speeds| {
                 let sum = measured.entry(tid).or_insert_with(|| (vec![0.0; speeds.len()], 0.0));
@@ -72,6 +76,11 @@ impl Controller {
     /// Keeps what it measures from here on.
     pub fn keep_measured(&mut self) {
         self.measured = Some(BTreeMap::new());
+    }
+
+    /// Whom it has placed where.
+    pub fn placed(&mut self) -> Vec<Placed> {
+        self.placements.take()
     }
 
     /// Mean speeds of each thread, of all looks.

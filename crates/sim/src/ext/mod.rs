@@ -24,6 +24,7 @@ use policy::native::{
 use policy::table::TYPES_MAX;
 use policy::{Clocks, TOTALS, Topology};
 use policy::{Instance, Profile};
+use trace::Placed;
 
 use crate::account::Func;
 use crate::class::{Class, dequeue};
@@ -660,6 +661,10 @@ impl Class for Ext {
 
     fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
         self.control.as_ref().map(Controller::measured).unwrap_or_default()
+    }
+
+    fn placed(&mut self) -> Vec<Placed> {
+        self.control.as_mut().map(Controller::placed).unwrap_or_default()
     }
 
     fn totals(&self) -> Vec<(&'static str, u64)> {

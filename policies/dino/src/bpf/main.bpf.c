@@ -81,10 +81,11 @@ void OP(dino_running, struct task_struct *p)
 
 void OP(dino_stopping, struct task_struct *p, bool runnable)
 {
-	struct dn_cpu *cpu = cpus_of(scx_bpf_task_cpu(p));
+	s32 at = scx_bpf_task_cpu(p);
+	struct dn_cpu *cpu = cpus_of(at);
 
 	if (cpu)
-		charge(p, cpu);
+		charge(p, cpu, at);
 }
 
 void OP(dino_tick, struct task_struct *p)
@@ -94,7 +95,7 @@ void OP(dino_tick, struct task_struct *p)
 
 	if (!cpu)
 		return;
-	charge(p, cpu);
+	charge(p, cpu, this_cpu());
 	cpu->home = task_home(p);
 	queue_kick(queue_of_domain(domain));
 	queue_kick(this_cpu());

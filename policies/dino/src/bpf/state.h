@@ -60,14 +60,18 @@ static __always_inline bool domain_takes(struct task_struct *p, u32 domain)
 	return takes;
 }
 
-/* Charges p for its time on this CPU since it was charged last. */
-static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu)
+/* Charges p for its time on a CPU since it was charged last. Its time in a domain stands where others have kinds of cores. */
+static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu, s32 at)
 {
 	struct task_slot *slot = task_slot(p);
 	u64 now = now_ns(), ran_ns = now - cpu->since_ns;
+	u32 domain = cpu_domain(at);
 
 	cpu->since_ns = now;
 	task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(ran_ns, p->scx.weight));
-	if (slot)
-		slot->runtime_ns += ran_ns;
+	if (!slot)
+		return;
+	slot->runtime_ns += ran_ns;
+	if (domain < TYPES_MAX)
+		slot->ran_ns.of[domain] += ran_ns;
 }

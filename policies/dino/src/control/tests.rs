@@ -16,6 +16,8 @@ struct World {
     counted: RefCell<BTreeMap<u32, (f64, Counts)>>,
     pages: RefCell<BTreeMap<u32, Vec<u64>>>,
     pulls: RefCell<Vec<(u32, usize)>>,
+    /// Bytes that each node's memory has given.
+    traffic: RefCell<Vec<u64>>,
 }
 
 impl Memory for World {
@@ -25,6 +27,10 @@ impl Memory for World {
 
     fn resident(&self, pid: u32) -> Vec<u64> {
         self.pages.borrow().get(&pid).cloned().unwrap_or_default()
+    }
+
+    fn traffic(&self) -> Vec<u64> {
+        self.traffic.borrow().clone()
     }
 
     fn pull(&self, pid: u32, node: usize, _: u64) {
@@ -58,12 +64,22 @@ fn topology(nodes: u16, cpus: u16) -> Topology {
     }
 }
 
+fn name(tid: u32) -> String {
+    format!("t{tid}")
+}
+
 impl Bench {
     /// Threads of these rates under this policy, four gigabytes' worth of bandwidth each node; all pages on node 0.
     fn new(policy: &str, topology: &Topology, rates: &[f64]) -> Bench {
+        Bench::told(policy, topology, rates, &[])
+    }
+
+    /// The same, with numbers that a profile has for thread 0, thread 1 and so on.
+    fn told(policy: &str, topology: &Topology, rates: &[f64], told: &[&[f64]]) -> Bench {
         let instance = policy::Instance::parse(policy, crate::ALL).unwrap();
-        let control =
-            (instance.policy.control.unwrap().begin)(&instance, topology, &Profile::new());
+        let profile = told.iter().enumerate();
+        let profile = profile.map(|(at, told)| (name(100 + at as u32), told.to_vec())).collect();
+        let control = (instance.policy.control.unwrap().begin)(&instance, topology, &profile);
         let mut bench = Bench {
             keeper: Keeper::new(),
             places: Vec::new(),
@@ -108,7 +124,7 @@ impl Bench {
         self.control.step(&View {
             now_ns: self.now_ns,
             table: self.keeper.table(),
-            name_of: &|_| None,
+            name_of: &|tid| Some(name(tid)),
             program_of: &|_| None,
             parent_of: &|_| None,
             cgroup_of: &|_| None,
@@ -191,6 +207,22 @@ fn the_gate_lets_nobody_move_where_memory_is_idle() {
 }
 
 #[test]
+fn the_gate_knows_of_traffic_that_no_thread_here_asks_for() {
+    // Four devils ask for little of a memory that somebody else keeps busy.
+    let mut bench = Bench::new("dino:bandwidth=6000", &topology(4, 4), &[3.0; 4]);
+    bench.runs(5);
+    assert_eq!((bench.at(), bench.pulled()), (vec![Some(0); 4], vec![]));
+    for second in 1..=200 {
+        bench.world.traffic.replace(vec![second * 5_000_000_000, 0, 0, 0]);
+        bench.runs(1);
+    }
+    let mut at = bench.at();
+    at.sort();
+    assert_eq!(at, [Some(0), Some(1), Some(2), Some(3)]);
+    assert_eq!(bench.pulled().len(), 3);
+}
+
+#[test]
 fn who_only_says_what_it_would_do_does_nothing() {
     let mut bench = Bench::new("dino:act=off", &topology(4, 4), &[30.0; 4]);
     bench.runs(5);
@@ -235,6 +267,32 @@ fn without_counters_or_a_profile_nobody_is_placed() {
     bench.runs(10);
     assert_eq!(bench.at(), [None; 4]);
     assert_eq!(bench.control.sources().unknown, 4);
+}
+
+#[test]
+fn a_profile_goes_before_counters_and_its_last_number_lasts() {
+    // By its counters nobody misses; two are told to be devils, one of them from its third sample on.
+    let told: [&[f64]; 2] = [&[30.0], &[0.5, 0.5, 30.0]];
+    let mut bench = Bench::told("dino:gate=off,filter=off", &topology(2, 2), &[0.5; 3], &told);
+    bench.runs(2);
+    let before = bench.at();
+    bench.runs(1);
+    assert_ne!(bench.at()[0], bench.at()[1], "each devil has a domain, from {before:?}");
+    let (after, sources) = (bench.at(), bench.control.sources());
+    assert_eq!((sources.profile, sources.counters), (2, 1));
+    bench.runs(20);
+    assert_eq!(bench.at(), after);
+}
+
+#[test]
+fn a_turtle_that_is_moved_leaves_its_pages() {
+    // Five turtles of one node, where there are places for two.
+    for (policy, pulls) in [("dino:gate=off", 0), ("di-migrate", 3)] {
+        let mut bench = Bench::new(policy, &topology(3, 2), &[1.0; 5]);
+        bench.runs(3);
+        assert_eq!(bench.at().iter().filter(|at| **at == Some(0)).count(), 2, "{policy}");
+        assert_eq!(bench.pulled().len(), pulls, "{policy}");
+    }
 }
 
 #[test]

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy itself made of its tasks, kept beyond their end: their slots are given to others.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use policy::Control;
+use policy::table::TaskTable;
+use trace::{Placed, Placements, Tid};
+
+#[derive(Default)]
+struct All {
+    /// CPU time of each thread on each kind of core, ns.
+    charged: BTreeMap<Tid, Vec<u64>>,
+    placements: Placements,
+    /// CPU time of the control plane and of what moves memory for it, at the first look and at the last.
+    own_ns: Option<[[u64; 2]; 2]>,
+}
+
+/// The same as of the last look; nothing is kept until somebody asks.
+#[derive(Clone, Default)]
+pub(crate) struct Kept(Arc<Mutex<Option<All>>>);
+
+impl Kept {
+    /// Keeps it from here on.
+    pub fn keep(&self) {
+        *self.all() = Some(All::default());
+    }
+
+    /// Whether somebody asked.
+    pub fn keeps(&self) -> bool {
+        self.all().is_some()
+    }
+
+    /// A look, after a step of the control plane, when it and the mover have had so much CPU time.
+    pub fn look(&self, now_ns: u64, own_ns: [u64; 2], table: &TaskTable, control: &dyn Control) {
+        if let Some(all) = self.all().as_mut() {
+            all.own_ns = Some([all.own_ns.map_or(own_ns, |[first, _]| first), own_ns]);
+            all.charged.extend(table.tasks().iter().map(|task| (task.pid, task.ran_ns.to_vec())));
+            all.placements.look(now_ns, control.placed().into_iter());
+        }
+    }
+
+    /// CPU time that each thread was charged for on each kind of core, ns.
+    pub fn charged(&self) -> BTreeMap<Tid, Vec<u64>> {
+        self.all().as_ref().map(|all| all.charged.clone()).unwrap_or_default()
+    }
+
+    /// Who was placed where since the last time that this was asked.
+    pub fn placed(&self) -> Vec<Placed> {
+        self.all().as_mut().map(|all| all.placements.take()).unwrap_or_default()
+    }
+
+    /// CPU time that the control plane and the mover have had, from the first look to the last.
+    pub fn own_ns(&self) -> Option<[u64; 2]> {
+        let [first, last] = self.all().as_ref()?.own_ns?;
+        Some([last[0] - first[0], last[1] - first[1]])
+    }
+
+    fn all(&self) -> MutexGuard<'_, Option<All>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
