@@ -74,9 +74,10 @@ pub(crate) fn arguments(request: &Request, files: &Files<'_>, boot: usize) -> Ve
 /// What follows `--` goes to the agent: also `nokaslr`, which only the kernel's decompressor reads.
 fn kernel_command_line(request: &Request, boot: usize) -> String {
     let layout = if request.plugin.is_some() { " nokaslr" } else { "" };
+    let balancing = if request.shape.numa_balancing { "" } else { " numa_balancing=disable" };
     format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init random.trust_cpu=on \
-         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never \
+         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never{balancing} \
          -- guest {boot}{layout}"
     )
 }

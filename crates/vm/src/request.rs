@@ -133,6 +133,8 @@ pub struct Shape {
     pub core_types: Vec<u16>,
     /// What policies take its clocks for: it has none of its own.
     pub clocks: policy::Clocks,
+    /// Its kernel moves pages between nodes by itself, as kernels do where nobody says else.
+    pub numa_balancing: bool,
 }
 
 impl Default for Shape {
@@ -145,6 +147,7 @@ impl Default for Shape {
             memory_mib: 2048,
             core_types: Vec::new(),
             clocks: policy::Clocks::default(),
+            numa_balancing: true,
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use policy::Profile;
 use policy::table::TYPES_MAX;
 use trace::Outcome;
 use workload::{Object, Step, Task, Workload, mix};
@@ -58,7 +57,7 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
         other => (policies, job(other)?),
     };
     let observe = !matches!(experiment.job, Job::Fault { .. });
-    let (profile, locks) = (Profile::new(), experiment.locks);
+    let (profile, locks) = (experiment.profile.clone(), experiment.locks);
     let record = experiment.record;
     Ok(Plan { contenders, job, place, runs, seed: SEED, profile, locks, observe, record })
 }
@@ -105,6 +104,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
             (plan::guest_shape(cpus, nodes, smt, None), Vec::new())
         }
     };
+    shape.numa_balancing = !experiment.no_numa_balancing;
     if let Some(kinds) = &experiment.core_types {
         shape.core_types = plan::core_types(kinds, shape.cpus)?;
     }

@@ -16,7 +16,7 @@ use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quanti
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart, Shown, View};
-use super::{agreement, experiment, faults, mixes, neighbours, predicted, tenants};
+use super::{agreement, experiment, faults, mixes, neighbours, placements, predicted, tenants};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -131,6 +131,12 @@ impl<'a> Laboratory<'a> {
             }
             Measure::Wiring { experiment } => {
                 tenants::wiring(self.experiment(experiment)?, &self.outcomes(experiment)?)
+            }
+            Measure::Placed { experiment } => {
+                placements::alike(self.experiment(experiment)?, &self.outcomes(experiment)?)
+            }
+            Measure::Resident { experiment } => {
+                placements::wiring(self.experiment(experiment)?, &self.outcomes(experiment)?)
             }
             Measure::Predicted { experiment, machine, from, of, what } => {
                 predicted::distances(&self.outcomes(experiment)?, machine, from, of, *what)
@@ -489,6 +495,8 @@ impl Measure {
             | Measure::Makespan { experiment, .. }
             | Measure::SharesReached { experiment }
             | Measure::Wiring { experiment }
+            | Measure::Placed { experiment }
+            | Measure::Resident { experiment }
             | Measure::Longer { experiment, .. }
             | Measure::Predicted { experiment, .. }
             | Measure::Guaranteed { experiment, .. }

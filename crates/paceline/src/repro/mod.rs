@@ -16,6 +16,7 @@ mod mixes;
 mod neighbours;
 mod outcomes;
 mod paper;
+mod placements;
 mod predicted;
 mod show;
 mod sweep;

@@ -19,7 +19,6 @@ use trace::Outcome;
 use workload::vector::{Beside, Programs, beside};
 use workload::{Step, Task, Vector, Workload};
 
-use super::paper::How;
 use super::views::{Chart, View};
 use crate::contender::Contender;
 use crate::failure::Failure;
@@ -302,7 +301,7 @@ impl Mix {
 }
 
 /// Programs that do nothing but work, one with wide code all the time.
-pub fn steady(threads: [usize; 2], how: How, duration_ns: u64) -> Workload {
+pub fn steady(threads: [usize; 2], how: Beside, duration_ns: u64) -> Workload {
     let task = |(name, at, vector): (&str, usize, Vector)| Task {
         name: format!("{name}-{at}"),
         process: usize::from(name == "b") + 1,
@@ -311,9 +310,9 @@ pub fn steady(threads: [usize; 2], how: How, duration_ns: u64) -> Workload {
         ..Task::default()
     };
     let (first, second) = match how {
-        How::Mixed => (Vector::Avx512, Vector::None),
-        How::Scalar => (Vector::None, Vector::None),
-        How::Culprits => (Vector::Avx512, Vector::Avx512),
+        Beside::Mixed => (Vector::Avx512, Vector::None),
+        Beside::Scalar => (Vector::None, Vector::None),
+        Beside::Culprits => (Vector::Avx512, Vector::Avx512),
     };
     let all = (0..threads[0]).map(|at| ("a", at, first));
     let all = all.chain((0..threads[1]).map(|at| ("b", at, second)));

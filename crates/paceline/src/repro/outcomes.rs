@@ -91,6 +91,8 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
         Quantity::CacheMisses => outcome.memory.as_ref()?.total.cache as f64,
         Quantity::MissTime => seconds(outcome.memory.as_ref()?.total.ns),
         Quantity::ProcessTime => seconds(seen.tasks.values().map(|task| task.cpu_ns).sum()),
+        Quantity::ControlShare => outcome.extra.get("control_s")? / seconds(seen.elapsed_ns),
+        Quantity::MoverShare => outcome.extra.get("mover_s")? / seconds(seen.elapsed_ns),
     })
 }
 

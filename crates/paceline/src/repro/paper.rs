@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use record::Detail;
 use serde::{Deserialize, Serialize};
+use workload::vector::Beside;
 
 use super::domains::Placed;
 use super::exact::{Exact, Mixes};
@@ -90,6 +91,12 @@ pub struct Experiment {
     /// Which kind each of its CPUs passes for, as `--core-types` takes it.
     #[serde(default)]
     pub core_types: Option<String>,
+    /// Its kernel does not move pages by itself.
+    #[serde(default)]
+    pub no_numa_balancing: bool,
+    /// What policies are told of programs beforehand, as `--profile` has it.
+    #[serde(default)]
+    pub profile: policy::Profile,
     /// Its clock.
     #[serde(default)]
     pub clock: Option<GuestClock>,
@@ -307,7 +314,7 @@ pub enum Job {
         /// Threads of the culprit and of the victim.
         threads: [usize; 2],
         /// Which run of the three that unfairness is made of.
-        how: How,
+        how: Beside,
         /// How long.
         duration_ms: u64,
     },
@@ -321,18 +328,6 @@ pub enum Job {
         /// As many writes and reads as `pingpong` has.
         rounds: u64,
     },
-}
-
-/// See [`workload::vector::Beside`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// Both as they are.
-    Mixed,
-    /// The culprit's wide code is switched off.
-    Scalar,
-    /// The culprit beside itself.
-    Culprits,
 }
 
 /// One figure: of the paper, or one that this project holds itself to.
@@ -449,6 +444,18 @@ pub enum Measure {
     /// observer saw, both by the machine's model, 1 being just that: of the task that is farthest, in each run.
     Wiring {
         /// Name of an experiment on uneven cores in a guest.
+        experiment: String,
+    },
+    /// The part of a workload's tasks that were placed in the same domains one after the other in the guest as in the
+    /// simulator, which is given the same profile: in each run.
+    Placed {
+        /// Name of an experiment in a guest with memory nodes.
+        experiment: String,
+    },
+    /// As `wiring`, on a machine of several memory domains: work by the policy's own account of where threads ran and
+    /// pages were brought, against that by where an observer saw threads run and tasks found their pages.
+    Resident {
+        /// Name of an experiment in a guest with memory nodes, one kind of core for each.
         experiment: String,
     },
     /// How much longer one experiment takes than another of the same job, as a part: run by run.
@@ -709,6 +716,10 @@ pub enum Quantity {
     MissTime,
     /// CPU time of all tasks, their system calls included, in s.
     ProcessTime,
+    /// CPU time of the control plane, as a part of a core.
+    ControlShare,
+    /// That of what moves memory for it.
+    MoverShare,
 }
 
 impl Quantity {

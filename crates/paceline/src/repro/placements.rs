@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who was placed in which memory domain in a guest: held to the simulator's decisions, and to what was seen there.
+
+use std::collections::BTreeMap;
+
+use machine::{Machine, Runs, shared_speeds};
+use sim::Scenario;
+use trace::{Outcome, Tid};
+use workload::{Task, Workload};
+
+use super::experiment;
+use super::paper::Experiment;
+use crate::failure::Failure;
+use crate::plan::{SEED, find_machine};
+use crate::{contender, ground};
+
+/// The domains that each task was placed in, one after the other, by its name.
+type Ways = BTreeMap<String, Vec<usize>>;
+
+/// The part of the workload's tasks that went the same ways in the guest as in the simulator: in each run. A task that
+/// nobody placed went none.
+pub fn alike(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
+    let (machine, workload) = described(experiment)?;
+    let mut simulated: BTreeMap<String, Ways> = BTreeMap::new();
+    for contender in contender::parse_all(std::slice::from_ref(&experiment.policies))? {
+        let scheduler = ground::scheduler(&contender);
+        let mut scenario = Scenario::new(machine.clone(), workload.clone(), scheduler).seed(SEED);
+        scenario.profile.clone_from(&experiment.profile);
+        let run = sim::run(&scenario)
+            .map_err(|error| Failure::run(format!("the simulator's run: {error}")))?;
+        simulated.insert(contender.label().to_string(), ways(&run));
+    }
+    let part = |outcome: &Outcome| {
+        let (guest, sim) = (ways(outcome), &simulated[&outcome.policy]);
+        let same = workload.tasks.iter().filter(|task| {
+            let way = guest.get(short(&task.name));
+            way.is_some() && way == sim.get(short(&task.name))
+        });
+        same.count() as f64 / workload.tasks.len() as f64
+    };
+    Ok(outcomes.iter().map(part).collect())
+}
+
+fn ways(outcome: &Outcome) -> Ways {
+    let way = |(tid, name): (&Tid, &String)| {
+        (short(name).to_string(), outcome.domains_of(*tid).collect::<Vec<_>>())
+    };
+    outcome.names.iter().map(way).filter(|(_, way)| !way.is_empty()).collect()
+}
+
+/// As much as the kernel keeps of a name.
+fn short(name: &str) -> &str {
+    name.get(..15).unwrap_or(name)
+}
+
+/// How near work by the policy's own account is to work by what was seen, 1 being just that: of the task that is
+/// farthest, in each run.
+pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
+    let (machine, workload) = described(experiment)?;
+    let near = |outcome: &Outcome| {
+        let meant = work(&machine, &workload, outcome, &|tid| {
+            let placed = outcome.placed.iter().rev().find(|placed| placed.tid == tid)?;
+            let mut pages = vec![0.0; machine.node_distance.len()];
+            *pages.get_mut(placed.domain)? = 1.0;
+            Some((outcome.charged.get(&tid)?.clone(), pages))
+        })?;
+        let seen = work(&machine, &workload, outcome, &|tid| {
+            let mut pages: Vec<f64> =
+                outcome.resident.get(&tid)?.iter().map(|bytes| *bytes as f64).collect();
+            let all: f64 = pages.iter().sum();
+            pages.iter_mut().for_each(|bytes| *bytes /= all);
+            pages.resize(machine.node_distance.len(), 0.0);
+            Some((outcome.observed.tasks.get(&tid)?.kind_ns.clone(), pages))
+        })?;
+        let off = meant.iter().zip(&seen).map(|(meant, seen)| (meant / seen - 1.0).abs());
+        Some(1.0 - off.fold(0.0, f64::max))
+    };
+    // Of whom nothing is known is as far off as can be.
+    Ok(outcomes
+        .iter()
+        .map(|outcome| near(outcome).filter(|near| near.is_finite()).unwrap_or(0.0))
+        .collect())
+}
+
+/// CPU time on each node, and the part of its pages on each.
+type Whereabouts = (Vec<u64>, Vec<f64>);
+
+/// Work of each task, s alone: by the machine's model, with each task at work on the node where it ran most, and the one
+/// that is looked at on each node for as long as it was there. None: of one of them nothing is known.
+fn work(
+    machine: &Machine,
+    workload: &Workload,
+    outcome: &Outcome,
+    of: &dyn Fn(Tid) -> Option<Whereabouts>,
+) -> Option<Vec<f64>> {
+    let (fabric, links) = machine.fabric.as_ref()?;
+    let runs = |task: &Task| {
+        let named = |(_, name): &(&Tid, &String)| short(name) == short(&task.name);
+        let (ran_ns, pages) = of(*outcome.names.iter().find(named)?.0)?;
+        let demand = task.memory?;
+        let node = (0..ran_ns.len()).max_by_key(|node| ran_ns[*node])?;
+        let run = Runs {
+            node,
+            llc: node,
+            ips: machine.costs.clock_ghz * 1e9 / demand.cpi,
+            mpki: demand.mpki,
+            pages,
+            overlap: demand.overlap,
+            copied: false,
+        };
+        Some((run, ran_ns))
+    };
+    let all = workload.tasks.iter().map(runs).collect::<Option<Vec<(Runs, Vec<u64>)>>>()?;
+    let own = |at: usize| {
+        let (run, ran_ns) = &all[at];
+        let there = ran_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
+        let done = there.map(|(node, ns)| {
+            let mut runs: Vec<Runs> = all.iter().map(|(run, _)| run.clone()).collect();
+            runs[at] = Runs { node, llc: node, ..run.clone() };
+            shared_speeds(fabric, links, &runs, &[])[at].of_alone * *ns as f64 / 1e9
+        });
+        done.sum()
+    };
+    Some((0..all.len()).map(own).collect())
+}
+
+fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
+    let machine = experiment.machine.as_deref().ok_or_else(|| {
+        Failure::input("an experiment with memory nodes names the machine that has them")
+    })?;
+    Ok((find_machine(machine)?, experiment::workload(&experiment.job)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::Placed;
+
+    #[test]
+    fn a_way_is_a_task_s_own_and_in_order() {
+        let names = [(7, "mcf".to_string()), (8, "a-name-that-is-long".to_string())];
+        let placed = |at_ns, tid, domain| Placed { at_ns, tid, domain };
+        let outcome = Outcome {
+            names: names.into(),
+            placed: vec![placed(1, 7, 0), placed(1, 8, 3), placed(2, 7, 2), placed(3, 9, 1)],
+            ..Outcome::default()
+        };
+        let ways = ways(&outcome);
+        assert_eq!(ways["mcf"], [0, 2]);
+        assert_eq!(ways["a-name-that-is-"], [3]);
+        assert_eq!(ways.len(), 2, "nobody knows who 9 is");
+    }
+}
