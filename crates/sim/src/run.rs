@@ -22,6 +22,7 @@ use crate::hw::Hw;
 use crate::kernel::{Kernel, tid};
 use crate::native;
 use crate::objects::{Funcs, PLACES};
+use crate::program::Played;
 use crate::related::Related;
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
 use crate::task::{Task, TaskId};
@@ -169,6 +170,8 @@ pub struct Traced {
     pub spent: Vec<Spent>,
     /// When each task of the workload ended, ns after the start; None: it did not.
     pub ended_ns: Vec<Option<u64>>,
+    /// How far each task of the workload has got in its script.
+    pub played: Vec<Played>,
     /// If asked for: how fast the policy's control plane measured each thread to be on each kind of core, of its
     /// speed on the slowest; the mean of all its looks.
     pub speeds: BTreeMap<Tid, Vec<f64>>,
@@ -417,6 +420,8 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     let of_workload = &k.tasks[..scenario.workload.tasks.len()];
     let ended = |task: &Task| (task.ended_ns > 0).then(|| task.ended_ns.saturating_sub(start_ns));
     let ended_ns = of_workload.iter().map(ended).collect();
+    let played = of_workload.iter().map(|task| task.at.played()).collect();
     let whereabouts = k.domains.map_or(Vec::new(), |domains| domains.whereabouts);
-    Ok(Traced { outcome, events, callbacks, spent, ended_ns, speeds: BTreeMap::new(), whereabouts })
+    let speeds = BTreeMap::new();
+    Ok(Traced { outcome, events, callbacks, spent, ended_ns, played, speeds, whereabouts })
 }
