@@ -80,7 +80,8 @@ fn solid(cell: &str) -> String {
 /// A plot with its caption.
 pub fn figure(caption: &str, svg: &str) -> String {
     format!(
-        "<figure>\n<div class=\"scroll\">{svg}</div>\n<figcaption>{}</figcaption>\n</figure>\n",
+        "<figure>\n<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">{svg}</div>\n\
+         <figcaption>{0}</figcaption>\n</figure>\n",
         escape(caption)
     )
 }
