@@ -310,7 +310,11 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     let totals = engine.class.totals();
     engine.class.stop(&mut engine.k);
     match end {
-        End::At(at_ns) if at_ns >= cap_ns => Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 }),
+        End::At(at_ns)
+            if at_ns >= cap_ns && scenario.workload.duration_ns.is_none_or(|ns| ns > cap_ns) =>
+        {
+            Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 })
+        }
         End::At(at_ns) => {
             let mut traced = finish(scenario, engine, at_ns)?;
             let named = totals.into_iter().map(|(name, total)| (name.to_string(), total as f64));
