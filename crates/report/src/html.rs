@@ -120,7 +120,7 @@ pub fn comparison(results: &Results) -> String {
     body += &tasks(results);
     body += &format!(
         "<h2>Data</h2>\n<p>{} · {}</p>\n",
-        download("paceline.json", "application/json", &results.json()),
+        download("paceline.json", "application/json", &results.json_line()),
         download("paceline.csv", "text/csv", &results.csv())
     );
     page(&title, &body)
