@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Recordings as workloads: read, and fitted to the machine that they are replayed on.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use machine::Machine;
-use record::{Fit, Reader, Replay, Summary, worked_in_turn};
+use record::{Fit, Reader, Replay, Shown, Summary, worked_in_turn};
 use report::text::count;
-use sim::{Scenario, Scheduler};
+use sim::{Played, Scenario, Scheduler};
 use workload::Workload;
 
 use crate::failure::Failure;
@@ -102,7 +103,10 @@ pub fn fitted(
     let mut fit = Fit::none(replay);
     let mut round = 0;
     loop {
-        let workload = replay.workload(name, machine.cpus.len(), slack_ns, &fit);
+        let mut workload = replay.workload(name, machine.cpus.len(), slack_ns, &fit);
+        if round < FITTED {
+            workload.duration_ns = replay.part_ns();
+        }
         let mut scenario = Scenario::new(machine.clone(), workload, recorded.clone());
         scenario.options.record.events = machine.costs.turn_ns > 0.0;
         if round == FITTED {
@@ -110,18 +114,25 @@ pub fn fitted(
         }
         let shown = sim::run_traced(&scenario)
             .map_err(|error| Failure::run(format!("{name} cannot be replayed: {error}")))?;
-        fit = fit.better(replay, &work_of(&shown, replay.len(), machine));
+        fit = fit.better(replay, &seen_of(&shown, machine));
         round += 1;
     }
 }
 
-/// How long each of the workload's tasks worked.
-fn work_of(shown: &sim::Traced, tasks: usize, machine: &Machine) -> Vec<f64> {
-    let tids = 1..=tasks as u32;
-    if machine.costs.turn_ns > 0.0 {
-        let worked = worked_in_turn(&shown.events, machine.cpus.len());
-        return tids.map(|tid| worked.get(&tid).copied().unwrap_or(0.0)).collect();
-    }
-    let seen = &shown.outcome.observed.tasks;
-    tids.map(|tid| seen.get(&tid).map_or(0.0, |task| task.cpu_ns as f64)).collect()
+/// What a replay has shown of each of the workload's tasks.
+fn seen_of(traced: &sim::Traced, machine: &Machine) -> Vec<Shown> {
+    let in_turn = machine.costs.turn_ns > 0.0;
+    let worked = match in_turn {
+        true => worked_in_turn(&traced.events, machine.cpus.len()),
+        false => BTreeMap::new(),
+    };
+    let tasks = &traced.outcome.observed.tasks;
+    let one = |(tid, played): (u32, &Played)| {
+        let worked_ns = match in_turn {
+            true => worked.get(&tid).copied().unwrap_or(0.0),
+            false => tasks.get(&tid).map_or(0.0, |task| task.cpu_ns as f64),
+        };
+        Shown { worked_ns, acts: played.acts, into_ns: played.into_ns }
+    };
+    (1..).zip(&traced.played).map(one).collect()
 }

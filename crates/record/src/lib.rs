@@ -15,7 +15,7 @@ mod replay;
 
 pub use event::{Carrier, Event, Kind, Left, TaskInfo};
 pub use file::{Detail, Ending, Header, Source, WriteError, Writer};
-pub use model::{Fit, Recorded, worked_in_turn};
+pub use model::{Fit, Recorded, Shown, worked_in_turn};
 pub use raw::{RAW_SIZE, Raw, task_group};
 pub use read::{ReadError, Reader, Summary};
 pub use replay::Replay;

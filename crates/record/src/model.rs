@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use trace::{Event, IDLE, Kind, Tid};
 use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
-use workload::{Object, Step, Task, Workload};
+use workload::{Act, Object, Script, Task, Then, Workload};
 
 use crate::Carrier;
 use crate::replay::{Channel, Item, Key, Replay, What};
@@ -22,6 +22,17 @@ const PAGE: u32 = 4096;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fit {
     cut_ns: Vec<f64>,
+}
+
+/// What a replay has shown of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shown {
+    /// How long it worked, all that the model charges included, ns.
+    pub worked_ns: f64,
+    /// Acts of its script that it has done.
+    pub acts: usize,
+    /// Work that it has done of the next one, ns.
+    pub into_ns: f64,
 }
 
 /// What was seen of a task of the workload in the recording itself.
@@ -45,33 +56,43 @@ impl Fit {
         Fit { cut_ns: vec![0.0; replay.tasks.len()] }
     }
 
-    /// A better one: under this one, a replay has shown each task to work so long, in the workload's order.
-    pub fn better(&self, replay: &Replay, shown_ns: &[f64]) -> Self {
-        let one = |(index, cut_ns): (usize, &f64)| {
-            let pieces = replay.pieces(index);
-            let wanted_ns: f64 = pieces.iter().sum();
-            let added_ns = shown_ns.get(index).copied().unwrap_or(0.0) - left(&pieces, *cut_ns);
-            cut_for(&pieces, (wanted_ns - added_ns).max(0.0))
+    /// A better one: under this one, a replay of all or of a first part has shown this of each task, in the
+    /// workload's order. Who did nothing in that part is taken for one like the others.
+    pub fn better(&self, replay: &Replay, shown: &[Shown]) -> Self {
+        let (mut cut_ns, mut acts) = (0.0, 0.0);
+        let mut one = |((task, shown), before_ns): ((&crate::replay::Task, &Shown), &f64)| {
+            let done = &task.acts[..shown.acts.min(task.acts.len())];
+            if done.is_empty() {
+                return None;
+            }
+            let added_ns = shown.worked_ns - shown.into_ns - left(done, *before_ns);
+            let own_ns = cut_for(done, (left(done, 0.0) - added_ns).max(0.0));
+            cut_ns += own_ns * done.len() as f64;
+            acts += done.len() as f64;
+            Some(own_ns)
         };
-        Fit { cut_ns: self.cut_ns.iter().enumerate().map(one).collect() }
+        let seen = replay.tasks.iter().zip(shown).zip(&self.cut_ns);
+        let own: Vec<Option<f64>> = seen.map(&mut one).collect();
+        let others_ns = if acts > 0.0 { cut_ns / acts } else { 0.0 };
+        Fit { cut_ns: own.into_iter().map(|own| own.unwrap_or(others_ns)).collect() }
     }
 }
 
-/// What is left of all pieces where so much is taken from each.
-fn left(pieces: &[f64], cut_ns: f64) -> f64 {
-    pieces.iter().map(|piece| (piece - cut_ns).max(0.0)).sum()
+/// What is left of all their work where so much is taken from each.
+fn left(acts: &[Act], cut_ns: f64) -> f64 {
+    acts.iter().map(|act| (f64::from(act.work_ns) - cut_ns).max(0.0)).sum()
 }
 
 /// What to take from each so that so much is left; less than nothing where they are too short.
-fn cut_for(pieces: &[f64], wanted_ns: f64) -> f64 {
-    if pieces.is_empty() {
+fn cut_for(acts: &[Act], wanted_ns: f64) -> f64 {
+    if acts.is_empty() {
         return 0.0;
     }
-    let most = pieces.iter().copied().fold(0.0, f64::max);
-    let (mut low, mut high) = (-wanted_ns / pieces.len() as f64, most);
+    let most = acts.iter().map(|act| f64::from(act.work_ns)).fold(0.0, f64::max);
+    let (mut low, mut high) = (-wanted_ns / acts.len() as f64, most);
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
-        match left(pieces, middle) > wanted_ns {
+        match left(acts, middle) > wanted_ns {
             true => low = middle,
             false => high = middle,
         }
@@ -130,7 +151,7 @@ impl Replay {
     /// What was seen of each task, in the workload's order.
     pub fn recorded(&self) -> Vec<Recorded> {
         let one = |task: &crate::replay::Task| {
-            let work_ns: f64 = task.items.iter().map(|item| f64::from(item.work_ns)).sum();
+            let work_ns = left(&task.acts, 0.0);
             let own = 1.0 - task.hooks_ns / (work_ns + task.hooks_ns).max(1.0);
             Recorded {
                 tid: task.tid,
@@ -143,34 +164,11 @@ impl Replay {
         self.tasks.iter().map(one).collect()
     }
 
-    /// A task's pieces of work: what lies between two things that it does.
-    fn pieces(&self, index: usize) -> Vec<f64> {
-        let mut pieces = Vec::new();
-        let mut work_ns = 0.0;
-        for Item { work_ns: more_ns, what } in &self.tasks[index].items {
-            work_ns += f64::from(*more_ns);
-            if *what != What::Nothing {
-                pieces.push(std::mem::take(&mut work_ns));
-            }
-        }
-        if work_ns > 0.0 {
-            pieces.push(work_ns);
-        }
-        pieces
-    }
-
     /// The workload, on a machine of so many CPUs whose kernel may be late with a timer by `slack_ns`.
     pub fn workload(&self, name: &str, cpus: usize, slack_ns: f64, fit: &Fit) -> Workload {
-        let mut objects = Objects::new(&self.channels);
-        let takers = self.tasks.iter().map(|task| {
-            let takes = task.items.iter().any(|item| item.what == What::Take);
-            takes.then(|| objects.add(Object::Tokens))
-        });
-        let tokens: Vec<Option<usize>> = takers.collect();
+        let since_ns = self.started_ns.unwrap_or(0);
         let tasks = self.tasks.iter().enumerate().map(|(index, task)| {
             let cut_ns = fit.cut_ns.get(index).copied().unwrap_or(0.0);
-            let mut emit = Emit { objects: &mut objects, tokens: &tokens, slack_ns, cut_ns };
-            let since_ns = self.started_ns.unwrap_or(0);
             Task {
                 name: task.info.name.clone(),
                 process: task.process,
@@ -178,13 +176,34 @@ impl Replay {
                 nice: task.info.nice.clamp(-20, 19),
                 delay_ns: if task.forked { 0 } else { task.start_ns.saturating_sub(since_ns) },
                 forked: task.forked,
-                steps: emit.steps(&task.items, tokens[index]),
+                script: Some(Script::new(task.acts.clone(), cut_ns, slack_ns)),
                 ..Task::default()
             }
         });
         let tasks = tasks.collect();
-        let (name, objects) = (name.to_string(), objects.all);
+        let (name, objects) = (name.to_string(), self.objects.clone());
         Workload { name, tasks, objects, recorded: true, ..Workload::default() }
+    }
+
+    /// How long a first part of the workload takes that is enough to fit it; None: it is all of it.
+    pub fn part_ns(&self) -> Option<u64> {
+        Some(self.part_ns?.saturating_sub(self.started_ns.unwrap_or(0)).max(1))
+    }
+
+    /// Nothing more comes: what each task did becomes a script, and what tasks met at becomes objects.
+    pub(crate) fn seal(&mut self) {
+        let mut objects = Objects::new(&self.channels);
+        let takers = self.tasks.iter().map(|task| {
+            let takes = task.items.iter().any(|item| item.what == What::Take);
+            takes.then(|| objects.add(Object::Tokens))
+        });
+        let tokens: Vec<Option<u32>> = takers.collect();
+        for (index, task) in self.tasks.iter_mut().enumerate() {
+            let items = std::mem::take(&mut task.items);
+            let mut emit = Emit { objects: &mut objects, tokens: &tokens };
+            task.acts = emit.acts(&items, tokens[index]).into();
+        }
+        self.objects = objects.all;
     }
 }
 
@@ -195,14 +214,14 @@ fn allowed(mask: u64, recorded: usize, cpus: usize) -> Option<Vec<usize>> {
     (!any && !own.is_empty()).then_some(own)
 }
 
-/// Objects of the workload, and how much of what each carried is still to be said.
+/// Objects of the workload, and how much of what each channel carried is still to be said.
 struct Objects {
     all: Vec<Object>,
-    of: BTreeMap<(u32, u8), Open>,
+    of: Vec<Option<Open>>,
 }
 
 struct Open {
-    object: usize,
+    object: u32,
     /// Bytes that were read of what nobody here has written, or written and not read: those are left out,
     /// the first read and the last written.
     unread: u64,
@@ -210,44 +229,43 @@ struct Open {
 }
 
 impl Objects {
-    fn new(channels: &BTreeMap<(u32, u8), Channel>) -> Self {
-        let mut objects = Objects { all: Vec::new(), of: BTreeMap::new() };
+    fn new(channels: &[(Key, Channel)]) -> Self {
+        let mut objects = Objects { all: Vec::new(), of: Vec::new() };
         for (key, channel) in channels {
             let both = channel.read.min(channel.written);
-            if both == 0 {
-                continue;
-            }
-            let object = objects.add(object(*key, channel));
-            let open = Open { object, unread: channel.read - both, unwritten: both };
-            objects.of.insert(*key, open);
+            let open = (both > 0).then(|| {
+                let object = objects.add(object(*key, channel));
+                Open { object, unread: channel.read - both, unwritten: both }
+            });
+            objects.of.push(open);
         }
         objects
     }
 
-    fn add(&mut self, object: Object) -> usize {
+    fn add(&mut self, object: Object) -> u32 {
         self.all.push(object);
-        self.all.len() - 1
+        self.all.len() as u32 - 1
     }
 
-    fn read(&mut self, Key(name, kind): Key, bytes: u32) -> Option<Step> {
-        let open = self.of.get_mut(&(name, kind))?;
+    fn read(&mut self, channel: u32, bytes: u32) -> Option<Then> {
+        let open = self.of[channel as usize].as_mut()?;
         let skipped = open.unread.min(bytes.into());
         open.unread -= skipped;
         let bytes = bytes - skipped as u32;
-        (bytes > 0).then_some(Step::Read { channel: open.object, bytes })
+        (bytes > 0).then_some(Then::Read { channel: open.object, bytes })
     }
 
-    fn write(&mut self, Key(name, kind): Key, bytes: u32) -> Option<Step> {
-        let open = self.of.get_mut(&(name, kind))?;
-        let bytes = open.unwritten.min(bytes.into());
-        open.unwritten -= bytes;
-        (bytes > 0).then_some(Step::Write { channel: open.object, bytes: bytes as u32 })
+    fn write(&mut self, channel: u32, bytes: u32) -> Option<Then> {
+        let open = self.of[channel as usize].as_mut()?;
+        let bytes = open.unwritten.min(bytes.into()) as u32;
+        open.unwritten -= u64::from(bytes);
+        (bytes > 0).then_some(Then::Write { channel: open.object, bytes })
     }
 }
 
 /// Sockets keep messages apart, and a model of one takes a whole one at a time: where sizes differ, and for
 /// connections, a stream of bytes stands for it.
-fn object((_, kind): (u32, u8), channel: &Channel) -> Object {
+fn object(Key(_, kind): Key, channel: &Channel) -> Object {
     let least = if kind == Carrier::Pipe as u8 { PIPE_BYTES } else { SOCKET_BYTES };
     if kind == Carrier::UnixSocket as u8 && !channel.mixed {
         return Object::Socket { capacity: SOCKET_BYTES, overhead: SOCKET_OVERHEAD_BYTES };
@@ -258,71 +276,54 @@ fn object((_, kind): (u32, u8), channel: &Channel) -> Object {
 
 struct Emit<'a> {
     objects: &'a mut Objects,
-    tokens: &'a [Option<usize>],
-    slack_ns: f64,
-    cut_ns: f64,
+    tokens: &'a [Option<u32>],
 }
 
 impl Emit<'_> {
-    fn steps(&mut self, items: &[Item], own: Option<usize>) -> Vec<Step> {
-        let mut steps = Vec::new();
+    fn acts(&mut self, items: &[Item], own: Option<u32>) -> Vec<Act> {
+        let mut acts = Vec::with_capacity(items.len());
         let mut work_ns = 0.0;
         for Item { work_ns: more_ns, what } in items {
             work_ns += f64::from(*more_ns);
-            if *what == What::Nothing {
-                continue;
+            if let Some(then) = self.then(*what, own) {
+                acts.push(Act { work_ns: std::mem::take(&mut work_ns) as f32, then });
             }
-            self.run(&mut steps, std::mem::take(&mut work_ns));
-            steps.extend(self.step(*what, own));
         }
         if work_ns > 0.0 {
-            self.run(&mut steps, work_ns);
+            acts.push(Act { work_ns: work_ns as f32, then: Then::End });
         }
-        end_calls(&mut steps);
-        steps
+        end_calls(&mut acts);
+        acts
     }
 
-    fn run(&self, steps: &mut Vec<Step>, work_ns: f64) {
-        let work_ns = (work_ns - self.cut_ns).round() as u64;
-        match steps.last_mut() {
-            _ if work_ns == 0 => {}
-            Some(Step::Run { work_ns: before_ns }) => *before_ns += work_ns,
-            _ => steps.push(Step::Run { work_ns }),
-        }
-    }
-
-    fn give(&self, task: u32, more: bool) -> Option<Step> {
+    fn give(&self, task: u32, more: bool) -> Option<Then> {
         let tokens = self.tokens.get(task as usize).copied().flatten()?;
-        Some(Step::Give { tokens, more })
+        Some(Then::Give { tokens, more })
     }
 
-    fn step(&mut self, what: What, own: Option<usize>) -> Option<Step> {
+    fn then(&mut self, what: What, own: Option<u32>) -> Option<Then> {
         match what {
             What::Nothing => None,
             What::Read { channel, bytes } => self.objects.read(channel, bytes),
             What::Write { channel, bytes } => self.objects.write(channel, bytes),
-            What::Fork(task) => Some(Step::Fork(task as usize)),
+            What::Fork(task) => Some(Then::Fork(task)),
             What::Give(task) => self.give(task, false),
             What::GiveMore(task) => self.give(task, true),
-            What::Take => own.map(Step::Take),
-            What::Wait(us) => {
-                let ns = (f64::from(us) * 1000.0 - self.slack_ns).max(0.0) as u64;
-                Some(Step::Sleep { ns })
-            }
+            What::Take => own.map(Then::Take),
+            What::Wait(us) => Some(Then::Wait(us)),
         }
     }
 }
 
 /// A system call that wakes many ends with the last of them that is left.
-fn end_calls(steps: &mut [Step]) {
+fn end_calls(acts: &mut [Act]) {
     let mut goes_on = false;
-    for step in steps.iter_mut().rev() {
-        match step {
-            Step::Give { more, .. } => {
+    for Act { then, .. } in acts.iter_mut().rev() {
+        match then {
+            Then::Give { more, .. } => {
                 *more &= goes_on;
                 goes_on = true;
             }
-            Step::Run { .. } => {}
             _ => goes_on = false,
         }
     }
@@ -332,23 +333,49 @@ fn end_calls(steps: &mut [Step]) {
 mod tests {
     use super::*;
 
+    fn act(work_ns: f32, then: Then) -> Act {
+        Act { work_ns, then }
+    }
+
     #[test]
     fn what_is_cut_leaves_what_is_wanted() {
-        let pieces = [100.0, 10.0, 40.0];
-        assert!((left(&pieces, cut_for(&pieces, 90.0)) - 90.0).abs() < 1e-6);
-        assert!((left(&pieces, cut_for(&pieces, 180.0)) - 180.0).abs() < 1e-6, "less than nothing");
-        assert!(left(&pieces, cut_for(&pieces, 0.0)) < 1e-6);
+        let acts = [100.0, 10.0, 40.0].map(|work_ns| act(work_ns, Then::Take(0)));
+        assert!((left(&acts, cut_for(&acts, 90.0)) - 90.0).abs() < 1e-6);
+        assert!((left(&acts, cut_for(&acts, 180.0)) - 180.0).abs() < 1e-6, "less than nothing");
+        assert!(left(&acts, cut_for(&acts, 0.0)) < 1e-6);
         assert_eq!(cut_for(&[], 5.0), 0.0);
     }
 
     #[test]
     fn a_call_ends_with_its_last_wakeup() {
-        let give = |more| Step::Give { tokens: 0, more };
-        let run = Step::Run { work_ns: 5 };
-        let mut steps =
-            [give(true), run.clone(), give(true), Step::Take(1), give(true), run.clone()];
-        end_calls(&mut steps);
-        assert_eq!(steps, [give(true), run.clone(), give(false), Step::Take(1), give(false), run]);
+        let give = |more| act(5.0, Then::Give { tokens: 0, more });
+        let take = act(5.0, Then::Take(1));
+        let mut acts = [give(true), give(true), take, give(true), act(5.0, Then::End)];
+        end_calls(&mut acts);
+        let ended = [give(true), give(false), take, give(false), act(5.0, Then::End)];
+        assert_eq!(acts, ended);
+    }
+
+    #[test]
+    fn what_a_part_has_shown_holds_for_all() {
+        let mut replay = Replay::new(&crate::Header { cpus: 1, ..Default::default() }, false);
+        for tid in [5, 6] {
+            let kind = crate::Kind::Task(crate::TaskInfo {
+                tid,
+                pid: tid,
+                nice: 0,
+                kernel: false,
+                cpus: u64::MAX,
+                name: "job".into(),
+            });
+            replay.event(&crate::Event { t_ns: 0, cpu: 0, kind });
+        }
+        let acts = [100.0, 50.0, 80.0, 70.0].map(|work_ns| act(work_ns, Then::Wait(1.0)));
+        replay.tasks.iter_mut().for_each(|task| task.acts = acts.into());
+        // Two acts and half of the third, each with 10 ns on top; the other task did not begin.
+        let first = Shown { worked_ns: 150.0 + 40.0 + 20.0, acts: 2, into_ns: 40.0 };
+        let fit = Fit::none(&replay).better(&replay, &[first, Shown::default()]);
+        assert!(fit.cut_ns.iter().all(|cut_ns| (cut_ns - 10.0).abs() < 1e-6), "{fit:?}");
     }
 
     #[test]

@@ -15,8 +15,10 @@
 //! CPU's turns: its part of the time is one in as many as there are busy CPUs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use trace::Tid;
+use workload::{Act, Object};
 
 use crate::{Carrier, Ending, Event, Header, Kind, Left, TaskInfo};
 
@@ -25,6 +27,9 @@ const CALL_MAX_NS: f64 = 50_000.0;
 
 /// Between two wakeups of one system call there is no more work than this, ns.
 const WAKE_MAX_NS: f64 = 20_000.0;
+
+/// So many waits, wakeups and calls of a recording are enough to fit it to a machine.
+const FITTED_BY: usize = 1_000_000;
 
 /// What a recording holds, before it is fitted to a machine.
 #[derive(Debug)]
@@ -50,7 +55,14 @@ pub struct Replay {
     wakes: Vec<Wake>,
     /// Places in `wakes` of those that are settled.
     free: Vec<usize>,
-    pub(crate) channels: BTreeMap<(u32, u8), Channel>,
+    /// Which of `channels` is which.
+    numbers: BTreeMap<Key, u32>,
+    pub(crate) channels: Vec<(Key, Channel)>,
+    /// What its tasks meet at; known once it is finished.
+    pub(crate) objects: Vec<Object>,
+    items: usize,
+    /// When so much had happened as it takes to fit it to a machine.
+    pub(crate) part_ns: Option<u64>,
     pub(crate) started_ns: Option<u64>,
     pub(crate) ended_ns: u64,
     pub(crate) others_ns: u64,
@@ -72,7 +84,10 @@ pub(crate) struct Task {
     pub forked: bool,
     /// When it was first runnable, ns.
     pub start_ns: u64,
+    /// What it did, until the recording is finished.
     pub items: Vec<Item>,
+    /// What it did, from then on.
+    pub acts: Arc<[Act]>,
     /// Time on a CPU, ns.
     pub cpu_ns: u64,
     /// Times it left one.
@@ -114,12 +129,13 @@ pub(crate) struct Item {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum What {
     Nothing,
+    /// Of one of the channels.
     Read {
-        channel: Key,
+        channel: u32,
         bytes: u32,
     },
     Write {
-        channel: Key,
+        channel: u32,
         bytes: u32,
     },
     Fork(u32),
@@ -178,7 +194,11 @@ impl Replay {
             tasks: Vec::new(),
             wakes: Vec::new(),
             free: Vec::new(),
-            channels: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            channels: Vec::new(),
+            objects: Vec::new(),
+            items: 0,
+            part_ns: None,
             started_ns: None,
             ended_ns: 0,
             others_ns: 0,
@@ -242,7 +262,8 @@ impl Replay {
         } else if !self.of_command {
             self.ended_ns = self.now_ns;
         }
-        (self.wakes, self.index, self.known) = Default::default();
+        (self.wakes, self.free, self.index, self.known) = Default::default();
+        self.seal();
     }
 
     fn advance(&mut self, t_ns: u64) {
@@ -291,6 +312,7 @@ impl Replay {
             forked,
             start_ns: self.now_ns,
             items: Vec::new(),
+            acts: Arc::default(),
             cpu_ns: 0,
             switches: 0,
             on: None,
@@ -389,6 +411,10 @@ impl Replay {
     }
 
     fn put(&mut self, task: usize, what: What) -> usize {
+        self.items += 1;
+        if self.items == FITTED_BY {
+            self.part_ns = Some(self.now_ns);
+        }
         let task = &mut self.tasks[task];
         task.items.push(Item { work_ns: task.work_ns as f32, what });
         task.work_ns = 0.0;
@@ -510,16 +536,20 @@ impl Replay {
         for (wake, since_ns) in std::mem::take(&mut self.tasks[task].had) {
             self.wakes[wake].taken = (all_ns - since_ns <= CALL_MAX_NS).then_some(key);
         }
-        let channel = self.channels.entry((key.0, key.1)).or_default();
+        let number = *self.numbers.entry(key).or_insert_with(|| {
+            self.channels.push((key, Channel::default()));
+            self.channels.len() as u32 - 1
+        });
+        let (_, channel) = &mut self.channels[number as usize];
         channel.mixed |= *channel.size.get_or_insert(bytes) != bytes;
         let what = match read {
             true => {
                 channel.read += u64::from(bytes);
-                What::Read { channel: key, bytes }
+                What::Read { channel: number, bytes }
             }
             false => {
                 channel.written += u64::from(bytes);
-                What::Write { channel: key, bytes }
+                What::Write { channel: number, bytes }
             }
         };
         channel.most = channel.most.max(channel.written.saturating_sub(channel.read));

@@ -55,6 +55,10 @@ fn pair(by: Carrier) -> Vec<(u64, u32, Kind)> {
     ]
 }
 
+fn steps(task: &Task) -> Vec<Step> {
+    task.script.iter().flat_map(|script| script.steps()).collect()
+}
+
 fn run(work_ns: u64) -> Step {
     Step::Run { work_ns }
 }
@@ -64,8 +68,8 @@ fn what_one_waits_for_another_gives() {
     let (replay, workload) = story(&pair(Carrier::Futex));
     let [first, second] = &workload.tasks[..] else { panic!("{workload:?}") };
     let give = Step::Give { tokens: 0, more: false };
-    assert_eq!(first.steps, [run(800), Step::Fork(1), run(5_000), give, run(4_000)]);
-    assert_eq!(second.steps, [run(3_000), Step::Take(0), run(2_000)]);
+    assert_eq!(steps(first), [run(800), Step::Fork(1), run(5_000), give, run(4_000)]);
+    assert_eq!(steps(second), [run(3_000), Step::Take(0), run(2_000)]);
     assert_eq!((first.process, first.forked, second.forked), (second.process, false, true));
     assert_eq!((replay.elapsed_ns(), replay.len()), (9_900, 2));
     assert_eq!(replay.recorded()[1].cpu_ns, 5_000);
@@ -74,8 +78,8 @@ fn what_one_waits_for_another_gives() {
 #[test]
 fn what_a_timer_ends_takes_as_long_as_it_took() {
     let (_, workload) = story(&pair(Carrier::Timer));
-    assert_eq!(workload.tasks[1].steps, [run(3_000), Step::Sleep { ns: 1_000 }, run(2_000)]);
-    assert!(!workload.tasks[0].steps.iter().any(|step| matches!(step, Step::Give { .. })));
+    assert_eq!(steps(&workload.tasks[1]), [run(3_000), Step::Sleep { ns: 1_000 }, run(2_000)]);
+    assert!(!steps(&workload.tasks[0]).iter().any(|step| matches!(step, Step::Give { .. })));
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn a_wakeup_may_overtake_the_way_to_sleep() {
     events.swap(4, 5);
     events[4].0 = 4_900;
     let (_, Workload { tasks, .. }) = story(&events);
-    assert!(tasks[1].steps.contains(&Step::Take(0)), "{:?}", tasks[1].steps);
+    assert!(steps(&tasks[1]).contains(&Step::Take(0)), "{:?}", steps(&tasks[1]));
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn who_is_woken_and_never_runs_leaves_nobody_waiting() {
     events.truncate(6);
     let (_, Workload { tasks, .. }) = story(&events);
     let count =
-        |task: &Task, of: fn(&Step) -> bool| task.steps.iter().filter(|step| of(step)).count();
+        |task: &Task, of: fn(&Step) -> bool| steps(task).iter().filter(|step| of(step)).count();
     let (given, taken) = (
         count(&tasks[0], |step| matches!(step, Step::Give { .. })),
         count(&tasks[1], |step| matches!(step, Step::Take(_))),
@@ -101,7 +105,7 @@ fn who_is_woken_and_never_runs_leaves_nobody_waiting() {
     assert_eq!((given, taken), (1, 1));
     events.truncate(5);
     let (_, Workload { tasks, .. }) = story(&events);
-    assert_eq!(tasks[1].steps, [run(3_000)], "it waits still, and nobody knows for what");
+    assert_eq!(steps(&tasks[1]), [run(3_000)], "it waits still, and nobody knows for what");
 }
 
 #[test]
@@ -115,12 +119,12 @@ fn a_wait_within_a_read_is_the_channels_where_calls_are_known() {
     assert_eq!(workload.objects, [Object::Pipe { capacity: 65_536 }]);
     let read = Step::Read { channel: 0, bytes };
     assert_eq!(
-        workload.tasks[1].steps,
+        steps(&workload.tasks[1]),
         [run(3_200), read, run(1_800)],
         "20 bytes are nobody's here"
     );
     let write = Step::Write { channel: 0, bytes };
-    assert_eq!(workload.tasks[0].steps, [run(800), Step::Fork(1), run(5_500), write, run(3_500)]);
+    assert_eq!(steps(&workload.tasks[0]), [run(800), Step::Fork(1), run(5_500), write, run(3_500)]);
 }
 
 #[test]
@@ -156,9 +160,9 @@ fn a_number_that_comes_again_is_another_thread() {
     let names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
     assert_eq!(names, ["job", "thread", "again"]);
     assert_eq!(replay.recorded()[1].cpu_ns, 5_000);
-    assert_eq!(workload.tasks[2].steps, [run(2_500)]);
+    assert_eq!(steps(&workload.tasks[2]), [run(2_500)]);
     assert_ne!(workload.tasks[2].process, workload.tasks[1].process);
-    assert!(workload.tasks[0].steps.contains(&Step::Fork(2)));
+    assert!(steps(&workload.tasks[0]).contains(&Step::Fork(2)));
 }
 
 #[test]
@@ -177,8 +181,8 @@ fn who_was_there_before_goes_on_from_the_beginning() {
     }
     replay.finish(None);
     let workload = replay.workload("all", 2, 0.0, &Fit::none(&replay));
-    assert_eq!(workload.tasks[0].steps, [run(700)], "nobody knows what it waits for then");
-    assert_eq!(workload.tasks[1].steps, [Step::Sleep { ns: 2_000 }, run(400)]);
+    assert_eq!(steps(&workload.tasks[0]), [run(700)], "nobody knows what it waits for then");
+    assert_eq!(steps(&workload.tasks[1]), [Step::Sleep { ns: 2_000 }, run(400)]);
 }
 
 #[test]
@@ -187,6 +191,25 @@ fn a_switch_that_is_missing_leaves_nobody_waiting() {
     events.remove(6);
     events.insert(6, (8_000, 1, switch(11, 0, Left::Blocked)));
     let (_, workload) = story(&events);
-    let steps = &workload.tasks[1].steps;
+    let steps = &steps(&workload.tasks[1]);
     assert!(!steps.iter().any(|step| matches!(step, Step::Take(_))), "{steps:?}");
+}
+
+#[test]
+fn a_long_recording_is_fitted_by_its_beginning() {
+    let length = |turns: u64| {
+        let mut replay = Replay::new(&Header { cpus: 1, ..Header::default() }, false);
+        let mut happens = |t_ns, kind| replay.event(&Event { t_ns, cpu: 0, kind });
+        happens(0, Kind::Task(info(5, 5, "job")));
+        for turn in 0..turns {
+            happens(10 * turn + 1, wake(5, Carrier::Timer));
+            happens(10 * turn + 2, switch(0, 5, Left::Blocked));
+            happens(10 * turn + 9, switch(5, 0, Left::Blocked));
+        }
+        replay.finish(None);
+        replay.part_ns()
+    };
+    assert_eq!(length(1_000), None, "all of it");
+    let part_ns = length(1_100_000).expect("it is long");
+    assert!((9_900_000..10_000_010).contains(&part_ns), "{part_ns}");
 }

@@ -80,7 +80,8 @@ fn solid(cell: &str) -> String {
 /// A plot with its caption.
 pub fn figure(caption: &str, svg: &str) -> String {
     format!(
-        "<figure>\n<div class=\"scroll\">{svg}</div>\n<figcaption>{}</figcaption>\n</figure>\n",
+        "<figure>\n<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">{svg}</div>\n\
+         <figcaption>{0}</figcaption>\n</figure>\n",
         escape(caption)
     )
 }
@@ -119,7 +120,7 @@ pub fn comparison(results: &Results) -> String {
     body += &tasks(results);
     body += &format!(
         "<h2>Data</h2>\n<p>{} · {}</p>\n",
-        download("paceline.json", "application/json", &results.json()),
+        download("paceline.json", "application/json", &results.json_line()),
         download("paceline.csv", "text/csv", &results.csv())
     );
     page(&title, &body)

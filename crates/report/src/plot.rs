@@ -195,19 +195,22 @@ fn horizontal(
         return svg;
     }
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
-    let size = (720, 56 + 38 * names.len() as u32);
+    // On a phone text is larger for its plot: a name of some letters still has room.
+    let room = (widest * 8).max(widest.min(14) * 12);
+    let size = (720, 72 + 38 * names.len() as u32);
     {
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let mut chart = ChartBuilder::on(&area)
             .margin(8)
             .margin_right(24)
-            .x_label_area_size(40)
-            .y_label_area_size(20 + widest * 8)
+            .x_label_area_size(56)
+            .y_label_area_size(20 + room)
             .build_cartesian_2d(0.0..headroom(most), (0..names.len() - 1).into_segmented())
             .expect("an SVG in memory can be drawn");
         chart
             .configure_mesh()
             .x_desc(axis)
+            .x_labels(6)
             .y_labels(names.len())
             .y_label_formatter(&|place| match place {
                 SegmentValue::CenterOf(row) | SegmentValue::Exact(row) => {
@@ -229,7 +232,7 @@ fn horizontal(
         }
         area.present().expect("an SVG in memory can be drawn");
     }
-    titled(&svg, title)
+    titled(&svg, title).replacen("<svg ", "<svg class=\"rows\" ", 1)
 }
 
 /// Gives screen readers what the plot shows.
@@ -242,7 +245,13 @@ fn headroom(most: f64) -> f64 {
     if most > 0.0 { most * 1.08 } else { 1.0 }
 }
 
+/// Below an axis there is no room for many zeros.
 fn digits_short(value: f64) -> String {
+    const SHORTER: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let long = |(unit, _): &&(f64, &str)| value.abs() >= 10.0 * unit;
+    if let Some((unit, letter)) = SHORTER.iter().find(long) {
+        return format!("{} {letter}", digits_short(value / unit));
+    }
     match value == value.trunc() {
         true => format!("{value:.0}"),
         false => digits(value),

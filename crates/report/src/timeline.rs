@@ -21,6 +21,8 @@ const COLUMN: usize = 2;
 const ROW: usize = 20;
 /// Room for the CPUs' names.
 const LEFT: usize = 60;
+/// Parts of the time that are named below a picture.
+const TICKS: usize = 4;
 
 /// What is drawn of a policy's first run.
 #[derive(Clone, Debug)]
@@ -138,12 +140,21 @@ fn timeline(number: usize, view: &View) -> String {
         }
     }
     let bottom = height - 6;
-    let _ = write!(
-        svg,
-        "<text x=\"{LEFT}\" y=\"{bottom}\">0</text><text x=\"{width}\" y=\"{bottom}\" \
-         text-anchor=\"end\">{}</text></svg>",
-        escape(&time(run_s))
-    );
+    for tick in 0..=TICKS {
+        let x = LEFT + (width - LEFT) * tick / TICKS;
+        let at = time(run_s * tick as f64 / TICKS as f64);
+        let (anchor, at) = match tick {
+            0 => ("start", "0"),
+            TICKS => ("end", &*at),
+            _ => ("middle", &*at),
+        };
+        let _ = write!(
+            svg,
+            "<text x=\"{x}\" y=\"{bottom}\" text-anchor=\"{anchor}\">{}</text>",
+            escape(at)
+        );
+    }
+    svg += "</svg>";
     let mut html = String::from("<figure class=\"views\">\n<fieldset><legend>Colour by</legend>");
     for (by, label) in [("task", "task"), ("space", "address space"), ("type", "core type")] {
         let checked = if by == "task" { " checked" } else { "" };

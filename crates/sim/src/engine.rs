@@ -72,7 +72,8 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
         Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
         None => k.machine.all(),
     };
-    let at = Cursor::new(compile_between(before, &steps, after), task.delay_ns);
+    let program = compile_between(before, &steps, after);
+    let at = Cursor::new(program, task.script.as_ref(), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
     let workload::Task { nice, batch, stalled, pressure, vector, .. } = *task;
     let vector = vector.level();

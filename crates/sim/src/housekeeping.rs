@@ -117,7 +117,7 @@ fn keeper(k: &mut Kernel, kind: &Housekeeper, number: usize) -> TaskId {
     .into();
     let process = k.tasks.iter().map(|task| task.process + 1).max().unwrap_or(0);
     let name = format!("{}/{number}", kind.name);
-    let task = Task::new(name, allowed, process, here, Cursor::new(program, 0));
+    let task = Task::new(name, allowed, process, here, Cursor::new(program, None, 0));
     k.tasks.push(Task { kernel: true, ..task });
     k.tasks.len() - 1
 }

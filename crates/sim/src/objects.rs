@@ -219,7 +219,8 @@ impl Engine {
             | Op::Mpki { .. }
             | Op::Vector { .. }
             | Op::Loop { .. }
-            | Op::Again { .. } => {}
+            | Op::Again { .. }
+            | Op::Script => {}
         }
         if self.k.tasks[task].state != State::Running && self.k.cpus[self.k.this].curr == Some(task)
         {

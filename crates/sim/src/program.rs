@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use workload::{ObjectId, Step, Workload};
+use workload::{ObjectId, Script, Step, Steps, Workload};
 
 use crate::task::TaskId;
 
@@ -76,6 +76,8 @@ pub(crate) enum Op {
     },
     Take(ObjectId),
     Fork(usize),
+    /// The place where what was recorded is played, one operation after the other.
+    Script,
     /// Enters a loop that runs so often; None is forever.
     Loop {
         times: Option<u64>,
@@ -112,11 +114,24 @@ impl Op {
     }
 }
 
+/// How far a task has got in what was recorded of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Played {
+    /// Acts that are done.
+    pub acts: usize,
+    /// Work that is done of the next one, ns.
+    pub into_ns: f64,
+}
+
 /// How far a task has got.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     program: Rc<[Op]>,
     at: usize,
+    /// The present operation.
+    op: Op,
+    /// What is left to play at [`Op::Script`].
+    script: Option<Steps>,
     /// Rounds left of each loop it is in, the innermost last.
     loops: Vec<Option<u64>>,
     /// How far it is in the present operation; each operation counts for itself from 0.
@@ -142,11 +157,13 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub fn new(program: Rc<[Op]>, origin_ns: u64) -> Self {
-        Cursor {
+    pub fn new(program: Rc<[Op]>, script: Option<&Script>, origin_ns: u64) -> Self {
+        let mut cursor = Cursor {
             origin_ns,
+            op: program[0],
             program,
             at: 0,
+            script: script.map(Script::steps),
             loops: Vec::new(),
             phase: 0,
             left: 0.0,
@@ -157,12 +174,25 @@ impl Cursor {
             done: 0.0,
             to_wake: VecDeque::new(),
             giving: false,
-        }
+        };
+        cursor.load();
+        cursor
     }
 
     #[inline]
     pub fn op(&self) -> Op {
-        self.program[self.at]
+        self.op
+    }
+
+    /// How far it has got in its script.
+    pub fn played(&self) -> Played {
+        let acts = self.script.as_ref().map_or(0, Steps::done);
+        match self.op {
+            Op::Run { work_ns } if self.phase == 1 => {
+                Played { acts, into_ns: (work_ns as f64 - self.left).max(0.0) }
+            }
+            _ => Played { acts, into_ns: 0.0 },
+        }
     }
 
     /// Goes on to the next operation.
@@ -170,7 +200,27 @@ impl Cursor {
     pub fn next(&mut self) {
         self.phase = 0;
         self.bytes = 0;
-        self.at += 1;
+        self.at += usize::from(self.program[self.at] != Op::Script);
+        self.load();
+    }
+
+    #[inline]
+    fn load(&mut self) {
+        self.op = self.program[self.at];
+        if self.op == Op::Script {
+            self.op = self.play();
+        }
+    }
+
+    /// The script's next operation; behind the last one, the program's.
+    fn play(&mut self) -> Op {
+        match self.script.as_mut().and_then(Steps::next) {
+            Some(step) => plain(&step).expect("what was recorded has no loops"),
+            None => {
+                self.at += 1;
+                self.program[self.at]
+            }
+        }
     }
 
     /// Enters a loop.
@@ -189,14 +239,16 @@ impl Cursor {
             }
             Some(n) => {
                 *n -= 1;
-                self.phase = 0;
-                self.at = start;
+                self.back_to(start);
             }
-            None => {
-                self.phase = 0;
-                self.at = start;
-            }
+            None => self.back_to(start),
         }
+    }
+
+    fn back_to(&mut self, start: usize) {
+        self.phase = 0;
+        self.at = start;
+        self.load();
     }
 }
 
@@ -210,6 +262,7 @@ pub(crate) fn compile(steps: &[Step]) -> Rc<[Op]> {
 pub(crate) fn compile_between(before: &[Op], steps: &[Step], after: &[Op]) -> Rc<[Op]> {
     let mut ops = before.to_vec();
     append(steps, &mut ops);
+    ops.push(Op::Script);
     ops.extend(after);
     ops.push(Op::Exit);
     ops.into()
@@ -217,43 +270,50 @@ pub(crate) fn compile_between(before: &[Op], steps: &[Step], after: &[Op]) -> Rc
 
 fn append(steps: &[Step], ops: &mut Vec<Op>) {
     for step in steps {
-        let op = match step {
-            Step::Repeat { times: Some(0), .. } => continue,
-            Step::Repeat { steps, .. } if steps.is_empty() => continue,
+        match step {
+            Step::Repeat { times: Some(0), .. } => {}
+            Step::Repeat { steps, .. } if steps.is_empty() => {}
             Step::Repeat { times, steps } => {
                 ops.push(Op::Loop { times: *times });
                 let start = ops.len();
                 append(steps, ops);
-                Op::Again { start }
+                ops.push(Op::Again { start });
             }
-            Step::Run { work_ns } => Op::Run { work_ns: *work_ns },
-            Step::Runtime { wall_ns } => Op::Runtime { wall_ns: *wall_ns },
-            Step::Sleep { ns } => Op::Sleep { ns: *ns },
-            Step::Timer { timer, period_ns, relative } => {
-                Op::Timer { timer: *timer, period_ns: *period_ns, relative: *relative }
-            }
-            Step::Lock(mutex) => Op::Lock(*mutex),
-            Step::Unlock(mutex) => Op::Unlock(*mutex),
-            Step::Wait { condition, mutex } => Op::Wait { condition: *condition, mutex: *mutex },
-            Step::Signal(condition) => Op::Signal { condition: *condition, all: false },
-            Step::Broadcast(condition) => Op::Signal { condition: *condition, all: true },
-            Step::Barrier(barrier) => Op::Barrier(*barrier),
-            Step::Await { flag, up } => Op::Await { flag: *flag, up: *up },
-            Step::Set { flag, up } => Op::Set { flag: *flag, up: *up },
-            Step::Suspend(at) => Op::Suspend(*at),
-            Step::Resume(at) => Op::Resume(*at),
-            Step::Yield => Op::Yield,
-            Step::Stalled { part } => Op::Stalled { part: *part },
-            Step::Mpki { mpki } => Op::Mpki { mpki: *mpki },
-            Step::Vector(vector) => Op::Vector { level: vector.level() },
-            Step::Write { channel, bytes } => Op::Write { channel: *channel, bytes: *bytes },
-            Step::Read { channel, bytes } => Op::Read { channel: *channel, bytes: *bytes },
-            Step::Give { tokens, more } => Op::Give { tokens: *tokens, more: *more },
-            Step::Take(tokens) => Op::Take(*tokens),
-            Step::Fork(task) => Op::Fork(*task),
-        };
-        ops.push(op);
+            step => ops.extend(plain(step)),
+        }
     }
+}
+
+/// The operation of a step; None of a loop.
+fn plain(step: &Step) -> Option<Op> {
+    Some(match step {
+        Step::Repeat { .. } => return None,
+        Step::Run { work_ns } => Op::Run { work_ns: *work_ns },
+        Step::Runtime { wall_ns } => Op::Runtime { wall_ns: *wall_ns },
+        Step::Sleep { ns } => Op::Sleep { ns: *ns },
+        Step::Timer { timer, period_ns, relative } => {
+            Op::Timer { timer: *timer, period_ns: *period_ns, relative: *relative }
+        }
+        Step::Lock(mutex) => Op::Lock(*mutex),
+        Step::Unlock(mutex) => Op::Unlock(*mutex),
+        Step::Wait { condition, mutex } => Op::Wait { condition: *condition, mutex: *mutex },
+        Step::Signal(condition) => Op::Signal { condition: *condition, all: false },
+        Step::Broadcast(condition) => Op::Signal { condition: *condition, all: true },
+        Step::Barrier(barrier) => Op::Barrier(*barrier),
+        Step::Await { flag, up } => Op::Await { flag: *flag, up: *up },
+        Step::Set { flag, up } => Op::Set { flag: *flag, up: *up },
+        Step::Suspend(at) => Op::Suspend(*at),
+        Step::Resume(at) => Op::Resume(*at),
+        Step::Yield => Op::Yield,
+        Step::Stalled { part } => Op::Stalled { part: *part },
+        Step::Mpki { mpki } => Op::Mpki { mpki: *mpki },
+        Step::Vector(vector) => Op::Vector { level: vector.level() },
+        Step::Write { channel, bytes } => Op::Write { channel: *channel, bytes: *bytes },
+        Step::Read { channel, bytes } => Op::Read { channel: *channel, bytes: *bytes },
+        Step::Give { tokens, more } => Op::Give { tokens: *tokens, more: *more },
+        Step::Take(tokens) => Op::Take(*tokens),
+        Step::Fork(task) => Op::Fork(*task),
+    })
 }
 
 #[cfg(test)]
@@ -261,7 +321,7 @@ mod tests {
     use super::*;
 
     fn trail(steps: &[Step]) -> Vec<Op> {
-        let mut at = Cursor::new(compile(steps), 0);
+        let mut at = Cursor::new(compile(steps), None, 0);
         let mut seen = Vec::new();
         loop {
             match at.op() {

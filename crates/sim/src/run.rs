@@ -22,6 +22,7 @@ use crate::hw::Hw;
 use crate::kernel::{Kernel, tid};
 use crate::native;
 use crate::objects::{Funcs, PLACES};
+use crate::program::Played;
 use crate::related::Related;
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
 use crate::task::{Task, TaskId};
@@ -173,6 +174,8 @@ pub struct Traced {
     pub spent: Vec<Spent>,
     /// When each task of the workload ended, ns after the start; None: it did not.
     pub ended_ns: Vec<Option<u64>>,
+    /// How far each task of the workload has got in its script.
+    pub played: Vec<Played>,
     /// If asked for: how fast the policy's control plane measured each thread to be on each kind of core, of its
     /// speed on the slowest; the mean of all its looks.
     pub speeds: BTreeMap<Tid, Vec<f64>>,
@@ -318,7 +321,11 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     let placed = engine.class.placed();
     engine.class.stop(&mut engine.k);
     match end {
-        End::At(at_ns) if at_ns >= cap_ns => Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 }),
+        End::At(at_ns)
+            if at_ns >= cap_ns && scenario.workload.duration_ns.is_none_or(|ns| ns > cap_ns) =>
+        {
+            Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 })
+        }
         End::At(at_ns) => {
             let mut traced = finish(scenario, engine, at_ns)?;
             let named = totals.into_iter().map(|(name, total)| (name.to_string(), total as f64));
@@ -431,6 +438,8 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     let of_workload = &k.tasks[..scenario.workload.tasks.len()];
     let ended = |task: &Task| (task.ended_ns > 0).then(|| task.ended_ns.saturating_sub(start_ns));
     let ended_ns = of_workload.iter().map(ended).collect();
+    let played = of_workload.iter().map(|task| task.at.played()).collect();
     let whereabouts = k.domains.map_or(Vec::new(), |domains| domains.whereabouts);
-    Ok(Traced { outcome, events, callbacks, spent, ended_ns, speeds: BTreeMap::new(), whereabouts })
+    let speeds = BTreeMap::new();
+    Ok(Traced { outcome, events, callbacks, spent, ended_ns, played, speeds, whereabouts })
 }

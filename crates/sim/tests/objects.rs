@@ -246,3 +246,17 @@ fn recorded_work_is_done_in_its_cpus_turns_alone() {
     assert!(elapsed(false) < 8 * MS, "{}", elapsed(false));
     assert!((20 * MS..24 * MS).contains(&elapsed(true)), "{}", elapsed(true));
 }
+
+#[test]
+fn a_workload_may_last_as_long_as_a_run_may() {
+    let endless = || vec![Step::Repeat { times: None, steps: vec![burn_us(10)] }];
+    let ends = |duration_ns| {
+        let load = Workload { duration_ns, ..workload(vec![task("job", endless())]) };
+        let mut scenario = scenario(cores(1), load, fifo());
+        scenario.options.cap_ns = 5 * MS;
+        run(&scenario).map(|outcome| outcome.elapsed_ns)
+    };
+    assert_eq!(ends(Some(5 * MS)), Ok(5 * MS));
+    assert!(matches!(ends(Some(6 * MS)), Err(SimError::Cap { .. })));
+    assert!(matches!(ends(None), Err(SimError::Cap { .. })));
+}

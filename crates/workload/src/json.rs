@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! JSON as rt-app's files have it: C comments, trailing commas, keys that repeat, and lines to
-//! name in an error.
+//! JSON as rt-app's files have it: C comments, trailing commas, keys that repeat, `"suspend"` without a value,
+//! and lines to name in an error.
 //!
 //! `serde_json` checks the grammar; a [`Node`] is a slice of the text that still knows where it
 //! stands, so a wrong value is reported with its line and the order of keys is kept.
@@ -23,7 +23,7 @@ pub struct Error {
     pub problem: String,
 }
 
-/// A file's text with comments and trailing commas blanked out, so that offsets stay true.
+/// A file's text with comments and trailing commas blanked out; its lines are the file's.
 pub(crate) struct Source {
     name: String,
     text: String,
@@ -31,7 +31,7 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(name: &str, text: &str) -> Source {
-        Source { name: name.to_string(), text: blank(text) }
+        Source { name: name.to_string(), text: valued(&blank(text)) }
     }
 
     /// The whole file as one value.
@@ -207,6 +207,27 @@ fn blank(text: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
+/// Gives `"suspend",` an empty value, as `workgen` gives it one: who is meant is the task itself.
+fn valued(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut done, mut at, mut before) = (String::with_capacity(text.len()), 0, 0, b' ');
+    while at < bytes.len() {
+        let end = if bytes[at] == b'"' { string_end(bytes, at) } else { at + 1 };
+        let next = bytes[end..].iter().find(|byte| !byte.is_ascii_whitespace());
+        let is_key = matches!(before, b'{' | b',') && matches!(next, Some(b',' | b'}'));
+        if is_key && bytes[at..].starts_with(b"\"suspend") {
+            out += &text[done..end];
+            out += ": \"\"";
+            done = end;
+        }
+        if !bytes[at].is_ascii_whitespace() {
+            before = bytes[at];
+        }
+        at = end;
+    }
+    out + &text[done..]
+}
+
 /// The offset behind the string that starts at `start`.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
@@ -248,6 +269,20 @@ mod tests {
         let source = Source::new("f", r#"{"a": "x /* \" , } */ // y"}"#);
         let members = source.root().unwrap().members("file").unwrap();
         assert_eq!(members[0].1.string("a").unwrap(), "x /* \" , } */ // y");
+    }
+
+    #[test]
+    fn who_suspends_without_a_name_suspends_itself() {
+        let source =
+            Source::new("f", "{\"loop\": -1,\n \"suspend\",\n \"run\": 1, \"suspend2\"\n}");
+        let members = source.root().unwrap().members("file").unwrap();
+        let seen: Vec<(&str, &str)> =
+            members.iter().map(|(key, node)| (key.as_str(), node.text())).collect();
+        let wanted = [("loop", "-1"), ("suspend", "\"\""), ("run", "1"), ("suspend2", "\"\"")];
+        assert_eq!(seen, wanted);
+        assert_eq!(members[3].1.error("it").line, 3);
+        let value = Source::new("f", r#"{"wake": "suspend", "suspend": "x"}"#);
+        assert_eq!(value.root().unwrap().members("file").unwrap()[0].1.text(), "\"suspend\"");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod model;
 pub mod npb;
 pub mod programs;
 pub mod rtapp;
+mod script;
 pub mod vector;
 mod write;
 
@@ -25,5 +26,6 @@ pub use domains::DomainMixes;
 pub use hw::{Demand, Hw, Touched};
 pub use json::Error;
 pub use model::{Group, Object, ObjectId, Step, Task, Workload};
+pub use script::{Act, Script, Steps, Then};
 pub use vector::Vector;
 pub use write::{Dialect, Unwritable, write};

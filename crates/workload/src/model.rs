@@ -2,6 +2,7 @@
 //! What a workload is.
 
 use crate::hw::{Demand, Hw};
+use crate::script::Script;
 use crate::vector::Vector;
 
 /// Index into [`Workload::objects`].
@@ -79,6 +80,8 @@ pub struct Task {
     pub forked: bool,
     /// What it does, once; repetition is [`Step::Repeat`]. It ends after the last step.
     pub steps: Vec<Step>,
+    /// What it was recorded to do, after its steps. The simulator alone plays it.
+    pub script: Option<Script>,
     /// What it touches of memory (rt-app JSON's `"hw"`, which rt-app itself ignores). None: not known.
     pub hw: Option<Hw>,
     /// The part of its time on the reference CPU, 0 to 1, in which it waits for what is no faster on a faster

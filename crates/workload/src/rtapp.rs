@@ -233,7 +233,13 @@ impl<'a> Reader<'a> {
                     overhead: overhead.unwrap_or(crate::hackbench::SOCKET_OVERHEAD_BYTES),
                 },
                 (None, Some(parties)) => Object::Barrier { parties, spin_ns },
-                (Some("mutex" | "wait" | "signal" | "sync" | "timer" | "run" | "sleep"), _) => {
+                (
+                    Some(
+                        "mutex" | "wait" | "signal" | "broadcast" | "sync" | "timer" | "run"
+                        | "sleep",
+                    ),
+                    _,
+                ) => {
                     continue;
                 }
                 _ => {

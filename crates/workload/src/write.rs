@@ -114,6 +114,11 @@ impl Writer<'_> {
         if task.batch {
             return Err(self.error("SCHED_BATCH, which rt-app has not"));
         }
+        if task.script.is_some() {
+            return Err(
+                self.error("what a recording saw it do, which is replayed by the simulator alone")
+            );
+        }
         if task.forked {
             out.insert("instance".to_string(), json!(0));
         }

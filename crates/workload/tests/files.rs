@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The workload files that come with the program.
+//! The workload files that come with the program, and rt-app's own.
+
+use std::fs;
+use std::path::Path;
 
 use workload::{Dialect, rtapp::parse, write};
 
@@ -22,5 +25,52 @@ fn they_can_be_read_and_rtapp_runs_those_that_say_so() {
         };
         let once = again(text);
         assert_eq!(again(&once), again(&again(&once)), "{name}");
+    }
+}
+
+/// The examples of Debian's rt-app 1.0-1 (/usr/share/doc/rt-app; GPL-2.0, as the package's copyright file says), and by
+/// what they are refused, if they are. Those of `merge` and `taskset` are of a language that rt-app itself has given up.
+const EXAMPLES: &[(&str, Option<&str>)] = &[
+    ("example1", None),
+    ("example2", None),
+    ("example3", None),
+    ("example4", Some("\"global\" has no \"duration\"")),
+    ("example5", None),
+    ("example6", Some("\"mem\" of rt-app is not modelled")),
+    ("example7", None),
+    ("example8", Some("cpus of a phase is not modelled")),
+    ("template", None),
+    ("spreading-tasks", None),
+    ("browser-short", None),
+    ("browser-long", None),
+    ("mp3-short", None),
+    ("mp3-long", None),
+    ("video-short", None),
+    ("video-long", None),
+    ("calibration", Some("policy SCHED_FIFO is not modelled")),
+    ("dvfs", Some("policy SCHED_FIFO is not modelled")),
+    ("global", Some("expected an object \"tasks\"")),
+    ("resources", Some("expected an object \"tasks\"")),
+    ("thread0", Some("\"exec\" of rt-app is not modelled")),
+    ("thread1", Some("\"exec\" of rt-app is not modelled")),
+    ("thread2", Some("\"exec\" of rt-app is not modelled")),
+    ("thread3", Some("\"exec\" of rt-app is not modelled")),
+    ("taskset", Some("\"exec\" of rt-app is not modelled")),
+];
+
+#[test]
+fn rtapps_own_examples_load_or_are_refused_by_name() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rt-app");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), EXAMPLES.len());
+    for (name, refused) in EXAMPLES {
+        let text = fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
+        match (parse(name, &text), refused) {
+            (Ok(workload), None) => assert!(!workload.tasks.is_empty(), "{name}"),
+            (Err(error), Some(why)) => {
+                assert!(error.to_string().contains(why), "{error}");
+            }
+            (Ok(_), Some(why)) => panic!("{name} loads, and was refused for {why}"),
+            (Err(error), None) => panic!("{error}"),
+        }
     }
 }

@@ -9,6 +9,7 @@ use trace::Outcome;
 
 use super::domains;
 use super::exact::{self, Exact, Planned};
+use super::long::Longs;
 use super::mixes::Simulator;
 use super::neighbours::{Neighbourhood, Neighbours};
 use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
@@ -75,6 +76,7 @@ pub struct Laboratory<'a> {
     domains: domains::Simulator,
     trials: Trials,
     neighbours: Neighbourhood,
+    longs: Longs,
 }
 
 impl<'a> Laboratory<'a> {
@@ -91,6 +93,7 @@ impl<'a> Laboratory<'a> {
             domains: domains::Simulator::default(),
             trials: Trials::default(),
             neighbours: Neighbourhood::default(),
+            longs: Longs::default(),
         }
     }
 
@@ -140,6 +143,10 @@ impl<'a> Laboratory<'a> {
             }
             Measure::Predicted { experiment, machine, from, of, what } => {
                 predicted::distances(&self.outcomes(experiment)?, machine, from, of, *what)
+            }
+            Measure::Long { of, what } => {
+                self.progress.phase("a long recording");
+                Ok(vec![self.longs.measure(of, *what)?])
             }
             Measure::Longer { experiment, than, of } => {
                 let (own, other) = (self.outcomes(experiment)?, self.outcomes(than)?);
@@ -348,6 +355,7 @@ impl<'a> Laboratory<'a> {
         };
         Ok(match measure {
             Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
+            Measure::Long { .. } => Ours { ground: "here", ..Ours::default() },
             Measure::Mixes(_)
             | Measure::Domains(_)
             | Measure::Trial { .. }
@@ -508,6 +516,7 @@ impl Measure {
             Measure::Virtual { experiments: [mixed, ..], .. } => Some(mixed),
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Exact { .. }
+            | Measure::Long { .. }
             | Measure::Mixes(_)
             | Measure::Domains(_)
             | Measure::Trial { .. }

@@ -11,6 +11,7 @@ mod exact;
 mod experiment;
 mod faults;
 mod judge;
+mod long;
 mod measure;
 mod mixes;
 mod neighbours;

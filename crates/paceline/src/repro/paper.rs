@@ -10,6 +10,7 @@ use workload::vector::Beside;
 use super::domains::Placed;
 use super::exact::{Exact, Mixes};
 use super::judge::Gate;
+use super::long::{Expense, Long};
 use super::mixes::Simulated;
 use super::neighbours::{Neighbours, Taken};
 use super::tenants::By;
@@ -502,6 +503,13 @@ pub enum Measure {
         of: String,
         /// What of them.
         what: Foretold,
+    },
+    /// What it costs to import and to replay a long recording.
+    Long {
+        /// Of what.
+        of: Long,
+        /// What of it.
+        what: Expense,
     },
     /// `over / under` of one quantity, run by run of the same boot.
     Ratio {

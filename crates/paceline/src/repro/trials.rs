@@ -512,6 +512,7 @@ mod tests {
                 callbacks: Vec::new(),
                 spent: Vec::new(),
                 ended_ns: Vec::new(),
+                played: Vec::new(),
                 speeds: BTreeMap::new(),
                 whereabouts: Vec::new(),
             },

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memrchr;
 use trace::Tid;
 
 use super::left;
@@ -145,20 +146,20 @@ fn what<'a>(name: &str, fields: &'a str) -> Option<What<'a>> {
         "sched_switch" => {
             let (prev, next) = fields.split_once(" ==> ")?;
             let (prev, state) = left_by(prev)?;
-            What::Switch { prev, next: thread(next, "next_")?, left: left(state) }
+            What::Switch { prev, next: thread(next, &NEXT)?, left: left(state) }
         }
-        "sched_waking" => What::Waking(thread(fields, "")?),
-        "sched_wakeup" => What::Wakeup(thread(fields, "")?),
-        "sched_wakeup_new" => What::WakeupNew(thread(fields, "")?, target(fields).unwrap_or(0)),
+        "sched_waking" => What::Waking(thread(fields, &PLAIN)?),
+        "sched_wakeup" => What::Wakeup(thread(fields, &PLAIN)?),
+        "sched_wakeup_new" => What::WakeupNew(thread(fields, &PLAIN)?, target(fields).unwrap_or(0)),
         "sched_process_fork" => {
-            let (parent, child) = fields.rsplit_once(" child_comm=")?;
+            let (parent, child) = around(fields, " child_comm=")?;
             What::Fork { parent: field(parent, "pid=")?, child: field(child, "child_pid=")? }
         }
         "sched_process_exec" => {
-            let (before, _) = fields.rsplit_once(" old_pid=")?;
+            let (before, _) = around(fields, " old_pid=")?;
             What::Exec { tid: field(before, "pid=")? }
         }
-        "sched_process_exit" => What::Exit { tid: thread(fields, "")?.tid },
+        "sched_process_exit" => What::Exit { tid: thread(fields, &PLAIN)?.tid },
         "irq_handler_entry" => What::Interrupt { of: Carrier::Interrupt, entered: true },
         "irq_handler_exit" => What::Interrupt { of: Carrier::Interrupt, entered: false },
         "softirq_entry" => What::Interrupt { of: Carrier::Softirq, entered: true },
@@ -169,10 +170,21 @@ fn what<'a>(name: &str, fields: &'a str) -> Option<What<'a>> {
     })
 }
 
+/// How the fields of a thread are called.
+struct Keys {
+    name: &'static str,
+    tid: &'static str,
+    prio: &'static str,
+}
+
+const PLAIN: Keys = Keys { name: "comm=", tid: " pid=", prio: " prio=" };
+const PREV: Keys = Keys { name: "prev_comm=", tid: " prev_pid=", prio: " prev_prio=" };
+const NEXT: Keys = Keys { name: "next_comm=", tid: " next_pid=", prio: " next_prio=" };
+
 /// Who leaves a CPU, and the state in which it does.
 fn left_by(fields: &str) -> Option<(Named<'_>, &str)> {
-    match fields.rsplit_once(" prev_state=") {
-        Some((prev, state)) => Some((thread(prev, "prev_")?, state)),
+    match around(fields, " prev_state=") {
+        Some((prev, state)) => Some((thread(prev, &PREV)?, state)),
         None => {
             let (prev, state) = fields.rsplit_once("] ")?;
             Some((short(prev)?, state))
@@ -180,17 +192,30 @@ fn left_by(fields: &str) -> Option<(Named<'_>, &str)> {
     }
 }
 
-/// `comm=NAME pid=7 prio=120 ...`, each word behind `start`; or as [`short`].
-fn thread<'a>(fields: &'a str, start: &str) -> Option<Named<'a>> {
-    let Some(rest) = fields.strip_prefix(start).and_then(|rest| rest.strip_prefix("comm=")) else {
+/// `comm=NAME pid=7 prio=120 ...`; or as [`short`].
+fn thread<'a>(fields: &'a str, keys: &Keys) -> Option<Named<'a>> {
+    let Some(rest) = fields.strip_prefix(keys.name) else {
         let (before, _) = fields.rsplit_once(']')?;
         return short(before);
     };
-    let (name, _) = rest.rsplit_once(&format!(" {start}pid="))?;
+    let (name, _) = around(rest, keys.tid)?;
     let behind = &rest[name.len()..];
-    let tid = field(behind, &format!("{start}pid="))?;
-    let prio = field(behind, &format!("{start}prio=")).map(|prio: u32| prio as i32);
+    let tid = field(behind, keys.tid)?;
+    let prio = field(behind, keys.prio).map(|prio: u32| prio as i32);
     Some(Named { name: Cow::Borrowed(name), tid, prio })
+}
+
+/// What is before and what is behind the last place of a key, which ends in `=`.
+fn around<'a>(fields: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
+    let mut until = fields.len();
+    loop {
+        let at = memrchr(b'=', &fields.as_bytes()[..until])?;
+        let (before, behind) = fields.split_at(at + 1);
+        if let Some(before) = before.strip_suffix(key) {
+            return Some((before, behind));
+        }
+        until = at;
+    }
 }
 
 /// `NAME:7 [120`, as libtraceevent's plugins write it.
@@ -200,15 +225,18 @@ fn short(fields: &str) -> Option<Named<'_>> {
     Some(Named { name: Cow::Borrowed(name), tid: number(tid)?, prio: prio.parse().ok() })
 }
 
-/// The number behind a word.
-fn field(fields: &str, word: &str) -> Option<u32> {
-    let (_, rest) = fields.rsplit_once(word)?;
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    number(&rest[..end])
+/// The number behind a key.
+fn field(fields: &str, key: &str) -> Option<u32> {
+    digits(around(fields, key)?.1)
+}
+
+fn digits(text: &str) -> Option<u32> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    number(&text[..end])
 }
 
 fn target(fields: &str) -> Option<u32> {
-    field(fields, "target_cpu=").or_else(|| field(fields, "CPU:"))
+    field(fields, "target_cpu=").or_else(|| digits(fields.rsplit_once("CPU:")?.1))
 }
 
 #[cfg(test)]

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a recorded task did, kept short: a recording has millions of steps, and all of its replays share them.
+
+use std::sync::Arc;
+
+use crate::model::{ObjectId, Step};
+
+/// Work, and what comes after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Act {
+    /// CPU time, ns.
+    pub work_ns: f32,
+    /// What comes after it.
+    pub then: Then,
+}
+
+/// What a task does after a piece of work. Objects are indices into [`crate::Workload::objects`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Then {
+    /// It ends.
+    End,
+    Read {
+        channel: u32,
+        bytes: u32,
+    },
+    Write {
+        channel: u32,
+        bytes: u32,
+    },
+    /// Starts the task at this index of [`crate::Workload::tasks`].
+    Fork(u32),
+    Give {
+        tokens: u32,
+        more: bool,
+    },
+    Take(u32),
+    /// Blocks so long, µs.
+    Wait(f32),
+}
+
+/// A list of [`Act`]s, with what is left out of each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    acts: Arc<[Act]>,
+    cut_ns: f64,
+    slack_ns: f64,
+}
+
+impl Script {
+    /// These, with `cut_ns` less work in each, and waits that end `slack_ns` earlier: what a machine adds.
+    pub fn new(acts: Arc<[Act]>, cut_ns: f64, slack_ns: f64) -> Self {
+        Script { acts, cut_ns, slack_ns }
+    }
+
+    /// How many acts it has.
+    pub fn len(&self) -> usize {
+        self.acts.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.acts.is_empty()
+    }
+
+    /// Its steps, in order.
+    pub fn steps(&self) -> Steps {
+        Steps { script: self.clone(), at: 0, worked: false }
+    }
+
+    fn work_ns(&self, act: Act) -> u64 {
+        (f64::from(act.work_ns) - self.cut_ns).round() as u64
+    }
+
+    fn then(&self, act: Act) -> Option<Step> {
+        let id = |id: u32| id as ObjectId;
+        Some(match act.then {
+            Then::End => return None,
+            Then::Read { channel, bytes } => Step::Read { channel: id(channel), bytes },
+            Then::Write { channel, bytes } => Step::Write { channel: id(channel), bytes },
+            Then::Fork(task) => Step::Fork(task as usize),
+            Then::Give { tokens, more } => Step::Give { tokens: id(tokens), more },
+            Then::Take(tokens) => Step::Take(id(tokens)),
+            Then::Wait(us) => {
+                Step::Sleep { ns: (f64::from(us) * 1000.0 - self.slack_ns).max(0.0) as u64 }
+            }
+        })
+    }
+}
+
+/// The steps of a [`Script`], made one by one.
+#[derive(Debug)]
+pub struct Steps {
+    script: Script,
+    at: usize,
+    /// The work of the act at `at` is done.
+    worked: bool,
+}
+
+impl Steps {
+    /// Acts that are done.
+    pub fn done(&self) -> usize {
+        self.at
+    }
+}
+
+impl Iterator for Steps {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        loop {
+            let act = *self.script.acts.get(self.at)?;
+            if !std::mem::replace(&mut self.worked, true) {
+                match self.script.work_ns(act) {
+                    0 => {}
+                    work_ns => return Some(Step::Run { work_ns }),
+                }
+            }
+            (self.at, self.worked) = (self.at + 1, false);
+            if let Some(step) = self.script.then(act) {
+                return Some(step);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_act_is_work_and_what_comes_after_it() {
+        let act = |work_ns, then| Act { work_ns, then };
+        let acts = [
+            act(100.0, Then::Take(3)),
+            act(10.0, Then::Give { tokens: 1, more: true }),
+            act(60.0, Then::Wait(2.0)),
+            act(50.0, Then::End),
+        ];
+        let script = Script::new(Arc::new(acts), 20.0, 500.0);
+        let steps: Vec<Step> = script.steps().collect();
+        assert_eq!(
+            steps,
+            [
+                Step::Run { work_ns: 80 },
+                Step::Take(3),
+                Step::Give { tokens: 1, more: true },
+                Step::Run { work_ns: 40 },
+                Step::Sleep { ns: 1_500 },
+                Step::Run { work_ns: 30 },
+            ]
+        );
+        assert_eq!(size_of::<Act>(), 16);
+    }
+}
