@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cgroup::{self, Limit};
 use crate::counters::{self, Counters, Event, What, Whom};
-use crate::kernel::{FOLDER, OPS};
+use crate::kernel::{FOLDER, OPS, TYPES};
 use crate::topology;
 
 /// What was found. None and empty lists: it is not there, or may not be read.
@@ -94,7 +94,7 @@ impl Facts {
         for cpu in &cpus {
             *kinds.entry(topology::capacity(root, *cpu)).or_default() += 1;
         }
-        let btf = root.join("sys/kernel/btf/vmlinux");
+        let btf = root.join(&TYPES[1..]);
         Facts {
             distribution: distribution(&text("etc/os-release").unwrap_or_default()),
             sched_ext: text(&format!("{}/state", &FOLDER[1..])),

@@ -4,8 +4,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 pub(crate) const FOLDER: &str = "/sys/kernel/sched_ext";
 /// In it, the name of the scheduler in charge.
@@ -23,6 +24,18 @@ pub struct State {
     pub nr_rejected: u64,
     /// How often a scheduler was enabled since boot.
     pub enable_seq: u64,
+}
+
+/// The kernel's description of its own types, by which a policy's accesses are checked.
+pub(crate) const TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// What a kernel must have for any policy to be loaded; an error says what it lacks. Not whether it is free.
+pub fn can_load() -> anyhow::Result<State> {
+    let state = state()?;
+    if !Path::new(TYPES).exists() {
+        bail!("{TYPES} is not there: this kernel has no type information (CONFIG_DEBUG_INFO_BTF)");
+    }
+    Ok(state)
 }
 
 /// Reads the state; an error says where the kernel has no sched_ext.

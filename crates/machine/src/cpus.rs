@@ -47,6 +47,13 @@ impl CpuSet {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// Whether there is exactly one.
+    #[inline]
+    pub fn is_one(&self) -> bool {
+        let mut there = self.words.iter().filter(|word| **word != 0);
+        there.next().is_some_and(|word| word.is_power_of_two()) && there.next().is_none()
+    }
+
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -58,6 +65,12 @@ impl CpuSet {
     pub fn lowest(&self) -> Option<usize> {
         let at = self.words.iter().position(|word| *word != 0)?;
         Some(at * 64 + self.words[at].trailing_zeros() as usize)
+    }
+
+    /// Whether any is in both.
+    #[inline]
+    pub fn meets(&self, other: &CpuSet) -> bool {
+        self.words.iter().zip(&other.words).fold(0, |all, (a, b)| all | a & b) != 0
     }
 
     /// Those in both.

@@ -49,5 +49,5 @@ pub use quantity::{Quantity, Stated, Tag};
 pub use rates::{contended_rate, speeds, stalled_for, task_rate};
 pub use recency::Recency;
 pub use tlb::Tags;
-pub use warmth::{Footprint, Misses, Set, Turn, Warmth};
+pub use warmth::{Footprint, Misses, Set, Touches, Turn, Warmth};
 pub use write::Description;

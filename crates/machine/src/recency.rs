@@ -35,6 +35,8 @@ const NOTHING: f64 = 0.01;
 
 /// Places whose lines are summed up together.
 const BLOCK: usize = 16;
+/// Sets of a group, at most.
+pub(crate) const SETS_MAX: usize = 4;
 /// No place.
 const NONE: u32 = u32::MAX;
 
@@ -43,10 +45,21 @@ struct Entry {
     set: u32,
     /// The address space whose entries these are; 0: global ones, of the kernel.
     space: u32,
-    /// Lines of it that were there when this part was touched last; 0: nobody's place any more.
-    held: f64,
     /// Where the part of the set is that was touched before, and not since.
     older: u32,
+    /// The place before this one that was given out to its address space.
+    before: u32,
+}
+
+/// A part of a set: its place, and how many lines of it were there when it was touched last.
+#[derive(Clone, Copy)]
+struct Part {
+    place: u32,
+    held: f64,
+}
+
+impl Part {
+    const NONE: Part = Part { place: 0, held: 0.0 };
 }
 
 /// The sets that one TLB or cache may still hold, in the order of their last use.
@@ -64,10 +77,14 @@ pub struct Recency {
     hits: Vec<f64>,
     /// The most recent last; at most two of a set.
     entries: Vec<Entry>,
+    /// Lines of each entry that were there when that part was touched last; 0: nobody's place any more.
+    held: Vec<f64>,
     /// Lines held in each block of places.
     blocks: Vec<f64>,
     /// The place of the newest part of each set.
     newest: Vec<u32>,
+    /// The last place that was given out to each address space.
+    latest: Vec<u32>,
     /// Places that are somebody's, and where the oldest of them may be.
     live: usize,
     oldest: usize,
@@ -87,8 +104,10 @@ impl Recency {
             steps_per_line: STEPS as f64 / sets,
             hits,
             entries: Vec::new(),
+            held: Vec::new(),
             blocks: Vec::new(),
             newest: Vec::new(),
+            latest: Vec::new(),
             live: 0,
             oldest: 0,
             total: 0.0,
@@ -110,48 +129,76 @@ impl Recency {
     }
 
     /// How many lines are left of each set of a group that is used together, `(set, lines)`; never more
-    /// than its lines. Sets of no lines are left out.
-    pub fn left<const N: usize>(&self, group: &[(u32, f64); N]) -> [f64; N] {
-        let own: f64 = group.iter().map(|(_, lines)| lines).sum();
-        // Nearer than this lies all that is there: a large cache need not know how near.
-        let nearest = self.hit(self.total + own);
-        let parts = |(set, lines): &(u32, f64)| {
-            let newest = if *lines > 0.0 { self.part(self.newest_of(*set)) } else { None };
-            [newest, newest.and_then(|(_, entry)| self.part(entry.older))].into_iter().flatten()
-        };
-        std::array::from_fn(|at| {
-            let mut left = 0.0;
-            for (place, entry) in parts(&group[at]) {
-                let hit = match nearest == 1.0 {
-                    true => 1.0,
-                    false => {
-                        let later =
-                            group.iter().flat_map(parts).filter(|(other, _)| *other > place);
-                        let own_behind: f64 = later.map(|(_, entry)| entry.held).sum();
-                        self.hit(self.behind(place) - own_behind + own)
-                    }
-                };
-                left += entry.held * hit;
-            }
-            f64::min(left, group[at].1)
-        })
-    }
-
+    /// than its lines. No more than four sets; all have lines.
     #[inline]
-    fn part(&self, place: u32) -> Option<(usize, &Entry)> {
-        Some((place as usize, self.entries.get(place as usize)?))
+    pub fn left(&self, group: &[(u32, f64)]) -> [f64; SETS_MAX] {
+        let mut own = 0.0;
+        let mut parts = [[Part::NONE; 2]; SETS_MAX];
+        for (parts, (set, lines)) in parts.iter_mut().zip(group) {
+            own += lines;
+            *parts = self.parts(*set);
+        }
+        let mut left = [0.0; SETS_MAX];
+        // Nearer than this lies all that is there: a large cache need not know how near.
+        let all = self.hit(self.total + own) == 1.0;
+        for (at, (_, lines)) in group.iter().enumerate().take(SETS_MAX) {
+            for part in parts[at].iter().filter(|part| part.held > 0.0) {
+                let hit = match all {
+                    true => 1.0,
+                    false => self.hit(self.others_behind(part.place, &parts[..group.len()]) + own),
+                };
+                left[at] += part.held * hit;
+            }
+            if left[at] > *lines {
+                left[at] = *lines;
+            }
+        }
+        left
     }
 
-    /// So great a part of each set of a group was used; the rest of it was not.
-    pub fn used<const N: usize>(&mut self, space: u32, group: &[(u32, f64); N], part: f64) {
+    /// The newest part of a set and the one before it.
+    #[inline]
+    fn parts(&self, set: u32) -> [Part; 2] {
+        let newest = self.newest_of(set) as usize;
+        let (Some(entry), Some(held)) = (self.entries.get(newest), self.held.get(newest)) else {
+            return [Part::NONE; 2];
+        };
+        let older = match self.held.get(entry.older as usize) {
+            Some(held) => Part { place: entry.older, held: *held },
+            None => Part::NONE,
+        };
+        [Part { place: newest as u32, held: *held }, older]
+    }
+
+    /// Lines held behind a place that are in none of these parts.
+    #[inline]
+    fn others_behind(&self, place: u32, parts: &[[Part; 2]]) -> f64 {
+        let mut own = 0.0;
+        for part in parts.as_flattened() {
+            own += if part.place > place { part.held } else { 0.0 };
+        }
+        self.behind(place as usize) - own
+    }
+
+    /// So great a part of each set of a group was used, all of which have lines; the rest of it was not.
+    #[inline]
+    pub fn used(&mut self, space: u32, group: &[(u32, f64)], part: f64) {
         if part <= 0.0 {
             return;
         }
         let part = part.min(1.0);
-        for (set, lines) in group.iter().filter(|(_, lines)| *lines > 0.0) {
+        for (set, lines) in group {
             let older = self.age(*set, part);
-            self.push(Entry { set: *set, space, held: lines * part, older });
+            self.entries.push(Entry { set: *set, space, older, before: NONE });
+            self.held.push(lines * part);
+            self.give_out(self.entries.len() - 1);
         }
+        self.tidy();
+    }
+
+    /// What is nobody's goes, where it is the greater part.
+    #[inline]
+    pub fn tidy(&mut self) {
         self.forget();
         if self.entries.len() > 2 * self.live + 4 * BLOCK {
             self.close_up();
@@ -159,15 +206,16 @@ impl Recency {
     }
 
     /// `part` of a set has been used again, and is where it was no longer. Returns where the rest is.
+    #[inline(always)]
     fn age(&mut self, set: u32, part: f64) -> u32 {
         let newest = self.newest_of(set);
         if newest == NONE {
             return NONE;
         }
-        let Entry { held, older, .. } = self.entries[newest as usize];
+        let (held, older) = (self.held[newest as usize], self.entries[newest as usize].older);
         let (kept, held) = match older {
             NONE => (newest, held),
-            _ => (older, held + self.entries[older as usize].held),
+            _ => (older, held + self.held[older as usize]),
         };
         if kept != newest {
             self.vacate(newest as usize);
@@ -192,35 +240,36 @@ impl Recency {
     #[inline]
     fn behind(&self, place: usize) -> f64 {
         let block = place / BLOCK;
-        let end = self.entries.len().min((block + 1) * BLOCK);
-        let near: f64 = self.entries[place + 1..end].iter().map(|entry| entry.held).sum();
+        let end = self.held.len().min((block + 1) * BLOCK);
+        let near: f64 = self.held[place + 1..end].iter().sum();
         near + self.blocks[block + 1..].iter().sum::<f64>()
     }
 
-    fn push(&mut self, entry: Entry) {
-        let place = self.entries.len();
-        if entry.set as usize >= self.newest.len() {
-            self.newest.resize(entry.set as usize + 1, NONE);
-        }
-        self.newest[entry.set as usize] = place as u32;
+    /// A place at the end of the list, or of the part that has been gone through, is its entry's.
+    #[inline(always)]
+    fn give_out(&mut self, place: usize) {
+        let (Entry { set, space, .. }, held) = (self.entries[place], self.held[place]);
+        *slot(&mut self.newest, set) = place as u32;
+        let latest = slot(&mut self.latest, space);
+        self.entries[place].before = std::mem::replace(latest, place as u32);
         if place.is_multiple_of(BLOCK) {
             self.blocks.push(0.0);
         }
-        self.blocks[place / BLOCK] += entry.held;
-        self.total += entry.held;
+        self.blocks[place / BLOCK] += held;
+        self.total += held;
         self.live += 1;
-        self.entries.push(entry);
     }
 
     /// From now on so many lines are held at a place.
     #[inline]
     fn hold(&mut self, place: usize, held: f64) {
-        let more = held - std::mem::replace(&mut self.entries[place].held, held);
+        let more = held - std::mem::replace(&mut self.held[place], held);
         self.blocks[place / BLOCK] += more;
         self.total += more;
     }
 
     /// A place is nobody's any more.
+    #[inline(always)]
     fn vacate(&mut self, place: usize) {
         self.hold(place, 0.0);
         let Entry { set, older, .. } = self.entries[place];
@@ -234,44 +283,90 @@ impl Recency {
 
     /// All entries of this address space are lost.
     pub fn flush(&mut self, space: u32) {
-        self.drop_if(|entry| entry.space == space);
+        let mut place = match self.latest.get_mut(space as usize) {
+            Some(latest) => std::mem::replace(latest, NONE),
+            None => NONE,
+        };
+        let mut lost: u32 = NONE;
+        // Turned round: the oldest goes first.
+        while place != NONE {
+            let before = std::mem::replace(&mut self.entries[place as usize].before, lost);
+            (lost, place) = (place, before);
+        }
+        while lost != NONE {
+            if self.held[lost as usize] > 0.0 {
+                self.vacate(lost as usize);
+            }
+            lost = self.entries[lost as usize].before;
+        }
+        self.pass_over();
     }
 
     /// All entries are lost that are not global.
     pub fn flush_all(&mut self) {
-        self.drop_if(|entry| entry.space != 0);
-    }
-
-    fn drop_if(&mut self, lost: impl Fn(&Entry) -> bool) {
         for place in self.oldest..self.entries.len() {
-            let entry = &self.entries[place];
-            if entry.held > 0.0 && lost(entry) {
+            if self.held[place] > 0.0 && self.entries[place].space != 0 {
                 self.vacate(place);
             }
+        }
+        self.pass_over();
+    }
+
+    /// Places that are nobody's are not looked at again.
+    #[inline]
+    fn pass_over(&mut self) {
+        while self.held.get(self.oldest).is_some_and(|held| *held == 0.0) {
+            self.oldest += 1;
         }
     }
 
     /// Gives out the places anew, in the same order.
+    #[inline(never)]
     fn close_up(&mut self) {
-        let mut entries = std::mem::take(&mut self.entries);
         self.blocks.clear();
+        self.latest.fill(NONE);
         (self.live, self.oldest, self.total) = (0, 0, 0.0);
-        entries.retain(|entry| entry.held > 0.0);
-        entries.iter().for_each(|entry| self.newest[entry.set as usize] = NONE);
-        for entry in entries {
-            self.push(Entry { older: self.newest_of(entry.set), ..entry });
+        let mut kept = 0;
+        for place in 0..self.entries.len() {
+            if self.held[place] > 0.0 {
+                self.held[kept] = self.held[place];
+                self.entries[kept] = self.entries[place];
+                self.newest[self.entries[kept].set as usize] = NONE;
+                kept += 1;
+            }
+        }
+        self.held.truncate(kept);
+        self.entries.truncate(kept);
+        for place in 0..kept {
+            self.entries[place].older = self.newest_of(self.entries[place].set);
+            self.give_out(place);
         }
     }
 
     /// What lies farther back than anything can be found is nobody's.
+    #[inline]
     fn forget(&mut self) {
         while self.total > self.most && self.live > 1 {
-            if self.entries[self.oldest].held > 0.0 {
+            if self.held[self.oldest] > 0.0 {
                 self.vacate(self.oldest);
             }
             self.oldest += 1;
         }
     }
+}
+
+/// The place that a list has for this number.
+#[inline]
+fn slot(list: &mut Vec<u32>, number: u32) -> &mut u32 {
+    if number as usize >= list.len() {
+        lengthen(list, number);
+    }
+    &mut list[number as usize]
+}
+
+#[cold]
+fn lengthen(list: &mut Vec<u32>, number: u32) {
+    list.resize(number as usize + 1, NONE);
 }
 
 /// P(Poisson(mean) < below).
@@ -309,11 +404,11 @@ mod tests {
     #[test]
     fn what_was_not_used_is_not_there() {
         let mut cache = Recency::new(1024.0, 8.0);
-        assert_eq!(cache.left(&[(1, 10.0)]), [0.0]);
+        assert_eq!(cache.left(&[(1, 10.0)])[0], 0.0);
         cache.used(1, &[(1, 10.0)], 1.0);
         assert!(cache.left(&[(1, 10.0)])[0] > 9.99);
         cache.used(2, &[(2, 100_000.0)], 1.0);
-        assert_eq!(cache.left(&[(1, 10.0)]), [0.0]);
+        assert_eq!(cache.left(&[(1, 10.0)])[0], 0.0);
     }
 
     #[test]
@@ -322,7 +417,10 @@ mod tests {
         tlb.used(0, &[(9, 5.0)], 1.0);
         tlb.used(1, &[(1, 5.0)], 1.0);
         tlb.used(2, &[(2, 5.0)], 1.0);
-        let left = |tlb: &Recency| tlb.left(&[(1, 5.0), (2, 5.0), (9, 5.0)]).map(f64::round);
+        let left = |tlb: &Recency| {
+            let [a, b, c, _] = tlb.left(&[(1, 5.0), (2, 5.0), (9, 5.0)]).map(f64::round);
+            [a, b, c]
+        };
         assert_eq!(left(&tlb), [5.0, 5.0, 5.0]);
         tlb.flush(1);
         assert_eq!(left(&tlb), [0.0, 5.0, 5.0]);
@@ -341,8 +439,8 @@ mod tests {
         }
         let some_new = cache.left(&[(1, 1000.0)])[0];
         assert!(all_old < some_new && some_new < 1000.0, "{all_old} {some_new}");
-        let of_it = |entry: &&Entry| entry.set == 1 && entry.held > 0.0;
-        assert_eq!(cache.entries.iter().filter(of_it).count(), 2);
+        let of_it = |place: &usize| cache.entries[*place].set == 1 && cache.held[*place] > 0.0;
+        assert_eq!((0..cache.held.len()).filter(of_it).count(), 2);
         cache.used(1, &[(1, 1000.0)], 1.0);
         assert!(cache.left(&[(1, 1000.0)])[0] > 999.0);
     }
@@ -402,11 +500,16 @@ mod tests {
             for (one, other, part, flush) in turns {
                 let lines = |set: u32| (set, f64::from(set * set));
                 let group = [lines(one), if one == other { (0, 0.0) } else { lines(other) }];
-                let (seen, wanted) = (cache.left(&group), plain.left(&cache, &group));
+                let there: Vec<_> = group.into_iter().filter(|(_, lines)| *lines > 0.0).collect();
+                let wanted = plain.left(&cache, &group);
+                let seen = group.map(|(set, _)| {
+                    let at = there.iter().position(|(of, _)| *of == set);
+                    at.map_or(0.0, |at| cache.left(&there)[at])
+                });
                 for (seen, wanted) in seen.iter().zip(wanted) {
                     proptest::prop_assert!((seen - wanted).abs() < 1e-6, "{seen} for {wanted}");
                 }
-                cache.used(one % 3, &group, f64::from(part) / 8.0);
+                cache.used(one % 3, &there, f64::from(part) / 8.0);
                 plain.used(3.0 * 128.0, one % 3, &group, f64::from(part) / 8.0);
                 match flush {
                     0 => {
@@ -431,7 +534,7 @@ mod tests {
         }
         assert!(tlb.live <= 3 * 256 / 4, "{}", tlb.live);
         assert!(tlb.entries.len() <= 2 * tlb.live + 4 * BLOCK, "{}", tlb.entries.len());
-        let sum: f64 = tlb.entries.iter().map(|entry| entry.held).sum();
+        let sum: f64 = tlb.held.iter().sum();
         assert!((sum - tlb.total).abs() < 1e-6);
     }
 }

@@ -36,9 +36,11 @@
 //! touches; with tags a TLB misses no more than without; with sets of the same pages, a switch
 //! between siblings misses no more than going on.
 
+use std::rc::Rc;
+
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::recency::Recency;
+use crate::recency::{Recency, SETS_MAX};
 use crate::tlb::{Change, Tags};
 
 /// Pages and bytes that are touched together, and by whom: whoever names the same `id` shares them.
@@ -120,12 +122,101 @@ const LAST: usize = 4;
 const SETS: usize = 3;
 const CODE: usize = 2;
 
-/// Who, and how many lines or pages.
-type Group = [(u32, f64); SETS];
+/// Sets as one structure sees them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    /// Who, those of no lines included.
+    all: [u32; SETS],
+    /// Who has lines or pages there, how many, and which structure counts its misses.
+    some: [(u32, f64); SETS],
+    counts: [usize; SETS],
+    len: usize,
+    /// Their sum.
+    lines: f64,
+}
+
+impl Group {
+    /// `at` is the structure.
+    fn new(at: usize, sets: [(u32, f64); SETS]) -> Self {
+        let mut group = Group { all: sets.map(|(set, _)| set), ..Group::default() };
+        group.lines = sets.iter().map(|(_, lines)| lines).sum();
+        for (set, (id, lines)) in
+            sets.into_iter().enumerate().filter(|(_, (_, lines))| *lines > 0.0)
+        {
+            group.some[group.len] = (id, lines);
+            // Where one TLB serves both, code stands in the data TLB.
+            group.counts[group.len] = if at == DTLB && set == CODE { ITLB } else { at };
+            group.len += 1;
+        }
+        group
+    }
+
+    #[inline]
+    fn sets(&self) -> &[(u32, f64)] {
+        &self.some[..self.len]
+    }
+
+    #[inline]
+    fn goes_through(&self, set: u32) -> bool {
+        self.all.contains(&set)
+    }
+}
+
 type Groups = [Group; STRUCTURES];
 
+/// A footprint as the TLBs and caches of a machine see it: [`Warmth::touches`].
+#[derive(Clone, Debug)]
+pub struct Touches {
+    space: u32,
+    reach_ns: f64,
+    user: Groups,
+    kernel: Groups,
+}
+
+/// What is missed in each structure, and the CPU time that costs.
+#[derive(Default)]
+struct Tally {
+    lines: [f64; STRUCTURES],
+    ns: f64,
+}
+
+impl Tally {
+    /// Adds what is missing of each set of a group, where so much of it is left.
+    #[inline]
+    fn add(&mut self, group: &Group, left: [f64; SETS_MAX], miss_ns: &[f64; STRUCTURES]) {
+        for ((at, (_, lines)), left) in group.counts.iter().zip(group.sets()).zip(left) {
+            let lost = lines - left;
+            if lost > 0.0 {
+                self.lines[*at] += lost;
+                self.ns += lost * miss_ns[*at];
+            }
+        }
+    }
+
+    /// Adds this part of each set of a group.
+    #[inline]
+    fn add_part(&mut self, group: &Group, part: f64, miss_ns: &[f64; STRUCTURES]) {
+        if part > 0.0 {
+            for (at, (_, lines)) in group.counts.iter().zip(group.sets()) {
+                self.lines[*at] += lines * part;
+                self.ns += lines * part * miss_ns[*at];
+            }
+        }
+    }
+
+    fn of_user(&self) -> Misses {
+        let [dtlb_user, itlb_user, .., cache] = self.lines;
+        Misses { dtlb_user, itlb_user, cache, ns: self.ns, ..Misses::default() }
+    }
+
+    fn of_kernel(&self) -> Misses {
+        let [dtlb_kernel, itlb_kernel, .., cache] = self.lines;
+        Misses { dtlb_kernel, itlb_kernel, cache, ns: self.ns, ..Misses::default() }
+    }
+}
+
 /// One stay of a task on a CPU.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
     reach_ns: f64,
     /// Work done in it so far.
@@ -133,11 +224,20 @@ pub struct Turn {
     /// Misses of the first round, and of each further one.
     first: Misses,
     again: Misses,
+    /// CPU time that a piece of work takes, of what it takes with everything at hand: in the first round, and in each
+    /// further one.
+    cold_rate: f64,
+    rate: f64,
     /// Misses of the kernel, paid at the switch.
     pub kernel: Misses,
 }
 
 impl Turn {
+    fn new(reach_ns: f64, first: Misses, again: Misses, kernel: Misses) -> Self {
+        let (cold_rate, rate) = (1.0 + first.ns / reach_ns, 1.0 + again.ns / reach_ns);
+        Turn { reach_ns, done_ns: 0.0, first, again, cold_rate, rate, kernel }
+    }
+
     /// Work done so far, in ns.
     pub fn done_ns(&self) -> f64 {
         self.done_ns
@@ -163,11 +263,9 @@ impl Turn {
     /// Work that gets done in so much CPU time, in ns: the inverse of [`Turn::effort_ns`].
     pub fn work_ns(&self, effort_ns: f64) -> f64 {
         let cold_ns = self.cold_ns();
-        let cold_rate = 1.0 + self.first.ns / self.reach_ns;
-        let rate = 1.0 + self.again.ns / self.reach_ns;
-        match effort_ns <= cold_ns * cold_rate {
-            true => effort_ns / cold_rate,
-            false => cold_ns + (effort_ns - cold_ns * cold_rate) / rate,
+        match effort_ns <= cold_ns * self.cold_rate {
+            true => effort_ns / self.cold_rate,
+            false => cold_ns + (effort_ns - cold_ns * self.cold_rate) / self.rate,
         }
     }
 
@@ -175,8 +273,11 @@ impl Turn {
     pub fn worked(&mut self, work_ns: f64) -> Misses {
         let cold_ns = work_ns.min(self.cold_ns());
         let mut misses = Misses::default();
-        misses.add(&self.first, cold_ns / self.reach_ns);
-        misses.add(&self.again, (work_ns - cold_ns) / self.reach_ns);
+        for (of, ns) in [(&self.first, cold_ns), (&self.again, work_ns - cold_ns)] {
+            if ns > 0.0 {
+                misses.add(of, ns / self.reach_ns);
+            }
+        }
         self.done_ns += work_ns;
         misses
     }
@@ -220,7 +321,7 @@ pub struct Warmth {
     /// The other hardware threads of each CPU's core.
     siblings: Vec<Vec<usize>>,
     /// What each CPU's present task goes through.
-    present: Vec<Option<Groups>>,
+    present: Vec<Option<Rc<Touches>>>,
     line_bytes: f64,
     /// What a miss costs in each structure.
     miss_ns: [f64; STRUCTURES],
@@ -263,6 +364,18 @@ impl Warmth {
         })
     }
 
+    /// A footprint as this machine's TLBs and caches see it.
+    pub fn touches(&self, task: &Footprint) -> Touches {
+        let (itlb, itlb_large) = match self.cores.first() {
+            Some(core) => (core.itlb.is_some(), core.itlb_large.is_some()),
+            None => (false, false),
+        };
+        let user = groups([task.own, task.shared, task.code], self.line_bytes, itlb);
+        let of_kernel = [task.kernel_own, task.kernel_shared, task.kernel_code];
+        let kernel = groups(of_kernel, self.line_bytes, itlb || itlb_large);
+        Touches { space: task.space, reach_ns: task.reach_ns.max(1.0), user, kernel }
+    }
+
     /// A CPU takes on an address space; kernel threads and idling keep the last one, as lazy TLB
     /// does, and are no change.
     pub fn change_space(&mut self, cpu: usize, space: u32) {
@@ -282,16 +395,14 @@ impl Warmth {
         if self.siblings[cpu].is_empty() || at == LAST && !self.llc_per_core {
             return 0.0;
         }
-        let others = || self.siblings[cpu].iter().filter_map(|other| self.present[*other].as_ref());
-        let goes_through = |group: &Group, set: u32| group.iter().any(|(own, _)| *own == set);
+        let present = |other: &usize| self.present[*other].as_ref().map(|task| &task.user[at]);
+        let siblings = &self.siblings[cpu];
         let mut lines = 0.0;
-        for (number, groups) in others().enumerate() {
-            for (set, of) in &groups[at] {
-                let mut before = others().take(number);
-                if *of > 0.0
-                    && !goes_through(group, *set)
-                    && !before.any(|groups| goes_through(&groups[at], *set))
-                {
+        for (number, sibling) in siblings.iter().enumerate() {
+            let Some(other) = present(sibling) else { continue };
+            for (set, of) in other.sets() {
+                let mut before = siblings[..number].iter().filter_map(present);
+                if !group.goes_through(*set) && !before.any(|group| group.goes_through(*set)) {
                     lines += of;
                 }
             }
@@ -300,12 +411,10 @@ impl Warmth {
     }
 
     /// A task gets a CPU, whose address space was changed before where it had to be.
-    pub fn enter(&mut self, cpu: usize, task: &Footprint) -> Turn {
+    pub fn enter(&mut self, cpu: usize, task: &Rc<Touches>) -> Turn {
         let kernel = self.enter_kernel(cpu, task);
         let (core, llc) = self.places[cpu];
         let core = &self.cores[core];
-        let groups =
-            groups([task.own, task.shared, task.code], self.line_bytes, core.itlb.is_some());
         let caches = [
             Some(&core.dtlb),
             core.itlb.as_ref(),
@@ -313,29 +422,26 @@ impl Warmth {
             core.l2.as_ref(),
             Some(&self.last_level[llc]),
         ];
-        let (mut first, mut again) = (Misses::default(), Misses::default());
+        let (mut first, mut again) = (Tally::default(), Tally::default());
         for (at, cache) in caches.into_iter().enumerate() {
-            let Some(cache) = cache else { continue };
-            let left = cache.left(&groups[at]);
-            let own: f64 = groups[at].iter().map(|(_, lines)| lines).sum();
-            let lost = 1.0 - cache.hit(own + self.beside(cpu, at, &groups[at]));
-            for (set, (_, lines)) in groups[at].iter().enumerate() {
-                self.count(&mut first, at, set, lines - left[set], false);
-                self.count(&mut again, at, set, lines * lost, false);
+            let (Some(cache), group) = (cache, &task.user[at]) else { continue };
+            if group.len == 0 {
+                continue;
             }
+            first.add(group, cache.left(group.sets()), &self.miss_ns);
+            let lost = 1.0 - cache.hit(group.lines + self.beside(cpu, at, group));
+            again.add_part(group, lost, &self.miss_ns);
         }
-        self.present[cpu] = Some(groups);
-        Turn { reach_ns: task.reach_ns.max(1.0), done_ns: 0.0, first, again, kernel }
+        self.present[cpu] = Some(Rc::clone(task));
+        Turn::new(task.reach_ns, first.of_user(), again.of_user(), kernel)
     }
 
     /// The task's turn on this CPU is over.
-    pub fn leave(&mut self, cpu: usize, task: &Footprint, turn: &Turn) {
+    pub fn leave(&mut self, cpu: usize, task: &Touches, turn: &Turn) {
         self.present[cpu] = None;
         let (core, llc) = self.places[cpu];
         let core = &mut self.cores[core];
         let part = turn.done_ns / turn.reach_ns;
-        let groups =
-            groups([task.own, task.shared, task.code], self.line_bytes, core.itlb.is_some());
         let caches = [
             Some(&mut core.dtlb),
             core.itlb.as_mut(),
@@ -343,20 +449,17 @@ impl Warmth {
             core.l2.as_mut(),
             Some(&mut self.last_level[llc]),
         ];
-        for (cache, group) in caches.into_iter().zip(&groups) {
+        for (cache, group) in caches.into_iter().zip(&task.user) {
             if let Some(cache) = cache {
-                cache.used(task.space, group, part);
+                cache.used(task.space, group.sets(), part);
             }
         }
     }
 
     /// The switch itself touches the kernel's sets.
-    fn enter_kernel(&mut self, cpu: usize, task: &Footprint) -> Misses {
+    fn enter_kernel(&mut self, cpu: usize, task: &Touches) -> Misses {
         let (core, llc) = self.places[cpu];
         let core = &mut self.cores[core];
-        let apart = core.itlb.is_some() || core.itlb_large.is_some();
-        let sets = [task.kernel_own, task.kernel_shared, task.kernel_code];
-        let groups = groups(sets, self.line_bytes, apart);
         let caches = [
             Some(core.dtlb_large.as_mut().unwrap_or(&mut core.dtlb)),
             core.itlb_large.as_mut().or(core.itlb.as_mut()),
@@ -364,33 +467,15 @@ impl Warmth {
             core.l2.as_mut(),
             Some(&mut self.last_level[llc]),
         ];
-        let mut lost = [[0.0; SETS]; STRUCTURES];
+        let mut lost = Tally::default();
         for (at, cache) in caches.into_iter().enumerate() {
-            let Some(cache) = cache else { continue };
-            let left = cache.left(&groups[at]);
-            lost[at] = std::array::from_fn(|set| groups[at][set].1 - left[set]);
-            cache.used(0, &groups[at], 1.0);
+            let (Some(cache), group) = (cache, &task.kernel[at]) else { continue };
+            if group.len > 0 {
+                lost.add(group, cache.left(group.sets()), &self.miss_ns);
+            }
+            cache.used(0, group.sets(), 1.0);
         }
-        let mut misses = Misses::default();
-        for (at, lost) in lost.iter().enumerate() {
-            lost.iter().enumerate().for_each(|(set, n)| self.count(&mut misses, at, set, *n, true));
-        }
-        misses
-    }
-
-    fn count(&self, misses: &mut Misses, at: usize, set: usize, lost: f64, kernel: bool) {
-        // Where one TLB serves both, code stands in the data TLB.
-        let at = if at == DTLB && set == CODE { ITLB } else { at };
-        let counter = match (at, kernel) {
-            (DTLB, false) => &mut misses.dtlb_user,
-            (DTLB, true) => &mut misses.dtlb_kernel,
-            (ITLB, false) => &mut misses.itlb_user,
-            (ITLB, true) => &mut misses.itlb_kernel,
-            (LAST, _) => &mut misses.cache,
-            _ => &mut 0.0,
-        };
-        *counter += lost.max(0.0);
-        misses.ns += lost.max(0.0) * self.miss_ns[at];
+        lost.of_kernel()
     }
 }
 
@@ -399,11 +484,13 @@ fn groups([own, shared, code]: [Set; SETS], line_bytes: f64, itlb: bool) -> Grou
     let pages = |set: Set| (set.id, set.pages);
     let lines = |set: Set| (set.id, set.bytes / line_bytes);
     let none = (0, 0.0);
-    let mut groups = [[none; SETS]; STRUCTURES];
-    groups[DTLB] = [pages(own), pages(shared), if itlb { none } else { pages(code) }];
-    groups[ITLB] = [none, none, if itlb { pages(code) } else { none }];
-    groups[L1D] = [lines(own), lines(shared), none];
-    groups[L2] = [lines(own), lines(shared), lines(code)];
-    groups[LAST] = groups[L2];
+    let in_caches = [lines(own), lines(shared), lines(code)];
+    let mut groups = [Group::default(); STRUCTURES];
+    groups[DTLB] =
+        Group::new(DTLB, [pages(own), pages(shared), if itlb { none } else { pages(code) }]);
+    groups[ITLB] = Group::new(ITLB, [none, none, if itlb { pages(code) } else { none }]);
+    groups[L1D] = Group::new(L1D, [lines(own), lines(shared), none]);
+    groups[L2] = Group::new(L2, in_caches);
+    groups[LAST] = Group::new(LAST, in_caches);
     groups
 }

@@ -2,7 +2,9 @@
 //! What a task finds of its pages and lines: properties on random footprints, and shapes known from
 //! measurements.
 
-use machine::{Footprint, Machine, Misses, Set, Warmth, find};
+use std::rc::Rc;
+
+use machine::{Footprint, Machine, Misses, Set, Turn, Warmth, find};
 use proptest::prelude::*;
 
 fn set(id: u32, pages: f64) -> Set {
@@ -23,14 +25,20 @@ fn task(number: u32, space: u32, own: f64, shared: f64) -> Footprint {
     }
 }
 
+fn enter(warmth: &mut Warmth, cpu: usize, task: &Footprint) -> Turn {
+    let touches = Rc::new(warmth.touches(task));
+    warmth.enter(cpu, &touches)
+}
+
 /// One turn of `work_ns` on CPU 0: all misses of it.
 fn turn(warmth: &mut Warmth, task: &Footprint, work_ns: f64) -> Misses {
     warmth.change_space(0, task.space);
-    let mut turn = warmth.enter(0, task);
+    let touches = Rc::new(warmth.touches(task));
+    let mut turn = warmth.enter(0, &touches);
     let mut misses = turn.kernel;
     let worked = turn.worked(work_ns);
     misses.add(&worked, 1.0);
-    warmth.leave(0, task, &turn);
+    warmth.leave(0, &touches, &turn);
     misses
 }
 
@@ -115,7 +123,7 @@ proptest! {
     #[test]
     fn effort_and_work_are_inverse(work in 0.0f64..100_000.0, before in 0.0f64..40_000.0) {
         let mut warmth = Warmth::new(&core2()).unwrap();
-        let mut turn = warmth.enter(0, &task(1, 1, 300.0, 100.0));
+        let mut turn = enter(&mut warmth, 0, &task(1, 1, 300.0, 100.0));
         turn.worked(before);
         prop_assert!((turn.work_ns(turn.effort_ns(work)) - work).abs() < 1e-6 * (1.0 + work));
     }
@@ -197,7 +205,7 @@ fn threads_of_a_core_share() {
     turn(&mut warmth, &one, one.reach_ns);
     for (cpu, warm) in [(sibling, true), (1, false)] {
         warmth.change_space(cpu, 1);
-        let mut turn = warmth.enter(cpu, &one);
+        let mut turn = enter(&mut warmth, cpu, &one);
         let misses = turn.worked(one.reach_ns);
         assert_eq!(misses.dtlb_user < 1.0, warm, "CPU {cpu}: {misses:?}");
     }
@@ -218,10 +226,10 @@ fn hardware_threads_of_a_core_push_out_what_they_do_not_share() {
     let again = |other: Option<(usize, Footprint)>| {
         let mut warmth = Warmth::new(&machine).unwrap();
         if let Some((cpu, other)) = other {
-            warmth.enter(cpu, &other);
+            enter(&mut warmth, cpu, &other);
         }
         let task = task(1, 1, 4.0, 40.0);
-        let mut turn = warmth.enter(first(0), &task);
+        let mut turn = enter(&mut warmth, first(0), &task);
         turn.worked(task.reach_ns);
         turn.worked(task.reach_ns).ns
     };

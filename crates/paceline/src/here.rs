@@ -150,7 +150,7 @@ fn kernel() -> Option<String> {
 
 /// What has to be so before anything is touched.
 pub fn may_load() -> Result<(), Failure> {
-    let state = live::state().map_err(|error| {
+    let state = live::can_load().map_err(|error| {
         Failure::input(format!(
             "{error:#}; `paceline doctor` says how to mend it, `compare` on vm and sim needs none"
         ))

@@ -130,6 +130,16 @@ fn what_cannot_be_loaded_is_one_line() {
         chmod 755 $(dirname $P)
         refused su nobody -s /bin/sh -c "$P run fifo"; grep -q 'needs root' err || fail root
 
+        # Kernels that lack what a policy needs.
+        lacks() {
+            mount -t tmpfs none $1
+            refused $P run fifo;                           grep -q "$2.*paceline doctor" err || fail "run without $1"
+            refused $P compare --on here --policy fifo -- true; grep -q "$2" err || fail "compare without $1"
+            umount $1
+        }
+        lacks /sys/kernel/sched_ext 'has no sched_ext'
+        lacks /sys/kernel/btf 'has no type information (CONFIG_DEBUG_INFO_BTF)'
+
         mkdir -p /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
         echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
         mkdir -p /sys/fs/cgroup/half

@@ -18,33 +18,54 @@ fn call_ns(instructions: f64, fixed_ns: f64, machine: &Machine) -> [u64; 4] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Func(pub(crate) u16);
 
+impl Func {
+    /// Runs where no other does.
+    const NOBODY: Func = Func(0);
+}
+
 impl From<PathId> for Func {
     fn from(path: PathId) -> Self {
-        Func(path.0)
+        Func(path.0 + 1)
+    }
+}
+
+/// Who calls a function: on an idle CPU or not, and how many threads of its core are busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Caller(u8);
+
+impl Caller {
+    const ALL: usize = 8;
+
+    /// On a core with so many busy threads, from 1 to 4, on a CPU that runs the idle task or not.
+    pub fn new(busy: usize, idle: bool) -> Self {
+        Caller((busy - 1) as u8 + if idle { 4 } else { 0 })
     }
 }
 
 struct Function {
     name: String,
     scheduler: bool,
-    /// Cost of a call with 1, 2, 3, 4 busy threads on the core.
-    call_ns: [u64; 4],
-    /// The same on a CPU that runs the idle task.
-    idle_ns: [u64; 4],
+}
+
+/// What is looked at when a function is called.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    /// What a call costs, by caller.
+    call_ns: [u64; Caller::ALL],
     seen: FunctionCost,
 }
 
-impl Function {
-    #[inline]
-    fn ns(&self, busy: usize, idle: bool) -> u64 {
-        if idle { self.idle_ns[busy - 1] } else { self.call_ns[busy - 1] }
-    }
-}
+/// Functions that may run within each other.
+const DEPTH: usize = 64;
 
 /// Calls and time by function: time counts for the innermost function that is running.
 pub(crate) struct Account {
     functions: Vec<Function>,
-    stack: Vec<Func>,
+    counted: Vec<Counted>,
+    /// The function that is running, and those that it was called from.
+    running: Func,
+    stack: [Func; DEPTH],
+    depth: usize,
     mark_ns: u64,
     places: Vec<Place>,
 }
@@ -61,16 +82,21 @@ impl Account {
     pub fn new(machine: &Machine, paths: &Paths) -> Self {
         let mut account = Account {
             functions: Vec::new(),
-            stack: Vec::with_capacity(16),
+            counted: Vec::new(),
+            running: Func::NOBODY,
+            stack: [Func::NOBODY; DEPTH],
+            depth: 0,
             mark_ns: 0,
             places: Vec::new(),
         };
+        account.add("nobody", false, 0.0, 0.0, machine);
         for path in paths.iter() {
             let scale = if path.old { machine.costs.paths_2_6_38 } else { 1.0 };
             let given = machine.paths.get(&path.name).unwrap_or(&path.instructions);
             let id = account.add(&path.name, path.scheduler, scale * given, 0.0, machine);
             if let Some(instructions) = machine.from_idle.get(&path.name) {
-                account.functions[id.0 as usize].idle_ns = call_ns(*instructions, 0.0, machine);
+                let idle_ns = call_ns(*instructions, 0.0, machine);
+                account.counted[id.0 as usize].call_ns[4..].copy_from_slice(&idle_ns);
             }
         }
         account
@@ -86,51 +112,60 @@ impl Account {
         machine: &Machine,
     ) -> Func {
         let call_ns = call_ns(instructions, fixed_ns, machine);
-        let (name, seen) = (name.to_string(), FunctionCost::default());
-        self.functions.push(Function { name, scheduler, call_ns, idle_ns: call_ns, seen });
+        self.functions.push(Function { name: name.to_string(), scheduler });
+        let call_ns = std::array::from_fn(|caller| call_ns[caller % 4]);
+        self.counted.push(Counted { call_ns, ..Counted::default() });
         Func(self.functions.len() as u16 - 1)
     }
 
     /// A stretch of kernel code begins.
     pub fn begin(&mut self, now_ns: u64) {
         // Not empty only where the run has failed within a function.
-        self.stack.clear();
+        self.depth = 0;
+        self.running = Func::NOBODY;
         self.mark_ns = now_ns;
     }
 
     /// Enters a function; returns when its own instructions are done.
     #[inline]
-    pub fn enter(&mut self, func: Func, now_ns: u64, busy: usize, idle: bool) -> u64 {
+    pub fn enter(&mut self, func: Func, now_ns: u64, caller: Caller) -> u64 {
         self.flush(now_ns);
-        self.stack.push(func);
-        let function = &mut self.functions[func.0 as usize];
-        function.seen.count += 1;
-        now_ns + function.ns(busy, idle)
+        self.stack[self.depth % DEPTH] = std::mem::replace(&mut self.running, func);
+        self.depth += 1;
+        let counted = &mut self.counted[func.0 as usize];
+        counted.seen.count += 1;
+        now_ns + counted.call_ns[caller.0 as usize % Caller::ALL]
     }
 
     #[inline]
     pub fn leave(&mut self, now_ns: u64) {
         self.flush(now_ns);
-        self.stack.pop();
+        debug_assert!(
+            (1..=DEPTH).contains(&self.depth),
+            "{} functions within each other",
+            self.depth
+        );
+        self.depth = self.depth.wrapping_sub(1);
+        self.running = self.stack[self.depth % DEPTH];
     }
 
     /// A function that calls nothing; returns when it is done.
     #[inline]
-    pub fn call(&mut self, func: Func, now_ns: u64, busy: usize, idle: bool) -> u64 {
-        let function = &mut self.functions[func.0 as usize];
-        let ns = function.ns(busy, idle);
-        function.seen.count += 1;
-        function.seen.ns += ns;
+    pub fn call(&mut self, func: Func, now_ns: u64, caller: Caller) -> u64 {
         self.flush(now_ns);
+        let counted = &mut self.counted[func.0 as usize];
+        let ns = counted.call_ns[caller.0 as usize % Caller::ALL];
+        counted.seen.count += 1;
+        counted.seen.ns += ns;
         self.mark_ns = now_ns + ns;
         now_ns + ns
     }
 
     #[inline]
     fn flush(&mut self, now_ns: u64) {
-        if let Some(func) = self.stack.last() {
-            self.functions[func.0 as usize].seen.ns += now_ns - self.mark_ns;
-        }
+        let seen = &mut self.counted[self.running.0 as usize].seen;
+        // Nobody's time is asked for by nobody, and may go back to 0 when a run is set up.
+        seen.ns = seen.ns.wrapping_add(now_ns.wrapping_sub(self.mark_ns));
         self.mark_ns = now_ns;
     }
 
@@ -143,6 +178,7 @@ impl Account {
         })
     }
 
+    #[inline]
     pub fn lock_taken(&mut self, place: usize, waited_ns: u64, spent_ns: u64) {
         let place = &mut self.places[place];
         place.taken += 1;
@@ -170,8 +206,9 @@ impl Account {
 
     /// The scheduler's functions that ran.
     pub fn functions(&self) -> BTreeMap<String, FunctionCost> {
-        let ran = self.functions.iter().filter(|f| f.scheduler && f.seen.count > 0);
-        ran.map(|f| (f.name.clone(), f.seen)).collect()
+        let all = self.functions.iter().zip(&self.counted);
+        let ran = all.filter(|(function, counted)| function.scheduler && counted.seen.count > 0);
+        ran.map(|(function, counted)| (function.name.clone(), counted.seen)).collect()
     }
 }
 
@@ -185,11 +222,12 @@ mod tests {
         let mut account = Account::new(&machine, &Paths::embedded());
         let outer = account.add("outer", true, 0.0, 10.0, &machine);
         let inner = account.add("inner", true, 0.0, 5.0, &machine);
+        let caller = Caller::new(1, false);
         account.begin(100);
-        let now = account.enter(outer, 100, 1, false);
-        let now = account.enter(inner, now, 1, false) + 20;
+        let now = account.enter(outer, 100, caller);
+        let now = account.enter(inner, now, caller) + 20;
         account.leave(now);
-        let now = account.call(inner, now, 1, false) + 7;
+        let now = account.call(inner, now, caller) + 7;
         account.leave(now);
         let seen = account.functions();
         assert_eq!(seen["inner"], FunctionCost { count: 2, ns: 30 });

@@ -23,9 +23,7 @@ impl Engine {
             self.pause(cpu, now);
         }
         let k = &mut self.k;
-        k.this = cpu;
-        k.now = now;
-        k.account.begin(now);
+        k.begin(cpu, now);
         self.turn_left(cpu, now);
         let k = &mut self.k;
         let was = k.cpus[cpu].mode;
@@ -282,6 +280,7 @@ impl Engine {
         let k = &mut self.k;
         let period_ns = k.machine.costs.tick_period_ns as u64;
         let at_ns = k.cpus[cpu].next_tick_ns(k.now, period_ns);
+        k.cpus[cpu].tick_ns = at_ns;
         k.queue.push(at_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Tick });
     }
 

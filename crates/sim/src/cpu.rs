@@ -43,7 +43,9 @@ pub struct Cpu {
     pub(crate) tick_armed: bool,
     /// When timers that were set here expire.
     timers: Vec<u64>,
-    pub(crate) tick_phase_ns: u64,
+    tick_phase_ns: u64,
+    /// The tick that was armed last; 0: none was.
+    pub(crate) tick_ns: u64,
     /// Address space loaded, as a process number plus one; 0 is none yet.
     pub(crate) mm: usize,
     /// Task that ran here last.
@@ -106,6 +108,7 @@ impl Cpu {
             tick_armed: false,
             timers: Vec::new(),
             tick_phase_ns,
+            tick_ns: 0,
             mm: 0,
             last: None,
             spent: Spent::default(),
@@ -155,6 +158,11 @@ impl Cpu {
 
     /// The next tick after `now_ns`.
     pub(crate) fn next_tick_ns(&self, now_ns: u64, period_ns: u64) -> u64 {
+        // Mostly the one after the last that was armed: that needs no division.
+        let next_ns = self.tick_ns + period_ns;
+        if self.tick_ns > 0 && (self.tick_ns..next_ns).contains(&now_ns) {
+            return next_ns;
+        }
         let since_ns = now_ns.saturating_sub(self.tick_phase_ns);
         self.tick_phase_ns + (since_ns / period_ns + 1) * period_ns
     }

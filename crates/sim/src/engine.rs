@@ -193,7 +193,7 @@ impl Engine {
         }
     }
 
-    fn nothing_runs(&self) -> bool {
+    fn nothing_runs(&mut self) -> bool {
         let waits = |task: &Task| matches!(task.state, State::Queued | State::Waking);
         self.k.queue.only_background()
             && self.k.cpus.iter().all(|cpu| cpu.idle())
@@ -534,8 +534,12 @@ impl Engine {
     /// The other threads of a core now get on at another speed.
     pub(crate) fn rerate_siblings(&mut self, cpu: CpuId) {
         let now = self.k.now;
-        for sibling in self.k.siblings(cpu).iter().filter(|other| *other != cpu) {
-            self.rerate(sibling, now);
+        for at in 0.. {
+            match self.k.thread_of_core(cpu, at) {
+                None => return,
+                Some(other) if other == cpu => {}
+                Some(other) => self.rerate(other, now),
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is to happen, in the order of time.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Something due.
@@ -59,35 +59,48 @@ impl Due {
     }
 }
 
-/// Something in the queue; `order` is its time and, below that, the number under which it was put in.
+/// When something comes: its time, and of two of one time the number under which it was put in. What a CPU is due
+/// for has the CPU's number besides, which decides nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Order(u128);
+
+impl Order {
+    const NEVER: Order = Order(u128::MAX);
+    const CPU_BITS: u32 = 16;
+
+    /// `seq` is below 2^48: that many things do not happen in a run.
+    #[inline]
+    fn new(t_ns: u64, seq: u64, cpu: usize) -> Self {
+        Order(u128::from(t_ns) << 64 | u128::from(seq << Self::CPU_BITS | cpu as u64))
+    }
+
+    #[inline]
+    fn t_ns(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    #[inline]
+    fn cpu(self) -> usize {
+        self.0 as usize & ((1 << Self::CPU_BITS) - 1)
+    }
+}
+
+/// Something in the heap.
 struct Entry {
-    order: u128,
+    order: Order,
     due: Due,
 }
 
-impl Entry {
-    #[inline]
-    fn t_ns(&self) -> u64 {
-        (self.order >> 64) as u64
-    }
-
-    #[inline]
-    fn seq(&self) -> u64 {
-        self.order as u64
-    }
-}
-
 impl Ord for Entry {
-    /// The earliest is the greatest, for a heap that gives the greatest.
     #[inline]
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.order.cmp(&self.order)
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order.cmp(&other.order)
     }
 }
 
 impl PartialOrd for Entry {
     #[inline]
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
@@ -102,91 +115,115 @@ impl Eq for Entry {}
 
 /// Everything due. Two things due at one time come in the order in which they were put in.
 ///
-/// What a CPU is due for changes whenever it is interrupted: the old entry is void from then on. Void
-/// entries may lie far in the future (a thread that spins for as long as it takes), so they are
-/// cleared out when they are the greater part: the heap stays within twice of what is really due.
+/// What a CPU is due for changes whenever it is interrupted, and far more often than it comes about. So CPUs
+/// are not in the heap: each has a leaf of a tree whose nodes hold the earlier of their two children.
 #[derive(Default)]
 pub(crate) struct Queue {
-    heap: BinaryHeap<Entry>,
+    heap: BinaryHeap<Reverse<Entry>>,
     seq: u64,
     background: usize,
-    /// By CPU, the `seq` of its entry, and how many entries in the heap are nobody's any more.
-    of_cpu: Vec<Option<u64>>,
-    void: usize,
+    /// The root is the second, the children of `n` are `2n` and `2n + 1`; the latter half are the CPUs.
+    cpus: Vec<Order>,
+    /// A CPU that is due no more, but is in the tree still: mostly it is put in again before anybody looks.
+    stale: Option<usize>,
 }
-
-/// Fewer void entries than this are left where they are.
-const VOID_MIN: usize = 64;
 
 impl Queue {
     #[inline]
     pub fn push(&mut self, t_ns: u64, due: Due) {
         self.seq += 1;
         self.background += usize::from(due.background());
-        let order = u128::from(t_ns) << 64 | u128::from(self.seq);
-        self.heap.push(Entry { order, due });
+        self.heap.push(Reverse(Entry { order: Order::new(t_ns, self.seq, 0), due }));
     }
 
     /// From now on `cpu` is due at `t_ns`, and at no other time.
+    #[inline]
     pub fn push_cpu(&mut self, t_ns: u64, cpu: usize) {
-        self.cancel_cpu(cpu);
-        self.push(t_ns, Due::Cpu(cpu as u16));
-        if cpu >= self.of_cpu.len() {
-            self.of_cpu.resize(cpu + 1, None);
+        self.seq += 1;
+        if 2 * cpu >= self.cpus.len() {
+            self.grow(cpu);
         }
-        self.of_cpu[cpu] = Some(self.seq);
+        if self.stale == Some(cpu) {
+            self.stale = None;
+        }
+        self.set_cpu(cpu, Order::new(t_ns, self.seq, cpu));
     }
 
     /// `cpu` is due at no time.
+    #[inline]
     pub fn cancel_cpu(&mut self, cpu: usize) {
-        let due = self.of_cpu.get_mut(cpu).and_then(Option::take);
-        self.void += usize::from(due.is_some());
-        if self.void >= VOID_MIN && 2 * self.void > self.heap.len() {
-            let of_cpu = &self.of_cpu;
-            self.heap.retain(|entry| !is_void(of_cpu, entry));
-            self.void = 0;
+        if self.stale != Some(cpu) && 2 * cpu < self.cpus.len() {
+            self.clear();
+            self.stale = Some(cpu);
+        }
+    }
+
+    /// Takes who is due no more out of the tree.
+    #[inline]
+    fn clear(&mut self) {
+        if let Some(cpu) = self.stale.take() {
+            self.set_cpu(cpu, Order::NEVER);
         }
     }
 
     #[inline]
+    fn set_cpu(&mut self, cpu: usize, order: Order) {
+        let mut at = self.cpus.len() / 2 + cpu;
+        self.cpus[at] = order;
+        while at > 1 {
+            let earlier = self.cpus[at].min(self.cpus[at ^ 1]);
+            at /= 2;
+            if self.cpus[at] == earlier {
+                return;
+            }
+            self.cpus[at] = earlier;
+        }
+    }
+
+    /// Makes room for this CPU.
+    fn grow(&mut self, cpu: usize) {
+        let leaves = (cpu + 1).next_power_of_two();
+        let old = std::mem::replace(&mut self.cpus, vec![Order::NEVER; 2 * leaves]);
+        for (cpu, order) in old[old.len() / 2..].iter().enumerate() {
+            self.set_cpu(cpu, *order);
+        }
+    }
+
+    /// When a CPU is due first.
+    #[inline]
+    fn first_cpu(&mut self) -> Order {
+        self.clear();
+        self.cpus.get(1).copied().unwrap_or(Order::NEVER)
+    }
+
+    #[inline]
     pub fn pop(&mut self) -> Option<(u64, Due)> {
-        loop {
-            let entry = self.heap.pop()?;
-            if is_void(&self.of_cpu, &entry) {
-                self.void -= 1;
-                continue;
+        let first = self.first_cpu();
+        match self.heap.peek() {
+            Some(Reverse(entry)) if entry.order < first => {
+                let Reverse(Entry { order, due }) = self.heap.pop()?;
+                self.background -= usize::from(due.background());
+                Some((order.t_ns(), due))
             }
-            if let Due::Cpu(cpu) = entry.due {
-                self.of_cpu[usize::from(cpu)] = None;
+            _ if first == Order::NEVER => None,
+            _ => {
+                self.stale = Some(first.cpu());
+                Some((first.t_ns(), Due::Cpu(first.cpu() as u16)))
             }
-            self.background -= usize::from(entry.due.background());
-            return Some((entry.t_ns(), entry.due));
         }
     }
 
     /// When the next thing is due.
     #[inline]
     pub fn next_ns(&mut self) -> u64 {
-        while let Some(entry) = self.heap.peek() {
-            if !is_void(&self.of_cpu, entry) {
-                return entry.t_ns();
-            }
-            self.heap.pop();
-            self.void -= 1;
-        }
-        u64::MAX
+        let first = self.first_cpu();
+        self.heap.peek().map_or(first, |Reverse(entry)| entry.order.min(first)).t_ns()
     }
 
     /// Nothing is left that could make a task run.
-    pub fn only_background(&self) -> bool {
-        self.background + self.void == self.heap.len()
+    pub fn only_background(&mut self) -> bool {
+        self.background == self.heap.len() && self.first_cpu() == Order::NEVER
     }
-}
-
-/// Whether an entry is one that its CPU is due for no more.
-#[inline]
-fn is_void(of_cpu: &[Option<u64>], entry: &Entry) -> bool {
-    matches!(entry.due, Due::Cpu(cpu) if of_cpu[usize::from(cpu)] != Some(entry.seq()))
 }
 
 #[cfg(test)]
@@ -227,15 +264,47 @@ mod tests {
         assert!(queue.only_background());
     }
 
-    #[test]
-    fn what_is_void_does_not_pile_up() {
-        let mut queue = Queue::default();
-        const HOUR_NS: u64 = 3_600_000_000_000;
-        for at_ns in 0..100_000 {
-            for cpu in 0..8 {
-                queue.push_cpu(HOUR_NS + at_ns, cpu);
+    /// The same, said plainly: a list that is searched.
+    #[derive(Default)]
+    struct Plain(Vec<(u64, u64, Due)>);
+
+    impl Plain {
+        fn cancel_cpu(&mut self, cpu: u16) {
+            self.0.retain(|(.., due)| *due != Due::Cpu(cpu));
+        }
+
+        fn pop(&mut self) -> Option<(u64, Due)> {
+            let first = (0..self.0.len()).min_by_key(|at| (self.0[*at].0, self.0[*at].1))?;
+            let (t_ns, _, due) = self.0.remove(first);
+            Some((t_ns, due))
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_is_a_list_in_order(acts in proptest::collection::vec((0..4u8, 0..20u64, 0..9u16), 0..200)) {
+            let (mut queue, mut plain) = (Queue::default(), Plain::default());
+            for (seq, (act, t_ns, cpu)) in acts.into_iter().enumerate() {
+                match act {
+                    0 => {
+                        queue.push(t_ns, Due::Fault(cpu.into()));
+                        plain.0.push((t_ns, seq as u64, Due::Fault(cpu.into())));
+                    }
+                    1 => {
+                        queue.push_cpu(t_ns, cpu.into());
+                        plain.cancel_cpu(cpu);
+                        plain.0.push((t_ns, seq as u64, Due::Cpu(cpu)));
+                    }
+                    2 => {
+                        queue.cancel_cpu(cpu.into());
+                        plain.cancel_cpu(cpu);
+                    }
+                    _ => proptest::prop_assert_eq!(queue.pop(), plain.pop()),
+                }
+                let next_ns = plain.0.iter().map(|(t_ns, ..)| *t_ns).min().unwrap_or(u64::MAX);
+                proptest::prop_assert_eq!(queue.next_ns(), next_ns);
+                proptest::prop_assert_eq!(queue.only_background(), plain.0.is_empty());
             }
         }
-        assert!(queue.heap.len() <= 2 * VOID_MIN + 8, "{} entries for 8 CPUs", queue.heap.len());
     }
 }

@@ -7,8 +7,9 @@
 //! root itself takes (`mm_switch_ns`) is charged to all. No cost depends on who schedules.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use machine::{Footprint, Machine, Misses, Set, Turn, Warmth};
+use machine::{Footprint, Machine, Misses, Set, Touches, Turn, Warmth};
 use workload::{Touched, Workload};
 
 use crate::task::{CpuId, TaskId};
@@ -16,7 +17,9 @@ use crate::task::{CpuId, TaskId};
 /// State of the hardware, and what each task has missed.
 pub(crate) struct Hw {
     warmth: Warmth,
-    footprints: Vec<Option<Footprint>>,
+    touches: Vec<Option<Rc<Touches>>>,
+    /// Which set of others' data each task touches.
+    shared: Vec<Option<u32>>,
     /// What each CPU's present task found when it came.
     turns: Vec<Option<Turn>>,
     pub misses: Vec<Misses>,
@@ -37,10 +40,17 @@ impl Hw {
         let mut names = Names::default();
         let footprint = |(id, task): (usize, &workload::Task)| names.footprint(id, task);
         let footprints: Vec<_> = workload.tasks.iter().enumerate().map(footprint).collect();
+        let warmth = Warmth::new(machine)?;
+        let touches = |of: &Option<Footprint>| Some(Rc::new(warmth.touches(of.as_ref()?)));
+        let shared = |of: &Option<Footprint>| {
+            let shared = of.as_ref()?.shared;
+            (shared.bytes > 0.0).then_some(shared.id)
+        };
         Some(Hw {
-            warmth: Warmth::new(machine)?,
             misses: vec![Misses::default(); footprints.len()],
-            footprints,
+            touches: footprints.iter().map(touches).collect(),
+            shared: footprints.iter().map(shared).collect(),
+            warmth,
             turns: vec![None; machine.cpus.len()],
             slowed: 1.0,
             sampled: None,
@@ -50,14 +60,14 @@ impl Hw {
 
     /// Whether it is known what this task touches. The thread that starts the others is not known.
     pub fn knows(&self, task: TaskId) -> bool {
-        self.footprints.get(task).is_some_and(|footprint| footprint.is_some())
+        self.touches.get(task).is_some_and(|touches| touches.is_some())
     }
 
     /// A CPU goes over to a task of an address space. Returns the kernel's time for its own misses, ns.
     pub fn enter(&mut self, cpu: CpuId, task: TaskId, space: usize) -> f64 {
         self.warmth.change_space(cpu, space as u32);
-        let Some(Some(footprint)) = self.footprints.get(task) else { return 0.0 };
-        let turn = self.warmth.enter(cpu, footprint);
+        let Some(Some(touches)) = self.touches.get(task) else { return 0.0 };
+        let turn = self.warmth.enter(cpu, touches);
         let kernel = turn.kernel;
         self.misses[task].add(&kernel, 1.0);
         self.turns[cpu] = Some(turn);
@@ -66,17 +76,19 @@ impl Hw {
 
     /// A task leaves a CPU.
     pub fn leave(&mut self, cpu: CpuId, task: TaskId) {
-        let turn = self.turns[cpu].take();
-        if let (Some(turn), Some(Some(footprint))) = (turn, self.footprints.get(task)) {
-            self.warmth.leave(cpu, footprint, &turn);
-            self.sample(cpu, task, &turn);
+        if let (Some(turn), Some(Some(touches))) = (&self.turns[cpu], self.touches.get(task)) {
+            self.warmth.leave(cpu, touches, turn);
+            if self.sampled.is_some() {
+                self.sample(cpu, task);
+            }
         }
+        self.turns[cpu] = None;
         self.before[cpu] = Some(task);
     }
 
-    fn sample(&mut self, cpu: CpuId, task: TaskId, turn: &Turn) {
+    fn sample(&mut self, cpu: CpuId, task: TaskId) {
         let (Some(samples), Some(before)) = (&mut self.sampled, self.before[cpu]) else { return };
-        if before != task {
+        if let Some(turn) = self.turns[cpu].as_ref().filter(|_| before != task) {
             let sum = samples.entry((before, task)).or_default();
             *sum = (sum.0 + turn.missed_ns() + turn.kernel.ns, sum.1 + turn.done_ns());
         }
@@ -84,8 +96,7 @@ impl Hw {
 
     /// Which set of others' data a task touches. None: none.
     pub fn shares(&self, task: TaskId) -> Option<u32> {
-        let shared = self.footprints.get(task)?.as_ref()?.shared;
-        (shared.bytes > 0.0).then_some(shared.id)
+        self.shared.get(task).copied().flatten()
     }
 
     /// CPU time that so much work of the CPU's present task takes, its misses included.

@@ -12,7 +12,7 @@ use rand_pcg::Pcg64Mcg;
 use trace::{Kind, Tid};
 use workload::{Group, Workload};
 
-use crate::account::{Account, Func};
+use crate::account::{Account, Caller, Func};
 use crate::checkers::Hint;
 use crate::cpu::{Cpu, Mode};
 use crate::domains::Domains;
@@ -116,8 +116,9 @@ pub struct Kernel {
     pub(crate) clocks: Option<Box<Clocks>>,
     /// Counters of instructions have failed.
     pub(crate) counters_stand: bool,
-    /// The CPU whose code is being simulated, and its cursor.
+    /// The CPU whose code is being simulated, what a function costs there, and its cursor.
     pub(crate) this: CpuId,
+    caller: Caller,
     pub(crate) now: u64,
     /// While a pass of the scheduler or a wakeup holds a runqueue, its clock stands (`rq_clock`): what
     /// that code takes belongs to who runs next, or is seen at the next look.
@@ -132,6 +133,8 @@ pub struct Kernel {
     locks: Vec<Lock>,
     core_busy: Vec<usize>,
     core_cpus: Vec<CpuSet>,
+    /// The same as a list.
+    core_threads: Vec<Vec<CpuId>>,
 }
 
 impl Kernel {
@@ -171,6 +174,7 @@ impl Kernel {
             domains: None,
             clocks: Clocks::new(&machine).map(Box::new),
             this: 0,
+            caller: Caller::new(1, true),
             now: 0,
             standing_ns: None,
             turn_left_ns: u64::MAX,
@@ -179,6 +183,7 @@ impl Kernel {
             failure: None,
             locks,
             core_busy: vec![0; cores],
+            core_threads: core_cpus.iter().map(|cpus| cpus.iter().collect()).collect(),
             core_cpus,
             cpus,
             machine,
@@ -223,8 +228,7 @@ impl Kernel {
     /// for it, save what functions called from it take.
     #[inline]
     pub fn enter(&mut self, func: Func) {
-        let done_ns =
-            self.account.enter(func, self.now, self.busy_threads(), self.cpus[self.this].idle());
+        let done_ns = self.account.enter(func, self.now, self.caller);
         self.go_on_to(done_ns);
     }
 
@@ -232,8 +236,17 @@ impl Kernel {
     /// in the next one.
     #[inline]
     fn go_on_to(&mut self, done_ns: u64) {
+        match self.turn_ns {
+            0 => self.now = done_ns,
+            _ => self.go_on_in_turn(done_ns),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn go_on_in_turn(&mut self, done_ns: u64) {
         let mut takes_ns = done_ns - self.now;
-        while self.turn_ns > 0 && takes_ns >= self.turn_left_ns {
+        while takes_ns >= self.turn_left_ns {
             takes_ns -= self.turn_left_ns;
             self.now += self.turn_left_ns + self.turn_gap_ns;
             self.turn_left_ns = self.turn_ns;
@@ -258,8 +271,7 @@ impl Kernel {
     /// Calls a function that calls nothing itself.
     #[inline]
     pub fn call(&mut self, func: Func) {
-        let done_ns =
-            self.account.call(func, self.now, self.busy_threads(), self.cpus[self.this].idle());
+        let done_ns = self.account.call(func, self.now, self.caller);
         self.go_on_to(done_ns);
     }
 
@@ -289,8 +301,18 @@ impl Kernel {
         self.now += self.machine.line_ns(last, self.this) as u64;
     }
 
-    fn busy_threads(&self) -> usize {
-        self.core_busy[self.machine.cpus[self.this].core as usize].clamp(1, 4)
+    /// Code of this CPU is simulated from now on.
+    pub(crate) fn begin(&mut self, cpu: CpuId, now_ns: u64) {
+        self.this = cpu;
+        self.now = now_ns;
+        self.account.begin(now_ns);
+        self.look_at_caller();
+    }
+
+    /// What functions cost has changed: another CPU is simulated, or it has become idle or busy.
+    fn look_at_caller(&mut self) {
+        let busy = self.core_busy[self.machine.cpus[self.this].core as usize].clamp(1, 4);
+        self.caller = Caller::new(busy, self.cpus[self.this].idle());
     }
 
     // ---- locks ----
@@ -449,6 +471,12 @@ impl Kernel {
         self.core_cpus[self.machine.cpus[cpu].core as usize]
     }
 
+    /// Thread `at` of the core of `cpu`, itself included; None: it has no more.
+    #[inline]
+    pub(crate) fn thread_of_core(&self, cpu: CpuId, at: usize) -> Option<CpuId> {
+        self.core_threads[self.machine.cpus[cpu].core as usize].get(at).copied()
+    }
+
     /// Whether two CPUs share a last-level cache.
     pub fn share_cache(&self, a: CpuId, b: CpuId) -> bool {
         self.machine.cpus[a].llc == self.machine.cpus[b].llc
@@ -478,13 +506,14 @@ impl Kernel {
         contended_rate(core_rate, stalled, longer) * self.machine.costs.smt_rate(busy) * shared
     }
 
-    /// `cpu` starts or stops being busy. Returns whether others of its core now get on at another
+    /// `cpu` has started or stopped being busy. Returns whether others of its core now get on at another
     /// speed.
     pub(crate) fn set_busy(&mut self, cpu: CpuId, busy: bool) -> bool {
         let core = self.machine.cpus[cpu].core as usize;
         let was = self.core_busy[core];
         self.core_busy[core] = if busy { was + 1 } else { was - 1 };
-        self.core_cpus[core].len() > 1
+        self.look_at_caller();
+        self.core_threads[core].len() > 1
             && self.machine.costs.smt_rate(was) != self.machine.costs.smt_rate(self.core_busy[core])
     }
 

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use machine::Ticks;
+
 use crate::account::Func;
 use crate::channel::{Pipe, Socket};
 use crate::engine::Engine;
@@ -313,7 +315,9 @@ impl Engine {
         k.tasks[task].timer = timer;
         let at_ns = at_ns.max(k.now) + k.machine.costs.timer_slack_ns as u64;
         let irq = Irq::Timer { task: task as u32, timer };
-        k.cpus[k.this].timer_set(at_ns, k.now);
+        if k.machine.ticks == Ticks::Together {
+            k.cpus[k.this].timer_set(at_ns, k.now);
+        }
         k.queue.push(at_ns, Due::Irq { cpu: k.this as u16, irq });
         self.set_phase(task, 1);
         self.block(task);

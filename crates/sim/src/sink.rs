@@ -4,8 +4,7 @@
 //! Kernel code is simulated in one go, so events are made a little ahead of time; they wait here
 //! until nothing earlier can come.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use trace::{Event, Kind, Measures, Observed};
 
@@ -39,7 +38,6 @@ pub struct Record {
 /// An event or a hint that waits for its time.
 struct Early {
     t_ns: u64,
-    seq: u64,
     cpu: u32,
     what: What,
 }
@@ -50,35 +48,16 @@ enum What {
     Restart,
 }
 
-impl Ord for Early {
-    /// The earliest is the greatest, for a heap that gives the greatest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.t_ns, other.seq).cmp(&(self.t_ns, self.seq))
-    }
-}
-
-impl PartialOrd for Early {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Early {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Early {}
-
 pub(crate) struct Sink {
     measures: Measures,
     record: Record,
-    early: BinaryHeap<Early>,
-    seq: u64,
+    /// In the order of time, and of two of one time in that in which they came.
+    early: VecDeque<Early>,
     events: Vec<Event>,
     callbacks: Vec<CallbackRecord>,
     checkers: Checkers,
+    /// Somebody wants them.
+    hints: bool,
 }
 
 /// What a run has left behind.
@@ -94,10 +73,10 @@ impl Sink {
         Sink {
             measures: Measures::new(kinds.len()).with_kinds(kinds),
             record,
-            early: BinaryHeap::new(),
-            seq: 0,
+            early: VecDeque::new(),
             events: Vec::new(),
             callbacks: Vec::new(),
+            hints: checkers.hear_hints(),
             checkers,
         }
     }
@@ -107,12 +86,15 @@ impl Sink {
     }
 
     pub fn hint(&mut self, t_ns: u64, cpu: CpuId, hint: Hint) {
-        self.wait(t_ns, cpu, What::Hint(hint));
+        if self.hints {
+            self.wait(t_ns, cpu, What::Hint(hint));
+        }
     }
 
+    /// Most come in the order of time nearly: the place is sought from the end.
     fn wait(&mut self, t_ns: u64, cpu: CpuId, what: What) {
-        self.seq += 1;
-        self.early.push(Early { t_ns, seq: self.seq, cpu: cpu as u32, what });
+        let before = self.early.iter().rposition(|early| early.t_ns <= t_ns);
+        self.early.insert(before.map_or(0, |at| at + 1), Early { t_ns, cpu: cpu as u32, what });
     }
 
     /// Measures from here on.
@@ -129,8 +111,8 @@ impl Sink {
     /// Nothing earlier than `now_ns` will come.
     #[inline]
     pub fn advance(&mut self, now_ns: u64) {
-        while self.early.peek().is_some_and(|early| early.t_ns <= now_ns) {
-            let Some(Early { t_ns, cpu, what, .. }) = self.early.pop() else { return };
+        while self.early.front().is_some_and(|early| early.t_ns <= now_ns) {
+            let Some(Early { t_ns, cpu, what }) = self.early.pop_front() else { return };
             match what {
                 What::Hint(hint) => self.checkers.hint(t_ns, cpu, hint),
                 What::Restart => {

@@ -124,7 +124,7 @@ impl Task {
     /// It may run on this one CPU only: the kernel then asks no class where to put it.
     #[inline]
     pub fn pinned(&self) -> bool {
-        self.allowed.len() == 1
+        self.allowed.is_one()
     }
 
     /// Its weight in the kernel's table (`sched_prio_to_weight`): 1024 at nice 0.

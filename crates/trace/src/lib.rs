@@ -5,7 +5,9 @@
 //! the order of time; [`Measures`] folds them, one by one and in constant memory per task, into
 //! [`Observed`]. Both grounds are measured by the same code, so their figures can be compared.
 
+mod by_tid;
 mod event;
+mod lengths;
 mod measures;
 mod outcome;
 pub mod perfetto;
@@ -13,7 +15,8 @@ mod placed;
 mod timeline;
 
 pub use event::{Event, IDLE, Kind, MmId, Tid};
-pub use measures::{Lengths, Measures, Observed, Quantiles, TaskObserved};
+pub use lengths::Lengths;
+pub use measures::{Measures, Observed, Quantiles, TaskObserved};
 pub use outcome::{FunctionCost, MemoryUse, Missed, Outcome, Program};
 pub use placed::{Placed, Placements};
 pub use timeline::Timeline;

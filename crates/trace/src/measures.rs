@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::by_tid::ByTid;
+use crate::lengths::Lengths;
 use crate::timeline::{Columns, Timeline};
 use crate::{Event, IDLE, Kind, MmId, Tid};
 
@@ -21,7 +23,7 @@ pub struct Measures {
     now_ns: u64,
     cpus: Vec<Cpu>,
     kinds: usize,
-    tasks: BTreeMap<Tid, Task>,
+    tasks: ByTid<Task>,
     idle_cpus: usize,
     waiting_anywhere: usize,
     waiting_restricted: Vec<Tid>,
@@ -78,7 +80,22 @@ struct Task {
     exiting: bool,
     last_cpu: Option<u32>,
     allowed: Option<Vec<u64>>,
+    /// Its address space when it ran last with one; 0: it never had any.
+    mm: MmId,
     seen: TaskObserved,
+}
+
+impl Task {
+    fn new() -> Self {
+        Task {
+            state: State::Blocked,
+            exiting: false,
+            last_cpu: None,
+            allowed: None,
+            mm: 0,
+            seen: TaskObserved::default(),
+        }
+    }
 }
 
 /// What one task was seen to do.
@@ -104,40 +121,6 @@ pub struct TaskObserved {
     /// How long they were; not part of a result's text.
     #[serde(skip)]
     pub wait_lengths: Lengths,
-}
-
-/// How many lengths of time there were of each size, to seven binary digits: within 1 %.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lengths(BTreeMap<u64, u64>);
-
-impl Lengths {
-    /// One more, of `ns`.
-    pub fn add(&mut self, ns: u64) {
-        let coarse = 1 << ns.checked_ilog2().unwrap_or(0).saturating_sub(6);
-        *self.0.entry(ns / coarse * coarse + coarse / 2).or_default() += 1;
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// All those of another.
-    pub fn merge(&mut self, other: &Lengths) {
-        other.0.iter().for_each(|(ns, count)| *self.0.entry(*ns).or_default() += count);
-    }
-
-    /// The least length that the part `at` of all do not exceed, in ns; None where there is none.
-    pub fn quantile(&self, at: f64) -> Option<u64> {
-        let all: u64 = self.0.values().sum();
-        let wanted = (at * all as f64).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        let mut up_to = self.0.iter().map(|(ns, count)| {
-            seen += count;
-            (*ns, seen)
-        });
-        up_to.find(|(_, seen)| *seen >= wanted).map(|(ns, _)| ns)
-    }
 }
 
 /// Quantiles of the time between becoming runnable (or being put back) and running.
@@ -190,7 +173,7 @@ impl Measures {
             now_ns: 0,
             cpus: vec![Cpu { current: IDLE, since_ns: 0, mm: 0, waiting: 0, kind: 0 }; cpus],
             kinds: 1,
-            tasks: BTreeMap::new(),
+            tasks: ByTid::default(),
             idle_cpus: cpus,
             waiting_anywhere: 0,
             waiting_restricted: Vec::new(),
@@ -290,6 +273,9 @@ impl Measures {
             }
             longest = longest.max(task.seen.wait_max_ns);
         }
+        let kinds = self.cpus.iter().map(|cpu| cpu.kind).collect();
+        let mms = self.tasks.iter().map(|(tid, task)| (tid, task.mm));
+        let timeline = self.columns.finish(kinds, mms.filter(|(_, mm)| *mm != 0));
         Observed {
             elapsed_ns: now_ns - self.start_ns.unwrap_or(now_ns),
             context_switches: self.total.context_switches,
@@ -305,8 +291,13 @@ impl Measures {
                 p99_ns: self.waits.value_at_quantile(0.99),
                 max_ns: longest,
             },
-            tasks: self.tasks.into_iter().map(|(tid, task)| (tid, task.seen)).collect(),
-            timeline: self.columns.finish(self.cpus.iter().map(|cpu| cpu.kind).collect()),
+            timeline,
+            tasks: self
+                .tasks
+                .into_entries()
+                .into_iter()
+                .map(|(tid, task)| (tid, task.seen))
+                .collect(),
         }
     }
 
@@ -365,7 +356,6 @@ impl Measures {
         if next == IDLE {
             return;
         }
-        self.columns.space(next, mm);
         let last_mm = self.cpus[cpu as usize].mm;
         if mm != 0 && mm != last_mm {
             self.cpus[cpu as usize].mm = mm;
@@ -373,6 +363,9 @@ impl Measures {
         }
         let task = self.task(next);
         task.state = State::Running;
+        if mm != 0 {
+            task.mm = mm;
+        }
         let moved = task.last_cpu.is_some_and(|last| last != cpu);
         task.last_cpu = Some(cpu);
         task.seen.migrations += u64::from(moved);
@@ -410,7 +403,7 @@ impl Measures {
 
     fn stop_waiting(&mut self, tid: Tid) {
         let now_ns = self.now_ns;
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tasks.get_mut(tid) else { return };
         let State::Waiting { since_ns, cpu } = task.state else { return };
         let waited_ns = now_ns - since_ns;
         task.state = State::Blocked;
@@ -456,14 +449,9 @@ impl Measures {
         self.matching = None;
     }
 
+    #[inline]
     fn task(&mut self, tid: Tid) -> &mut Task {
-        self.tasks.entry(tid).or_insert_with(|| Task {
-            state: State::Blocked,
-            exiting: false,
-            last_cpu: None,
-            allowed: None,
-            seen: TaskObserved::default(),
-        })
+        self.tasks.get_or_insert_with(tid, Task::new)
     }
 
     /// Tasks that may run anywhere match any idle CPU, so only the restricted ones need a search.
@@ -482,7 +470,7 @@ impl Measures {
 
     /// Kuhn's augmenting step: finds `tid` an idle CPU, moving earlier tasks over where needed.
     fn augment(&self, tid: Tid, owner: &mut [Option<Tid>], tried: &mut [bool]) -> bool {
-        let allowed = self.tasks[&tid].allowed.as_deref().unwrap_or(&[]);
+        let allowed = self.tasks.get(tid).and_then(|task| task.allowed.as_deref()).unwrap_or(&[]);
         for cpu in 0..self.cpus.len() {
             if self.cpus[cpu].current != IDLE || tried[cpu] || !bit(allowed, cpu) {
                 continue;

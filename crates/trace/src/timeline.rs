@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who had each CPU when, as coarse as a picture can show it, in memory that does not grow with time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{IDLE, MmId, Tid};
 
@@ -30,7 +30,6 @@ pub struct Timeline {
 pub(crate) struct Columns {
     column_ns: u64,
     cpus: Vec<Cpu>,
-    spaces: BTreeMap<Tid, MmId>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -43,21 +42,13 @@ struct Cpu {
 
 impl Columns {
     pub fn new(cpus: usize) -> Self {
-        let spaces = BTreeMap::new();
-        Columns { column_ns: COLUMN_NS, cpus: vec![Cpu::default(); cpus], spaces }
+        Columns { column_ns: COLUMN_NS, cpus: vec![Cpu::default(); cpus] }
     }
 
     /// Forgets what was.
     pub fn restart(&mut self) {
         self.column_ns = COLUMN_NS;
         self.cpus.iter_mut().for_each(|cpu| *cpu = Cpu::default());
-    }
-
-    /// A thread has this address space.
-    pub fn space(&mut self, tid: Tid, mm: MmId) {
-        if tid != IDLE && mm != 0 {
-            self.spaces.insert(tid, mm);
-        }
     }
 
     /// A thread had a CPU from one time to another, ns since the start.
@@ -67,20 +58,23 @@ impl Columns {
             self.cpus.iter_mut().for_each(Cpu::halve);
         }
         let column_ns = self.column_ns;
+        let digits = column_ns.trailing_zeros();
         let mut at_ns = from_ns;
         while at_ns < to_ns {
-            let column = at_ns / column_ns;
+            // A shift: it is a power of two.
+            let column = at_ns >> digits;
             let end_ns = to_ns.min((column + 1) * column_ns);
             self.cpus[cpu].add(column as usize, tid, end_ns - at_ns);
             at_ns = end_ns;
         }
     }
 
-    pub fn finish(self, kinds: Vec<u16>) -> Timeline {
+    /// The picture, of cores of these kinds and threads of these address spaces.
+    pub fn finish(self, kinds: Vec<u16>, mms: impl Iterator<Item = (Tid, MmId)>) -> Timeline {
         let columns = |cpu: &Cpu| cpu.columns.iter().map(|(tid, _)| *tid).collect();
         let cpus: Vec<Vec<Tid>> = self.cpus.iter().map(columns).collect();
-        let mut spaces = self.spaces;
-        spaces.retain(|tid, _| cpus.iter().any(|cpu| cpu.contains(tid)));
+        let seen: BTreeSet<Tid> = cpus.iter().flatten().copied().collect();
+        let spaces = mms.filter(|(tid, _)| *tid != IDLE && seen.contains(tid)).collect();
         Timeline { column_ns: self.column_ns, cpus, spaces, kinds }
     }
 }
@@ -141,13 +135,12 @@ mod tests {
     #[test]
     fn who_had_most_of_a_column_has_it() {
         let mut columns = Columns::new(2);
-        columns.space(7, 70);
-        columns.space(9, 90);
         columns.ran(0, 7, 0, 500);
         columns.ran(0, 8, 500, 700);
         columns.ran(0, 7, 700, 1500);
         columns.ran(0, 8, 1500, 3000);
-        let Timeline { column_ns, cpus, spaces, .. } = columns.finish(vec![0; 2]);
+        let mms = [(7, 70), (9, 90)].into_iter();
+        let Timeline { column_ns, cpus, spaces, .. } = columns.finish(vec![0; 2], mms);
         assert_eq!((column_ns, cpus), (1024, vec![vec![7, 8, 8], vec![]]));
         assert_eq!(spaces, [(7, 70)].into(), "who is not in the picture needs no space");
     }
@@ -160,7 +153,7 @@ mod tests {
             columns.ran(0, 1 + (turn / 5000) as Tid, from_ns, from_ns + 3000);
             columns.ran(0, 0, from_ns + 3000, from_ns + 4096);
         }
-        let Timeline { column_ns, cpus, .. } = columns.finish(vec![0]);
+        let Timeline { column_ns, cpus, .. } = columns.finish(vec![0], std::iter::empty());
         assert!(cpus[0].len() <= COLUMNS && cpus[0].len() > COLUMNS / 2, "{}", cpus[0].len());
         assert_eq!(cpus[0].len() as u64, (10_000 * 4096u64).div_ceil(column_ns));
         let half = cpus[0].len() / 2;
@@ -174,6 +167,6 @@ mod tests {
         columns.ran(0, 5, 0, 1 << 30);
         columns.restart();
         columns.ran(0, 6, 0, 10);
-        assert_eq!(columns.finish(vec![0]).cpus, [[6]]);
+        assert_eq!(columns.finish(vec![0], std::iter::empty()).cpus, [[6]]);
     }
 }

@@ -2,31 +2,63 @@
 //! No task runs where it may not, in two places at once, or after its end, and none becomes runnable
 //! while it runs: the kernel holds the runqueue's lock from an enqueue until a wakeup is told.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use trace::{Event, IDLE, Kind, Tid};
 
 use super::Checker;
 
 pub(super) struct Affinity {
     running: Vec<Tid>,
-    /// The same by task.
-    runs_on: BTreeMap<Tid, usize>,
-    allowed: BTreeMap<Tid, Vec<u64>>,
-    /// A mask that changed while its task ran: it may stay until its CPU has heard of it.
-    changed: BTreeMap<Tid, u64>,
-    ended: BTreeSet<Tid>,
+    /// By thread id: the simulator gives them out from 1.
+    tasks: Vec<Task>,
+}
+
+#[derive(Clone, Default)]
+struct Task {
+    runs_on: Option<u32>,
+    /// None: it may run everywhere.
+    allowed: Option<Vec<u64>>,
+    /// When its mask changed under it last: it may stay until its CPU has heard of it.
+    changed_ns: Option<u64>,
+    ended: bool,
 }
 
 impl Affinity {
     pub fn new(cpus: usize) -> Self {
-        Affinity {
-            running: vec![IDLE; cpus],
-            runs_on: BTreeMap::new(),
-            allowed: BTreeMap::new(),
-            changed: BTreeMap::new(),
-            ended: BTreeSet::new(),
+        Affinity { running: vec![IDLE; cpus], tasks: Vec::new() }
+    }
+
+    fn task(&mut self, tid: Tid) -> &mut Task {
+        let at = tid as usize;
+        if at >= self.tasks.len() {
+            self.tasks.resize(at + 1, Task::default());
         }
+        &mut self.tasks[at]
+    }
+
+    fn switch(&mut self, t_ns: u64, cpu: u32, prev: Tid, next: Tid) -> Result<(), String> {
+        let was = std::mem::replace(&mut self.running[cpu as usize], next);
+        if was != prev {
+            return Err(format!("CPU {cpu} leaves {prev}, but ran {was}"));
+        }
+        self.task(prev).runs_on = None;
+        if next == IDLE {
+            return Ok(());
+        }
+        let task = self.task(next);
+        if task.ended {
+            return Err(format!("{next} runs on CPU {cpu} after its end"));
+        }
+        if let Some(other) = task.runs_on.replace(cpu) {
+            return Err(format!("{next} runs on CPUs {other} and {cpu}"));
+        }
+        let bit = |words: &Vec<u64>| {
+            words.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
+        };
+        let allowed = task.allowed.as_ref().is_none_or(bit);
+        if !allowed && task.changed_ns != Some(t_ns) {
+            return Err(format!("{next} runs on CPU {cpu}, which its mask does not have"));
+        }
+        Ok(())
     }
 }
 
@@ -38,45 +70,26 @@ impl Checker for Affinity {
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match &event.kind {
             Kind::Affinity { tid, cpus } => {
-                self.allowed.insert(*tid, cpus.clone());
-                self.changed.insert(*tid, event.t_ns);
+                let task = self.task(*tid);
+                task.allowed = Some(cpus.clone());
+                task.changed_ns = Some(event.t_ns);
             }
             Kind::Switch { prev, next, .. } => {
-                let cpu = event.cpu as usize;
-                let was = std::mem::replace(&mut self.running[cpu], *next);
-                if was != *prev {
-                    return Err(format!("CPU {cpu} leaves {prev}, but ran {was}"));
-                }
-                self.runs_on.remove(prev);
-                if *next == IDLE {
-                    return Ok(());
-                }
-                if self.ended.contains(next) {
-                    return Err(format!("{next} runs on CPU {cpu} after its end"));
-                }
-                if let Some(other) = self.runs_on.insert(*next, cpu) {
-                    return Err(format!("{next} runs on CPUs {other} and {cpu}"));
-                }
-                let bit = |words: &Vec<u64>| {
-                    words.get(cpu / 64).is_some_and(|w| w >> (cpu % 64) & 1 == 1)
-                };
-                let allowed = self.allowed.get(next).is_none_or(bit);
-                let just_changed = self.changed.get(next) == Some(&event.t_ns);
-                if !allowed && !just_changed {
-                    return Err(format!("{next} runs on CPU {cpu}, which its mask does not have"));
-                }
+                return self.switch(event.t_ns, event.cpu, *prev, *next);
             }
             Kind::Wake { tid, .. } => {
-                if let Some(cpu) = self.runs_on.get(tid) {
+                if let Some(cpu) = self.task(*tid).runs_on {
                     return Err(format!("{tid} is woken while it runs on CPU {cpu}"));
                 }
             }
-            Kind::Exit { tid } => {
-                self.ended.insert(*tid);
-            }
+            Kind::Exit { tid } => self.task(*tid).ended = true,
             Kind::Fork { .. } => {}
         }
         Ok(())
+    }
+
+    fn hears_hints(&self) -> bool {
+        false
     }
 }
 

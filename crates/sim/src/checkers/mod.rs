@@ -53,6 +53,10 @@ pub(crate) trait Checker {
     fn event(&mut self, event: &Event) -> Result<(), String>;
     /// Something else worth knowing, in the same order.
     fn hint(&mut self, _t_ns: u64, _cpu: u32, _hint: Hint) {}
+    /// Whether it makes anything of hints.
+    fn hears_hints(&self) -> bool {
+        true
+    }
     /// The end.
     fn finish(&mut self, _t_ns: u64) -> Result<(), String> {
         Ok(())
@@ -99,6 +103,11 @@ impl Checkers {
         for checker in &mut self.checkers {
             checker.hint(t_ns, cpu, hint);
         }
+    }
+
+    /// Whether somebody makes anything of hints.
+    pub fn hear_hints(&self) -> bool {
+        self.checkers.iter().any(|checker| checker.hears_hints())
     }
 
     pub fn finish(&mut self, t_ns: u64) {

@@ -99,7 +99,7 @@ impl Idle {
         if self.smt {
             let core = k.siblings(cpu);
             k.read(&mut self.cores_line);
-            if !core.and(&self.cores).is_empty() || self.cores.has(cpu) {
+            if core.meets(&self.cores) || self.cores.has(cpu) {
                 k.atomic(&mut self.cores_line);
                 self.cores = self.cores.without(&core);
                 self.cores.remove(cpu);
@@ -124,27 +124,20 @@ impl Idle {
             let mut found = None;
             if self.smt {
                 k.read(&mut self.cores_line);
-                found = self.any_and_distribute(k.this_cpu(), &self.cores.and(allowed));
+                found = any_and_distribute(&mut self.last[k.this_cpu()], &self.cores, allowed);
                 if found.is_none() && flags & PICK_IDLE_CORE != 0 {
                     return None;
                 }
             }
             if found.is_none() {
                 k.read(&mut self.cpus_line);
-                found = self.any_and_distribute(k.this_cpu(), &self.cpus.and(allowed));
+                found = any_and_distribute(&mut self.last[k.this_cpu()], &self.cpus, allowed);
             }
             let cpu = found?;
             if self.claim(k, cpu) {
                 return Some(cpu);
             }
         }
-    }
-
-    /// `cpumask_any_and_distribute`: each CPU goes on where its last search ended.
-    fn any_and_distribute(&mut self, this: CpuId, set: &CpuSet) -> Option<CpuId> {
-        let found = set.next_from(self.last[this] + 1)?;
-        self.last[this] = found;
-        Some(found)
     }
 
     /// `scx_select_cpu_dfl`: the idle CPU that suits a waking task best, claimed, or `-EBUSY`.
@@ -177,6 +170,7 @@ impl Idle {
             spans.as_ref().map(|spans| spans[prev].and(&allowed)).filter(|set| !set.is_empty())
         };
         let (llc, node) = (within(&self.llc), within(&self.node));
+        let sets = [llc.as_ref(), node.as_ref(), Some(&allowed)];
         if wake_flags & WAKE_SYNC != 0 {
             let this = k.this_cpu();
             if prev_allowed && k.share_cache(this, prev) && self.claim(k, prev) {
@@ -193,8 +187,8 @@ impl Idle {
             if prev_allowed && self.cores.has(prev) && self.claim(k, prev) {
                 return Some(prev);
             }
-            for set in [llc, node, Some(allowed)].into_iter().flatten() {
-                if let Some(cpu) = self.pick(k, &set, PICK_IDLE_CORE) {
+            for set in sets.into_iter().flatten() {
+                if let Some(cpu) = self.pick(k, set, PICK_IDLE_CORE) {
                     return Some(cpu);
                 }
             }
@@ -208,11 +202,21 @@ impl Idle {
                 return Some(cpu);
             }
         }
-        for set in [llc, node, Some(allowed)].into_iter().flatten() {
-            if let Some(cpu) = self.pick(k, &set, 0) {
+        for set in sets.into_iter().flatten() {
+            if let Some(cpu) = self.pick(k, set, 0) {
                 return Some(cpu);
             }
         }
         None
     }
+}
+
+/// `cpumask_any_and_distribute`: each CPU goes on where its last search ended.
+fn any_and_distribute(last: &mut CpuId, set: &CpuSet, allowed: &CpuSet) -> Option<CpuId> {
+    if !set.meets(allowed) {
+        return None;
+    }
+    let found = set.and(allowed).next_from(*last + 1)?;
+    *last = found;
+    Some(found)
 }
