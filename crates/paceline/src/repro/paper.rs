@@ -453,8 +453,8 @@ pub enum Measure {
         /// Name of an experiment in a guest with memory nodes.
         experiment: String,
     },
-    /// As `wiring`, on a machine of several memory domains: work by the policy's own account of where threads ran and
-    /// pages were brought, against that by where an observer saw threads run and tasks found their pages.
+    /// As `wiring`, on a machine of several memory domains, but for speed: by the policy's own account of where threads
+    /// ran and pages were brought, against that by where an observer saw threads run and tasks found their pages.
     Resident {
         /// Name of an experiment in a guest with memory nodes, one kind of core for each.
         experiment: String,

@@ -53,18 +53,18 @@ fn short(name: &str) -> &str {
     name.get(..15).unwrap_or(name)
 }
 
-/// How near work by the policy's own account is to work by what was seen, 1 being just that: of the task that is
-/// farthest, in each run.
+/// How near a task's speed by the policy's own account is to that by what was seen, 1 being just that: of the task that
+/// is farthest, in each run.
 pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let (machine, workload) = described(experiment)?;
     let near = |outcome: &Outcome| {
-        let meant = work(&machine, &workload, outcome, &|tid| {
+        let meant = pace(&machine, &workload, outcome, &|tid| {
             let placed = outcome.placed.iter().rev().find(|placed| placed.tid == tid)?;
             let mut pages = vec![0.0; machine.node_distance.len()];
             *pages.get_mut(placed.domain)? = 1.0;
             Some((outcome.charged.get(&tid)?.clone(), pages))
         })?;
-        let seen = work(&machine, &workload, outcome, &|tid| {
+        let seen = pace(&machine, &workload, outcome, &|tid| {
             let mut pages: Vec<f64> =
                 outcome.resident.get(&tid)?.iter().map(|bytes| *bytes as f64).collect();
             let all: f64 = pages.iter().sum();
@@ -85,9 +85,10 @@ pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>,
 /// CPU time on each node, and the part of its pages on each.
 type Whereabouts = (Vec<u64>, Vec<f64>);
 
-/// Work of each task, s alone: by the machine's model, with each task at work on the node where it ran most, and the one
-/// that is looked at on each node for as long as it was there. None: of one of them nothing is known.
-fn work(
+/// How fast each task got on, of alone, in its CPU time: by the machine's model, with each task at work on the node where
+/// it ran most, and the one that is looked at on each node for as long as it was there. None: of one of them nothing is
+/// known.
+fn pace(
     machine: &Machine,
     workload: &Workload,
     outcome: &Outcome,
@@ -113,11 +114,12 @@ fn work(
     let all = workload.tasks.iter().map(runs).collect::<Option<Vec<(Runs, Vec<u64>)>>>()?;
     let own = |at: usize| {
         let (run, ran_ns) = &all[at];
+        let all_ns: u64 = ran_ns.iter().sum();
         let there = ran_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
         let done = there.map(|(node, ns)| {
             let mut runs: Vec<Runs> = all.iter().map(|(run, _)| run.clone()).collect();
             runs[at] = Runs { node, llc: node, ..run.clone() };
-            shared_speeds(fabric, links, &runs, &[])[at].of_alone * *ns as f64 / 1e9
+            shared_speeds(fabric, links, &runs, &[])[at].of_alone * *ns as f64 / all_ns as f64
         });
         done.sum()
     };

@@ -344,19 +344,17 @@ void OP_SLEEPABLE(cas_cpu_online, s32 cpu)
 	cpu_goes(cpu, false);
 }
 
-/* Nobody waits in its queues any more: the kernel has taken them back. */
+/*
+ * The kernel takes back who waits in its queues. Their hints promise too much then, and are looked up when it is back:
+ * to lower them here, on another CPU, would be to forget who comes at this moment.
+ */
 void OP_SLEEPABLE(cas_cpu_offline, s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
-	u32 slot;
 
 	cpu_goes(cpu, true);
-	if (!c)
-		return;
-	for (slot = 0; slot < SLOTS_MAX; slot++)
-		set_hint(c, slot, 0);
-	c->looked = 0;
-	c->stale = 0;
+	if (c)
+		__sync_fetch_and_or(&c->stale, ~0U);
 }
 
 static __always_inline void begin(s32 cpu)
