@@ -189,7 +189,7 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 {
 	struct avx_cpu *cpu = cpus_of(at);
 	struct clock_counts since = {};
-	u64 known = told_of(task_slot(p));
+	u64 known = 0;
 
 	if (!cpu)
 		return;
@@ -203,8 +203,11 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 			known = known_of(task, task_slot(p));
 		}
 	}
-	if (knob_source == COUNTED_MODEL)
+	if (knob_source == COUNTED_MODEL) {
+		if (knob_detect != DETECT_SAVED)
+			known = told_of(task_slot(p));
 		model_runs(at, known ? known - 1 : 0, active_cores(at));
+	}
 	/* Only threads beside this one ask. */
 	if (knob_detect == DETECT_OBSERVED && has_sibling(at)) {
 		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
