@@ -47,6 +47,18 @@ pub struct Knows {
     pub placed: Vec<(Tid, usize)>,
 }
 
+impl Knows {
+    /// As of now, with what was moved for it.
+    pub(crate) fn of(control: &dyn Control, memory: &HereMemory) -> Self {
+        Knows {
+            sources: control.sources(),
+            learned: control.learned(),
+            says: control.says().map(|says| says + &memory.moved().told()),
+            placed: control.placed(),
+        }
+    }
+}
+
 /// Between two looks at what a control plane has learned.
 const TELL_NS: u64 = 1_000_000_000;
 
@@ -78,18 +90,11 @@ pub(crate) fn start(
             after_ns = step(&mut *control, &shared, &programs, &memory);
             if now_ns() >= tell_ns {
                 tell_ns = now_ns() + TELL_NS;
-                *known(&told) = Knows {
-                    sources: control.sources(),
-                    learned: control.learned(),
-                    says: control.says().map(|says| says + &memory.moved().told()),
-                    placed: control.placed(),
-                };
+                *known(&told) = Knows::of(&*control, &memory);
                 programs.trim();
             }
-            if keeps.keeps() {
-                let own_ns = [cpu_ns(), memory.moved_in_ns()];
-                keeps.look(now_ns(), own_ns, &shared.table, &*control);
-            }
+            let own_ns = [cpu_ns(), memory.moved_in_ns()];
+            keeps.look(now_ns(), own_ns, &shared.table, &*control);
         }
     };
     let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;

@@ -295,27 +295,32 @@ pub(crate) enum Whom {
 
 /// Opens a counter that counts from now on, and never takes turns with others.
 pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
-    const CLOSE_ON_EXEC: libc::c_ulong = 8;
     let mut wanted = perf_event_attr {
         type_: kind,
         size: size_of::<perf_event_attr>() as u32,
         config,
         ..perf_event_attr::default()
     };
-    let (thread, cpu) = match whom {
-        Whom::Cpu(cpu) => (-1, cpu as i32),
-        Whom::Thread(tid) => (tid as i32, -1),
-    };
     wanted.set_pinned(1);
     if let Whom::Thread(_) = whom {
         wanted.set_exclude_kernel(1);
     }
+    opened(&wanted, whom)
+}
+
+/// Opens an event as it is described.
+pub(crate) fn opened(wanted: &perf_event_attr, whom: Whom) -> io::Result<OwnedFd> {
+    const CLOSE_ON_EXEC: libc::c_ulong = 8;
+    let (thread, cpu) = match whom {
+        Whom::Cpu(cpu) => (-1, cpu as i32),
+        Whom::Thread(tid) => (tid as i32, -1),
+    };
     let no_group = -1;
     // SAFETY: the kernel reads the struct during the call; what it returns is a new descriptor
     let opened = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
-            &raw const wanted,
+            std::ptr::from_ref(wanted),
             thread,
             cpu,
             no_group,

@@ -189,13 +189,16 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result
 
 /// The clock of the observer's records, and of the recorder's: CLOCK_MONOTONIC.
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    clock_ns(ClockId::Monotonic)
 }
 
 /// CPU time of the calling thread.
 pub(crate) fn cpu_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
+    clock_ns(ClockId::ThreadCPUTime)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

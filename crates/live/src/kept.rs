@@ -27,11 +27,6 @@ impl Kept {
         *self.all() = Some(All::default());
     }
 
-    /// Whether somebody asked.
-    pub fn keeps(&self) -> bool {
-        self.all().is_some()
-    }
-
     /// A look, after a step of the control plane, when it and the mover have had so much CPU time.
     pub fn look(&self, now_ns: u64, own_ns: [u64; 2], table: &TaskTable, control: &dyn Control) {
         if let Some(all) = self.all().as_mut() {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A BPF array in this process's memory.
+//! Memory of the kernel's in this process: a BPF array, or a ring of samples.
 
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use anyhow::Context;
-use libbpf_rs::MapCore;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The array, until this is dropped.
+/// It, until this is dropped.
 pub(crate) struct Mapped {
     pub start: NonNull<u8>,
     length: usize,
@@ -18,12 +18,12 @@ unsafe impl Send for Mapped {}
 
 impl Mapped {
     /// So many bytes of it, to be read, or written as well.
-    pub fn new(map: impl MapCore, bytes: usize, writable: bool) -> anyhow::Result<Self> {
+    pub fn new(of: impl AsFd, bytes: usize, writable: bool) -> anyhow::Result<Self> {
         let length = bytes.next_multiple_of(rustix::param::page_size());
         let rights = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a fresh mapping of memory that the kernel keeps as long as it is mapped
         let start =
-            unsafe { mmap(std::ptr::null_mut(), length, rights, MapFlags::SHARED, map.as_fd(), 0) };
+            unsafe { mmap(std::ptr::null_mut(), length, rights, MapFlags::SHARED, of.as_fd(), 0) };
         let start = start.context("memory of the kernel's cannot be mapped")?;
         let start = NonNull::new(start.cast()).context("memory of the kernel's is at 0")?;
         Ok(Mapped { start, length })

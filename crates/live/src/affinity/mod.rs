@@ -164,12 +164,7 @@ impl Steering {
 
     /// What the control plane goes by.
     pub fn knows(&self) -> Knows {
-        Knows {
-            sources: self.control.sources(),
-            learned: self.control.learned(),
-            says: self.control.says().map(|says| says + &self.memory.moved().told()),
-            placed: self.control.placed(),
-        }
+        Knows::of(&*self.control, &self.memory)
     }
 
     /// What those have had since they came that run now.

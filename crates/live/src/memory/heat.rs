@@ -4,15 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use libbpf_sys::{perf_event_attr, perf_event_header, perf_event_mmap_page};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::counters::{Whom, opened};
+use crate::mapped::Mapped;
 
 /// Threads of a process that are sampled at most.
 const THREADS_MAX: usize = 64;
@@ -26,7 +26,6 @@ const PERIOD: u64 = 1009;
 /// include/uapi/linux/perf_event.h
 const SAMPLE_ADDR: u64 = 1 << 3;
 const RECORD_SAMPLE: u32 = 9;
-const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
 /// What is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,14 +96,14 @@ fn event(root: &Path) -> Option<Event> {
 
 /// Samples of one thread.
 struct Ring {
-    start: NonNull<u8>,
+    memory: Mapped,
     _counter: OwnedFd,
 }
 
 const RING: usize = (1 + PAGES) * PAGE;
 
 impl Ring {
-    fn open(tid: u32, event: Event) -> io::Result<Ring> {
+    fn open(tid: u32, event: Event) -> anyhow::Result<Ring> {
         let mut wanted = perf_event_attr {
             type_: event.kind,
             size: size_of::<perf_event_attr>() as u32,
@@ -116,30 +115,9 @@ impl Ring {
         wanted.__bindgen_anon_3.config1 = event.config1;
         wanted.set_precise_ip(event.precise);
         wanted.set_exclude_kernel(1);
-        let (any_cpu, no_group) = (-1, -1);
-        // SAFETY: the kernel reads the struct during the call; what it returns is a new descriptor
-        let opened = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const wanted,
-                tid as i32,
-                any_cpu,
-                no_group,
-                CLOSE_ON_EXEC,
-            )
-        };
-        if opened < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: it is ours and open
-        let counter = unsafe { OwnedFd::from_raw_fd(opened as i32) };
-        let rights = ProtFlags::READ;
-        // SAFETY: a fresh mapping of memory that the kernel keeps as long as it is mapped
-        let start = unsafe {
-            mmap(std::ptr::null_mut(), RING, rights, MapFlags::SHARED, counter.as_fd(), 0)?
-        };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Ring { start, _counter: counter })
+        let counter = opened(&wanted, Whom::Thread(tid))?;
+        let memory = Mapped::new(&counter, RING, false)?;
+        Ok(Ring { memory, _counter: counter })
     }
 
     /// Of the samples so far; as it is not read before, the kernel stops where it is full.
@@ -147,14 +125,14 @@ impl Ring {
         const SAMPLE: usize = size_of::<perf_event_header>() + size_of::<u64>();
         // SAFETY: the first page is the kernel's, which only writes whole words of it
         let written = unsafe {
-            let page = self.start.cast::<perf_event_mmap_page>().as_ptr();
+            let page = self.memory.start.cast::<perf_event_mmap_page>().as_ptr();
             (&raw const (*page).data_head).read_volatile() as usize
         };
         fence(Ordering::Acquire);
         let written = written.min(PAGES * PAGE);
         let word = |at: usize| -> u64 {
             // SAFETY: within the mapping, and before the head, where nothing is written any more
-            unsafe { self.start.add(PAGE + at).cast::<u64>().read() }
+            unsafe { self.memory.start.add(PAGE + at).cast::<u64>().read() }
         };
         let (mut at, mut addresses) = (0, Vec::new());
         while at + SAMPLE <= written {
@@ -167,13 +145,6 @@ impl Ring {
         }
         addresses.retain(|address| *address != 0);
         addresses
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: mapped in open() with this length, and no reference outlives self
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), RING) };
     }
 }
 

@@ -124,7 +124,8 @@ fn total(run: &Outcome, names: &[String], value: fn(&trace::TaskObserved) -> u64
     own(run, names).map(value).sum::<u64>() as f64
 }
 
-fn cut(name: &str) -> &str {
+/// As much as the kernel keeps of a name.
+pub(super) fn cut(name: &str) -> &str {
     name.char_indices().nth(NAME_MAX).map_or(name, |(end, _)| &name[..end])
 }
 

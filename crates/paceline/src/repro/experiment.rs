@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use machine::Machine;
 use policy::table::TYPES_MAX;
 use trace::Outcome;
 use workload::{Object, Step, Task, Workload, mix};
@@ -131,6 +132,12 @@ pub fn tasks(wanted: &Job) -> Result<Vec<Task>, Failure> {
 /// The workload itself.
 pub fn workload(wanted: &Job) -> Result<Workload, Failure> {
     job(wanted)?.model()
+}
+
+/// The machine that it names, and its workload. Fails with `lacks` where it names none.
+pub fn described(experiment: &Experiment, lacks: &str) -> Result<(Machine, Workload), Failure> {
+    let machine = experiment.machine.as_deref().ok_or_else(|| Failure::input(lacks))?;
+    Ok((plan::find_machine(machine)?, workload(&experiment.job)?))
 }
 
 /// Their names.

@@ -8,10 +8,11 @@ use sim::Scenario;
 use trace::{Outcome, Tid};
 use workload::{Task, Workload};
 
+use super::agreement::cut;
 use super::experiment;
 use super::paper::Experiment;
 use crate::failure::Failure;
-use crate::plan::{SEED, find_machine};
+use crate::plan::SEED;
 use crate::{contender, ground};
 
 /// The domains that each task was placed in, one after the other, by its name.
@@ -33,8 +34,8 @@ pub fn alike(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, 
     let part = |outcome: &Outcome| {
         let (guest, sim) = (ways(outcome), &simulated[&outcome.policy]);
         let same = workload.tasks.iter().filter(|task| {
-            let way = guest.get(short(&task.name));
-            way.is_some() && way == sim.get(short(&task.name))
+            let way = guest.get(cut(&task.name));
+            way.is_some() && way == sim.get(cut(&task.name))
         });
         same.count() as f64 / workload.tasks.len() as f64
     };
@@ -43,14 +44,9 @@ pub fn alike(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, 
 
 fn ways(outcome: &Outcome) -> Ways {
     let way = |(tid, name): (&Tid, &String)| {
-        (short(name).to_string(), outcome.domains_of(*tid).collect::<Vec<_>>())
+        (cut(name).to_string(), outcome.domains_of(*tid).collect::<Vec<_>>())
     };
     outcome.names.iter().map(way).filter(|(_, way)| !way.is_empty()).collect()
-}
-
-/// As much as the kernel keeps of a name.
-fn short(name: &str) -> &str {
-    name.get(..15).unwrap_or(name)
 }
 
 /// How near a task's speed by the policy's own account is to that by what was seen, 1 being just that: of the task that
@@ -96,7 +92,7 @@ fn pace(
 ) -> Option<Vec<f64>> {
     let (fabric, links) = machine.fabric.as_ref()?;
     let runs = |task: &Task| {
-        let named = |(_, name): &(&Tid, &String)| short(name) == short(&task.name);
+        let named = |(_, name): &(&Tid, &String)| cut(name) == cut(&task.name);
         let (ran_ns, pages) = of(*outcome.names.iter().find(named)?.0)?;
         let demand = task.memory?;
         let node = (0..ran_ns.len()).max_by_key(|node| ran_ns[*node])?;
@@ -127,10 +123,8 @@ fn pace(
 }
 
 fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
-    let machine = experiment.machine.as_deref().ok_or_else(|| {
-        Failure::input("an experiment with memory nodes names the machine that has them")
-    })?;
-    Ok((find_machine(machine)?, experiment::workload(&experiment.job)?))
+    let lacks = "an experiment with memory nodes names the machine that has them";
+    experiment::described(experiment, lacks)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use workload::{Task, Workload};
 use super::experiment;
 use super::paper::Experiment;
 use crate::failure::Failure;
-use crate::plan::find_machine;
 
 /// What makes a tenant of tasks.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -121,10 +120,8 @@ fn tid_of(outcome: &Outcome, task: &Task) -> Option<u32> {
 }
 
 fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
-    let machine = experiment.machine.as_deref().ok_or_else(|| {
-        Failure::input("an experiment with tenants names the machine whose cores are uneven")
-    })?;
-    Ok((find_machine(machine)?, experiment::workload(&experiment.job)?))
+    let lacks = "an experiment with tenants names the machine whose cores are uneven";
+    experiment::described(experiment, lacks)
 }
 
 fn got(machine: &Machine, job: &Workload, outcome: &Outcome, by: By) -> BTreeMap<usize, Got> {
