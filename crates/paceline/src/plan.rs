@@ -606,11 +606,8 @@ pub fn find_machine(name: &str) -> Result<Machine, Failure> {
 
 /// A task that may run on no CPU of the machine would wait for ever.
 fn check_affinity(workload: &Workload, cpus: usize) -> Result<(), Failure> {
-    let lost = workload
-        .tasks
-        .iter()
-        .find(|task| task.cpus.as_ref().is_some_and(|own| !own.iter().any(|cpu| *cpu < cpus)));
-    match lost {
+    let nowhere = |mask: &Vec<usize>| !mask.iter().any(|cpu| *cpu < cpus);
+    match workload.tasks.iter().find(|task| task.masks().into_iter().any(nowhere)) {
         None => Ok(()),
         Some(task) => Err(Failure::input(format!(
             "{}: task {} may run on none of the machine's CPUs (0 to {}); name one of them",
