@@ -68,7 +68,7 @@ fn on_sim(
         let outcome = result.map_err(|error| of_sim(plan, named, contender, *run, &error))?;
         outcomes.push(Outcome { policy: contender.label().to_string(), run: *run, ..outcome });
     }
-    Ok(Measured { outcomes, ..Measured::default() })
+    Ok(Measured { outcomes, notes: plan.job.notes(), ..Measured::default() })
 }
 
 /// What the simulator runs for it.

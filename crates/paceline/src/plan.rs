@@ -22,6 +22,7 @@ use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::here::{self, Here};
 use crate::profile::Given;
+use crate::replay::Went;
 use crate::{clocks, hackbench, measure, output, replay};
 
 /// A comparison.
@@ -54,7 +55,14 @@ pub enum Job {
     Command { argv: Vec<String>, with: Vec<PathBuf> },
     /// A workload: its name, what each task does, its text where it was read from one, and whether
     /// all tasks are there before any begins, as `worker` has it.
-    Model { name: String, json: Option<String>, together: bool, workload: Box<Workload> },
+    Model {
+        name: String,
+        json: Option<String>,
+        together: bool,
+        workload: Box<Workload>,
+        /// What a reader must know of it.
+        notes: Vec<String>,
+    },
     /// A recording, which is fitted to the machine.
     Recording(PathBuf),
     /// A model of a NAS benchmark, sized for the machine: so many tasks for each of its CPUs.
@@ -219,19 +227,48 @@ impl Job {
             None => read(path)?,
         };
         let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
-        Ok(Job::Model { name, json: Some(json), together: true, workload })
+        Ok(Job::Model { name, json: Some(json), together: true, workload, notes: Vec::new() })
     }
 
     /// What somebody built, whose tasks begin as soon as each is made.
     pub fn built(workload: Workload) -> Self {
         let name = workload.name.clone();
-        Job::Model { name, json: None, together: false, workload: Box::new(workload) }
+        Job::Model {
+            name,
+            json: None,
+            together: false,
+            workload: Box::new(workload),
+            notes: Vec::new(),
+        }
+    }
+
+    /// What a recording holds.
+    pub fn replayed(workload: Workload, went: &Went) -> Self {
+        let mut job = Job::built(workload);
+        if let (Job::Model { notes, .. }, Some(unseen)) = (&mut job, went.coarse) {
+            notes.push(format!("the recording is {}", crate::record::coarse(unseen)));
+        }
+        job
+    }
+
+    /// What a reader must know of it.
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Job::Model { notes, .. } => notes.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// What somebody built, whose tasks are all there before any begins.
     pub fn together(workload: Workload) -> Self {
         let name = workload.name.clone();
-        Job::Model { name, json: None, together: true, workload: Box::new(workload) }
+        Job::Model {
+            name,
+            json: None,
+            together: true,
+            workload: Box::new(workload),
+            notes: Vec::new(),
+        }
     }
 
     /// Whether all tasks are there before any begins.
@@ -327,7 +364,8 @@ fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
         *job = Job::built(benchmark(name, *tasks, machine.cpus.len())?);
     }
     if let Job::Recording(path) = job {
-        *job = Job::built(replay::read(path, &machine)?);
+        let (workload, went) = replay::read(path, &machine)?;
+        *job = Job::replayed(workload, &went);
     }
     check_affinity(&job.model()?, machine.cpus.len())?;
     let limit = arguments.limit.into();
