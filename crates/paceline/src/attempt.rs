@@ -21,7 +21,7 @@ use crate::here::interrupts;
 use crate::plan::{Job, Place, Plan, SEED, find_machine};
 use crate::progress::Progress;
 use crate::replay::Went;
-use crate::{contender, ground, interrupt, output, record, replay};
+use crate::{contender, export, ground, interrupt, output, record, replay};
 
 /// Longest that a replay may take on the simulated clock.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -69,18 +69,21 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         locks: false,
         observe: true,
         record: None,
+        events: args.exports.take_events(),
     };
+    export::check(&args.exports, &plan)?;
     let progress = Progress::new(plan.steps());
     progress.phase(&format!("replays under {}", plan.labels()));
     let measured = ground::run(&plan, &progress)?;
     drop(progress);
     let mut results = Results::new(plan.setting(), &measured.outcomes, false);
-    results.notes = measured.notes;
+    results.notes.clone_from(&measured.notes);
     results.notes.extend(answer(&results.summary, went));
     match args.json {
         true => output::print(&(results.json() + "\n"))?,
         false => output::print(&report::comparison(&results, output::style()))?,
     }
+    export::write(&args.exports, &measured, &results)?;
     write_report(&args.report, &html::comparison(&results), args.json)
 }
 

@@ -46,6 +46,8 @@ pub struct Plan {
     pub observe: bool,
     /// And once more with the recorder.
     pub record: Option<Detail>,
+    /// Keep the scheduling events of each contender's first run, where the ground is simulated.
+    pub events: bool,
 }
 
 /// What runs.
@@ -122,6 +124,11 @@ impl Plan {
         if Duration::from(arguments.limit).is_zero() {
             return Err(Failure::input("--limit: expected a time of more than 0, such as 90s"));
         }
+        if arguments.on != Ground::Sim {
+            let why =
+                "is for --on sim; `paceline record --perfetto` has the timeline of a real kernel";
+            refuse(&[("--perfetto", arguments.exports.perfetto.is_some())], why)?;
+        }
         let place = match arguments.on {
             Ground::Sim => sim(arguments, &mut job)?,
             Ground::Vm => vm(arguments, &contenders, &job)?,
@@ -141,6 +148,7 @@ impl Plan {
             locks: arguments.locks,
             observe: true,
             record: None,
+            events: arguments.exports.take_events(),
         })
     }
 
