@@ -120,7 +120,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
         let command_ns = command_ns.map(|(from, to)| (since(from), since(to)));
         let mut out = None;
         if cut.is_none() {
-            match writer.finish(&Ending { end_ns, lost, command_ns, unseen_ns: None }) {
+            match writer.finish(&Ending { end_ns, lost, command_ns, ..Ending::default() }) {
                 Ok((whole, length, all)) => {
                     (out, bytes, records) = (Some(whole), length, all);
                 }

@@ -36,6 +36,7 @@ pub struct Sampler<W: Write + Send + 'static> {
     thread: JoinHandle<(Writer<W>, u64, Option<WriteError>)>,
     start_ns: u64,
     used_before_ns: u64,
+    busy_before_ns: Option<u64>,
 }
 
 impl<W: Write + Send + 'static> Sampler<W> {
@@ -62,7 +63,8 @@ impl<W: Write + Send + 'static> Sampler<W> {
         let told = stop.clone();
         let name = std::thread::Builder::new().name("sampler".into());
         let thread = name.spawn(move || look_on(writer, &told, start_ns))?;
-        Ok(Sampler { stop, thread, start_ns, used_before_ns: children_used_ns() })
+        let (used_before_ns, busy_before_ns) = (children_used_ns(), busy_ns());
+        Ok(Sampler { stop, thread, start_ns, used_before_ns, busy_before_ns })
     }
 
     /// Whether writing has failed already: there is no use in going on.
@@ -78,6 +80,8 @@ impl<W: Write + Send + 'static> Sampler<W> {
         reap: impl FnOnce(),
     ) -> anyhow::Result<(Recorded<W>, Option<f64>)> {
         let end_ns = now_ns() - self.start_ns;
+        let busy_ns =
+            busy_ns().zip(self.busy_before_ns).map(|(after, before)| after.saturating_sub(before));
         self.stop.store(true, Ordering::Release);
         let (writer, seen_ns, mut cut) =
             self.thread.join().map_err(|_| anyhow::anyhow!("the sampler fell over"))?;
@@ -91,7 +95,8 @@ impl<W: Write + Send + 'static> Sampler<W> {
         let command_ns = command_ns.map(|(from, to)| (since(from), since(to)));
         let mut out = None;
         if cut.is_none() {
-            match writer.finish(&Ending { end_ns, lost: 0, command_ns, unseen_ns }) {
+            let others_ns = busy_ns.filter(|_| known).map(|busy| busy.saturating_sub(used_ns));
+            match writer.finish(&Ending { end_ns, lost: 0, command_ns, unseen_ns, others_ns }) {
                 Ok((whole, length, all)) => {
                     (out, bytes, records) = (Some(whole), length, all);
                 }
@@ -101,6 +106,20 @@ impl<W: Write + Send + 'static> Sampler<W> {
         let unseen = unseen_ns.map(|ns| ns as f64 / used_ns as f64);
         Ok((Recorded { out, records, bytes, lost: 0, cut }, unseen))
     }
+}
+
+/// How long the machine's CPUs were busy since it was booted.
+fn busy_ns() -> Option<u64> {
+    busy_ticks(&fs::read_to_string("/proc/stat").ok()?)
+        .map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+/// All of the first line but the time in which CPUs idled, and what guests had, which is in others of it.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let times = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let times: Vec<u64> = times.map(|ticks| ticks.parse().ok()).collect::<Option<_>>()?;
+    let idle = |place: &usize| *place == 3 || *place == 4;
+    Some((0..times.len().min(8)).filter(|place| !idle(place)).map(|place| times[place]).sum())
 }
 
 /// CPU time of all children that were waited for, and of theirs.
@@ -258,6 +277,14 @@ fn schedstat(pid: u32, tid: u32) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_idles_or_waits_for_a_disk_is_not_busy() {
+        let stat = "cpu  1 10 100 5000 5000 1000 10000 100000 7 7\ncpu0 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(111_111));
+        assert_eq!(busy_ticks("intr 1"), None);
+        assert!(busy_ns() > Some(0));
+    }
 
     #[test]
     fn a_thread_says_how_long_it_ran() {

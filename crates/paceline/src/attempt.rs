@@ -143,8 +143,7 @@ fn answer(summary: &[Summary], went: Went) -> Vec<String> {
     lines.push(choice(first, others));
     if coarse.is_some() {
         lines.push(
-            "unknown: how many switches and waits a policy would save, and whether others had the machine \
-             meanwhile; record with sudo for that"
+            "unknown: how many switches and waits a policy would save; record with sudo for that"
                 .to_string(),
         );
     }

@@ -87,6 +87,9 @@ pub struct Ending {
     /// CPU time of the command that no sample has: of threads that ended before they were looked at. None: not known.
     #[serde(default)]
     pub unseen_ns: Option<u64>,
+    /// CPU time that others had meanwhile, the recorder included, where no event tells. None: not known.
+    #[serde(default)]
+    pub others_ns: Option<u64>,
 }
 
 /// Why writing ended: a full disk, most often. What was written before is sound.

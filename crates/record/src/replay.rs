@@ -267,6 +267,7 @@ impl Replay {
     pub fn finish(&mut self, ending: Option<&Ending>) {
         if let Some(ending) = ending {
             self.advance(ending.end_ns.max(self.now_ns));
+            self.others_ns += ending.others_ns.unwrap_or(0);
         }
         for task in 0..self.tasks.len() {
             self.pause(task);
