@@ -27,6 +27,7 @@ mod observe;
 mod process;
 mod program;
 pub mod recorder;
+pub mod sampler;
 mod symbols;
 mod topology;
 mod trial;

@@ -120,7 +120,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
         let command_ns = command_ns.map(|(from, to)| (since(from), since(to)));
         let mut out = None;
         if cut.is_none() {
-            match writer.finish(&Ending { end_ns, lost, command_ns }) {
+            match writer.finish(&Ending { end_ns, lost, command_ns, ..Ending::default() }) {
                 Ok((whole, length, all)) => {
                     (out, bytes, records) = (Some(whole), length, all);
                 }
@@ -247,7 +247,7 @@ fn tasks() -> Vec<TaskInfo> {
         .collect()
 }
 
-fn described(pid: u32, tid: u32) -> Option<TaskInfo> {
+pub(crate) fn described(pid: u32, tid: u32) -> Option<TaskInfo> {
     const KERNEL: u64 = 0x20_0000;
     let folder = format!("/proc/{pid}/task/{tid}");
     let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;

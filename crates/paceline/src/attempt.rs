@@ -21,7 +21,7 @@ use crate::here::interrupts;
 use crate::plan::{Job, Place, Plan, SEED, find_machine};
 use crate::progress::Progress;
 use crate::replay::Went;
-use crate::{contender, ground, interrupt, output, record, replay};
+use crate::{contender, export, ground, interrupt, output, record, replay};
 
 /// Longest that a replay may take on the simulated clock.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -49,8 +49,8 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     };
     record::take_quietly(&recording(args, file.clone()))?;
     ends_from_now_on()?;
-    let (workload, went) = replay::read_with(&file, &machine)?;
-    let mut job = Job::built(workload);
+    let (workload, went) = replay::read(&file, &machine)?;
+    let mut job = Job::replayed(workload, &went);
     if let Job::Model { name, .. } = &mut job {
         *name = args.command.join(" ");
     }
@@ -69,17 +69,21 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         locks: false,
         observe: true,
         record: None,
+        events: args.exports.take_events(),
     };
+    export::check(&args.exports, &plan)?;
     let progress = Progress::new(plan.steps());
     progress.phase(&format!("replays under {}", plan.labels()));
     let measured = ground::run(&plan, &progress)?;
     drop(progress);
     let mut results = Results::new(plan.setting(), &measured.outcomes, false);
-    results.notes = answer(&results.summary, went);
+    results.notes.clone_from(&measured.notes);
+    results.notes.extend(answer(&results.summary, went));
     match args.json {
         true => output::print(&(results.json() + "\n"))?,
         false => output::print(&report::comparison(&results, output::style()))?,
     }
+    export::write(&args.exports, &measured, &results)?;
     write_report(&args.report, &html::comparison(&results), args.json)
 }
 
@@ -109,7 +113,7 @@ fn ends_from_now_on() -> Result<(), Failure> {
 
 /// What would change, in words; the first policy is Linux's own, under which it was recorded.
 fn answer(summary: &[Summary], went: Went) -> Vec<String> {
-    let Went { elapsed_s: recorded_s, others: by_others } = went;
+    let Went { elapsed_s: recorded_s, others: by_others, coarse } = went;
     let Some((first, others)) = summary.split_first() else { return Vec::new() };
     let mut lines = Vec::new();
     let replayed_s = first.elapsed_s.median;
@@ -135,8 +139,14 @@ fn answer(summary: &[Summary], went: Went) -> Vec<String> {
             percent(distance.abs())
         ));
     }
-    lines.extend(others.iter().map(|one| change(one, first)));
+    lines.extend(others.iter().map(|one| change(one, first, coarse.is_some())));
     lines.push(choice(first, others));
+    if coarse.is_some() {
+        lines.push(
+            "unknown: how many switches and waits a policy would save; record with sudo for that"
+                .to_string(),
+        );
+    }
     lines.push(
         "unknown: what page placement (dino) or vector units (avx-fair) would change, for misses and \
          instructions are not recorded"
@@ -145,10 +155,10 @@ fn answer(summary: &[Summary], went: Went) -> Vec<String> {
     lines
 }
 
-/// What one policy would change.
-fn change(one: &Summary, first: &Summary) -> String {
+/// What one policy would change. What threads wait for is in no coarse recording, nor are switches that would be saved.
+fn change(one: &Summary, first: &Summary, coarse: bool) -> String {
     let switches = match (one.context_switches, first.context_switches) {
-        (Some(own), Some(of)) if of.median > 0.0 => format!(
+        (Some(own), Some(of)) if of.median > 0.0 && !coarse => format!(
             ", {} switches where {} has {}",
             count(own.median),
             first.policy,
@@ -218,7 +228,7 @@ mod tests {
     }
 
     fn last_but_one(of: &[(&str, &[u64])], recorded_s: f64) -> String {
-        let lines = answer(&summary(of), Went { elapsed_s: recorded_s, others: 0.0 });
+        let lines = answer(&summary(of), Went { elapsed_s: recorded_s, ..Went::default() });
         lines[lines.len() - 2].clone()
     }
 
@@ -234,9 +244,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_coarse_recording_lacks_is_unknown() {
+        let mut summary = summary(&[("default", &[100, 100]), ("cas", &[50, 50])]);
+        for one in &mut summary {
+            let most = one.elapsed_s;
+            one.context_switches = Some(most);
+        }
+        let said = |coarse| {
+            let went = Went { elapsed_s: 0.1, others: 0.0, coarse };
+            answer(&summary, went).join("\n")
+        };
+        let unknown = "unknown: how many switches and waits";
+        assert!(said(None).contains("switches where default has") && !said(None).contains(unknown));
+        let coarse = said(Some(None));
+        assert!(!coarse.contains("switches where") && coarse.contains(unknown), "{coarse}");
+    }
+
+    #[test]
     fn a_replay_that_is_off_is_not_believed() {
         let lines = |elapsed_s, others| {
-            let went = Went { elapsed_s, others };
+            let went = Went { elapsed_s, others, coarse: None };
             answer(&summary(&[("default", &[100, 100])]), went).join("\n")
         };
         assert!(!lines(0.1, 0.0).contains("says little"));

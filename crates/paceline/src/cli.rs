@@ -149,9 +149,31 @@ pub struct Compare {
     /// Write a report: one HTML page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub exports: Exports,
     /// A command to run, after `--`
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Files for other programs.
+#[derive(Args, Debug)]
+pub struct Exports {
+    /// Write the timeline of the first run to this file, for ui.perfetto.dev; of several policies, each has a file
+    /// with its name before the ending (sim only)
+    #[arg(long, value_name = "FILE")]
+    pub perfetto: Option<PathBuf>,
+    /// Write tables into this folder: runs.csv, tasks.csv, and of sim intervals.csv, who had which CPU when in each
+    /// policy's first run
+    #[arg(long, value_name = "DIR")]
+    pub csv: Option<PathBuf>,
+}
+
+impl Exports {
+    /// Whether they take the events of a run.
+    pub fn take_events(&self) -> bool {
+        self.perfetto.is_some() || self.csv.is_some()
+    }
 }
 
 /// How uneven cores are shared.
@@ -302,6 +324,8 @@ pub struct Try {
     /// Write the report to this file
     #[arg(long, value_name = "FILE", default_value = "paceline-try.html")]
     pub report: PathBuf,
+    #[command(flatten)]
+    pub exports: Exports,
     /// Print the result as one JSON object; the command's output goes to standard error
     #[arg(long)]
     pub json: bool,

@@ -9,7 +9,7 @@ use crate::cli::Compare;
 use crate::failure::Failure;
 use crate::plan::{Place, Plan};
 use crate::progress::Progress;
-use crate::{ground, interrupt, output};
+use crate::{export, ground, interrupt, output};
 
 /// Runs the comparison and shows it.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
@@ -17,6 +17,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     if let Some(path) = &arguments.report {
         check_writable(path, "--report")?;
     }
+    export::check(&arguments.exports, &plan)?;
     let _scratch = match plan.place {
         Place::Here(_) => None, // answers Ctrl-C itself
         Place::Sim { .. } | Place::Vm { .. } => Some(interrupt::guard()?),
@@ -26,13 +27,14 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let measured = ground::run(&plan, &progress)?;
     drop(progress);
     let mut setting = plan.setting();
-    setting.kernel = measured.kernel;
+    setting.kernel.clone_from(&measured.kernel);
     let mut results = Results::new(setting, &measured.outcomes, plan.locks);
-    results.notes = measured.notes;
+    results.notes.clone_from(&measured.notes);
     match arguments.json {
         true => output::print(&(results.json() + "\n"))?,
         false => output::print(&report::comparison(&results, output::style()))?,
     }
+    export::write(&arguments.exports, &measured, &results)?;
     if let Some(path) = &arguments.report {
         write_report(path, &html::comparison(&results), arguments.json)?;
     }

@@ -8,7 +8,7 @@ use indicatif::MultiProgress;
 use machine::Machine;
 use policy::{Instance, Profile, Told};
 use sim::{Scenario, Scheduler, SimError};
-use trace::Outcome;
+use trace::{Event, Outcome};
 
 use crate::contender::{Contender, Model};
 use crate::failure::Failure;
@@ -25,6 +25,21 @@ pub struct Measured {
     pub kernel: Option<String>,
     /// What a reader must know about these figures.
     pub notes: Vec<String>,
+    /// First runs, event by event, where that was asked for and the ground is simulated.
+    pub watched: Vec<Watched>,
+}
+
+/// A run, event by event.
+#[derive(Debug)]
+pub struct Watched {
+    /// Which of the outcomes it came to.
+    pub outcome: usize,
+    /// How many CPUs it had.
+    pub cpus: usize,
+    /// Which process each task is of, in the workload's order.
+    pub processes: Vec<usize>,
+    /// What happened.
+    pub events: Vec<Event>,
 }
 
 /// Runs it all.
@@ -58,17 +73,27 @@ fn on_sim(
             Scenario::new(machine.clone(), workload.clone(), scheduler).seed(seed_of(plan, *run));
         scenario.options.cap_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         scenario.options.together = plan.job.starts_together();
+        scenario.options.record.events = plan.events && *run == 0;
         scenario.faults = faults.to_vec();
         scenario.profile = plan.profile.clone();
         scenario
     };
     let scenarios: Vec<Scenario> = runs.iter().map(scenario).collect();
-    let mut outcomes = Vec::new();
-    for ((contender, run), result) in runs.iter().zip(sim::run_all(&scenarios)) {
-        let outcome = result.map_err(|error| of_sim(plan, named, contender, *run, &error))?;
-        outcomes.push(Outcome { policy: contender.label().to_string(), run: *run, ..outcome });
+    let (mut outcomes, mut watched) = (Vec::new(), Vec::new());
+    for ((contender, run), result) in runs.iter().zip(sim::trace_all(&scenarios)) {
+        let traced = result.map_err(|error| of_sim(plan, named, contender, *run, &error))?;
+        if plan.events && *run == 0 {
+            watched.push(Watched {
+                outcome: outcomes.len(),
+                cpus: machine.cpus.len(),
+                processes: workload.tasks.iter().map(|task| task.process).collect(),
+                events: traced.events,
+            });
+        }
+        let policy = contender.label().to_string();
+        outcomes.push(Outcome { policy, run: *run, ..traced.outcome });
     }
-    Ok(Measured { outcomes, ..Measured::default() })
+    Ok(Measured { outcomes, notes: plan.job.notes(), watched, ..Measured::default() })
 }
 
 /// What the simulator runs for it.

@@ -76,7 +76,7 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
     }
     outcomes.sort_by_key(|(place, outcome)| (*place, outcome.run));
     let outcomes = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
-    Ok(Measured { outcomes, kernel: kernel(), notes })
+    Ok(Measured { outcomes, kernel: kernel(), notes, ..Measured::default() })
 }
 
 /// Where a run finds its workload and leaves what it says.

@@ -8,6 +8,7 @@ mod clocks;
 mod compare;
 mod contender;
 mod doctor;
+mod export;
 mod failure;
 mod ground;
 mod hackbench;

@@ -22,6 +22,7 @@ use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::here::{self, Here};
 use crate::profile::Given;
+use crate::replay::Went;
 use crate::{clocks, hackbench, measure, output, replay};
 
 /// A comparison.
@@ -45,6 +46,8 @@ pub struct Plan {
     pub observe: bool,
     /// And once more with the recorder.
     pub record: Option<Detail>,
+    /// Keep the scheduling events of each contender's first run, where the ground is simulated.
+    pub events: bool,
 }
 
 /// What runs.
@@ -54,7 +57,14 @@ pub enum Job {
     Command { argv: Vec<String>, with: Vec<PathBuf> },
     /// A workload: its name, what each task does, its text where it was read from one, and whether
     /// all tasks are there before any begins, as `worker` has it.
-    Model { name: String, json: Option<String>, together: bool, workload: Box<Workload> },
+    Model {
+        name: String,
+        json: Option<String>,
+        together: bool,
+        workload: Box<Workload>,
+        /// What a reader must know of it.
+        notes: Vec<String>,
+    },
     /// A recording, which is fitted to the machine.
     Recording(PathBuf),
     /// A model of a NAS benchmark, sized for the machine: so many tasks for each of its CPUs.
@@ -114,6 +124,11 @@ impl Plan {
         if Duration::from(arguments.limit).is_zero() {
             return Err(Failure::input("--limit: expected a time of more than 0, such as 90s"));
         }
+        if arguments.on != Ground::Sim {
+            let why =
+                "is for --on sim; `paceline record --perfetto` has the timeline of a real kernel";
+            refuse(&[("--perfetto", arguments.exports.perfetto.is_some())], why)?;
+        }
         let place = match arguments.on {
             Ground::Sim => sim(arguments, &mut job)?,
             Ground::Vm => vm(arguments, &contenders, &job)?,
@@ -133,6 +148,7 @@ impl Plan {
             locks: arguments.locks,
             observe: true,
             record: None,
+            events: arguments.exports.take_events(),
         })
     }
 
@@ -219,19 +235,48 @@ impl Job {
             None => read(path)?,
         };
         let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
-        Ok(Job::Model { name, json: Some(json), together: true, workload })
+        Ok(Job::Model { name, json: Some(json), together: true, workload, notes: Vec::new() })
     }
 
     /// What somebody built, whose tasks begin as soon as each is made.
     pub fn built(workload: Workload) -> Self {
         let name = workload.name.clone();
-        Job::Model { name, json: None, together: false, workload: Box::new(workload) }
+        Job::Model {
+            name,
+            json: None,
+            together: false,
+            workload: Box::new(workload),
+            notes: Vec::new(),
+        }
+    }
+
+    /// What a recording holds.
+    pub fn replayed(workload: Workload, went: &Went) -> Self {
+        let mut job = Job::built(workload);
+        if let (Job::Model { notes, .. }, Some(unseen)) = (&mut job, went.coarse) {
+            notes.push(format!("the recording is {}", crate::record::coarse(unseen)));
+        }
+        job
+    }
+
+    /// What a reader must know of it.
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Job::Model { notes, .. } => notes.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// What somebody built, whose tasks are all there before any begins.
     pub fn together(workload: Workload) -> Self {
         let name = workload.name.clone();
-        Job::Model { name, json: None, together: true, workload: Box::new(workload) }
+        Job::Model {
+            name,
+            json: None,
+            together: true,
+            workload: Box::new(workload),
+            notes: Vec::new(),
+        }
     }
 
     /// Whether all tasks are there before any begins.
@@ -327,7 +372,8 @@ fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
         *job = Job::built(benchmark(name, *tasks, machine.cpus.len())?);
     }
     if let Job::Recording(path) = job {
-        *job = Job::built(replay::read(path, &machine)?);
+        let (workload, went) = replay::read(path, &machine)?;
+        *job = Job::replayed(workload, &went);
     }
     check_affinity(&job.model()?, machine.cpus.len())?;
     let limit = arguments.limit.into();
@@ -606,11 +652,8 @@ pub fn find_machine(name: &str) -> Result<Machine, Failure> {
 
 /// A task that may run on no CPU of the machine would wait for ever.
 fn check_affinity(workload: &Workload, cpus: usize) -> Result<(), Failure> {
-    let lost = workload
-        .tasks
-        .iter()
-        .find(|task| task.cpus.as_ref().is_some_and(|own| !own.iter().any(|cpu| *cpu < cpus)));
-    match lost {
+    let nowhere = |mask: &Vec<usize>| !mask.iter().any(|cpu| *cpu < cpus);
+    match workload.tasks.iter().find(|task| task.masks().into_iter().any(nowhere)) {
         None => Ok(()),
         Some(task) => Err(Failure::input(format!(
             "{}: task {} may run on none of the machine's CPUs (0 to {}); name one of them",

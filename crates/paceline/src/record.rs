@@ -10,8 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use live::recorder::{Recorded, Recorder};
+use live::sampler::Sampler;
 use record::Header;
-use report::text::{count, time};
+use report::text::{count, percent, time};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::json;
 
 use crate::cli::Record;
@@ -26,22 +29,29 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Records, and says what.
 pub fn run(args: &Record) -> Result<(), Failure> {
-    let (recorded, took, status) = take(args)?;
-    tell(args, &recorded, took)?;
+    let taken = take(args)?;
+    tell(args, &taken)?;
     if let Some(timeline) = &args.perfetto {
         perfetto::write(&args.output, timeline)?;
     }
-    end(status, recorded.cut.is_some())
+    end(taken.status, taken.recorded.cut.is_some())
 }
 
 /// Records, and waits for the command; says what came of it on standard error alone.
 pub fn take_quietly(args: &Record) -> Result<(), Failure> {
-    let (recorded, took, status) = take(args)?;
-    say(args, &recorded, took);
-    end(status, recorded.cut.is_some())
+    let taken = take(args)?;
+    say(args, &taken);
+    end(taken.status, taken.recorded.cut.is_some())
 }
 
-type Taken = (Recorded<File>, Duration, Option<ExitStatus>);
+/// A recording that was made.
+struct Taken {
+    recorded: Recorded<File>,
+    took: Duration,
+    status: Option<ExitStatus>,
+    /// It is of procfs: which part of the command's CPU time it has not seen, where that is known.
+    coarse: Option<Option<f64>>,
+}
 
 fn take(args: &Record) -> Result<Taken, Failure> {
     let until = args.duration.map(Duration::from);
@@ -57,27 +67,73 @@ fn take(args: &Record) -> Result<Taken, Failure> {
         vm::which(program.as_ref()).map_err(Failure::input)?;
     }
     let missing = live::missing_rights();
-    if !missing.is_empty() {
-        return Err(Failure::input(format!(
-            "recording takes BPF, and this process lacks {}: run it with sudo",
-            missing.join(" and ")
-        )));
+    let coarse = !missing.is_empty();
+    if coarse {
+        let missing = missing.join(" and ");
+        check_coarse(args, &missing)?;
+        output::say(&format!(
+            "paceline: this process lacks {missing}, so the recording is coarse: how long threads run and wait, \
+             sampled from procfs, and not what they wait for; run it with sudo for all of it"
+        ));
     }
     let stop = interrupts()?;
     let file = create(&args.output)?;
     let started = Instant::now();
-    let recorder = begin(file, args)?;
+    let observer = begin(file, args, coarse)?;
     let mut child = start(&args.command, args.json)?;
     let from_ns = live::monotonic_ns();
-    let status = wait(&recorder, child.as_mut(), until, &stop)?;
+    let ended = wait(&observer, child.as_ref(), until, &stop)?;
     let command_ns = child.is_some().then(|| (from_ns, live::monotonic_ns()));
-    let recorded = recorder.finish(command_ns).map_err(failed)?;
-    let took = started.elapsed();
-    let status = match (status, child) {
-        (None, Some(mut child)) => Some(child.wait().map_err(|error| failed(error.into()))?),
-        (status, _) => status,
+    let mut status = Ok(None);
+    let mut reap = || status = child.as_mut().map(Child::wait).transpose();
+    let (recorded, coarse) = match observer {
+        Observer::Tracepoints(recorder) => (recorder.finish(command_ns).map_err(failed)?, None),
+        Observer::Procfs(sampler) => {
+            // What it was charged is known of who has been waited for.
+            let charged = || {
+                if ended {
+                    reap()
+                }
+            };
+            let (recorded, unseen) = sampler.finish(command_ns, charged).map_err(failed)?;
+            (recorded, Some(unseen.filter(|_| ended)))
+        }
     };
-    Ok((recorded, took, status))
+    let took = started.elapsed();
+    // A second time says the same.
+    reap();
+    let status = status.map_err(|error| failed(error.into()))?;
+    Ok(Taken { recorded, took, status, coarse })
+}
+
+/// What takes more than procfs tells.
+fn check_coarse(args: &Record, missing: &str) -> Result<(), Failure> {
+    let asked = [
+        ("--calls", args.calls),
+        ("--perfetto", args.perfetto.is_some()),
+        ("recording without a command", args.command.is_empty()),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        None => Ok(()),
+        Some((what, _)) => Err(Failure::input(format!(
+            "{what} takes BPF, and this process lacks {missing}: run it with sudo"
+        ))),
+    }
+}
+
+/// Who sees what happens.
+enum Observer {
+    Tracepoints(Recorder<File>),
+    Procfs(Sampler<File>),
+}
+
+impl Observer {
+    fn is_cut(&self) -> bool {
+        match self {
+            Observer::Tracepoints(recorder) => recorder.is_cut(),
+            Observer::Procfs(sampler) => sampler.is_cut(),
+        }
+    }
 }
 
 /// The file; what was there before is lost.
@@ -91,7 +147,7 @@ pub fn create(path: &Path) -> Result<File, Failure> {
     File::create(path).map_err(|error| cannot(&error))
 }
 
-fn begin(file: File, args: &Record) -> Result<Recorder<File>, Failure> {
+fn begin(file: File, args: &Record, coarse: bool) -> Result<Observer, Failure> {
     let header = Header {
         cpus: live::topology().map_err(failed)?.llc.len(),
         command: args.command.join(" "),
@@ -100,7 +156,11 @@ fn begin(file: File, args: &Record) -> Result<Recorder<File>, Failure> {
         children: !args.command.is_empty(),
         ..Header::default()
     };
-    Recorder::start(file, header).map_err(failed)
+    match coarse {
+        false => Recorder::start(file, header).map(Observer::Tracepoints),
+        true => Sampler::start(file, header).map(Observer::Procfs),
+    }
+    .map_err(failed)
 }
 
 fn start(command: &[String], json: bool) -> Result<Option<Child>, Failure> {
@@ -117,43 +177,54 @@ fn start(command: &[String], json: bool) -> Result<Option<Child>, Failure> {
         .map_err(|error| Failure::input(format!("cannot start {program}: {error}")))
 }
 
-/// Until the command has ended, with its status; or the time is over, somebody interrupts, or the disk
-/// is full.
+/// Until the command has ended, and is there to be waited for, or the time is over, somebody interrupts, or the disk
+/// is full. Whether it has ended.
 fn wait(
-    recorder: &Recorder<File>,
-    mut child: Option<&mut Child>,
+    observer: &Observer,
+    child: Option<&Child>,
     until: Option<Duration>,
     stop: &Arc<AtomicBool>,
-) -> Result<Option<ExitStatus>, Failure> {
+) -> Result<bool, Failure> {
     let started = Instant::now();
     loop {
-        let ended = child.as_mut().map(|child| child.try_wait()).transpose();
-        if let Some(status) = ended.map_err(|error| failed(error.into()))?.flatten() {
-            return Ok(Some(status));
+        if child.map(has_ended).transpose()? == Some(true) {
+            return Ok(true);
         }
         let over = until.is_some_and(|until| started.elapsed() >= until);
-        if over || recorder.is_cut() || stop.load(Ordering::Relaxed) {
-            return Ok(None);
+        if over || observer.is_cut() || stop.load(Ordering::Relaxed) {
+            return Ok(false);
         }
         thread::sleep(LOOK);
     }
 }
 
-fn tell(args: &Record, recorded: &Recorded<File>, took: Duration) -> Result<(), Failure> {
-    let Recorded { records, bytes, lost, cut, .. } = recorded;
+/// Whether a child has; it keeps what it was charged for until it is waited for.
+fn has_ended(child: &Child) -> Result<bool, Failure> {
+    let id = Pid::from_child(child);
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match waitid(WaitId::Pid(id), how) {
+        Ok(ended) => Ok(ended.is_some()),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+fn tell(args: &Record, taken: &Taken) -> Result<(), Failure> {
+    let Recorded { records, bytes, lost, cut, .. } = &taken.recorded;
     if !args.json {
-        say(args, recorded, took);
+        say(args, taken);
         return Ok(());
     }
     let all = json!({
         "file": args.output, "records": records, "bytes": bytes, "lost": lost,
-        "s": took.as_secs_f64(), "whole": cut.is_none(),
+        "s": taken.took.as_secs_f64(), "whole": cut.is_none(),
+        "coarse": taken.coarse.is_some(), "unseen": taken.coarse.flatten(),
     });
     output::print(&format!("{all}\n"))
 }
 
-fn say(args: &Record, recorded: &Recorded<File>, took: Duration) {
-    let Recorded { records, bytes, lost, cut, .. } = recorded;
+fn say(args: &Record, taken: &Taken) {
+    let Recorded { records, bytes, lost, cut, .. } = &taken.recorded;
     let file = args.output.display();
     if let Some(error) = cut {
         output::say(&format!(
@@ -161,16 +232,29 @@ fn say(args: &Record, recorded: &Recorded<File>, took: Duration) {
              sound, make room for more"
         ));
     }
-    let lost = match lost {
-        0 => "none lost".to_string(),
-        some => format!("{} LOST: the machine was too busy to keep up", count(*some as f64)),
+    let (what, doubt) = match (taken.coarse, lost) {
+        (Some(unseen), _) => ("records", coarse(unseen)),
+        (None, 0) => ("events", "none lost".to_string()),
+        (None, some) => {
+            let some = count(*some as f64);
+            ("events", format!("{some} LOST: the machine was too busy to keep up"))
+        }
     };
     output::say(&format!(
-        "paceline: {file}: {} events in {}, {lost}; {:.1} MB",
+        "paceline: {file}: {} {what} in {}, {doubt}; {:.1} MB",
         count(*records as f64),
-        time(took.as_secs_f64()),
+        time(taken.took.as_secs_f64()),
         *bytes as f64 / 1e6,
     ));
+}
+
+/// What a reader has to know of a recording of procfs.
+pub fn coarse(unseen: Option<f64>) -> String {
+    let unseen = unseen.map_or("an unknown part".to_string(), percent);
+    format!(
+        "coarse: sampled from procfs, wakeups not known; {unseen} of the CPU time is missing, of threads that ended \
+         between two samples"
+    )
 }
 
 /// The command's own status is passed on.

@@ -25,11 +25,6 @@ pub fn is_recording(path: &Path) -> bool {
     read.is_ok() && first == *b"PACELINE"
 }
 
-/// Reads a recording, and says what is wrong with it short of everything.
-pub fn read(path: &Path, machine: &Machine) -> Result<Workload, Failure> {
-    Ok(read_with(path, machine)?.0)
-}
-
 /// How a recording went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Went {
@@ -37,10 +32,12 @@ pub struct Went {
     pub elapsed_s: f64,
     /// The part of the machine's CPU time that others had meanwhile.
     pub others: f64,
+    /// It is of procfs: which part of the CPU time it has not seen, where that is known.
+    pub coarse: Option<Option<f64>>,
 }
 
-/// The same, with how the recording went.
-pub fn read_with(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure> {
+/// Reads a recording, and says what is wrong with it short of everything, and how it went.
+pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| cannot(&error))?;
     let (replay, summary) = taken_in(BufReader::with_capacity(1 << 20, file), machine)
@@ -54,7 +51,12 @@ pub fn read_with(path: &Path, machine: &Machine) -> Result<(Workload, Went), Fai
     let name = path.display().to_string();
     let elapsed_ns = replay.elapsed_ns() as f64;
     let others = replay.others_ns() as f64 / (elapsed_ns * replay.cpus() as f64).max(1.0);
-    let went = Went { elapsed_s: elapsed_ns / 1e9, others };
+    let coarse = replay.coarse().then(|| {
+        let unseen_ns = summary.ending.as_ref()?.unseen_ns? as f64;
+        let seen_ns: u64 = replay.recorded().iter().map(|task| task.cpu_ns).sum();
+        Some(unseen_ns / (unseen_ns + seen_ns as f64).max(1.0))
+    });
+    let went = Went { elapsed_s: elapsed_ns / 1e9, others, coarse };
     Ok((fitted(&replay, &name, machine, &Scheduler::Default)?, went))
 }
 

@@ -108,7 +108,7 @@ impl Speeds {
     pub fn keep(&mut self, learned: Profile) {
         let Some(memo) = self.memo.as_ref().filter(|_| !learned.is_empty()) else { return };
         self.remembered.extend(learned);
-        if let Err(error) = report::write_whole(memo, &profile::write(&self.remembered)) {
+        if let Err(error) = report::write_whole(memo, profile::write(&self.remembered)) {
             output::say(&format!("paceline: --memo: {error}"));
         }
     }

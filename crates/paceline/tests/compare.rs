@@ -140,3 +140,64 @@ fn seeds_go_round_the_end_of_the_numbers_and_a_limit_of_ages_is_none() {
     // 2^64 ns and a little: not 290 ns
     json(&compare("fifo", &["--json", "--limit", "18446744074s"]));
 }
+
+/// Rows by column, of a file in which nothing is quoted.
+fn table(path: &std::path::Path) -> Vec<std::collections::BTreeMap<String, String>> {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').map(String::from));
+    let columns: Vec<String> = lines.next().unwrap().collect();
+    lines.map(|line| columns.iter().cloned().zip(line).collect()).collect()
+}
+
+#[test]
+fn tables_and_timelines_are_of_the_runs_that_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tables, timeline) = (folder.path().join("tables"), folder.path().join("run.pf"));
+    let files = ["--csv", tables.to_str().unwrap(), "--perfetto", timeline.to_str().unwrap()];
+    let result =
+        json(&compare("default,flsched", &[&files[..], &["--json", "--runs", "2"]].concat()));
+    let runs = table(&tables.join("runs.csv"));
+    assert_eq!(runs.len(), 4);
+    for (row, run) in runs.iter().zip(result["runs"].as_array().unwrap()) {
+        assert_eq!(row["policy"], run["policy"].as_str().unwrap());
+        assert_eq!(row["elapsed_s"], run["elapsed_s"].to_string());
+        assert_eq!((row["page_moves"].as_str(), &run["page_moves"]), ("", &Value::Null));
+    }
+    let number = |text: &String| text.parse::<f64>().unwrap();
+    let tasks = table(&tables.join("tasks.csv"));
+    let intervals = table(&tables.join("intervals.csv"));
+    let first = tasks.iter().filter(|task| task["run"] == "0");
+    for task in first.clone() {
+        let own = intervals
+            .iter()
+            .filter(|it| it["policy"] == task["policy"] && it["tid"] == task["tid"]);
+        let had_s: f64 = own.map(|it| number(&it["to_s"]) - number(&it["from_s"])).sum();
+        assert!((had_s - number(&task["cpu_s"])).abs() < 1e-8, "{had_s} {task:?}");
+    }
+    assert_eq!(first.count() * 2, tasks.len());
+    for policy in ["default", "flsched"] {
+        let timeline = fs::read(folder.path().join(format!("run-{policy}.pf"))).unwrap();
+        let name = result["runs"][0]["tasks"][0]["name"].as_str().unwrap().as_bytes();
+        let named = timeline.windows(name.len()).any(|bytes| bytes == name);
+        assert!(named && timeline.len() > 10_000, "{policy}: {}", timeline.len());
+    }
+}
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_the_runs() {
+    let refused = |ground: &str, more: &[&str]| {
+        let words = [&["compare", "--on", ground, "--policy", "default"], more, &["--", "true"]];
+        let output = paceline(&words.concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused("vm", &["--perfetto", "x"]).contains("--perfetto is for --on sim"));
+    let job = |more: &[&str]| {
+        let output = compare("default", more);
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(job(&["--csv", "/dev/null/x"]).contains("--csv /dev/null/x: "));
+    assert!(job(&["--perfetto", "/dev/null"]).contains("it is there and no file"));
+}

@@ -62,6 +62,8 @@ pub enum Kind {
     },
     /// What is known of a thread, from now on.
     Task(TaskInfo),
+    /// What a thread has done since it was looked at last: all that a coarse recording knows.
+    Sample(Sample),
     /// Who runs on this CPU has taken bytes out of a channel; the call ends now.
     Read {
         /// Which channel.
@@ -80,6 +82,19 @@ pub enum Kind {
         /// What it is.
         channel: Carrier,
     },
+}
+
+/// What a thread did for a while, in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Which.
+    pub tid: Tid,
+    /// Time on a CPU, ns.
+    pub ran_ns: u32,
+    /// Time that it was runnable and had none, ns.
+    pub waited_ns: u32,
+    /// Times that it got one.
+    pub slices: u32,
 }
 
 /// Why a task left its CPU.

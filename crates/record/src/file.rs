@@ -15,7 +15,7 @@ use crate::raw::{RAW_SIZE, Raw};
 /// What the file begins with.
 pub(crate) const MAGIC: &[u8; 8] = b"PACELINE";
 /// Of the layout. A reader refuses what is newer.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Tags of sections.
 pub(crate) const RECORDS: u32 = u32::from_le_bytes(*b"RECS");
 pub(crate) const TIME: u32 = u32::from_le_bytes(*b"TIME");
@@ -69,6 +69,9 @@ pub struct Header {
     /// The workload is what that process started, and what came of it; else all of the machine is.
     #[serde(default)]
     pub children: bool,
+    /// How often threads were looked at, ns, where [`Source::Procfs`] saw it.
+    #[serde(default)]
+    pub sample_ns: u64,
 }
 
 /// What is known at the end.
@@ -81,6 +84,12 @@ pub struct Ending {
     /// When the command was started and when it had ended, ns since the recording began.
     #[serde(default)]
     pub command_ns: Option<(u64, u64)>,
+    /// CPU time of the command that no sample has: of threads that ended before they were looked at. None: not known.
+    #[serde(default)]
+    pub unseen_ns: Option<u64>,
+    /// CPU time that others had meanwhile, the recorder included, where no event tells. None: not known.
+    #[serde(default)]
+    pub others_ns: Option<u64>,
 }
 
 /// Why writing ended: a full disk, most often. What was written before is sound.

@@ -185,7 +185,7 @@ pub fn import<W: Write>(
     })?;
     let end_ns = found.last_ns.saturating_sub(found.first_ns);
     second.flush(end_ns)?;
-    let ending = Ending { end_ns, lost: found.lost, command_ns: None };
+    let ending = Ending { end_ns, lost: found.lost, ..Ending::default() };
     Ok(second.writer.finish(&ending)?)
 }
 

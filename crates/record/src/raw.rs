@@ -3,11 +3,12 @@
 //!
 //! The first word has the time in its low 48 bits (ns since the recording began: 78 hours), then the
 //! kind and a byte whose meaning depends on it; two halves follow. A thread is described by three records
-//! in a row: who it is, its CPUs, its name. `live` writes the same from BPF.
+//! in a row: who it is, its CPUs, its name; what one did for a while by two: how long it ran, how long it
+//! waited. `live` writes the same from BPF.
 
 use trace::Tid;
 
-use crate::{Carrier, Event, Kind, Left, TaskInfo};
+use crate::{Carrier, Event, Kind, Left, Sample, TaskInfo};
 
 /// Bytes of a record.
 pub const RAW_SIZE: usize = 16;
@@ -23,6 +24,8 @@ const WRITE: u8 = 8;
 const TASK: u8 = 9;
 const CPUS: u8 = 10;
 const NAME: u8 = 11;
+const RAN: u8 = 12;
+const WAITED: u8 = 13;
 
 /// Of a task's byte: it is the kernel's own. The rest is its nice value, from 0.
 const KERNEL: u8 = 0x80;
@@ -84,7 +87,8 @@ impl Raw {
         (self.word >> 56) as u8
     }
 
-    /// The record of an event; None for a [`Kind::Task`], which takes a [`task_group`].
+    /// The record of an event; None for a [`Kind::Task`], which takes a [`task_group`], and a [`Kind::Sample`], which
+    /// takes a [`sample_group`].
     pub fn of(event: &Event) -> Option<Raw> {
         let (kind, byte, a, b) = match event.kind {
             Kind::Switch { prev, next, left } => (SWITCH, left as u8, prev, next),
@@ -95,7 +99,7 @@ impl Raw {
             Kind::Exit { tid } => (EXIT, 0, tid, 0),
             Kind::Read { object, bytes, channel } => (READ, channel as u8, object, bytes),
             Kind::Write { object, bytes, channel } => (WRITE, channel as u8, object, bytes),
-            Kind::Task(_) => return None,
+            Kind::Task(_) | Kind::Sample(_) => return None,
         };
         Some(Raw::new(event.t_ns, kind, byte, a, b))
     }
@@ -116,11 +120,19 @@ pub fn task_group(t_ns: u64, info: &TaskInfo) -> [Raw; 3] {
     ]
 }
 
+/// The two records of a sample.
+pub fn sample_group(t_ns: u64, sample: &Sample) -> [Raw; 2] {
+    let Sample { tid, ran_ns, waited_ns, slices } = *sample;
+    [Raw::new(t_ns, RAN, 0, tid, ran_ns), Raw::new(t_ns, WAITED, 0, waited_ns, slices)]
+}
+
 /// Puts the records of one CPU together to events.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// A thread whose CPUs and name are still to come, and since when.
     task: Option<(u64, TaskInfo)>,
+    /// A thread that ran so long, ns; how long it waited is still to come.
+    ran: Option<(Tid, u32)>,
 }
 
 impl Decoder {
@@ -159,6 +171,14 @@ impl Decoder {
                 let Some((t_ns, mut info)) = self.task.take() else { return Ok(None) };
                 info.name = name(raw);
                 return Ok(Some((t_ns, Kind::Task(info))));
+            }
+            RAN => {
+                self.ran = Some((a, b));
+                return Ok(None);
+            }
+            WAITED => {
+                let Some((tid, ran_ns)) = self.ran.take() else { return Ok(None) };
+                Kind::Sample(Sample { tid, ran_ns, waited_ns: a, slices: b })
             }
             _ => return Err(()),
         };
@@ -229,6 +249,16 @@ mod tests {
             assert_eq!(decoder.decode(cpus), Ok(None));
             assert_eq!(decoder.decode(name), Ok(Some((9, Kind::Task(info)))));
         }
+    }
+
+    #[test]
+    fn a_sample_is_two_records() {
+        let sample = Sample { tid: 7, ran_ns: u32::MAX, waited_ns: 3, slices: 9 };
+        let mut decoder = Decoder::default();
+        let [ran, waited] = sample_group(11, &sample);
+        assert_eq!(decoder.decode(waited), Ok(None), "the first one is missing");
+        assert_eq!(decoder.decode(ran), Ok(None));
+        assert_eq!(decoder.decode(waited), Ok(Some((11, Kind::Sample(sample)))));
     }
 
     #[test]

@@ -11,6 +11,9 @@
 //! of pipes and sockets are such, a full one holds its writer up, and a wait within one is no token: the
 //! channel that the waker was at is the one that the woken one's next call ends at.
 //!
+//! A coarse recording has samples alone, and nothing of what was waited for: each thread works and sleeps by
+//! turns, for as long as the samples say.
+//!
 //! On a machine whose CPUs run in turn on one clock (a guest under icount) a task works only during its
 //! CPU's turns: its part of the time is one in as many as there are busy CPUs.
 
@@ -20,7 +23,7 @@ use std::sync::Arc;
 use trace::Tid;
 use workload::{Act, Object};
 
-use crate::{Carrier, Ending, Event, Header, Kind, Left, TaskInfo};
+use crate::{Carrier, Ending, Event, Header, Kind, Left, Sample, Source, TaskInfo};
 
 /// Between the end of a wait and that of the call that it was part of there is no more work than this, ns.
 const CALL_MAX_NS: f64 = 50_000.0;
@@ -31,10 +34,14 @@ const WAKE_MAX_NS: f64 = 20_000.0;
 /// So many waits, wakeups and calls of a recording are enough to fit it to a machine.
 const FITTED_BY: usize = 1_000_000;
 
+/// Turns of one sample: more make a replay no truer.
+const TURNS_MAX: u32 = 1000;
+
 /// What a recording holds, before it is fitted to a machine.
 #[derive(Debug)]
 pub struct Replay {
     of_command: bool,
+    coarse: bool,
     recorder: Option<Tid>,
     in_turn: bool,
     /// What it took to write an event down, ns: the work of whoever it happened to, and none of its own.
@@ -103,6 +110,10 @@ pub(crate) struct Task {
     /// Wakeups that it was subject of since its last call that is known, with its work until then.
     had: Vec<(usize, f64)>,
     dead: bool,
+    /// When it was looked at last, and how long it has slept since it last worked: less than nothing where the kernel
+    /// counted what ran late.
+    looked_ns: u64,
+    slept_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +190,7 @@ impl Replay {
     pub fn new(header: &Header, in_turn: bool) -> Self {
         Replay {
             of_command: header.children,
+            coarse: header.source == Source::Procfs,
             recorder: header.recorder,
             in_turn,
             hook_ns: header.hook_ns,
@@ -220,8 +232,12 @@ impl Replay {
             Kind::Exit { tid } => {
                 if let Some(task) = self.of(*tid) {
                     self.tasks[task].dead = true;
+                    if self.coarse {
+                        self.ends(task);
+                    }
                 }
             }
+            Kind::Sample(sample) => self.sampled(sample),
             Kind::Task(info) => self.describe(info),
             Kind::Read { object, bytes, channel } => {
                 self.call(cpu, Key(*object, *channel as u8), *bytes, true);
@@ -242,10 +258,16 @@ impl Replay {
         self.cpus.len()
     }
 
+    /// All that is known is how long threads ran and slept.
+    pub fn coarse(&self) -> bool {
+        self.coarse
+    }
+
     /// Nothing more happens.
     pub fn finish(&mut self, ending: Option<&Ending>) {
         if let Some(ending) = ending {
             self.advance(ending.end_ns.max(self.now_ns));
+            self.others_ns += ending.others_ns.unwrap_or(0);
         }
         for task in 0..self.tasks.len() {
             self.pause(task);
@@ -323,6 +345,8 @@ impl Replay {
             waking: None,
             had: Vec::new(),
             dead: false,
+            looked_ns: self.now_ns,
+            slept_ns: 0.0,
         });
         self.tasks.len() - 1
     }
@@ -388,6 +412,37 @@ impl Replay {
         }
     }
 
+    /// A thread was looked at: it worked and slept by turns, one each time that it got a CPU.
+    fn sampled(&mut self, sample: &Sample) {
+        let Some(task) = self.of(sample.tid) else { return };
+        let now_ns = self.now_ns;
+        let of = &mut self.tasks[task];
+        let since_ns = std::mem::replace(&mut of.looked_ns, now_ns);
+        let (ran_ns, waited_ns) = (f64::from(sample.ran_ns), f64::from(sample.waited_ns));
+        of.cpu_ns += u64::from(sample.ran_ns);
+        of.switches += u64::from(sample.slices);
+        of.all_ns += ran_ns;
+        of.slept_ns += (now_ns - since_ns) as f64 - ran_ns - waited_ns;
+        // Who got no CPU anew had it all the time, or will turn out to have slept.
+        let went_on = sample.slices == 0 && sample.ran_ns > 0;
+        if went_on || of.slept_ns <= 0.0 {
+            of.work_ns += ran_ns;
+            return;
+        }
+        let slept_ns = std::mem::take(&mut of.slept_ns);
+        if let Some(Item { what: What::Wait(us), .. }) = of.items.last_mut()
+            && of.work_ns + ran_ns == 0.0
+        {
+            *us += (slept_ns / 1000.0) as f32;
+            return;
+        }
+        let turns = sample.slices.clamp(1, TURNS_MAX);
+        for _ in 0..turns {
+            self.tasks[task].work_ns += ran_ns / f64::from(turns);
+            self.put(task, What::Wait((slept_ns / 1000.0 / f64::from(turns)) as f32));
+        }
+    }
+
     /// Credits a task for its work until now.
     fn pause(&mut self, task: usize) {
         let (now_ns, worked_ns) = (self.now_ns, self.worked_ns);
@@ -422,6 +477,10 @@ impl Replay {
     }
 
     fn ends(&mut self, task: usize) {
+        if self.coarse {
+            let tid = self.tasks[task].tid;
+            self.sampled(&Sample { tid, ..Sample::default() });
+        }
         self.put(task, What::Nothing);
         self.ended_ns = self.now_ns;
         let tid = self.tasks[task].tid;

@@ -26,7 +26,13 @@ fn written(rounds: &[(&[Event], u64)]) -> Vec<u8> {
         }
         writer.time(*until_ns).unwrap();
     }
-    let ending = Ending { end_ns: 99, lost: 3, command_ns: Some((1, 98)) };
+    let ending = Ending {
+        end_ns: 99,
+        lost: 3,
+        command_ns: Some((1, 98)),
+        unseen_ns: Some(4),
+        others_ns: None,
+    };
     writer.finish(&ending).unwrap().0
 }
 
@@ -50,7 +56,13 @@ fn cpus_become_one_story() {
     let second = [wake(15, 0), wake(14, 1), wake(25, 1)];
     let (events, summary) = read(&written(&[(&first, 20), (&second, 30)])).unwrap();
     assert_eq!(times(&events), [10, 11, 12, 14, 15, 25]);
-    let ending = Ending { end_ns: 99, lost: 3, command_ns: Some((1, 98)) };
+    let ending = Ending {
+        end_ns: 99,
+        lost: 3,
+        command_ns: Some((1, 98)),
+        unseen_ns: Some(4),
+        others_ns: None,
+    };
     assert_eq!((summary.records, summary.disordered, summary.ending), (6, 0, Some(ending)));
 }
 

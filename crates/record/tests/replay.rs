@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a recording holds as a workload.
 
-use record::{Carrier, Ending, Event, Fit, Header, Kind, Left, Replay, TaskInfo};
+use record::{Carrier, Ending, Event, Fit, Header, Kind, Left, Replay, Sample, Source, TaskInfo};
 use workload::{Object, Step, Task, Workload};
 
 const RECORDER: u32 = 1;
@@ -27,7 +27,7 @@ fn story(events: &[(u64, u32, Kind)]) -> (Replay, Workload) {
     for (t_ns, cpu, kind) in begin.iter().chain(events).cloned() {
         replay.event(&Event { t_ns, cpu, kind });
     }
-    replay.finish(Some(&Ending { end_ns: 1_000_000, lost: 0, command_ns: None }));
+    replay.finish(Some(&Ending { end_ns: 1_000_000, ..Ending::default() }));
     let workload = replay.workload("story", 2, 0.0, &Fit::none(&replay));
     (replay, workload)
 }
@@ -73,6 +73,49 @@ fn what_one_waits_for_another_gives() {
     assert_eq!((first.process, first.forked, second.forked), (second.process, false, true));
     assert_eq!((replay.elapsed_ns(), replay.len()), (9_900, 2));
     assert_eq!(replay.recorded()[1].cpu_ns, 5_000);
+}
+
+/// 10 makes 11, and all that is known is how long they ran and waited from look to look.
+#[test]
+fn a_coarse_recording_has_work_and_sleep() {
+    let recorder = Some(RECORDER);
+    let source = Source::Procfs;
+    let header = Header { cpus: 2, source, children: true, recorder, ..Header::default() };
+    let mut replay = Replay::new(&header, false);
+    let sample =
+        |tid, ran_ns, waited_ns, slices| Kind::Sample(Sample { tid, ran_ns, waited_ns, slices });
+    let began = |parent, child| {
+        [
+            Kind::Task(info(child, child, "job")),
+            Kind::Fork { parent, child },
+            Kind::Start { tid: child, target: 0 },
+        ]
+    };
+    let mut events = vec![(0, Kind::Task(info(RECORDER, RECORDER, "paceline")))];
+    events.extend(began(RECORDER, 10).map(|kind| (0, kind)));
+    // It had a CPU twice, and slept in between for what is left.
+    events.push((10_000, sample(10, 4_000, 2_000, 2)));
+    events.extend(began(10, 11).map(|kind| (10_000, kind)));
+    // It ran on, and the kernel counted it late.
+    events.push((20_000, sample(10, 6_000, 0, 0)));
+    events.push((20_000, sample(11, 10_000, 0, 1)));
+    events.push((30_000, sample(10, 14_000, 0, 0)));
+    events.push((40_000, Kind::Exit { tid: 11 }));
+    events.push((50_000, sample(10, 1_000, 0, 1)));
+    events.push((50_000, Kind::Exit { tid: 10 }));
+    for (t_ns, kind) in events {
+        replay.event(&Event { t_ns, cpu: 0, kind });
+    }
+    replay.finish(None);
+    let workload = replay.workload("coarse", 2, 0.0, &Fit::none(&replay));
+    let sleep = |ns| Step::Sleep { ns };
+    let turn = [run(2_000), sleep(2_000)];
+    let late = [Step::Fork(1), run(21_000), sleep(19_000)];
+    assert_eq!(steps(&workload.tasks[0]), [&turn[..], &turn, &late].concat());
+    assert_eq!(steps(&workload.tasks[1]), [run(10_000), sleep(20_000)]);
+    let recorded = replay.recorded();
+    assert_eq!((recorded[0].cpu_ns, recorded[0].switches, recorded[1].cpu_ns), (25_000, 3, 10_000));
+    assert!(replay.coarse());
 }
 
 #[test]

@@ -25,13 +25,13 @@ impl std::fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// Writes `text` beside `path` and moves it there once it is on the disk, so that a full disk or
+/// Writes `bytes` beside `path` and moves it there once it is on the disk, so that a full disk or
 /// an interruption leaves what was there before.
-pub fn write_whole(path: &Path, text: &str) -> Result<(), FileError> {
+pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), FileError> {
     let failed = |source| FileError { path: path.to_path_buf(), source };
     let place = place_of(path).map_err(failed)?;
     let mut file = NamedTempFile::new_in(folder_of(&place)).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.write_all(bytes.as_ref()).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     set_readable(&file).map_err(failed)?;
     file.persist(&place).map_err(|error| failed(error.error))?;

@@ -4,6 +4,7 @@
 //! [`Results`] is made from what a ground measured and knows nothing of grounds. Everything shown
 //! is taken from it: a table, a plot and the JSON of one comparison cannot disagree.
 
+pub mod csv;
 mod file;
 pub mod html;
 pub mod plot;

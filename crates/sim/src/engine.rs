@@ -68,16 +68,18 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     if task.delay_ns > 0 {
         steps.insert(0, Step::Sleep { ns: task.delay_ns });
     }
-    let allowed = match &task.cpus {
+    let mask = |cpus: &Option<Vec<usize>>| match cpus {
         Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
         None => k.machine.all(),
     };
-    let program = compile_between(before, &steps, after);
+    let allowed = mask(&task.cpus);
+    let (program, masks) = compile_between(before, &steps, after);
+    let masks = masks.iter().map(mask).collect();
     let at = Cursor::new(program, task.script.as_ref(), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
     let workload::Task { nice, batch, stalled, pressure, vector, .. } = *task;
     let vector = vector.level();
-    Task { nice, batch, stalled, pressure, vector, cgroup: cgroup_id(task.group), ..own }
+    Task { nice, batch, stalled, pressure, vector, cgroup: cgroup_id(task.group), masks, ..own }
 }
 
 /// How a run ended.
@@ -348,6 +350,10 @@ impl Engine {
                         self.k.tasks[task].at.debt += self.until_seen_ns();
                     }
                 }
+                Op::Mem { bytes } => {
+                    at.next();
+                    at.debt += f64::from(bytes) * self.k.machine.costs.copy_byte_ns * longer;
+                }
                 Op::Runtime { wall_ns } if at.phase == 0 => {
                     at.phase = 1;
                     at.until_ns = t_ns + wall_ns;
@@ -425,7 +431,7 @@ impl Engine {
     /// What the task's next piece of work is to be multiplied by, where one begins now.
     fn jittered(&mut self, task: TaskId) -> f64 {
         let at = &self.k.tasks[task].at;
-        let begins = at.phase == 0 && matches!(at.op(), Op::Run { .. });
+        let begins = at.phase == 0 && matches!(at.op(), Op::Run { .. } | Op::Mem { .. });
         if begins { self.varied() } else { 1.0 }
     }
 

@@ -9,6 +9,7 @@ use machine::Ticks;
 
 use crate::account::Func;
 use crate::channel::{Pipe, Socket};
+use crate::checkers::Hint;
 use crate::engine::Engine;
 use crate::event::{Due, Irq};
 use crate::kernel::Kernel;
@@ -202,6 +203,8 @@ impl Engine {
                 self.enter_kernel();
                 self.yield_now(task);
             }
+            Op::Io { bytes, buffer } => self.write_device(task, bytes, buffer),
+            Op::Cpus(mask) => self.set_own_cpus(task, mask as usize),
             Op::Fork(_) if self.phase(task) == 0 => {
                 // The copying takes long: others go on before the child appears.
                 self.set_phase(task, 1);
@@ -217,6 +220,7 @@ impl Engine {
             Op::Exit => self.exit(task),
             Op::Run { .. }
             | Op::Runtime { .. }
+            | Op::Mem { .. }
             | Op::Stalled { .. }
             | Op::Mpki { .. }
             | Op::Vector { .. }
@@ -267,6 +271,27 @@ impl Engine {
         self.k.enter(self.funcs.wake_up_common);
         self.try_to_wake_up(waiter, sync);
         self.k.leave_with(true)
+    }
+
+    /// One `write` of as many bytes as a buffer holds, which the device takes without looking at them.
+    fn write_device(&mut self, task: TaskId, bytes: u32, buffer: u32) {
+        self.enter_kernel();
+        let at = &mut self.k.tasks[task].at;
+        at.bytes += buffer.min(bytes - at.bytes);
+        if at.bytes == bytes {
+            at.next();
+        }
+    }
+
+    /// The task chooses its CPUs; where it has no change to make, it makes no system call.
+    fn set_own_cpus(&mut self, task: TaskId, mask: usize) {
+        self.next(task);
+        let cpus = self.k.tasks[task].masks[mask];
+        if cpus != self.k.tasks[task].allowed {
+            self.enter_kernel();
+            self.k.hint(Hint::Disturbed);
+            self.set_affinity(task, cpus, self.k.now);
+        }
     }
 
     fn exit(&mut self, task: TaskId) {

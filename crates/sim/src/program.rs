@@ -17,6 +17,15 @@ pub(crate) enum Op {
     Runtime {
         wall_ns: u64,
     },
+    /// Writes to memory.
+    Mem {
+        bytes: u32,
+    },
+    /// Writes to a device that takes all, as many bytes a system call.
+    Io {
+        bytes: u32,
+        buffer: u32,
+    },
     Sleep {
         ns: u64,
     },
@@ -53,6 +62,8 @@ pub(crate) enum Op {
     /// A thread of the kernel's own waits for its timer.
     Rest,
     Yield,
+    /// The mask of this number among the task's.
+    Cpus(u32),
     Stalled {
         part: f64,
     },
@@ -215,7 +226,7 @@ impl Cursor {
     /// The script's next operation; behind the last one, the program's.
     fn play(&mut self) -> Op {
         match self.script.as_mut().and_then(Steps::next) {
-            Some(step) => plain(&step).expect("what was recorded has no loops"),
+            Some(step) => plain(&step).expect("what was recorded has no loops and masks"),
             None => {
                 self.at += 1;
                 self.program[self.at]
@@ -255,20 +266,24 @@ impl Cursor {
 /// Flattens steps.
 #[cfg(test)]
 pub(crate) fn compile(steps: &[Step]) -> Rc<[Op]> {
-    compile_between(&[], steps, &[])
+    compile_between(&[], steps, &[]).0
 }
 
-/// Flattens steps, with operations of the simulator's own before and after them.
-pub(crate) fn compile_between(before: &[Op], steps: &[Step], after: &[Op]) -> Rc<[Op]> {
-    let mut ops = before.to_vec();
-    append(steps, &mut ops);
+/// Masks of CPUs; None is all.
+type Masks = Vec<Option<Vec<usize>>>;
+
+/// Flattens steps, with operations of the simulator's own before and after them. Gives the masks that
+/// [`Op::Cpus`] means, too.
+pub(crate) fn compile_between(before: &[Op], steps: &[Step], after: &[Op]) -> (Rc<[Op]>, Masks) {
+    let (mut ops, mut masks) = (before.to_vec(), Masks::new());
+    append(steps, &mut ops, &mut masks);
     ops.push(Op::Script);
     ops.extend(after);
     ops.push(Op::Exit);
-    ops.into()
+    (ops.into(), masks)
 }
 
-fn append(steps: &[Step], ops: &mut Vec<Op>) {
+fn append(steps: &[Step], ops: &mut Vec<Op>, masks: &mut Masks) {
     for step in steps {
         match step {
             Step::Repeat { times: Some(0), .. } => {}
@@ -276,20 +291,27 @@ fn append(steps: &[Step], ops: &mut Vec<Op>) {
             Step::Repeat { times, steps } => {
                 ops.push(Op::Loop { times: *times });
                 let start = ops.len();
-                append(steps, ops);
+                append(steps, ops, masks);
                 ops.push(Op::Again { start });
+            }
+            Step::Cpus(cpus) => {
+                ops.push(Op::Cpus(masks.len() as u32));
+                masks.push(cpus.clone());
             }
             step => ops.extend(plain(step)),
         }
     }
 }
 
-/// The operation of a step; None of a loop.
+/// The operation of a step; None of a loop, and of a mask.
 fn plain(step: &Step) -> Option<Op> {
     Some(match step {
-        Step::Repeat { .. } => return None,
+        // A mask would make each operation large: it has a number instead, and recordings have none.
+        Step::Repeat { .. } | Step::Cpus(_) => return None,
         Step::Run { work_ns } => Op::Run { work_ns: *work_ns },
         Step::Runtime { wall_ns } => Op::Runtime { wall_ns: *wall_ns },
+        Step::Mem { bytes, .. } => Op::Mem { bytes: *bytes },
+        Step::Io { bytes, buffer } => Op::Io { bytes: *bytes, buffer: *buffer },
         Step::Sleep { ns } => Op::Sleep { ns: *ns },
         Step::Timer { timer, period_ns, relative } => {
             Op::Timer { timer: *timer, period_ns: *period_ns, relative: *relative }

@@ -257,10 +257,8 @@ fn check(scenario: &Scenario) -> Result<(), SimError> {
         return Err(SimError::NoCpus { machine: scenario.machine.name.clone() });
     }
     let all = CpuSet::first(cpus);
-    let usable = |task: &&workload::Task| match &task.cpus {
-        Some(mask) => mask.iter().any(|cpu| all.has(*cpu)),
-        None => true,
-    };
+    let some = |mask: &Vec<usize>| mask.iter().any(|cpu| all.has(*cpu));
+    let usable = |task: &&workload::Task| task.masks().into_iter().all(some);
     if scenario.machine.memory.is_none()
         && scenario.workload.tasks.iter().any(|task| task.hw.is_some())
     {

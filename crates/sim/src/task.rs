@@ -81,6 +81,8 @@ pub struct Task {
     pub(crate) vector: u8,
     /// It is the kernel's own: it has no address space, and keeps nobody's run going.
     pub(crate) kernel: bool,
+    /// CPUs of the phases that it says so of.
+    pub(crate) masks: Vec<CpuSet>,
     /// Counts its timers, so that a late one is told from the present one.
     pub(crate) timer: u32,
 }
@@ -117,6 +119,7 @@ impl Task {
             pressure: 0.0,
             vector: 0,
             kernel: false,
+            masks: Vec::new(),
             timer: 0,
         }
     }

@@ -260,3 +260,40 @@ fn a_workload_may_last_as_long_as_a_run_may() {
     assert!(matches!(ends(Some(6 * MS)), Err(SimError::Cap { .. })));
     assert!(matches!(ends(None), Err(SimError::Cap { .. })));
 }
+
+#[test]
+fn writing_memory_is_work_by_the_byte_and_a_device_takes_a_call_a_buffer() {
+    let machine = cores(1);
+    let costs = machine.costs.clone();
+    let elapsed = |steps: Vec<Step>| on(machine.clone(), vec![task("t", steps)], vec![]).elapsed_ns;
+    let none = elapsed(vec![burn(1)]);
+    let bytes = 50_000_000;
+    let filled = elapsed(vec![burn(1), Step::Mem { bytes, buffer: 4096 }]) - none;
+    let wanted = f64::from(bytes) * costs.copy_byte_ns;
+    assert!((filled as f64 / wanted - 1.0).abs() < 0.02, "{filled} {wanted}");
+    let written = |buffer| elapsed(vec![burn(1), Step::Io { bytes: 100_000, buffer }]) - none;
+    let (whole, pages) = (written(1 << 20) as f64, written(100) as f64);
+    assert!((whole - costs.syscall_ns).abs() <= 2.0, "{whole}");
+    assert!((pages / (1000.0 * costs.syscall_ns) - 1.0).abs() < 0.1, "{pages}");
+}
+
+#[test]
+fn a_task_goes_where_its_phase_may_run() {
+    let phase = |cpus: Option<Vec<usize>>| [Step::Cpus(cpus), burn(5)];
+    let steps = [phase(Some(vec![2])), phase(Some(vec![2])), phase(Some(vec![1])), phase(None)];
+    let moves = Task { cpus: Some(vec![0]), ..task("moves", steps.concat()) };
+    let load = workload(vec![moves]);
+    for scheduler in [fifo(), Scheduler::Default, Scheduler::Cfs] {
+        let traced = sim::run_traced(&scenario(cores(4), load.clone(), scheduler)).unwrap();
+        let went = traced.events.iter().filter_map(|event| match event.kind {
+            trace::Kind::Switch { next: 1, .. } => Some(event.cpu),
+            _ => None,
+        });
+        // Leaving CPU 1 is nothing that the last phase asks for.
+        assert_eq!(went.collect::<Vec<_>>(), [0, 2, 1], "{}", traced.outcome.policy);
+        assert_eq!(traced.outcome.progress[&1], 20e6);
+    }
+    let nowhere = Task { steps: phase(Some(vec![9])).to_vec(), ..task("lost", vec![]) };
+    let error = run(&scenario(cores(4), workload(vec![nowhere]), fifo())).unwrap_err();
+    assert_eq!(error, SimError::NoAffinity { task: "lost".into(), cpus: 4 });
+}

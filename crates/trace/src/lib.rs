@@ -7,6 +7,7 @@
 
 mod by_tid;
 mod event;
+mod intervals;
 mod lengths;
 mod measures;
 mod outcome;
@@ -15,6 +16,7 @@ mod placed;
 mod timeline;
 
 pub use event::{Event, IDLE, Kind, MmId, Tid};
+pub use intervals::{Interval, intervals};
 pub use lengths::Lengths;
 pub use measures::{Measures, Observed, Quantiles, TaskObserved};
 pub use outcome::{FunctionCost, MemoryUse, Missed, Outcome, Program};

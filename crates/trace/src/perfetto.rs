@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use quick_protobuf::Writer;
+
 use crate::Tid;
 
 /// Bytes of one CPU's events that are put into one packet.
@@ -15,7 +17,7 @@ const BUNDLE: usize = 1 << 16;
 const PRIO: u64 = 120;
 
 /// Numbers of fields.
-mod field {
+mod fields {
     pub const PACKET: u64 = 1;
     pub const FTRACE_EVENTS: u64 = 1;
     pub const PROCESS_TREE: u64 = 2;
@@ -70,10 +72,10 @@ impl<W: Write> Perfetto<W> {
             let mut whole = Vec::new();
             number(&mut whole, 1, tid.into());
             text(&mut whole, 3, name);
-            bytes(&mut tree, field::PROCESSES, &whole);
+            bytes(&mut tree, fields::PROCESSES, &whole);
         }
-        bytes(&mut tree, field::THREADS, &one);
-        self.packet(field::PROCESS_TREE, &tree)
+        bytes(&mut tree, fields::THREADS, &one);
+        self.packet(fields::PROCESS_TREE, &tree)
     }
 
     /// A CPU goes over to `next`; 0 is its idle task.
@@ -96,7 +98,7 @@ impl<W: Write> Perfetto<W> {
         text(&mut body, 5, self.name(next));
         number(&mut body, 6, next.into());
         number(&mut body, 7, PRIO);
-        self.event(t_ns, cpu, prev, field::SCHED_SWITCH, &body)?;
+        self.event(t_ns, cpu, prev, fields::SCHED_SWITCH, &body)?;
         self.current[cpu as usize] = next;
         Ok(())
     }
@@ -112,7 +114,7 @@ impl<W: Write> Perfetto<W> {
         number(&mut body, 3, PRIO);
         number(&mut body, 4, 1);
         number(&mut body, 5, target.into());
-        self.event(t_ns, cpu, self.current[cpu as usize], field::SCHED_WAKING, &body)
+        self.event(t_ns, cpu, self.current[cpu as usize], fields::SCHED_WAKING, &body)
     }
 
     /// Writes what is left. Returns how it is written to.
@@ -134,82 +136,68 @@ impl<W: Write> Perfetto<W> {
 
     fn event(&mut self, t_ns: u64, cpu: u32, by: Tid, kind: u64, body: &[u8]) -> io::Result<()> {
         let mut event = Vec::with_capacity(body.len() + 24);
-        number(&mut event, field::TIMESTAMP, t_ns);
-        number(&mut event, field::PID, by.into());
+        number(&mut event, fields::TIMESTAMP, t_ns);
+        number(&mut event, fields::PID, by.into());
         bytes(&mut event, kind, body);
         let cpu = cpu as usize;
-        bytes(&mut self.events[cpu], field::EVENT, &event);
+        bytes(&mut self.events[cpu], fields::EVENT, &event);
         if self.events[cpu].len() < BUNDLE { Ok(()) } else { self.bundle(cpu) }
     }
 
     fn bundle(&mut self, cpu: usize) -> io::Result<()> {
         let mut bundle = Vec::new();
-        number(&mut bundle, field::CPU, cpu as u64);
+        number(&mut bundle, fields::CPU, cpu as u64);
         bundle.append(&mut self.events[cpu]);
-        self.packet(field::FTRACE_EVENTS, &bundle)
+        self.packet(fields::FTRACE_EVENTS, &bundle)
     }
 
     fn packet(&mut self, kind: u64, body: &[u8]) -> io::Result<()> {
         let mut inner = Vec::with_capacity(body.len() + 8);
         bytes(&mut inner, kind, body);
         let mut packet = Vec::with_capacity(inner.len() + 8);
-        bytes(&mut packet, field::PACKET, &inner);
+        bytes(&mut packet, fields::PACKET, &inner);
         self.out.write_all(&packet)
     }
 }
 
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+/// One field of a message. Writing to memory does not fail.
+fn field(
+    out: &mut Vec<u8>,
+    field: u64,
+    kind: u64,
+    write: impl FnMut(&mut Writer<&mut Vec<u8>>) -> quick_protobuf::Result<()>,
+) {
+    Writer::new(out).write_with_tag((field << 3 | kind) as u32, write).expect("memory takes all");
 }
 
-fn number(out: &mut Vec<u8>, field: u64, value: u64) {
-    varint(out, field << 3);
-    varint(out, value);
+fn number(out: &mut Vec<u8>, number: u64, value: u64) {
+    field(out, number, 0, |out| out.write_uint64(value));
 }
 
-fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
-    varint(out, field << 3 | 2);
-    varint(out, value.len() as u64);
-    out.extend(value);
+fn bytes(out: &mut Vec<u8>, number: u64, value: &[u8]) {
+    field(out, number, 2, |out| out.write_bytes(value));
 }
 
-fn text(out: &mut Vec<u8>, field: u64, value: &str) {
-    bytes(out, field, value.as_bytes());
+fn text(out: &mut Vec<u8>, number: u64, value: &str) {
+    bytes(out, number, value.as_bytes());
 }
 
 #[cfg(test)]
 mod tests {
+    use quick_protobuf::BytesReader;
+
     use super::*;
 
-    fn read(from: &mut &[u8]) -> u64 {
-        let mut value = 0;
-        for shift in (0..).step_by(7) {
-            let (first, rest) = from.split_first().expect("a number ends");
-            *from = rest;
-            value |= u64::from(first & 0x7f) << shift;
-            if *first < 0x80 {
-                break;
-            }
-        }
-        value
-    }
-
     /// Fields of a message: their numbers, with a number, or bytes.
-    fn fields(mut from: &[u8]) -> Vec<(u64, u64, Vec<u8>)> {
+    fn fields(from: &[u8]) -> Vec<(u64, u64, Vec<u8>)> {
         let mut all = Vec::new();
-        while !from.is_empty() {
-            let key = read(&mut from);
-            let value = read(&mut from);
-            let mut inner = Vec::new();
-            if key & 7 == 2 {
-                let (own, rest) = from.split_at(value as usize);
-                (inner, from) = (own.to_vec(), rest);
-            }
-            all.push((key >> 3, value, inner));
+        let mut reader = BytesReader::from_bytes(from);
+        while !reader.is_eof() {
+            let key = u64::from(reader.next_tag(from).unwrap());
+            all.push(match key & 7 {
+                2 => (key >> 3, 0, reader.read_bytes(from).unwrap().to_vec()),
+                _ => (key >> 3, reader.read_uint64(from).unwrap(), Vec::new()),
+            });
         }
         all
     }

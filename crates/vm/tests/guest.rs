@@ -35,6 +35,7 @@ fn main() {
         trial("the_machine_is_as_asked", the_machine_is_as_asked),
         trial("programs_come_with_what_they_need", programs_come_with_what_they_need),
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
+        trial("rtapp_runs_its_own_examples", rtapp_runs_its_own_examples),
         trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
         trial("cas_runs_the_orders_of_the_talk", cas_runs_the_orders_of_the_talk),
         trial("cas_with_every_knob_passes_the_verifier", cas_with_every_knob_passes_the_verifier),
@@ -154,6 +155,68 @@ fn tasks_of_a_file_progress() {
         let (progress_ns, cpu_ns) = task(name);
         assert!((0.99..1.01).contains(&(progress_ns / asked_ns)), "{name} burnt {progress_ns} ns");
         assert!((0.95..1.2).contains(&(cpu_ns / asked_ns)), "{name} ran for {cpu_ns} ns");
+    }
+}
+
+/// Of rt-app's own examples: loops, memory and devices, barriers, CPUs of phases, and a chain of tasks that wake each
+/// other by timers, locks and names.
+const EXAMPLES: [&str; 5] = ["example1", "example6", "example7", "example8", "video-short"];
+
+/// The same text, but for how long it goes on.
+fn shortened(text: &str) -> String {
+    let mut lines: Vec<String> = text.lines().map(Into::into).collect();
+    for line in &mut lines {
+        if line.contains("\"duration\"") {
+            *line = "\"duration\": 1,".to_string();
+        }
+    }
+    lines.join("\n")
+}
+
+/// Through rt-app itself, as its own `workgen` prepares them.
+fn rtapp_runs_its_own_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    // Threads that have to be seen, by name.
+    let mut wanted = std::collections::BTreeMap::<String, usize>::new();
+    for example in EXAMPLES {
+        let file = format!("../workload/tests/rt-app/{example}.json");
+        let text = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file));
+        let text = shortened(&text.unwrap());
+        let workload = workload::rtapp::parse(example, &text).unwrap();
+        let (from, to) = (place.join("from"), place.join(format!("{example}.json")));
+        std::fs::write(&from, text).unwrap();
+        let mut workgen = std::process::Command::new("workgen");
+        assert!(workgen.arg("-d").arg("-o").args([&to, &from]).status().unwrap().success());
+        // A longer name the kernel refuses.
+        for task in workload.tasks.into_iter().filter(|task| task.name.len() <= 15) {
+            *wanted.entry(task.name).or_default() += 1;
+        }
+    }
+    let script = format!(
+        "cd $0; for example in {}; do rt-app $example.json >out 2>&1; \
+         echo $example ended with $?; grep -i -e crit -e error out; done; true",
+        EXAMPLES.join(" ")
+    );
+    let mut request = request(&["default"], &["sh", "-c", &script, place.to_str().unwrap()]);
+    if let WorkloadRef::Command { with, .. } = &mut request.workload {
+        let rtapp = vm::which("rt-app".as_ref()).unwrap();
+        with.extend([place.to_path_buf(), rtapp]);
+    }
+    request.shape.cpus = 3;
+    (request.clock, request.observe) = (Clock::Dilated, true);
+    request.limit = Duration::from_secs(600);
+    let outcomes = run(&request).unwrap();
+    let outcome = &outcomes[0];
+    for example in EXAMPLES {
+        let well = format!("{example} ended with 0");
+        assert!(outcome.output.contains(&well), "{}", outcome.output);
+    }
+    for (name, times) in wanted {
+        let ran = outcome.names.iter().filter(|(tid, other)| {
+            **other == name && outcome.observed.tasks.get(tid).is_some_and(|task| task.cpu_ns > 0)
+        });
+        assert_eq!(ran.count(), times, "{name} of {:?}", outcome.names);
     }
 }
 

@@ -73,9 +73,8 @@ fn check_cpus(workload: &Workload) -> Result<(), Error> {
     let here = sched_getaffinity(None)
         .map_err(|e| Error::System { what: "read the CPUs of this process", cause: e.into() })?;
     for task in &workload.tasks {
-        let Some(cpus) = &task.cpus else { continue };
         let online = |cpu: &usize| *cpu < rustix::thread::CpuSet::MAX_CPU && here.is_set(*cpu);
-        if !cpus.iter().any(online) {
+        if let Some(cpus) = task.masks().into_iter().find(|cpus| !cpus.iter().any(online)) {
             return Err(Error::NoCpu { task: task.name.clone(), cpus: cpus.clone() });
         }
     }

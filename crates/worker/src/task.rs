@@ -2,12 +2,14 @@
 //! One task: prepares its thread, waits for the start, does its steps, reports.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use rustix::process::{getpid, setpriority_process};
 use rustix::thread::{
-    ClockId, CpuSet, clock_nanosleep_absolute, gettid, sched_setaffinity, sched_yield, set_name,
+    ClockId, CpuSet, clock_nanosleep_absolute, gettid, sched_getaffinity, sched_setaffinity,
+    sched_yield, set_name,
 };
 use workload::{Object, Step, Task, Workload};
 
@@ -28,6 +30,7 @@ pub(crate) const FAILURES: &[&str] = &[
     "enter its cgroup",
     "bind its memory to its nodes",
     "get its memory",
+    "write to /dev/null",
 ];
 pub(crate) const AFFINITY: u32 = 1;
 pub(crate) const NICE: u32 = 2;
@@ -37,6 +40,7 @@ pub(crate) const THREAD: u32 = 5;
 const GROUP: u32 = 6;
 const NODES: u32 = 7;
 const MEMORY: u32 = 8;
+const DEVICE: u32 = 9;
 
 /// What all tasks of a workload refer to.
 pub(crate) struct Context<'w> {
@@ -66,8 +70,9 @@ impl Context<'_> {
         slot.pid.store(getpid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
         slot.tid.store(gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
         let task = &self.workload.tasks[at];
+        let anywhere = sched_getaffinity(None).unwrap_or_default();
         let memory = self.prepare(task);
-        let lived = memory.as_ref().map_or(Ok(()), |_| self.at_the_gate(at, slot));
+        let lived = memory.as_ref().map_or(Ok(()), |_| self.at_the_gate(at, slot, anywhere));
         let end_ns = wall_ns();
         match memory {
             Ok(Some(memory)) => slot
@@ -97,9 +102,7 @@ impl Context<'_> {
             self.groups.enter(group).map_err(|e| Halt::Failed(GROUP, e))?;
         }
         if let Some(cpus) = &task.cpus {
-            let mut set = CpuSet::new();
-            cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
-            sched_setaffinity(None, &set).map_err(|e| Halt::Failed(AFFINITY, e))?;
+            place(&set_of(cpus))?;
         }
         if task.nice != 0 {
             setpriority_process(Some(gettid()), task.nice.into())
@@ -113,7 +116,7 @@ impl Context<'_> {
         Memory::new(bytes).map_err(|e| Halt::Failed(MEMORY, errno(e)))
     }
 
-    fn at_the_gate(&self, at: usize, slot: &Slot) -> Result<(), Halt> {
+    fn at_the_gate(&self, at: usize, slot: &Slot, anywhere: CpuSet) -> Result<(), Halt> {
         let (header, task) = (self.shared.header(), &self.workload.tasks[at]);
         header.ready.fetch_add(1, Ordering::AcqRel);
         sync::wake(&header.ready, 1);
@@ -133,6 +136,10 @@ impl Context<'_> {
             burner: Burner::new(),
             timers: vec![None; self.workload.objects.len()],
             origin_ns: header.start_ns.load(Ordering::Acquire) + task.delay_ns,
+            cpus: task.cpus.clone(),
+            anywhere,
+            buffer: Vec::new(),
+            device: None,
         };
         let done = run.life(task);
         slot.cpu_ns.store(cpu_ns() - before, Ordering::Relaxed);
@@ -158,6 +165,12 @@ struct Run<'a> {
     timers: Vec<Option<u64>>,
     /// The workload's start plus the task's delay.
     origin_ns: u64,
+    /// Where it may run; None is anywhere, which is where it could before it said so itself.
+    cpus: Option<Vec<usize>>,
+    anywhere: CpuSet,
+    /// What it writes, and where to; both are there once they are needed.
+    buffer: Vec<u8>,
+    device: Option<File>,
 }
 
 impl Run<'_> {
@@ -207,6 +220,11 @@ impl Run<'_> {
             Step::Runtime { wall_ns: length } => {
                 self.burner.burn_until(wall_ns() + length, || header.stopped());
             }
+            Step::Mem { bytes, buffer } => self.fill(*bytes as usize, *buffer as usize),
+            Step::Io { bytes, buffer } => {
+                self.write_device(*bytes as usize, *buffer as usize)
+                    .map_err(|e| Halt::Failed(DEVICE, e))?;
+            }
             Step::Sleep { ns } => self.sleep_until(wall_ns() + ns)?,
             Step::Timer { timer, period_ns, relative } => {
                 self.timer(*timer, *period_ns, *relative)?;
@@ -228,6 +246,11 @@ impl Run<'_> {
             Step::Suspend(id) => sync::suspend(header, object(*id))?,
             Step::Resume(id) => sync::signal(object(*id), u32::MAX >> 1),
             Step::Yield => sched_yield(),
+            Step::Cpus(cpus) if *cpus == self.cpus => {}
+            Step::Cpus(cpus) => {
+                place(&cpus.as_deref().map_or(self.anywhere, set_of))?;
+                self.cpus.clone_from(cpus);
+            }
             // What real cores are stalled or slowed by, real programs decide.
             Step::Stalled { .. } | Step::Mpki { .. } | Step::Vector(_) => {}
             Step::Write { channel, bytes } => self.message(*channel, WRITE, *bytes)?,
@@ -240,6 +263,33 @@ impl Run<'_> {
             // A recording's waits: nothing reads those from a file.
             Step::Give { .. } | Step::Take(_) | Step::Repeat { .. } => {}
         }
+        Ok(())
+    }
+
+    fn buffer(&mut self, size: usize) -> &mut [u8] {
+        self.buffer.resize(self.buffer.len().max(size), 0);
+        &mut self.buffer[..size]
+    }
+
+    fn fill(&mut self, mut bytes: usize, size: usize) {
+        while bytes > 0 && !self.header.stopped() {
+            let part = bytes.min(size);
+            std::hint::black_box(&mut self.buffer(size)[..part]).fill(0);
+            bytes -= part;
+        }
+    }
+
+    fn write_device(&mut self, mut bytes: usize, size: usize) -> Result<(), Errno> {
+        let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+        let device = match self.device.take() {
+            Some(device) => device,
+            None => File::options().write(true).open("/dev/null").map_err(errno)?,
+        };
+        while bytes > 0 && !self.header.stopped() {
+            let part = bytes.min(size);
+            bytes -= rustix::io::write(&device, &self.buffer(size)[..part])?;
+        }
+        self.device = Some(device);
         Ok(())
     }
 
@@ -281,6 +331,16 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+fn set_of(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+    set
+}
+
+fn place(set: &CpuSet) -> Result<(), Halt> {
+    sched_setaffinity(None, set).map_err(|e| Halt::Failed(AFFINITY, e))
 }
 
 /// Only the task itself writes, so this needs no locked instruction.

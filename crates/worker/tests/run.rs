@@ -44,6 +44,43 @@ fn a_duration_ends_what_runs_sleeps_waits_and_spins() {
 }
 
 #[test]
+fn memory_and_a_device_are_written() {
+    let report = ran(r#"{"global": {"mem_buffer_size": 65536},
+        "tasks": {"a": {"loop": 2, "mem": 100000000, "iorun": 10000000}}}"#);
+    let task = &report.tasks[0];
+    // No machine writes a byte in less than a hundredth of a ns.
+    assert!(task.steps == 4 && task.cpu_ns > 2_000_000 && task.work_ns == 0, "{task:?}");
+}
+
+#[test]
+fn a_task_may_run_where_its_phase_says() {
+    let here = rustix::thread::sched_getaffinity(None).unwrap();
+    let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| here.is_set(*cpu));
+    let (Some(first), Some(second)) = (cpus.next(), cpus.next()) else { return };
+    let text = format!(
+        r#"{{"global": {{"duration": 60}}, "tasks": {{"moves-about": {{"cpus": [{first}], "loop": 1000, "phases": {{
+            "there": {{"cpus": [{second}], "sleep": 20000}}, "here": {{"sleep": 20000}}}}}}}}}}"#
+    );
+    let runs = std::thread::spawn(move || ran(&text));
+    let masks = || {
+        let mine = |status: &String| status.starts_with("Name:\tmoves-about\n");
+        let status = |at: fs::DirEntry| fs::read_to_string(at.path().join("status")).ok();
+        let all = fs::read_dir("/proc").unwrap().filter_map(|at| status(at.ok()?));
+        let list = |status: String| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            line.map(|list| list.trim().to_string())
+        };
+        all.filter(mine).filter_map(list).collect::<Vec<_>>()
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 2 && !runs.is_finished() {
+        seen.extend(masks().into_iter().filter(|list| !list.contains(['-', ','])));
+    }
+    assert_eq!(seen, [first.to_string(), second.to_string()].into());
+    // It ends with this process.
+}
+
+#[test]
 fn who_waits_is_woken() {
     // Ends at all only if every signal, resume, barrier and message arrives.
     let report =

@@ -12,6 +12,8 @@ use crate::vector::Vector;
 enum Event {
     Run,
     Runtime,
+    Mem,
+    Io,
     Sleep,
     Timer,
     Lock,
@@ -38,6 +40,8 @@ enum Event {
 const EVENTS: &[(&str, Event)] = &[
     ("runtime", Event::Runtime),
     ("run", Event::Run),
+    ("mem", Event::Mem),
+    ("iorun", Event::Io),
     ("sleep", Event::Sleep),
     ("timer", Event::Timer),
     ("lock", Event::Lock),
@@ -63,8 +67,6 @@ const EVENTS: &[(&str, Event)] = &[
 /// What rt-app knows and we do not model.
 const REFUSED: &[&str] = &[
     "memrun",
-    "mem",
-    "iorun",
     "sem_post",
     "sem_wait",
     "dl-",
@@ -97,6 +99,8 @@ pub(crate) struct Scope<'r, 'a> {
     pub(crate) task: &'r str,
     /// Threads that do this: the task's instances.
     pub(crate) threads: u32,
+    /// Bytes of the buffer that `mem` and `iorun` write.
+    pub(crate) buffer: u32,
     /// Mutexes held at this place of the text.
     pub(crate) held: Vec<ObjectId>,
 }
@@ -131,6 +135,8 @@ impl<'a> Scope<'_, 'a> {
         let step = match event {
             Event::Run => Step::Run { work_ns: node.micros(key)? },
             Event::Runtime => Step::Runtime { wall_ns: node.micros(key)? },
+            Event::Mem => Step::Mem { bytes: bytes(node, key)?, buffer: self.buffer },
+            Event::Io => Step::Io { bytes: bytes(node, key)?, buffer: self.buffer },
             Event::Sleep => Step::Sleep { ns: node.micros(key)? },
             Event::Yield => Step::Yield,
             Event::Stalled => Step::Stalled { part: part(node, key)? },

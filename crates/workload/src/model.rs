@@ -96,6 +96,24 @@ pub struct Task {
     pub vector: Vector,
 }
 
+impl Task {
+    /// Every set of CPUs that it names: its own, and those of its phases.
+    pub fn masks(&self) -> Vec<&Vec<usize>> {
+        fn of<'t>(steps: &'t [Step], masks: &mut Vec<&'t Vec<usize>>) {
+            for step in steps {
+                match step {
+                    Step::Cpus(cpus) => masks.extend(cpus),
+                    Step::Repeat { steps, .. } => of(steps, masks),
+                    _ => {}
+                }
+            }
+        }
+        let mut masks = self.cpus.iter().collect();
+        of(&self.steps, &mut masks);
+        masks
+    }
+}
+
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an
 /// otherwise idle core of its fastest type); all other times are on the wall clock.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,6 +127,20 @@ pub enum Step {
     Runtime {
         /// Wall time.
         wall_ns: u64,
+    },
+    /// Writes to memory of its own, a buffer over and over: rt-app's `mem`.
+    Mem {
+        /// Bytes that are written.
+        bytes: u32,
+        /// Bytes of the buffer: `mem_buffer_size`.
+        buffer: u32,
+    },
+    /// Writes to /dev/null, as many bytes a system call as a buffer holds: rt-app's `iorun`.
+    Io {
+        /// Bytes that are written.
+        bytes: u32,
+        /// Bytes of the buffer: `mem_buffer_size`.
+        buffer: u32,
     },
     /// Blocks for this long.
     Sleep {
@@ -163,6 +195,8 @@ pub enum Step {
     Resume(ObjectId),
     /// Lets others run first.
     Yield,
+    /// May run on these CPUs from here on; None is all. Where it may already, it makes no system call.
+    Cpus(Option<Vec<usize>>),
     /// Another phase of a program begins: from here on [`Task::stalled`] is this. It takes no time.
     Stalled {
         /// 0 to 1.

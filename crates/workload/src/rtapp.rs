@@ -3,7 +3,9 @@
 //!
 //! The language is that of rt-app 1.0 (`doc/tutorial.txt` of scheduler-tools/rt-app), with the
 //! freedoms of its `workgen`: comments, trailing commas and repeated keys. What is not modelled is
-//! refused by name and never skipped. Ours, and ignored by rt-app itself:
+//! refused by name and never skipped. `mem` takes the time of copying as many bytes (`copy_byte_ns` of a machine,
+//! however large the buffer is), `iorun` that of a system call for each buffer: /dev/null does not look at what it
+//! is given. Ours, and ignored by rt-app itself:
 //!
 //! - in a task, `"hw": {…}`: what it touches of memory ([`crate::Hw`]);
 //! - in a task, `"process": "name"`: its address space; threads of one name share it, a name that
@@ -27,7 +29,7 @@ use crate::model::{Object, ObjectId, Step, Task, Workload};
 pub fn parse(name: &str, text: &str) -> Result<Workload, Error> {
     let source = Source::new(name, text);
     let root = source.root()?;
-    let mut reader = Reader::default();
+    let mut reader = Reader { buffer: MEM_BUFFER_BYTES, ..Reader::default() };
     let mut tasks = None;
     for (key, node) in root.members("a workload file")? {
         match key.as_str() {
@@ -151,6 +153,8 @@ struct Wanted {
 #[derive(Default)]
 struct Reader<'a> {
     duration_ns: Option<u64>,
+    /// Bytes of the buffer that `mem` and `iorun` write.
+    buffer: u32,
     objects: Objects,
     groups: Groups,
     processes: BTreeMap<String, usize>,
@@ -170,11 +174,12 @@ const IGNORED_GLOBALS: &[&str] = &[
     "log_size",
     "ftrace",
     "gnuplot",
-    "io_device",
-    "mem_buffer_size",
     "cumulative_slack",
     "frag",
 ];
+
+/// `mem_buffer_size` where a file does not say, bytes.
+pub(crate) const MEM_BUFFER_BYTES: u32 = 4 << 20;
 
 /// Tasks of a workload, forked ones included: more fit into no machine's memory.
 const TASKS_MAX: usize = 1_000_000;
@@ -187,6 +192,8 @@ impl<'a> Reader<'a> {
             match key.as_str() {
                 "duration" => self.duration_ns = duration(value)?,
                 "default_policy" => policy(value)?,
+                "mem_buffer_size" => self.buffer = bytes(value, "mem_buffer_size")?,
+                "io_device" => io_device(value)?,
                 "pi_enabled" => {
                     if value.text() == "true" {
                         return Err(value.error("pi_enabled: priority inheritance is not modelled"));
@@ -195,7 +202,7 @@ impl<'a> Reader<'a> {
                 _ if IGNORED_GLOBALS.contains(&key.as_str()) => {}
                 _ => {
                     let known = format!(
-                        "duration, default_policy, pi_enabled, {}",
+                        "duration, default_policy, pi_enabled, mem_buffer_size, io_device, {}",
                         IGNORED_GLOBALS.join(", ")
                     );
                     return Err(unknown(value, &key, &known));
@@ -303,6 +310,7 @@ impl<'a> Reader<'a> {
             forks: &mut self.forks,
             task: &name,
             threads: instances.max(1) as u32,
+            buffer: self.buffer,
             held: Vec::new(),
         };
         let given = find("loop").map(loop_count).transpose()?;
@@ -310,8 +318,16 @@ impl<'a> Reader<'a> {
             Some(phases) => {
                 let mut steps = Vec::new();
                 let times = given.unwrap_or(None);
-                for (phase, value) in phases.members("phases")? {
-                    steps.extend(read_phase(&mut scope, &phase, value, times == Some(1))?);
+                let phases = phases.members("phases")?;
+                let mut moves = false;
+                for (_, value) in &phases {
+                    moves |= phase_cpus(*value)?.is_some();
+                }
+                for (phase, value) in &phases {
+                    if moves {
+                        steps.push(Step::Cpus(phase_cpus(*value)?.or_else(|| task.cpus.clone())));
+                    }
+                    steps.extend(read_phase(&mut scope, phase, *value, times == Some(1))?);
                 }
                 repeat(times, steps)
             }
@@ -432,6 +448,13 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The CPUs of a phase. One that names none has the task's.
+fn phase_cpus(phase: Node) -> Result<Option<Vec<usize>>, Error> {
+    let members = phase.members("a phase")?;
+    let cpus = members.iter().rev().find(|(key, _)| key == "cpus");
+    cpus.map(|(_, value)| numbers("cpus", "CPU", *value)).transpose()
+}
+
 fn read_phase<'a>(
     scope: &mut Scope<'_, 'a>,
     phase: &str,
@@ -443,13 +466,14 @@ fn read_phase<'a>(
     for (key, value) in &members {
         match key.as_str() {
             "loop" => times = loop_count(*value)?,
-            "cpus" | "priority" | "policy" | "nodes_membind" | "taskgroup" => {
+            "cpus" => {}
+            "priority" | "policy" | "nodes_membind" | "taskgroup" => {
                 let problem =
                     format!("{key} of a phase is not modelled; set it for the whole task");
                 return Err(value.error(problem));
             }
             _ if events::refused(key).is_some() || events::is_event(key) => {}
-            _ => return Err(unknown(*value, key, "loop, or an event")),
+            _ => return Err(unknown(*value, key, "loop, cpus, or an event")),
         }
     }
     let steps = scope.steps(&members, once && times == Some(1))?;
@@ -481,6 +505,13 @@ fn duration(node: Node) -> Result<Option<u64>, Error> {
             "duration: expected seconds, more than 0, or -1 for no limit, found {}",
             node.text()
         ))),
+    }
+}
+
+fn io_device(node: Node) -> Result<(), Error> {
+    match node.string("io_device")?.as_str() {
+        "/dev/null" => Ok(()),
+        other => Err(node.error(format!("io_device {other} is not modelled; only /dev/null is"))),
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::hw::Hw;
 use crate::model::{Object, ObjectId, Step, Task, Workload};
+use crate::rtapp::MEM_BUFFER_BYTES;
 use crate::vector::Vector;
 
 /// Who shall read it.
@@ -57,13 +58,31 @@ fn global(workload: &Workload, dialect: Dialect) -> Result<Value, Unwritable> {
             return Err(Unwritable { task: workload.name.clone(), problem });
         }
     };
+    let mut buffers = Vec::new();
+    workload.tasks.iter().for_each(|task| buffers_of(&task.steps, &mut buffers));
+    let buffer = buffers.first().copied();
+    if buffers.iter().any(|other| Some(*other) != buffer) {
+        let problem = "buffers of several sizes; rt-app has one mem_buffer_size".to_string();
+        return Err(Unwritable { task: workload.name.clone(), problem });
+    }
     Ok(json!({
         "duration": duration,
         "default_policy": "SCHED_OTHER",
         "calibration": "CPU0",
         "lock_pages": false,
         "log_size": "disable",
+        "mem_buffer_size": buffer.unwrap_or(MEM_BUFFER_BYTES),
     }))
+}
+
+fn buffers_of(steps: &[Step], out: &mut Vec<u32>) {
+    for step in steps {
+        match step {
+            Step::Mem { buffer, .. } | Step::Io { buffer, .. } => out.push(*buffer),
+            Step::Repeat { steps, .. } => buffers_of(steps, out),
+            _ => {}
+        }
+    }
 }
 
 /// What rt-app does not need declared, or does not have.
@@ -164,7 +183,7 @@ impl Writer<'_> {
             steps => (Some(1), steps),
         };
         out.insert("loop".to_string(), loop_value(times));
-        if body.iter().any(|step| matches!(step, Step::Repeat { .. })) {
+        if body.iter().any(|step| is_loop(step) || is_place(step)) {
             out.insert("phases".to_string(), self.phases(body)?);
         } else {
             self.events(body, &mut out)?;
@@ -172,12 +191,26 @@ impl Writer<'_> {
         Ok(Value::Object(out))
     }
 
-    /// Steps between loops make a phase that runs once.
+    /// Steps between loops make a phase that runs once; each phase after a [`Step::Cpus`] is on those CPUs.
     fn phases(&self, steps: &[Step]) -> Result<Value, Unwritable> {
         let mut phases = Map::new();
-        for run in steps.chunk_by(|a, b| !is_loop(a) && !is_loop(b)) {
+        let mut cpus = &self.task.cpus;
+        if steps.iter().any(is_place) && !is_place(&steps[0]) {
+            return Err(self.error("other CPUs from within a phase on"));
+        }
+        for run in steps.chunk_by(|a, b| !is_loop(a) && !is_loop(b) && !is_place(a) && !is_place(b))
+        {
             let mut phase = Map::new();
+            if cpus != &self.task.cpus {
+                let problem = "a phase that may run anywhere, in a task that may not";
+                let cpus = cpus.as_ref().ok_or_else(|| self.error(problem))?;
+                phase.insert("cpus".to_string(), json!(cpus));
+            }
             match run {
+                [Step::Cpus(next)] => {
+                    cpus = next;
+                    continue;
+                }
                 [Step::Repeat { times, steps }] => {
                     phase.insert("loop".to_string(), loop_value(*times));
                     self.events(steps, &mut phase)?;
@@ -202,6 +235,8 @@ impl Writer<'_> {
         Ok(match step {
             Step::Run { work_ns } => ("run", self.time(*work_ns)?),
             Step::Runtime { wall_ns } => ("runtime", self.time(*wall_ns)?),
+            Step::Mem { bytes, .. } => ("mem", json!(bytes)),
+            Step::Io { bytes, .. } => ("iorun", json!(bytes)),
             Step::Sleep { ns } => ("sleep", self.time(*ns)?),
             Step::Timer { timer, period_ns, relative } => {
                 let mode = if *relative { "relative" } else { "absolute" };
@@ -240,6 +275,9 @@ impl Writer<'_> {
                 return Err(self.error("waits of a recording"));
             }
             Step::Fork(task) => ("fork", json!(self.workload.tasks[*task].name)),
+            Step::Cpus(_) => {
+                return Err(self.error("other CPUs from within a phase on"));
+            }
             Step::Repeat { .. } => {
                 return Err(self.error("loops nested deeper than a task's and a phase's"));
             }
@@ -285,6 +323,11 @@ impl Writer<'_> {
     fn error(&self, problem: &str) -> Unwritable {
         Unwritable { task: self.workload.tasks[self.at].name.clone(), problem: problem.to_string() }
     }
+}
+
+/// A phase on other CPUs begins.
+fn is_place(step: &Step) -> bool {
+    matches!(step, Step::Cpus(_))
 }
 
 fn is_loop(step: &Step) -> bool {

@@ -31,6 +31,8 @@ fn step() -> impl Strategy<Value = Step> {
         ns.clone().prop_map(|wall_ns| Step::Runtime { wall_ns }),
         ns.prop_map(|ns| Step::Sleep { ns }),
         Just(Step::Yield),
+        (1..90_000u32).prop_map(|bytes| Step::Mem { bytes, buffer: 4096 }),
+        (1..90_000u32).prop_map(|bytes| Step::Io { bytes, buffer: 4096 }),
         (0..=4u8).prop_map(|part| Step::Stalled { part: f64::from(part) / 4.0 }),
         Just(Step::Vector(Vector::Avx512)),
         Just(Step::Barrier(BARRIER)),
@@ -133,6 +135,24 @@ fn locks_timers_and_suspensions_come_back() {
         let written = write(&workload, dialect).unwrap();
         assert_eq!(read(&written), workload, "{written}");
     }
+}
+
+#[test]
+fn cpus_of_phases_come_back() {
+    let text = r#"{"tasks": {
+        "a": {"cpus": [2], "loop": 4, "phases": {
+            "x": {"run": 1}, "y": {"cpus": [0], "loop": 3, "run": 2}, "z": {"cpus": [0, 1], "run": 3}}},
+        "b": {"loop": 1, "phases": {"x": {"loop": 2, "run": 1}, "y": {"cpus": [1], "run": 2}}}
+    }}"#;
+    let workload = read(text);
+    for dialect in [Dialect::RtApp, Dialect::Paceline] {
+        let written = write(&workload, dialect).unwrap();
+        assert_eq!(read(&written), workload, "{written}");
+    }
+    let nowhere =
+        Task { cpus: Some(vec![0]), steps: vec![Step::Cpus(None), Step::Yield], ..Task::default() };
+    let nowhere = Workload { tasks: vec![nowhere], ..Workload::default() };
+    assert!(write(&nowhere, Dialect::RtApp).is_err());
 }
 
 #[test]

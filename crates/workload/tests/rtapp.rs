@@ -45,6 +45,37 @@ fn phases_run_in_order_and_repeat_inside_the_task() {
 }
 
 #[test]
+fn a_phase_that_names_no_cpus_has_those_of_its_task() {
+    let w = read(
+        r#"{"tasks": {
+            "a": {"cpus": [2], "loop": 1, "phases": {"x": {"run": 1}, "y": {"cpus": [1, 0], "run": 2}}},
+            "b": {"loop": 1, "phases": {"x": {"run": 1}, "y": {"loop": 2, "cpus": [3], "run": 2}}},
+            "c": {"cpus": [2], "loop": 1, "phases": {"x": {"run": 1}}}
+        }}"#,
+    );
+    let on = |cpus: &[usize]| Step::Cpus(Some(cpus.to_vec()));
+    assert_eq!(w.tasks[0].steps, [on(&[2]), run(1), on(&[0, 1]), run(2)]);
+    let twice = Step::Repeat { times: Some(2), steps: vec![run(2)] };
+    assert_eq!(w.tasks[1].steps, [Step::Cpus(None), run(1), on(&[3]), twice]);
+    assert_eq!(w.tasks[2].steps, [run(1)]);
+    assert_eq!(w.tasks[0].masks(), [&vec![2], &vec![2], &vec![0, 1]]);
+}
+
+#[test]
+fn what_is_written_to_memory_and_devices_goes_through_one_buffer() {
+    let text = |global: &str| {
+        format!(
+            r#"{{"tasks": {{"a": {{"loop": 1, "mem": 9, "iorun1": 7}}}}, "global": {{{global}}}}}"#
+        )
+    };
+    let both = |buffer| [Step::Mem { bytes: 9, buffer }, Step::Io { bytes: 7, buffer }];
+    // 4 MB, as rt-app's tutorial has it
+    assert_eq!(read(&text("")).tasks[0].steps, both(4_194_304));
+    let said = read(&text(r#""mem_buffer_size": 4096, "io_device": "/dev/null""#));
+    assert_eq!(said.tasks[0].steps, both(4096));
+}
+
+#[test]
 fn instances_are_numbered_and_share_objects() {
     let w = read(
         r#"{"tasks": {"w": {"instance": 3, "loop": 1, "priority": 5, "cpus": [2, 0],
@@ -159,8 +190,16 @@ const WRONG: &[(&str, &str)] = &[
         "{\"resources\": {\"b\": {\"parties\": 2}},\n\"barriers\": {\"b\": {\"parties\": 3}}}",
         "f.json:2: b: there is a barrier of this name before",
     ),
-    ("{\"tasks\": {\"a\": {\"loop\": 1, \"mem\": 1}}}", "\"mem\" of rt-app is not modelled"),
-    ("{\"tasks\": {\"a\": {\"loop\": 1, \"iorun\": 1}}}", "\"iorun\" of rt-app is not modelled"),
+    ("{\"tasks\": {\"a\": {\"loop\": 1, \"memrun\": 1}}}", "\"memrun\" of rt-app is not modelled"),
+    ("{\"tasks\": {\"a\": {\"loop\": 1, \"mem\": -1}}}", "mem: expected 1 or more, found -1"),
+    (
+        "{\"global\": {\"mem_buffer_size\": 0}, \"tasks\": {}}",
+        "mem_buffer_size: expected 1 or more, found 0",
+    ),
+    (
+        "{\"global\": {\n\"io_device\": \"/dev/sda\"}, \"tasks\": {}}",
+        "f.json:2: io_device /dev/sda is not modelled; only /dev/null is",
+    ),
     (
         "{\"tasks\": {\"a\": {\"loop\": 1, \"sem_wait\": \"s\"}}}",
         "\"sem_wait\" of rt-app is not modelled",
@@ -214,8 +253,12 @@ const WRONG: &[(&str, &str)] = &[
         "duration: expected seconds, more than 0, or -1",
     ),
     (
-        "{\"tasks\": {\"a\": {\"loop\": 1, \"phases\": {\"p\": {\"cpus\": [1], \"run\": 1}}}}}",
-        "cpus of a phase is not modelled",
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"phases\": {\"p\": {\"priority\": 1, \"run\": 1}}}}}",
+        "priority of a phase is not modelled; set it for the whole task",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"phases\": {\"p\": {\"cpus\": [], \"run\": 1}}}}}",
+        "cpus: expected at least one CPU",
     ),
 ];
 

@@ -60,7 +60,18 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
     let observe = !matches!(experiment.job, Job::Fault { .. });
     let (profile, locks) = (experiment.profile.clone(), experiment.locks);
     let record = experiment.record;
-    Ok(Plan { contenders, job, place, runs, seed: SEED, profile, locks, observe, record })
+    Ok(Plan {
+        contenders,
+        job,
+        place,
+        runs,
+        seed: SEED,
+        profile,
+        locks,
+        observe,
+        record,
+        events: false,
+    })
 }
 
 /// A script that loads the policies itself.

@@ -104,6 +104,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                 locks: false,
                 observe: true,
                 record: None,
+                events: false,
             };
             plans.push((costs, set.clone(), at.clone(), plan));
         }
