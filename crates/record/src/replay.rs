@@ -8,8 +8,8 @@
 //! Approach: time on a CPU is work. A wait that another task ended is a token that the one gives and the
 //! other takes, in whichever order they come to it: who runs later may find it there and not wait. A wait
 //! that a timer or a device ended takes as long as it took. Where every call was recorded, reads and writes
-//! of pipes and sockets are such, a full one holds its writer up, and a wait within one is no token: the
-//! channel that the waker was at is the one that the woken one's next call ends at.
+//! of pipes and sockets are such, a full one holds its writer up, and a wait that a call on one ended is no token
+//! for who reads or writes there itself: both would have it wait for one of its writers, and that one for it.
 //!
 //! A coarse recording has samples alone, and nothing of what was waited for: each thread works and sleeps by
 //! turns, for as long as the samples say.
@@ -17,16 +17,13 @@
 //! On a machine whose CPUs run in turn on one clock (a guest under icount) a task works only during its
 //! CPU's turns: its part of the time is one in as many as there are busy CPUs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trace::Tid;
 use workload::{Act, Object};
 
 use crate::{Carrier, Ending, Event, Header, Kind, Left, Sample, Source, TaskInfo};
-
-/// Between the end of a wait and that of the call that it was part of there is no more work than this, ns.
-const CALL_MAX_NS: f64 = 50_000.0;
 
 /// Between two wakeups of one system call there is no more work than this, ns.
 const WAKE_MAX_NS: f64 = 20_000.0;
@@ -100,15 +97,14 @@ pub(crate) struct Task {
     /// Times it left one.
     pub switches: u64,
     on: Option<(u64, f64)>,
-    /// Work since the last item, and in all; and what of it was the recorder's.
+    /// Work since the last item; and what of it was the recorder's.
     work_ns: f64,
-    all_ns: f64,
     pub hooks_ns: f64,
     blocked: Option<Blocked>,
     /// What its last wakeup of another came by, if it has had its CPU since.
     waking: Option<(Carrier, u32)>,
-    /// Wakeups that it was subject of since its last call that is known, with its work until then.
-    had: Vec<(usize, f64)>,
+    /// Channels that it was seen to read or write.
+    channels: BTreeSet<Key>,
     dead: bool,
     /// When it was looked at last, and how long it has slept since it last worked: less than nothing where the kernel
     /// counted what ran late.
@@ -174,7 +170,7 @@ pub(crate) struct Channel {
     pub mixed: bool,
 }
 
-/// One task wakes another: two items, and the channels that either of them was at.
+/// One task wakes another: two items, and the channel that the waker was at.
 #[derive(Clone, Copy, Debug)]
 struct Wake {
     waker: usize,
@@ -182,7 +178,6 @@ struct Wake {
     woken: usize,
     woken_item: Option<usize>,
     given: Option<Key>,
-    taken: Option<Key>,
 }
 
 impl Replay {
@@ -339,11 +334,10 @@ impl Replay {
             switches: 0,
             on: None,
             work_ns: 0.0,
-            all_ns: 0.0,
             hooks_ns: 0.0,
             blocked: None,
             waking: None,
-            had: Vec::new(),
+            channels: BTreeSet::new(),
             dead: false,
             looked_ns: self.now_ns,
             slept_ns: 0.0,
@@ -421,7 +415,6 @@ impl Replay {
         let (ran_ns, waited_ns) = (f64::from(sample.ran_ns), f64::from(sample.waited_ns));
         of.cpu_ns += u64::from(sample.ran_ns);
         of.switches += u64::from(sample.slices);
-        of.all_ns += ran_ns;
         of.slept_ns += (now_ns - since_ns) as f64 - ran_ns - waited_ns;
         // Who got no CPU anew had it all the time, or will turn out to have slept.
         let went_on = sample.slices == 0 && sample.ran_ns > 0;
@@ -451,7 +444,6 @@ impl Replay {
             let work_ns = worked_ns - *since_worked_ns;
             task.cpu_ns += now_ns - *since_ns;
             task.work_ns += work_ns;
-            task.all_ns += work_ns;
             (*since_ns, *since_worked_ns) = (now_ns, worked_ns);
         }
     }
@@ -513,8 +505,7 @@ impl Replay {
                 self.hook(waker);
                 self.same_call(waker, by, object);
                 let waker_item = self.put(waker, What::Give(woken as u32));
-                let (woken_item, taken) = (None, None);
-                let wake = Wake { waker, waker_item, woken, woken_item, given, taken };
+                let wake = Wake { waker, waker_item, woken, woken_item: None, given };
                 Woken::By(self.keep(wake))
             }
         };
@@ -570,11 +561,9 @@ impl Replay {
         match blocked.woken {
             Some((_, Woken::By(wake))) => {
                 self.wakes[wake].woken_item = Some(blocked.item);
-                let all_ns = self.tasks[task].all_ns;
-                match self.calls {
-                    true => self.tasks[task].had.push((wake, all_ns)),
-                    // A token, for all that will ever be known: a long recording has many.
-                    false => self.free.push(wake),
+                // Else a token, for all that will ever be known: a long recording has many.
+                if !self.calls {
+                    self.free.push(wake);
                 }
             }
             Some((t_ns, Woken::Outside)) => {
@@ -591,10 +580,7 @@ impl Replay {
         let Some(task) = self.of(current).filter(|_| current != 0) else { return };
         self.pause(task);
         self.hook(task);
-        let all_ns = self.tasks[task].all_ns;
-        for (wake, since_ns) in std::mem::take(&mut self.tasks[task].had) {
-            self.wakes[wake].taken = (all_ns - since_ns <= CALL_MAX_NS).then_some(key);
-        }
+        self.tasks[task].channels.insert(key);
         let number = *self.numbers.entry(key).or_insert_with(|| {
             self.channels.push((key, Channel::default()));
             self.channels.len() as u32 - 1
@@ -617,8 +603,8 @@ impl Replay {
 
     /// Decides what one task's wakeup by another is.
     fn settle(&mut self, wake: usize) {
-        let Wake { waker, waker_item, woken, woken_item, given, taken } = self.wakes[wake];
-        let carried = given.is_some() && given == taken;
+        let Wake { waker, waker_item, woken, woken_item, given } = self.wakes[wake];
+        let carried = given.is_some_and(|key| self.tasks[woken].channels.contains(&key));
         if carried || woken_item.is_none() {
             self.tasks[waker].items[waker_item].what = What::Nothing;
         }

@@ -170,6 +170,18 @@ fn a_wait_within_a_read_is_the_channels_where_calls_are_known() {
     assert_eq!(steps(&workload.tasks[0]), [run(800), Step::Fork(1), run(5_500), write, run(3_500)]);
 }
 
+/// With a token as well, a writer that has to wait for room, and its reader for that writer, would wait for ever.
+#[test]
+fn who_reads_a_channel_waits_for_nobody_at_it_but_for_what_is_in_it() {
+    let mut events = pair(Carrier::Pipe);
+    let (bytes, channel) = (100, Carrier::Pipe);
+    events.insert(6, (6_500, 0, Kind::Write { object: 7, bytes, channel }));
+    // it had been there before it waited
+    events.insert(4, (4_500, 1, Kind::Read { object: 7, bytes, channel }));
+    let (_, workload) = story(&events);
+    assert!(!workload.objects.contains(&Object::Tokens), "{:?}", workload.objects);
+}
+
 #[test]
 fn cpus_that_run_in_turn_work_one_at_a_time() {
     let header = Header { cpus: 2, ..Header::default() };
