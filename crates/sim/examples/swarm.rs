@@ -2,17 +2,10 @@
 //! Random cases: `cargo run --release -p sim --example swarm [FIRST [LAST]]`; one seed alone is
 //! repeated and shown.
 
-use policy::Policy;
+#[path = "../tests/common/shipped.rs"]
+mod shipped;
 
-const REGISTRY: &[&Policy] = &[
-    &flsched::FLSCHED,
-    &cas::CAS,
-    &cas::O1,
-    &uneven::MAX_FAIR,
-    &uneven::MIN_FAIR,
-    &baseline::FIFO,
-    &baseline::RR,
-];
+use shipped::SHIPPED;
 
 /// Seeds after which it says where it is: a night is many of them.
 const PART: u64 = 5_000;
@@ -28,7 +21,7 @@ fn main() {
     let (mut failed, mut decisions) = (0, 0);
     for part in (first..last).step_by(PART as usize) {
         let end = last.min(part + PART);
-        let all = sim::swarm(part..end, REGISTRY);
+        let all = sim::swarm(part..end, SHIPPED);
         for failure in &all.failures {
             println!("seed {}: {}: {}", failure.seed, failure.what, failure.error);
         }

@@ -3,27 +3,20 @@
 //! panics, and nothing runs for ever.
 
 mod common;
+#[path = "common/shipped.rs"]
+mod shipped;
 
 use std::path::Path;
 
 use machine::Machine;
-use policy::{Instance, Policy};
+use policy::Instance;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use shipped::SHIPPED;
 use sim::{Scenario, Scheduler, run};
 use workload::{Workload, rtapp};
 
 const MS: u64 = 1_000_000;
-
-static REGISTRY: &[&Policy] = &[
-    &baseline::FIFO,
-    &baseline::RR,
-    &cas::CAS,
-    &cas::O1,
-    &flsched::FLSCHED,
-    &uneven::MIN_FAIR,
-    &uneven::GUARANTEED_FAIR,
-];
 
 /// The files of a folder of the repository.
 fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
@@ -187,7 +180,7 @@ fn goes_on(machine: Machine, workload: Workload, instance: Instance, seed: u64) 
 }
 
 fn policy() -> impl Strategy<Value = Instance> {
-    select(REGISTRY).prop_map(Instance::default)
+    select(SHIPPED).prop_map(Instance::default)
 }
 
 proptest! {
@@ -219,13 +212,13 @@ proptest! {
 
     #[test]
     fn knobs_of_any_value(
-        of in select(REGISTRY),
+        of in select(SHIPPED),
         knobs in prop::collection::vec((any::<Index>(), select(VALUES), select(&["", "s", "ms", "us", "ns"][..])), 1..4),
         seed: u64,
     ) {
         let knobs = knobs.iter().map(|(at, value, unit)| format!("{}={value}{unit}", at.get(of.knobs).name));
         let label = format!("{}:{}", of.name, knobs.collect::<Vec<_>>().join(","));
-        match Instance::parse(&label, REGISTRY) {
+        match Instance::parse(&label, SHIPPED) {
             Ok(instance) => goes_on(machine::find("phenom-2f4s").unwrap(), some_tasks(), instance, seed),
             Err(error) => prop_assert!(!error.to_string().contains('\n'), "{}", error),
         }

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Random cases keep what is promised; a promise that is not kept is found, by a seed that repeats.
 
-use policy::{Instance, Policy, Promises};
-use sim::{Failure, SimError, case, run, swarm};
+#[path = "common/shipped.rs"]
+mod shipped;
 
-const REGISTRY: &[&Policy] = &[
-    &flsched::FLSCHED,
-    &cas::CAS,
-    &cas::O1,
-    &uneven::MAX_FAIR,
-    &uneven::MIN_FAIR,
-    &baseline::FIFO,
-    &baseline::RR,
-];
+use policy::{Instance, Policy, Promises};
+use shipped::SHIPPED;
+use sim::{Failure, SimError, case, run, swarm};
 
 #[test]
 fn random_cases_come_out_well() {
-    let swarmed = swarm(0..1100, REGISTRY);
+    let swarmed = swarm(0..1100, SHIPPED);
     let all: Vec<String> = swarmed
         .failures
         .iter()
