@@ -200,6 +200,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         seed: plan.seed,
         profile: profile(plan, rates),
         limit: *limit,
+        or_in_turn: false,
         plugin: None,
     })
 }

@@ -27,12 +27,26 @@ pub(crate) struct Files<'a> {
     pub console: &'a Path,
 }
 
+/// What runs the guest's CPUs, on the clock `threads`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// A thread for each: side by side.
+    OneEach,
+    /// One for all: in turn.
+    One,
+}
+
 /// Everything on QEMU's command line.
 ///
 /// QEMU ends a CPU's turn when a virtual timer is due and has no option for it. A network filter
 /// that buffers on an interval, in front of a port where nothing ever arrives, is such a timer: the
 /// guest does not see it.
-pub(crate) fn arguments(request: &Request, files: &Files<'_>, boot: usize) -> Vec<OsString> {
+pub(crate) fn arguments(
+    request: &Request,
+    files: &Files<'_>,
+    boot: usize,
+    threads: Threads,
+) -> Vec<OsString> {
     let Request { shape, clock, seed, .. } = request;
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
@@ -50,7 +64,10 @@ pub(crate) fn arguments(request: &Request, files: &Files<'_>, boot: usize) -> Ve
             }
             add(&["-seed", &(seed.wrapping_add(boot as u64) % (1 << 31)).to_string()]);
         }
-        Clock::Threads => add(&["-accel", "tcg,thread=multi"]),
+        Clock::Threads => match threads {
+            Threads::OneEach => add(&["-accel", "tcg,thread=multi"]),
+            Threads::One => add(&["-accel", "tcg,thread=single"]),
+        },
     }
     add(&["-m", &format!("{}M", shape.memory_mib)]);
     for word in numa(shape) {
@@ -122,6 +139,10 @@ mod tests {
     use crate::WorkloadRef;
 
     fn line(shape: Shape, clock: Clock, turn: Option<Duration>) -> String {
+        line_by(shape, clock, turn, Threads::OneEach)
+    }
+
+    fn line_by(shape: Shape, clock: Clock, turn: Option<Duration>, threads: Threads) -> String {
         let nothing = WorkloadRef::Command { argv: Vec::new(), with: Vec::new() };
         let request =
             Request { shape, clock, turn, boots: 4, seed: 40, ..Request::new(Vec::new(), nothing) };
@@ -132,7 +153,7 @@ mod tests {
             records: Path::new("/r"),
             console: Path::new("/c"),
         };
-        let words = arguments(&request, &files, 3);
+        let words = arguments(&request, &files, 3, threads);
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
@@ -156,6 +177,8 @@ mod tests {
         assert!(exact.contains("-icount shift=0,sleep=off") && exact.contains("-seed 43"));
         let side_by_side = line(Shape::default(), Clock::Threads, None);
         assert!(side_by_side.contains("thread=multi") && !side_by_side.contains("-icount"));
+        let in_turn = line_by(Shape::default(), Clock::Threads, None, Threads::One);
+        assert!(in_turn.contains("thread=single") && !in_turn.contains("-icount"));
     }
 
     #[test]

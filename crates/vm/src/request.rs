@@ -47,6 +47,9 @@ pub struct Request {
     pub profile: Profile,
     /// Longest time on the guest's clock that one run of the workload may take.
     pub limit: Duration,
+    /// A guest on the clock `threads` that the emulator breaks is booted again with its CPUs one after the other,
+    /// where it cannot: for who wants to know how a workload ends, and not how fast it is.
+    pub or_in_turn: bool,
     /// A plugin of the emulator with its arguments, as QEMU's `-plugin` takes it. It finds the
     /// kernel at the addresses that it was linked for.
     pub plugin: Option<String>,
@@ -72,6 +75,7 @@ impl Request {
             seed: 1,
             profile: Profile::new(),
             limit: Duration::from_secs(600),
+            or_in_turn: false,
             plugin: None,
         }
     }

@@ -19,7 +19,7 @@ use trace::{Event, Outcome};
 use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
 use crate::image::Image;
 use crate::job::{JOB, Job, JobWorkload, Measured, Message};
-use crate::qemu::{self, Files};
+use crate::qemu::{self, Files, Threads};
 use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
 
 /// A guest that has not said a word for this long of the host's time hangs. Far longer than any
@@ -198,8 +198,9 @@ impl Drop for Emulator {
 }
 
 /// The emulator tripped over code that the kernel was patching (jump labels, trampolines), where one
-/// CPU ran it while another wrote it: a fault of QEMU's with CPUs side by side, seen in 7.2. Neither
-/// the kernel nor a policy can cause this trap.
+/// CPU ran it while another wrote it: a fault of QEMU's with CPUs side by side, seen in 7.2, and the more
+/// often the more CPUs there are (of a guest with eight that loads a policy, more than half the boots).
+/// Neither the kernel nor a policy can cause this trap.
 #[derive(Debug, thiserror::Error)]
 #[error("the emulator broke the guest while its kernel patched code, {BOOTS_MAX} times: {0}")]
 struct EmulatorFault(String);
@@ -210,18 +211,22 @@ const BOOTS_MAX: usize = 4;
 impl Guest<'_> {
     fn boot(&self, scratch: &Path) -> anyhow::Result<Vec<Traced>> {
         let before = self.bar.position();
+        let mut threads = Threads::OneEach;
         let mut tries = 1;
         loop {
-            match self.boot_once(scratch) {
+            match self.boot_once(scratch, threads) {
                 Err(error) if error.is::<EmulatorFault>() && tries < BOOTS_MAX => tries += 1,
                 ended => return ended,
+            }
+            if self.request.or_in_turn {
+                threads = Threads::One;
             }
             self.bar.set_position(before);
             self.bar.set_message("the emulator failed; booting again");
         }
     }
 
-    fn boot_once(&self, scratch: &Path) -> anyhow::Result<Vec<Traced>> {
+    fn boot_once(&self, scratch: &Path, threads: Threads) -> anyhow::Result<Vec<Traced>> {
         let messages = scratch.join(format!("messages-{}", self.boot));
         let console = scratch.join(format!("console-{}", self.boot));
         let complaints = scratch.join(format!("qemu-{}", self.boot));
@@ -235,7 +240,7 @@ impl Guest<'_> {
             records: &records,
             console: &console,
         };
-        let line: Vec<OsString> = qemu::arguments(self.request, &files, self.boot);
+        let line: Vec<OsString> = qemu::arguments(self.request, &files, self.boot, threads);
         let mut command = Command::new(qemu::PROGRAM);
         command
             .args(line)

@@ -37,6 +37,7 @@ pub fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
         shape,
         clock,
         limit: Duration::from_secs(1200),
+        or_in_turn: true,
         ..Request::new(vec![PolicyRef::Default], workload)
     };
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
