@@ -464,7 +464,7 @@ fn hackbench_ends_well_when_the_loader_is_killed() {
 /// A real-time hog takes its CPU from a policy: whoever can leaves, who cannot is reported.
 #[test]
 fn tasks_leave_a_cpu_that_a_real_time_task_takes() {
-    let policies = "flsched flsched:pull=true cas cas:slack=3ms,aggregate=2 o1";
+    let policies = "flsched flsched:pull=true cas cas:slack=3ms,aggregate=2 o1 avx-fair";
     survives(2, include_str!("../../../faults/rt-hog.sh"), policies);
 }
 

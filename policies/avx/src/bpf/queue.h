@@ -110,6 +110,12 @@ static __always_inline s32 queue_longest(s32 cpu, s32 least)
 	return best;
 }
 
+/* Whether somebody who waits for this CPU has had less than `prev`. */
+static __always_inline bool queue_goes_first(s32 cpu, struct task_struct *prev)
+{
+	return !prev || queue_head(cpu) < vtime_ahead(prev->scx.dsq_vtime);
+}
+
 static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 {
 	struct avx_cpu *state = cpus_of(cpu);
@@ -126,9 +132,7 @@ static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 	}
 	if (!waiting)
 		return prev ? -1 : queue_longest(cpu, 0);
-	if (prev && vtime_ahead(prev->scx.dsq_vtime) <= queue_head(cpu))
-		return -1;
-	return cpu;
+	return queue_goes_first(cpu, prev) ? cpu : -1;
 }
 
 /* Takes who is to run here next. `prev` goes on unless somebody has had less. Whether one was taken. */
@@ -137,6 +141,9 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	s32 from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
 
 	if (from >= 0 && dsq_move_to_local(from))
+		return true;
+	/* All there may be bound to that CPU, and whoever waits behind a real-time task has had the least for ever. */
+	if (from >= 0 && from != cpu && queue_goes_first(cpu, prev) && dsq_move_to_local(cpu))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;
