@@ -19,7 +19,7 @@ use crate::here::{failed, interrupts};
 use crate::output;
 use crate::placed::Moves;
 use crate::run::{self, End};
-use crate::speeds::{Speeds, kinds};
+use crate::speeds::Speeds;
 
 /// Runs it until something ends it; every thread has its own mask then.
 pub fn run(
@@ -51,7 +51,7 @@ pub fn run(
                 "this machine has one memory domain: nothing to place, and nowhere to move",
             ));
         }
-        Binds::Kinds if kinds(topology) < 2 => {
+        Binds::Kinds if topology.kinds() < 2 => {
             return Err(Failure::input(
                 "all cores of this machine are alike, as far as the kernel tells: nothing to share; name them with \
                  --core-types",

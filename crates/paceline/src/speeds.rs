@@ -28,7 +28,7 @@ pub struct Speeds {
 impl Speeds {
     /// Reads the files that were named.
     pub fn new(args: &Run, instance: &Instance, topology: &Topology) -> Result<Self, Failure> {
-        let kinds = kinds(topology);
+        let kinds = topology.kinds();
         let given = args.profile.as_deref().map(Given::read).transpose()?;
         let told = given.as_ref().map(|given| given.profile(kinds, [instance].into_iter()));
         let mut remembered = Profile::new();
@@ -112,9 +112,4 @@ impl Speeds {
             output::say(&format!("paceline: --memo: {error}"));
         }
     }
-}
-
-/// Kinds of cores.
-pub fn kinds(topology: &Topology) -> usize {
-    1 + usize::from(topology.core_type.iter().copied().max().unwrap_or(0))
 }

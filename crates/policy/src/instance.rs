@@ -114,8 +114,7 @@ impl Instance {
         config.push(("cpu_sibling", table(&siblings(&topology.core))));
         config.push(("cpu_node", table(&topology.node)));
         config.push(("cpu_type", table(&topology.core_type)));
-        let types = 1 + topology.core_type.iter().copied().max().unwrap_or(0);
-        config.push(("nr_types", u32::from(types).to_ne_bytes().to_vec()));
+        config.push(("nr_types", (topology.kinds() as u32).to_ne_bytes().to_vec()));
         config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
         let counts = u64::from(topology.reads_counters);
         config.push(("reads_counters", counts.to_ne_bytes().to_vec()));

@@ -98,6 +98,13 @@ pub struct Topology {
     pub clocks: Clocks,
 }
 
+impl Topology {
+    /// How many kinds of cores there are.
+    pub fn kinds(&self) -> usize {
+        1 + usize::from(self.core_type.iter().copied().max().unwrap_or(0))
+    }
+}
+
 /// What the clocks of a machine's cores follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clocks {

@@ -63,7 +63,7 @@ pub(crate) struct Shares {
 impl Shares {
     /// For an instance that shares by this rule.
     pub fn new(instance: &Instance, topology: &Topology, profile: &Profile, rule: Rule) -> Self {
-        let kinds = 1 + usize::from(topology.core_type.iter().copied().max().unwrap_or(0));
+        let kinds = topology.kinds();
         let mut cores = vec![0.0; kinds.min(TYPES_MAX)];
         topology.core_type.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
         let most = speedup_max(instance);
