@@ -173,7 +173,8 @@ fn of_vm(error: anyhow::Error) -> Failure {
 }
 
 fn request(plan: &Plan) -> Result<vm::Request, Failure> {
-    let Place::Vm { shape, rates, clock, turn, boots, kernel, limit } = &plan.place else {
+    let Place::Vm { shape, rates, clock, turn, boots, kernel, limit, or_in_turn } = &plan.place
+    else {
         unreachable!("only plans for the guest come here")
     };
     Ok(vm::Request {
@@ -200,7 +201,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         seed: plan.seed,
         profile: profile(plan, rates),
         limit: *limit,
-        or_in_turn: false,
+        or_in_turn: *or_in_turn,
         plugin: None,
     })
 }

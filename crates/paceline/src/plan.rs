@@ -87,6 +87,8 @@ pub enum Place {
         boots: usize,
         kernel: Option<PathBuf>,
         limit: Duration,
+        /// As `vm::Request` has it.
+        or_in_turn: bool,
     },
     /// This machine.
     Here(Here),
@@ -462,6 +464,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
         boots: arguments.boots.unwrap_or(BOOTS) as usize,
         kernel: arguments.kernel.clone(),
         limit: arguments.limit.into(),
+        or_in_turn: false,
     })
 }
 

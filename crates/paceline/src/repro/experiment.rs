@@ -132,6 +132,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
         boots,
         kernel: effort.kernel.clone(),
         limit: LIMIT,
+        or_in_turn: matches!(experiment.job, Job::Fault { .. }),
     })
 }
 
