@@ -2,7 +2,7 @@
 //! The event loop: CPUs run tasks, take interrupts, and pass in and out of the kernel.
 
 use machine::Ticks;
-use workload::{Step, Workload};
+use workload::{RealTime, Step, Workload};
 
 use crate::class::Class;
 use crate::cpu::{Mode, Spent};
@@ -49,7 +49,7 @@ pub(crate) struct Engine {
     pub housekeeping: Housekeeping,
 }
 
-/// The thread that forks these tasks.
+/// The thread that forks these tasks. Where one of them is real-time, it must not keep this one from forking the others.
 fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Task {
     workload::Task {
         name: "launcher".to_string(),
@@ -59,6 +59,10 @@ fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Tas
             .flat_map(|task| [Step::Run { work_ns: make_ns }, Step::Fork(*task)])
             .filter(|step| *step != Step::Run { work_ns: 0 })
             .collect(),
+        realtime: match workload.tasks.iter().any(|task| task.realtime.yes()) {
+            true => RealTime::Fifo(RealTime::MAX),
+            false => RealTime::No,
+        },
         ..workload::Task::default()
     }
 }
@@ -77,9 +81,10 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     let masks = masks.iter().map(mask).collect();
     let at = Cursor::new(program, task.script.as_ref(), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    let workload::Task { nice, batch, stalled, pressure, vector, .. } = *task;
+    let workload::Task { nice, batch, realtime, stalled, pressure, vector, .. } = *task;
     let vector = vector.level();
-    Task { nice, batch, stalled, pressure, vector, cgroup: cgroup_id(task.group), masks, ..own }
+    let cgroup = cgroup_id(task.group);
+    Task { nice, batch, realtime, stalled, pressure, vector, cgroup, masks, ..own }
 }
 
 /// How a run ended.

@@ -306,6 +306,7 @@ impl Cfs {
             match k.cpus[to].curr {
                 // It is about to pick.
                 _ if newly_idle => {}
+                Some(curr) if k.tasks[curr].realtime.yes() => {}
                 Some(curr) => self.check_preempt(k, to, curr, task),
                 None => k.resched(to),
             }

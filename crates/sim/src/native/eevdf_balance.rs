@@ -418,6 +418,7 @@ impl Eevdf {
             match k.cpus[to].curr {
                 // It is about to pick.
                 _ if idle == Idle::Newly => {}
+                Some(curr) if k.tasks[curr].realtime.yes() => {}
                 Some(_) => self.check_preempt(k, to, *task),
                 None => k.resched(to),
             }
