@@ -30,6 +30,8 @@ pub(crate) struct Engine {
     pub alive: usize,
     pub to_start: usize,
     pub faults: Vec<Fault>,
+    /// Tasks that faults start, each with the fault's place.
+    pub hogs: Vec<(usize, TaskId)>,
     /// Each piece of work is longer or shorter by up to this part of it.
     pub jitter: f64,
     /// When the run must have ended, and whether that is how it ends.
@@ -134,6 +136,8 @@ impl Engine {
             let irq = Irq::Start { task: task as u32 };
             k.queue.push(0, Due::Irq { cpu: here as u16, irq });
         }
+        self.make_hogs();
+        let k = &mut self.k;
         let keepers = k.tasks.len();
         self.housekeeping.make(k);
         self.class.start(k)?;

@@ -256,7 +256,9 @@ fn class(scenario: &Scenario, k: &mut Kernel) -> Result<Box<dyn Class>, String> 
 
 /// Whether any task is real-time.
 fn realtime(scenario: &Scenario) -> bool {
+    let hog = |fault: &Fault| matches!(fault.change, Change::Hog { .. });
     scenario.workload.tasks.iter().any(|task| task.realtime.yes())
+        || scenario.faults.iter().any(hog)
 }
 
 fn check(scenario: &Scenario) -> Result<(), SimError> {
@@ -308,6 +310,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         alive: 0,
         to_start: 0,
         faults: scenario.faults.clone(),
+        hogs: Vec::new(),
         jitter: scenario.options.jitter,
         stop_ns,
         gate: None,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! No CPU stays idle for longer than promised while a task that it may run waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
@@ -16,6 +16,8 @@ pub(super) struct WorkConservation {
     waiting: BTreeMap<Tid, u64>,
     masks: BTreeMap<Tid, Vec<u64>>,
     exiting: Option<Tid>,
+    /// Who is of a class above, and none of the policy's.
+    above: BTreeSet<Tid>,
     /// Who is not there idles not.
     offline: Vec<bool>,
 }
@@ -29,6 +31,7 @@ impl WorkConservation {
             waiting: BTreeMap::new(),
             masks: BTreeMap::new(),
             exiting: None,
+            above: BTreeSet::new(),
             offline: vec![false; machine.cpus.len()],
         }
     }
@@ -69,6 +72,7 @@ impl Checker for WorkConservation {
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match &event.kind {
+            Kind::Wake { tid, .. } if self.above.contains(tid) => {}
             Kind::Wake { tid, .. } => {
                 self.waiting.entry(*tid).or_insert(event.t_ns);
             }
@@ -82,7 +86,8 @@ impl Checker for WorkConservation {
             Kind::Switch { prev, next, prev_runnable, .. } => {
                 let cpu = event.cpu as usize;
                 self.wait_ends(event.t_ns, *next)?;
-                if *prev != IDLE && *prev_runnable && self.exiting != Some(*prev) {
+                let ours = *prev != IDLE && !self.above.contains(prev);
+                if ours && *prev_runnable && self.exiting != Some(*prev) {
                     self.waiting.insert(*prev, event.t_ns);
                 }
                 match *next {
@@ -102,6 +107,7 @@ impl Checker for WorkConservation {
                 self.offline[cpu] = false;
                 self.idle_since[cpu] = self.idle_since[cpu].and(Some(t_ns));
             }
+            Hint::RealTime(tid) => _ = self.above.insert(tid),
             Hint::Tick | Hint::Yield(_) | Hint::Disturbed => {}
         }
     }
@@ -153,6 +159,15 @@ mod tests {
         };
         assert_eq!(back(1), Ok(()));
         assert!(back(3).is_err());
+    }
+
+    #[test]
+    fn who_is_of_a_higher_class_is_not_the_policys() {
+        let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+        checker.hint(0, 0, Hint::RealTime(2));
+        let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
+        let late = [switch(9 * MS, 1, IDLE, 2, false)];
+        assert_eq!(say(checker, &[&events[..], &late[..]].concat()), Ok(()));
     }
 
     #[test]
