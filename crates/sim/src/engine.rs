@@ -469,7 +469,10 @@ impl Engine {
                 let effort_ns = k.hw.as_ref().map_or(at.left, |hw| hw.effort_ns(cpu, at.left));
                 (at.debt + effort_ns) / rate
             }
-            Op::Runtime { .. } if at.phase == 1 => at.until_ns.saturating_sub(t_ns) as f64,
+            // Its time may be over while it waits: what it owes it pays all the same.
+            Op::Runtime { .. } if at.phase == 1 => {
+                (at.until_ns.saturating_sub(t_ns) as f64).max(at.debt / rate)
+            }
             Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
                 at.debt / rate + at.left
             }
