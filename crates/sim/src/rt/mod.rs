@@ -136,6 +136,8 @@ impl Ranked {
     fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         k.call(self.func.update_curr);
         let delta_ns = k.update_curr(task);
+        let now_ns = k.now_ns();
+        k.cpus[cpu].taken.update(now_ns, 0, true);
         let kept = self.others(k, cpu) > 0;
         self.rqs[cpu].server.kept_waiting(delta_ns, kept);
     }
@@ -332,7 +334,9 @@ impl Class for Ranked {
             k.enter(self.func.set_next);
             self.remove(cpu, next);
             self.rqs[cpu].curr = Some(next);
-            k.tasks[next].exec_start_ns = k.now_ns();
+            let now_ns = k.now_ns();
+            k.tasks[next].exec_start_ns = now_ns;
+            k.cpus[cpu].taken.update(now_ns, 0, false);
             k.leave();
         }
         // `rt_queue_push_tasks`: when the switch is done, who waits is sent where it can run.
