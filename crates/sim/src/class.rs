@@ -140,7 +140,8 @@ pub trait Class {
     fn woken(&mut self, _k: &mut Kernel, _cpu: CpuId, _task: TaskId) {}
 
     /// Who runs next on this CPU (`pick_next_task`, with balancing for a CPU that would go idle).
-    /// `prev` is who ran, if it is of this class; it is `runnable` unless it blocks. Returns `prev` itself to let it go on.
+    /// `prev` is who ran, if it is of this class; it is `runnable` unless it blocks. Returns
+    /// `prev` itself to let it go on.
     /// The runqueue is locked, and may be given back meanwhile.
     fn pick_next(
         &mut self,
@@ -150,8 +151,8 @@ pub trait Class {
         runnable: bool,
     ) -> Option<TaskId>;
 
-    /// `prev` leaves the CPU for `next`, which may be of a higher class, or for the idle task (`put_prev_task`); if it is
-    /// `runnable` it goes back into a queue. The runqueue is locked.
+    /// `prev` leaves the CPU for `next`, which may be of a higher class, or for the idle task (`put_prev_task`); if
+    /// it is `runnable` it goes back into a queue. The runqueue is locked.
     fn put_prev(
         &mut self,
         k: &mut Kernel,

@@ -51,7 +51,8 @@ pub(crate) struct Engine {
     pub housekeeping: Housekeeping,
 }
 
-/// The thread that forks these tasks. Where one of them is real-time, it must not keep this one from forking the others.
+/// The thread that forks these tasks. Where one of them is real-time, it must not keep this one from forking
+/// the others.
 fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Task {
     workload::Task {
         name: "launcher".to_string(),

@@ -4,7 +4,8 @@
 //! The language is that of rt-app 1.0 (`doc/tutorial.txt` of scheduler-tools/rt-app), with the
 //! freedoms of its `workgen`: comments, trailing commas and repeated keys. What is not modelled is
 //! refused by name and never skipped. `"priority"` is a nice value of SCHED_OTHER and a priority of SCHED_FIFO and
-//! SCHED_RR, which have 10 where they name none, as in rt-app. `mem` takes the time of copying as many bytes (`copy_byte_ns` of a machine,
+//! SCHED_RR, which have 10 where they name none, as in rt-app. `mem`
+//! takes the time of copying as many bytes (`copy_byte_ns` of a machine,
 //! however large the buffer is), `iorun` that of a system call for each buffer: /dev/null does not look at what it
 //! is given. Ours, and ignored by rt-app itself:
 //!
