@@ -57,6 +57,8 @@ struct kernel {
 	bool (*clock_counts)(struct kernel *k, struct clock_counts *counts);
 	u32 (*vector_used)(struct kernel *k);
 	u64 (*task_xfeatures)(struct kernel *k, const struct task_struct *p);
+	u32 (*reenqueue_local)(struct kernel *k);
+	void (*reenqueue_here)(struct kernel *k);
 };
 
 EXPORT struct kernel *kernel;
@@ -84,8 +86,8 @@ EXPORT struct kernel *kernel;
 #define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)			((cgroup)->kn->id)
 #define current_task()				((struct task_struct *)NULL) /* nobody forks there, or changes class */
-#define can_reenqueue()				false
-#define reenqueue_here()
+#define can_reenqueue()				true
+#define reenqueue_here()			kernel->reenqueue_here(kernel)
 #define task_set_slice(p, slice)		kernel->set_slice(kernel, p, slice)
 #define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)
 #define now_ns()				kernel->now_ns(kernel)
@@ -96,8 +98,7 @@ EXPORT struct kernel *kernel;
 #define task_xfeatures(p)			kernel->task_xfeatures(kernel, p)
 #define random_u32()				kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
-/* In cpu_release, which the simulator does not call: nobody is of a higher class there. */
-#define scx_bpf_reenqueue_local()		scx_bpf_error("reenqueue_local is not modelled")
+#define scx_bpf_reenqueue_local()		kernel->reenqueue_local(kernel)
 #define cpu_is_online(cpu)			true	/* all are, when a simulation starts */
 #define cpu_is_active(cpu)			true	/* it goes and cpu_offline is called in one moment */
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)

@@ -140,6 +140,10 @@ pub struct Kernel {
     /// The widest vector code here since this was called last, as its license level: first uses trap from then on.
     pub vector_used: unsafe extern "C" fn(*mut Kernel) -> u32,
     pub task_xfeatures: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> u64,
+    /// How many tasks of this CPU's local queue it queued again; in cpu_release alone.
+    pub reenqueue_local: unsafe extern "C" fn(*mut Kernel) -> u32,
+    /// Has them queued again a little later.
+    pub reenqueue_here: unsafe extern "C" fn(*mut Kernel),
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

@@ -23,6 +23,9 @@
 //! - **The running task** is in no queue in most classes; it comes back through
 //!   [`Class::put_prev`]. Its time is charged by [`Kernel::update_curr`]; [`Class::set_next`] must
 //!   start that by setting `exec_start_ns` to now.
+//! - **Higher classes.** Real-time tasks are of a class above (`rt`), which takes a CPU whenever it has somebody to run
+//!   there. A class is called for its own tasks only, save for those calls that say so; who runs
+//!   ([`Cpu::curr`](crate::Cpu::curr)) may be of the other.
 //! - **Determinism.** No clock, no environment, no hash order; chance only from
 //!   [`Kernel::random_u32`].
 
@@ -83,8 +86,14 @@ pub trait Class {
     /// A task has been forked (`sched_fork`); it is not runnable yet. No lock is held.
     fn fork(&mut self, k: &mut Kernel, task: TaskId);
 
+    /// A task of a higher class has been forked. No lock is held.
+    fn fork_other(&mut self, _k: &mut Kernel, _task: TaskId) {}
+
     /// A task has ended and left its CPU (`task_dead`). No lock is held.
     fn dead(&mut self, _k: &mut Kernel, _task: TaskId) {}
+
+    /// A task of a higher class has. No lock is held.
+    fn dead_other(&mut self, _k: &mut Kernel, _task: TaskId) {}
 
     /// The CPU on which a task is to become runnable (`select_task_rq`), `flags` as in [`wake`].
     /// Not called for a task that may run on one CPU only. No runqueue is locked, save
@@ -131,7 +140,8 @@ pub trait Class {
     fn woken(&mut self, _k: &mut Kernel, _cpu: CpuId, _task: TaskId) {}
 
     /// Who runs next on this CPU (`pick_next_task`, with balancing for a CPU that would go idle).
-    /// `prev` is who ran; it is `runnable` unless it blocks. Returns `prev` itself to let it go on.
+    /// `prev` is who ran, if it is of this class; it is `runnable` unless it blocks. Returns
+    /// `prev` itself to let it go on.
     /// The runqueue is locked, and may be given back meanwhile.
     fn pick_next(
         &mut self,
@@ -141,8 +151,8 @@ pub trait Class {
         runnable: bool,
     ) -> Option<TaskId>;
 
-    /// `prev` leaves the CPU for `next`, or for the idle task (`put_prev_task`); if it is
-    /// `runnable` it goes back into a queue. The runqueue is locked.
+    /// `prev` leaves the CPU for `next`, which may be of a higher class, or for the idle task (`put_prev_task`); if
+    /// it is `runnable` it goes back into a queue. The runqueue is locked.
     fn put_prev(
         &mut self,
         k: &mut Kernel,

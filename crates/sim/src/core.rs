@@ -289,7 +289,7 @@ impl Engine {
         match self.k.tasks[prev].state {
             State::Dead => {
                 self.class.dead(&mut self.k, prev);
-                self.alive -= 1;
+                self.alive -= usize::from(!self.k.tasks[prev].kernel);
             }
             State::Running => self.move_away(prev),
             // It blocked before the stopper came, which has it wake elsewhere [migration_cpu_stop].
@@ -474,9 +474,12 @@ impl Engine {
         k.tasks[task].cpu = here;
         k.tasks[task].line = here;
         k.tasks[task].state = State::Waking;
-        self.alive += 1;
+        self.alive += usize::from(!k.tasks[task].kernel);
         self.class.fork(&mut self.k, task);
         let k = &mut self.k;
+        if k.tasks[task].realtime.yes() {
+            k.hint(Hint::RealTime(tid(task)));
+        }
         k.emit(Kind::Fork { tid: tid(task) });
         if !k.online.within(&k.tasks[task].allowed) {
             let cpus = k.tasks[task].allowed.words().to_vec();

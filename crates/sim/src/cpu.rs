@@ -3,6 +3,7 @@
 
 use crate::event::Irq;
 use crate::lock::LockId;
+use crate::native::pelt::Avg;
 use crate::task::TaskId;
 
 /// What a CPU does.
@@ -36,6 +37,8 @@ pub struct Cpu {
     pub(crate) rate: f64,
     /// Interrupts that came while it was in the kernel.
     pub(crate) pending: Vec<Irq>,
+    /// How much of it real-time tasks take [avg_rt].
+    pub(crate) taken: Avg,
     /// Asked for by the class: run `Class::irq_work` as soon as interrupts are on.
     pub(crate) irq_work: bool,
     /// Tasks that others woke for it.
@@ -103,6 +106,7 @@ impl Cpu {
             since_ns: 0,
             rate: 1.0,
             pending: Vec::new(),
+            taken: Avg::default(),
             irq_work: false,
             wake_list: Vec::new(),
             tick_armed: false,

@@ -2,7 +2,7 @@
 //! The event loop: CPUs run tasks, take interrupts, and pass in and out of the kernel.
 
 use machine::Ticks;
-use workload::{Step, Workload};
+use workload::{RealTime, Step, Workload};
 
 use crate::class::Class;
 use crate::cpu::{Mode, Spent};
@@ -30,6 +30,8 @@ pub(crate) struct Engine {
     pub alive: usize,
     pub to_start: usize,
     pub faults: Vec<Fault>,
+    /// Tasks that faults start, each with the fault's place.
+    pub hogs: Vec<(usize, TaskId)>,
     /// Each piece of work is longer or shorter by up to this part of it.
     pub jitter: f64,
     /// When the run must have ended, and whether that is how it ends.
@@ -49,7 +51,8 @@ pub(crate) struct Engine {
     pub housekeeping: Housekeeping,
 }
 
-/// The thread that forks these tasks.
+/// The thread that forks these tasks. Where one of them is real-time, it must not keep this one from forking
+/// the others.
 fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Task {
     workload::Task {
         name: "launcher".to_string(),
@@ -59,6 +62,10 @@ fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Tas
             .flat_map(|task| [Step::Run { work_ns: make_ns }, Step::Fork(*task)])
             .filter(|step| *step != Step::Run { work_ns: 0 })
             .collect(),
+        realtime: match workload.tasks.iter().any(|task| task.realtime.yes()) {
+            true => RealTime::Fifo(RealTime::MAX),
+            false => RealTime::No,
+        },
         ..workload::Task::default()
     }
 }
@@ -77,9 +84,10 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     let masks = masks.iter().map(mask).collect();
     let at = Cursor::new(program, task.script.as_ref(), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    let workload::Task { nice, batch, stalled, pressure, vector, .. } = *task;
+    let workload::Task { nice, batch, realtime, stalled, pressure, vector, .. } = *task;
     let vector = vector.level();
-    Task { nice, batch, stalled, pressure, vector, cgroup: cgroup_id(task.group), masks, ..own }
+    let cgroup = cgroup_id(task.group);
+    Task { nice, batch, realtime, stalled, pressure, vector, cgroup, masks, ..own }
 }
 
 /// How a run ended.
@@ -129,6 +137,8 @@ impl Engine {
             let irq = Irq::Start { task: task as u32 };
             k.queue.push(0, Due::Irq { cpu: here as u16, irq });
         }
+        self.make_hogs();
+        let k = &mut self.k;
         let keepers = k.tasks.len();
         self.housekeeping.make(k);
         self.class.start(k)?;
@@ -460,7 +470,10 @@ impl Engine {
                 let effort_ns = k.hw.as_ref().map_or(at.left, |hw| hw.effort_ns(cpu, at.left));
                 (at.debt + effort_ns) / rate
             }
-            Op::Runtime { .. } if at.phase == 1 => at.until_ns.saturating_sub(t_ns) as f64,
+            // Its time may be over while it waits: what it owes it pays all the same.
+            Op::Runtime { .. } if at.phase == 1 => {
+                (at.until_ns.saturating_sub(t_ns) as f64).max(at.debt / rate)
+            }
             Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
                 at.debt / rate + at.left
             }

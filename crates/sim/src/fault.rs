@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Changes from outside during a run: affinity, nice values, CPUs that come and go.
+//! Changes from outside during a run: affinity, nice values, CPUs that come and go or are taken by a higher class.
+
+use std::rc::Rc;
 
 use machine::CpuSet;
 use trace::Kind;
+use workload::RealTime;
 
 use crate::checkers::Hint;
 use crate::class::{dequeue, enqueue};
 use crate::engine::Engine;
 use crate::event::Due;
 use crate::kernel::tid;
-use crate::task::{CpuId, State, TaskId};
+use crate::program::{Cursor, Op};
+use crate::task::{CpuId, State, Task, TaskId};
 
 /// A change, and when it happens.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +37,16 @@ pub enum Change {
     Offline(CpuId),
     /// A CPU comes back.
     Online(CpuId),
+    /// A thread of the kernel's own, of SCHED_FIFO and bound to a CPU, runs there until so many ns have passed. It is
+    /// no task of the workload, and no run goes on for it.
+    Hog {
+        /// Where it runs.
+        cpu: CpuId,
+        /// For how long, ns.
+        for_ns: u64,
+        /// Its priority, 1 to 99.
+        priority: u8,
+    },
     /// Counters fail: of instructions, and of cycles at each license level.
     Counters(Failing),
 }
@@ -47,6 +61,22 @@ pub enum Failing {
 }
 
 impl Engine {
+    /// Makes the tasks of [`Change::Hog`]; each starts when its change is due.
+    pub(crate) fn make_hogs(&mut self) {
+        for (index, fault) in self.faults.iter().enumerate() {
+            let Change::Hog { cpu, for_ns, priority } = fault.change else { continue };
+            let k = &mut self.k;
+            let process = k.tasks.iter().map(|task| task.process + 1).max().unwrap_or(0);
+            let program: Rc<[Op]> = [Op::Runtime { wall_ns: for_ns }, Op::Exit].into();
+            let at = Cursor::new(program, None, 0);
+            let allowed = [cpu].into_iter().collect();
+            let task = Task::new(format!("hog/{cpu}"), allowed, process, cpu, at);
+            let realtime = RealTime::Fifo(priority);
+            self.hogs.push((index, k.tasks.len()));
+            k.tasks.push(Task { kernel: true, realtime, ..task });
+        }
+    }
+
     pub(crate) fn on_fault(&mut self, index: usize, t_ns: u64) {
         let change = self.faults[index].change.clone();
         // Somebody makes the system call: on a CPU that the change leaves alone.
@@ -79,6 +109,11 @@ impl Engine {
             Change::Online(cpu) => {
                 self.k.sink.hint(t_ns, cpu, Hint::Online);
                 self.online(cpu);
+            }
+            Change::Hog { .. } => {
+                if let Some((_, task)) = self.hogs.iter().find(|(fault, _)| *fault == index) {
+                    self.fork(*task);
+                }
             }
             Change::Counters(Failing::JumpBack) => {
                 self.k.cpus.iter_mut().for_each(|cpu| cpu.instructions = 0.0);

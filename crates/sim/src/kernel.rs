@@ -450,6 +450,20 @@ impl Kernel {
         self.send(cpu, Irq::Balance);
     }
 
+    /// Whether a real-time task runs on a CPU.
+    pub(crate) fn runs_realtime(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].curr.is_some_and(|curr| self.tasks[curr].realtime.yes())
+    }
+
+    /// What real-time tasks leave of a CPU to the class below, of 1024 [scale_rt_capacity].
+    pub(crate) fn capacity_left(&mut self, cpu: CpuId) -> f64 {
+        let runs = self.runs_realtime(cpu);
+        let now = self.now;
+        let taken = &mut self.cpus[cpu].taken;
+        taken.update(now, 0, runs);
+        (1024.0 - taken.util).max(1.0)
+    }
+
     /// Whether a CPU idles without ticks.
     pub fn sleeps(&self, cpu: CpuId) -> bool {
         self.cpus[cpu].idle() && (self.machine.ticks == Ticks::Apart || !self.cpus[cpu].tick_armed)

@@ -30,6 +30,7 @@ mod noise;
 mod objects;
 mod program;
 mod related;
+mod rt;
 mod run;
 mod sink;
 mod swarm;

@@ -24,6 +24,7 @@ use crate::native;
 use crate::objects::{Funcs, PLACES};
 use crate::program::Played;
 use crate::related::Related;
+use crate::rt::Ranked;
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
 use crate::task::{Task, TaskId};
 use crate::turns::Turns;
@@ -243,12 +244,21 @@ fn lockless(scenario: &Scenario) -> bool {
 
 fn class(scenario: &Scenario, k: &mut Kernel) -> Result<Box<dyn Class>, String> {
     let Scenario { profile, options: Options { counters, .. }, .. } = scenario;
-    match &scenario.scheduler {
-        Scheduler::Policy(instance) => Ok(Box::new(Ext::new(instance, profile, *counters, k)?)),
-        Scheduler::Related(instance, how) => Ok(Box::new(Ext::related(instance, *how, k)?)),
-        Scheduler::Default => native::default(k),
-        Scheduler::Cfs => native::cfs(k),
-    }
+    let class: Box<dyn Class> = match &scenario.scheduler {
+        Scheduler::Policy(instance) => Box::new(Ext::new(instance, profile, *counters, k)?),
+        Scheduler::Related(instance, how) => Box::new(Ext::related(instance, *how, k)?),
+        Scheduler::Default => native::default(k)?,
+        Scheduler::Cfs => native::cfs(k)?,
+    };
+    let old = matches!(scenario.scheduler, Scheduler::Cfs);
+    Ok(if realtime(scenario) { Box::new(Ranked::new(class, old, k)) } else { class })
+}
+
+/// Whether any task is real-time.
+fn realtime(scenario: &Scenario) -> bool {
+    let hog = |fault: &Fault| matches!(fault.change, Change::Hog { .. });
+    scenario.workload.tasks.iter().any(|task| task.realtime.yes())
+        || scenario.faults.iter().any(hog)
 }
 
 fn check(scenario: &Scenario) -> Result<(), SimError> {
@@ -300,6 +310,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         alive: 0,
         to_start: 0,
         faults: scenario.faults.clone(),
+        hogs: Vec::new(),
         jitter: scenario.options.jitter,
         stop_ns,
         gate: None,

@@ -84,7 +84,8 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
     uneven(&mut own, &mut machine);
     stall(&mut own, &mut workload);
     let scheduler = scheduler(&mut rng, registry);
-    let faults = faults(&mut rng, &machine, &workload);
+    let mut faults = faults(&mut rng, &machine, &workload);
+    hogs(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(32)), &machine, &mut faults);
     Scenario {
         paths: Paths::embedded(),
         seed: rng.random_range(0..u64::MAX),
@@ -349,6 +350,21 @@ fn lockers(rng: &mut Pcg64Mcg, workload: &mut Workload) {
             Step::Yield,
         ];
         add(workload, "locker", repeat(rng.random_range(1..50), steps));
+    }
+}
+
+/// Real-time tasks that keep CPUs for a while, in a fifth of the cases. Chance is of its own here, too.
+fn hogs(rng: &mut Pcg64Mcg, machine: &Machine, faults: &mut Vec<Fault>) {
+    if !rng.random_bool(0.2) {
+        return;
+    }
+    for _ in 0..rng.random_range(1..=3) {
+        let cpu = rng.random_range(0..machine.cpus.len());
+        // Some for no longer than a slice, some for so long that others are given their part meanwhile.
+        let for_ns = [MS, 30 * MS, 300 * MS, 3_000 * MS][rng.random_range(0..4)];
+        let for_ns = rng.random_range(for_ns / 10..=for_ns);
+        let change = Change::Hog { cpu, for_ns, priority: rng.random_range(1..=99) };
+        faults.push(Fault { at_ns: rng.random_range(0..100 * MS), change });
     }
 }
 

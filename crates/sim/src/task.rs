@@ -2,6 +2,7 @@
 //! A thread as the simulated kernel knows it.
 
 use machine::CpuSet;
+use workload::RealTime;
 
 use crate::kernel::cgroup_id;
 use crate::program::Cursor;
@@ -49,6 +50,8 @@ pub struct Task {
     pub nice: i8,
     /// SCHED_BATCH.
     pub batch: bool,
+    /// It is of the class above, that of real-time tasks.
+    pub realtime: RealTime,
     /// Threads of one process share an address space.
     pub process: usize,
     /// Its cgroup, by number ([`crate::kernel::cgroup_id`]).
@@ -103,6 +106,7 @@ impl Task {
             allowed,
             nice: 0,
             batch: false,
+            realtime: RealTime::No,
             process,
             cgroup: cgroup_id(None),
             exec_start_ns: 0,

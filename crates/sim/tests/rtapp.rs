@@ -42,5 +42,5 @@ fn rtapps_own_examples_run_under_every_class() {
         }
         ran.push(workload.name);
     }
-    assert_eq!(ran.len(), 15, "{ran:?}");
+    assert_eq!(ran.len(), 17, "{ran:?}");
 }

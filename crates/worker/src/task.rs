@@ -11,7 +11,7 @@ use rustix::thread::{
     ClockId, CpuSet, clock_nanosleep_absolute, gettid, sched_getaffinity, sched_setaffinity,
     sched_yield, set_name,
 };
-use workload::{Object, Step, Task, Workload};
+use workload::{Object, RealTime, Step, Task, Workload};
 
 use crate::burn::{Burner, cpu_ns, timespec, wall_ns};
 use crate::channel::{Broken, Channel};
@@ -31,6 +31,7 @@ pub(crate) const FAILURES: &[&str] = &[
     "bind its memory to its nodes",
     "get its memory",
     "write to /dev/null",
+    "become real-time (it needs root, or `ulimit -r` of its priority)",
 ];
 pub(crate) const AFFINITY: u32 = 1;
 pub(crate) const NICE: u32 = 2;
@@ -41,6 +42,7 @@ const GROUP: u32 = 6;
 const NODES: u32 = 7;
 const MEMORY: u32 = 8;
 const DEVICE: u32 = 9;
+const REALTIME: u32 = 10;
 
 /// What all tasks of a workload refer to.
 pub(crate) struct Context<'w> {
@@ -108,6 +110,7 @@ impl Context<'_> {
             setpriority_process(Some(gettid()), task.nice.into())
                 .map_err(|e| Halt::Failed(NICE, e))?;
         }
+        become_realtime(task.realtime).map_err(|e| Halt::Failed(REALTIME, e))?;
         let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::NOMEM);
         if let Some(nodes) = &task.nodes {
             memory::bind(nodes).map_err(|e| Halt::Failed(NODES, errno(e)))?;
@@ -144,6 +147,23 @@ impl Context<'_> {
         let done = run.life(task);
         slot.cpu_ns.store(cpu_ns() - before, Ordering::Relaxed);
         done
+    }
+}
+
+/// Puts the calling thread above all that are not real-time.
+fn become_realtime(realtime: RealTime) -> Result<(), Errno> {
+    let policy = match realtime {
+        RealTime::No => return Ok(()),
+        RealTime::Fifo(_) => libc::SCHED_FIFO,
+        RealTime::Rr(_) => libc::SCHED_RR,
+    };
+    // SAFETY: a zeroed sched_param is valid where it has further fields.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = realtime.priority().into();
+    // SAFETY: 0 is this thread, and the parameters are read during the call alone.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const param) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::PERM)),
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Task {
     pub group: Option<usize>,
     /// It is SCHED_BATCH: when it wakes it preempts nobody. rt-app has no word for it.
     pub batch: bool,
+    /// It goes before all tasks that are not real-time, whatever their nice values.
+    pub realtime: RealTime,
     /// It becomes runnable this long after the start.
     pub delay_ns: u64,
     /// Not started with the workload: a [`Step::Fork`] starts it.
@@ -94,6 +96,38 @@ pub struct Task {
     pub memory: Option<Demand>,
     /// What instructions its work is made of (`"vector"` in `"hw"`), until a [`Step::Vector`] says else.
     pub vector: Vector,
+}
+
+/// Whether a task is of the kernel's real-time class, and at which priority, 1 to 99: the higher goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RealTime {
+    /// It is not.
+    #[default]
+    No,
+    /// SCHED_FIFO: it runs until it blocks, yields, or a higher priority comes.
+    Fifo(u8),
+    /// SCHED_RR: those of one priority take turns.
+    Rr(u8),
+}
+
+impl RealTime {
+    /// The highest priority.
+    pub const MAX: u8 = 99;
+
+    /// Whether it is.
+    #[inline]
+    pub fn yes(self) -> bool {
+        self != RealTime::No
+    }
+
+    /// Its priority; 0 where it is not.
+    #[inline]
+    pub fn priority(self) -> u8 {
+        match self {
+            RealTime::No => 0,
+            RealTime::Fifo(priority) | RealTime::Rr(priority) => priority,
+        }
+    }
 }
 
 impl Task {

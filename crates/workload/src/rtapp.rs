@@ -3,7 +3,9 @@
 //!
 //! The language is that of rt-app 1.0 (`doc/tutorial.txt` of scheduler-tools/rt-app), with the
 //! freedoms of its `workgen`: comments, trailing commas and repeated keys. What is not modelled is
-//! refused by name and never skipped. `mem` takes the time of copying as many bytes (`copy_byte_ns` of a machine,
+//! refused by name and never skipped. `"priority"` is a nice value of SCHED_OTHER and a priority of SCHED_FIFO and
+//! SCHED_RR, which have 10 where they name none, as in rt-app. `mem`
+//! takes the time of copying as many bytes (`copy_byte_ns` of a machine,
 //! however large the buffer is), `iorun` that of a system call for each buffer: /dev/null does not look at what it
 //! is given. Ours, and ignored by rt-app itself:
 //!
@@ -22,7 +24,7 @@ use crate::events::{self, Scope};
 use crate::groups::Groups;
 use crate::hw::Hw;
 use crate::json::{Error, Node, Source};
-use crate::model::{Object, ObjectId, Step, Task, Workload};
+use crate::model::{Object, ObjectId, RealTime, Step, Task, Workload};
 
 /// Reads the text of a workload file; `name` stands in errors, and without its directory and
 /// ending it becomes the workload's name.
@@ -136,6 +138,15 @@ struct Definition<'a> {
     task: Task,
 }
 
+/// `"policy"`; what `"priority"` means goes by it.
+#[derive(Clone, Copy, Default)]
+enum Policy {
+    #[default]
+    Other,
+    Fifo,
+    Rr,
+}
+
 enum Process {
     Shared(usize),
     Unique,
@@ -153,6 +164,8 @@ struct Wanted {
 #[derive(Default)]
 struct Reader<'a> {
     duration_ns: Option<u64>,
+    /// Of tasks that name none.
+    policy: Policy,
     /// Bytes of the buffer that `mem` and `iorun` write.
     buffer: u32,
     objects: Objects,
@@ -181,6 +194,9 @@ const IGNORED_GLOBALS: &[&str] = &[
 /// `mem_buffer_size` where a file does not say, bytes.
 pub(crate) const MEM_BUFFER_BYTES: u32 = 4 << 20;
 
+/// Priority of a real-time task that names none (DEFAULT_THREAD_PRIORITY).
+const PRIORITY: u8 = 10;
+
 /// Tasks of a workload, forked ones included: more fit into no machine's memory.
 const TASKS_MAX: usize = 1_000_000;
 
@@ -191,7 +207,7 @@ impl<'a> Reader<'a> {
         for (key, value) in node.members("global")? {
             match key.as_str() {
                 "duration" => self.duration_ns = duration(value)?,
-                "default_policy" => policy(value)?,
+                "default_policy" => self.policy = policy(value)?,
                 "mem_buffer_size" => self.buffer = bytes(value, "mem_buffer_size")?,
                 "io_device" => io_device(value)?,
                 "pi_enabled" => {
@@ -290,8 +306,7 @@ impl<'a> Reader<'a> {
                 "nodes_membind" => {
                     task.nodes = Some(numbers("nodes_membind", "node", *value)?);
                 }
-                "priority" => task.nice = nice(*value)?,
-                "policy" => policy(*value)?,
+                "priority" | "policy" => {}
                 "delay" => task.delay_ns = value.micros("delay")?,
                 "hw" => {
                     let said = Hw::parse(*value)?;
@@ -303,6 +318,16 @@ impl<'a> Reader<'a> {
                 "taskgroup" => task.group = Some(self.groups.of(*value)?),
                 _ if events::refused(key).is_some() || events::is_event(key) => {}
                 _ => return Err(unknown(*value, key, TASK_KEYS)),
+            }
+        }
+        let policy = find("policy").map_or(Ok(self.policy), policy)?;
+        match policy {
+            Policy::Other => task.nice = find("priority").map_or(Ok(0), nice)?,
+            Policy::Fifo => {
+                task.realtime = RealTime::Fifo(find("priority").map_or(Ok(PRIORITY), priority)?)
+            }
+            Policy::Rr => {
+                task.realtime = RealTime::Rr(find("priority").map_or(Ok(PRIORITY), priority)?)
             }
         }
         let mut scope = Scope {
@@ -515,11 +540,22 @@ fn io_device(node: Node) -> Result<(), Error> {
     }
 }
 
-fn policy(node: Node) -> Result<(), Error> {
+fn policy(node: Node) -> Result<Policy, Error> {
     match node.string("policy")?.as_str() {
-        "SCHED_OTHER" => Ok(()),
-        other => Err(node.error(format!("policy {other} is not modelled; only SCHED_OTHER is"))),
+        "SCHED_OTHER" => Ok(Policy::Other),
+        "SCHED_FIFO" => Ok(Policy::Fifo),
+        "SCHED_RR" => Ok(Policy::Rr),
+        other => Err(node.error(format!(
+            "policy {other} is not modelled; SCHED_OTHER, SCHED_FIFO and SCHED_RR are"
+        ))),
     }
+}
+
+fn priority(node: Node) -> Result<u8, Error> {
+    let n = node.integer("priority")?;
+    u8::try_from(n).ok().filter(|n| (1..=RealTime::MAX).contains(n)).ok_or_else(|| {
+        node.error(format!("priority: expected 1 to 99 of a real-time task, found {n}"))
+    })
 }
 
 fn nice(node: Node) -> Result<i8, Error> {

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::hw::Hw;
-use crate::model::{Object, ObjectId, Step, Task, Workload};
+use crate::model::{Object, ObjectId, RealTime, Step, Task, Workload};
 use crate::rtapp::MEM_BUFFER_BYTES;
 use crate::vector::Vector;
 
@@ -147,7 +147,15 @@ impl Writer<'_> {
         if let Some(nodes) = &task.nodes {
             out.insert("nodes_membind".to_string(), json!(nodes));
         }
-        if task.nice != 0 {
+        let policy = match task.realtime {
+            RealTime::No => None,
+            RealTime::Fifo(_) => Some("SCHED_FIFO"),
+            RealTime::Rr(_) => Some("SCHED_RR"),
+        };
+        if let Some(policy) = policy {
+            out.insert("policy".to_string(), json!(policy));
+            out.insert("priority".to_string(), json!(task.realtime.priority()));
+        } else if task.nice != 0 {
             out.insert("priority".to_string(), json!(task.nice));
         }
         if task.delay_ns != 0 {

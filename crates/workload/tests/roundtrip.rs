@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use workload::hackbench::{Channel, Hackbench, Worker};
-use workload::{Dialect, Hw, Object, Step, Task, Touched, Vector, Workload, rtapp::parse, write};
+use workload::{
+    Dialect, Hw, Object, RealTime, Step, Task, Touched, Vector, Workload, rtapp::parse, write,
+};
 
 /// Objects of one kind each, that any step may use; first come those that are declared, as the
 /// reader numbers them.
@@ -94,6 +96,12 @@ fn workload() -> impl Strategy<Value = Workload> {
         for (at, task) in tasks.iter_mut().enumerate() {
             task.name = format!("t{at}");
             task.process = at;
+            // Nice values of such tasks have no words.
+            match at {
+                1 => (task.nice, task.realtime) = (0, RealTime::Rr(1)),
+                2 => (task.nice, task.realtime) = (0, RealTime::Fifo(99)),
+                _ => {}
+            }
         }
         Workload {
             name: "w".to_string(),

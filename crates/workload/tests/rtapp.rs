@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What rt-app's JSON means, and how a wrong file is refused.
 
-use workload::{Object, Step, Touched, Vector, Workload, rtapp::parse};
+use workload::{Object, RealTime, Step, Touched, Vector, Workload, rtapp::parse};
 
 fn read(text: &str) -> Workload {
     parse("dir/file.json", text).unwrap_or_else(|e| panic!("{e}"))
@@ -73,6 +73,20 @@ fn what_is_written_to_memory_and_devices_goes_through_one_buffer() {
     assert_eq!(read(&text("")).tasks[0].steps, both(4_194_304));
     let said = read(&text(r#""mem_buffer_size": 4096, "io_device": "/dev/null""#));
     assert_eq!(said.tasks[0].steps, both(4096));
+}
+
+/// `"priority"` means what the policy makes of it, wherever that stands.
+#[test]
+fn real_time_tasks_have_a_priority_of_their_own() {
+    let w = read(
+        r#"{"tasks": {"a": {"loop": 1, "priority": 3, "policy": "SCHED_OTHER", "run": 1},
+            "b": {"loop": 1, "priority": 50, "run": 1}, "c": {"loop": 1, "run": 1},
+            "d": {"loop": 1, "policy": "SCHED_RR", "priority": 99, "run": 1}},
+            "global": {"default_policy": "SCHED_FIFO"}}"#,
+    );
+    let seen: Vec<_> = w.tasks.iter().map(|task| (task.nice, task.realtime)).collect();
+    let (fifo, rr) = (RealTime::Fifo, RealTime::Rr);
+    assert_eq!(seen, [(3, RealTime::No), (0, fifo(50)), (0, fifo(10)), (0, rr(99))]);
 }
 
 #[test]
@@ -219,8 +233,12 @@ const WRONG: &[(&str, &str)] = &[
         "priority: expected nice −20 to 19, found 20",
     ),
     (
-        "{\"tasks\": {\"a\": {\"policy\": \"SCHED_FIFO\", \"run\": 1}}}",
-        "policy SCHED_FIFO is not modelled",
+        "{\"tasks\": {\"a\": {\"policy\": \"SCHED_DEADLINE\", \"run\": 1}}}",
+        "policy SCHED_DEADLINE is not modelled",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"policy\": \"SCHED_RR\", \"priority\": 0, \"run\": 1}}}",
+        "priority: expected 1 to 99 of a real-time task, found 0",
     ),
     (
         "{\"tasks\": {\"a\": {\"loop\": 1, \"unlock\": \"m\"}}}",

@@ -37,6 +37,8 @@ pub(crate) enum Hint {
     Tick,
     /// The task gave its turn away.
     Yield(Tid),
+    /// The task is real-time: of the class above, which no policy's promise is about. Said before it first runs.
+    RealTime(Tid),
     /// Somebody changed the task's properties or its CPU under it: no promise covers that.
     Disturbed,
     /// The CPU goes offline.

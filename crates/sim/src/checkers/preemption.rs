@@ -2,6 +2,8 @@
 //! Where a policy says that a wakeup never makes a busy CPU switch: a task that could go on leaves
 //! its CPU only because its slice ended, which a tick sees, or by its own will.
 
+use std::collections::BTreeSet;
+
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
 
@@ -10,6 +12,8 @@ use super::{Checker, Hint, in_flight_ns};
 pub(super) struct Preemption {
     /// When each CPU took its last tick, and when a task was last woken onto it.
     cpus: Vec<Cpu>,
+    /// Who is of a class above: it takes a CPU from anybody.
+    above: BTreeSet<Tid>,
     disturbed: bool,
     near_ns: u64,
 }
@@ -26,6 +30,7 @@ impl Preemption {
     pub fn new(machine: &Machine) -> Self {
         Preemption {
             cpus: vec![Cpu::default(); machine.cpus.len()],
+            above: BTreeSet::new(),
             disturbed: false,
             near_ns: in_flight_ns(machine),
         }
@@ -41,6 +46,7 @@ impl Checker for Preemption {
         match hint {
             Hint::Tick => self.cpus[cpu as usize].tick_ns = Some(t_ns),
             Hint::Yield(tid) => self.cpus[cpu as usize].yielded = Some(tid),
+            Hint::RealTime(tid) => _ = self.above.insert(tid),
             Hint::Disturbed => self.disturbed = true,
             Hint::Offline | Hint::Online => {}
         }
@@ -53,7 +59,9 @@ impl Checker for Preemption {
                 let near = |t: Option<u64>| t.is_some_and(|t| event.t_ns - t <= self.near_ns);
                 let cpu = self.cpus[event.cpu as usize];
                 let own_will = cpu.yielded == Some(prev);
-                if near(cpu.wake_ns) && !near(cpu.tick_ns) && !own_will && !self.disturbed {
+                let above = self.above.contains(&prev) || self.above.contains(&next);
+                let allowed = own_will || above || self.disturbed;
+                if near(cpu.wake_ns) && !near(cpu.tick_ns) && !allowed {
                     return Err(format!(
                         "CPU {} left {prev} for {next} at a wakeup, with no tick near",
                         event.cpu
@@ -87,5 +95,6 @@ mod tests {
         assert!(!preempts(Some(Hint::Tick)), "a slice ended");
         assert!(!preempts(Some(Hint::Yield(1))), "it gave way itself");
         assert!(preempts(Some(Hint::Yield(9))), "somebody else did");
+        assert!(!preempts(Some(Hint::RealTime(2))), "a higher class did");
     }
 }

@@ -6,7 +6,7 @@
 //! before it elsewhere and were moved here; and those that come later and still go first; of the latter
 //! at most one a turn, as a policy's head of the queue allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
@@ -22,6 +22,10 @@ pub(super) struct WaitBound {
     waiting: BTreeMap<Tid, Wait>,
     running: Vec<Tid>,
     exiting: Option<Tid>,
+    /// Who is of a class above, and when one of them left a CPU last: no policy says how long who is kept from
+    /// running by these waits.
+    above: BTreeSet<Tid>,
+    given_back_ns: Option<u64>,
     disturbed: bool,
 }
 
@@ -46,6 +50,8 @@ impl WaitBound {
             waiting: BTreeMap::new(),
             running: vec![IDLE; machine.cpus.len()],
             exiting: None,
+            above: BTreeSet::new(),
+            given_back_ns: None,
             disturbed: false,
         }
     }
@@ -75,11 +81,17 @@ impl WaitBound {
         self.check(t_ns, tid, wait)
     }
 
+    /// Whether a task of a class above has had a CPU since then.
+    fn taken_since(&self, since_ns: u64) -> bool {
+        self.given_back_ns.is_some_and(|back_ns| back_ns >= since_ns)
+            || self.running.iter().any(|tid| self.above.contains(tid))
+    }
+
     fn check(&self, t_ns: u64, tid: Tid, wait: Wait) -> Result<(), String> {
         let waited_ns = t_ns - wait.since_ns;
         let turns = wait.ahead + wait.overtaken.min(wait.ahead + 1);
         let bound_ns = turns * self.turn_ns + self.slack_ns;
-        if waited_ns <= bound_ns || self.disturbed {
+        if waited_ns <= bound_ns || self.disturbed || self.taken_since(wait.since_ns) {
             return Ok(());
         }
         Err(format!(
@@ -96,17 +108,25 @@ impl Checker for WaitBound {
 
     fn hint(&mut self, _: u64, _: u32, hint: Hint) {
         self.disturbed |= hint == Hint::Disturbed;
+        if let Hint::RealTime(tid) = hint {
+            self.above.insert(tid);
+        }
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match event.kind {
+            Kind::Wake { tid, .. } if self.above.contains(&tid) => {}
             Kind::Wake { tid, target } if !self.running.contains(&tid) => {
                 self.start(event.t_ns, tid, target);
             }
             Kind::Exit { tid } => self.exiting = Some(tid),
             Kind::Switch { prev, next, prev_runnable, .. } => {
                 self.running[event.cpu as usize] = next;
-                if prev != IDLE && prev_runnable && self.exiting != Some(prev) {
+                let above = self.above.contains(&prev);
+                if above {
+                    self.given_back_ns = Some(event.t_ns);
+                }
+                if prev != IDLE && !above && prev_runnable && self.exiting != Some(prev) {
                     self.start(event.t_ns, prev, event.cpu);
                 }
                 return self.end(event.t_ns, next, event.cpu);
@@ -146,6 +166,15 @@ mod tests {
     fn a_wait_beyond_the_turns_ahead_is_found() {
         assert_eq!(two_tasks(22), Ok(()));
         assert!(two_tasks(60).is_err());
+    }
+
+    #[test]
+    fn who_waits_for_a_higher_class_was_promised_nothing() {
+        let mut checker = WaitBound::new(&machine::find("numa-2x4").unwrap(), 20 * MS, true);
+        checker.hint(0, 0, Hint::RealTime(1));
+        let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
+        let late = [switch(900 * MS, 0, 1, 2, false)];
+        assert_eq!(say(checker, &[&events[..], &late[..]].concat()), Ok(()));
     }
 
     /// Task 2 waits on CPU 0 from 3 ms on, with nobody there that it could know of. Task 3 has waited on CPU 1

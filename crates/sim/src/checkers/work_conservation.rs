@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! No CPU stays idle for longer than promised while a task that it may run waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
@@ -16,6 +16,11 @@ pub(super) struct WorkConservation {
     waiting: BTreeMap<Tid, u64>,
     masks: BTreeMap<Tid, Vec<u64>>,
     exiting: Option<Tid>,
+    /// Who is of a class above, and none of the policy's.
+    above: BTreeSet<Tid>,
+    /// How many CPUs they have, and when one gave a CPU back last.
+    taken: usize,
+    given_back_ns: Option<u64>,
     /// Who is not there idles not.
     offline: Vec<bool>,
 }
@@ -29,6 +34,9 @@ impl WorkConservation {
             waiting: BTreeMap::new(),
             masks: BTreeMap::new(),
             exiting: None,
+            above: BTreeSet::new(),
+            taken: 0,
+            given_back_ns: None,
             offline: vec![false; machine.cpus.len()],
         }
     }
@@ -38,10 +46,18 @@ impl WorkConservation {
         self.masks.get(&tid).is_none_or(bit)
     }
 
+    /// Whether a task of a class above has had a CPU since then. Who waits may wait behind it where no policy can help:
+    /// none hears that an idle CPU is taken [switch_class], and who was running stays there, as it may not migrate
+    /// while the policy is told.
+    fn taken_since(&self, since_ns: u64) -> bool {
+        self.taken > 0 || self.given_back_ns.is_some_and(|back_ns| back_ns >= since_ns)
+    }
+
     fn check(&self, t_ns: u64, tid: Tid, waits_since: u64, cpu: usize) -> Result<(), String> {
         let Some(idle_since) = self.idle_since[cpu] else { return Ok(()) };
         let idled_ns = t_ns.saturating_sub(waits_since.max(idle_since));
-        if idled_ns <= self.allowed_ns || self.offline[cpu] || !self.may(tid, cpu) {
+        let excused = self.offline[cpu] || !self.may(tid, cpu) || self.taken_since(waits_since);
+        if idled_ns <= self.allowed_ns || excused {
             return Ok(());
         }
         Err(format!(
@@ -69,6 +85,7 @@ impl Checker for WorkConservation {
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match &event.kind {
+            Kind::Wake { tid, .. } if self.above.contains(tid) => {}
             Kind::Wake { tid, .. } => {
                 self.waiting.entry(*tid).or_insert(event.t_ns);
             }
@@ -81,8 +98,14 @@ impl Checker for WorkConservation {
             Kind::Fork { .. } => {}
             Kind::Switch { prev, next, prev_runnable, .. } => {
                 let cpu = event.cpu as usize;
+                if self.above.contains(prev) {
+                    self.taken -= 1;
+                    self.given_back_ns = Some(event.t_ns);
+                }
                 self.wait_ends(event.t_ns, *next)?;
-                if *prev != IDLE && *prev_runnable && self.exiting != Some(*prev) {
+                self.taken += usize::from(self.above.contains(next));
+                let ours = *prev != IDLE && !self.above.contains(prev);
+                if ours && *prev_runnable && self.exiting != Some(*prev) {
                     self.waiting.insert(*prev, event.t_ns);
                 }
                 match *next {
@@ -102,6 +125,7 @@ impl Checker for WorkConservation {
                 self.offline[cpu] = false;
                 self.idle_since[cpu] = self.idle_since[cpu].and(Some(t_ns));
             }
+            Hint::RealTime(tid) => _ = self.above.insert(tid),
             Hint::Tick | Hint::Yield(_) | Hint::Disturbed => {}
         }
     }
@@ -153,6 +177,29 @@ mod tests {
         };
         assert_eq!(back(1), Ok(()));
         assert!(back(3).is_err());
+    }
+
+    #[test]
+    fn who_is_of_a_higher_class_is_not_the_policys() {
+        let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+        checker.hint(0, 0, Hint::RealTime(2));
+        let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
+        let late = [switch(9 * MS, 1, IDLE, 2, false)];
+        assert_eq!(say(checker, &[&events[..], &late[..]].concat()), Ok(()));
+    }
+
+    #[test]
+    fn who_waits_behind_a_higher_class_is_not_judged_until_it_has_gone() {
+        let waits = |until_ms: u64| {
+            let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+            checker.hint(0, 0, Hint::RealTime(1));
+            let taken = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
+            let free = [switch(9 * MS, 0, 1, 2, false), wake(9 * MS + 1, 3, 0)];
+            let late = [switch(until_ms * MS, 1, IDLE, 3, false)];
+            say(checker, &[&taken[..], &free, &late].concat())
+        };
+        assert_eq!(waits(10), Ok(()));
+        assert!(waits(12).is_err());
     }
 
     #[test]

@@ -51,6 +51,7 @@ impl Runtime {
     /// `balance_one`: who ran goes on while it has slice left; then the local queue; then what the
     /// policy dispatches; and who ran once more if there is nobody else.
     fn balance(&mut self, k: &mut Kernel, cpu: CpuId, prev: Option<TaskId>) -> Verdict {
+        self.acquire(k, cpu);
         if let Some(prev) = prev {
             self.update_curr(k, prev);
             if self.may_go_on(prev) {
@@ -261,9 +262,10 @@ impl Runtime {
 
     /// `kick_cpus_irq_workfn`, and direct dispatches that no hook has done.
     pub(super) fn irq_work(&mut self, k: &mut Kernel, this: CpuId) {
-        if !self.rqs[this].deferred.is_empty() {
+        if !self.rqs[this].deferred.is_empty() || self.rqs[this].reenqueue {
             k.rq_lock(this);
             self.run_deferred(k, this);
+            self.reenqueue_deferred(k, this);
             k.rq_unlock(this);
         }
         let kick = std::mem::take(&mut self.rqs[this].kick);
@@ -274,7 +276,9 @@ impl Runtime {
             k.rq_lock(cpu);
             let busy = !k.cpus[cpu].idle() && !self.rqs[cpu].in_balance;
             let usable = k.cpus[cpu].online || cpu == this;
-            if usable && !(if_idle.has(cpu) && busy) {
+            // A higher class does not give way for it [kick_one_cpu].
+            let theirs = k.cpus[cpu].curr.is_some_and(|curr| k.tasks[curr].realtime.yes());
+            if usable && !theirs && !(if_idle.has(cpu) && busy) {
                 if let Some(curr) = k.cpus[cpu].curr.filter(|_| preempt.has(cpu)) {
                     self.entity(curr).slice = 0;
                 }

@@ -109,7 +109,7 @@ impl Runtime {
         state.ops = Ops::Queued(state.seq);
     }
 
-    fn enqueue_refilled(
+    pub(super) fn enqueue_refilled(
         &mut self,
         k: &mut Kernel,
         cpu: CpuId,
@@ -263,6 +263,8 @@ impl Runtime {
         }
         match k.cpus[cpu].curr {
             None => k.resched(cpu),
+            // Not its slice is what another class ends by.
+            Some(curr) if k.tasks[curr].realtime.yes() => {}
             Some(curr) if flags & ENQ_PREEMPT != 0 && curr != task => {
                 self.entity(curr).slice = 0;
                 k.resched(cpu);
@@ -339,6 +341,13 @@ impl Runtime {
         prev: TaskId,
         next: Option<TaskId>,
     ) {
+        self.put(k, cpu, prev, next);
+        if let Some(next) = next.filter(|next| k.tasks[*next].realtime.yes()) {
+            self.release(k, cpu, next);
+        }
+    }
+
+    fn put(&mut self, k: &mut Kernel, cpu: CpuId, prev: TaskId, next: Option<TaskId>) {
         self.update_curr(k, prev);
         if !self.is_queued(prev) {
             return;

@@ -58,6 +58,8 @@ impl Table {
             clock_counts,
             vector_used,
             task_xfeatures,
+            reenqueue_local,
+            reenqueue_here,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -342,6 +344,26 @@ unsafe extern "C" fn kick_cpu(table: *mut KernelTable, cpu: i32, flags: u64) {
     if let Some(cpu) = rt.checked_cpu(k, cpu, "scx_bpf_kick_cpu") {
         rt.kick(k, cpu, flags);
     }
+}
+
+/// In cpu_release: what waits on the CPU's local queue goes back to the policy at once.
+unsafe extern "C" fn reenqueue_local(table: *mut KernelTable) -> u32 {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let cpu = k.this_cpu();
+    if !rt.releasing {
+        rt.error(k, "scx_bpf_reenqueue_local outside cpu_release");
+        return 0;
+    }
+    rt.reenqueue(k, cpu, true)
+}
+
+/// The same, from anywhere and as soon as locks allow (Linux 6.19).
+unsafe extern "C" fn reenqueue_here(table: *mut KernelTable) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    rt.rqs[k.this_cpu()].reenqueue = true;
+    k.raise_irq_work();
 }
 
 unsafe extern "C" fn task_cpu(table: *mut KernelTable, p: *const TaskStruct) -> i32 {

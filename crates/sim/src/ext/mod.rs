@@ -12,6 +12,7 @@ mod enqueue;
 mod flags;
 mod idle;
 mod kfuncs;
+mod preempted;
 mod watchdog;
 
 use std::collections::BTreeMap;
@@ -88,6 +89,10 @@ struct ExtRq {
     in_balance: bool,
     /// Direct dispatches to other CPUs, to be done as soon as locks allow.
     deferred: Vec<TaskId>,
+    /// A higher class has taken the CPU, and the policy has heard of it [cpu_released].
+    released: bool,
+    /// What waits in the local queue is to be queued again, as soon as locks allow.
+    reenqueue: bool,
     kick: CpuSet,
     kick_if_idle: CpuSet,
     kick_preempt: CpuSet,
@@ -132,6 +137,8 @@ struct Runtime {
     direct: Direct,
     /// The CPU that dispatches, while it does.
     dispatching: Option<CpuId>,
+    /// In cpu_release.
+    releasing: bool,
     buffer: Vec<Inserted>,
     /// Tasks that the present call of dispatch has handed over.
     produced: usize,
@@ -220,6 +227,8 @@ callbacks!(
     set_weight,
     set_cpumask,
     update_idle,
+    cpu_acquire,
+    cpu_release,
     cpu_online,
     cpu_offline,
     init_task,
@@ -311,13 +320,6 @@ impl Runtime {
         if unknown != 0 {
             return Err(format!("policy {policy}: ops flags {unknown:#x} are not modelled"));
         }
-        // Called when a task of a higher class takes the CPU, and gives it back: there is none here.
-        if ops.cpu_release.is_some() {
-            k.add_function("ops.cpu_release", 0.0, 0.0);
-        }
-        if ops.cpu_acquire.is_some() {
-            k.add_function("ops.cpu_acquire", 0.0, 0.0);
-        }
         let mut dsqs: Vec<Dsq> = (0..k.cpus.len()).map(|_| Dsq::new(DSQ_LOCAL, None)).collect();
         for _ in 0..k.machine.node_distance.len() {
             let lock = k.new_lock("dsq");
@@ -349,6 +351,7 @@ impl Runtime {
             idle: Idle::new(k),
             direct: Direct::No,
             dispatching: None,
+            releasing: false,
             buffer: Vec::with_capacity(DISPATCH_BATCH),
             produced: 0,
             storage: BTreeMap::new(),
@@ -403,6 +406,18 @@ impl Runtime {
         let slice = &mut self.entity(task).slice;
         if *slice != SLICE_INF {
             *slice = slice.saturating_sub(delta_ns);
+        }
+    }
+
+    /// `scx_init_task`.
+    fn init_task(&mut self, k: &mut Kernel, task: TaskId) {
+        let p = self.pointer(task);
+        let cgroup = self.cgroup(k.tasks[task].cgroup);
+        let mut args = ScxInitTaskArgs { fork: true, cgroup };
+        if let Some(error) = callback!(self, k, init_task(p, &raw mut args), Some(task))
+            && error != 0
+        {
+            self.error(k, format_args!("init_task failed with {error}"));
         }
     }
 
@@ -475,18 +490,19 @@ impl Class for Ext {
     fn fork(&mut self, k: &mut Kernel, task: TaskId) {
         let rt = &mut *self.rt;
         k.enter(rt.func.scx_init_task);
+        rt.init_task(k, task);
         let p = rt.pointer(task);
-        let cgroup = rt.cgroup(k.tasks[task].cgroup);
-        let mut args = ScxInitTaskArgs { fork: true, cgroup };
-        if let Some(error) = callback!(rt, k, init_task(p, &raw mut args), Some(task))
-            && error != 0
-        {
-            rt.error(k, format_args!("init_task failed with {error}"));
-        }
         rt.entity(task).weight = weight(k.tasks[task].nice);
         callback!(rt, k, enable(p), Some(task));
         let weight = rt.entity(task).weight;
         callback!(rt, k, set_weight(p, weight), Some(task));
+        k.leave();
+    }
+
+    /// `scx_fork`: a task that may become the policy's is made known to it.
+    fn fork_other(&mut self, k: &mut Kernel, task: TaskId) {
+        k.enter(self.rt.func.scx_init_task);
+        self.rt.init_task(k, task);
         k.leave();
     }
 
@@ -496,6 +512,10 @@ impl Class for Ext {
         let mut args = ScxExitTaskArgs { cancelled: false };
         callback!(rt, k, exit_task(p, &raw mut args), Some(task));
         rt.storage.retain(|(_, of), _| *of != task);
+    }
+
+    fn dead_other(&mut self, k: &mut Kernel, task: TaskId) {
+        self.dead(k, task);
     }
 
     fn select_cpu(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId {

@@ -394,6 +394,10 @@ impl Class for Cfs {
         k.leave();
     }
 
+    fn fork_other(&mut self, _k: &mut Kernel, task: TaskId) {
+        self.entity(task);
+    }
+
     fn select_cpu(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId {
         self.place(k, task, prev, flags)
     }

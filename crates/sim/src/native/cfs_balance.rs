@@ -134,7 +134,7 @@ impl Cfs {
             && let Some(from) = self.busiest_queue(k, cpu, &group, imbalance)
         {
             balanced = false;
-            if self.rqs[from].nr > 1 {
+            if self.rqs[from].nr + u64::from(k.runs_realtime(from)) > 1 {
                 moved = self.pull(k, from, cpu, level, imbalance, idle == Idle::Newly);
             }
         }
@@ -236,13 +236,13 @@ impl Cfs {
             let rq = &mut self.rqs[cpu];
             k.read(&mut rq.line);
             stats.load += rq.load;
-            stats.nr += rq.nr;
+            stats.nr += rq.nr + u64::from(k.runs_realtime(cpu));
             stats.idle += u64::from(k.cpus[cpu].idle());
             if rq.load > most {
                 (most, nr_most) = (rq.load, rq.nr);
             }
             least = rq.load.min(least);
-            stats.power += self.power(cpu);
+            stats.power += self.power(k, cpu);
         }
         let uneven = most.saturating_sub(least) > 2 * stats.load_per_task();
         stats.imbalanced = !group.has(here) && nr_most > 1 && uneven;
@@ -264,11 +264,12 @@ impl Cfs {
         let mut best: Option<(u64, CpuId)> = None;
         for other in group.iter().filter(|other| *other != cpu) {
             k.call(self.func.busiest_queue);
-            let power = self.power(other);
+            let power = self.power(k, other);
+            let held = u64::from(k.runs_realtime(other));
             let counts = power >= 512 || group.len() == 1;
             let rq = &mut self.rqs[other];
             k.read(&mut rq.line);
-            if counts && rq.nr == 1 && rq.load > imbalance {
+            if counts && rq.nr + held == 1 && rq.load > imbalance {
                 continue;
             }
             let load = rq.load * 1024 / power;
@@ -306,6 +307,7 @@ impl Cfs {
             match k.cpus[to].curr {
                 // It is about to pick.
                 _ if newly_idle => {}
+                Some(curr) if k.tasks[curr].realtime.yes() => {}
                 Some(curr) => self.check_preempt(k, to, curr, task),
                 None => k.resched(to),
             }

@@ -57,8 +57,8 @@ impl Cfs {
         let prev_load = self.rqs[prev].load;
         let over = self.meet(here, prev).map_or(125, |domain| self.imbalance_pct(domain));
         let balanced = here_load == 0
-            || 100 * (here_load + weight) * self.power(prev)
-                <= (100 + (over - 100) / 2) * (prev_load + weight) * self.power(here);
+            || 100 * (here_load + weight) * self.power(k, prev)
+                <= (100 + (over - 100) / 2) * (prev_load + weight) * self.power(k, here);
         if sync && balanced {
             return true;
         }
@@ -142,7 +142,7 @@ impl Cfs {
                 k.call(self.func.idlest_cpu);
                 k.read(&mut self.rqs[member].line);
                 load += self.rqs[member].load;
-                power += self.power(member);
+                power += self.power(k, member);
             }
             let load = load * 1024 / power.max(1);
             if local {
@@ -172,13 +172,15 @@ impl Cfs {
         best.1
     }
 
-    /// `cpu_power`: 1024, or a thread's part of a core's 1178 (`smt_gain`).
-    pub(super) fn power(&self, cpu: CpuId) -> u64 {
+    /// `cpu_power`: 1024, or a thread's part of a core's 1178 (`smt_gain`); less what real-time tasks take
+    /// (`scale_rt_power`).
+    pub(super) fn power(&self, k: &mut Kernel, cpu: CpuId) -> u64 {
         let core = self.domains.around(cpu).first().map(|domain| &self.domains.all[*domain]);
-        match core {
+        let whole = match core {
             Some(core) if core.level == Level::Core => 1178 / core.span.len() as u64,
             _ => 1024,
-        }
+        };
+        (whole * k.capacity_left(cpu) as u64 / 1024).max(1)
     }
 
     pub(super) fn imbalance_pct(&self, domain: usize) -> u64 {

@@ -400,6 +400,11 @@ impl Class for Eevdf {
         self.entities[task] = Entity::new(weight as i64, self.slice_ns);
     }
 
+    /// What it wakes is counted for it all the same [record_wakee].
+    fn fork_other(&mut self, _k: &mut Kernel, task: TaskId) {
+        self.task(task);
+    }
+
     fn dead(&mut self, _k: &mut Kernel, task: TaskId) {
         let avg = self.habits[task].avg;
         if let Some(cpu) = self.habits[task].cpu.take() {

@@ -32,6 +32,8 @@ struct Group {
     kind: Kind,
     load: f64,
     util: f64,
+    /// 1024 for each CPU, less what real-time tasks take.
+    capacity: f64,
     nr: usize,
     idle: usize,
 }
@@ -42,7 +44,7 @@ impl Group {
     }
 
     fn avg_load(&self) -> f64 {
-        self.load / self.weight().max(1) as f64
+        self.load * 1024.0 / self.capacity.max(1.0)
     }
 
     /// `update_sd_pick_busiest`.
@@ -266,8 +268,8 @@ impl Eevdf {
         }
         let busiest = busiest.filter(|group| group.nr > 0)?;
         let load: f64 = stats.iter().map(|group| group.load).sum();
-        let weight: usize = stats.iter().map(Group::weight).sum();
-        let avg_load = load / weight.max(1) as f64;
+        let capacity: f64 = stats.iter().map(|group| group.capacity).sum();
+        let avg_load = load * 1024.0 / capacity.max(1.0);
         let siblings = self.sibling_imbalance(level, &local, &busiest);
         let balanced = if busiest.kind == Kind::Overloaded && local.kind != Kind::HasSpare {
             local.avg_load() >= busiest.avg_load()
@@ -302,20 +304,28 @@ impl Eevdf {
     /// `update_sg_lb_stats`: reads every runqueue of the group.
     fn group_stats(&mut self, k: &mut Kernel, group: &CpuSet, domain: usize) -> Group {
         let cpus = group.and(&k.online);
-        let mut stats = Group { cpus, kind: Kind::HasSpare, load: 0.0, util: 0.0, nr: 0, idle: 0 };
+        let mut stats = Group {
+            cpus,
+            kind: Kind::HasSpare,
+            load: 0.0,
+            util: 0.0,
+            capacity: 0.0,
+            nr: 0,
+            idle: 0,
+        };
         for cpu in cpus.iter() {
             k.call(self.func.group_stats);
+            stats.capacity += k.capacity_left(cpu);
             let rq = &mut self.rqs[cpu];
             k.read(&mut rq.line);
             let load = rq.queue.load(&self.entities) as u64;
             rq.avg.update(k.now_ns(), load, rq.queue.curr.is_some());
             stats.load += rq.avg.load;
             stats.util += rq.avg.util;
-            stats.nr += rq.runnable;
+            stats.nr += rq.runnable + usize::from(k.runs_realtime(cpu));
             stats.idle += usize::from(k.cpus[cpu].idle() && rq.runnable == 0);
         }
-        let capacity = 1024.0 * stats.weight() as f64;
-        let full = stats.util * self.imbalance_pct(domain) as f64 > capacity * 100.0;
+        let full = stats.util * self.imbalance_pct(domain) as f64 > stats.capacity * 100.0;
         stats.kind = match stats.nr.cmp(&stats.weight()) {
             std::cmp::Ordering::Less => Kind::HasSpare,
             std::cmp::Ordering::Greater if full => Kind::Overloaded,
@@ -359,12 +369,13 @@ impl Eevdf {
             k.call(self.func.busiest_queue);
             let rq = &mut self.rqs[other];
             k.read(&mut rq.line);
-            if rq.runnable < 2 {
+            // Who runs cannot be taken.
+            if rq.runnable + usize::from(k.runs_realtime(other)) < 2 {
                 continue;
             }
             let busy = match pull {
                 Pull::Tasks(_) => rq.runnable as f64,
-                Pull::Load(_) => rq.avg.load,
+                Pull::Load(_) => rq.avg.load * 1024.0 / k.capacity_left(other),
                 Pull::Util(_) => rq.avg.util,
             };
             if best.is_none_or(|(known, _)| busy > known) {
@@ -418,6 +429,7 @@ impl Eevdf {
             match k.cpus[to].curr {
                 // It is about to pick.
                 _ if idle == Idle::Newly => {}
+                Some(curr) if k.tasks[curr].realtime.yes() => {}
                 Some(_) => self.check_preempt(k, to, *task),
                 None => k.resched(to),
             }
@@ -456,8 +468,7 @@ fn amount(
 ) -> Pull {
     if local.kind == Kind::HasSpare {
         if busiest.kind > Kind::FullyBusy && level > Level::Cache {
-            let capacity = 1024.0 * local.weight() as f64;
-            let room = capacity.max(local.util) - local.util;
+            let room = local.capacity.max(local.util) - local.util;
             return match room {
                 room if room > 0.0 => Pull::Util(room),
                 _ if idle != Idle::Not => Pull::Tasks(1),
@@ -474,8 +485,8 @@ fn amount(
         }
         return Pull::Tasks(more / 2);
     }
-    let there = (busiest.avg_load() - avg_load) * busiest.weight() as f64;
-    let here = (avg_load - local.avg_load()) * local.weight() as f64;
+    let there = (busiest.avg_load() - avg_load) * (busiest.capacity / 1024.0);
+    let here = (avg_load - local.avg_load()) * (local.capacity / 1024.0);
     Pull::Load(there.min(here).max(0.0))
 }
 

@@ -15,7 +15,7 @@ mod eevdf_balance;
 mod eevdf_place;
 mod eevdf_queue;
 mod newidle;
-mod pelt;
+pub(crate) mod pelt;
 #[cfg(test)]
 mod tests;
 

@@ -14,7 +14,7 @@ const HALVES_MAX: u64 = 40;
 
 /// `struct sched_avg`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Avg {
+pub(crate) struct Avg {
     at_ns: u64,
     /// Weight times the part of time runnable.
     pub load: f64,

