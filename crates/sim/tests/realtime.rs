@@ -172,10 +172,7 @@ fn a_task_that_is_bound_behind_a_hog_is_not_lost() {
         let ran_ns = ran_ns(&traced, 4, 100 * MS, 4_000 * MS);
         let ended_ms = ended_ms(&traced)[3];
         let fair_ns = 3_900 * MS / 3;
-        // AVX-fair's `queue_take` is sent to the queue of the taken CPU, whose head is bound there, and while it fails
-        // there `prev` goes on: a known bug.
-        let part = if name == "avx-fair" { 60 } else { part(name) };
-        let shared = ran_ns[..3].iter().all(|ns| *ns * 100 >= fair_ns * part);
+        let shared = ran_ns[..3].iter().all(|ns| *ns * 100 >= fair_ns * part(name));
         if !shared || ran_ns[3] < 60 * MS || ended_ms > 8_000 {
             short.push(format!("{name}: {ran_ns:?} of {fair_ns}, ended at {ended_ms} ms"));
         }
