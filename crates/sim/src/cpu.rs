@@ -3,7 +3,7 @@
 
 use crate::event::Irq;
 use crate::lock::LockId;
-use crate::native::pelt::Avg;
+use crate::pelt::Avg;
 use crate::task::TaskId;
 
 /// What a CPU does.

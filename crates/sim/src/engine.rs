@@ -62,7 +62,7 @@ fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Tas
             .flat_map(|task| [Step::Run { work_ns: make_ns }, Step::Fork(*task)])
             .filter(|step| *step != Step::Run { work_ns: 0 })
             .collect(),
-        realtime: match workload.tasks.iter().any(|task| task.realtime.yes()) {
+        realtime: match workload.has_realtime() {
             true => RealTime::Fifo(RealTime::MAX),
             false => RealTime::No,
         },

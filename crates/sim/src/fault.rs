@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Changes from outside during a run: affinity, nice values, CPUs that come and go or are taken by a higher class.
 
-use std::rc::Rc;
-
 use machine::CpuSet;
 use trace::Kind;
 use workload::RealTime;
@@ -12,8 +10,8 @@ use crate::class::{dequeue, enqueue};
 use crate::engine::Engine;
 use crate::event::Due;
 use crate::kernel::tid;
-use crate::program::{Cursor, Op};
-use crate::task::{CpuId, State, Task, TaskId};
+use crate::program::Op;
+use crate::task::{CpuId, State, TaskId};
 
 /// A change, and when it happens.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,15 +63,11 @@ impl Engine {
     pub(crate) fn make_hogs(&mut self) {
         for (index, fault) in self.faults.iter().enumerate() {
             let Change::Hog { cpu, for_ns, priority } = fault.change else { continue };
-            let k = &mut self.k;
-            let process = k.tasks.iter().map(|task| task.process + 1).max().unwrap_or(0);
-            let program: Rc<[Op]> = [Op::Runtime { wall_ns: for_ns }, Op::Exit].into();
-            let at = Cursor::new(program, None, 0);
+            let program = [Op::Runtime { wall_ns: for_ns }, Op::Exit];
             let allowed = [cpu].into_iter().collect();
-            let task = Task::new(format!("hog/{cpu}"), allowed, process, cpu, at);
-            let realtime = RealTime::Fifo(priority);
-            self.hogs.push((index, k.tasks.len()));
-            k.tasks.push(Task { kernel: true, realtime, ..task });
+            let task = self.k.add_thread(format!("hog/{cpu}"), allowed, &program);
+            self.k.tasks[task].realtime = RealTime::Fifo(priority);
+            self.hogs.push((index, task));
         }
     }
 

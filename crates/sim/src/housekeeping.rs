@@ -5,16 +5,14 @@
 //! Their timers are those of the timer wheel: looked at in the ticks of CPUs that have ticks, and late
 //! where none has. So nothing is due for them, and a workload that can go on no more is found stuck.
 
-use std::rc::Rc;
-
 use machine::{CpuSet, Each, Housekeeper};
 use rand::RngExt;
 use trace::Kind;
 
 use crate::engine::Engine;
 use crate::kernel::{Kernel, tid};
-use crate::program::{Cursor, Op};
-use crate::task::{CpuId, State, Task, TaskId};
+use crate::program::Op;
+use crate::task::{CpuId, State, TaskId};
 
 /// All such threads of a run.
 #[derive(Default)]
@@ -107,19 +105,13 @@ fn keeper(k: &mut Kernel, kind: &Housekeeper, number: usize) -> TaskId {
         Each::Node => usize::from(k.machine.cpus[*cpu].node) == number,
     };
     let allowed: CpuSet = k.machine.all().iter().filter(belongs).collect();
-    let here = allowed.lowest().unwrap_or(0);
-    let program: Rc<[Op]> = [
+    let program = [
         Op::Loop { times: None },
         Op::Run { work_ns: kind.work_ns },
         Op::Rest,
         Op::Again { start: 1 },
-    ]
-    .into();
-    let process = k.tasks.iter().map(|task| task.process + 1).max().unwrap_or(0);
-    let name = format!("{}/{number}", kind.name);
-    let task = Task::new(name, allowed, process, here, Cursor::new(program, None, 0));
-    k.tasks.push(Task { kernel: true, ..task });
-    k.tasks.len() - 1
+    ];
+    k.add_thread(format!("{}/{number}", kind.name), allowed, &program)
 }
 
 impl Engine {

@@ -22,6 +22,7 @@ use crate::hw::Hw;
 use crate::line::Line;
 use crate::lock::{Lock, LockId};
 use crate::noise::Noise;
+use crate::program::{Cursor, Op};
 use crate::sink::Sink;
 use crate::task::{CpuId, State, Task, TaskId};
 
@@ -416,6 +417,15 @@ impl Kernel {
         delta_ns
     }
 
+    /// Adds a thread of the kernel's own, in a process of its own; nobody has forked it.
+    pub(crate) fn add_thread(&mut self, name: String, allowed: CpuSet, program: &[Op]) -> TaskId {
+        let process = self.tasks.iter().map(|task| task.process + 1).max().unwrap_or(0);
+        let at = Cursor::new(program.into(), None, 0);
+        let task = Task::new(name, allowed, process, allowed.lowest().unwrap_or(0), at);
+        self.tasks.push(Task { kernel: true, ..task });
+        self.tasks.len() - 1
+    }
+
     /// A task's address space; 0 where it has none.
     pub(crate) fn space_of(&self, task: TaskId) -> usize {
         let task = &self.tasks[task];
@@ -460,6 +470,9 @@ impl Kernel {
         let runs = self.runs_realtime(cpu);
         let now = self.now;
         let taken = &mut self.cpus[cpu].taken;
+        if !runs && taken.util == 0.0 {
+            return 1024.0;
+        }
         taken.update(now, 0, runs);
         (1024.0 - taken.util).max(1.0)
     }

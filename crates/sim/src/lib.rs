@@ -28,6 +28,7 @@ mod lock;
 mod native;
 mod noise;
 mod objects;
+mod pelt;
 mod program;
 mod related;
 mod rt;

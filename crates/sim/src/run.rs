@@ -257,8 +257,7 @@ fn class(scenario: &Scenario, k: &mut Kernel) -> Result<Box<dyn Class>, String> 
 /// Whether any task is real-time.
 fn realtime(scenario: &Scenario) -> bool {
     let hog = |fault: &Fault| matches!(fault.change, Change::Hog { .. });
-    scenario.workload.tasks.iter().any(|task| task.realtime.yes())
-        || scenario.faults.iter().any(hog)
+    scenario.workload.has_realtime() || scenario.faults.iter().any(hog)
 }
 
 fn check(scenario: &Scenario) -> Result<(), SimError> {

@@ -110,8 +110,8 @@ impl Context<'_> {
             setpriority_process(Some(gettid()), task.nice.into())
                 .map_err(|e| Halt::Failed(NICE, e))?;
         }
-        become_realtime(task.realtime).map_err(|e| Halt::Failed(REALTIME, e))?;
         let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::NOMEM);
+        become_realtime(task.realtime).map_err(|e| Halt::Failed(REALTIME, errno(e)))?;
         if let Some(nodes) = &task.nodes {
             memory::bind(nodes).map_err(|e| Halt::Failed(NODES, errno(e)))?;
         }
@@ -151,19 +151,17 @@ impl Context<'_> {
 }
 
 /// Puts the calling thread above all that are not real-time.
-fn become_realtime(realtime: RealTime) -> Result<(), Errno> {
+fn become_realtime(realtime: RealTime) -> std::io::Result<()> {
     let policy = match realtime {
         RealTime::No => return Ok(()),
         RealTime::Fifo(_) => libc::SCHED_FIFO,
         RealTime::Rr(_) => libc::SCHED_RR,
     };
-    // SAFETY: a zeroed sched_param is valid where it has further fields.
-    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
-    param.sched_priority = realtime.priority().into();
-    // SAFETY: 0 is this thread, and the parameters are read during the call alone.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const param) } {
+    let parameter = libc::sched_param { sched_priority: realtime.priority().into() };
+    // SAFETY: the parameter outlives the call, which keeps no pointer to it
+    match unsafe { libc::sched_setscheduler(0, policy, &parameter) } {
         0 => Ok(()),
-        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::PERM)),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

@@ -55,6 +55,11 @@ impl Workload {
         let made_up = || self.objects.get(id).map_or(format!("object{id}"), |it| it.numbered(id));
         self.object_names.get(id).cloned().unwrap_or_else(made_up)
     }
+
+    /// Whether any task is real-time.
+    pub fn has_realtime(&self) -> bool {
+        self.tasks.iter().any(|task| task.realtime.yes())
+    }
 }
 
 /// One thread.

@@ -4,10 +4,9 @@
 //! The language is that of rt-app 1.0 (`doc/tutorial.txt` of scheduler-tools/rt-app), with the
 //! freedoms of its `workgen`: comments, trailing commas and repeated keys. What is not modelled is
 //! refused by name and never skipped. `"priority"` is a nice value of SCHED_OTHER and a priority of SCHED_FIFO and
-//! SCHED_RR, which have 10 where they name none, as in rt-app. `mem`
-//! takes the time of copying as many bytes (`copy_byte_ns` of a machine,
-//! however large the buffer is), `iorun` that of a system call for each buffer: /dev/null does not look at what it
-//! is given. Ours, and ignored by rt-app itself:
+//! SCHED_RR, which have 10 where they name none, as in rt-app. `mem` takes the time of copying as many bytes
+//! (`copy_byte_ns` of a machine, however large the buffer is), `iorun` that of a system call for each buffer:
+//! /dev/null does not look at what it is given. Ours, and ignored by rt-app itself:
 //!
 //! - in a task, `"hw": {…}`: what it touches of memory ([`crate::Hw`]);
 //! - in a task, `"process": "name"`: its address space; threads of one name share it, a name that
@@ -321,14 +320,11 @@ impl<'a> Reader<'a> {
             }
         }
         let policy = find("policy").map_or(Ok(self.policy), policy)?;
+        let realtime = || find("priority").map_or(Ok(PRIORITY), priority);
         match policy {
             Policy::Other => task.nice = find("priority").map_or(Ok(0), nice)?,
-            Policy::Fifo => {
-                task.realtime = RealTime::Fifo(find("priority").map_or(Ok(PRIORITY), priority)?)
-            }
-            Policy::Rr => {
-                task.realtime = RealTime::Rr(find("priority").map_or(Ok(PRIORITY), priority)?)
-            }
+            Policy::Fifo => task.realtime = RealTime::Fifo(realtime()?),
+            Policy::Rr => task.realtime = RealTime::Rr(realtime()?),
         }
         let mut scope = Scope {
             objects: &mut self.objects,

@@ -128,7 +128,7 @@ impl Steering {
         let (kinds, are_domains) = match control.binds() {
             Binds::Nothing => bail!("nothing of it is in threads' masks"),
             Binds::Domains(cpus) => (cpus.into_iter().map(Mask::new).collect(), true),
-            Binds::Kinds => (kinds(&topology.core_type), false),
+            Binds::Kinds => (kinds(topology), false),
         };
         let journal = Journal::begin(&journal::place()?, &kinds)?;
         Ok(Steering {
@@ -511,10 +511,10 @@ impl Known {
 }
 
 /// CPUs of each kind of core, the fastest first.
-fn kinds(core_type: &[u16]) -> Vec<Mask> {
-    let count = 1 + usize::from(core_type.iter().copied().max().unwrap_or(0));
+fn kinds(topology: &Topology) -> Vec<Mask> {
+    let core_type = &topology.core_type;
     let of = |kind| Mask::new((0..core_type.len()).filter(|cpu| core_type[*cpu] == kind as u16));
-    (0..count).map(of).collect()
+    (0..topology.kinds()).map(of).collect()
 }
 
 fn online() -> Vec<usize> {

@@ -5,6 +5,7 @@
 //! are checked in every run; what a policy's variant declares ([`Promises`]) where
 //! [`crate::Options::check`] asks for it.
 
+mod above;
 mod affinity;
 mod lockless;
 mod preemption;

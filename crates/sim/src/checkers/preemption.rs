@@ -2,18 +2,17 @@
 //! Where a policy says that a wakeup never makes a busy CPU switch: a task that could go on leaves
 //! its CPU only because its slice ended, which a tick sees, or by its own will.
 
-use std::collections::BTreeSet;
-
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
 
+use super::above::Above;
 use super::{Checker, Hint, in_flight_ns};
 
 pub(super) struct Preemption {
     /// When each CPU took its last tick, and when a task was last woken onto it.
     cpus: Vec<Cpu>,
     /// Who is of a class above: it takes a CPU from anybody.
-    above: BTreeSet<Tid>,
+    above: Above,
     disturbed: bool,
     near_ns: u64,
 }
@@ -30,7 +29,7 @@ impl Preemption {
     pub fn new(machine: &Machine) -> Self {
         Preemption {
             cpus: vec![Cpu::default(); machine.cpus.len()],
-            above: BTreeSet::new(),
+            above: Above::default(),
             disturbed: false,
             near_ns: in_flight_ns(machine),
         }
@@ -46,7 +45,7 @@ impl Checker for Preemption {
         match hint {
             Hint::Tick => self.cpus[cpu as usize].tick_ns = Some(t_ns),
             Hint::Yield(tid) => self.cpus[cpu as usize].yielded = Some(tid),
-            Hint::RealTime(tid) => _ = self.above.insert(tid),
+            Hint::RealTime(_) => self.above.hint(hint),
             Hint::Disturbed => self.disturbed = true,
             Hint::Offline | Hint::Online => {}
         }
@@ -59,7 +58,7 @@ impl Checker for Preemption {
                 let near = |t: Option<u64>| t.is_some_and(|t| event.t_ns - t <= self.near_ns);
                 let cpu = self.cpus[event.cpu as usize];
                 let own_will = cpu.yielded == Some(prev);
-                let above = self.above.contains(&prev) || self.above.contains(&next);
+                let above = self.above.has(prev) || self.above.has(next);
                 let allowed = own_will || above || self.disturbed;
                 if near(cpu.wake_ns) && !near(cpu.tick_ns) && !allowed {
                     return Err(format!(

@@ -6,11 +6,12 @@
 //! before it elsewhere and were moved here; and those that come later and still go first; of the latter
 //! at most one a turn, as a policy's head of the queue allows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
 
+use super::above::Above;
 use super::{Checker, Hint, in_flight_ns};
 
 pub(super) struct WaitBound {
@@ -22,10 +23,8 @@ pub(super) struct WaitBound {
     waiting: BTreeMap<Tid, Wait>,
     running: Vec<Tid>,
     exiting: Option<Tid>,
-    /// Who is of a class above, and when one of them left a CPU last: no policy says how long who is kept from
-    /// running by these waits.
-    above: BTreeSet<Tid>,
-    given_back_ns: Option<u64>,
+    /// No policy says how long who is kept from running by these waits.
+    above: Above,
     disturbed: bool,
 }
 
@@ -50,8 +49,7 @@ impl WaitBound {
             waiting: BTreeMap::new(),
             running: vec![IDLE; machine.cpus.len()],
             exiting: None,
-            above: BTreeSet::new(),
-            given_back_ns: None,
+            above: Above::default(),
             disturbed: false,
         }
     }
@@ -81,17 +79,11 @@ impl WaitBound {
         self.check(t_ns, tid, wait)
     }
 
-    /// Whether a task of a class above has had a CPU since then.
-    fn taken_since(&self, since_ns: u64) -> bool {
-        self.given_back_ns.is_some_and(|back_ns| back_ns >= since_ns)
-            || self.running.iter().any(|tid| self.above.contains(tid))
-    }
-
     fn check(&self, t_ns: u64, tid: Tid, wait: Wait) -> Result<(), String> {
         let waited_ns = t_ns - wait.since_ns;
         let turns = wait.ahead + wait.overtaken.min(wait.ahead + 1);
         let bound_ns = turns * self.turn_ns + self.slack_ns;
-        if waited_ns <= bound_ns || self.disturbed || self.taken_since(wait.since_ns) {
+        if waited_ns <= bound_ns || self.disturbed || self.above.taken_since(wait.since_ns) {
             return Ok(());
         }
         Err(format!(
@@ -108,25 +100,21 @@ impl Checker for WaitBound {
 
     fn hint(&mut self, _: u64, _: u32, hint: Hint) {
         self.disturbed |= hint == Hint::Disturbed;
-        if let Hint::RealTime(tid) = hint {
-            self.above.insert(tid);
-        }
+        self.above.hint(hint);
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match event.kind {
-            Kind::Wake { tid, .. } if self.above.contains(&tid) => {}
+            Kind::Wake { tid, .. } if self.above.has(tid) => {}
             Kind::Wake { tid, target } if !self.running.contains(&tid) => {
                 self.start(event.t_ns, tid, target);
             }
             Kind::Exit { tid } => self.exiting = Some(tid),
             Kind::Switch { prev, next, prev_runnable, .. } => {
                 self.running[event.cpu as usize] = next;
-                let above = self.above.contains(&prev);
-                if above {
-                    self.given_back_ns = Some(event.t_ns);
-                }
-                if prev != IDLE && !above && prev_runnable && self.exiting != Some(prev) {
+                self.above.switch(event.t_ns, prev, next);
+                let ours = prev != IDLE && !self.above.has(prev);
+                if ours && prev_runnable && self.exiting != Some(prev) {
                     self.start(event.t_ns, prev, event.cpu);
                 }
                 return self.end(event.t_ns, next, event.cpu);

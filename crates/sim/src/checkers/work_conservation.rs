@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! No CPU stays idle for longer than promised while a task that it may run waits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
 
+use super::above::Above;
 use super::{Checker, Hint, in_flight_ns};
 
 pub(super) struct WorkConservation {
@@ -17,10 +18,7 @@ pub(super) struct WorkConservation {
     masks: BTreeMap<Tid, Vec<u64>>,
     exiting: Option<Tid>,
     /// Who is of a class above, and none of the policy's.
-    above: BTreeSet<Tid>,
-    /// How many CPUs they have, and when one gave a CPU back last.
-    taken: usize,
-    given_back_ns: Option<u64>,
+    above: Above,
     /// Who is not there idles not.
     offline: Vec<bool>,
 }
@@ -34,9 +32,7 @@ impl WorkConservation {
             waiting: BTreeMap::new(),
             masks: BTreeMap::new(),
             exiting: None,
-            above: BTreeSet::new(),
-            taken: 0,
-            given_back_ns: None,
+            above: Above::default(),
             offline: vec![false; machine.cpus.len()],
         }
     }
@@ -46,17 +42,11 @@ impl WorkConservation {
         self.masks.get(&tid).is_none_or(bit)
     }
 
-    /// Whether a task of a class above has had a CPU since then. Who waits may wait behind it where no policy can help:
-    /// none hears that an idle CPU is taken [switch_class], and who was running stays there, as it may not migrate
-    /// while the policy is told.
-    fn taken_since(&self, since_ns: u64) -> bool {
-        self.taken > 0 || self.given_back_ns.is_some_and(|back_ns| back_ns >= since_ns)
-    }
-
     fn check(&self, t_ns: u64, tid: Tid, waits_since: u64, cpu: usize) -> Result<(), String> {
         let Some(idle_since) = self.idle_since[cpu] else { return Ok(()) };
         let idled_ns = t_ns.saturating_sub(waits_since.max(idle_since));
-        let excused = self.offline[cpu] || !self.may(tid, cpu) || self.taken_since(waits_since);
+        let excused =
+            self.offline[cpu] || !self.may(tid, cpu) || self.above.taken_since(waits_since);
         if idled_ns <= self.allowed_ns || excused {
             return Ok(());
         }
@@ -85,7 +75,7 @@ impl Checker for WorkConservation {
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match &event.kind {
-            Kind::Wake { tid, .. } if self.above.contains(tid) => {}
+            Kind::Wake { tid, .. } if self.above.has(*tid) => {}
             Kind::Wake { tid, .. } => {
                 self.waiting.entry(*tid).or_insert(event.t_ns);
             }
@@ -98,13 +88,9 @@ impl Checker for WorkConservation {
             Kind::Fork { .. } => {}
             Kind::Switch { prev, next, prev_runnable, .. } => {
                 let cpu = event.cpu as usize;
-                if self.above.contains(prev) {
-                    self.taken -= 1;
-                    self.given_back_ns = Some(event.t_ns);
-                }
+                self.above.switch(event.t_ns, *prev, *next);
                 self.wait_ends(event.t_ns, *next)?;
-                self.taken += usize::from(self.above.contains(next));
-                let ours = *prev != IDLE && !self.above.contains(prev);
+                let ours = *prev != IDLE && !self.above.has(*prev);
                 if ours && *prev_runnable && self.exiting != Some(*prev) {
                     self.waiting.insert(*prev, event.t_ns);
                 }
@@ -125,7 +111,7 @@ impl Checker for WorkConservation {
                 self.offline[cpu] = false;
                 self.idle_since[cpu] = self.idle_since[cpu].and(Some(t_ns));
             }
-            Hint::RealTime(tid) => _ = self.above.insert(tid),
+            Hint::RealTime(_) => self.above.hint(hint),
             Hint::Tick | Hint::Yield(_) | Hint::Disturbed => {}
         }
     }

@@ -277,8 +277,7 @@ impl Runtime {
             let busy = !k.cpus[cpu].idle() && !self.rqs[cpu].in_balance;
             let usable = k.cpus[cpu].online || cpu == this;
             // A higher class does not give way for it [kick_one_cpu].
-            let theirs = k.cpus[cpu].curr.is_some_and(|curr| k.tasks[curr].realtime.yes());
-            if usable && !theirs && !(if_idle.has(cpu) && busy) {
+            if usable && !k.runs_realtime(cpu) && !(if_idle.has(cpu) && busy) {
                 if let Some(curr) = k.cpus[cpu].curr.filter(|_| preempt.has(cpu)) {
                     self.entity(curr).slice = 0;
                 }

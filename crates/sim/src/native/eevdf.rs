@@ -14,12 +14,12 @@ use machine::{Machine, Paths};
 use super::domains::Domains;
 use super::eevdf_queue::{Entity, Placing, Queue};
 use super::newidle::NewIdle;
-use super::pelt::Avg;
 use crate::account::Func;
 use crate::class::{Class, dequeue, enqueue, wake};
 use crate::event::{Due, Irq};
 use crate::kernel::Kernel;
 use crate::line::Line;
+use crate::pelt::Avg;
 use crate::task::{CpuId, TaskId};
 
 /// normalized_sysctl_sched_base_slice, scaled by `1 + log2(CPUs)`, CPUs counted up to 8.

@@ -491,7 +491,7 @@ fn amount(
 }
 
 /// Whether a task fits in what is still to be moved, and takes it off.
-fn fits(left: &mut Pull, avg: &super::pelt::Avg, failed: u32) -> bool {
+fn fits(left: &mut Pull, avg: &crate::pelt::Avg, failed: u32) -> bool {
     let part = 1.0 / f64::from(1u32 << failed.min(16));
     match left {
         Pull::Tasks(tasks) => {

@@ -15,7 +15,6 @@ mod eevdf_balance;
 mod eevdf_place;
 mod eevdf_queue;
 mod newidle;
-pub(crate) mod pelt;
 #[cfg(test)]
 mod tests;
 

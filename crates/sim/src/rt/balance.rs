@@ -84,7 +84,7 @@ impl Ranked {
             let queue = &self.rqs[cpu].queue;
             let Some(task) = queue.iter().copied().find(|task| movable(k, *task)) else { return };
             k.enter(self.func.push);
-            let runs = k.cpus[cpu].curr.map_or(0, |curr| priority(k, curr));
+            let runs = running(k, cpu);
             if priority(k, task) > runs && !self.rqs[cpu].server.serves() {
                 // It is about to run here.
                 k.resched(cpu);
@@ -102,7 +102,7 @@ impl Ranked {
     pub(super) fn pull(&mut self, k: &mut Kernel, cpu: CpuId) {
         for other in (0..self.rqs.len()).filter(|other| *other != cpu) {
             let own = self.waiting(k, cpu);
-            let runs = k.cpus[other].curr.map_or(0, |curr| priority(k, curr));
+            let runs = running(k, other);
             let fits = |task: &TaskId| {
                 movable(k, *task) && k.tasks[*task].allowed.has(cpu) && priority(k, *task) > own
             };
@@ -126,12 +126,17 @@ impl Ranked {
         k.set_task_cpu(task, to);
         k.call(self.func.enqueue);
         self.insert(k, to, task, false);
-        let runs = k.cpus[to].curr.map_or(0, |curr| priority(k, curr));
+        let runs = running(k, to);
         if k.cpus[to].curr.is_none() || priority(k, task) > runs {
             k.resched(to);
         }
         k.rq_unlock(other);
     }
+}
+
+/// The priority of who runs on a CPU; 0 where nobody real-time does.
+fn running(k: &Kernel, cpu: CpuId) -> u8 {
+    k.cpus[cpu].curr.map_or(0, |curr| priority(k, curr))
 }
 
 /// Whether it waits, and may do so elsewhere. One that has not left its CPU yet may not.
