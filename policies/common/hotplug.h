@@ -14,9 +14,9 @@ static bool cpu_gone[MAX_CPUS];
 
 /*
  * CPUs that a real-time or deadline task has taken from a task of ours. They count as taken until they have been back
- * for as long as they were away, or have nothing to do: where such a task does not let go, the kernel gives ours a
- * twentieth of each second [fair_server, sched_rt_runtime_us], and all that is sent away by others would gather on
- * the CPU that has just had its turn. Written by the CPU itself, its runqueue locked.
+ * for as long as they were away, or have had nothing to do for a while: where such a task does not let go, the kernel
+ * gives ours a twentieth of each second [ext_server, sched_rt_runtime_us], and all that is sent away by others would
+ * gather on the CPU that has just had its turn. Written by the CPU itself, its runqueue locked.
  */
 static bool cpu_taken[MAX_CPUS];
 
@@ -24,12 +24,31 @@ struct cpu_visit {
 	u64 left_ns;
 	u64 back_ns;	/* 0: not yet */
 	u64 away_ns;	/* for how long it was, the longest time since it counts as taken */
+	u64 idle_ns;	/* since when it has had nothing to do; 0: it has been lost since */
 };
+
+/*
+ * A CPU that has run out of our tasks may be about to switch back to a real-time task: the kernel calls cpu_release in
+ * the same switch, after dispatch, and a virtual CPU can be held up just there. What others send there in between
+ * would stay.
+ */
+#define CPU_IDLES_NS (10 * 1000 * 1000ULL)
 
 static struct cpu_visit cpu_visits[MAX_CPUS];
 
 /* How many have gone or are taken: seldom any, and then others have to look for what waits there. */
 static u32 nr_away;
+
+/* `at` is in bounds. */
+static __always_inline bool cpu_is_taken_at(u32 at)
+{
+	u64 idle_ns;
+
+	if (!cpu_taken[at])
+		return false;
+	idle_ns = cpu_visits[at].idle_ns;
+	return !idle_ns || now_ns() - idle_ns < CPU_IDLES_NS;
+}
 
 /* No CPU is ours alone. */
 static __always_inline bool all_are_away(void)
@@ -43,7 +62,7 @@ static __always_inline bool cpu_takes(const struct task_struct *p, s32 cpu)
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && !cpu_gone[at] && (!cpu_taken[at] || all_are_away()) &&
+	return at < MAX_CPUS && !cpu_gone[at] && (!cpu_is_taken_at(at) || all_are_away()) &&
 	       cpu_allowed(p, cpu);
 }
 
@@ -66,7 +85,7 @@ static __always_inline bool cpu_is_taken(s32 cpu)
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && cpu_taken[at];
+	return at < MAX_CPUS && cpu_is_taken_at(at);
 }
 
 static __always_inline bool cpu_is_gone(s32 cpu)
@@ -93,6 +112,7 @@ static __always_inline void cpu_is_lost(s32 cpu)
 		return;
 	cpu_visits[at].left_ns = now_ns();
 	cpu_visits[at].back_ns = 0;
+	cpu_visits[at].idle_ns = 0;
 	if (cpu_taken[at])
 		return;
 	cpu_visits[at].away_ns = 0;
@@ -100,12 +120,17 @@ static __always_inline void cpu_is_lost(s32 cpu)
 	__sync_fetch_and_add(&nr_away, 1);
 }
 
-/* In cpu_acquire, dispatch and tick: ours run there, or nobody has anything to do there. */
+/*
+ * In cpu_acquire, dispatch and tick: ours run there, or in dispatch, there are none. Of none the kernel's server asks
+ * once more after the last one has left, in the midst of a real-time task.
+ */
 static __always_inline void cpu_is_back(s32 cpu, bool idles)
 {
 	u64 now, away_ns;
 	u32 at = cpu;
 
+	if (idles && higher_class_goes_on())
+		return cpu_is_lost(cpu);
 	barrier_var(at);
 	if (at >= MAX_CPUS || !cpu_taken[at])
 		return;
@@ -116,8 +141,11 @@ static __always_inline void cpu_is_back(s32 cpu, bool idles)
 		if (away_ns > cpu_visits[at].away_ns)
 			cpu_visits[at].away_ns = away_ns;
 	}
-	if (!idles && now - cpu_visits[at].back_ns < cpu_visits[at].away_ns)
+	if (cpu_is_taken_at(at) && now - cpu_visits[at].back_ns < cpu_visits[at].away_ns) {
+		if (idles && !cpu_visits[at].idle_ns)
+			cpu_visits[at].idle_ns = now;
 		return;
+	}
 	cpu_taken[at] = false;
 	__sync_fetch_and_add(&nr_away, -1);
 }

@@ -186,6 +186,21 @@ static __always_inline struct task_struct *current_task(void)
 	return bpf_get_current_task_btf();
 }
 
+#define MAX_RT_PRIO 100
+
+struct task_struct___class {
+	s32 prio;
+	u32 __state;
+} __attribute__((preserve_access_index));
+
+/* In dispatch: whether who has this CPU is of a class above ours, and goes on. */
+static __always_inline bool higher_class_goes_on(void)
+{
+	struct task_struct___class *p = (void *)bpf_get_current_task_btf();
+
+	return p->prio < MAX_RT_PRIO && !p->__state;
+}
+
 /* Whether what waits on this CPU's local DSQ can be queued again outside of cpu_release, and doing so. */
 static __always_inline bool can_reenqueue(void)
 {
