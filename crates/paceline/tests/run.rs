@@ -462,12 +462,10 @@ fn hackbench_ends_well_when_the_loader_is_killed() {
     survives(2, include_str!("../../../faults/kill-loader.sh"), "flsched cas");
 }
 
-/// A real-time hog takes its CPU from a policy: whoever can leaves, who cannot is reported. FLSCHED is in papers/live.toml
-/// alone: whom a real-time task interrupts it cannot have queued again later, as others do, without a lock, and such a
-/// task does not always get its part.
+/// A real-time hog takes its CPU from a policy: whoever can leaves, who cannot is reported.
 #[test]
 fn tasks_leave_a_cpu_that_a_real_time_task_takes() {
-    let policies = "cas cas:slack=3ms,aggregate=2 o1 avx-fair";
+    let policies = "flsched cas cas:slack=3ms,aggregate=2 o1 avx-fair";
     survives(2, include_str!("../../../faults/rt-hog.sh"), policies);
 }
 

@@ -146,10 +146,7 @@ fn tasks_leave_a_cpu_that_a_hog_takes() {
         let mut ran_ns = ran_ns(&traced, 4, 600 * MS, 5_500 * MS);
         ran_ns.sort_unstable();
         let fair_ns = 4_900 * MS / 4;
-        // FLSCHED takes no lock, so it queues again at once. Who is thrown off its CPU is then still its present task,
-        // which the kernel lets nobody move [do_enqueue_task]: it stays, and gets the twentieth.
-        let stays = name == "flsched" && ran_ns[0] > 4_900 * MS / 25;
-        if ran_ns[usize::from(stays)] * 100 < fair_ns * part(name) {
+        if ran_ns[0] * 100 < fair_ns * part(name) {
             short.push(format!("{name}: {ran_ns:?} of {fair_ns}"));
         }
     }

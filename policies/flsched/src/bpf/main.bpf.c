@@ -127,7 +127,7 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 	place_kick_idle(p);
 }
 
-/* A slice that has ended: to an idle CPU, else to where fewer are ahead than here, without itself. */
+/* A slice that has ended, or been cut off: to an idle CPU, else to where fewer are ahead than here, without itself. */
 static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -141,7 +141,7 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle >= 0)
 		cpu = idle;
-	else if (knob_variant == SLIDE && !goes_nowhere(enq_flags))
+	else if ((knob_variant == SLIDE || enq_flags & SCX_ENQ_REENQ) && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, waiting - 1);
 	/* With its tasks pushed off, the queue of a CPU that goes looks the shortest. */
 	if (!cpu_is_active(cpu))
@@ -212,11 +212,19 @@ void OP(flsched_tick, struct task_struct *p)
 	}
 }
 
-/* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
+/*
+ * A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. At once, for what
+ * cpu_sends_away() puts off takes a lock of this CPU's; but who ran until now goes only then, so once it is seen that
+ * the other task does not let go, it does.
+ */
 void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
+	bool again = cpu_is_taken(cpu);
+
 	cpu_is_lost(cpu);
-	scx_bpf_reenqueue_local();	/* at once: what cpu_sends_away() puts off takes a lock */
+	scx_bpf_reenqueue_local();
+	if (again && can_reenqueue())
+		reenqueue_here();
 }
 
 void OP(flsched_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
