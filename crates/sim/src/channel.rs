@@ -31,9 +31,49 @@ pub(crate) struct Pipe {
     /// `pipe->mutex`; it is held so shortly that its waiters spin, unless who holds it has lost its CPU.
     lock: LockId,
     held: Option<Held>,
-    sleepers: VecDeque<TaskId>,
+    sleepers: Sleepers,
     readers: VecDeque<TaskId>,
     writers: VecDeque<TaskId>,
+}
+
+/// Who sleeps for a mutex [__mutex_lock_common, __mutex_unlock_slowpath]. The first is woken when it is given back, and
+/// stays the first until it has it: others who come by may take it before, however often; of the rest nobody is woken
+/// meanwhile. Once the first has found it taken again, it is handed to it the next time.
+#[derive(Default)]
+struct Sleepers {
+    queue: VecDeque<TaskId>,
+    woken: bool,
+    wants_handoff: bool,
+    handed_over: bool,
+}
+
+impl Sleepers {
+    /// Whether somebody may take it who finds nobody within.
+    fn admit(&mut self, task: TaskId) -> bool {
+        let first = self.queue.front() == Some(&task);
+        if first {
+            self.queue.pop_front();
+            *self = Sleepers { queue: std::mem::take(&mut self.queue), ..Sleepers::default() };
+        }
+        first || !self.handed_over
+    }
+
+    /// Goes to sleep, perhaps once more.
+    fn sleep(&mut self, task: TaskId) {
+        if self.queue.front() == Some(&task) {
+            self.woken = false;
+            self.wants_handoff = true;
+        } else {
+            self.queue.push_back(task);
+        }
+    }
+
+    /// The mutex is given back. Returns who is to be woken.
+    fn given_back(&mut self) -> Option<TaskId> {
+        let first = *self.queue.front()?;
+        self.handed_over = self.wants_handoff;
+        (!std::mem::replace(&mut self.woken, true)).then_some(first)
+    }
 }
 
 /// What a call has done while it had the mutex.
@@ -67,7 +107,7 @@ impl Pipe {
             pages_max: (capacity / PAGE).max(1) as usize,
             lock: k.new_lock("pipe"),
             held: None,
-            sleepers: VecDeque::new(),
+            sleepers: Sleepers::default(),
             readers: VecDeque::new(),
             writers: VecDeque::new(),
         }
@@ -167,8 +207,8 @@ impl Engine {
         if phase == WITHIN {
             return pipe.held.take();
         }
-        if pipe.held.is_some() {
-            pipe.sleepers.push_back(task);
+        if pipe.held.is_some() || !pipe.sleepers.admit(task) {
+            pipe.sleepers.sleep(task);
             self.set_phase(task, if phase == WAITED { WAITED } else { SLEPT });
             self.block(task);
             return None;
@@ -226,7 +266,7 @@ impl Engine {
         if !done {
             pipe.writers.push_back(task);
         }
-        let sleeper = pipe.sleepers.pop_front();
+        let sleeper = pipe.sleepers.given_back();
         self.wake_first(sleeper, false);
         self.wake_first(reader, true);
         if done {
@@ -255,7 +295,7 @@ impl Engine {
         if taken == 0 {
             pipe.readers.push_back(task);
         }
-        let sleeper = pipe.sleepers.pop_front();
+        let sleeper = pipe.sleepers.given_back();
         self.wake_first(sleeper, false);
         if taken == 0 {
             self.set_phase(task, WAITED);
@@ -339,7 +379,7 @@ mod tests {
             pages_max: 16,
             lock: LockId(0),
             held: None,
-            sleepers: VecDeque::new(),
+            sleepers: Sleepers::default(),
             readers: VecDeque::new(),
             writers: VecDeque::new(),
         }
@@ -359,6 +399,36 @@ mod tests {
         let reads = (1..100).find(|_| pipe.take(100).1);
         assert_eq!(reads, Some(40), "the first page is free once its 40 messages are read");
         assert_eq!(pipe.put(100), 100);
+    }
+
+    #[test]
+    fn a_mutex_wakes_its_first_sleeper_alone_until_that_has_it() {
+        let mut sleepers = Sleepers::default();
+        sleepers.sleep(1);
+        sleepers.sleep(2);
+        assert_eq!(sleepers.given_back(), Some(1));
+        assert!(sleepers.admit(3), "who comes by takes it before the first has run");
+        assert_eq!(
+            sleepers.given_back(),
+            None,
+            "the first is awake, and the second not yet the first"
+        );
+        assert!(sleepers.admit(1));
+        assert_eq!(sleepers.given_back(), Some(2));
+    }
+
+    #[test]
+    fn a_mutex_is_handed_to_who_woke_in_vain() {
+        let mut sleepers = Sleepers::default();
+        sleepers.sleep(1);
+        assert_eq!(sleepers.given_back(), Some(1));
+        assert!(sleepers.admit(2));
+        sleepers.sleep(1);
+        assert_eq!(sleepers.given_back(), Some(1));
+        assert!(!sleepers.admit(2), "it is the first one's now");
+        sleepers.sleep(2);
+        assert!(sleepers.admit(1));
+        assert_eq!(sleepers.given_back(), Some(2));
     }
 
     #[test]
