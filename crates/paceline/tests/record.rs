@@ -44,6 +44,19 @@ fn what_was_recorded_is_kept_whatever_ends_it() {
     );
 }
 
+/// Tasks are interrupted in the midst of calls, and in the midst of what writes those down. An interrupt within another
+/// one's hook may count as lost.
+#[test]
+fn no_call_is_missed_where_many_share_a_cpu() {
+    in_guest(
+        r#"
+        $P record --calls -o calls -- taskset 1 hackbench -g 2 -l 60 -p >/dev/null 2>err || fail "$?: $(cat err)"
+        lost=$(sed -n 's/.*, \([0-9]*\) LOST.*/\1/p' err)
+        grep -q ' events in' err && [ "${lost:-0}" -le 100 ] || fail "$(cat err)"
+        [ $(wc -c <calls) -gt $((2 * 48000 * 16)) ] || fail "48,000 messages: $(cat err)""#,
+    );
+}
+
 #[test]
 fn a_name_commands_neither_page_nor_terminal() {
     in_guest(

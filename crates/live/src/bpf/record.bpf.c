@@ -370,32 +370,35 @@ int BPF_PROG(on_softirq_end)
 	return 0;
 }
 
+/* In the context of who made it. */
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct___record *p)
 {
+	put(word(FORK, 0), (u32)bpf_get_current_pid_tgid(), p->pid);
 	describe(p);
 	put(word(START, 0), p->pid, p->thread_info.cpu);
 	return 0;
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(on_fork, struct task_struct___record *parent, struct task_struct___record *child)
+/*
+ * What is not called with interrupts disabled is no tp_btf: such a program may be preempted [since 7.0 or so], and
+ * until that task runs again, it is not called for others on its CPU.
+ */
+SEC("tp/sched/sched_process_exec")
+int on_exec(void *ctx)
 {
-	put(word(FORK, 0), parent->pid, child->pid);
-	return 0;
-}
+	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
 
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(on_exec, struct task_struct___record *p)
-{
 	put(word(EXEC, 0), p->pid, 0);
 	describe(p);
 	return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(on_exit, struct task_struct___record *p)
+SEC("tp/sched/sched_process_exit")
+int on_exit(void *ctx)
 {
+	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
+
 	describe(p);
 	put(word(EXIT, 0), p->pid, 0);
 	return 0;
@@ -415,14 +418,24 @@ int BPF_PROG(on_timer_end)
 	return 0;
 }
 
+struct system_call_end {
+	u64 common;
+	long number;
+	long result;
+};
+
 /* Loaded only where every call is wanted: it costs all system calls. */
-SEC("?tp_btf/sys_exit")
-int BPF_PROG(on_system_call, struct pt_regs___record *regs, long result)
+SEC("?tp/raw_syscalls/sys_exit")
+int on_system_call(struct system_call_end *call)
 {
+	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
+	const struct pt_regs___record *regs;
 	u32 kind, by, object = 0;
+	long result = call->result;
 
 	if (result <= 0)
 		return 0;
+	regs = (void *)bpf_task_pt_regs((void *)p);
 	kind = kind_of_call(regs);
 	if (kind != READ && kind != WRITE)
 		return 0;
