@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What it takes a CPU to write an event down: two threads of one CPU that wake each other in turn are timed
-//! without the recorder and with it.
+//! without the recorder and with it, and so is one that moves a byte through a pipe of its own.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::thread;
@@ -12,35 +12,67 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 const TURNS: u32 = 100;
 const ROUNDS: usize = 10;
 
-/// From one thread's turn to the other's, ns: a wakeup, a switch, a read and a write. The least of some rounds.
-pub(crate) fn turn_ns() -> io::Result<f64> {
-    let before = sched_getaffinity(None)?;
-    let mut here = CpuSet::new();
-    here.set(sched_getcpu());
-    sched_setaffinity(None, &here)?;
-    let timed = timed();
-    sched_setaffinity(None, &before)?;
-    timed
+/// Lengths, ns; the least of some rounds each.
+#[derive(Clone, Copy)]
+pub(crate) struct Timed {
+    /// From one thread's turn to the other's: a wakeup, a switch, a read and a write.
+    turn_ns: f64,
+    /// A read or a write.
+    call_ns: f64,
 }
 
-fn timed() -> io::Result<f64> {
+impl Timed {
+    pub(crate) fn take() -> io::Result<Self> {
+        let before = sched_getaffinity(None)?;
+        let mut here = CpuSet::new();
+        here.set(sched_getcpu());
+        sched_setaffinity(None, &here)?;
+        let timed = turns_ns().and_then(|turn_ns| Ok(Timed { turn_ns, call_ns: calls_ns()? }));
+        sched_setaffinity(None, &before)?;
+        timed
+    }
+
+    /// What a wakeup or a switch takes longer than that, and what a call does, ns.
+    pub(crate) fn more_than(self, alone: Timed) -> (f64, f64) {
+        let call_ns = (self.call_ns - alone.call_ns).max(0.0);
+        let event_ns = (self.turn_ns - alone.turn_ns) / 2.0 - call_ns;
+        (event_ns.max(0.0), call_ns)
+    }
+}
+
+fn calls_ns() -> io::Result<f64> {
+    let (mut from, mut to) = pipe()?;
+    least_ns(2, || {
+        to.write_all(&[0])?;
+        from.read_exact(&mut [0])
+    })
+}
+
+fn least_ns(parts: u32, mut round: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
+    let mut least = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        for _ in 0..TURNS {
+            round()?;
+        }
+        least = least.min(started.elapsed().as_nanos() as f64 / f64::from(parts * TURNS));
+    }
+    Ok(least)
+}
+
+fn turns_ns() -> io::Result<f64> {
     let (mut from_main, mut to_other) = pipe()?;
     let (mut from_other, mut to_main) = pipe()?;
     let other = thread::Builder::new()
         .name("pace".into())
         .spawn(move || while pass(&mut from_main, &mut to_main).is_ok() {})?;
-    let mut least = f64::INFINITY;
-    for _ in 0..ROUNDS {
-        let started = Instant::now();
-        for _ in 0..TURNS {
-            to_other.write_all(&[0])?;
-            from_other.read_exact(&mut [0])?;
-        }
-        least = least.min(started.elapsed().as_nanos() as f64 / f64::from(2 * TURNS));
-    }
+    let least_ns = least_ns(2, || {
+        to_other.write_all(&[0])?;
+        from_other.read_exact(&mut [0])
+    });
     drop(to_other);
     let _ = other.join();
-    Ok(least)
+    least_ns
 }
 
 fn pass(from: &mut PipeReader, to: &mut PipeWriter) -> io::Result<()> {

@@ -15,7 +15,7 @@ use record::{Ending, Header, RAW_SIZE, Raw, TaskInfo, WriteError, Writer, task_g
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::execute::now_ns;
-use crate::hooks;
+use crate::hooks::Timed;
 use crate::load::{bss, set_rodata, variables};
 use crate::log;
 use crate::mapped::Mapped;
@@ -76,13 +76,11 @@ impl<W: Write + Send + 'static> Recorder<W> {
         let size = (BYTES_MAX / RAW_SIZE / header.cpus.max(1)).min(RING);
         let size = 1 << size.max(1024).ilog2();
         header.recorder = Some(std::process::id());
-        let alone_ns = hooks::turn_ns();
+        let alone = Timed::take();
         let start_ns = now_ns();
         let (kernel, mut rings) = attach(&header, size, start_ns)?;
-        // Of a turn an event is a half, or a fourth where calls are written down too.
-        if let (Ok(alone_ns), Ok(seen_ns)) = (alone_ns, hooks::turn_ns()) {
-            let events = if header.calls { 4.0 } else { 2.0 };
-            header.hook_ns = ((seen_ns - alone_ns) / events).max(0.0);
+        if let (Ok(alone), Ok(seen)) = (alone, Timed::take()) {
+            (header.hook_ns, header.call_hook_ns) = seen.more_than(alone);
         }
         (0..header.cpus).for_each(|cpu| while !rings.take(cpu).is_empty() {});
         let mut writer = Writer::new(out, &header)?;

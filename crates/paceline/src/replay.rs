@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Replays that what the model charges is seen by: each sees what the one before has changed.
-const FITTED: usize = 3;
+const FITTED: usize = 5;
 
 /// Whether a file begins as a recording does.
 pub fn is_recording(path: &Path) -> bool {
@@ -109,7 +109,8 @@ pub fn fitted(
         if round < FITTED {
             workload.duration_ns = replay.part_ns();
         }
-        let mut scenario = Scenario::new(machine.clone(), workload, recorded.clone());
+        let mut scenario =
+            Scenario::new(machine.clone(), workload, recorded.clone()).seed(round as u64 + 1);
         scenario.options.record.events = machine.costs.turn_ns > 0.0;
         if round == FITTED {
             return Ok(scenario.workload);

@@ -63,6 +63,9 @@ pub struct Header {
     /// What it took a CPU to write an event down, ns; 0: not known.
     #[serde(default)]
     pub hook_ns: f64,
+    /// The same for the end of a call, where calls are recorded, ns.
+    #[serde(default)]
+    pub call_hook_ns: f64,
     /// The recorder's own process, which is not part of what happened.
     #[serde(default)]
     pub recorder: Option<u32>,

@@ -22,6 +22,10 @@ const PAGE: u32 = 4096;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fit {
     cut_ns: Vec<f64>,
+    /// What the model was seen to add to a piece of each task: whom a wakeup or a switch falls to is chance, so this is
+    /// the mean of the replays so far, but of the first, in which every cost was in twice.
+    added_ns: Vec<f64>,
+    replays: usize,
 }
 
 /// What a replay has shown of a task.
@@ -53,28 +57,35 @@ pub struct Recorded {
 impl Fit {
     /// Nothing is taken out.
     pub fn none(replay: &Replay) -> Self {
-        Fit { cut_ns: vec![0.0; replay.tasks.len()] }
+        let nothing = vec![0.0; replay.tasks.len()];
+        Fit { cut_ns: nothing.clone(), added_ns: nothing, replays: 0 }
     }
 
     /// A better one: under this one, a replay of all or of a first part has shown this of each task, in the
     /// workload's order. Who did nothing in that part is taken for one like the others.
     pub fn better(&self, replay: &Replay, shown: &[Shown]) -> Self {
-        let (mut cut_ns, mut acts) = (0.0, 0.0);
-        let mut one = |((task, shown), before_ns): ((&crate::replay::Task, &Shown), &f64)| {
+        let mut better = Fit { replays: self.replays + 1, ..self.clone() };
+        let part = 1.0 / self.replays.max(1) as f64;
+        let (mut all_ns, mut acts) = (0.0, 0.0);
+        let mut idle = Vec::new();
+        for (at, (task, shown)) in replay.tasks.iter().zip(shown).enumerate() {
             let done = &task.acts[..shown.acts.min(task.acts.len())];
             if done.is_empty() {
-                return None;
+                idle.push(at);
+                continue;
             }
-            let added_ns = shown.worked_ns - shown.into_ns - left(done, *before_ns);
-            let own_ns = cut_for(done, (left(done, 0.0) - added_ns).max(0.0));
-            cut_ns += own_ns * done.len() as f64;
-            acts += done.len() as f64;
-            Some(own_ns)
-        };
-        let seen = replay.tasks.iter().zip(shown).zip(&self.cut_ns);
-        let own: Vec<Option<f64>> = seen.map(&mut one).collect();
-        let others_ns = if acts > 0.0 { cut_ns / acts } else { 0.0 };
-        Fit { cut_ns: own.into_iter().map(|own| own.unwrap_or(others_ns)).collect() }
+            let added_ns = shown.worked_ns - shown.into_ns - left(done, self.cut_ns[at]);
+            let length = done.len() as f64;
+            let mean_ns = &mut better.added_ns[at];
+            *mean_ns += (added_ns / length - *mean_ns) * part;
+            better.cut_ns[at] = cut_for(done, (left(done, 0.0) - *mean_ns * length).max(0.0));
+            all_ns += better.cut_ns[at] * length;
+            acts += length;
+        }
+        for at in idle {
+            better.cut_ns[at] = if acts > 0.0 { all_ns / acts } else { 0.0 };
+        }
+        better
     }
 }
 
@@ -135,12 +146,15 @@ impl Replay {
         self.tasks.is_empty()
     }
 
-    /// From the start of the workload to its end, ns; where CPUs run in turn on one clock, without what recording
-    /// took of it.
+    /// From the start of the workload to its end, ns; where there is one CPU, or they run in turn on one clock, without
+    /// what recording took of it.
     pub fn elapsed_ns(&self) -> u64 {
+        let whole_ns = self.ended_ns.saturating_sub(self.started_ns.unwrap_or(0));
+        if !self.in_turn() && self.cpus() != 1 {
+            return whole_ns;
+        }
         let hooks_ns: f64 = self.tasks.iter().map(|task| task.hooks_ns).sum();
-        let hooks_ns = if self.in_turn() { hooks_ns as u64 } else { 0 };
-        self.ended_ns.saturating_sub(self.started_ns.unwrap_or(0)).saturating_sub(hooks_ns)
+        whole_ns.saturating_sub((hooks_ns + self.recorder_ns) as u64)
     }
 
     /// CPU time that tasks had meanwhile that are not the workload's, ns.

@@ -43,6 +43,7 @@ pub struct Replay {
     in_turn: bool,
     /// What it took to write an event down, ns: the work of whoever it happened to, and none of its own.
     hook_ns: f64,
+    call_hook_ns: f64,
     /// Calls are known, and may yet show what carried a wakeup.
     calls: bool,
     cpus: Vec<Cpu>,
@@ -70,6 +71,8 @@ pub struct Replay {
     pub(crate) started_ns: Option<u64>,
     pub(crate) ended_ns: u64,
     pub(crate) others_ns: u64,
+    /// Work of the recorder's own tasks meanwhile.
+    pub(crate) recorder_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +80,7 @@ struct Cpu {
     current: Tid,
     known: bool,
     since_ns: u64,
+    since_worked_ns: f64,
 }
 
 /// What one task did.
@@ -189,6 +193,7 @@ impl Replay {
             recorder: header.recorder,
             in_turn,
             hook_ns: header.hook_ns,
+            call_hook_ns: header.call_hook_ns,
             calls: header.calls,
             cpus: vec![Cpu::default(); header.cpus],
             busy: 0,
@@ -209,6 +214,7 @@ impl Replay {
             started_ns: None,
             ended_ns: 0,
             others_ns: 0,
+            recorder_ns: 0.0,
         }
     }
 
@@ -372,13 +378,18 @@ impl Replay {
     }
 
     fn switch(&mut self, cpu: usize, prev: Tid, next: Tid, left: Left) {
-        let Cpu { current, known, since_ns } = self.cpus[cpu];
+        let Cpu { current, known, since_ns, since_worked_ns } = self.cpus[cpu];
         if let (true, None, Some(started_ns)) = (current != 0, self.of(current), self.started_ns) {
             self.others_ns += self.now_ns - since_ns.max(started_ns);
+            let pid = self.known.get(&current).map(|task| task.pid);
+            if pid.is_some() && pid == self.recorder && since_ns >= started_ns {
+                self.recorder_ns += self.worked_ns - since_worked_ns;
+            }
         }
         self.busy -= usize::from(known && current != 0);
         self.busy += usize::from(next != 0);
-        self.cpus[cpu] = Cpu { current: next, known: true, since_ns: self.now_ns };
+        let (since_ns, since_worked_ns) = (self.now_ns, self.worked_ns);
+        self.cpus[cpu] = Cpu { current: next, known: true, since_ns, since_worked_ns };
         if let Some(task) = self.of(prev).filter(|_| prev != 0) {
             if self.tasks[task].blocked.is_some_and(|blocked| blocked.item != usize::MAX) {
                 // How it got this CPU is missing.
@@ -389,7 +400,7 @@ impl Replay {
                 self.tasks[task].on.get_or_insert((0, 0.0));
             }
             self.pause(task);
-            self.hook(task);
+            self.hook(task, self.hook_ns);
             self.tasks[task].on = None;
             self.tasks[task].waking = None;
             self.tasks[task].switches += 1;
@@ -448,9 +459,8 @@ impl Replay {
         }
     }
 
-    /// An event of this task was written down.
-    fn hook(&mut self, task: usize) {
-        let hook_ns = self.hook_ns;
+    /// An event of this task was written down, which took it so long.
+    fn hook(&mut self, task: usize, hook_ns: f64) {
         let task = &mut self.tasks[task];
         let own_ns = hook_ns.min(task.work_ns);
         task.work_ns -= own_ns;
@@ -502,7 +512,7 @@ impl Replay {
             None => Woken::Outside,
             Some(waker) => {
                 self.pause(waker);
-                self.hook(waker);
+                self.hook(waker, self.hook_ns);
                 self.same_call(waker, by, object);
                 let waker_item = self.put(waker, What::Give(woken as u32));
                 let wake = Wake { waker, waker_item, woken, woken_item: None, given };
@@ -579,7 +589,7 @@ impl Replay {
         let current = self.cpus[cpu].current;
         let Some(task) = self.of(current).filter(|_| current != 0) else { return };
         self.pause(task);
-        self.hook(task);
+        self.hook(task, self.call_hook_ns);
         self.tasks[task].channels.insert(key);
         let number = *self.numbers.entry(key).or_insert_with(|| {
             self.channels.push((key, Channel::default()));
