@@ -120,6 +120,18 @@ static __always_inline void cpu_is_lost(s32 cpu)
 	__sync_fetch_and_add(&nr_away, 1);
 }
 
+/* Longer than real-time tasks that wake often run, and shorter than the server leaves a CPU to one. */
+#define CPU_KEPT_NS (100 * 1000 * 1000ULL)
+
+/* Whether a real-time task has had the CPU for so long at a stretch that it cannot be waited for. */
+static __always_inline bool cpu_is_kept(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS && cpu_is_taken_at(at) && cpu_visits[at].away_ns >= CPU_KEPT_NS;
+}
+
 /*
  * In cpu_acquire, dispatch and tick: ours run there, or in dispatch, there are none. Of none the kernel's server asks
  * once more after the last one has left, in the midst of a real-time task.

@@ -219,11 +219,9 @@ void OP(flsched_tick, struct task_struct *p)
  */
 void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	bool again = cpu_is_taken(cpu);
-
 	cpu_is_lost(cpu);
 	scx_bpf_reenqueue_local();
-	if (again && can_reenqueue())
+	if (cpu_is_kept(cpu) && can_reenqueue())
 		reenqueue_here();
 }
 
