@@ -141,8 +141,11 @@ impl<'a> Laboratory<'a> {
             Measure::Resident { experiment } => {
                 placements::wiring(self.experiment(experiment)?, &self.outcomes(experiment)?)
             }
-            Measure::Predicted { experiment, machine, from, of, what } => {
+            Measure::Predicted { experiment, machine: Some(machine), from, of, what } => {
                 predicted::distances(&self.outcomes(experiment)?, machine, from, of, *what)
+            }
+            Measure::Predicted { experiment, machine: None, of, what, .. } => {
+                Ok(predicted::between_boots(&self.outcomes(experiment)?, of, *what))
             }
             Measure::Long { of, what } => {
                 self.progress.phase("a long recording");

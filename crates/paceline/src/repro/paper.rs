@@ -495,8 +495,8 @@ pub enum Measure {
     Predicted {
         /// Name of an experiment in a guest that records.
         experiment: String,
-        /// The guest as a machine.
-        machine: String,
+        /// The guest as a machine. None: the other boots foretell each, which no replay can be better at.
+        machine: Option<String>,
         /// Whose runs were recorded.
         from: String,
         /// Whose are foretold.

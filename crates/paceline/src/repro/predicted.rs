@@ -49,6 +49,17 @@ pub fn distances(
     Ok(distances)
 }
 
+/// For each run of a policy, how far those of other boots are from it, as a part of it.
+pub fn between_boots(outcomes: &[Outcome], of: &str, what: Foretold) -> Vec<f64> {
+    let runs: Vec<&Outcome> = outcomes.iter().filter(|run| run.policy == of).collect();
+    let seen = |run: &&Outcome| Seen::of(run, |_| true);
+    let one = |run: &&Outcome| {
+        let others = runs.iter().filter(|other| other.boot != run.boot);
+        distance(&others.map(seen).collect::<Vec<_>>(), &[seen(run)], what)
+    };
+    runs.iter().filter_map(one).collect()
+}
+
 /// What is held against each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Seen {
@@ -157,6 +168,21 @@ mod tests {
 
     fn seen(elapsed_ns: f64, cpu_ns: [f64; 2]) -> Seen {
         Seen { elapsed_ns, cpu_ns: cpu_ns.to_vec(), ..Seen::default() }
+    }
+
+    #[test]
+    fn a_boot_is_held_to_the_others() {
+        let run = |policy: &str, boot, elapsed_ns| {
+            let mut run = Outcome { policy: policy.into(), boot, ..Outcome::default() };
+            run.observed.elapsed_ns = elapsed_ns;
+            run
+        };
+        let runs = [run("a", 0, 100), run("b", 1, 7), run("a", 1, 80), run("a", 2, 120)];
+        let distances = between_boots(&runs, "a", Foretold::Elapsed);
+        let expected = [0.0, 30.0 / 80.0, 30.0 / 120.0];
+        assert!(distances.iter().zip(expected).all(|(got, want)| (got - want).abs() < 1e-9));
+        assert_eq!(distances.len(), 3);
+        assert!(between_boots(&runs, "b", Foretold::Elapsed).is_empty(), "there is no other boot");
     }
 
     #[test]
