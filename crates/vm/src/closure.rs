@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::Context;
 
 use crate::BadInput;
+use crate::guest::PATH;
 use crate::image::Image;
 
 /// Small files that libc and shells look for.
@@ -26,8 +27,13 @@ const COMMON: &[&str] = &[
     "/usr/lib/locale/C.utf8",
 ];
 
+/// Where programs are linked that lie in no folder of the guest's `PATH`; it is the last of them but for busybox's.
+pub(crate) const PROGRAMS: &str = "/.programs";
+
 /// Programs that start others, found by trial: who starts them, and what they start.
 const STARTS: &[(&str, &[&str])] = &[
+    ("cargo", &["rustc"]),
+    ("rustc", &["cc"]),
     ("make", &["gcc", "cc", "ar", "ranlib", "sh", "rm", "mkdir", "cp", "mv", "touch", "install"]),
     ("gcc", &["as", "ld"]),
     ("g++", &["as", "ld"]),
@@ -49,15 +55,25 @@ pub fn which(program: &OsStr) -> Result<PathBuf, BadInput> {
     })
 }
 
-/// The interpreter behind a version manager's script of the same name, which would look for the
-/// manager in the guest.
+/// The program behind a version manager's of the same name, which would look for the manager in the
+/// guest.
 pub(crate) fn behind_shim(program: PathBuf) -> PathBuf {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    if !name.starts_with("python") || is_elf(&program) {
-        return program;
-    }
-    let named = lines(&program, &["-c", "import sys; print(sys.executable)"]).unwrap_or_default();
-    named.first().map(PathBuf::from).filter(|path| is_elf(path)).unwrap_or(program)
+    let named = match &*name {
+        "cargo" | "rustc" => sysroot().map(|folder| folder.join("bin").join(&*name)),
+        _ if name.starts_with("python") && !is_elf(&program) => {
+            let named = lines(&program, &["-c", "import sys; print(sys.executable)"]);
+            named.unwrap_or_default().first().map(PathBuf::from)
+        }
+        _ => None,
+    };
+    named.filter(|path| is_elf(path)).unwrap_or(program)
+}
+
+/// Where Rust's compiler and libraries lie.
+fn sysroot() -> Option<PathBuf> {
+    let compiler = which("rustc".as_ref()).ok()?;
+    lines(&compiler, &["--print", "sysroot"]).ok()?.first().map(PathBuf::from)
 }
 
 /// Adds a program and all it needs that can be found out.
@@ -71,6 +87,11 @@ pub(crate) fn add_program(image: &mut Image, program: &Path) -> anyhow::Result<(
         let real = image.add(&program)?;
         if !seen.insert(real.clone()) {
             continue;
+        }
+        if !PATH.split(':').any(|folder| program.parent() == Some(folder.as_ref()))
+            && let Some(name) = program.file_name()
+        {
+            image.link(&Path::new(PROGRAMS).join(name), &program);
         }
         if let Some((interpreter, argument)) = shebang(&real)? {
             // `#!/usr/bin/env python3` needs both
@@ -87,20 +108,27 @@ pub(crate) fn add_program(image: &mut Image, program: &Path) -> anyhow::Result<(
         if is_compiler(&base) {
             add_compiler(image, &real)?;
         }
+        if base == "rustc" {
+            add_rust(image)?;
+        }
         let starts = STARTS.iter().filter(|(who, _)| {
             *who == name || base == *who || is_compiler(&base) && is_compiler(who)
         });
         let started = starts.flat_map(|(_, started)| started.iter());
-        todo.extend(started.filter_map(|name| which(OsStr::new(name)).ok()));
+        todo.extend(started.filter_map(|name| which(OsStr::new(name)).ok()).map(behind_shim));
     }
     Ok(())
 }
 
-/// Adds a file or folder the user named, and the libraries of what is executable in it.
+/// Adds a file or folder the user named, and the libraries of what is executable in it; a program with all
+/// that it needs.
 pub(crate) fn add_with(image: &mut Image, path: &Path) -> anyhow::Result<()> {
     if !path.exists() {
         let path = path.display();
         return Err(BadInput(format!("--with {path}: it is not there")).into());
+    }
+    if executable(path) {
+        add_program(image, &behind_shim(std::path::absolute(path)?))?;
     }
     let files = image.add_tree(path, &|_| false)?;
     let programs: Vec<PathBuf> = files.into_iter().filter(|file| is_elf(file)).collect();
@@ -202,6 +230,24 @@ fn add_compiler(image: &mut Image, compiler: &Path) -> anyhow::Result<()> {
         }
     }
     add_libraries(image, &files)
+}
+
+/// What Rust's compiler opens beside its own libraries: those that it links programs with, and a linker.
+fn add_rust(image: &mut Image) -> anyhow::Result<()> {
+    let folder = sysroot().context("rustc does not name its own folder")?.join("lib/rustlib");
+    let other = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let sanitizer = name.contains("san") && name.ends_with(".a");
+        sanitizer || ["rust-objcopy", "wasm-component-ld"].contains(&&*name)
+    };
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(std::env::consts::ARCH) {
+            let files = image.add_tree(&entry.path(), &other)?;
+            add_libraries(image, &files)?;
+        }
+    }
+    Ok(())
 }
 
 fn lines(program: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {

@@ -124,6 +124,13 @@ impl Image {
         self.entries.insert(path.trim_start_matches('/').into(), Entry::Bytes(bytes.into()));
     }
 
+    /// Adds a link that is not on this machine.
+    pub(crate) fn link(&mut self, path: &Path, target: &Path) {
+        self.parents(&path.to_string_lossy());
+        let key = path.strip_prefix("/").unwrap_or(path).to_path_buf();
+        self.entries.insert(key, Entry::Link(target.to_path_buf()));
+    }
+
     /// Adds an empty folder.
     pub(crate) fn folder(&mut self, path: &str) {
         self.parents(&format!("{path}/x"));

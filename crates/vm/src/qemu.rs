@@ -47,7 +47,9 @@ pub(crate) fn arguments(
     boot: usize,
     threads: Threads,
 ) -> Vec<OsString> {
-    let Request { shape, clock, seed, .. } = request;
+    let Request { clock, seed, .. } = request;
+    let image_bytes = files.image.metadata().map_or(0, |image| image.len());
+    let shape = &with_room(&request.shape, image_bytes);
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
     add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
@@ -86,6 +88,14 @@ pub(crate) fn arguments(
         add(&["-device", &format!("virtserialport,chardev={port},name={port}")]);
     }
     line
+}
+
+/// The shape, with memory enough for a large image: while it is unpacked it is there twice, and what it
+/// becomes is a file system that takes half of the rest at most, the program's own files included.
+fn with_room(shape: &Shape, image_bytes: u64) -> Shape {
+    let wanted = 4 * (image_bytes >> 20) as usize;
+    let memory_mib = shape.memory_mib.max(wanted.next_multiple_of(shape.nodes));
+    Shape { memory_mib, ..shape.clone() }
 }
 
 /// What follows `--` goes to the agent: also `nokaslr`, which only the kernel's decompressor reads.
@@ -155,6 +165,13 @@ mod tests {
         };
         let words = arguments(&request, &files, 3, threads);
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_large_image_has_room_to_be_unpacked() {
+        let shape = Shape { cpus: 6, nodes: 3, ..Shape::default() };
+        assert_eq!(with_room(&shape, 100 << 20).memory_mib, 2048);
+        assert_eq!(with_room(&shape, 700 << 20).memory_mib, 2802);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use live::{Executed, Execution};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::machine::{APPLETS, PATH, busybox, mount_tmpfs};
+use crate::closure::PROGRAMS;
 use crate::job::{Job, JobWorkload};
 
 /// The argument behind `guest` that makes this program the worker; a name, its file and the report's follow.
@@ -33,7 +34,7 @@ const KEPT: &str = "/.kept";
 pub(crate) fn execute(job: &Job) -> anyhow::Result<Executed> {
     restore(&job.workload)?;
     let (mut command, name, report) = command(&job.workload)?;
-    command.env_clear().env("PATH", format!("{PATH}:{APPLETS}"));
+    command.env_clear().env("PATH", format!("{PATH}:{PROGRAMS}:{APPLETS}"));
     command.env("HOME", "/tmp").env("LANG", "C.UTF-8").env("TERM", "dumb");
     let what = Execution {
         name,

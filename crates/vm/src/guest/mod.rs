@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::Context;
 pub use execute::worker_command;
+pub(crate) use machine::PATH;
 use policy::{Instance, Policy};
 
 use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
