@@ -351,6 +351,19 @@ impl Replay {
         self.tasks.len() - 1
     }
 
+    /// The command begins: what its recorder ran before that, and waited for, is none of it.
+    fn begin(&mut self) {
+        self.started_ns = Some(self.now_ns);
+        (self.others_ns, self.recorder_ns, self.items, self.part_ns) = Default::default();
+        (self.tasks, self.index, self.processes) = Default::default();
+        (self.wakes, self.free, self.numbers, self.channels) = Default::default();
+    }
+
+    /// A thread of the recorder's own process.
+    fn is_recorder(&self, tid: Tid) -> bool {
+        self.known.get(&tid).is_some_and(|it| Some(it.pid) == self.recorder)
+    }
+
     fn start(&mut self, cpu: usize, tid: Tid) {
         let parent = self.parent.remove(&tid).unwrap_or(self.cpus[cpu].current);
         self.index.remove(&tid);
@@ -363,14 +376,15 @@ impl Replay {
             name: format!("thread-{tid}"),
         };
         let info = self.known.get(&tid).cloned().unwrap_or_else(unknown);
-        let by_recorder = self.known.get(&parent).is_some_and(|it| Some(it.pid) == self.recorder)
-            && Some(info.pid) != self.recorder;
+        let by_recorder = self.is_recorder(parent) && Some(info.pid) != self.recorder;
         if let Some(forker) = self.of(parent) {
             let child = self.add(info, true);
             self.pause(forker);
             self.put(forker, What::Fork(child as u32));
         } else if by_recorder && self.of_command {
-            self.started_ns.get_or_insert(self.now_ns);
+            if self.tasks.iter().all(|task| task.dead) {
+                self.begin();
+            }
             self.add(info, false);
         } else if !self.of_command && !info.kernel && Some(info.pid) != self.recorder {
             self.add(info, false);
@@ -381,8 +395,7 @@ impl Replay {
         let Cpu { current, known, since_ns, since_worked_ns } = self.cpus[cpu];
         if let (true, None, Some(started_ns)) = (current != 0, self.of(current), self.started_ns) {
             self.others_ns += self.now_ns - since_ns.max(started_ns);
-            let pid = self.known.get(&current).map(|task| task.pid);
-            if pid.is_some() && pid == self.recorder && since_ns >= started_ns {
+            if self.is_recorder(current) && since_ns >= started_ns {
                 self.recorder_ns += self.worked_ns - since_worked_ns;
             }
         }
@@ -403,7 +416,8 @@ impl Replay {
             self.hook(task, self.hook_ns);
             self.tasks[task].on = None;
             self.tasks[task].waking = None;
-            self.tasks[task].switches += 1;
+            let for_recorder = left == Left::Preempted && self.is_recorder(next);
+            self.tasks[task].switches += u64::from(!for_recorder);
             match left {
                 Left::Preempted => {}
                 Left::Dead => self.ends(task),

@@ -221,6 +221,34 @@ fn a_number_that_comes_again_is_another_thread() {
 }
 
 #[test]
+fn what_was_run_before_the_command_is_none_of_it() {
+    let (replay, workload) = story(&[
+        (1_000, 0, Kind::Exit { tid: 10 }),
+        (1_100, 0, switch(10, RECORDER, Left::Dead)),
+        (5_000, 0, Kind::Fork { parent: RECORDER, child: 20 }),
+        (5_000, 0, Kind::Task(info(20, 20, "command"))),
+        (5_000, 0, Kind::Start { tid: 20, target: 0 }),
+        (5_500, 0, switch(RECORDER, 20, Left::Blocked)),
+        (9_000, 0, switch(20, 0, Left::Dead)),
+    ]);
+    let names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!((names, workload.tasks[0].delay_ns), (vec!["command"], 0));
+    assert_eq!((replay.elapsed_ns(), replay.others_ns()), (4_000, 500));
+}
+
+#[test]
+fn who_makes_room_for_the_recorder_has_not_switched() {
+    let (replay, _) = story(&[
+        (1_000, 0, switch(10, RECORDER, Left::Preempted)),
+        (1_500, 0, switch(RECORDER, 10, Left::Blocked)),
+        (2_000, 0, switch(10, 0, Left::Preempted)),
+        (2_500, 0, switch(0, 10, Left::Blocked)),
+        (3_000, 0, switch(10, 0, Left::Dead)),
+    ]);
+    assert_eq!(replay.recorded()[0].switches, 2);
+}
+
+#[test]
 fn who_was_there_before_goes_on_from_the_beginning() {
     let mut replay = Replay::new(&Header { cpus: 2, ..Header::default() }, false);
     let events = [
