@@ -205,8 +205,8 @@ impl Engine {
             }
             Op::Io { bytes, buffer } => self.write_device(task, bytes, buffer),
             Op::Cpus(mask) => self.set_own_cpus(task, mask as usize),
-            Op::Fork(_) if self.phase(task) == 0 => {
-                // The copying takes long: others go on before the child appears.
+            Op::Fork(_) if self.phase(task) == 0 && !self.k.tasks[task].at.recorded() => {
+                // The copying takes long: others go on before the child appears. In a recording it is work.
                 self.set_phase(task, 1);
                 self.enter_kernel();
                 self.k.call(self.k.func.copy_process);
@@ -295,8 +295,11 @@ impl Engine {
     }
 
     fn exit(&mut self, task: TaskId) {
-        self.enter_kernel();
-        self.k.call(self.k.func.do_exit);
+        // In a recording it is the last of the work.
+        if !self.k.tasks[task].at.recorded() {
+            self.enter_kernel();
+            self.k.call(self.k.func.do_exit);
+        }
         self.k.tasks[task].exiting = true;
         self.k.tasks[task].state = State::Dead;
     }

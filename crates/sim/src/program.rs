@@ -195,6 +195,11 @@ impl Cursor {
         self.op
     }
 
+    /// What it does was recorded: what the kernel did for it meanwhile is in its work.
+    pub fn recorded(&self) -> bool {
+        self.script.is_some()
+    }
+
     /// How far it has got in its script.
     pub fn played(&self) -> Played {
         let acts = self.script.as_ref().map_or(0, Steps::done);

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{burn, cores, scenario, task, workload};
+use common::{MS, burn, cores, scenario, task, workload};
 use machine::{Machine, Ticks};
 use sim::{Scheduler, run};
-use workload::Step;
+use workload::{Act, Script, Step, Task, Then};
 
 /// All waits of a task that is started, sleeps for so long, and is woken, alone on one CPU.
 fn wait_ns(machine: Machine, sleep_ns: u64) -> u64 {
@@ -67,4 +67,21 @@ fn an_observer_is_in_what_it_observes() {
         base_ns + 2 * 500,
         "of each wait the end of one event and the start of another"
     );
+}
+
+#[test]
+fn what_was_recorded_has_the_making_and_the_end_of_a_thread_in_its_work() {
+    let played = |name: &str, forked, acts: &[Act]| {
+        let script = Some(Script::new(acts.into(), 0.0, 0.0));
+        Task { forked, script, ..task(name, Vec::new()) }
+    };
+    let act = |then| Act { work_ns: MS as f32, then };
+    let tasks = vec![
+        played("maker", false, &[act(Then::Fork(1)), act(Then::End)]),
+        played("thread", true, &[act(Then::End)]),
+    ];
+    let outcome = run(&scenario(cores(2), workload(tasks), Scheduler::Default)).unwrap();
+    let cpu_ns = |tid| outcome.observed.tasks[&tid].cpu_ns;
+    assert!((2 * MS..2 * MS + 20_000).contains(&cpu_ns(1)), "{}", cpu_ns(1));
+    assert!((MS..MS + 20_000).contains(&cpu_ns(2)), "{}", cpu_ns(2));
 }
