@@ -20,12 +20,16 @@ LICENSE;
 #define S_IFIFO		0010000
 #define S_IFSOCK	0140000
 #define AF_UNIX		1
+#define NET_RX_SOFTIRQ	3
 
 enum kind {
 	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME,
 };
 
 enum left { BLOCKED, PREEMPTED, DEAD };
+
+/* A call that begins or ends a connection: no kind of record. */
+#define CONNECTION	0x100
 
 enum carrier { BY_TASK, BY_INTERRUPT, BY_SOFTIRQ, BY_TIMER, PIPE, UNIX_SOCKET, TCP, FUTEX };
 
@@ -39,7 +43,7 @@ struct ring {
 	u64 head;
 	u64 lost;
 	u32 in_interrupt;
-	u32 in_softirq;
+	u32 in_softirq;		/* its number, from 1 */
 	u32 in_timer;
 	u32 own_cache_line[9];
 };
@@ -82,8 +86,9 @@ struct pt_regs___record {
 #define CALL_NUMBER	syscallno
 #define FIRST_ARGUMENT	orig_x0
 enum {
-	CALL_READ = 63, CALL_WRITE, CALL_READV, CALL_WRITEV, CALL_FUTEX = 98,
-	CALL_SENDTO = 206, CALL_RECVFROM, CALL_SENDMSG = 211, CALL_RECVMSG,
+	CALL_CLOSE = 57, CALL_READ = 63, CALL_WRITE, CALL_READV, CALL_WRITEV, CALL_EXIT_GROUP = 94,
+	CALL_FUTEX = 98, CALL_CONNECT = 203, CALL_SENDTO = 206, CALL_RECVFROM, CALL_SHUTDOWN = 210,
+	CALL_SENDMSG, CALL_RECVMSG,
 };
 #else
 struct pt_regs___record {
@@ -93,8 +98,9 @@ struct pt_regs___record {
 #define CALL_NUMBER	orig_ax
 #define FIRST_ARGUMENT	di
 enum {
-	CALL_READ, CALL_WRITE, CALL_READV = 19, CALL_WRITEV, CALL_SENDTO = 44, CALL_RECVFROM,
-	CALL_SENDMSG, CALL_RECVMSG, CALL_FUTEX = 202,
+	CALL_READ, CALL_WRITE, CALL_CLOSE = 3, CALL_READV = 19, CALL_WRITEV, CALL_CONNECT = 42,
+	CALL_SENDTO = 44, CALL_RECVFROM, CALL_SENDMSG, CALL_RECVMSG, CALL_SHUTDOWN,
+	CALL_FUTEX = 202, CALL_EXIT_GROUP = 231,
 };
 #endif
 
@@ -286,7 +292,7 @@ static __always_inline u32 by_file(u64 number, enum kind kind, u32 *object)
 	return BY_TASK;
 }
 
-/* READ, WRITE or FUTEX; 0 for any other system call. */
+/* READ, WRITE, FUTEX or CONNECTION; 0 for any other system call. */
 static __always_inline u32 kind_of_call(const struct pt_regs___record *regs)
 {
 	switch (regs->CALL_NUMBER) {
@@ -296,12 +302,14 @@ static __always_inline u32 kind_of_call(const struct pt_regs___record *regs)
 		return WRITE;
 	case CALL_FUTEX:
 		return FUTEX;
+	case CALL_CONNECT: case CALL_SHUTDOWN: case CALL_CLOSE: case CALL_EXIT_GROUP:
+		return CONNECTION;
 	}
 	return 0;
 }
 
 /* What carries a wakeup that the running task makes: that depends on the call that it is in. */
-static __always_inline u32 by_call(u32 *object)
+static __always_inline u32 by_call(u32 *object, bool in_packet)
 {
 	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
 	const struct pt_regs___record *regs;
@@ -315,6 +323,8 @@ static __always_inline u32 by_call(u32 *object)
 		*object = regs->FIRST_ARGUMENT;
 		return FUTEX;
 	}
+	if (kind == CONNECTION)
+		return in_packet ? TCP : BY_TASK;
 	return kind ? by_file(regs->FIRST_ARGUMENT, kind, object) : BY_TASK;
 }
 
@@ -324,6 +334,7 @@ int BPF_PROG(on_waking, struct task_struct___record *p)
 {
 	struct ring *ring = this_ring();
 	u32 pid = p->pid, object = 0, by;
+	bool in_packet;
 
 	/* a task that set out to sleep and was called back before it left */
 	if (pid == (u32)bpf_get_current_pid_tgid())
@@ -333,9 +344,13 @@ int BPF_PROG(on_waking, struct task_struct___record *p)
 	} else if (ring->in_interrupt) {
 		by = BY_INTERRUPT;
 	} else {
-		by = by_call(&object);
-		/* packets that are being delivered are the running task's own only if it is sending */
-		if (ring->in_softirq && by != TCP)
+		in_packet = ring->in_softirq == NET_RX_SOFTIRQ + 1;
+		by = by_call(&object, in_packet);
+		/*
+		 * Packets that are being delivered are the running task's own only if it is sending, or if it
+		 * begins or ends a connection, which sends some, too.
+		 */
+		if (ring->in_softirq && !(in_packet && by == TCP))
 			by = BY_SOFTIRQ;
 	}
 	put(word(WAKE, by), pid, object);
@@ -357,9 +372,9 @@ int BPF_PROG(on_interrupt_end)
 }
 
 SEC("tp_btf/softirq_entry")
-int BPF_PROG(on_softirq)
+int BPF_PROG(on_softirq, u32 number)
 {
-	this_ring()->in_softirq = 1;
+	this_ring()->in_softirq = number + 1;
 	return 0;
 }
 
