@@ -26,10 +26,10 @@ enum kind {
 	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME,
 };
 
-enum left { BLOCKED, PREEMPTED, DEAD };
+/* Calls that are no kind of record. */
+enum { CONNECTION = NAME + 1, WAKES_BY_FUTEX };
 
-/* A call that begins or ends a connection: no kind of record. */
-#define CONNECTION	0x100
+enum left { BLOCKED, PREEMPTED, DEAD };
 
 enum carrier { BY_TASK, BY_INTERRUPT, BY_SOFTIRQ, BY_TIMER, PIPE, UNIX_SOCKET, TCP, FUTEX };
 
@@ -292,7 +292,7 @@ static __always_inline u32 by_file(u64 number, enum kind kind, u32 *object)
 	return BY_TASK;
 }
 
-/* READ, WRITE, FUTEX or CONNECTION; 0 for any other system call. */
+/* READ, WRITE, WAKES_BY_FUTEX or CONNECTION; 0 for any other system call. */
 static __always_inline u32 kind_of_call(const struct pt_regs___record *regs)
 {
 	switch (regs->CALL_NUMBER) {
@@ -301,7 +301,7 @@ static __always_inline u32 kind_of_call(const struct pt_regs___record *regs)
 	case CALL_WRITE: case CALL_WRITEV: case CALL_SENDTO: case CALL_SENDMSG:
 		return WRITE;
 	case CALL_FUTEX:
-		return FUTEX;
+		return WAKES_BY_FUTEX;
 	case CALL_CONNECT: case CALL_SHUTDOWN: case CALL_CLOSE: case CALL_EXIT_GROUP:
 		return CONNECTION;
 	}
@@ -319,7 +319,7 @@ static __always_inline u32 by_call(u32 *object, bool in_packet)
 		return BY_TASK;
 	regs = (void *)bpf_task_pt_regs((void *)p);
 	kind = kind_of_call(regs);
-	if (kind == FUTEX) {
+	if (kind == WAKES_BY_FUTEX) {
 		*object = regs->FIRST_ARGUMENT;
 		return FUTEX;
 	}
