@@ -212,7 +212,9 @@ fn add_compiler(image: &mut Image, compiler: &Path) -> anyhow::Result<()> {
     let link =
         ["crt1.o", "Scrt1.o", "crti.o", "crtn.o", "libc.so", "libc.so.6", "libc_nonshared.a"];
     let math = ["libm.so", "libm.so.6", "libmvec.so.1", "libpthread.a", "libgcc_s.so.1"];
-    for file in link.iter().chain(&math) {
+    // Parts of libc by now, and yet asked for by Rust's compiler.
+    let empty = ["libdl.a", "librt.a", "libutil.a"];
+    for file in link.iter().chain(&math).chain(&empty) {
         let named = lines(compiler, &[&format!("-print-file-name={file}")])?;
         if let Some(path) = named.iter().map(Path::new).find(|path| path.is_absolute()) {
             image.add_tree(path, &|_| false)?;

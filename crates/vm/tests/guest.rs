@@ -34,6 +34,7 @@ fn main() {
         trial("policies_differ_where_they_must", policies_differ_where_they_must),
         trial("the_machine_is_as_asked", the_machine_is_as_asked),
         trial("programs_come_with_what_they_need", programs_come_with_what_they_need),
+        trial("a_recording_says_what_woke_whom", a_recording_says_what_woke_whom),
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
         trial("rtapp_runs_its_own_examples", rtapp_runs_its_own_examples),
         trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
@@ -270,19 +271,41 @@ fn programs_come_with_what_they_need() {
     std::fs::write(folder.path().join("Makefile"), MAKEFILE).unwrap();
     std::fs::write(folder.path().join("serve.py"), SERVER).unwrap();
     let script = format!("{place}/serve.py");
+    let line = format!("python3 {script}");
     for (argv, says) in [
         (&["make", "-C", place, "-j8"][..], "built 8"),
         (&["python3", script.as_str()][..], "answered 20"),
+        (&["sh", "-c", line.as_str()][..], "answered 20"),
     ] {
         let mut request = request(&["flsched"], argv);
         if let WorkloadRef::Command { with, .. } = &mut request.workload {
-            with.push(folder.path().into());
+            with.extend([folder.path().into(), vm::which("python3".as_ref()).unwrap()]);
         }
         request.shape.cpus = 2;
         request.clock = Clock::Dilated;
         let outcomes = run(&request).unwrap_or_else(|error| panic!("{argv:?}: {error:#}"));
         assert!(outcomes[0].output.contains(says), "{}", outcomes[0].output);
     }
+}
+
+/// A reader makes room in a full pipe; a client begins and ends a connection without a word. Neither has threads.
+fn a_recording_says_what_woke_whom() {
+    let script = "dd if=/dev/zero bs=64k count=3 | (sleep 0.1; cat >/dev/null); \
+                  nc -l -p 7 & sleep 0.1; nc 127.0.0.1 7 </dev/null; wait";
+    let mut request = request(&["default"], &["sh", "-c", script]);
+    request.record = Some(record::Detail::Waits);
+    let outcomes = run(&request).unwrap();
+    let mut reader = record::Reader::new(outcomes[0].recording.as_slice()).unwrap();
+    let mut by = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        if let record::Kind::Wake { by: carrier, .. } = event.kind {
+            by.push(carrier);
+        }
+    }
+    let times = |carrier| by.iter().filter(|by| **by == carrier).count();
+    assert!(times(record::Carrier::Pipe) >= 3, "{by:?}");
+    assert!(times(record::Carrier::Tcp) >= 2, "{by:?}");
+    assert_eq!(times(record::Carrier::Futex), 0, "{by:?}");
 }
 
 /// Each task's callbacks by its name. Ticks come by the clock and not by what a task does.
