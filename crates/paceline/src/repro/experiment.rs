@@ -20,6 +20,13 @@ use crate::{ground, plan::SEED};
 
 const MS: u64 = 1_000_000;
 
+/// Scripts that come along, by name.
+const SCRIPTS: &[(&str, &str)] = &[
+    ("build", include_str!("../../../../workloads/build.sh")),
+    ("sqlite", include_str!("../../../../workloads/sqlite.sh")),
+    ("web", include_str!("../../../../workloads/web.sh")),
+];
+
 /// Longest a run of an experiment may take on its ground's clock.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -170,6 +177,13 @@ fn job(job: &Job) -> Result<plan::Job, Failure> {
                 .map(|name| vm::which(name.as_ref()).map_err(Failure::input))
                 .collect::<Result<_, _>>()?,
         }),
+        Job::Script { name, programs } => {
+            let (_, text) = SCRIPTS
+                .iter()
+                .find(|(known, _)| known == name)
+                .ok_or_else(|| Failure::input(format!("{name} is no script of workloads/")))?;
+            self::job(&Job::Shell { script: text.to_string(), programs: programs.clone() })
+        }
         Job::Fault { .. } => Err(Failure::input("a fault is done to a guest, and is no workload")),
         Job::File(name) => plan::Job::file(Path::new(name)),
         Job::Burners { tasks, work_ms } => Ok(plan::Job::built(mix::burners(*tasks, work_ms * MS))),

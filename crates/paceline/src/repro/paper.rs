@@ -282,6 +282,13 @@ pub enum Job {
         /// Programs of this machine that it needs, by name.
         programs: Vec<String>,
     },
+    /// The same, where the script comes along (`workloads/NAME.sh`).
+    Script {
+        /// Its name.
+        name: String,
+        /// Programs of this machine that it needs, by name.
+        programs: Vec<String>,
+    },
     /// A fault that is done to the guest under each policy in turn, which `paceline run` loads there.
     Fault {
         /// Its name in `faults`.
