@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A server with threads: it makes one for each request of the four threads of a client.
+# A server with threads: it makes one for each request of 16 clients, which work longer at what they are told.
 cd /tmp; cat >web.py <<END
 import http.client, http.server, os, threading
 
@@ -15,21 +15,26 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 def ask(port):
-    for _ in range(30):
+    for _ in range(5):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request("GET", "/")
-        connection.getresponse().read()
+        length = len(connection.getresponse().read())
         connection.close()
+        sum(n * length for n in range(100000))
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
-client = os.fork()
-if client:
-    threading.Thread(target=server.serve_forever).start()
-    os.waitpid(client, 0)
-    server.shutdown()
-else:
-    askers = [threading.Thread(target=ask, args=[server.server_port]) for _ in range(4)]
-    [asker.start() for asker in askers]
-    [asker.join() for asker in askers]
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 64
+
+server = Server(("127.0.0.1", 0), Page)
+clients = []
+for _ in range(16):
+    client = os.fork()
+    if not client:
+        ask(server.server_port)
+        os._exit(0)
+    clients.append(client)
+threading.Thread(target=server.serve_forever).start()
+[os.waitpid(client, 0) for client in clients]
+server.shutdown()
 END
 exec python3 web.py
