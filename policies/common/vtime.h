@@ -39,11 +39,17 @@ static __always_inline s64 vtime_ahead(u64 vtime)
 	return vtime - vtime_now;
 }
 
-/* What p is queued by: who slept has no claim on the time of those who did not. */
+/*
+ * What p is queued by: who slept has no claim on the time of those who did not; and who ran while nobody waited owes
+ * nobody more than a few slices of the lowest weight, which others may be ahead by: or it would wait for as long as
+ * all of them together need to have had as much.
+ */
 static __always_inline u64 vtime_queued(const struct task_struct *p, u64 enq_flags, u64 slice_ns)
 {
-	u64 vtime = p->scx.dsq_vtime;
+	u64 vtime = p->scx.dsq_vtime, most = vtime_now + vtime_of(4 * slice_ns, WEIGHT_MIN);
 
+	if ((s64)(vtime - most) > 0)
+		vtime = most;
 	return enq_flags & SCX_ENQ_WAKEUP ? vtime_after(vtime, vtime_now - slice_ns) : vtime;
 }
 

@@ -2,13 +2,16 @@
 //! CPUs that come and go, masks and nice values that change under a run.
 
 mod common;
+#[path = "common/shipped.rs"]
+mod shipped;
 
 use std::collections::BTreeMap;
 
 use common::{MS, burn, cores, policy, scenario, task, workload};
 use policy::{Instance, Policy};
-use sim::{Change, Fault, Scheduler, run, run_traced};
-use trace::{IDLE, Kind};
+use shipped::SHIPPED;
+use sim::{Change, Fault, Scheduler, Traced, run, run_traced};
+use trace::{IDLE, Kind, Tid};
 use workload::{Step, Task};
 
 fn at(ms: u64, change: Change) -> Fault {
@@ -153,5 +156,72 @@ fn the_policy_hears_of_changes() {
     let traced = run_traced(&scenario).unwrap();
     for op in ["set_cpumask", "set_weight", "cpu_offline"] {
         assert!(traced.callbacks.iter().any(|call| call.op == op && call.t_ns > MS), "{op}");
+    }
+}
+
+/// Linux's own two, and each of the policies.
+fn all_schedulers() -> Vec<Scheduler> {
+    let policy = |label| Scheduler::Policy(Instance::parse(label, SHIPPED).unwrap());
+    let labels = ["flsched", "cas", "o1", "min-fair", "avx-fair", "dino"];
+    [Scheduler::Default, Scheduler::Cfs].into_iter().chain(labels.map(policy)).collect()
+}
+
+/// The longest time from `from_ns` on, up to the end, in which a task that never sleeps has no CPU.
+fn longest_wait_ns(traced: &Traced, tid: Tid, from_ns: u64) -> u64 {
+    let (mut longest, mut since_ns) = (0, Some(from_ns));
+    for event in traced.events.iter().filter(|event| event.t_ns >= from_ns) {
+        let Kind::Switch { prev, next, .. } = event.kind else { continue };
+        if next == tid {
+            longest = longest.max(event.t_ns - since_ns.take().unwrap_or(event.t_ns));
+        } else if prev == tid {
+            since_ns = Some(event.t_ns);
+        }
+    }
+    let end_ns = traced.events.last().map_or(from_ns, |event| event.t_ns);
+    longest.max(since_ns.map_or(0, |since_ns| end_ns - since_ns))
+}
+
+/// A third of what the watchdog allows.
+const LONG_MS: u64 = 10_000;
+
+/// Tasks that may use two CPUs wait for the one that goes, where the other one always has others to run.
+#[test]
+fn who_waits_for_a_cpu_that_goes_is_run_by_one_that_is_busy() {
+    for scheduler in all_schedulers() {
+        let mut load = burners(12, 100_000);
+        let steps = |n: u64| vec![burn(1 + n), Step::Sleep { ns: (1 + n) * MS / 3 }];
+        let bound = |n: u64| Task {
+            cpus: Some(vec![0, 1]),
+            ..task(&format!("b{n}"), vec![Step::Repeat { times: None, steps: steps(n) }])
+        };
+        load.tasks.extend((0..6).map(bound));
+        load.duration_ns = Some(14_000 * MS);
+        let mut scenario = scenario(cores(4), load, scheduler);
+        // At any moment of a turn.
+        scenario.faults = (0..8)
+            .map(|n| {
+                at(500 + 103 * n, if n % 2 == 0 { Change::Offline(1) } else { Change::Online(1) })
+            })
+            .chain([at(2_000, Change::Offline(1))])
+            .collect();
+        let traced = run_traced(&scenario).unwrap_or_else(|error| panic!("{error}"));
+        let longest = (1..=18).map(|tid| longest_wait_ns(&traced, tid, 500 * MS) / MS).max();
+        let name = &traced.outcome.policy;
+        assert!(longest < Some(LONG_MS), "{name}: one waits for {longest:?} ms");
+    }
+}
+
+/// It ran while nobody else wanted to: that is no debt which others have to be given for minutes first.
+#[test]
+fn who_was_alone_does_not_wait_for_all_that_it_had() {
+    for scheduler in all_schedulers() {
+        let late =
+            |n| Task { delay_ns: 2_000 * MS, ..task(&format!("late{n}"), vec![burn(100_000)]) };
+        let early = Task { nice: 19, ..task("early", vec![burn(100_000)]) };
+        let mut load = workload([early].into_iter().chain((0..9).map(late)).collect());
+        load.duration_ns = Some(30_000 * MS);
+        let traced = run_traced(&scenario(cores(1), load, scheduler)).unwrap();
+        let longest = longest_wait_ns(&traced, 1, 0) / MS;
+        assert!(longest < LONG_MS, "{}: it waits for {longest} ms", traced.outcome.policy);
     }
 }

@@ -2,7 +2,7 @@
 /* Queue: where tasks wait, and which of them a CPU takes. In each queue the order is that of CPU time. */
 #pragma once
 #include "state.h"
-#include "cpu_queue.h"
+#include "overdue.h"
 
 #define ARRIVES_NS 1000000	/* who takes the place of one that went home has come by then, or does not come */
 
@@ -134,6 +134,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev, bool s
 	s64 own = vtime_head(cpu), here = vtime_head(domain);
 	u32 i;
 
+	if (take_overdue(cpu, least < own ? least < here ? least : here : own < here ? own : here))
+		return true;
 	if (own < least && own <= here && dsq_move_to_local(cpu))
 		return true;
 	if (here < least && dsq_move_to_local(domain))

@@ -2,7 +2,7 @@
 /* Queue: where tasks wait, and which of them a CPU takes. In each queue the order is that of CPU time. */
 #pragma once
 #include "state.h"
-#include "cpu_queue.h"
+#include "overdue.h"
 
 /* A queue for each kind of core; those below are for each CPU, for tasks that may not run on all. */
 static __always_inline u64 queue_of_kind(u32 kind)
@@ -55,6 +55,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 			found = true;
 		}
 	}
+	if (take_overdue(cpu, least))
+		return true;
 	if (found && dsq_move_to_local(queue))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
