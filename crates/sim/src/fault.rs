@@ -47,6 +47,8 @@ pub enum Change {
     },
     /// Counters fail: of instructions, and of cycles at each license level.
     Counters(Failing),
+    /// From then on no core's clock rises above so many MHz, as a governor may choose.
+    Governor(u32),
 }
 
 /// How counters fail.
@@ -117,6 +119,7 @@ impl Engine {
                 self.k.counters_stand = true;
                 self.k.clocks.iter_mut().for_each(|clocks| clocks.fail = true);
             }
+            Change::Governor(mhz) => self.govern(f64::from(mhz) / 1e3, t_ns),
         }
         self.finish();
     }

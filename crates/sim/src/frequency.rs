@@ -5,6 +5,8 @@
 //! What a task asks of the license follows from its vector code, whether it is in a system call or not. Kernel paths
 //! take as long at any clock; what runs on a core that halts for a change of clock gets nothing done.
 
+use std::collections::BTreeSet;
+
 use machine::{Frequency, LEVELS, License, Machine, Phase};
 
 use crate::engine::Engine;
@@ -48,6 +50,8 @@ pub(crate) struct Clocks {
     used: Vec<Option<u8>>,
     /// Counters of clocks have failed.
     pub fail: bool,
+    /// What a governor allows.
+    governed_ghz: f64,
 }
 
 impl Clocks {
@@ -76,6 +80,7 @@ impl Clocks {
             counted: vec![Counted::default(); machine.cpus.len()],
             used: vec![None; machine.cpus.len()],
             fail: false,
+            governed_ghz: f64::INFINITY,
             model,
         })
     }
@@ -161,8 +166,8 @@ impl Clocks {
         let limit_ghz = limit.map_or(f64::INFINITY, |clock| clock * self.reference_ghz);
         let ghz: Vec<f64> = self.cores.iter().map(turbo).collect();
         for (core, turbo) in self.cores.iter_mut().zip(ghz).filter(|(core, _)| core.node == node) {
-            core.ghz = turbo.min(limit_ghz);
-            core.limited = limit_ghz < turbo;
+            core.ghz = turbo.min(limit_ghz).min(self.governed_ghz);
+            core.limited = limit_ghz < turbo.min(self.governed_ghz);
         }
     }
 }
@@ -196,6 +201,20 @@ impl Engine {
         let next = law.and_then(|law| core.license.demand(t_ns, needs.unwrap_or(0), &law));
         self.license_due(number, next);
         self.clocks_change(node, &before, t_ns);
+    }
+
+    /// A governor allows no clock above this from now on.
+    pub(crate) fn govern(&mut self, ghz: f64, t_ns: u64) {
+        let Some(clocks) = &mut self.k.clocks else { return };
+        let before = rates(clocks);
+        clocks.governed_ghz = ghz;
+        let nodes: BTreeSet<usize> = clocks.cores.iter().map(|core| core.node).collect();
+        for node in nodes {
+            if let Some(clocks) = &mut self.k.clocks {
+                clocks.accrue_package(node, t_ns);
+            }
+            self.clocks_change(node, &before, t_ns);
+        }
     }
 
     /// The license of a core goes on.
