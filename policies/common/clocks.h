@@ -36,6 +36,16 @@ static __always_inline u32 turbo_of(u32 level, u32 active)
 	return turbo_khz[row][level];
 }
 
+#define ACTIVE_ONE 64	/* parts of a core */
+
+/* The same with so many on average, in parts of a core: that of the time with fewer and of the time with more. */
+static __always_inline u32 turbo_between(u32 level, u32 active)
+{
+	u32 fewer = turbo_of(level, active / ACTIVE_ONE), more = turbo_of(level, active / ACTIVE_ONE + 1);
+
+	return fewer - (fewer - more) * (active % ACTIVE_ONE) / ACTIVE_ONE;
+}
+
 CONFIG u64 reads_counters;	/* set where there are counters to be read */
 
 #ifdef __bpf__

@@ -306,24 +306,118 @@ fn a_cpu_may_go_while_its_license_is_held() {
     assert!(done.iter().all(|work| *work > most / 3.0), "nobody was forgotten: {done:?}");
 }
 
-/// Who touches a wide register once in 0.6 ms keeps its core at the lowest clock: it is a culprit, and has no more by it.
-#[test]
-fn who_looks_heavy_gains_nothing_and_loses_nothing_to_others() {
+/// Work that each of two tasks gets done that share CPU 0 of a Xeon W for 10 s.
+fn side_by_side(steps: [&Vec<Step>; 2], knobs: &str) -> (Vec<f64>, f64) {
     let machine = find("xeon-w-2104").unwrap();
-    let touch = vec![
+    let tasks = steps.map(|steps| on(0, Vector::None, forever(steps.clone())));
+    let run = simulate(&machine, tasks.to_vec(), fair(knobs), Some(10 * SECOND));
+    (done(&run), run.extra["refunded_ns"])
+}
+
+/// Code that touches a wide register for a us, and then runs for so long without.
+fn touch(then_ns: u64) -> Vec<Step> {
+    vec![
         Step::Vector(Vector::Avx512),
         Step::Run { work_ns: 1_000 },
         Step::Vector(Vector::None),
-        Step::Run { work_ns: 450_000 },
-    ];
-    let plain = vec![Step::Run { work_ns: 451_000 }];
-    let work = |first: &Vec<Step>| {
-        let tasks = [first, &plain].map(|steps| on(0, Vector::None, forever(steps.clone())));
-        done(&simulate(&machine, tasks.to_vec(), fair("detect=trap"), Some(10 * SECOND)))
+        Step::Run { work_ns: then_ns },
+    ]
+}
+
+/// Who touches a wide register once in 0.6 ms keeps its core at the lowest clock: it is a culprit, and has no more by it.
+#[test]
+fn who_looks_heavy_gains_nothing_and_loses_nothing_to_others() {
+    let (gaming, plain) = (touch(450_000), vec![Step::Run { work_ns: 451_000 }]);
+    let share = |knobs: &str| {
+        let (honest, _) = side_by_side([&plain, &plain], knobs);
+        let (work, _) = side_by_side([&gaming, &plain], knobs);
+        [work[0] / honest[0], work[1] / honest[1]]
     };
-    let (honest, gaming) = (work(&plain), work(&touch));
-    assert!(gaming[0] < 0.9 * honest[0], "it pays for its own clock: {gaming:?} of {honest:?}");
-    assert!(gaming[1] > 0.93 * honest[1], "its neighbour is refunded: {gaming:?} of {honest:?}");
+    let off = share("charge=off");
+    for knobs in ["detect=trap", "detect=observed"] {
+        let [own, neighbour] = share(knobs);
+        assert!(own < off[0] && own < 0.9, "{knobs}: it pays for its own clock: {own} {off:?}");
+        assert!(neighbour > off[1], "{knobs}: its neighbour is refunded: {neighbour} {off:?}");
+        assert!((0.975..=1.0).contains(&neighbour), "{knobs}: all that it lost: {neighbour}");
+    }
+}
+
+/// Who causes drops now and then is refunded none of them, however seldom that is, nor what it did before it began.
+#[test]
+fn who_causes_its_own_drops_is_not_refunded_for_them() {
+    let scalar_first = [vec![burn(100)], vec![Step::Vector(Vector::Avx512), burn(1900)]].concat();
+    for (name, steps) in [
+        ("every 0.6 ms", touch(450_000)),
+        ("every 4 ms", touch(4_000_000)),
+        ("every 20 ms", touch(20_000_000)),
+        (
+            "8 ms of 40",
+            vec![Step::Vector(Vector::Avx512), burn(8), Step::Vector(Vector::None), burn(32)],
+        ),
+        ("from some time on", scalar_first),
+    ] {
+        let (work, refunded) = side_by_side([&steps, &steps], "detect=observed");
+        let gained = refunded / (10 * SECOND) as f64;
+        assert!(gained < 0.01, "{name}: {gained} of its time, {work:?}");
+    }
+    // The control: with somebody else's drops it is another matter.
+    let (heavy, plain) = (touch(450_000), vec![Step::Run { work_ns: 451_000 }]);
+    let refund = |knobs: &str| side_by_side([&heavy, &plain], knobs).1 / SECOND as f64;
+    let (observed, trapped) = (refund("detect=observed"), refund("detect=trap"));
+    assert!(trapped > 0.1 && observed > 0.9 * trapped, "{observed} s of {trapped} s");
+}
+
+/// A victim that never runs for a ms at a stretch, as a server's threads do.
+#[test]
+fn who_runs_for_short_times_is_refunded_too() {
+    let server = vec![Step::Run { work_ns: 300_000 }, Step::Sleep { ns: 600_000 }];
+    let (culprit, plain) =
+        (vec![Step::Vector(Vector::Avx512), burn(4), Step::Sleep { ns: 3 * MS }], vec![burn(4)]);
+    let refund = |other: &Vec<Step>, knobs: &str| side_by_side([&server, other], knobs).1;
+    let (trapped, observed) =
+        (refund(&culprit, "detect=trap"), refund(&culprit, "detect=observed"));
+    assert!(observed > 0.8 * trapped, "{observed} of {trapped}");
+    assert!(trapped > 0.01 * (10 * SECOND) as f64, "there is something to be refunded: {trapped}");
+    assert_eq!(refund(&plain, "detect=observed"), 0.0);
+}
+
+/// A clock that a governor chose is below what licenses allow: they took nothing.
+#[test]
+fn a_governors_own_choice_is_refunded_to_nobody() {
+    let machine = permanent("xeon-w-2104");
+    let vectors = [Vector::None, Vector::Avx512];
+    let refund = |knobs: &str, faults: &[Fault]| pair(&machine, vectors, knobs, faults);
+    let governed = Fault { at_ns: 0, change: Change::Governor(1200) };
+    for knobs in ["detect=trap", "detect=observed"] {
+        let ([victim, culprit], outcome) = refund(knobs, std::slice::from_ref(&governed));
+        assert!(outcome.extra["refunded_ns"] < 1e6, "{knobs}: {}", outcome.extra["refunded_ns"]);
+        assert!((victim - 1.0).abs() < 0.01 && (culprit - 1.0).abs() < 0.01, "{victim} {culprit}");
+    }
+    let free = refund("detect=trap", &[]).1;
+    assert!(free.extra["refunded_ns"] > 0.1 * 10e9, "the control");
+}
+
+/// Turbo is another with each core that comes or goes, and as often as not it does within a tick: what is refunded is
+/// what the license took at the turbo of each moment, as ticks of 50 us tell.
+#[test]
+fn refunds_follow_turbo_while_cores_come_and_go() {
+    let machine = permanent("xeon-gold-6130");
+    let pair = [Vector::None, Vector::Avx512].map(|vector| on(0, vector, forever(vec![burn(10)])));
+    let steps = |at: u64| {
+        forever(vec![
+            Step::Run { work_ns: (1 + at % 7) * 300_000 },
+            Step::Sleep { ns: (1 + at % 5) * 300_000 },
+        ])
+    };
+    let others = (1..16).map(|cpu| on(cpu, Vector::None, steps(cpu as u64)));
+    let tasks: Vec<Task> = pair.into_iter().chain(others).collect();
+    let refund = |tick_ns: f64| {
+        let machine = machine.clone().with_cost("tick_period_ns", tick_ns).unwrap();
+        let outcome = simulate(&machine, tasks.clone(), fair("detect=trap"), Some(5 * SECOND));
+        outcome.extra["refunded_ns"] / SECOND as f64
+    };
+    let (seldom, often) = (refund(4e6), refund(50e3));
+    assert!(often > 0.2 && (seldom / often - 1.0).abs() < 0.02, "{seldom} s, and {often} s");
 }
 
 /// Without traps or anybody's word: from what licenses do while tasks run. Who always runs beside a culprit is never

@@ -62,3 +62,60 @@ EXPORT u64 weighted(u64 charge_ns, u32 weight)
 {
 	return charge_weighted(charge_ns, weight);
 }
+
+/* What a task of a level is charged for a long stretch at the highest one, on a part of 3.2, 2.8 and 2.4 GHz. */
+EXPORT u64 charged(u64 ran_ns, u32 level, u64 slice_ns)
+{
+	struct clock_counts since = { .cycles = { 0, 0, cycles_in(ran_ns, 2400000) } };
+	struct avx_task task = { .level = level };
+
+	turbo_cores = 1;
+	turbo_khz[0][0] = 3200000;
+	turbo_khz[0][1] = 2800000;
+	turbo_khz[0][2] = 2400000;
+	license_levels = LICENSE_LEVELS;
+	knob_slice_ns = slice_ns;
+	return charge_for(&task, ACTIVE_ONE, ran_ns, &since, 0);
+}
+
+/* Cores of a package of its own come and go; how many were active on average since this was asked last. */
+EXPORT void comes(u32 node, bool comes, u64 now)
+{
+	active_count(node, comes, now);
+}
+
+EXPORT u32 mean(u32 node, u64 *total, u64 since_ns, u64 now)
+{
+	struct avx_cpu cpu = { .active_total = *total };
+	u32 mean;
+
+	cpu_node[node] = node;
+	mean = active_since(node, &cpu, since_ns, now);
+	*total = cpu.active_total;
+	return mean;
+}
+
+/* A task alone on its core, stretch by stretch, each so long with its license at level 2 for so long of it. */
+EXPORT u32 observed(const u64 *ran_ns, const u64 *high_ns, const bool *fresh, u32 count, u64 release_ns)
+{
+	struct avx_task task = {};
+	struct avx_cpu cpu = {};
+	u64 now = 1000000000;
+	u32 i;
+
+	license_release_ns = release_ns;
+	cpu_sibling[0] = 0;
+	for (i = 0; i < count; i++) {
+		if (fresh[i])
+			watch_again(&cpu, now);
+		now += ran_ns[i];
+		if (high_ns[i]) {
+			observe_high(&task, &cpu, 0, now, ran_ns[i], high_ns[i], 1);
+			observe_high(&task, &cpu, 0, now, ran_ns[i], high_ns[i], 2);
+			cpu.fresh = false;
+		} else {
+			observe_plain(&task, &cpu, now, ran_ns[i]);
+		}
+	}
+	return observed_level(&task);
+}

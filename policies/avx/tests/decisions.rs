@@ -92,6 +92,10 @@ fn who_stands_still_while_anothers_license_changes_is_not_charged_for_it() {
     assert_eq!(standing(10_000, 0), 10_000);
     assert_eq!(standing(10_000, 2), 0, "its own changes it pays");
     assert_eq!(standing(MS, 0), 4 * halt_ns, "no change takes so long: that is something else");
+    // A core held at 1.2 GHz has half the cycles that its license allows: what the license took is not known.
+    let held = stretch([0, 0, 28 * MS], 16, 0);
+    assert_eq!(refund(&Stretch { ran_ns: 44 * MS, ..held }), 0, "a governor's own choice");
+    assert!(refund(&Stretch { ran_ns: 29 * MS, ..held }) >= 9 * MS, "the control");
     let alone = stretch([14 * MS, 0, 0], 16, 0);
     assert_eq!(refund(&Stretch { ran_ns: 15 * MS, ..alone }), 0, "there was no license");
 }
@@ -121,6 +125,51 @@ fn who_draws_no_more_than_most_is_refunded_what_the_limit_took() {
     assert_eq!(limited(0, 32 * MS, 5000, 10_000), 0, "the governor's own choice");
     assert_eq!(limited(MS, 32 * MS, 5000, 10_000), MS, "limited for a part of it");
     assert_eq!(limited(10 * MS, 48 * MS, 5000, 10_000), 0, "above its turbo");
+    assert_eq!(limited(10 * MS, 32 * MS, 0, 10_000), 0, "not known what it draws");
+    assert_eq!(limited(10 * MS, 32 * MS, 0, 0), 0, "nor what others do");
+}
+
+#[test]
+fn no_refund_is_longer_than_a_slice() {
+    let refunded = |slice: u64| {
+        let charged = call!(charged(100 * MS => u64, 0 => u32, slice => u64) -> u64);
+        100 * MS - charged
+    };
+    assert_eq!(refunded(3 * MS), 3 * MS);
+    assert!(refunded(100 * MS).abs_diff(25 * MS) < 100, "the control: 2.4 of 3.2 GHz");
+    assert_eq!(call!(charged(100 * MS => u64, 2 => u32, 3 * MS => u64) -> u64), 100 * MS);
+}
+
+/// Stretches of a task's time alone on its core: how long, for how long of it the license was up, whether it has just come.
+fn observed(stretches: &[(u64, u64, bool)]) -> u32 {
+    let ran: Vec<u64> = stretches.iter().map(|stretch| stretch.0).collect();
+    let high: Vec<u64> = stretches.iter().map(|stretch| stretch.1).collect();
+    let fresh: Vec<bool> = stretches.iter().map(|stretch| stretch.2).collect();
+    call!(observed(ran.as_ptr() => *const u64, high.as_ptr() => *const u64, fresh.as_ptr() => *const bool,
+                   stretches.len() as u32 => u32, 675_000 => u64) -> u32)
+}
+
+#[test]
+fn what_a_task_needs_shows_in_what_its_license_does() {
+    const UNKNOWN: u32 = 0;
+    const SCALAR: u32 = 1;
+    const WIDEST: u32 = 3;
+    let us = |ran: u64, high: u64, fresh: bool| (ran * 1000, high * 1000, fresh);
+    assert_eq!(observed(&[us(4000, 0, true); 2]), UNKNOWN, "two stretches are not enough");
+    assert_eq!(observed(&[us(4000, 0, true); 3]), SCALAR);
+    assert_eq!(observed(&[us(4000, 4000, true); 3]), WIDEST);
+    // Who runs 0.2 ms at a time has run for 3 ms after 15 of them.
+    assert_eq!(observed(&[us(200, 0, true); 14]), UNKNOWN);
+    assert_eq!(observed(&[us(200, 0, true); 15]), SCALAR);
+    // Always behind a culprit: the license goes, and does not come back.
+    assert_eq!(observed(&[us(3000, 600, true); 6]), SCALAR);
+    // Kept for twice as long as usual, which happens, it says nothing.
+    assert_eq!(observed(&[us(3000, 1300, true); 100]), UNKNOWN);
+    // Ticks each ms: what is there in one stretch after the other is needed.
+    assert_eq!(observed(&[us(1000, 1000, false); 9]), WIDEST);
+    // A scalar program that is no more one: a few stretches tell.
+    let turns = [vec![us(4000, 0, true); 20], vec![us(4000, 4000, false); 3]].concat();
+    assert_eq!(observed(&turns), WIDEST);
 }
 
 #[test]
@@ -214,6 +263,31 @@ proptest! {
         prop_assert!((ours as f64 - exact).abs() <= 10.0, "{} not {}: {:?}", ours, exact, of);
         let least = of.ran_ns as f64 * f64::from(of.khz[2]) / f64::from(of.khz[level as usize]);
         prop_assert!((of.ran_ns - ours) as f64 >= least - 10.0, "less than its share of time: {:?}", of);
+    }
+
+    /// Cores that come and go at any time: how many were active on average.
+    #[test]
+    fn turbo_goes_by_how_many_cores_were_active(
+        changes in prop::collection::vec((1_u64..5000, any::<bool>()), 1..60),
+        node in 1_u32..500,
+    ) {
+        let begin = 1_000 * MS;
+        let (mut now, mut cores, mut total, mut busy_ns) = (begin, 1_u32, 0_u64, 0.0);
+        call!(comes(node => u32, true => bool, now => u64) -> ());
+        call!(mean(node => u32, &mut total => *mut u64, now => u64, now => u64) -> u32);
+        for (us, comes) in changes {
+            now += us * 1024;
+            busy_ns += f64::from(cores) * (us * 1024) as f64;
+            if comes || cores > 1 {
+                cores = if comes { cores + 1 } else { cores - 1 };
+                call!(comes(node => u32, comes => bool, now => u64) -> ());
+            }
+        }
+        let mean = call!(mean(node => u32, &mut total => *mut u64, begin => u64, now => u64) -> u32);
+        let wanted = busy_ns / (now - begin) as f64;
+        // All go, for the next case in this package.
+        (0..cores).for_each(|_| call!(comes(node => u32, false => bool, now => u64) -> ()));
+        prop_assert!((f64::from(mean) / 64.0 - wanted).abs() < 0.1, "{} not {}", mean, wanted);
     }
 
     #[test]

@@ -78,18 +78,32 @@ static __always_inline void power_learn(struct avx_task *task, u64 ran_ns, u64 e
 	mean_mw = mean_of(mean_mw, task->mw, mean_part(ran_ns, 4 * POWER_MEAN_NS * nr_cpus));
 }
 
+/*
+ * What a task has lost at most by cycles that were counted, where those of each level are a model's: no more than they
+ * say, and nothing where there are so few that the licenses of the model do not explain it.
+ */
+static __always_inline u64 modelled_lost(const struct charge_of *of, u64 cycles)
+{
+	u64 modelled = of->cycles[0] + of->cycles[1] + of->cycles[2];
+	u32 own = of->level < LICENSE_LEVELS ? of->level : LICENSE_LEVELS - 1;
+
+	if (held_back(modelled, cycles))
+		return 0;
+	return charge_lost(of->ran_ns, cycles, of->khz[own]);
+}
+
 /* What p is charged for a stretch of time here, ns. */
-static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns, const struct clock_counts *since,
+static __always_inline u64 charge_for(struct avx_task *task, u32 active, u64 ran_ns, const struct clock_counts *since,
 				      u64 cycles)
 {
-	u32 active = active_cores(cpu), level;
+	u32 level;
 	struct charge_of of = { .ran_ns = ran_ns, .level = task->level };
 	u64 refund, extra;
 
 	if (knob_charge == CHARGE_ENERGY)
 		return task->mw && mean_mw ? ran_ns * task->mw / mean_mw : ran_ns;
 	for (level = 0; level < LICENSE_LEVELS; level++) {
-		of.khz[level] = turbo_of(level, active);
+		of.khz[level] = turbo_between(level, active);
 		of.cycles[level] = since->cycles[level];
 	}
 	if (license_levels == 1 && knob_charge == CHARGE_BOTH)
@@ -97,7 +111,7 @@ static __always_inline u64 charge_for(struct avx_task *task, s32 cpu, u64 ran_ns
 	refund = license_levels > 1 ? charge_refund(&of) :
 		charge_limited(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
 	if (counts_cycles())
-		refund = least_of(refund, charge_lost(ran_ns, cycles, turbo_of(task->level, active)));
+		refund = least_of(refund, modelled_lost(&of, cycles));
 	if (refund > knob_slice_ns)
 		refund = knob_slice_ns;
 	extra = knob_charge == CHARGE_BOTH ? charge_extra(&of) : 0;
@@ -130,18 +144,7 @@ static __always_inline void tell_levels(struct task_slot *slot, const struct clo
 	u32 level;
 
 	for (level = 0; level < LICENSE_LEVELS; level++)
-		slot->ran_ns.of[level] += cycles_ns(since->cycles[level], turbo_of(level, active));
-}
-
-static __always_inline void observe_stretch(struct avx_task *task, s32 cpu, u64 now, u64 ran_ns,
-					    const struct clock_counts *since)
-{
-	u64 at_level_ns[LICENSE_LEVELS];
-	u32 level, active = active_cores(cpu);
-
-	for (level = 0; level < LICENSE_LEVELS; level++)
-		at_level_ns[level] = cycles_ns(since->cycles[level], turbo_of(level, active));
-	observe(task, cpu, now, ran_ns, at_level_ns);
+		slot->ran_ns.of[level] += cycles_ns(since->cycles[level], turbo_between(level, active));
 }
 
 /* Charges p for its time on this CPU since it was charged last. */
@@ -152,11 +155,14 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	struct clock_counts since = {};
 	struct task_slot *slot = task_slot(p);
 	u64 now = now_ns(), cycles = 0, ran_ns, charge_ns;
+	u32 active = 0;
 	bool counted;
 
 	if (!cpu || !task)
 		return;
 	ran_ns = now - cpu->since_ns;
+	if (counts_wanted())
+		active = active_since(at, cpu, cpu->since_ns, now);
 	cpu->since_ns = now;
 	charge_ns = ran_ns;
 	counted = counts_wanted() && counts_since(at, cpu, &since);
@@ -164,21 +170,23 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		cycles = cycles_since(at, cpu);
 	if (knob_charge != CHARGE_OFF && counted) {
 		bool plain = is_plain(&since);
+		u32 may_need = 0;
 
-		/* A short run at the lowest level says nothing of its task. */
-		if (knob_detect == DETECT_OBSERVED && license_levels > 1 && (!plain || ran_ns >= CLEARED_NS))
-			observe_stretch(task, at, now, ran_ns, &since);
+		if (knob_detect == DETECT_OBSERVED && license_levels > 1 && plain)
+			observe_plain(task, cpu, now, ran_ns);
+		else if (knob_detect == DETECT_OBSERVED && license_levels > 1)
+			may_need = observe(task, cpu, at, known_of(task, slot), now, ran_ns, &since, active);
 		if (license_levels == 1 || knob_charge == CHARGE_ENERGY)
 			power_learn(task, ran_ns, since.energy_uj);
 		if (!plain) {
-			detect(task, slot);
-			charge_ns = charge_for(task, at, ran_ns, &since, cycles);
+			detect(task, slot, may_need);
+			charge_ns = charge_for(task, active, ran_ns, &since, cycles);
 		}
 	}
 	if (slot) {
 		slot->runtime_ns += ran_ns;
 		if (counted)
-			tell_levels(slot, &since, active_cores(at));
+			tell_levels(slot, &since, active);
 	}
 	cpu->vtime = p->scx.dsq_vtime + charge_weighted(charge_ns, vtime_weight(p->scx.weight));
 	task_set_dsq_vtime(p, cpu->vtime);
@@ -195,6 +203,8 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 		return;
 	cpu->since_ns = now_ns();
 	cpu->vtime = p->scx.dsq_vtime;
+	if (counts_wanted())
+		active_since(at, cpu, cpu->since_ns, cpu->since_ns);
 	if (knob_detect == DETECT_SAVED) {
 		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
 
@@ -208,12 +218,14 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 			known = told_of(task_slot(p));
 		model_runs(at, known ? known - 1 : 0, active_cores(at));
 	}
-	/* Only threads beside this one ask. */
-	if (knob_detect == DETECT_OBSERVED && has_sibling(at)) {
-		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
+	if (knob_detect == DETECT_OBSERVED) {
+		watch_again(cpu, cpu->since_ns);
+		/* Only threads beside this one ask. */
+		if (has_sibling(at)) {
+			struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
 
-		cpu->known = task ? known_of(task, task_slot(p)) : 0;
-		cpu->changed_ns = cpu->since_ns;
+			cpu->known = task ? known_of(task, task_slot(p)) : 0;
+		}
 	}
 	if (counts_wanted())
 		counts_since(at, cpu, &since);

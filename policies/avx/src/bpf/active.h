@@ -1,41 +1,82 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Active: how many cores of a package have a thread that does not idle, on which turbo depends. */
+/*
+ * Active: how many cores of a package have a thread that does not idle, on which turbo depends. Their number is in the
+ * low bits of a word, and above it the sum of the times at which cores went less that of the times at which they came:
+ * one addition changes both, so that a reader finds them as of one moment. With the number times now, that is how long
+ * all cores together have been active; of two moments, it gives the mean number in between.
+ */
 #pragma once
 #include "state.h"
+
+#define ACTIVE_BITS 10		/* more cores than a package has */
+#define ACTIVE_MASK ((1U << ACTIVE_BITS) - 1)
+
+/* The time in the upper bits: in 1.024 us. */
+static __always_inline u64 active_time(u64 ns)
+{
+	return ns >> 10;
+}
+
+/* A core of a package comes or goes. */
+static __always_inline void active_count(u32 node, bool comes, u64 now)
+{
+	u64 at = active_time(now) << ACTIVE_BITS;
+
+	barrier_var(node);
+	if (node < MAX_CPUS)
+		__sync_fetch_and_add(&node_active[node], comes ? 1 - at : at - 1);
+}
 
 /* A CPU begins to idle or to work. Its own alone says so, so that a CPU is counted once. */
 static __always_inline void active_set(s32 cpu, bool busy)
 {
 	struct avx_cpu *state = cpus_of(cpu);
-	u32 core, node, at = cpu;
+	u32 core, at = cpu;
 
 	barrier_var(at);
 	if (!state || state->busy == busy || at >= MAX_CPUS)
 		return;
 	state->busy = busy;
-	state->changed_ns = now_ns();
 	core = state->core;
-	node = cpu_node[at];
 	barrier_var(core);
-	barrier_var(node);
-	if (core >= MAX_CPUS || node >= MAX_CPUS)
+	if (core >= MAX_CPUS)
 		return;
-	if (busy && __sync_fetch_and_add(&core_busy[core], 1) == 0)
-		__sync_fetch_and_add(&node_active[node], 1);
-	if (!busy && __sync_fetch_and_add(&core_busy[core], -1) == 1)
-		__sync_fetch_and_add(&node_active[node], -1);
+	/* The first thread of its core to come, or the last one to go. */
+	if (__sync_fetch_and_add(&core_busy[core], busy ? 1 : -1) == !busy)
+		active_count(cpu_node[at], busy, now_ns());
 }
 
-static __always_inline u32 active_cores(s32 cpu)
+static __always_inline u64 active_word(s32 cpu)
 {
 	u32 at = cpu, node;
+	u64 word = 1;
 
 	barrier_var(at);
 	if (at >= MAX_CPUS)
-		return 1;
+		return word;
 	node = cpu_node[at];
 	barrier_var(node);
-	return node < MAX_CPUS ? node_active[node] : 1;
+	if (node < MAX_CPUS)
+		word = node_active[node];
+	barrier_var(word);	/* read once */
+	return word;
+}
+
+/* Of a CPU's package, now. */
+static __always_inline u32 active_cores(s32 cpu)
+{
+	return active_word(cpu) & ACTIVE_MASK;
+}
+
+/* How many of them were active on average since this was asked here last, at since_ns, in parts of ACTIVE_ONE. */
+static __always_inline u32 active_since(s32 at, struct avx_cpu *cpu, u64 since_ns, u64 now)
+{
+	u64 word = active_word(at), cores = word & ACTIVE_MASK, took = active_time(now) - active_time(since_ns);
+	u64 total = cores * active_time(now) + (word >> ACTIVE_BITS);
+	u64 more = (total - cpu->active_total) << ACTIVE_BITS >> ACTIVE_BITS;	/* it wraps */
+
+	cpu->active_total = total;
+	return took ? more * ACTIVE_ONE / took : cores * ACTIVE_ONE;
 }
 
 /* Whether a CPU's core has other threads. */

@@ -9,7 +9,8 @@
  * The same n on both sides: turbo that changes with active cores is nobody's fault and never refunded. Levels
  * below its own are charged in full, so a task is never charged more than its time. A core stands still while its
  * license changes, and counts nothing: what is missing is not charged to who was at somebody else's level, up to what
- * a culprit's coming and going takes.
+ * a culprit's coming and going takes. Where more is missing, a governor or a limit on power held the core below what
+ * its license allows, and what the license took is not known: all is charged.
  */
 #pragma once
 #include "clocks.h"
@@ -51,6 +52,12 @@ static __always_inline u64 least_of(u64 one, u64 other)
 	return one < other ? one : other;
 }
 
+/* Whether cycles that take so long at their levels' clocks took longer than license changes and a bin of turbo explain. */
+static __always_inline bool held_back(u64 ran_ns, u64 counted_ns)
+{
+	return ran_ns > counted_ns + counted_ns / 16 + CHANGES * license_halt_ns;
+}
+
 /* What is not charged of it, ns: never more than all time at the slowest level would give. */
 static __always_inline u64 charge_refund(const struct charge_of *of)
 {
@@ -68,6 +75,8 @@ static __always_inline u64 charge_refund(const struct charge_of *of)
 		if (level > own && took > ideal)
 			refund += took - ideal;
 	}
+	if (held_back(of->ran_ns, counted))
+		return 0;
 	if (refund && of->ran_ns > counted)
 		refund += least_of(of->ran_ns - counted, CHANGES * license_halt_ns);
 	most = of->ran_ns - of->ran_ns * (slowest / 1000) / (of->khz[own] / 1000);
@@ -110,8 +119,8 @@ static __always_inline u64 charge_limited(u64 ran_ns, u64 limited_ns, u64 cycles
 
 	if (!khz || cycles > CYCLES_MAX || ideal >= ran_ns || limited_ns > ran_ns)
 		return 0;
-	/* Where all draw alike nobody is a victim, whatever noise there is. */
-	if (own_mw > mean_mw - mean_mw / 16)
+	/* Where all draw alike nobody is a victim, whatever noise there is; nor where it is not known who draws what. */
+	if (!own_mw || own_mw > mean_mw - mean_mw / 16)
 		return 0;
 	lost = ran_ns - ideal;
 	return least_of(lost, limited_ns);

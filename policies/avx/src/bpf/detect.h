@@ -60,8 +60,11 @@ static __always_inline u32 known_of(const struct avx_task *task, const struct ta
 	return observed_level(task);
 }
 
-/* At the end of a stretch of p's time here. Unsure is the highest level: nothing is refunded. */
-static __always_inline void detect(struct avx_task *task, const struct task_slot *slot)
+/*
+ * At the end of a stretch of p's time here, in which it may have needed a level. Unsure is the highest level: nothing is
+ * refunded. What somebody said is believed.
+ */
+static __always_inline void detect(struct avx_task *task, const struct task_slot *slot, u32 may_need)
 {
 	u32 known;
 
@@ -71,4 +74,6 @@ static __always_inline void detect(struct avx_task *task, const struct task_slot
 	}
 	known = known_of(task, slot);
 	task->level = known ? known - 1 : LICENSE_LEVELS - 1;
+	if (task->level < may_need && !told_of(slot))
+		task->level = may_need;
 }

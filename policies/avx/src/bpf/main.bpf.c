@@ -116,8 +116,10 @@ void OP(avx_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	struct avx_cpu *state = cpus_of(cpu);
 
 	cpu_is_lost(cpu);
-	if (state)
+	if (state) {
 		state->vtime = VTIME_IDLE;
+		observe_others(state);
+	}
 	cpu_sends_away();
 }
 

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Observe: which license level a task needs, from what its core's license did while it ran and without any trap. A
- * level that is not there after a ms of a task's run is one that it does not need. One that is there for longer than
- * what was asked for before could be kept is one that somebody needs who runs now: the task, if no thread beside it
- * may be the one. As long as neither was seen enough, nobody is refunded.
+ * level that was not there in a ms of its run is one that it does not need. One that comes, or is there for longer than
+ * what was asked for before could be kept, is one that somebody needs who runs now: the task, if no thread beside it may
+ * be the one. As long as neither was seen enough, nobody is refunded; nor for a stretch of time in which a level stays
+ * that nobody beside it is known to need, whatever was seen of the task before.
  */
 #pragma once
-#include "state.h"
+#include "active.h"
 
 #define SEEN_ONE 1024		/* parts of 1, of the stretches that said something, in which a level was needed */
 #define SEEN_MIN 3		/* so many of them before anything is believed */
 #define SEEN_MAX 8
-#define CLEARED_NS 1000000ULL	/* a run without a level for so long says that it is not needed */
+#define CLEARED_NS 1000000U	/* a run without a level for so long says that it is not needed */
+#define KEPT 2			/* licenses are kept for twice their usual time, now and then (Khalil's thesis) */
 
 /* What is known of a task by now: one more than its level, or 0. */
 static __always_inline u32 observed_level(const struct avx_task *task)
@@ -32,9 +34,43 @@ static __always_inline void observe_one(u32 *seen, u32 *wide, bool needed)
 	*wide = *wide - *wide / part + (needed ? SEEN_ONE / part : 0);
 }
 
-/* Whether all threads beside a CPU's are known to need less than a level, and were before this stretch of time. */
-static __always_inline bool none_beside(s32 cpu, u32 level, u64 since_ns)
+/* A task has run for so long without a level of 1 or 2. */
+static __always_inline void observe_clear(struct avx_task *task, u32 level, u64 ran_ns)
 {
+	u32 at = level - 1;
+
+	task->clear_ns[at] += ran_ns < CLEARED_NS ? ran_ns : CLEARED_NS;
+	if (task->clear_ns[at] < CLEARED_NS)
+		return;
+	task->clear_ns[at] = 0;
+	observe_one(&task->seen[at], &task->wide[at], false);
+}
+
+static __always_inline void watch_level(struct watched *level, u64 now)
+{
+	level->since_ns = now;
+	level->high_ns = 0;
+}
+
+/* Another task runs on a CPU from now on: its license is watched anew. */
+static __always_inline void watch_again(struct avx_cpu *cpu, u64 now)
+{
+	watch_level(&cpu->watched[0], now);
+	watch_level(&cpu->watched[1], now);
+	cpu->watched[0].unexplained = cpu->watched[1].unexplained = false;
+	cpu->fresh = true;
+}
+
+enum beside {
+	NEEDED_BY_NONE,		/* no thread beside needs the level, or did since the license is watched */
+	NEEDED_BY_ONE,
+	NEEDED_BY_ANY,		/* one may, of which nothing is known */
+};
+
+/* Who beside a CPU needs a level. */
+static __always_inline enum beside needed_beside(s32 cpu, u32 level, u64 since_ns)
+{
+	enum beside found = NEEDED_BY_NONE;
 	u32 at = cpu, i;
 
 	for (i = 0; i < SIBLINGS_MAX; i++) {
@@ -42,31 +78,89 @@ static __always_inline bool none_beside(s32 cpu, u32 level, u64 since_ns)
 
 		barrier_var(at);
 		if (at >= MAX_CPUS)
-			return false;
+			return NEEDED_BY_ANY;
 		at = cpu_sibling[at];
 		if ((s32)at == cpu)
-			return true;
+			return found;
 		state = cpus_of(at);
-		if (!state || state->changed_ns > since_ns)
-			return false;
-		if (state->busy && (!state->known || state->known > level))
-			return false;
+		if (!state)
+			return NEEDED_BY_ANY;
+		if (state->needed_ns[level - 1] > since_ns || (state->busy && state->known > level))
+			return NEEDED_BY_ONE;
+		if (state->unknown_ns > since_ns || (state->busy && !state->known))
+			found = NEEDED_BY_ANY;
 	}
-	return false;
+	return NEEDED_BY_ANY;
 }
 
-/* A task ran here for so long, up to now, with its core's license at each level for so long. */
-static __always_inline void observe(struct avx_task *task, s32 cpu, u64 now, u64 ran_ns, const u64 *at_level_ns)
+/* A level was there for so long of a task's stretch of time, up to now. */
+static __always_inline void observe_high(struct avx_task *task, struct avx_cpu *cpu, s32 at, u64 now, u64 ran_ns,
+					 u64 high_ns, u32 level)
 {
-	u64 kept_ns = license_release_ns + license_release_ns / 4, high_ns = at_level_ns[2];
+	struct watched *watched = &cpu->watched[level - 1];
+	enum beside beside;
 
-	if (!high_ns && ran_ns >= CLEARED_NS)
-		observe_one(&task->seen[1], &task->wide[1], false);
-	else if (high_ns > kept_ns && none_beside(cpu, 2, now - ran_ns))
-		observe_one(&task->seen[1], &task->wide[1], true);
-	high_ns += at_level_ns[1];
-	if (!high_ns && ran_ns >= CLEARED_NS)
-		observe_one(&task->seen[0], &task->wide[0], false);
-	else if (high_ns > kept_ns && none_beside(cpu, 1, now - ran_ns))
-		observe_one(&task->seen[0], &task->wide[0], true);
+	watched->high_ns += high_ns;
+	if (!watched->was_low && watched->high_ns <= KEPT * license_release_ns) {
+		/* What the task before it left behind: it went, and did not come back. */
+		if (cpu->fresh && high_ns <= license_release_ns && high_ns < ran_ns)
+			observe_clear(task, level, ran_ns - high_ns);
+		return;
+	}
+	watched->was_low = false;
+	beside = needed_beside(at, level, watched->since_ns);
+	watched->unexplained = beside != NEEDED_BY_ONE;
+	watch_level(watched, now);
+	if (beside != NEEDED_BY_NONE)
+		return;
+	task->clear_ns[level - 1] = 0;
+	observe_one(&task->seen[level - 1], &task->wide[level - 1], true);
+}
+
+/* A level was not there in a stretch of a task's time. */
+static __always_inline void observe_low(struct avx_task *task, struct avx_cpu *cpu, u64 now, u64 ran_ns, u32 level)
+{
+	watch_level(&cpu->watched[level - 1], now);
+	cpu->watched[level - 1].was_low = true;
+	cpu->watched[level - 1].unexplained = false;
+	observe_clear(task, level, ran_ns);
+}
+
+/*
+ * A stretch of a task's time, up to now, of which so many cycles were at each level; of the task is known one more than
+ * its level, or 0. Returns the level that it may have needed in it.
+ */
+static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s32 at, u32 known, u64 now, u64 ran_ns,
+				   const struct clock_counts *since, u32 active)
+{
+	u64 wide_ns = cycles_ns(since->cycles[1], turbo_between(1, active));
+	u64 widest_ns = cycles_ns(since->cycles[2], turbo_between(2, active));
+
+	if (!known)
+		cpu->unknown_ns = now;
+	if (known > 1)
+		cpu->needed_ns[0] = now;
+	if (known > 2)
+		cpu->needed_ns[1] = now;
+	observe_high(task, cpu, at, now, ran_ns, wide_ns + widest_ns, 1);
+	if (widest_ns)
+		observe_high(task, cpu, at, now, ran_ns, widest_ns, 2);
+	else
+		observe_low(task, cpu, now, ran_ns, 2);
+	cpu->fresh = false;
+	return cpu->watched[1].unexplained ? 2 : cpu->watched[0].unexplained;
+}
+
+/* Others have run on a CPU, of whom nothing is known: what they may have asked for is not news. */
+static __always_inline void observe_others(struct avx_cpu *cpu)
+{
+	cpu->watched[0].was_low = cpu->watched[1].was_low = false;
+}
+
+/* A stretch of a task's time at the lowest level. */
+static __always_inline void observe_plain(struct avx_task *task, struct avx_cpu *cpu, u64 now, u64 ran_ns)
+{
+	observe_low(task, cpu, now, ran_ns, 1);
+	observe_low(task, cpu, now, ran_ns, 2);
+	cpu->fresh = false;
 }

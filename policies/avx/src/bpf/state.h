@@ -12,6 +12,7 @@ struct avx_task {
 	u32 level;	/* what it needs, as of the last stretch */
 	u32 seen[2];	/* observe.h, of levels 1 and 2: how many stretches of time, or saved states, said something, */
 	u32 wide[2];	/* and in which part of them the level was needed */
+	u32 clear_ns[2];	/* its time without the level since that said something */
 	u32 mw;		/* what its core drew while it ran, a mean that forgets; 0: not known */
 };
 
@@ -29,7 +30,15 @@ struct avx_cpu {
 	u64 cycles;			/* at that time, where levels are a model's and cycles are counted */
 	u64 vtime;			/* of who runs here, as of then; VTIME_IDLE: nobody */
 	u64 balanced_ns;		/* when queues were evened out here last */
-	u64 changed_ns;			/* when another task began here, or idling */
+	u64 active_total;		/* active.h, of its package at since_ns */
+	struct watched {
+		u64 since_ns, high_ns;	/* since when it is watched, and for how long the level was there */
+		bool was_low;		/* it was not there in the stretch of time before, whose that was */
+		bool unexplained;	/* who runs here may be the one that needs it */
+	} watched[2];			/* observe.h: its core's license at levels 1 and 2 */
+	u32 fresh;			/* who runs here has come since it was charged last */
+	u64 needed_ns[2];		/* when who is known to need them ran here last, */
+	u64 unknown_ns;			/* and when of whom nothing is known, with the license above the lowest */
 	u32 known;			/* one more than the level of who runs here; 0: not known */
 	u32 counts_known;
 	u32 busy;
@@ -41,9 +50,9 @@ CPU_TABLE(struct avx_cpu, cpus)
 
 #define VTIME_IDLE 0	/* no task has this: vtimes begin at VTIME_BEGINS */
 
-/* Busy threads of each core, by its lowest CPU, and cores with any of each package: a node is one. */
+/* Busy threads of each core, by its lowest CPU; cores with any of each package, and for how long: a node is one. */
 static u32 core_busy[MAX_CPUS];
-static u32 node_active[MAX_CPUS];
+static u64 node_active[MAX_CPUS];	/* see active.h */
 
 /* What tasks draw, mW: a mean over tasks that forgets. */
 static u64 mean_mw;
