@@ -38,12 +38,19 @@ static __always_inline u32 turbo_of(u32 level, u32 active)
 
 #define ACTIVE_ONE 64	/* parts of a core */
 
-/* The same with so many on average, in parts of a core: that of the time with fewer and of the time with more. */
-static __always_inline u32 turbo_between(u32 level, u32 active)
+/*
+ * The same of all levels, with so many on average, in parts of a core: between that of the time with fewer and that of
+ * the time with more. 0 where nothing is known.
+ */
+static __always_inline void turbo_between(u32 active, u32 khz[LICENSE_LEVELS])
 {
-	u32 fewer = turbo_of(level, active / ACTIVE_ONE), more = turbo_of(level, active / ACTIVE_ONE + 1);
+	u32 cores = active / ACTIVE_ONE, part = active % ACTIVE_ONE, level;
 
-	return fewer - (fewer - more) * (active % ACTIVE_ONE) / ACTIVE_ONE;
+	for (level = 0; level < LICENSE_LEVELS; level++)
+		khz[level] = turbo_of(level, cores);
+	if (part)
+		for (level = 0; level < LICENSE_LEVELS; level++)
+			khz[level] -= (khz[level] - turbo_of(level, cores + 1)) * part / ACTIVE_ONE;
 }
 
 CONFIG u64 reads_counters;	/* set where there are counters to be read */

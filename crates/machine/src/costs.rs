@@ -165,6 +165,8 @@ table! {
     llc_contention, "1", usize::MAX, 0.0;
     /// A trap at the first use of vector registers that were disabled, from there to the task's next instruction.
     vector_trap_ns, "ns", usize::MAX, 0.0;
+    /// A policy reads one of the CPU's own counters.
+    counter_read_ns, "ns", usize::MAX, 0.0;
     /// Copying a byte between user and kernel.
     copy_byte_ns, "ns", 1, 0.0;
 }

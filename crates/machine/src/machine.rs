@@ -268,7 +268,7 @@ impl Machine {
     }
 
     /// The same machine with one cost set, for a sweep. `line_transfer_ns` sets the transfer
-    /// between two cores of a cache and scales the farther ones by as much.
+    /// between two cores of a cache and scales the farther ones by as much; `release_ns` is of its licenses.
     pub fn with_cost(mut self, name: &str, value: f64) -> Result<Self, MachineError> {
         if !(value.is_finite() && value >= 0.0) {
             let (machine, name) = (self.name, name.to_string());
@@ -279,6 +279,11 @@ impl Machine {
             self.costs.line_llc_ns = value;
             self.costs.line_node_ns *= factor;
             self.costs.line_remote_ns *= factor;
+            return Ok(self);
+        }
+        let license = self.frequency.as_mut().and_then(|own| own.license.as_mut());
+        if let ("release_ns", Some(license)) = (name, license) {
+            license.release_ns = value as u64;
             return Ok(self);
         }
         let memory = self.memory.as_mut().and_then(|memory| memory.slot(name));

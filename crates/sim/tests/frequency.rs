@@ -204,7 +204,7 @@ fn who_needs_the_lowest_clock_is_never_refunded() {
     let machine = permanent("xeon-w-2104");
     let (_, outcome) = pair(&machine, [Vector::Avx512; 2], "detect=trap", &[]);
     // What the launcher of both ran for in between is all that there was to refund.
-    assert!(outcome.extra["refunded_ns"] < 1e6, "{}", outcome.extra["refunded_ns"]);
+    assert!(outcome.extra["refunded_ns"] < 2e6, "{}", outcome.extra["refunded_ns"]);
     let (_, outcome) = pair(&machine, [Vector::None, Vector::Avx512], "detect=trap", &[]);
     assert!(outcome.extra["refunded_ns"] > 0.1 * 10e9, "the control: a victim is");
 }
@@ -390,7 +390,7 @@ fn a_governors_own_choice_is_refunded_to_nobody() {
     let governed = Fault { at_ns: 0, change: Change::Governor(1200) };
     for knobs in ["detect=trap", "detect=observed"] {
         let ([victim, culprit], outcome) = refund(knobs, std::slice::from_ref(&governed));
-        assert!(outcome.extra["refunded_ns"] < 1e6, "{knobs}: {}", outcome.extra["refunded_ns"]);
+        assert!(outcome.extra["refunded_ns"] < 2e6, "{knobs}: {}", outcome.extra["refunded_ns"]);
         assert!((victim - 1.0).abs() < 0.01 && (culprit - 1.0).abs() < 0.01, "{victim} {culprit}");
     }
     let free = refund("detect=trap", &[]).1;

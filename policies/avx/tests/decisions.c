@@ -26,13 +26,15 @@ EXPORT void halts(u64 halt_ns)
 	license_halt_ns = halt_ns;
 }
 
-EXPORT u64 refund(const struct charge_of *of)
+EXPORT u64 refund(struct charge_of *of)
 {
+	charge_took(of);
 	return charge_refund(of);
 }
 
-EXPORT u64 extra(const struct charge_of *of)
+EXPORT u64 extra(struct charge_of *of)
 {
+	charge_took(of);
 	return charge_extra(of);
 }
 
@@ -68,6 +70,7 @@ EXPORT u64 charged(u64 ran_ns, u32 level, u64 slice_ns)
 {
 	struct clock_counts since = { .cycles = { 0, 0, cycles_in(ran_ns, 2400000) } };
 	struct avx_task task = { .level = level };
+	struct charge_of of = {};
 
 	turbo_cores = 1;
 	turbo_khz[0][0] = 3200000;
@@ -75,7 +78,8 @@ EXPORT u64 charged(u64 ran_ns, u32 level, u64 slice_ns)
 	turbo_khz[0][2] = 2400000;
 	license_levels = LICENSE_LEVELS;
 	knob_slice_ns = slice_ns;
-	return charge_for(&task, ACTIVE_ONE, ran_ns, &since, 0);
+	stretch_of(&of, ran_ns, &since, ACTIVE_ONE);
+	return charge_for(&task, &of, &since, 0);
 }
 
 /* Cores of a package of its own come and go; how many were active on average since this was asked last. */

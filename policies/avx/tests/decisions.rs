@@ -38,6 +38,7 @@ struct Stretch {
     cycles: [u64; 3],
     khz: [u32; 3],
     level: u32,
+    took_ns: [u64; 3],
 }
 
 /// A stretch of a Xeon Gold 6130 with so many active cores, spent at each level for so long.
@@ -45,15 +46,15 @@ fn stretch(spent_ns: [u64; 3], active: usize, level: u32) -> Stretch {
     let machine = find("xeon-gold-6130").unwrap();
     let khz = machine.turbo_khz()[active - 1];
     let cycles = [0, 1, 2].map(|at| spent_ns[at] * u64::from(khz[at]) / MS);
-    Stretch { ran_ns: spent_ns.iter().sum(), cycles, khz, level }
+    Stretch { ran_ns: spent_ns.iter().sum(), cycles, khz, level, took_ns: [0; 3] }
 }
 
 fn refund(of: &Stretch) -> u64 {
-    call!(refund(of => *const Stretch) -> u64)
+    call!(refund(&mut of.clone() => *mut Stretch) -> u64)
 }
 
 fn extra(of: &Stretch) -> u64 {
-    call!(extra(of => *const Stretch) -> u64)
+    call!(extra(&mut of.clone() => *mut Stretch) -> u64)
 }
 
 /// The formula as charge.h has it in its first lines.
@@ -297,7 +298,7 @@ proptest! {
         khz in [any::<u32>(), any::<u32>(), any::<u32>()],
         level in any::<u32>(),
     ) {
-        let of = Stretch { ran_ns, cycles, khz, level };
+        let of = Stretch { ran_ns, cycles, khz, level, took_ns: [0; 3] };
         prop_assert!(refund(&of) <= ran_ns);
     }
 }

@@ -193,23 +193,35 @@ fn job(job: &Job) -> Result<plan::Job, Failure> {
         Job::Beside { threads, how, duration_ms } => {
             Ok(plan::Job::built(neighbours::steady(*threads, *how, duration_ms * MS)))
         }
-        Job::PingPong { rounds } => Ok(plan::Job::built(ping_pong(*rounds))),
+        Job::PingPong { rounds, after_wide } => {
+            Ok(plan::Job::built(ping_pong(*rounds, *after_wide)))
+        }
         Job::Alone { rounds } => Ok(plan::Job::built(alone(*rounds))),
     }
 }
 
+/// Long enough for a policy to be told of a program while it runs.
+const WIDE_NS: u64 = 400 * MS;
+
 /// Two tasks and two pipes, a byte in flight: each read blocks, so each write is a wakeup.
-fn ping_pong(rounds: u64) -> Workload {
+fn ping_pong(rounds: u64, after_wide: bool) -> Workload {
     let write = |channel| Step::Write { channel, bytes: 1 };
     let read = |channel| Step::Read { channel, bytes: 1 };
     let task = |name: &str, steps| Task {
         name: name.to_string(),
+        delay_ns: if after_wide { WIDE_NS + 100 * MS } else { 0 },
         steps: vec![Step::Repeat { times: Some(rounds), steps }],
         ..Task::default()
     };
+    let wide = Task {
+        name: "wide".to_string(),
+        steps: vec![Step::Run { work_ns: WIDE_NS }],
+        ..Task::default()
+    };
+    let pair = [task("ping", vec![write(0), read(1)]), task("pong", vec![read(0), write(1)])];
     Workload {
         name: format!("ping-pong of {rounds} rounds"),
-        tasks: vec![task("ping", vec![write(0), read(1)]), task("pong", vec![read(0), write(1)])],
+        tasks: pair.into_iter().chain(after_wide.then_some(wide)).collect(),
         objects: vec![pipe(), pipe()],
         ..Workload::default()
     }

@@ -183,7 +183,7 @@ impl<'a> Laboratory<'a> {
                 Ok(taken.into_iter().map(|taken| (taken - sim).abs()).collect())
             }
             Measure::Dearer { pair, of, than } => {
-                let Job::PingPong { rounds } = self.experiment(pair)?.job else {
+                let Job::PingPong { rounds, .. } = self.experiment(pair)?.job else {
                     return Err(Failure::input(format!("experiment {pair} is no ping-pong")));
                 };
                 let outcomes = self.outcomes(pair)?;
@@ -412,7 +412,7 @@ impl<'a> Laboratory<'a> {
 
     /// Work of one wakeup in ns of guest time, which under icount are instructions.
     fn wakeup_ns(&mut self, pair: &str, floor: &str, of: &str) -> Result<ByRun, Failure> {
-        let Job::PingPong { rounds } = self.experiment(pair)?.job else {
+        let Job::PingPong { rounds, .. } = self.experiment(pair)?.job else {
             return Err(Failure::input(format!("experiment {pair} is no ping-pong")));
         };
         let wakeups = 2.0 * rounds as f64;

@@ -330,6 +330,9 @@ pub enum Job {
     PingPong {
         /// Round trips: each is two wakeups.
         rounds: u64,
+        /// A task `wide` runs first, for 0.4 s.
+        #[serde(default)]
+        after_wide: bool,
     },
     /// One task that does what the two of `pingpong` do, without anybody to wake.
     Alone {

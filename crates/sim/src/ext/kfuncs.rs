@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use machine::CpuSet;
+use machine::{CpuSet, LEVELS};
 use policy::native::{ClockCounts, Kernel as KernelTable, TaskStruct};
 
 use super::dsq::{self, Dsq};
@@ -419,6 +419,7 @@ unsafe extern "C" fn cpu_instructions(table: *mut KernelTable) -> u64 {
 unsafe extern "C" fn clock_counts(table: *mut KernelTable, out: *mut ClockCounts) -> bool {
     // SAFETY: a policy calls this within a callback.
     let (_, k) = unsafe { lent(table) };
+    k.charge_ns(k.machine.costs.counter_read_ns * LEVELS as f64);
     let Some(counted) = k.clocks_counted() else { return false };
     let whole = ClockCounts {
         cycles: counted.cycles.map(|cycles| cycles as u64),

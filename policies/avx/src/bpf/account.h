@@ -84,37 +84,29 @@ static __always_inline void power_learn(struct avx_task *task, u64 ran_ns, u64 e
  */
 static __always_inline u64 modelled_lost(const struct charge_of *of, u64 cycles)
 {
-	u64 modelled = of->cycles[0] + of->cycles[1] + of->cycles[2];
-	u32 own = of->level < LICENSE_LEVELS ? of->level : LICENSE_LEVELS - 1;
-
-	if (held_back(modelled, cycles))
+	if (held_back(of->cycles[0] + of->cycles[1] + of->cycles[2], cycles))
 		return 0;
-	return charge_lost(of->ran_ns, cycles, of->khz[own]);
+	return charge_lost(of->ran_ns, cycles, own_khz(of));
 }
 
-/* What p is charged for a stretch of time here, ns. */
-static __always_inline u64 charge_for(struct avx_task *task, u32 active, u64 ran_ns, const struct clock_counts *since,
+/* What a task is charged for a stretch of its time, ns. */
+static __always_inline u64 charge_for(struct avx_task *task, struct charge_of *of, const struct clock_counts *since,
 				      u64 cycles)
 {
-	u32 level;
-	struct charge_of of = { .ran_ns = ran_ns, .level = task->level };
-	u64 refund, extra;
+	u64 ran_ns = of->ran_ns, refund, extra;
 
 	if (knob_charge == CHARGE_ENERGY)
 		return task->mw && mean_mw ? ran_ns * task->mw / mean_mw : ran_ns;
-	for (level = 0; level < LICENSE_LEVELS; level++) {
-		of.khz[level] = turbo_between(level, active);
-		of.cycles[level] = since->cycles[level];
-	}
+	of->level = task->level;
 	if (license_levels == 1 && knob_charge == CHARGE_BOTH)
-		return charge_drawn(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
-	refund = license_levels > 1 ? charge_refund(&of) :
-		charge_limited(ran_ns, since->limited_ns, since->cycles[0], of.khz[0], task->mw, mean_mw);
+		return charge_drawn(ran_ns, since->limited_ns, of->cycles[0], of->khz[0], task->mw, mean_mw);
+	refund = license_levels > 1 ? charge_refund(of) :
+		charge_limited(ran_ns, since->limited_ns, of->cycles[0], of->khz[0], task->mw, mean_mw);
 	if (counts_cycles())
-		refund = least_of(refund, modelled_lost(&of, cycles));
+		refund = least_of(refund, modelled_lost(of, cycles));
 	if (refund > knob_slice_ns)
 		refund = knob_slice_ns;
-	extra = knob_charge == CHARGE_BOTH ? charge_extra(&of) : 0;
+	extra = knob_charge == CHARGE_BOTH ? charge_extra(of) : 0;
 	if (refund)
 		__sync_fetch_and_add(&refunded_ns, refund);
 	if (extra)
@@ -138,13 +130,25 @@ static __always_inline bool counts_wanted(void)
 	return knob_charge != CHARGE_OFF || knob_source == COUNTED_MODEL;
 }
 
+/* What was counted in a stretch of time, at the clocks of so many active cores. */
+static __always_inline void stretch_of(struct charge_of *of, u64 ran_ns, const struct clock_counts *since, u32 active)
+{
+	u32 level;
+
+	of->ran_ns = ran_ns;
+	turbo_between(active, of->khz);
+	for (level = 0; level < LICENSE_LEVELS; level++)
+		of->cycles[level] = since->cycles[level];
+	charge_took(of);
+}
+
 /* Where the table has kinds of cores, this has license levels: how long the task's cycles took at each. */
-static __always_inline void tell_levels(struct task_slot *slot, const struct clock_counts *since, u32 active)
+static __always_inline void tell_levels(struct task_slot *slot, const struct charge_of *of)
 {
 	u32 level;
 
 	for (level = 0; level < LICENSE_LEVELS; level++)
-		slot->ran_ns.of[level] += cycles_ns(since->cycles[level], turbo_between(level, active));
+		slot->ran_ns.of[level] += of->took_ns[level];
 }
 
 /* Charges p for its time on this CPU since it was charged last. */
@@ -153,6 +157,7 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	struct avx_cpu *cpu = cpus_of(at);
 	struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
 	struct clock_counts since = {};
+	struct charge_of of = {};
 	struct task_slot *slot = task_slot(p);
 	u64 now = now_ns(), cycles = 0, ran_ns, charge_ns;
 	u32 active = 0;
@@ -166,6 +171,8 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	cpu->since_ns = now;
 	charge_ns = ran_ns;
 	counted = counts_wanted() && counts_since(at, cpu, &since);
+	if (counted)
+		stretch_of(&of, ran_ns, &since, active);
 	if (counts_cycles())
 		cycles = cycles_since(at, cpu);
 	if (knob_charge != CHARGE_OFF && counted) {
@@ -175,18 +182,18 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		if (knob_detect == DETECT_OBSERVED && license_levels > 1 && plain)
 			observe_plain(task, cpu, now, ran_ns);
 		else if (knob_detect == DETECT_OBSERVED && license_levels > 1)
-			may_need = observe(task, cpu, at, known_of(task, slot), now, ran_ns, &since, active);
+			may_need = observe(task, cpu, at, told_of(slot), now, &of);
 		if (license_levels == 1 || knob_charge == CHARGE_ENERGY)
 			power_learn(task, ran_ns, since.energy_uj);
 		if (!plain) {
 			detect(task, slot, may_need);
-			charge_ns = charge_for(task, active, ran_ns, &since, cycles);
+			charge_ns = charge_for(task, &of, &since, cycles);
 		}
 	}
 	if (slot) {
 		slot->runtime_ns += ran_ns;
 		if (counted)
-			tell_levels(slot, &since, active);
+			tell_levels(slot, &of);
 	}
 	cpu->vtime = p->scx.dsq_vtime + charge_weighted(charge_ns, vtime_weight(p->scx.weight));
 	task_set_dsq_vtime(p, cpu->vtime);

@@ -20,6 +20,7 @@ struct charge_of {
 	u64 cycles[LICENSE_LEVELS];	/* c */
 	u32 khz[LICENSE_LEVELS];	/* F with the cores that were active; 0: not known */
 	u32 level;			/* k */
+	u64 took_ns[LICENSE_LEVELS];	/* c / F */
 };
 
 #define NS_PER_KHZ 1000000ULL	/* a cycle of 1 kHz takes so many ns */
@@ -29,6 +30,14 @@ struct charge_of {
 static __always_inline u64 cycles_ns(u64 cycles, u32 khz)
 {
 	return khz ? cycles * NS_PER_KHZ / khz : 0;
+}
+
+static __always_inline void charge_took(struct charge_of *of)
+{
+	u32 level;
+
+	for (level = 0; level < LICENSE_LEVELS; level++)
+		of->took_ns[level] = of->cycles[level] ? cycles_ns(of->cycles[level], of->khz[level]) : 0;
 }
 
 /* Whether these can be the cycles of that time: no more than the greatest clock gives, and some to spare. */
@@ -52,6 +61,12 @@ static __always_inline u64 least_of(u64 one, u64 other)
 	return one < other ? one : other;
 }
 
+/* The clock of a task's own level, the highest one where it has none: picked, as the verifier wants no index of a stack. */
+static __always_inline u32 own_khz(const struct charge_of *of)
+{
+	return of->level == 0 ? of->khz[0] : of->level == 1 ? of->khz[1] : of->khz[2];
+}
+
 /* Whether cycles that take so long at their levels' clocks took longer than license changes and a bin of turbo explain. */
 static __always_inline bool held_back(u64 ran_ns, u64 counted_ns)
 {
@@ -62,24 +77,25 @@ static __always_inline bool held_back(u64 ran_ns, u64 counted_ns)
 static __always_inline u64 charge_refund(const struct charge_of *of)
 {
 	u64 refund = 0, counted = 0, most;
-	u32 level, own = of->level < LICENSE_LEVELS ? of->level : LICENSE_LEVELS - 1;
-	u32 slowest = of->khz[LICENSE_LEVELS - 1];
+	u32 level, khz = own_khz(of), slowest = of->khz[LICENSE_LEVELS - 1];
 
 	if (!cycles_plausible(of))
 		return 0;
 	for (level = 0; level < LICENSE_LEVELS; level++) {
-		u64 took = cycles_ns(of->cycles[level], of->khz[level]);
-		u64 ideal = cycles_ns(of->cycles[level], of->khz[own]);
+		u64 took = of->took_ns[level], ideal;
 
 		counted += took;
-		if (level > own && took > ideal)
+		if (level <= of->level || !took)
+			continue;
+		ideal = cycles_ns(of->cycles[level], khz);
+		if (took > ideal)
 			refund += took - ideal;
 	}
 	if (held_back(of->ran_ns, counted))
 		return 0;
 	if (refund && of->ran_ns > counted)
 		refund += least_of(of->ran_ns - counted, CHANGES * license_halt_ns);
-	most = of->ran_ns - of->ran_ns * (slowest / 1000) / (of->khz[own] / 1000);
+	most = of->ran_ns - of->ran_ns * (slowest / 1000) / (khz / 1000);
 	return least_of(refund, most);
 }
 
@@ -95,15 +111,15 @@ static __always_inline u64 charge_lost(u64 ran_ns, u64 cycles, u32 khz)
 static __always_inline u64 charge_extra(const struct charge_of *of)
 {
 	u64 extra = 0;
-	u32 level, own = of->level < LICENSE_LEVELS ? of->level : LICENSE_LEVELS - 1;
+	u32 level, khz = own_khz(of);
 
 	if (!cycles_plausible(of))
 		return 0;
 	for (level = 0; level < LICENSE_LEVELS; level++) {
-		u64 took = cycles_ns(of->cycles[level], of->khz[level]);
-		u64 ideal = cycles_ns(of->cycles[level], of->khz[own]);
+		u64 took = of->took_ns[level];
+		u64 ideal = cycles_ns(of->cycles[level], khz);
 
-		if (level < own && ideal > took)
+		if (level < of->level && ideal > took)
 			extra += ideal - took;
 	}
 	return extra;

@@ -126,15 +126,21 @@ static __always_inline void observe_low(struct avx_task *task, struct avx_cpu *c
 	observe_clear(task, level, ran_ns);
 }
 
-/*
- * A stretch of a task's time, up to now, of which so many cycles were at each level; of the task is known one more than
- * its level, or 0. Returns the level that it may have needed in it.
- */
-static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s32 at, u32 known, u64 now, u64 ran_ns,
-				   const struct clock_counts *since, u32 active)
+/* Others have run on a CPU whom nobody watched: what they may have asked for is not news. */
+static __always_inline void observe_others(struct avx_cpu *cpu)
 {
-	u64 wide_ns = cycles_ns(since->cycles[1], turbo_between(1, active));
-	u64 widest_ns = cycles_ns(since->cycles[2], turbo_between(2, active));
+	cpu->watched[0].was_low = cpu->watched[1].was_low = false;
+}
+
+/*
+ * A stretch of a task's time, up to now, with a license above the lowest. `told` is one more than the level that it is
+ * said to need, or 0: who is told of needs no watching. Returns the level that it may have needed.
+ */
+static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s32 at, u32 told, u64 now,
+				   const struct charge_of *of)
+{
+	u64 ran_ns = of->ran_ns, wide_ns = of->took_ns[1], widest_ns = of->took_ns[2];
+	u32 known = told ? told : observed_level(task);
 
 	if (!known)
 		cpu->unknown_ns = now;
@@ -142,6 +148,10 @@ static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s
 		cpu->needed_ns[0] = now;
 	if (known > 2)
 		cpu->needed_ns[1] = now;
+	if (told) {
+		observe_others(cpu);
+		return 0;
+	}
 	observe_high(task, cpu, at, now, ran_ns, wide_ns + widest_ns, 1);
 	if (widest_ns)
 		observe_high(task, cpu, at, now, ran_ns, widest_ns, 2);
@@ -149,12 +159,6 @@ static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s
 		observe_low(task, cpu, now, ran_ns, 2);
 	cpu->fresh = false;
 	return cpu->watched[1].unexplained ? 2 : cpu->watched[0].unexplained;
-}
-
-/* Others have run on a CPU, of whom nothing is known: what they may have asked for is not news. */
-static __always_inline void observe_others(struct avx_cpu *cpu)
-{
-	cpu->watched[0].was_low = cpu->watched[1].was_low = false;
 }
 
 /* A stretch of a task's time at the lowest level. */
