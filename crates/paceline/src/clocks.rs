@@ -28,6 +28,9 @@ pub fn described(instance: &Instance, clocks: &Clocks, counters: &Counters) -> S
         (true, _, _) => {
             "the turbo table is not known: nothing is refunded; name a machine that has it with --clocks".into()
         }
+        _ if clocks.license_levels == 1 => {
+            "no licenses, and no kernel tells what a limit on power took: nothing is refunded".into()
+        }
         (false, true, true) => {
             format!("a model, by what programs are told to need, held to cycles: {counted}")
         }
@@ -57,5 +60,9 @@ mod tests {
         assert!(said("avx-fair", &Clocks::default()).contains("--clocks"));
         assert!(said("avx-fair", &gold).contains("nothing is refunded"));
         assert!(said("avx-fair:source=model", &gold).contains("a model"));
+        let power = of("power-8").unwrap();
+        for knobs in ["avx-fair", "avx-fair:source=model", "avx-fair:charge=both"] {
+            assert!(said(knobs, &power).contains("nothing is refunded"), "{knobs}");
+        }
     }
 }
