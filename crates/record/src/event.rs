@@ -36,6 +36,13 @@ pub enum Kind {
         /// Which channel or futex, where it is one.
         object: u32,
     },
+    /// Who is woken next waits in a call that would give up by itself after some time.
+    Timed {
+        /// Who.
+        tid: Tid,
+        /// Which call, and on what: the same for a thread that gives up and asks for the same again.
+        call: u32,
+    },
     /// A new thread was made runnable for the first time.
     Start {
         /// The new thread.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use trace::{Event, IDLE, Kind, Tid};
 use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
-use workload::{Act, Object, Script, Task, Then, Workload};
+use workload::{Act, Again, Object, Script, Task, Then, Workload};
 
 use crate::Carrier;
 use crate::replay::{Channel, Item, Key, Replay, What};
@@ -165,7 +165,7 @@ impl Replay {
     /// What was seen of each task, in the workload's order.
     pub fn recorded(&self) -> Vec<Recorded> {
         let one = |task: &crate::replay::Task| {
-            let work_ns = left(&task.acts, 0.0);
+            let work_ns = left(&task.acts, 0.0) + task.asked_ns;
             let own = 1.0 - task.hooks_ns / (work_ns + task.hooks_ns).max(1.0);
             Recorded {
                 tid: task.tid,
@@ -190,7 +190,7 @@ impl Replay {
                 nice: task.info.nice.clamp(-20, 19),
                 delay_ns: if task.forked { 0 } else { task.start_ns.saturating_sub(since_ns) },
                 forked: task.forked,
-                script: Some(Script::new(task.acts.clone(), cut_ns, slack_ns)),
+                script: Some(Script::new(task.acts.clone(), self.agains.clone(), cut_ns, slack_ns)),
                 ..Task::default()
             }
         });
@@ -208,16 +208,21 @@ impl Replay {
     pub(crate) fn seal(&mut self) {
         let mut objects = Objects::new(&self.channels);
         let takers = self.tasks.iter().map(|task| {
-            let takes = task.items.iter().any(|item| item.what == What::Take);
+            let takes = |item: &Item| matches!(item.what, What::Take | What::TakeWithin { .. });
+            let takes = task.items.iter().any(takes);
             takes.then(|| objects.add(Object::Tokens))
         });
         let tokens: Vec<Option<u32>> = takers.collect();
+        let asked = Asked::of(&self.tasks);
         for (index, task) in self.tasks.iter_mut().enumerate() {
             let items = std::mem::take(&mut task.items);
-            let mut emit = Emit { objects: &mut objects, tokens: &tokens };
-            task.acts = emit.acts(&items, tokens[index]).into();
+            let (process, own) = (task.process, tokens[index]);
+            let mut emit =
+                Emit { objects: &mut objects, tokens: &tokens, asked: &asked, process, own };
+            let (acts, asked_ns) = emit.acts(&items);
+            (task.acts, task.asked_ns) = (acts.into(), asked_ns);
         }
-        self.objects = objects.all;
+        (self.objects, self.agains) = (objects.all, asked.ways.into());
     }
 }
 
@@ -288,26 +293,92 @@ fn object(Key(_, kind): Key, channel: &Channel) -> Object {
     Object::Pipe { capacity: least.max(most.next_multiple_of(PAGE)) }
 }
 
+/// How threads of each process ask again in each call that gives up: the mean of what they were seen to do.
+#[derive(Default)]
+struct Asked {
+    of: BTreeMap<(usize, u32), u32>,
+    ways: Vec<Again>,
+}
+
+impl Asked {
+    fn of(tasks: &[crate::replay::Task]) -> Self {
+        let mut sums: BTreeMap<(usize, u32), (f64, Again)> = BTreeMap::new();
+        for task in tasks {
+            for (at, item) in task.items.iter().enumerate() {
+                let What::GiveUp { call, us } = item.what else { continue };
+                let Some((_, work_ns)) = asks_again(&task.items, at, call) else { continue };
+                let (times, sum) = sums.entry((task.process, call)).or_default();
+                *times += 1.0;
+                sum.wait_ns += f64::from(us) * 1000.0;
+                sum.work_ns += work_ns;
+            }
+        }
+        let mut asked = Asked::default();
+        for (which, (times, Again { wait_ns, work_ns })) in sums {
+            asked.of.insert(which, asked.ways.len() as u32);
+            asked.ways.push(Again { wait_ns: wait_ns / times, work_ns: work_ns / times });
+        }
+        asked
+    }
+}
+
+/// Where who gives up in this call asks for the same again, and its work until then, ns; None: it does anything else
+/// first.
+fn asks_again(items: &[Item], at: usize, call: u32) -> Option<(usize, f64)> {
+    let later = at + 1 + items[at + 1..].iter().position(|item| item.what != What::Nothing)?;
+    let same = match items[later].what {
+        What::TakeWithin { call } | What::GiveUp { call, .. } => Some(call),
+        _ => None,
+    };
+    let work_ns = items[at + 1..=later].iter().map(|item| f64::from(item.work_ns)).sum();
+    (same == Some(call)).then_some((later, work_ns))
+}
+
+/// Where who gives up in this call gets what it waits for, and its work until then, ns; None: it never does.
+fn gets(items: &[Item], at: usize, call: u32) -> Option<(usize, f64)> {
+    let (mut at, mut all_ns) = (at, 0.0);
+    loop {
+        let (later, work_ns) = asks_again(items, at, call)?;
+        (at, all_ns) = (later, all_ns + work_ns);
+        if matches!(items[at].what, What::TakeWithin { .. }) {
+            return Some((at, all_ns));
+        }
+    }
+}
+
 struct Emit<'a> {
     objects: &'a mut Objects,
     tokens: &'a [Option<u32>],
+    asked: &'a Asked,
+    process: usize,
+    /// The task's own tokens.
+    own: Option<u32>,
 }
 
 impl Emit<'_> {
-    fn acts(&mut self, items: &[Item], own: Option<u32>) -> Vec<Act> {
+    /// What a task does, and how long it works in asking again, ns.
+    fn acts(&mut self, items: &[Item]) -> (Vec<Act>, f64) {
         let mut acts = Vec::with_capacity(items.len());
-        let mut work_ns = 0.0;
-        for Item { work_ns: more_ns, what } in items {
+        let (mut work_ns, mut asked_ns) = (0.0, 0.0);
+        let mut at = 0;
+        while let Some(Item { work_ns: more_ns, what }) = items.get(at) {
             work_ns += f64::from(*more_ns);
-            if let Some(then) = self.then(*what, own) {
+            let mut what = *what;
+            if let What::GiveUp { call, .. } = what
+                && let Some((later, again_ns)) = gets(items, at, call)
+            {
+                (at, asked_ns, what) = (later, asked_ns + again_ns, items[later].what);
+            }
+            if let Some(then) = self.then(what) {
                 acts.push(Act { work_ns: std::mem::take(&mut work_ns) as f32, then });
             }
+            at += 1;
         }
         if work_ns > 0.0 {
             acts.push(Act { work_ns: work_ns as f32, then: Then::End });
         }
         end_calls(&mut acts);
-        acts
+        (acts, asked_ns)
     }
 
     fn give(&self, task: u32, more: bool) -> Option<Then> {
@@ -315,7 +386,7 @@ impl Emit<'_> {
         Some(Then::Give { tokens, more })
     }
 
-    fn then(&mut self, what: What, own: Option<u32>) -> Option<Then> {
+    fn then(&mut self, what: What) -> Option<Then> {
         match what {
             What::Nothing => None,
             What::Read { channel, bytes } => self.objects.read(channel, bytes),
@@ -323,8 +394,15 @@ impl Emit<'_> {
             What::Fork(task) => Some(Then::Fork(task)),
             What::Give(task) => self.give(task, false),
             What::GiveMore(task) => self.give(task, true),
-            What::Take => own.map(Then::Take),
-            What::Wait(us) => Some(Then::Wait(us)),
+            What::Take => self.own.map(Then::Take),
+            What::TakeWithin { call } => {
+                let tokens = self.own?;
+                Some(match self.asked.of.get(&(self.process, call)) {
+                    Some(again) => Then::TakeWithin { tokens, again: *again },
+                    None => Then::Take(tokens),
+                })
+            }
+            What::Wait(us) | What::GiveUp { us, .. } => Some(Then::Wait(us)),
         }
     }
 }

@@ -26,6 +26,7 @@ const CPUS: u8 = 10;
 const NAME: u8 = 11;
 const RAN: u8 = 12;
 const WAITED: u8 = 13;
+const TIMED: u8 = 14;
 
 /// Of a task's byte: it is the kernel's own. The rest is its nice value, from 0.
 const KERNEL: u8 = 0x80;
@@ -93,6 +94,7 @@ impl Raw {
         let (kind, byte, a, b) = match event.kind {
             Kind::Switch { prev, next, left } => (SWITCH, left as u8, prev, next),
             Kind::Wake { tid, by, object } => (WAKE, by as u8, tid, object),
+            Kind::Timed { tid, call } => (TIMED, 0, tid, call),
             Kind::Start { tid, target } => (START, 0, tid, target),
             Kind::Fork { parent, child } => (FORK, 0, parent, child),
             Kind::Exec { tid } => (EXEC, 0, tid, 0),
@@ -151,6 +153,7 @@ impl Decoder {
                 Kind::Switch { prev: a, next: b, left }
             }
             WAKE => Kind::Wake { tid: a, by: carrier()?, object: b },
+            TIMED => Kind::Timed { tid: a, call: b },
             START => Kind::Start { tid: a, target: b },
             FORK => Kind::Fork { parent: a, child: b },
             EXEC => Kind::Exec { tid: a },
@@ -219,6 +222,7 @@ mod tests {
         let kinds = [
             Kind::Switch { prev: 7, next: 0, left: Left::Dead },
             Kind::Wake { tid: u32::MAX, by: Carrier::Futex, object: 63 },
+            Kind::Timed { tid: 8, call: 0xffff_0000 },
             Kind::Start { tid: 8, target: 1 },
             Kind::Fork { parent: 7, child: 8 },
             Kind::Exec { tid: 8 },

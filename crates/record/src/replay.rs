@@ -7,7 +7,8 @@
 //!
 //! Approach: time on a CPU is work. A wait that another task ended is a token that the one gives and the
 //! other takes, in whichever order they come to it: who runs later may find it there and not wait. A wait
-//! that a timer or a device ended takes as long as it took. Where every call was recorded, reads and writes
+//! that a timer or a device ended takes as long as it took; but who gave up waiting, and asked for the same again until
+//! another task came, waits for that task, and asks as often as it takes. Where every call was recorded, reads and writes
 //! of pipes and sockets are such, a full one holds its writer up, and a wait that a call on one ended is no token
 //! for who reads or writes there itself: both would have it wait for one of its writers, and that one for it.
 //!
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trace::Tid;
-use workload::{Act, Object};
+use workload::{Act, Again, Object};
 
 use crate::{Carrier, Ending, Event, Header, Kind, Left, Sample, Source, TaskInfo};
 
@@ -65,6 +66,8 @@ pub struct Replay {
     pub(crate) channels: Vec<(Key, Channel)>,
     /// What its tasks meet at; known once it is finished.
     pub(crate) objects: Vec<Object>,
+    /// How they ask again for what they wait for; known then, too.
+    pub(crate) agains: Arc<[Again]>,
     items: usize,
     /// When so much had happened as it takes to fit it to a machine.
     pub(crate) part_ns: Option<u64>,
@@ -94,8 +97,9 @@ pub(crate) struct Task {
     pub start_ns: u64,
     /// What it did, until the recording is finished.
     pub items: Vec<Item>,
-    /// What it did, from then on.
+    /// What it did, from then on; and its work in asking again for what it waited for, which is not in it, ns.
     pub acts: Arc<[Act]>,
+    pub asked_ns: f64,
     /// Time on a CPU, ns.
     pub cpu_ns: u64,
     /// Times it left one.
@@ -105,6 +109,8 @@ pub(crate) struct Task {
     work_ns: f64,
     pub hooks_ns: f64,
     blocked: Option<Blocked>,
+    /// The call that it is about to be woken from, if that would have given up by itself.
+    timed: Option<u32>,
     /// What its last wakeup of another came by, if it has had its CPU since.
     waking: Option<(Carrier, u32)>,
     /// Channels that it was seen to read or write.
@@ -122,11 +128,14 @@ struct Blocked {
     item: usize,
     /// Who woke it: a wakeup, or how else.
     woken: Option<(u64, Woken)>,
+    /// The call that it waited in, if that would have given up by itself.
+    timed: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Woken {
     By(usize),
+    Timer,
     Outside,
 }
 
@@ -155,8 +164,17 @@ pub(crate) enum What {
     GiveMore(u32),
     /// Takes its own.
     Take,
+    /// The same, in a call that would have given up.
+    TakeWithin {
+        call: u32,
+    },
     /// Waits for something from outside, so many µs.
     Wait(f32),
+    /// Waits until a call gives up, so many µs.
+    GiveUp {
+        call: u32,
+        us: f32,
+    },
 }
 
 /// A channel's name and kind.
@@ -209,6 +227,7 @@ impl Replay {
             numbers: BTreeMap::new(),
             channels: Vec::new(),
             objects: Vec::new(),
+            agains: Arc::default(),
             items: 0,
             part_ns: None,
             started_ns: None,
@@ -225,6 +244,11 @@ impl Replay {
         match &event.kind {
             Kind::Switch { prev, next, left } => self.switch(cpu, *prev, *next, *left),
             Kind::Wake { tid, by, object } => self.wake(cpu, *tid, *by, *object),
+            Kind::Timed { tid, call } => {
+                if let Some(task) = self.of(*tid) {
+                    self.tasks[task].timed = Some(*call);
+                }
+            }
             Kind::Fork { parent, child } => {
                 self.parent.insert(*child, *parent);
             }
@@ -336,12 +360,14 @@ impl Replay {
             start_ns: self.now_ns,
             items: Vec::new(),
             acts: Arc::default(),
+            asked_ns: 0.0,
             cpu_ns: 0,
             switches: 0,
             on: None,
             work_ns: 0.0,
             hooks_ns: 0.0,
             blocked: None,
+            timed: None,
             waking: None,
             channels: BTreeSet::new(),
             dead: false,
@@ -508,9 +534,10 @@ impl Replay {
     fn blocks(&mut self, task: usize) {
         let item = self.put(task, What::Take);
         // A wakeup that came while it was on its way out is kept: it may have been for this.
-        let early = self.tasks[task].blocked.take().and_then(|blocked| blocked.woken);
+        let early = self.tasks[task].blocked.take();
+        let (woken, timed) = early.map_or((None, None), |blocked| (blocked.woken, blocked.timed));
         let since_ns = self.now_ns;
-        self.tasks[task].blocked = Some(Blocked { since_ns, item, woken: early });
+        self.tasks[task].blocked = Some(Blocked { since_ns, item, woken, timed });
     }
 
     fn wake(&mut self, cpu: usize, tid: Tid, by: Carrier, object: u32) {
@@ -523,6 +550,7 @@ impl Replay {
         let by_task = given.is_some() || matches!(by, Carrier::Task | Carrier::Futex);
         let waker = self.of(current).filter(|_| by_task && current != 0);
         let how = match waker {
+            None if by == Carrier::Timer => Woken::Timer,
             None => Woken::Outside,
             Some(waker) => {
                 self.pause(waker);
@@ -535,16 +563,18 @@ impl Replay {
         };
         let now_ns = self.now_ns;
         let woken_at = Some((now_ns, how));
+        let timed = self.tasks[woken].timed.take();
         let task = &self.tasks[woken];
         let (runs, fresh) = (task.on.is_some(), task.items.is_empty() && !task.forked);
         let blocked = match task.blocked {
-            Some(blocked) => Blocked { woken: woken_at, ..blocked },
+            Some(blocked) => Blocked { woken: woken_at, timed, ..blocked },
             // It runs still, on its way out.
-            None if runs => Blocked { since_ns: now_ns, item: usize::MAX, woken: woken_at },
+            None if runs => Blocked { since_ns: now_ns, item: usize::MAX, woken: woken_at, timed },
             // It was waiting before the recording began.
             None if fresh => {
                 let item = self.put(woken, What::Take);
-                Blocked { since_ns: self.tasks[woken].start_ns, item, woken: woken_at }
+                let since_ns = self.tasks[woken].start_ns;
+                Blocked { since_ns, item, woken: woken_at, timed }
             }
             None => return,
         };
@@ -585,14 +615,20 @@ impl Replay {
         match blocked.woken {
             Some((_, Woken::By(wake))) => {
                 self.wakes[wake].woken_item = Some(blocked.item);
+                if let Some(call) = blocked.timed {
+                    self.tasks[task].items[blocked.item].what = What::TakeWithin { call };
+                }
                 // Else a token, for all that will ever be known: a long recording has many.
                 if !self.calls {
                     self.free.push(wake);
                 }
             }
-            Some((t_ns, Woken::Outside)) => {
-                let waited_ns = t_ns.saturating_sub(blocked.since_ns);
-                self.tasks[task].items[blocked.item].what = What::Wait(waited_ns as f32 / 1000.0);
+            Some((t_ns, how)) => {
+                let us = t_ns.saturating_sub(blocked.since_ns) as f32 / 1000.0;
+                self.tasks[task].items[blocked.item].what = match (how, blocked.timed) {
+                    (Woken::Timer, Some(call)) => What::GiveUp { call, us },
+                    _ => What::Wait(us),
+                };
             }
             None => self.tasks[task].items[blocked.item].what = What::Nothing,
         }

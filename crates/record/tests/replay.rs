@@ -125,6 +125,57 @@ fn what_a_timer_ends_takes_as_long_as_it_took() {
     assert!(!steps(&workload.tasks[0]).iter().any(|step| matches!(step, Step::Give { .. })));
 }
 
+/// 11 asks in call 3, gives up, works for 1 µs, asks in another or the same, and gets what it asks for.
+fn asking(calls: [u32; 2]) -> (Replay, Workload) {
+    let mut events = pair(Carrier::Futex);
+    let timed = |call| Kind::Timed { tid: 11, call };
+    let again = [
+        (5_500, 0, timed(calls[0])),
+        (5_500, 0, wake(11, Carrier::Timer)),
+        (5_600, 1, switch(0, 11, Left::Blocked)),
+        (5_900, 1, switch(11, 0, Left::Preempted)),
+        (6_000, 1, switch(0, 11, Left::Blocked)),
+        (6_700, 1, switch(11, 0, Left::Blocked)),
+        (6_900, 0, timed(calls[1])),
+        (6_900, 0, wake(11, Carrier::Futex)),
+    ];
+    events.splice(5..6, again);
+    story(&events)
+}
+
+#[test]
+fn who_gives_up_and_asks_again_waits_for_what_it_gets_in_the_end() {
+    let (replay, workload) = asking([3, 3]);
+    let ask = Step::TakeWithin { tokens: 0, ns: 500, work_ns: 1_000 };
+    assert_eq!(steps(&workload.tasks[1]), [run(3_000), ask, run(2_000)]);
+    assert_eq!((replay.recorded()[1].cpu_ns, replay.recorded()[1].work_ns), (6_000, 6_000.0));
+}
+
+#[test]
+fn who_gives_up_and_asks_for_something_else_waited_as_long_as_it_took() {
+    let (_, workload) = asking([3, 4]);
+    let sleep = Step::Sleep { ns: 500 };
+    assert_eq!(
+        steps(&workload.tasks[1]),
+        [run(3_000), sleep, run(1_000), Step::Take(0), run(2_000)]
+    );
+}
+
+#[test]
+fn who_was_seen_to_give_up_does_so_elsewhere() {
+    let mut events = pair(Carrier::Futex);
+    let timed = |t_ns, by| [(t_ns, 0, Kind::Timed { tid: 11, call: 3 }), (t_ns, 0, wake(11, by))];
+    events.truncate(5);
+    for (t_ns, by) in [(6_000, Carrier::Futex), (8_000, Carrier::Timer), (8_700, Carrier::Futex)] {
+        events.extend(timed(t_ns, by));
+        events.push((t_ns + 100, 1, switch(0, 11, Left::Blocked)));
+        events.push((t_ns + 500, 1, switch(11, 0, Left::Blocked)));
+    }
+    let (_, workload) = story(&events);
+    let ask = Step::TakeWithin { tokens: 0, ns: 1_500, work_ns: 400 };
+    assert_eq!(steps(&workload.tasks[1]), [run(3_000), ask.clone(), run(400), ask, run(400)]);
+}
+
 #[test]
 fn a_wakeup_may_overtake_the_way_to_sleep() {
     let mut events = pair(Carrier::Task);

@@ -196,6 +196,7 @@ impl Engine {
             Op::Rest => self.rest(task),
             Op::Give { tokens, more } => self.give(task, tokens, more),
             Op::Take(tokens) => self.take(task, tokens),
+            Op::TakeWithin { tokens, ns, work_ns } => self.take_within(task, tokens, ns, work_ns),
             Op::Write { channel, bytes } => self.write(task, channel, bytes),
             Op::Read { channel, bytes } => self.read(task, channel, bytes),
             Op::Yield => {
@@ -332,6 +333,28 @@ impl Engine {
         tokens.waiters.push_back(task);
         self.set_phase(task, 1);
         self.block(task);
+    }
+
+    /// Who is given one while its timer is on its way here takes it: it asked in time.
+    fn take_within(&mut self, task: TaskId, at: usize, ns: u64, work_ns: u64) {
+        self.k.tasks[task].at.giving = false;
+        let asked = self.phase(task) == 1;
+        let tokens = object!(self, Tokens, at);
+        if asked && let Some(place) = tokens.waiters.iter().position(|waiter| *waiter == task) {
+            tokens.waiters.remove(place);
+            return self.k.tasks[task].at.ask_again(work_ns);
+        }
+        if asked {
+            // What is left of its timer is for nobody.
+            self.k.tasks[task].timer = self.k.tasks[task].timer.wrapping_add(1);
+            return self.next(task);
+        }
+        if tokens.count > 0 {
+            tokens.count -= 1;
+            return self.next(task);
+        }
+        tokens.waiters.push_back(task);
+        self.arm(task, self.k.now + ns);
     }
 
     // ---- time ----

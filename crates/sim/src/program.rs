@@ -86,6 +86,11 @@ pub(crate) enum Op {
         more: bool,
     },
     Take(ObjectId),
+    TakeWithin {
+        tokens: ObjectId,
+        ns: u64,
+        work_ns: u64,
+    },
     Fork(usize),
     /// The place where what was recorded is played, one operation after the other.
     Script,
@@ -119,7 +124,7 @@ impl Op {
             Op::Resume(at) => format!("resume {}", name(at)),
             Op::Write { channel, .. } => format!("write {}", name(channel)),
             Op::Read { channel, .. } => format!("read {}", name(channel)),
-            Op::Take(tokens) => format!("take {}", name(tokens)),
+            Op::Take(tokens) | Op::TakeWithin { tokens, .. } => format!("take {}", name(tokens)),
             other => format!("{other:?}"),
         }
     }
@@ -130,7 +135,7 @@ impl Op {
 pub struct Played {
     /// Acts that are done.
     pub acts: usize,
-    /// Work that is done of the next one, ns.
+    /// Work that is done of the next one, and in asking again for what it waited for, ns.
     pub into_ns: f64,
 }
 
@@ -141,6 +146,10 @@ pub(crate) struct Cursor {
     at: usize,
     /// The present operation.
     op: Op,
+    /// What comes after it, where that is to be done once more.
+    again: Option<Op>,
+    /// Work done in asking again, ns.
+    asked_ns: f64,
     /// What is left to play at [`Op::Script`].
     script: Option<Steps>,
     /// Rounds left of each loop it is in, the innermost last.
@@ -172,6 +181,8 @@ impl Cursor {
         let mut cursor = Cursor {
             origin_ns,
             op: program[0],
+            again: None,
+            asked_ns: 0.0,
             program,
             at: 0,
             script: script.map(Script::steps),
@@ -203,12 +214,18 @@ impl Cursor {
     /// How far it has got in its script.
     pub fn played(&self) -> Played {
         let acts = self.script.as_ref().map_or(0, Steps::done);
-        match self.op {
-            Op::Run { work_ns } if self.phase == 1 => {
-                Played { acts, into_ns: (work_ns as f64 - self.left).max(0.0) }
-            }
-            _ => Played { acts, into_ns: 0.0 },
-        }
+        let into_ns = match self.op {
+            Op::Run { work_ns } if self.phase == 1 => (work_ns as f64 - self.left).max(0.0),
+            _ => 0.0,
+        };
+        Played { acts, into_ns: self.asked_ns + into_ns }
+    }
+
+    /// Does the present operation once more, after some work.
+    pub fn ask_again(&mut self, work_ns: u64) {
+        self.phase = 0;
+        self.again = Some(self.op);
+        self.op = Op::Run { work_ns };
     }
 
     /// Goes on to the next operation.
@@ -216,6 +233,13 @@ impl Cursor {
     pub fn next(&mut self) {
         self.phase = 0;
         self.bytes = 0;
+        if let Some(op) = self.again.take() {
+            if let Op::Run { work_ns } = self.op {
+                self.asked_ns += work_ns as f64;
+            }
+            self.op = op;
+            return;
+        }
         self.at += usize::from(self.program[self.at] != Op::Script);
         self.load();
     }
@@ -339,6 +363,9 @@ fn plain(step: &Step) -> Option<Op> {
         Step::Read { channel, bytes } => Op::Read { channel: *channel, bytes: *bytes },
         Step::Give { tokens, more } => Op::Give { tokens: *tokens, more: *more },
         Step::Take(tokens) => Op::Take(*tokens),
+        Step::TakeWithin { tokens, ns, work_ns } => {
+            Op::TakeWithin { tokens: *tokens, ns: *ns, work_ns: *work_ns }
+        }
         Step::Fork(task) => Op::Fork(*task),
     })
 }

@@ -234,6 +234,31 @@ fn a_token_that_is_there_is_not_waited_for() {
     assert!((20 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
+/// A taker that gives up after 5 ms, works for one and asks again, and then sleeps; one gives it a token after so long.
+fn asking(given_ns: u64) -> trace::Outcome {
+    let giver = vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: false }];
+    let ask = Step::TakeWithin { tokens: 0, ns: 5 * MS, work_ns: MS };
+    let taker = vec![ask, Step::Sleep { ns: 20 * MS }];
+    let load = recorded(vec![task("giver", giver), task("taker", taker)], vec![Object::Tokens]);
+    run(&scenario(cores(1), load, fifo())).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn who_gives_up_works_and_asks_again() {
+    let outcome = asking(14 * MS);
+    let taker = &outcome.observed.tasks[&2];
+    assert_eq!(taker.voluntary, 5, "it asks three times, sleeps, and ends");
+    assert!((2 * MS..3 * MS).contains(&taker.cpu_ns), "{}", taker.cpu_ns);
+    assert!((34 * MS..36 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
+#[test]
+fn who_gets_what_it_asks_for_is_not_woken_by_its_timer() {
+    let outcome = asking(2 * MS);
+    assert_eq!(outcome.observed.tasks[&2].voluntary, 3, "it asks once, sleeps, and ends");
+    assert!((22 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
 #[test]
 fn recorded_work_is_done_in_its_cpus_turns_alone() {
     let elapsed = |recorded| {

@@ -72,7 +72,7 @@ fn an_observer_is_in_what_it_observes() {
 #[test]
 fn what_was_recorded_has_the_making_and_the_end_of_a_thread_in_its_work() {
     let played = |name: &str, forked, acts: &[Act]| {
-        let script = Some(Script::new(acts.into(), 0.0, 0.0));
+        let script = Some(Script::new(acts.into(), [].into(), 0.0, 0.0));
         Task { forked, script, ..task(name, Vec::new()) }
     };
     let act = |then| Act { work_ns: MS as f32, then };

@@ -35,6 +35,7 @@ fn main() {
         trial("the_machine_is_as_asked", the_machine_is_as_asked),
         trial("programs_come_with_what_they_need", programs_come_with_what_they_need),
         trial("a_recording_says_what_woke_whom", a_recording_says_what_woke_whom),
+        trial("a_recording_says_who_would_have_given_up", a_recording_says_who_would_have_given_up),
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
         trial("rtapp_runs_its_own_examples", rtapp_runs_its_own_examples),
         trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
@@ -306,6 +307,54 @@ fn a_recording_says_what_woke_whom() {
     assert!(times(record::Carrier::Pipe) >= 3, "{by:?}");
     assert!(times(record::Carrier::Tcp) >= 2, "{by:?}");
     assert_eq!(times(record::Carrier::Futex), 0, "{by:?}");
+}
+
+/// Sleeps, which waits for nothing but its time; polls nothing; and asks for an event until another thread sets it.
+const ASKER: &str = r#"
+import select, threading, time
+time.sleep(.05)
+select.poll().poll(20)
+event = threading.Event()
+threading.Timer(.2, event.set).start()
+while not event.wait(.03):
+    pass
+"#;
+
+fn a_recording_says_who_would_have_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("ask.py");
+    std::fs::write(&script, ASKER).unwrap();
+    let mut request = request(&["default"], &["python3", script.to_str().unwrap()]);
+    if let WorkloadRef::Command { with, .. } = &mut request.workload {
+        with.push(folder.path().into());
+    }
+    request.record = Some(record::Detail::Waits);
+    let outcomes = run(&request).unwrap();
+    let mut reader = record::Reader::new(outcomes[0].recording.as_slice()).unwrap();
+    let (mut python, mut timed, mut woken) = (std::collections::BTreeSet::new(), None, Vec::new());
+    while let Some(event) = reader.next_event().unwrap() {
+        match event.kind {
+            record::Kind::Task(info) if info.name == "python3" => drop(python.insert(info.tid)),
+            record::Kind::Timed { tid, call } => timed = Some((tid, call)),
+            record::Kind::Wake { tid, by, .. } if python.contains(&tid) => {
+                let call = timed.take().filter(|timed| timed.0 == tid).map(|timed| timed.1);
+                woken.push((by, call));
+            }
+            _ => {}
+        }
+    }
+    let got = woken.iter().rfind(|(by, call)| *by == record::Carrier::Futex && call.is_some());
+    let (_, event) = *got.unwrap_or_else(|| panic!("{woken:?}"));
+    let gave_up = |wanted: &dyn Fn(Option<u32>) -> bool| {
+        let by_timer = woken.iter().filter(|(by, _)| *by == record::Carrier::Timer);
+        by_timer.filter(|(_, call)| wanted(*call)).count()
+    };
+    assert!(gave_up(&|call| call == event) >= 3, "the event: {woken:?}");
+    assert!(
+        gave_up(&|call| call.is_some() && call != event) >= 2,
+        "poll, and the timer: {woken:?}"
+    );
+    assert_eq!(gave_up(&|call| call.is_none()), 1, "sleep: {woken:?}");
 }
 
 /// Each task's callbacks by its name. Ticks come by the clock and not by what a task does.

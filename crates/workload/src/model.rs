@@ -271,6 +271,15 @@ pub enum Step {
     },
     /// Takes a token of an [`Object::Tokens`], or waits for one. It takes no time of its own but for the wait.
     Take(ObjectId),
+    /// The same, but gives up waiting after a while, works a little, and asks again, until it has one.
+    TakeWithin {
+        /// An [`Object::Tokens`].
+        tokens: ObjectId,
+        /// How long it waits each time.
+        ns: u64,
+        /// CPU time before it asks again, ns on the reference CPU.
+        work_ns: u64,
+    },
     /// Starts the task at this index of [`Workload::tasks`].
     Fork(usize),
     /// Does `steps` again and again.

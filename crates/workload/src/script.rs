@@ -35,22 +35,38 @@ pub enum Then {
         more: bool,
     },
     Take(u32),
+    /// Takes one, and asks for it as often as this one of [`Script::new`]'s ways to ask says.
+    TakeWithin {
+        tokens: u32,
+        again: u32,
+    },
     /// Blocks so long, µs.
     Wait(f32),
+}
+
+/// How a task asks for what it waits for: it gives up after a while, works, and asks again.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Again {
+    /// How long it waits each time, ns.
+    pub wait_ns: f64,
+    /// CPU time before it asks again, ns. Nothing is left out of it: what a machine adds is left out of acts.
+    pub work_ns: f64,
 }
 
 /// A list of [`Act`]s, with what is left out of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
     acts: Arc<[Act]>,
+    agains: Arc<[Again]>,
     cut_ns: f64,
     slack_ns: f64,
 }
 
 impl Script {
-    /// These, with `cut_ns` less work in each, and waits that end `slack_ns` earlier: what a machine adds.
-    pub fn new(acts: Arc<[Act]>, cut_ns: f64, slack_ns: f64) -> Self {
-        Script { acts, cut_ns, slack_ns }
+    /// These, with `cut_ns` less work in each, and waits that end `slack_ns` earlier: what a machine adds. `agains`
+    /// are the ways to ask again that [`Then::TakeWithin`] means.
+    pub fn new(acts: Arc<[Act]>, agains: Arc<[Again]>, cut_ns: f64, slack_ns: f64) -> Self {
+        Script { acts, agains, cut_ns, slack_ns }
     }
 
     /// How many acts it has.
@@ -72,6 +88,10 @@ impl Script {
         (f64::from(act.work_ns) - self.cut_ns).round() as u64
     }
 
+    fn slept_ns(&self, ns: f64) -> u64 {
+        (ns - self.slack_ns).max(0.0) as u64
+    }
+
     fn then(&self, act: Act) -> Option<Step> {
         let id = |id: u32| id as ObjectId;
         Some(match act.then {
@@ -81,9 +101,12 @@ impl Script {
             Then::Fork(task) => Step::Fork(task as usize),
             Then::Give { tokens, more } => Step::Give { tokens: id(tokens), more },
             Then::Take(tokens) => Step::Take(id(tokens)),
-            Then::Wait(us) => {
-                Step::Sleep { ns: (f64::from(us) * 1000.0 - self.slack_ns).max(0.0) as u64 }
+            Then::TakeWithin { tokens, again } => {
+                let Again { wait_ns, work_ns } = self.agains[again as usize];
+                let (ns, work_ns) = (self.slept_ns(wait_ns), work_ns.round() as u64);
+                Step::TakeWithin { tokens: id(tokens), ns, work_ns }
             }
+            Then::Wait(us) => Step::Sleep { ns: self.slept_ns(f64::from(us) * 1000.0) },
         })
     }
 }
@@ -135,9 +158,11 @@ mod tests {
             act(100.0, Then::Take(3)),
             act(10.0, Then::Give { tokens: 1, more: true }),
             act(60.0, Then::Wait(2.0)),
+            act(20.0, Then::TakeWithin { tokens: 4, again: 0 }),
             act(50.0, Then::End),
         ];
-        let script = Script::new(Arc::new(acts), 20.0, 500.0);
+        let again = Again { wait_ns: 3_000.0, work_ns: 70.0 };
+        let script = Script::new(Arc::new(acts), Arc::new([again]), 20.0, 500.0);
         let steps: Vec<Step> = script.steps().collect();
         assert_eq!(
             steps,
@@ -147,6 +172,7 @@ mod tests {
                 Step::Give { tokens: 1, more: true },
                 Step::Run { work_ns: 40 },
                 Step::Sleep { ns: 1_500 },
+                Step::TakeWithin { tokens: 4, ns: 2_500, work_ns: 70 },
                 Step::Run { work_ns: 30 },
             ]
         );

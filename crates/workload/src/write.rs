@@ -279,7 +279,7 @@ impl Writer<'_> {
             Step::Read { channel, bytes } => {
                 ("read", self.ours(json!({"ref": named(channel), "bytes": bytes}), "channels")?)
             }
-            Step::Give { .. } | Step::Take(_) => {
+            Step::Give { .. } | Step::Take(_) | Step::TakeWithin { .. } => {
                 return Err(self.error("waits of a recording"));
             }
             Step::Fork(task) => ("fork", json!(self.workload.tasks[*task].name)),

@@ -23,11 +23,11 @@ LICENSE;
 #define NET_RX_SOFTIRQ	3
 
 enum kind {
-	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME,
+	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME, TIMED = 14,
 };
 
 /* Calls that are no kind of record. */
-enum { CONNECTION = NAME + 1, WAKES_BY_FUTEX };
+enum { CONNECTION = TIMED + 1, WAKES_BY_FUTEX };
 
 enum left { BLOCKED, PREEMPTED, DEAD };
 
@@ -80,29 +80,42 @@ struct task_struct___record {
 
 #ifdef __TARGET_ARCH_arm64
 struct pt_regs___record {
+	u64 regs[31];
 	u64 orig_x0;
 	s32 syscallno;
 };
 #define CALL_NUMBER	syscallno
 #define FIRST_ARGUMENT	orig_x0
+#define THIRD_ARGUMENT	regs[2]
+#define FOURTH_ARGUMENT	regs[3]
+#define FIFTH_ARGUMENT	regs[4]
 enum {
-	CALL_CLOSE = 57, CALL_READ = 63, CALL_WRITE, CALL_READV, CALL_WRITEV, CALL_EXIT_GROUP = 94,
-	CALL_FUTEX = 98, CALL_CONNECT = 203, CALL_SENDTO = 206, CALL_RECVFROM, CALL_SHUTDOWN = 210,
-	CALL_SENDMSG, CALL_RECVMSG,
+	CALL_EPOLL_PWAIT = 22, CALL_CLOSE = 57, CALL_READ = 63, CALL_WRITE, CALL_READV, CALL_WRITEV,
+	CALL_PSELECT6 = 72, CALL_PPOLL, CALL_EXIT_GROUP = 94, CALL_FUTEX = 98, CALL_CONNECT = 203,
+	CALL_SENDTO = 206, CALL_RECVFROM, CALL_SHUTDOWN = 210, CALL_SENDMSG, CALL_RECVMSG,
 };
 #else
 struct pt_regs___record {
+	unsigned long r10;
+	unsigned long r8;
+	unsigned long dx;
 	unsigned long di;
 	unsigned long orig_ax;
 };
 #define CALL_NUMBER	orig_ax
 #define FIRST_ARGUMENT	di
+#define THIRD_ARGUMENT	dx
+#define FOURTH_ARGUMENT	r10
+#define FIFTH_ARGUMENT	r8
 enum {
-	CALL_READ, CALL_WRITE, CALL_CLOSE = 3, CALL_READV = 19, CALL_WRITEV, CALL_CONNECT = 42,
-	CALL_SENDTO = 44, CALL_RECVFROM, CALL_SENDMSG, CALL_RECVMSG, CALL_SHUTDOWN,
-	CALL_FUTEX = 202, CALL_EXIT_GROUP = 231,
+	CALL_READ, CALL_WRITE, CALL_CLOSE = 3, CALL_POLL = 7, CALL_READV = 19, CALL_WRITEV,
+	CALL_SELECT = 23, CALL_CONNECT = 42, CALL_SENDTO = 44, CALL_RECVFROM, CALL_SENDMSG,
+	CALL_RECVMSG, CALL_SHUTDOWN, CALL_FUTEX = 202, CALL_EXIT_GROUP = 231, CALL_EPOLL_WAIT,
+	CALL_PSELECT6 = 270, CALL_PPOLL, CALL_EPOLL_PWAIT = 281,
 };
 #endif
+/* The same number everywhere. */
+enum { CALL_EPOLL_PWAIT2 = 441, CALL_FUTEX_WAITV = 449 };
 
 struct inode___record {
 	u16 i_mode;
@@ -328,12 +341,62 @@ static __always_inline u32 by_call(u32 *object, bool in_packet)
 	return kind ? by_file(regs->FIRST_ARGUMENT, kind, object) : BY_TASK;
 }
 
+/*
+ * The call that a task waits in, if that would give up by itself after a time: a name of which call it is, and on
+ * what. 0: none that does, or one that only waits for its time.
+ */
+static __always_inline u32 timed_call(struct task_struct___record *p)
+{
+	const struct pt_regs___record *regs;
+	u64 first, number;
+	bool timed;
+
+	if (p->flags & PF_KTHREAD)
+		return 0;
+	regs = (void *)bpf_task_pt_regs((void *)p);
+	first = regs->FIRST_ARGUMENT;
+	number = regs->CALL_NUMBER;
+	switch (number) {
+	case CALL_FUTEX:
+		/* who waits for a condition does so at two words side by side, by turns */
+		first &= ~7ULL;
+		timed = regs->FOURTH_ARGUMENT;
+		break;
+	case CALL_FUTEX_WAITV: case CALL_EPOLL_PWAIT2:
+		timed = regs->FOURTH_ARGUMENT;
+		break;
+#ifndef __TARGET_ARCH_arm64
+	case CALL_POLL:
+		timed = (s32)regs->THIRD_ARGUMENT > 0;
+		break;
+	case CALL_EPOLL_WAIT:
+		timed = (s32)regs->FOURTH_ARGUMENT > 0;
+		break;
+	case CALL_SELECT:
+		timed = regs->FIFTH_ARGUMENT;
+		break;
+#endif
+	case CALL_PPOLL:
+		timed = regs->THIRD_ARGUMENT;
+		break;
+	case CALL_EPOLL_PWAIT:
+		timed = (s32)regs->FOURTH_ARGUMENT > 0;
+		break;
+	case CALL_PSELECT6:
+		timed = regs->FIFTH_ARGUMENT;
+		break;
+	default:
+		timed = false;
+	}
+	return timed ? ((u32)first ^ (u32)(first >> 32)) * 0x9e3779b1 + number : 0;
+}
+
 /* In the context of who wakes; sched_wakeup may come later, on the CPU of who is woken. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct___record *p)
 {
 	struct ring *ring = this_ring();
-	u32 pid = p->pid, object = 0, by;
+	u32 pid = p->pid, object = 0, by, call;
 	bool in_packet;
 
 	/* a task that set out to sleep and was called back before it left */
@@ -353,6 +416,9 @@ int BPF_PROG(on_waking, struct task_struct___record *p)
 		if (ring->in_softirq && !(in_packet && by == TCP))
 			by = BY_SOFTIRQ;
 	}
+	call = timed_call(p);
+	if (call)
+		put(word(TIMED, 0), pid, call);
 	put(word(WAKE, by), pid, object);
 	return 0;
 }
