@@ -106,6 +106,8 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("uneven-programs", include_str!("../../../workloads/uneven-programs.json")),
     ("uneven-cgroups", include_str!("../../../workloads/uneven-cgroups.json")),
     ("uneven-nice", include_str!("../../../workloads/uneven-nice.json")),
+    ("x265-avx2", include_str!("../../../workloads/x265-avx2.json")),
+    ("x265-avx512", include_str!("../../../workloads/x265-avx512.json")),
 ];
 
 /// The seed where none is named: any number would do, but the same each time.
@@ -448,7 +450,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
     }
     shape.check().map_err(Failure::input)?;
     let clock = arguments.clock.unwrap_or(cli::Clock::Dilated);
-    check_turn(arguments.turn.map(Into::into), clock)?;
+    check_turn(arguments.turn.map(Into::into), clock, shape.cpus)?;
     if let Job::Model { workload, .. } = job {
         check_affinity(workload, shape.cpus)?;
     }
@@ -504,7 +506,7 @@ fn refuse(options: &[(&str, bool)], why: &str) -> Result<(), Failure> {
 }
 
 /// Turns that the emulator can keep, on a clock that has turns.
-fn check_turn(turn: Option<Duration>, clock: cli::Clock) -> Result<(), Failure> {
+fn check_turn(turn: Option<Duration>, clock: cli::Clock, cpus: usize) -> Result<(), Failure> {
     let possible = Duration::from_micros(1)..=Duration::from_secs(1);
     match turn {
         Some(_) if clock == cli::Clock::Threads => Err(Failure::input(
@@ -513,6 +515,11 @@ fn check_turn(turn: Option<Duration>, clock: cli::Clock) -> Result<(), Failure> 
         Some(turn) if !possible.contains(&turn) => {
             Err(Failure::input("--turn: expected a time from 1us to 1s, such as 20us"))
         }
+        // Measured with QEMU 7.2: 44 ticks of the second CPU in 2 s of busy loops, where 500 were due. With one CPU,
+        // or three to eight, none is missing.
+        Some(_) if cpus == 2 => Err(Failure::input(
+            "--turn: with 2 CPUs in short turns the emulator forgets one's timer; have 3 or more, or no --turn",
+        )),
         _ => Ok(()),
     }
 }

@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn turns_are_for_cpus_that_take_turns() {
         let turn = Some(Duration::from_micros(20));
-        let two = Shape { cpus: 2, ..Shape::default() };
-        assert!(line(two.clone(), Clock::Dilated, turn).contains("queue=rx,interval=20"));
-        assert!(!line(two.clone(), Clock::Dilated, None).contains("filter-buffer"));
-        assert!(!line(two, Clock::Threads, turn).contains("filter-buffer"));
+        let many = Shape { cpus: 4, ..Shape::default() };
+        assert!(line(many.clone(), Clock::Dilated, turn).contains("queue=rx,interval=20"));
+        assert!(!line(many.clone(), Clock::Dilated, None).contains("filter-buffer"));
+        assert!(!line(many, Clock::Threads, turn).contains("filter-buffer"));
         assert!(!line(Shape::default(), Clock::Icount, turn).contains("filter-buffer"));
     }
 }
