@@ -209,6 +209,43 @@ mod tests {
     use super::*;
     use crate::{Dialect, rtapp, write};
 
+    /// Each event once, as a task comes to it, in one round of all.
+    fn unrolled(steps: &[Step]) -> Vec<Step> {
+        let one = |step: &Step| match step {
+            Step::Repeat { times, steps } => {
+                let round = unrolled(steps);
+                (0..times.unwrap_or(1)).flat_map(|_| round.clone()).collect()
+            }
+            step => vec![step.clone()],
+        };
+        steps.iter().flat_map(one).collect()
+    }
+
+    #[test]
+    fn files_have_the_same_programs() {
+        let programs = Programs::embedded();
+        for (culprit, text) in [
+            ("x265-avx512", include_str!("../../../workloads/x265-avx512.json")),
+            ("x265-avx2", include_str!("../../../workloads/x265-avx2.json")),
+        ] {
+            let read = rtapp::parse(culprit, text).unwrap();
+            let mut threads = BTreeMap::new();
+            for task in &read.tasks {
+                let (name, _) = task.name.rsplit_once('-').unwrap();
+                *threads.entry(name.to_string()).or_insert(0) += 1;
+                let (steps, stalled) = match programs.victim(name) {
+                    Some(victim) => (victim.steps(), victim.stalled),
+                    None => (programs.culprit(culprit).unwrap().steps(true), 0.0),
+                };
+                assert_eq!(unrolled(&task.steps), unrolled(&steps), "{name}");
+                assert_eq!(task.stalled, stalled, "{name}");
+            }
+            assert_eq!(threads.remove("x265"), Some(32));
+            assert!(threads.keys().map(String::as_str).eq(programs.victims()), "{threads:?}");
+            assert!(threads.values().all(|own| *own == 4), "{threads:?}");
+        }
+    }
+
     #[test]
     fn mixes_can_be_written_and_read() {
         let programs = Programs::embedded();
