@@ -2,7 +2,7 @@
 //! The report: one HTML page that needs nothing else.
 
 use crate::text::{count, known, time};
-use crate::{Clock, Results, Run, Spread, plot, table, timeline};
+use crate::{Clock, Results, Run, Spread, plot, table, timeline, work};
 
 const STYLE: &str = include_str!("report.css");
 /// Rows of a long table that a reader sees; the data behind the link has all.
@@ -108,6 +108,7 @@ pub fn comparison(results: &Results) -> String {
     let title = format!("{}: {}", setting.workload, names.join(", "));
     let mut body = format!("<p>{}</p>\n", escape(&table::heading(results)).replace('\n', "<br>\n"));
     body += &summary(results);
+    body += &done(results);
     body += &plots(results);
     body += &timeline::drawn(&results.views);
     body += "<h2>What these figures are</h2>\n<ul>\n";
@@ -163,6 +164,14 @@ fn summary(results: &Results) -> String {
         })
         .collect();
     table("Median (least – greatest) over the runs", &headings, &rows)
+}
+
+fn done(results: &Results) -> String {
+    let rows: Vec<Vec<String>> = work::rows(results).iter().map(work::Work::row).collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => table(work::CAPTION, &work::headings(results), &rows),
+    }
 }
 
 fn range(spread: Option<Spread>, show: fn(f64) -> String) -> String {

@@ -13,6 +13,7 @@ pub mod stats;
 mod table;
 pub mod text;
 mod timeline;
+mod work;
 
 pub use file::{FileError, probe, write_whole};
 pub use results::{Clock, Fairness, Function, Results, Run, Setting, Summary, TaskRun};

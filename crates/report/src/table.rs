@@ -2,7 +2,7 @@
 //! A comparison as text for a terminal.
 
 use crate::text::{Align, Style, count, digits, known, percent, table, time, wrapped};
-use crate::{Results, Spread, Summary};
+use crate::{Results, Spread, Summary, work};
 
 /// The whole result: what ran where, the figures side by side, and what they cannot tell.
 pub fn comparison(results: &Results, style: Style) -> String {
@@ -16,6 +16,11 @@ pub fn comparison(results: &Results, style: Style) -> String {
         text += &memory(results, style);
         text += "\n";
         text += &programs(results, style);
+    }
+    let done: Vec<Vec<String>> = work::rows(results).iter().map(work::Work::row).collect();
+    if !done.is_empty() {
+        text += &table(&work::headings(results), &done, Align::Right, style);
+        text += "\n";
     }
     for line in footnotes(results) {
         text += &wrapped(&line, style);
@@ -63,6 +68,9 @@ pub fn footnotes(results: &Results) -> Vec<String> {
              all tasks, their system calls included."
                 .into(),
         );
+    }
+    if !work::rows(results).is_empty() {
+        lines.push("program: work that a thread of it got done, against the first policy.".into());
     }
     lines.extend(results.notes.iter().cloned());
     lines

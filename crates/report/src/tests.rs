@@ -142,3 +142,30 @@ fn names_in_a_plot_are_escaped() {
     let svg = crate::plot::bars("a<b", "s", &[("<i>&".into(), 1.0)]);
     assert!(!svg.contains("<i>") && !svg.contains("a<b"), "{svg}");
 }
+
+#[test]
+fn who_got_how_far_is_told_where_policies_differ() {
+    let run = |policy: &str, work: [f64; 3]| {
+        let mut run = outcome(policy, 0, 1_000_000_000);
+        for (at, (name, work)) in ["nginx-0", "nginx-1", "x265"].into_iter().zip(work).enumerate() {
+            let tid = 20 + at as u32;
+            run.observed.tasks.insert(tid, TaskObserved::default());
+            run.names.insert(tid, name.to_string());
+            run.progress.insert(tid, work);
+        }
+        run
+    };
+    let table = |other: [f64; 3]| {
+        let outcomes = [run("default", [30.0, 50.0, 100.0]), run("avx-fair", other)];
+        let results = Results::new(results(Clock::Threads).setting, &outcomes, false);
+        (comparison(&results, Style::PLAIN), html::comparison(&results))
+    };
+    let (text, page) = table([50.0, 50.0, 90.0]);
+    assert!(text.contains("| nginx   |       2 |    1.25× |"), "{text}");
+    assert!(text.contains("| x265    |       1 |    0.90× |"), "{text}");
+    assert!(!text.contains("| <worker>"), "nobody knows what it did: {text}");
+    assert!(page.contains("Work that a thread got done") && page.contains("1.25×"));
+    // To the end, in another order.
+    let (text, page) = table([50.0, 30.0, 100.0]);
+    assert!(!text.contains("got done") && !page.contains("got done"), "{text}");
+}

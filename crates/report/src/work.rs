@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How far each program got: where a workload runs for a time and not to its end, nothing else tells policies apart.
+
+use std::collections::BTreeMap;
+
+use crate::text::{digits, known};
+use crate::{Results, Run};
+
+/// Programs whose work differs by less than this part under all policies are not worth a row.
+const WORTH: f64 = 0.005;
+/// Rows that a reader takes in: those that differ most.
+const ROWS: usize = 24;
+
+/// What each row of the table is.
+pub const CAPTION: &str = "Work that a thread got done, against the first policy";
+
+/// Name of the program, how many threads it has, and its work under every policy behind the first as a part of what it
+/// got done under that.
+pub struct Work {
+    program: String,
+    threads: usize,
+    against_first: Vec<Option<f64>>,
+}
+
+impl Work {
+    /// As the table has it.
+    pub fn row(&self) -> Vec<String> {
+        let ratio = |ratio: &Option<f64>| known(*ratio, |ratio| format!("{}×", digits(ratio)));
+        let first = [self.program.clone(), self.threads.to_string()];
+        first.into_iter().chain(self.against_first.iter().map(ratio)).collect()
+    }
+
+    fn apart(&self) -> f64 {
+        let apart = self.against_first.iter().flatten().map(|ratio| (ratio - 1.0).abs());
+        apart.fold(0.0, f64::max)
+    }
+}
+
+/// What stands above the rows.
+pub fn headings(results: &Results) -> Vec<&str> {
+    let others = results.summary.iter().skip(1).map(|one| one.policy.as_str());
+    ["program", "threads"].into_iter().chain(others).collect()
+}
+
+/// Of programs that got differently far, in the order of their names; none where all runs did all there was to do.
+pub fn rows(results: &Results) -> Vec<Work> {
+    let by_policy: Vec<BTreeMap<&str, (usize, f64)>> =
+        results.summary.iter().map(|one| of_policy(results, &one.policy)).collect();
+    let Some((first, others)) = by_policy.split_first() else { return Vec::new() };
+    let of = |(program, (threads, work)): (&&str, &(usize, f64))| Work {
+        program: program.to_string(),
+        threads: *threads,
+        against_first: others
+            .iter()
+            .map(|other| Some(other.get(program)?.1 / work).filter(|ratio| ratio.is_finite()))
+            .collect(),
+    };
+    let mut rows: Vec<Work> = first.iter().map(of).collect();
+    if rows.iter().all(|row| row.apart() < WORTH) {
+        return Vec::new();
+    }
+    rows.sort_by(|one, other| other.apart().total_cmp(&one.apart()));
+    rows.truncate(ROWS);
+    rows.sort_by(|one, other| one.program.cmp(&other.program));
+    rows
+}
+
+/// Threads of each program, and the mean of their work over all runs.
+fn of_policy<'a>(results: &'a Results, policy: &str) -> BTreeMap<&'a str, (usize, f64)> {
+    let runs: Vec<&Run> = results.runs.iter().filter(|run| run.policy == policy).collect();
+    let mut all: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
+    for task in runs.iter().flat_map(|run| &run.tasks) {
+        let Some(progress) = task.progress else { continue };
+        let of = all.entry(program(&task.name)).or_default();
+        *of = (of.0 + 1, of.1 + progress);
+    }
+    for (threads, work) in all.values_mut() {
+        *work /= *threads as f64;
+        *threads /= runs.len();
+    }
+    all
+}
+
+/// Instances of a task are called `NAME-0`, `NAME-1` and so on.
+fn program(task: &str) -> &str {
+    match task.rsplit_once('-') {
+        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => task,
+    }
+}
