@@ -8,7 +8,7 @@ use policy::{Control, Instance, Profile, Sources, Topology, View};
 
 /// Tasks that are not known yet are charged in full, so none is to wait for long.
 const LOOK_NS: u64 = 20_000_000;
-/// A thread has its maker's name until it takes its own.
+/// A thread has its maker's name until it takes its own: it is looked at after so many of the times that it has run.
 const LOOKS_MAX: u32 = 25;
 
 pub(crate) fn plan(_: &Instance, _: &Topology, profile: &Profile) -> Box<dyn Control> {
@@ -21,9 +21,16 @@ pub(crate) fn plan(_: &Instance, _: &Topology, profile: &Profile) -> Box<dyn Con
 /// License levels by what a thread is called, or by what stands before the first `-` of that.
 struct Hints {
     levels: BTreeMap<String, u64>,
-    /// How often each task was looked at, by slot and generation.
-    looks: BTreeMap<(u32, u32), u32>,
+    /// By slot and generation.
+    looks: BTreeMap<(u32, u32), Looked>,
     sources: Sources,
+}
+
+/// How often a task had run since the look before, and how long when it was looked at last.
+#[derive(Clone, Copy, Default)]
+struct Looked {
+    times: u32,
+    runtime_ns: u64,
 }
 
 impl Hints {
@@ -43,10 +50,12 @@ impl Control for Hints {
         let mut looks = BTreeMap::new();
         self.sources = Sources::default();
         for task in &tasks {
-            let TaskView { slot, generation, pid, share, .. } = *task;
-            let before = self.looks.get(&(slot, generation)).copied().unwrap_or(0);
-            looks.insert((slot, generation), before + 1);
-            let share = match before < LOOKS_MAX {
+            let TaskView { slot, generation, pid, share, runtime_ns, .. } = *task;
+            let before = self.looks.get(&(slot, generation)).copied();
+            let ran = before.is_none_or(|before| before.runtime_ns != runtime_ns);
+            let times = before.unwrap_or_default().times + u32::from(ran);
+            looks.insert((slot, generation), Looked { times, runtime_ns });
+            let share = match ran && times <= LOOKS_MAX {
                 true => {
                     let level = (view.name_of)(pid).and_then(|name| self.level(&name));
                     level.map_or(0, |level| level + 1)
@@ -66,5 +75,40 @@ impl Control for Hints {
 
     fn sources(&self) -> Sources {
         self.sources
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::{Keeper, NoMemory};
+
+    use super::*;
+    use crate::AVX_FAIR;
+
+    #[test]
+    fn a_thread_that_waits_for_long_is_known_by_the_name_that_it_takes() {
+        let mut keeper = Keeper::new();
+        let place = keeper.enter(7, 7, 100).unwrap();
+        let instance = Instance::default(&AVX_FAIR);
+        let profile = [("x265".to_string(), vec![2.0])].into();
+        let mut hints = plan(&instance, &Topology::default(), &profile);
+        let mut look = |keeper: &Keeper, name: &str| {
+            hints.step(&View {
+                now_ns: 0,
+                table: keeper.table(),
+                name_of: &|_| Some(name.to_string()),
+                program_of: &|_| None,
+                parent_of: &|_| None,
+                cgroup_of: &|_| None,
+                memory: &NoMemory,
+            });
+            keeper.table().tasks()[0].share
+        };
+        for _ in 0..1000 {
+            assert_eq!(look(&keeper, "sh"), 0);
+        }
+        keeper.charge(&place, 0, 1000, None);
+        assert_eq!(look(&keeper, "x265-3"), 3, "level 2 and one");
+        assert_eq!(look(&keeper, "nobody reads it again"), 3, "until it has run");
     }
 }
