@@ -136,14 +136,14 @@ pub fn worked_in_turn(events: &[Event], cpus: usize) -> BTreeMap<Tid, f64> {
 }
 
 impl Replay {
-    /// How many tasks it has.
+    /// How many tasks it has, without the kernel's own.
     pub fn len(&self) -> usize {
-        self.tasks.len()
+        self.own
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
+        self.own == 0
     }
 
     /// From the start of the workload to its end, ns; where there is one CPU, or they run in turn on one clock, without
@@ -175,7 +175,7 @@ impl Replay {
                 switches: task.switches,
             }
         };
-        self.tasks.iter().map(one).collect()
+        self.tasks[..self.own].iter().map(one).collect()
     }
 
     /// The workload, on a machine of so many CPUs whose kernel may be late with a timer by `slack_ns`.
@@ -188,6 +188,7 @@ impl Replay {
                 process: task.process,
                 cpus: allowed(task.info.cpus, self.cpus(), cpus),
                 nice: task.info.nice.clamp(-20, 19),
+                kernel: task.info.kernel,
                 delay_ns: if task.forked { 0 } else { task.start_ns.saturating_sub(since_ns) },
                 forked: task.forked,
                 script: Some(Script::new(task.acts.clone(), self.agains.clone(), cut_ns, slack_ns)),
@@ -204,8 +205,24 @@ impl Replay {
         Some(self.part_ns?.saturating_sub(self.started_ns.unwrap_or(0)).max(1))
     }
 
+    /// The kernel's own tasks go behind the others.
+    fn kernel_last(&mut self) {
+        let kernel = |task: &crate::replay::Task| task.info.kernel;
+        self.own = self.tasks.iter().filter(|task| !kernel(task)).count();
+        let (mut own, mut last) = (0..self.own as u32, self.own as u32..);
+        let place = |task| if kernel(task) { last.next() } else { own.next() };
+        let places: Vec<u32> = self.tasks.iter().filter_map(place).collect();
+        for Item { what, .. } in self.tasks.iter_mut().flat_map(|task| &mut task.items) {
+            if let What::Fork(task) | What::Give(task) | What::GiveMore(task) = what {
+                *task = places[*task as usize];
+            }
+        }
+        self.tasks.sort_by_key(kernel);
+    }
+
     /// Nothing more comes: what each task did becomes a script, and what tasks met at becomes objects.
     pub(crate) fn seal(&mut self) {
+        self.kernel_last();
         let mut objects = Objects::new(&self.channels);
         let takers = self.tasks.iter().map(|task| {
             let takes = |item: &Item| matches!(item.what, What::Take | What::TakeWithin { .. });

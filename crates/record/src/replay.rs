@@ -12,6 +12,9 @@
 //! of pipes and sockets are such, a full one holds its writer up, and a wait that a call on one ended is no token
 //! for who reads or writes there itself: both would have it wait for one of its writers, and that one for it.
 //!
+//! The kernel's own threads take CPUs from the others as they did in the recording: they wait for timers and devices as
+//! long as they did, and for tasks of the workload as others do.
+//!
 //! A coarse recording has samples alone, and nothing of what was waited for: each thread works and sleeps by
 //! turns, for as long as the samples say.
 //!
@@ -58,6 +61,8 @@ pub struct Replay {
     index: BTreeMap<Tid, usize>,
     processes: BTreeMap<Tid, usize>,
     pub(crate) tasks: Vec<Task>,
+    /// So many of them are the workload's own, and come first once it is finished; the others are the kernel's.
+    pub(crate) own: usize,
     wakes: Vec<Wake>,
     /// Places in `wakes` of those that are settled.
     free: Vec<usize>,
@@ -222,6 +227,7 @@ impl Replay {
             index: BTreeMap::new(),
             processes: BTreeMap::new(),
             tasks: Vec::new(),
+            own: 0,
             wakes: Vec::new(),
             free: Vec::new(),
             numbers: BTreeMap::new(),
@@ -385,6 +391,18 @@ impl Replay {
         (self.wakes, self.free, self.numbers, self.channels) = Default::default();
     }
 
+    /// A thread of the kernel's own is woken for the first time: what it does from now on takes CPUs from others. Those
+    /// that move tasks do what a scheduler decided, which another may not [kernel/stop_machine.c].
+    fn kernel_begins(&mut self, tid: Tid) {
+        if self.started_ns.is_none() && self.of_command {
+            return;
+        }
+        let Some(info) = self.known.get(&tid) else { return };
+        if info.kernel && !info.name.starts_with("migration/") {
+            self.add(info.clone(), false);
+        }
+    }
+
     /// A thread of the recorder's own process.
     fn is_recorder(&self, tid: Tid) -> bool {
         self.known.get(&tid).is_some_and(|it| Some(it.pid) == self.recorder)
@@ -408,7 +426,7 @@ impl Replay {
             self.pause(forker);
             self.put(forker, What::Fork(child as u32));
         } else if by_recorder && self.of_command {
-            if self.tasks.iter().all(|task| task.dead) {
+            if self.tasks.iter().all(|task| task.dead || task.info.kernel) {
                 self.begin();
             }
             self.add(info, false);
@@ -419,7 +437,8 @@ impl Replay {
 
     fn switch(&mut self, cpu: usize, prev: Tid, next: Tid, left: Left) {
         let Cpu { current, known, since_ns, since_worked_ns } = self.cpus[cpu];
-        if let (true, None, Some(started_ns)) = (current != 0, self.of(current), self.started_ns) {
+        let own = self.of(current).is_some_and(|task| !self.tasks[task].info.kernel);
+        if let (true, false, Some(started_ns)) = (current != 0, own, self.started_ns) {
             self.others_ns += self.now_ns - since_ns.max(started_ns);
             if self.is_recorder(current) && since_ns >= started_ns {
                 self.recorder_ns += self.worked_ns - since_worked_ns;
@@ -524,7 +543,9 @@ impl Replay {
             self.sampled(&Sample { tid, ..Sample::default() });
         }
         self.put(task, What::Nothing);
-        self.ended_ns = self.now_ns;
+        if !self.tasks[task].info.kernel {
+            self.ended_ns = self.now_ns;
+        }
         let tid = self.tasks[task].tid;
         if self.index.get(&tid) == Some(&task) {
             self.index.remove(&tid);
@@ -541,7 +562,7 @@ impl Replay {
     }
 
     fn wake(&mut self, cpu: usize, tid: Tid, by: Carrier, object: u32) {
-        let Some(woken) = self.of(tid) else { return };
+        let Some(woken) = self.of(tid) else { return self.kernel_begins(tid) };
         let current = self.cpus[cpu].current;
         let given = match by {
             Carrier::Pipe | Carrier::UnixSocket | Carrier::Tcp => Some(Key(object, by as u8)),

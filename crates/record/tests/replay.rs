@@ -288,6 +288,34 @@ fn what_was_run_before_the_command_is_none_of_it() {
 }
 
 #[test]
+fn the_kernels_own_threads_take_cpus_as_they_did() {
+    let kernel = |tid, name| Kind::Task(TaskInfo { kernel: true, ..info(tid, tid, name) });
+    let mut events = vec![
+        (300, 0, kernel(3, "kworker/0:1")),
+        (300, 0, kernel(4, "migration/0")),
+        (400, 0, wake(4, Carrier::Task)),
+        (400, 0, wake(3, Carrier::Softirq)),
+        (500, 0, switch(10, 3, Left::Preempted)),
+        (600, 0, switch(3, 10, Left::Blocked)),
+    ];
+    events.extend(pair(Carrier::Futex));
+    events.insert(12, (6_500, 0, switch(10, 3, Left::Preempted)));
+    events.insert(12, (6_400, 0, wake(3, Carrier::Softirq)));
+    events.insert(14, (6_800, 0, switch(3, 10, Left::Blocked)));
+    let (replay, workload) = story(&events);
+    let [first, second, kworker] = &workload.tasks[..] else { panic!("{workload:?}") };
+    assert!(kworker.kernel && !first.kernel && !second.kernel);
+    assert_eq!(kworker.delay_ns, 300);
+    let sleep = Step::Sleep { ns: 5_800 };
+    assert_eq!(steps(kworker), [run(100), sleep, run(300)]);
+    let give = Step::Give { tokens: 0, more: false };
+    assert_eq!(steps(first), [run(700), Step::Fork(1), run(5_000), give, run(3_700)]);
+    let names: Vec<String> = replay.recorded().into_iter().map(|task| task.name).collect();
+    assert_eq!((replay.len(), names), (2, vec!["job".to_string(), "thread".to_string()]));
+    assert_eq!(replay.others_ns(), 500, "they are no part of the workload, as the recorder is not");
+}
+
+#[test]
 fn who_makes_room_for_the_recorder_has_not_switched() {
     let (replay, _) = story(&[
         (1_000, 0, switch(10, RECORDER, Left::Preempted)),

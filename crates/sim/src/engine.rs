@@ -84,10 +84,10 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     let masks = masks.iter().map(mask).collect();
     let at = Cursor::new(program, task.script.as_ref(), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    let workload::Task { nice, batch, realtime, stalled, pressure, vector, .. } = *task;
+    let workload::Task { nice, batch, realtime, kernel, stalled, pressure, vector, .. } = *task;
     let vector = vector.level();
     let cgroup = cgroup_id(task.group);
-    Task { nice, batch, realtime, stalled, pressure, vector, cgroup, masks, ..own }
+    Task { nice, batch, realtime, kernel, stalled, pressure, vector, cgroup, masks, ..own }
 }
 
 /// How a run ended.
@@ -140,7 +140,10 @@ impl Engine {
         self.make_hogs();
         let k = &mut self.k;
         let keepers = k.tasks.len();
-        self.housekeeping.make(k);
+        // Where the kernel's own threads were recorded, the machine's would be in twice.
+        if !workload.tasks.iter().any(|task| task.kernel) {
+            self.housekeeping.make(k);
+        }
         self.class.start(k)?;
         k.now = 0;
         self.keepers_rest(keepers);

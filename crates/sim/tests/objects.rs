@@ -259,6 +259,20 @@ fn who_gets_what_it_asks_for_is_not_woken_by_its_timer() {
     assert!((22 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
+/// A thread of the kernel's own wakes in the midst of the other's work, and sleeps on when that is done.
+#[test]
+fn nobodys_run_goes_on_for_a_recorded_thread_of_the_kernels() {
+    let wakes = vec![Step::Sleep { ns: 2 * MS }, burn(1), Step::Sleep { ns: 500 * MS }];
+    let kworker = Task { kernel: true, delay_ns: MS, ..task("kworker", wakes) };
+    let load = recorded(vec![task("job", vec![burn(10)]), kworker], vec![]);
+    let machine = machine::find("icount-1").unwrap();
+    assert!(!machine.housekeepers.is_empty(), "it has threads of its own, too");
+    let run = run(&scenario(machine, load, fifo())).unwrap_or_else(|error| panic!("{error}"));
+    assert!((10 * MS..13 * MS).contains(&run.elapsed_ns), "{}", run.elapsed_ns);
+    let kernel = run.names.values().filter(|name| name.starts_with("k")).count();
+    assert_eq!(kernel, 1, "those that were recorded stand for the machine's: {:?}", run.names);
+}
+
 #[test]
 fn recorded_work_is_done_in_its_cpus_turns_alone() {
     let elapsed = |recorded| {

@@ -81,6 +81,8 @@ pub struct Task {
     pub batch: bool,
     /// It goes before all tasks that are not real-time, whatever their nice values.
     pub realtime: RealTime,
+    /// It is the kernel's own: it has no address space, and nobody's run goes on for it.
+    pub kernel: bool,
     /// It becomes runnable this long after the start.
     pub delay_ns: u64,
     /// Not started with the workload: a [`Step::Fork`] starts it.
