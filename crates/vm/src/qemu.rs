@@ -53,12 +53,17 @@ pub(crate) fn arguments(
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
     add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
-    add(&["-machine", "q35", "-cpu", CPU, "-smp", &smp(shape)]);
+    add(&["-machine", "q35", "-cpu", CPU]);
+    let turn = request.turn.filter(|_| *clock != Clock::Threads && shape.cpus > 1);
+    let cpus = if turn.is_some() { spaced(shape) } else { vec!["-smp".into(), smp(shape)] };
+    for word in cpus {
+        add(&[&word]);
+    }
     match *clock {
         Clock::Dilated | Clock::Icount => {
             add(&["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]);
             add(&["-rtc", "clock=vm"]);
-            if let Some(turn) = request.turn.filter(|_| shape.cpus > 1) {
+            if let Some(turn) = turn {
                 let buffer = "filter-buffer,id=turn,netdev=turns,queue=rx";
                 let interval = turn.as_micros().max(1);
                 add(&["-netdev", "hubport,id=turns,hubid=0"]);
@@ -76,7 +81,7 @@ pub(crate) fn arguments(
         add(&[&word]);
     }
     add(&["-kernel", &text(files.kernel), "-initrd", &text(files.image)]);
-    add(&["-append", &kernel_command_line(request, boot)]);
+    add(&["-append", &kernel_command_line(request, boot, turn.is_some())]);
     if let Some(plugin) = &request.plugin {
         add(&["-plugin", plugin]);
     }
@@ -99,12 +104,14 @@ fn with_room(shape: &Shape, image_bytes: u64) -> Shape {
 }
 
 /// What follows `--` goes to the agent: also `nokaslr`, which only the kernel's decompressor reads.
-fn kernel_command_line(request: &Request, boot: usize) -> String {
+fn kernel_command_line(request: &Request, boot: usize, spaced: bool) -> String {
+    let cpus = request.shape.cpus;
+    let own = if spaced { format!(" nr_cpus={cpus}") } else { String::new() };
     let layout = if request.plugin.is_some() { " nokaslr" } else { "" };
     let balancing = if request.shape.numa_balancing { "" } else { " numa_balancing=disable" };
     format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init random.trust_cpu=on \
-         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never{balancing} \
+         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never{balancing}{own} \
          -- guest {boot}{layout}"
     )
 }
@@ -113,6 +120,35 @@ fn smp(shape: &Shape) -> String {
     let Shape { cpus, nodes, smt, .. } = *shape;
     let cores = cpus / nodes / smt;
     format!("{cpus},sockets={nodes},cores={cores},threads={smt}")
+}
+
+/// CPUs with one behind each that the guest leaves alone, on sockets of their own.
+///
+/// Where a timer is due in a CPU's turn, QEMU before 8.1 has the CPU behind it run the timers and nothing else, and goes
+/// on with the one after: where all are busy, and short turns are what timers end, those of odd numbers starve until
+/// chance has it otherwise [accel/tcg/tcg-accel-ops-icount.c, icount_prepare_for_run]. Here that is a CPU that never wakes.
+/// It costs time in boot, where the first CPU gives its turn up in each round of a busy loop
+/// [arch/x86/kernel/apic/apic.c, calibrate_APIC_clock].
+fn spaced(shape: &Shape) -> Vec<String> {
+    let Shape { cpus, nodes, smt, .. } = *shape;
+    let cores = cpus / nodes / smt;
+    let sockets = 2 * nodes;
+    let all = 2 * cpus;
+    let mut words = vec![
+        "-smp".into(),
+        format!("1,maxcpus={all},sockets={sockets},cores={cores},threads={smt}"),
+    ];
+    let mut plug = |cpu: usize| {
+        let (socket, core, thread) = (cpu / smt / cores, cpu / smt % cores, cpu % smt);
+        let place = format!("socket-id={socket},core-id={core},thread-id={thread}");
+        words.extend(["-device".into(), format!("max-x86_64-cpu,{place}")]);
+    };
+    plug(cpus);
+    for cpu in 1..cpus {
+        plug(cpu);
+        plug(cpus + cpu);
+    }
+    words
 }
 
 fn numa(shape: &Shape) -> Vec<String> {
@@ -204,6 +240,11 @@ mod tests {
         let many = Shape { cpus: 4, ..Shape::default() };
         assert!(line(many.clone(), Clock::Dilated, turn).contains("queue=rx,interval=20"));
         assert!(!line(many.clone(), Clock::Dilated, None).contains("filter-buffer"));
+        let two = line(Shape { cpus: 2, ..Shape::default() }, Clock::Dilated, turn);
+        assert!(two.contains("-smp 1,maxcpus=4,sockets=2,cores=2,threads=1"), "{two}");
+        let sockets: Vec<&str> = two.split("socket-id=").skip(1).map(|rest| &rest[..1]).collect();
+        assert_eq!(sockets, ["1", "0", "1"], "each of the guest's own has one of no use behind it");
+        assert!(two.contains("nr_cpus=2"), "{two}");
         assert!(!line(many, Clock::Threads, turn).contains("filter-buffer"));
         assert!(!line(Shape::default(), Clock::Icount, turn).contains("filter-buffer"));
     }

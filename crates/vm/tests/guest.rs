@@ -36,6 +36,7 @@ fn main() {
         trial("programs_come_with_what_they_need", programs_come_with_what_they_need),
         trial("a_recording_says_what_woke_whom", a_recording_says_what_woke_whom),
         trial("a_recording_says_who_would_have_given_up", a_recording_says_who_would_have_given_up),
+        trial("cpus_in_short_turns_get_on_alike", cpus_in_short_turns_get_on_alike),
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
         trial("rtapp_runs_its_own_examples", rtapp_runs_its_own_examples),
         trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
@@ -82,6 +83,14 @@ fn failure(request: &Request) -> String {
     let error = format!("{:#}", run(request).expect_err("the run must fail"));
     assert!(!error.contains('\n'), "not one line: {error}");
     error
+}
+
+fn tid_of(outcome: &Outcome, name: &str) -> u32 {
+    *outcome.names.iter().find(|(_, other)| *other == name).unwrap().0
+}
+
+fn cpu_ns(outcome: &Outcome, name: &str) -> f64 {
+    outcome.observed.tasks[&tid_of(outcome, name)].cpu_ns as f64
 }
 
 fn policies_differ_where_they_must() {
@@ -141,6 +150,22 @@ fn the_machine_is_as_asked() {
     }
 }
 
+/// A busy loop on each of two CPUs, in turns much shorter than a tick.
+fn cpus_in_short_turns_get_on_alike() {
+    let mut request = request(&["default"], &[]);
+    let task = |cpu| format!(r#""s{cpu}": {{"loop": -1, "run": 1000, "cpus": [{cpu}]}}"#);
+    let tasks = [0, 1].map(task).join(", ");
+    let json = format!(r#"{{"global": {{"duration": 2}}, "tasks": {{{tasks}}}}}"#);
+    request.workload = WorkloadRef::RtApp { name: "busy".into(), json };
+    request.shape.cpus = 2;
+    (request.clock, request.turn) = (Clock::Dilated, Some(Duration::from_millis(1)));
+    let outcome = &run(&request).unwrap()[0];
+    let [first, second] = ["s0", "s1"].map(|name| outcome.progress[&tid_of(outcome, name)]);
+    let ratio = second / first;
+    assert!((ratio - 1.0).abs() < 0.03, "{ratio}");
+    assert!((outcome.elapsed_ns as f64 / 2e9 - 1.0).abs() < 0.05, "{} ns", outcome.elapsed_ns);
+}
+
 fn tasks_of_a_file_progress() {
     let json = r#"{"tasks": {
         "burner": {"instance": 2, "loop": 1, "run": 20000},
@@ -150,12 +175,9 @@ fn tasks_of_a_file_progress() {
     request.observe = true;
     let outcomes = run(&request).unwrap();
     let outcome = &outcomes[0];
-    let task = |name: &str| {
-        let (tid, _) = outcome.names.iter().find(|(_, other)| *other == name).unwrap();
-        (outcome.progress[tid], outcome.observed.tasks[tid].cpu_ns as f64)
-    };
     for (name, asked_ns) in [("burner-0", 20e6), ("burner-1", 20e6), ("sleeper", 5e6)] {
-        let (progress_ns, cpu_ns) = task(name);
+        let (progress_ns, cpu_ns) =
+            (outcome.progress[&tid_of(outcome, name)], cpu_ns(outcome, name));
         assert!((0.99..1.01).contains(&(progress_ns / asked_ns)), "{name} burnt {progress_ns} ns");
         assert!((0.95..1.2).contains(&(cpu_ns / asked_ns)), "{name} ran for {cpu_ns} ns");
     }
@@ -521,8 +543,7 @@ fn uneven_cores_are_shared_as_planned() {
     let outcome = &run(&request).unwrap()[0];
     for (at, wanted) in wanted.iter().enumerate() {
         let task = format!("s{at}");
-        let (tid, _) = outcome.names.iter().find(|(_, other)| **other == task).unwrap();
-        let seen = &outcome.observed.tasks[tid];
+        let seen = &outcome.observed.tasks[&tid_of(outcome, &task)];
         let share = seen.kind_ns[0] as f64 / seen.cpu_ns as f64;
         assert!((share - wanted[0]).abs() < 0.03, "{task} {share}, not {}", wanted[0]);
     }
@@ -530,8 +551,8 @@ fn uneven_cores_are_shared_as_planned() {
     assert!(idle < 0.01 * 6.0 * outcome.observed.elapsed_ns as f64, "{idle} ns idle");
 }
 
-/// A culprit and a victim on one CPU, whose clock is 2.4 of 3.2 GHz from the culprit's first turn on: in the policy's
-/// model of it alone, so what is seen is that the kernel ran both for as long as the policy meant.
+/// Culprits and victims on one CPU, whose clock is 2.4 of 3.2 GHz from a culprit's first turn on: in the policy's
+/// model of it alone, so what is seen is that the kernel ran each for as long as the policy meant.
 fn who_is_slowed_by_others_is_not_billed() {
     let names = [
         "avx-fair:source=model,detect=told",
@@ -569,25 +590,21 @@ fn permanent_clocks() -> policy::Clocks {
     clocks
 }
 
-fn cpu_ns(outcome: &Outcome, name: &str) -> f64 {
-    let (tid, _) = outcome.names.iter().find(|(_, other)| *other == name).unwrap();
-    outcome.observed.tasks[tid].cpu_ns as f64
-}
-
 /// One of three CPUs is slow for ever by a culprit that is bound to it; three victims go anywhere, and each has done as
 /// much work as the others: the cycles that the policy's model gave it.
 fn victims_that_move_get_the_same() {
-    let names =
-        ["avx-fair:source=model,detect=told", "avx-fair:source=model,detect=told,pick=balanced"];
-    let mut request = request(&names, &[]);
+    let own = "avx-fair:source=model,detect=told";
+    let balanced = format!("{own},pick=balanced");
+    let mut request = request(&[own, &balanced, &balanced], &[]);
     let tasks = r#""a": {"loop": -1, "run": 10000, "cpus": [0]},
         "b": {"instance": 3, "loop": -1, "run": 10000}"#;
-    let json = format!(r#"{{"global": {{"duration": 4}}, "tasks": {{{tasks}}}}}"#);
+    let json = format!(r#"{{"global": {{"duration": 3}}, "tasks": {{{tasks}}}}}"#);
     request.workload = WorkloadRef::RtApp { name: "movers".into(), json };
     request.shape = Shape { cpus: 3, clocks: permanent_clocks(), ..request.shape };
     let levels = [("a", 2.0), ("b-0", 0.0), ("b-1", 0.0), ("b-2", 0.0)];
     request.profile = levels.map(|(name, level)| (name.to_string(), vec![level])).into();
-    (request.clock, request.observe) = (Clock::Dilated, true);
+    (request.clock, request.turn) = (Clock::Dilated, Some(Duration::from_micros(20)));
+    request.observe = true;
     let outcomes = run(&request).unwrap();
     let spread = |outcome: &Outcome| {
         let victims = outcome.names.iter().filter(|(_, name)| name.starts_with("b-"));
@@ -600,9 +617,10 @@ fn victims_that_move_get_the_same() {
         let most = work.iter().copied().fold(0.0, f64::max);
         1.0 - work.iter().copied().fold(f64::INFINITY, f64::min) / most
     };
-    let [across, balanced] = [0, 1].map(|at| spread(&outcomes[at]));
+    let [across, balanced @ ..] = [0, 1, 2].map(|at| spread(&outcomes[at]));
     assert!(across < 0.03, "victims differ by {across}");
-    // By luck, 7 to 24 % in nine runs.
+    // By luck: 7 to 77 % in the worse of two.
+    let balanced = balanced.into_iter().fold(0.0, f64::max);
     assert!(balanced > 0.03, "and by {balanced} where queues are evened out by length alone");
 }
 
