@@ -48,10 +48,26 @@ pub struct Recorded<W> {
     pub records: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// Events that are missing, for want of room in memory.
-    pub lost: u64,
+    /// Events that are missing.
+    pub lost: Lost,
     /// Why writing ended before the recording did: what was written before is sound.
     pub cut: Option<WriteError>,
+}
+
+/// Events that are missing from a recording, by what kept them out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// There was no room: nobody took others away in time.
+    pub no_room: u64,
+    /// The kernel did not call the recorder, which was at work there already.
+    pub not_called: u64,
+}
+
+impl Lost {
+    /// How many in all.
+    pub fn all(self) -> u64 {
+        self.no_room + self.not_called
+    }
 }
 
 /// The program in the kernel.
@@ -118,7 +134,8 @@ impl<W: Write + Send + 'static> Recorder<W> {
         let command_ns = command_ns.map(|(from, to)| (since(from), since(to)));
         let mut out = None;
         if cut.is_none() {
-            match writer.finish(&Ending { end_ns, lost, command_ns, ..Ending::default() }) {
+            let ending = Ending { end_ns, lost: lost.all(), command_ns, ..Ending::default() };
+            match writer.finish(&ending) {
                 Ok((whole, length, all)) => {
                     (out, bytes, records) = (Some(whole), length, all);
                 }
@@ -164,19 +181,20 @@ fn loaded(program: &ProgramMut<'_>) -> bool {
 
 impl Kernel {
     /// Records that found no room, and hooks that were not run as they were running already.
-    fn lost(&self) -> anyhow::Result<u64> {
+    fn lost(&self) -> anyhow::Result<Lost> {
         let bytes = bss(&self.object)?;
         let places = variables(PROGRAM, ".bss")?;
         let (rings, length) = *places.get("rings").context("the recorder's state moved")?;
         let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8"));
-        let mut lost: u64 = (rings..rings + length).step_by(64).map(|ring| number(ring + 8)).sum();
+        let no_room = (rings..rings + length).step_by(64).map(|ring| number(ring + 8)).sum();
+        let mut lost = Lost { no_room, not_called: 0 };
         for program in self.object.progs().filter(|program| program.as_fd().as_raw_fd() >= 0) {
             let descriptor = program.as_fd().as_raw_fd();
             let text = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}"));
             let missed = text.unwrap_or_default().lines().find_map(|line| {
                 line.strip_prefix("recursion_misses:")?.trim().parse::<u64>().ok()
             });
-            lost += missed.unwrap_or(0);
+            lost.not_called += missed.unwrap_or(0);
         }
         Ok(lost)
     }

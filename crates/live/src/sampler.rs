@@ -23,7 +23,7 @@ use rustix::process::set_child_subreaper;
 
 use crate::execute::now_ns;
 use crate::program::{numbered, parent};
-use crate::recorder::{Recorded, described};
+use crate::recorder::{Lost, Recorded, described};
 
 /// How often threads are looked at.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -104,7 +104,7 @@ impl<W: Write + Send + 'static> Sampler<W> {
             }
         }
         let unseen = unseen_ns.map(|ns| ns as f64 / used_ns as f64);
-        Ok((Recorded { out, records, bytes, lost: 0, cut }, unseen))
+        Ok((Recorded { out, records, bytes, lost: Lost::default(), cut }, unseen))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::cli::Import;
 use crate::failure::Failure;
 use crate::output;
 use crate::perfetto;
-use crate::record::create;
+use crate::record::{create, unwritable};
 
 /// Reads the text twice, and writes what it says.
 pub fn run(args: &Import) -> Result<(), Failure> {
@@ -76,8 +76,4 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
 fn same_file(file: &File, path: &Path) -> bool {
     let place = |there: std::fs::Metadata| (there.dev(), there.ino());
     file.metadata().is_ok_and(|own| path.metadata().is_ok_and(|other| place(own) == place(other)))
-}
-
-fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::input(format!("cannot write {}: {why}; name another with -o", path.display()))
 }

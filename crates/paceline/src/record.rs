@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::recorder::{Recorded, Recorder};
+use live::recorder::{Lost, Recorded, Recorder};
 use live::sampler::Sampler;
 use record::Header;
 use report::text::{count, percent, time};
@@ -138,13 +138,15 @@ impl Observer {
 
 /// The file; what was there before is lost.
 pub fn create(path: &Path) -> Result<File, Failure> {
-    let cannot = |why: &dyn std::fmt::Display| {
-        Failure::input(format!("cannot write {}: {why}; name another with -o", path.display()))
-    };
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return Err(cannot(&"it is there and no file"));
+        return Err(unwritable(path, &"it is there and no file"));
     }
-    File::create(path).map_err(|error| cannot(&error))
+    File::create(path).map_err(|error| unwritable(path, &error))
+}
+
+/// No recording can be written there.
+pub fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::input(format!("cannot write {}: {why}; name another with -o", path.display()))
 }
 
 fn begin(file: File, args: &Record, coarse: bool) -> Result<Observer, Failure> {
@@ -216,7 +218,8 @@ fn tell(args: &Record, taken: &Taken) -> Result<(), Failure> {
         return Ok(());
     }
     let all = json!({
-        "file": args.output, "records": records, "bytes": bytes, "lost": lost,
+        "file": args.output, "records": records, "bytes": bytes,
+        "lost": lost.all(), "not_called": lost.not_called,
         "s": taken.took.as_secs_f64(), "whole": cut.is_none(),
         "coarse": taken.coarse.is_some(), "unseen": taken.coarse.flatten(),
     });
@@ -232,13 +235,9 @@ fn say(args: &Record, taken: &Taken) {
              sound, make room for more"
         ));
     }
-    let (what, doubt) = match (taken.coarse, lost) {
-        (Some(unseen), _) => ("records", coarse(unseen)),
-        (None, 0) => ("events", "none lost".to_string()),
-        (None, some) => {
-            let some = count(*some as f64);
-            ("events", format!("{some} LOST: the machine was too busy to keep up"))
-        }
+    let (what, doubt) = match taken.coarse {
+        Some(unseen) => ("records", coarse(unseen)),
+        None => ("events", missing(*lost)),
     };
     output::say(&format!(
         "paceline: {file}: {} {what} in {}, {doubt}; {:.1} MB",
@@ -246,6 +245,22 @@ fn say(args: &Record, taken: &Taken) {
         time(taken.took.as_secs_f64()),
         *bytes as f64 / 1e6,
     ));
+}
+
+/// What a reader has to know of events that a recording has not.
+fn missing(lost: Lost) -> String {
+    let why = match lost {
+        Lost { no_room: 0, not_called: 0 } => return "none lost".into(),
+        Lost { not_called: 0, .. } => "the machine was too busy to take them away".into(),
+        Lost { no_room: 0, .. } => {
+            "the kernel was in the recorder already when they happened".into()
+        }
+        Lost { not_called, .. } => format!(
+            "the machine was too busy to take them away, and of {} the kernel was in the recorder already",
+            count(not_called as f64)
+        ),
+    };
+    format!("{} LOST: {why}", count(lost.all() as f64))
 }
 
 /// What a reader has to know of a recording of procfs.

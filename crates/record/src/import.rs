@@ -25,7 +25,7 @@ const LINE_MAX: u64 = 1 << 16;
 /// CPUs that text may name.
 const CPUS_MAX: u32 = 4096;
 /// Starts of the names that the kernel gives to its own threads. Text does not say which those are.
-const KERNEL: [&str; 16] = [
+const KERNEL: [&str; 15] = [
     "kworker/",
     "ksoftirqd/",
     "migration/",
@@ -33,7 +33,6 @@ const KERNEL: [&str; 16] = [
     "rcuo",
     "rcub/",
     "rcuc/",
-    "rcuog/",
     "cpuhp/",
     "kswapd",
     "kcompactd",
@@ -295,7 +294,7 @@ impl<W: Write> Second<'_, W> {
     /// A program that has begun meanwhile is seen by its name.
     fn renamed(&mut self, t_ns: u64, cpu: u32, named: &Named) {
         let before = self.names.get(&named.tid).map(String::as_str);
-        if named.tid != IDLE && before != Some(&named.name) {
+        if named.tid != IDLE && before != Some(named.name) {
             self.names.insert(named.tid, named.name.to_string());
             self.describe(t_ns, cpu, &described(named));
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use common::{MS, burn, cores, policy, scenario, task, workload};
 use policy::{Instance, Policy};
-use shipped::SHIPPED;
+use shipped::every_scheduler;
 use sim::{Change, Fault, Scheduler, Traced, run, run_traced};
 use trace::{IDLE, Kind, Tid};
 use workload::{Step, Task};
@@ -160,12 +160,6 @@ fn the_policy_hears_of_changes() {
 }
 
 /// Linux's own two, and each of the policies.
-fn all_schedulers() -> Vec<Scheduler> {
-    let policy = |label| Scheduler::Policy(Instance::parse(label, SHIPPED).unwrap());
-    let labels = ["flsched", "cas", "o1", "min-fair", "avx-fair", "dino"];
-    [Scheduler::Default, Scheduler::Cfs].into_iter().chain(labels.map(policy)).collect()
-}
-
 /// The longest time from `from_ns` on, up to the end, in which a task that never sleeps has no CPU.
 fn longest_wait_ns(traced: &Traced, tid: Tid, from_ns: u64) -> u64 {
     let (mut longest, mut since_ns) = (0, Some(from_ns));
@@ -187,7 +181,7 @@ const LONG_MS: u64 = 10_000;
 /// Tasks that may use two CPUs wait for the one that goes, where the other one always has others to run.
 #[test]
 fn who_waits_for_a_cpu_that_goes_is_run_by_one_that_is_busy() {
-    for scheduler in all_schedulers() {
+    for scheduler in every_scheduler() {
         let mut load = burners(12, 100_000);
         let steps = |n: u64| vec![burn(1 + n), Step::Sleep { ns: (1 + n) * MS / 3 }];
         let bound = |n: u64| Task {
@@ -214,7 +208,7 @@ fn who_waits_for_a_cpu_that_goes_is_run_by_one_that_is_busy() {
 /// It ran while nobody else wanted to: that is no debt which others have to be given for minutes first.
 #[test]
 fn who_was_alone_does_not_wait_for_all_that_it_had() {
-    for scheduler in all_schedulers() {
+    for scheduler in every_scheduler() {
         let late =
             |n| Task { delay_ns: 2_000 * MS, ..task(&format!("late{n}"), vec![burn(100_000)]) };
         let early = Task { nice: 19, ..task("early", vec![burn(100_000)]) };

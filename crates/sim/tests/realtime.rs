@@ -6,18 +6,10 @@ mod common;
 mod shipped;
 
 use common::{MS, burn, cores, scenario, task, workload};
-use policy::Instance;
-use shipped::SHIPPED;
+use shipped::every_scheduler;
 use sim::{Change, Fault, Scenario, Scheduler, Traced, run_traced};
 use trace::{Kind, Tid};
 use workload::{RealTime, Step, Task, Workload};
-
-/// Linux's own two, and each of the policies.
-fn schedulers() -> Vec<Scheduler> {
-    let policy = |label| Scheduler::Policy(Instance::parse(label, SHIPPED).unwrap());
-    let labels = ["flsched", "cas", "o1", "min-fair", "avx-fair", "dino"];
-    [Scheduler::Default, Scheduler::Cfs].into_iter().chain(labels.map(policy)).collect()
-}
 
 fn traced(scenario: &Scenario) -> Traced {
     run_traced(scenario).unwrap_or_else(|error| panic!("{:?}: {error}", scenario.scheduler))
@@ -42,7 +34,7 @@ fn ended_ms(traced: &Traced) -> Vec<u64> {
 
 #[test]
 fn fifo_runs_to_its_end_and_the_higher_priority_first() {
-    for scheduler in schedulers() {
+    for scheduler in every_scheduler() {
         let low = Task { delay_ns: 10 * MS, ..realtime("low", RealTime::Fifo(1), vec![burn(100)]) };
         let high =
             Task { delay_ns: 30 * MS, ..realtime("high", RealTime::Fifo(2), vec![burn(50)]) };
@@ -84,7 +76,7 @@ fn who_yields_goes_behind_its_priority() {
 /// Three of them on two CPUs: one must wait, and goes wherever a CPU gets free first.
 #[test]
 fn who_waits_is_pushed_and_pulled_to_where_it_can_run() {
-    for scheduler in schedulers() {
+    for scheduler in every_scheduler() {
         let of = |name, ms, prio| realtime(name, RealTime::Fifo(prio), vec![burn(ms)]);
         let late = Task { delay_ns: 5 * MS, ..of("late", 20, 9) };
         let load = workload(vec![of("long", 60, 5), of("short", 30, 5), late]);
@@ -138,7 +130,7 @@ fn part(name: &str) -> u64 {
 #[test]
 fn tasks_leave_a_cpu_that_a_hog_takes() {
     let mut short = Vec::new();
-    for scheduler in schedulers() {
+    for scheduler in every_scheduler() {
         let mut scenario = scenario(cores(2), spinners(4, 5_500), scheduler);
         scenario.faults = vec![hog(500, 1, 5_000)];
         let traced = traced(&scenario);
@@ -158,7 +150,7 @@ fn tasks_leave_a_cpu_that_a_hog_takes() {
 #[test]
 fn a_task_that_is_bound_behind_a_hog_is_not_lost() {
     let mut short = Vec::new();
-    for scheduler in schedulers() {
+    for scheduler in every_scheduler() {
         let bound = Task { cpus: Some(vec![1]), ..task("bound", vec![burn(400)]) };
         let free = (0..3).map(|n| task(&format!("free{n}"), vec![burn(5_000)]));
         let load = workload(free.chain([bound]).collect());
@@ -180,7 +172,7 @@ fn a_task_that_is_bound_behind_a_hog_is_not_lost() {
 /// Once each time, whatever happens until it has the CPU back.
 #[test]
 fn a_policy_hears_once_that_a_cpu_is_taken_and_that_it_is_back() {
-    for scheduler in schedulers().split_off(2) {
+    for scheduler in every_scheduler().split_off(2) {
         let nap = Step::Sleep { ns: 20 * MS };
         let mut often = realtime("often", RealTime::Fifo(7), vec![nap, burn(3)]);
         often.steps = vec![Step::Repeat { times: Some(10), steps: often.steps }];

@@ -8,8 +8,6 @@
 //!
 //! Names may have blanks, brackets and colons in them: what is searched for is searched from the end.
 
-use std::borrow::Cow;
-
 use memchr::memrchr;
 use trace::Tid;
 
@@ -65,7 +63,7 @@ pub(super) enum What<'a> {
 /// A thread as an event names it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Named<'a> {
-    pub name: Cow<'a, str>,
+    pub name: &'a str,
     pub tid: Tid,
     pub prio: Option<i32>,
 }
@@ -202,7 +200,7 @@ fn thread<'a>(fields: &'a str, keys: &Keys) -> Option<Named<'a>> {
     let behind = &rest[name.len()..];
     let tid = field(behind, keys.tid)?;
     let prio = field(behind, keys.prio).map(|prio: u32| prio as i32);
-    Some(Named { name: Cow::Borrowed(name), tid, prio })
+    Some(Named { name, tid, prio })
 }
 
 /// What is before and what is behind the last place of a key, which ends in `=`.
@@ -222,7 +220,7 @@ fn around<'a>(fields: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
 fn short(fields: &str) -> Option<Named<'_>> {
     let (who, prio) = fields.rsplit_once(" [")?;
     let (name, tid) = who.rsplit_once(':')?;
-    Some(Named { name: Cow::Borrowed(name), tid: number(tid)?, prio: prio.parse().ok() })
+    Some(Named { name, tid: number(tid)?, prio: prio.parse().ok() })
 }
 
 /// The number behind a key.
@@ -244,7 +242,7 @@ mod tests {
     use super::*;
 
     fn named(name: &str, tid: Tid) -> Named<'_> {
-        Named { name: Cow::Borrowed(name), tid, prio: Some(120) }
+        Named { name, tid, prio: Some(120) }
     }
 
     fn event(text: &str) -> Event<'_> {
@@ -289,7 +287,7 @@ mod tests {
                     target_cpu=000";
         let event = event(text);
         assert_eq!((event.cpu, event.t_ns), (3, 2_000_000_500));
-        let who = Named { name: "] pid=9 ==>".into(), tid: 8, prio: Some(100) };
+        let who = Named { name: "] pid=9 ==>", tid: 8, prio: Some(100) };
         assert_eq!(event.what, What::Waking(who));
     }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! All policies that are shipped, but those that break a promise on purpose.
 
-use policy::Policy;
+use policy::{Instance, Policy};
+use sim::Scheduler;
 
 pub const SHIPPED: &[&Policy] = &[
     &flsched::FLSCHED,
@@ -16,3 +17,11 @@ pub const SHIPPED: &[&Policy] = &[
     &baseline::FIFO,
     &baseline::RR,
 ];
+
+/// Linux's own two, and each of the policies.
+#[allow(dead_code, reason = "not every test wants them")]
+pub fn every_scheduler() -> Vec<Scheduler> {
+    let policy = |label| Scheduler::Policy(Instance::parse(label, SHIPPED).unwrap());
+    let labels = ["flsched", "cas", "o1", "min-fair", "avx-fair", "dino"];
+    [Scheduler::Default, Scheduler::Cfs].into_iter().chain(labels.map(policy)).collect()
+}
