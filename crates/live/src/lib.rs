@@ -30,6 +30,7 @@ pub mod recorder;
 pub mod sampler;
 mod symbols;
 mod topology;
+mod tracefs;
 mod trial;
 
 pub use behind::{Behind, Lookout};

@@ -21,6 +21,7 @@ use crate::log;
 use crate::mapped::Mapped;
 use crate::process::outrank_thread;
 use crate::program::{fields, name, numbered};
+use crate::tracefs;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o"));
 
@@ -168,9 +169,11 @@ fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel
     let map = object.maps().find(|map| map.name() == "records").context("it has no rings")?;
     let mapped = Mapped::new(map, cpus * size * RAW_SIZE, true)?;
     let rings = Rings { mapped, size, taken: vec![0; cpus], buffer: Vec::new() };
-    let (links, words) =
-        log::listen(|| object.progs_mut().filter(loaded).map(|program| program.attach()).collect());
-    let links: Result<Vec<Link>, _> = links;
+    let (links, words) = log::listen(|| {
+        let attached = || object.progs_mut().filter(loaded).map(|program| program.attach());
+        tracefs::with(|| attached().collect::<Result<Vec<Link>, _>>())
+    });
+    let links = links?;
     let links = links.with_context(|| format!("the kernel refuses: {}", log::reason(&words)))?;
     Ok((Kernel { links, object }, rings))
 }

@@ -57,6 +57,19 @@ fn no_call_is_missed_where_many_share_a_cpu() {
     );
 }
 
+/// In a container, or where nobody asked for it. What is mounted for the recorder, its command does not see.
+#[test]
+fn tracepoints_are_found_where_nobody_mounted_their_names() {
+    in_guest(
+        r#"
+        umount /sys/kernel/tracing 2>err || fail "$(cat err)"
+        $P record --calls -o bare -- sh -c 'ls /sys/kernel/tracing | wc -l' >seen 2>err || fail "$?: $(cat err)"
+        grep -q ' events in' err || fail "$(cat err)"
+        [ "$(cat seen)" = 0 ] || fail "the command sees $(cat seen) files"
+        grep -q ' /sys/kernel/tracing ' /proc/mounts && fail "it is mounted for all"; true"#,
+    );
+}
+
 #[test]
 fn a_name_commands_neither_page_nor_terminal() {
     in_guest(
