@@ -14,8 +14,8 @@ static bool cpu_gone[MAX_CPUS];
 
 /*
  * CPUs that a real-time or deadline task has taken from a task of ours. They count as taken until they have been back
- * for as long as they were away, or have had nothing to do for a while: where such a task does not let go, the kernel
- * gives ours a twentieth of each second [ext_server, sched_rt_runtime_us], and all that is sent away by others would
+ * for as long as they were away, all in all, or have had nothing to do for a while: where such a task does not let go,
+ * the kernel gives ours a twentieth of each second [ext_server, sched_rt_runtime_us], and all that is sent away by others would
  * gather on the CPU that has just had its turn. Written by the CPU itself, its runqueue locked.
  */
 static bool cpu_taken[MAX_CPUS];
@@ -23,7 +23,7 @@ static bool cpu_taken[MAX_CPUS];
 struct cpu_visit {
 	u64 left_ns;
 	u64 back_ns;	/* 0: not yet */
-	u64 away_ns;	/* for how long it was, the longest time since it counts as taken */
+	u64 away_ns;	/* for how long it has to be back, all in all */
 	u64 idle_ns;	/* since when it has had nothing to do; 0: it has been lost since */
 };
 
@@ -105,12 +105,15 @@ static __always_inline bool cpu_is_away(s32 cpu)
 /* In cpu_release. */
 static __always_inline void cpu_is_lost(s32 cpu)
 {
+	u64 now = now_ns(), here_ns;
 	u32 at = cpu;
 
 	barrier_var(at);
 	if (at >= MAX_CPUS)
 		return;
-	cpu_visits[at].left_ns = now_ns();
+	here_ns = cpu_visits[at].back_ns ? now - cpu_visits[at].back_ns : 0;
+	cpu_visits[at].away_ns -= here_ns < cpu_visits[at].away_ns ? here_ns : cpu_visits[at].away_ns;
+	cpu_visits[at].left_ns = now;
 	cpu_visits[at].back_ns = 0;
 	cpu_visits[at].idle_ns = 0;
 	if (cpu_taken[at])
@@ -177,12 +180,14 @@ static __always_inline void cpu_sends_away(void)
 }
 
 /*
- * Whether a CPU, for which `mine` wait, is to take one of the `theirs` that wait for another: of one that is away, all,
- * unless it is taken itself and as many wait here.
+ * Whether a CPU, for which `mine` wait, is to take one of the `theirs` that wait for another: of one that has gone all,
+ * and of one that is taken, too, unless it is taken itself and as many wait here.
  */
 static __always_inline bool cpu_helps(s32 cpu, s32 mine, s32 other, s32 theirs)
 {
-	return cpu_is_away(other) && theirs > (cpu_is_taken(cpu) ? mine + 1 : 0);
+	if (cpu_is_gone(other))
+		return theirs > 0;
+	return cpu_is_taken(other) && theirs > (cpu_is_taken(cpu) ? mine + 1 : 0);
 }
 
 /*

@@ -59,6 +59,7 @@ struct kernel {
 	u64 (*task_xfeatures)(struct kernel *k, const struct task_struct *p);
 	u32 (*reenqueue_local)(struct kernel *k);
 	void (*reenqueue_here)(struct kernel *k);
+	bool (*cpu_is_active)(struct kernel *k, s32 cpu);
 };
 
 EXPORT struct kernel *kernel;
@@ -101,7 +102,7 @@ EXPORT struct kernel *kernel;
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
 #define scx_bpf_reenqueue_local()		kernel->reenqueue_local(kernel)
 #define cpu_is_online(cpu)			true	/* all are, when a simulation starts */
-#define cpu_is_active(cpu)			true	/* it goes and cpu_offline is called in one moment */
+#define cpu_is_active(cpu)			kernel->cpu_is_active(kernel, cpu)
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)
 #define bpf_task_storage_get(map, p, init, flags)                                                 \

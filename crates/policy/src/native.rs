@@ -144,6 +144,8 @@ pub struct Kernel {
     pub reenqueue_local: unsafe extern "C" fn(*mut Kernel) -> u32,
     /// Has them queued again a little later.
     pub reenqueue_here: unsafe extern "C" fn(*mut Kernel),
+    /// Whether a CPU is one that tasks are put on: one that goes is not, before any cpu_offline says so.
+    pub cpu_is_active: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

@@ -169,6 +169,38 @@ fn a_task_that_is_bound_behind_a_hog_is_not_lost() {
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
 
+/// Three tasks may run on two CPUs: one goes, the other a real-time task has first, which does `steps` from then on.
+/// Each of the three is to run for so long in each second, ms.
+fn each_has_ms(steps: &[Step], least: u64) {
+    let mut short = Vec::new();
+    for scheduler in every_scheduler() {
+        let again = Step::Repeat { times: None, steps: steps.to_vec() };
+        let visitor = realtime("visitor", RealTime::Fifo(7), vec![burn(300), again]);
+        let mut load = spinners(7, 4_600);
+        load.tasks[..3].iter_mut().for_each(|task| task.cpus = Some(vec![2, 3]));
+        load.tasks.push(Task { cpus: Some(vec![2]), ..visitor });
+        let mut scenario = scenario(cores(4), load, scheduler);
+        scenario.faults = vec![Fault { at_ns: 500 * MS, change: Change::Offline(3) }];
+        let traced = traced(&scenario);
+        let ran_ns = ran_ns(&traced, 3, 600 * MS, 4_600 * MS);
+        if ran_ns.iter().any(|ns| *ns < 4 * least * MS) {
+            short.push(format!("{}: {ran_ns:?}", traced.outcome.policy));
+        }
+    }
+    assert!(short.is_empty(), "{}", short.join("\n"));
+}
+
+/// It had the CPU for a while once, and comes by for a moment ten times a second since.
+#[test]
+fn a_cpu_that_is_visited_is_not_taken() {
+    each_has_ms(&[Step::Sleep { ns: 100 * MS }, Step::Run { work_ns: MS / 10 }], 250);
+}
+
+#[test]
+fn who_waits_for_a_cpu_that_went_has_the_part_of_one_that_is_taken() {
+    each_has_ms(&[burn(1000)], 10);
+}
+
 /// Once each time, whatever happens until it has the CPU back.
 #[test]
 fn a_policy_hears_once_that_a_cpu_is_taken_and_that_it_is_back() {

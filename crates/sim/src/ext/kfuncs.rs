@@ -60,6 +60,7 @@ impl Table {
             task_xfeatures,
             reenqueue_local,
             reenqueue_here,
+            cpu_is_active,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -377,6 +378,12 @@ unsafe extern "C" fn cpu_allowed(table: *mut KernelTable, p: *const TaskStruct, 
     let (rt, k) = unsafe { lent(table) };
     let task = rt.passed(k, p, "bpf_cpumask_test_cpu");
     cpu >= 0 && task.is_some_and(|task| k.tasks[task].allowed.has(cpu as usize))
+}
+
+unsafe extern "C" fn cpu_is_active(table: *mut KernelTable, cpu: i32) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (_, k) = unsafe { lent(table) };
+    usize::try_from(cpu).is_ok_and(|cpu| k.online.has(cpu))
 }
 
 unsafe extern "C" fn set_slice(table: *mut KernelTable, p: *mut TaskStruct, slice: u64) {
