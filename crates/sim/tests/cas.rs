@@ -33,7 +33,12 @@ fn queued(tasks: &[(usize, i8)]) -> Workload {
 
 /// In which order they run once all wait, and how often the address space changes among them.
 fn order(policy: &str, tasks: &[(usize, i8)]) -> (String, usize) {
-    let traced = run_traced(&scenario(cores(1), queued(tasks), scheduler(policy))).unwrap();
+    order_of(policy, queued(tasks))
+}
+
+fn order_of(policy: &str, load: Workload) -> (String, usize) {
+    let tasks = load.tasks.len() as u32 - 1;
+    let traced = run_traced(&scenario(cores(1), load, scheduler(policy))).unwrap();
     let mut ran: Vec<(u32, u64)> = traced
         .events
         .iter()
@@ -42,10 +47,11 @@ fn order(policy: &str, tasks: &[(usize, i8)]) -> (String, usize) {
             Kind::Switch { next, next_mm, .. } => Some((next, next_mm)),
             _ => None,
         })
-        .filter(|(next, _)| (1..=tasks.len() as u32).contains(next))
+        .filter(|(next, _)| (1..=tasks).contains(next))
         .collect();
     ran.dedup();
-    let switches = ran.windows(2).filter(|two| two[0].1 != two[1].1).count();
+    let spaces: Vec<u64> = ran.iter().map(|(_, mm)| *mm).filter(|mm| *mm != 0).collect();
+    let switches = spaces.windows(2).filter(|two| two[0] != two[1]).count();
     (ran.iter().map(|(tid, _)| (b'A' - 1 + *tid as u8) as char).collect(), switches)
 }
 
@@ -67,6 +73,15 @@ fn the_orders_of_the_talk() {
     let slide_47 = [(1, 0), (2, 0), (1, 0), (1, 0), (2, 0)];
     assert_eq!(order("o1", &slide_47), ("ABCDE".into(), 3));
     assert_eq!(order("cas", &slide_47), ("ACDBE".into(), 1));
+}
+
+/// It runs in whatever address space is there.
+#[test]
+fn a_thread_of_the_kernels_is_everybodys_sibling() {
+    let mut load = queued(&[(1, 0), (3, 0), (2, 0), (1, 0), (2, 0)]);
+    load.tasks[1].kernel = true;
+    assert_eq!(order_of("cas", load), ("BADCE".into(), 1));
+    assert_eq!(order("cas", &[(1, 0), (3, 0), (2, 0), (1, 0), (2, 0)]), ("ADBCE".into(), 2));
 }
 
 /// A policy is not told of exec: it looks when a task is queued.

@@ -440,7 +440,7 @@ impl Runtime {
             nr_cpus_allowed: of.allowed.len() as i32,
             static_prio: 120 + i32::from(of.nice),
             cpus_ptr: (&raw const self.masks[task]).cast(),
-            mm: opaque(of.process + 1),
+            mm: opaque(k.space_of(task)),
             scx: SchedExtEntity {
                 weight: weight(of.nice),
                 slice: SLICE_DFL_NS,
@@ -644,7 +644,7 @@ impl Class for Ext {
     }
 
     fn has_executed(&mut self, k: &Kernel, task: TaskId) {
-        self.rt.structs[task].mm = opaque(k.tasks[task].process + 1);
+        self.rt.structs[task].mm = opaque(k.space_of(task));
     }
 
     fn hotplug(&mut self, k: &mut Kernel, cpu: CpuId, online: bool) -> Result<(), String> {
