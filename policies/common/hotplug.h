@@ -209,6 +209,23 @@ static __always_inline bool cpu_is_shared(s32 cpu)
 	return cpu_is_taken(cpu);
 }
 
+#define CPU_LEFT_NS (1000 * 1000 * 1000ULL)
+
+/*
+ * In tick, with SCX_OPS_ENQ_LAST: whether this CPU goes, or comes. The kernel calls neither dispatch nor enqueue for it,
+ * and leaves whom it finds there alone and without a slice on the local DSQ of a CPU that idles: the thread that takes
+ * the CPU down, for good [balance_one, do_enqueue_task, local_dsq_post_enq]. It keeps its slice.
+ */
+static __always_inline bool cpu_is_left(struct task_struct *p)
+{
+	s32 cpu = this_cpu();
+
+	if (!cpu_is_gone(cpu) && cpu_is_active(cpu))
+		return false;
+	task_set_slice(p, CPU_LEFT_NS);
+	return true;
+}
+
 /* In init: which are not there. */
 static __always_inline void cpus_look(void)
 {

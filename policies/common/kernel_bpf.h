@@ -240,6 +240,19 @@ static __always_inline bool cpu_is_online(s32 cpu)
 	return is;
 }
 
+struct task_struct___pinned {
+	unsigned short migration_disabled;
+} __attribute__((preserve_access_index));
+
+/* Whether p is to stay on its CPU for now: the kernel asks no policy where to put it. A program pins whom it runs in. */
+static __always_inline bool migration_is_disabled(struct task_struct *p)
+{
+	struct task_struct___pinned *task = (void *)p;
+
+	return bpf_core_field_exists(task->migration_disabled) &&
+	       task->migration_disabled > (p == current_task() ? 1 : 0);
+}
+
 extern const void __cpu_active_mask __ksym __weak;
 
 /*

@@ -176,6 +176,6 @@ OPS(avx) = {
 	.cpu_offline	= (void *)avx_cpu_offline,
 	.init		= (void *)avx_init,
 	.exit		= (void *)avx_exit,
-	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
+	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name		= "avx",
 };

@@ -47,7 +47,7 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct dn_cpu *state = cpus_of(cpu);
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	bool goes_home = state && goes_on && state->leaves == prev->pid;
+	bool goes_home = state && goes_on && state->leaves == prev->pid && !migration_is_disabled(prev);
 
 	if (!state)
 		return;
@@ -96,6 +96,8 @@ void OP(dino_tick, struct task_struct *p)
 	if (!cpu)
 		return;
 	charge(p, cpu, this_cpu());
+	if (cpu_is_left(p))
+		return;
 	cpu->home = task_home(p);
 	queue_kick(queue_of_domain(domain));
 	queue_kick(this_cpu());
@@ -220,6 +222,6 @@ OPS(dino) = {
 	.cpu_offline	= (void *)dino_cpu_offline,
 	.init		= (void *)dino_init,
 	.exit		= (void *)dino_exit,
-	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	.name		= "dino",
 };

@@ -65,8 +65,8 @@ void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct un_cpu *state = cpus_of(cpu);
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-
-	bool goes_away = state && goes_on && deal_pid(state->deal) == prev->pid;
+	bool goes_away = state && goes_on && deal_pid(state->deal) == prev->pid &&
+			 !migration_is_disabled(prev);
 
 	cpu_is_back(cpu, false);
 	if (!state || queue_take(cpu, goes_on && !goes_away ? prev : NULL) || goes_away)
@@ -115,6 +115,8 @@ void OP(uneven_tick, struct task_struct *p)
 	if (!cpu)
 		return;
 	charge(p, this_cpu(), cpu);
+	if (cpu_is_left(p))
+		return;
 	queue_kick(queue_of_kind(cpu_kind(this_cpu())));
 	queue_kick(this_cpu());
 	/* Somebody was sent here, whom no other CPU can take. */
@@ -241,6 +243,6 @@ OPS(uneven) = {
 	.cpu_offline	= (void *)uneven_cpu_offline,
 	.init		= (void *)uneven_init,
 	.exit		= (void *)uneven_exit,
-	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	.name		= "uneven",
 };
