@@ -115,6 +115,7 @@ fn it_goes_when_its_time_its_command_or_somebody_ends_it() {
         r#"
         $P run fifo --for 500ms 2>err || fail "time: $?"
         grep -q 'unloaded after 0.* s, its time is over' err || fail "what it said"
+        grep -q "$(printf '\033')" err && fail "it commands a terminal that is not there"
         [ "$(state)" = disabled ] || fail "still $(state)"
 
         $P run flsched:slice=5ms -- sh -c 'cd /sys/kernel/sched_ext; cat root/ops; exit 3' >out 2>err

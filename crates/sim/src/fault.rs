@@ -224,18 +224,13 @@ impl Engine {
         self.k.cpus[cpu].online = false;
         self.k.online.remove(cpu);
         // Whom the CPU picks it sends away, for a while before a policy hears that it goes, which may queue them for
-        // it still; then nobody is picked there [sched_cpu_deactivate: balance_push_set].
-        self.push_off_all(cpu);
-        if let Err(reason) = self.class.hotplug(&mut self.k, cpu, false) {
-            return self.k.fail(reason);
-        }
-        self.push_off_all(cpu);
-    }
-
-    fn push_off_all(&mut self, cpu: CpuId) {
+        // it still [sched_cpu_deactivate: balance_push_set].
         let here: Vec<TaskId> =
             (0..self.k.tasks.len()).filter(|task| self.k.tasks[*task].cpu == cpu).collect();
         here.into_iter().for_each(|task| self.push_off(task));
+        if let Err(reason) = self.class.hotplug(&mut self.k, cpu, false) {
+            self.k.fail(reason);
+        }
     }
 
     fn online(&mut self, cpu: CpuId) {
