@@ -7,7 +7,7 @@ use crate::text::{digits, known};
 use crate::{Results, Run};
 
 /// Programs whose work differs by less than this part under all policies are not worth a row.
-const WORTH: f64 = 0.005;
+const WORTH: f64 = 0.02;
 /// Rows that a reader takes in: those that differ most.
 const ROWS: usize = 24;
 

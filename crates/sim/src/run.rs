@@ -433,7 +433,7 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     for (id, task) in k.tasks.iter().enumerate() {
         outcome.names.insert(tid(id), task.name.clone());
         // Behind the workload's own: who launches them, and threads of the kernel's.
-        if id < scenario.workload.tasks.len() {
+        if id < scenario.workload.tasks.len() && !task.kernel {
             outcome.progress.insert(tid(id), task.at.done);
             let pages = k.domains.as_ref().and_then(|domains| domains.memory_of(id));
             outcome.resident.extend(pages.map(|pages| (tid(id), pages)));

@@ -271,6 +271,7 @@ fn nobodys_run_goes_on_for_a_recorded_thread_of_the_kernels() {
     assert!((10 * MS..13 * MS).contains(&run.elapsed_ns), "{}", run.elapsed_ns);
     let kernel = run.names.values().filter(|name| name.starts_with("k")).count();
     assert_eq!(kernel, 1, "those that were recorded stand for the machine's: {:?}", run.names);
+    assert_eq!(run.progress.len(), 1, "they are no part of what the workload gets done");
 }
 
 #[test]
