@@ -15,8 +15,8 @@ static bool cpu_gone[MAX_CPUS];
 /*
  * CPUs that a real-time or deadline task has taken from a task of ours. They count as taken until they have been back
  * for as long as they were away, all in all, or have had nothing to do for a while: where such a task does not let go,
- * the kernel gives ours a twentieth of each second [ext_server, sched_rt_runtime_us], and all that is sent away by others would
- * gather on the CPU that has just had its turn. Written by the CPU itself, its runqueue locked.
+ * the kernel gives ours a twentieth of each second [ext_server, sched_rt_runtime_us], and all that is sent away by
+ * others would gather on the CPU that has just had its turn. Written by the CPU itself, its runqueue locked.
  */
 static bool cpu_taken[MAX_CPUS];
 
@@ -106,19 +106,21 @@ static __always_inline bool cpu_is_away(s32 cpu)
 static __always_inline void cpu_is_lost(s32 cpu)
 {
 	u64 now = now_ns(), here_ns;
+	struct cpu_visit *visit;
 	u32 at = cpu;
 
 	barrier_var(at);
 	if (at >= MAX_CPUS)
 		return;
-	here_ns = cpu_visits[at].back_ns ? now - cpu_visits[at].back_ns : 0;
-	cpu_visits[at].away_ns -= here_ns < cpu_visits[at].away_ns ? here_ns : cpu_visits[at].away_ns;
-	cpu_visits[at].left_ns = now;
-	cpu_visits[at].back_ns = 0;
-	cpu_visits[at].idle_ns = 0;
+	visit = &cpu_visits[at];
+	here_ns = visit->back_ns ? now - visit->back_ns : 0;
+	visit->away_ns -= here_ns < visit->away_ns ? here_ns : visit->away_ns;
+	visit->left_ns = now;
+	visit->back_ns = 0;
+	visit->idle_ns = 0;
 	if (cpu_taken[at])
 		return;
-	cpu_visits[at].away_ns = 0;
+	visit->away_ns = 0;
 	cpu_taken[at] = true;
 	__sync_fetch_and_add(&nr_away, 1);
 }

@@ -87,7 +87,7 @@ EXPORT struct kernel *kernel;
 #define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)			((cgroup)->kn->id)
 #define current_task()				((struct task_struct *)NULL) /* nobody forks there, or changes class */
-#define migration_is_disabled(p)		false
+#define migration_is_disabled(p)		false	/* nobody does that there */
 #define higher_class_goes_on()			false	/* ours are asked for there only where some wait */
 #define can_reenqueue()				true
 #define reenqueue_here()			kernel->reenqueue_here(kernel)

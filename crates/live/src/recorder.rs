@@ -170,10 +170,10 @@ fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel
     let mapped = Mapped::new(map, cpus * size * RAW_SIZE, true)?;
     let rings = Rings { mapped, size, taken: vec![0; cpus], buffer: Vec::new() };
     let (links, words) = log::listen(|| {
-        let attached = || object.progs_mut().filter(loaded).map(|program| program.attach());
-        tracefs::with(|| attached().collect::<Result<Vec<Link>, _>>())
+        let attach = || object.progs_mut().filter(loaded).map(|program| program.attach()).collect();
+        tracefs::with(attach)
     });
-    let links = links?;
+    let links: Result<Vec<Link>, _> = links?;
     let links = links.with_context(|| format!("the kernel refuses: {}", log::reason(&words)))?;
     Ok((Kernel { links, object }, rings))
 }

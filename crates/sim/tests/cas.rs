@@ -78,10 +78,11 @@ fn the_orders_of_the_talk() {
 /// It runs in whatever address space is there.
 #[test]
 fn a_thread_of_the_kernels_is_everybodys_sibling() {
-    let mut load = queued(&[(1, 0), (3, 0), (2, 0), (1, 0), (2, 0)]);
+    let tasks = [(1, 0), (3, 0), (2, 0), (1, 0), (2, 0)];
+    let mut load = queued(&tasks);
     load.tasks[1].kernel = true;
     assert_eq!(order_of("cas", load), ("BADCE".into(), 1));
-    assert_eq!(order("cas", &[(1, 0), (3, 0), (2, 0), (1, 0), (2, 0)]), ("ADBCE".into(), 2));
+    assert_eq!(order("cas", &tasks), ("ADBCE".into(), 2));
 }
 
 /// A policy is not told of exec: it looks when a task is queued.

@@ -159,7 +159,6 @@ fn the_policy_hears_of_changes() {
     }
 }
 
-/// Linux's own two, and each of the policies.
 /// The longest time from `from_ns` on, up to the end, in which a task that never sleeps has no CPU.
 fn longest_wait_ns(traced: &Traced, tid: Tid, from_ns: u64) -> u64 {
     let (mut longest, mut since_ns) = (0, Some(from_ns));
