@@ -9,16 +9,17 @@
 #include "kernel.h"
 #include "topology.h"
 
-/* CPUs that have gone, or were not there in the beginning. Written by the callbacks alone. */
-static bool cpu_gone[MAX_CPUS];
-
 /*
- * CPUs that a real-time or deadline task has taken from a task of ours. They count as taken until they have been back
- * for as long as they were away, all in all, or have had nothing to do for a while: where such a task does not let go,
- * the kernel gives ours a twentieth of each second [ext_server, sched_rt_runtime_us], and all that is sent away by
- * others would gather on the CPU that has just had its turn. Written by the CPU itself, its runqueue locked.
+ * Why a CPU is not ours: it has gone, or was not there in the beginning, which the callbacks say; or a real-time or
+ * deadline task has taken it from a task of ours, which the CPU itself says, its runqueue locked. It counts as taken
+ * until it has been back for as long as it was away, all in all, or has had nothing to do for a while: where such a
+ * task does not let go, the kernel gives ours a twentieth of each second [ext_server, sched_rt_runtime_us], and all
+ * that is sent away by others would gather on the CPU that has just had its turn.
  */
-static bool cpu_taken[MAX_CPUS];
+#define CPU_GONE	1U
+#define CPU_TAKEN	2U
+
+static u32 cpu_lacks[MAX_CPUS];
 
 struct cpu_visit {
 	u64 left_ns;
@@ -40,11 +41,29 @@ static struct cpu_visit cpu_visits[MAX_CPUS];
 static u32 nr_away;
 
 /* `at` is in bounds. */
+static __always_inline bool cpu_lacks_at(u32 at, u32 why)
+{
+	return cpu_lacks[at] & why;
+}
+
+/* The same. One that was taken when it went is away once. */
+static __always_inline void cpu_leaves_at(u32 at, u32 why)
+{
+	if (!__sync_fetch_and_or(&cpu_lacks[at], why))
+		__sync_fetch_and_add(&nr_away, 1);
+}
+
+static __always_inline void cpu_returns_at(u32 at, u32 why)
+{
+	if (__sync_fetch_and_and(&cpu_lacks[at], ~why) == why)
+		__sync_fetch_and_add(&nr_away, -1);
+}
+
 static __always_inline bool cpu_is_taken_at(u32 at)
 {
 	u64 idle_ns;
 
-	if (!cpu_taken[at])
+	if (!cpu_lacks_at(at, CPU_TAKEN))
 		return false;
 	idle_ns = cpu_visits[at].idle_ns;
 	return !idle_ns || now_ns() - idle_ns < CPU_IDLES_NS;
@@ -62,7 +81,7 @@ static __always_inline bool cpu_takes(const struct task_struct *p, s32 cpu)
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && !cpu_gone[at] && (!cpu_is_taken_at(at) || all_are_away()) &&
+	return at < MAX_CPUS && !cpu_lacks_at(at, CPU_GONE) && (!cpu_is_taken_at(at) || all_are_away()) &&
 	       cpu_allowed(p, cpu);
 }
 
@@ -71,10 +90,12 @@ static __always_inline void cpu_goes(s32 cpu, bool goes)
 	u32 at = cpu;
 
 	barrier_var(at);
-	if (at < MAX_CPUS && cpu_gone[at] != goes) {
-		cpu_gone[at] = goes;
-		__sync_fetch_and_add(&nr_away, goes ? 1 : -1);
-	}
+	if (at >= MAX_CPUS)
+		return;
+	if (goes)
+		cpu_leaves_at(at, CPU_GONE);
+	else
+		cpu_returns_at(at, CPU_GONE);
 	/* The tables were made for the CPUs that were there when the policy was loaded. */
 	if (!goes && at >= nr_cpus)
 		scx_bpf_error("a CPU came that was not there when this was loaded: load it again");
@@ -93,7 +114,7 @@ static __always_inline bool cpu_is_gone(s32 cpu)
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && cpu_gone[at];
+	return at < MAX_CPUS && cpu_lacks_at(at, CPU_GONE);
 }
 
 /* Whether nothing that waits for a CPU will be run by it for now. */
@@ -118,11 +139,10 @@ static __always_inline void cpu_is_lost(s32 cpu)
 	visit->left_ns = now;
 	visit->back_ns = 0;
 	visit->idle_ns = 0;
-	if (cpu_taken[at])
+	if (cpu_lacks_at(at, CPU_TAKEN))
 		return;
 	visit->away_ns = 0;
-	cpu_taken[at] = true;
-	__sync_fetch_and_add(&nr_away, 1);
+	cpu_leaves_at(at, CPU_TAKEN);
 }
 
 /* Longer than real-time tasks that wake often run, and shorter than the server leaves a CPU to one. */
@@ -149,7 +169,7 @@ static __always_inline void cpu_is_back(s32 cpu, bool idles)
 	if (idles && higher_class_goes_on())
 		return cpu_is_lost(cpu);
 	barrier_var(at);
-	if (at >= MAX_CPUS || !cpu_taken[at])
+	if (at >= MAX_CPUS || !cpu_lacks_at(at, CPU_TAKEN))
 		return;
 	now = now_ns();
 	if (!cpu_visits[at].back_ns) {
@@ -163,8 +183,7 @@ static __always_inline void cpu_is_back(s32 cpu, bool idles)
 			cpu_visits[at].idle_ns = now;
 		return;
 	}
-	cpu_taken[at] = false;
-	__sync_fetch_and_add(&nr_away, -1);
+	cpu_returns_at(at, CPU_TAKEN);
 }
 
 /*
@@ -228,12 +247,12 @@ static __always_inline bool cpu_is_left(struct task_struct *p)
 	return true;
 }
 
-/* In init: which are not there. */
+/* In init: which are not there, or have come since the tables were made. */
 static __always_inline void cpus_look(void)
 {
 	u32 cpu;
 
-	for (cpu = 0; cpu < nr_cpus && cpu < MAX_CPUS; cpu++)
-		if (!cpu_is_online(cpu))
-			cpu_goes(cpu, true);
+	bpf_for(cpu, 0, MAX_CPUS)
+		if (cpu_is_online(cpu) != (cpu < nr_cpus))
+			cpu_goes(cpu, cpu < nr_cpus);
 }

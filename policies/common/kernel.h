@@ -138,7 +138,6 @@ struct scx_bpf_dsq_insert_vtime_args {
  */
 enum scx_wake_flags {
 	SCX_WAKE_FORK = 0x04,
-	SCX_WAKE_TTWU = 0x08,
 	SCX_WAKE_SYNC = 0x10,
 };
 
@@ -147,7 +146,6 @@ enum scx_enq_flags {
 	SCX_ENQ_HEAD = 0x10,
 	SCX_ENQ_PREEMPT = 1ULL << 32,
 	SCX_ENQ_REENQ = 1ULL << 40,
-	SCX_ENQ_LAST = 1ULL << 41,
 };
 
 #define SCX_KICK_IDLE		0x1ULL
@@ -156,8 +154,6 @@ enum scx_enq_flags {
 #define SCX_OPS_KEEP_BUILTIN_IDLE	(1ULL << 0)
 #define SCX_OPS_ENQ_LAST		(1ULL << 1)
 #define SCX_OPS_ENQ_EXITING		(1ULL << 2)
-#define SCX_OPS_SWITCH_PARTIAL		(1ULL << 3)
-#define SCX_OPS_ENQ_MIGRATION_DISABLED	(1ULL << 4)
 #define SCX_OPS_ALLOW_QUEUED_WAKEUP	(1ULL << 5)
 
 #ifdef __bpf__

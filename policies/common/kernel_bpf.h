@@ -39,13 +39,11 @@ struct bpf_iter_num {	/* of bpf_for */
 #include <bpf/bpf_core_read.h>
 
 #define SCX_WAKE_FORK	bpf_core_enum_value(enum scx_wake_flags, SCX_WAKE_FORK)
-#define SCX_WAKE_TTWU	bpf_core_enum_value(enum scx_wake_flags, SCX_WAKE_TTWU)
 #define SCX_WAKE_SYNC	bpf_core_enum_value(enum scx_wake_flags, SCX_WAKE_SYNC)
 #define SCX_ENQ_WAKEUP	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_WAKEUP)
 #define SCX_ENQ_HEAD	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_HEAD)
 #define SCX_ENQ_PREEMPT	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT)
 #define SCX_ENQ_REENQ	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ)
-#define SCX_ENQ_LAST	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST)
 
 #define KFUNC(ret, name, ...) ret name(__VA_ARGS__) __ksym __weak
 #define has bpf_ksym_exists

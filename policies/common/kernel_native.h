@@ -102,7 +102,7 @@ EXPORT struct kernel *kernel;
 #define random_u32()				kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
 #define scx_bpf_reenqueue_local()		kernel->reenqueue_local(kernel)
-#define cpu_is_online(cpu)			true	/* all are, when a simulation starts */
+#define cpu_is_online(cpu)			((u32)(cpu) < nr_cpus)	/* all are, when a simulation starts */
 #define cpu_is_active(cpu)			kernel->cpu_is_active(kernel, cpu)
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)

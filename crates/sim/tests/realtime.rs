@@ -145,6 +145,26 @@ fn tasks_leave_a_cpu_that_a_hog_takes() {
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
 
+/// One CPU goes shortly after a hog had it, the next has another: all share the one that is left. Who counts the first
+/// twice, as taken and as gone, takes it that no CPU is left.
+#[test]
+fn a_cpu_that_goes_while_it_is_taken_is_away_once() {
+    let mut short = Vec::new();
+    for scheduler in every_scheduler() {
+        let mut scenario = scenario(cores(3), spinners(4, 5_500), scheduler);
+        let goes = Fault { at_ns: 450 * MS, change: Change::Offline(2) };
+        scenario.faults = vec![hog(200, 2, 200), goes, hog(500, 0, 5_000)];
+        let traced = traced(&scenario);
+        let name = &traced.outcome.policy;
+        let ran_ns = ran_ns(&traced, 4, 600 * MS, 5_500 * MS);
+        let fair_ns = 4_900 * MS / 4;
+        if ran_ns.iter().any(|ns| *ns * 100 < fair_ns * part(name)) {
+            short.push(format!("{name}: {ran_ns:?} of {fair_ns}"));
+        }
+    }
+    assert!(short.is_empty(), "{}", short.join("\n"));
+}
+
 /// It cannot leave: it gets its twentieth of each second, and ends when the hog has gone. The others share their CPU
 /// as if it were not there.
 #[test]
