@@ -19,7 +19,7 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"
 /// Records of one chunk, as in observe.bpf.c.
 const CHUNK: usize = 1024;
 /// A record may take this part of the free memory.
-const MEMORY_SHARE: u64 = 8;
+const MEMORY_SHARE: usize = 8;
 
 /// `struct record` of observe.bpf.c.
 #[repr(C)]
@@ -256,12 +256,9 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Record>> {
 
 /// How many records fit, in whole chunks.
 fn capacity() -> anyhow::Result<usize> {
-    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
-    let free = text.lines().find_map(|line| {
-        line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
-    let bytes = free.context("/proc/meminfo does not say what is available")? * 1024 / MEMORY_SHARE;
-    let chunks = (bytes as usize / (CHUNK * SIZE)).clamp(1, (u32::MAX as usize >> 10) / CHUNK);
+    let free = worker::available_bytes().context("/proc/meminfo does not say what is available")?;
+    let bytes = free / MEMORY_SHARE;
+    let chunks = (bytes / (CHUNK * SIZE)).clamp(1, (u32::MAX as usize >> 10) / CHUNK);
     Ok(chunks * CHUNK)
 }
 

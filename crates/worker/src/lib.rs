@@ -21,6 +21,7 @@ mod shared;
 mod sync;
 mod task;
 
+pub use memory::available_bytes;
 pub use processes::run;
 
 use serde::{Deserialize, Serialize};

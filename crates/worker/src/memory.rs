@@ -30,7 +30,7 @@ impl Memory {
         if bytes == 0 {
             return Ok(None);
         }
-        if available().is_some_and(|available| bytes > available) {
+        if available_bytes().is_some_and(|available| bytes > available) {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         // SAFETY: a fresh anonymous mapping aliases nothing
@@ -102,8 +102,8 @@ pub(crate) fn bind(nodes: &[usize]) -> io::Result<()> {
     }
 }
 
-/// Bytes that programs can still have; None: the kernel does not tell.
-fn available() -> Option<usize> {
+/// Bytes of memory that programs can still have; None: the kernel does not tell.
+pub fn available_bytes() -> Option<usize> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)

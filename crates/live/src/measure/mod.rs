@@ -27,3 +27,4 @@ pub use place::{Place, place};
 pub use reading::{Batch, Reading, merged};
 pub use ring::{Passers, Ring, hops, yields};
 pub use speed::{clock_ghz, side_by_side, vector_drop, work_ns};
+pub use worker::available_bytes;

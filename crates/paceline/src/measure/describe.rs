@@ -366,12 +366,23 @@ fn miss_ns(raw: &Raw, level: usize) -> Stated {
         pair.map(|(near, far)| far.less(&near))
     };
     let (Some(touch), chase) = (of(&raw.touch_ns), of(&raw.chase_ns)) else {
-        return Stated::unknown("ns", DISTURBED);
+        let is_last = level + 1 == raw.levels().len();
+        return Stated::unknown("ns", if is_last { memory_unknown(raw) } else { DISTURBED });
     };
     let most = chase.map_or(touch.high, |chase| chase.high).max(touch.median);
     let source = "lines in an order that no prefetcher guesses, of the next level less this one: loads \
                   that do not wait for each other; range: to loads that do";
     Stated::new(touch.median, "ns", Tag::Measured, source).within([touch.low, most])
+}
+
+/// Why nothing is known of the memory behind all caches.
+fn memory_unknown(raw: &Raw) -> &'static str {
+    match raw.memory_bytes {
+        Some(_) => DISTURBED,
+        None => {
+            "the last cache keeps too much of 1 GiB, or of a quarter of the memory that is free"
+        }
+    }
 }
 
 /// What no cost stands for.
@@ -404,8 +415,9 @@ fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
         row(&raw.chase_ns, "a line at each of these sizes, each load after the other"),
     );
     let stream = "reading one word after the other, from memory";
-    put("bandwidth", one(raw.bandwidth_gbs, "bytes/ns", stream, DISTURBED));
-    put("page_copy_ns", one(raw.page_copy_ns, "ns", "copying pages of 4 KB in memory", DISTURBED));
+    put("bandwidth", one(raw.bandwidth_gbs, "bytes/ns", stream, memory_unknown(raw)));
+    let copy = "copying pages of 4 KB in memory";
+    put("page_copy_ns", one(raw.page_copy_ns, "ns", copy, memory_unknown(raw)));
     let one_node = "one node, or the kernel refused";
     put("page_move_ns", one(raw.page_move_ns, "ns", "move_pages(2) of 256 pages", one_node));
     let table = |rows: &Option<Vec<Vec<f64>>>, unit: &str, source: &str| match rows {
@@ -480,16 +492,12 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
             format!("about {instructions} instructions at kernel_cpi: no program can try it");
         description.costs.insert(name, cost(ns, "ns", &source));
     }
-    if raw.itlb.is_some() {
-        let (few, many) = raw.spaces();
-        let source = format!(
-            "so that sim says of rings of {many} and {few} batch processes that they differ as \
-             measured: what a flush costs a page of code, the flush itself included"
-        );
-        description.memory.insert("itlb_miss_ns", cost(fitted.itlb_miss_ns, "ns", &source));
-    } else {
-        description.memory.remove("itlb_miss_ns");
-    }
+    let (few, many) = raw.spaces();
+    let source = format!(
+        "so that sim says of rings of {many} and {few} batch processes that they differ as measured: what a flush costs \
+         a page of code, the flush itself included"
+    );
+    description.memory.insert("itlb_miss_ns", cost(fitted.itlb_miss_ns, "ns", &source));
     let paths = Paths::embedded();
     let lengths = |of: &mut BTreeMap<String, Stated>, names: &[&str], factor, what: &str| {
         let Some(factor) = factor else { return };
@@ -509,4 +517,39 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
     lengths(&mut description.delayed, &queue, fitted.delayed, two);
     let five = "a pipe ring of five threads";
     lengths(&mut description.paths, &queue, fitted.full, five);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of two CPUs of which nothing but its caches can be known.
+    fn unknown() -> Raw {
+        let place = live::measure::Place {
+            cpus: vec![0, 1],
+            rows: vec![[0, 0, 0, 0], [1, 0, 0, 0]],
+            capacities: vec![1024],
+            nodes: vec![0],
+            distances: vec![vec![10]],
+            tick_ns: 4_000_000,
+            others: 0,
+        };
+        let mut raw = Raw { place: Some(place), work_ns: vec![None], ..Raw::default() };
+        let cache = |bytes| Some(Cache { bytes, ways: 8 });
+        (raw.caches.l1d, raw.caches.l2, raw.caches.l3) =
+            (cache(32 << 10), cache(1 << 20), cache(480 << 20));
+        raw
+    }
+
+    #[test]
+    fn what_a_hypervisor_hides_is_unknown_and_no_failure() {
+        let described = describe(&unknown(), "a day").unwrap_or_else(|why| panic!("{why}"));
+        let memory = &described.description.memory;
+        for hidden in ["dtlb_entries", "dtlb_miss_ns", "itlb_miss_ns", "l3_miss_ns"] {
+            assert_eq!(memory[hidden].tag, Tag::Unknown, "{hidden}");
+        }
+        assert!(memory["l3_miss_ns"].source.contains("keeps too much"));
+        assert!(!memory.contains_key("itlb_entries"));
+        assert_eq!(described.description.observed["bandwidth"].tag, Tag::Unknown);
+    }
 }

@@ -12,8 +12,11 @@ use crate::progress::Progress;
 
 /// A working set of programs that pass messages: what a task loses that moves to another core.
 pub const MOVED_BYTES: usize = 16 << 10;
-/// More memory than any cache keeps.
-const MEMORY_BYTES_MAX: usize = 128 << 20;
+/// The most memory that is gone through, and the part of what is free.
+const MEMORY_BYTES_MAX: usize = 1 << 30;
+const OF_FREE: usize = 4;
+/// More than any cache keeps, where nobody knows of caches.
+const MEMORY_BYTES: usize = 128 << 20;
 /// Numbers of pages of which each has a line that is gone through.
 const PAGES: [usize; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768];
 /// Rounds through all rings: neighbours of a virtual machine come and go in seconds.
@@ -42,6 +45,9 @@ pub struct Raw {
     pub timer_ns: Option<Reading>,
     pub timer_slack_ns: Option<f64>,
     pub caches: Caches,
+    /// So many bytes of memory are gone through that the caches keep little of them. None: they keep too much of all
+    /// that can be.
+    pub memory_bytes: Option<usize>,
     pub dtlb: Option<Tlb>,
     pub itlb: Option<Tlb>,
     pub tags: Option<u32>,
@@ -95,6 +101,15 @@ fn known<T>(read: std::io::Result<Option<T>>) -> Option<T> {
     read.ok().flatten()
 }
 
+/// How much memory to go through, where the last cache has so many bytes and so much is free: four times as much as
+/// the cache, or twice.
+fn memory_bytes(cache: Option<usize>, free: Option<usize>) -> Option<usize> {
+    let most = MEMORY_BYTES_MAX.min(free.unwrap_or(MEMORY_BYTES * OF_FREE) / OF_FREE);
+    let most = 1 << most.max(1).ilog2();
+    let Some(cache) = cache else { return Some(most.min(MEMORY_BYTES)) };
+    Some((4 * cache).next_power_of_two().min(most)).filter(|bytes| *bytes >= 2 * cache)
+}
+
 impl Raw {
     /// Reads all, with these rings beside those that every machine's costs are derived from.
     pub fn take(rings: &[RingKey], progress: &Progress) -> Result<Self, Failure> {
@@ -115,6 +130,8 @@ impl Raw {
             place: Some(place.clone()),
             ..Raw::default()
         };
+        raw.memory_bytes =
+            memory_bytes(raw.cache_sizes().last().copied(), probe::available_bytes());
         let cpu = place.cpus[home];
         progress.phase("clock, calls and timers");
         raw.clock_ghz = known(probe::clock_ghz(cpu));
@@ -135,13 +152,14 @@ impl Raw {
         Ok(raw)
     }
 
-    /// Bytes that lie in each level of caches and in no nearer one, and the last in none.
+    fn cache_sizes(&self) -> Vec<usize> {
+        let all = [self.caches.l1d, self.caches.l2, self.caches.l3];
+        all.into_iter().flatten().map(|cache| cache.bytes).collect()
+    }
+
+    /// Bytes that lie in each level of caches and in no nearer one, and the last in none, where there are such.
     pub fn levels(&self) -> Vec<usize> {
-        let sizes: Vec<usize> = [self.caches.l1d, self.caches.l2, self.caches.l3]
-            .into_iter()
-            .flatten()
-            .map(|cache| cache.bytes)
-            .collect();
+        let sizes = self.cache_sizes();
         // Between the sizes of two caches, in their middle: the outer ones are others' too.
         let mut inner = 0;
         let mut levels: Vec<usize> = Vec::new();
@@ -151,9 +169,7 @@ impl Raw {
             levels.push(1 << middle.max(64).ilog2());
             inner = *bytes;
         }
-        if let Some(last) = sizes.last() {
-            levels.push((4 * last).next_power_of_two().min(MEMORY_BYTES_MAX));
-        }
+        levels.extend(self.memory_bytes.filter(|_| !sizes.is_empty()));
         levels
     }
 
@@ -166,7 +182,7 @@ impl Raw {
                 self.page_walks_ns.push((pages, reading));
             }
         }
-        let bytes = levels.last().copied().unwrap_or(MEMORY_BYTES_MAX);
+        let Some(bytes) = self.memory_bytes else { return };
         self.bandwidth_gbs = known(probe::bandwidth_gbs(cpu, bytes));
         self.page_copy_ns = known(probe::page_copy_ns(cpu, bytes / 2));
         if place.nodes.len() > 1 {
@@ -322,4 +338,20 @@ fn nearest(place: &Place, home: usize) -> BTreeMap<Distance, usize> {
         found.entry(far(row)).or_insert(at);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_what_the_last_cache_does_not_keep() {
+        const MB: usize = 1 << 20;
+        let of = |cache, free| memory_bytes(Some(cache * MB), Some(free * MB)).map(|it| it / MB);
+        assert_eq!(of(20, 16_384), Some(128), "four times as much, in whole powers of two");
+        assert_eq!(of(480, 16_384), Some(1024), "not more than is good for anybody");
+        assert_eq!(of(480, 3000), None, "512 MB are too little of that");
+        assert_eq!(of(768, 65_536), None);
+        assert_eq!(memory_bytes(None, None), Some(128 * MB), "no cache is known");
+    }
 }
