@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// A real-time task keeps a CPU that it ran on for this part of the time.
+/// Real-time tasks keep a CPU that they ran on for this part of the time, all together.
 const KEPT: f64 = 0.8;
 /// Who ran for less than this part of the time waits; the kernel gives some even behind a real-time task.
 const WAITS: f64 = 0.1;
@@ -22,7 +22,7 @@ pub struct Behind {
     pub task: Named,
     /// Every CPU it may run on.
     pub cpus: Vec<usize>,
-    /// Who keeps the first of them.
+    /// Who keeps the first of them, or most of it.
     pub real_time: Named,
     /// It had so much CPU time since the last look.
     pub ran: Duration,
@@ -86,18 +86,24 @@ impl Lookout {
             let ran = thread.ran.saturating_sub(*self.ran.get(&thread.task.tid)?);
             Some((ran, ran.as_secs_f64() / passed.as_secs_f64()))
         };
-        let keeps = |thread: &&Runnable| {
-            thread.real_time && part(thread).is_some_and(|(_, part)| part > KEPT)
-        };
-        let kept: BTreeMap<usize, &Runnable> =
-            threads.iter().filter(keeps).map(|thread| (thread.cpu, thread)).collect();
+        // By CPU: what real-time tasks had of it together, and who of them had most.
+        let mut kept: BTreeMap<usize, (f64, f64, &Runnable)> = BTreeMap::new();
+        for thread in threads.iter().filter(|thread| thread.real_time) {
+            let Some((_, part)) = part(thread) else { continue };
+            let (all, most, keeper) = kept.entry(thread.cpu).or_insert((0.0, part, thread));
+            *all += part;
+            if part > *most {
+                (*most, *keeper) = (part, thread);
+            }
+        }
+        kept.retain(|_, (all, ..)| *all > KEPT);
         let behind = |thread: &Runnable| {
             let (ran, part) = part(thread)?;
             if kept.is_empty() || thread.real_time || part > WAITS {
                 return None;
             }
             let cpus = affinity(thread.task.tid);
-            let keeper = kept.get(cpus.first()?)?;
+            let (.., keeper) = kept.get(cpus.first()?)?;
             cpus.iter().all(|cpu| kept.contains_key(cpu)).then(|| Behind {
                 task: thread.task.clone(),
                 real_time: keeper.task.clone(),
@@ -194,6 +200,8 @@ mod tests {
         assert!(waiting(&[hog(), pinned(0)], |_| vec![]).is_empty(), "it is gone");
         let both = [hog(), thread(3, 0, true, 1900), pinned(0)];
         assert_eq!(waiting(&both, |_| vec![0, 1]), [2]);
+        let by_turns = [thread(1, 1, true, 900), thread(3, 1, true, 1000), pinned(0)];
+        assert_eq!(waiting(&by_turns, |_| vec![1]), [2], "neither alone");
     }
 
     #[test]

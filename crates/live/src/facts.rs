@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::{self, Limit};
 use crate::counters::{self, Counters, Event, What, Whom};
 use crate::kernel::{FOLDER, OPS, TYPES};
-use crate::topology;
+use crate::{licenses, topology};
 
 /// What was found. None and empty lists: it is not there, or may not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +35,8 @@ pub struct Facts {
     /// CPUs of each kind, by how much a core of it does (1,024: the most); one kind where all are alike
     /// or the kernel does not tell.
     pub kinds: BTreeMap<u32, usize>,
+    /// The processor counts cycles at each license level.
+    pub licenses: bool,
     /// The TLB keeps entries of several address spaces apart (x86: pcid); None: not known.
     pub tlb_tags: Option<bool>,
     /// Counters that can be opened for this process, of those that policies look at.
@@ -55,11 +57,14 @@ pub struct Facts {
 const RIGHTS: [(&str, u32); 4] =
     [("CAP_SYS_ADMIN", 21), ("CAP_SYS_NICE", 23), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
 
+/// The name of the counter that tells which threads go to memory much.
+pub const MISSES: &str = "last-level cache misses";
+
 /// Counters that matter: name, type and config (include/uapi/linux/perf_event.h).
 const COUNTERS: [(&str, u32, u64); 4] = [
     ("cycles", 0, 0),
     ("instructions", 0, 1),
-    ("last-level cache misses", 3, 2 | 1 << 16),
+    (MISSES, 3, 2 | 1 << 16),
     ("data TLB misses", 3, 3 | 1 << 16),
 ];
 
@@ -105,6 +110,7 @@ impl Facts {
             caches: different(&topology.llc),
             nodes: different(&topology.node),
             kinds,
+            licenses: licenses::events(root).is_some(),
             tlb_tags: tlb_tags(&text("proc/cpuinfo").unwrap_or_default()),
             rights: rights(&text("proc/self/status").unwrap_or_default()),
             numa_balancing: text("proc/sys/kernel/numa_balancing").map(|value| value != "0"),

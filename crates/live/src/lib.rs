@@ -42,13 +42,15 @@ pub use execute::{
     Executed, Execution, Interrupted, end_session, execute, now_ns as monotonic_ns, work,
 };
 pub use exit::Exit;
-pub use facts::{Facts, kernel_release, missing_rights};
+pub use facts::{Facts, MISSES, kernel_release, missing_rights};
 pub use glance::{Glance, Load};
 pub use kernel::{Messages, State, can_load, state};
 pub use load::{Attached, Scope, load};
 pub use locks::{LockCounter, Locks};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
-pub use process::{ask_for_sched_ext, is_root, outrank_policies};
+pub use process::{
+    Standing, ask_for_sched_ext, is_root, outrank_policies, speak_from_background, stop,
+};
 pub use program::{absent, name as thread_name};
 pub use topology::{cpu_list, topology};
 pub use trial::{Trial, Tried, complete, rotated};

@@ -18,9 +18,9 @@ use crate::{Exit, Messages, State, exit, log, state};
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
 pub struct Attached {
     name: String,
-    // Dropped before the object, whose table it has mapped.
-    control: Option<Controlling>,
+    // Dropped in this order: the policy goes at once, and the control plane before the object whose table it has mapped.
     link: Option<Link>,
+    control: Option<Controlling>,
     switched: Option<Switched>,
     counters: Counters,
     object: Object,

@@ -6,12 +6,57 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::Context;
+use rustix::process::Signal;
 
 /// include/uapi/linux/sched.h; libc does not have it yet.
 const SCHED_EXT: libc::c_int = 7;
+const SCHED_DEADLINE: libc::c_int = 6;
+
+/// How this process is scheduled: its class, nice value and timer slack, which its children begin with as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// None: nobody inherits it, as it was to be reset for children anyway, or is of deadlines.
+    class: Option<(libc::c_int, libc::c_int)>,
+    nice: libc::c_int,
+    slack_ns: libc::c_int,
+}
+
+impl Standing {
+    /// As it is now: to be asked before [`outrank_policies`], after which children begin with none of it.
+    pub fn now() -> Self {
+        let mut param = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameter outlives the call, and the others take values alone
+        let (class, nice, slack_ns) = unsafe {
+            libc::sched_getparam(0, &mut param);
+            let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
+            (libc::sched_getscheduler(0), nice, libc::prctl(libc::PR_GET_TIMERSLACK))
+        };
+        let inherited = class >= 0 && class & libc::SCHED_RESET_ON_FORK == 0;
+        let class = inherited.then_some((class, param.sched_priority));
+        Standing { class: class.filter(|(class, _)| *class != SCHED_DEADLINE), nice, slack_ns }
+    }
+
+    /// Has a command begin with it, as far as it may.
+    pub fn give(self, command: &mut Command) {
+        let Standing { class, nice, slack_ns } = self;
+        let Some((class, sched_priority)) = class else { return };
+        let param = libc::sched_param { sched_priority };
+        let begin = move || {
+            // SAFETY: the parameter outlives the call, and the others take values alone
+            unsafe {
+                libc::sched_setscheduler(0, class, &param);
+                libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+                libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns);
+            }
+            Ok(())
+        };
+        // SAFETY: all of that may be called between fork and exec
+        unsafe { command.pre_exec(begin) };
+    }
+}
 
 /// Puts this process above every policy, with its memory locked: a policy that starves everybody must
-/// not starve the one that can take it out. Its children begin in Linux's own class.
+/// not starve the one that can take it out. Its children begin in Linux's own class, or with a [`Standing`].
 pub fn outrank_policies() -> anyhow::Result<()> {
     let all = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: the call takes values alone
@@ -25,6 +70,24 @@ pub(crate) fn outrank_thread() -> io::Result<()> {
     let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the parameter outlives the call, which keeps no pointer to it
     checked(unsafe { libc::sched_setscheduler(0, class, &lowest) })
+}
+
+/// Has what this process says reach its terminal from the background as well, where `stty tostop` stops who does that:
+/// with a policy in charge. Commands that it starts are not meant.
+pub fn speak_from_background() {
+    // SAFETY: the set is written by sigemptyset before it is read, and outlives the calls
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTTOU);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+}
+
+/// Stops this process, until somebody continues it.
+pub fn stop() {
+    // Nobody may forbid that.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
 }
 
 /// Whether this process may do what root may.

@@ -18,8 +18,12 @@ pub fn name(tid: u32) -> Option<String> {
 
 /// The process that started a thread's process.
 pub(crate) fn parent(tid: u32) -> Option<u32> {
-    fields(&fs::read_to_string(format!("/proc/{tid}/stat")).ok()?)?.get(1)?.parse().ok()
+    fields(&fs::read_to_string(format!("/proc/{tid}/stat")).ok()?)?.get(PARENT)?.parse().ok()
 }
+
+/// Fields of `stat` behind the name, counted from the state (proc_pid_stat(5), less 3).
+pub(crate) const PARENT: usize = 1;
+pub(crate) const SESSION: usize = 3;
 
 /// The fields of a `stat` line behind the name, which may hold blanks and brackets: the first is the state.
 pub(crate) fn fields(stat: &str) -> Option<Vec<&str>> {

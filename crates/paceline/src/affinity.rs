@@ -8,14 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use live::affinity::{Had, Steering, TURN, Whose};
-use live::{Event, Glance};
+use live::{Event, Glance, Standing};
 use policy::{Binds, Instance, Topology};
 use report::text::plural;
 use serde_json::json;
 
 use crate::cli::{Counter, Run};
 use crate::failure::Failure;
-use crate::here::{failed, interrupts};
+use crate::here::{failed, interrupts, suspends};
 use crate::output;
 use crate::placed::Moves;
 use crate::run::{self, End};
@@ -64,12 +64,13 @@ pub fn run(
             "--partial --by affinity steers a command and its children: name one after --",
         ));
     }
-    let stop = interrupts()?;
+    let (stop, suspended) = (interrupts()?, suspends()?);
     // It works all the same from the class that everybody is in, and later where the machine is full.
+    let standing = Standing::now();
     let _ = live::outrank_policies();
     let mut child = match args.command.is_empty() {
         true => None,
-        false => Some(run::start(args)?),
+        false => Some(run::start(args, standing)?),
     };
     let whose = match (&child, args.partial) {
         (Some(child), true) => Whose::Process(child.id()),
@@ -102,38 +103,48 @@ pub fn run(
     let ended = watch(args, label, &mut steering, child.as_mut(), speeds, (every, until), &stop);
     speeds.keep(steering.knows().learned);
     let had = steering.had();
-    let given = steering.end().map_err(failed)?;
-    let end = ended?;
+    let given = steering.end().map_err(failed);
+    let said = match (&ended, given) {
+        (Ok(end), Ok(given)) => tell_end(args, label, started.elapsed(), end, &had, given),
+        (_, given) => given.map(|_| ()),
+    };
+    run::conclude(ended, said, child, &suspended)
+}
+
+/// The last lines: why it ended, and what each task that ran has had.
+fn tell_end(
+    args: &Run,
+    label: &str,
+    passed: Duration,
+    end: &End,
+    had: &[Had],
+    given: usize,
+) -> Result<(), Failure> {
     let why = match end {
         End::Time => "its time is over",
         End::Command(_) => "the command has ended",
         End::Unread => "nobody reads its lines any more",
         End::Interrupted | End::Kernel => "interrupted",
     };
-    if args.json && end != End::Unread {
-        let task = |had: &Had| match had.domain {
-            Some(domain) => {
-                json!({"tid": had.tid, "name": had.name, "domain": domain, "kind_ms": had.kind_ms})
-            }
-            None => json!({"tid": had.tid, "name": had.name, "kind_ms": had.kind_ms}),
-        };
-        let end = json!({
-            "t_s": started.elapsed().as_secs_f64(), "policy": label, "ended": why,
-            "tasks": had.iter().map(task).collect::<Vec<_>>(),
-        });
-        output::print(&format!("{end}\n"))?;
-    }
     output::say(&format!(
         "paceline: {label}: ended after {:.1} s, {why}; {} got the own mask back",
-        started.elapsed().as_secs_f64(),
+        passed.as_secs_f64(),
         plural(given, "thread")
     ));
-    let status = match (end, child) {
-        (End::Command(status), _) => Some(status),
-        (_, Some(mut child)) => Some(child.wait().map_err(|error| failed(error.into()))?),
-        (_, None) => None,
+    if !args.json || *end == End::Unread {
+        return Ok(());
+    }
+    let task = |had: &Had| match had.domain {
+        Some(domain) => {
+            json!({"tid": had.tid, "name": had.name, "domain": domain, "kind_ms": had.kind_ms})
+        }
+        None => json!({"tid": had.tid, "name": had.name, "kind_ms": had.kind_ms}),
     };
-    run::finish(end, status)
+    let end = json!({
+        "t_s": passed.as_secs_f64(), "policy": label, "ended": why,
+        "tasks": had.iter().map(task).collect::<Vec<_>>(),
+    });
+    output::print(&format!("{end}\n"))
 }
 
 fn watch(

@@ -2,7 +2,8 @@
 //! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and
 //! which policies fit.
 
-use live::Facts;
+use live::{Facts, MISSES};
+use policy::native::MAX_CPUS;
 use serde::Serialize;
 
 use crate::cli::Doctor;
@@ -170,7 +171,12 @@ fn topology(facts: &Facts) -> Finding {
         some(caches, "last-level cache", "last-level caches"),
         some(nodes, "memory node", "memory nodes")
     );
-    finding("topology", Some(true), says)
+    match *cpus > MAX_CPUS {
+        false => finding("topology", Some(true), says),
+        true => finding("topology", Some(false), says)
+            .needed()
+            .mend(format!("policies have room for {MAX_CPUS} CPUs: boot with nr_cpus={MAX_CPUS}")),
+    }
 }
 
 fn kinds(facts: &Facts) -> Finding {
@@ -250,7 +256,7 @@ fn limits(facts: &Facts) -> Finding {
 }
 
 /// Which policies fit this machine, and why.
-fn policies(facts: &Facts) -> [Finding; 2] {
+fn policies(facts: &Facts) -> Vec<Finding> {
     /// From here on queues and locks of many CPUs cost more than what balancing gains.
     const MANY: usize = 32;
     /// Address spaces whose TLB entries Linux keeps on a CPU of x86 (TLB_NR_DYN_ASIDS).
@@ -272,7 +278,37 @@ fn policies(facts: &Facts) -> [Finding; 2] {
             "fits many threads of few programs; whether this TLB has tags is not known".to_string(),
         ),
     };
-    [finding("flsched", flsched.0, flsched.1), finding("cas", cas.0, cas.1)]
+    let min_fair = match facts.kinds.len() {
+        0 | 1 => {
+            (None, "all cores are alike, as far as the kernel tells: nothing to share out".into())
+        }
+        kinds => (Some(true), format!("fits, as do its like: {kinds} kinds of core to share out")),
+    };
+    let domains = facts.nodes.max(facts.caches);
+    let counts = facts.counters.contains(&MISSES);
+    let dino = match (domains, counts) {
+        (0 | 1, _) => (None, "one memory domain: nowhere to spread to".into()),
+        (_, true) => {
+            (Some(true), format!("fits threads that go to memory much, in {domains} domains"))
+        }
+        (_, false) => (
+            None,
+            format!("{domains} memory domains, and no counter of misses: `run --profile` tells it"),
+        ),
+    };
+    let avx_fair = match facts.licenses {
+        true => (Some(true), "fits programs beside others that use wide vectors"),
+        false => {
+            (None, "no license events: this processor has no licenses, or `source=model` guesses")
+        }
+    };
+    vec![
+        finding("min-fair", min_fair.0, min_fair.1),
+        finding("flsched", flsched.0, flsched.1),
+        finding("dino", dino.0, dino.1),
+        finding("cas", cas.0, cas.1),
+        finding("avx-fair", avx_fair.0, avx_fair.1),
+    ]
 }
 
 #[cfg(test)]
@@ -309,6 +345,29 @@ mod tests {
         let (state, by) = (Some("enabled".to_string()), Some("lavd".to_string()));
         let taken = Facts { sched_ext: state, attached: by, ..sound() };
         assert_eq!(wrong(&taken, Some(Ok(()))), ["attached"]);
+    }
+
+    #[test]
+    fn each_policy_is_told_of() {
+        let fits = |facts: &Facts| {
+            let fits = policies(facts).into_iter().filter(|policy| policy.ok == Some(true));
+            fits.map(|policy| policy.check).collect::<Vec<_>>()
+        };
+        assert_eq!(policies(&sound()).len(), 5);
+        assert!(fits(&sound()).is_empty());
+        let large = Facts {
+            cpus: 64,
+            nodes: 2,
+            caches: 4,
+            kinds: [(512, 32), (1024, 32)].into(),
+            counters: vec![MISSES],
+            licenses: true,
+            tlb_tags: Some(false),
+            ..sound()
+        };
+        assert_eq!(fits(&large), ["min-fair", "flsched", "dino", "cas", "avx-fair"]);
+        let blind = Facts { counters: Vec::new(), ..large };
+        assert_eq!(fits(&blind), ["min-fair", "flsched", "cas", "avx-fair"]);
     }
 
     #[test]

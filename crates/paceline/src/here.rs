@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use live::{Executed, Execution, Interrupted, Limit, Scope, Trial};
+use live::{Executed, Execution, Interrupted, Limit, Scope, Standing, Trial};
+use policy::native::MAX_CPUS;
 use policy::{Clocks, Instance};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use tempfile::TempDir;
 
 use crate::contender::Contender;
@@ -36,14 +37,13 @@ pub struct Here {
 /// Every contender in turn, as many rounds as there are runs; who came first comes last in the next.
 pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured, Failure> {
     let stop = interrupts()?;
-    let mut topology = live::topology().map_err(failed)?;
-    topology.clocks = here.clocks.clone().unwrap_or_default();
     let files = Files::new(plan)?;
+    let standing = Standing::now();
     if plan.contenders.iter().any(|contender| contender.policy().is_some()) {
         outrank_policies();
     }
     let mut notes = Vec::new();
-    let blind = live::Observer::attach(topology.llc.len()).err();
+    let blind = live::Observer::attach(here.cpus).err();
     if let Some(error) = &blind {
         notes.push(format!("switches, waits and idle time are not known: {error:#}"));
     }
@@ -67,7 +67,10 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
                 progress.phase(text);
                 Ok(())
             };
-            let mut execute = || files.execute(plan, here, &stop);
+            // CPUs come and go.
+            let mut topology = live::topology().map_err(failed)?;
+            topology.clocks = here.clocks.clone().unwrap_or_default();
+            let mut execute = || files.execute(plan, here, standing, &stop);
             let tried = trial.run(&topology, &mut say, &mut execute);
             let outcome = tried.and_then(live::Tried::folded);
             outcomes.push((place, outcome.map_err(|error| of_trial(contender, &error))?));
@@ -100,6 +103,7 @@ impl Files {
         &self,
         plan: &Plan,
         here: &Here,
+        standing: Standing,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Executed> {
         let path = |name: &str| self.folder.path().join(name);
@@ -115,6 +119,7 @@ impl Files {
                 vm::guest::worker_command(agent, &plan.job.name(), path(WORKLOAD), path(REPORT))
             }
         };
+        standing.give(&mut command);
         if here.scope == Scope::WhoAsks {
             live::ask_for_sched_ext(&mut command);
         }
@@ -162,7 +167,13 @@ pub fn may_load() -> Result<(), Failure> {
     if !live::is_root() {
         return Err(Failure::input("loading a scheduler needs root: run it with sudo"));
     }
-    Ok(())
+    let cpus = live::topology().map_err(failed)?.core_type.len();
+    match cpus > MAX_CPUS {
+        true => Err(Failure::input(format!(
+            "this machine has {cpus} CPUs, and policies have room for {MAX_CPUS}: boot with nr_cpus={MAX_CPUS}"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a policy that would lift limits, for it knows nothing of cgroups' limits; or says so, where that
@@ -210,15 +221,25 @@ pub fn outrank_policies() {
     }
 }
 
-/// Set by Ctrl-C, a hangup or a polite kill: in the signal's handler itself, for a thread that waits for
-/// signals would be the policy's to run, or not.
+/// Set by Ctrl-C, a hangup or a polite kill, and by Ctrl-Z, for nobody is to be stopped with a policy in charge.
 pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, stop.clone())
+    live::speak_from_background();
+    set_by(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP])
+}
+
+/// Set by Ctrl-Z.
+pub fn suspends() -> Result<Arc<AtomicBool>, Failure> {
+    set_by(&[SIGTSTP])
+}
+
+/// In the signal's handler itself: a thread that waits for signals would be the policy's to run, or not.
+fn set_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+    let set = Arc::new(AtomicBool::new(false));
+    for signal in signals {
+        signal_hook::flag::register(*signal, set.clone())
             .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
     }
-    Ok(stop)
+    Ok(set)
 }
 
 /// A failure of this machine's.

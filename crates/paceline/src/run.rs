@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::{Attached, Behind, Counting, Event, Exit, Glance, Knows, Load, Lookout, Reader, Scope};
+use live::{
+    Attached, Behind, Counting, Event, Exit, Glance, Knows, Load, Lookout, Reader, Scope, Standing,
+};
 use policy::{Instance, Profile, Sources, Told, Topology};
 use serde_json::{Value, json};
 
@@ -17,7 +19,7 @@ use crate::cli::{By, CountedBy, Counter, Run};
 use crate::clocks;
 use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
-use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies};
+use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies, suspends};
 use crate::output;
 use crate::placed::{self, Moves};
 use crate::plan::core_types;
@@ -50,7 +52,8 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     may_load()?;
     let alone = args.partial && !args.command.is_empty();
     heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
-    let stop = interrupts()?;
+    let (stop, suspended) = (interrupts()?, suspends()?);
+    let standing = Standing::now();
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
     let profile = speeds.profile();
@@ -65,41 +68,37 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     known.iter().for_each(|known| output::say(&format!("paceline: {known}")));
     let mut child = match args.command.is_empty() {
         true => None,
-        false => Some(start(args)?),
+        false => Some(start(args, standing)?),
     };
     speeds.warn(args);
     let label = &instance.label;
     let mut watch = Watch { args, label, started, every, until, stop, speeds: &mut speeds };
-    let end = match watch.wait(&attached, child.as_mut()) {
-        Ok(end) => end,
-        Err(failure) => {
+    let end = watch.wait(&attached, child.as_mut());
+    let said = match &end {
+        Ok(end) => unload(&mut watch, attached, end),
+        Err(_) => {
             drop(attached);
-            if let Some(mut child) = child {
-                output::say(&format!(
-                    "paceline: {}: unloaded; the command goes on",
-                    instance.label
-                ));
-                child.wait().map_err(|error| failed(error.into()))?;
+            if child.is_some() {
+                output::say(&format!("paceline: {label}: unloaded; the command goes on"));
             }
-            return Err(failure);
+            Ok(())
         }
     };
+    conclude(end, said, child, &suspended)
+}
+
+/// Linux's own class is in charge again; says so, and why.
+fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failure> {
     watch.speeds.keep(learned(&attached));
     let exit = match end {
         End::Kernel => told(&attached),
         _ => None,
     };
     let detached = attached.detach();
-    if end != End::Kernel {
+    if *end != End::Kernel {
         detached.map_err(failed)?;
     }
-    watch.tell_end(&end, exit.as_ref())?;
-    let status = match (end, child) {
-        (End::Command(status), _) => Some(status),
-        (_, Some(mut child)) => Some(child.wait().map_err(|error| failed(error.into()))?),
-        (_, None) => None,
-    };
-    finish(end, status)
+    watch.tell_end(end, exit.as_ref())
 }
 
 /// The policy, which only says what it would do where that is asked for.
@@ -425,14 +424,16 @@ fn whom(scope: Scope) -> &'static str {
     }
 }
 
-pub fn start(args: &Run) -> Result<Child, Failure> {
+/// Starts the command, scheduled as this process was before it went above policies.
+pub fn start(args: &Run, standing: Standing) -> Result<Child, Failure> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
+    standing.give(&mut command);
     if args.json {
         // Standard output is the lines'.
         command.stdout(Stdio::from(std::io::stderr()));
     }
-    if args.partial {
+    if args.partial && args.by == By::SchedExt {
         live::ask_for_sched_ext(&mut command);
     }
     command
@@ -445,8 +446,37 @@ pub fn as_shell(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
+/// Nothing is in charge any more. The command goes on to its end, whatever has become of the rest: where it fails, that
+/// is how this ends, and what else went wrong is said.
+pub fn conclude(
+    end: Result<End, Failure>,
+    said: Result<(), Failure>,
+    child: Option<Child>,
+    suspended: &AtomicBool,
+) -> Result<(), Failure> {
+    if child.is_some() && suspended.load(Ordering::Relaxed) {
+        // With the command, which was stopped by the same key.
+        live::stop();
+    }
+    let status = match (&end, child) {
+        (Ok(End::Command(status)), _) => Some(*status),
+        (_, Some(mut child)) => Some(child.wait().map_err(|error| failed(error.into()))?),
+        (_, None) => None,
+    };
+    let finished = finish(*end.as_ref().unwrap_or(&End::Unread), status);
+    match end.err().or(said.err()) {
+        // Nobody reads what is said: no failure, and no end for the command.
+        None | Some(Failure::Closed) => finished,
+        Some(failure) if finished.is_err() => {
+            output::say(&format!("paceline: {failure}"));
+            finished
+        }
+        Some(failure) => Err(failure),
+    }
+}
+
 /// The command's own status is passed on; a policy that was thrown out is a failure where it has none.
-pub fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
+fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
     match (end, status.map_or(0, as_shell)) {
         (End::Kernel, 0) => Err(Failure::Status(1)),
         (End::Interrupted, 0) => Err(Failure::Status(130)),
@@ -470,5 +500,25 @@ mod tests {
         assert_eq!(finish(End::Interrupted, None), Err(Failure::Status(130)));
         assert_eq!(finish(End::Kernel, raw(0)), Err(Failure::Status(1)));
         assert_eq!(finish(End::Unread, raw(3 << 8)), Err(Failure::Status(3)));
+    }
+
+    #[test]
+    fn a_command_ends_and_its_status_comes_first_whatever_else_fails() {
+        let raw = |status| ExitStatus::from_raw(status);
+        let fails = || Some(Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap());
+        let ends = || Some(Command::new("true").spawn().unwrap());
+        let full = || Failure::run("no space left");
+        let own = Err(Failure::Status(3));
+        let conclude = |end, said, child| conclude(end, said, child, &AtomicBool::new(false));
+        assert_eq!(conclude(Ok(End::Command(raw(3 << 8))), Err(Failure::Closed), None), own);
+        assert_eq!(conclude(Ok(End::Time), Err(Failure::Closed), fails()), own);
+        assert_eq!(
+            conclude(Ok(End::Kernel), Err(Failure::Closed), ends()),
+            Err(Failure::Status(1))
+        );
+        assert_eq!(conclude(Ok(End::Time), Err(full()), fails()), own);
+        assert_eq!(conclude(Err(full()), Ok(()), fails()), own);
+        assert_eq!(conclude(Err(full()), Ok(()), ends()), Err(full()));
+        assert_eq!(conclude(Ok(End::Time), Err(Failure::Closed), ends()), Ok(()));
     }
 }

@@ -124,6 +124,19 @@ fn it_goes_when_its_time_its_command_or_somebody_ends_it() {
         $P run cas -- sh -c 'kill -KILL $$' 2>err
         status=$?; [ $status = 137 ] || fail "a signal: $status"
 
+        # The loader is of a higher class meanwhile; the command is scheduled as it was itself.
+        nice -n 5 $P run cas -- sh -c 'nice; cat /proc/$$/timerslack_ns' >out 2>err || fail "nice: $?"
+        [ "$(tr '\n' ' ' <out)" = "5 50000 " ] || fail "nice value and timer slack: $(cat out)"
+
+        # Ctrl-Z stops no loader that has a policy in charge; its command goes on when it is continued.
+        $P run cas -- sh -c 'touch up; sleep 1; echo done' >out 2>err & pid=$!
+        await '[ -e up ]'
+        kill -TSTP $pid
+        await 'grep -q "State:.*stopped" /proc/$pid/status'
+        [ "$(state)" = disabled ] || fail "stopped, and $(state)"
+        kill -CONT $pid
+        wait $pid; status=$?; [ $status = 130 ] && grep -qx done out || fail "continued: $status"
+
         for signal in INT TERM HUP; do
             $P run cas 2>err & pid=$!
             await '[ "$(state)" = enabled ]'
@@ -223,6 +236,11 @@ fn partial_mode_takes_who_asks() {
         { $P run fifo --json --stats 100ms -- sh -c 'sleep 1; exit 3' 2>err; echo $? >status; } | head -n 1 >out
         [ "$(cat status)" = 3 ] || fail "status without a reader: $(cat status)"
         grep -q 'unloaded after .* nobody reads its lines' err || fail "what it said without a reader"
+        # It went before there was a line, and the last one is the first that nobody reads.
+        { $P run fifo --json -- sh -c 'sleep 0.3; exit 3' 2>err; echo $? >status; } | true
+        [ "$(cat status)" = 3 ] || fail "status without a reader from the start: $(cat status)"
+        { $P run fifo --json --for 100ms -- sh -c 'sleep 1; touch later; exit 4' 2>err; echo $? >status; } | true
+        [ "$(cat status)" = 4 ] && [ -e later ] || fail "the command was left behind: $(cat status)"
         $P run fifo --json --stats 100ms -- sh -c 'sleep 1; touch ended' >/dev/full 2>err; status=$?
         [ $status = 2 ] && [ -e ended ] || fail "a full disk: $status""#,
     );
@@ -335,8 +353,9 @@ const BY_AFFINITY: &str = r#"
     steer() {
         rm -f out err
         $P run min-fair:deviations=0,interval=500ms --by affinity $kinds --profile six.toml "$@" >out 2>err & pid=$!
-        await '[ "$(masks)" = " 2 3 4 3c " ]'
+        await '[ "$(masks)" = "$steered" ]'
     }
+    steered=" 2 3 4 3c "
 "#;
 
 #[test]
@@ -383,6 +402,22 @@ X
         grep -q 'threads got back the own mask' err || fail "what the second start said"
         [ "$(masks)" = " 6 3f " ] || fail "after a second start: $(masks)"
         none || fail "the file is left"
+
+        # A CPU that is away comes back to whom it belonged, whether it went meanwhile or before.
+        cpu4() {{ echo $1 >/sys/devices/system/cpu/cpu4/online || fail "CPU 4: $1"; }}
+        steer
+        cpu4 0
+        await '[ "$(masks)" = " 4 2c 2 3 " ]'
+        kill -INT $pid; wait $pid
+        cpu4 1
+        [ "$(masks)" = " 6 3f " ] || fail "it went: $(masks)"
+        cpu4 0
+        steered=" 4 2c 2 3 "; steer
+        cpu4 1
+        await '[ "$(masks)" = " 2 3 4 3c " ]'
+        kill -INT $pid; wait $pid
+        [ "$(masks)" = " 6 3f " ] || fail "it was away: $(masks)"
+        steered=" 2 3 4 3c "
 
         # The end of a command, and of one that steers nobody but it.
         $P run max-fair --by affinity $kinds --partial -- sh -c 'sleep 0.5; exit 3' >out 2>err; status=$?

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use super::mask::Mask;
+use super::online;
 use super::thread::Stat;
 use crate::program::numbered;
 
@@ -123,7 +124,7 @@ fn give_back(path: &Path) -> anyhow::Result<usize> {
         entries.map(|entry| ((entry.tid, entry.start), Mask::parse(&entry.own))).collect();
     let mut given = 0;
     for _ in 0..PASSES {
-        let changed = pass(&kinds, &own);
+        let changed = pass(&kinds, &Mask::new(online()), &own);
         given += changed;
         if changed == 0 {
             break;
@@ -133,7 +134,7 @@ fn give_back(path: &Path) -> anyhow::Result<usize> {
     Ok(given)
 }
 
-fn pass(kinds: &[Mask], own: &BTreeMap<(u32, u64), Mask>) -> usize {
+fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Mask>) -> usize {
     let mut of_process = BTreeMap::new();
     let mut of_session = BTreeMap::new();
     let mut unknown = Vec::new();
@@ -145,7 +146,7 @@ fn pass(kinds: &[Mask], own: &BTreeMap<(u32, u64), Mask>) -> usize {
                 Some(own) => {
                     of_process.insert(process, own);
                     of_session.insert(stat.session, own);
-                    changed += usize::from(restore(tid, kinds, own));
+                    changed += usize::from(restore(tid, kinds, online, own));
                 }
                 None if stat.may_be_steered => unknown.push((tid, process, stat)),
                 None => {}
@@ -156,15 +157,15 @@ fn pass(kinds: &[Mask], own: &BTreeMap<(u32, u64), Mask>) -> usize {
     for (tid, process, stat) in unknown {
         let from = of_process.get(&process).or_else(|| of_process.get(&stat.parent));
         if let Some(own) = from.or_else(|| of_session.get(&stat.session)) {
-            changed += usize::from(restore(tid, kinds, own));
+            changed += usize::from(restore(tid, kinds, online, own));
         }
     }
     changed
 }
 
 /// Gives a thread its own mask where it has one of ours; anything else is its owner's doing.
-fn restore(tid: u32, kinds: &[Mask], own: &Mask) -> bool {
+fn restore(tid: u32, kinds: &[Mask], online: &Mask, own: &Mask) -> bool {
     let Some(now) = Mask::of(tid) else { return false };
-    let is_ours = kinds.iter().any(|kind| kind.and(own) == now);
+    let is_ours = kinds.iter().any(|kind| now.is_like(&kind.and(own), online));
     is_ours && now != *own && own.give(tid).is_ok()
 }

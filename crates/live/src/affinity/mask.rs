@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Masks of CPUs that threads may use, as sets that can be compared and written down.
 
-use std::io;
+use std::{fs, io};
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -21,8 +21,15 @@ impl Mask {
         Mask(cpus)
     }
 
-    /// A thread's own, as far as its CPUs are online. None: it has gone.
+    /// A thread's own, CPUs that are not online included. None: it has gone.
     pub fn of(tid: u32) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        list.map(Mask::parse)
+    }
+
+    /// The part of a thread's own that the kernel may put it on now, which is much cheaper to ask for.
+    pub fn active(tid: u32) -> Option<Self> {
         let set = sched_getaffinity(Some(Pid::from_raw(tid as i32)?)).ok()?;
         Some(Mask((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()))
     }
@@ -36,6 +43,11 @@ impl Mask {
 
     pub fn and(&self, other: &Mask) -> Mask {
         Mask(self.0.iter().copied().filter(|cpu| other.0.contains(cpu)).collect())
+    }
+
+    /// Whether it is another, or what the kernel has left of that while CPUs are away: it cuts off masks in a cpuset.
+    pub fn is_like(&self, other: &Mask, online: &Mask) -> bool {
+        self == other || self.and(online) == other.and(online)
     }
 
     pub fn is_empty(&self) -> bool {

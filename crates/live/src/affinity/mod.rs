@@ -183,7 +183,8 @@ impl Steering {
 
     /// One turn: charges for the last one, plans where it is time to, and gives masks for the next.
     pub fn turn(&mut self) -> anyhow::Result<()> {
-        self.meet()?;
+        let online = Mask::new(online());
+        self.meet(&online)?;
         self.charge();
         if now_ns() >= self.control_ns {
             let view = View {
@@ -198,7 +199,7 @@ impl Steering {
             self.control_ns = now_ns() + self.control.step(&view);
             self.programs.trim();
         }
-        self.place()
+        self.place(&online)
     }
 
     /// Gives all masks back; to how many threads.
@@ -207,7 +208,7 @@ impl Steering {
     }
 
     /// Takes in who has come, and forgets who has gone.
-    fn meet(&mut self) -> anyhow::Result<()> {
+    fn meet(&mut self, online: &Mask) -> anyhow::Result<()> {
         let mut here = BTreeSet::new();
         let own = std::process::id();
         for tgid in numbered("/proc").into_iter().filter(|tgid| *tgid != own) {
@@ -226,7 +227,7 @@ impl Steering {
                         known.stat = stat;
                         self.keeper.weigh(&known.place, stat.weight());
                     }
-                    _ => self.newcomer(tid, tgid, stat)?,
+                    _ => self.newcomer(tid, tgid, stat, online)?,
                 }
             }
         }
@@ -239,7 +240,7 @@ impl Steering {
         Ok(())
     }
 
-    fn newcomer(&mut self, tid: u32, tgid: u32, stat: Stat) -> anyhow::Result<()> {
+    fn newcomer(&mut self, tid: u32, tgid: u32, stat: Stat, online: &Mask) -> anyhow::Result<()> {
         if !self.is_meant(tgid, &stat) {
             return Ok(());
         }
@@ -248,7 +249,7 @@ impl Steering {
             self.keeper.leave(before.place);
         }
         let Some(place) = self.keeper.enter(tid, tgid, stat.weight()) else { return Ok(()) };
-        let inherited = self.inherited(&mask, tgid, &stat);
+        let inherited = self.inherited(&mask, tgid, &stat, online);
         let (own, on) = inherited.map_or((mask, None), |(own, on)| (own, Some(on)));
         // Also of who is bound to a kind by its owner, lest somebody takes that for a mask of ours.
         let noted = on.is_some() || self.kinds.iter().any(|kind| kind.and(&own) == own);
@@ -284,13 +285,19 @@ impl Steering {
 
     /// Whose mask a newcomer has, if it is one of ours: its process's, its parent's, or of who is of its session
     /// where that has gone. Its owner's mask then is that one's; and the kind that it is on.
-    fn inherited(&self, mask: &Mask, tgid: u32, stat: &Stat) -> Option<(Mask, usize)> {
+    fn inherited(
+        &self,
+        mask: &Mask,
+        tgid: u32,
+        stat: &Stat,
+        online: &Mask,
+    ) -> Option<(Mask, usize)> {
         let by = |is: &dyn Fn(&Known) -> bool| {
             let from = self.known.values().filter(|known| is(known));
             from.flat_map(|known| [(known, known.on), (known, known.was_on)]).find_map(
                 |(known, on)| {
                     let given = self.kinds.get(on?)?.and(&known.own);
-                    (given == *mask && given != known.own)
+                    (mask.is_like(&given, online) && given != known.own)
                         .then(|| (known.own.clone(), on.unwrap_or(0)))
                 },
             )
@@ -380,23 +387,22 @@ impl Steering {
     }
 
     /// Gives masks for the next turn.
-    fn place(&mut self) -> anyhow::Result<()> {
+    fn place(&mut self, online: &Mask) -> anyhow::Result<()> {
         // A CPU that has gone is nobody's, and comes back to whom it belonged.
-        let online = Mask::new(online());
-        let kinds: Vec<Mask> = self.kinds.iter().map(|kind| kind.and(&online)).collect();
+        let kinds: Vec<Mask> = self.kinds.iter().map(|kind| kind.and(online)).collect();
         self.keeper.there(kinds.iter().map(Mask::len));
         let wanted = if self.are_domains { self.meant() } else { self.shared_out(&kinds) };
         for (tid, known) in &mut self.known {
             let kind = wanted.get(tid).copied().flatten();
             known.was_on = known.on;
             known.count(*tid, kind.is_some(), &self.events);
-            known.heed(*tid, (&self.kinds, &online), self.journal.as_mut())?;
+            known.heed(*tid, (&self.kinds, online), self.journal.as_mut())?;
             let may = |kind: usize| !self.kinds[kind].and(&known.own).is_empty();
             let bits =
                 (0..self.kinds.len().min(32)).filter(|kind| may(*kind)).map(|kind| 1 << kind);
             self.keeper.bind(&known.place, bits.sum());
             if kind != known.on && !known.refused {
-                known.give(*tid, kind, (&self.kinds, &online), self.journal.as_mut())?;
+                known.give(*tid, kind, (&self.kinds, online), self.journal.as_mut())?;
             }
         }
         Ok(())
@@ -434,13 +440,16 @@ impl Known {
         if self.on.is_none() && self.quiet > 0 {
             return Ok(());
         }
-        let Some(now) = Mask::of(tid) else { return Ok(()) };
         let given = self.on.map_or_else(|| self.own.clone(), |on| kinds[on].and(&self.own));
-        let given = given.and(online);
+        let there = given.and(online);
         // Whoever loses its last CPU gets all from the kernel, and that is nobody's wish.
-        if now == given || given.is_empty() {
+        if there.is_empty() || Mask::active(tid).is_none_or(|active| active == there) {
             return Ok(());
         }
+        // What is active is no longer what is online while a CPU comes or goes.
+        let Some(now) = Mask::of(tid).filter(|now| !now.is_like(&given, online)) else {
+            return Ok(());
+        };
         (self.own, self.on) = (now, None);
         if let Some(journal) = journal {
             journal.note(tid, self.stat.start, &self.own)?;

@@ -3,11 +3,9 @@
 
 use std::fs;
 
-use crate::program::fields;
+use crate::program::{PARENT, SESSION, fields};
 
-/// Fields of `stat` behind the name, counted from the state (proc_pid_stat(5), less 3).
-const PARENT: usize = 1;
-const SESSION: usize = 3;
+/// More fields of `stat`.
 const FLAGS: usize = 6;
 const NICE: usize = 16;
 const START: usize = 19;

@@ -31,7 +31,7 @@ pub fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
     let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
     let workload = WorkloadRef::Command {
         argv: ["sh", "-c", &script].map(Into::into).to_vec(),
-        with: vec![BIN.into(), program("hackbench"), program("chrt")],
+        with: vec![BIN.into(), program("hackbench"), program("chrt"), program("nice")],
     };
     let request = Request {
         shape,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use live::{Executed, Execution};
+use live::{Executed, Execution, Standing};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::machine::{APPLETS, PATH, busybox, mount_tmpfs};
@@ -31,11 +31,12 @@ const SHARED: &str = "/dev/shm";
 const KEPT: &str = "/.kept";
 
 /// Runs the workload once and leaves nothing of it behind.
-pub(crate) fn execute(job: &Job) -> anyhow::Result<Executed> {
+pub(crate) fn execute(job: &Job, standing: Standing) -> anyhow::Result<Executed> {
     restore(&job.workload)?;
     let (mut command, name, report) = command(&job.workload)?;
     command.env_clear().env("PATH", format!("{PATH}:{PROGRAMS}:{APPLETS}"));
     command.env("HOME", "/tmp").env("LANG", "C.UTF-8").env("TERM", "dumb");
+    standing.give(&mut command);
     let what = Execution {
         name,
         output: OUTPUT.into(),

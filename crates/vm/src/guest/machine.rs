@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
+use live::Standing;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 
@@ -36,8 +37,9 @@ const CONSTANTS: &[&str] = &[
     "numa_balancing/scan_period_max_ms",
 ];
 
-/// Mounts, sets up loopback, raises the agent above the policy it measures.
-pub(crate) fn prepare() -> anyhow::Result<()> {
+/// Mounts, sets up loopback, raises the agent above the policy it measures; how it was scheduled before, as commands
+/// are to be.
+pub(crate) fn prepare() -> anyhow::Result<Standing> {
     for (kind, place) in MOUNTS {
         // debugfs and the like bring their own mount points; plain folders are made
         let _ = fs::create_dir_all(place);
@@ -47,7 +49,9 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
     busybox(&["--install", "-s", APPLETS])?;
     busybox(&["ifconfig", "lo", "127.0.0.1", "up"])?;
     busybox(&["hostname", "guest"])?;
-    rise()
+    let before = Standing::now();
+    rise()?;
+    Ok(before)
 }
 
 /// An empty file system in memory.
@@ -84,7 +88,7 @@ pub(crate) fn power_off() -> ! {
 }
 
 /// A policy that starves its tasks must not starve the one who reports it. Children start as
-/// ordinary tasks.
+/// ordinary tasks, but for the timer slack, of which real-time ones have none [__sched_setscheduler].
 fn rise() -> anyhow::Result<()> {
     let parameter = libc::sched_param { sched_priority: 50 };
     let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;

@@ -27,7 +27,7 @@ pub(crate) fn one(
         count_locks: job.count_locks,
     };
     let mut say = |text: &str| host.tell(&Message::Step { text: text.to_string() });
-    let mut tried = trial.run(topology, &mut say, &mut || execute(job))?;
+    let mut tried = trial.run(topology, &mut say, &mut || execute(job, run.standing))?;
     let recording = std::mem::take(&mut tried.outcome.recording);
     let mut measured = Measured {
         outcome: tried.outcome,

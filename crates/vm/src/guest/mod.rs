@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::Context;
 pub use execute::worker_command;
+use live::Standing;
 pub(crate) use machine::PATH;
 use policy::{Instance, Policy};
 
@@ -28,13 +29,16 @@ pub fn main(registry: &[&'static Policy]) -> ! {
         std::process::exit(2);
     }
     let boot = std::env::args().nth(2).and_then(|text| text.parse().ok()).unwrap_or(0);
-    if let Err(error) = machine::prepare() {
-        println!("paceline: {error:#}");
-        machine::power_off();
-    }
+    let standing = match machine::prepare() {
+        Ok(standing) => standing,
+        Err(error) => {
+            println!("paceline: {error:#}");
+            machine::power_off();
+        }
+    };
     match Host::connect() {
         Ok(mut host) => {
-            let end = match work(&mut host, boot, registry) {
+            let end = match work(&mut host, boot, standing, registry) {
                 Ok(()) => Message::Done,
                 Err(error) => Message::Failed { why: format!("{error:#}").replace('\n', "; ") },
             };
@@ -81,7 +85,12 @@ fn port(name: &str) -> anyhow::Result<File> {
     file.with_context(|| device.display().to_string())
 }
 
-fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::Result<()> {
+fn work(
+    host: &mut Host,
+    boot: usize,
+    standing: Standing,
+    registry: &[&'static Policy],
+) -> anyhow::Result<()> {
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let after_s = uptime.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
     host.tell(&Message::Up { after_s })?;
@@ -99,7 +108,8 @@ fn work(host: &mut Host, boot: usize, registry: &[&'static Policy]) -> anyhow::R
     for run in 0..job.runs {
         for index in live::rotated(run + boot, instances.len()) {
             let policy = &job.policies[index];
-            let what = Run { policy, instance: instances[index].as_ref(), run, boot };
+            let instance = instances[index].as_ref();
+            let what = Run { policy, instance, run, boot, standing };
             let measured = measure::one(host, &job, &what, &topology)
                 .with_context(|| format!("policy {}", policy.label))?;
             host.tell(&Message::Outcome(Box::new(measured)))?;
@@ -115,6 +125,8 @@ pub(crate) struct Run<'a> {
     pub instance: Option<&'a Instance>,
     pub run: usize,
     pub boot: usize,
+    /// How the workload's first process is scheduled.
+    pub standing: Standing,
 }
 
 fn instances(job: &Job, registry: &[&'static Policy]) -> anyhow::Result<Vec<Option<Instance>>> {
