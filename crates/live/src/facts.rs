@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::{self, Limit};
 use crate::counters::{self, Counters, Event, What, Whom};
 use crate::kernel::{FOLDER, OPS, TYPES};
-use crate::{licenses, topology};
+use crate::{licenses, topology, tracefs};
 
 /// What was found. None and empty lists: it is not there, or may not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -148,12 +148,18 @@ pub fn kernel_release() -> String {
 
 /// Capabilities that observing the scheduler takes and this process lacks.
 pub fn missing_rights() -> Vec<&'static str> {
-    let own = rights(&fs::read_to_string("/proc/self/status").unwrap_or_default());
-    match own.contains(&"CAP_SYS_ADMIN") {
-        true => Vec::new(),
-        false => {
-            ["CAP_BPF", "CAP_PERFMON"].into_iter().filter(|name| !own.contains(name)).collect()
-        }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    lacking(&rights(&status), tracefs::is_open())
+}
+
+/// Tracepoints are found in tracefs, which is root's where nobody has opened it to others.
+fn lacking(own: &[&'static str], tracefs_is_open: bool) -> Vec<&'static str> {
+    if own.contains(&"CAP_SYS_ADMIN") {
+        return Vec::new();
+    }
+    match tracefs_is_open {
+        true => ["CAP_BPF", "CAP_PERFMON"].into_iter().filter(|name| !own.contains(name)).collect(),
+        false => vec!["CAP_SYS_ADMIN"],
     }
 }
 
@@ -169,6 +175,14 @@ mod tests {
             fs::write(file, format!("{text}\n")).unwrap();
         }
         root
+    }
+
+    #[test]
+    fn observing_takes_tracefs_as_well() {
+        assert!(lacking(&["CAP_SYS_ADMIN"], false).is_empty());
+        assert!(lacking(&["CAP_BPF", "CAP_PERFMON"], true).is_empty());
+        assert_eq!(lacking(&["CAP_BPF", "CAP_PERFMON"], false), ["CAP_SYS_ADMIN"]);
+        assert_eq!(lacking(&["CAP_BPF"], true), ["CAP_PERFMON"]);
     }
 
     #[test]

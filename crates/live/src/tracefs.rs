@@ -11,11 +11,16 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 const PLACE: &str = "/sys/kernel/tracing";
 
+/// Whether this process sees them where they belong.
+pub(crate) fn is_open() -> bool {
+    Path::new(PLACE).join("events").exists()
+}
+
 /// Does what reads the numbers: where they are not to be seen, on a thread of its own that mounts them for itself.
 ///
 /// Fails where that may not be.
 pub(crate) fn with<T: Send>(does: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
-    if Path::new(PLACE).join("events").exists() {
+    if is_open() {
         return Ok(does());
     }
     let private = || {

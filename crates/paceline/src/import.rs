@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use record::import::{ImportError, import, survey};
-use report::text::count;
+use report::text::{count, plural};
 use serde_json::json;
 
 use crate::cli::Import;
@@ -29,6 +29,9 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     if same_file(from.get_ref(), &args.output) {
         return Err(unwritable(&args.output, &"it is the text itself"));
     }
+    if args.perfetto.as_deref().is_some_and(|timeline| same_file(from.get_ref(), timeline)) {
+        return Err(unwritable(&args.output, &"--perfetto names the text itself"));
+    }
     let out = create(&args.output)?;
     let (_, bytes, records) = import(from, &found, &name, BufWriter::new(out)).map_err(cannot)?;
     if let Some(timeline) = &args.perfetto {
@@ -37,12 +40,12 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     if args.json {
         let all = json!({
             "file": args.output, "events": found.events, "records": records, "bytes": bytes,
-            "lost": found.lost, "cpus": found.cpus, "interrupts": found.interrupts,
+            "lost": found.lost, "cpus": found.cpus, "interrupts": found.interrupts, "clock_jumps": found.jumps,
         });
         output::print(&format!("{all}\n"))?;
     }
     let lost = match found.lost {
-        0 => "none lost".to_string(),
+        0 => "of none lost the text tells".to_string(),
         some => format!("{} LOST, says the text", count(some as f64)),
     };
     let file = args.output.display();
@@ -53,6 +56,13 @@ pub fn run(args: &Import) -> Result<(), Failure> {
         found.cpus,
         bytes as f64 / 1e6,
     ));
+    if found.jumps > 0 {
+        output::say(&format!(
+            "paceline: {file}: the text's clock jumps {}: what it jumps over is left out, and several captures in one \
+             text are better imported one by one",
+            plural(found.jumps as usize, "time")
+        ));
+    }
     if !found.interrupts {
         output::say(&format!(
             "paceline: {file}: the text does not say what happened in an interrupt, so a wakeup by a timer or \
@@ -73,7 +83,7 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
     }
 }
 
-fn same_file(file: &File, path: &Path) -> bool {
+pub fn same_file(file: &File, path: &Path) -> bool {
     let place = |there: std::fs::Metadata| (there.dev(), there.ino());
     file.metadata().is_ok_and(|own| path.metadata().is_ok_and(|other| place(own) == place(other)))
 }

@@ -9,6 +9,7 @@ use record::{Kind, Left, Reader};
 use trace::perfetto::{Perfetto, State};
 
 use crate::failure::Failure;
+use crate::import::same_file;
 use crate::record::create;
 
 /// Writes the timeline of the recording at `from`.
@@ -18,6 +19,12 @@ pub fn write(from: &Path, to: &Path) -> Result<(), Failure> {
         Failure::input(format!("cannot write {}: {error}; name another file", to.display()))
     };
     let file = File::open(from).map_err(|error| cannot(&error))?;
+    if same_file(&file, to) {
+        return Err(Failure::input(format!(
+            "--perfetto {}: it is the recording itself, which is kept; name another file",
+            to.display()
+        )));
+    }
     let mut reader =
         Reader::new(BufReader::with_capacity(1 << 20, file)).map_err(|e| cannot(&e))?;
     let cpus = reader.header().cpus;

@@ -61,6 +61,8 @@ pub enum Kind {
     Exec {
         /// Which.
         tid: Tid,
+        /// Its number until now: the same, but of a thread that was not the first of its process.
+        old: Tid,
     },
     /// A thread will never run again once it leaves its CPU.
     Exit {

@@ -67,6 +67,8 @@ pub enum ImportError {
          sched record`, or `trace-cmd record -e sched`"
     )]
     NoWakeups,
+    #[error("it has changed while it was read; import it when it is whole")]
+    Changed,
     #[error("line {0} names CPU {1}, and there may be {CPUS_MAX}")]
     Cpus(u64, u32),
     #[error("{0}")]
@@ -87,7 +89,8 @@ pub struct Survey {
     /// Interrupts are in it, or it says of each event whether one was being served. If not, a wakeup by a
     /// timer or device is taken for one by whoever ran there.
     pub interrupts: bool,
-    first_ns: u64,
+    /// Times that its clock jumped; what it jumped over is left out.
+    pub jumps: u64,
     last_ns: u64,
     /// Wakeups are seen where they begin.
     waking: bool,
@@ -106,7 +109,8 @@ pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
         start if start.starts_with(b"\x17\x08\x44tracing") => return Err(ImportError::TraceData),
         _ => {}
     }
-    let mut found = Survey { first_ns: u64::MAX, ..Survey::default() };
+    let mut found = Survey::default();
+    let mut clock = Clock::default();
     let (mut switches, mut wakeups, mut any) = (0u64, 0u64, false);
     let mut seen: BTreeMap<Tid, bool> = BTreeMap::new();
     each(text, |number, line| {
@@ -117,8 +121,7 @@ pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
             return Err(ImportError::Cpus(number, event.cpu));
         }
         found.cpus = found.cpus.max(event.cpu as usize + 1);
-        found.first_ns = found.first_ns.min(event.t_ns);
-        found.last_ns = found.last_ns.max(event.t_ns);
+        clock.at(event.t_ns);
         found.interrupts |= event.flags.is_some() || matches!(event.what, What::Interrupt { .. });
         found.events += u64::from(!matches!(event.what, What::Interrupt { .. } | What::Other));
         let mut there = |named: &Named| {
@@ -147,6 +150,7 @@ pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
         }
         Ok(())
     })?;
+    (found.last_ns, found.jumps) = (clock.latest_ns, clock.jumps);
     match (any, switches, wakeups) {
         (false, ..) => Err(ImportError::Foreign),
         (_, 0, _) => Err(ImportError::NoSwitches),
@@ -177,15 +181,48 @@ pub fn import<W: Write>(
     writer.records(0, &there)?;
     let cpus = vec![Cpu::default(); found.cpus];
     let names = found.there.iter().map(|info| (info.tid, info.name.clone())).collect();
-    let mut second = Second { found, writer, cpus, waiting: 0, names };
+    let clock = Clock::default();
+    let mut second = Second { found, writer, clock, cpus, waiting: 0, names };
     each(text, |_, line| match line.event {
         Some(event) => second.take(&event),
         None => Ok(()),
     })?;
-    let end_ns = found.last_ns.saturating_sub(found.first_ns);
+    let end_ns = found.last_ns;
     second.flush(end_ns)?;
     let ending = Ending { end_ns, lost: found.lost, ..Ending::default() };
     Ok(second.writer.finish(&ending)?)
+}
+
+/// The text's clock, from its first event on.
+#[derive(Debug, Default)]
+struct Clock {
+    /// What is to be taken from its times.
+    base_ns: Option<i128>,
+    latest_ns: u64,
+    jumps: u64,
+}
+
+impl Clock {
+    /// Events of several CPUs are out of order by no more than this.
+    const BACK_NS: i128 = 1_000_000_000;
+    /// Something happens on every machine more often than this.
+    const FORTH_NS: i128 = 60_000_000_000;
+
+    /// The time of an event since the first one. Where the clock jumps, to another capture in the same text say, it
+    /// goes on from there: who has a CPU would have worked, and who sleeps slept, for all of that time.
+    fn at(&mut self, t_ns: u64) -> u64 {
+        let latest_ns = i128::from(self.latest_ns);
+        let base_ns = self.base_ns.get_or_insert(t_ns.into());
+        let mut at_ns = i128::from(t_ns) - *base_ns;
+        if !(-Self::BACK_NS..=Self::FORTH_NS).contains(&(at_ns - latest_ns)) {
+            *base_ns += at_ns - latest_ns;
+            at_ns = latest_ns;
+            self.jumps += 1;
+        }
+        let at_ns = u64::try_from(at_ns).unwrap_or(0);
+        self.latest_ns = self.latest_ns.max(at_ns);
+        at_ns
+    }
 }
 
 /// Calls `take` with each line and its number, in memory that does not grow with the text.
@@ -230,6 +267,7 @@ struct Cpu {
 struct Second<'a, W: Write> {
     found: &'a Survey,
     writer: Writer<W>,
+    clock: Clock,
     cpus: Vec<Cpu>,
     waiting: usize,
     /// What threads were called last.
@@ -238,8 +276,11 @@ struct Second<'a, W: Write> {
 
 impl<W: Write> Second<'_, W> {
     fn take(&mut self, event: &line::Event<'_>) -> Result<(), ImportError> {
-        let t_ns = event.t_ns.saturating_sub(self.found.first_ns);
+        let t_ns = self.clock.at(event.t_ns);
         let cpu = event.cpu;
+        if cpu as usize >= self.cpus.len() {
+            return Err(ImportError::Changed);
+        }
         let at = |kind| Event { t_ns, cpu, kind };
         match &event.what {
             What::Switch { prev, next, left } => {
@@ -256,7 +297,7 @@ impl<W: Write> Second<'_, W> {
             What::Fork { parent, child } => {
                 self.put(at(Kind::Fork { parent: *parent, child: *child }))
             }
-            What::Exec { tid } => self.put(at(Kind::Exec { tid: *tid })),
+            What::Exec { tid, old } => self.put(at(Kind::Exec { tid: *tid, old: *old })),
             What::Exit { tid } => self.put(at(Kind::Exit { tid: *tid })),
             What::Interrupt { of, entered } => {
                 let cpu = &mut self.cpus[cpu as usize];

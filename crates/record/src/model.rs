@@ -351,14 +351,15 @@ fn asks_again(items: &[Item], at: usize, call: u32) -> Option<(usize, f64)> {
     (same == Some(call)).then_some((later, work_ns))
 }
 
-/// Where who gives up in this call gets what it waits for, and its work until then, ns; None: it never does.
-fn gets(items: &[Item], at: usize, call: u32) -> Option<(usize, f64)> {
+/// Where who gives up in this call gets what it waits for, and its work until then, ns. An error: it never does, and
+/// asks for the last time there.
+fn gets(items: &[Item], at: usize, call: u32) -> Result<(usize, f64), usize> {
     let (mut at, mut all_ns) = (at, 0.0);
     loop {
-        let (later, work_ns) = asks_again(items, at, call)?;
+        let (later, work_ns) = asks_again(items, at, call).ok_or(at)?;
         (at, all_ns) = (later, all_ns + work_ns);
         if matches!(items[at].what, What::TakeWithin { .. }) {
-            return Some((at, all_ns));
+            return Ok((at, all_ns));
         }
     }
 }
@@ -377,14 +378,20 @@ impl Emit<'_> {
     fn acts(&mut self, items: &[Item]) -> (Vec<Act>, f64) {
         let mut acts = Vec::with_capacity(items.len());
         let (mut work_ns, mut asked_ns) = (0.0, 0.0);
-        let mut at = 0;
+        // It asks in vain up to there, for as long as anybody knows.
+        let (mut at, mut in_vain) = (0, 0);
         while let Some(Item { work_ns: more_ns, what }) = items.get(at) {
             work_ns += f64::from(*more_ns);
             let mut what = *what;
             if let What::GiveUp { call, .. } = what
-                && let Some((later, again_ns)) = gets(items, at, call)
+                && at >= in_vain
             {
-                (at, asked_ns, what) = (later, asked_ns + again_ns, items[later].what);
+                match gets(items, at, call) {
+                    Ok((later, again_ns)) => {
+                        (at, asked_ns, what) = (later, asked_ns + again_ns, items[later].what);
+                    }
+                    Err(last) => in_vain = last + 1,
+                }
             }
             if let Some(then) = self.then(what) {
                 acts.push(Act { work_ns: std::mem::take(&mut work_ns) as f32, then });

@@ -18,6 +18,9 @@ const CPUS_MAX: u32 = 4096;
 /// Records that wait for others to come before them: those of a well-behaved file are far fewer.
 const WAITING_MAX: usize = 8 << 20;
 
+/// Records of a section that are taken in before it is looked whether some are due.
+const PART: u32 = 1 << 16;
+
 /// Why something is no recording.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
@@ -92,6 +95,8 @@ pub struct Reader<R> {
     sure_ns: u64,
     soon_ns: u64,
     ended: bool,
+    /// Records of a CPU that the section still has.
+    left: (u32, u32),
     summary: Summary,
 }
 
@@ -131,6 +136,7 @@ impl<R: Read> Reader<R> {
             sure_ns: 0,
             soon_ns: 0,
             ended: false,
+            left: (0, 0),
             summary: Summary::default(),
         })
     }
@@ -160,11 +166,31 @@ impl<R: Read> Reader<R> {
                 self.summary.last_ns = self.summary.last_ns.max(t_ns);
                 return Ok(Some(Event { t_ns: self.summary.last_ns, cpu, kind }));
             }
-            self.section()?;
+            match self.left {
+                (_, 0) => self.section()?,
+                (cpu, _) => self.some_records(cpu)?,
+            }
         }
     }
 
-    /// Takes in one section. A file that ends in the middle of one was cut off: no error.
+    /// Takes in a part of a section: a damaged one may claim to be of any length.
+    fn some_records(&mut self, cpu: u32) -> Result<(), ReadError> {
+        let some = self.left.1.min(PART);
+        self.left.1 -= some;
+        for _ in 0..some {
+            let mut bytes = [0; RAW_SIZE];
+            let at = self.at;
+            if !self.whole(&mut bytes)? {
+                self.ended = true;
+                self.left = (0, 0);
+                return Ok(());
+            }
+            self.record(cpu, Raw::from_bytes(&bytes), at)?;
+        }
+        Ok(())
+    }
+
+    /// Begins with one section. A file that ends in the middle of one was cut off: no error.
     fn section(&mut self) -> Result<(), ReadError> {
         let mut head = [0; RAW_SIZE];
         let at = self.at;
@@ -184,17 +210,7 @@ impl<R: Read> Reader<R> {
             RECORDS if cpu as usize >= self.header.cpus => {
                 return Err(ReadError::Damaged { at, what: "a CPU that the machine has not" });
             }
-            RECORDS => {
-                for _ in 0..low {
-                    let mut bytes = [0; RAW_SIZE];
-                    let at = self.at;
-                    if !self.whole(&mut bytes)? {
-                        self.ended = true;
-                        return Ok(());
-                    }
-                    self.record(cpu, Raw::from_bytes(&bytes), at)?;
-                }
-            }
+            RECORDS => self.left = (cpu, low),
             ENDING => {
                 self.ended = true;
                 let text = text(&mut self.from, low as usize)?;

@@ -259,7 +259,7 @@ impl Replay {
                 self.parent.insert(*child, *parent);
             }
             Kind::Start { tid, .. } => self.start(cpu, *tid),
-            Kind::Exec { .. } => {}
+            Kind::Exec { tid, old } => self.exec(cpu, *tid, *old),
             Kind::Exit { tid } => {
                 if let Some(task) = self.of(*tid) {
                     self.tasks[task].dead = true;
@@ -410,6 +410,7 @@ impl Replay {
 
     fn start(&mut self, cpu: usize, tid: Tid) {
         let parent = self.parent.remove(&tid).unwrap_or(self.cpus[cpu].current);
+        self.lose(tid);
         self.index.remove(&tid);
         let unknown = || TaskInfo {
             tid,
@@ -448,6 +449,9 @@ impl Replay {
         self.busy += usize::from(next != 0);
         let (since_ns, since_worked_ns) = (self.now_ns, self.worked_ns);
         self.cpus[cpu] = Cpu { current: next, known: true, since_ns, since_worked_ns };
+        if known && current != prev {
+            self.lose(current);
+        }
         if let Some(task) = self.of(prev).filter(|_| prev != 0) {
             if self.tasks[task].blocked.is_some_and(|blocked| blocked.item != usize::MAX) {
                 // How it got this CPU is missing.
@@ -473,6 +477,25 @@ impl Replay {
         if let Some(task) = self.of(next).filter(|_| next != 0) {
             self.resumes(task);
             self.tasks[task].on = Some((self.now_ns, self.worked_ns));
+        }
+    }
+
+    /// When a thread left its CPU is missing: what it did since it was seen last is not known.
+    fn lose(&mut self, tid: Tid) {
+        if let Some(task) = self.of(tid) {
+            self.tasks[task].on = None;
+        }
+    }
+
+    /// Where another thread than the first of a process calls exec, that one ends, and it goes on under its number.
+    fn exec(&mut self, cpu: usize, tid: Tid, old: Tid) {
+        let Some(task) = self.of(old).filter(|_| old != tid) else { return };
+        self.lose(tid);
+        self.index.remove(&old);
+        self.index.insert(tid, task);
+        self.tasks[task].tid = tid;
+        if self.cpus[cpu].current == old {
+            self.cpus[cpu].current = tid;
         }
     }
 

@@ -110,7 +110,7 @@ fn what_is_no_recording_is_told_in_a_line() {
     let mut huge = written(&[]);
     huge[12..16].fill(0xff);
     assert!(why(&huge).contains("header is damaged"));
-    let event = Event { t_ns: 1, cpu: 0, kind: Kind::Exec { tid: 1 } };
+    let event = Event { t_ns: 1, cpu: 0, kind: Kind::Exec { tid: 1, old: 1 } };
     let mut damaged = written(&[(&[event], 5)]);
     let at = damaged.windows(4).position(|word| word == b"TIME").unwrap();
     damaged[at] = b'?';

@@ -58,3 +58,40 @@ fn a_line_without_an_end_takes_no_memory() {
     text.resize(text.len() + (3 << 20), b'x');
     assert!(imported(&text).unwrap().lines().count() == 5, "two threads, two events and a heading");
 }
+
+#[test]
+fn a_clock_that_jumps_leaves_nothing_between() {
+    let capture = |from: u64| {
+        format!(
+            "a-1 [000] {from}.100000: sched_switch: a:1 [120] S ==> b:2 [120]\n\
+             b-2 [000] {from}.200000: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n\
+             b-2 [000] {from}.300000: sched_switch: b:2 [120] R ==> a:1 [120]\n"
+        )
+    };
+    for (second, jumps) in [(1050, 0), (950, 1), (9000, 1)] {
+        let text = capture(1000) + &capture(second);
+        let found = survey(text.as_bytes()).unwrap();
+        assert_eq!(found.jumps, jumps, "{second}");
+        let said = imported(text.as_bytes()).unwrap();
+        let last_ns: u64 = said.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(last_ns, if jumps == 0 { 50_200_000_000 } else { 400_000_000 }, "{second}");
+    }
+}
+
+#[test]
+fn what_a_full_buffer_has_overwritten_is_lost() {
+    let text = "# tracer: nop\n# entries-in-buffer/entries-written: 2/1002   #P:1\n\
+                a-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]\n\
+                b-2 [000] 1.6: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n";
+    assert_eq!(survey(text.as_bytes()).unwrap().lost, 1000);
+}
+
+#[test]
+fn a_text_that_grows_is_refused() {
+    let text = "a-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]\n\
+                b-2 [000] 1.6: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n";
+    let found = survey(text.as_bytes()).unwrap();
+    let grown = text.to_string() + &text.replace("[000]", "[003]");
+    let refused = import(grown.as_bytes(), &found, "text", Vec::new()).unwrap_err();
+    assert!(refused.to_string().contains("has changed"), "{refused}");
+}

@@ -375,3 +375,59 @@ fn a_long_recording_is_fitted_by_its_beginning() {
     let part_ns = length(1_100_000).expect("it is long");
     assert!((9_900_000..10_000_010).contains(&part_ns), "{part_ns}");
 }
+
+#[test]
+fn who_left_unseen_does_not_work_on() {
+    let begin = &pair(Carrier::Futex)[..4];
+    // Who runs on its CPU is another, and how that came is missing.
+    let rest = [(8_000, 1, switch(99, 0, Left::Blocked)), (10_000, 0, switch(10, 0, Left::Dead))];
+    let (replay, _) = story(&[begin, &rest].concat());
+    assert_eq!(replay.recorded()[1].cpu_ns, 0);
+    // Its number is another's already.
+    let again = [
+        (8_000, 0, Kind::Task(info(11, 10, "thread"))),
+        (8_000, 0, Kind::Start { tid: 11, target: 1 }),
+        (10_000, 0, switch(10, 0, Left::Dead)),
+    ];
+    let (replay, _) = story(&[begin, &again].concat());
+    assert_eq!(replay.recorded()[1].cpu_ns, 0);
+}
+
+/// A thread that is not the first of its process calls exec: it goes on, and the first ends.
+#[test]
+fn a_thread_that_calls_exec_takes_its_process_over() {
+    let begin = &pair(Carrier::Futex)[..4];
+    let rest = [
+        (3_000, 0, switch(10, 0, Left::Dead)),
+        (4_000, 1, Kind::Exec { tid: 10, old: 11 }),
+        (4_000, 1, Kind::Task(info(10, 10, "make"))),
+        (5_000, 1, switch(10, 0, Left::Blocked)),
+        (6_000, 1, wake(10, Carrier::Timer)),
+        (7_000, 1, switch(0, 10, Left::Blocked)),
+        (9_000, 1, switch(10, 0, Left::Dead)),
+    ];
+    let (replay, workload) = story(&[begin, &rest].concat());
+    assert_eq!(steps(&workload.tasks[1]), [run(3_000), Step::Sleep { ns: 1_000 }, run(2_000)]);
+    let recorded = &replay.recorded()[1];
+    assert_eq!((recorded.tid, recorded.name.as_str(), recorded.cpu_ns), (10, "make", 5_000));
+}
+
+/// It asks again and again, until the recording ends: each time is looked at once, or this takes minutes.
+#[test]
+fn who_asks_in_vain_sleeps_by_turns() {
+    const TIMES: u64 = 300_000;
+    let mut replay = Replay::new(&Header { cpus: 1, ..Header::default() }, false);
+    let mut happens = |t_ns, kind| replay.event(&Event { t_ns, cpu: 0, kind });
+    happens(0, Kind::Task(info(5, 5, "job")));
+    happens(1, switch(0, 5, Left::Blocked));
+    for turn in 1..=TIMES {
+        happens(100 * turn, switch(5, 0, Left::Blocked));
+        happens(100 * turn + 50, Kind::Timed { tid: 5, call: 7 });
+        happens(100 * turn + 50, wake(5, Carrier::Timer));
+        happens(100 * turn + 60, switch(0, 5, Left::Blocked));
+    }
+    replay.finish(None);
+    let workload = replay.workload("vain", 1, 0.0, &Fit::none(&replay));
+    let waits = |step: &Step| matches!(step, Step::Sleep { .. });
+    assert_eq!(steps(&workload.tasks[0]).into_iter().filter(waits).count() as u64, TIMES);
+}

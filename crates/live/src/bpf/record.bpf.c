@@ -179,9 +179,8 @@ static __always_inline void put(u64 word, u32 a, u32 b)
 	struct ring *ring = this_ring();
 	struct record *record = record_at(ring->head);
 
-	if (!record)
-		return;
-	if (record->word) {
+	/* A CPU that came since has no ring. */
+	if (!record || record->word) {
 		ring->lost++;
 		return;
 	}
@@ -465,12 +464,19 @@ int BPF_PROG(on_wakeup_new, struct task_struct___record *p)
  * What is not called with interrupts disabled is no tp_btf: such a program may be preempted [since 7.0 or so], and
  * until that task runs again, it is not called for others on its CPU.
  */
+struct sched_process_exec {
+	u64 common;
+	u32 filename;
+	s32 pid;
+	s32 old_pid;
+};
+
 SEC("tp/sched/sched_process_exec")
-int on_exec(void *ctx)
+int on_exec(struct sched_process_exec *exec)
 {
 	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
 
-	put(word(EXEC, 0), p->pid, 0);
+	put(word(EXEC, 0), p->pid, exec->old_pid);
 	describe(p);
 	return 0;
 }

@@ -47,6 +47,7 @@ pub(super) enum What<'a> {
     },
     Exec {
         tid: Tid,
+        old: Tid,
     },
     Exit {
         tid: Tid,
@@ -78,8 +79,13 @@ pub(super) fn parsed(text: &str) -> Line<'_> {
     Line { event, lost: 0 }
 }
 
-/// `CPU:1 [LOST 17 EVENTS]` of ftrace and trace-cmd, which may not know how many.
+/// `CPU:1 [LOST 17 EVENTS]` of ftrace and trace-cmd, which may not know how many, and ftrace's own first lines:
+/// `# entries-in-buffer/entries-written: 205/1000   #P:8`.
 fn lost(text: &str) -> Option<u64> {
+    if let Some(counts) = text.strip_prefix("# entries-in-buffer/entries-written:") {
+        let (there, written) = counts.split_whitespace().next()?.split_once('/')?;
+        return written.parse::<u64>().ok()?.checked_sub(there.parse().ok()?);
+    }
     let rest = text.trim_start().strip_prefix("CPU:")?;
     let (_, rest) = rest.split_once('[')?;
     match rest.strip_prefix("LOST ") {
@@ -154,8 +160,8 @@ fn what<'a>(name: &str, fields: &'a str) -> Option<What<'a>> {
             What::Fork { parent: field(parent, "pid=")?, child: field(child, "child_pid=")? }
         }
         "sched_process_exec" => {
-            let (before, _) = around(fields, " old_pid=")?;
-            What::Exec { tid: field(before, "pid=")? }
+            let (before, old) = around(fields, " old_pid=")?;
+            What::Exec { tid: field(before, "pid=")?, old: digits(old)? }
         }
         "sched_process_exit" => What::Exit { tid: thread(fields, &PLAIN)?.tid },
         "irq_handler_entry" => What::Interrupt { of: Carrier::Interrupt, entered: true },
