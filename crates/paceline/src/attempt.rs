@@ -3,8 +3,6 @@
 //! and what would change is said in words.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use machine::Machine;
@@ -12,16 +10,15 @@ use policy::Profile;
 use policy::table::TYPES_MAX;
 use report::text::{count, digits, percent, time};
 use report::{Results, Summary, html};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Record, Try};
 use crate::compare::{check_writable, write_report};
+use crate::contender::{self, Contender};
 use crate::failure::Failure;
-use crate::here::interrupts;
 use crate::plan::{Job, Place, Plan, SEED, find_machine};
 use crate::progress::Progress;
 use crate::replay::Went;
-use crate::{contender, export, ground, interrupt, output, record, replay};
+use crate::{export, ground, interrupt, output, record, replay};
 
 /// Longest that a replay may take on the simulated clock.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -32,6 +29,7 @@ const DISTANCE_MAX: f64 = 0.15;
 /// With more of the CPU time than this for others, elapsed times cannot be compared.
 const OTHERS_MAX: f64 = 0.05;
 
+const DEFAULT: &str = "default";
 /// On any machine.
 const EVEN: &str = "default,flsched,cas,o1";
 /// On one whose cores are not all alike.
@@ -45,10 +43,11 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     let machine = find_machine(&args.machine)?;
     let contenders = match &args.policy[..] {
         [] => contender::parse_all(&[applying(&machine).to_string()])?,
-        named => contender::parse_all(named)?,
+        named => default_first(contender::parse_all(named)?)?,
     };
-    record::take_quietly(&recording(args, file.clone()))?;
-    ends_from_now_on()?;
+    let ended = record::take_quietly(&recording(args, file.clone()))?;
+    // While the command ran, a signal ended the recording; now it ends this.
+    interrupt::removes(scratch.path())?;
     let (workload, went) = replay::read(&file, &machine)?;
     let mut job = Job::replayed(workload, &went);
     if let Job::Model { name, .. } = &mut job {
@@ -60,7 +59,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         place: Place::Sim {
             machine: Box::new(machine),
             named: args.machine.clone(),
-            limit: LIMIT,
+            limit: LIMIT.max(Duration::from_secs_f64(10.0 * went.elapsed_s)),
             faults: Vec::new(),
         },
         runs: args.runs as usize,
@@ -78,13 +77,25 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     drop(progress);
     let mut results = Results::new(plan.setting(), &measured.outcomes, false);
     results.notes.clone_from(&measured.notes);
-    results.notes.extend(answer(&results.summary, went));
+    results.notes.extend(answer(&results.summary, &went));
     match args.json {
         true => output::print(&(results.json() + "\n"))?,
         false => output::print(&report::comparison(&results, output::style()))?,
     }
     export::write(&args.exports, &measured, &results)?;
-    write_report(&args.report, &html::comparison(&results), args.json)
+    write_report(&args.report, &html::comparison(&results), args.json)?;
+    ended.map_or(Ok(()), Err)
+}
+
+/// Others are held against Linux's own class, under which it was recorded.
+fn default_first(mut contenders: Vec<Contender>) -> Result<Vec<Contender>, Failure> {
+    match contenders.iter().position(|contender| contender.label() == DEFAULT) {
+        Some(at) => contenders[..=at].rotate_right(1),
+        None => {
+            contenders.splice(..0, contender::parse_all(&[DEFAULT.to_string()])?).for_each(drop)
+        }
+    }
+    Ok(contenders)
 }
 
 fn recording(args: &Try, output: PathBuf) -> Record {
@@ -97,23 +108,9 @@ fn applying(machine: &Machine) -> &'static str {
     if machine.kinds(TYPES_MAX).rates.len() > 1 { UNEVEN } else { EVEN }
 }
 
-/// While the command ran, a signal ended the recording; now it ends this.
-fn ends_from_now_on() -> Result<(), Failure> {
-    let stop = interrupts()?;
-    let armed = Arc::new(AtomicBool::new(true));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, armed.clone())
-            .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
-    }
-    match stop.load(Ordering::Relaxed) {
-        true => Err(Failure::Status(130)),
-        false => Ok(()),
-    }
-}
-
 /// What would change, in words; the first policy is Linux's own, under which it was recorded.
-fn answer(summary: &[Summary], went: Went) -> Vec<String> {
-    let Went { elapsed_s: recorded_s, others: by_others, coarse } = went;
+fn answer(summary: &[Summary], went: &Went) -> Vec<String> {
+    let Went { elapsed_s: recorded_s, others: by_others, coarse, .. } = *went;
     let Some((first, others)) = summary.split_first() else { return Vec::new() };
     let mut lines = Vec::new();
     let replayed_s = first.elapsed_s.median;
@@ -228,8 +225,19 @@ mod tests {
     }
 
     fn last_but_one(of: &[(&str, &[u64])], recorded_s: f64) -> String {
-        let lines = answer(&summary(of), Went { elapsed_s: recorded_s, ..Went::default() });
+        let lines = answer(&summary(of), &Went { elapsed_s: recorded_s, ..Went::default() });
         lines[lines.len() - 2].clone()
+    }
+
+    #[test]
+    fn others_are_held_against_linuxs_own_class() {
+        let labels = |named: &str| {
+            let all = default_first(contender::parse_all(&[named.to_string()]).unwrap()).unwrap();
+            all.iter().map(Contender::label).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(labels("flsched,cas"), "default,flsched,cas");
+        assert_eq!(labels("flsched,cas,default,o1"), "default,flsched,cas,o1");
+        assert_eq!(labels("default,cas"), "default,cas");
     }
 
     #[test]
@@ -251,8 +259,8 @@ mod tests {
             one.context_switches = Some(most);
         }
         let said = |coarse| {
-            let went = Went { elapsed_s: 0.1, others: 0.0, coarse };
-            answer(&summary, went).join("\n")
+            let went = Went { elapsed_s: 0.1, coarse, ..Went::default() };
+            answer(&summary, &went).join("\n")
         };
         let unknown = "unknown: how many switches and waits";
         assert!(said(None).contains("switches where default has") && !said(None).contains(unknown));
@@ -263,8 +271,8 @@ mod tests {
     #[test]
     fn a_replay_that_is_off_is_not_believed() {
         let lines = |elapsed_s, others| {
-            let went = Went { elapsed_s, others, coarse: None };
-            answer(&summary(&[("default", &[100, 100])]), went).join("\n")
+            let went = Went { elapsed_s, others, ..Went::default() };
+            answer(&summary(&[("default", &[100, 100])]), &went).join("\n")
         };
         assert!(!lines(0.1, 0.0).contains("says little"));
         assert!(lines(0.2, 0.0).contains("50.0 % off its own recording"), "{}", lines(0.2, 0.0));

@@ -4,6 +4,8 @@
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 
+use report::text::visible;
+
 /// One line for the user, and the exit code that goes with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
@@ -41,11 +43,6 @@ impl Failure {
     }
 }
 
-/// A reason may hold what a program in a guest wrote: nothing of it may command the terminal.
-fn visible(c: char) -> char {
-    if c.is_control() { '\u{fffd}' } else { c }
-}
-
 impl Display for Failure {
     /// One line: line ends within a reason become semicolons.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
@@ -53,7 +50,7 @@ impl Display for Failure {
             Failure::Input(reason) | Failure::Run(reason) => {
                 let lines = reason.lines().map(str::trim).filter(|line| !line.is_empty());
                 let line = lines.collect::<Vec<_>>().join("; ");
-                line.chars().try_for_each(|c| write!(out, "{}", visible(c)))
+                out.write_str(&visible(&line))
             }
             Failure::Gate => write!(out, "not every gate holds"),
             Failure::Closed | Failure::Status(_) => Ok(()),

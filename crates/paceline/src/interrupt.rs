@@ -16,14 +16,20 @@ pub fn guard() -> Result<TempDir, Failure> {
     let scratch = scratch()?;
     let path = scratch.path().to_path_buf();
     tempfile::env::override_temp_dir(&path).map_err(|_| no_scratch(&"it was set before"))?;
+    removes(&path)?;
+    Ok(scratch)
+}
+
+/// Has Ctrl-C, a hangup and a polite kill remove a folder and end this process.
+pub fn removes(folder: &Path) -> Result<(), Failure> {
+    let path = folder.to_path_buf();
     ctrlc::set_handler(move || {
         remove(&path);
         vm::kernel::forget_fetch();
         output::say("\npaceline: interrupted");
         std::process::exit(130);
     })
-    .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
-    Ok(scratch)
+    .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))
 }
 
 /// A temporary folder, which goes when this is dropped.

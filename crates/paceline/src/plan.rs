@@ -257,8 +257,8 @@ impl Job {
     /// What a recording holds.
     pub fn replayed(workload: Workload, went: &Went) -> Self {
         let mut job = Job::built(workload);
-        if let (Job::Model { notes, .. }, Some(unseen)) = (&mut job, went.coarse) {
-            notes.push(format!("the recording is {}", crate::record::coarse(unseen)));
+        if let Job::Model { notes, .. } = &mut job {
+            *notes = went.notes();
         }
         job
     }

@@ -37,11 +37,19 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     end(taken.status, taken.recorded.cut.is_some())
 }
 
-/// Records, and waits for the command; says what came of it on standard error alone.
-pub fn take_quietly(args: &Record) -> Result<(), Failure> {
+/// Records, and waits for the command; says what came of it on standard error alone. What the command, or a full disk,
+/// has this end with, where there is something to be replayed all the same.
+pub fn take_quietly(args: &Record) -> Result<Option<Failure>, Failure> {
     let taken = take(args)?;
     say(args, &taken);
-    end(taken.status, taken.recorded.cut.is_some())
+    if let Some(status) = taken.status.filter(|status| !status.success()) {
+        output::say(&format!(
+            "paceline: {} ended with status {}: what it did until then is replayed",
+            args.command[0],
+            as_shell(status)
+        ));
+    }
+    Ok(end(taken.status, taken.recorded.cut.is_some()).err())
 }
 
 /// A recording that was made.

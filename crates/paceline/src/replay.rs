@@ -26,7 +26,7 @@ pub fn is_recording(path: &Path) -> bool {
 }
 
 /// How a recording went.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Went {
     /// How long the workload took.
     pub elapsed_s: f64,
@@ -34,6 +34,18 @@ pub struct Went {
     pub others: f64,
     /// It is of procfs: which part of the CPU time it has not seen, where that is known.
     pub coarse: Option<Option<f64>>,
+    /// What else a reader has to know before they believe a replay.
+    pub doubts: Vec<String>,
+}
+
+impl Went {
+    /// What a reader of a replay has to know of the recording.
+    pub fn notes(&self) -> Vec<String> {
+        let coarse =
+            self.coarse.map(|unseen| format!("the recording is {}", crate::record::coarse(unseen)));
+        let doubts = self.doubts.iter().map(|doubt| format!("the recording: {doubt}"));
+        coarse.into_iter().chain(doubts).collect()
+    }
 }
 
 /// Reads a recording, and says what is wrong with it short of everything, and how it went.
@@ -45,7 +57,8 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
     if replay.is_empty() {
         return Err(cannot(&"nothing of the workload is in it; record a command that runs longer"));
     }
-    for line in doubts(&summary) {
+    let doubts = doubts(&summary);
+    for line in &doubts {
         output::say(&format!("paceline: {}: {line}", path.display()));
     }
     let name = path.display().to_string();
@@ -56,7 +69,7 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
         let seen_ns: u64 = replay.recorded().iter().map(|task| task.cpu_ns).sum();
         Some(unseen_ns / (unseen_ns + seen_ns as f64).max(1.0))
     });
-    let went = Went { elapsed_s: elapsed_ns / 1e9, others, coarse };
+    let went = Went { elapsed_s: elapsed_ns / 1e9, others, coarse, doubts };
     Ok((fitted(&replay, &name, machine, &Scheduler::Default)?, went))
 }
 
@@ -75,7 +88,7 @@ pub fn taken_in(
     Ok((replay, summary))
 }
 
-/// What a reader has to know before they believe a replay.
+/// What is wrong with a recording short of everything.
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut doubts = Vec::new();
     match &summary.ending {
@@ -111,6 +124,8 @@ pub fn fitted(
         }
         let mut scenario =
             Scenario::new(machine.clone(), workload, recorded.clone()).seed(round as u64 + 1);
+        // However long it took: a replay that takes ten times as long is none.
+        scenario.options.cap_ns = scenario.options.cap_ns.max(10 * replay.elapsed_ns());
         scenario.options.record.events = machine.costs.turn_ns > 0.0;
         if round == FITTED {
             return Ok(scenario.workload);

@@ -91,14 +91,16 @@ pub fn download(name: &str, mime: &str, data: &str) -> String {
     let mut encoded = String::with_capacity(data.len() + data.len() / 4);
     for byte in data.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b',' | b':' => {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => encoded.push(byte as char),
+            // What JSON is made of takes a third as it is.
+            b'-' | b'_' | b'.' | b'~' | b',' | b':' | b'"' | b'{' | b'}' | b'[' | b']' => {
                 encoded.push(byte as char);
             }
             _ => encoded += &format!("%{byte:02X}"),
         }
     }
     let name = escape(name);
-    format!("<a download=\"{name}\" href=\"data:{mime};charset=utf-8,{encoded}\">{name}</a>")
+    format!("<a download=\"{name}\" href='data:{mime};charset=utf-8,{encoded}'>{name}</a>")
 }
 
 /// The report of one comparison.
@@ -119,9 +121,13 @@ pub fn comparison(results: &Results) -> String {
     body += &runs(results);
     body += &functions(results);
     body += &tasks(results);
+    let of_first = match results.has_many_tasks() {
+        true => " (tasks are of the first run of each policy; <code>--json</code> has all)",
+        false => "",
+    };
     body += &format!(
-        "<h2>Data</h2>\n<p>{} · {}</p>\n",
-        download("paceline.json", "application/json", &results.json_line()),
+        "<h2>Data</h2>\n<p>{}{of_first} · {}</p>\n",
+        download("paceline.json", "application/json", &results.json_for_page()),
         download("paceline.csv", "text/csv", &results.csv())
     );
     page(&title, &body)

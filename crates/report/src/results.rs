@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The result of a comparison, as `--json` prints it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use serde_json::Value;
 use trace::{FunctionCost, IDLE, MemoryUse, Missed, Outcome, Tid};
 
 use crate::View;
@@ -250,9 +251,27 @@ impl Results {
         serde_json::to_string_pretty(self).expect("a result is plain data")
     }
 
-    /// The same on one line: a page carries it, where a blank takes three bytes.
-    pub(crate) fn json_line(&self) -> String {
-        serde_json::to_string(self).expect("a result is plain data")
+    /// The same for a page that carries it: on one line, without what is null, and of many tasks only those of each
+    /// policy's first run.
+    pub(crate) fn json_for_page(&self) -> String {
+        let mut all = serde_json::to_value(self).expect("a result is plain data");
+        if self.has_many_tasks() {
+            let mut known = BTreeSet::new();
+            let runs = all["runs"].as_array_mut().into_iter().flatten();
+            for (run, value) in self.runs.iter().zip(runs) {
+                if !known.insert(&run.policy) {
+                    value.as_object_mut().map(|run| run.remove("tasks"));
+                }
+            }
+        }
+        without_nulls(&mut all);
+        all.to_string()
+    }
+
+    /// Too many for a page that is to open at once.
+    pub(crate) fn has_many_tasks(&self) -> bool {
+        const MANY: usize = 2000;
+        self.runs.iter().map(|run| run.tasks.len()).sum::<usize>() > MANY
     }
 
     /// Runs as comma-separated values, one line each, for a spreadsheet.
@@ -278,6 +297,17 @@ impl Results {
             );
         }
         text
+    }
+}
+
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(all) => {
+            all.retain(|_, value| !value.is_null());
+            all.values_mut().for_each(without_nulls);
+        }
+        Value::Array(all) => all.iter_mut().for_each(without_nulls),
+        _ => {}
     }
 }
 

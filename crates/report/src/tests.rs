@@ -169,3 +169,38 @@ fn who_got_how_far_is_told_where_policies_differ() {
     let (text, page) = table([50.0, 30.0, 100.0]);
     assert!(!text.contains("got done") && !page.contains("got done"), "{text}");
 }
+
+/// A build has thousands of processes: its page opens at once all the same.
+#[test]
+fn a_page_of_many_tasks_is_small() {
+    let many = |boot| {
+        let mut many = outcome("default", boot, 1_000_000_000);
+        for tid in 1..=2000 {
+            let seen =
+                TaskObserved { cpu_ns: 1_234_567 + u64::from(tid), ..TaskObserved::default() };
+            many.observed.tasks.insert(tid, seen);
+            many.names.insert(tid, format!("cc1-{tid}"));
+        }
+        many
+    };
+    let setting = results(Clock::Simulated).setting;
+    let outcomes: Vec<Outcome> = (0..20).map(many).collect();
+    let results = Results::new(setting, &outcomes, false);
+    let page = html::comparison(&results);
+    assert!(page.len() < 3_000_000, "{} bytes", page.len());
+    assert!(page.contains("tasks are of the first run"));
+    let data: serde_json::Value = serde_json::from_str(&results.json_for_page()).unwrap();
+    let tasks = |run: usize| data["runs"][run]["tasks"].as_array().map(Vec::len);
+    assert_eq!((tasks(0), tasks(1)), (Some(2000), None));
+    assert!(!results.json_for_page().contains("null"));
+}
+
+#[test]
+fn no_name_commands_the_terminal() {
+    let mut results = results(Clock::Icount);
+    results.notes.push("\u{1b}[2J is its name".into());
+    let rows = [vec!["\u{1b}]0;title\u{7}".to_string(), "1".to_string()]];
+    let table = crate::text::table(&["task", "s"], &rows, crate::text::Align::Left, Style::PLAIN);
+    let said = comparison(&results, Style::PLAIN) + &table;
+    assert!(said.chars().all(|c| !c.is_control() || c == '\n'), "{said:?}");
+}

@@ -76,6 +76,11 @@ pub enum Align {
     Right,
 }
 
+/// What others named or wrote, as it can be shown: nothing of it may command the terminal.
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// A table whose first column names its rows.
 pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style) -> String {
     let mut table = Table::new();
@@ -88,7 +93,7 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style
     table.set_width(style.width);
     table.set_header(headings);
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| visible(cell)));
     }
     let (first, rest) = widths(headings, rows);
     if align == Align::Left && first + rest > style.width as usize {
@@ -124,7 +129,7 @@ fn widths(headings: &[&str], rows: &[Vec<String>]) -> (usize, usize) {
 pub fn wrapped(line: &str, style: Style) -> String {
     let mut text = String::new();
     let mut column = 0;
-    for word in line.split_whitespace() {
+    for word in line.split_whitespace().map(visible) {
         let length = word.chars().count();
         if column > 0 && column + 1 + length > style.width as usize {
             text.push('\n');
@@ -134,7 +139,7 @@ pub fn wrapped(line: &str, style: Style) -> String {
             text.push(' ');
             column += 1;
         }
-        text += word;
+        text += &word;
         column += length;
     }
     text + "\n"
