@@ -362,7 +362,7 @@ pub struct Record {
 #[derive(Args, Debug)]
 pub struct Import {
     /// Text of `perf script` after `perf sched record`, of `trace-cmd report` after `trace-cmd record -e sched`,
-    /// or of ftrace's own `trace` file
+    /// or of ftrace's own `trace` file; or a trace of Perfetto's
     #[arg(value_name = "FILE")]
     pub text: PathBuf,
     /// Write the recording to this file

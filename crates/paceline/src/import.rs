@@ -2,11 +2,11 @@
 //! `import`: what another tool has recorded, as a recording.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufRead, BufReader, BufWriter, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use record::import::{ImportError, import, survey};
+use record::import::{ImportError, Timeline, import, may_be_perfetto, survey};
 use report::text::{count, plural};
 use serde_json::json;
 
@@ -16,14 +16,20 @@ use crate::output;
 use crate::perfetto;
 use crate::record::{create, unwritable};
 
-/// Reads the text twice, and writes what it says.
+/// Reads the text twice, or a trace of Perfetto's once, and writes what it says.
 pub fn run(args: &Import) -> Result<(), Failure> {
     let text = &args.text;
     let cannot = |error: ImportError| match error {
         ImportError::Write(error) => unwritable(&args.output, &error),
         error => Failure::input(format!("{}: {error}", text.display())),
     };
-    let found = survey(open(text)?).map_err(cannot)?;
+    let timeline = perfettos(text)?.map(|bytes| Timeline::read(&bytes)).transpose();
+    let timeline = timeline.map_err(cannot)?;
+    let found = match &timeline {
+        Some(timeline) => timeline.survey(),
+        None => survey(open(text)?),
+    };
+    let found = found.map_err(cannot)?;
     let name = text.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let from = open(text)?;
     if same_file(from.get_ref(), &args.output) {
@@ -33,7 +39,12 @@ pub fn run(args: &Import) -> Result<(), Failure> {
         return Err(unwritable(&args.output, &"--perfetto names the text itself"));
     }
     let out = create(&args.output)?;
-    let (_, bytes, records) = import(from, &found, &name, BufWriter::new(out)).map_err(cannot)?;
+    let out = BufWriter::new(out);
+    let written = match &timeline {
+        Some(timeline) => timeline.import(&found, &name, out),
+        None => import(from, &found, &name, out),
+    };
+    let (_, bytes, records) = written.map_err(cannot)?;
     if let Some(timeline) = &args.perfetto {
         perfetto::write(&args.output, timeline)?;
     }
@@ -45,16 +56,16 @@ pub fn run(args: &Import) -> Result<(), Failure> {
         output::print(&format!("{all}\n"))?;
     }
     let lost = match found.lost {
-        0 => "of none lost the text tells".to_string(),
-        some => format!("{} LOST, says the text", count(some as f64)),
+        0 => "none lost, as far as it tells".to_string(),
+        some => format!("{} LOST, as it tells", count(some as f64)),
     };
     let file = args.output.display();
     let events = count(found.events as f64);
     output::say(&format!(
-        "paceline: {file}: {events} events of {} CPUs, {lost}; {:.1} MB; all of the machine is in it, and which \
-         threads share memory is not",
+        "paceline: {file}: {events} events of {} CPUs, {lost}; {:.1} MB; all of the machine is in it{}",
         found.cpus,
         bytes as f64 / 1e6,
+        if timeline.is_some() { "" } else { ", and which threads share memory is not" },
     ));
     if found.jumps > 0 {
         output::say(&format!(
@@ -65,11 +76,23 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     }
     if !found.interrupts {
         output::say(&format!(
-            "paceline: {file}: the text does not say what happened in an interrupt, so a wakeup by a timer or \
-             device is taken for one by who ran there; add `-e irq:* -e timer:hrtimer_expire_*` to the recording"
+            "paceline: {file}: it was not recorded what happened in an interrupt, so a wakeup by a timer or \
+             device is taken for one by who ran there; record irq:* and timer:hrtimer_expire_* as well"
         ));
     }
     Ok(())
+}
+
+/// All of a trace of Perfetto's; None: it is none.
+fn perfettos(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    let cannot = |why: std::io::Error| Failure::input(format!("{}: {why}", path.display()));
+    let mut file = open(path)?;
+    if !may_be_perfetto(file.fill_buf().map_err(cannot)?) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(cannot)?;
+    Ok(Some(bytes))
 }
 
 /// It is read twice, which a pipe cannot be.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Text of `perf script`, `trace-cmd report` or ftrace itself as a recording.
+//! Text of `perf script`, `trace-cmd report` or ftrace itself, or a trace of Perfetto's, as a recording.
 //!
 //! Two passes: the first finds the CPUs and the threads that were there before, which a recording begins
 //! with; the second writes. What such text does not say is left out: what carried a wakeup, which threads
 //! share an address space (each is a process of its own) and which CPUs they may use.
 
 mod line;
+mod perfetto;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
@@ -17,6 +18,7 @@ use crate::{
     Carrier, Ending, Event, Header, Kind, Left, Raw, Source, TaskInfo, WriteError, Writer,
 };
 use line::{Line, Named, What, parsed};
+pub use perfetto::{Timeline, may_be as may_be_perfetto};
 
 /// Records of a CPU that are written at a time.
 const BATCH: usize = 4096;
@@ -96,6 +98,33 @@ pub struct Survey {
     waking: bool,
     /// Threads that were there before.
     there: Vec<TaskInfo>,
+    /// What is known of them beside what events say.
+    threads: BTreeMap<Tid, Thread>,
+}
+
+/// What is known of a thread beside its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Thread {
+    /// Its process.
+    pid: Tid,
+    kernel: bool,
+}
+
+impl Survey {
+    fn described(&self, named: &Named) -> TaskInfo {
+        let nice = named.prio.filter(|prio| (100..140).contains(prio)).map_or(0, |prio| prio - 120);
+        let by_name = KERNEL.iter().any(|start| named.name.starts_with(start));
+        let unknown = Thread { pid: named.tid, kernel: by_name };
+        let Thread { pid, kernel } = self.threads.get(&named.tid).copied().unwrap_or(unknown);
+        TaskInfo {
+            tid: named.tid,
+            pid,
+            nice: nice as i8,
+            kernel,
+            cpus: u64::MAX,
+            name: named.name.to_string(),
+        }
+    }
 }
 
 /// Goes through the text once.
@@ -109,58 +138,87 @@ pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
         start if start.starts_with(b"\x17\x08\x44tracing") => return Err(ImportError::TraceData),
         _ => {}
     }
-    let mut found = Survey::default();
-    let mut clock = Clock::default();
-    let (mut switches, mut wakeups, mut any) = (0u64, 0u64, false);
-    let mut seen: BTreeMap<Tid, bool> = BTreeMap::new();
+    let mut first = Surveying::new(BTreeMap::new());
     each(text, |number, line| {
-        found.lost += line.lost;
-        let Some(event) = line.event else { return Ok(()) };
-        any = true;
+        first.found.lost += line.lost;
+        line.event.map_or(Ok(()), |event| first.take(number, &event))
+    })?;
+    first.end()
+}
+
+/// The first pass.
+struct Surveying {
+    found: Survey,
+    clock: Clock,
+    /// Threads, and whether they were there before.
+    seen: BTreeMap<Tid, bool>,
+    switches: u64,
+    wakeups: u64,
+    any: bool,
+}
+
+impl Surveying {
+    fn new(threads: BTreeMap<Tid, Thread>) -> Self {
+        let found = Survey { threads, ..Survey::default() };
+        let (clock, seen) = Default::default();
+        Surveying { found, clock, seen, switches: 0, wakeups: 0, any: false }
+    }
+
+    /// What happened next, at this line or place.
+    fn take(&mut self, number: u64, event: &line::Event<'_>) -> Result<(), ImportError> {
+        self.any = true;
         if event.cpu >= CPUS_MAX {
             return Err(ImportError::Cpus(number, event.cpu));
         }
+        let found = &mut self.found;
         found.cpus = found.cpus.max(event.cpu as usize + 1);
-        clock.at(event.t_ns);
+        self.clock.at(event.t_ns);
         found.interrupts |= event.flags.is_some() || matches!(event.what, What::Interrupt { .. });
         found.events += u64::from(!matches!(event.what, What::Interrupt { .. } | What::Other));
-        let mut there = |named: &Named| {
-            if named.tid != IDLE && !seen.contains_key(&named.tid) {
-                seen.insert(named.tid, true);
-                found.there.push(described(named));
-            }
-        };
         match &event.what {
             What::Switch { prev, next, .. } => {
-                switches += 1;
-                [prev, next].into_iter().for_each(&mut there);
+                self.switches += 1;
+                [prev, next].into_iter().for_each(|named| self.there(named));
             }
             What::Waking(named) | What::Wakeup(named) => {
-                wakeups += 1;
-                found.waking |= matches!(event.what, What::Waking(_));
-                there(named);
+                self.wakeups += 1;
+                self.found.waking |= matches!(event.what, What::Waking(_));
+                self.there(named);
             }
             What::Fork { child, .. } => {
-                seen.entry(*child).or_insert(false);
+                self.seen.entry(*child).or_insert(false);
             }
             What::WakeupNew(named, _) => {
-                seen.entry(named.tid).or_insert(false);
+                self.seen.entry(named.tid).or_insert(false);
             }
             What::Exec { .. } | What::Exit { .. } | What::Interrupt { .. } | What::Other => {}
         }
         Ok(())
-    })?;
-    (found.last_ns, found.jumps) = (clock.latest_ns, clock.jumps);
-    match (any, switches, wakeups) {
-        (false, ..) => Err(ImportError::Foreign),
-        (_, 0, _) => Err(ImportError::NoSwitches),
-        (_, _, 0) => Err(ImportError::NoWakeups),
-        _ => Ok(found),
+    }
+
+    fn there(&mut self, named: &Named) {
+        if named.tid != IDLE && !self.seen.contains_key(&named.tid) {
+            self.seen.insert(named.tid, true);
+            self.found.there.push(self.found.described(named));
+        }
+    }
+
+    fn end(self) -> Result<Survey, ImportError> {
+        let Surveying { mut found, clock, .. } = self;
+        (found.last_ns, found.jumps) = (clock.latest_ns, clock.jumps);
+        match (self.any, self.switches, self.wakeups) {
+            (false, ..) => Err(ImportError::Foreign),
+            (_, 0, _) => Err(ImportError::NoSwitches),
+            (_, _, 0) => Err(ImportError::NoWakeups),
+            _ => Ok(found),
+        }
     }
 }
 
-/// Goes through the same text again, and writes it as a recording. Returns how it is written to, and how many
-/// bytes and records it has.
+/// How a recording is written to, and how many bytes and records it has.
+pub type Found<W> = (W, u64, u64);
+
+/// Goes through the same text again, and writes it as a recording.
 ///
 /// # Errors
 /// As reading or writing fails.
@@ -169,28 +227,10 @@ pub fn import<W: Write>(
     found: &Survey,
     command: &str,
     out: W,
-) -> Result<(W, u64, u64), ImportError> {
-    let header = Header {
-        cpus: found.cpus,
-        command: command.to_string(),
-        source: Source::Import,
-        ..Header::default()
-    };
-    let mut writer = Writer::new(out, &header)?;
-    let there: Vec<Raw> = found.there.iter().flat_map(|info| task_group(0, info)).collect();
-    writer.records(0, &there)?;
-    let cpus = vec![Cpu::default(); found.cpus];
-    let names = found.there.iter().map(|info| (info.tid, info.name.clone())).collect();
-    let clock = Clock::default();
-    let mut second = Second { found, writer, clock, cpus, waiting: 0, names };
-    each(text, |_, line| match line.event {
-        Some(event) => second.take(&event),
-        None => Ok(()),
-    })?;
-    let end_ns = found.last_ns;
-    second.flush(end_ns)?;
-    let ending = Ending { end_ns, lost: found.lost, ..Ending::default() };
-    Ok(second.writer.finish(&ending)?)
+) -> Result<Found<W>, ImportError> {
+    let mut second = Second::begin(found, command, out)?;
+    each(text, |_, line| line.event.map_or(Ok(()), |event| second.take(&event)))?;
+    second.end()
 }
 
 /// The text's clock, from its first event on.
@@ -243,18 +283,6 @@ fn each(
     }
 }
 
-fn described(named: &Named) -> TaskInfo {
-    let nice = named.prio.filter(|prio| (100..140).contains(prio)).map_or(0, |prio| prio - 120);
-    TaskInfo {
-        tid: named.tid,
-        pid: named.tid,
-        nice: nice as i8,
-        kernel: KERNEL.iter().any(|start| named.name.starts_with(start)),
-        cpus: u64::MAX,
-        name: named.name.to_string(),
-    }
-}
-
 #[derive(Clone, Debug, Default)]
 struct Cpu {
     current: Tid,
@@ -274,7 +302,29 @@ struct Second<'a, W: Write> {
     names: BTreeMap<Tid, String>,
 }
 
-impl<W: Write> Second<'_, W> {
+impl<'a, W: Write> Second<'a, W> {
+    fn begin(found: &'a Survey, command: &str, out: W) -> Result<Self, ImportError> {
+        let header = Header {
+            cpus: found.cpus,
+            command: command.to_string(),
+            source: Source::Import,
+            ..Header::default()
+        };
+        let mut writer = Writer::new(out, &header)?;
+        let there: Vec<Raw> = found.there.iter().flat_map(|info| task_group(0, info)).collect();
+        writer.records(0, &there)?;
+        let cpus = vec![Cpu::default(); found.cpus];
+        let names = found.there.iter().map(|info| (info.tid, info.name.clone())).collect();
+        Ok(Second { found, writer, clock: Clock::default(), cpus, waiting: 0, names })
+    }
+
+    fn end(mut self) -> Result<Found<W>, ImportError> {
+        let end_ns = self.found.last_ns;
+        self.flush(end_ns)?;
+        let ending = Ending { end_ns, lost: self.found.lost, ..Ending::default() };
+        Ok(self.writer.finish(&ending)?)
+    }
+
     fn take(&mut self, event: &line::Event<'_>) -> Result<(), ImportError> {
         let t_ns = self.clock.at(event.t_ns);
         let cpu = event.cpu;
@@ -291,7 +341,7 @@ impl<W: Write> Second<'_, W> {
             What::Waking(named) => self.wake(t_ns, event, named.tid),
             What::Wakeup(named) if !self.found.waking => self.wake(t_ns, event, named.tid),
             What::WakeupNew(named, target) => {
-                self.describe(t_ns, cpu, &described(named));
+                self.describe(t_ns, cpu, &self.found.described(named));
                 self.put(at(Kind::Start { tid: named.tid, target: *target }));
             }
             What::Fork { parent, child } => {
@@ -337,7 +387,7 @@ impl<W: Write> Second<'_, W> {
         let before = self.names.get(&named.tid).map(String::as_str);
         if named.tid != IDLE && before != Some(named.name) {
             self.names.insert(named.tid, named.name.to_string());
-            self.describe(t_ns, cpu, &described(named));
+            self.describe(t_ns, cpu, &self.found.described(named));
         }
     }
 

@@ -95,3 +95,142 @@ fn a_text_that_grows_is_refused() {
     let refused = import(grown.as_bytes(), &found, "text", Vec::new()).unwrap_err();
     assert!(refused.to_string().contains("has changed"), "{refused}");
 }
+
+mod perfettos {
+    use quick_protobuf::Writer as Protobuf;
+    use record::import::{Timeline, may_be_perfetto};
+    use record::{Event, Kind, Left, Reader, TaskInfo};
+    use trace::perfetto::{Perfetto, State};
+
+    /// What is read back of a recording that was made of a trace.
+    fn imported(bytes: &[u8]) -> Vec<Event> {
+        let timeline = Timeline::read(bytes).unwrap();
+        let found = timeline.survey().unwrap();
+        let (file, ..) = timeline.import(&found, "trace", Vec::new()).unwrap();
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let mut events = Vec::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            events.push(event);
+        }
+        assert_eq!(reader.summary().disordered, 0);
+        events
+    }
+
+    fn written() -> Vec<u8> {
+        let mut file = Perfetto::new(Vec::new(), 2);
+        file.thread(300, 300, "make").unwrap();
+        file.thread(301, 300, "worker").unwrap();
+        file.switch(1_000_000, 1, 0, State::Runnable, 301).unwrap();
+        file.waking(1_000_500, 1, 300, 0).unwrap();
+        file.switch(1_000_700, 0, 0, State::Runnable, 300).unwrap();
+        file.switch(1_001_000, 1, 301, State::Asleep, 0).unwrap();
+        file.switch(1_002_000, 0, 300, State::Dead, 0).unwrap();
+        file.finish().unwrap()
+    }
+
+    #[test]
+    fn what_was_written_for_perfetto_is_read_back() {
+        assert!(may_be_perfetto(&written()) && !may_be_perfetto(b"\nperf 1 [000] 1.5: x:"));
+        let events = imported(&written());
+        let named = |event: &Event| match &event.kind {
+            Kind::Task(TaskInfo { tid, pid, name, .. }) => Some((*tid, *pid, name.clone())),
+            _ => None,
+        };
+        let threads: Vec<_> = events.iter().filter_map(named).collect();
+        let of = |tid, name: &str| (tid, 300, name.to_string());
+        assert_eq!(threads[..2], [of(301, "worker"), of(300, "make")], "of one process");
+        let switches: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event.kind {
+                Kind::Switch { prev, next, left } => {
+                    Some((event.t_ns, event.cpu, prev, next, left))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            switches,
+            [
+                (0, 1, 0, 301, Left::Preempted),
+                (700, 0, 0, 300, Left::Preempted),
+                (1_000, 1, 301, 0, Left::Blocked),
+                (2_000, 0, 300, 0, Left::Dead),
+            ]
+        );
+        let wakes = |event: &&Event| matches!(event.kind, Kind::Wake { tid: 300, .. });
+        assert_eq!(events.iter().find(wakes).map(|event| (event.t_ns, event.cpu)), Some((500, 1)));
+    }
+
+    /// A field of bytes.
+    fn bytes(number: u32, value: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut writer = Protobuf::new(&mut out);
+        writer.write_tag(number << 3 | 2).unwrap();
+        writer.write_bytes(value).unwrap();
+        out
+    }
+
+    fn packed(number: u32, values: &[u64]) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut writer = Protobuf::new(&mut all);
+        values.iter().for_each(|value| writer.write_uint64(*value).unwrap());
+        bytes(number, &all)
+    }
+
+    /// As recorders write it by default: columns, times as differences, and packets that are packed.
+    #[test]
+    fn compact_and_packed_events_are_the_same_events() {
+        let columns = [
+            bytes(5, b"make"),
+            bytes(5, b"swapper"),
+            packed(1, &[1_000_000, 500, 250]),
+            packed(2, &[0, 1, 0]),
+            packed(3, &[300, 0, 300]),
+            packed(4, &[110, 120, 110]),
+            packed(6, &[0, 1, 0]),
+            packed(7, &[1_000_600]),
+            packed(8, &[300]),
+            packed(9, &[0]),
+            packed(10, &[110]),
+            packed(11, &[0]),
+            packed(12, &[0x08]),
+        ];
+        let cpu = [1 << 3, 0];
+        let bundle = [&cpu[..], &bytes(4, &columns.concat())].concat();
+        let plain = bytes(1, &bytes(1, &bundle));
+        let squeezed = miniz_oxide::deflate::compress_to_vec_zlib(&plain, 6);
+        let events = imported(&plain);
+        assert_eq!(events, imported(&bytes(1, &bytes(50, &squeezed))));
+        let said: Vec<String> =
+            events.iter().map(|event| format!("{} {:?}", event.t_ns, event.kind)).collect();
+        assert!(said[0].contains("nice: -10") && said[0].contains("make"), "{said:?}");
+        assert_eq!(
+            said[1..],
+            [
+                "0 Switch { prev: 300, next: 0, left: Blocked }",
+                "100 Wake { tid: 300, by: Interrupt, object: 0 }",
+                "250 Switch { prev: 0, next: 300, left: Preempted }",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_cut_off_or_damaged_is_read_as_far_as_it_goes() {
+        let whole = written();
+        for length in 0..whole.len() {
+            if let Ok(timeline) = Timeline::read(&whole[..length]) {
+                let _ = timeline.survey();
+            }
+        }
+        let cut = Timeline::read(&whole[..whole.len() - 3]).unwrap();
+        assert_eq!(cut.survey().map(|found| found.lost).unwrap_or(1), 1);
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0xff;
+            let Ok(timeline) = Timeline::read(&damaged) else { continue };
+            if let Ok(found) = timeline.survey() {
+                timeline.import(&found, "trace", Vec::new()).unwrap();
+            }
+        }
+    }
+}
