@@ -37,8 +37,8 @@ pub struct Execution {
     pub report: Option<PathBuf>,
     /// It is ended after this much time.
     pub limit: Duration,
-    /// It is ended when somebody sets this.
-    pub stop: Arc<AtomicBool>,
+    /// It is ended when somebody sets this. None: nobody will, so nobody wakes to look while it runs.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 /// The end of an execution that was asked to stop.
@@ -78,7 +78,7 @@ pub fn execute(
     let before = usage();
     let start_ns = now_ns();
     let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-    let ended = wait(&mut child, *limit, &what.stop);
+    let ended = wait(&mut child, *limit, what.stop.as_deref());
     let end_ns = now_ns();
     let mut usage = usage();
     for ((_, after), (_, before)) in usage.iter_mut().zip(before) {
@@ -185,18 +185,23 @@ fn own_time_s(output: &str) -> Option<f64> {
 }
 
 /// The child's exit status, 128 and more for a signal; None where the limit passed.
-fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> anyhow::Result<Option<i32>> {
+fn wait(
+    child: &mut Child,
+    limit: Duration,
+    stop: Option<&AtomicBool>,
+) -> anyhow::Result<Option<i32>> {
     let descriptor = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let started = Instant::now();
     loop {
-        let rest = limit.saturating_sub(started.elapsed()).min(LOOK);
+        let rest = limit.saturating_sub(started.elapsed());
+        let rest = if stop.is_some() { rest.min(LOOK) } else { rest };
         let rest = Timespec { tv_sec: rest.as_secs() as i64, tv_nsec: rest.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&rest)) {
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => break,
             Err(error) => return Err(error.into()),
         }
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             bail!(Interrupted);
         }
         if started.elapsed() >= limit {
@@ -252,7 +257,7 @@ mod tests {
     fn shell(script: &str, limit: Duration) -> anyhow::Result<Executed> {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("output");
-        let stop = Arc::default();
+        let stop = None;
         let what = Execution { name: "it".into(), output, report: None, limit, stop };
         let mut command = Command::new("sh");
         command.args(["-c", script]);

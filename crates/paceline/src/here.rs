@@ -128,7 +128,7 @@ impl Files {
             output: path(OUTPUT),
             report,
             limit: here.limit,
-            stop: stop.clone(),
+            stop: Some(stop.clone()),
         };
         live::execute(command, &what, live::end_session)
     }

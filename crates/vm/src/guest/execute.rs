@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -42,7 +41,7 @@ pub(crate) fn execute(job: &Job, standing: Standing) -> anyhow::Result<Executed>
         output: OUTPUT.into(),
         report: report.map(Into::into),
         limit: Duration::from_secs_f64(job.limit_s),
-        stop: Arc::default(),
+        stop: None,
     };
     live::execute(command, &what, |_| clear())
 }
