@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::cli::{Counter, Run};
 use crate::failure::Failure;
-use crate::here::{failed, interrupts, suspends};
+use crate::here::{failed, interrupts_in_charge, suspends};
 use crate::output;
 use crate::placed::Moves;
 use crate::run::{self, End};
@@ -64,7 +64,7 @@ pub fn run(
             "--partial --by affinity steers a command and its children: name one after --",
         ));
     }
-    let (stop, suspended) = (interrupts()?, suspends()?);
+    let (stop, suspended) = (interrupts_in_charge()?, suspends()?);
     // It works all the same from the class that everybody is in, and later where the machine is full.
     let standing = Standing::now();
     let _ = live::outrank_policies();

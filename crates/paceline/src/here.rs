@@ -36,7 +36,7 @@ pub struct Here {
 
 /// Every contender in turn, as many rounds as there are runs; who came first comes last in the next.
 pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured, Failure> {
-    let stop = interrupts()?;
+    let stop = interrupts_in_charge()?;
     let files = Files::new(plan)?;
     let standing = Standing::now();
     if plan.contenders.iter().any(|contender| contender.policy().is_some()) {
@@ -221,8 +221,13 @@ pub fn outrank_policies() {
     }
 }
 
-/// Set by Ctrl-C, a hangup or a polite kill, and by Ctrl-Z, for nobody is to be stopped with a policy in charge.
+/// Set by Ctrl-C, a hangup or a polite kill.
 pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
+    set_by(&[SIGINT, SIGTERM, SIGHUP])
+}
+
+/// The same, and by Ctrl-Z: nobody is to be stopped with a policy in charge, nor for what it says.
+pub fn interrupts_in_charge() -> Result<Arc<AtomicBool>, Failure> {
     live::speak_from_background();
     set_by(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP])
 }

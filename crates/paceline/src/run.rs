@@ -19,7 +19,9 @@ use crate::cli::{By, CountedBy, Counter, Run};
 use crate::clocks;
 use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
-use crate::here::{failed, heed_limits, interrupts, may_load, outrank_policies, suspends};
+use crate::here::{
+    failed, heed_limits, interrupts_in_charge, may_load, outrank_policies, suspends,
+};
 use crate::output;
 use crate::placed::{self, Moves};
 use crate::plan::core_types;
@@ -52,7 +54,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     may_load()?;
     let alone = args.partial && !args.command.is_empty();
     heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
-    let (stop, suspended) = (interrupts()?, suspends()?);
+    let (stop, suspended) = (interrupts_in_charge()?, suspends()?);
     let standing = Standing::now();
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };

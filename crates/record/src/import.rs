@@ -8,7 +8,7 @@
 mod line;
 mod perfetto;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Read, Write};
 
 use trace::{IDLE, Tid};
@@ -150,8 +150,8 @@ pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
 struct Surveying {
     found: Survey,
     clock: Clock,
-    /// Threads, and whether they were there before.
-    seen: BTreeMap<Tid, bool>,
+    /// Threads that are known to have begun.
+    seen: BTreeSet<Tid>,
     switches: u64,
     wakeups: u64,
     any: bool,
@@ -186,10 +186,10 @@ impl Surveying {
                 self.there(named);
             }
             What::Fork { child, .. } => {
-                self.seen.entry(*child).or_insert(false);
+                self.seen.insert(*child);
             }
             What::WakeupNew(named, _) => {
-                self.seen.entry(named.tid).or_insert(false);
+                self.seen.insert(named.tid);
             }
             What::Exec { .. } | What::Exit { .. } | What::Interrupt { .. } | What::Other => {}
         }
@@ -197,8 +197,7 @@ impl Surveying {
     }
 
     fn there(&mut self, named: &Named) {
-        if named.tid != IDLE && !self.seen.contains_key(&named.tid) {
-            self.seen.insert(named.tid, true);
+        if named.tid != IDLE && self.seen.insert(named.tid) {
             self.found.there.push(self.found.described(named));
         }
     }
