@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, setsid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, setsid,
+};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use trace::Tid;
 use worker::Report;
@@ -123,6 +125,8 @@ pub fn end_session(leader: Pid) {
         let of = fields(&stat).unwrap_or_default();
         of.get(SESSION) == Some(&session.as_str()) && of.first().is_some_and(|state| *state != "Z")
     };
+    // All of its own group at once, or who forks faster than /proc is read would get away. There may be nobody left.
+    let _ = kill_process_group(leader, Signal::KILL);
     for _ in 0..PASSES {
         let left: Vec<u32> = numbered("/proc").into_iter().filter(is_left).collect();
         if left.is_empty() {
