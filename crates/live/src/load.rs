@@ -53,7 +53,7 @@ pub fn load(
         let other = before.ops.as_deref().unwrap_or("another scheduler");
         bail!("sched_ext is {} by {other}; stop it first", before.state);
     }
-    let name = instance.policy.ops.to_string();
+    let name = instance.policy.kernel_name();
     let mut messages = Messages::from_now();
     let what = What::of(instance);
     let mut counters = what.map(|what| Counters::open(what, counting.event)).unwrap_or_default();
@@ -257,9 +257,7 @@ fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyh
     let bpf = instance.policy.bpf;
     let mut object = ObjectBuilder::default().name(instance.policy.ops)?.open_memory(bpf)?;
     set_rodata(&mut object, bpf, &instance.config(topology))?;
-    if scope == Scope::WhoAsks {
-        leave_others_alone(&mut object, bpf, &ops_table(instance))?;
-    }
+    set_ops(&mut object, instance, scope)?;
     Ok(object.load()?)
 }
 
@@ -267,30 +265,42 @@ fn ops_table(instance: &Instance) -> String {
     format!("{}_ops", instance.policy.ops)
 }
 
-/// Adds SCX_OPS_SWITCH_PARTIAL to the flags of a policy's table of callbacks.
-fn leave_others_alone(object: &mut OpenObject, bytes: &[u8], table: &str) -> anyhow::Result<()> {
+/// Writes the policy's name into its table of callbacks, for policies of a family share one; and adds
+/// SCX_OPS_SWITCH_PARTIAL to its flags where it is to leave others alone.
+fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow::Result<()> {
     const SWITCH_PARTIAL: u64 = 1 << 3;
-    let at = flags_at(bytes).context("the policy's struct sched_ext_ops has no flags")?;
+    let table = ops_table(instance);
+    let (name_at, flags_at) = places_in_ops(instance.policy.bpf)
+        .context("the policy's struct sched_ext_ops has no name, or no flags")?;
     let mut map = object
         .maps_mut()
-        .find(|map| map.name() == table)
+        .find(|map| map.name() == table.as_str())
         .with_context(|| format!("the policy has no ops table {table}"))?;
     let ops = map.initial_value_mut().context("the policy's ops table has no value")?;
-    let flags = ops.get_mut(at..at + 8).context("the policy's ops table is too short")?;
-    let value = u64::from_ne_bytes(flags.try_into()?) | SWITCH_PARTIAL;
-    flags.copy_from_slice(&value.to_ne_bytes());
+    let mut name = instance.policy.kernel_name().into_bytes();
+    name.push(0);
+    let short = "the policy's ops table is too short";
+    ops.get_mut(name_at..name_at + name.len()).context(short)?.copy_from_slice(&name);
+    if scope == Scope::WhoAsks {
+        let flags = ops.get_mut(flags_at..flags_at + 8).context(short)?;
+        let value = u64::from_ne_bytes((&*flags).try_into()?) | SWITCH_PARTIAL;
+        flags.copy_from_slice(&value.to_ne_bytes());
+    }
     Ok(())
 }
 
-/// Where the flags are in the policy's own struct sched_ext_ops.
-fn flags_at(bytes: &[u8]) -> Option<usize> {
+/// Where the name and the flags are in the policy's own struct sched_ext_ops.
+fn places_in_ops(bytes: &[u8]) -> Option<(usize, usize)> {
     let btf = Btf::from_raw("policy", bytes).ok()??;
     let ops = btf.type_by_name::<Struct<'_>>("sched_ext_ops")?;
-    let flags = ops.iter().find(|member| member.name.is_some_and(|name| name == "flags"))?;
-    match flags.attr {
-        MemberAttr::Normal { offset } => Some(offset as usize / 8),
-        MemberAttr::BitField { .. } => None,
-    }
+    let place = |name: &str| {
+        let member = ops.iter().find(|member| member.name.is_some_and(|it| it == name))?;
+        match member.attr {
+            MemberAttr::Normal { offset } => Some(offset as usize / 8),
+            MemberAttr::BitField { .. } => None,
+        }
+    };
+    Some((place("name")?, place("flags")?))
 }
 
 /// Writes each named `const volatile`; names that the object lacks are skipped.

@@ -41,7 +41,7 @@ pub struct Policy {
     pub about: &'static str,
     /// What can be set.
     pub knobs: &'static [Knob],
-    /// The C name of its ops table without `_ops`; it is also its name in the kernel.
+    /// The C name of its ops table without `_ops`.
     pub ops: &'static str,
     /// The BPF object.
     pub bpf: &'static [u8],
@@ -55,6 +55,11 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// What a kernel calls it while it is in charge: such a name has letters, digits, `_` and `.`.
+    pub fn kernel_name(&self) -> String {
+        self.name.replace('-', "_")
+    }
+
     /// What it takes a profile's numbers for. None: it reads none.
     pub fn told(&self) -> Option<Told> {
         self.control.map(|plan| plan.told)
