@@ -20,6 +20,8 @@ pub struct State {
     pub state: String,
     /// The name of the attached scheduler, where there is one.
     pub ops: Option<String>,
+    /// It has the tasks that asked for it, and no others.
+    pub partial: bool,
     /// Tasks that were refused a switch to SCHED_EXT by the scheduler.
     pub nr_rejected: u64,
     /// How often a scheduler was enabled since boot.
@@ -48,9 +50,15 @@ pub fn state() -> anyhow::Result<State> {
     Ok(State {
         state: state.trim().to_string(),
         ops: read(OPS).ok().map(|name| name.trim().to_string()),
+        partial: number("switch_all") == Some(0),
         nr_rejected: number("nr_rejected").unwrap_or(0),
         enable_seq: number("enable_seq").unwrap_or(0),
     })
+}
+
+/// The sched_ext scheduler that has all tasks at present. None: Linux's own class has them.
+pub fn scheduler() -> Option<String> {
+    state().ok().filter(|state| !state.partial)?.ops
 }
 
 /// The kernel's log from one moment on.

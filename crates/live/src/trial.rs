@@ -116,7 +116,8 @@ impl Trial<'_> {
             tell("recorded")?;
             let calls = detail == Detail::Calls;
             let cpus = topology.llc.len();
-            let header = Header { cpus, calls, children: true, ..Header::default() };
+            let scheduler = crate::kernel::scheduler();
+            let header = Header { cpus, calls, scheduler, children: true, ..Header::default() };
             let recorder = Recorder::start(Vec::new(), header)?;
             settle();
             let seen = checked(execute(), &mut attached)?;

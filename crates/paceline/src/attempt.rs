@@ -108,37 +108,14 @@ fn applying(machine: &Machine) -> &'static str {
     if machine.kinds(TYPES_MAX).rates.len() > 1 { UNEVEN } else { EVEN }
 }
 
-/// What would change, in words; the first policy is Linux's own, under which it was recorded.
+/// What would change, in words; the first policy is Linux's own, beside which others stand.
 fn answer(summary: &[Summary], went: &Went) -> Vec<String> {
-    let Went { elapsed_s: recorded_s, others: by_others, coarse, .. } = *went;
     let Some((first, others)) = summary.split_first() else { return Vec::new() };
-    let mut lines = Vec::new();
-    let replayed_s = first.elapsed_s.median;
-    let distance = replayed_s / recorded_s - 1.0;
-    lines.push(format!(
-        "recorded: it took {}; its replay under {} takes {}, {} {}",
-        time(recorded_s),
-        first.policy,
-        time(replayed_s),
-        percent(distance.abs()),
-        if distance < 0.0 { "less" } else { "more" },
-    ));
-    if by_others > OTHERS_MAX {
-        lines.push(format!(
-            "others had {} of the CPU time meanwhile; a replay has the machine for itself, so record again on \
-             an idle machine",
-            percent(by_others)
-        ));
-    } else if !distance.is_finite() || distance.abs() > DISTANCE_MAX {
-        lines.push(format!(
-            "a replay that is {} off its own recording says little of other policies: it does not know \
-             something of this machine or of the command",
-            percent(distance.abs())
-        ));
-    }
-    lines.extend(others.iter().map(|one| change(one, first, coarse.is_some())));
+    let coarse = went.coarse.is_some();
+    let mut lines = nearness(summary, went);
+    lines.extend(others.iter().map(|one| change(one, first, coarse)));
     lines.push(choice(first, others));
-    if coarse.is_some() {
+    if coarse {
         lines.push(
             "unknown: how many switches and waits a policy would save; record with sudo for that"
                 .to_string(),
@@ -149,6 +126,41 @@ fn answer(summary: &[Summary], went: &Went) -> Vec<String> {
          instructions are not recorded"
             .to_string(),
     );
+    lines
+}
+
+/// How far the replay under what was in charge is from the recording itself, and whether that is to be believed.
+fn nearness(summary: &[Summary], went: &Went) -> Vec<String> {
+    let under = went.under.as_deref().unwrap_or(DEFAULT);
+    let Some(own) = summary.iter().find(|one| one.policy == under) else {
+        return vec![format!(
+            "recorded under {under}: it took {}; how near a replay comes is not known, for it is none of these: name \
+             it with --policy",
+            time(went.elapsed_s)
+        )];
+    };
+    let replayed_s = own.elapsed_s.median;
+    let distance = replayed_s / went.elapsed_s - 1.0;
+    let mut lines = vec![format!(
+        "recorded: it took {}; its replay under {under} takes {}, {} {}",
+        time(went.elapsed_s),
+        time(replayed_s),
+        percent(distance.abs()),
+        if distance < 0.0 { "less" } else { "more" },
+    )];
+    if went.others > OTHERS_MAX {
+        lines.push(format!(
+            "others had {} of the CPU time meanwhile; a replay has the machine for itself, so record again on \
+             an idle machine",
+            percent(went.others)
+        ));
+    } else if !distance.is_finite() || distance.abs() > DISTANCE_MAX {
+        lines.push(format!(
+            "a replay that is {} off its own recording says little of other policies: it does not know \
+             something of this machine or of the command",
+            percent(distance.abs())
+        ));
+    }
     lines
 }
 
@@ -266,6 +278,18 @@ mod tests {
         assert!(said(None).contains("switches where default has") && !said(None).contains(unknown));
         let coarse = said(Some(None));
         assert!(!coarse.contains("switches where") && coarse.contains(unknown), "{coarse}");
+    }
+
+    #[test]
+    fn a_replay_is_held_to_what_was_in_charge() {
+        let summary = summary(&[("default", &[200, 200]), ("cas", &[100, 100])]);
+        let first = |under: Option<&str>| {
+            let under = under.map(String::from);
+            answer(&summary, &Went { elapsed_s: 0.1, under, ..Went::default() }).swap_remove(0)
+        };
+        assert!(first(None).contains("under default takes 200 ms"), "{}", first(None));
+        assert!(first(Some("cas")).contains("under cas takes 100 ms"), "{}", first(Some("cas")));
+        assert!(first(Some("o1")).contains("how near a replay comes is not known"));
     }
 
     #[test]

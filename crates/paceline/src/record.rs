@@ -162,6 +162,7 @@ fn begin(file: File, args: &Record, coarse: bool) -> Result<Observer, Failure> {
         cpus: live::topology().map_err(failed)?.llc.len(),
         command: args.command.join(" "),
         kernel: live::kernel_release(),
+        scheduler: live::scheduler(),
         calls: args.calls,
         children: !args.command.is_empty(),
         ..Header::default()

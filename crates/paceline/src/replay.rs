@@ -7,13 +7,15 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use machine::Machine;
-use record::{Fit, Reader, Replay, Shown, Summary, worked_in_turn};
+use policy::Instance;
+use record::{Fit, Header, Reader, Replay, Shown, Summary, worked_in_turn};
 use report::text::count;
 use sim::{Played, Scenario, Scheduler};
 use workload::Workload;
 
+use crate::contender::{Contender, POLICIES};
 use crate::failure::Failure;
-use crate::output;
+use crate::{ground, output};
 
 /// Replays that what the model charges is seen by: each sees what the one before has changed.
 const FITTED: usize = 5;
@@ -32,6 +34,8 @@ pub struct Went {
     pub elapsed_s: f64,
     /// The part of the machine's CPU time that others had meanwhile.
     pub others: f64,
+    /// The policy that it was made under, where that is one of ours. None: Linux's own class, as far as is known.
+    pub under: Option<String>,
     /// It is of procfs: which part of the CPU time it has not seen, where that is known.
     pub coarse: Option<Option<f64>>,
     /// What else a reader has to know before they believe a replay.
@@ -52,12 +56,13 @@ impl Went {
 pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| cannot(&error))?;
-    let (replay, summary) = taken_in(BufReader::with_capacity(1 << 20, file), machine)
+    let (header, replay, summary) = taken_in(BufReader::with_capacity(1 << 20, file), machine)
         .map_err(|error| cannot(&error))?;
     if replay.is_empty() {
         return Err(cannot(&"nothing of the workload is in it; record a command that runs longer"));
     }
-    let doubts = doubts(&summary);
+    let (under, doubt) = made_under(header.scheduler.as_deref());
+    let doubts: Vec<String> = doubts(&summary).into_iter().chain(doubt).collect();
     for line in &doubts {
         output::say(&format!("paceline: {}: {line}", path.display()));
     }
@@ -69,23 +74,47 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
         let seen_ns: u64 = replay.recorded().iter().map(|task| task.cpu_ns).sum();
         Some(unseen_ns / (unseen_ns + seen_ns as f64).max(1.0))
     });
-    let went = Went { elapsed_s: elapsed_ns / 1e9, others, coarse, doubts };
-    Ok((fitted(&replay, &name, machine, &Scheduler::Default)?, went))
+    let recorded = under.as_ref().map_or(Scheduler::Default, ground::scheduler);
+    let under = under.map(|contender| contender.label().to_string());
+    let went = Went { elapsed_s: elapsed_ns / 1e9, others, under, coarse, doubts };
+    Ok((fitted(&replay, &name, machine, &recorded)?, went))
 }
 
-/// What a recording holds, for this machine, and what reading it has shown.
+/// What had all tasks while a recording was made, by its sched_ext name, where that is a policy of ours; and what a
+/// reader has to know of that.
+fn made_under(scheduler: Option<&str>) -> (Option<Contender>, Option<String>) {
+    let Some(name) = scheduler else { return (None, None) };
+    match POLICIES.iter().find(|policy| policy.kernel_name() == name) {
+        Some(policy) => (
+            Some(Contender::Policy(Instance::default(policy))),
+            Some(format!(
+                "it was made under {}, whose knobs it does not tell; taken as its defaults",
+                policy.name
+            )),
+        ),
+        None => (
+            None,
+            Some(format!(
+                "it was made under the scheduler {name}, and is taken for one made under Linux's own class: record \
+                 without it"
+            )),
+        ),
+    }
+}
+
+/// What a recording begins with and holds, for this machine, and what reading it has shown.
 pub fn taken_in(
     from: impl Read,
     machine: &Machine,
-) -> Result<(Replay, Summary), record::ReadError> {
+) -> Result<(Header, Replay, Summary), record::ReadError> {
     let mut reader = Reader::new(from)?;
     let mut replay = Replay::new(reader.header(), machine.costs.turn_ns > 0.0);
     while let Some(event) = reader.next_event()? {
         replay.event(&event);
     }
-    let summary = reader.summary().clone();
+    let (header, summary) = (reader.header().clone(), reader.summary().clone());
     replay.finish(summary.ending.as_ref());
-    Ok((replay, summary))
+    Ok((header, replay, summary))
 }
 
 /// What is wrong with a recording short of everything.

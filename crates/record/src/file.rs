@@ -72,6 +72,9 @@ pub struct Header {
     /// The workload is what that process started, and what came of it; else all of the machine is.
     #[serde(default)]
     pub children: bool,
+    /// The sched_ext scheduler that had all tasks when it began. None: the kernel's own class had them, or nobody knows.
+    #[serde(default)]
+    pub scheduler: Option<String>,
     /// How often threads were looked at, ns, where [`Source::Procfs`] saw it.
     #[serde(default)]
     pub sample_ns: u64,

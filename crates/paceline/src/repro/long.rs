@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(found.events as usize, events.iter().filter(of).count());
         let (trace, ..) = import(&text[..], &found, "hackbench", Vec::new()).unwrap();
         let machine = plan::find_machine("numa-2x4").unwrap();
-        let (replay, _) = crate::replay::taken_in(&trace[..], &machine).unwrap();
+        let (_, replay, _) = crate::replay::taken_in(&trace[..], &machine).unwrap();
         let switches =
             |event: &&Event| matches!(event.kind, Kind::Switch { prev, .. } if prev != 0);
         let seen: u64 = replay.recorded().iter().map(|task| task.switches).sum();

@@ -29,7 +29,7 @@ pub fn distances(
     let mut distances = Vec::new();
     let recorded = |run: &&Outcome| run.policy == from && !run.recording.is_empty();
     for run in outcomes.iter().filter(recorded) {
-        let (replay, _) = replay::taken_in(run.recording.as_slice(), &machine)
+        let (_, replay, _) = replay::taken_in(run.recording.as_slice(), &machine)
             .map_err(|error| Failure::run(format!("the guest's recording: {error}")))?;
         let foretold = foretold(&replay, &machine, from, of)?;
         let happened: Vec<Seen> = match from == of {
