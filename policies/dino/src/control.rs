@@ -24,6 +24,8 @@ const BEHIND: f64 = 0.1;
 const DWELL_S: f64 = 60.0;
 /// Bytes of a line of the last-level cache.
 const LINE: f64 = 64.0;
+/// Instructions in a second of CPU time of whom nobody counts them: what one that misses often gets done.
+const TOLD_RATE: f64 = 1e9;
 /// What a share in the task table means: 0 is nobody's place, else one more than the domain.
 const PLACE: u64 = 1;
 
@@ -158,7 +160,9 @@ impl Places {
             (own.task, own.ran_ns) = (task, task.runtime_ns);
             if (ran_ns as f64) < self.rule.busy * passed_ns as f64 || ran_ns == 0 {
                 own.quiet = (own.quiet + 1).min(QUIET);
-                own.counts = view.memory.counts(task.pid).filter(|_| own.quiet < QUIET);
+                // Who is asked for has counters, of which there are so many: none for those that sleep.
+                let counts = || view.memory.counts(task.pid);
+                own.counts = (own.quiet < QUIET).then(counts).flatten();
                 continue;
             }
             own.quiet = 0;
@@ -169,7 +173,8 @@ impl Places {
             let told = told(&self.profile, view, task.pid, own.samples);
             let Some(mpki) = told.or(counted.map(|(mpki, _)| mpki)) else { continue };
             (own.samples, own.told) = (own.samples + 1, told.is_some());
-            own.asks = counted.map_or(0.0, |(_, asks)| asks);
+            let told_asks = mpki / 1000.0 * TOLD_RATE * LINE * ran_ns as f64 / passed_ns as f64;
+            own.asks = counted.map_or(told_asks, |(_, asks)| asks);
             let first = own.rate.accepted().is_none();
             own.rate.sample(mpki, self.rule.filter, leaves);
             let class = own.rate.accepted().map_or(own.class, |rate| self.rule.cuts.class(rate));
@@ -285,9 +290,10 @@ impl Places {
                 };
                 now[node] += part * own.asks;
                 then[pulled.unwrap_or(if all == 0 { *to } else { node })] += part * own.asks;
-                if pulled.is_some_and(|to| to != node) {
-                    *units.entry(unit).or_default() = all - thread.resident[pulled.unwrap_or(node)];
-                }
+            }
+            if let Some(to) = pulled {
+                // Nodes behind the last that has pages are not in it.
+                units.insert(unit, all - thread.resident.get(to).copied().unwrap_or(0));
             }
         }
         let dwell_s = (self.classed_s + DWELL_S) / f64::from(self.changes + 1);

@@ -14,6 +14,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 struct World {
     /// By thread: misses per 1,000 instructions, and both counters.
     counted: RefCell<BTreeMap<u32, (f64, Counts)>>,
+    /// Whom it was asked for.
+    asked: RefCell<Vec<u32>>,
     pages: RefCell<BTreeMap<u32, Vec<u64>>>,
     pulls: RefCell<Vec<(u32, usize)>>,
     /// Bytes that each node's memory has given.
@@ -22,11 +24,15 @@ struct World {
 
 impl Memory for World {
     fn counts(&self, tid: u32) -> Option<Counts> {
+        self.asked.borrow_mut().push(tid);
         self.counted.borrow().get(&tid).map(|(_, counts)| *counts)
     }
 
     fn resident(&self, pid: u32) -> Vec<u64> {
-        self.pages.borrow().get(&pid).cloned().unwrap_or_default()
+        // As numa_maps has it: nodes up to the last one that has pages.
+        let mut pages = self.pages.borrow().get(&pid).cloned().unwrap_or_default();
+        pages.truncate(pages.iter().rposition(|bytes| *bytes > 0).map_or(0, |last| last + 1));
+        pages
     }
 
     fn traffic(&self) -> Vec<u64> {
@@ -174,16 +180,16 @@ fn noise_within_a_class_moves_nobody_under_dino_and_many_under_di_migrate() {
 
 #[test]
 fn a_turtle_that_becomes_a_devil_is_taken_for_one_after_five_samples() {
-    // Two devils on node 0, one on each other; a turtle of node 1 joins them.
-    let mut bench = Bench::new("dino:gate=off", &topology(4, 1), &[40.0, 1.0, 1.0]);
+    // A devil and a turtle in one domain, two turtles in the other.
+    let mut bench = Bench::new("dino:gate=off", &topology(2, 2), &[40.0, 1.0, 1.0, 1.0]);
     bench.runs(12);
-    bench.pulled();
     let before = bench.at();
-    bench.rate(1, 60.0);
+    let beside = (1..4).find(|thread| before[*thread] == before[0]).unwrap();
+    bench.rate(beside, 60.0);
     bench.runs(4);
     assert_eq!(bench.at(), before);
-    bench.runs(6);
-    assert!(bench.pulled().len() <= 1);
+    bench.runs(2);
+    assert_ne!(bench.at()[beside], bench.at()[0]);
 }
 
 #[test]
@@ -312,6 +318,33 @@ fn a_counter_that_jumps_back_is_no_sample() {
         bench.runs(1);
     }
     assert_eq!((bench.at(), bench.pulled()), (before, vec![]));
+}
+
+#[test]
+fn the_gate_takes_a_profile_for_what_threads_ask_for() {
+    let told: [&[f64]; 4] = [&[38.0]; 4];
+    let mut bench = Bench::told("dino:bandwidth=4000", &topology(4, 4), &[], &told);
+    (0..4).for_each(|_| bench.comes(0.0, 0));
+    bench.world.counted.borrow_mut().clear();
+    bench.runs(3);
+    let mut at = bench.at();
+    at.sort();
+    assert_eq!(at, [Some(0), Some(1), Some(2), Some(3)]);
+    assert_eq!(bench.control.sources().profile, 4);
+}
+
+#[test]
+fn nobody_counts_for_those_that_sleep() {
+    let mut bench = Bench::new("dino", &topology(4, 4), &[30.0; 4]);
+    bench.runs(3);
+    for _ in 0..5 {
+        bench.now_ns += SECOND_NS;
+        bench.step();
+    }
+    bench.world.asked.take();
+    bench.now_ns += SECOND_NS;
+    bench.step();
+    assert_eq!(bench.world.asked.take(), [] as [u32; 0]);
 }
 
 #[test]
