@@ -107,8 +107,22 @@ pub fn taken_in(
     from: impl Read,
     machine: &Machine,
 ) -> Result<(Header, Replay, Summary), record::ReadError> {
-    let mut reader = Reader::new(from)?;
-    let mut replay = Replay::new(reader.header(), machine.costs.turn_ns > 0.0);
+    let reader = Reader::new(from)?;
+    let replay = Replay::new(reader.header(), machine.costs.turn_ns);
+    taken_into(reader, replay)
+}
+
+/// The same with what writing it down took: what its own replay is held to.
+pub fn as_it_was(from: impl Read, machine: &Machine) -> Result<Replay, record::ReadError> {
+    let reader = Reader::new(from)?;
+    let replay = Replay::new(reader.header(), machine.costs.turn_ns).with_hooks();
+    taken_into(reader, replay).map(|(_, replay, _)| replay)
+}
+
+fn taken_into<R: Read>(
+    mut reader: Reader<R>,
+    mut replay: Replay,
+) -> Result<(Header, Replay, Summary), record::ReadError> {
     while let Some(event) = reader.next_event()? {
         replay.event(&event);
     }
@@ -170,7 +184,7 @@ pub fn fitted(
 fn seen_of(traced: &sim::Traced, machine: &Machine) -> Vec<Shown> {
     let in_turn = machine.costs.turn_ns > 0.0;
     let worked = match in_turn {
-        true => worked_in_turn(&traced.events, machine.cpus.len()),
+        true => worked_in_turn(&traced.events, machine.cpus.len(), machine.costs.turn_ns),
         false => BTreeMap::new(),
     };
     let tasks = &traced.outcome.observed.tasks;

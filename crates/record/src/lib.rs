@@ -5,6 +5,7 @@
 //! [`Header`]. [`Reader`] gives them back as [`Event`]s in the order of time; [`Writer`] leaves a sound
 //! file whatever happens to it; [`import`] makes one of other tools' text. What took part, and what it did, becomes a workload in [`Replay`].
 
+mod clocks;
 mod event;
 mod file;
 pub mod import;

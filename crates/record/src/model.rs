@@ -13,6 +13,7 @@ use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
 use workload::{Act, Again, Object, Script, Task, Then, Workload};
 
 use crate::Carrier;
+use crate::clocks::Clocks;
 use crate::replay::{Channel, Item, Key, Replay, What};
 
 /// Bytes of a pipe's page.
@@ -111,27 +112,24 @@ fn cut_for(acts: &[Act], wanted_ns: f64) -> f64 {
     high
 }
 
-/// How long each thread worked, by scheduling events of CPUs that run in turn: during a CPU's part of the
-/// time, one in as many as are busy.
-pub fn worked_in_turn(events: &[Event], cpus: usize) -> BTreeMap<Tid, f64> {
-    let mut current = vec![IDLE; cpus];
-    let mut since_ns = vec![0.0; cpus];
+/// How long each thread worked, ns, by scheduling events of CPUs that run one after the other for so long.
+pub fn worked_in_turn(events: &[Event], cpus: usize, turn_ns: f64) -> BTreeMap<Tid, f64> {
+    let mut clocks = Clocks::new(cpus, turn_ns);
+    let mut current = vec![(IDLE, 0); cpus];
     let mut all: BTreeMap<Tid, f64> = BTreeMap::new();
-    let (mut busy, mut last_ns, mut worked_ns) = (0usize, 0, 0.0);
     for event in events {
-        worked_ns += event.t_ns.saturating_sub(last_ns) as f64 / busy.max(1) as f64;
-        last_ns = event.t_ns.max(last_ns);
-        let Kind::Switch { next, .. } = event.kind else { continue };
         let cpu = event.cpu as usize;
-        if current[cpu] != IDLE {
-            *all.entry(current[cpu]).or_default() += worked_ns - since_ns[cpu];
-        }
-        busy = busy + usize::from(next != IDLE) - usize::from(current[cpu] != IDLE);
-        (current[cpu], since_ns[cpu]) = (next, worked_ns);
+        clocks.advance(event.t_ns, Some(cpu));
+        let Kind::Switch { next, .. } = event.kind else { continue };
+        let ran_ns = clocks.ran_ns(cpu);
+        let (tid, since_ns) = std::mem::replace(&mut current[cpu], (next, ran_ns));
+        *all.entry(tid).or_default() += (ran_ns - since_ns) as f64;
+        clocks.set_busy(cpu, next != IDLE);
     }
-    for (cpu, tid) in current.into_iter().enumerate().filter(|(_, tid)| *tid != IDLE) {
-        *all.entry(tid).or_default() += worked_ns - since_ns[cpu];
+    for (cpu, (tid, since_ns)) in current.into_iter().enumerate() {
+        *all.entry(tid).or_default() += (clocks.ran_ns(cpu) - since_ns) as f64;
     }
+    all.remove(&IDLE);
     all
 }
 
@@ -474,7 +472,7 @@ mod tests {
 
     #[test]
     fn what_a_part_has_shown_holds_for_all() {
-        let mut replay = Replay::new(&crate::Header { cpus: 1, ..Default::default() }, false);
+        let mut replay = Replay::new(&crate::Header { cpus: 1, ..Default::default() }, 0.0);
         for tid in [5, 6] {
             let kind = crate::Kind::Task(crate::TaskInfo {
                 tid,

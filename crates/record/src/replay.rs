@@ -19,7 +19,7 @@
 //! turns, for as long as the samples say.
 //!
 //! On a machine whose CPUs run in turn on one clock (a guest under icount) a task works only during its
-//! CPU's turns: its part of the time is one in as many as there are busy CPUs.
+//! CPU's turns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use std::sync::Arc;
 use trace::Tid;
 use workload::{Act, Again, Object};
 
+use crate::clocks::Clocks;
 use crate::{Carrier, Ending, Event, Header, Kind, Left, Sample, Source, TaskInfo};
 
 /// Between two wakeups of one system call there is no more work than this, ns.
@@ -44,17 +45,13 @@ pub struct Replay {
     of_command: bool,
     coarse: bool,
     recorder: Option<Tid>,
-    in_turn: bool,
     /// What it took to write an event down, ns: the work of whoever it happened to, and none of its own.
     hook_ns: f64,
     call_hook_ns: f64,
     /// Calls are known, and may yet show what carried a wakeup.
     calls: bool,
     cpus: Vec<Cpu>,
-    busy: usize,
-    now_ns: u64,
-    /// Work that a task would have done that had run all the time.
-    worked_ns: f64,
+    clocks: Clocks,
     known: BTreeMap<Tid, TaskInfo>,
     parent: BTreeMap<Tid, Tid>,
     /// Which of `tasks` a thread is at present.
@@ -88,7 +85,7 @@ struct Cpu {
     current: Tid,
     known: bool,
     since_ns: u64,
-    since_worked_ns: f64,
+    since_ran_ns: u64,
 }
 
 /// What one task did.
@@ -109,10 +106,12 @@ pub(crate) struct Task {
     pub cpu_ns: u64,
     /// Times it left one.
     pub switches: u64,
-    on: Option<(u64, f64)>,
-    /// Work since the last item; and what of it was the recorder's.
+    on: Option<On>,
+    /// Work since the last item; and what of all was the recorder's.
     work_ns: f64,
     pub hooks_ns: f64,
+    /// What the recorder is taken to have had of its work, and is not out of it yet.
+    owed_ns: f64,
     blocked: Option<Blocked>,
     /// The call that it is about to be woken from, if that would have given up by itself.
     timed: Option<u32>,
@@ -125,6 +124,14 @@ pub(crate) struct Task {
     /// counted what ran late.
     looked_ns: u64,
     slept_ns: f64,
+}
+
+/// The CPU that a task has, up to when that is counted in its work, and how long the CPU had run then.
+#[derive(Clone, Copy, Debug)]
+struct On {
+    cpu: usize,
+    since_ns: u64,
+    since_ran_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -208,20 +215,18 @@ struct Wake {
 }
 
 impl Replay {
-    /// Of a recording with this header. `in_turn`: its CPUs ran one after the other on one clock.
-    pub fn new(header: &Header, in_turn: bool) -> Self {
+    /// Of a recording with this header. `turn_ns`: its CPUs ran one after the other on one clock, each so long at most; 0:
+    /// side by side.
+    pub fn new(header: &Header, turn_ns: f64) -> Self {
         Replay {
             of_command: header.children,
             coarse: header.source == Source::Procfs,
             recorder: header.recorder,
-            in_turn,
             hook_ns: header.hook_ns,
             call_hook_ns: header.call_hook_ns,
             calls: header.calls,
             cpus: vec![Cpu::default(); header.cpus],
-            busy: 0,
-            now_ns: 0,
-            worked_ns: 0.0,
+            clocks: Clocks::new(header.cpus, turn_ns),
             known: BTreeMap::new(),
             parent: BTreeMap::new(),
             index: BTreeMap::new(),
@@ -245,8 +250,8 @@ impl Replay {
 
     /// Takes in what happened next.
     pub fn event(&mut self, event: &Event) {
-        self.advance(event.t_ns);
         let cpu = event.cpu as usize;
+        self.clocks.advance(event.t_ns, Some(cpu));
         match &event.kind {
             Kind::Switch { prev, next, left } => self.switch(cpu, *prev, *next, *left),
             Kind::Wake { tid, by, object } => self.wake(cpu, *tid, *by, *object),
@@ -279,9 +284,17 @@ impl Replay {
         }
     }
 
+    /// What writing events down took stays in the work that is recorded: what happened is replayed, and not what would
+    /// have happened without a recorder.
+    #[must_use]
+    pub fn with_hooks(mut self) -> Self {
+        (self.hook_ns, self.call_hook_ns) = (0.0, 0.0);
+        self
+    }
+
     /// Its CPUs ran one after the other on one clock.
     pub(crate) fn in_turn(&self) -> bool {
-        self.in_turn
+        self.clocks.in_turn()
     }
 
     /// CPUs of the machine it was recorded on.
@@ -297,7 +310,7 @@ impl Replay {
     /// Nothing more happens.
     pub fn finish(&mut self, ending: Option<&Ending>) {
         if let Some(ending) = ending {
-            self.advance(ending.end_ns.max(self.now_ns));
+            self.clocks.advance(ending.end_ns, None);
             self.others_ns += ending.others_ns.unwrap_or(0);
         }
         for task in 0..self.tasks.len() {
@@ -313,17 +326,14 @@ impl Replay {
         if let Some((_, to_ns)) = command_ns.filter(|_| self.of_command) {
             self.ended_ns = to_ns;
         } else if !self.of_command {
-            self.ended_ns = self.now_ns;
+            self.ended_ns = self.now_ns();
         }
         (self.wakes, self.free, self.index, self.known) = Default::default();
         self.seal();
     }
 
-    fn advance(&mut self, t_ns: u64) {
-        let passed = t_ns.saturating_sub(self.now_ns) as f64;
-        let share = if self.in_turn { self.busy.max(1) as f64 } else { 1.0 };
-        self.worked_ns += passed / share;
-        self.now_ns = self.now_ns.max(t_ns);
+    fn now_ns(&self) -> u64 {
+        self.clocks.now_ns()
     }
 
     /// Which of the workload's tasks a thread is.
@@ -335,7 +345,7 @@ impl Replay {
         self.known.insert(info.tid, info.clone());
         match self.of(info.tid) {
             Some(task) => self.tasks[task].info = info.clone(),
-            None if self.now_ns == 0 => self.there(info),
+            None if self.now_ns() == 0 => self.there(info),
             None => {}
         }
     }
@@ -363,7 +373,7 @@ impl Replay {
             info,
             process,
             forked,
-            start_ns: self.now_ns,
+            start_ns: self.now_ns(),
             items: Vec::new(),
             acts: Arc::default(),
             asked_ns: 0.0,
@@ -372,12 +382,13 @@ impl Replay {
             on: None,
             work_ns: 0.0,
             hooks_ns: 0.0,
+            owed_ns: 0.0,
             blocked: None,
             timed: None,
             waking: None,
             channels: BTreeSet::new(),
             dead: false,
-            looked_ns: self.now_ns,
+            looked_ns: self.now_ns(),
             slept_ns: 0.0,
         });
         self.tasks.len() - 1
@@ -385,7 +396,7 @@ impl Replay {
 
     /// The command begins: what its recorder ran before that, and waited for, is none of it.
     fn begin(&mut self) {
-        self.started_ns = Some(self.now_ns);
+        self.started_ns = Some(self.now_ns());
         (self.others_ns, self.recorder_ns, self.items, self.part_ns) = Default::default();
         (self.tasks, self.index, self.processes) = Default::default();
         (self.wakes, self.free, self.numbers, self.channels) = Default::default();
@@ -437,18 +448,17 @@ impl Replay {
     }
 
     fn switch(&mut self, cpu: usize, prev: Tid, next: Tid, left: Left) {
-        let Cpu { current, known, since_ns, since_worked_ns } = self.cpus[cpu];
+        let Cpu { current, known, since_ns, since_ran_ns } = self.cpus[cpu];
         let own = self.of(current).is_some_and(|task| !self.tasks[task].info.kernel);
         if let (true, false, Some(started_ns)) = (current != 0, own, self.started_ns) {
-            self.others_ns += self.now_ns - since_ns.max(started_ns);
+            self.others_ns += self.now_ns() - since_ns.max(started_ns);
             if self.is_recorder(current) && since_ns >= started_ns {
-                self.recorder_ns += self.worked_ns - since_worked_ns;
+                self.recorder_ns += (self.clocks.ran_ns(cpu) - since_ran_ns) as f64;
             }
         }
-        self.busy -= usize::from(known && current != 0);
-        self.busy += usize::from(next != 0);
-        let (since_ns, since_worked_ns) = (self.now_ns, self.worked_ns);
-        self.cpus[cpu] = Cpu { current: next, known: true, since_ns, since_worked_ns };
+        self.clocks.set_busy(cpu, next != 0);
+        let (since_ns, since_ran_ns) = (self.now_ns(), self.clocks.ran_ns(cpu));
+        self.cpus[cpu] = Cpu { current: next, known: true, since_ns, since_ran_ns };
         if known && current != prev {
             self.lose(current);
         }
@@ -459,7 +469,7 @@ impl Replay {
             }
             if !known {
                 // It had this CPU before the recording began.
-                self.tasks[task].on.get_or_insert((0, 0.0));
+                self.tasks[task].on.get_or_insert(On { cpu, since_ns: 0, since_ran_ns: 0 });
             }
             self.pause(task);
             self.hook(task, self.hook_ns);
@@ -476,7 +486,7 @@ impl Replay {
         }
         if let Some(task) = self.of(next).filter(|_| next != 0) {
             self.resumes(task);
-            self.tasks[task].on = Some((self.now_ns, self.worked_ns));
+            self.tasks[task].on = Some(On { cpu, since_ns, since_ran_ns });
         }
     }
 
@@ -502,7 +512,7 @@ impl Replay {
     /// A thread was looked at: it worked and slept by turns, one each time that it got a CPU.
     fn sampled(&mut self, sample: &Sample) {
         let Some(task) = self.of(sample.tid) else { return };
-        let now_ns = self.now_ns;
+        let now_ns = self.now_ns();
         let of = &mut self.tasks[task];
         let since_ns = std::mem::replace(&mut of.looked_ns, now_ns);
         let (ran_ns, waited_ns) = (f64::from(sample.ran_ns), f64::from(sample.waited_ns));
@@ -531,20 +541,23 @@ impl Replay {
 
     /// Credits a task for its work until now.
     fn pause(&mut self, task: usize) {
-        let (now_ns, worked_ns) = (self.now_ns, self.worked_ns);
+        let now_ns = self.now_ns();
         let task = &mut self.tasks[task];
-        if let Some((since_ns, since_worked_ns)) = &mut task.on {
-            let work_ns = worked_ns - *since_worked_ns;
+        if let Some(On { cpu, since_ns, since_ran_ns }) = &mut task.on {
+            let ran_ns = self.clocks.ran_ns(*cpu);
             task.cpu_ns += now_ns - *since_ns;
-            task.work_ns += work_ns;
-            (*since_ns, *since_worked_ns) = (now_ns, worked_ns);
+            task.work_ns += (ran_ns - *since_ran_ns) as f64;
+            (*since_ns, *since_ran_ns) = (now_ns, ran_ns);
         }
     }
 
-    /// An event of this task was written down, which took it so long.
+    /// An event of this task was written down, which takes so long in the mean: where it took less, the rest is some
+    /// other event's.
     fn hook(&mut self, task: usize, hook_ns: f64) {
         let task = &mut self.tasks[task];
-        let own_ns = hook_ns.min(task.work_ns);
+        task.owed_ns += hook_ns;
+        let own_ns = task.owed_ns.min(task.work_ns);
+        task.owed_ns -= own_ns;
         task.work_ns -= own_ns;
         task.hooks_ns += own_ns;
     }
@@ -552,7 +565,7 @@ impl Replay {
     fn put(&mut self, task: usize, what: What) -> usize {
         self.items += 1;
         if self.items == FITTED_BY {
-            self.part_ns = Some(self.now_ns);
+            self.part_ns = Some(self.now_ns());
         }
         let task = &mut self.tasks[task];
         task.items.push(Item { work_ns: task.work_ns as f32, what });
@@ -567,7 +580,7 @@ impl Replay {
         }
         self.put(task, What::Nothing);
         if !self.tasks[task].info.kernel {
-            self.ended_ns = self.now_ns;
+            self.ended_ns = self.now_ns();
         }
         let tid = self.tasks[task].tid;
         if self.index.get(&tid) == Some(&task) {
@@ -580,7 +593,7 @@ impl Replay {
         // A wakeup that came while it was on its way out is kept: it may have been for this.
         let early = self.tasks[task].blocked.take();
         let (woken, timed) = early.map_or((None, None), |blocked| (blocked.woken, blocked.timed));
-        let since_ns = self.now_ns;
+        let since_ns = self.now_ns();
         self.tasks[task].blocked = Some(Blocked { since_ns, item, woken, timed });
     }
 
@@ -605,7 +618,7 @@ impl Replay {
                 Woken::By(self.keep(wake))
             }
         };
-        let now_ns = self.now_ns;
+        let now_ns = self.now_ns();
         let woken_at = Some((now_ns, how));
         let timed = self.tasks[woken].timed.take();
         let task = &self.tasks[woken];

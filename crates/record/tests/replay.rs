@@ -15,7 +15,7 @@ fn story(events: &[(u64, u32, Kind)]) -> (Replay, Workload) {
     let calls = events.iter().any(|(_, _, kind)| matches!(kind, Kind::Read { .. }));
     let recorder = Some(RECORDER);
     let header = Header { cpus: 2, calls, children: true, recorder, ..Header::default() };
-    let mut replay = Replay::new(&header, false);
+    let mut replay = Replay::new(&header, 0.0);
     let begin = [
         (0, 0, Kind::Task(info(RECORDER, RECORDER, "paceline"))),
         (0, 0, Kind::Switch { prev: 0, next: RECORDER, left: Left::Blocked }),
@@ -81,7 +81,7 @@ fn a_coarse_recording_has_work_and_sleep() {
     let recorder = Some(RECORDER);
     let source = Source::Procfs;
     let header = Header { cpus: 2, source, children: true, recorder, ..Header::default() };
-    let mut replay = Replay::new(&header, false);
+    let mut replay = Replay::new(&header, 0.0);
     let sample =
         |tid, ran_ns, waited_ns, slices| Kind::Sample(Sample { tid, ran_ns, waited_ns, slices });
     let began = |parent, child| {
@@ -236,18 +236,18 @@ fn who_reads_a_channel_waits_for_nobody_at_it_but_for_what_is_in_it() {
 #[test]
 fn cpus_that_run_in_turn_work_one_at_a_time() {
     let header = Header { cpus: 2, ..Header::default() };
-    let mut replay = Replay::new(&header, true);
+    let mut replay = Replay::new(&header, 10_000.0);
     let event = |t_ns, cpu, kind| Event { t_ns, cpu, kind };
     for tid in [5, 6] {
         replay.event(&event(0, 0, Kind::Task(info(tid, tid, "job"))));
         replay.event(&event(0, tid - 5, switch(0, tid, Left::Blocked)));
     }
-    replay.event(&event(1_000, 0, switch(5, 0, Left::Blocked)));
-    replay.event(&event(1_500, 1, switch(6, 0, Left::Blocked)));
+    replay.event(&event(25_000, 0, switch(5, 0, Left::Blocked)));
+    replay.event(&event(31_000, 1, switch(6, 0, Left::Blocked)));
     replay.finish(None);
     let seen = replay.recorded();
-    assert_eq!((seen[0].cpu_ns, seen[0].work_ns), (1_000, 500.0));
-    assert_eq!((seen[1].cpu_ns, seen[1].work_ns), (1_500, 1_000.0));
+    assert_eq!((seen[0].cpu_ns, seen[0].work_ns), (25_000, 15_000.0));
+    assert_eq!((seen[1].cpu_ns, seen[1].work_ns), (31_000, 16_000.0));
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn who_makes_room_for_the_recorder_has_not_switched() {
 
 #[test]
 fn who_was_there_before_goes_on_from_the_beginning() {
-    let mut replay = Replay::new(&Header { cpus: 2, ..Header::default() }, false);
+    let mut replay = Replay::new(&Header { cpus: 2, ..Header::default() }, 0.0);
     let events = [
         (0, 0, Kind::Task(info(5, 5, "runs"))),
         (0, 0, Kind::Task(info(6, 6, "waits"))),
@@ -360,7 +360,7 @@ fn a_switch_that_is_missing_leaves_nobody_waiting() {
 #[test]
 fn a_long_recording_is_fitted_by_its_beginning() {
     let length = |turns: u64| {
-        let mut replay = Replay::new(&Header { cpus: 1, ..Header::default() }, false);
+        let mut replay = Replay::new(&Header { cpus: 1, ..Header::default() }, 0.0);
         let mut happens = |t_ns, kind| replay.event(&Event { t_ns, cpu: 0, kind });
         happens(0, Kind::Task(info(5, 5, "job")));
         for turn in 0..turns {
@@ -416,7 +416,7 @@ fn a_thread_that_calls_exec_takes_its_process_over() {
 #[test]
 fn who_asks_in_vain_sleeps_by_turns() {
     const TIMES: u64 = 300_000;
-    let mut replay = Replay::new(&Header { cpus: 1, ..Header::default() }, false);
+    let mut replay = Replay::new(&Header { cpus: 1, ..Header::default() }, 0.0);
     let mut happens = |t_ns, kind| replay.event(&Event { t_ns, cpu: 0, kind });
     happens(0, Kind::Task(info(5, 5, "job")));
     happens(1, switch(0, 5, Left::Blocked));

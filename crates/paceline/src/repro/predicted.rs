@@ -29,8 +29,14 @@ pub fn distances(
     let mut distances = Vec::new();
     let recorded = |run: &&Outcome| run.policy == from && !run.recording.is_empty();
     for run in outcomes.iter().filter(recorded) {
-        let (_, replay, _) = replay::taken_in(run.recording.as_slice(), &machine)
-            .map_err(|error| Failure::run(format!("the guest's recording: {error}")))?;
+        let recording = run.recording.as_slice();
+        // A recording is reproduced with all that was in it; what is foretold had no recorder.
+        let replay = match from == of {
+            true => replay::as_it_was(recording, &machine),
+            false => replay::taken_in(recording, &machine).map(|(_, replay, _)| replay),
+        };
+        let replay =
+            replay.map_err(|error| Failure::run(format!("the guest's recording: {error}")))?;
         let foretold = foretold(&replay, &machine, from, of)?;
         let happened: Vec<Seen> = match from == of {
             true => vec![Seen::recorded(&replay)],
