@@ -87,6 +87,18 @@ fn nice_divides_cpu_time_and_the_guarantee_holds_for_each() {
     }
 }
 
+/// Weights are kept apart by as much as nice -9 and 9 are, and a plan has to know.
+#[test]
+fn the_nicest_and_the_least_nice_have_their_guarantee() {
+    for nice in [-20, 19] {
+        let of = |at: usize| Task {
+            nice: if at < 6 { nice } else { 0 },
+            ..burner(SPEEDUPS[if at < 6 { 0 } else { 3 }], at)
+        };
+        guaranteed(&for_10_s((0..36).map(of).collect()), "", &|task| usize::from(task.nice == 0));
+    }
+}
+
 #[test]
 fn programs_are_guaranteed_as_a_whole() {
     // Of 1, 2, 4 and 8 threads.

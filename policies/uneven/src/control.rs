@@ -26,6 +26,9 @@ const FLOOR: f64 = 0.04;
 const ONE: f64 = 65535.0;
 /// A weight that is even, in the kernel's numbers.
 const EVEN: f64 = 100.0;
+/// The least and the greatest that the data plane goes by.
+const WEIGHT_MIN: f64 = 13.0;
+const WEIGHT_MAX: f64 = 745.0;
 
 /// How the threads of a program share what it has (slide 26).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +117,16 @@ impl Shares {
         parts(&tenants.iter().filter_map(own).collect(), view.cgroup_of)
     }
 
-    /// Of these threads together, in the kernel's numbers.
+    /// Of these threads together, in the kernel's numbers, as far apart as the data plane keeps them.
     fn weight(&self, threads: &[Key]) -> f64 {
-        threads.iter().map(|key| f64::from(self.known.thread(key).last.weight.max(1))).sum()
+        threads.iter().map(|key| kept_apart(f64::from(self.known.thread(key).last.weight))).sum()
+    }
+
+    /// What each of a cgroup's threads weighs where the cgroup is to have this part of all CPU time, of so many threads.
+    fn paces(&self, members: &[Key], part: f64, threads: usize) -> Vec<f64> {
+        let all = self.weight(members);
+        let own = |key: &Key| kept_apart(f64::from(self.known.thread(key).last.weight)) / all;
+        members.iter().map(|key| kept_apart(part * own(key) * threads as f64 * EVEN)).collect()
     }
 
     /// A tenant as the plan takes it: `even` is the CPU time of a thread where all have as much.
@@ -156,7 +166,8 @@ impl Shares {
         for (tenant, members) in &tenants {
             let mut task = self.task(*tenant, members, even_cpu);
             if let Tenant::Cgroup(id) = tenant {
-                task.weight = (parts[id] * tenants.len() as f64).max(f64::MIN_POSITIVE);
+                task.weight =
+                    self.paces(members, parts[id], threads.len()).iter().sum::<f64>() / EVEN;
             }
             tasks.push(task);
         }
@@ -201,12 +212,8 @@ impl Shares {
     ) {
         for (tenant, members) in tenants {
             let Tenant::Cgroup(id) = tenant else { continue };
-            let all = self.weight(members);
-            for key in members {
-                let task = &self.known.thread(key).last;
-                let part = parts[id] * f64::from(task.weight.max(1)) / all;
-                let weight = (part * threads as f64 * EVEN).round().clamp(1.0, 10_000.0);
-                view.table.set_pace(task, weight as u32);
+            for (key, pace) in members.iter().zip(self.paces(members, parts[id], threads)) {
+                view.table.set_pace(&self.known.thread(key).last, pace.round() as u32);
             }
         }
     }
@@ -293,13 +300,25 @@ impl Control for Shares {
     }
 }
 
+/// Weights further apart than this count as this far (`vtime_weight` of policies/common/vtime.h): what is promised to a
+/// task is what it will be given.
+fn kept_apart(weight: f64) -> f64 {
+    weight.clamp(WEIGHT_MIN, WEIGHT_MAX)
+}
+
 /// What each task gets of each kind of core, of kinds that are there; none of the others.
 fn planned(problem: &Problem, policy: &Policy) -> Option<Vec<Vec<f64>>> {
     let there: Vec<usize> =
         (0..problem.cores.len()).filter(|kind| problem.cores[*kind] > 0.0).collect();
     let of = |speeds: &[f64]| {
-        let slowest = there.last().map_or(1.0, |kind| speeds[*kind]);
-        there.iter().map(|kind| speeds[*kind] / slowest).collect::<Vec<f64>>()
+        // What was measured may say that a slower kind is the faster one.
+        let mut least = 0.0;
+        let mut of: Vec<f64> = Vec::new();
+        for kind in there.iter().rev() {
+            least = speeds[*kind].max(least);
+            of.push(least);
+        }
+        of.iter().rev().map(|speed| speed / of[0]).collect::<Vec<f64>>()
     };
     let task = |task: &Task| {
         let places = (0..there.len()).filter(|at| task.allowed.has(there[*at]));
@@ -383,6 +402,26 @@ mod tests {
                 assert!((*part as f64 / 65535.0 - share).abs() < 1e-4, "{parts:?}");
             }
         }
+    }
+
+    #[test]
+    fn weights_are_kept_apart_as_far_as_the_data_plane_does() {
+        let header = include_str!("../../common/vtime.h");
+        for (name, value) in [("MAX", WEIGHT_MAX), ("MIN", WEIGHT_MIN)] {
+            assert!(header.contains(&format!("#define WEIGHT_{name} {value}\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_made_where_a_slower_kind_was_measured_to_be_faster() {
+        let task = || Task::new(vec![2.0, 1.2, 1.3]);
+        let tasks = vec![task(), task()];
+        let problem = Problem { cores: vec![1.0, 1.0, 0.0], tasks, base: Base::default() };
+        let shares = planned(&problem, &Policy::MaxFair).unwrap();
+        assert!(shares.iter().all(|row| (row[0] - 0.5).abs() < 1e-6), "{shares:?}");
+        let odd = Task::new(vec![1.1, 1.2, 1.0]);
+        let problem = Problem { tasks: vec![odd, task()], ..problem };
+        assert!(planned(&problem, &Policy::MaxFair).is_some());
     }
 
     #[test]
