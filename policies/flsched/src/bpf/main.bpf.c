@@ -149,7 +149,7 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_again(enq_flags), enq_flags);
 }
 
-/* A task that can go nowhere else: on its CPU, at the head where it has just woken and is to. */
+/* A task that can go nowhere else, or not now: on its CPU, at the head where it has just woken and is to. */
 static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
@@ -164,7 +164,7 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 		defer_ends(p, scx_bpf_task_cpu(p));
 	if (knob_pull && waits_for_pull(p))
 		enqueue_for_pull(p, enq_flags);
-	else if (p->nr_cpus_allowed == 1)
+	else if (p->nr_cpus_allowed == 1 || migration_is_disabled(p))	/* the latter: before 6.14 */
 		enqueue_here(p, enq_flags);
 	else
 		enqueue_or_push(p, enq_flags);
