@@ -8,7 +8,7 @@
  * Takes one that has had less than so much, as a distance from now. Whoever waits for a CPU that has gone may run here
  * alone, and where somebody always waits here, too, is not seen otherwise.
  */
-static __always_inline bool take_overdue(s32 cpu, s64 least)
+static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 {
 	u32 i;
 
@@ -16,7 +16,7 @@ static __always_inline bool take_overdue(s32 cpu, s64 least)
 		s32 other = cpu_neighbour(cpu, i);
 
 		if (cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other)) &&
-		    vtime_head(other) < least && dsq_move_to_local(other))
+		    vtime_head(other) < least && vtime_take(other, slice_ns))
 			return true;
 	}
 	return false;

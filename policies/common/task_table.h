@@ -57,6 +57,7 @@ struct task_table {
 
 struct task_slot_of {
 	u32 slot;
+	u32 clock;	/* vtime.h: 1 more than the queue by whose clock its vtime is; 0: by that of all */
 };
 
 #ifdef __bpf__
@@ -167,6 +168,15 @@ static __always_inline void task_table_leave(struct task_struct *p)
 	__sync_fetch_and_add(&slot->generation, 1);
 	task_table_push(of->slot);
 	of->slot = NO_SLOT;
+}
+
+/* In running: who calls exec, and is not the first of its process, goes on under that one's number. */
+static __always_inline void task_table_runs(struct task_struct *p)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot && slot->pid != p->pid)
+		slot->pid = p->pid;
 }
 
 /* In set_weight. */

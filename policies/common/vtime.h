@@ -2,6 +2,7 @@
 /* Virtual time: CPU time by weight. Who has had the least is next. It wraps: only differences mean something. */
 #pragma once
 #include "kernel.h"
+#include "task_table.h"
 
 #define VTIME_BEGINS (1ULL << 32)	/* so that no task has 0 */
 
@@ -40,33 +41,156 @@ static __always_inline s64 vtime_ahead(u64 vtime)
 }
 
 /*
- * What p is queued by: who slept has no claim on the time of those who did not; and who ran while nobody waited owes
- * nobody more than a few slices of the lowest weight, which others may be ahead by: or it would wait for as long as
- * all of them together need to have had as much.
+ * Where more are bound to some CPUs than to others, they get on slower than all the rest. If each of them were brought
+ * near to now as it starts, none would be ahead of another, whatever their weights: so their queue falls behind as a
+ * whole. This is by how much: the vtime of who goes by a queue's clock is that much less.
  */
-static __always_inline u64 vtime_queued(const struct task_struct *p, u64 enq_flags, u64 slice_ns)
+#define VTIME_QUEUES (MAX_CPUS + PLACES_MAX)
+
+static u64 vtime_behind[VTIME_QUEUES];
+
+static __always_inline u64 *vtime_behind_of(u64 queue)
 {
-	u64 vtime = p->scx.dsq_vtime, most = vtime_now + vtime_of(4 * slice_ns, WEIGHT_MIN);
+	u32 at = queue;
+
+	barrier_var(at);	/* a bound that the compiler knows is not checked, */
+	if (at >= VTIME_QUEUES)
+		return NULL;
+	barrier_var(at);	/* and one that it does not, once the address is computed: the verifier wants it before */
+	return &vtime_behind[at];
+}
+
+static __always_inline struct task_slot_of *vtime_clock_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_slots, p, 0, 0);
+}
+
+/* By how much a task's clock is behind; NULL: it goes by that of all. */
+static __always_inline u64 *vtime_clock(const struct task_slot_of *of)
+{
+	return of && of->clock ? vtime_behind_of(of->clock - 1) : NULL;
+}
+
+/* By the clock of all. */
+static __always_inline u64 vtime_by(const u64 *behind, u64 vtime)
+{
+	return behind ? vtime + *behind : vtime;
+}
+
+/* A task's vtime by the clock of all. */
+static __always_inline u64 vtime_common(struct task_struct *p)
+{
+	return vtime_by(vtime_clock(vtime_clock_of(p)), p->scx.dsq_vtime);
+}
+
+/*
+ * What a task is queued by: who slept has no claim on the time of those who did not; and who ran while nobody waited
+ * owes nobody more than a few slices of the lowest weight, which others may be ahead by: or it would wait for as long
+ * as all of them together need to have had as much.
+ */
+static __always_inline u64 vtime_queued(u64 vtime, u64 enq_flags, u64 slice_ns)
+{
+	u64 most = vtime_now + vtime_of(4 * slice_ns, WEIGHT_MIN);
 
 	if ((s64)(vtime - most) > 0)
 		vtime = most;
 	return enq_flags & SCX_ENQ_WAKEUP ? vtime_after(vtime, vtime_now - slice_ns) : vtime;
 }
 
-/* In running: who waited long, or was bound to a CPU, catches up for a few slices and no longer. */
-static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
+/* Of those that go by a queue's clock nobody is behind by more than a few slices: the clock is, for all of them alike. */
+static __always_inline void vtime_falls_behind(u64 *behind, u64 vtime, u64 slice_ns)
 {
-	u64 vtime = vtime_after(p->scx.dsq_vtime, vtime_now - 4 * slice_ns);
+	u64 least = vtime_now - 4 * slice_ns, was = *behind;
 
-	if (vtime != p->scx.dsq_vtime)
-		task_set_dsq_vtime(p, vtime);
-	vtime_now = vtime_after(vtime_now, vtime);
+	if ((s64)(least - was - vtime) > 0)
+		__sync_bool_compare_and_swap(behind, was, least - vtime);
 }
 
-/* Who waits first in a queue, by how far it is from now; S64_MAX: nobody; 0 where the kernel does not let it be seen. */
-static __always_inline s64 vtime_head(u64 dsq_id)
+/* Before somebody comes to a queue, whom the others' having waited is not to concern; or the first of them leaves it. */
+static __always_inline void vtime_settle(u64 queue, u64 slice_ns)
 {
-	if (!scx_bpf_dsq_nr_queued(dsq_id))
+	u64 *behind = vtime_behind_of(queue), first;
+
+	if (!behind || !dsq_can_peek() || !scx_bpf_dsq_nr_queued(queue))
+		return;
+	first = dsq_peek_vtime(queue);
+	if (first)
+		vtime_falls_behind(behind, first, slice_ns);
+}
+
+/* In enqueue: p waits in a queue, which has a clock of its own or not. Returns its vtime by the clock of all. */
+static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, bool own_clock, u64 enq_flags,
+					u64 slice_ns)
+{
+	struct task_slot_of *of = vtime_clock_of(p);
+	u64 vtime = vtime_queued(vtime_by(vtime_clock(of), p->scx.dsq_vtime), enq_flags, slice_ns);
+	u64 *behind;
+
+	if (own_clock)
+		vtime_settle(queue, slice_ns);
+	if (of)
+		of->clock = own_clock ? queue + 1 : 0;
+	behind = vtime_clock(of);
+	dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
+	return vtime;
+}
+
+/* Who waited long catches up for a few slices and no longer: `vtime` is p's from now on, or what is near enough. */
+static __always_inline void vtime_catch_up(struct task_struct *p, u64 vtime, u64 slice_ns)
+{
+	u64 *behind = vtime_clock(vtime_clock_of(p));
+
+	if (behind)
+		vtime_falls_behind(behind, vtime, slice_ns);
+	else
+		vtime = vtime_after(vtime, vtime_now - 4 * slice_ns);
+	if (vtime != p->scx.dsq_vtime)
+		task_set_dsq_vtime(p, vtime);
+}
+
+/* Takes the first of a queue that this CPU may run. Whether there was one. */
+static __always_inline bool vtime_take(u64 queue, u64 slice_ns)
+{
+	vtime_settle(queue, slice_ns);
+	return dsq_move_to_local(queue);
+}
+
+/* In running. */
+static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
+{
+	vtime_catch_up(p, p->scx.dsq_vtime, slice_ns);
+	vtime_now = vtime_after(vtime_now, vtime_common(p));
+}
+
+/* p, which runs, has got on by so much. Who is never stopped is never started, and would be behind for ever. */
+static __always_inline void vtime_runs(struct task_struct *p, u64 by, u64 slice_ns)
+{
+	vtime_catch_up(p, p->scx.dsq_vtime + by, slice_ns);
+}
+
+/* In enable: whatever it went by before it left. */
+static __always_inline void vtime_enters(struct task_struct *p)
+{
+	struct task_slot_of *of = vtime_clock_of(p);
+
+	if (of)
+		of->clock = 0;
+	task_set_dsq_vtime(p, vtime_now);
+}
+
+/* Who waits first in a queue, by how far it is from now; S64_MAX: nobody. */
+static __always_inline s64 vtime_head(u64 queue)
+{
+	u64 *behind = vtime_behind_of(queue), vtime;
+	struct task_struct *p;
+
+	if (!scx_bpf_dsq_nr_queued(queue))
 		return S64_MAX;
-	return dsq_can_peek() ? vtime_ahead(dsq_peek_vtime(dsq_id)) : 0;
+	if (dsq_can_peek()) {
+		vtime = dsq_peek_vtime(queue);
+		return vtime ? vtime_ahead(vtime_by(behind, vtime)) : S64_MAX;
+	}
+	dsq_for_each(p, queue)
+		return vtime_ahead(vtime_by(behind, p->scx.dsq_vtime));
+	return S64_MAX;
 }

@@ -3,7 +3,7 @@
 
 use machine::find;
 use policy::Instance;
-use sim::{Scenario, Scheduler, Traced, run_traced};
+use sim::{Change, Fault, Scenario, Scheduler, Traced, run_traced};
 use workload::{Demand, DomainMixes, Step, Task, Workload};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -20,10 +20,15 @@ fn devil(at: usize, cpu: Option<usize>, mpki: f64) -> Task {
 }
 
 fn runs(tasks: Vec<Task>, seconds: u64, scheduler: Scheduler) -> Traced {
+    runs_with(tasks, seconds, scheduler, Vec::new())
+}
+
+fn runs_with(tasks: Vec<Task>, seconds: u64, scheduler: Scheduler, faults: Vec<Fault>) -> Traced {
     let workload =
         Workload { tasks, duration_ns: Some(seconds * SECOND_NS), ..Workload::default() };
     let mut scenario = Scenario::new(find("opteron-8356").unwrap(), workload, scheduler);
     scenario.options.jitter = 0.0;
+    scenario.faults = faults;
     run_traced(&scenario).unwrap()
 }
 
@@ -122,6 +127,24 @@ fn dino_spreads_devils_and_brings_their_memory_and_then_rests() {
     assert!(devils.into_iter().all(|(_, (thread, memory))| thread == memory), "{ends:?}");
     let at = |second: usize| &traced.whereabouts[second].threads;
     assert_eq!(at(20), at(29), "nobody moves any more");
+}
+
+/// Who waits at home while others are busy everywhere else would wait until its CPUs are back.
+#[test]
+fn a_domain_that_has_no_cpu_left_has_its_tasks_run_elsewhere() {
+    let taken = |cpu| Change::Hog { cpu, for_ns: 60 * SECOND_NS, priority: 50 };
+    let each: [&dyn Fn(usize) -> Change; 2] = [&taken, &Change::Offline];
+    for change in each {
+        let at_ns = 10 * SECOND_NS;
+        let faults = (12..16).map(|cpu| Fault { at_ns, change: change(cpu) }).collect();
+        let devils = (0..16).map(|n| devil(n, None, 30.0)).collect();
+        let traced = runs_with(devils, 30, policy("dino"), faults);
+        let ran = |tid| traced.outcome.observed.tasks[&tid].cpu_ns as f64 / 1e9;
+        let least = (1..=16).map(ran).fold(f64::MAX, f64::min);
+        // Three quarters of 20 s and 10 s before that, in the mean.
+        let all: Vec<f64> = (1..=16).map(ran).collect();
+        assert!(least > 20.0, "{:?}: {all:.1?} s of 30", change(0));
+    }
 }
 
 #[test]

@@ -195,8 +195,8 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		if (counted)
 			tell_levels(slot, &of);
 	}
-	cpu->vtime = p->scx.dsq_vtime + charge_weighted(charge_ns, vtime_weight(p->scx.weight));
-	task_set_dsq_vtime(p, cpu->vtime);
+	vtime_runs(p, charge_weighted(charge_ns, vtime_weight(p->scx.weight)), knob_slice_ns);
+	cpu->vtime = vtime_common(p);
 }
 
 /* p starts here: what was counted before is another's. */
@@ -209,7 +209,7 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 	if (!cpu)
 		return;
 	cpu->since_ns = now_ns();
-	cpu->vtime = p->scx.dsq_vtime;
+	cpu->vtime = vtime_common(p);
 	if (counts_wanted())
 		active_since(at, cpu, cpu->since_ns, cpu->since_ns);
 	if (knob_detect == DETECT_SAVED) {

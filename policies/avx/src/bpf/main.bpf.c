@@ -62,6 +62,7 @@ void OP(avx_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 
 	vtime_starts(p, knob_slice_ns);
+	task_table_runs(p);
 	active_set(cpu, true);
 	account_starts(p, cpu);
 }
@@ -90,7 +91,7 @@ void OP(avx_update_idle, s32 cpu, bool idle)
 
 void OP(avx_enable, struct task_struct *p)
 {
-	task_set_dsq_vtime(p, vtime_now);
+	vtime_enters(p);
 }
 
 s32 OP(avx_init_task, struct task_struct *p, struct scx_init_task_args *args)

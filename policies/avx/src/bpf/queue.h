@@ -11,18 +11,6 @@
 #define BALANCE_NS 64000000ULL	/* Linux evens queues of a cache out about so often */
 #define WAKEUP_NS 1000000ULL	/* how far ahead a woken task has to be to take a CPU */
 
-/* Who waits first in a queue, as a distance that can be compared; S64_MAX: nobody. */
-static __always_inline s64 queue_head(s32 cpu)
-{
-	struct task_struct *p;
-
-	if (dsq_can_peek() || !scx_bpf_dsq_nr_queued(cpu))
-		return vtime_head(cpu);
-	dsq_for_each(p, cpu)
-		return vtime_ahead(p->scx.dsq_vtime);
-	return S64_MAX;
-}
-
 /* Its own queue, or where its CPU is away that of those that it may run on for which fewest wait. */
 static __always_inline s32 queue_for(struct task_struct *p)
 {
@@ -56,10 +44,9 @@ static __always_inline void queue_preempt(struct task_struct *p, u64 vtime)
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
-	u64 vtime = vtime_queued(p, enq_flags, knob_slice_ns);
+	u64 vtime = vtime_insert(p, queue_for(p), true, enq_flags, knob_slice_ns);
 	s32 idle;
 
-	dsq_insert_vtime(p, queue_for(p), knob_slice_ns, vtime, enq_flags);
 	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
 	idle = nr_cpus == 1 ? -1 : scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (idle >= 0)
@@ -71,19 +58,19 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 /* The queue with the least head, others' only if that is a slice ahead of the own; -1: `prev` has had the least. */
 static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 {
-	s64 own = queue_head(cpu), least = own;
+	s64 own = vtime_head(cpu), least = own;
 	s32 best = own == S64_MAX ? -1 : cpu;
 	u32 i;
 
-	if (prev && vtime_ahead(prev->scx.dsq_vtime) <= least) {
-		least = vtime_ahead(prev->scx.dsq_vtime);
+	if (prev && vtime_ahead(vtime_common(prev)) <= least) {
+		least = vtime_ahead(vtime_common(prev));
 		best = -1;
 	}
 	if (least != S64_MAX)
 		least -= knob_slice_ns;
 	bpf_for(i, 1, nr_cpus) {
 		s32 other = cpu_neighbour(cpu, i);
-		s64 head = queue_head(other);
+		s64 head = vtime_head(other);
 
 		if (head < least) {
 			least = head;
@@ -113,7 +100,7 @@ static __always_inline s32 queue_longest(s32 cpu, s32 least)
 /* Whether somebody who waits for this CPU has had less than `prev`. */
 static __always_inline bool queue_goes_first(s32 cpu, struct task_struct *prev)
 {
-	return !prev || queue_head(cpu) < vtime_ahead(prev->scx.dsq_vtime);
+	return !prev || vtime_head(cpu) < vtime_ahead(vtime_common(prev));
 }
 
 static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
@@ -140,10 +127,10 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
 	s32 from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
 
-	if (from >= 0 && dsq_move_to_local(from))
+	if (from >= 0 && vtime_take(from, knob_slice_ns))
 		return true;
 	/* All there may be bound to that CPU, and whoever waits behind a real-time task has had the least for ever. */
-	if (from >= 0 && from != cpu && queue_goes_first(cpu, prev) && dsq_move_to_local(cpu))
+	if (from >= 0 && from != cpu && queue_goes_first(cpu, prev) && vtime_take(cpu, knob_slice_ns))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;

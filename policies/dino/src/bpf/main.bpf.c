@@ -77,6 +77,7 @@ void OP(dino_running, struct task_struct *p)
 	cpu->home = task_home(p);
 	cpu->since_ns = now_ns();
 	vtime_starts(p, knob_slice_ns);
+	task_table_runs(p);
 }
 
 void OP(dino_stopping, struct task_struct *p, bool runnable)
@@ -132,7 +133,7 @@ void OP(dino_enable, struct task_struct *p)
 {
 	struct task_slot *slot = task_slot(p);
 
-	task_set_dsq_vtime(p, vtime_now);
+	vtime_enters(p);
 	if (slot)
 		slot->kinds = domains_allowed(p);
 }

@@ -102,17 +102,34 @@ static __always_inline u64 queue_of_bound(struct task_struct *p, s32 home)
 	return best.cpu;
 }
 
+/* Where p waits if it may run on all CPUs: at home, or with the nearest CPU that takes it. */
+static __always_inline u32 domain_for(struct task_struct *p, s32 home)
+{
+	s32 own = scx_bpf_task_cpu(p);
+	u32 i;
+
+	if (home != NO_DOMAIN)
+		return home;
+	bpf_for(i, 0, nr_cpus) {
+		s32 cpu = cpu_neighbour(own, i);
+
+		if (cpu_takes(p, cpu))
+			return cpu_domain(cpu);
+	}
+	return cpu_domain(own);
+}
+
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	s32 home = task_home(p), cpu = scx_bpf_task_cpu(p), idle;
-	u32 domain = home == NO_DOMAIN ? cpu_domain(cpu) : (u32)home;
+	u32 domain = domain_for(p, home);
 	u64 queue;
 
 	if (p->nr_cpus_allowed >= (s32)nr_cpus)
 		queue = queue_of_domain(domain);
 	else
 		queue = queue_of_bound(p, home);
-	dsq_insert_vtime(p, queue, knob_slice_ns, vtime_queued(p, enq_flags, knob_slice_ns), enq_flags);
+	vtime_insert(p, queue, true, enq_flags, knob_slice_ns);
 	if (p->nr_cpus_allowed == 1)
 		return;
 	idle = domain_idle(p, cpu, domain);
@@ -122,6 +139,26 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 		place_kick_idle(p);
 }
 
+/* Takes one who has had less than so much, and waits in a domain that has no CPU left. Whether there was one. */
+static __always_inline bool take_from_domain_away(s64 least)
+{
+	u64 there = 0;
+	u32 i;
+
+	if (!nr_away)
+		return false;
+	bpf_for(i, 0, nr_cpus)
+		if (!cpu_is_away(i))
+			there |= 1ULL << (cpu_domain(i) & (DOMAINS_MAX - 1));
+	bpf_for(i, 0, nr_domains) {
+		u64 queue = queue_of_domain(i);
+
+		if (!(there >> (i & (DOMAINS_MAX - 1)) & 1) && vtime_head(queue) < least && vtime_take(queue, knob_slice_ns))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Takes who has had the least CPU time of those that wait for this CPU or in its domain; `prev` goes on unless
  * somebody has had less. With nothing to do it takes one of another domain, for one turn: the next time that one
@@ -129,29 +166,31 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
  */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev, bool steal)
 {
-	s64 least = prev ? vtime_ahead(prev->scx.dsq_vtime) : S64_MAX;
+	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX;
 	u64 domain = queue_of_domain(cpu_domain(cpu));
-	s64 own = vtime_head(cpu), here = vtime_head(domain);
+	s64 own = vtime_head(cpu), here = vtime_head(domain), first = own < here ? own : here;
 	u32 i;
 
-	if (take_overdue(cpu, least < own ? least < here ? least : here : own < here ? own : here))
+	if (least < first)
+		first = least;
+	if (take_overdue(cpu, first, knob_slice_ns) || take_from_domain_away(first))
 		return true;
-	if (own < least && own <= here && dsq_move_to_local(cpu))
+	if (own < least && own <= here && vtime_take(cpu, knob_slice_ns))
 		return true;
-	if (here < least && dsq_move_to_local(domain))
+	if (here < least && vtime_take(domain, knob_slice_ns))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;
 	if (prev)
 		return false;
-	if (dsq_move_to_local(cpu) || dsq_move_to_local(domain))
+	if (vtime_take(cpu, knob_slice_ns) || vtime_take(domain, knob_slice_ns))
 		return true;
 	if (!steal)
 		return false;
 	bpf_for(i, 0, nr_domains) {
 		u64 queue = queue_of_domain(i);
 
-		if (scx_bpf_dsq_nr_queued(queue) && dsq_move_to_local(queue))
+		if (scx_bpf_dsq_nr_queued(queue) && vtime_take(queue, knob_slice_ns))
 			return true;
 	}
 	return cpu_queue_take_near(cpu, nr_cpus);

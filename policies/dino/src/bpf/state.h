@@ -18,13 +18,6 @@ struct dn_cpu {
 
 CPU_TABLE(struct dn_cpu, cpus)
 
-static __always_inline s32 task_home(struct task_struct *p)
-{
-	struct task_slot *slot = task_slot(p);
-
-	return slot ? domain_of_share(task_share(slot)) : NO_DOMAIN;
-}
-
 /* Tells the control plane how many CPUs of each domain are there. */
 static __always_inline void cpus_count(void)
 {
@@ -60,6 +53,15 @@ static __always_inline bool domain_takes(struct task_struct *p, u32 domain)
 	return takes;
 }
 
+/* The domain that p was given, as long as it has a CPU for p. */
+static __always_inline s32 task_home(struct task_struct *p)
+{
+	struct task_slot *slot = task_slot(p);
+	s32 home = slot ? domain_of_share(task_share(slot)) : NO_DOMAIN;
+
+	return home != NO_DOMAIN && nr_away && !domain_takes(p, home) ? NO_DOMAIN : home;
+}
+
 /* Charges p for its time on a CPU since it was charged last. Its time in a domain stands where others have kinds of cores. */
 static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu, s32 at)
 {
@@ -68,7 +70,7 @@ static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu, s3
 	u32 domain = cpu_domain(at);
 
 	cpu->since_ns = now;
-	task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(ran_ns, p->scx.weight));
+	vtime_runs(p, vtime_of(ran_ns, p->scx.weight), knob_slice_ns);
 	if (!slot)
 		return;
 	slot->runtime_ns += ran_ns;

@@ -55,7 +55,8 @@ void OP(uneven_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 to = deal_close(p, scx_bpf_task_cpu(p));
 
-	if (to >= 0)
+	/* From 6.14 on the kernel asks for none that cannot leave its CPU now. */
+	if (to >= 0 && !migration_is_disabled(p))
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | to, knob_slice_ns, 0);
 	else
 		queue_up(p, enq_flags);
@@ -97,6 +98,7 @@ void OP(uneven_running, struct task_struct *p)
 	cpu->since_ns = now_ns();
 	cpu->counted = count_now(at);
 	vtime_starts(p, knob_slice_ns);
+	task_table_runs(p);
 }
 
 void OP(uneven_stopping, struct task_struct *p, bool runnable)
@@ -144,7 +146,7 @@ void OP(uneven_enable, struct task_struct *p)
 {
 	struct task_slot *slot = task_slot(p);
 
-	task_set_dsq_vtime(p, vtime_now);
+	vtime_enters(p);
 	if (slot)
 		slot->kinds = kinds_allowed(p);
 }

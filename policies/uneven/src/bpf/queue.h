@@ -13,13 +13,15 @@ static __always_inline u64 queue_of_kind(u32 kind)
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
+	bool bound = p->nr_cpus_allowed < (s32)nr_cpus;
 	u64 queue;
 
-	if (p->nr_cpus_allowed >= (s32)nr_cpus)
+	if (!bound)
 		queue = queue_of_kind(task ? share_next(&task->wants, nr_types) : 0);
 	else
 		queue = p->nr_cpus_allowed == 1 ? scx_bpf_task_cpu(p) : cpu_queue_shortest(p);
-	dsq_insert_vtime(p, queue, knob_slice_ns, vtime_queued(p, enq_flags, knob_slice_ns), enq_flags);
+	/* Kinds change with each turn of a task's, so all that is not bound goes by one clock. */
+	vtime_insert(p, queue, bound, enq_flags, knob_slice_ns);
 	place_kick_idle(p);
 }
 
@@ -37,7 +39,7 @@ static __always_inline s64 queue_head(u64 queue, s64 handicap)
  */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
-	s64 least = prev ? vtime_ahead(prev->scx.dsq_vtime) : S64_MAX, head;
+	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX, head;
 	u32 kind = cpu_kind(cpu), i;
 	u64 queue = cpu;
 	bool found = false;
@@ -55,9 +57,9 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 			found = true;
 		}
 	}
-	if (take_overdue(cpu, least))
+	if (take_overdue(cpu, least, knob_slice_ns))
 		return true;
-	if (found && dsq_move_to_local(queue))
+	if (found && vtime_take(queue, knob_slice_ns))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;
@@ -65,7 +67,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		return false;
 	/* Nothing to do: whatever can be had. */
 	for (i = 0; i < TYPES_MAX; i++)
-		if (i < nr_types && dsq_move_to_local(queue_of_kind(i)))
+		if (i < nr_types && vtime_take(queue_of_kind(i), knob_slice_ns))
 			return true;
 	return cpu_queue_take_near(cpu, nr_cpus);
 }

@@ -97,7 +97,7 @@ static __always_inline void charge(struct task_struct *p, s32 at, struct un_cpu 
 
 	cpu->since_ns = now;
 	cpu->counted = count;
-	task_set_dsq_vtime(p, p->scx.dsq_vtime + vtime_of(ran_ns, weight_of(p, slot)));
+	vtime_runs(p, vtime_of(ran_ns, weight_of(p, slot)), knob_slice_ns);
 	if (slot) {
 		slot->runtime_ns += ran_ns;
 		slot->ran_ns.of[kind] += ran_ns;

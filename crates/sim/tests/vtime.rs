@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Policies that go by virtual time, where some tasks get on faster in it than others.
+
+mod common;
+#[path = "common/shipped.rs"]
+mod shipped;
+
+use common::{MS, burn, cores, scenario, task, workload};
+use policy::Instance;
+use sim::{Scheduler, run};
+use trace::Outcome;
+use workload::{Step, Task};
+
+const POLICIES: [&str; 3] = ["min-fair", "dino", "avx-fair"];
+
+fn scheduler(name: &str) -> Scheduler {
+    Scheduler::Policy(Instance::parse(name, shipped::SHIPPED).unwrap())
+}
+
+fn bound(name: &str, cpu: usize, nice: i8, steps: Vec<Step>) -> Task {
+    Task { cpus: Some(vec![cpu]), nice, ..task(name, steps) }
+}
+
+/// Starts again and again, so that all the others are behind it soon.
+fn starts_often() -> Vec<Step> {
+    vec![Step::Repeat { times: None, steps: vec![burn(4), Step::Sleep { ns: 50_000 }] }]
+}
+
+fn runs(tasks: Vec<Task>, seconds: u64, policy: &str) -> Outcome {
+    let mut load = workload(tasks);
+    load.duration_ns = Some(seconds * 1000 * MS);
+    run(&scenario(cores(2), load, scheduler(policy))).unwrap()
+}
+
+fn cpu_ms(outcome: &Outcome, tid: u32) -> u64 {
+    outcome.observed.tasks[&tid].cpu_ns / MS
+}
+
+/// Who has had its CPU all the time was never stopped, and never started: it may not look as if it had had nothing.
+#[test]
+fn who_comes_late_has_its_part_beside_who_was_never_stopped() {
+    for policy in POLICIES {
+        let hog = task("hog", vec![burn(100_000)]);
+        let late = Task { delay_ns: 5_000 * MS, ..bound("late", 1, 0, vec![burn(100_000)]) };
+        let outcome = runs(vec![bound("often", 0, 19, starts_often()), hog, late], 15, policy);
+        assert!(cpu_ms(&outcome, 3) > 4_000, "{policy}: {} of 10000 ms", cpu_ms(&outcome, 3));
+    }
+}
+
+/// They are ten for one CPU, and another gets on ten times as fast.
+#[test]
+fn weights_hold_among_those_that_have_nowhere_else_to_go() {
+    for policy in POLICIES {
+        let mut tasks = vec![bound("often", 0, 0, starts_often())];
+        tasks.push(bound("heavy", 1, -9, vec![burn(100_000)]));
+        tasks.extend((0..9).map(|n| bound(&format!("t{n}"), 1, 0, vec![burn(100_000)])));
+        let outcome = runs(tasks, 10, policy);
+        // 7.45 parts of 16.45.
+        let heavy_ms = cpu_ms(&outcome, 2);
+        assert!((4_300..4_700).contains(&heavy_ms), "{policy}: {heavy_ms} of 10000 ms");
+        for tid in 3..12 {
+            let ms = cpu_ms(&outcome, tid);
+            assert!((550..670).contains(&ms), "{policy}: {tid} has {ms} ms");
+        }
+    }
+}
