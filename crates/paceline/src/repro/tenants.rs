@@ -47,7 +47,7 @@ struct Got {
 }
 
 /// The performance of the tenant that is worst off under `of`, as a part of its performance under `fair`: in each
-/// boot.
+/// boot. Empty where a task was not observed in one of them, or a tenant did nothing under `fair`.
 pub fn guaranteed(
     experiment: &Experiment,
     outcomes: &[Outcome],
@@ -56,21 +56,24 @@ pub fn guaranteed(
     fair: &str,
 ) -> Result<Vec<f64>, Failure> {
     let (machine, job) = described(experiment)?;
-    let by_policy = |policy: &str| -> Vec<BTreeMap<usize, Got>> {
+    let by_policy = |policy: &str| -> Option<Vec<BTreeMap<usize, Got>>> {
         let own = outcomes.iter().filter(|outcome| outcome.policy == policy);
         own.map(|outcome| got(&machine, &job, outcome, by)).collect()
     };
+    let (Some(ours), Some(fair)) = (by_policy(of), by_policy(fair)) else { return Ok(Vec::new()) };
+    // Both are of one job: its tenants, in the same order.
     let worst = |(ours, fair): (&BTreeMap<usize, Got>, &BTreeMap<usize, Got>)| {
-        let relative = ours
-            .iter()
-            .map(|(tenant, got)| fair.get(tenant).map_or(0.0, |fair| got.work / fair.work));
-        relative.fold(f64::INFINITY, f64::min)
+        let relative = ours.values().zip(fair.values());
+        let relative = relative.map(|(got, fair)| (fair.work > 0.0).then(|| got.work / fair.work));
+        relative.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)
     };
-    Ok(by_policy(of).iter().zip(&by_policy(fair)).map(worst).collect())
+    let all: Option<Vec<f64>> = ours.iter().zip(&fair).map(worst).collect();
+    Ok(all.unwrap_or_default())
 }
 
 /// The greatest difference between a tenant's part of all CPU time and `parts`, in the order of cgroups in the file
-/// and from the lowest nice value: in each run of the policy.
+/// and from the lowest nice value: in each run of the policy. Empty where a task was not observed in one of them, or
+/// no CPU time at all.
 pub fn cpu_error(
     experiment: &Experiment,
     outcomes: &[Outcome],
@@ -81,15 +84,17 @@ pub fn cpu_error(
     let (machine, job) = described(experiment)?;
     let wanted: f64 = parts.iter().sum();
     let error = |outcome: &Outcome| {
-        let got = got(&machine, &job, outcome, by);
+        let got = got(&machine, &job, outcome, by)?;
         let all: f64 = got.values().map(|got| got.cpu).sum();
         if got.len() != parts.len() {
-            return f64::INFINITY;
+            return Some(f64::INFINITY);
         }
         let off = got.values().zip(parts).map(|(got, part)| (got.cpu / all - part / wanted).abs());
-        off.fold(0.0, f64::max)
+        off.reduce(f64::max).filter(|_| all > 0.0)
     };
-    Ok(outcomes.iter().filter(|outcome| outcome.policy == of).map(error).collect())
+    let own = outcomes.iter().filter(|outcome| outcome.policy == of);
+    let all: Option<Vec<f64>> = own.map(error).collect();
+    Ok(all.unwrap_or_default())
 }
 
 /// How near modelled work by the policy's own account of each task's placement is to that by what was observed.
@@ -124,17 +129,91 @@ fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
     experiment::described(experiment, lacks)
 }
 
-fn got(machine: &Machine, job: &Workload, outcome: &Outcome, by: By) -> BTreeMap<usize, Got> {
+/// None where nothing is known of one of the tasks: its tenant would seem to have had less than it had.
+fn got(
+    machine: &Machine,
+    job: &Workload,
+    outcome: &Outcome,
+    by: By,
+) -> Option<BTreeMap<usize, Got>> {
     let rates = machine.kinds(TYPES_MAX).rates;
     let mut tenants: BTreeMap<usize, Got> = BTreeMap::new();
     for (at, task) in job.tasks.iter().enumerate() {
         let got = tenants.entry(by.of(task, at)).or_default();
-        let Some(tid) = tid_of(outcome, task) else { continue };
-        let Some(seen) = outcome.observed.tasks.get(&tid) else { continue };
+        let seen = outcome.observed.tasks.get(&tid_of(outcome, task)?)?;
         for (speed, ns) in machine::speeds(&rates, task.stalled).iter().zip(&seen.kind_ns) {
             got.work += speed * *ns as f64;
             got.cpu += *ns as f64;
         }
     }
-    tenants
+    Some(tenants)
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::TaskObserved;
+
+    use super::super::paper;
+    use super::*;
+
+    /// Three cgroups of weight 1:2:4, with a run in which a task of each had so much CPU time, in ms.
+    fn run_of(policy: &str, ms: [u64; 3]) -> (Experiment, Outcome) {
+        let mut papers = paper::find("min-fair").unwrap();
+        let experiment = papers[0].experiment.remove("cgroups-sim").unwrap();
+        let (_, job) = described(&experiment).unwrap();
+        let mut run = Outcome { policy: policy.into(), ..Outcome::default() };
+        for (at, task) in job.tasks.iter().enumerate() {
+            let ns = ms[task.group.unwrap()] * 1_000_000;
+            let seen = TaskObserved { cpu_ns: ns, kind_ns: vec![0, ns], ..TaskObserved::default() };
+            run.names.insert(at as u32, task.name.clone());
+            run.observed.tasks.insert(at as u32, seen);
+        }
+        (experiment, run)
+    }
+
+    const PARTS: [f64; 3] = [1.0, 2.0, 4.0];
+
+    #[test]
+    fn an_error_in_cpu_time_is_that_of_the_tenant_farthest_off() {
+        let of = |ms| {
+            let (experiment, run) = run_of("a", ms);
+            cpu_error(&experiment, &[run], By::Cgroup, "a", &PARTS).unwrap()
+        };
+        assert!(of([10, 20, 40])[0] < 1e-9);
+        assert!((of([10, 0, 40])[0] - 2.0 / 7.0).abs() < 1e-9, "one was starved");
+    }
+
+    #[test]
+    fn the_worst_off_decides_what_is_guaranteed() {
+        let ((experiment, fair), (_, ours)) =
+            (run_of("fair", [10, 20, 40]), run_of("a", [9, 20, 60]));
+        let worst = guaranteed(&experiment, &[fair, ours], By::Cgroup, "a", "fair").unwrap();
+        assert!(worst.len() == 1 && (worst[0] - 0.9).abs() < 1e-9, "{worst:?}");
+    }
+
+    #[test]
+    fn who_was_not_observed_had_neither_too_little_nor_enough() {
+        let (experiment, seen) = run_of("a", [10, 20, 40]);
+        let (_, idle) = run_of("a", [0; 3]);
+        let (mut one_gone, mut all_gone, mut nameless) = (seen.clone(), seen.clone(), seen.clone());
+        one_gone.observed.tasks.pop_last();
+        all_gone.observed.tasks.clear();
+        nameless.names.clear();
+        let (_, fair) = run_of("fair", [10, 20, 40]);
+        for unseen in [one_gone, all_gone, nameless, idle] {
+            let runs = [seen.clone(), unseen.clone()];
+            let error = cpu_error(&experiment, &runs, By::Cgroup, "a", &PARTS).unwrap();
+            assert!(error.is_empty(), "{error:?}");
+            // Whoever did nothing under the fair policy is as unknown as whoever was not seen.
+            let as_fair = Outcome { policy: "fair".into(), ..unseen };
+            let runs = [seen.clone(), as_fair];
+            let worst = guaranteed(&experiment, &runs, By::Cgroup, "a", "fair").unwrap();
+            assert!(worst.is_empty(), "{worst:?}");
+        }
+        let (_, mut unseen) = run_of("a", [10, 20, 40]);
+        unseen.observed.tasks.clear();
+        assert!(
+            guaranteed(&experiment, &[fair, unseen], By::Cgroup, "a", "fair").unwrap().is_empty()
+        );
+    }
 }
