@@ -31,7 +31,7 @@ pub struct Ours {
     pub ground: &'static str,
     /// What the seconds are there.
     pub clock: Option<report::Clock>,
-    /// Points of a sweep that came to no end; a gate on all of them cannot hold then.
+    /// Points of a sweep, of those that the figure is taken from, that came to no end; no gate can hold then.
     pub missing: Vec<String>,
     /// Runs of a fault that were not survived, and why.
     pub lost: Vec<String>,
@@ -105,6 +105,7 @@ impl<'a> Laboratory<'a> {
         let mut ours = Ours { why: figure.why.clone(), ..self.whereabouts(measure)? };
         match self.take(measure) {
             Ok(values) if values.is_empty() => {
+                ours.missing = self.missing(measure);
                 ours.why = Some(format!("{} did not measure it", ours.ground));
             }
             Ok(values) => {
@@ -256,7 +257,8 @@ impl<'a> Laboratory<'a> {
             }
             Measure::Fewer { sweep, than, besides } => {
                 let points = self.points(sweep)?;
-                Ok(points.iter().map(|point| fewer_locks(point, than, besides)).collect())
+                let fewer = points.iter().map(|point| fewer_locks(point, than, besides));
+                Ok(fewer.collect::<Option<_>>().unwrap_or_default())
             }
             Measure::Agreement { guest, sim, of, what } => self.agreement(guest, sim, of, *what),
             Measure::Wakeup { pair, floor, of, over } => {
@@ -320,13 +322,12 @@ impl<'a> Laboratory<'a> {
         let (Measure::Points { sweep, .. }
         | Measure::At { sweep, .. }
         | Measure::Best { sweep, .. }
+        | Measure::Fewer { sweep, .. }
         | Measure::Rings { sweep, .. }) = measure
         else {
             return Vec::new();
         };
-        let Ok(points) = self.points(sweep) else { return Vec::new() };
-        let all: BTreeSet<&String> = points.iter().flat_map(|point| &point.failed).collect();
-        all.into_iter().cloned().collect()
+        self.points(sweep).map_or(Vec::new(), |points| missing(measure, &points))
     }
 
     /// What came of each run of a fault under each policy.
@@ -542,12 +543,37 @@ fn bare(values: ByRun) -> Vec<f64> {
     values.into_iter().map(|(_, value)| value).collect()
 }
 
-/// How many policies take fewer locks than `than`.
-fn fewer_locks(point: &Point, than: &str, besides: &[String]) -> f64 {
+/// How many policies take fewer locks than `than`; None where those of one of them are not known.
+fn fewer_locks(point: &Point, than: &str, besides: &[String]) -> Option<f64> {
     let locks = |policy: &str| point.value(Quantity::Locks, policy);
     let others: BTreeSet<&str> = point.outcomes.iter().map(|run| run.policy.as_str()).collect();
     let counts = |policy: &&str| **policy != *than && !besides.iter().any(|other| other == *policy);
-    others.into_iter().filter(counts).filter(|policy| locks(policy) < locks(than)).count() as f64
+    let own = locks(than)?;
+    let others: Option<Vec<f64>> = others.into_iter().filter(counts).map(locks).collect();
+    Some(others?.into_iter().filter(|locks| *locks < own).count() as f64)
+}
+
+/// What came to no end of the points and policies that a figure is taken from.
+fn missing(measure: &Measure, points: &[Point]) -> Vec<String> {
+    let counts = |point: &Point, policy: &String| match measure {
+        Measure::Points { over, under, job, .. } => {
+            job.as_ref().is_none_or(|job| *job == point.at.label) && [over, under].contains(&policy)
+        }
+        Measure::At { of, job, .. } => *job == point.at.label && of == policy,
+        Measure::Best { over, under, .. } => [over, under].contains(&policy),
+        Measure::Rings { of, from_kb, to_kb, .. } => {
+            let within = *from_kb as f64..=*to_kb as f64;
+            point.costs == 0 && point.at.x.is_some_and(|kb| within.contains(&kb)) && of == policy
+        }
+        Measure::Fewer { besides, .. } => !besides.contains(policy),
+        _ => false,
+    };
+    let mut all = BTreeSet::new();
+    for point in points {
+        let failed = point.failed.iter().filter(|failed| counts(point, &failed.policy));
+        all.extend(failed.map(|failed| failed.why.clone()));
+    }
+    all.into_iter().collect()
 }
 
 /// The slice of a policy, as its label has it or by default.
@@ -560,5 +586,66 @@ fn slice_s(label: &str) -> Result<f64, Failure> {
             })
         }
         Contender::Class(class) => Err(Failure::input(format!("{} has no slice", class.name))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sweep::{At, Failed};
+    use super::*;
+
+    fn point(label: &str, costs: usize, failed: &[&str]) -> Point {
+        let why = |policy: &str| format!("{label}: {policy} does not end");
+        let one = |policy: &&str| Failed { policy: policy.to_string(), why: why(policy) };
+        Point {
+            costs,
+            set: String::new(),
+            at: At { label: label.into(), series: String::new(), x: Some(64.0) },
+            outcomes: Vec::new(),
+            failed: failed.iter().map(one).collect(),
+        }
+    }
+
+    fn measure(text: &str) -> Measure {
+        #[derive(serde::Deserialize)]
+        struct Line {
+            measure: Measure,
+        }
+        toml::from_str::<Line>(&format!("measure = {{ {text} }}")).unwrap().measure
+    }
+
+    #[test]
+    fn what_a_figure_is_not_taken_from_may_come_to_no_end() {
+        let points = [point("a", 0, &["cas"]), point("b", 0, &[]), point("b", 1, &["cfs"])];
+        let missing = |text: &str| missing(&measure(text), &points).len();
+        let points_of = r#"kind = "points", sweep = "s", quantity = "elapsed""#;
+        assert_eq!(missing(&format!(r#"{points_of}, over = "o1", under = "cas""#)), 1);
+        assert_eq!(missing(&format!(r#"{points_of}, over = "cfs", under = "cas""#)), 2);
+        assert_eq!(missing(&format!(r#"{points_of}, over = "o1", under = "cas", job = "a""#)), 1);
+        assert_eq!(missing(&format!(r#"{points_of}, over = "o1", under = "cas", job = "b""#)), 0);
+        let at = r#"kind = "at", sweep = "s", quantity = "elapsed""#;
+        assert_eq!(missing(&format!(r#"{at}, of = "cfs", job = "b""#)), 1);
+        assert_eq!(missing(&format!(r#"{at}, of = "cfs", job = "a""#)), 0);
+        let rings = r#"kind = "rings", sweep = "s", of = "cas", from_kb = 16"#;
+        assert_eq!(missing(&format!("{rings}, to_kb = 64")), 1);
+        assert_eq!(missing(&format!("{rings}, to_kb = 32")), 0);
+        let fewer = r#"kind = "fewer", sweep = "s", than = "o1""#;
+        assert_eq!(missing(&format!(r#"{fewer}, besides = ["cas"]"#)), 1);
+    }
+
+    #[test]
+    fn who_came_to_no_end_has_not_taken_fewer_locks() {
+        let run = |policy: &str, locks: u64| Outcome {
+            policy: policy.into(),
+            locks: [("dsq".to_string(), locks)].into(),
+            ..Outcome::default()
+        };
+        let mut point = point("a", 0, &[]);
+        assert_eq!(fewer_locks(&point, "rr", &[]), None);
+        point.outcomes = vec![run("rr", 9), run("rr:without=a", 8), run("rr:without=b", 9)];
+        assert_eq!(fewer_locks(&point, "rr", &[]), Some(1.0));
+        assert_eq!(fewer_locks(&point, "rr", &["rr:without=a".into()]), Some(0.0));
+        point.outcomes.remove(0);
+        assert_eq!(fewer_locks(&point, "rr", &[]), None);
     }
 }

@@ -35,8 +35,17 @@ pub struct Point {
     pub at: At,
     /// Every seed under every policy that came to an end.
     pub outcomes: Vec<Outcome>,
-    /// Why a policy came to none: it is missing in `outcomes`.
-    pub failed: Vec<String>,
+    /// Those that came to none: they are missing in `outcomes`.
+    pub failed: Vec<Failed>,
+}
+
+/// A policy that came to no end.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    /// Its label.
+    pub policy: String,
+    /// With which job, and why.
+    pub why: String,
 }
 
 /// Where a job stands in a plot.
@@ -129,7 +138,7 @@ fn faults(unplug: &Unplug) -> Vec<Fault> {
 }
 
 /// One policy that comes to no end must not take the others' results with it.
-fn each_policy(plan: &Plan, at: &str, progress: &Progress) -> (Vec<Outcome>, Vec<String>) {
+fn each_policy(plan: &Plan, at: &str, progress: &Progress) -> (Vec<Outcome>, Vec<Failed>) {
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     for contender in &plan.contenders {
         let alone = Plan { contenders: vec![contender.clone()], ..plan.clone() };
@@ -138,7 +147,8 @@ fn each_policy(plan: &Plan, at: &str, progress: &Progress) -> (Vec<Outcome>, Vec
             Err(failure) => {
                 let why = failure.to_string();
                 let why = why.split("; ").next().unwrap_or_default();
-                failed.push(format!("{at}: {why}"));
+                let policy = contender.label().to_string();
+                failed.push(Failed { policy, why: format!("{at}: {why}") });
             }
         }
     }

@@ -125,7 +125,7 @@ pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
         Shown::Policies(quantities) => by_policy(&mut chart, quantities, &policies, &shown),
     }
     let missing: Vec<&str> =
-        shown.iter().flat_map(|point| &point.failed).map(String::as_str).collect();
+        shown.iter().flat_map(|point| &point.failed).map(|failed| failed.why.as_str()).collect();
     if !missing.is_empty() {
         chart.note += &format!(" Missing: {}.", missing.join("; "));
     }
