@@ -2,7 +2,8 @@
 //! Gates: whether what was measured is what was to be reached. Pure functions.
 //!
 //! A gate is judged by the quartile that is worse for it, so that a lucky half of the boots is not
-//! enough; a single value is its own quartile.
+//! enough; a single value is its own quartile. For `fails GATE` that is the one that is better for the gate inside: a
+//! cheat that passes in most of its boots has not failed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,9 +32,12 @@ pub enum Gate {
     WithinRange,
     /// Every value is so near to what it would be if nothing cost anything.
     NearIdeal(f64),
-    /// The gate inside does not hold: a yardstick that a cheat passes measures nothing.
+    /// The gate inside does not hold, and would not by the better quartile either: a yardstick that a cheat passes
+    /// measures nothing.
     Fails(Box<Gate>),
 }
+
+const QUARTILE: f64 = 0.25;
 
 /// The outcome of a gate, and the figure that decided it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +64,7 @@ impl Gate {
                 (!decided_by.is_nan())
                     .then_some(Verdict { holds: decided_by <= *bound, decided_by })
             }
-            Gate::Fails(gate) => {
+            Gate::Fails(gate) if matches!(**gate, Gate::NearIdeal(_)) => {
                 let verdict = gate.judge_with(values, published, ideal)?;
                 Some(Verdict { holds: !verdict.holds, ..verdict })
             }
@@ -71,22 +75,27 @@ impl Gate {
     /// Judges `values`, one for each boot, seed or point of a sweep. None without values, or
     /// without the published figure where the gate asks for it: unknown is never a pass.
     pub fn judge(&self, values: &[f64], published: Option<f64>) -> Option<Verdict> {
+        self.judge_by(QUARTILE, values, published)
+    }
+
+    /// By so much from the end that is worse for the gate.
+    fn judge_by(&self, part: f64, values: &[f64], published: Option<f64>) -> Option<Verdict> {
         if values.is_empty() || values.iter().any(|value| value.is_nan()) {
             return None;
         }
         let at = |q| quantile(values, q);
         match self {
             Gate::AtLeast(bound) => {
-                let worse = at(0.25)?;
-                Some(Verdict { holds: worse >= *bound, decided_by: worse })
+                let decided_by = at(part)?;
+                Some(Verdict { holds: decided_by >= *bound, decided_by })
             }
             Gate::MoreThan(bound) => {
-                let worse = at(0.25)?;
-                Some(Verdict { holds: worse > *bound, decided_by: worse })
+                let decided_by = at(part)?;
+                Some(Verdict { holds: decided_by > *bound, decided_by })
             }
             Gate::AtMost(bound) => {
-                let worse = at(0.75)?;
-                Some(Verdict { holds: worse <= *bound, decided_by: worse })
+                let decided_by = at(1.0 - part)?;
+                Some(Verdict { holds: decided_by <= *bound, decided_by })
             }
             Gate::EveryAtLeast(bound) => {
                 let worst = at(0.0)?;
@@ -105,7 +114,7 @@ impl Gate {
             }
             Gate::NearIdeal(_) => None,
             Gate::Fails(gate) => {
-                let verdict = gate.judge(values, published)?;
+                let verdict = gate.judge_by(1.0 - part, values, published)?;
                 Some(Verdict { holds: !verdict.holds, ..verdict })
             }
         }
@@ -215,6 +224,17 @@ mod tests {
     fn a_cheat_that_passes_is_a_failure() {
         assert_eq!(holds("fails <= 0.01", &[0.6, 0.7]), Some(true));
         assert_eq!(holds("fails <= 0.01", &[0.0, 0.0]), Some(false));
+    }
+
+    #[test]
+    fn a_cheat_that_passes_in_most_of_its_boots_has_not_failed() {
+        let boots = [0.5, 0.5, 0.5, 0.5, 1.2, 1.3, 1.4];
+        assert_eq!(holds("<= 1.05", &boots), Some(false));
+        assert_eq!(holds("fails <= 1.05", &boots), Some(false), "nor has it passed");
+        assert_eq!(holds("fails <= 1.05", &[0.5, 1.1, 1.2, 1.3, 1.4]), Some(true));
+        assert_eq!(holds("fails >= 1.1", &boots), Some(false));
+        assert_eq!(holds("fails > 1.1", &boots), Some(false));
+        assert_eq!(holds("fails >= 1.35", &boots), Some(true));
     }
 
     #[test]
