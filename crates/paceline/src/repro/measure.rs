@@ -638,6 +638,7 @@ mod tests {
         let run = |policy: &str, locks: u64| Outcome {
             policy: policy.into(),
             locks: [("dsq".to_string(), locks)].into(),
+            extra: [("spinlock_ns".to_string(), 1.0)].into(),
             ..Outcome::default()
         };
         let mut point = point("a", 0, &[]);

@@ -64,7 +64,10 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
         Quantity::Migrations => seen.migrations as f64,
         Quantity::IdleShare => idle_share(outcome)?,
         Quantity::WorstWait => seconds(seen.wait.max_ns),
-        Quantity::Locks => outcome.locks.values().sum::<u64>() as f64,
+        Quantity::Locks => {
+            let taken = outcome.locks.values().sum::<u64>() as f64;
+            counts_locks(outcome).then_some(taken)?
+        }
         Quantity::SchedulerTime => {
             let functions = outcome.functions.values();
             (!outcome.functions.is_empty())
@@ -96,6 +99,13 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
     })
 }
 
+/// Whether somebody counted locks: then the runqueues' own were seen, by their number in a kernel and by the time they
+/// took in the simulator.
+fn counts_locks(outcome: &Outcome) -> bool {
+    let seen = |name| outcome.extra.get(name).is_some_and(|seen| *seen > 0.0);
+    seen("runqueue_locks") || seen("spinlock_ns")
+}
+
 /// How far any of a file's tasks is from an even share of what they had together, in s of CPU time. A
 /// task of which nothing was seen had none.
 pub fn share_error_s(outcome: &Outcome) -> Option<f64> {
@@ -117,6 +127,8 @@ fn idle_share(outcome: &Outcome) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{contender, ground};
+    use sim::Scenario;
     use trace::{MemoryUse, Missed, Observed, Program, TaskObserved};
 
     fn outcome(policy: &str, boot: usize, involuntary: u64) -> Outcome {
@@ -198,6 +210,30 @@ mod tests {
         assert_eq!(share, vec![((0, 0), 0.125)]);
         let unobserved = Outcome { policy: "a".into(), ..Outcome::default() };
         assert!(values(&[unobserved], "a", Quantity::IdleShare).is_empty());
+    }
+
+    #[test]
+    fn there_are_no_locks_only_where_they_were_counted() {
+        let locks = |extra: &[(&str, f64)]| {
+            let extra = extra.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+            values(&[Outcome { extra, ..outcome("a", 0, 0) }], "a", Quantity::Locks)
+        };
+        assert!(locks(&[]).is_empty());
+        assert!(locks(&[("runqueue_locks", 0.0)]).is_empty(), "the counter saw nothing at all");
+        assert_eq!(locks(&[("runqueue_locks", 7.0)]), vec![((0, 0), 0.0)]);
+    }
+
+    #[test]
+    fn the_simulator_counts_locks() {
+        let contenders = contender::parse_all(&["flsched,fifo".into()]).unwrap();
+        let locks = contenders.iter().map(|contender| {
+            let machine = machine::find("numa-2x4").unwrap();
+            let workload = workload::mix::hogs_and_sleepers(8, 20_000_000);
+            let run = sim::run(&Scenario::new(machine, workload, ground::scheduler(contender)));
+            values(&[run.unwrap()], contender.label(), Quantity::Locks)[0].1
+        });
+        let locks: Vec<f64> = locks.collect();
+        assert!(locks[0] == 0.0 && locks[1] > 0.0, "{locks:?}");
     }
 
     #[test]
