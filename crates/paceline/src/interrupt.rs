@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ctrl-C leaves nothing behind: temporary files live in one folder, which goes with the process.
+//! Ctrl-C leaves nothing behind: temporary files live in one folder, which goes with the process, and those that are
+//! made beside a user's file go, too.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -10,8 +11,8 @@ use tempfile::TempDir;
 use crate::failure::Failure;
 use crate::output;
 
-/// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it. Guests end with
-/// the process that started them. The folder is also removed when this is dropped.
+/// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it, and files that are half written.
+/// Guests end with the process that started them. The folder is also removed when this is dropped.
 pub fn guard() -> Result<TempDir, Failure> {
     let scratch = scratch()?;
     let path = scratch.path().to_path_buf();
@@ -27,6 +28,7 @@ pub fn removes(folder: &Path) -> Result<(), Failure> {
         remove(&path);
         vm::kernel::forget_fetch();
         output::say("\npaceline: interrupted");
+        report::remove_unfinished();
         std::process::exit(130);
     })
     .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -181,6 +182,34 @@ fn tables_and_timelines_are_of_the_runs_that_are_shown() {
         let named = timeline.windows(name.len()).any(|bytes| bytes == name);
         assert!(named && timeline.len() > 10_000, "{policy}: {}", timeline.len());
     }
+}
+
+#[test]
+fn a_table_that_is_interrupted_leaves_no_temporary_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().to_str().unwrap();
+    let begun = ["compare", "--on", "sim", "--policy", "default", "--csv", csv];
+    let job = ["--", "hackbench", "-g", "4", "-l", "1500"];
+    let mut command = paceline(&[&begun[..], &job].concat());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let half_written = || {
+        let files = fs::read_dir(csv).unwrap().map(|file| file.unwrap());
+        let big = |file: fs::DirEntry| file.metadata().is_ok_and(|file| file.len() > 1 << 16);
+        let hidden = |file: &fs::DirEntry| file.file_name().to_string_lossy().starts_with('.');
+        files.filter(hidden).any(big)
+    };
+    while child.try_wait().unwrap().is_none() {
+        if half_written() {
+            Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let status = child.wait().unwrap();
+    assert!(matches!(status.code(), Some(130 | 0)), "{status}");
+    let left: Vec<_> = fs::read_dir(csv).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let whole = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".csv");
+    assert!(left.iter().all(whole), "{left:?}");
 }
 
 #[test]

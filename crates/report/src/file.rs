@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files that are written whole or not at all.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::NamedTempFile;
 
@@ -28,21 +30,77 @@ impl std::error::Error for FileError {}
 /// Writes `bytes` beside `path` and moves it there once it is on the disk, so that a full disk or
 /// an interruption leaves what was there before.
 pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), FileError> {
-    let failed = |source| FileError { path: path.to_path_buf(), source };
-    let place = place_of(path).map_err(failed)?;
-    let mut file = NamedTempFile::new_in(folder_of(&place)).map_err(failed)?;
-    file.write_all(bytes.as_ref()).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    set_readable(&file).map_err(failed)?;
-    file.persist(&place).map_err(|error| failed(error.error))?;
-    Ok(())
+    UNFINISHED.write(path, |out| out.write_all(bytes.as_ref()))
 }
 
 /// Whether a file could be written there; leaves nothing.
 pub fn probe(path: &Path) -> Result<(), FileError> {
     let failed = |source| FileError { path: path.to_path_buf(), source };
-    let place = place_of(path).map_err(failed)?;
-    NamedTempFile::new_in(folder_of(&place)).map(drop).map_err(failed)
+    let folder = place_of(path).map_err(failed)?;
+    UNFINISHED.beside(&folder, |_| Ok(())).map_err(failed)
+}
+
+/// Removes what is half written, for who ends this process next: nobody finishes or begins a file after it.
+pub fn remove_unfinished() {
+    std::mem::forget(UNFINISHED.remove());
+}
+
+static UNFINISHED: Unfinished = Unfinished::new();
+
+/// Temporary files that are not in their place yet.
+struct Unfinished(Mutex<BTreeSet<PathBuf>>);
+
+impl Unfinished {
+    const fn new() -> Self {
+        Unfinished(Mutex::new(BTreeSet::new()))
+    }
+
+    fn write(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut NamedTempFile) -> io::Result<()>,
+    ) -> Result<(), FileError> {
+        let failed = |source| FileError { path: path.to_path_buf(), source };
+        let place = place_of(path).map_err(failed)?;
+        let write = |mut file: NamedTempFile| {
+            fill(&mut file)?;
+            file.as_file().sync_all()?;
+            set_readable(&file)?;
+            file.persist(&place)?;
+            Ok(())
+        };
+        self.beside(&place, write).map_err(failed)
+    }
+
+    /// Hands out a temporary file in the folder of `place`; it is known for as long as it is used.
+    fn beside(
+        &self,
+        place: &Path,
+        with: impl FnOnce(NamedTempFile) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut known = self.known();
+        let file = NamedTempFile::new_in(folder_of(place))?;
+        let path = file.path().to_path_buf();
+        known.insert(path.clone());
+        drop(known);
+        let done = with(file);
+        self.known().remove(&path);
+        done
+    }
+
+    /// Nothing is begun before what this gives is dropped.
+    fn remove(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        let known = self.known();
+        for path in known.iter() {
+            // There is nobody left to tell, and what is in its place by now is not here.
+            let _ = fs::remove_file(path);
+        }
+        known
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Where the file lies behind links. A device or a pipe is refused: the move would put a file in its
@@ -85,6 +143,25 @@ mod tests {
         write_whole(&path, "new").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn who_is_interrupted_leaves_the_old_file_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.csv");
+        let unfinished = Unfinished::new();
+        unfinished.write(&path, |out| out.write_all(b"old")).unwrap();
+        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        let half = |out: &mut NamedTempFile| {
+            out.write_all(b"ne")?;
+            assert_eq!(files(), 2);
+            drop(unfinished.remove());
+            assert_eq!(files(), 1);
+            out.write_all(b"w")
+        };
+        unfinished.write(&path, half).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert!(files() == 1 && unfinished.known().is_empty());
     }
 
     #[test]
