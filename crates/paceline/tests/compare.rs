@@ -185,6 +185,31 @@ fn tables_and_timelines_are_of_the_runs_that_are_shown() {
 }
 
 #[test]
+fn a_report_is_as_readable_as_any_new_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.html");
+    let run = ["compare", "--on", "sim", "--policy", "default", "--report"];
+    for (umask, mode) in [("077", 0o600), ("027", 0o640), ("002", 0o664)] {
+        let under = format!("umask {umask} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &under, env!("CARGO_BIN_EXE_paceline")]).args(run).arg(&report);
+        let job = ["--", "hackbench", "-g", "1", "-l", "1", "-p"];
+        assert!(
+            command
+                .args(job)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert_eq!(fs::metadata(&report).unwrap().permissions().mode() & 0o777, mode, "{umask}");
+        fs::remove_file(&report).unwrap();
+    }
+}
+
+#[test]
 fn a_table_that_is_interrupted_leaves_no_temporary_file() {
     let folder = tempfile::tempdir().unwrap();
     let csv = folder.path().to_str().unwrap();

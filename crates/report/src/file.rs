@@ -2,12 +2,13 @@
 //! Files that are written whole or not at all.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tempfile::NamedTempFile;
+use tempfile::{Builder, NamedTempFile};
 
 /// Why a file could not be written; the old one, where there was one, is untouched.
 #[derive(Debug)]
@@ -64,8 +65,11 @@ impl Unfinished {
         let place = place_of(path).map_err(failed)?;
         let write = |mut file: NamedTempFile| {
             fill(&mut file)?;
+            // The umask does not change who may read what was there before.
+            if let Some(mode) = mode_of(&place) {
+                file.as_file().set_permissions(Permissions::from_mode(mode))?;
+            }
             file.as_file().sync_all()?;
-            set_readable(&file)?;
             file.persist(&place)?;
             Ok(())
         };
@@ -79,7 +83,8 @@ impl Unfinished {
         with: impl FnOnce(NamedTempFile) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut known = self.known();
-        let file = NamedTempFile::new_in(folder_of(place))?;
+        let mode = Permissions::from_mode(mode_of(place).unwrap_or(NEW));
+        let file = Builder::new().permissions(mode).tempfile_in(folder_of(place))?;
         let path = file.path().to_path_buf();
         known.insert(path.clone());
         drop(known);
@@ -123,10 +128,12 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// A temporary file is its owner's alone; a report is as readable as any new file.
-fn set_readable(file: &NamedTempFile) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
+/// Who may read and write a new file, before the umask.
+const NEW: u32 = 0o666;
+
+/// Who may read and write the file that is there.
+fn mode_of(place: &Path) -> Option<u32> {
+    fs::metadata(place).ok().map(|there| there.permissions().mode() & 0o777)
 }
 
 #[cfg(test)]
@@ -143,6 +150,18 @@ mod tests {
         write_whole(&path, "new").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_is_as_readable_as_the_one_it_replaces() {
+        let folder = tempfile::tempdir().unwrap();
+        for mode in [0o600, 0o664, 0o644] {
+            let path = folder.path().join(format!("{mode:o}"));
+            std::fs::write(&path, "old").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            write_whole(&path, "new").unwrap();
+            assert_eq!(mode_of(&path), Some(mode), "{mode:o}");
+        }
     }
 
     #[test]
