@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use report::csv::{self, Interval};
-use report::{Results, write_whole};
+use report::{Results, write_with};
 use trace::perfetto::{Perfetto, State};
 use trace::{Kind, intervals};
 
@@ -43,23 +44,22 @@ pub fn write(exports: &Exports, measured: &Measured, results: &Results) -> Resul
         for (path, watched) in timelines(path, labels).iter().zip(&measured.watched) {
             let timeline = timeline(measured, watched)
                 .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
-            put(path, &timeline)?;
+            put(path, |out| out.write_all(&timeline))?;
         }
     }
     if let Some(folder) = &exports.csv {
-        put(&folder.join("runs.csv"), csv::runs(results).as_bytes())?;
-        put(&folder.join("tasks.csv"), csv::tasks(results).as_bytes())?;
+        put(&folder.join("runs.csv"), |out| csv::runs(results, out))?;
+        put(&folder.join("tasks.csv"), |out| csv::tasks(results, out))?;
         if !measured.watched.is_empty() {
-            let rows: Vec<Interval> =
-                measured.watched.iter().flat_map(|watched| rows(measured, watched)).collect();
-            put(&folder.join("intervals.csv"), csv::intervals(&rows).as_bytes())?;
+            let rows = measured.watched.iter().flat_map(|watched| rows(measured, watched));
+            put(&folder.join("intervals.csv"), |out| csv::intervals(rows, out))?;
         }
     }
     Ok(())
 }
 
-fn put(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    write_whole(path, bytes).map_err(Failure::input)?;
+fn put(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    write_with(path, fill).map_err(Failure::input)?;
     output::say(&format!("paceline: wrote {}", path.display()));
     Ok(())
 }
@@ -112,9 +112,9 @@ fn timeline(measured: &Measured, watched: &Watched) -> std::io::Result<Vec<u8>> 
     out.finish()
 }
 
-fn rows(measured: &Measured, watched: &Watched) -> Vec<Interval> {
+fn rows(measured: &Measured, watched: &Watched) -> impl Iterator<Item = Interval> {
     let outcome = &measured.outcomes[watched.outcome];
-    let row = |it: trace::Interval| Interval {
+    let row = move |it: trace::Interval| Interval {
         policy: outcome.policy.clone(),
         run: outcome.run,
         cpu: it.cpu,
@@ -124,7 +124,7 @@ fn rows(measured: &Measured, watched: &Watched) -> Vec<Interval> {
         from_s: it.from_ns as f64 / 1e9,
         to_s: it.to_ns as f64 / 1e9,
     };
-    intervals(&watched.events, outcome.elapsed_ns).into_iter().map(row).collect()
+    intervals(&watched.events, outcome.elapsed_ns).into_iter().map(row)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Results as tables for other programs: CSV, the units in the columns' names, empty where nothing was observed.
 
+use std::io::{self, Write};
+
 use ::csv::Writer;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -22,13 +24,13 @@ pub struct Interval {
     pub to_s: f64,
 }
 
-/// Runs by measures: a row for each run.
-pub fn runs(results: &Results) -> String {
-    table(results.runs.iter().map(object).collect())
+/// Runs by measures: a row for each run. An error is the writer's, here and below.
+pub fn runs(results: &Results, out: impl Write) -> io::Result<()> {
+    table(results.runs.iter().map(object).collect(), out)
 }
 
 /// A row for each task of each run.
-pub fn tasks(results: &Results) -> String {
+pub fn tasks(results: &Results, out: impl Write) -> io::Result<()> {
     let mut rows = Vec::new();
     for run in &results.runs {
         for task in &run.tasks {
@@ -40,12 +42,16 @@ pub fn tasks(results: &Results) -> String {
             rows.push(row);
         }
     }
-    table(rows)
+    table(rows, out)
 }
 
-/// A row for each.
-pub fn intervals(intervals: &[Interval]) -> String {
-    table(intervals.iter().map(object).collect())
+/// A row for each, written as it comes: there may be more than memory has room for.
+pub fn intervals(intervals: impl Iterator<Item = Interval>, out: impl Write) -> io::Result<()> {
+    let mut out = Writer::from_writer(out);
+    for interval in intervals {
+        out.serialize(interval)?;
+    }
+    out.flush()
 }
 
 fn object(of: &impl Serialize) -> Map<String, Value> {
@@ -56,7 +62,7 @@ fn object(of: &impl Serialize) -> Map<String, Value> {
 }
 
 /// What is no number and no text of its own has no column; a column that a row lacks is empty there.
-fn table(rows: Vec<Map<String, Value>>) -> String {
+fn table(rows: Vec<Map<String, Value>>, out: impl Write) -> io::Result<()> {
     let plain = |value: &Value| !value.is_array() && !value.is_object();
     let mut columns: Vec<&String> = Vec::new();
     let mut known = std::collections::BTreeSet::new();
@@ -65,22 +71,23 @@ fn table(rows: Vec<Map<String, Value>>) -> String {
             columns.push(column);
         }
     }
-    let mut out = Writer::from_writer(Vec::new());
+    let mut out = Writer::from_writer(out);
     let cell = |value: Option<&Value>| match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
-    // Writing to memory cannot fail, and every row is as long as the first.
-    let _ = out.write_record(&columns);
+    out.write_record(&columns)?;
     for row in &rows {
-        let _ = out.write_record(columns.iter().map(|column| cell(row.get(*column))));
+        out.write_record(columns.iter().map(|column| cell(row.get(*column))))?;
     }
-    String::from_utf8(out.into_inner().unwrap_or_default()).unwrap_or_default()
+    out.flush()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use serde_json::json;
 
     use super::*;
@@ -95,7 +102,55 @@ mod tests {
             row(json!({"policy": "a,\"b\"", "waits": null, "tasks": [1]})),
             row(json!({"policy": "c", "waits": 0.5, "own": 3})),
         ];
-        assert_eq!(table(rows), "policy,waits,own\n\"a,\"\"b\"\"\",,\nc,0.5,3\n");
-        assert_eq!(intervals(&[]), "\"\"\n");
+        let mut text = Vec::new();
+        table(rows, &mut text).unwrap();
+        assert_eq!(text, b"policy,waits,own\n\"a,\"\"b\"\"\",,\nc,0.5,3\n");
+    }
+
+    fn interval(from_s: f64) -> Interval {
+        let (policy, name) = ("rr".to_string(), "a \"b\", c".to_string());
+        Interval { policy, run: 1, cpu: 2, tid: 3, name, mm: None, from_s, to_s: 2.0 }
+    }
+
+    #[test]
+    fn an_interval_is_a_row_with_its_units() {
+        let mut text = Vec::new();
+        intervals([interval(1e-9)].into_iter(), &mut text).unwrap();
+        let wanted =
+            "policy,run,cpu,tid,name,mm,from_s,to_s\nrr,1,2,3,\"a \"\"b\"\", c\",,1e-9,2.0\n";
+        assert_eq!(String::from_utf8(text).unwrap(), wanted);
+    }
+
+    /// Counts what it is given.
+    struct Counted<'a>(&'a Cell<usize>);
+
+    impl Write for Counted<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.set(self.0.get() + bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn intervals_are_not_kept_until_the_last() {
+        let written = Cell::new(0);
+        let before_last = Cell::new(0);
+        let rows = (0..100_000).map(|at| {
+            before_last.set(written.get());
+            interval(at as f64)
+        });
+        intervals(rows, Counted(&written)).unwrap();
+        assert!(written.get() - before_last.get() < 1 << 16, "{before_last:?} of {written:?}");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+        assert!(intervals([interval(0.0)].into_iter(), full()).is_err());
+        assert!(table(vec![row(json!({"run": 1}))], full()).is_err());
     }
 }

@@ -31,7 +31,15 @@ impl std::error::Error for FileError {}
 /// Writes `bytes` beside `path` and moves it there once it is on the disk, so that a full disk or
 /// an interruption leaves what was there before.
 pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), FileError> {
-    UNFINISHED.write(path, |out| out.write_all(bytes.as_ref()))
+    write_with(path, |out| out.write_all(bytes.as_ref()))
+}
+
+/// [`write_whole`], of what `fill` writes bit by bit.
+pub fn write_with(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), FileError> {
+    UNFINISHED.write(path, |file| fill(file))
 }
 
 /// Whether a file could be written there; leaves nothing.
