@@ -36,7 +36,7 @@ pub fn run(
     agent: &Path,
     progress: &MultiProgress,
 ) -> anyhow::Result<Vec<Outcome>> {
-    let runs = run_traced(request, agent, progress)?;
+    let runs = boots(request, agent, progress, false)?;
     Ok(runs.into_iter().map(|run| run.outcome).collect())
 }
 
@@ -57,6 +57,16 @@ pub fn run_traced(
     agent: &Path,
     progress: &MultiProgress,
 ) -> anyhow::Result<Vec<Traced>> {
+    boots(request, agent, progress, true)
+}
+
+/// `events`: whether anybody wants them. There may be a million in a run, and a hundred runs.
+fn boots(
+    request: &Request,
+    agent: &Path,
+    progress: &MultiProgress,
+    events: bool,
+) -> anyhow::Result<Vec<Traced>> {
     request.shape.check()?;
     let kernel = kernel::find(request.kernel.as_deref(), request.cache.as_deref(), progress)?;
     which(qemu::PROGRAM.as_ref())
@@ -76,7 +86,7 @@ pub fn run_traced(
             if boot >= request.boots {
                 break;
             }
-            let guest = Guest { request, kernel: &kernel, image: &image, boot, bar: &bar };
+            let guest = Guest { request, kernel: &kernel, image: &image, boot, events, bar: &bar };
             let result = guest.boot(scratch.path()).with_context(|| format!("boot {}", boot + 1));
             if result.is_err() {
                 next.store(request.boots, Ordering::Relaxed);
@@ -183,6 +193,7 @@ struct Guest<'a> {
     kernel: &'a Kernel,
     image: &'a Path,
     boot: usize,
+    events: bool,
     bar: &'a ProgressBar,
 }
 
@@ -291,7 +302,7 @@ impl Guest<'_> {
                     Message::Up { .. } => self.bar.set_message("guest is up"),
                     Message::Step { text } => self.bar.set_message(text),
                     Message::Outcome(measured) => {
-                        runs.push(complete(*measured, &mut records)?);
+                        runs.push(complete(*measured, &mut records, self.events)?);
                         self.bar.inc(1);
                     }
                     Message::Failed { why } => {
@@ -322,20 +333,24 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Folds what the observer recorded into the outcome.
-fn complete(measured: Measured, records: &mut File) -> anyhow::Result<Traced> {
+/// Folds what the observer recorded into the outcome; keeps each event where that is wanted.
+fn complete(
+    measured: Measured,
+    records: &mut impl Read,
+    keep_events: bool,
+) -> anyhow::Result<Traced> {
     let Measured { mut outcome, recording, record_bytes, recorded_bytes, callbacks } = measured;
     let mut events = Vec::new();
     let bytes = sent(records, record_bytes)?;
     outcome.recording = sent(records, recorded_bytes)?;
     let Some(recording) = recording else { return Ok(Traced { outcome, callbacks, events }) };
-    let look = |event: &_| events.push(trace::Event::clone(event));
+    let look = |event: &Event| events.extend(keep_events.then(|| event.clone()));
     let outcome = live::complete(outcome, &recording, &bytes, look)?;
     Ok(Traced { outcome, callbacks, events })
 }
 
 /// The next so many bytes of what the guest has sent.
-fn sent(records: &mut File, length: usize) -> anyhow::Result<Vec<u8>> {
+fn sent(records: &mut impl Read, length: usize) -> anyhow::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let mut filled = 0;
     let start = Instant::now();
@@ -396,7 +411,32 @@ fn last_words(console: &Path, complaints: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use live::Recording;
+
     use super::*;
+
+    #[test]
+    fn events_are_kept_for_who_wants_them() {
+        // A switch on CPU 0 from its idle task to 7, as `struct record` of observe.bpf.c has it.
+        let mut record = [0; 40];
+        record[..8].copy_from_slice(&5_u64.to_ne_bytes());
+        record[10] = 1;
+        record[16..20].copy_from_slice(&7_u32.to_ne_bytes());
+        let kept = |events| {
+            let recording = Recording { cpus: 1, end_ns: 10, ..Recording::default() };
+            let measured = Measured {
+                outcome: Outcome::default(),
+                recording: Some(recording),
+                record_bytes: record.len(),
+                recorded_bytes: 0,
+                callbacks: Vec::new(),
+            };
+            let run = complete(measured, &mut &record[..], events).unwrap();
+            assert_eq!(run.outcome.observed.tasks[&7].cpu_ns, 5);
+            run.events.len()
+        };
+        assert_eq!([kept(true), kept(false)], [1, 0]);
+    }
 
     #[test]
     fn what_killed_the_guest_is_told_before_what_it_survived() {
