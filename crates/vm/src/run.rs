@@ -22,9 +22,28 @@ use crate::job::{JOB, Job, JobWorkload, Measured, Message};
 use crate::qemu::{self, Files, Threads};
 use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
 
-/// A guest that has not said a word for this long of the host's time hangs. Far longer than any
-/// run that is worth waiting for under emulation.
+/// A guest that has not said a word for this long of the host's time hangs: nobody in it may speak while a workload
+/// runs. Far longer than any run that is worth waiting for under emulation, for who does not ask for a longer one.
 const SILENCE_MAX: Duration = Duration::from_secs(900);
+
+/// Who asks for a limit beyond this means to wait for it.
+const LIMIT_USUAL: Duration = Duration::from_secs(600);
+
+/// How many times longer than the guest's time the host's may be on a clock of instructions, one a ns: an emulator
+/// executes 50 million of them a second, or more.
+const EMULATION_MAX: u32 = 20;
+
+/// How long a guest with this request may be silent on the host's clock.
+fn silence_max(request: &Request) -> Duration {
+    let times = match request.clock {
+        Clock::Threads => 1,
+        Clock::Dilated | Clock::Icount => EMULATION_MAX,
+    };
+    match request.limit > LIMIT_USUAL {
+        true => request.limit.saturating_mul(times).saturating_add(SILENCE_MAX),
+        false => SILENCE_MAX,
+    }
+}
 
 /// How much later than its message the last record may arrive.
 const RECORDS_LATE_MAX: Duration = Duration::from_secs(60);
@@ -271,7 +290,13 @@ impl Guest<'_> {
                 Ok(heard.runs)
             }
             End::Failed(why) => bail!("{why}"),
-            End::Silent => bail!("the guest hangs: {}", last_words(&console, &complaints)),
+            End::Silent => {
+                let (limit, words) = (silence_max(self.request), last_words(&console, &complaints));
+                bail!(
+                    "no word from the guest for {} of this machine's time: {words}",
+                    minutes(limit)
+                )
+            }
             End::Gone => {
                 let words = last_words(&console, &complaints);
                 let side_by_side = self.request.clock == Clock::Threads;
@@ -314,12 +339,16 @@ impl Guest<'_> {
             if gone {
                 return Ok(Heard { runs, end: End::Gone });
             }
-            if last.elapsed() > SILENCE_MAX {
+            if last.elapsed() > silence_max(self.request) {
                 return Ok(Heard { runs, end: End::Silent });
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+fn minutes(time: Duration) -> String {
+    format!("{} min", time.as_secs() / 60)
 }
 
 /// A guest, or a download, does not outlive the process that started it, however that ends.
@@ -414,6 +443,22 @@ mod tests {
     use live::Recording;
 
     use super::*;
+
+    #[test]
+    fn a_guest_may_be_silent_for_as_long_as_its_run_may_take() {
+        let silence = |clock, limit_min| {
+            let work = WorkloadRef::Command { argv: Vec::new(), with: Vec::new() };
+            let limit = Duration::from_secs(60 * limit_min);
+            minutes(silence_max(&Request { clock, limit, ..Request::new(Vec::new(), work) }))
+        };
+        for clock in [Clock::Threads, Clock::Dilated, Clock::Icount] {
+            assert_eq!(silence(clock, 1), "15 min");
+            assert_eq!(silence(clock, 10), "15 min", "nobody has asked for more");
+        }
+        assert_eq!(silence(Clock::Threads, 60), "75 min");
+        assert_eq!(silence(Clock::Icount, 60), "1215 min");
+        silence(Clock::Dilated, u64::MAX / 60);
+    }
 
     #[test]
     fn events_are_kept_for_who_wants_them() {
