@@ -107,8 +107,16 @@ pub fn taken_in(
     from: impl Read,
     machine: &Machine,
 ) -> Result<(Header, Replay, Summary), record::ReadError> {
+    taken(from, machine.costs.turn_ns)
+}
+
+/// The same; `turn_ns`: the CPUs that it was recorded on ran one after the other on one clock, each so long at most.
+pub fn taken(
+    from: impl Read,
+    turn_ns: f64,
+) -> Result<(Header, Replay, Summary), record::ReadError> {
     let reader = Reader::new(from)?;
-    let replay = Replay::new(reader.header(), machine.costs.turn_ns);
+    let replay = Replay::new(reader.header(), turn_ns);
     taken_into(reader, replay)
 }
 

@@ -145,8 +145,8 @@ impl<'a> Laboratory<'a> {
             Measure::Predicted { experiment, machine: Some(machine), from, of, what } => {
                 predicted::distances(&self.outcomes(experiment)?, machine, from, of, *what)
             }
-            Measure::Predicted { experiment, machine: None, of, what, .. } => {
-                Ok(predicted::between_boots(&self.outcomes(experiment)?, of, *what))
+            Measure::Predicted { experiment, machine: None, from, of, what } => {
+                predicted::between_boots(&self.outcomes(experiment)?, from, of, *what)
             }
             Measure::Long { of, what } => {
                 self.progress.phase("a long recording");

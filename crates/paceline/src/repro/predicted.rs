@@ -35,8 +35,7 @@ pub fn distances(
             true => replay::as_it_was(recording, &machine),
             false => replay::taken_in(recording, &machine).map(|(_, replay, _)| replay),
         };
-        let replay =
-            replay.map_err(|error| Failure::run(format!("the guest's recording: {error}")))?;
+        let replay = replay.map_err(unreadable)?;
         let foretold = foretold(&replay, &machine, from, of)?;
         let happened: Vec<Seen> = match from == of {
             true => vec![Seen::recorded(&replay)],
@@ -55,15 +54,32 @@ pub fn distances(
     Ok(distances)
 }
 
-/// For each run of a policy, how far those of other boots are from it, as a part of it.
-pub fn between_boots(outcomes: &[Outcome], of: &str, what: Foretold) -> Vec<f64> {
+/// For each run of a policy, how far those of other boots are from it, as a part of it: of the tasks that are recorded
+/// under `from`, as for [`distances`].
+pub fn between_boots(
+    outcomes: &[Outcome],
+    from: &str,
+    of: &str,
+    what: Foretold,
+) -> Result<Vec<f64>, Failure> {
+    let mut own = BTreeSet::new();
+    let recorded = |run: &&Outcome| run.policy == from && !run.recording.is_empty();
+    for run in outcomes.iter().filter(recorded) {
+        // How its CPUs took turns does not change who was there.
+        let (_, replay, _) = replay::taken(run.recording.as_slice(), 0.0).map_err(unreadable)?;
+        own.extend(names(&replay));
+    }
     let runs: Vec<&Outcome> = outcomes.iter().filter(|run| run.policy == of).collect();
-    let seen = |run: &&Outcome| Seen::of(run, |_| true);
+    let seen = |run: &&Outcome| Seen::of(run, |name| own.contains(name));
     let one = |run: &&Outcome| {
         let others = runs.iter().filter(|other| other.boot != run.boot);
         distance(&others.map(seen).collect::<Vec<_>>(), &[seen(run)], what)
     };
-    runs.iter().filter_map(one).collect()
+    Ok(runs.iter().filter_map(one).collect())
+}
+
+fn unreadable(error: record::ReadError) -> Failure {
+    Failure::run(format!("the guest's recording: {error}"))
 }
 
 /// What is held against each other.
@@ -170,6 +186,8 @@ fn cpu_distance(foretold: &[Seen], happened: &[Seen]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use record::import::{import, survey};
+
     use super::*;
 
     fn seen(elapsed_ns: f64, cpu_ns: [f64; 2]) -> Seen {
@@ -184,11 +202,39 @@ mod tests {
             run
         };
         let runs = [run("a", 0, 100), run("b", 1, 7), run("a", 1, 80), run("a", 2, 120)];
-        let distances = between_boots(&runs, "a", Foretold::Elapsed);
+        let apart = |of| between_boots(&runs, "a", of, Foretold::Elapsed).unwrap();
+        let distances = apart("a");
         let expected = [0.0, 30.0 / 80.0, 30.0 / 120.0];
         assert!(distances.iter().zip(expected).all(|(got, want)| (got - want).abs() < 1e-9));
         assert_eq!(distances.len(), 3);
-        assert!(between_boots(&runs, "b", Foretold::Elapsed).is_empty(), "there is no other boot");
+        assert!(apart("b").is_empty(), "there is no other boot");
+    }
+
+    /// A recording in which hackbench runs once.
+    fn recording() -> Vec<u8> {
+        let text = "swapper-0 [000] 1.1: sched_waking: comm=hackbench pid=7 prio=120 target_cpu=000\n\
+                    swapper-0 [000] 1.2: sched_switch: swapper/0:0 [120] R ==> hackbench:7 [120]\n\
+                    hackbench-7 [000] 1.3: sched_switch: hackbench:7 [120] S ==> swapper/0:0 [120]\n";
+        let found = survey(text.as_bytes()).unwrap();
+        import(text.as_bytes(), &found, "hackbench", Vec::new()).unwrap().0
+    }
+
+    #[test]
+    fn what_a_boot_is_held_to_are_the_workloads_own_tasks() {
+        let run = |boot, own: u64, others: u64| {
+            let mut run = Outcome { policy: "a".into(), boot, ..Outcome::default() };
+            for (tid, name, voluntary) in [(1, "hackbench", own), (2, "kworker/0:1", others)] {
+                run.names.insert(tid, name.to_string());
+                let seen = TaskObserved { voluntary, ..TaskObserved::default() };
+                run.observed.tasks.insert(tid, seen);
+            }
+            run
+        };
+        let mut runs = [run(0, 100, 10), run(1, 100, 900)];
+        let apart = |runs: &[Outcome]| between_boots(runs, "a", "a", Foretold::Switches).unwrap();
+        assert!(apart(&runs).is_empty(), "whose they are is not known");
+        runs[1].recording = recording();
+        assert_eq!(apart(&runs), [0.0, 0.0], "the guest's own tasks are nobody's");
     }
 
     #[test]
