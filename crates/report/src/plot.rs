@@ -3,9 +3,11 @@
 //!
 //! Colours of text, axes and grid are placeholders that the page's style sheet replaces
 //! ([`crate::html`]), so that one plot serves light and dark pages; series colours are those of
-//! Okabe and Ito, told apart by colour-blind readers on both.
+//! Okabe and Ito, told apart by colour-blind readers on both. Lines beyond the last colour begin again with the first,
+//! in dashes and with hollow dots.
 
 use plotters::coord::ranged1d::SegmentedCoord;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use crate::text::digits;
@@ -24,6 +26,16 @@ const SERIES: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(120, 120, 120),
 ];
+
+/// Lengths of dashes and of what is between them, in px, of lines that have the colours again: each time others. Dashes
+/// of the first length are long enough for two of them in a legend.
+const DASHES: [(i32, i32); 3] = [(7, 4), (2, 4), (12, 3)];
+
+/// The colour of a line, and its dashes where another one has this colour unbroken.
+fn style(index: usize) -> (RGBColor, Option<(i32, i32)>) {
+    let round = (index / SERIES.len()).checked_sub(1);
+    (SERIES[index % SERIES.len()], round.map(|round| DASHES[round % DASHES.len()]))
+}
 
 /// One line of a line plot.
 #[derive(Clone, Debug)]
@@ -116,15 +128,28 @@ pub fn lines_named(
             .draw()
             .expect("an SVG in memory can be drawn");
         for (index, line) in series.iter().enumerate() {
-            let color = SERIES[index % SERIES.len()];
-            let drawn = LineSeries::new(line.points.clone(), color.stroke_width(2)).point_size(3);
-            chart
-                .draw_series(drawn)
-                .expect("an SVG in memory can be drawn")
-                .label(&line.name)
-                .legend(move |(x, y)| {
-                    PathElement::new(vec![(x, y), (x + 18, y)], color.stroke_width(3))
-                });
+            let (color, dashes) = style(index);
+            let points = || line.points.iter().copied();
+            let key = |(x, y)| [(x, y), (x + 18, y)];
+            let drawn = match dashes {
+                None => {
+                    let line = LineSeries::new(points(), color.stroke_width(2)).point_size(3);
+                    chart.draw_series(line).map(|drawn| {
+                        drawn.legend(move |at| PathElement::new(key(at), color.stroke_width(3)))
+                    })
+                }
+                Some((dash, gap)) => {
+                    let line = DashedLineSeries::new(points(), dash, gap, color.stroke_width(2));
+                    let dots = points().map(|at| Circle::new(at, 3, color.stroke_width(1)));
+                    chart.draw_series(dots).expect("an SVG in memory can be drawn");
+                    chart.draw_series(line).map(|drawn| {
+                        drawn.legend(move |at| {
+                            DashedPathElement::new(key(at), dash, gap, color.stroke_width(3))
+                        })
+                    })
+                }
+            };
+            drawn.expect("an SVG in memory can be drawn").label(&line.name);
         }
         chart
             .configure_series_labels()
@@ -263,5 +288,37 @@ fn cut(name: &str) -> String {
     match name.chars().count() > MOST {
         true => name.chars().take(MOST - 1).chain(['…']).collect(),
         false => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_lines_look_alike() {
+        let looks: Vec<_> = (0..4 * SERIES.len()).map(style).collect();
+        for (at, look) in looks.iter().enumerate() {
+            assert!(!looks[..at].contains(look), "line {at}");
+        }
+    }
+
+    #[test]
+    fn lines_beyond_the_last_colour_are_dashed_and_so_are_they_in_the_legend() {
+        let line = |at: usize| Line {
+            name: format!("line {at}"),
+            points: vec![(0.0, at as f64), (1.0, at as f64 + 1.0)],
+        };
+        let svg = |count| lines("title", "x", "y", &(0..count).map(line).collect::<Vec<_>>());
+        // Paths in the first colour, a line's own and those of a legend's sample by their width.
+        let paths = |svg: &str, width: u32| {
+            let of = |path: &&str| {
+                path.contains("#0072B2") && path.contains(&format!("stroke-width=\"{width}\""))
+            };
+            svg.split('<').filter(|path| path.starts_with("polyline")).filter(of).count()
+        };
+        let (seven, eight) = (svg(SERIES.len()), svg(SERIES.len() + 1));
+        assert_eq!((paths(&seven, 2), paths(&seven, 3)), (1, 1));
+        assert!(paths(&eight, 2) > 10 && paths(&eight, 3) == 3, "{eight}");
     }
 }
