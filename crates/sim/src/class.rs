@@ -197,7 +197,7 @@ pub trait Class {
     /// runqueue is locked.
     fn yield_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId);
 
-    /// What [`Kernel::raise_irq_work`] asked for. No lock is held.
+    /// What [`Kernel::raise_irq_work`] or [`Kernel::raise_irq_work_on`] asked for. No lock is held.
     fn irq_work(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 
     /// A task's mask of CPUs has changed; `task.allowed` is the new one. Its runqueue is locked, save for

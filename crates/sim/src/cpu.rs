@@ -41,6 +41,8 @@ pub struct Cpu {
     pub(crate) taken: Avg,
     /// Asked for by the class: run `Class::irq_work` as soon as interrupts are on.
     pub(crate) irq_work: bool,
+    /// The same, asked for on another CPU, whose interrupt is on its way.
+    pub(crate) irq_work_sent: bool,
     /// Tasks that others woke for it.
     pub(crate) wake_list: Vec<(TaskId, u32)>,
     pub(crate) tick_armed: bool,
@@ -108,6 +110,7 @@ impl Cpu {
             pending: Vec::new(),
             taken: Avg::default(),
             irq_work: false,
+            irq_work_sent: false,
             wake_list: Vec::new(),
             tick_armed: false,
             timers: Vec::new(),

@@ -324,6 +324,11 @@ impl Engine {
                 let cpu = self.k.this;
                 self.class.balance(&mut self.k, cpu);
             }
+            Irq::Work => {
+                let cpu = self.k.this;
+                self.k.cpus[cpu].irq_work_sent = false;
+                self.class.irq_work(&mut self.k, cpu);
+            }
         }
     }
 

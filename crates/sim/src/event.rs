@@ -42,6 +42,8 @@ pub(crate) enum Irq {
     Slice,
     /// Another CPU asks this one to balance.
     Balance,
+    /// Another CPU has work of the class's for this one's runqueue.
+    Work,
 }
 
 impl Due {

@@ -487,6 +487,15 @@ impl Kernel {
         self.cpus[self.this].irq_work = true;
     }
 
+    /// The same on any CPU, which another one sends an interrupt: `irq_work_queue_on`.
+    pub fn raise_irq_work_on(&mut self, cpu: CpuId) {
+        if cpu == self.this {
+            self.raise_irq_work();
+        } else if !std::mem::replace(&mut self.cpus[cpu].irq_work_sent, true) {
+            self.send(cpu, Irq::Work);
+        }
+    }
+
     pub(crate) fn send(&mut self, cpu: CpuId, irq: Irq) {
         self.charge_ns(self.machine.costs.ipi_send_ns);
         let at_ns = self.now + self.machine.costs.ipi_delivery_ns as u64;

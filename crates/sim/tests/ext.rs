@@ -7,7 +7,7 @@ use common::{MS, burn, cores, policy, scenario, task, workload};
 use policy::Instance;
 use sim::{CallbackRecord, Scenario, Scheduler, SimError, run, run_traced};
 use trace::Kind;
-use workload::{Object, Step};
+use workload::{Object, Step, Task};
 
 fn fifo() -> Scheduler {
     Scheduler::Policy(Instance::default(&baseline::FIFO))
@@ -126,6 +126,23 @@ fn a_local_queue_of_another_cpu_can_be_named() {
         event.cpu != 0 && matches!(event.kind, Kind::Switch { next, .. } if next != trace::IDLE)
     });
     assert!(!elsewhere, "everything was sent to CPU 0");
+}
+
+/// Who may no longer run where it was is queued on a CPU of its new mask, by code of the one that it
+/// leaves; the policy names a third, which idles.
+#[test]
+fn who_is_sent_to_a_third_cpu_need_not_wait_for_a_tick_of_the_second() {
+    let turns = vec![
+        Step::Cpus(Some(vec![0])),
+        Step::Run { work_ns: 1_300_000 },
+        Step::Cpus(Some(vec![1, 2])),
+        Step::Run { work_ns: 1_300_000 },
+    ];
+    let mover = task("mover", vec![Step::Repeat { times: Some(50), steps: turns }]);
+    let hog = Task { cpus: Some(vec![1]), ..task("hog", vec![burn(1000)]) };
+    let outcome = run(&scenario(cores(3), workload(vec![mover, hog]), policy("last"))).unwrap();
+    let waited_ns = outcome.observed.tasks[&1].wait_max_ns;
+    assert!(waited_ns < MS, "{waited_ns} ns");
 }
 
 #[test]

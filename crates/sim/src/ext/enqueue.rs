@@ -134,16 +134,17 @@ impl Runtime {
             self.tasks[task].direct = Some((id, flags));
             self.tasks[task].deferred = true;
             self.rqs[cpu].deferred.push(task);
-            return self.schedule_deferred(k, flags);
+            return self.schedule_deferred(k, cpu, flags);
         }
         self.tasks[task].direct = None;
         self.dispatch_enqueue(k, cpu, to, task, flags);
     }
 
-    /// After a wakeup, `task_woken` does what was deferred; anything else needs an interrupt.
-    fn schedule_deferred(&mut self, k: &mut Kernel, flags: u64) {
+    /// After a wakeup, `task_woken` does what was deferred; anything else needs an interrupt of the
+    /// runqueue's own CPU.
+    fn schedule_deferred(&mut self, k: &mut Kernel, cpu: CpuId, flags: u64) {
         if flags & ENQ_WAKEUP == 0 {
-            k.raise_irq_work();
+            k.raise_irq_work_on(cpu);
         }
     }
 
