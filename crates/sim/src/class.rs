@@ -123,6 +123,12 @@ pub trait Class {
         false
     }
 
+    /// Whether tasks whose CPU a change of their mask has taken from them are spread over the new one, as
+    /// since Linux 5.7. Before, each went to its first CPU.
+    fn spreads_over_new_masks(&self) -> bool {
+        true
+    }
+
     /// A task becomes runnable on `cpu`, whose runqueue is locked; `flags` as in [`enqueue`].
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64);
 

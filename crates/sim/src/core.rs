@@ -306,7 +306,10 @@ impl Engine {
         self.k.call(self.k.func.migration_stop);
         self.k.tasks[task].must_move = false;
         let from = self.k.tasks[task].cpu;
-        let cpu = self.fallback(task, from);
+        let chosen = self.k.tasks[task].moves_to.take();
+        let usable = self.k.tasks[task].allowed.and(&self.k.online);
+        let chosen = chosen.filter(|cpu| usable.has(*cpu));
+        let cpu = chosen.unwrap_or_else(|| self.fallback(task, from));
         self.k.tasks[task].state = State::Waking;
         self.k.set_task_cpu(task, cpu);
         self.k.rq_lock(cpu);

@@ -174,8 +174,14 @@ impl Engine {
             engine.k.tasks[task].allowed = cpus;
             engine.class.set_affinity(&mut engine.k, task);
         });
+        let online = self.k.online;
+        let to = match self.class.spreads_over_new_masks() {
+            true => self.k.any_and_distribute(&online, &cpus),
+            false => cpus.and(&online).lowest(),
+        };
         let cpu = self.k.tasks[task].cpu;
-        if !cpus.has(cpu) || !self.k.online.has(cpu) {
+        if !cpus.has(cpu) || !online.has(cpu) {
+            self.k.tasks[task].moves_to = to;
             self.push_off(task);
         }
     }
@@ -197,6 +203,7 @@ impl Engine {
                 self.move_away(task);
             }
             State::Blocked => {
+                self.k.tasks[task].moves_to = None;
                 self.k.rq_lock(cpu);
                 self.class.forget_sleeper(&mut self.k, task);
                 self.k.rq_unlock(cpu);

@@ -136,6 +136,8 @@ pub struct Kernel {
     core_cpus: Vec<CpuSet>,
     /// The same as a list.
     core_threads: Vec<Vec<CpuId>>,
+    /// What each CPU has been given last where any of several will do.
+    given: Vec<CpuId>,
 }
 
 impl Kernel {
@@ -186,6 +188,7 @@ impl Kernel {
             core_busy: vec![0; cores],
             core_threads: core_cpus.iter().map(|cpus| cpus.iter().collect()).collect(),
             core_cpus,
+            given: vec![0; cpus.len()],
             cpus,
             machine,
         }
@@ -511,6 +514,17 @@ impl Kernel {
     #[inline]
     pub(crate) fn thread_of_core(&self, cpu: CpuId, at: usize) -> Option<CpuId> {
         self.core_threads[self.machine.cpus[cpu].core as usize].get(at).copied()
+    }
+
+    /// Any CPU that is in both: the next one behind what this CPU was given last, so that many who ask
+    /// one after the other are spread. `cpumask_any_and_distribute`.
+    pub fn any_and_distribute(&mut self, set: &CpuSet, allowed: &CpuSet) -> Option<CpuId> {
+        if !set.meets(allowed) {
+            return None;
+        }
+        let given = &mut self.given[self.this];
+        *given = set.and(allowed).next_from(*given + 1)?;
+        Some(*given)
     }
 
     /// Whether two CPUs share a last-level cache.

@@ -74,6 +74,8 @@ pub struct Task {
     pub(crate) line: CpuId,
     /// Its mask has changed under it: it must leave its CPU.
     pub(crate) must_move: bool,
+    /// Where it is to go then, as whoever changed its mask has chosen.
+    pub(crate) moves_to: Option<CpuId>,
     /// What it does, and how far it got.
     pub(crate) at: Cursor,
     /// The part of its time on the reference CPU that is as long on any core.
@@ -118,6 +120,7 @@ impl Task {
             on_cpu_until_ns: 0,
             line: here,
             must_move: false,
+            moves_to: None,
             at,
             stalled: 0.0,
             pressure: 0.0,

@@ -11,7 +11,7 @@ use common::{MS, burn, cores, policy, scenario, task, workload};
 use policy::{Instance, Policy};
 use shipped::every_scheduler;
 use sim::{Change, Fault, Scheduler, Traced, run, run_traced};
-use trace::{IDLE, Kind, Tid};
+use trace::{Event, IDLE, Kind, Tid};
 use workload::{Step, Task};
 
 fn at(ms: u64, change: Change) -> Fault {
@@ -115,6 +115,36 @@ fn masks_are_kept_whatever_a_task_does_when_they_change() {
             scenario.faults = (0..500).map(change).collect();
             run(&scenario).unwrap_or_else(|error| panic!("{scheduler:?}, seed {seed}: {error}"));
         }
+    }
+}
+
+/// Each leaves CPU 0 by itself, for any of seven others.
+#[test]
+fn tasks_that_leave_a_cpu_are_spread_over_their_new_mask() {
+    let of = |policy| Scheduler::Policy(Instance::default(policy));
+    for scheduler in [Scheduler::Default, of(&flsched::FLSCHED), of(&baseline::FIFO)] {
+        let steps = vec![burn(1), Step::Cpus(Some((1..8).collect())), burn(20)];
+        let one = |n| Task { cpus: Some(vec![0]), ..task(&format!("t{n}"), steps.clone()) };
+        let load = workload((0..7).map(one).collect());
+        let outcome = run(&scenario(cores(8), load, scheduler)).unwrap();
+        let (policy, elapsed_ns) = (&outcome.policy, outcome.elapsed_ns);
+        assert!(elapsed_ns < 30 * MS, "{policy}: a CPU for each, in {elapsed_ns} ns");
+    }
+}
+
+/// It runs on these CPUs one after the other, and goes back to CPU 0 before each.
+#[test]
+fn linux_2_6_had_all_go_to_the_first_cpu_of_their_mask() {
+    for (scheduler, expected) in [(Scheduler::Default, [1, 2, 3]), (Scheduler::Cfs, [1, 1, 1])] {
+        let there = [Step::Cpus(Some(vec![1, 2, 3])), burn(1), Step::Cpus(Some(vec![0])), burn(1)];
+        let one = Task { cpus: Some(vec![0]), ..task("one", vec![there; 3].concat()) };
+        let traced = run_traced(&scenario(cores(4), workload(vec![one]), scheduler)).unwrap();
+        let on = |event: &Event| match event.kind {
+            Kind::Switch { next: 1, .. } if event.cpu != 0 => Some(event.cpu),
+            _ => None,
+        };
+        let used: Vec<u32> = traced.events.iter().filter_map(on).collect();
+        assert_eq!(used, expected, "{}", traced.outcome.policy);
     }
 }
 

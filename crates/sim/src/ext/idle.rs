@@ -22,8 +22,6 @@ pub(super) struct Idle {
     llc: Option<Vec<CpuSet>>,
     /// CPUs of the node of each CPU; None where that narrows nothing beyond the cache.
     node: Option<Vec<CpuSet>>,
-    /// Where each CPU's last search ended: the next one starts behind it.
-    last: Vec<CpuId>,
     select_cpu_dfl: Func,
     pick_idle_cpu: Func,
     test_and_clear: Func,
@@ -40,7 +38,6 @@ impl Idle {
             smt: k.online.iter().any(|cpu| k.siblings(cpu).len() > 1),
             llc: None,
             node: None,
-            last: vec![0; k.cpus.len()],
             select_cpu_dfl: k.function("scx_select_cpu_dfl"),
             pick_idle_cpu: k.function("scx_pick_idle_cpu"),
             test_and_clear: k.function("scx_test_and_clear_cpu_idle"),
@@ -124,14 +121,14 @@ impl Idle {
             let mut found = None;
             if self.smt {
                 k.read(&mut self.cores_line);
-                found = any_and_distribute(&mut self.last[k.this_cpu()], &self.cores, allowed);
+                found = k.any_and_distribute(&self.cores, allowed);
                 if found.is_none() && flags & PICK_IDLE_CORE != 0 {
                     return None;
                 }
             }
             if found.is_none() {
                 k.read(&mut self.cpus_line);
-                found = any_and_distribute(&mut self.last[k.this_cpu()], &self.cpus, allowed);
+                found = k.any_and_distribute(&self.cpus, allowed);
             }
             let cpu = found?;
             if self.claim(k, cpu) {
@@ -209,14 +206,4 @@ impl Idle {
         }
         None
     }
-}
-
-/// `cpumask_any_and_distribute`: each CPU goes on where its last search ended.
-fn any_and_distribute(last: &mut CpuId, set: &CpuSet, allowed: &CpuSet) -> Option<CpuId> {
-    if !set.meets(allowed) {
-        return None;
-    }
-    let found = set.and(allowed).next_from(*last + 1)?;
-    *last = found;
-    Some(found)
 }

@@ -419,6 +419,10 @@ impl Class for Cfs {
         true
     }
 
+    fn spreads_over_new_masks(&self) -> bool {
+        false
+    }
+
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
         k.enter(self.func.enqueue);
         self.update_curr(k, cpu);

@@ -221,6 +221,10 @@ impl Class for Ranked {
         self.below.wakes_under_lock()
     }
 
+    fn spreads_over_new_masks(&self) -> bool {
+        self.below.spreads_over_new_masks()
+    }
+
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
         if !k.tasks[task].realtime.yes() {
             return self.below.enqueue(k, cpu, task, flags);
