@@ -477,13 +477,15 @@ unsafe extern "C" fn task_storage_get(
     let (rt, k) = unsafe { lent(table) };
     k.call(rt.func.scx_bpf_task_storage_get);
     let Some(task) = rt.passed(k, p, "bpf_task_storage_get") else { return std::ptr::null_mut() };
-    let key = (map as usize, task);
-    if flags & CREATE != 0 && !rt.storage.contains_key(&key) {
+    let storage = &mut rt.tasks[task].storage;
+    let mut at = storage.iter().position(|(of, _)| *of == map as usize);
+    if flags & CREATE != 0 && at.is_none() {
         // In words of 8 bytes, so that any field is aligned.
         let words = (size as usize).div_ceil(8);
-        rt.storage.insert(key, vec![0; words].into());
+        at = Some(storage.len());
+        storage.push((map as usize, vec![0; words].into()));
     }
-    rt.storage.get_mut(&key).map_or(std::ptr::null_mut(), |value| value.as_mut_ptr().cast())
+    at.map_or(std::ptr::null_mut(), |at| storage[at].1.as_mut_ptr().cast())
 }
 
 unsafe extern "C" fn spin_lock(table: *mut KernelTable, lock: *mut c_void) {

@@ -81,6 +81,8 @@ struct ExtTask {
     waits_since_ns: u64,
     /// It has run since: the next wait counts from its start.
     reset_wait: bool,
+    /// What policies keep of it, by the address of the map: there are one or two.
+    storage: Vec<(usize, Box<[u64]>)>,
 }
 
 /// What sched_ext knows of a CPU.
@@ -142,7 +144,6 @@ struct Runtime {
     buffer: Vec<Inserted>,
     /// Tasks that the present call of dispatch has handed over.
     produced: usize,
-    storage: BTreeMap<(usize, TaskId), Box<[u64]>>,
     bpf_locks: BTreeMap<usize, LockId>,
     timeout_ns: u64,
     func: Funcs,
@@ -354,7 +355,6 @@ impl Runtime {
             releasing: false,
             buffer: Vec::with_capacity(DISPATCH_BATCH),
             produced: 0,
-            storage: BTreeMap::new(),
             bpf_locks: BTreeMap::new(),
             timeout_ns: timeout_ms * 1_000_000,
             func: Funcs::new(k),
@@ -511,7 +511,7 @@ impl Class for Ext {
         let p = rt.pointer(task);
         let mut args = ScxExitTaskArgs { cancelled: false };
         callback!(rt, k, exit_task(p, &raw mut args), Some(task));
-        rt.storage.retain(|(_, of), _| *of != task);
+        rt.tasks[task].storage.clear();
     }
 
     fn dead_other(&mut self, k: &mut Kernel, task: TaskId) {
