@@ -126,6 +126,16 @@ impl Account {
         self.mark_ns = now_ns;
     }
 
+    /// Forgets all calls and times up to now. Locks taken are counted on: those of a guest's kernel are
+    /// from the launch on, too.
+    pub fn restart(&mut self, now_ns: u64) {
+        self.mark_ns = now_ns;
+        self.counted.iter_mut().for_each(|counted| counted.seen = FunctionCost::default());
+        for place in &mut self.places {
+            (place.waited_ns, place.spent_ns) = (0, 0);
+        }
+    }
+
     /// Enters a function; returns when its own instructions are done.
     #[inline]
     pub fn enter(&mut self, func: Func, now_ns: u64, caller: Caller) -> u64 {
@@ -215,6 +225,27 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_before_a_restart_is_forgotten_but_locks_that_were_taken() {
+        let machine = machine::find("numa-2x4").unwrap();
+        let mut account = Account::new(&machine, &Paths::embedded());
+        let function = account.add("function", true, 0.0, 10.0, &machine);
+        let place = account.place("place");
+        let caller = Caller::new(1, false);
+        account.begin(100);
+        for at_ns in [100, 200] {
+            account.lock_taken(place, 3, 5);
+            account.enter(function, at_ns, caller);
+            account.restart(at_ns + 50);
+            account.leave(at_ns + 60);
+        }
+        account.enter(function, 300, caller);
+        account.leave(307);
+        assert_eq!(account.functions()["function"], FunctionCost { count: 1, ns: 10 + 7 });
+        assert_eq!(account.spinning(), (0, 0));
+        assert_eq!(account.locks(&[])["place"], 2);
+    }
 
     #[test]
     fn time_counts_for_the_innermost_function() {

@@ -170,6 +170,7 @@ impl Engine {
         let at_start = k.cpus.iter().map(|cpu| cpu.spent_until(k.now).cut(k.now));
         self.spent_before = at_start.collect();
         k.sink.restart(k.now);
+        k.account.restart(k.now);
     }
 
     /// Runs until all tasks have ended or the time is over.

@@ -36,9 +36,10 @@ pub struct Outcome {
     /// where the ground does not tell.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resident: BTreeMap<Tid, Vec<u64>>,
-    /// Lock acquisitions in scheduler code beyond the runqueue's own, by place.
+    /// Lock acquisitions in scheduler code beyond the runqueue's own, by place; from the launch of the
+    /// workload on, which is before its start.
     pub locks: BTreeMap<String, u64>,
-    /// Scheduler functions: how often each ran and the time it took.
+    /// Scheduler functions: how often each ran and the time it took, from the start on.
     pub functions: BTreeMap<String, FunctionCost>,
     /// What the workload printed, where it printed.
     pub output: String,
