@@ -167,9 +167,9 @@ pub enum SimError {
 pub struct Traced {
     /// What it came to.
     pub outcome: Outcome,
-    /// Scheduling events, if asked for.
+    /// Scheduling events from the start on, at ns after it, if asked for.
     pub events: Vec<Event>,
-    /// The policy's callbacks, if asked for.
+    /// The policy's callbacks, likewise.
     pub callbacks: Vec<CallbackRecord>,
     /// Where each CPU's time went.
     pub spent: Vec<Spent>,
@@ -395,7 +395,7 @@ fn missed(misses: &Misses) -> Missed {
 
 fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
     let Engine { k, class, start_ns, spent_before, timed_from_ns, .. } = engine;
-    let Kept { observed, events, callbacks, checkers } = k.sink.finish(at_ns);
+    let Kept { observed, events, callbacks, checkers } = k.sink.finish(at_ns, start_ns);
     let spent: Vec<Spent> = k.cpus.iter().map(|cpu| cpu.spent_until(at_ns)).collect();
     let spent: Vec<Spent> = match spent_before.is_empty() {
         true => spent,

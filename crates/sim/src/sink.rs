@@ -14,7 +14,7 @@ use crate::task::CpuId;
 /// One callback of a policy, as a guest's trace has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallbackRecord {
-    /// When it was called.
+    /// When it was called, ns after the start.
     pub t_ns: u64,
     /// On which CPU.
     pub cpu: CpuId,
@@ -131,9 +131,14 @@ impl Sink {
         }
     }
 
-    pub fn finish(mut self, now_ns: u64) -> Kept {
+    /// Ends at `now_ns`. Times of what is kept are from `start_ns` on, which is 0 or the last restart.
+    pub fn finish(mut self, now_ns: u64, start_ns: u64) -> Kept {
         self.advance(now_ns);
         self.checkers.finish(now_ns);
+        let since_start = |t_ns: &mut u64| *t_ns = t_ns.saturating_sub(start_ns);
+        self.callbacks.retain(|call| call.t_ns >= start_ns);
+        self.callbacks.iter_mut().for_each(|call| since_start(&mut call.t_ns));
+        self.events.iter_mut().for_each(|event| since_start(&mut event.t_ns));
         Kept {
             observed: self.measures.finish(now_ns),
             events: self.events,

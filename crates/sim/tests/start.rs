@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{scenario, task, workload};
+use common::{MS, burn, scenario, task, workload};
 use policy::Instance;
 use sim::{Scheduler, Traced, run_traced};
 use trace::{IDLE, Kind};
@@ -26,4 +26,23 @@ fn functions_are_counted_from_the_start_on() {
     let calls = traced.outcome.functions["set_next_task_scx"].count;
     // Each CPU may be within one while another one opens the gate.
     assert!(calls.abs_diff(switches) <= 8, "{calls} calls, {switches} switches");
+}
+
+#[test]
+fn what_is_kept_of_a_run_begins_with_its_start() {
+    let traced = started(&[Step::Repeat { times: Some(30), steps: vec![burn(1)] }]);
+    let elapsed_ns = traced.outcome.elapsed_ns;
+    assert!(elapsed_ns > 700 * MS, "200 of 30 ms on 8 CPUs: {elapsed_ns} ns");
+    let first = traced.events.iter().find(|event| matches!(event.kind, Kind::Switch { .. }));
+    assert!(first.unwrap().t_ns < MS, "{first:?}");
+    assert!(traced.events.iter().all(|event| event.t_ns <= elapsed_ns));
+    let calls = &traced.callbacks;
+    assert!(calls.iter().all(|call| call.t_ns <= elapsed_ns) && calls[0].t_ns < MS);
+    let had = trace::intervals(&traced.events, elapsed_ns);
+    let had_ns: u64 = had.iter().map(|part| part.to_ns - part.from_ns).sum();
+    let seen_ns: u64 = traced.outcome.observed.tasks.values().map(|task| task.cpu_ns).sum();
+    assert!(
+        had_ns.abs_diff(seen_ns) < MS,
+        "{had_ns} ns of CPUs are somebody's, {seen_ns} ns are told"
+    );
 }
