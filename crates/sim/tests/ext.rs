@@ -183,6 +183,16 @@ fn an_unknown_queue_ends_the_run_with_the_kernels_reason() {
     assert_eq!(error.to_string(), "policy wrong: non-existent DSQ 0x3039");
 }
 
+/// The kernel throws it out whichever way it asks.
+#[test]
+fn who_hears_of_idle_cpus_itself_does_not_get_any_from_the_kernel() {
+    for cpus in [None, Some(vec![0])] {
+        let one = Task { cpus, ..task("one", vec![burn(1)]) };
+        let error = run(&scenario(cores(2), workload(vec![one]), policy("alone"))).unwrap_err();
+        assert_eq!(error.to_string(), "policy alone: built-in idle tracking is disabled");
+    }
+}
+
 #[test]
 fn a_barrier_lets_all_go_on_together() {
     let steps = |ms| vec![burn(ms), Step::Barrier(0), burn(1)];

@@ -121,6 +121,15 @@ impl Runtime {
         task
     }
 
+    /// `check_builtin_idle_enabled`: a policy that hears of idle CPUs itself has the kernel's masks only
+    /// if it asks for both.
+    fn tracks_idle(&mut self, k: &mut Kernel) -> bool {
+        if !self.builtin_idle {
+            self.error(k, "built-in idle tracking is disabled");
+        }
+        self.builtin_idle
+    }
+
     fn checked_cpu(&mut self, k: &mut Kernel, cpu: i32, by: &str) -> Option<CpuId> {
         let valid = usize::try_from(cpu).ok().filter(|cpu| *cpu < k.cpus.len());
         if valid.is_none() {
@@ -292,8 +301,7 @@ unsafe extern "C" fn select_cpu_dfl(
     let name = "scx_bpf_select_cpu_dfl";
     let Some(task) = rt.passed(k, p, name) else { return prev };
     let Some(prev_cpu) = rt.checked_cpu(k, prev, name) else { return prev };
-    if !rt.builtin_idle {
-        rt.error(k, "built-in idle tracking is disabled");
+    if !rt.tracks_idle(k) {
         return prev;
     }
     let local_nr = rt.dsqs[k.this_cpu()].nr;
@@ -310,6 +318,9 @@ unsafe extern "C" fn select_cpu_dfl(
 unsafe extern "C" fn test_and_clear_cpu_idle(table: *mut KernelTable, cpu: i32) -> bool {
     // SAFETY: a policy calls this within a callback.
     let (rt, k) = unsafe { lent(table) };
+    if !rt.tracks_idle(k) {
+        return false;
+    }
     let cpu = rt.checked_cpu(k, cpu, "scx_bpf_test_and_clear_cpu_idle");
     cpu.is_some_and(|cpu| rt.idle.claim(k, cpu))
 }
@@ -321,6 +332,9 @@ unsafe extern "C" fn pick_idle_cpu(
 ) -> i32 {
     // SAFETY: a policy calls this within a callback.
     let (rt, k) = unsafe { lent(table) };
+    if !rt.tracks_idle(k) {
+        return -EBUSY;
+    }
     // A policy has no other masks than those of its tasks.
     let masks = rt.masks.as_ptr_range();
     let mask = allowed.cast::<CpuSet>();

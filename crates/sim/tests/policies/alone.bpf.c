@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Hears of idle CPUs itself, and asks the kernel for some all the same: for tasks of one CPU, whether that idles. */
+#include "kernel.h"
+
+LICENSE;
+
+void OP(alone_update_idle, s32 cpu, bool idle) {}
+
+s32 OP(alone_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+	return cpu < 0 ? prev_cpu : cpu;
+}
+
+void OP(alone_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	scx_bpf_test_and_clear_cpu_idle(scx_bpf_task_cpu(p));
+	dsq_insert(p, SCX_DSQ_LOCAL, 5000000, enq_flags);
+}
+
+OPS(alone) = {
+	.update_idle	= (void *)alone_update_idle,
+	.select_cpu	= (void *)alone_select_cpu,
+	.enqueue	= (void *)alone_enqueue,
+	.name		= "alone",
+};
