@@ -65,6 +65,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         runs: args.runs as usize,
         seed: SEED,
         profile: Profile::new(),
+        profile_file: None,
         locks: false,
         observe: true,
         record: None,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hands a plan to the ground that it names.
 
+use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
@@ -128,23 +129,49 @@ fn of_sim(
             | SimError::NoNode { .. }
             | SimError::NoMemory { .. }
             | SimError::Unknown { .. }
+            | SimError::Cgroups
     ) {
         return Failure::input(error);
     }
-    let job = match &plan.job {
-        Job::Command { argv, .. } => format!("-- {}", argv.join(" ")),
-        Job::Model { .. } | Job::Npb { .. } | Job::Recording(_) => {
-            format!("--workload '{}'", plan.job.name())
-        }
-    };
     Failure::run(format!(
-        "{} on {}: {error}; again with: paceline compare --on sim --machine {} --policy {} --seed {} {job}",
+        "{} on {machine}: {error}; again with: {}",
         contender.label(),
-        machine,
-        machine,
-        contender.label(),
-        seed_of(plan, run),
+        again(plan, machine, contender, run)
     ))
+}
+
+/// The command that does this run alone.
+fn again(plan: &Plan, machine: &str, contender: &Contender, run: usize) -> String {
+    let mut words = ["paceline", "compare", "--on", "sim"].map(String::from).to_vec();
+    let mut option = |name: &str, value: String| words.extend([name.to_string(), value]);
+    option("--machine", machine.to_string());
+    option("--policy", contender.label().to_string());
+    option("--seed", seed_of(plan, run).to_string());
+    if let Place::Sim { limit, .. } = &plan.place {
+        option("--limit", humantime::format_duration(*limit).to_string());
+    }
+    if let Some(file) = &plan.profile_file {
+        option("--profile", file.display().to_string());
+    }
+    match &plan.job {
+        Job::Command { argv, .. } => {
+            words.push("--".into());
+            words.extend(argv.iter().cloned());
+        }
+        Job::Model { .. } | Job::Npb { .. } | Job::Recording(_) => {
+            option("--workload", plan.job.name());
+        }
+    }
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
+    }
 }
 
 fn on_vm(plan: &Plan, bars: &MultiProgress) -> Result<Measured, Failure> {
@@ -229,5 +256,21 @@ fn reference(contender: &Contender) -> vm::PolicyRef {
     match contender {
         Contender::Class(_) => vm::PolicyRef::Default,
         Contender::Policy(instance) => vm::PolicyRef::Instance(instance.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_a_quoted_word_for_the_word() {
+        for word in ["flsched:slice=5ms,pull=on", "it's.json", "", "a b", "$(x)", "'", "~/x*", "ü"]
+        {
+            let script = format!("printf %s {}", quoted(word));
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word, "{script}");
+        }
+        assert_eq!(quoted("/x/mine.toml"), "/x/mine.toml");
     }
 }

@@ -40,6 +40,8 @@ pub struct Plan {
     pub seed: u64,
     /// How fast programs are on each kind of core, as far as somebody said so.
     pub profile: Profile,
+    /// Where they said it.
+    pub profile_file: Option<PathBuf>,
     /// Count locks beyond the runqueue's own.
     pub locks: bool,
     /// Run it again with the observer attached, where the ground is a guest.
@@ -145,6 +147,7 @@ impl Plan {
         Ok(Plan {
             contenders,
             profile,
+            profile_file: arguments.profile.clone(),
             job,
             place,
             runs: arguments.runs.unwrap_or(1) as usize,

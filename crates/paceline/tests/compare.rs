@@ -119,18 +119,38 @@ fn a_full_disk_behind_standard_error_changes_no_exit_code() {
 }
 
 #[test]
-fn the_line_that_runs_it_again_names_the_file_of_the_machine() {
+fn the_line_that_runs_it_again_fails_as_it_did() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mine.toml");
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/numa-2x4.toml"), &file).unwrap();
-    let name = file.to_str().unwrap();
-    let output = compare("fifo", &["--machine", name, "--limit", "1us"]);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/phenom-2f4s.toml");
+    let (mine, known, load) = (file("mine.toml"), file("what is known"), file("it's.json"));
+    fs::copy(machine, &mine).unwrap();
+    fs::write(&known, "[programs]\none = 2\n").unwrap();
+    fs::write(&load, r#"{"tasks": {"one": {"loop": 1, "run": 1000}}}"#).unwrap();
+    let policy = "min-fair:target=0.9";
+    let chosen = ["compare", "--on", "sim", "--policy", policy, "--seed", "7", "--limit", "300us"];
+    let files = ["--machine", &mine, "--profile", &known, "--workload", &load];
+    let output = paceline(&[&chosen[..], &files].concat()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        said.contains(&format!("again with: paceline compare --on sim --machine {name}")),
-        "{said}"
-    );
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("not ended after 300us of simulated time"), "{said}");
+    let (_, line) = said.trim_end().split_once("again with: paceline ").unwrap();
+    for option in ["--seed 7", "--limit 300us", policy, &mine, "what is known'"] {
+        assert!(line.contains(option), "{option}: {line}");
+    }
+    let script = format!("exec '{}' {line}", env!("CARGO_BIN_EXE_paceline"));
+    let again = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8(again.stderr).unwrap(), said);
+}
+
+#[test]
+fn a_workload_that_the_ground_cannot_have_is_bad_input() {
+    let arguments = ["--policy", "default", "--workload", "uneven-cgroups"];
+    let output =
+        paceline(&[["compare", "--on", "sim"].as_slice(), &arguments].concat()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("in cgroups") && !said.contains("again with"), "{said}");
 }
 
 #[test]

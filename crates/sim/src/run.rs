@@ -2,6 +2,7 @@
 //! One run: what goes in, what comes out.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use machine::{CpuSet, Machine, Misses, Paths};
 use policy::table::TYPES_MAX;
@@ -155,9 +156,10 @@ pub enum SimError {
     #[error("nothing runs any more at {at_ms} ms, and these have not ended: {left}")]
     Stuck { at_ms: u64, left: String },
     #[error(
-        "the workload has not ended after {cap_s} simulated seconds; raise the limit or mend it"
+        "the workload has not ended after {} of simulated time; raise the limit or mend it",
+        humantime::format_duration(*.limit)
     )]
-    Cap { cap_s: u64 },
+    Cap { limit: Duration },
     #[error("checker {}: {} at {} ns", .0.checker, .0.what, .0.t_ns)]
     Violation(Violation),
 }
@@ -332,7 +334,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         End::At(at_ns)
             if at_ns >= cap_ns && scenario.workload.duration_ns.is_none_or(|ns| ns > cap_ns) =>
         {
-            Err(SimError::Cap { cap_s: cap_ns / 1_000_000_000 })
+            Err(SimError::Cap { limit: Duration::from_nanos(cap_ns) })
         }
         End::At(at_ns) => {
             let mut traced = finish(scenario, engine, at_ns)?;

@@ -166,9 +166,13 @@ fn a_task_without_a_cpu_and_a_machine_without_cpus_are_refused() {
 fn a_workload_that_never_ends_meets_the_cap() {
     let forever = vec![Step::Repeat { times: None, steps: vec![burn(1)] }];
     let mut scenario = scenario(cores(1), workload(vec![task("t", forever)]), fifo());
-    scenario.options.cap_ns = 2_000_000_000;
-    let error = run(&scenario).unwrap_err();
-    assert_eq!(error, SimError::Cap { cap_s: 2 });
+    for (cap_ns, told) in [(2_000_000_000, "2s"), (1_500_000, "1ms 500us")] {
+        scenario.options.cap_ns = cap_ns;
+        let error = run(&scenario).unwrap_err();
+        assert!(matches!(error, SimError::Cap { limit } if limit.as_nanos() == cap_ns.into()));
+        let said = error.to_string();
+        assert!(said.contains(&format!("not ended after {told} of simulated time")), "{said}");
+    }
 }
 
 /// Waking a whole team takes far longer than what each does then. Those woken first have to be done

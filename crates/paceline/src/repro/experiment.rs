@@ -74,6 +74,7 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
         runs,
         seed: SEED,
         profile,
+        profile_file: None,
         locks,
         observe,
         record,

@@ -110,6 +110,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                 runs: if effort.quick { 1 } else { sweep.seeds },
                 seed: SEED,
                 profile: Profile::new(),
+                profile_file: None,
                 locks: false,
                 observe: true,
                 record: None,
