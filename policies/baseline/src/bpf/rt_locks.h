@@ -113,7 +113,9 @@ static __always_inline void rt_balance_runtime(struct rt_rq *rt, s32 cpu)
 		if (!other || other == rt || other->time_ns >= rt_allowed_ns(other))
 			continue;
 		RT_LOCKED(DO_BALANCE_OTHER, other, {
-			s64 part = (rt_allowed_ns(other) - other->time_ns) / nr_cpus;
+			/* Meanwhile it may have used up what it had. */
+			s64 left_ns = rt_allowed_ns(other) - other->time_ns;
+			s64 part = left_ns > 0 ? left_ns / nr_cpus : 0;
 
 			other->borrowed_ns -= part;
 			spare_ns += part;
