@@ -166,7 +166,13 @@ impl TaskTable {
         let epoch = raw.epoch.load(Ordering::Acquire);
         for slot in &raw.slots[1..self.used()] {
             let (now, next) = slot.buffers(epoch);
-            next.store(now.load(Ordering::Relaxed), Ordering::Relaxed);
+            let generation = slot.generation.load(Ordering::Acquire);
+            // Who gets the slot meanwhile does not get the share of who had it.
+            let share = if generation % 2 == 1 { now.load(Ordering::Relaxed) } else { 0 };
+            next.store(share, Ordering::Relaxed);
+            if slot.generation.load(Ordering::Acquire) != generation {
+                next.store(0, Ordering::Relaxed);
+            }
         }
         raw.slots[0].buffers(epoch).1.store(newcomers, Ordering::Relaxed);
         for (view, share) in shares {
