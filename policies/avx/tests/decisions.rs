@@ -301,4 +301,24 @@ proptest! {
         let of = Stretch { ran_ns, cycles, khz, level, took_ns: [0; 3] };
         prop_assert!(refund(&of) <= ran_ns);
     }
+
+    /// As a processor has them: a lower clock at each higher level, and cycles that its time has room for.
+    #[test]
+    fn counts_of_a_processor_refund_a_part_of_the_time_and_something_to_a_victim(
+        ran_ns in MS..10_000 * MS,
+        parts in [0.0..1.0, 0.0..1.0, 0.2..1.0],
+        khz in 1_000_000..5_000_000_u32,
+        slower in [0.5..1.0, 0.5..0.9],
+        level in 0..3_u32,
+    ) {
+        let second = (f64::from(khz) * slower[0]) as u32;
+        let khz = [khz, second, (f64::from(second) * slower[1]) as u32];
+        let all: f64 = parts.iter().sum();
+        let spent = |at: usize| ran_ns as f64 * parts[at] / all;
+        let cycles = [0, 1, 2].map(|at| (spent(at) * f64::from(khz[at]) / 1e6) as u64);
+        let of = Stretch { ran_ns, cycles, khz, level, took_ns: [0; 3] };
+        let refunded = refund(&of);
+        prop_assert!(refunded < ran_ns, "{refunded} of {ran_ns}");
+        prop_assert_eq!(refunded > 0, level < 2, "{} of {}", refunded, ran_ns);
+    }
 }
