@@ -33,6 +33,9 @@ pub enum Told {
 /// numbers are depends on the policy: [`Told`].
 pub type Profile = BTreeMap<String, Vec<f64>>;
 
+/// What a build id begins with.
+const BUILD_ID: &str = "build-id:";
+
 /// An executable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
@@ -71,6 +74,40 @@ pub struct View<'a> {
     pub cgroup_of: &'a dyn Fn(u64) -> Option<Cgroup>,
     /// Memory, for who places it.
     pub memory: &'a dyn Memory,
+}
+
+impl View<'_> {
+    /// What a profile has of a thread, by what it is called or by its executable's path.
+    pub fn named<'p>(&self, profile: &'p Profile, tid: u32) -> Option<&'p Vec<f64>> {
+        if profile.is_empty() {
+            return None;
+        }
+        let named = || {
+            let name = (self.name_of)(tid)?;
+            // The kernel keeps 15 bytes of a name.
+            let cut = || {
+                let begins = |(known, _): &(&String, &Vec<f64>)| known.starts_with(&name);
+                profile.iter().find(begins).map(|(_, numbers)| numbers)
+            };
+            profile.get(&name).or_else(|| if name.len() == 15 { cut() } else { None })
+        };
+        let placed = || {
+            let any = profile.keys().any(|key| key.starts_with('/'));
+            let Program { path, .. } = any.then(|| (self.program_of)(tid)).flatten()?;
+            profile.get(&path?)
+        };
+        named().or_else(placed)
+    }
+
+    /// The same, or by its executable's build id.
+    pub fn told<'p>(&self, profile: &'p Profile, tid: u32) -> Option<&'p Vec<f64>> {
+        let built = || {
+            let any = profile.keys().any(|key| key.starts_with(BUILD_ID));
+            let Program { id, .. } = any.then(|| (self.program_of)(tid)).flatten()?;
+            profile.get(&id)
+        };
+        self.named(profile, tid).or_else(built)
+    }
 }
 
 /// A cgroup, as far as it divides CPU time.
@@ -125,5 +162,38 @@ pub trait Control: Send {
     /// The memory domain that each thread belongs to which it places, by the thread's id.
     fn placed(&self) -> Vec<(u32, usize)> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Keeper, NoMemory};
+
+    #[test]
+    fn a_profile_knows_a_thread_by_its_name_its_path_or_its_build_id() {
+        let keeper = Keeper::new();
+        let view = View {
+            now_ns: 0,
+            table: keeper.table(),
+            name_of: &|tid| Some(["x265", "fifteen-letters", "other"][tid as usize].to_string()),
+            program_of: &|_| {
+                Some(Program { id: "build-id:ab".into(), path: Some("/usr/bin/x".into()) })
+            },
+            parent_of: &|_| None,
+            cgroup_of: &|_| None,
+            memory: &NoMemory,
+        };
+        let told = |key: &str, tid| {
+            let profile = [(key.to_string(), vec![2.0])].into();
+            (view.named(&profile, tid).is_some(), view.told(&profile, tid).is_some())
+        };
+        assert_eq!(told("x265", 0), (true, true));
+        assert_eq!(told("x265", 2), (false, false));
+        assert_eq!(told("fifteen-letters-and-more", 1), (true, true), "the kernel cuts it");
+        assert_eq!(told("others", 2), (false, false), "this one is not cut");
+        assert_eq!(told("/usr/bin/x", 2), (true, true));
+        assert_eq!(told("build-id:ab", 2), (false, true));
+        assert_eq!(told("build-id:cd", 2), (false, false));
     }
 }

@@ -12,15 +12,13 @@ const LOOK_NS: u64 = 20_000_000;
 const LOOKS_MAX: u32 = 25;
 
 pub(crate) fn plan(_: &Instance, _: &Topology, profile: &Profile) -> Box<dyn Control> {
-    let level =
-        |(name, levels): (&String, &Vec<f64>)| Some((name.clone(), *levels.first()? as u64));
-    let levels = profile.iter().filter_map(level).collect();
-    Box::new(Hints { levels, looks: BTreeMap::new(), sources: Sources::default() })
+    let (profile, looks) = (profile.clone(), BTreeMap::new());
+    Box::new(Hints { profile, looks, sources: Sources::default() })
 }
 
-/// License levels by what a thread is called, or by what stands before the first `-` of that.
+/// License levels of programs, which a thread may also be called after: what stands before the first `-` of its name.
 struct Hints {
-    levels: BTreeMap<String, u64>,
+    profile: Profile,
     /// By slot and generation.
     looks: BTreeMap<(u32, u32), Looked>,
     sources: Sources,
@@ -34,15 +32,19 @@ struct Looked {
 }
 
 impl Hints {
-    fn level(&self, name: &str) -> Option<u64> {
-        let program = name.split('-').next().unwrap_or_default();
-        self.levels.get(name).or_else(|| self.levels.get(program)).copied()
+    fn level(&self, view: &View<'_>, tid: u32) -> Option<u64> {
+        let program = || {
+            let name = (view.name_of)(tid)?;
+            self.profile.get(name.split('-').next().unwrap_or_default())
+        };
+        let levels = view.told(&self.profile, tid).or_else(program)?;
+        levels.first().map(|level| *level as u64)
     }
 }
 
 impl Control for Hints {
     fn step(&mut self, view: &View<'_>) -> u64 {
-        if self.levels.is_empty() {
+        if self.profile.is_empty() {
             return LOOK_NS;
         }
         let tasks = view.table.tasks();
@@ -56,10 +58,7 @@ impl Control for Hints {
             let times = before.unwrap_or_default().times + u32::from(ran);
             looks.insert((slot, generation), Looked { times, runtime_ns });
             let share = match ran && times <= LOOKS_MAX {
-                true => {
-                    let level = (view.name_of)(pid).and_then(|name| self.level(&name));
-                    level.map_or(0, |level| level + 1)
-                }
+                true => self.level(view, pid).map_or(0, |level| level + 1),
                 false => share,
             };
             match share {

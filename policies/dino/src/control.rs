@@ -430,10 +430,7 @@ fn since(before: Counts, now: Counts, passed_ns: u64) -> Option<(f64, f64)> {
 
 /// What somebody said beforehand of a thread's misses: a number for each sample, of which the last one lasts.
 fn told(profile: &Profile, view: &View<'_>, tid: u32, sample: usize) -> Option<f64> {
-    if profile.is_empty() {
-        return None;
-    }
-    let numbers = profile.get(&(view.name_of)(tid)?)?;
+    let numbers = view.told(profile, tid)?;
     numbers.get(sample).or(numbers.last()).copied()
 }
 

@@ -48,7 +48,8 @@ impl Memory {
         tgid: u32,
         speeds_of: &dyn Fn(u32) -> Option<&'a Estimator>,
     ) -> (Origin, Estimator) {
-        if let Some(speeds) = self.told_of(view, tid) {
+        let named = view.named(&self.profile, tid).filter(|speeds| speeds.len() == self.kinds);
+        if let Some(speeds) = named {
             return (Origin::Profile, Estimator::profiled(speeds));
         }
         let id = self.works.then(|| (view.program_of)(tid)).flatten().map(|program| program.id);
@@ -66,28 +67,6 @@ impl Memory {
         let parent = self.works.then(parent).flatten().and_then(speeds_of);
         let estimator = parent.map_or_else(|| Estimator::new(self.kinds), Estimator::descended);
         (Origin::Nothing(id), estimator)
-    }
-
-    /// By what the thread is called, or by its executable's path.
-    fn told_of(&self, view: &View<'_>, tid: u32) -> Option<&Vec<f64>> {
-        if self.profile.is_empty() {
-            return None;
-        }
-        let named = || {
-            let name = (view.name_of)(tid)?;
-            // The kernel keeps 15 bytes of a name.
-            let cut = || {
-                let begins = |(known, _): &(&String, &Vec<f64>)| known.starts_with(&name);
-                self.profile.iter().find(begins).map(|(_, speeds)| speeds)
-            };
-            self.profile.get(&name).or_else(|| if name.len() == 15 { cut() } else { None })
-        };
-        let placed = || {
-            let any = self.profile.keys().any(|key| key.starts_with('/'));
-            let Program { path, .. } = any.then(|| (view.program_of)(tid)).flatten()?;
-            self.profile.get(&path?)
-        };
-        named().or_else(placed).filter(|speeds| speeds.len() == self.kinds)
     }
 
     fn of_key(&self, key: &str) -> Option<&Vec<f64>> {
