@@ -6,19 +6,21 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::Context;
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 /// include/uapi/linux/sched.h; libc does not have it yet.
 const SCHED_EXT: libc::c_int = 7;
 const SCHED_DEADLINE: libc::c_int = 6;
 
-/// How this process is scheduled: its class, nice value and timer slack, which its children begin with as well.
+/// How this process is scheduled, its class, nice value and timer slack, and how many files it may open: what its
+/// children begin with as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// None: nobody inherits it, as it was to be reset for children anyway, or is of deadlines.
     class: Option<(libc::c_int, libc::c_int)>,
     nice: libc::c_int,
     slack_ns: libc::c_int,
+    files: Rlimit,
 }
 
 impl Standing {
@@ -33,21 +35,25 @@ impl Standing {
         };
         let inherited = class >= 0 && class & libc::SCHED_RESET_ON_FORK == 0;
         let class = inherited.then_some((class, param.sched_priority));
-        Standing { class: class.filter(|(class, _)| *class != SCHED_DEADLINE), nice, slack_ns }
+        let class = class.filter(|(class, _)| *class != SCHED_DEADLINE);
+        Standing { class, nice, slack_ns, files: getrlimit(Resource::Nofile) }
     }
 
     /// Has a command begin with it, as far as it may.
     pub fn give(self, command: &mut Command) {
-        let Standing { class, nice, slack_ns } = self;
-        let Some((class, sched_priority)) = class else { return };
-        let param = libc::sched_param { sched_priority };
+        let Standing { class, nice, slack_ns, files } = self;
         let begin = move || {
-            // SAFETY: the parameter outlives the call, and the others take values alone
-            unsafe {
-                libc::sched_setscheduler(0, class, &param);
-                libc::setpriority(libc::PRIO_PROCESS, 0, nice);
-                libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns);
+            if let Some((class, sched_priority)) = class {
+                let param = libc::sched_param { sched_priority };
+                // SAFETY: the parameter outlives the call, and the other takes values alone
+                unsafe {
+                    libc::sched_setscheduler(0, class, &param);
+                    libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+                }
             }
+            // SAFETY: the call takes values alone
+            unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
+            let _ = setrlimit(Resource::Nofile, files);
             Ok(())
         };
         // SAFETY: all of that may be called between fork and exec
@@ -56,11 +62,14 @@ impl Standing {
 }
 
 /// Puts this process above every policy, with its memory locked: a policy that starves everybody must
-/// not starve the one that can take it out. Its children begin in Linux's own class, or with a [`Standing`].
+/// not starve the one that can take it out. It may open as many files as anybody lets it: counters of threads take two
+/// each. Its children begin in Linux's own class, or with a [`Standing`].
 pub fn outrank_policies() -> anyhow::Result<()> {
     let all = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: the call takes values alone
     checked(unsafe { libc::mlockall(all) }).context("cannot lock this process in memory")?;
+    let files = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     outrank_thread().context("cannot run above the policy (SCHED_FIFO)")
 }
 

@@ -125,8 +125,9 @@ fn it_goes_when_its_time_its_command_or_somebody_ends_it() {
         status=$?; [ $status = 137 ] || fail "a signal: $status"
 
         # The loader is of a higher class meanwhile; the command is scheduled as it was itself.
-        nice -n 5 $P run cas -- sh -c 'nice; cat /proc/$$/timerslack_ns' >out 2>err || fail "nice: $?"
-        [ "$(tr '\n' ' ' <out)" = "5 50000 " ] || fail "nice value and timer slack: $(cat out)"
+        ulimit -Sn 1000
+        nice -n 5 $P run cas -- sh -c 'nice; cat /proc/$$/timerslack_ns; ulimit -Sn' >out 2>err || fail "nice: $?"
+        [ "$(tr '\n' ' ' <out)" = "5 50000 1000 " ] || fail "nice value, timer slack, files: $(cat out)"
 
         # Ctrl-Z stops no loader that has a policy in charge; its command goes on when it is continued.
         $P run cas -- sh -c 'touch up; sleep 1; echo done' >out 2>err & pid=$!
