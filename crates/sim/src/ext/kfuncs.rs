@@ -491,7 +491,7 @@ unsafe extern "C" fn task_storage_get(
     let (rt, k) = unsafe { lent(table) };
     k.call(rt.func.scx_bpf_task_storage_get);
     let Some(task) = rt.passed(k, p, "bpf_task_storage_get") else { return std::ptr::null_mut() };
-    let storage = &mut rt.tasks[task].storage;
+    let storage = &mut rt.storage[task];
     let mut at = storage.iter().position(|(of, _)| *of == map as usize);
     if flags & CREATE != 0 && at.is_none() {
         // In words of 8 bytes, so that any field is aligned.

@@ -81,8 +81,6 @@ struct ExtTask {
     waits_since_ns: u64,
     /// It has run since: the next wait counts from its start.
     reset_wait: bool,
-    /// What policies keep of it, by the address of the map: there are one or two.
-    storage: Vec<(usize, Box<[u64]>)>,
 }
 
 /// What sched_ext knows of a CPU.
@@ -144,6 +142,8 @@ struct Runtime {
     buffer: Vec<Inserted>,
     /// Tasks that the present call of dispatch has handed over.
     produced: usize,
+    /// What the policy keeps of each task, by the address of the map: there are one or two.
+    storage: Vec<Vec<(usize, Box<[u64]>)>>,
     bpf_locks: BTreeMap<usize, LockId>,
     timeout_ns: u64,
     func: Funcs,
@@ -355,6 +355,7 @@ impl Runtime {
             releasing: false,
             buffer: Vec::with_capacity(DISPATCH_BATCH),
             produced: 0,
+            storage: Vec::new(),
             bpf_locks: BTreeMap::new(),
             timeout_ns: timeout_ms * 1_000_000,
             func: Funcs::new(k),
@@ -471,6 +472,7 @@ impl Class for Ext {
         rt.masks = k.tasks.iter().map(|task| task.allowed).collect();
         rt.tasks = k.tasks.iter().map(|_| ExtTask::default()).collect();
         rt.links = vec![Link::default(); k.tasks.len()];
+        rt.storage = vec![Vec::new(); k.tasks.len()];
         let structs: Vec<_> = (0..k.tasks.len()).map(|task| rt.new_task_struct(k, task)).collect();
         rt.structs = structs.into();
         if self.siblings.is_some() {
@@ -511,7 +513,7 @@ impl Class for Ext {
         let p = rt.pointer(task);
         let mut args = ScxExitTaskArgs { cancelled: false };
         callback!(rt, k, exit_task(p, &raw mut args), Some(task));
-        rt.tasks[task].storage.clear();
+        rt.storage[task].clear();
     }
 
     fn dead_other(&mut self, k: &mut Kernel, task: TaskId) {
