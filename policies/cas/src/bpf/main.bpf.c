@@ -369,18 +369,24 @@ static __always_inline void begin(s32 cpu)
 
 s32 OP_SLEEPABLE(cas_init)
 {
-	u32 slots = knob_slots, i;
-	s32 error;
+	s32 error = 0;
+	u32 i, slot;
 
 	cpus_look();
-	for (i = 0; i < nr_cpus && i < MAX_CPUS; i++)
-		begin(i);
-	for (i = 0; i < nr_cpus * slots && i < MAX_CPUS * SLOTS_MAX; i++) {
-		error = scx_bpf_create_dsq(dsq_of(i / slots, i % slots), cpu_node[i / slots]);
-		if (error)
-			return error;
+	bpf_for(i, 0, nr_cpus) {
+		u32 cpu = i;
+
+		barrier_var(cpu);
+		if (error || cpu >= MAX_CPUS)
+			break;
+		begin(cpu);
+		bpf_for(slot, 0, knob_slots) {
+			error = scx_bpf_create_dsq(dsq_of(cpu, slot), cpu_node[cpu]);
+			if (error)
+				break;
+		}
 	}
-	return 0;
+	return error;
 }
 
 void OP(cas_exit, struct scx_exit_info *info)
