@@ -162,12 +162,13 @@ impl Shares {
         let even_cpu = (all / threads.len().max(1) as f64).min(1.0);
         let tenants = self.tenants(&threads);
         let parts = self.parts(view, &tenants);
-        let mut tasks = Vec::new();
+        let (mut tasks, mut paces) = (Vec::new(), Vec::new());
         for (tenant, members) in &tenants {
             let mut task = self.task(*tenant, members, even_cpu);
             if let Tenant::Cgroup(id) = tenant {
-                task.weight =
-                    self.paces(members, parts[id], threads.len()).iter().sum::<f64>() / EVEN;
+                let own = self.paces(members, parts[id], threads.len());
+                task.weight = own.iter().sum::<f64>() / EVEN;
+                paces.extend(members.iter().copied().zip(own));
             }
             tasks.push(task);
         }
@@ -182,7 +183,10 @@ impl Shares {
             }
         }
         view.table.publish(packed(&even(&cores, threads.len() + 1)), &shares);
-        self.pace(view, &tenants, &parts, threads.len());
+        // CPU time is divided among cgroups as their weights say, in place of among threads.
+        for (key, pace) in paces {
+            view.table.set_pace(&self.known.thread(&key).last, pace.round() as u32);
+        }
         self.planned = (threads, cores);
         self.planned_ns = view.now_ns;
     }
@@ -199,22 +203,6 @@ impl Shares {
         match self.rule.inside {
             Inside::Even => evenly(row, &threads),
             Inside::Utility => by_utility(row, &threads),
-        }
-    }
-
-    /// Has CPU time divided among cgroups as their weights say, in place of among threads.
-    fn pace(
-        &self,
-        view: &View<'_>,
-        tenants: &BTreeMap<Tenant, Vec<Key>>,
-        parts: &BTreeMap<u64, f64>,
-        threads: usize,
-    ) {
-        for (tenant, members) in tenants {
-            let Tenant::Cgroup(id) = tenant else { continue };
-            for (key, pace) in members.iter().zip(self.paces(members, parts[id], threads)) {
-                view.table.set_pace(&self.known.thread(key).last, pace.round() as u32);
-            }
         }
     }
 
