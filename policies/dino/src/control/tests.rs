@@ -126,6 +126,14 @@ impl Bench {
         }
     }
 
+    /// So many seconds in which none of them does.
+    fn sleeps(&mut self, seconds: u32) {
+        for _ in 0..seconds {
+            self.now_ns += SECOND_NS;
+            self.step();
+        }
+    }
+
     fn step(&mut self) {
         self.control.step(&View {
             now_ns: self.now_ns,
@@ -337,13 +345,9 @@ fn the_gate_takes_a_profile_for_what_threads_ask_for() {
 fn nobody_counts_for_those_that_sleep() {
     let mut bench = Bench::new("dino", &topology(4, 4), &[30.0; 4]);
     bench.runs(3);
-    for _ in 0..5 {
-        bench.now_ns += SECOND_NS;
-        bench.step();
-    }
+    bench.sleeps(5);
     bench.world.asked.take();
-    bench.now_ns += SECOND_NS;
-    bench.step();
+    bench.sleeps(1);
     assert_eq!(bench.world.asked.take(), [] as [u32; 0]);
 }
 
@@ -351,13 +355,9 @@ fn nobody_counts_for_those_that_sleep() {
 fn who_sleeps_is_let_go_after_five_intervals() {
     let mut bench = Bench::new("dino", &topology(4, 4), &[30.0; 4]);
     bench.runs(3);
-    for _ in 0..4 {
-        bench.now_ns += SECOND_NS;
-        bench.step();
-    }
+    bench.sleeps(4);
     assert!(bench.at().iter().all(Option::is_some));
-    bench.now_ns += SECOND_NS;
-    bench.step();
+    bench.sleeps(1);
     assert_eq!(bench.at(), [None; 4]);
 }
 
