@@ -170,13 +170,11 @@ static __always_inline void task_table_leave(struct task_struct *p)
 	of->slot = NO_SLOT;
 }
 
-/* In running: who calls exec, and is not the first of its process, goes on under that one's number. */
-static __always_inline void task_table_runs(struct task_struct *p)
+/* p, whose slot it is, has run. Who calls exec, and is not the first of its process, goes on under that one's number. */
+static __always_inline void task_table_ran(struct task_slot *slot, const struct task_struct *p, u64 ran_ns)
 {
-	struct task_slot *slot = task_slot(p);
-
-	if (slot && slot->pid != p->pid)
-		slot->pid = p->pid;
+	slot->runtime_ns += ran_ns;
+	slot->pid = p->pid;
 }
 
 /* In set_weight. */

@@ -45,16 +45,18 @@ static __always_inline s64 vtime_ahead(u64 vtime)
  * near to now as it starts, none would be ahead of another, whatever their weights: so their queue falls behind as a
  * whole. This is by how much: the vtime of who goes by a queue's clock is that much less.
  */
-#define VTIME_QUEUES (MAX_CPUS + PLACES_MAX)
+#ifndef VTIME_CLOCKS
+#define VTIME_CLOCKS MAX_CPUS	/* each CPU's queue has one; those of higher numbers go by the clock of all */
+#endif
 
-static u64 vtime_behind[VTIME_QUEUES];
+static u64 vtime_behind[VTIME_CLOCKS];
 
 static __always_inline u64 *vtime_behind_of(u64 queue)
 {
 	u32 at = queue;
 
 	barrier_var(at);	/* a bound that the compiler knows is not checked, */
-	if (at >= VTIME_QUEUES)
+	if (at >= VTIME_CLOCKS)
 		return NULL;
 	barrier_var(at);	/* and one that it does not, once the address is computed: the verifier wants it before */
 	return &vtime_behind[at];
@@ -118,25 +120,26 @@ static __always_inline void vtime_settle(u64 queue, u64 slice_ns)
 		vtime_falls_behind(behind, first, slice_ns);
 }
 
-/* In enqueue: p waits in a queue, which has a clock of its own or not. Returns its vtime by the clock of all. */
-static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, bool own_clock, u64 enq_flags,
-					u64 slice_ns)
+/* In enqueue: p waits in a queue. Returns its vtime by the clock of all. */
+static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags, u64 slice_ns)
 {
 	struct task_slot_of *of = vtime_clock_of(p);
 	u64 vtime = vtime_queued(vtime_by(vtime_clock(of), p->scx.dsq_vtime), enq_flags, slice_ns);
 	u64 *behind;
 
-	if (own_clock)
-		vtime_settle(queue, slice_ns);
+	vtime_settle(queue, slice_ns);
 	if (of)
-		of->clock = own_clock ? queue + 1 : 0;
+		of->clock = queue < VTIME_CLOCKS ? queue + 1 : 0;
 	behind = vtime_clock(of);
 	dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
 	return vtime;
 }
 
-/* Who waited long catches up for a few slices and no longer: `vtime` is p's from now on, or what is near enough. */
-static __always_inline void vtime_catch_up(struct task_struct *p, u64 vtime, u64 slice_ns)
+/*
+ * Who waited long catches up for a few slices and no longer: `vtime` is p's from now on, or what is near enough. Returns
+ * what that is by the clock of all.
+ */
+static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 slice_ns)
 {
 	u64 *behind = vtime_clock(vtime_clock_of(p));
 
@@ -146,6 +149,7 @@ static __always_inline void vtime_catch_up(struct task_struct *p, u64 vtime, u64
 		vtime = vtime_after(vtime, vtime_now - 4 * slice_ns);
 	if (vtime != p->scx.dsq_vtime)
 		task_set_dsq_vtime(p, vtime);
+	return vtime_by(behind, vtime);
 }
 
 /* Takes the first of a queue that this CPU may run. Whether there was one. */
@@ -158,14 +162,16 @@ static __always_inline bool vtime_take(u64 queue, u64 slice_ns)
 /* In running. */
 static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
 {
-	vtime_catch_up(p, p->scx.dsq_vtime, slice_ns);
-	vtime_now = vtime_after(vtime_now, vtime_common(p));
+	vtime_now = vtime_after(vtime_now, vtime_catch_up(p, p->scx.dsq_vtime, slice_ns));
 }
 
-/* p, which runs, has got on by so much. Who is never stopped is never started, and would be behind for ever. */
-static __always_inline void vtime_runs(struct task_struct *p, u64 by, u64 slice_ns)
+/*
+ * p, which runs, has got on by so much. Who is never stopped is never started, and would be behind for ever. Returns its
+ * vtime by the clock of all.
+ */
+static __always_inline u64 vtime_runs(struct task_struct *p, u64 by, u64 slice_ns)
 {
-	vtime_catch_up(p, p->scx.dsq_vtime + by, slice_ns);
+	return vtime_catch_up(p, p->scx.dsq_vtime + by, slice_ns);
 }
 
 /* In enable: whatever it went by before it left. */

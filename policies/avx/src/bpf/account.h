@@ -191,12 +191,11 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		}
 	}
 	if (slot) {
-		slot->runtime_ns += ran_ns;
+		task_table_ran(slot, p, ran_ns);
 		if (counted)
 			tell_levels(slot, &of);
 	}
-	vtime_runs(p, charge_weighted(charge_ns, vtime_weight(p->scx.weight)), knob_slice_ns);
-	cpu->vtime = vtime_common(p);
+	cpu->vtime = vtime_runs(p, charge_weighted(charge_ns, vtime_weight(p->scx.weight)), knob_slice_ns);
 }
 
 /* p starts here: what was counted before is another's. */

@@ -62,7 +62,6 @@ void OP(avx_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 
 	vtime_starts(p, knob_slice_ns);
-	task_table_runs(p);
 	active_set(cpu, true);
 	account_starts(p, cpu);
 }

@@ -44,7 +44,7 @@ static __always_inline void queue_preempt(struct task_struct *p, u64 vtime)
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
-	u64 vtime = vtime_insert(p, queue_for(p), true, enq_flags, knob_slice_ns);
+	u64 vtime = vtime_insert(p, queue_for(p), enq_flags, knob_slice_ns);
 	s32 idle;
 
 	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
@@ -58,12 +58,12 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 /* The queue with the least head, others' only if that is a slice ahead of the own; -1: `prev` has had the least. */
 static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 {
-	s64 own = vtime_head(cpu), least = own;
+	s64 own = vtime_head(cpu), least = own, present = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX;
 	s32 best = own == S64_MAX ? -1 : cpu;
 	u32 i;
 
-	if (prev && vtime_ahead(vtime_common(prev)) <= least) {
-		least = vtime_ahead(vtime_common(prev));
+	if (prev && present <= least) {
+		least = present;
 		best = -1;
 	}
 	if (least != S64_MAX)

@@ -77,7 +77,6 @@ void OP(dino_running, struct task_struct *p)
 	cpu->home = task_home(p);
 	cpu->since_ns = now_ns();
 	vtime_starts(p, knob_slice_ns);
-	task_table_runs(p);
 }
 
 void OP(dino_stopping, struct task_struct *p, bool runnable)

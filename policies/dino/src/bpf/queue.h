@@ -129,7 +129,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 		queue = queue_of_domain(domain);
 	else
 		queue = queue_of_bound(p, home);
-	vtime_insert(p, queue, true, enq_flags, knob_slice_ns);
+	vtime_insert(p, queue, enq_flags, knob_slice_ns);
 	if (p->nr_cpus_allowed == 1)
 		return;
 	idle = domain_idle(p, cpu, domain);

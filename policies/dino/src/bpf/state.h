@@ -5,6 +5,8 @@
 #include "hotplug.h"
 #include "knobs.h"
 #include "task_table.h"
+
+#define VTIME_CLOCKS (MAX_CPUS + DOMAINS_MAX)	/* domains' queues have one each, too: see queue.h */
 #include "vtime.h"
 
 /* Written by its own CPU; others read it, a tick old at most, and write `leaves`. */
@@ -73,7 +75,7 @@ static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu, s3
 	vtime_runs(p, vtime_of(ran_ns, p->scx.weight), knob_slice_ns);
 	if (!slot)
 		return;
-	slot->runtime_ns += ran_ns;
+	task_table_ran(slot, p, ran_ns);
 	if (domain < TYPES_MAX)
 		slot->ran_ns.of[domain] += ran_ns;
 }

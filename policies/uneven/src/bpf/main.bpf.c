@@ -98,7 +98,6 @@ void OP(uneven_running, struct task_struct *p)
 	cpu->since_ns = now_ns();
 	cpu->counted = count_now(at);
 	vtime_starts(p, knob_slice_ns);
-	task_table_runs(p);
 }
 
 void OP(uneven_stopping, struct task_struct *p, bool runnable)

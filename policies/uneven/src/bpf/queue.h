@@ -4,7 +4,10 @@
 #include "state.h"
 #include "overdue.h"
 
-/* A queue for each kind of core; those below are for each CPU, for tasks that may not run on all. */
+/*
+ * A queue for each kind of core; those below are for each CPU, for tasks that may not run on all. Kinds change with each
+ * turn of a task's, so all that is not bound goes by one clock (VTIME_CLOCKS).
+ */
 static __always_inline u64 queue_of_kind(u32 kind)
 {
 	return MAX_CPUS + kind;
@@ -13,15 +16,13 @@ static __always_inline u64 queue_of_kind(u32 kind)
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
-	bool bound = p->nr_cpus_allowed < (s32)nr_cpus;
 	u64 queue;
 
-	if (!bound)
+	if (p->nr_cpus_allowed >= (s32)nr_cpus)
 		queue = queue_of_kind(task ? share_next(&task->wants, nr_types) : 0);
 	else
 		queue = p->nr_cpus_allowed == 1 ? scx_bpf_task_cpu(p) : cpu_queue_shortest(p);
-	/* Kinds change with each turn of a task's, so all that is not bound goes by one clock. */
-	vtime_insert(p, queue, bound, enq_flags, knob_slice_ns);
+	vtime_insert(p, queue, enq_flags, knob_slice_ns);
 	place_kick_idle(p);
 }
 

@@ -99,7 +99,7 @@ static __always_inline void charge(struct task_struct *p, s32 at, struct un_cpu 
 	cpu->counted = count;
 	vtime_runs(p, vtime_of(ran_ns, weight_of(p, slot)), knob_slice_ns);
 	if (slot) {
-		slot->runtime_ns += ran_ns;
+		task_table_ran(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
 		count_into(&slot->instructions.of[kind], counted);
 	}
