@@ -24,11 +24,14 @@ pub struct Measures {
     cpus: Vec<Cpu>,
     kinds: usize,
     tasks: ByTid<Task>,
+    /// CPUs that idle, a bit each.
+    idle: Vec<u64>,
     idle_cpus: usize,
     waiting_anywhere: usize,
     waiting_restricted: Vec<Tid>,
     /// Size of the matching for the present sets; None when they changed.
     matching: Option<u64>,
+    search: Search,
     in_flight: u64,
     waits: Histogram<u64>,
     columns: Columns,
@@ -174,10 +177,12 @@ impl Measures {
             cpus: vec![Cpu { current: IDLE, since_ns: 0, mm: 0, waiting: 0, kind: 0 }; cpus],
             kinds: 1,
             tasks: ByTid::default(),
+            idle: (0..cpus.div_ceil(64)).map(|word| below(cpus - 64 * word)).collect(),
             idle_cpus: cpus,
             waiting_anywhere: 0,
             waiting_restricted: Vec::new(),
             matching: None,
+            search: Search { free: Vec::new(), owner: vec![IDLE; cpus] },
             in_flight: 0,
             waits: Histogram::new(3).expect("three digits are a valid precision"),
             columns: Columns::new(cpus),
@@ -312,8 +317,9 @@ impl Measures {
         if t_ns > from_ns {
             let matching = match self.matching {
                 Some(size) => size,
-                None => *self.matching.insert(self.largest_matching()),
+                None => self.largest_matching(),
             };
+            self.matching = Some(matching);
             self.total.idle_while_runnable_ns += (t_ns - from_ns) * matching;
             self.total.wakeup_in_flight_ns += (t_ns - from_ns) * self.in_flight.min(matching);
         }
@@ -378,6 +384,7 @@ impl Measures {
             return;
         }
         let waiting = self.cpus[cpu as usize].waiting.min(1);
+        self.idle[cpu as usize / 64] ^= 1 << (cpu % 64);
         if tid == IDLE {
             self.idle_cpus += 1;
             self.in_flight += waiting;
@@ -455,34 +462,59 @@ impl Measures {
     }
 
     /// Tasks that may run anywhere match any idle CPU, so only the restricted ones need a search.
-    fn largest_matching(&self) -> u64 {
+    fn largest_matching(&mut self) -> u64 {
         if self.idle_cpus == 0 || self.waiting_restricted.is_empty() {
             return self.waiting_anywhere.min(self.idle_cpus) as u64;
         }
-        let mut owner: Vec<Option<Tid>> = vec![None; self.cpus.len()];
-        let restricted = self
-            .waiting_restricted
-            .iter()
-            .filter(|tid| self.augment(**tid, &mut owner, &mut vec![false; self.cpus.len()]))
-            .count();
+        let mut search = std::mem::take(&mut self.search);
+        search.owner.fill(IDLE);
+        search.free.clone_from(&self.idle);
+        let mut restricted = 0;
+        for tid in &self.waiting_restricted {
+            // CPUs that were tried in vain lead nowhere until somebody else has found one.
+            if self.augment(*tid, &mut search) {
+                restricted += 1;
+                search.free.copy_from_slice(&self.idle);
+            }
+        }
+        self.search = search;
         (restricted + self.waiting_anywhere).min(self.idle_cpus) as u64
     }
 
     /// Kuhn's augmenting step: finds `tid` an idle CPU, moving earlier tasks over where needed.
-    fn augment(&self, tid: Tid, owner: &mut [Option<Tid>], tried: &mut [bool]) -> bool {
+    fn augment(&self, tid: Tid, search: &mut Search) -> bool {
         let allowed = self.tasks.get(tid).and_then(|task| task.allowed.as_deref()).unwrap_or(&[]);
-        for cpu in 0..self.cpus.len() {
-            if self.cpus[cpu].current != IDLE || tried[cpu] || !bit(allowed, cpu) {
-                continue;
-            }
-            tried[cpu] = true;
-            if owner[cpu].is_none_or(|other| self.augment(other, owner, tried)) {
-                owner[cpu] = Some(tid);
-                return true;
+        for (word, allowed) in allowed.iter().enumerate().take(self.idle.len()) {
+            loop {
+                let free = allowed & search.free[word];
+                if free == 0 {
+                    break;
+                }
+                search.free[word] &= !(free & free.wrapping_neg());
+                let cpu = 64 * word + free.trailing_zeros() as usize;
+                let other = search.owner[cpu];
+                if other == IDLE || self.augment(other, search) {
+                    search.owner[cpu] = tid;
+                    return true;
+                }
             }
         }
         false
     }
+}
+
+/// What the search for a matching works on.
+#[derive(Default)]
+struct Search {
+    /// Idle CPUs that the present step has not tried, a bit each.
+    free: Vec<u64>,
+    /// Who has each CPU so far; [`IDLE`]: nobody.
+    owner: Vec<Tid>,
+}
+
+/// The lowest bits, so many, of a word.
+fn below(bits: usize) -> u64 {
+    if bits < 64 { (1 << bits) - 1 } else { u64::MAX }
 }
 
 fn bit(words: &[u64], cpu: usize) -> bool {

@@ -185,3 +185,38 @@ proptest! {
         prop_assert!(seen.wait.p50_ns <= seen.wait.p99_ns && seen.wait.p99_ns <= seen.wait.max_ns);
     }
 }
+
+proptest! {
+    /// By Hall's deficiency: of any of the tasks, no more get a CPU than there are CPUs for them.
+    #[test]
+    fn as_many_wait_in_vain_as_no_set_of_them_can_avoid(
+        masks in prop::collection::vec(0u8..32, 0..7),
+        idle in 0u8..32,
+    ) {
+        const CPUS: [usize; 5] = [0, 1, 63, 64, 69];
+        let mut measures = Measures::new(70);
+        for cpu in 0..70 {
+            let idles = CPUS.iter().position(|of| *of == cpu).is_some_and(|at| idle >> at & 1 == 1);
+            if !idles {
+                measures.running(cpu as u32, 100 + cpu as Tid, 1);
+            }
+        }
+        for (tid, mask) in (1..).zip(&masks) {
+            let mut cpus = vec![0; 2];
+            for (at, cpu) in CPUS.iter().enumerate() {
+                cpus[cpu / 64] |= u64::from(mask >> at & 1) << (cpu % 64);
+            }
+            // No CPU at all says that it may run anywhere: one that does not idle.
+            cpus[0] |= 1 << 5;
+            measures.event(&at(0, 5, Kind::Affinity { tid, cpus }));
+            measures.event(&wake(0, tid, 5));
+        }
+        let all = (0..1u32 << masks.len()).map(|some| {
+            let theirs = masks.iter().enumerate().filter(|(at, _)| some >> at & 1 == 1);
+            let usable = theirs.fold(0, |all, (_, mask)| all | (mask & idle));
+            masks.len() as u32 - some.count_ones() + usable.count_ones()
+        });
+        let seen = measures.finish(1);
+        prop_assert_eq!(seen.idle_while_runnable_ns, u64::from(all.min().unwrap()));
+    }
+}
