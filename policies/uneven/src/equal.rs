@@ -7,7 +7,7 @@
 
 use crate::problem::Base;
 use crate::start::{Least, Start};
-use crate::surplus::{best, most, rows};
+use crate::surplus::{most, rows};
 use crate::{Error, prices};
 
 /// Speedups as small as this need no share: nobody would notice.
@@ -18,11 +18,7 @@ pub(crate) fn fairest(start: &Start) -> Result<Vec<Vec<f64>>, Error> {
     match (start.problem.base, start.problem.types()) {
         (Base::MaxFair, _) | (_, 1) => Ok(start.even.clone()),
         (_, 2) => Ok(rows(two_types(start))),
-        _ => {
-            // A hair less, so that rounding leaves the program a solution.
-            let level = prices::level(start)? - 1e-11;
-            best(start, Least::Targets(&vec![level; start.cpu.len()]))
-        }
+        _ => prices::fairest(start),
     }
 }
 

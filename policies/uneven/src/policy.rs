@@ -99,6 +99,8 @@ pub fn plan(problem: &Problem, policy: &Policy) -> Result<Plan, Error> {
 
 fn shares(start: &Start, policy: &Policy) -> Result<Vec<Vec<f64>>, Error> {
     match policy {
+        // All are bound to a type each: there is nothing to choose.
+        _ if start.free().next().is_none() => Ok(start.even.clone()),
         Policy::MaxFair | Policy::ScaledLoad { .. } => equal::fairest(start),
         Policy::MaxPerf => surplus::best(start, Least::Nothing),
         Policy::MinFair { target } => surplus::best(start, Least::Targets(&start.targets(*target))),

@@ -21,14 +21,17 @@ use crate::start::{Least, Start, dot};
 
 /// A mixture is the best where the mean gain of a task is nearer than this to its bound.
 const GAP: f64 = 1e-11;
-/// The same of the plan itself, where its cores are counted too.
-const PROOF: f64 = 1e-10;
+/// The same of the plan itself, in which a thousand roundings have come together.
+const PROOF: f64 = 1e-9;
+/// A plan uses no more of its cores than there are, nearer than this.
+const OVER: f64 = 1e-10;
 /// Offers at most; three types and a thousand tasks take a few dozen.
 const OFFERS_MAX: usize = 1000;
 /// A plan that uses more cores than there are, by no more than this for each task, is rounding's.
 const MISSING: f64 = 1e-12;
 
 /// Tasks that nothing tells apart but their CPU time.
+#[derive(Clone)]
 struct Buyer {
     tasks: Vec<usize>,
     /// Their CPU time together, in cores.
@@ -115,35 +118,49 @@ impl Offer {
 pub(crate) fn best(start: &Start, least: Least) -> Result<Vec<Vec<f64>>, Error> {
     let market = Market::new(start, least);
     let first = match (least, start.problem.base) {
-        (Least::Targets(_), Base::SlowCore | Base::FastCore) => {
-            match Market::new(start, least).feasible()? {
-                Some(shares) => shares,
-                None => return Err(Error::OutOfReach { best: level(start)? }),
-            }
-        }
+        (Least::Targets(_), Base::SlowCore | Base::FastCore) => match market.feasible()? {
+            Some(shares) => shares,
+            None => return Err(Error::OutOfReach { best: level(start)? }),
+        },
         // Even shares have all that can be asked for.
         _ => market.buyers.iter().flat_map(|buyer| &start.even[buyer.tasks[0]]).copied().collect(),
     };
-    let mut rows = start.even.clone();
-    let found = market.search(Some(first))?.shares;
-    for (buyer, shares) in market.buyers.iter().zip(found.chunks(market.cores.len())) {
-        buyer.tasks.iter().for_each(|task| rows[*task].copy_from_slice(shares));
-    }
-    Ok(rows)
+    Ok(market.rows(start, &market.search(Some(first))?.shares))
 }
 
-/// The greatest level that every task can reach against its base, by halving.
+/// The fairest shares: all reach the greatest level that everybody can reach, and gain the most beyond it.
+pub(crate) fn fairest(start: &Start) -> Result<Vec<Vec<f64>>, Error> {
+    let (level, shares) = highest(start)?;
+    // A hair less, so that rounding leaves the program a solution.
+    match best(start, Least::Targets(&vec![level - 1e-11; start.cpu.len()])) {
+        // Where a hair is all that there is room for, once in thousands of problems; all have the level.
+        Err(Error::Unsolved { .. }) => Ok(shares),
+        best => best,
+    }
+}
+
+/// The greatest level that every task can reach against its base.
 pub(crate) fn level(start: &Start) -> Result<f64, Error> {
+    highest(start).map(|(level, _)| level)
+}
+
+/// The same, by halving, with shares that reach it.
+fn highest(start: &Start) -> Result<(f64, Vec<Vec<f64>>), Error> {
     let (mut low, mut high) = (0.0, crate::problem::SPEED_MAX);
+    let mut rows = start.even.clone();
     while high - low > 1e-12 * high {
         let middle = f64::midpoint(low, high);
         let targets = vec![middle; start.cpu.len()];
-        match Market::new(start, Least::Targets(&targets)).feasible()? {
-            Some(_) => low = middle,
+        let market = Market::new(start, Least::Targets(&targets));
+        match market.feasible()? {
+            Some(shares) => {
+                rows = market.rows(start, &shares);
+                low = middle;
+            }
             None => high = middle,
         }
     }
-    Ok(low)
+    Ok((low, rows))
 }
 
 /// Who buys, and what there is, for each unit of the buyers' time.
@@ -169,14 +186,26 @@ impl Market {
     }
 
     /// Shares that have all that is asked for, whatever they gain; none where there are none.
-    fn feasible(mut self) -> Result<Option<Vec<f64>>, Error> {
-        if Offer::at(&self, &vec![0.0; self.cores.len()]).is_none() {
+    fn feasible(&self) -> Result<Option<Vec<f64>>, Error> {
+        if Offer::at(self, &vec![0.0; self.cores.len()]).is_none() {
             return Ok(None);
         }
-        let gains = self.buyers.iter_mut().flat_map(|buyer| buyer.gains.iter_mut().flatten());
-        gains.for_each(|gain| *gain = 0.0);
-        let mixture = self.search(None)?;
+        let indifferent = |buyer: &Buyer| {
+            let gains = buyer.gains.iter().map(|gain| gain.map(|_| 0.0)).collect();
+            Buyer { gains, ..buyer.clone() }
+        };
+        let buyers = self.buyers.iter().map(indifferent).collect();
+        let mixture = Market { buyers, cores: self.cores.clone(), ..*self }.search(None)?;
         Ok((mixture.missing <= MISSING).then_some(mixture.shares))
+    }
+
+    /// The shares of each task, from those of each buyer; who does not buy has even ones.
+    fn rows(&self, start: &Start, shares: &[f64]) -> Vec<Vec<f64>> {
+        let mut rows = start.even.clone();
+        for (buyer, shares) in self.buyers.iter().zip(shares.chunks(self.cores.len())) {
+            buyer.tasks.iter().for_each(|task| rows[*task].copy_from_slice(shares));
+        }
+        rows
     }
 
     /// The best mixture of offers, from a first that uses no more cores than there are. Without a first,
@@ -190,7 +219,9 @@ impl Market {
         for _ in 0..OFFERS_MAX {
             let Some(offer) = Offer::at(self, &prices) else { break };
             let bound = offer.gain + dot(&prices, &self.cores) - dot(&prices, &offer.used);
-            if bound - reached <= GAP {
+            // An offer that these prices were made of leads no further: what is missing is rounding's.
+            let known = || offers.iter().any(|known| known.shares == offer.shares);
+            if bound - reached <= GAP || reached > f64::NEG_INFINITY && known() {
                 let mixture = self.mixture(&offers, fine)?;
                 return self.prove(mixture, bound);
             }
@@ -205,7 +236,7 @@ impl Market {
         let offer = Offer::of(self, mixture.shares);
         let over = offer.used.iter().zip(&self.cores).map(|(used, cores)| used - cores);
         let over = over.fold(0.0, f64::max) - mixture.missing;
-        match bound - (offer.gain - mixture.missing) <= PROOF && over <= PROOF {
+        match bound - (offer.gain - mixture.missing) <= PROOF && over <= OVER {
             true => Ok(Mixture { shares: offer.shares, missing: mixture.missing }),
             false => Err(Error::Unsolved { status: "its solution is not the best".into() }),
         }

@@ -7,7 +7,9 @@ mod reference;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use reference::Least;
-use uneven::{Base, Deviation, Error, Metrics, Plan, Policy, Problem, Reading, Task, plan};
+use uneven::{
+    Base, CoreTypes, Deviation, Error, Metrics, Plan, Policy, Problem, Reading, Task, plan,
+};
 
 const DRAWS: usize = 20_000;
 const ERROR_MAX: f64 = 1e-9;
@@ -42,6 +44,11 @@ fn assert_sound(problem: &Problem, plan: &Plan) {
     let cores: f64 = problem.cores.iter().sum();
     let total: f64 = plan.cpu.iter().sum();
     assert!((total - width.min(cores)).abs() < 1e-12 * cores.max(1.0), "{total}");
+    assert_shares(problem, plan);
+}
+
+/// Nobody has more than its time, and no core type is used beyond its cores.
+fn assert_shares(problem: &Problem, plan: &Plan) {
     for row in &plan.shares {
         assert!(row.iter().all(|part| *part >= 0.0), "{row:?}");
         assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{row:?}");
@@ -192,4 +199,33 @@ fn uni_fair_has_the_uniformity_that_is_wanted_and_min_uni_fair_the_target_too() 
         (of(&blend) - uniformity.max(start)).abs().max(missed)
     });
     assert_exact(worst);
+}
+
+/// Where some have no choice, or nobody has, there is a plan all the same.
+#[test]
+fn tasks_that_are_bound_to_a_type_leave_the_others_theirs() {
+    let policies = [
+        Policy::MaxPerf,
+        Policy::MinFair { target: 0.6 },
+        Policy::EqualProgress { base: Base::SlowCore },
+    ];
+    let mut random = Pcg64::seed_from_u64(7);
+    for number in 0..3_000 {
+        let mut problem = draw(&mut random, number, 2 + number % 2);
+        problem.base = [Base::MaxFair, Base::SlowCore, Base::FastCore][number % 3];
+        let types = problem.cores.len();
+        let bound = if number % 5 == 0 { 1.0 } else { 0.5 };
+        for task in &mut problem.tasks {
+            if random.random_bool(bound) {
+                task.allowed = CoreTypes::of(&[random.random_range(0..types)]);
+            }
+        }
+        for policy in &policies {
+            match plan(&problem, policy) {
+                Ok(plan) => assert_shares(&problem, &plan),
+                Err(Error::OutOfReach { .. }) => {}
+                Err(error) => panic!("{number}: {error}: {problem:?}"),
+            }
+        }
+    }
 }
