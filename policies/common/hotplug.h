@@ -66,7 +66,7 @@ static __always_inline bool cpu_is_taken_at(u32 at)
 	if (!cpu_lacks_at(at, CPU_TAKEN))
 		return false;
 	idle_ns = cpu_visits[at].idle_ns;
-	return !idle_ns || now_ns() - idle_ns < CPU_IDLES_NS;
+	return !idle_ns || elapsed_ns(idle_ns, now_ns()) < CPU_IDLES_NS;
 }
 
 /* No CPU is ours alone. */
@@ -134,7 +134,7 @@ static __always_inline void cpu_is_lost(s32 cpu)
 	if (at >= MAX_CPUS)
 		return;
 	visit = &cpu_visits[at];
-	here_ns = visit->back_ns ? now - visit->back_ns : 0;
+	here_ns = visit->back_ns ? elapsed_ns(visit->back_ns, now) : 0;
 	visit->away_ns -= here_ns < visit->away_ns ? here_ns : visit->away_ns;
 	visit->left_ns = now;
 	visit->back_ns = 0;
@@ -173,12 +173,12 @@ static __always_inline void cpu_is_back(s32 cpu, bool idles)
 		return;
 	now = now_ns();
 	if (!cpu_visits[at].back_ns) {
-		away_ns = now - cpu_visits[at].left_ns;
+		away_ns = elapsed_ns(cpu_visits[at].left_ns, now);
 		cpu_visits[at].back_ns = now;
 		if (away_ns > cpu_visits[at].away_ns)
 			cpu_visits[at].away_ns = away_ns;
 	}
-	if (cpu_is_taken_at(at) && now - cpu_visits[at].back_ns < cpu_visits[at].away_ns) {
+	if (cpu_is_taken_at(at) && elapsed_ns(cpu_visits[at].back_ns, now) < cpu_visits[at].away_ns) {
 		if (idles && !cpu_visits[at].idle_ns)
 			cpu_visits[at].idle_ns = now;
 		return;

@@ -161,3 +161,9 @@ enum scx_enq_flags {
 #else
 #include "kernel_native.h"
 #endif
+
+/* From one time to another. Of now_ns() only one CPU's never goes back: what another has written may be ahead. */
+static __always_inline u64 elapsed_ns(u64 from, u64 to)
+{
+	return (s64)(to - from) > 0 ? to - from : 0;
+}

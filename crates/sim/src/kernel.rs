@@ -105,7 +105,7 @@ pub struct Kernel {
     pub(crate) queue: Queue,
     pub(crate) sink: Sink,
     pub(crate) rng: Pcg64Mcg,
-    /// What counters count wrong.
+    /// What counters count wrong, and clocks tell.
     pub(crate) noise: Noise,
     /// How much the tasks that run press on each last-level cache.
     pub(crate) pressure: Vec<f64>,
@@ -171,7 +171,7 @@ impl Kernel {
             queue: Queue::default(),
             sink,
             rng,
-            noise: Noise { deviation: 0.0, seed },
+            noise: Noise { deviation: 0.0, clock_skew_ns: 0, seed },
             pressure: vec![0.0; llcs],
             hw: None,
             domains: None,

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What counters count wrong.
+//! What counters count wrong, and clocks tell.
 //!
 //! Real counts vary from interval to interval by what no model of a program has: interrupts, other data, a
 //! counter that is shared out in time. Noise that is new at each switch would be gone from any average over an
 //! interval, so each factor holds for as long as the talk's interval (slide 11), and for each kind of core.
+//!
+//! Of `scx_bpf_now` only one CPU's never goes back: those of two may be apart, and it is for policies not to mind.
 
 /// How long a factor holds.
 const HOLDS_NS: u64 = 2_000_000_000;
 
-/// Factors on what is counted of tasks: normal around 1.
+/// Factors on what is counted of tasks, normal around 1; and how far clocks are ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
     /// Standard deviation of a factor.
     pub deviation: f64,
+    /// Clocks are ahead by up to this.
+    pub clock_skew_ns: u64,
     pub seed: u64,
 }
 
@@ -31,6 +35,14 @@ impl Noise {
         let normal = radius * (std::f64::consts::TAU * uniform(2)).cos();
         (1.0 + self.deviation * normal).max(0.0)
     }
+
+    /// How far this CPU's clock is ahead of the simulation's, ns.
+    pub fn ahead_ns(&self, cpu: usize) -> u64 {
+        match self.clock_skew_ns {
+            0 => 0,
+            most_ns => mixed(self.seed ^ mixed(!(cpu as u64))) % (most_ns + 1),
+        }
+    }
 }
 
 /// SplitMix64 (Steele and others 2014): neighbours become strangers.
@@ -47,7 +59,7 @@ mod tests {
 
     #[test]
     fn factors_are_normal_around_one_and_hold_for_an_interval() {
-        let noise = Noise { deviation: 0.05, seed: 7 };
+        let noise = Noise { deviation: 0.05, clock_skew_ns: 0, seed: 7 };
         let all: Vec<f64> = (0..10_000)
             .map(|n| noise.factor(n % 100, (n % 2) as u16, n as u64 / 100 * HOLDS_NS))
             .collect();
@@ -57,6 +69,15 @@ mod tests {
         assert_eq!(noise.factor(3, 1, 0), noise.factor(3, 1, HOLDS_NS - 1));
         assert_ne!(noise.factor(3, 1, 0), noise.factor(3, 1, HOLDS_NS));
         assert_ne!(noise.factor(3, 0, 0), noise.factor(3, 1, 0));
-        assert_eq!(Noise { deviation: 0.0, seed: 7 }.factor(1, 1, 1), 1.0);
+        assert_eq!(Noise { deviation: 0.0, ..noise }.factor(1, 1, 1), 1.0);
+    }
+
+    #[test]
+    fn clocks_are_ahead_by_up_to_what_is_asked_for() {
+        let noise = Noise { deviation: 0.0, clock_skew_ns: 3, seed: 7 };
+        let mut seen = [0; 5];
+        (0..1000).for_each(|cpu| seen[noise.ahead_ns(cpu) as usize] += 1);
+        assert!(seen[..4].iter().all(|times| *times > 150) && seen[4] == 0, "{seen:?}");
+        assert_eq!(Noise { clock_skew_ns: 0, ..noise }.ahead_ns(5), 0);
     }
 }

@@ -83,6 +83,8 @@ pub struct Options {
     pub counters: bool,
     /// What they count is wrong by this standard deviation, of itself, in each 2 s on each kind of core.
     pub counter_noise: f64,
+    /// Clocks of CPUs are apart by up to this, where policies look at them.
+    pub clock_skew_ns: u64,
 }
 
 impl Default for Options {
@@ -95,6 +97,7 @@ impl Default for Options {
             together: false,
             counters: true,
             counter_noise: 0.0,
+            clock_skew_ns: 0,
         }
     }
 }
@@ -219,6 +222,7 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     let (machine, paths) = (scenario.machine.clone(), scenario.paths.clone());
     let mut k = Kernel::new(machine, paths, scenario.seed, sink);
     k.noise.deviation = scenario.options.counter_noise;
+    k.noise.clock_skew_ns = scenario.options.clock_skew_ns;
     k.domains = Domains::new(&scenario.machine, &scenario.workload).map(Box::new);
     k.hw = Hw::new(&scenario.machine, &scenario.workload).map(Box::new);
     let mut class = class(scenario, &mut k).map_err(SimError::Load)?;

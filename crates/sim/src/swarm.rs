@@ -97,6 +97,7 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
             together: false,
             counters: true,
             counter_noise: 0.0,
+            clock_skew_ns: skew_ns(seed),
         },
         machine,
         workload,
@@ -104,6 +105,12 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
         profile: Profile::new(),
         faults,
     }
+}
+
+/// Clocks that are apart, in some cases: by no more than those of sockets are.
+fn skew_ns(seed: u64) -> u64 {
+    let mut own = Pcg64Mcg::seed_from_u64(seed.rotate_left(16));
+    if own.random_bool(0.25) { own.random_range(0..10 * US) } else { 0 }
 }
 
 fn describe(scenario: &Scenario) -> String {

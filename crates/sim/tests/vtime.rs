@@ -7,7 +7,7 @@ mod shipped;
 
 use common::{MS, burn, cores, scenario, task, workload};
 use policy::Instance;
-use sim::{Scheduler, run};
+use sim::{Change, Fault, Scheduler, run};
 use trace::Outcome;
 use workload::{Step, Task};
 
@@ -61,6 +61,32 @@ fn weights_hold_among_those_that_have_nowhere_else_to_go() {
         for tid in 3..12 {
             let ms = cpu_ms(&outcome, tid);
             assert!((550..670).contains(&ms), "{policy}: {tid} has {ms} ms");
+        }
+    }
+}
+
+/// A CPU whose clock is behind stops and starts who runs on another one: between that start and this stop no time passes,
+/// and not all the time that there is.
+#[test]
+fn clocks_that_are_apart_cost_nobody_its_part() {
+    for policy in POLICIES.into_iter().chain(["cas"]) {
+        for seed in 0..4 {
+            let mut load = workload(vec![
+                bound("reniced", 1, 0, vec![burn(100_000)]),
+                bound("other", 1, 0, vec![burn(100_000)]),
+            ]);
+            load.duration_ns = Some(2_000 * MS);
+            let mut scenario = scenario(cores(2), load, scheduler(policy));
+            scenario.seed = seed;
+            scenario.options.clock_skew_ns = MS / 10;
+            scenario.faults = (1..1_400)
+                .flat_map(|n| [n * 1_370_000, n * 1_370_000 + 20_000])
+                .enumerate()
+                .map(|(n, at_ns)| Fault { at_ns, change: Change::Nice(0, 1 - (n % 2) as i8) })
+                .collect();
+            let outcome = run(&scenario).unwrap();
+            let ms = cpu_ms(&outcome, 1);
+            assert!((900..1_100).contains(&ms), "{policy}, seed {seed}: {ms} of 2000 ms");
         }
     }
 }

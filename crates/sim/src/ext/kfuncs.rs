@@ -420,7 +420,7 @@ unsafe extern "C" fn now_ns(table: *mut KernelTable) -> u64 {
     // SAFETY: a policy calls this within a callback.
     let (rt, k) = unsafe { lent(table) };
     k.call(rt.func.scx_bpf_now);
-    k.now_ns()
+    k.now_ns() + k.noise.ahead_ns(k.this_cpu())
 }
 
 unsafe extern "C" fn this_cpu(table: *mut KernelTable) -> i32 {

@@ -165,7 +165,7 @@ static __always_inline void account(struct task_struct *p, s32 at)
 
 	if (!cpu || !task)
 		return;
-	ran_ns = now - cpu->since_ns;
+	ran_ns = elapsed_ns(cpu->since_ns, now);
 	if (counts_wanted())
 		active = active_since(at, cpu, cpu->since_ns, now);
 	cpu->since_ns = now;

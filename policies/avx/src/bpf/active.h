@@ -71,11 +71,12 @@ static __always_inline u32 active_cores(s32 cpu)
 /* How many of them were active on average since this was asked here last, at since_ns, in parts of ACTIVE_ONE. */
 static __always_inline u32 active_since(s32 at, struct avx_cpu *cpu, u64 since_ns, u64 now)
 {
-	u64 word = active_word(at), cores = word & ACTIVE_MASK, took = active_time(now) - active_time(since_ns);
+	u64 word = active_word(at), cores = word & ACTIVE_MASK, took;
 	u64 total = cores * active_time(now) + (word >> ACTIVE_BITS);
 	u64 more = (total - cpu->active_total) << ACTIVE_BITS >> ACTIVE_BITS;	/* it wraps */
 
 	cpu->active_total = total;
+	took = elapsed_ns(active_time(since_ns), active_time(now));
 	return took ? more * ACTIVE_ONE / took : cores * ACTIVE_ONE;
 }
 

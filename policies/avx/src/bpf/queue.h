@@ -111,7 +111,7 @@ static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 
 	if (!state)
 		return -1;
-	if (now - state->balanced_ns > BALANCE_NS) {
+	if (elapsed_ns(state->balanced_ns, now) > BALANCE_NS) {
 		state->balanced_ns = now;
 		longest = queue_longest(cpu, waiting + (prev ? 2 : 1));
 		if (longest >= 0)

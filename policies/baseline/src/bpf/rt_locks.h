@@ -137,7 +137,7 @@ static __always_inline u64 rt_update_curr(s32 cpu, u64 now)
 	if (!rt)
 		return 0;
 	RT_LOCKED(UPDATE_CURR, rt, {
-		ran_ns = now - rt->start_ns;
+		ran_ns = elapsed_ns(rt->start_ns, now);
 		rt->time_ns += ran_ns;
 		rt->start_ns = now;
 		exceeded = rt->time_ns > rt_allowed_ns(rt);

@@ -61,7 +61,7 @@ static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 static __always_inline void charge(struct cas_cpu *c, struct cas_task *t,
 				   const struct task_struct *p, u64 now)
 {
-	u64 ran = now - t->stamp_ns;
+	u64 ran = elapsed_ns(t->stamp_ns, now);
 
 	if (knob_aggregate)
 		c->turn_ns = home_turn(c->turn_ns, ran);
@@ -112,7 +112,7 @@ static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *
 		return;
 	}
 	if (t->stamp_ns)
-		o1_wakes(&t->o1, now > t->stamp_ns ? now - t->stamp_ns : 0, p->mm, knob_slice_ns);
+		o1_wakes(&t->o1, elapsed_ns(t->stamp_ns, now), p->mm, knob_slice_ns);
 	else	/* new: it has not slept */
 		t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
 	if (is_over(t))		/* it ended between two ticks */

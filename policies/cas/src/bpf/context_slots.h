@@ -33,14 +33,14 @@ static __always_inline void context_moves(volatile struct context_owner *owners,
 /* Whether nobody would miss it. */
 static __always_inline bool context_is_away(const volatile struct context_owner *owner, u64 now, u64 slice)
 {
-	return !owner->threads || (s64)(now - owner->seen_ns) > (s64)(SLICES_ASLEEP * slice);
+	return !owner->threads || elapsed_ns(owner->seen_ns, now) > SLICES_ASLEEP * slice;
 }
 
 /* Whether a slot is of this context, and was seen to be within a slice. */
 static __always_inline bool context_owns(const volatile struct context_owner *owner, u64 mm, u64 now,
 					 u64 slice)
 {
-	return owner->mm == mm && (s64)(now - owner->seen_ns) < (s64)slice;
+	return owner->mm == mm && elapsed_ns(owner->seen_ns, now) < slice;
 }
 
 /* The slot of a context, which is given one if it has none and there is one. */

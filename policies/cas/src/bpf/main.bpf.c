@@ -243,7 +243,7 @@ void OP(cas_running, struct task_struct *p)
 	if (knob_slack)
 		comes_by_vtime(c, t, cpu, key_slot(t->key));
 	else
-		o1_starts(&t->o1, now > t->stamp_ns ? now - t->stamp_ns : 0, p->mm, knob_slice_ns);
+		o1_starts(&t->o1, elapsed_ns(t->stamp_ns, now), p->mm, knob_slice_ns);
 	t->stamp_ns = now;
 	t->o1.phase = RUNNING;
 	c->mm = (u64)p->mm;

@@ -158,7 +158,7 @@ static __always_inline u64 o1_turn(const struct o1_task *t, u32 cpus, u64 slice)
 
 static __always_inline bool o1_epoch_closed(u64 began, u64 now)
 {
-	return now - began > O1_EPOCH_MAX_NS;
+	return elapsed_ns(began, now) > O1_EPOCH_MAX_NS;
 }
 
 /* What there is to know of those who wait for the next epoch. */
@@ -175,7 +175,7 @@ static __always_inline bool o1_starving(const struct o1_expired *expired, u32 ni
 {
 	if (!expired->since_ns)
 		return false;
-	return nice > expired->best_nice || now - expired->since_ns > O1_MAX_BONUS * slice * runnable;
+	return nice > expired->best_nice || elapsed_ns(expired->since_ns, now) > O1_MAX_BONUS * slice * runnable;
 }
 
 /*

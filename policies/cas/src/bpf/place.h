@@ -203,6 +203,6 @@ static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_t
 		return false;
 	if (!knob_slack)
 		return context_preempts(t->o1.prio, c->prio, here, knob_threshold);
-	running = vtime_ran(c->running_key, now - c->since_ns, c->weight);
+	running = vtime_ran(c->running_key, elapsed_ns(c->since_ns, now), c->weight);
 	return vtime_preempts(t->key, running, here, knob_slack, knob_slice_ns);
 }

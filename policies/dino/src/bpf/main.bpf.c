@@ -55,7 +55,7 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 	if (goes_home)
 		state->left_ns = now_ns();
 	if (queue_take(cpu, goes_on && !goes_home ? prev : NULL,
-		       !goes_home && now_ns() - state->left_ns > ARRIVES_NS) || goes_home)
+		       !goes_home && elapsed_ns(state->left_ns, now_ns()) > ARRIVES_NS) || goes_home)
 		return;
 	if (goes_on) {
 		task_set_slice(prev, knob_slice_ns);

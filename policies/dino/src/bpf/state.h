@@ -68,7 +68,7 @@ static __always_inline s32 task_home(struct task_struct *p)
 static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu, s32 at)
 {
 	struct task_slot *slot = task_slot(p);
-	u64 now = now_ns(), ran_ns = now - cpu->since_ns;
+	u64 now = now_ns(), ran_ns = elapsed_ns(cpu->since_ns, now);
 	u32 domain = cpu_domain(at);
 
 	cpu->since_ns = now;

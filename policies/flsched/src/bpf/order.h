@@ -27,7 +27,7 @@ static __always_inline bool order_prefers_head(struct order_task task)
  */
 static __always_inline bool order_take_head(u64 *taken_ns, u64 now_ns, u64 turn_ns)
 {
-	if (*taken_ns && now_ns - *taken_ns < 2 * turn_ns)
+	if (*taken_ns && elapsed_ns(*taken_ns, now_ns) < 2 * turn_ns)
 		return false;
 	*taken_ns = now_ns;
 	return true;

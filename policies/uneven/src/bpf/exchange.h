@@ -26,7 +26,7 @@ static __always_inline bool deal_open(struct un_cpu *from, s32 pid, s32 to)
 /* A CPU with nothing to do, to which nobody is on the way. */
 static __always_inline bool awaits(const struct un_cpu *cpu, u64 now)
 {
-	return !cpu->pid && now - cpu->expects_ns > ARRIVES_NS;
+	return !cpu->pid && elapsed_ns(cpu->expects_ns, now) > ARRIVES_NS;
 }
 
 /* What p gains by going to a CPU, ns: in place of who runs there, or where nobody does. 0: nothing. */

@@ -91,7 +91,7 @@ static __always_inline void charge(struct task_struct *p, s32 at, struct un_cpu 
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
 	struct task_slot *slot = task_slot(p);
-	u64 now = now_ns(), ran_ns = now - cpu->since_ns;
+	u64 now = now_ns(), ran_ns = elapsed_ns(cpu->since_ns, now);
 	u64 count = count_now(at), counted = count_between(cpu->counted, count);
 	u32 kind = cpu_kind(at);
 
