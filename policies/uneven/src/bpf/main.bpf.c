@@ -112,13 +112,16 @@ void OP(uneven_stopping, struct task_struct *p, bool runnable)
 void OP(uneven_tick, struct task_struct *p)
 {
 	struct un_cpu *cpu = cpus_of(this_cpu());
+	u32 i;
 
 	if (!cpu)
 		return;
 	charge(p, this_cpu(), cpu);
 	if (cpu_is_left(p))
 		return;
-	queue_kick(queue_of_kind(cpu_kind(this_cpu())));
+	/* All kinds: where every CPU of one idles, none of them has ticks. */
+	bpf_for(i, 0, nr_types)
+		queue_kick(queue_of_kind(i));
 	queue_kick(this_cpu());
 	/* Somebody was sent here, whom no other CPU can take. */
 	if (cpu_is_shared(this_cpu()) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
