@@ -4,8 +4,9 @@
 #[allow(dead_code)]
 mod guest;
 
-use guest::{in_guest, in_guest_by, in_guest_of, in_guest_shaped};
-use vm::{Clock, Shape};
+use guest::{in_guest, in_guest_by, in_guest_of, in_guest_shaped, in_guest_with, request};
+use indicatif::{MultiProgress, ProgressDrawTarget};
+use vm::{Clock, Request, Shape};
 
 /// The same with memory nodes.
 fn in_guest_with_nodes(cpus: usize, nodes: usize, script: &str) {
@@ -549,6 +550,35 @@ fn who_takes_a_cpu_down_has_its_turns() {
             until [ -e done ] || [ "$(state)" != enabled ]; do sleep 0.1; done
             unload
             [ -e done ] || fail "$policy: not to its end"
+            kill -KILL $spinners; spinners=
+        done"#,
+    );
+}
+
+/// Two tasks are bound to each CPU and one to none, and others come and go: everybody gets on, whatever the policy.
+#[test]
+fn everybody_gets_on_under_every_policy_on_an_older_kernel() {
+    let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+    let older = vm::kernel::older(None, &hidden).expect("Debian has one");
+    in_guest_with(
+        Request {
+            shape: Shape { cpus: 2, ..Shape::default() },
+            clock: Clock::Threads,
+            kernel: Some(older.image),
+            ..request()
+        },
+        r#"
+        for policy in flsched flsched:pull=true flsched:variant=code cas cas:slack=3ms,aggregate=2 o1 \
+            min-fair max-perf dino avx-fair rr fifo; do
+            load
+            for mask in 1 1 2 2; do
+                taskset $mask sh -c 'while :; do :; done' & spinners="$spinners $!"
+            done
+            spin
+            hackbench -g 1 -f 2 -l 20 >/dev/null || fail "$policy: hackbench"
+            progress $spinners
+            progress $spinners
+            unload
             kill -KILL $spinners; spinners=
         done"#,
     );

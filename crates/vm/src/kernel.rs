@@ -19,6 +19,8 @@ use crate::{BadInput, probe};
 
 /// Suites to try, best first.
 const SUITES: &[&str] = &["testing", "trixie-backports", "unstable"];
+/// Those of them whose kernels are older: for tests that a policy is at home on more than the newest.
+const OLDER_SUITES: &[&str] = &["trixie-backports"];
 /// The package that depends on the newest cloud kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// How a full disk is called, by the C library and so by every tool.
@@ -48,21 +50,28 @@ pub fn find(
     if let Some(image) = by_hand {
         return named(image);
     }
-    let folder = folder(cache)?;
-    match cached(&folder) {
+    from_suites(SUITES, &folder(place(cache))?, progress)
+}
+
+/// An older kernel that has sched_ext, kept apart from the others.
+pub fn older(cache: Option<&Path>, progress: &MultiProgress) -> anyhow::Result<Kernel> {
+    from_suites(OLDER_SUITES, &folder(older_place(cache))?, progress)
+}
+
+/// The newest kernel in a folder, else the first sound one that a suite has, into it.
+fn from_suites(suites: &[&str], folder: &Path, progress: &MultiProgress) -> anyhow::Result<Kernel> {
+    match cached(folder) {
         Some(kernel) => Ok(kernel),
-        None => fetch(cache, progress),
+        None => fetch(suites, folder, progress),
     }
 }
 
-/// Fetches the newest sound kernel from Debian into the cache, even if one is there.
-pub fn fetch(cache: Option<&Path>, progress: &MultiProgress) -> anyhow::Result<Kernel> {
-    let folder = folder(cache)?;
+fn fetch(suites: &[&str], folder: &Path, progress: &MultiProgress) -> anyhow::Result<Kernel> {
     let bad = |why: String| BadInput(format!("no kernel: {why}; {MEND}"));
     let mirror = mirror().map_err(|error| bad(format!("{error:#}")))?;
     let mut failures = Vec::new();
-    for suite in SUITES {
-        match fetch_suite(suite, &mirror, &folder, progress) {
+    for suite in suites {
+        match fetch_suite(suite, &mirror, folder, progress) {
             Ok(kernel) => return Ok(kernel),
             Err(error) => failures.push(format!("{suite}: {error:#}")),
         }
@@ -84,10 +93,10 @@ fn alike(failure: &str) -> String {
     SUITES.iter().fold(failure.to_string(), |text, suite| text.replace(suite, "SUITE"))
 }
 
-/// Where kernels are kept.
-pub fn folder(cache: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let folder = place(cache)
-        .ok_or_else(|| BadInput("neither XDG_CACHE_HOME nor HOME is set; set one".into()))?;
+/// The folder at a place, made where it is not there.
+fn folder(place: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let folder =
+        place.ok_or_else(|| BadInput("neither XDG_CACHE_HOME nor HOME is set; set one".into()))?;
     fs::create_dir_all(&folder).map_err(|error| {
         let folder = folder.display();
         BadInput(format!("cannot create {folder}: {error}; name another with XDG_CACHE_HOME"))
@@ -95,9 +104,14 @@ pub fn folder(cache: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
+/// Where kernels are kept.
 fn place(cache: Option<&Path>) -> Option<PathBuf> {
     let base = cache.map(Path::to_path_buf).or_else(user_cache)?;
     Some(base.join("kernels"))
+}
+
+fn older_place(cache: Option<&Path>) -> Option<PathBuf> {
+    Some(place(cache)?.with_file_name("older-kernels"))
 }
 
 /// Where this user's caches are: `$XDG_CACHE_HOME/paceline`, else `~/.cache/paceline`. None: neither is known.
@@ -113,7 +127,7 @@ const FETCH: &str = ".fetch-";
 
 /// Removes what this process has half fetched into the user's cache: for one that is interrupted.
 pub fn forget_fetch() {
-    if let Some(folder) = place(None) {
+    for folder in [place(None), older_place(None)].into_iter().flatten() {
         remove_fetches(&folder, |process| process == std::process::id());
     }
 }

@@ -27,19 +27,25 @@ pub fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
 }
 
 pub fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
+    in_guest_with(Request { shape, clock, ..request() }, script);
+}
+
+/// What it is otherwise: a kernel of its own, for one.
+pub fn request() -> Request {
+    let nothing = WorkloadRef::Command { argv: Vec::new(), with: Vec::new() };
+    Request::new(vec![PolicyRef::Default], nothing)
+}
+
+/// As the request has it, but for the workload.
+pub fn in_guest_with(request: Request, script: &str) {
     let script = format!("{PRELUDE}\nP={BIN}\n{script}");
     let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
     let workload = WorkloadRef::Command {
         argv: ["sh", "-c", &script].map(Into::into).to_vec(),
         with: vec![BIN.into(), program("hackbench"), program("chrt"), program("nice")],
     };
-    let request = Request {
-        shape,
-        clock,
-        limit: Duration::from_secs(1200),
-        or_in_turn: true,
-        ..Request::new(vec![PolicyRef::Default], workload)
-    };
+    let limit = Duration::from_secs(1200);
+    let request = Request { workload, limit, or_in_turn: true, ..request };
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
     if let Err(error) = vm::run(&request, BIN.as_ref(), &hidden) {
         let said = format!("{error:#}");
