@@ -147,10 +147,10 @@ impl Engine {
         self.class.start(k)?;
         k.now = 0;
         self.keepers_rest(keepers);
-        let k = &mut self.k;
-        for (index, fault) in self.faults.iter().enumerate() {
-            k.queue.push(fault.at_ns, Due::Fault(index as u32));
+        if !together {
+            self.plan_faults();
         }
+        let k = &mut self.k;
         if let Some(timeout_ns) = self.class.watchdog_ns() {
             k.queue.push(timeout_ns / 2, Due::Watchdog);
         }
@@ -171,6 +171,10 @@ impl Engine {
         self.spent_before = at_start.collect();
         k.sink.restart(k.now);
         k.account.restart(k.now);
+        if let Some(hw) = &mut k.hw {
+            hw.restart();
+        }
+        self.plan_faults();
     }
 
     /// Runs until all tasks have ended or the time is over.

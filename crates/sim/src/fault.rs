@@ -73,6 +73,14 @@ impl Engine {
         }
     }
 
+    /// The workload starts now: so does the time of faults.
+    pub(crate) fn plan_faults(&mut self) {
+        let now = self.k.now;
+        for (index, fault) in self.faults.iter().enumerate() {
+            self.k.queue.push(now + fault.at_ns, Due::Fault(index as u32));
+        }
+    }
+
     pub(crate) fn on_fault(&mut self, index: usize, t_ns: u64) {
         let change = self.faults[index].change.clone();
         // Somebody makes the system call: on a CPU that the change leaves alone.

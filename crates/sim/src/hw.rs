@@ -58,6 +58,11 @@ impl Hw {
         })
     }
 
+    /// Forgets what was missed up to now; what is warm stays so.
+    pub fn restart(&mut self) {
+        self.misses.fill(Misses::default());
+    }
+
     /// Whether it is known what this task touches. The thread that starts the others is not known.
     pub fn knows(&self, task: TaskId) -> bool {
         self.touches.get(task).is_some_and(|touches| touches.is_some())

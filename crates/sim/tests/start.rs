@@ -5,9 +5,9 @@ mod common;
 
 use common::{MS, burn, scenario, task, workload};
 use policy::Instance;
-use sim::{Scheduler, Traced, run_traced};
+use sim::{Change, Fault, Scheduler, Traced, run, run_traced};
 use trace::{IDLE, Kind};
-use workload::Step;
+use workload::{Hw, Step, Task, Touched};
 
 fn started(steps: &[Step]) -> Traced {
     let fifo = Scheduler::Policy(Instance::default(&baseline::FIFO));
@@ -45,4 +45,41 @@ fn what_is_kept_of_a_run_begins_with_its_start() {
         had_ns.abs_diff(seen_ns) < MS,
         "{had_ns} ns of CPUs are somebody's, {seen_ns} ns are told"
     );
+}
+
+#[test]
+fn changes_from_outside_come_at_their_time_after_the_start() {
+    let fifo = Scheduler::Policy(Instance::default(&baseline::FIFO));
+    let tasks = (0..200).map(|n| task(&format!("t{n}"), vec![burn(10)]));
+    let mut scenario =
+        scenario(machine::find("icount-2x4").unwrap(), workload(tasks.collect()), fifo);
+    scenario.options.together = true;
+    scenario.faults =
+        vec![Fault { at_ns: 20 * MS, change: Change::Affinity(199, [0].into_iter().collect()) }];
+    let traced = run_traced(&scenario).unwrap();
+    let changed = traced.events.iter().find(|event| matches!(event.kind, Kind::Affinity { .. }));
+    let at_ns = changed.unwrap().t_ns;
+    assert!((20 * MS..40 * MS).contains(&at_ns), "{at_ns}");
+}
+
+/// Who gets a CPU once misses its kernel's pages once; the threads' launch had them all there before.
+#[test]
+fn misses_of_the_launch_are_not_the_workloads() {
+    const PAGES: u32 = 100;
+    let touched =
+        Hw { reach_ns: 50_000, kernel: Touched { pages: PAGES, bytes: 4096 }, ..Hw::default() };
+    let tasks = (0..200).map(|n| Task {
+        hw: Some(touched.clone()),
+        ..task(&format!("t{n}"), vec![Step::Run { work_ns: 10_000 }])
+    });
+    let fifo = Scheduler::Policy(Instance::default(&baseline::FIFO));
+    let machine = machine::find("xeon-e5-2699").unwrap();
+    let mut scenario = scenario(machine, workload(tasks.collect()), fifo);
+    scenario.options.together = true;
+    let outcome = run(&scenario).unwrap();
+    for (tid, missed) in outcome.memory.unwrap().tasks {
+        let turns = outcome.observed.tasks[&tid].waits;
+        let most = turns * u64::from(PAGES);
+        assert!(missed.dtlb_kernel <= most, "{tid}: {missed:?} in {turns} turns");
+    }
 }
