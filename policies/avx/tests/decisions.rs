@@ -1,32 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The charge, called as the data plane calls it with plain values, against the formula in floating point.
 
-use std::path::Path;
-use std::sync::LazyLock;
+#[macro_use]
+#[path = "../../common/tests/decisions.rs"]
+mod decisions;
 
-use libloading::{Library, Symbol};
 use machine::{License, Phase, find};
 use proptest::prelude::*;
-
-static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decisions.c");
-    let object = policy_build::test_library(&source, Path::new(env!("CARGO_TARGET_TMPDIR")));
-    // SAFETY: built from decisions.c, which has no constructors.
-    unsafe { Library::new(object) }.unwrap()
-});
-
-fn function<T>(name: &str) -> Symbol<'static, T> {
-    // SAFETY: each caller names the type that decisions.c declares.
-    unsafe { LIBRARY.get(name.as_bytes()) }.unwrap()
-}
-
-macro_rules! call {
-    ($name:ident($($arg:expr => $type:ty),*) -> $ret:ty) => {{
-        let call = function::<unsafe extern "C" fn($($type),*) -> $ret>(stringify!($name));
-        // SAFETY: decisions.c declares it with these types.
-        unsafe { call($($arg),*) }
-    }};
-}
 
 const MS: u64 = 1_000_000;
 

@@ -2,10 +2,10 @@
 //! The decisions of `o1` and `cas`, called as the data plane calls them, with plain values; and a
 //! runqueue made of them, which shows the orders of the talk and the bounds of an epoch.
 
-use std::path::Path;
-use std::sync::LazyLock;
+#[macro_use]
+#[path = "../../common/tests/decisions.rs"]
+mod decisions;
 
-use libloading::{Library, Symbol};
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
@@ -13,26 +13,6 @@ const SLICE: u64 = 100 * MS;
 const NICE_0: u8 = 20;
 /// As `cas` has it: the value is one more than the threshold.
 const OFF: u64 = 0;
-
-static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decisions.c");
-    let object = policy_build::test_library(&source, Path::new(env!("CARGO_TARGET_TMPDIR")));
-    // SAFETY: built from decisions.c, which has no constructors.
-    unsafe { Library::new(object) }.unwrap()
-});
-
-fn function<T>(name: &str) -> Symbol<'static, T> {
-    // SAFETY: each caller names the type that decisions.c declares.
-    unsafe { LIBRARY.get(name.as_bytes()) }.unwrap()
-}
-
-macro_rules! call {
-    ($name:ident($($arg:expr => $type:ty),*) -> $ret:ty) => {{
-        let call = function::<unsafe extern "C" fn($($type),*) -> $ret>(stringify!($name));
-        // SAFETY: decisions.c declares it with these types.
-        unsafe { call($($arg),*) }
-    }};
-}
 
 /// `struct o1_task` of order_o1.h.
 #[repr(C)]

@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! FLSCHED's decisions, called as the data plane calls them, with plain values.
 
-use std::path::Path;
-use std::sync::LazyLock;
+#[path = "../../common/tests/decisions.rs"]
+#[allow(unused_macros)]
+mod decisions;
 
-use libloading::{Library, Symbol};
+use decisions::function;
 use proptest::prelude::*;
-
-static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decisions.c");
-    let object = policy_build::test_library(&source, Path::new(env!("CARGO_TARGET_TMPDIR")));
-    // SAFETY: built from decisions.c, which has no constructors.
-    unsafe { Library::new(object) }.unwrap()
-});
-
-fn function<T>(name: &str) -> Symbol<'static, T> {
-    // SAFETY: each caller names the type that decisions.c declares.
-    unsafe { LIBRARY.get(name.as_bytes()) }.unwrap()
-}
 
 #[test]
 fn only_a_task_that_outranks_or_cannot_move_goes_to_the_head() {
