@@ -135,14 +135,27 @@ static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 en
 	return vtime;
 }
 
+/* Whether who runs shares its CPU with those who wait in a queue: it does on the queue's own, while somebody waits. */
+static __always_inline bool vtime_shares(struct task_struct *p, u64 queue)
+{
+	return (queue >= MAX_CPUS || queue == (u32)scx_bpf_task_cpu(p)) && scx_bpf_dsq_nr_queued(queue) > 0;
+}
+
 /*
  * Who waited long catches up for a few slices and no longer: `vtime` is p's from now on, or what is near enough. Returns
- * what that is by the clock of all.
+ * what that is by the clock of all, which it goes by from now on where it has its CPU for itself: two that get on as
+ * they please would each say of the queue's clock how far behind it is, and then by that much be ahead.
  */
 static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 slice_ns)
 {
-	u64 *behind = vtime_clock(vtime_clock_of(p));
+	struct task_slot_of *of = vtime_clock_of(p);
+	u64 *behind = vtime_clock(of);
 
+	if (behind && !vtime_shares(p, of->clock - 1)) {
+		vtime += *behind;
+		of->clock = 0;
+		behind = NULL;
+	}
 	if (behind)
 		vtime_falls_behind(behind, vtime, slice_ns);
 	else

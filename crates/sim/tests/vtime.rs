@@ -90,3 +90,32 @@ fn clocks_that_are_apart_cost_nobody_its_part() {
         }
     }
 }
+
+/// Two that waited for one CPU, and have CPUs of their own now, where one gets on faster: whoever still waits there is
+/// behind neither.
+#[test]
+fn who_has_waited_in_a_queue_and_left_it_does_not_move_its_clock() {
+    let nap = |times| Step::Repeat { times, steps: vec![burn(14), Step::Sleep { ns: MS }] };
+    // They sleep when they may run elsewhere, and find a CPU that idles: they do not come by a queue any more.
+    let moves = || vec![nap(Some(3)), Step::Sleep { ns: 2_000 * MS }, nap(None)];
+    for policy in POLICIES {
+        let mut load = workload(vec![
+            bound("slow", 3, 0, moves()),
+            bound("fast", 3, 9, moves()),
+            bound("naps", 3, 0, vec![nap(None)]),
+            bound("burns", 3, 0, vec![burn(100_000)]),
+        ]);
+        load.duration_ns = Some(40_000 * MS);
+        let mut scenario = scenario(cores(4), load, scheduler(policy));
+        let leaves = |task: usize, cpu: usize| Fault {
+            at_ns: 1_500 * MS,
+            change: Change::Affinity(task, [cpu, 3].into_iter().collect()),
+        };
+        scenario.faults = vec![leaves(0, 0), leaves(1, 1)];
+        let outcome = run(&scenario).unwrap();
+        for tid in [3, 4] {
+            let waited_ms = outcome.observed.tasks[&tid].wait_max_ns / MS;
+            assert!(waited_ms < 1_000, "{policy}: {tid} waited for {waited_ms} ms");
+        }
+    }
+}
