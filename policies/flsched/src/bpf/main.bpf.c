@@ -206,6 +206,9 @@ void OP(flsched_tick, struct task_struct *p)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	if (knob_pull) {
 		queue_kick(this_cpu());
+		/* Who found this CPU idle at once with another one waits where nobody can take it. */
+		if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
+			task_set_slice(p, 0);
 	} else if (knob_variant == SLIDE && place_waiting(this_cpu()) > 0) {
 		if (offer_claim(&state->offer, p))
 			task_set_slice(p, 0);
