@@ -480,7 +480,6 @@ impl Replay {
             match left {
                 Left::Preempted => {}
                 Left::Dead => self.ends(task),
-                Left::Blocked if self.tasks[task].dead => self.ends(task),
                 Left::Blocked => self.blocks(task),
             }
         }

@@ -431,3 +431,28 @@ fn who_asks_in_vain_sleeps_by_turns() {
     let waits = |step: &Step| matches!(step, Step::Sleep { .. });
     assert_eq!(steps(&workload.tasks[0]).into_iter().filter(waits).count() as u64, TIMES);
 }
+
+/// The end of a thread is work as well: it may sleep on the way, and only then wakes who waits for it.
+#[test]
+fn who_sleeps_on_its_way_out_still_wakes_its_parent() {
+    let (replay, workload) = story(&[
+        (1_000, 0, Kind::Fork { parent: 10, child: 11 }),
+        (1_000, 0, Kind::Task(info(11, 11, "child"))),
+        (1_000, 0, Kind::Start { tid: 11, target: 1 }),
+        (2_000, 0, switch(10, 0, Left::Blocked)),
+        (2_000, 1, switch(0, 11, Left::Blocked)),
+        (5_000, 1, Kind::Exit { tid: 11 }),
+        (6_000, 1, switch(11, 0, Left::Blocked)),
+        (8_000, 1, wake(11, Carrier::Timer)),
+        (8_000, 1, switch(0, 11, Left::Blocked)),
+        (9_000, 1, wake(10, Carrier::Task)),
+        (10_000, 1, switch(11, 0, Left::Dead)),
+        (10_000, 0, switch(0, 10, Left::Blocked)),
+        (11_000, 0, switch(10, 0, Left::Dead)),
+    ]);
+    let [parent, child] = &workload.tasks[..] else { panic!("{workload:?}") };
+    assert!(steps(parent).contains(&Step::Take(0)), "{:?}", steps(parent));
+    let give = Step::Give { tokens: 0, more: false };
+    assert!(steps(child).ends_with(&[run(1_000), give, run(1_000)]), "{:?}", steps(child));
+    assert_eq!(replay.recorded()[1].cpu_ns, 6_000);
+}
