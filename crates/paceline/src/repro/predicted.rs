@@ -109,7 +109,7 @@ impl Seen {
         let tasks = run.observed.tasks.iter().filter(|(tid, _)| own(name(tid)));
         let switches = |task: &TaskObserved| (task.voluntary + task.involuntary) as f64;
         Seen {
-            elapsed_ns: run.observed.elapsed_ns as f64,
+            elapsed_ns: run.elapsed_ns as f64,
             switches: tasks.map(|(_, task)| switches(task)).sum(),
             mm_switches: Some(run.observed.address_space_switches as f64),
             cpu_ns: Vec::new(),
@@ -198,7 +198,7 @@ mod tests {
     fn a_boot_is_held_to_the_others() {
         let run = |policy: &str, boot, elapsed_ns| {
             let mut run = Outcome { policy: policy.into(), boot, ..Outcome::default() };
-            run.observed.elapsed_ns = elapsed_ns;
+            run.elapsed_ns = elapsed_ns;
             run
         };
         let runs = [run("a", 0, 100), run("b", 1, 7), run("a", 1, 80), run("a", 2, 120)];
