@@ -203,6 +203,19 @@ mod tests {
     }
 
     #[test]
+    fn cores_of_low_power_are_the_slowest() {
+        let online = ("sys/devices/system/cpu/online", "0-3");
+        let units = [("sys/devices/cpu_core/cpus", "0-1"), ("sys/devices/cpu_atom/cpus", "2")];
+        let named = ("sys/devices/cpu_lowpower/cpus", "3");
+        let kinds = [(256, 1), (512, 1), (1024, 2)].into();
+        let known = tree(&[online, units[0], units[1], named]);
+        assert_eq!(Facts::read(known.path()).kinds, kinds);
+        assert_eq!(topology::below(known.path()).unwrap().core_type, [0, 0, 1, 2]);
+        let in_no_unit = tree(&[online, units[0], units[1]]);
+        assert_eq!(Facts::read(in_no_unit.path()).kinds, kinds);
+    }
+
+    #[test]
     fn a_laptop_with_a_scheduler_in_charge() {
         let root = tree(&[
             ("sys/devices/system/cpu/online", "0-3"),

@@ -75,11 +75,23 @@ fn core_types(capacities: Vec<u32>) -> Vec<u16> {
     capacities.iter().map(|capacity| kind(capacity).min(TYPES_MAX - 1) as u16).collect()
 }
 
-/// Intel's uneven parts have a counter unit for each kind of core: the slower one is called atom.
+/// Intel's uneven parts have a counter unit for each kind of core: the slower one is called atom, and one slower still,
+/// apart from the others' cache, lowpower. A kernel that does not know the last has its cores in no unit.
 fn hybrid(root: &Path, cpu: usize) -> u32 {
+    const FASTEST: u32 = 1024;
     const SLOWER: u32 = 512;
-    let slow = read(root.join("sys/devices/cpu_atom/cpus"));
-    if slow.is_some_and(|list| cpu_list(&list).contains(&cpu)) { SLOWER } else { 1024 }
+    const SLOWEST: u32 = 256;
+    let unit = |name: &str| read(root.join(format!("sys/devices/{name}/cpus")));
+    let of = |list: Option<String>| list.is_some_and(|list| cpu_list(&list).contains(&cpu));
+    let fast = unit("cpu_core");
+    let uneven = fast.is_some();
+    if of(unit("cpu_atom")) {
+        SLOWER
+    } else if of(unit("cpu_lowpower")) || (uneven && !of(fast)) {
+        SLOWEST
+    } else {
+        FASTEST
+    }
 }
 
 /// Distances of these nodes from each other, as SLIT has them; 10 and 20 where the kernel is silent.
