@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use serde::{Deserialize, Serialize};
 use trace::{Event, IDLE, Kind, Measures, Observed, Tid};
@@ -18,8 +18,10 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"
 
 /// Records of one chunk, as in observe.bpf.c.
 const CHUNK: usize = 1024;
-/// A record may take this part of the free memory.
+/// Records may take this part of the free memory.
 const MEMORY_SHARE: usize = 8;
+/// And no more than this, bytes: the kernel sets all of it aside at once.
+const MEMORY_MAX: usize = 1 << 30;
 
 /// `struct record` of observe.bpf.c.
 #[repr(C)]
@@ -99,25 +101,22 @@ impl Observer {
         Ok(Observer { links, object, records, cpus })
     }
 
-    /// Stops recording. Fails where a record was lost: measures with holes are worse than none.
+    /// Stops recording. Err within: so many records were lost, and measures with holes are worse than none.
     pub fn finish(
         mut self,
         start_ns: u64,
         end_ns: u64,
-    ) -> anyhow::Result<(Recording, RecordedBytes)> {
+    ) -> anyhow::Result<Result<(Recording, RecordedBytes), u64>> {
         self.links.clear();
         let state = self.state()?;
         if state.lost > 0 {
-            bail!(
-                "the observer lost {} events: give the machine more memory, or run less",
-                state.lost
-            );
+            return Ok(Err(state.lost));
         }
         let names = task_names();
         let kinds = Vec::new();
         let recording = Recording { cpus: self.cpus, kinds, start_ns, end_ns, names };
         let length = state.chunks * CHUNK * SIZE;
-        Ok((recording, RecordedBytes { mapped: self.records, length }))
+        Ok(Ok((recording, RecordedBytes { mapped: self.records, length })))
     }
 
     /// Reads `cursors` and `taken` out of the program's `.bss`.
@@ -257,9 +256,15 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Record>> {
 /// How many records fit, in whole chunks.
 fn capacity() -> anyhow::Result<usize> {
     let free = worker::available_bytes().context("/proc/meminfo does not say what is available")?;
-    let bytes = free / MEMORY_SHARE;
-    let chunks = (bytes / (CHUNK * SIZE)).clamp(1, (u32::MAX as usize >> 10) / CHUNK);
-    Ok(chunks * CHUNK)
+    Ok(fitting(free))
+}
+
+/// The same where so many bytes are free.
+fn fitting(free: usize) -> usize {
+    let bytes = (free / MEMORY_SHARE).min(MEMORY_MAX);
+    // Their numbers have 32 bits.
+    let chunks = (bytes / (CHUNK * SIZE)).clamp(1, u32::MAX as usize / CHUNK);
+    chunks * CHUNK
 }
 
 /// Names of all living tasks.
@@ -339,6 +344,15 @@ mod tests {
         wake.d = u64::MAX;
         let (seen, _) = fold(&recording, &bytes(&[busy, wake]), |_| ()).unwrap();
         assert_eq!(seen.idle_while_runnable_ns, 90);
+    }
+
+    #[test]
+    fn more_memory_holds_more_records() {
+        assert_eq!(fitting(0), CHUNK);
+        assert_eq!(fitting(8 * 10 * CHUNK * SIZE), 10 * CHUNK);
+        let (some, much) = (fitting(4 << 30), fitting(64 << 30));
+        assert!(some > 12_000_000 && some * SIZE <= (4 << 30) / MEMORY_SHARE, "{some}");
+        assert!(much > some && much * SIZE <= MEMORY_MAX, "{much}");
     }
 
     #[test]

@@ -93,9 +93,16 @@ impl Trial<'_> {
             let seen = checked(execute(), &mut attached)?;
             // the last of its tasks are still on their way out
             settle();
-            let (mut recording, records) = observer.finish(seen.start_ns, seen.end_ns)?;
-            recording.kinds.clone_from(&topology.core_type);
-            tried.recorded = Some((recording, records));
+            match observer.finish(seen.start_ns, seen.end_ns)? {
+                Ok((mut recording, records)) => {
+                    recording.kinds.clone_from(&topology.core_type);
+                    tried.recorded = Some((recording, records));
+                }
+                // What the bare run took holds all the same.
+                Err(lost) => {
+                    tried.outcome.extra.insert(trace::OBSERVER_LOST.to_string(), lost as f64);
+                }
+            }
             // thread ids are those of the observed run
             tried.outcome.progress = seen.progress();
             tried.outcome.names = seen.names();

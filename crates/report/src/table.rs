@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A comparison as text for a terminal.
 
-use crate::text::{Align, Style, count, digits, known, percent, table, time, wrapped};
+use crate::text::{Align, Style, count, digits, known, percent, plural, table, time, wrapped};
 use crate::{Results, Spread, Summary, work};
 
 /// The whole result: what ran where, the figures side by side, and what they cannot tell.
@@ -72,8 +72,20 @@ pub fn footnotes(results: &Results) -> Vec<String> {
     if !work::rows(results).is_empty() {
         lines.push("program: work that a thread of it got done, against the first policy.".into());
     }
+    lines.extend(lost(results));
     lines.extend(results.notes.iter().cloned());
     lines
+}
+
+/// Of how many runs more happened than the observer had room for.
+fn lost(results: &Results) -> Option<String> {
+    let lost = results.runs.iter().filter(|run| run.extra.contains_key(trace::OBSERVER_LOST));
+    let runs = Some(lost.count()).filter(|runs| *runs > 0)?;
+    Some(format!(
+        "more happened than can be noted in {}, whose switches, waits and idle time are not known: compare a shorter \
+         workload, or one with fewer switches, or give a machine of little memory more.",
+        plural(runs, "run")
+    ))
 }
 
 fn cost(results: &Results, style: Style) -> String {

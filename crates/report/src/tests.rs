@@ -96,6 +96,18 @@ fn what_was_not_observed_is_not_a_zero() {
 }
 
 #[test]
+fn a_run_whose_events_were_lost_keeps_its_time() {
+    let mut lost = outcome("default", 0, 1_000_000_000);
+    lost.observed = Observed::default();
+    lost.extra.insert(trace::OBSERVER_LOST.into(), 7.0);
+    let whole = outcome("cas", 0, 1_000_000_000);
+    let results = Results::new(results(Clock::Threads).setting, &[lost, whole], false);
+    assert_eq!(results.summary[0].elapsed_s.median, 1.0);
+    let said = comparison(&results, Style::PLAIN);
+    assert!(said.contains("more happened than can be noted in 1 run,"), "{said}");
+}
+
+#[test]
 fn seconds_under_icount_are_called_work() {
     let work = comparison(&results(Clock::Dilated), Style::PLAIN);
     assert!(work.contains(" work |") && !work.contains("elapsed"), "{work}");

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Observed, Placed, Tid};
 
+/// In [`Outcome::extra`]: how many events the observer had no room for, where that was any; nothing is observed then.
+pub const OBSERVER_LOST: &str = "observer_lost_events";
+
 /// One run of one policy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
