@@ -92,6 +92,7 @@ pub(crate) fn start(
                 tell_ns = now_ns() + TELL_NS;
                 *known(&told) = Knows::of(&*control, &memory);
                 programs.trim();
+                memory.trim();
             }
             let own_ns = [cpu_ns(), memory.moved_in_ns()];
             keeps.look(now_ns(), own_ns, &shared.table, &*control);

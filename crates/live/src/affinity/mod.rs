@@ -198,6 +198,7 @@ impl Steering {
             };
             self.control_ns = now_ns() + self.control.step(&view);
             self.programs.trim();
+            self.memory.trim();
         }
         self.place(&online)
     }

@@ -74,6 +74,7 @@ fn count(mut counter: &std::fs::File) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::HereMemory;
     use super::*;
 
     #[test]
@@ -82,5 +83,15 @@ mod tests {
         assert_eq!(counters.read(u32::MAX / 2), None);
         counters.trim();
         assert!(counters.opened.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_line_of_status_closes_no_counters() {
+        let memory = HereMemory::default();
+        policy::Memory::counts(&memory, u32::MAX / 2);
+        memory.moved();
+        assert_eq!(memory.counters.opened.borrow().len(), 1);
+        memory.trim();
+        assert!(memory.counters.opened.borrow().is_empty());
     }
 }

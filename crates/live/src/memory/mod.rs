@@ -23,10 +23,14 @@ pub(crate) struct HereMemory {
 }
 
 impl HereMemory {
-    /// What has been moved so far. Closes counters of threads that nobody has asked for since the last time.
+    /// What has been moved so far.
     pub fn moved(&self) -> Moved {
-        self.counters.trim();
         self.mover.moved()
+    }
+
+    /// Closes counters of threads that nobody has asked for since the last time: for after a step of a control plane.
+    pub fn trim(&self) {
+        self.counters.trim();
     }
 
     /// CPU time that moves have taken until the end of the last one.
