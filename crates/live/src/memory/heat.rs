@@ -28,13 +28,16 @@ const SAMPLE_ADDR: u64 = 1 << 3;
 const RECORD_SAMPLE: u32 = 9;
 
 /// What is sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Event {
     kind: u32,
     config: u64,
     config1: u64,
+    config2: u64,
     period: u64,
     precise: u64,
+    /// Only what programs do themselves: not every unit can leave the kernel out.
+    own_alone: bool,
 }
 
 /// How often each part of memory was met, by its first address.
@@ -85,13 +88,19 @@ fn event(root: &Path) -> Option<Event> {
         };
         let config = value("event")? | value("umask").unwrap_or(0) << 8;
         let config1 = value("ldlat").unwrap_or(0);
-        return Some(Event { kind: kind(unit)?, config, config1, period: PERIOD, precise: 2 });
+        let precise = Event { period: PERIOD, precise: 2, own_alone: true, ..Event::default() };
+        return Some(Event { kind: kind(unit)?, config, config1, ..precise });
     }
     /// Count operations and not cycles.
     const OPERATIONS: u64 = 1 << 19;
     let kind = kind("ibs_op")?;
+    /// Software leaves out what is not wanted, where the kernel can: it refuses to leave anything out otherwise.
+    const FILTER: u64 = 1;
+    let own_alone = units.join("ibs_op/format/swfilt").exists();
+    let config2 = if own_alone { FILTER } else { 0 };
     // Its period is in steps of 16.
-    Some(Event { kind, config: OPERATIONS, config1: 0, period: PERIOD * 16, precise: 0 })
+    let period = PERIOD * 16;
+    Some(Event { kind, config: OPERATIONS, config2, period, own_alone, ..Event::default() })
 }
 
 /// Samples of one thread.
@@ -114,7 +123,8 @@ impl Ring {
         wanted.__bindgen_anon_1.sample_period = event.period;
         wanted.__bindgen_anon_3.config1 = event.config1;
         wanted.set_precise_ip(event.precise);
-        wanted.set_exclude_kernel(1);
+        wanted.__bindgen_anon_4.config2 = event.config2;
+        wanted.set_exclude_kernel(event.own_alone.into());
         let counter = opened(&wanted, Whom::Thread(tid))?;
         let memory = Mapped::new(&counter, RING, false)?;
         Ok(Ring { memory, _counter: counter })
@@ -153,7 +163,15 @@ mod tests {
     use super::*;
 
     /// Page faults have addresses as well, and every machine has them.
-    const FAULTS: Event = Event { kind: 1, config: 2, config1: 0, period: 1, precise: 0 };
+    const FAULTS: Event = Event {
+        kind: 1,
+        config: 2,
+        config1: 0,
+        config2: 0,
+        period: 1,
+        precise: 0,
+        own_alone: true,
+    };
 
     #[test]
     fn samples_are_where_memory_was_touched() {
@@ -179,12 +197,23 @@ mod tests {
         assert_eq!(event(root.path()), None);
         fs::create_dir_all(units.join("ibs_op")).unwrap();
         fs::write(units.join("ibs_op/type"), "11\n").unwrap();
-        assert_eq!(event(root.path()).map(|event| (event.kind, event.config)), Some((11, 1 << 19)));
+        let amd = event(root.path()).unwrap();
+        assert_eq!((amd.kind, amd.config), (11, 1 << 19));
+        assert_eq!(
+            (amd.own_alone, amd.config2),
+            (false, 0),
+            "nothing is left out without a filter"
+        );
+        fs::create_dir_all(units.join("ibs_op/format")).unwrap();
+        fs::write(units.join("ibs_op/format/swfilt"), "config2:0\n").unwrap();
+        let filtered = event(root.path()).unwrap();
+        assert_eq!((filtered.own_alone, filtered.config2), (true, 1));
         fs::create_dir_all(units.join("cpu/events")).unwrap();
         fs::write(units.join("cpu/type"), "4\n").unwrap();
         fs::write(units.join("cpu/events/mem-loads"), "event=0xcd,umask=0x1,ldlat=3\n").unwrap();
         let intel = event(root.path()).unwrap();
         assert_eq!((intel.kind, intel.config, intel.config1, intel.precise), (4, 0x1cd, 3, 2));
+        assert!(intel.own_alone);
     }
 
     #[test]
