@@ -235,6 +235,8 @@ mod tests {
             ("sys/devices/system/cpu/cpu3/topology/package_cpus_list", "2-3"),
             ("sys/devices/system/node/node0/cpulist", "0-2"),
             ("sys/devices/system/node/node1/cpulist", "3"),
+            ("sys/devices/system/node/node0/distance", "10 12"),
+            ("sys/devices/system/node/node1/distance", "12 10"),
             ("sys/kernel/sched_ext/state", "enabled"),
             (concat!("sys/kernel/sched_ext/", "root/ops"), "lavd"),
             ("sys/kernel/btf/vmlinux", ""),
@@ -244,6 +246,7 @@ mod tests {
             ("etc/os-release", "NAME=\"x\"\nID=pop\nID_LIKE=\"ubuntu debian\""),
         ]);
         let facts = Facts::read(root.path());
+        assert_eq!(topology::below(root.path()).unwrap().node_distance, [[10, 12], [12, 10]]);
         assert_eq!(facts.kinds, [(512, 2), (1024, 2)].into());
         assert_eq!((facts.cores, facts.caches, facts.nodes), (3, 2, 2));
         assert_eq!(facts.sched_ext.as_deref(), Some("enabled"));

@@ -45,11 +45,16 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
     }
     topology.core_type = core_types((0..count).map(|cpu| capacity(root, cpu)).collect());
     let nodes = root.join(NODES);
-    for node in numbered(&nodes, "node") {
+    let all = numbered(&nodes, "node");
+    for node in all.iter().copied() {
         let list = read(nodes.join(format!("node{node}/cpulist"))).unwrap_or_default();
         for cpu in cpu_list(&list).into_iter().filter(|cpu| *cpu < count) {
             topology.node[cpu] = node as u16;
         }
+    }
+    if let Some(last) = all.last().filter(|last| **last > 0) {
+        let nodes: Vec<usize> = (0..=*last).collect();
+        topology.node_distance = distances(root, &nodes);
     }
     Ok(topology)
 }
