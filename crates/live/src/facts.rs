@@ -112,7 +112,7 @@ impl Facts {
             kinds,
             licenses: licenses::events(root).is_some(),
             tlb_tags: tlb_tags(&text("proc/cpuinfo").unwrap_or_default()),
-            rights: rights(&text("proc/self/status").unwrap_or_default()),
+            rights: real_rights(root),
             numa_balancing: text("proc/sys/kernel/numa_balancing").map(|value| value != "0"),
             limits: cgroup::limits(&root.join("sys/fs/cgroup")),
             ..Facts::default()
@@ -146,10 +146,25 @@ pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
+/// Capabilities that count: those that a user namespace gives (`unshare -r`, a container that is not privileged) are
+/// good within it alone, and schedulers and counters of a machine are not within any.
+fn real_rights(root: &Path) -> Vec<&'static str> {
+    match in_user_namespace(root) {
+        true => Vec::new(),
+        false => rights(&fs::read_to_string(root.join("proc/self/status")).unwrap_or_default()),
+    }
+}
+
+/// Whether this process is in a user namespace other than the first, whose users are all themselves. A kernel
+/// without such namespaces has no such file.
+pub(crate) fn in_user_namespace(root: &Path) -> bool {
+    let map = fs::read_to_string(root.join("proc/self/uid_map"));
+    map.is_ok_and(|map| !map.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
 /// Capabilities that observing the scheduler takes and this process lacks.
 pub fn missing_rights() -> Vec<&'static str> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    lacking(&rights(&status), tracefs::is_open())
+    lacking(&real_rights(Path::new("/")), tracefs::is_open())
 }
 
 /// Tracepoints are found in tracefs, which is root's where nobody has opened it to others.
@@ -183,6 +198,19 @@ mod tests {
         assert!(lacking(&["CAP_BPF", "CAP_PERFMON"], true).is_empty());
         assert_eq!(lacking(&["CAP_BPF", "CAP_PERFMON"], false), ["CAP_SYS_ADMIN"]);
         assert_eq!(lacking(&["CAP_BPF"], true), ["CAP_PERFMON"]);
+    }
+
+    #[test]
+    fn rights_within_a_user_namespace_are_none() {
+        let status = ("proc/self/status", "Name: x\nCapEff:\t000001ffffffffff");
+        let rights = |uid_map: &str| {
+            let root = tree(&[status, ("proc/self/uid_map", uid_map)]);
+            Facts::read(root.path()).rights.len()
+        };
+        assert_eq!(rights("         0          0 4294967295"), RIGHTS.len());
+        assert_eq!(rights("         0       1000          1"), 0, "unshare -r");
+        assert_eq!(rights("         0     100000      65536"), 0, "a container");
+        assert_eq!(rights("0 0 1000\n1000 1000 1"), 0);
     }
 
     #[test]

@@ -3,10 +3,13 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+
+use crate::facts::in_user_namespace;
 
 /// include/uapi/linux/sched.h; libc does not have it yet.
 const SCHED_EXT: libc::c_int = 7;
@@ -99,9 +102,9 @@ pub fn stop() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
 }
 
-/// Whether this process may do what root may.
+/// Whether this process may do what root may: root of a user namespace may not.
 pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    rustix::process::geteuid().is_root() && !in_user_namespace(Path::new("/"))
 }
 
 /// Has a command and all its children ask for SCHED_EXT: a policy in partial mode takes no others.
