@@ -15,6 +15,7 @@ use anyhow::Context;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use libbpf_sys::perf_event_attr;
 use policy::{Instance, Told, Topology};
+use rustix::process::Resource;
 
 use crate::load::set_rodata;
 use crate::{licenses, log, topology};
@@ -308,6 +309,9 @@ pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
     opened(&wanted, whom)
 }
 
+/// Files that counters of threads leave to others: to open /proc, or masks could not be given back.
+const FILES_LEFT: u64 = 64;
+
 /// Opens an event as it is described.
 pub(crate) fn opened(wanted: &perf_event_attr, whom: Whom) -> io::Result<OwnedFd> {
     const CLOSE_ON_EXEC: libc::c_ulong = 8;
@@ -331,7 +335,14 @@ pub(crate) fn opened(wanted: &perf_event_attr, whom: Whom) -> io::Result<OwnedFd
         return Err(io::Error::last_os_error());
     }
     // SAFETY: it is ours and open
-    Ok(unsafe { OwnedFd::from_raw_fd(opened as i32) })
+    let opened = unsafe { OwnedFd::from_raw_fd(opened as i32) };
+    let most = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    match whom {
+        Whom::Thread(_) if opened.as_raw_fd() as u64 + FILES_LEFT >= most => {
+            Err(io::Error::from_raw_os_error(libc::EMFILE))
+        }
+        _ => Ok(opened),
+    }
 }
 
 /// `0-3,8`.
@@ -380,6 +391,27 @@ mod tests {
         let own = ("armv8_cortex_a55".to_string(), 10, ARM_INSTRUCTIONS);
         assert_eq!(instructions_of(phone.path(), 0), [of("armv8_cortex_a55"), own, plain.clone()]);
         assert_eq!(instructions_of(phone.path(), 4), [plain]);
+    }
+
+    /// In a process of its own, which may open few.
+    #[test]
+    fn counters_of_threads_leave_files_to_others() {
+        const CLOCK: (u32, u64) = (SOFTWARE, SW_CPU_CLOCK);
+        const FEW: &str = "PACELINE_TEST_FEW_FILES";
+        let most = 128;
+        if std::env::var_os(FEW).is_none() {
+            let own = std::env::current_exe().unwrap();
+            let name = "counters::tests::counters_of_threads_leave_files_to_others";
+            let few = format!("ulimit -n {most}; exec \"$0\" --exact {name}");
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", &few]).arg(own).env(FEW, "1");
+            assert!(command.status().unwrap().success());
+            return;
+        }
+        let opened = (0..most).map_while(|_| open(CLOCK.0, CLOCK.1, Whom::Thread(0)).ok());
+        let opened: Vec<OwnedFd> = opened.collect();
+        assert!(opened.len() as u64 + FILES_LEFT <= most, "{} of {most}", opened.len());
+        assert!(fs::read_dir("/proc").is_ok());
     }
 
     #[test]

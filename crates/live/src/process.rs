@@ -69,10 +69,11 @@ impl Standing {
 /// each. Its children begin in Linux's own class, or with a [`Standing`].
 pub fn outrank_policies() -> anyhow::Result<()> {
     let all = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
-    // SAFETY: the call takes values alone
-    checked(unsafe { libc::mlockall(all) }).context("cannot lock this process in memory")?;
+    // Anybody may do that, and root alone what follows.
     let files = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
+    // SAFETY: the call takes values alone
+    checked(unsafe { libc::mlockall(all) }).context("cannot lock this process in memory")?;
     outrank_thread().context("cannot run above the policy (SCHED_FIFO)")
 }
 

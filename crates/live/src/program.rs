@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -89,8 +90,21 @@ pub fn absent<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
 
 /// Entries of a folder that are numbers.
 pub(crate) fn numbered(folder: &str) -> Vec<u32> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    listed(folder).unwrap_or_default()
+}
+
+/// The same for who must not take one that cannot be read for an empty one; one that
+/// has gone, or is hidden, is.
+pub(crate) fn listed(folder: &str) -> io::Result<Vec<u32>> {
+    use io::ErrorKind::{NotFound, PermissionDenied};
+    let entries = match fs::read_dir(folder) {
+        // Of others where /proc is mounted with hidepid.
+        Err(error) if [NotFound, PermissionDenied].contains(&error.kind()) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    // Of a process that goes meanwhile the rest is gone.
+    Ok(entries.map_while(Result::ok).filter_map(number).collect())
 }
 
 #[cfg(test)]
@@ -116,6 +130,13 @@ mod tests {
         let path = std::env::current_exe().unwrap().display().to_string();
         let names = [name(own).unwrap(), path, "no-such-program-runs".to_string()];
         assert_eq!(absent(names.iter()), ["no-such-program-runs"]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_is_not_empty() {
+        assert!(listed("/proc/self/task").unwrap().contains(&std::process::id()));
+        assert!(listed("/proc/no-such-process").unwrap().is_empty());
+        assert!(listed("/proc/self/stat").is_err());
     }
 
     #[test]

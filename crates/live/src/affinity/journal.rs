@@ -11,9 +11,8 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use super::mask::Mask;
-use super::online;
 use super::thread::Stat;
-use crate::program::numbered;
+use super::{everybody, online};
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,6 +30,18 @@ struct Entry {
     tid: u32,
     start: u64,
     own: String,
+    #[serde(default)]
+    word: Word,
+}
+
+/// Why a mask is taken for a thread's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Word {
+    /// It was found with it, or with what comes to it.
+    #[default]
+    Found,
+    /// Its owner has changed it since.
+    Owners,
 }
 
 /// The file, as it is written.
@@ -71,8 +82,8 @@ impl Journal {
     }
 
     /// Before a thread's mask is changed for the first time: what it was.
-    pub fn note(&mut self, tid: u32, start: u64, own: &Mask) -> anyhow::Result<()> {
-        self.line(&Entry { tid, start, own: own.text() })
+    pub fn note(&mut self, tid: u32, start: u64, own: &Mask, word: Word) -> anyhow::Result<()> {
+        self.line(&Entry { tid, start, own: own.text(), word })
     }
 
     /// In one piece: a part of a line would be of a change that was never made.
@@ -118,13 +129,10 @@ fn give_back(path: &Path) -> anyhow::Result<usize> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let kinds = holder(&text).map(|holder| holder.kinds).unwrap_or_default();
     let kinds: Vec<Mask> = kinds.iter().map(|cpus| Mask::parse(cpus)).collect();
-    let entries = text.lines().skip(1).filter_map(|line| serde_json::from_str::<Entry>(line).ok());
-    // Of a thread that is noted twice the last word holds: its owner changed it in between.
-    let own: BTreeMap<(u32, u64), Mask> =
-        entries.map(|entry| ((entry.tid, entry.start), Mask::parse(&entry.own))).collect();
+    let own = noted(&text, &kinds);
     let mut given = 0;
     for _ in 0..PASSES {
-        let changed = pass(&kinds, &Mask::new(online()), &own);
+        let changed = pass(&kinds, &Mask::new(online()?), &own)?;
         given += changed;
         if changed == 0 {
             break;
@@ -134,23 +142,35 @@ fn give_back(path: &Path) -> anyhow::Result<usize> {
     Ok(given)
 }
 
-fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Mask>) -> usize {
+/// Whose mask was which. Of a thread that is noted twice the last word holds, as its owner changed it in between; but
+/// who was found once more with a mask of ours has its first one.
+fn noted(text: &str, kinds: &[Mask]) -> BTreeMap<(u32, u64), Mask> {
+    let mut noted = BTreeMap::<_, Mask>::new();
+    for entry in text.lines().skip(1).filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
+        let (thread, own) = ((entry.tid, entry.start), Mask::parse(&entry.own));
+        let is_ours = |first: &Mask| kinds.iter().any(|kind| kind.and(first) == own);
+        if entry.word == Word::Owners || !noted.get(&thread).is_some_and(is_ours) {
+            noted.insert(thread, own);
+        }
+    }
+    noted
+}
+
+fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Mask>) -> anyhow::Result<usize> {
     let mut of_process = BTreeMap::new();
     let mut of_session = BTreeMap::new();
     let mut unknown = Vec::new();
     let mut changed = 0;
-    for process in numbered("/proc") {
-        for tid in numbered(&format!("/proc/{process}/task")) {
-            let Some(stat) = Stat::of(tid) else { continue };
-            match own.get(&(tid, stat.start)) {
-                Some(own) => {
-                    of_process.insert(process, own);
-                    of_session.insert(stat.session, own);
-                    changed += usize::from(restore(tid, kinds, online, own));
-                }
-                None if stat.may_be_steered => unknown.push((tid, process, stat)),
-                None => {}
+    for (tid, process) in everybody().context("masks cannot be given back yet")? {
+        let Some(stat) = Stat::of(tid) else { continue };
+        match own.get(&(tid, stat.start)) {
+            Some(own) => {
+                of_process.insert(process, own);
+                of_session.insert(stat.session, own);
+                changed += usize::from(restore(tid, kinds, online, own));
             }
+            None if stat.may_be_steered => unknown.push((tid, process, stat)),
+            None => {}
         }
     }
     // Children that came after the last look have their mask from who started them.
@@ -160,7 +180,7 @@ fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Mask>) -> usiz
             changed += usize::from(restore(tid, kinds, online, own));
         }
     }
-    changed
+    Ok(changed)
 }
 
 /// Gives a thread its own mask where it has one of ours; anything else is its owner's doing.
@@ -168,4 +188,26 @@ fn restore(tid: u32, kinds: &[Mask], online: &Mask, own: &Mask) -> bool {
     let Some(now) = Mask::of(tid) else { return false };
     let is_ours = kinds.iter().any(|kind| now.is_like(&kind.and(own), online));
     is_ours && now != *own && own.give(tid).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_found_again_with_a_mask_of_ours_has_its_first_one() {
+        let kinds = [Mask::parse("0-3"), Mask::parse("4-7")];
+        let entry = |own: &str, word| {
+            let entry = Entry { tid: 7, start: 1, own: own.into(), word };
+            serde_json::to_string(&entry).unwrap()
+        };
+        let own = |entries: &[String]| {
+            let text = format!("the holder\n{}\n", entries.join("\n"));
+            noted(&text, &kinds)[&(7, 1)].text()
+        };
+        let first = entry("0-6", Word::Found);
+        assert_eq!(own(&[first.clone(), entry("4-6", Word::Found)]), "0-6");
+        assert_eq!(own(&[first.clone(), entry("4-6", Word::Owners)]), "4-6");
+        assert_eq!(own(&[first, entry("1-2", Word::Found)]), "1-2");
+    }
 }

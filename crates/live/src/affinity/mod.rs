@@ -12,6 +12,7 @@ mod mask;
 mod thread;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
@@ -22,15 +23,15 @@ use policy::{Binds, Control, Keeper, Place, Topology, View};
 use rustix::io::read;
 
 use self::assign::{Candidate, assign};
-use self::journal::Journal;
 pub use self::journal::mend;
+use self::journal::{Journal, Word};
 use self::mask::Mask;
 use self::thread::{Stat, times};
 use crate::control::Knows;
 use crate::counters::{self, Event, Whom, instructions_of};
 use crate::execute::now_ns;
 use crate::memory::HereMemory;
-use crate::program::{self, Programs, numbered};
+use crate::program::{self, Programs, listed};
 use crate::topology;
 
 /// Between two changes of masks: a change costs a migration, and each task that is not to be on one kind alone has
@@ -124,7 +125,7 @@ impl Steering {
     ) -> anyhow::Result<Self> {
         times(std::process::id())
             .context("the kernel does not count threads' CPU time (CONFIG_SCHED_INFO)")?;
-        let online = online();
+        let online = online()?;
         let (kinds, are_domains) = match control.binds() {
             Binds::Nothing => bail!("nothing of it is in threads' masks"),
             Binds::Domains(cpus) => (cpus.into_iter().map(Mask::new).collect(), true),
@@ -181,10 +182,12 @@ impl Steering {
         tasks.filter(|task| runs(task.pid)).map(had).collect()
     }
 
-    /// One turn: charges for the last one, plans where it is time to, and gives masks for the next.
+    /// One turn: charges for the last one, plans where it is time to, and gives masks for the next. It is passed over
+    /// where nobody can be seen for now: who is not seen would be taken for gone, and for somebody new after that.
     pub fn turn(&mut self) -> anyhow::Result<()> {
-        let online = Mask::new(online());
-        self.meet(&online)?;
+        let (Ok(online), Ok(here)) = (online(), everybody()) else { return Ok(()) };
+        let online = Mask::new(online);
+        self.meet(here, &online)?;
         self.charge();
         if now_ns() >= self.control_ns {
             let view = View {
@@ -205,31 +208,31 @@ impl Steering {
 
     /// Gives all masks back; to how many threads.
     pub fn end(mut self) -> anyhow::Result<usize> {
+        // For that files are to be opened.
+        self.known.clear();
         self.journal.take().map_or(Ok(0), Journal::end)
     }
 
-    /// Takes in who has come, and forgets who has gone.
-    fn meet(&mut self, online: &Mask) -> anyhow::Result<()> {
+    /// Takes in who has come, and forgets who has gone: of those threads, with their processes.
+    fn meet(&mut self, threads: Vec<(u32, u32)>, online: &Mask) -> anyhow::Result<()> {
         let mut here = BTreeSet::new();
         let own = std::process::id();
-        for tgid in numbered("/proc").into_iter().filter(|tgid| *tgid != own) {
-            for tid in numbered(&format!("/proc/{tgid}/task")) {
-                here.insert(tid);
-                let again = self.known.get(&tid).is_some_and(|known| known.age % LOOK_AGAIN != 0);
-                if again {
-                    continue;
+        for (tid, tgid) in threads.into_iter().filter(|(_, tgid)| *tgid != own) {
+            here.insert(tid);
+            let again = self.known.get(&tid).is_some_and(|known| known.age % LOOK_AGAIN != 0);
+            if again {
+                continue;
+            }
+            let Some(stat) = Stat::of(tid).filter(|stat| stat.may_be_steered) else {
+                here.remove(&tid);
+                continue;
+            };
+            match self.known.get_mut(&tid) {
+                Some(known) if known.stat.start == stat.start => {
+                    known.stat = stat;
+                    self.keeper.weigh(&known.place, stat.weight());
                 }
-                let Some(stat) = Stat::of(tid).filter(|stat| stat.may_be_steered) else {
-                    here.remove(&tid);
-                    continue;
-                };
-                match self.known.get_mut(&tid) {
-                    Some(known) if known.stat.start == stat.start => {
-                        known.stat = stat;
-                        self.keeper.weigh(&known.place, stat.weight());
-                    }
-                    _ => self.newcomer(tid, tgid, stat, online)?,
-                }
+                _ => self.newcomer(tid, tgid, stat, online)?,
             }
         }
         let gone: Vec<u32> = self.known.keys().filter(|tid| !here.contains(tid)).copied().collect();
@@ -255,7 +258,7 @@ impl Steering {
         // Also of who is bound to a kind by its owner, lest somebody takes that for a mask of ours.
         let noted = on.is_some() || self.kinds.iter().any(|kind| kind.and(&own) == own);
         if let Some(journal) = self.journal.as_mut().filter(|_| noted) {
-            journal.note(tid, stat.start, &own)?;
+            journal.note(tid, stat.start, &own, Word::Found)?;
         }
         let known = Known {
             tgid,
@@ -412,6 +415,7 @@ impl Steering {
 
 impl Drop for Steering {
     fn drop(&mut self) {
+        self.known.clear();
         if let Some(journal) = self.journal.take() {
             // Where it fails the file stays, and the next start tries again.
             let _ = journal.end();
@@ -453,7 +457,7 @@ impl Known {
         };
         (self.own, self.on) = (now, None);
         if let Some(journal) = journal {
-            journal.note(tid, self.stat.start, &self.own)?;
+            journal.note(tid, self.stat.start, &self.own, Word::Owners)?;
             self.noted = true;
         }
         Ok(())
@@ -474,7 +478,7 @@ impl Known {
             return Ok(());
         }
         if let Some(journal) = journal.filter(|_| !self.noted) {
-            journal.note(tid, self.stat.start, &self.own)?;
+            journal.note(tid, self.stat.start, &self.own, Word::Found)?;
             self.noted = true;
         }
         match mask.give(tid) {
@@ -527,8 +531,17 @@ fn kinds(topology: &Topology) -> Vec<Mask> {
     (0..topology.kinds()).map(of).collect()
 }
 
-fn online() -> Vec<usize> {
-    topology::online(Path::new("/")).unwrap_or_default()
+fn online() -> anyhow::Result<Vec<usize>> {
+    topology::online(Path::new("/")).context("the kernel does not tell which CPUs are online")
+}
+
+/// All threads, each with its process. Fails where that cannot be read: not even in part is anybody then gone.
+fn everybody() -> io::Result<Vec<(u32, u32)>> {
+    let mut all = Vec::new();
+    for tgid in listed("/proc")? {
+        all.extend(listed(&format!("/proc/{tgid}/task"))?.into_iter().map(|tid| (tid, tgid)));
+    }
+    Ok(all)
 }
 
 /// One for each counter unit that these CPUs have.
