@@ -108,6 +108,8 @@ pub struct Steering {
     whose: Whose,
     known: BTreeMap<u32, Known>,
     charged_ns: u64,
+    /// When it began, in ticks since boot.
+    began: u64,
     journal: Option<Journal>,
     /// The mask of this thread as it was: it works on slow cores, for the time of the fast ones is what it shares out.
     before: Option<Mask>,
@@ -148,6 +150,7 @@ impl Steering {
             whose,
             known: BTreeMap::new(),
             charged_ns: now_ns(),
+            began: ticks(),
         })
     }
 
@@ -288,7 +291,8 @@ impl Steering {
     }
 
     /// Whose mask a newcomer has, if it is one of ours: its process's, its parent's, or of who is of its session
-    /// where that has gone. Its owner's mask then is that one's; and the kind that it is on.
+    /// where that has gone, or its new parent's where of those nobody is known. Its owner's mask then is that one's; and
+    /// the kind that it is on.
     fn inherited(
         &self,
         mask: &Mask,
@@ -306,11 +310,21 @@ impl Steering {
                 },
             )
         };
-        let parent_is_known = self.known.values().any(|known| known.tgid == stat.parent);
+        let parent = self.known.values().find(|known| known.tgid == stat.parent);
+        let is_orphan = |parent: &Known| stat.is_orphan(tgid, parent.stat.session, self.began);
+        let stays = |parent: &Known| {
+            let is_its = |kind: &Mask| {
+                let given = kind.and(&parent.own);
+                given != parent.own && mask.is_like(&given, online)
+            };
+            Some((parent.own.clone(), self.kinds.iter().position(is_its)?))
+        };
+        let of_session = || by(&|known| known.stat.session == stat.session);
         by(&|known| known.tgid == tgid).or_else(|| by(&|known| known.tgid == stat.parent)).or_else(
-            || match parent_is_known {
-                true => None,
-                false => by(&|known| known.stat.session == stat.session),
+            || match parent {
+                None => of_session(),
+                Some(parent) if is_orphan(parent) => of_session().or_else(|| stays(parent)),
+                Some(_) => None,
             },
         )
     }
@@ -529,6 +543,13 @@ fn kinds(topology: &Topology) -> Vec<Mask> {
     let core_type = &topology.core_type;
     let of = |kind| Mask::new((0..core_type.len()).filter(|cpu| core_type[*cpu] == kind as u16));
     (0..topology.kinds()).map(of).collect()
+}
+
+/// Since boot, as /proc has them of threads.
+fn ticks() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    now_ns / (1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 
 fn online() -> anyhow::Result<Vec<usize>> {

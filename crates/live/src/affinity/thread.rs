@@ -50,6 +50,12 @@ impl Stat {
         })
     }
 
+    /// Whether whoever started it has gone, and it was handed on, since this moment (in ticks since boot): its parent is
+    /// of another session, which it has not begun itself.
+    pub fn is_orphan(&self, process: u32, parents_session: u32, since: u64) -> bool {
+        self.start >= since && ![process, parents_session].contains(&self.session)
+    }
+
     /// What its nice value is as `cpu.weight`: a quarter more for each step.
     pub fn weight(&self) -> u32 {
         (100.0 * 1.25_f64.powi(-self.nice)).round().clamp(1.0, 10_000.0) as u32
@@ -75,6 +81,16 @@ mod tests {
                       18446744073709551615 0 0 0 0 0 0 0 2147483647 0 0 0 0 3 0 0 0 0 0";
         let kernel = Stat::parse(kernel).unwrap();
         assert_eq!((kernel.start, kernel.cpu, kernel.may_be_steered), (7, 0, false));
+    }
+
+    #[test]
+    fn who_was_handed_on_is_an_orphan() {
+        let own = Stat::of(std::process::id()).unwrap();
+        let of = |session| Stat { start: 100, session, ..own };
+        assert!(of(20).is_orphan(30, 1, 100), "sh -c 'x & exit' leaves it to init");
+        assert!(!of(20).is_orphan(30, 20, 100), "a shell's command");
+        assert!(!of(30).is_orphan(30, 1, 100), "a service begins a session");
+        assert!(!of(20).is_orphan(30, 1, 101), "it had its mask before");
     }
 
     #[test]
