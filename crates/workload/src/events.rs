@@ -82,13 +82,12 @@ fn event(key: &str) -> Option<Event> {
     EVENTS.iter().find(|(name, _)| key.starts_with(name)).map(|(_, event)| *event)
 }
 
-/// The name under which a key is refused, if it is.
-pub(crate) fn refused(key: &str) -> Option<&'static str> {
-    REFUSED.iter().find(|name| key.starts_with(**name)).copied()
-}
-
-pub(crate) fn is_event(key: &str) -> bool {
-    event(key).is_some()
+/// Whether a key is an event; else it is refused by its name, or `known` says what may stand there.
+pub(crate) fn expect(key: &str, node: Node, known: &str) -> Result<(), Error> {
+    if let Some(name) = REFUSED.iter().find(|name| key.starts_with(**name)) {
+        return Err(node.error(format!("\"{name}\" of rt-app is not modelled")));
+    }
+    if event(key).is_some() { Ok(()) } else { Err(unknown(node, key, known)) }
 }
 
 /// What the events of one task refer to.
@@ -114,9 +113,6 @@ impl<'a> Scope<'_, 'a> {
     ) -> Result<Vec<Step>, Error> {
         let mut steps = Vec::new();
         for (key, node) in members {
-            if let Some(name) = refused(key) {
-                return Err(node.error(format!("\"{name}\" of rt-app is not modelled")));
-            }
             if let Some(event) = event(key) {
                 self.event(event, key, *node, once, &mut steps)?;
             }

@@ -315,8 +315,7 @@ impl<'a> Reader<'a> {
                 }
                 "process" => process = self.process(value.string("process")?),
                 "taskgroup" => task.group = Some(self.groups.of(*value)?),
-                _ if events::refused(key).is_some() || events::is_event(key) => {}
-                _ => return Err(unknown(*value, key, TASK_KEYS)),
+                _ => events::expect(key, *value, TASK_KEYS)?,
             }
         }
         let policy = find("policy").map_or(Ok(self.policy), policy)?;
@@ -493,8 +492,7 @@ fn read_phase<'a>(
                     format!("{key} of a phase is not modelled; set it for the whole task");
                 return Err(value.error(problem));
             }
-            _ if events::refused(key).is_some() || events::is_event(key) => {}
-            _ => return Err(unknown(*value, key, "loop, cpus, or an event")),
+            _ => events::expect(key, *value, "loop, cpus, or an event")?,
         }
     }
     let steps = scope.steps(&members, once && times == Some(1))?;

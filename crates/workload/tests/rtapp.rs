@@ -219,6 +219,10 @@ const WRONG: &[(&str, &str)] = &[
         "\"sem_wait\" of rt-app is not modelled",
     ),
     (
+        "{\"tasks\": {\"a\": {\"util_min\": 512, \"phases\": {\"p\": {\"loop\": 1, \"run\": 1}}}}}",
+        "\"util_\" of rt-app is not modelled",
+    ),
+    (
         "{\"tasks\": {\"a\": {\"lop\": 1, \"run\": 1}}}",
         "\"lop\" is not known here; expected one of: instance, loop",
     ),
