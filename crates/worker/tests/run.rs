@@ -83,8 +83,8 @@ fn a_task_may_run_where_its_phase_says() {
 #[test]
 fn who_waits_is_woken() {
     // Ends at all only if every signal, resume, barrier and message arrives.
-    let report =
-        ran(r#"{"channels": {"there": {"type": "pipe"}, "back": {"type": "socket"}}, "tasks": {
+    let report = ran(r#"{"channels": {"there": {"type": "pipe"}, "back": {"type": "socket"}},
+            "barriers": {"born": {"parties": 2}}, "tasks": {
             "ping": {"loop": 200, "process": "a", "write": {"ref": "there", "bytes": 5000},
                      "read": {"ref": "back", "bytes": 100}, "barrier": "b"},
             "pong": {"loop": 200, "process": "b", "read": {"ref": "there", "bytes": 5000},

@@ -96,7 +96,7 @@ pub(crate) struct Scope<'r, 'a> {
     /// Names of forked tasks; steps hold indices into it until all tasks are read.
     pub(crate) forks: &'r mut Vec<(String, Node<'a>)>,
     pub(crate) task: &'r str,
-    /// Threads that do this: the task's instances.
+    /// Threads that do this: the task's instances, none of one that is only forked.
     pub(crate) threads: u32,
     /// Bytes of the buffer that `mem` and `iorun` write.
     pub(crate) buffer: u32,
@@ -224,7 +224,7 @@ impl<'a> Scope<'_, 'a> {
         let period_ns =
             period_ns.ok_or_else(|| node.error(format!("{key}: expected a \"period\" in µs")))?;
         let own = name.starts_with("unique")
-            || (self.threads == 1 && self.objects.claim_timer(&name, self.task));
+            || (self.threads <= 1 && self.objects.claim_timer(&name, self.task));
         if !own {
             return Err(node.error(format!(
                 "{key}: several threads use the timer {name}; a name that begins with \"unique\" \

@@ -329,7 +329,7 @@ impl<'a> Reader<'a> {
             objects: &mut self.objects,
             forks: &mut self.forks,
             task: &name,
-            threads: instances.max(1) as u32,
+            threads: instances as u32,
             buffer: self.buffer,
             held: Vec::new(),
         };
@@ -450,6 +450,14 @@ impl<'a> Reader<'a> {
         })?;
         if lineage.contains(&found) {
             return Err(node.error(format!("fork: {name} would fork itself for ever")));
+        }
+        let counted = |id: &ObjectId| !self.objects.fixed.contains(id);
+        if let Some(id) = barriers(&self.definitions[found].task.steps).into_iter().find(counted) {
+            return Err(node.error(format!(
+                "fork: {name} meets others at {}, whose parties are counted before any fork; declare it in \
+                 \"barriers\" with its \"parties\"",
+                self.objects.names_in_order()[id]
+            )));
         }
         Ok(found)
     }
@@ -591,6 +599,16 @@ fn endless(steps: &[Step]) -> bool {
         Step::Repeat { times, steps } => times.is_none() || endless(steps),
         _ => false,
     })
+}
+
+/// The barriers that steps name.
+fn barriers(steps: &[Step]) -> Vec<ObjectId> {
+    let of = |step: &Step| match step {
+        Step::Barrier(id) => vec![*id],
+        Step::Repeat { steps, .. } => barriers(steps),
+        _ => Vec::new(),
+    };
+    steps.iter().flat_map(of).collect()
 }
 
 /// The targets of a task's forks; none is inside a loop.

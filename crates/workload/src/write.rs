@@ -296,6 +296,9 @@ impl Writer<'_> {
     fn barrier(&self, id: ObjectId) -> Result<Value, Unwritable> {
         let object = &self.workload.objects[id];
         if let (Object::Barrier { parties, spin_ns }, Dialect::RtApp) = (object, self.dialect) {
+            if self.task.forked {
+                return Err(self.error("a barrier in a forked task, which rt-app does not count"));
+            }
             let uses: usize = self.workload.tasks.iter().map(|t| barrier_uses(&t.steps, id)).sum();
             if uses != *parties as usize || *spin_ns != 0 {
                 return Err(self.error("a barrier that spins, or is named elsewhere than once"));

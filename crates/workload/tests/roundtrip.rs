@@ -211,4 +211,7 @@ fn rtapp_itself_is_given_only_what_it_knows() {
     assert_eq!(refused(flag), "task a: flags, which rt-app has not");
     let spin = r#"{"barriers": {"b": {"parties": 1, "spin": 2}}, "tasks": {"a": {"loop": 1, "barrier": "b"}}}"#;
     assert_eq!(refused(spin), "task a: a barrier that spins, or is named elsewhere than once");
+    let born = r#"{"barriers": {"b": {"parties": 1}}, "tasks": {"a": {"loop": 1, "fork": "c"},
+        "c": {"instance": 0, "loop": 1, "barrier": "b"}}}"#;
+    assert_eq!(refused(born), "task c: a barrier in a forked task, which rt-app does not count");
 }

@@ -109,6 +109,15 @@ fn instances_are_numbered_and_share_objects() {
 }
 
 #[test]
+fn a_task_without_an_instance_is_no_party_of_a_barrier() {
+    let w = read(
+        r#"{"tasks": {"a": {"instance": 2, "loop": 1, "barrier": "b"},
+            "off": {"instance": 0, "loop": 1, "barrier": "b"}}}"#,
+    );
+    assert_eq!(w.objects, [Object::Barrier { parties: 2, spin_ns: 0 }]);
+}
+
+#[test]
 fn sync_takes_the_mutex_unless_it_is_held() {
     let w = read(
         r#"{"tasks": {
@@ -257,6 +266,10 @@ const WRONG: &[(&str, &str)] = &[
     (
         "{\"tasks\": {\"a\": {\"loop\": 2, \"fork\": \"b\"}, \"b\": {\"loop\": 1, \"run\": 1}}}",
         "a fork inside a loop is not modelled",
+    ),
+    (
+        "{\"tasks\": {\"a\": {\"loop\": 1, \"fork\": \"b\"}, \"b\": {\"loop\": 2, \"barrier\": \"x\"}}}",
+        "fork: b meets others at x, whose parties are counted before any fork",
     ),
     (
         "{\"tasks\": {\"a\": {\"loop\": 1, \"read\": {\"ref\": \"c\", \"bytes\": 1}}}}",
