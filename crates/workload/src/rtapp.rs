@@ -357,6 +357,9 @@ impl<'a> Reader<'a> {
                 repeat(times, steps)
             }
         };
+        let mut absolute = Vec::new();
+        absolute_timers(&task.steps, &mut absolute);
+        make_absolute(&mut task.steps, &absolute);
         if task.steps.is_empty() {
             return Err(node.error(format!("{name}: expected at least one event")));
         }
@@ -599,6 +602,28 @@ fn endless(steps: &[Step]) -> bool {
         Step::Repeat { times, steps } => times.is_none() || endless(steps),
         _ => false,
     })
+}
+
+/// The timers that a step calls absolute. A mode is the timer's: in rt-app, which reads all before it runs any, one
+/// such step makes all uses absolute, those before it, too.
+fn absolute_timers(steps: &[Step], out: &mut Vec<ObjectId>) {
+    for step in steps {
+        match step {
+            Step::Timer { timer, relative: false, .. } => out.push(*timer),
+            Step::Repeat { steps, .. } => absolute_timers(steps, out),
+            _ => {}
+        }
+    }
+}
+
+fn make_absolute(steps: &mut [Step], timers: &[ObjectId]) {
+    for step in steps {
+        match step {
+            Step::Timer { timer, relative, .. } => *relative &= !timers.contains(timer),
+            Step::Repeat { steps, .. } => make_absolute(steps, timers),
+            _ => {}
+        }
+    }
 }
 
 /// The barriers that steps name.

@@ -36,12 +36,22 @@ fn phases_run_in_order_and_repeat_inside_the_task() {
             "heavy": {"run0": 2, "run1": 3, "timer": {"ref": "unique", "period": 5, "mode": "absolute"}}
         }}}}"#,
     );
-    let timer = |us: u64, relative| Step::Timer { timer: 0, period_ns: us * 1000, relative };
-    let light = vec![run(1), timer(30_000, true)];
-    let phases =
-        vec![Step::Repeat { times: Some(10), steps: light }, run(2), run(3), timer(5, false)];
+    // One use of a timer that is absolute makes all of them so.
+    let timer = |us: u64| Step::Timer { timer: 0, period_ns: us * 1000, relative: false };
+    let light = vec![run(1), timer(30_000)];
+    let phases = vec![Step::Repeat { times: Some(10), steps: light }, run(2), run(3), timer(5)];
     assert_eq!(w.tasks[0].steps, [Step::Repeat { times: Some(2), steps: phases }]);
     assert_eq!(w.objects, [Object::Timer]);
+}
+
+#[test]
+fn a_timer_is_absolute_beside_a_relative_one() {
+    let w = read(
+        r#"{"tasks": {"a": {"loop": 1, "timer0": {"ref": "t", "period": 1}, "timer1": {"ref": "u", "period": 1},
+            "timer2": {"ref": "t", "period": 1, "mode": "absolute"}}}}"#,
+    );
+    let timer = |timer, relative| Step::Timer { timer, period_ns: 1000, relative };
+    assert_eq!(w.tasks[0].steps, [timer(0, false), timer(1, true), timer(0, false)]);
 }
 
 #[test]
