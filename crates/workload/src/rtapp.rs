@@ -496,7 +496,14 @@ fn read_phase<'a>(
     let mut times = Some(1);
     for (key, value) in &members {
         match key.as_str() {
-            "loop" => times = loop_count(*value)?,
+            "loop" => {
+                times = loop_count(*value)?;
+                if times == Some(0) {
+                    let problem =
+                        "loop: 0 is endless in rt-app for a phase; expected -1, or 1 or more";
+                    return Err(value.error(problem));
+                }
+            }
             "cpus" => {}
             "priority" | "policy" | "nodes_membind" | "taskgroup" => {
                 let problem =

@@ -219,6 +219,9 @@ impl Writer<'_> {
                     cpus = next;
                     continue;
                 }
+                [Step::Repeat { times: Some(0), .. }] => {
+                    return Err(self.error("a phase that never runs"));
+                }
                 [Step::Repeat { times, steps }] => {
                     phase.insert("loop".to_string(), loop_value(*times));
                     self.events(steps, &mut phase)?;
