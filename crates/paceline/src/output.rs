@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 
 use report::Style;
+use report::text::visible;
 
 use crate::failure::Failure;
 
@@ -20,9 +21,13 @@ pub fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Says something on standard error. Where nobody can read it (a closed pipe, a full disk) the work
-/// goes on all the same.
+/// goes on all the same. Nothing of it commands the terminal: names in it are from files, and from other programs.
 pub fn say(text: &str) {
-    let _ = writeln!(stderr(), "{text}");
+    let _ = writeln!(stderr(), "{}", said(text));
+}
+
+fn said(text: &str) -> String {
+    text.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
 /// Boxes for a terminal, plain text for a pipe; never wider than 100 columns.
@@ -30,5 +35,18 @@ pub fn style() -> Style {
     match stdout().is_terminal() {
         true => Style { boxes: true, ..Style::PLAIN },
         false => Style::PLAIN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::said;
+
+    #[test]
+    fn what_is_said_has_lines_and_no_commands_for_the_terminal() {
+        assert_eq!(
+            said("under \u{1b}]0;x\u{7},\nand so on"),
+            "under \u{fffd}]0;x\u{fffd},\nand so on"
+        );
     }
 }
