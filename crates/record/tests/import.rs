@@ -214,6 +214,26 @@ mod perfettos {
         );
     }
 
+    /// A group of packets, as recorders pack them.
+    fn group(packets: &[u8]) -> Vec<u8> {
+        bytes(1, &bytes(50, &miniz_oxide::deflate::compress_to_vec_zlib(packets, 6)))
+    }
+
+    #[test]
+    fn a_group_within_a_group_is_lost() {
+        let lost = |within: &[u8]| Timeline::read(within).unwrap().survey().unwrap().lost;
+        let [one, two] = [group(&written()), group(&group(&written()))];
+        assert_eq!((lost(&one), lost(&[written(), two].concat())), (0, 1));
+    }
+
+    #[test]
+    fn a_small_trace_unpacks_to_no_great_one() {
+        let zeros = group(&bytes(99, &vec![0; 60 << 20]));
+        let bomb = [written(), zeros.repeat(3)].concat();
+        assert!(bomb.len() < 1 << 18);
+        assert_eq!(Timeline::read(&bomb).unwrap().survey().unwrap().lost, 2);
+    }
+
     #[test]
     fn what_is_cut_off_or_damaged_is_read_as_far_as_it_goes() {
         let whole = written();

@@ -18,6 +18,8 @@ use crate::{Carrier, Left};
 
 /// A group of packets that claims to be larger than this is none.
 const UNPACKED_MAX: usize = 64 << 20;
+/// All groups of a trace together, beside one group, for each of its bytes: recorders pack them to a tenth at best.
+const UNPACKED_PER_BYTE: usize = 32;
 
 /// States in which a task ends, of those that the tracepoint reports (include/linux/sched.h): EXIT_DEAD, EXIT_ZOMBIE.
 const DEAD: u64 = 0x10 | 0x20;
@@ -35,6 +37,8 @@ pub struct Timeline {
     numbers: HashMap<String, u32>,
     threads: BTreeMap<Tid, Thread>,
     lost: u64,
+    /// Bytes that groups of packets may still unpack to.
+    room: usize,
     /// Who has each CPU, as compact events say who comes alone.
     current: BTreeMap<u32, Who>,
 }
@@ -146,10 +150,11 @@ impl Timeline {
     /// # Errors
     /// No packet of it has a scheduling event.
     pub fn read(bytes: &[u8]) -> Result<Self, ImportError> {
-        let mut timeline = Timeline::default();
+        let room = UNPACKED_MAX.saturating_add(bytes.len().saturating_mul(UNPACKED_PER_BYTE));
+        let mut timeline = Timeline { room, ..Timeline::default() };
         timeline.name(b"<idle>");
         // One that was cut off in a packet lacks something.
-        timeline.lost += u64::from(!timeline.packets(bytes));
+        timeline.lost += u64::from(!timeline.packets(bytes, true));
         timeline.events.sort_by_key(|event| event.t_ns);
         match timeline.events.is_empty() {
             true => Err(ImportError::Foreign),
@@ -157,24 +162,31 @@ impl Timeline {
         }
     }
 
-    fn packets(&mut self, bytes: &[u8]) -> bool {
+    /// `outer`: they are the trace's own. A group of packets has none in it, as nobody would know how deep that goes.
+    fn packets(&mut self, bytes: &[u8], outer: bool) -> bool {
         each(bytes, |field, value| {
             if field == 1 {
-                self.packet(value.bytes());
+                self.packet(value.bytes(), outer);
             }
         })
     }
 
-    fn packet(&mut self, packet: &[u8]) {
+    fn packet(&mut self, packet: &[u8], outer: bool) {
         each(packet, |field, value| match field {
             1 => self.bundle(value.bytes()),
             2 => self.tree(value.bytes()),
-            50 => match decompress_to_vec_zlib_with_limit(value.bytes(), UNPACKED_MAX) {
-                Ok(packets) => drop(self.packets(&packets)),
-                Err(_) => self.lost += 1,
-            },
+            50 if outer => {
+                let limit = UNPACKED_MAX.min(self.room);
+                match decompress_to_vec_zlib_with_limit(value.bytes(), limit) {
+                    Ok(packets) => {
+                        self.room -= packets.len();
+                        self.packets(&packets, false);
+                    }
+                    Err(_) => self.lost += 1,
+                }
+            }
             // zstd_compressed_packets: no recorder of Linux writes them.
-            133 => self.lost += 1,
+            50 | 133 => self.lost += 1,
             _ => {}
         });
     }
