@@ -228,7 +228,12 @@ pub fn import<W: Write>(
     out: W,
 ) -> Result<Found<W>, ImportError> {
     let mut second = Second::begin(found, command, out)?;
-    each(text, |_, line| line.event.map_or(Ok(()), |event| second.take(&event)))?;
+    each(text, |_, line| {
+        if let Some(cpu) = line.begins.and_then(|cpu| second.cpus.get_mut(cpu as usize)) {
+            cpu.begins = true;
+        }
+        line.event.map_or(Ok(()), |event| second.take(&event))
+    })?;
     second.end()
 }
 
@@ -288,6 +293,8 @@ struct Cpu {
     in_interrupt: bool,
     in_softirq: bool,
     in_timer: bool,
+    /// Who had it until now has been overwritten.
+    begins: bool,
     records: Vec<Raw>,
 }
 
@@ -334,6 +341,11 @@ impl<'a, W: Write> Second<'a, W> {
         match &event.what {
             What::Switch { prev, next, left } => {
                 self.renamed(t_ns, cpu, prev);
+                if std::mem::take(&mut self.cpus[cpu as usize].begins) {
+                    // Who leaves got it at an unknown time: what it did there until now is not known.
+                    let (next, left) = (prev.tid, Left::Preempted);
+                    self.put(at(Kind::Switch { prev: IDLE, next, left }));
+                }
                 self.put(at(Kind::Switch { prev: prev.tid, next: next.tid, left: *left }));
                 self.cpus[cpu as usize].current = next.tid;
             }

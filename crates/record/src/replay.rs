@@ -120,7 +120,7 @@ pub(crate) struct Task {
     /// Channels that it was seen to read or write.
     channels: BTreeSet<Key>,
     dead: bool,
-    /// When it was looked at last, and how long it has slept since it last worked: less than nothing where the kernel
+    /// When it was looked at last, or seen to leave a CPU or be woken, and how long it has slept since it last worked: less than nothing where the kernel
     /// counted what ran late.
     looked_ns: u64,
     slept_ns: f64,
@@ -468,8 +468,10 @@ impl Replay {
                 self.resumes(task);
             }
             if !known {
-                // It had this CPU before the recording began.
-                self.tasks[task].on.get_or_insert(On { cpu, since_ns: 0, since_ran_ns: 0 });
+                // It had this CPU before the recording began, or since it was last seen elsewhere.
+                let since_ns = self.tasks[task].looked_ns;
+                let since_ran_ns = since_ns.min(self.clocks.ran_ns(cpu));
+                self.tasks[task].on.get_or_insert(On { cpu, since_ns, since_ran_ns });
             }
             self.pause(task);
             self.hook(task, self.hook_ns);
@@ -547,6 +549,7 @@ impl Replay {
             task.cpu_ns += now_ns - *since_ns;
             task.work_ns += (ran_ns - *since_ran_ns) as f64;
             (*since_ns, *since_ran_ns) = (now_ns, ran_ns);
+            task.looked_ns = now_ns;
         }
     }
 
@@ -620,6 +623,7 @@ impl Replay {
         let now_ns = self.now_ns();
         let woken_at = Some((now_ns, how));
         let timed = self.tasks[woken].timed.take();
+        self.tasks[woken].looked_ns = now_ns;
         let task = &self.tasks[woken];
         let (runs, fresh) = (task.on.is_some(), task.items.is_empty() && !task.forked);
         let blocked = match task.blocked {

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use record::Reader;
 use record::import::{ImportError, import, survey};
+use record::{Reader, Replay};
 
 /// What is read back of a recording that was made of a text.
 fn imported(text: &[u8]) -> Result<String, ImportError> {
@@ -84,6 +84,38 @@ fn what_a_full_buffer_has_overwritten_is_lost() {
                 a-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]\n\
                 b-2 [000] 1.6: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n";
     assert_eq!(survey(text.as_bytes()).unwrap().lost, 1000);
+}
+
+/// CPU 1's buffer was full: what it has begins with 9 there, which CPU 0 had until shortly before.
+#[test]
+fn who_had_a_cpu_that_was_overwritten_did_nothing_there() {
+    let switch = |cpu, ms, prev, next| {
+        format!("a-1 [00{cpu}] 1.{ms:03}000: sched_switch: a:{prev} [120] S ==> a:{next} [120]\n")
+    };
+    let text = [
+        switch(0, 0, 0, 9),
+        "b-2 [000] 1.001000: sched_waking: comm=a pid=8 prio=120 target_cpu=000\n".to_string(),
+        switch(0, 2, 9, 0),
+        "##### CPU 1 buffer started ####\n".to_string(),
+        switch(1, 500, 9, 7),
+        switch(1, 501, 7, 0),
+    ];
+    let worked = |text: &str| {
+        let found = survey(text.as_bytes()).unwrap();
+        let (file, ..) = import(text.as_bytes(), &found, "text", Vec::new()).unwrap();
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let mut replay = Replay::new(reader.header(), 0.0);
+        while let Some(event) = reader.next_event().unwrap() {
+            replay.event(&event);
+        }
+        replay.finish(reader.summary().ending.as_ref());
+        let recorded = replay.recorded();
+        recorded.iter().map(|task| (task.tid, task.cpu_ns)).collect::<Vec<_>>()
+    };
+    let of_nine = |worked: Vec<(u32, u64)>| worked.iter().find(|(tid, _)| *tid == 9).unwrap().1;
+    assert_eq!(of_nine(worked(&text.concat())), 2_000_000);
+    // Else it had that CPU since it left the other.
+    assert_eq!(of_nine(worked(&[&text[..3], &text[4..]].concat().concat())), 500_000_000);
 }
 
 #[test]
@@ -207,9 +239,10 @@ mod perfettos {
         assert_eq!(
             said[1..],
             [
-                "0 Switch { prev: 300, next: 0, left: Blocked }",
-                "100 Wake { tid: 300, by: Interrupt, object: 0 }",
-                "250 Switch { prev: 0, next: 300, left: Preempted }",
+                "0 Switch { prev: 0, next: 300, left: Preempted }",
+                "500 Switch { prev: 300, next: 0, left: Blocked }",
+                "600 Wake { tid: 300, by: Interrupt, object: 0 }",
+                "750 Switch { prev: 0, next: 300, left: Preempted }",
             ]
         );
     }

@@ -20,6 +20,8 @@ pub(super) struct Line<'a> {
     pub event: Option<Event<'a>>,
     /// Events that are missing here.
     pub lost: u64,
+    /// What is kept of this CPU begins here; what was before has been overwritten.
+    pub begins: Option<u32>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -72,11 +74,14 @@ pub(super) struct Named<'a> {
 pub(super) fn parsed(text: &str) -> Line<'_> {
     let text = text.trim_end();
     if let Some(lost) = lost(text) {
-        return Line { event: None, lost };
+        return Line { lost, ..Line::default() };
+    }
+    if let Some(cpu) = begins(text) {
+        return Line { begins: Some(cpu), ..Line::default() };
     }
     // A name may look like a CPU: the first that goes on as a line does is it.
     let event = text.match_indices('[').find_map(|(at, _)| after_task(&text[at + 1..]));
-    Line { event, lost: 0 }
+    Line { event, ..Line::default() }
 }
 
 /// `CPU:1 [LOST 17 EVENTS]` of ftrace and trace-cmd, which may not know how many, and ftrace's own first lines:
@@ -92,6 +97,12 @@ fn lost(text: &str) -> Option<u64> {
         Some(rest) => rest.split(' ').next()?.parse().ok(),
         None => rest.starts_with("EVENTS DROPPED").then_some(1),
     }
+}
+
+/// `##### CPU 3 buffer started ####` of ftrace, where buffers were full.
+fn begins(text: &str) -> Option<u32> {
+    let rest = text.strip_prefix("##### CPU ")?;
+    number(rest.split_once(" buffer started")?.0)
 }
 
 /// What comes after `[` of `[001] d..2. 1234.567890: sched:sched_switch: ...`.
@@ -317,6 +328,7 @@ mod tests {
         }
         assert_eq!(parsed("CPU:1 [LOST 17 EVENTS]").lost, 17);
         assert_eq!(parsed("CPU:1 [EVENTS DROPPED]").lost, 1);
+        assert_eq!(parsed("##### CPU 3 buffer started ####\n").begins, Some(3));
         assert_eq!(event("a-1 [000] 1.5: sched_stat_runtime: comm=a pid=1").what, What::Other);
     }
 }

@@ -212,6 +212,9 @@ impl Timeline {
         let cpu = cpu as u32;
         // How many is not known.
         self.lost += lost;
+        if lost > 0 {
+            self.current.remove(&cpu);
+        }
         each(bundle, |field, value| match field {
             2 => self.event(cpu, value.bytes()),
             4 => self.compact(cpu, value.bytes()),
@@ -318,11 +321,10 @@ impl Timeline {
         for (at, after_ns) in switch_ns.iter().enumerate() {
             t_ns = t_ns.wrapping_add(*after_ns);
             let Some(next) = who(&tids, &prios, &comms, at) else { break };
-            // Of the first nobody knows who went.
-            if let Some(prev) = self.current.insert(cpu, next) {
-                let left = left(states.get(at).copied().unwrap_or(0));
-                self.put(t_ns, cpu, None, Said::Switch { prev, next, left });
-            }
+            // Of the first nobody knows who went: as if nobody did.
+            let prev = self.current.insert(cpu, next).unwrap_or_default();
+            let left = left(states.get(at).copied().unwrap_or(0));
+            self.put(t_ns, cpu, None, Said::Switch { prev, next, left });
         }
         let mut t_ns = 0u64;
         for (at, after_ns) in waking_ns.iter().enumerate() {
