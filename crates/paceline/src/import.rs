@@ -74,6 +74,12 @@ pub fn run(args: &Import) -> Result<(), Failure> {
             plural(found.jumps as usize, "time")
         ));
     }
+    if found.no_starts {
+        output::say(&format!(
+            "paceline: {file}: no sched_wakeup_new is in it, so each thread begins where it is first seen; record \
+             that and sched_process_fork as well"
+        ));
+    }
     if !found.interrupts {
         output::say(&format!(
             "paceline: {file}: it was not recorded what happened in an interrupt, so a wakeup by a timer or \

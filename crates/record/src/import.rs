@@ -93,11 +93,16 @@ pub struct Survey {
     pub interrupts: bool,
     /// Times that its clock jumped; what it jumped over is left out.
     pub jumps: u64,
+    /// Threads may have begun in it, and nothing says when (sched_wakeup_new): each does where it is first seen.
+    pub no_starts: bool,
     last_ns: u64,
     /// Wakeups are seen where they begin.
     waking: bool,
     /// Threads that were there before.
     there: Vec<TaskInfo>,
+    /// Threads, but for the kernel's, that are first seen as they get a CPU, where `no_starts`: before that, they may not
+    /// have been there.
+    late: BTreeSet<Tid>,
     /// What is known of them beside what events say.
     threads: BTreeMap<Tid, Thread>,
 }
@@ -152,6 +157,8 @@ struct Surveying {
     clock: Clock,
     /// Threads that are known to have begun.
     seen: BTreeSet<Tid>,
+    forks: u64,
+    starts: u64,
     switches: u64,
     wakeups: u64,
     any: bool,
@@ -161,7 +168,7 @@ impl Surveying {
     fn new(threads: BTreeMap<Tid, Thread>) -> Self {
         let found = Survey { threads, ..Survey::default() };
         let (clock, seen) = Default::default();
-        Surveying { found, clock, seen, switches: 0, wakeups: 0, any: false }
+        Surveying { found, clock, seen, forks: 0, starts: 0, switches: 0, wakeups: 0, any: false }
     }
 
     /// What happened next, at this line or place.
@@ -178,7 +185,11 @@ impl Surveying {
         match &event.what {
             What::Switch { prev, next, .. } => {
                 self.switches += 1;
-                [prev, next].into_iter().for_each(|named| self.there(named));
+                self.there(prev);
+                let first = self.there(next) && self.clock.latest_ns > 0;
+                if first && !self.found.described(next).kernel {
+                    self.found.late.insert(next.tid);
+                }
             }
             What::Waking(named) | What::Wakeup(named) => {
                 self.wakeups += 1;
@@ -186,9 +197,11 @@ impl Surveying {
                 self.there(named);
             }
             What::Fork { child, .. } => {
+                self.forks += 1;
                 self.seen.insert(*child);
             }
             What::WakeupNew(named, _) => {
+                self.starts += 1;
                 self.seen.insert(named.tid);
             }
             What::Exec { .. } | What::Exit { .. } | What::Interrupt { .. } | What::Other => {}
@@ -196,15 +209,23 @@ impl Surveying {
         Ok(())
     }
 
-    fn there(&mut self, named: &Named) {
-        if named.tid != IDLE && self.seen.insert(named.tid) {
+    /// Whether this thread is seen for the first time.
+    fn there(&mut self, named: &Named) -> bool {
+        let first = named.tid != IDLE && self.seen.insert(named.tid);
+        if first {
             self.found.there.push(self.found.described(named));
         }
+        first
     }
 
     fn end(self) -> Result<Survey, ImportError> {
-        let Surveying { mut found, clock, .. } = self;
+        let Surveying { mut found, clock, forks, starts, .. } = self;
         (found.last_ns, found.jumps) = (clock.latest_ns, clock.jumps);
+        found.no_starts = starts == 0 && (forks > 0 || !found.late.is_empty());
+        match found.no_starts {
+            true => found.there.retain(|info| !found.late.contains(&info.tid)),
+            false => found.late.clear(),
+        }
         match (self.any, self.switches, self.wakeups) {
             (false, ..) => Err(ImportError::Foreign),
             (_, 0, _) => Err(ImportError::NoSwitches),
@@ -304,6 +325,8 @@ struct Second<'a, W: Write> {
     clock: Clock,
     cpus: Vec<Cpu>,
     waiting: usize,
+    /// Threads whose start nothing has told yet.
+    unborn: BTreeSet<Tid>,
     /// What threads were called last.
     names: BTreeMap<Tid, String>,
 }
@@ -321,7 +344,8 @@ impl<'a, W: Write> Second<'a, W> {
         writer.records(0, &there)?;
         let cpus = vec![Cpu::default(); found.cpus];
         let names = found.there.iter().map(|info| (info.tid, info.name.clone())).collect();
-        Ok(Second { found, writer, clock: Clock::default(), cpus, waiting: 0, names })
+        let (clock, unborn) = (Clock::default(), found.late.clone());
+        Ok(Second { found, writer, clock, cpus, waiting: 0, unborn, names })
     }
 
     fn end(mut self) -> Result<Found<W>, ImportError> {
@@ -340,6 +364,7 @@ impl<'a, W: Write> Second<'a, W> {
         let at = |kind| Event { t_ns, cpu, kind };
         match &event.what {
             What::Switch { prev, next, left } => {
+                [prev, next].into_iter().for_each(|named| self.born(t_ns, cpu, named));
                 self.renamed(t_ns, cpu, prev);
                 if std::mem::take(&mut self.cpus[cpu as usize].begins) {
                     // Who leaves got it at an unknown time: what it did there until now is not known.
@@ -349,13 +374,15 @@ impl<'a, W: Write> Second<'a, W> {
                 self.put(at(Kind::Switch { prev: prev.tid, next: next.tid, left: *left }));
                 self.cpus[cpu as usize].current = next.tid;
             }
-            What::Waking(named) => self.wake(t_ns, event, named.tid),
-            What::Wakeup(named) if !self.found.waking => self.wake(t_ns, event, named.tid),
+            What::Waking(named) => self.wake(t_ns, event, named),
+            What::Wakeup(named) if !self.found.waking => self.wake(t_ns, event, named),
             What::WakeupNew(named, target) => {
+                self.unborn.remove(&named.tid);
                 self.describe(t_ns, cpu, &self.found.described(named));
                 self.put(at(Kind::Start { tid: named.tid, target: *target }));
             }
             What::Fork { parent, child } => {
+                self.unborn.insert(*child);
                 self.put(at(Kind::Fork { parent: *parent, child: *child }))
             }
             What::Exec { tid, old } => self.put(at(Kind::Exec { tid: *tid, old: *old })),
@@ -377,7 +404,9 @@ impl<'a, W: Write> Second<'a, W> {
     }
 
     /// Who runs and wakes itself was about to sleep, and does not.
-    fn wake(&mut self, t_ns: u64, event: &line::Event<'_>, tid: Tid) {
+    fn wake(&mut self, t_ns: u64, event: &line::Event<'_>, named: &Named) {
+        let tid = named.tid;
+        self.born(t_ns, event.cpu, named);
         let cpu = &self.cpus[event.cpu as usize];
         if tid == cpu.current {
             return;
@@ -391,6 +420,21 @@ impl<'a, W: Write> Second<'a, W> {
             None => Carrier::Task,
         };
         self.put(Event { t_ns, cpu: event.cpu, kind: Kind::Wake { tid, by, object: 0 } });
+    }
+
+    /// A thread begins at the latest where it is first seen.
+    fn born(&mut self, t_ns: u64, cpu: u32, named: &Named) {
+        if !self.unborn.remove(&named.tid) {
+            return;
+        }
+        let tid = named.tid;
+        if self.found.late.contains(&tid) {
+            // Nobody's child, as far as is known.
+            self.put(Event { t_ns, cpu, kind: Kind::Fork { parent: IDLE, child: tid } });
+        }
+        self.names.insert(tid, named.name.to_string());
+        self.describe(t_ns, cpu, &self.found.described(named));
+        self.put(Event { t_ns, cpu, kind: Kind::Start { tid, target: cpu } });
     }
 
     /// A program that has begun meanwhile is seen by its name.

@@ -118,6 +118,31 @@ fn who_had_a_cpu_that_was_overwritten_did_nothing_there() {
     assert_eq!(of_nine(worked(&[&text[..3], &text[4..]].concat().concat())), 500_000_000);
 }
 
+/// 2 makes 3, and nothing says so but that, or not even that.
+#[test]
+fn a_thread_that_nobody_saw_begin_does_where_it_is_first_seen() {
+    let text = |fork: &str| {
+        format!(
+            "a-1 [000] 1.000000: sched_switch: a:1 [120] S ==> b:2 [120]\n\
+             b-2 [000] 1.001000: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n{fork}\
+             b-2 [001] 1.005000: sched_switch: swapper/1:0 [120] R ==> c:3 [120]\n\
+             b-2 [001] 1.006000: sched_switch: c:3 [120] X ==> swapper/1:0 [120]\n"
+        )
+    };
+    let fork = "b-2 [000] 1.004000: sched_process_fork: comm=b pid=2 child_comm=b child_pid=3\n";
+    for (fork, parent) in [(fork, 2), ("", 0)] {
+        let text = text(fork);
+        assert!(survey(text.as_bytes()).unwrap().no_starts, "{parent}");
+        let said = imported(text.as_bytes()).unwrap();
+        let begins = said.find("5000000 1 Start { tid: 3, target: 1 }").expect(&said);
+        let forked = said.find(&format!("Fork {{ parent: {parent}, child: 3 }}")).expect(&said);
+        assert!(forked < begins && begins < said.find("prev: 0, next: 3").unwrap(), "{said}");
+    }
+    let told =
+        text(fork) + "b-2 [000] 1.1: sched_wakeup_new: comm=d pid=4 prio=120 target_cpu=000\n";
+    assert!(!survey(told.as_bytes()).unwrap().no_starts);
+}
+
 #[test]
 fn a_text_that_grows_is_refused() {
     let text = "a-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]\n\
