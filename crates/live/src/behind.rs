@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use crate::program::text;
+
 /// Real-time tasks keep a CPU that they ran on for this part of the time, all together.
 const KEPT: f64 = 0.8;
 /// Who ran for less than this part of the time waits; the kernel gives some even behind a real-time task.
@@ -138,7 +140,7 @@ fn threads() -> Vec<Runnable> {
     let of_process = |pid: i32| {
         let folder = format!("/proc/{pid}/task");
         let thread = |tid: i32| {
-            let stat = fs::read_to_string(format!("{folder}/{tid}/stat")).ok()?;
+            let stat = text(format!("{folder}/{tid}/stat")).ok()?;
             let schedstat = || fs::read_to_string(format!("{folder}/{tid}/schedstat")).ok();
             parse(tid, &stat, schedstat)
         };

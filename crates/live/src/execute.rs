@@ -21,7 +21,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use trace::Tid;
 use worker::Report;
 
-use crate::program::{SESSION, fields, numbered};
+use crate::program::{SESSION, fields, numbered, text};
 
 /// How often somebody who wants it to stop is listened to.
 const LOOK: Duration = Duration::from_millis(200);
@@ -121,7 +121,7 @@ pub fn end_session(leader: Pid) {
     const PASSES: usize = 100;
     let session = leader.as_raw_pid().to_string();
     let is_left = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stat = text(format!("/proc/{pid}/stat")).unwrap_or_default();
         let of = fields(&stat).unwrap_or_default();
         of.get(SESSION) == Some(&session.as_str()) && of.first().is_some_and(|state| *state != "Z")
     };

@@ -13,6 +13,7 @@ use trace::{Event, IDLE, Kind, Measures, Observed, Tid};
 use crate::load::{bss, set_rodata, variables};
 use crate::log;
 use crate::mapped::Mapped;
+use crate::program::text;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
 
@@ -274,7 +275,7 @@ fn task_names() -> BTreeMap<Tid, String> {
         let tasks = fs::read_dir(process.path().join("task"));
         for task in tasks.into_iter().flatten().flatten() {
             let tid = task.file_name().to_str().and_then(|text| text.parse().ok());
-            let name = fs::read_to_string(task.path().join("comm"));
+            let name = text(task.path().join("comm"));
             if let (Some(tid), Ok(name)) = (tid, name) {
                 names.insert(tid, name.trim_end().to_string());
             }

@@ -12,14 +12,20 @@ use object::Object;
 use object::read::{File as Executable, ReadCache};
 use policy::Program;
 
+/// A file of /proc/PID. Many have a thread's name in them, which the kernel cuts at 15 bytes, in the midst of a
+/// character, too.
+pub(crate) fn text(file: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(file)?).into_owned())
+}
+
 /// What a thread calls itself.
 pub fn name(tid: u32) -> Option<String> {
-    Some(fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_string())
+    Some(text(format!("/proc/{tid}/comm")).ok()?.trim_end().to_string())
 }
 
 /// The process that started a thread's process.
 pub(crate) fn parent(tid: u32) -> Option<u32> {
-    fields(&fs::read_to_string(format!("/proc/{tid}/stat")).ok()?)?.get(PARENT)?.parse().ok()
+    fields(&text(format!("/proc/{tid}/stat")).ok()?)?.get(PARENT)?.parse().ok()
 }
 
 /// Fields of `stat` behind the name, counted from the state (proc_pid_stat(5), less 3).
@@ -122,6 +128,19 @@ mod tests {
         assert_eq!(programs.of(own), Some(program), "the same when asked again");
         assert!(name(own).is_some_and(|name| !name.is_empty() && name.len() <= 15));
         assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn a_thread_whose_name_is_cut_in_a_character_is_seen() {
+        let seen = || {
+            let tid = rustix::thread::gettid().as_raw_pid() as u32;
+            let described = crate::recorder::described(std::process::id(), tid);
+            (name(tid), described.map(|info| info.name), parent(tid).is_some())
+        };
+        // Fourteen bytes, and one of two.
+        let called = std::thread::Builder::new().name("fourteen-bytesé".to_string());
+        let cut = Some("fourteen-bytes\u{fffd}".to_string());
+        assert_eq!(called.spawn(seen).unwrap().join().unwrap(), (cut.clone(), cut, true));
     }
 
     #[test]

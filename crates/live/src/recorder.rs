@@ -20,7 +20,7 @@ use crate::load::{bss, set_rodata, variables};
 use crate::log;
 use crate::mapped::Mapped;
 use crate::process::outrank_thread;
-use crate::program::{fields, name, numbered};
+use crate::program::{fields, name, numbered, text};
 use crate::tracefs;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o"));
@@ -269,10 +269,10 @@ fn tasks() -> Vec<TaskInfo> {
 pub(crate) fn described(pid: u32, tid: u32) -> Option<TaskInfo> {
     const KERNEL: u64 = 0x20_0000;
     let folder = format!("/proc/{pid}/task/{tid}");
-    let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;
+    let stat = text(format!("{folder}/stat")).ok()?;
     let fields = fields(&stat)?;
     let flags: u64 = fields.get(6)?.parse().ok()?;
-    let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+    let status = text(format!("{folder}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"));
     Some(TaskInfo {
         tid,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Masks of CPUs that threads may use, as sets that can be compared and written down.
 
-use std::{fs, io};
+use std::io;
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::counters::ranges;
+use crate::program::text;
 use crate::topology::cpu_list;
 
 /// CPUs, in order.
@@ -23,7 +24,7 @@ impl Mask {
 
     /// A thread's own, CPUs that are not online included. None: it has gone.
     pub fn of(tid: u32) -> Option<Self> {
-        let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+        let status = text(format!("/proc/{tid}/status")).ok()?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         list.map(Mask::parse)
     }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::program::{PARENT, SESSION, fields};
+use crate::program::{PARENT, SESSION, fields, text};
 
 /// More fields of `stat`.
 const FLAGS: usize = 6;
@@ -32,7 +32,7 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub fn of(tid: u32) -> Option<Self> {
-        Stat::parse(&fs::read_to_string(format!("/proc/{tid}/stat")).ok()?)
+        Stat::parse(&text(format!("/proc/{tid}/stat")).ok()?)
     }
 
     fn parse(text: &str) -> Option<Self> {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where a process's pages are, as /proc/PID/numa_maps has it, and which of its memory can be moved.
 
-use std::fs;
+use crate::program::text;
 
 /// Bytes of a process's own memory on each node. None: it is gone, or not ours to look at.
 pub(super) fn of(pid: u32) -> Option<Vec<u64>> {
-    Some(nodes(&fs::read_to_string(format!("/proc/{pid}/numa_maps")).ok()?))
+    Some(nodes(&text(format!("/proc/{pid}/numa_maps")).ok()?))
 }
 
 /// Sums up `N0=12 N1=3 kernelpagesize_kB=4` of each line with pages that are no file's: others are not moved.
@@ -33,7 +33,7 @@ fn nodes(text: &str) -> Vec<u64> {
 /// Addresses of a process's own writable memory, which nobody else has mapped: what is worth moving. Libraries and
 /// shared memory stay.
 pub(super) fn ranges(pid: u32) -> std::io::Result<Vec<(u64, u64)>> {
-    Ok(own(&fs::read_to_string(format!("/proc/{pid}/maps"))?))
+    Ok(own(&text(format!("/proc/{pid}/maps"))?))
 }
 
 fn own(text: &str) -> Vec<(u64, u64)> {
