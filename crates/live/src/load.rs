@@ -352,3 +352,13 @@ pub(crate) fn variables(
     });
     Ok(variables.collect())
 }
+
+/// Fails where a program that has so much for each CPU has too little: two CPUs would write to one place.
+pub(crate) fn room_for(cpus: usize) -> anyhow::Result<()> {
+    const MAX: usize = policy::native::MAX_CPUS;
+    anyhow::ensure!(
+        cpus <= MAX,
+        "this machine has {cpus} CPUs, and what observes the scheduler has room for {MAX}: boot with nr_cpus={MAX}"
+    );
+    Ok(())
+}

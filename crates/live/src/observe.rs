@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use serde::{Deserialize, Serialize};
 use trace::{Event, IDLE, Kind, Measures, Observed, Tid};
 
-use crate::load::{bss, set_rodata, variables};
+use crate::load::{bss, room_for, set_rodata, variables};
 use crate::log;
 use crate::mapped::Mapped;
 use crate::program::text;
@@ -76,6 +76,7 @@ pub type Seen = (Observed, BTreeMap<Tid, String>);
 impl Observer {
     /// Loads and attaches the program; records until [`Observer::finish`].
     pub fn attach(cpus: usize) -> anyhow::Result<Self> {
+        room_for(cpus)?;
         let capacity = capacity()?;
         let (result, words) = log::listen(|| {
             let mut object = ObjectBuilder::default().name("observe")?.open_memory(PROGRAM)?;

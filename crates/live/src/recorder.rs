@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::execute::now_ns;
 use crate::hooks::Timed;
-use crate::load::{bss, set_rodata, variables};
+use crate::load::{bss, room_for, set_rodata, variables};
 use crate::log;
 use crate::mapped::Mapped;
 use crate::process::outrank_thread;
@@ -88,8 +88,10 @@ struct Rings {
 impl<W: Write + Send + 'static> Recorder<W> {
     /// Begins to record all of the machine, which has so many CPUs, into `out`.
     ///
-    /// Fails where the kernel does not let this process, or has no tracepoints to attach to.
+    /// Fails where the kernel does not let this process, has no tracepoints to attach to, or more CPUs than there is
+    /// room for.
     pub fn start(out: W, mut header: Header) -> anyhow::Result<Self> {
+        room_for(header.cpus)?;
         let size = (BYTES_MAX / RAW_SIZE / header.cpus.max(1)).min(RING);
         let size = 1 << size.max(1024).ilog2();
         header.recorder = Some(std::process::id());
@@ -305,6 +307,18 @@ mod tests {
         assert_eq!(first_cpus("\tf\n"), Some(15));
         assert_eq!(first_cpus("1,00000002,80000000"), Some(0x2_8000_0000));
         assert_eq!(first_cpus("none"), None);
+    }
+
+    #[test]
+    fn a_machine_of_more_cpus_than_there_is_room_for_is_refused() {
+        let start = |cpus| Recorder::start(Vec::new(), Header { cpus, ..Header::default() });
+        let refused = start(513).err().unwrap().to_string();
+        assert!(
+            refused.contains("513 CPUs") && refused.contains("boot with nr_cpus=512"),
+            "{refused}"
+        );
+        let observed = crate::Observer::attach(513).err().unwrap().to_string();
+        assert_eq!(observed, refused);
     }
 
     #[test]
