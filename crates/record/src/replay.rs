@@ -120,8 +120,8 @@ pub(crate) struct Task {
     /// Channels that it was seen to read or write.
     channels: BTreeSet<Key>,
     dead: bool,
-    /// When it was looked at last, or seen to leave a CPU or be woken, and how long it has slept since it last worked: less than nothing where the kernel
-    /// counted what ran late.
+    /// When it was looked at last, or seen to leave a CPU or be woken, and how long it has slept since it last worked:
+    /// less than nothing where the kernel counted what ran late.
     looked_ns: u64,
     slept_ns: f64,
 }
