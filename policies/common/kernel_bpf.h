@@ -58,6 +58,7 @@ KFUNC(void, scx_bpf_kick_cpu, s32 cpu, u64 flags);
 KFUNC(s32, scx_bpf_task_cpu, const struct task_struct *p);
 KFUNC(void, scx_bpf_error_bstr, char *fmt, unsigned long long *data, u32 data_sz);
 KFUNC(bool, bpf_cpumask_test_cpu, u32 cpu, const struct cpumask *mask);
+KFUNC(bool, bpf_cpumask_subset, const struct cpumask *mask, const struct cpumask *of);
 KFUNC(const struct cpumask *, scx_bpf_get_online_cpumask, void);
 KFUNC(void, scx_bpf_put_cpumask, const struct cpumask *mask);
 KFUNC(u32, scx_bpf_reenqueue_local, void);					/* in cpu_release */
@@ -236,6 +237,19 @@ static __always_inline bool cpu_is_online(s32 cpu)
 
 	scx_bpf_put_cpumask(online);
 	return is;
+}
+
+/*
+ * Whether p may run on all CPUs that are there. Masks that came from sched_setaffinity or a cpuset have no others, so that
+ * a number says nothing [cpuset_cpus_allowed].
+ */
+static __always_inline bool goes_anywhere(const struct task_struct *p)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	bool goes = bpf_cpumask_subset(online, p->cpus_ptr);
+
+	scx_bpf_put_cpumask(online);
+	return goes;
 }
 
 struct task_struct___pinned {

@@ -60,6 +60,7 @@ struct kernel {
 	u32 (*reenqueue_local)(struct kernel *k);
 	void (*reenqueue_here)(struct kernel *k);
 	bool (*cpu_is_active)(struct kernel *k, s32 cpu);
+	bool (*goes_anywhere)(struct kernel *k, const struct task_struct *p);
 };
 
 EXPORT struct kernel *kernel;
@@ -104,6 +105,7 @@ EXPORT struct kernel *kernel;
 #define scx_bpf_reenqueue_local()		kernel->reenqueue_local(kernel)
 #define cpu_is_online(cpu)			((u32)(cpu) < nr_cpus)	/* all are, when a simulation starts */
 #define cpu_is_active(cpu)			kernel->cpu_is_active(kernel, cpu)
+#define goes_anywhere(p)			kernel->goes_anywhere(kernel, p)
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)
 #define bpf_task_storage_get(map, p, init, flags)                                                 \

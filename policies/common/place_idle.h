@@ -47,7 +47,7 @@ static __always_inline bool place_kick_for(u64 dsq_id)
 		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (cpu >= 0)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		else if (p->nr_cpus_allowed >= (s32)nr_cpus)
+		else if (goes_anywhere(p))
 			return false;
 	}
 	return true;

@@ -146,6 +146,8 @@ pub struct Kernel {
     pub reenqueue_here: unsafe extern "C" fn(*mut Kernel),
     /// Whether a CPU is one that tasks are put on: one that goes is not, before any cpu_offline says so.
     pub cpu_is_active: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
+    /// Whether a task may run on all CPUs that are there.
+    pub goes_anywhere: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> bool,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

@@ -38,6 +38,7 @@ EXPORT const u64 layout[] = {
 	O(kernel, cpu_instructions), O(kernel, clock_counts), O(kernel, vector_used),
 	O(kernel, task_xfeatures), O(kernel, reenqueue_local), O(kernel, reenqueue_here),
 	O(kernel, cpu_is_active),
+	O(kernel, goes_anywhere),
 	sizeof(struct kernel),
 	O(clock_counts, cycles), O(clock_counts, limited_ns), O(clock_counts, energy_uj),
 	sizeof(struct clock_counts),

@@ -159,6 +159,21 @@ fn each_policy_reaches_what_it_plans() {
     }
 }
 
+/// Linux cuts masks to the CPUs that are online (sched_setaffinity, cpusets): who may run on all of them is not bound.
+#[test]
+fn who_may_run_on_all_cpus_that_are_there_changes_places() {
+    let mut scenario = mix("min-fair:deviations=0", &SPEEDUPS[..5], 10);
+    scenario.workload.tasks.iter_mut().for_each(|task| task.cpus = Some((0..5).collect()));
+    scenario.faults = vec![sim::Fault { at_ns: 0, change: sim::Change::Offline(5) }];
+    let got = fast_shares(&run(&scenario).unwrap(), 5);
+    let rule = uneven::Policy::MinFair { target: 0.85 };
+    let problem = uneven::Problem::two_types(2.0, 3.0, &SPEEDUPS[..5]);
+    let wanted = uneven::plan(&problem, &rule).unwrap();
+    for (got, wanted) in got.iter().zip(&wanted.shares) {
+        assert!((got - wanted[0]).abs() < 0.02, "{got}, planned {}", wanted[0]);
+    }
+}
+
 /// The same mix where speeds are measured; its counters fail after so many seconds.
 fn measured(fault: Option<(u64, sim::Failing)>, seconds: u64) -> Vec<f64> {
     let policy = "min-fair:memo=off,deviations=0,interval=500ms";

@@ -61,6 +61,7 @@ impl Table {
             reenqueue_local,
             reenqueue_here,
             cpu_is_active,
+            goes_anywhere,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -398,6 +399,13 @@ unsafe extern "C" fn cpu_is_active(table: *mut KernelTable, cpu: i32) -> bool {
     // SAFETY: a policy calls this within a callback.
     let (_, k) = unsafe { lent(table) };
     usize::try_from(cpu).is_ok_and(|cpu| k.online.has(cpu))
+}
+
+unsafe extern "C" fn goes_anywhere(table: *mut KernelTable, p: *const TaskStruct) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let task = rt.passed(k, p, "bpf_cpumask_subset");
+    task.is_some_and(|task| k.online.within(&k.tasks[task].allowed))
 }
 
 unsafe extern "C" fn set_slice(table: *mut KernelTable, p: *mut TaskStruct, slice: u64) {

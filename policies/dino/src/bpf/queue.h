@@ -125,7 +125,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	u32 domain = domain_for(p, home);
 	u64 queue;
 
-	if (p->nr_cpus_allowed >= (s32)nr_cpus)
+	if (goes_anywhere(p))
 		queue = queue_of_domain(domain);
 	else
 		queue = queue_of_bound(p, home);

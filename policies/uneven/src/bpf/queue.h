@@ -18,7 +18,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
 	u64 queue;
 
-	if (p->nr_cpus_allowed >= (s32)nr_cpus)
+	if (goes_anywhere(p))
 		queue = queue_of_kind(task ? share_next(&task->wants, nr_types) : 0);
 	else
 		queue = p->nr_cpus_allowed == 1 ? scx_bpf_task_cpu(p) : cpu_queue_shortest(p);

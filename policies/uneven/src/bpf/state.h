@@ -29,7 +29,7 @@ struct un_cpu {
 	u64 deal;
 	u64 expects_ns;		/* when somebody was last sent here */
 	s32 pid;		/* who runs here; 0: nobody */
-	u32 goes_anywhere;	/* it may run on all CPUs */
+	u32 goes_anywhere;	/* it may run on all CPUs that are there */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct un_cpu, cpus)
