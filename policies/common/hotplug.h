@@ -97,7 +97,7 @@ static __always_inline void cpu_goes(s32 cpu, bool goes)
 	else
 		cpu_returns_at(at, CPU_GONE);
 	/* The tables were made for the CPUs that were there when the policy was loaded. */
-	if (!goes && at >= nr_cpus)
+	if (!goes && (at >= nr_cpus || cpu_missing[at]))
 		scx_bpf_error("a CPU came that was not there when this was loaded: load it again");
 }
 
@@ -253,6 +253,6 @@ static __always_inline void cpus_look(void)
 	u32 cpu;
 
 	bpf_for(cpu, 0, MAX_CPUS)
-		if (cpu_is_online(cpu) != (cpu < nr_cpus))
-			cpu_goes(cpu, cpu < nr_cpus);
+		if (cpu < nr_cpus || cpu_is_online(cpu))
+			cpu_goes(cpu, !cpu_is_online(cpu));
 }

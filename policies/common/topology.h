@@ -9,6 +9,7 @@ CONFIG u16 cpu_sibling[MAX_CPUS];	/* the next CPU of its core, in a ring; itself
 CONFIG u16 cpu_node[MAX_CPUS];	/* which memory node a CPU belongs to */
 CONFIG u32 nr_types = 1;	/* kinds of cores, by how fast they are */
 CONFIG u16 cpu_type[MAX_CPUS];	/* which of them a CPU is: 0 is the fastest */
+CONFIG bool cpu_missing[MAX_CPUS];	/* it was not there: nothing above is true of it */
 CONFIG u64 tick_ns;		/* between two timer ticks of a busy CPU: when slices are looked at */
 
 /* The i-th CPU to look at from `cpu`: itself, then its neighbours by number, wrapping round. */

@@ -25,17 +25,18 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
     let zeros = vec![0; count];
     let mut topology = Topology {
         llc: zeros.clone(),
-        core: zeros.clone(),
+        core: (0..count as u16).collect(),
         node: zeros.clone(),
         core_type: zeros,
+        missing: (0..count).map(|cpu| !cpus.contains(&cpu)).collect(),
         node_distance: Vec::new(),
         tick_ns: tick_ns(),
         ..Topology::default()
     };
     let mut caches: Vec<String> = Vec::new();
-    for cpu in cpus {
+    for cpu in cpus.iter().copied() {
         let own = folder.join(format!("cpu{cpu}"));
-        topology.core[cpu] = core(&own).unwrap_or(cpu) as u16;
+        topology.core[cpu] = core(&own).map_or(topology.core[cpu], |core| core as u16);
         let group = last_level(&own).unwrap_or_default();
         let known = caches.iter().position(|other| *other == group);
         topology.llc[cpu] = known.unwrap_or(caches.len()) as u16;
@@ -43,7 +44,8 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
             caches.push(group);
         }
     }
-    topology.core_type = core_types((0..count).map(|cpu| capacity(root, cpu)).collect());
+    let kinds = core_types(cpus.iter().map(|cpu| capacity(root, *cpu)).collect());
+    cpus.iter().zip(kinds).for_each(|(cpu, kind)| topology.core_type[*cpu] = kind);
     let nodes = root.join(NODES);
     let all = numbered(&nodes, "node");
     for node in all.iter().copied() {

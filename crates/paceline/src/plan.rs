@@ -449,7 +449,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
         }
     };
     if let Some(kinds) = &wanted.core_types {
-        shape.core_types = core_types(kinds, shape.cpus)?;
+        shape.core_types = core_types(kinds, shape.cpus, &[])?;
     }
     shape.check().map_err(Failure::input)?;
     let clock = arguments.clock.unwrap_or(cli::Clock::Dilated);
@@ -584,7 +584,8 @@ pub fn guest_shape(cpus: u32, nodes: u32, smt: u32, distance: Option<u32>) -> vm
 }
 
 /// `0-1=fast,2-5=slow`: which kind of core each CPU passes for; a kind that is named before another is faster.
-pub fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
+/// Those that are marked as `missing` need none.
+pub fn core_types(text: &str, cpus: usize, missing: &[bool]) -> Result<Vec<u16>, Failure> {
     let bad = |why: String| {
         Failure::input(format!(
             "--core-types {text}: {why}; expected each CPU once, the fastest kind first, such as \
@@ -617,10 +618,10 @@ pub fn core_types(text: &str, cpus: usize) -> Result<Vec<u16>, Failure> {
     if kinds.len() > TYPES_MAX {
         return Err(bad(format!("{} kinds, of at most {}", kinds.len(), TYPES_MAX)));
     }
-    let missing = types.iter().position(Option::is_none);
-    match missing {
+    let is_there = |cpu: usize| !missing.get(cpu).is_some_and(|missing| *missing);
+    match (0..cpus).find(|cpu| types[*cpu].is_none() && is_there(*cpu)) {
         Some(cpu) => Err(bad(format!("CPU {cpu} is missing"))),
-        None => Ok(types.into_iter().flatten().collect()),
+        None => Ok(types.into_iter().map(Option::unwrap_or_default).collect()),
     }
 }
 

@@ -372,7 +372,8 @@ fn mend() -> Result<(), Failure> {
 fn topology(args: &Run) -> Result<Topology, Failure> {
     let mut topology = live::topology().map_err(failed)?;
     if let Some(kinds) = &args.core_types {
-        topology.core_type = core_types(kinds, topology.core_type.len())?;
+        let cpus = topology.core_type.len();
+        topology.core_type = core_types(kinds, cpus, &topology.missing)?;
     }
     if let Some(machine) = &args.clocks {
         topology.clocks = clocks::of(machine)?;

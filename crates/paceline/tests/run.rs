@@ -532,6 +532,30 @@ fn cpus_come_and_go() {
     survives(4, include_str!("../../../faults/hotplug.sh"), policies);
 }
 
+/// One that was away when the tables were made ends the policy when it comes; until then, who may run on all others
+/// is bound to none.
+#[test]
+fn a_cpu_that_was_not_there_ends_the_policy() {
+    in_guest_of(
+        4,
+        r#"
+        for policy in flsched cas dino avx-fair 'min-fair --core-types 0-1=fast,3=slow'; do
+            echo 0 >/sys/devices/system/cpu/cpu2/online
+            $P run $policy >out 2>err & pid=$!
+            await '[ "$(state)" = enabled ]'
+            for n in 1 2 3 4 5; do taskset b sh -c 'while :; do :; done' & spinners="$spinners $!"; done
+            progress $spinners
+            progress $spinners
+            kill -KILL $spinners; spinners=
+            kill -0 $pid || fail "$policy: gone: $(cat err)"
+            echo 1 >/sys/devices/system/cpu/cpu2/online
+            wait $pid
+            [ "$(state)" = disabled ] || fail "$policy: still $(state)"
+            grep -q 'a CPU came that was not there' out err || fail "$policy: $(cat out err)"
+        done"#,
+    );
+}
+
 /// The thread that takes a CPU down has turns shorter than that takes, and is alone there: nobody forgets it.
 #[test]
 fn who_takes_a_cpu_down_has_its_turns() {

@@ -114,6 +114,8 @@ impl Instance {
         config.push(("cpu_sibling", table(&siblings(&topology.core))));
         config.push(("cpu_node", table(&topology.node)));
         config.push(("cpu_type", table(&topology.core_type)));
+        let missing: Vec<u8> = topology.missing.iter().copied().map(u8::from).collect();
+        config.push(("cpu_missing", missing));
         config.push(("nr_types", (topology.kinds() as u32).to_ne_bytes().to_vec()));
         config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
         let counts = u64::from(topology.reads_counters);

@@ -92,6 +92,8 @@ pub struct Topology {
     pub node: Vec<u16>,
     /// Which kind of core each CPU is, by how fast it is: 0 is the fastest.
     pub core_type: Vec<u16>,
+    /// Whether each CPU was not there when this was read, so that nothing above is true of it; those not named were.
+    pub missing: Vec<bool>,
     /// How far each memory node is from each, as ACPI's SLIT has it: 10 is itself. Has a row for each node, those
     /// without CPUs included; empty where nobody knows.
     pub node_distance: Vec<Vec<u32>>,

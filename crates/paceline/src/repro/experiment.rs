@@ -126,7 +126,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
     };
     shape.numa_balancing = !experiment.no_numa_balancing;
     if let Some(kinds) = &experiment.core_types {
-        shape.core_types = plan::core_types(kinds, shape.cpus)?;
+        shape.core_types = plan::core_types(kinds, shape.cpus, &[])?;
     }
     Ok(Place::Vm {
         shape,

@@ -273,6 +273,7 @@ impl Ext {
             core: cpus.iter().map(|cpu| cpu.core).collect(),
             node: cpus.iter().map(|cpu| cpu.node).collect(),
             core_type: k.machine.kinds(TYPES_MAX).of,
+            missing: Vec::new(),
             node_distance: k.machine.node_distance.clone(),
             tick_ns: k.machine.costs.tick_period_ns as u64,
             reads_counters: counters,
