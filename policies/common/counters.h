@@ -5,6 +5,13 @@
  */
 #pragma once
 #include "kernel.h"
+#include "task_table.h"
+
+/* What a counter says, since it was opened. */
+struct count {
+	u64 instructions;
+	u64 counting_ns;	/* for how long it has counted */
+};
 
 #ifdef __bpf__
 struct bpf_perf_event_value {
@@ -21,26 +28,22 @@ struct {
 	__type(value, u32);
 } instructions SEC(".maps");
 
-/* Of this CPU, since its counter was opened; 0 where it has none. */
-static __always_inline u64 cpu_instructions(void)
+/* Of this CPU; all 0 where it has none. */
+static __always_inline struct count cpu_count(void)
 {
 	struct bpf_perf_event_value value = {};
 
 	bpf_perf_event_read_value(&instructions, BPF_F_CURRENT_CPU, &value, sizeof(value));
-	return value.counter;
+	return (struct count){ value.counter, value.running };
 }
 #endif
 
-/* Counts nobody can have had: the counter jumped back, or could not be read. */
-#define COUNT_LOST (~0ULL)
-
-static __always_inline u64 count_between(u64 before, u64 now)
+/* Adds what p's CPU has counted while p ran. */
+static __always_inline void count_into(struct task_slot *slot, u32 kind, struct count before, struct count now)
 {
-	return now >= before && now != COUNT_LOST ? now - before : COUNT_LOST;
-}
-
-/* Adds to a sum; what was lost begins it anew, by which the control plane knows. */
-static __always_inline void count_into(u64 *sum, u64 count)
-{
-	*sum = count == COUNT_LOST ? 0 : *sum + count;
+	/* A counter whose CPU went and came back, or whose unit counts for others, stands still. */
+	if (!before.counting_ns || now.counting_ns <= before.counting_ns || now.instructions < before.instructions)
+		return;
+	slot->instructions.of[kind] += now.instructions - before.instructions;
+	slot->counted_ns.of[kind] += now.counting_ns - before.counting_ns;
 }

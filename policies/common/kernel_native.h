@@ -96,7 +96,7 @@ EXPORT struct kernel *kernel;
 #define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)
 #define now_ns()				kernel->now_ns(kernel)
 #define this_cpu()				kernel->this_cpu(kernel)
-#define cpu_instructions()			kernel->cpu_instructions(kernel)
+#define cpu_count()				((struct count){ kernel->cpu_instructions(kernel), now_ns() + 1 })
 #define clock_counts(counts)			kernel->clock_counts(kernel, counts)
 #define vector_used()				kernel->vector_used(kernel)
 #define task_xfeatures(p)			kernel->task_xfeatures(kernel, p)

@@ -35,7 +35,8 @@ struct by_type {
 	FIELD(u64, cgroup, DATA)	/* inode of its folder; 0: unknown */                      \
 	FIELD(u64, runtime_ns, DATA)	/* CPU time charged so far */                              \
 	FIELD(struct by_type, ran_ns, DATA)	/* the same by kind of core, or domain */           \
-	FIELD(struct by_type, instructions, DATA)	/* retired there; 0 where nobody counts */ \
+	FIELD(struct by_type, counted_ns, DATA)	/* how much of it its CPUs counted in */           \
+	FIELD(struct by_type, instructions, DATA)	/* retired in that */                      \
 	FIELD(u64, share_even, CONTROL)	/* in force while the epoch is even */                     \
 	FIELD(u64, share_odd, CONTROL)	/* in force while the epoch is odd */
 
@@ -149,6 +150,7 @@ static __always_inline void task_table_enter(struct task_struct *p, struct scx_i
 	slot->kinds = 0;
 	slot->runtime_ns = 0;
 	slot->ran_ns = (struct by_type){};
+	slot->counted_ns = (struct by_type){};
 	slot->instructions = (struct by_type){};
 	/* The one time that the data plane writes these: those of who had the slot before are not its. */
 	slot->pace = 0;

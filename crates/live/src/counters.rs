@@ -12,12 +12,13 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::Context;
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder};
 use libbpf_sys::perf_event_attr;
 use policy::{Instance, Told, Topology};
 use rustix::process::Resource;
 
 use crate::load::set_rodata;
+use crate::renewal::{Renewal, Renewed};
 use crate::{licenses, log, topology};
 
 static SWITCHED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switched.bpf.o"));
@@ -106,9 +107,20 @@ const UNITS: &str = "sys/bus/event_source/devices";
 #[derive(Debug, Default)]
 pub struct Counters {
     what: What,
-    /// By CPU, with the name of its unit: one for each map.
-    opened: Vec<(usize, String, Vec<OwnedFd>)>,
+    opened: Vec<Opened>,
     missing: Vec<(usize, String)>,
+}
+
+/// Those of a CPU: one for each map.
+#[derive(Debug)]
+struct Opened {
+    cpu: usize,
+    /// The name of its counter unit.
+    unit: String,
+    /// Type and config of each.
+    events: Vec<(u32, u64)>,
+    /// Until they are put where a policy reads them.
+    counters: Vec<OwnedFd>,
 }
 
 /// A way to count: the unit's name, and of each event its type and config.
@@ -127,7 +139,7 @@ impl Counters {
             let opened = ways(root, cpu, what, event).into_iter().find_map(|(unit, events)| {
                 let open = |(kind, config): &(u32, u64)| open(*kind, *config, Whom::Cpu(cpu));
                 match events.iter().map(open).collect() {
-                    Ok(all) => Some((cpu, unit, all)),
+                    Ok(counters) => Some(Opened { cpu, unit, events, counters }),
                     Err(error) => {
                         let error: io::Error = error;
                         why = error.to_string();
@@ -151,7 +163,7 @@ impl Counters {
     /// CPUs by unit, and those without: `cpu_core on 0-3, cpu_atom on 4-11`.
     pub fn describe(&self) -> String {
         let mut units: Vec<(&str, Vec<usize>)> = Vec::new();
-        for (cpu, unit, _) in &self.opened {
+        for Opened { cpu, unit, .. } in &self.opened {
             match units.iter_mut().find(|(known, _)| known == unit) {
                 Some((_, cpus)) => cpus.push(*cpu),
                 None => units.push((unit, vec![*cpu])),
@@ -166,19 +178,25 @@ impl Counters {
         parts.join(", ")
     }
 
-    /// Puts them where a policy reads them.
-    pub(crate) fn put(&self, object: &Object) -> anyhow::Result<()> {
-        for (at, name) in self.what.maps().iter().enumerate() {
-            let map = object.maps().find(|map| map.name() == *name);
-            let map = map.with_context(|| format!("the program has no map {name}"))?;
-            for (cpu, _, all) in &self.opened {
-                let (key, value) = (*cpu as u32, all[at].as_raw_fd());
-                map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).with_context(
-                    || format!("the counter of CPU {cpu} cannot be read by a program"),
-                )?;
+    /// Puts them where a policy reads them, and sees to it that CPUs which go and come back have them again.
+    pub(crate) fn put(&mut self, object: &Object) -> anyhow::Result<Renewal> {
+        let map = |name: &str| {
+            let map = object.maps().find(|map| map.name() == name);
+            map.with_context(|| format!("the program has no map {name}"))
+        };
+        let mut all = Vec::new();
+        for Opened { cpu, events, counters, .. } in &mut self.opened {
+            for ((event, counter), name) in
+                events.iter().zip(counters.drain(..)).zip(self.what.maps())
+            {
+                let one = Renewed::new(*cpu, *event, counter, MapHandle::try_from(&map(name)?)?);
+                one.put().with_context(|| {
+                    format!("the counter of CPU {cpu} cannot be read by a program")
+                })?;
+                all.push(one);
             }
         }
-        Ok(())
+        Ok(Renewal::start(all)?)
     }
 
     /// Whether a policy has the maps where it reads them.
@@ -188,7 +206,7 @@ impl Counters {
 
     /// Closes them, for this reason.
     pub(crate) fn give_up(&mut self, why: &str) {
-        let cpus = self.opened.drain(..).map(|(cpu, _, _)| (cpu, why.to_string()));
+        let cpus = self.opened.drain(..).map(|of| (of.cpu, why.to_string()));
         self.missing.splice(..0, cpus);
     }
 }
@@ -196,13 +214,14 @@ impl Counters {
 /// The program that reads them at switches in a policy's place, until it is dropped.
 pub(crate) struct Switched {
     _links: Vec<Link>,
+    _renewal: Renewal,
     _object: Object,
 }
 
 impl Switched {
     /// Over the table of tasks of `policy`.
     pub fn attach(
-        counters: &Counters,
+        counters: &mut Counters,
         policy: &Object,
         instance: &Instance,
         topology: &Topology,
@@ -224,11 +243,11 @@ impl Switched {
         let object = result.with_context(|| {
             format!("the kernel refuses the reader of counters: {}", log::reason(&words))
         })?;
-        counters.put(&object)?;
+        let renewal = counters.put(&object)?;
         let links: Result<Vec<Link>, _> =
             object.progs_mut().map(|program| program.attach()).collect();
         let links = links.context("the reader of counters cannot be attached")?;
-        Ok(Switched { _links: links, _object: object })
+        Ok(Switched { _links: links, _renewal: renewal, _object: object })
     }
 }
 
@@ -294,7 +313,7 @@ pub(crate) enum Whom {
     Thread(u32),
 }
 
-/// Opens a counter that counts from now on, and never takes turns with others.
+/// Opens a counter that counts from now on, and never takes turns with others. A CPU's tells for how long, too.
 pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
     let mut wanted = perf_event_attr {
         type_: kind,
@@ -303,8 +322,9 @@ pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
         ..perf_event_attr::default()
     };
     wanted.set_pinned(1);
-    if let Whom::Thread(_) = whom {
-        wanted.set_exclude_kernel(1);
+    match whom {
+        Whom::Thread(_) => wanted.set_exclude_kernel(1),
+        Whom::Cpu(_) => wanted.read_format = u64::from(libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED),
     }
     opened(&wanted, whom)
 }

@@ -27,6 +27,7 @@ mod observe;
 mod process;
 mod program;
 pub mod recorder;
+mod renewal;
 pub mod sampler;
 mod symbols;
 mod topology;

@@ -13,6 +13,7 @@ use policy::{Instance, Profile, Topology};
 
 use crate::control::{self, Controlling, Knows};
 use crate::counters::{Counters, Counting, Reader, Switched, What};
+use crate::renewal::Renewal;
 use crate::{Exit, Messages, State, exit, log, state};
 
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
@@ -22,6 +23,7 @@ pub struct Attached {
     link: Option<Link>,
     control: Option<Controlling>,
     switched: Option<Switched>,
+    _renewal: Option<Renewal>,
     counters: Counters,
     object: Object,
     bpf: &'static [u8],
@@ -73,13 +75,13 @@ pub fn load(
     let mut object = result.with_context(|| {
         format!("the kernel refuses policy {}: {}", instance.label, log::reason(&words))
     })?;
-    let mut switched = None;
+    let (mut renewal, mut switched) = (None, None);
     match (counters.any(), reads) {
         // One whose control plane counts by itself has no place for them.
         (true, true) if !counters.fit(&object) => {}
-        (true, true) => counters.put(&object)?,
+        (true, true) => renewal = Some(counters.put(&object)?),
         (true, false) => {
-            switched = Some(Switched::attach(&counters, &object, instance, topology)?);
+            switched = Some(Switched::attach(&mut counters, &object, instance, topology)?);
         }
         (false, _) => {}
     }
@@ -99,7 +101,18 @@ pub fn load(
     })?;
     let bpf = instance.policy.bpf;
     let link = Some(link);
-    Ok(Attached { name, control, link, switched, counters, object, bpf, messages, before })
+    Ok(Attached {
+        name,
+        link,
+        control,
+        switched,
+        _renewal: renewal,
+        counters,
+        object,
+        bpf,
+        messages,
+        before,
+    })
 }
 
 impl Attached {

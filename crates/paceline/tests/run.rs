@@ -556,6 +556,28 @@ fn a_cpu_that_was_not_there_ends_the_policy() {
     );
 }
 
+/// The kernel takes a CPU's counters away with it.
+#[test]
+fn a_cpu_that_comes_back_has_its_counter_again() {
+    in_guest(
+        r#"
+        for by in either switches; do
+            for one in 1 2 3; do spin; done
+            $P run min-fair:interval=500ms,memo=off --core-types 0=fast,1=slow --counter cpu-clock --counted-by $by                 --json --stats 1s >out 2>err & pid=$!
+            known() { tail -n 1 out | grep -q '"speeds_from":{"counters":[345]'; }
+            await known
+            echo 0 >/sys/devices/system/cpu/cpu1/online
+            echo 1 >/sys/devices/system/cpu/cpu1/online
+            # By then nothing would be known any more.
+            lines=$(wc -l <out)
+            await '[ $(wc -l <out) -ge $((lines+12)) ]'
+            await known
+            kill -INT $pid; wait $pid
+            kill -KILL $spinners; spinners=
+        done"#,
+    );
+}
+
 /// The thread that takes a CPU down has turns shorter than that takes, and is alone there: nobody forgets it.
 #[test]
 fn who_takes_a_cpu_down_has_its_turns() {

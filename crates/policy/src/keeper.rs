@@ -60,7 +60,8 @@ impl Keeper {
         slot.tgid.store(tgid, Relaxed);
         slot.weight.store(weight, Relaxed);
         slot.runtime_ns.store(0, Relaxed);
-        slot.ran_ns.iter().chain(&slot.instructions).for_each(|sum| sum.store(0, Relaxed));
+        let sums = slot.ran_ns.iter().chain(&slot.counted_ns).chain(&slot.instructions);
+        sums.for_each(|sum| sum.store(0, Relaxed));
         slot.kinds.store(0, Relaxed);
         slot.pace.store(0, Relaxed);
         slot.cgroup.store(0, Relaxed);
@@ -94,14 +95,14 @@ impl Keeper {
         }
     }
 
-    /// It ran for so long on a kind of core, and retired so many instructions meanwhile; None: the count is lost.
+    /// It ran for so long on a kind of core, and retired so many instructions meanwhile; None: nobody knows.
     pub fn charge(&mut self, place: &Place, kind: usize, ran_ns: u64, retired: Option<u64>) {
         let (slot, kind) = (self.table.slot(place.0), kind.min(TYPES_MAX - 1));
         slot.runtime_ns.fetch_add(ran_ns, Relaxed);
         slot.ran_ns[kind].fetch_add(ran_ns, Relaxed);
-        match retired {
-            Some(count) => drop(slot.instructions[kind].fetch_add(count, Relaxed)),
-            None => slot.instructions[kind].store(0, Relaxed),
+        if let Some(count) = retired {
+            slot.counted_ns[kind].fetch_add(ran_ns, Relaxed);
+            slot.instructions[kind].fetch_add(count, Relaxed);
         }
     }
 
@@ -146,7 +147,7 @@ mod tests {
             [(7, 100), (8, 50)]
         );
         assert_eq!((tasks[0].runtime_ns, tasks[0].ran_ns[..2].to_vec()), (700, vec![100, 600]));
-        assert_eq!(tasks[0].instructions[..2], [9, 0], "a lost count begins anew");
+        assert_eq!((tasks[0].counted_ns[1], tasks[0].instructions[1]), (500, 30));
         keeper.table().publish(65535 << 16, &[(tasks[0], 65535)]);
         assert_eq!((keeper.shares(&one)[0], keeper.shares(&two)[1]), (1.0, 1.0));
         keeper.leave(one);

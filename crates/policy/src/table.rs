@@ -35,6 +35,7 @@ pub struct Slot {
     pub(crate) cgroup: AtomicU64,
     pub(crate) runtime_ns: AtomicU64,
     pub(crate) ran_ns: ByType,
+    pub(crate) counted_ns: ByType,
     pub(crate) instructions: ByType,
     pub(crate) share_even: AtomicU64,
     pub(crate) share_odd: AtomicU64,
@@ -62,7 +63,7 @@ pub struct RawTable {
 }
 
 /// Name, offset, size and owner of each field of a slot: what a test compares with C.
-pub const FIELDS: [(&str, usize, usize, Owner); 13] = {
+pub const FIELDS: [(&str, usize, usize, Owner); 14] = {
     use std::mem::{offset_of, size_of};
     [
         ("generation", offset_of!(Slot, generation), 4, Owner::Data),
@@ -75,6 +76,7 @@ pub const FIELDS: [(&str, usize, usize, Owner); 13] = {
         ("cgroup", offset_of!(Slot, cgroup), 8, Owner::Data),
         ("runtime_ns", offset_of!(Slot, runtime_ns), 8, Owner::Data),
         ("ran_ns", offset_of!(Slot, ran_ns), size_of::<ByType>(), Owner::Data),
+        ("counted_ns", offset_of!(Slot, counted_ns), size_of::<ByType>(), Owner::Data),
         ("instructions", offset_of!(Slot, instructions), size_of::<ByType>(), Owner::Data),
         ("share_even", offset_of!(Slot, share_even), 8, Owner::Control),
         ("share_odd", offset_of!(Slot, share_odd), 8, Owner::Control),
@@ -114,7 +116,9 @@ pub struct TaskView {
     pub runtime_ns: u64,
     /// The same on each kind of core.
     pub ran_ns: [u64; TYPES_MAX],
-    /// Instructions retired there; 0 where nobody counts.
+    /// How much of that its CPUs counted instructions in.
+    pub counted_ns: [u64; TYPES_MAX],
+    /// Instructions retired in the time that was counted in.
     pub instructions: [u64; TYPES_MAX],
     /// The share in force.
     pub share: u64,
@@ -221,6 +225,7 @@ impl TaskTable {
             cgroup: slot.cgroup.load(Ordering::Relaxed),
             runtime_ns: slot.runtime_ns.load(Ordering::Relaxed),
             ran_ns: slot.ran_ns.each_ref().map(|ns| ns.load(Ordering::Relaxed)),
+            counted_ns: slot.counted_ns.each_ref().map(|ns| ns.load(Ordering::Relaxed)),
             instructions: slot.instructions.each_ref().map(|count| count.load(Ordering::Relaxed)),
             share: slot.buffers(epoch).0.load(Ordering::Relaxed),
         };

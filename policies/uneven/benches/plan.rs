@@ -17,8 +17,12 @@ fn measured(tasks: usize, rules: &Rules) -> (Vec<Estimator>, Vec<Vec<Counts>>) {
     let counts = |random: &mut Pcg64| -> Vec<Counts> {
         let s = 1.7 + 1.7 * random.random::<f64>();
         let ips = |number: usize| s + (1.0 - s) * number as f64 / (types - 1) as f64;
-        let count =
-            |number| Counts { instructions: (ips(number) * 5e8) as u64, time_ns: 500_000_000 };
+        let time_ns = 500_000_000;
+        let count = |number| Counts {
+            instructions: (ips(number) * 5e8) as u64,
+            counted_ns: time_ns,
+            time_ns,
+        };
         (0..types).map(count).collect()
     };
     let counts: Vec<_> = (0..tasks).map(|_| counts(&mut random)).collect();

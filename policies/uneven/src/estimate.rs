@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Speeds from counters: instructions a second on each core type, interval by interval (slide 10).
 //!
-//! A sample is the instructions of a task on a type in an interval over its CPU time there. Samples that
-//! are too short, or that no core can have, are left out; the rest are averaged. The plan ranks tasks by
+//! A sample is the instructions of a task on a type in an interval over its CPU time there, of which they were counted.
+//! Samples that are too short, or that no core can have, are left out; the rest are averaged. The plan ranks tasks by
 //! the mean, which is held until it has clearly moved, and reckons their guarantees with the upper end of
 //! what the speed may be: too low an estimate would break a guarantee, too high a one only costs
 //! throughput. A task of which nothing is known is taken for one that gains most.
@@ -14,6 +14,8 @@ use crate::Task;
 pub struct Counts {
     /// Retired instructions.
     pub instructions: u64,
+    /// CPU time in which they were counted, in ns.
+    pub counted_ns: u64,
     /// CPU time, in ns.
     pub time_ns: u64,
 }
@@ -22,6 +24,7 @@ impl Counts {
     /// Takes in what was counted elsewhere.
     pub fn add(&mut self, more: Counts) {
         self.instructions = self.instructions.saturating_add(more.instructions);
+        self.counted_ns = self.counted_ns.saturating_add(more.counted_ns);
         self.time_ns = self.time_ns.saturating_add(more.time_ns);
     }
 
@@ -29,6 +32,7 @@ impl Counts {
     pub fn since(self, before: Counts) -> Option<Counts> {
         Some(Counts {
             instructions: self.instructions.checked_sub(before.instructions)?,
+            counted_ns: self.counted_ns.checked_sub(before.counted_ns)?,
             time_ns: self.time_ns.checked_sub(before.time_ns)?,
         })
     }
@@ -268,8 +272,8 @@ fn is_silent(counts: Counts, rules: &Rules) -> bool {
 
 /// Instructions a ns; none where there is too little to tell.
 fn sample(counts: Counts, rules: &Rules) -> Option<f64> {
-    let enough = counts.time_ns >= rules.sample_min_ns.max(1) && counts.instructions > 0;
-    enough.then(|| counts.instructions as f64 / counts.time_ns as f64)
+    let enough = counts.counted_ns >= rules.sample_min_ns.max(1) && counts.instructions > 0;
+    enough.then(|| counts.instructions as f64 / counts.counted_ns as f64)
 }
 
 /// Whether no type was slower than a slower one, or faster than it can be.

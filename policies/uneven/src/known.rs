@@ -269,7 +269,11 @@ impl Account {
 }
 
 fn counts(task: &TaskView, kind: usize) -> Counts {
-    Counts { instructions: task.instructions[kind], time_ns: task.ran_ns[kind] }
+    Counts {
+        instructions: task.instructions[kind],
+        counted_ns: task.counted_ns[kind],
+        time_ns: task.ran_ns[kind],
+    }
 }
 
 /// Of each kind, over all.

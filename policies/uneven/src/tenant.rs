@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_programs_counters_are_those_of_its_threads_together() {
-        let counts = |instructions, time_ns| Counts { instructions, time_ns };
+        let counts = |instructions, time_ns| Counts { instructions, counted_ns: time_ns, time_ns };
         let threads = [vec![counts(30, 10), counts(10, 10)], vec![counts(0, 0), counts(30, 20)]];
         assert_eq!(pooled(&threads), [counts(30, 10), counts(40, 30)]);
     }

@@ -13,9 +13,12 @@ fn rules() -> Rules {
 
 /// So many instructions a ns on each type, for so long.
 fn counts(ips: &[f64], ms: u64) -> Vec<Counts> {
-    let count =
-        |ips: &f64| Counts { instructions: (ips * (ms * MS) as f64) as u64, time_ns: ms * MS };
-    ips.iter().map(count).collect()
+    ips.iter().map(|ips| counted((ips * (ms * MS) as f64) as u64, ms * MS)).collect()
+}
+
+/// All of the time was counted in.
+fn counted(instructions: u64, time_ns: u64) -> Counts {
+    Counts { instructions, counted_ns: time_ns, time_ns }
 }
 
 #[test]
@@ -41,10 +44,25 @@ fn samples_that_cannot_be_are_left_out() {
     assert!(!estimator.update(&counts(&[0.9, 1.0], 20), &rules()), "slower on the fast core");
     assert!(!estimator.update(&counts(&[4.1, 1.0], 20), &rules()), "faster than it can be");
     assert_eq!(estimator, Estimator::new(2));
-    let now = Counts { instructions: 5, time_ns: 7 };
-    assert_eq!(now.since(Counts { instructions: 6, time_ns: 1 }), None, "a counter that wrapped");
-    let before = Counts { instructions: 2, time_ns: 1 };
-    assert_eq!(now.since(before), Some(Counts { instructions: 3, time_ns: 6 }));
+    let now = counted(5, 7);
+    assert_eq!(now.since(counted(6, 1)), None, "a counter that wrapped");
+    assert_eq!(now.since(counted(2, 1)), Some(counted(3, 6)));
+}
+
+/// As where the counter of one CPU of four is lost.
+#[test]
+fn time_in_which_nobody_counted_tells_nothing() {
+    let mut estimator = Estimator::new(2);
+    let [fast, mut slow] = counts(&[2.0, 1.0], 60)[..] else { unreachable!() };
+    slow.time_ns += 20 * MS;
+    assert!(estimator.update(&[fast, slow], &rules()));
+    assert_eq!(estimator.mean(&rules()), Some(vec![2.0, 1.0]));
+    let uncounted = Counts { time_ns: 80 * MS, ..counted(1000, 1000) };
+    assert!(!estimator.update(&[uncounted; 2], &rules()), "too little of it");
+    assert_eq!(estimator.mean(&rules()), Some(vec![2.0, 1.0]));
+    let silent = Counts { time_ns: 80 * MS, ..Counts::default() };
+    assert!(!estimator.update(&[fast, silent], &rules()));
+    assert_eq!(estimator.mean(&rules()), None, "nobody counts there any more");
 }
 
 #[test]

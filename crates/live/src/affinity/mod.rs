@@ -516,14 +516,11 @@ impl Known {
         }
     }
 
-    /// Instructions since the last call. None: the count is lost.
+    /// Instructions since the last call. None: nobody knows.
     fn retired(&mut self) -> Option<u64> {
         let (before, now) = (self.counted, self.count_now());
         self.counted = now;
-        match (before, now) {
-            (Some(before), Some(now)) => now.checked_sub(before),
-            _ => Some(0),
-        }
+        now?.checked_sub(before?)
     }
 
     /// Of all units together: each counts on its own CPUs only.

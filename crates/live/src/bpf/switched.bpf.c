@@ -13,27 +13,25 @@
 
 LICENSE;
 
-struct count {
-	u64 last;
-	u64 own_cache_line[7];
-};
+struct last {
+	struct count count;
+} __attribute__((aligned(64)));
 
-CPU_TABLE(struct count, counts)
+CPU_TABLE(struct last, lasts)
 
 /* To the task that runs here. */
 static __always_inline int count_for(struct task_struct *p)
 {
-	struct count *count = counts_of(this_cpu());
+	struct last *last = lasts_of(this_cpu());
 	struct task_slot *slot = task_slot(p);
-	u64 now = cpu_instructions(), before;
+	struct count before;
 
-	if (!count)
+	if (!last)
 		return 0;
-	before = count->last;
-	count->last = now;
-	/* The first time says only where to count from. */
-	if (slot && before)
-		count_into(&slot->instructions.of[cpu_kind(this_cpu())], count_between(before, now));
+	before = last->count;
+	last->count = cpu_count();
+	if (slot)
+		count_into(slot, cpu_kind(this_cpu()), before, last->count);
 	return 0;
 }
 

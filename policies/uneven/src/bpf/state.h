@@ -25,7 +25,7 @@ struct {
 struct un_cpu {
 	struct wants wants;	/* of who runs here, as of the last time it was charged */
 	u64 since_ns;		/* when that was */
-	u64 counted;		/* instructions of this CPU at that time */
+	struct count counted;	/* what this CPU had counted at that time */
 	u64 deal;
 	u64 expects_ns;		/* when somebody was last sent here */
 	s32 pid;		/* who runs here; 0: nobody */
@@ -78,12 +78,10 @@ static __always_inline u64 shares_of(const struct task_slot *slot)
 	return shares ? shares : task_share(&task_table.slots[0]);
 }
 
-/* A CPU's counter, which can be read there alone. */
-static __always_inline u64 count_now(s32 at)
+/* What a CPU has counted, which can be read there alone. */
+static __always_inline struct count count_now(s32 at)
 {
-	if (!reads_counters)
-		return 0;
-	return at == this_cpu() ? cpu_instructions() : COUNT_LOST;
+	return reads_counters && at == this_cpu() ? cpu_count() : (struct count){};
 }
 
 /* Charges p for its time on its CPU since it was charged last. */
@@ -92,16 +90,16 @@ static __always_inline void charge(struct task_struct *p, s32 at, struct un_cpu 
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
 	struct task_slot *slot = task_slot(p);
 	u64 now = now_ns(), ran_ns = elapsed_ns(cpu->since_ns, now);
-	u64 count = count_now(at), counted = count_between(cpu->counted, count);
+	struct count before = cpu->counted;
 	u32 kind = cpu_kind(at);
 
 	cpu->since_ns = now;
-	cpu->counted = count;
+	cpu->counted = count_now(at);
 	vtime_runs(p, vtime_of(ran_ns, weight_of(p, slot)), knob_slice_ns);
 	if (slot) {
 		task_table_ran(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
-		count_into(&slot->instructions.of[kind], counted);
+		count_into(slot, kind, before, cpu->counted);
 	}
 	if (task) {
 		share_charge(&task->wants, shares_of(slot), kind, ran_ns, 4 * knob_round_ns);
