@@ -8,7 +8,7 @@ use policy::{Instance, Policy};
 use sim::{Change, Fault, Scheduler, run, run_traced};
 use trace::Kind;
 use workload::apps::Apps;
-use workload::{Step, Task, Workload};
+use workload::{Object, Step, Task, Workload};
 
 const REGISTRY: &[&Policy] = &[&cas::CAS, &cas::O1];
 
@@ -284,5 +284,37 @@ fn an_idle_cpu_is_found_for_a_task_that_may_not_run_on_the_nearest() {
         let outcome = run(&scenario).unwrap_or_else(|error| panic!("{policy}: {error}"));
         let waited_ns = outcome.observed.tasks[&2].wait_max_ns;
         assert!(waited_ns < 10 * MS, "{policy}: {waited_ns}");
+    }
+}
+
+/// Three wake at once, each better than the one before, and take the CPU from who runs there and from each other. Soon
+/// afterwards the other CPU idles.
+#[test]
+fn who_was_about_to_run_is_left_behind_by_nobody() {
+    let hog = |cpu: usize, nice: i8, steps: Vec<Step>| Task {
+        cpus: Some(vec![cpu]),
+        ..of(cpu, nice, task("hog", steps))
+    };
+    let party = |delay_ms: u64, nice: i8, ms: u64| Task {
+        cpus: Some(vec![0]),
+        delay_ns: delay_ms * MS,
+        ..of(9, nice, task("party", vec![burn(1), Step::Barrier(0), burn(ms)]))
+    };
+    let tasks = vec![
+        party(0, 0, 3),
+        party(5, -8, 3),
+        party(10, -16, 50),
+        hog(0, 19, vec![burn(400)]),
+        hog(1, -20, vec![burn(40), Step::Barrier(0), burn(2)]),
+    ];
+    let both = cores(2).all();
+    let free = |at: usize| Fault { at_ns: 30 * MS, change: Change::Affinity(at, both) };
+    for policy in ["o1", "cas"] {
+        let mut load = workload(tasks.clone());
+        load.objects.push(Object::Barrier { parties: 4, spin_ns: 0 });
+        let mut scenario = scenario(cores(2), load, scheduler(policy));
+        scenario.faults = (0..3).map(free).collect();
+        scenario.options.check = true;
+        run(&scenario).unwrap_or_else(|error| panic!("{policy}: {error}"));
     }
 }

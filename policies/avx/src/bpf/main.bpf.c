@@ -76,7 +76,8 @@ void OP(avx_tick, struct task_struct *p)
 	s32 cpu = this_cpu();
 
 	account(p, cpu);
-	if (cpu_is_shared(cpu))
+	/* Or somebody was sent here, whom no other CPU can take. */
+	if (cpu_is_shared(cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
 		task_set_slice(p, 0);
 	queue_kick(cpu);
 }

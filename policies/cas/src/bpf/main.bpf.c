@@ -201,11 +201,26 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		cpu_is_back(cpu, true);
 }
 
+/*
+ * Who was about to run when somebody better woke is behind that one on the local DSQ, from which no other CPU takes
+ * it: back to its queue, or else everybody there has a tick.
+ */
+static __always_inline void leave_nobody_behind(struct task_struct *p)
+{
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) <= 0)
+		return;
+	if (can_reenqueue())
+		reenqueue_here();
+	else
+		task_set_slice(p, 0);
+}
+
 void OP(cas_tick, struct task_struct *p)
 {
 	struct cas_cpu *c = cpus_of(this_cpu());
 
 	cpu_is_back(this_cpu(), false);
+	leave_nobody_behind(p);
 	if (c && (knob_slack ? cpu_is_taken(this_cpu()) : epoch_is_closed(this_cpu(), c, now_ns())))
 		task_set_slice(p, 0);
 	/*
