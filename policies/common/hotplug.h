@@ -145,6 +145,15 @@ static __always_inline void cpu_is_lost(s32 cpu)
 	cpu_leaves_at(at, CPU_TAKEN);
 }
 
+/* Whether that has happened since. */
+static __always_inline bool cpu_was_lost(s32 cpu, u64 since_ns)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS && elapsed_ns(since_ns, cpu_visits[at].left_ns) > 0;
+}
+
 /* Longer than real-time tasks that wake often run, and shorter than the server leaves a CPU to one. */
 #define CPU_KEPT_NS (100 * 1000 * 1000ULL)
 

@@ -7,7 +7,7 @@ use policy::{Instance, Policy};
 use sim::{Change, Fault, Scenario, Scheduler, run};
 use trace::Outcome;
 use workload::hackbench::Hackbench;
-use workload::{Object, Step, Task, Workload};
+use workload::{Object, RealTime, Step, Task, Workload};
 
 mod common;
 
@@ -60,6 +60,37 @@ fn nobody_starves_behind_the_head_of_a_queue() {
     let waited_ms = wait_ms("flsched:variant=code", 2, &load, "hog");
     // of 12 on a CPU 11 are ahead, for a turn each of slice, deferral and tick; others pass it in as many
     assert!(waited_ms <= 2 * 11 * 114, "{waited_ms} ms");
+}
+
+/// A real-time task that wakes on a CPU each `every_ms`, for so long.
+fn visitor(cpu: usize, every_ms: u64, ns: u64) -> Task {
+    let steps = for_ever(vec![Step::Run { work_ns: ns }, Step::Sleep { ns: every_ms * MS }]);
+    let cpus = Some(vec![cpu]);
+    Task { realtime: RealTime::Fifo(7), cpus, ..common::task(&format!("visitor-{cpu}"), steps) }
+}
+
+/// Who is interrupted is first again, and for 20 ms anew.
+#[test]
+fn nobody_starves_behind_one_that_is_interrupted() {
+    let mut uneven = Vec::new();
+    for policy in ["flsched", "flsched:pull=true", "flsched:variant=code,defer=20ms"] {
+        for (cpus, every_ms) in [1, 2].into_iter().flat_map(|n| [1, 4, 10, 18].map(|ms| (n, ms))) {
+            let hogs = match cpus {
+                1 => hogs(3, &Some(vec![0])),
+                _ => hogs(6, &None),
+            };
+            let visitors = (0..cpus).map(|cpu| visitor(cpu, every_ms, 20_000)).collect();
+            let load = common::workload([hogs, visitors].concat());
+            let (_, ms) = migrations_and_ms(policy, cpus, &load);
+            let hogs = ms.iter().filter(|(name, _)| name.starts_with("hog"));
+            let ms: Vec<u64> = hogs.map(|(_, ms)| *ms).collect();
+            // a third of a CPU each
+            if ms.iter().any(|least| *least < 20_000 / 3 / 2) {
+                uneven.push(format!("{policy}, {cpus} CPUs, each {every_ms} ms: {ms:?} ms"));
+            }
+        }
+    }
+    assert!(uneven.is_empty(), "{}", uneven.join("\n"));
 }
 
 #[test]

@@ -30,6 +30,8 @@ LICENSE;
 /* Wakers of other CPUs write only head_taken_ns, and that seldom (with CODE, deferred too). */
 struct fl_cpu {
 	u64 head_taken_ns;
+	u64 began_ns;	/* the first tick that found `runs` here */
+	s32 runs;
 	s32 deferred;
 	struct offer offer;
 } __attribute__((aligned(64)));
@@ -41,6 +43,11 @@ static __always_inline u64 slice_ns(void)
 	return slice_by_tick(knob_slice_ns, tick_ns);
 }
 
+static __always_inline u64 turn_ns(void)
+{
+	return order_turn(knob_slice_ns, tick_ns, knob_variant == CODE ? knob_defer_ns : 0);
+}
+
 /* Head or tail of the queue of `cpu`, for a task that has just become runnable. */
 static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 {
@@ -48,13 +55,12 @@ static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 		.weight = p->scx.weight,
 		.pinned = nr_cpus > 1 && p->nr_cpus_allowed == 1,
 	};
-	u64 turn_ns = order_turn(knob_slice_ns, tick_ns, knob_variant == CODE ? knob_defer_ns : 0);
 	struct fl_cpu *state;
 
 	if (!order_prefers_head(task))
 		return 0;
 	state = cpus_of(cpu);
-	if (!state || !order_take_head(&state->head_taken_ns, now_ns(), turn_ns))
+	if (!state || !order_take_head(&state->head_taken_ns, now_ns(), turn_ns()))
 		return 0;
 	return SCX_ENQ_HEAD;
 }
@@ -182,8 +188,10 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 	bool is_idle = !prev || !(prev->scx.flags & SCX_TASK_QUEUED);
 	struct fl_cpu *state = cpus_of(cpu);
 
-	if (state)
+	if (state) {
+		state->runs = 0;
 		offer_withdraw(&state->offer);
+	}
 	cpu_is_back(cpu, false);
 	if (knob_pull && pull_one(cpu, is_idle))
 		return;
@@ -194,6 +202,24 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 		task_set_slice(prev, slice_ns());
 }
 
+/*
+ * Whether p has had its turn though its slice goes on: who ran when a real-time task came is queued again by the kernel,
+ * first and for 20 ms anew each time (see cpu_sends_away), so beside one that wakes more often than that it would run
+ * for ever. One that blocked in the meantime and is back may look like it: only where the CPU was lost is that so.
+ */
+static __always_inline bool turn_was_prolonged(struct fl_cpu *state, struct task_struct *p)
+{
+	s32 cpu = this_cpu();
+
+	if (state->runs != p->pid) {
+		state->runs = p->pid;
+		state->began_ns = now_ns();
+		return false;
+	}
+	return place_waiting(cpu) > 0 && cpu_was_lost(cpu, state->began_ns) &&
+	       elapsed_ns(state->began_ns, now_ns()) >= turn_ns();
+}
+
 void OP(flsched_tick, struct task_struct *p)
 {
 	struct fl_cpu *state = cpus_of(this_cpu());
@@ -202,6 +228,10 @@ void OP(flsched_tick, struct task_struct *p)
 		return;
 	if (cpu_is_shared(this_cpu()) && place_waiting(this_cpu()) > 0)
 		return task_set_slice(p, 0);
+	if (turn_was_prolonged(state, p)) {
+		state->runs = 0;
+		return task_set_slice(p, 0);
+	}
 	if (knob_variant == CODE && !p->scx.slice)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	if (knob_pull) {
