@@ -22,6 +22,7 @@
 static u32 cpu_lacks[MAX_CPUS];
 
 struct cpu_visit {
+	u64 taken_ns;	/* since when it counts as taken */
 	u64 left_ns;
 	u64 back_ns;	/* 0: not yet */
 	u64 away_ns;	/* for how long it has to be back, all in all */
@@ -128,6 +129,7 @@ static __always_inline void cpu_is_lost(s32 cpu)
 {
 	u64 now = now_ns(), here_ns;
 	struct cpu_visit *visit;
+	bool still_taken;
 	u32 at = cpu;
 
 	barrier_var(at);
@@ -135,12 +137,15 @@ static __always_inline void cpu_is_lost(s32 cpu)
 		return;
 	visit = &cpu_visits[at];
 	here_ns = visit->back_ns ? elapsed_ns(visit->back_ns, now) : 0;
+	/* Or it has been back for long enough, and nobody has looked since. */
+	still_taken = cpu_lacks_at(at, CPU_TAKEN) && (!visit->back_ns || here_ns < visit->away_ns);
 	visit->away_ns -= here_ns < visit->away_ns ? here_ns : visit->away_ns;
 	visit->left_ns = now;
 	visit->back_ns = 0;
 	visit->idle_ns = 0;
-	if (cpu_lacks_at(at, CPU_TAKEN))
+	if (still_taken)
 		return;
+	visit->taken_ns = now;
 	visit->away_ns = 0;
 	cpu_leaves_at(at, CPU_TAKEN);
 }
@@ -152,6 +157,18 @@ static __always_inline bool cpu_was_lost(s32 cpu, u64 since_ns)
 
 	barrier_var(at);
 	return at < MAX_CPUS && elapsed_ns(since_ns, cpu_visits[at].left_ns) > 0;
+}
+
+/*
+ * Whether ours lack a CPU: it has counted as taken for longer than it does after a visit of a tick, because the visit was
+ * longer, or there was another one each time before it had been back for as long as it was away.
+ */
+static __always_inline bool cpu_is_scarce(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS && cpu_is_taken_at(at) && elapsed_ns(cpu_visits[at].taken_ns, now_ns()) > 2 * tick_ns;
 }
 
 /* Longer than real-time tasks that wake often run, and shorter than the server leaves a CPU to one. */

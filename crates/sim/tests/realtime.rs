@@ -240,3 +240,31 @@ fn a_policy_hears_once_that_a_cpu_is_taken_and_that_it_is_back() {
         assert!(order.chunks(2).all(|pair| *pair[0] == "cpu_release"), "{name}: {order:?}");
     }
 }
+
+/// A real-time task that wakes on a CPU each 4 ms, for 0.1 ms.
+fn visitor(cpu: usize) -> Task {
+    let steps = vec![Step::Run { work_ns: MS / 10 }, Step::Sleep { ns: 4 * MS }];
+    let again = vec![Step::Repeat { times: None, steps }];
+    Task { cpus: Some(vec![cpu]), ..realtime("visitor", RealTime::Fifo(7), again) }
+}
+
+/// Who is interrupted goes on: it has neither yielded nor had its turn.
+#[test]
+fn nice_means_the_same_where_a_real_time_task_wakes_often() {
+    let mut wrong = Vec::new();
+    for scheduler in every_scheduler().split_off(2) {
+        let ran_ms = |visitors: Vec<Task>| {
+            let mut load = spinners(3, 20_000);
+            load.tasks.iter_mut().zip([-10, 0, 10]).for_each(|(task, nice)| task.nice = nice);
+            load.tasks.extend(visitors);
+            let traced = traced(&scenario(cores(1), load, scheduler.clone()));
+            let ran_ns = ran_ns(&traced, 3, 0, 20_000 * MS);
+            (traced.outcome.policy, ran_ns.into_iter().map(|ns| ns / MS).collect::<Vec<_>>())
+        };
+        let ((name, alone), (_, visited)) = (ran_ms(vec![]), ran_ms(vec![visitor(0)]));
+        if alone.iter().zip(&visited).any(|(a, v)| a.abs_diff(*v) > a / 10 + 300) {
+            wrong.push(format!("{name}: {visited:?} ms, and {alone:?} without it"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -26,7 +26,7 @@ static __always_inline bool is_over(const struct cas_task *t)
 /* Whether who comes now waits for the next epoch. Where real-time tasks leave little of a CPU, all turns are short. */
 static __always_inline bool epoch_is_closed(s32 cpu, const struct cas_cpu *c, u64 now)
 {
-	return o1_epoch_closed(c->epoch_ns, now) || cpu_is_taken(cpu);
+	return o1_epoch_closed(c->epoch_ns, now) || cpu_is_scarce(cpu);
 }
 
 /* The epoch of those who come now. */
@@ -84,14 +84,21 @@ static __always_inline void has_turn(struct cas_cpu *c, const struct cas_task *t
 	}
 }
 
+/* Whether who ran did not stop by itself: somebody better came, or a real-time task that is soon gone again. */
+static __always_inline bool was_preempted(s32 cpu, const struct cas_cpu *c, u64 enq_flags)
+{
+	return c->preempting || (enq_flags & SCX_ENQ_REENQ && !cpu_is_kept(cpu));
+}
+
 /* Where a task that ran, and could go on, belongs now. */
-static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now)
+static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now,
+				   u64 enq_flags)
 {
 	if (knob_slack)
 		t->key = vtime_key(t->key, slot);
 	else if (is_over(t))
 		make_key(c, t, expire(cpu, c, t, now), slot);
-	else if (c->preempting)			/* as if it had never left the head of its list */
+	else if (was_preempted(cpu, c, enq_flags))	/* as if it had never left the head of its list */
 		t->key = key_of(c->epoch, t->o1.prio, key_sequence(t->key), slot);
 	else if (now + tick_ns < c->turn_end_ns)	/* gave way itself [sys_sched_yield] */
 		make_key(c, t, c->epoch + 1, slot);

@@ -83,7 +83,7 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 	if (arrives)
 		arrive(cpu, c, t, p, slot, now);
 	else if (t->o1.phase == STOPPED)
-		decide(cpu, c, t, slot, now);
+		decide(cpu, c, t, slot, now, enq_flags);
 	else if (t->o1.phase != DECIDED)
 		queue_again(cpu, c, t, slot);
 
@@ -179,7 +179,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		t->o1.nice = nice_of(prev);
 		slot = slot_of(c, prev, now);
 		join(t, slot);
-		decide(cpu, c, t, slot, now);
+		decide(cpu, c, t, slot, now, 0);
 		going_on = t->key;
 	}
 	if (nr_away && take_from_away(cpu))
