@@ -228,13 +228,14 @@ static __always_inline void cpu_sends_away(void)
 
 /*
  * Whether a CPU, for which `mine` wait, is to take one of the `theirs` that wait for another: of one that has gone all,
- * and of one that is taken, too, unless it is taken itself and as many wait here.
+ * and of one that is scarce, too, unless it is taken itself and as many wait here. Not for each visit: nobody sends back
+ * what others take meanwhile, and of a CPU that is visited often they would take one after another.
  */
 static __always_inline bool cpu_helps(s32 cpu, s32 mine, s32 other, s32 theirs)
 {
 	if (cpu_is_gone(other))
 		return theirs > 0;
-	return cpu_is_taken(other) && theirs > (cpu_is_taken(cpu) ? mine + 1 : 0);
+	return cpu_is_scarce(other) && theirs > (cpu_is_taken(cpu) ? mine + 1 : 0);
 }
 
 /*

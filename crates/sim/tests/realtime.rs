@@ -268,3 +268,22 @@ fn nice_means_the_same_where_a_real_time_task_wakes_often() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// It takes a fortieth of a CPU, and who waits there is taken by nobody for that.
+#[test]
+fn tasks_do_not_leave_a_cpu_that_is_visited() {
+    let mut uneven = Vec::new();
+    for scheduler in every_scheduler() {
+        let mut load = spinners(8, 10_000);
+        load.tasks.push(visitor(0));
+        let traced = traced(&scenario(cores(2), load, scheduler));
+        let mut ran_ns = ran_ns(&traced, 8, 0, 10_000 * MS);
+        ran_ns.sort_unstable();
+        // flsched sends all away that wait, as they cannot be taken later
+        let name = &traced.outcome.policy;
+        if ran_ns[7] * 3 > ran_ns[0] * 4 && name != "flsched" {
+            uneven.push(format!("{name}: {ran_ns:?}"));
+        }
+    }
+    assert!(uneven.is_empty(), "{}", uneven.join("\n"));
+}
