@@ -163,6 +163,15 @@ __noinline int take_from_away(s32 cpu)
 	return false;
 }
 
+/* Whether it is time to look, and there was one to take. */
+static __always_inline bool balance(s32 cpu, struct cas_cpu *c, u64 going_on, u64 now)
+{
+	if (nr_cpus == 1 || elapsed_ns(c->balanced_ns, now) < BALANCE_NS)
+		return false;
+	c->balanced_ns = now;
+	return !cpu_is_taken(cpu) && take_from_busiest(cpu, waiting(cpu) + !!going_on);
+}
+
 void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cas_task *t = prev ? task_of(prev) : NULL;
@@ -182,7 +191,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		decide(cpu, c, t, slot, now, 0);
 		going_on = t->key;
 	}
-	if (nr_away && take_from_away(cpu))
+	if ((nr_away && take_from_away(cpu)) || balance(cpu, c, going_on, now))
 		return;
 	switch (next_here(cpu, going_on)) {
 	case GOES_ON:

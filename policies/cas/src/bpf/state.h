@@ -57,6 +57,7 @@ struct cas_cpu {
 	u64 entered_mm;		/* whose the current context is */
 	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
 	u64 turn_ns;		/* how long who runs here does so, about */
+	u64 balanced_ns;	/* when it last looked whether others have more to do */
 	u64 sequence;
 	u32 epoch;
 	u32 here;		/* which slots are of the current context */

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Take: a CPU with nothing to do looks for work of others, in the order that share.h says. */
+/*
+ * Take: a CPU with nothing to do looks for work of others, in the order that share.h says, and now and then one that has
+ * less to do than another does: where threads are forked one by one, block, and all get work at once, CPUs have more and
+ * less of them, and as long as none runs out of work that would stay so.
+ */
 #pragma once
 #include "choose.h"
 #include "share.h"
+#include "account.h"
+
+#define BALANCE_NS	64000000ULL	/* [rebalance_tick] of busy CPUs: some ms times busy_factor */
 
 /* Which of these slots of another CPU has most waiting: a context that is entered may as well stay. */
 __noinline u32 fullest(s32 victim, u32 slots)
@@ -56,4 +63,55 @@ __noinline int take(s32 cpu, s32 victim, u32 class)
 		if (slots >> slot & 1 && take_first(own, theirs, victim, slot))
 			return 1;
 	return 0;
+}
+
+/* Takes one of whatever class; whether there was one. */
+static __always_inline bool take_any(s32 cpu, s32 victim)
+{
+	u32 class;
+
+	for (class = SHARE_OWN; class < SHARE_CLASSES; class++)
+		if (take(cpu, victim, class))
+			return true;
+	return false;
+}
+
+/* How many could run on a CPU; of one that is away others take anyway. */
+static __always_inline u32 load_of(s32 cpu)
+{
+	struct cas_cpu *c = cpus_of(cpu);
+
+	return cpu_is_away(cpu) ? 0 : waiting(cpu) + (c && c->running);
+}
+
+/*
+ * [load_balance] Takes one from the CPU that has most to do, if it has more by two or more than this one, with `mine`: by
+ * one less it would be as uneven the other way round. Where all there are bound to it, from another [all_pinned].
+ * Whether there was one.
+ */
+__noinline int take_from_busiest(s32 cpu, u32 mine)
+{
+	u32 most = mine + 1, i;
+	s32 busiest = -1;
+
+	bpf_for(i, 1, nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i);
+		u32 load = load_of(other);
+
+		if (load > most) {
+			most = load;
+			busiest = other;
+		}
+	}
+	if (busiest < 0)
+		return false;
+	if (take_any(cpu, busiest))
+		return true;
+	bpf_for(i, 1, nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i);
+
+		if (load_of(other) > mine + 1 && take_any(cpu, other))
+			return true;
+	}
+	return false;
 }

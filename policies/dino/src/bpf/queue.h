@@ -102,14 +102,12 @@ static __always_inline u64 queue_of_bound(struct task_struct *p, s32 home)
 	return best.cpu;
 }
 
-/* Where p waits if it may run on all CPUs: at home, or with the nearest CPU that takes it. */
-static __always_inline u32 domain_for(struct task_struct *p, s32 home)
+/* The domain of the nearest CPU that takes p. */
+static __always_inline u32 domain_near(struct task_struct *p)
 {
 	s32 own = scx_bpf_task_cpu(p);
 	u32 i;
 
-	if (home != NO_DOMAIN)
-		return home;
 	bpf_for(i, 0, nr_cpus) {
 		s32 cpu = cpu_neighbour(own, i);
 
@@ -119,16 +117,58 @@ static __always_inline u32 domain_for(struct task_struct *p, s32 home)
 	return cpu_domain(own);
 }
 
+/* How many wait in a domain, and for how many CPUs. */
+struct domain_load {
+	u64 waiting;
+	u64 cpus;
+};
+
+static __always_inline struct domain_load domain_load(u32 domain)
+{
+	u32 at = domain & (DOMAINS_MAX - 1);
+
+	barrier_var(at);
+	return (struct domain_load){ scx_bpf_dsq_nr_queued(queue_of_domain(domain)), task_table.cpus[at] };
+}
+
+/* Whether who comes is ahead there of where it would be here, and would not come back with the next one that does. */
+static __always_inline bool load_is_less(const struct domain_load *there, const struct domain_load *here)
+{
+	return there->cpus && (there->waiting + 2) * here->cpus <= here->waiting * there->cpus;
+}
+
+/*
+ * Where p waits if it may run on all CPUs: at home, or with the nearest CPU that takes it, unless far fewer wait for each
+ * CPU elsewhere. A CPU takes from other domains only with nothing to do: threads that were forked one by one and
+ * blocked, and then all had work, would stay piled up in one.
+ */
+static __always_inline u32 domain_for(struct task_struct *p, s32 home)
+{
+	struct domain_load least;
+	u32 best, i;
+
+	if (home != NO_DOMAIN)
+		return home;
+	best = domain_near(p);
+	least = domain_load(best);
+	bpf_for(i, 0, least.waiting < 2 ? 0 : nr_domains) {
+		struct domain_load load = domain_load(i);
+
+		if (load_is_less(&load, &least) && (!nr_away || domain_takes(p, i))) {
+			best = i;
+			least = load;
+		}
+	}
+	return best;
+}
+
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	s32 home = task_home(p), cpu = scx_bpf_task_cpu(p), idle;
-	u32 domain = domain_for(p, home);
-	u64 queue;
+	bool anywhere = goes_anywhere(p);
+	u32 domain = anywhere ? domain_for(p, home) : home != NO_DOMAIN ? (u32)home : domain_near(p);
+	u64 queue = anywhere ? queue_of_domain(domain) : queue_of_bound(p, home);
 
-	if (goes_anywhere(p))
-		queue = queue_of_domain(domain);
-	else
-		queue = queue_of_bound(p, home);
 	vtime_insert(p, queue, enq_flags, knob_slice_ns);
 	if (p->nr_cpus_allowed == 1)
 		return;
