@@ -221,3 +221,16 @@ fn a_cpu_idles_for_a_tick_at_most_while_a_task_waits_behind_another() {
     assert!(idle_ns <= tick_ns + MS / 10, "idle for {idle_ns} ns, ticks every {tick_ns} ns");
     assert!(outcome.elapsed_ns < 65 * MS, "{} ns of 55 ms", outcome.elapsed_ns);
 }
+
+/// What was claimed for one that blocked first is no use to those behind it, who cannot leave, and is to another.
+#[test]
+fn a_claim_does_not_outlive_who_could_use_it() {
+    let moves = Task { cpus: Some(vec![0, 1]), ..sleeper("moves", 0, 6, 20) };
+    let short = Task { cpus: Some(vec![1]), ..common::task("short", vec![common::burn(3)]) };
+    let load = common::workload([hogs(2, &Some(vec![0])), vec![short, moves]].concat());
+    let load = Workload { duration_ns: Some(2_000 * MS), ..load };
+    let scenario = common::scenario(common::cores(2), load, common::policy("offers"));
+    let outcome = run(&scenario).unwrap();
+    let of = &outcome.observed.tasks[&4];
+    assert!(of.cpu_ns > 400 * MS, "a CPU idles, and it had {} of 2000 ms", of.cpu_ns / MS);
+}

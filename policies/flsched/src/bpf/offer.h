@@ -29,14 +29,17 @@ static __always_inline void offer_withdraw(struct offer *offer)
 
 /*
  * A tick while p runs and others wait behind it: claims an idle CPU for it. Returns whether there is
- * one, so that p's slice is to end. The claim outlives p where p blocks first: others may use it.
+ * one, so that p's slice is to end. The claim outlives p where p blocks first: others may use it, or it ends with the
+ * next that can go nowhere.
  */
 static __always_inline bool offer_claim(struct offer *offer, struct task_struct *p)
 {
 	s32 cpu;
 
-	if (nr_cpus == 1 || p->nr_cpus_allowed == 1)
+	if (nr_cpus == 1 || p->nr_cpus_allowed == 1) {
+		offer_withdraw(offer);
 		return false;
+	}
 	if (offer->claimed && !cpu_takes(p, offer->claimed - 1))
 		offer_withdraw(offer);
 	if (!offer->claimed) {
