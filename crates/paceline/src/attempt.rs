@@ -9,16 +9,16 @@ use machine::Machine;
 use policy::Profile;
 use policy::table::TYPES_MAX;
 use report::text::{count, digits, percent, time};
-use report::{Results, Summary, html};
+use report::{Results, Summary};
 
 use crate::cli::{Record, Try};
-use crate::compare::{check_writable, write_report};
+use crate::compare::{check_writable, hand_over};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::plan::{Job, Place, Plan, SEED, find_machine};
 use crate::progress::Progress;
 use crate::replay::Went;
-use crate::{export, ground, interrupt, output, record, replay};
+use crate::{export, ground, interrupt, record, replay};
 
 /// Longest that a replay may take on the simulated clock.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -79,13 +79,10 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     let mut results = Results::new(plan.setting(), &measured.outcomes, false);
     results.notes.clone_from(&measured.notes);
     results.notes.extend(answer(&results.summary, &went));
-    match args.json {
-        true => output::print(&(results.json() + "\n"))?,
-        false => output::print(&report::comparison(&results, output::style()))?,
+    match (hand_over(&results, &measured, &args.exports, Some(&args.report), args.json), ended) {
+        (Ok(()) | Err(Failure::Closed), Some(status)) => Err(status),
+        (handed, _) => handed,
     }
-    export::write(&args.exports, &measured, &results)?;
-    write_report(&args.report, &html::comparison(&results), args.json)?;
-    ended.map_or(Ok(()), Err)
 }
 
 /// Others are held against Linux's own class, under which it was recorded.

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use report::{Results, html, write_whole};
 
-use crate::cli::Compare;
+use crate::cli::{Compare, Exports};
 use crate::failure::Failure;
+use crate::ground::Measured;
 use crate::plan::{Place, Plan};
 use crate::progress::Progress;
 use crate::{export, ground, interrupt, output};
@@ -30,20 +31,40 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     setting.kernel.clone_from(&measured.kernel);
     let mut results = Results::new(setting, &measured.outcomes, plan.locks);
     results.notes.clone_from(&measured.notes);
-    match arguments.json {
-        true => output::print(&(results.json() + "\n"))?,
-        false => output::print(&report::comparison(&results, output::style()))?,
-    }
-    export::write(&arguments.exports, &measured, &results)?;
-    if let Some(path) = &arguments.report {
-        write_report(path, &html::comparison(&results), arguments.json)?;
-    }
-    Ok(())
+    let report = arguments.report.as_deref();
+    hand_over(&results, &measured, &arguments.exports, report, arguments.json)
 }
 
-/// Writes a report and says where it is: on standard error where standard output is JSON.
+/// Writes the files that were asked for, then shows the result: who reads it may have gone away, which is no reason to
+/// write none, and a file that cannot be written is none to show nothing.
+pub fn hand_over(
+    results: &Results,
+    measured: &Measured,
+    exports: &Exports,
+    report: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    let page = |path| write_whole(path, html::comparison(results)).map_err(Failure::input);
+    let written =
+        export::write(exports, measured, results).and_then(|()| report.map_or(Ok(()), page));
+    let mut shown = output::print(&match json {
+        true => results.json() + "\n",
+        false => report::comparison(results, output::style()),
+    });
+    if let Some(path) = report.filter(|_| shown.is_ok() && written.is_ok()) {
+        shown = say_report(path, json);
+    }
+    written.and(shown)
+}
+
+/// Writes a report and says where it is.
 pub fn write_report(path: &Path, page: &str, json: bool) -> Result<(), Failure> {
     write_whole(path, page).map_err(Failure::input)?;
+    say_report(path, json)
+}
+
+/// On standard error where standard output is JSON.
+fn say_report(path: &Path, json: bool) -> Result<(), Failure> {
     let line = format!("report: {}", path.display());
     match json {
         true => output::say(&line),

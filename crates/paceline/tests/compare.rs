@@ -89,6 +89,21 @@ fn a_reader_that_has_gone_away_is_no_error() {
 }
 
 #[test]
+fn a_reader_that_has_gone_away_keeps_no_file_from_being_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |file: &str| folder.path().join(file).to_str().unwrap().to_string();
+    let (report, tables) = (name("report.html"), name("tables"));
+    let run = ["compare", "--on", "sim", "--policy", "default", "--report", &report];
+    let job = ["--csv", &tables, "--", "hackbench", "-g", "1", "-l", "1"];
+    let mut command = paceline(&[&run[..], &job].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    assert!(fs::read_to_string(&report).unwrap().ends_with("</html>\n"));
+    assert_eq!(fs::read_dir(&tables).unwrap().count(), 3);
+}
+
+#[test]
 fn a_full_disk_behind_standard_output_is_one_line() {
     let full = File::create("/dev/full").unwrap();
     let output = paceline(&["list"]).stdout(full).output().unwrap();
