@@ -7,7 +7,7 @@
  * turn, so no CPU idles while a task it may run waits. A task that runs away from home goes back at a tick, as
  * soon as a CPU there idles or runs a task that belongs elsewhere itself; so tasks that were given
  * each other's domains change places although nothing waits. Tasks without a domain run where the kernel would
- * have them, and wait in the nearest domain unless far fewer wait for each CPU of another. Nobody runs outside its own
+ * have them, and wait in the nearest domain unless fewer wait for each CPU of another. Nobody runs outside its own
  * affinity mask.
  *
  * Where it does not work well: a domain is not left for a second or so after the load has changed, as only the

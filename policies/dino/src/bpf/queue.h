@@ -131,19 +131,23 @@ static __always_inline struct domain_load domain_load(u32 domain)
 	return (struct domain_load){ scx_bpf_dsq_nr_queued(queue_of_domain(domain)), task_table.cpus[at] };
 }
 
-/* Whether who comes is ahead there of where it would be here, and would not come back with the next one that does. */
-static __always_inline bool load_is_less(const struct domain_load *there, const struct domain_load *here)
+/*
+ * Whether who comes has fewer ahead there, by so many for as many CPUs. By one where a turn ended: whoever is next here has
+ * left the queue by then. Who wakes stays near unless it is by two.
+ */
+static __always_inline bool load_is_less(const struct domain_load *there, const struct domain_load *here, u64 by)
 {
-	return there->cpus && (there->waiting + 2) * here->cpus <= here->waiting * there->cpus;
+	return there->cpus && (there->waiting + by) * here->cpus <= here->waiting * there->cpus;
 }
 
 /*
- * Where p waits if it may run on all CPUs: at home, or with the nearest CPU that takes it, unless far fewer wait for each
- * CPU elsewhere. A CPU takes from other domains only with nothing to do: threads that were forked one by one and
+ * Where p waits if it may run on all CPUs: at home, or with the nearest CPU that takes it, unless fewer wait for each CPU
+ * elsewhere. A CPU takes from other domains only with nothing to do: threads that were forked one by one and
  * blocked, and then all had work, would stay piled up in one.
  */
-static __always_inline u32 domain_for(struct task_struct *p, s32 home)
+static __always_inline u32 domain_for(struct task_struct *p, s32 home, u64 enq_flags)
 {
+	u64 by = enq_flags & SCX_ENQ_WAKEUP ? 2 : 1;
 	struct domain_load least;
 	u32 best, i;
 
@@ -151,10 +155,10 @@ static __always_inline u32 domain_for(struct task_struct *p, s32 home)
 		return home;
 	best = domain_near(p);
 	least = domain_load(best);
-	bpf_for(i, 0, least.waiting < 2 ? 0 : nr_domains) {
+	bpf_for(i, 0, least.waiting < by ? 0 : nr_domains) {
 		struct domain_load load = domain_load(i);
 
-		if (load_is_less(&load, &least) && (!nr_away || domain_takes(p, i))) {
+		if (load_is_less(&load, &least, by) && (!nr_away || domain_takes(p, i))) {
 			best = i;
 			least = load;
 		}
@@ -166,7 +170,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	s32 home = task_home(p), cpu = scx_bpf_task_cpu(p), idle;
 	bool anywhere = goes_anywhere(p);
-	u32 domain = anywhere ? domain_for(p, home) : home != NO_DOMAIN ? (u32)home : domain_near(p);
+	u32 domain = anywhere ? domain_for(p, home, enq_flags) : home != NO_DOMAIN ? (u32)home : domain_near(p);
 	u64 queue = anywhere ? queue_of_domain(domain) : queue_of_bound(p, home);
 
 	vtime_insert(p, queue, enq_flags, knob_slice_ns);
