@@ -22,6 +22,7 @@ typedef long long s64;
 #define S64_MAX 0x7fffffffffffffffLL
 
 #define MAX_CPUS 512
+#define CPU_WORDS (MAX_CPUS / 64)	/* of a bit for each */
 #define TYPES_MAX 4	/* kinds of cores */
 
 #ifdef __bpf__

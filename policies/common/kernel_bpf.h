@@ -222,6 +222,12 @@ static __always_inline bool cpu_allowed(const struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
+/* The CPUs that p may run on, a bit for each of the first `nr`; what is beyond the kernel's own mask means nothing. */
+static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[CPU_WORDS], u32 nr)
+{
+	bpf_probe_read_kernel(mask, CPU_WORDS * sizeof(*mask), p->cpus_ptr);
+}
+
 /* The policy gives up, and says why: the kernel takes it out. */
 #define scx_bpf_error(message)                                                                     \
 	({                                                                                         \

@@ -112,6 +112,16 @@ EXPORT struct kernel *kernel;
 	((typeof((map)->value))kernel->task_storage_get(kernel, map, sizeof(*(map)->value), p,     \
 							flags))
 
+static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[CPU_WORDS], u32 nr)
+{
+	u32 cpu;
+
+	for (cpu = 0; cpu < CPU_WORDS; cpu++)
+		mask[cpu] = 0;
+	for (cpu = 0; cpu < nr && cpu < MAX_CPUS; cpu++)
+		mask[cpu / 64] |= (u64)cpu_allowed(p, cpu) << cpu % 64;
+}
+
 #define OP(name, args...)		name(args)
 #define OP_SLEEPABLE(name, args...)	name(args)
 #define OPS(policy)			EXPORT struct sched_ext_ops policy##_ops

@@ -174,6 +174,17 @@ fn who_may_run_on_all_cpus_that_are_there_changes_places() {
     }
 }
 
+/// Three may run on one fast core and two slow ones, three on the others: each group has a fast core to share.
+#[test]
+fn who_may_run_on_each_others_cpus_changes_places() {
+    let mut scenario = mix("max-fair", &SPEEDUPS, 20);
+    for (at, task) in scenario.workload.tasks.iter_mut().enumerate() {
+        task.cpus = Some(if at < 3 { vec![0, 2, 3] } else { vec![1, 4, 5] });
+    }
+    let got = fast_shares(&run(&scenario).unwrap(), 6);
+    assert!(got.iter().all(|share| (share - 1.0 / 3.0).abs() < 0.02), "{got:?}");
+}
+
 /// The same mix where speeds are measured; its counters fail after so many seconds.
 fn measured(fault: Option<(u64, sim::Failing)>, seconds: u64) -> Vec<f64> {
     let policy = "min-fair:memo=off,deviations=0,interval=500ms";

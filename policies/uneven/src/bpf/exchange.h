@@ -29,14 +29,15 @@ static __always_inline bool awaits(const struct un_cpu *cpu, u64 now)
 	return !cpu->pid && elapsed_ns(cpu->expects_ns, now) > ARRIVES_NS;
 }
 
-/* What p gains by going to a CPU, ns: in place of who runs there, or where nobody does. 0: nothing. */
-static __always_inline s64 gain_at(const struct un_cpu *mine, u32 kind, const struct un_cpu *other, u32 there,
-				   u64 now)
+/* What p gains by going from `cpu` to another, ns: in place of who runs there, or where nobody does. 0: nothing. */
+static __always_inline s64 gain_at(const struct un_cpu *mine, s32 cpu, const struct un_cpu *other, s32 at, u64 now)
 {
+	u32 kind = cpu_kind(cpu), there = cpu_kind(at);
+
 	if (other->deal)
 		return 0;
 	if (other->pid)
-		return other->goes_anywhere ? swap_gain(&mine->wants, kind, &other->wants, there) : 0;
+		return may_run(other, cpu) ? swap_gain(&mine->wants, kind, &other->wants, there) : 0;
 	/* A faster one that idles is taken whatever the shares are: nobody else wants it. */
 	if (there < kind && awaits(other, now))
 		return swap_worth() + 1 + knob_round_ns;
@@ -64,7 +65,7 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 		other = cpus_of(at);
 		if (!other || cpu_kind(at) == kind || !cpu_takes(p, at))
 			continue;
-		gain = gain_at(mine, kind, other, cpu_kind(at), now);
+		gain = gain_at(mine, cpu, other, at, now);
 		if (gain > most) {
 			most = gain;
 			to = at;
@@ -107,7 +108,7 @@ static __always_inline void take_over(s32 cpu)
 
 		other = cpus_of(at);
 		if (!other || cpu_kind(at) <= kind || !other->pid || other->deal ||
-		    !other->goes_anywhere)
+		    !may_run(other, cpu))
 			continue;
 		gain = move_gain(&other->wants, cpu_kind(at), kind);
 		if (from < 0 || gain > most) {

@@ -92,7 +92,7 @@ void OP(uneven_running, struct task_struct *p)
 		return;
 	cpu->deal = 0;
 	cpu->pid = p->pid;
-	cpu->goes_anywhere = goes_anywhere(p);
+	may_note(cpu, p);
 	if (task)
 		cpu->wants = task->wants;
 	cpu->since_ns = now_ns();

@@ -30,9 +30,29 @@ struct un_cpu {
 	u64 expects_ns;		/* when somebody was last sent here */
 	s32 pid;		/* who runs here; 0: nobody */
 	u32 goes_anywhere;	/* it may run on all CPUs that are there */
+	u64 may[CPU_WORDS];	/* else on these */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct un_cpu, cpus)
+
+/* Notes where who runs here may run. */
+static __always_inline void may_note(struct un_cpu *cpu, const struct task_struct *p)
+{
+	cpu->goes_anywhere = goes_anywhere(p);
+	if (!cpu->goes_anywhere)
+		cpus_allowed(p, cpu->may, nr_cpus);
+}
+
+/* Whether who runs on a CPU may run on another. */
+static __always_inline bool may_run(const struct un_cpu *cpu, s32 at)
+{
+	u32 word = (u32)at / 64;
+
+	if (cpu->goes_anywhere)
+		return true;
+	barrier_var(word);
+	return word < CPU_WORDS && cpu->may[word] >> ((u32)at % 64) & 1;
+}
 
 /* By which a task's CPU time is reckoned: its own weight, or what the control plane has for it. */
 static __always_inline u32 weight_of(const struct task_struct *p, const struct task_slot *slot)
