@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads a policy into the running kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, bail};
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{DataSec, MemberAttr, Struct, Var};
+use libbpf_rs::btf::types::{DataSec, Enum, Enum64, MemberAttr, Struct, Var};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Profile, Topology};
 
@@ -278,10 +278,12 @@ fn ops_table(instance: &Instance) -> String {
     format!("{}_ops", instance.policy.ops)
 }
 
-/// Writes the policy's name into its table of callbacks, for policies of a family share one; and adds
-/// SCX_OPS_SWITCH_PARTIAL to its flags where it is to leave others alone.
+/// Flags that a policy does as well without: before 6.15 wakeups are not queued for sched_ext at all.
+const MAY_LACK: [(&str, u64); 1] = [("SCX_OPS_ALLOW_QUEUED_WAKEUP", 1 << 5)];
+
+/// Writes the policy's name into its table of callbacks, for policies of a family share one; and into its flags what
+/// [`flags`] makes of them.
 fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow::Result<()> {
-    const SWITCH_PARTIAL: u64 = 1 << 3;
     let table = ops_table(instance);
     let (name_at, flags_at) = places_in_ops(instance.policy.bpf)
         .context("the policy's struct sched_ext_ops has no name, or no flags")?;
@@ -294,12 +296,29 @@ fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow
     name.push(0);
     let short = "the policy's ops table is too short";
     ops.get_mut(name_at..name_at + name.len()).context(short)?.copy_from_slice(&name);
-    if scope == Scope::WhoAsks {
-        let flags = ops.get_mut(flags_at..flags_at + 8).context(short)?;
-        let value = u64::from_ne_bytes((&*flags).try_into()?) | SWITCH_PARTIAL;
-        flags.copy_from_slice(&value.to_ne_bytes());
-    }
+    let place = ops.get_mut(flags_at..flags_at + 8).context(short)?;
+    let own = u64::from_ne_bytes((&*place).try_into()?);
+    let known = names_in("scx_ops_flags", &Btf::from_vmlinux()?);
+    place.copy_from_slice(&flags(own, scope, &known).to_ne_bytes());
     Ok(())
+}
+
+/// A policy's flags with SCX_OPS_SWITCH_PARTIAL where it is to leave others alone, and without those of [`MAY_LACK`]
+/// that the kernel does not know: it refuses a table with any of them.
+fn flags(own: u64, scope: Scope, known: &BTreeSet<String>) -> u64 {
+    const SWITCH_PARTIAL: u64 = 1 << 3;
+    let partial = if scope == Scope::WhoAsks { SWITCH_PARTIAL } else { 0 };
+    let lacks = MAY_LACK.iter().filter(|(name, _)| !known.contains(*name));
+    lacks.fold(own | partial, |flags, (_, bit)| flags & !bit)
+}
+
+/// What an enum's values are called, whether they take 32 bits or 64.
+fn names_in(name: &str, btf: &Btf<'_>) -> BTreeSet<String> {
+    let short = btf.type_by_name::<Enum<'_>>(name);
+    let long = btf.type_by_name::<Enum64<'_>>(name);
+    let short = short.iter().flat_map(|values| values.iter().filter_map(|value| value.name));
+    let long = long.iter().flat_map(|values| values.iter().filter_map(|value| value.name));
+    short.chain(long).map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
 /// Where the name and the flags are in the policy's own struct sched_ext_ops.
@@ -374,4 +393,26 @@ pub(crate) fn room_for(cpus: usize) -> anyhow::Result<()> {
         "this machine has {cpus} CPUs, and what observes the scheduler has room for {MAX}: boot with nr_cpus={MAX}"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: u64 = 1 << 1 | 1 << 2 | 1 << 5;
+
+    #[test]
+    fn a_kernel_that_does_not_queue_wakeups_is_not_asked_to() {
+        let known = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let before = known(&["SCX_OPS_ENQ_LAST", "SCX_OPS_ENQ_EXITING", "SCX_OPS_SWITCH_PARTIAL"]);
+        let since = known(&["SCX_OPS_ENQ_LAST", "SCX_OPS_ALLOW_QUEUED_WAKEUP"]);
+        assert_eq!(flags(OWN, Scope::Everyone, &before), 1 << 1 | 1 << 2);
+        assert_eq!(flags(OWN, Scope::Everyone, &since), OWN);
+    }
+
+    #[test]
+    fn what_a_policy_cannot_do_without_is_asked_of_any_kernel() {
+        let none = BTreeSet::new();
+        assert_eq!(flags(OWN, Scope::WhoAsks, &none), 1 << 1 | 1 << 2 | 1 << 3);
+    }
 }
