@@ -97,6 +97,24 @@ pub fn speak_from_background() {
     }
 }
 
+/// Whether a signal does nothing to this process.
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all zeroes is a valid action, and the call writes it whole where it succeeds
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Has a signal that is handled do what it does to processes that do not.
+pub fn unhandle(signal: libc::c_int) {
+    if !is_ignored(signal) {
+        // SAFETY: the call takes values alone
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// Stops this process, until somebody continues it.
 pub fn stop() {
     // Nobody may forbid that.

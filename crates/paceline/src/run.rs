@@ -13,6 +13,7 @@ use live::{
 };
 use policy::{Instance, Profile, Sources, Told, Topology};
 use serde_json::{Value, json};
+use signal_hook::consts::SIGTSTP;
 
 use crate::affinity;
 use crate::cli::{By, CountedBy, Counter, Run};
@@ -457,6 +458,8 @@ pub fn conclude(
     child: Option<Child>,
     suspended: &AtomicBool,
 ) -> Result<(), Failure> {
+    // From here on nobody looks whether it was pressed.
+    live::unhandle(SIGTSTP);
     if child.is_some() && suspended.load(Ordering::Relaxed) {
         // With the command, which was stopped by the same key.
         live::stop();
@@ -523,5 +526,19 @@ mod tests {
         assert_eq!(conclude(Err(full()), Ok(()), fails()), own);
         assert_eq!(conclude(Err(full()), Ok(()), ends()), Err(full()));
         assert_eq!(conclude(Ok(End::Time), Err(Failure::Closed), ends()), Ok(()));
+    }
+
+    #[test]
+    fn a_terminal_is_not_left_to_a_command_that_was_stopped_alone() {
+        let suspended = suspends().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 0.3; grep SigCgt /proc/$PPID/status"]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        assert_eq!(conclude(Ok(End::Time), Ok(()), Some(child), &suspended), Ok(()));
+        let handled = std::io::read_to_string(&mut out).unwrap();
+        let handled =
+            u64::from_str_radix(handled.trim_start_matches("SigCgt:").trim(), 16).unwrap();
+        assert_eq!(handled >> (SIGTSTP - 1) & 1, 0, "Ctrl-Z stops the command and not its parent");
     }
 }
