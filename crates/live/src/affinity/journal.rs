@@ -3,11 +3,13 @@
 //! back by whoever comes next, should this process be killed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::mask::Mask;
@@ -66,18 +68,24 @@ fn boot() -> String {
 }
 
 impl Journal {
-    /// Begins one; there must be none.
+    /// Begins one; there must be none. Whoever finds it finds its first line as well.
     pub fn begin(path: &Path, kinds: &[Mask]) -> anyhow::Result<Self> {
         let cannot = || format!("cannot note masks in {}", path.display());
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).with_context(cannot)?;
-        }
-        let file = OpenOptions::new().append(true).create_new(true).open(path);
-        let mut journal = Journal { path: path.into(), file: file.with_context(cannot)? };
+        let folder = path.parent().context("it has no folder").with_context(cannot)?;
+        fs::create_dir_all(folder).with_context(cannot)?;
+        let unseen = tempfile::Builder::new().append(true).tempfile_in(folder);
+        let (file, unseen) = unseen.with_context(cannot)?.into_parts();
+        let mut journal = Journal { path: path.into(), file };
         let pid = std::process::id();
         let start = Stat::of(pid).context("/proc does not know this process")?.start;
         let kinds = kinds.iter().map(Mask::text).collect();
         journal.line(&Holder { pid, start, boot: boot(), kinds })?;
+        match fs::hard_link(&unseen, path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                bail!("another paceline has begun to steer by affinity: end it first")
+            }
+            linked => linked.with_context(cannot)?,
+        }
         Ok(journal)
     }
 
@@ -95,8 +103,8 @@ impl Journal {
     }
 
     /// Gives all masks back.
-    pub fn end(self) -> anyhow::Result<usize> {
-        give_back(&self.path)
+    pub fn end(mut self) -> anyhow::Result<usize> {
+        give_back(&mut self.file, &self.path)
     }
 }
 
@@ -104,19 +112,37 @@ impl Journal {
 /// not gone.
 pub fn mend() -> anyhow::Result<usize> {
     let Ok(path) = place() else { return Ok(0) };
-    let Some(holder) = fs::read_to_string(&path).ok().and_then(|text| holder(&text)) else {
-        // Nobody's, or cut off in its first line: no mask was changed then.
-        let _ = fs::remove_file(&path);
+    mend_at(&path)
+}
+
+/// One at a time: who comes second finds what the first has left.
+fn mend_at(path: &Path) -> anyhow::Result<usize> {
+    let said = || path.display().to_string();
+    let (mut file, holder) = loop {
+        let Ok(mut file) = File::open(path) else { return Ok(0) };
+        flock(&file, FlockOperation::LockExclusive).with_context(said)?;
+        if is_at(&file, path) {
+            let mut text = String::new();
+            // What is not text is no first line either.
+            let _ = file.read_to_string(&mut text);
+            break (file, holder(&text));
+        }
+    };
+    let Some(holder) = holder.filter(|holder| holder.boot == boot()) else {
+        // Nobody's, or of masks that went with the last boot.
+        fs::remove_file(path).with_context(said)?;
         return Ok(0);
     };
-    if holder.boot != boot() {
-        fs::remove_file(&path).with_context(|| path.display().to_string())?;
-        return Ok(0);
-    }
     if Stat::of(holder.pid).is_some_and(|stat| stat.start == holder.start) {
         bail!("another paceline (process {}) steers by affinity: end it first", holder.pid);
     }
-    give_back(&path)
+    give_back(&mut file, path)
+}
+
+/// Whether a file is the one that is found there.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(own), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
+    (own.dev(), own.ino()) == (there.dev(), there.ino())
 }
 
 fn holder(text: &str) -> Option<Holder> {
@@ -124,9 +150,12 @@ fn holder(text: &str) -> Option<Holder> {
 }
 
 /// Passes over all threads until one changes nothing: who is forked meanwhile has its parent's mask.
-fn give_back(path: &Path) -> anyhow::Result<usize> {
+fn give_back(file: &mut File, path: &Path) -> anyhow::Result<usize> {
     const PASSES: usize = 20;
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let said = || path.display().to_string();
+    let mut text = String::new();
+    file.rewind().with_context(said)?;
+    file.read_to_string(&mut text).with_context(said)?;
     let kinds = holder(&text).map(|holder| holder.kinds).unwrap_or_default();
     let kinds: Vec<Mask> = kinds.iter().map(|cpus| Mask::parse(cpus)).collect();
     let own = noted(&text, &kinds);
@@ -138,7 +167,9 @@ fn give_back(path: &Path) -> anyhow::Result<usize> {
             break;
         }
     }
-    fs::remove_file(path).with_context(|| path.display().to_string())?;
+    if is_at(file, path) {
+        fs::remove_file(path).with_context(said)?;
+    }
     Ok(given)
 }
 
@@ -192,7 +223,51 @@ fn restore(tid: u32, kinds: &[Mask], online: &Mask, own: &Mask) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+
+    /// Whoever begins, and whoever mends beside it, again and again: what is held is never taken away.
+    #[test]
+    fn one_that_is_begun_is_there_until_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("affinity");
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let mended = mend_at(&path);
+                    assert!(mended.as_ref().is_ok_and(|given| *given == 0) || mended.is_err());
+                }
+            });
+            for _ in 0..300 {
+                let journal = Journal::begin(&path, &[]).unwrap();
+                std::thread::yield_now();
+                assert!(is_at(&journal.file, &path), "somebody has removed it");
+                let second = Journal::begin(&path, &[]).err().unwrap().to_string();
+                assert!(second.starts_with("another paceline"), "{second}");
+                fs::remove_file(&path).unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "a file is left");
+    }
+
+    #[test]
+    fn what_nobody_holds_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("affinity");
+        let held = |boot: &str| {
+            let holder = Holder { pid: 1, start: 0, boot: boot.into(), kinds: Vec::new() };
+            serde_json::to_string(&holder).unwrap()
+        };
+        for text in [String::new(), "{\"pid\":1,".into(), held("of the last boot")] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(mend_at(&path).unwrap(), 0);
+            assert!(!path.exists());
+        }
+        assert_eq!(mend_at(&path).unwrap(), 0, "nothing is there");
+    }
 
     #[test]
     fn who_is_found_again_with_a_mask_of_ours_has_its_first_one() {
