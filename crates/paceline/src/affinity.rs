@@ -81,9 +81,9 @@ pub fn run(
     let mut steering = match began {
         Ok(steering) => steering,
         Err(error) => {
-            // It goes on under Linux's own class, as after the end.
-            let _ = child.as_mut().map(Child::wait);
-            return Err(failed(error));
+            let goes_on = if child.is_some() { "; the command goes on without it" } else { "" };
+            output::say(&format!("paceline: {error:#}{goes_on}"));
+            return run::conclude(Ok(End::Kernel), Ok(()), child, &suspended);
         }
     };
     let label = &instance.label;

@@ -432,6 +432,13 @@ X
         }}
         refused $P run flsched --by affinity $kinds;  grep -q 'flsched decides in the kernel alone' err || fail flsched
         refused $P run min-fair --by affinity;        grep -q 'alike' err || fail alike
+        # Where masks cannot be noted, that is said at once, and how the command ends is how this does.
+        chmod 755 $(dirname $P)
+        printf '#!/bin/sh\nsleep 1; grep -q "XDG_RUNTIME_DIR.*the command goes on" /tmp/err; exit $((3+$?))\n' >late
+        chmod 755 late
+        as_nobody() {{ su nobody -s /bin/sh -c "$P run max-fair --by affinity $kinds $*" 2>err; status=$?; }}
+        as_nobody -- ./late; [ $status = 3 ] || fail "a command that is not steered: $status"
+        as_nobody;           [ $status = 1 ] && grep -q XDG_RUNTIME_DIR err || fail "nobody: $status"
         steer
         refused $P run min-fair --by affinity $kinds; grep -q 'end it first' err || fail second
         kill -INT $pid; wait $pid
