@@ -15,8 +15,12 @@ use crate::facts::in_user_namespace;
 const SCHED_EXT: libc::c_int = 7;
 const SCHED_DEADLINE: libc::c_int = 6;
 
-/// How this process is scheduled, its class, nice value and timer slack, and how many files it may open: what its
-/// children begin with as well.
+/// Signals that Paceline handles, and that whoever starts it may have it ignore: `nohup` hangups, a shell without job
+/// control Ctrl-C in the background.
+const HANDLED: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP];
+
+/// How this process is scheduled, its class, nice value and timer slack, how many files it may open, and which signals
+/// it ignores: what its children begin with as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// None: nobody inherits it, as it was to be reset for children anyway, or is of deadlines.
@@ -24,10 +28,12 @@ pub struct Standing {
     nice: libc::c_int,
     slack_ns: libc::c_int,
     files: Rlimit,
+    ignores: [bool; HANDLED.len()],
 }
 
 impl Standing {
-    /// As it is now: to be asked before [`outrank_policies`], after which children begin with none of it.
+    /// As it is now: to be asked before signals are handled, and before [`outrank_policies`], after which children
+    /// begin with none of it.
     pub fn now() -> Self {
         let mut param = libc::sched_param { sched_priority: 0 };
         // SAFETY: the parameter outlives the call, and the others take values alone
@@ -39,12 +45,13 @@ impl Standing {
         let inherited = class >= 0 && class & libc::SCHED_RESET_ON_FORK == 0;
         let class = inherited.then_some((class, param.sched_priority));
         let class = class.filter(|(class, _)| *class != SCHED_DEADLINE);
-        Standing { class, nice, slack_ns, files: getrlimit(Resource::Nofile) }
+        let ignores = HANDLED.map(is_ignored);
+        Standing { class, nice, slack_ns, files: getrlimit(Resource::Nofile), ignores }
     }
 
     /// Has a command begin with it, as far as it may.
     pub fn give(self, command: &mut Command) {
-        let Standing { class, nice, slack_ns, files } = self;
+        let Standing { class, nice, slack_ns, files, ignores } = self;
         let begin = move || {
             if let Some((class, sched_priority)) = class {
                 let param = libc::sched_param { sched_priority };
@@ -57,6 +64,9 @@ impl Standing {
             // SAFETY: the call takes values alone
             unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
             let _ = setrlimit(Resource::Nofile, files);
+            for (signal, _) in HANDLED.iter().zip(ignores).filter(|(_, ignores)| *ignores) {
+                ignore(*signal);
+            }
             Ok(())
         };
         // SAFETY: all of that may be called between fork and exec
@@ -98,13 +108,19 @@ pub fn speak_from_background() {
 }
 
 /// Whether a signal does nothing to this process.
-fn is_ignored(signal: libc::c_int) -> bool {
+pub fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: all zeroes is a valid action, and the call writes it whole where it succeeds
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut action) == 0
             && action.sa_sigaction == libc::SIG_IGN
     }
+}
+
+/// Has a signal do nothing to this process, nor to what it starts.
+pub fn ignore(signal: libc::c_int) {
+    // SAFETY: the call takes values alone
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
 /// Has a signal that is handled do what it does to processes that do not.
@@ -137,4 +153,33 @@ pub fn ask_for_sched_ext(command: &mut Command) {
 
 fn checked(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of a command's own status, which begins with a standing or without.
+    fn status_of(standing: Option<Standing>, line: &str) -> u64 {
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status");
+        standing.iter().for_each(|standing| standing.give(&mut command));
+        let out = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let value = out.lines().find_map(|it| it.strip_prefix(line)).unwrap();
+        u64::from_str_radix(value.trim_start_matches(':').trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn what_was_to_be_ignored_is_so_by_a_command_whoever_handles_it_here() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let ignores = |status: u64| status >> (libc::SIGHUP - 1) & 1 == 1;
+        ignore(libc::SIGHUP);
+        let standing = Standing::now();
+        // SAFETY: the handler does nothing
+        unsafe { libc::signal(libc::SIGHUP, nothing as *const () as libc::sighandler_t) };
+        assert!(!ignores(status_of(None, "SigIgn")));
+        assert!(ignores(status_of(Some(standing), "SigIgn")));
+        unhandle(libc::SIGHUP);
+        assert!(!ignores(status_of(Some(Standing::now()), "SigIgn")));
+    }
 }

@@ -64,9 +64,9 @@ pub fn run(
             "--partial --by affinity steers a command and its children: name one after --",
         ));
     }
+    let standing = Standing::now();
     let (stop, suspended) = (interrupts_in_charge()?, suspends()?);
     // It works all the same from the class that everybody is in, and later where the machine is full.
-    let standing = Standing::now();
     let _ = live::outrank_policies();
     let mut child = match args.command.is_empty() {
         true => None,

@@ -36,9 +36,9 @@ pub struct Here {
 
 /// Every contender in turn, as many rounds as there are runs; who came first comes last in the next.
 pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured, Failure> {
+    let standing = Standing::now();
     let stop = interrupts_in_charge()?;
     let files = Files::new(plan)?;
-    let standing = Standing::now();
     if plan.contenders.iter().any(|contender| contender.policy().is_some()) {
         outrank_policies();
     }
@@ -237,10 +237,16 @@ pub fn suspends() -> Result<Arc<AtomicBool>, Failure> {
     set_by(&[SIGTSTP])
 }
 
+/// Whether this process was started to ignore a signal, as by `nohup`, and does. SIGINT it heeds all the same: a script
+/// starts all so that is to run in the background, and takes a policy out by `kill -INT`.
+pub fn is_to_be_ignored(signal: i32) -> bool {
+    signal != SIGINT && live::is_ignored(signal)
+}
+
 /// In the signal's handler itself: a thread that waits for signals would be the policy's to run, or not.
 fn set_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let set = Arc::new(AtomicBool::new(false));
-    for signal in signals {
+    for signal in signals.iter().filter(|signal| !is_to_be_ignored(**signal)) {
         signal_hook::flag::register(*signal, set.clone())
             .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
     }
@@ -255,6 +261,16 @@ pub fn failed(error: anyhow::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nohup_has_it_ignore_stays_ignored() {
+        for (signal, stays) in [(SIGHUP, true), (SIGINT, false)] {
+            live::ignore(signal);
+            let _set = set_by(&[signal]).unwrap();
+            assert_eq!(live::is_ignored(signal), stays, "{signal}");
+        }
+        live::unhandle(SIGINT);
+    }
 
     #[test]
     fn many_limits_are_one_line() {

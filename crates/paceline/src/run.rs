@@ -55,8 +55,8 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     may_load()?;
     let alone = args.partial && !args.command.is_empty();
     heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
-    let (stop, suspended) = (interrupts_in_charge()?, suspends()?);
     let standing = Standing::now();
+    let (stop, suspended) = (interrupts_in_charge()?, suspends()?);
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
     let profile = speeds.profile();

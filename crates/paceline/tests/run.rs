@@ -147,7 +147,14 @@ fn it_goes_when_its_time_its_command_or_somebody_ends_it() {
             [ $status = 130 ] || fail "$signal: $status"
             grep -q 'interrupted' err || fail "what it said"
             [ "$(state)" = disabled ] || fail "still $(state)"
-        done"#,
+        done
+
+        # What nohup has it ignore is nobody's end, and the command ignores it as well.
+        (trap '' HUP; exec $P run cas -- sh -c 'touch nohup; sleep 1; kill -HUP $$; exit 3' 2>err) & pid=$!
+        await '[ -e nohup ]'
+        kill -HUP $pid
+        wait $pid; status=$?
+        [ $status = 3 ] && grep -q 'the command has ended' err || fail "a hangup under nohup: $status""#,
     );
 }
 
