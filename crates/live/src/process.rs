@@ -20,7 +20,7 @@ const SCHED_DEADLINE: libc::c_int = 6;
 const HANDLED: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP];
 
 /// How this process is scheduled, its class, nice value and timer slack, how many files it may open, and which signals
-/// it ignores: what its children begin with as well.
+/// it ignores and blocks: what its children begin with as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// None: nobody inherits it, as it was to be reset for children anyway, or is of deadlines.
@@ -29,10 +29,12 @@ pub struct Standing {
     slack_ns: libc::c_int,
     files: Rlimit,
     ignores: [bool; HANDLED.len()],
+    /// A bit for each signal, the lowest for the first.
+    blocks: u64,
 }
 
 impl Standing {
-    /// As it is now: to be asked before signals are handled, and before [`outrank_policies`], after which children
+    /// As it is now: to be asked before signals are handled or blocked, and before [`outrank_policies`], after which children
     /// begin with none of it.
     pub fn now() -> Self {
         let mut param = libc::sched_param { sched_priority: 0 };
@@ -45,13 +47,14 @@ impl Standing {
         let inherited = class >= 0 && class & libc::SCHED_RESET_ON_FORK == 0;
         let class = inherited.then_some((class, param.sched_priority));
         let class = class.filter(|(class, _)| *class != SCHED_DEADLINE);
-        let ignores = HANDLED.map(is_ignored);
-        Standing { class, nice, slack_ns, files: getrlimit(Resource::Nofile), ignores }
+        let (ignores, files) = (HANDLED.map(is_ignored), getrlimit(Resource::Nofile));
+        Standing { class, nice, slack_ns, files, ignores, blocks: blocked() }
     }
 
     /// Has a command begin with it, as far as it may.
     pub fn give(self, command: &mut Command) {
-        let Standing { class, nice, slack_ns, files, ignores } = self;
+        let Standing { class, nice, slack_ns, files, ignores, blocks } = self;
+        let blocks = set_of(|signal| blocks >> (signal - 1) & 1 == 1);
         let begin = move || {
             if let Some((class, sched_priority)) = class {
                 let param = libc::sched_param { sched_priority };
@@ -67,6 +70,8 @@ impl Standing {
             for (signal, _) in HANDLED.iter().zip(ignores).filter(|(_, ignores)| *ignores) {
                 ignore(*signal);
             }
+            // SAFETY: the set outlives the call
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &blocks, std::ptr::null_mut()) };
             Ok(())
         };
         // SAFETY: all of that may be called between fork and exec
@@ -98,13 +103,34 @@ pub(crate) fn outrank_thread() -> io::Result<()> {
 /// Has what this process says reach its terminal from the background as well, where `stty tostop` stops who does that:
 /// with a policy in charge. Commands that it starts are not meant.
 pub fn speak_from_background() {
-    // SAFETY: the set is written by sigemptyset before it is read, and outlives the calls
+    let set = set_of(|signal| signal == libc::SIGTTOU);
+    // SAFETY: the set outlives the call
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+}
+
+/// Signals by number; 64 is the last.
+const SIGNALS: std::ops::RangeInclusive<libc::c_int> = 1..=64;
+
+fn set_of(is_in: impl Fn(libc::c_int) -> bool) -> libc::sigset_t {
+    // SAFETY: sigemptyset writes the set before it is read, which outlives the calls
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGTTOU);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        for signal in SIGNALS.filter(|signal| is_in(*signal)) {
+            libc::sigaddset(&mut set, signal);
+        }
+        set
     }
+}
+
+/// Signals that this thread blocks, as [`Standing`] keeps them.
+fn blocked() -> u64 {
+    let mut set = set_of(|_| false);
+    // SAFETY: the set outlives the call
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set) };
+    // SAFETY: as above
+    let is_in = |signal: &libc::c_int| unsafe { libc::sigismember(&set, *signal) } == 1;
+    SIGNALS.filter(is_in).map(|signal| 1u64 << (signal - 1)).sum()
 }
 
 /// Whether a signal does nothing to this process.
@@ -181,5 +207,15 @@ mod tests {
         assert!(ignores(status_of(Some(standing), "SigIgn")));
         unhandle(libc::SIGHUP);
         assert!(!ignores(status_of(Some(Standing::now()), "SigIgn")));
+    }
+
+    #[test]
+    fn what_is_blocked_to_speak_from_the_background_is_not_so_for_a_command() {
+        let blocks = |status: u64| status >> (libc::SIGTTOU - 1) & 1 == 1;
+        let standing = Standing::now();
+        speak_from_background();
+        assert!(blocks(status_of(None, "SigBlk")));
+        assert!(!blocks(status_of(Some(standing), "SigBlk")));
+        assert!(blocks(status_of(Some(Standing::now()), "SigBlk")));
     }
 }
