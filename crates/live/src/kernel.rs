@@ -61,6 +61,35 @@ pub fn scheduler() -> Option<String> {
     state().ok().filter(|state| !state.partial)?.ops
 }
 
+/// A time in which Linux's own class is in charge.
+pub struct OwnClass(Option<State>);
+
+impl OwnClass {
+    /// It begins; fails where another scheduler is in charge.
+    pub fn begin() -> anyhow::Result<Self> {
+        // A kernel without sched_ext has no other.
+        let begun = state().ok();
+        begun.iter().try_for_each(|now| stayed(now, now))?;
+        Ok(OwnClass(begun))
+    }
+
+    /// It ends; fails where another scheduler was in charge meanwhile.
+    pub fn end(self) -> anyhow::Result<()> {
+        self.0.map_or(Ok(()), |before| stayed(&before, &state()?))
+    }
+}
+
+fn stayed(before: &State, now: &State) -> anyhow::Result<()> {
+    let whose = |state: &State| state.ops.clone().unwrap_or_else(|| "another scheduler".into());
+    if before.state != "disabled" {
+        bail!("{} is {} here: stop it first", whose(before), before.state);
+    }
+    if now.state != "disabled" || now.enable_seq != before.enable_seq {
+        bail!("{} came in charge while it ran: stop that first, and run it again", whose(now));
+    }
+    Ok(())
+}
+
 /// The kernel's log from one moment on.
 pub struct Messages {
     kmsg: Option<File>,
@@ -99,5 +128,27 @@ impl Messages {
             }
         }
         said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_own_class_has_a_time_of_its_own() {
+        let state = |state: &str, ops: Option<&str>, enable_seq| State {
+            state: state.into(),
+            ops: ops.map(str::to_string),
+            enable_seq,
+            ..State::default()
+        };
+        let own = state("disabled", None, 3);
+        let said = |before: &State, now: &State| stayed(before, now).unwrap_err().to_string();
+        assert!(stayed(&own, &own).is_ok());
+        let other = state("enabled", Some("lavd"), 4);
+        assert_eq!(said(&other, &other), "lavd is enabled here: stop it first");
+        assert!(said(&own, &other).starts_with("lavd came in charge while it ran"));
+        assert!(said(&own, &state("disabled", None, 4)).starts_with("another scheduler came"));
     }
 }

@@ -45,7 +45,7 @@ pub use execute::{
 pub use exit::Exit;
 pub use facts::{Facts, MISSES, kernel_release, missing_rights};
 pub use glance::{Glance, Load};
-pub use kernel::{Messages, State, can_load, scheduler, state};
+pub use kernel::{Messages, OwnClass, State, can_load, scheduler, state};
 pub use load::{Attached, Scope, load};
 pub use locks::{LockCounter, Locks};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};

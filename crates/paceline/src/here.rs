@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use live::{Executed, Execution, Interrupted, Limit, Scope, Standing, Trial};
+use live::{Executed, Execution, Interrupted, Limit, OwnClass, Scope, Standing, Trial};
 use policy::native::MAX_CPUS;
 use policy::{Clocks, Instance};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
@@ -71,8 +71,13 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
             let mut topology = live::topology().map_err(failed)?;
             topology.clocks = here.clocks.clone().unwrap_or_default();
             let mut execute = || files.execute(plan, here, standing, &stop);
-            let tried = trial.run(&topology, &mut say, &mut execute);
-            let outcome = tried.and_then(live::Tried::folded);
+            let mut run = || {
+                let own = trial.instance.is_none().then(OwnClass::begin).transpose()?;
+                let tried = trial.run(&topology, &mut say, &mut execute)?;
+                own.map_or(Ok(()), OwnClass::end)?;
+                tried.folded()
+            };
+            let outcome = run();
             outcomes.push((place, outcome.map_err(|error| of_trial(contender, &error))?));
             progress.step();
         }

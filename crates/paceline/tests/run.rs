@@ -71,13 +71,13 @@ fn a_node_that_is_full_is_told_of() {
         devil() { echo "\"d$1\": {\"process\": \"p$1\", \"loop\": -1, \"run\": 10000, \"nodes_membind\": [0], $(memory 196608)}"; }
         echo "{\"global\": {\"duration\": 300}, \"tasks\": {\"ballast\": {\"loop\": -1, \"sleep\": 100000, \
             \"nodes_membind\": [1], $(memory $(($(left) - 98304)))}}}" >ballast.json
-        echo "{\"global\": {\"duration\": 8}, \"tasks\": {$(devil 0), $(devil 1)}}" >devils.json
+        echo "{\"global\": {\"duration\": 16}, \"tasks\": {$(devil 0), $(devil 1)}}" >devils.json
         printf '[programs]\nd0 = 30\nd1 = 30\n' >profile.toml
         compare() { $P compare --on here --policy default --runs 1 --workload $1; }
         compare ballast.json >out 2>&1 & ballast=$!
         await '[ $(left) -lt 131072 ]'
         $P run dino:gate=off --profile profile.toml --stats 1s -- \
-            $P compare --on here --policy default --runs 1 --workload devils.json >lines 2>err || fail "ended with $?"
+            $P guest worker devils devils.json report.json >lines 2>err || fail "ended with $?"
         grep -q 'node 1 is full' err || fail "what it said: $(grep moved err | tail -n 1)"
         [ "$(state)" = disabled ] || fail "still $(state)"
         kill -INT $ballast"#,
@@ -493,6 +493,15 @@ fn a_comparison_here_takes_turns() {
             "$@" >out 2>err; status=$?
             [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
         }
+        $P run fifo 2>first & pid=$!
+        await '[ "$(state)" = enabled ]'
+        compare --policy default -- true 2>err; status=$?
+        [ $status = 1 ] && grep -q 'default: fifo is enabled here: stop it first' err || fail "not its own time: $status"
+        kill $pid; wait $pid
+        (sleep 1; exec $P run fifo --for 1s) 2>first & pid=$!
+        compare --policy default -- sleep 3 2>err; status=$?
+        [ $status = 1 ] && grep -q 'default: .* came in charge while it ran' err || fail "nor to the end: $status"
+        wait $pid
         refused compare --policy cfs -- true;             grep -q 'no kernel of today' err || fail cfs
         refused compare --policy cas -- no-such-one;      grep -q 'no-such-one' err || fail command
         refused compare --policy cas --cpus 4 -- true;    grep -q 'cpus is not for --on here' err || fail cpus
