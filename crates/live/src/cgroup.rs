@@ -83,6 +83,14 @@ pub fn own_limits(root: &Path) -> Vec<Limit> {
     found
 }
 
+/// CPUs that a cpuset lets its tasks have now: of the group that a `/proc/TID/cgroup` names, or of the next one around
+/// it that has one. None: there is none, or it is not to be seen from here.
+pub(crate) fn cpuset(root: &Path, membership: &str) -> Option<String> {
+    let group = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mut groups = Path::new(group).ancestors().filter(|_| !group.starts_with(".."));
+    groups.find_map(|group| fs::read_to_string(root.join(group).join("cpuset.cpus.effective")).ok())
+}
+
 /// Visits a group and all that are in it: its folder, and its path from the root.
 fn walk(folder: &Path, group: &str, visit: &mut dyn FnMut(&Path, &str)) {
     visit(folder, group);
@@ -108,6 +116,20 @@ fn of_group(folder: &Path, group: &str, found: &mut Vec<Limit>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_without_a_cpuset_is_in_that_of_the_next_around_it() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("web/workers")).unwrap();
+        let cpuset = |membership: &str| cpuset(root.path(), membership);
+        assert_eq!(cpuset("0::/web/workers\n"), None);
+        fs::write(root.path().join("web/cpuset.cpus.effective"), "0-3\n").unwrap();
+        assert_eq!(cpuset("1:name=systemd:/x\n0::/web/workers\n").as_deref(), Some("0-3\n"));
+        assert_eq!(cpuset("0::/\n"), None);
+        fs::write(root.path().join("cpuset.cpus.effective"), "0-7\n").unwrap();
+        assert_eq!(cpuset("0::/\n").as_deref(), Some("0-7\n"));
+        assert_eq!(cpuset("0::/../web\n"), None, "it is around this process's own root");
+    }
 
     #[test]
     fn a_group_is_found_by_its_inode_and_read_as_it_is() {

@@ -428,6 +428,22 @@ X
         [ "$(masks)" = " 6 3f " ] || fail "it was away: $(masks)"
         steered=" 2 3 4 3c "
 
+        # What a cpuset lets a thread have changes with the cpuset afterwards.
+        group=/sys/fs/cgroup/group
+        mkdir -p /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
+        echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+        mkdir $group
+        for p in $pids; do echo $p >$group/cgroup.procs; done
+        for signal in INT KILL; do
+            echo 0-3 >$group/cpuset.cpus
+            steered=" 2 3 4 c "; steer
+            kill -$signal $pid; wait $pid
+            echo 0-5 >$group/cpuset.cpus
+            [ $signal = INT ] || $P run min-fair --by affinity --for 200ms $kinds 2>err || fail "after a kill: $?"
+            [ "$(masks)" = " 6 3f " ] || fail "bound to the cpuset that was, $signal: $(masks)"
+        done
+        steered=" 2 3 4 3c "
+
         # The end of a command, and of one that steers nobody but it.
         $P run max-fair --by affinity $kinds --partial -- sh -c 'sleep 0.5; exit 3' >out 2>err; status=$?
         [ $status = 3 ] || fail "status $status"

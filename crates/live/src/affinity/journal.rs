@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::mask::Mask;
+use super::mask::{Mask, Own};
 use super::thread::Stat;
 use super::{everybody, online};
 
@@ -32,6 +32,9 @@ struct Entry {
     tid: u32,
     start: u64,
     own: String,
+    /// It was all that its cpuset let it have.
+    #[serde(default)]
+    free: bool,
     #[serde(default)]
     word: Word,
 }
@@ -90,8 +93,8 @@ impl Journal {
     }
 
     /// Before a thread's mask is changed for the first time: what it was.
-    pub fn note(&mut self, tid: u32, start: u64, own: &Mask, word: Word) -> anyhow::Result<()> {
-        self.line(&Entry { tid, start, own: own.text(), word })
+    pub fn note(&mut self, tid: u32, start: u64, own: &Own, word: Word) -> anyhow::Result<()> {
+        self.line(&Entry { tid, start, own: own.mask.text(), free: own.is_free, word })
     }
 
     /// In one piece: a part of a line would be of a change that was never made.
@@ -175,11 +178,12 @@ fn give_back(file: &mut File, path: &Path) -> anyhow::Result<usize> {
 
 /// Whose mask was which. Of a thread that is noted twice the last word holds, as its owner changed it in between; but
 /// who was found once more with a mask of ours has its first one.
-fn noted(text: &str, kinds: &[Mask]) -> BTreeMap<(u32, u64), Mask> {
-    let mut noted = BTreeMap::<_, Mask>::new();
+fn noted(text: &str, kinds: &[Mask]) -> BTreeMap<(u32, u64), Own> {
+    let mut noted = BTreeMap::<_, Own>::new();
     for entry in text.lines().skip(1).filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
-        let (thread, own) = ((entry.tid, entry.start), Mask::parse(&entry.own));
-        let is_ours = |first: &Mask| kinds.iter().any(|kind| kind.and(first) == own);
+        let thread = (entry.tid, entry.start);
+        let own = Own { mask: Mask::parse(&entry.own), is_free: entry.free };
+        let is_ours = |first: &Own| kinds.iter().any(|kind| kind.and(&first.mask) == own.mask);
         if entry.word == Word::Owners || !noted.get(&thread).is_some_and(is_ours) {
             noted.insert(thread, own);
         }
@@ -187,7 +191,7 @@ fn noted(text: &str, kinds: &[Mask]) -> BTreeMap<(u32, u64), Mask> {
     noted
 }
 
-fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Mask>) -> anyhow::Result<usize> {
+fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Own>) -> anyhow::Result<usize> {
     let mut of_process = BTreeMap::new();
     let mut of_session = BTreeMap::new();
     let mut unknown = Vec::new();
@@ -215,10 +219,10 @@ fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Mask>) -> anyh
 }
 
 /// Gives a thread its own mask where it has one of ours; anything else is its owner's doing.
-fn restore(tid: u32, kinds: &[Mask], online: &Mask, own: &Mask) -> bool {
+fn restore(tid: u32, kinds: &[Mask], online: &Mask, own: &Own) -> bool {
     let Some(now) = Mask::of(tid) else { return false };
-    let is_ours = kinds.iter().any(|kind| now.is_like(&kind.and(own), online));
-    is_ours && now != *own && own.give(tid).is_ok()
+    let is_ours = kinds.iter().any(|kind| now.is_like(&kind.and(&own.mask), online));
+    is_ours && now != own.mask && own.give(tid).is_ok()
 }
 
 #[cfg(test)]
@@ -273,12 +277,12 @@ mod tests {
     fn who_is_found_again_with_a_mask_of_ours_has_its_first_one() {
         let kinds = [Mask::parse("0-3"), Mask::parse("4-7")];
         let entry = |own: &str, word| {
-            let entry = Entry { tid: 7, start: 1, own: own.into(), word };
+            let entry = Entry { tid: 7, start: 1, own: own.into(), free: false, word };
             serde_json::to_string(&entry).unwrap()
         };
         let own = |entries: &[String]| {
             let text = format!("the holder\n{}\n", entries.join("\n"));
-            noted(&text, &kinds)[&(7, 1)].text()
+            noted(&text, &kinds)[&(7, 1)].mask.text()
         };
         let first = entry("0-6", Word::Found);
         assert_eq!(own(&[first.clone(), entry("4-6", Word::Found)]), "0-6");

@@ -2,10 +2,13 @@
 //! Masks of CPUs that threads may use, as sets that can be compared and written down.
 
 use std::io;
+use std::path::Path;
+use std::sync::LazyLock;
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::cgroup::{CGROUPS, cpuset};
 use crate::counters::ranges;
 use crate::program::text;
 use crate::topology::cpu_list;
@@ -66,5 +69,35 @@ impl Mask {
 
     pub fn parse(text: &str) -> Self {
         Mask::new(cpu_list(text))
+    }
+}
+
+/// A thread's mask as its owner has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Own {
+    pub mask: Mask,
+    /// It is all that the thread's cpuset lets it have: nobody has bound it, and it changes with the cpuset.
+    pub is_free: bool,
+}
+
+impl Own {
+    pub fn of(tid: u32, mask: Mask) -> Self {
+        static POSSIBLE: LazyLock<Option<Mask>> = LazyLock::new(|| {
+            text("/sys/devices/system/cpu/possible").ok().map(|it| Mask::parse(&it))
+        });
+        let cpuset = || {
+            let groups = text(format!("/proc/{tid}/cgroup")).ok()?;
+            cpuset(Path::new(CGROUPS), &groups).map(|cpus| Mask::parse(&cpus))
+        };
+        let is_free = POSSIBLE.as_ref() == Some(&mask) || cpuset().as_ref() == Some(&mask);
+        Own { mask, is_free }
+    }
+
+    /// Gives it to the thread whose it is: one that is free asks for all CPUs, of which it gets those of its cpuset.
+    pub fn give(&self, tid: u32) -> io::Result<()> {
+        match self.is_free {
+            true => Mask::new(0..CpuSet::MAX_CPU).give(tid),
+            false => self.mask.give(tid),
+        }
     }
 }

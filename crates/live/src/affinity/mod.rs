@@ -25,7 +25,7 @@ use rustix::io::read;
 use self::assign::{Candidate, assign};
 pub use self::journal::mend;
 use self::journal::{Journal, Word};
-use self::mask::Mask;
+use self::mask::{Mask, Own};
 use self::thread::{Stat, times};
 use crate::control::Knows;
 use crate::counters::{self, Event, Whom, instructions_of};
@@ -74,8 +74,7 @@ struct Known {
     tgid: u32,
     stat: Stat,
     place: Place,
-    /// Its owner's mask.
-    own: Mask,
+    own: Own,
     /// The kind, or domain, whose mask it has now, and had in the turn before: a child may have either.
     on: Option<usize>,
     was_on: Option<usize>,
@@ -257,9 +256,12 @@ impl Steering {
         }
         let Some(place) = self.keeper.enter(tid, tgid, stat.weight()) else { return Ok(()) };
         let inherited = self.inherited(&mask, tgid, &stat, online);
-        let (own, on) = inherited.map_or((mask, None), |(own, on)| (own, Some(on)));
+        let (own, on) = match inherited {
+            Some((own, on)) => (own, Some(on)),
+            None => (Own::of(tid, mask), None),
+        };
         // Also of who is bound to a kind by its owner, lest somebody takes that for a mask of ours.
-        let noted = on.is_some() || self.kinds.iter().any(|kind| kind.and(&own) == own);
+        let noted = on.is_some() || self.kinds.iter().any(|kind| kind.and(&own.mask) == own.mask);
         if let Some(journal) = self.journal.as_mut().filter(|_| noted) {
             journal.note(tid, stat.start, &own, Word::Found)?;
         }
@@ -299,13 +301,13 @@ impl Steering {
         tgid: u32,
         stat: &Stat,
         online: &Mask,
-    ) -> Option<(Mask, usize)> {
+    ) -> Option<(Own, usize)> {
         let by = |is: &dyn Fn(&Known) -> bool| {
             let from = self.known.values().filter(|known| is(known));
             from.flat_map(|known| [(known, known.on), (known, known.was_on)]).find_map(
                 |(known, on)| {
-                    let given = self.kinds.get(on?)?.and(&known.own);
-                    (mask.is_like(&given, online) && given != known.own)
+                    let given = self.kinds.get(on?)?.and(&known.own.mask);
+                    (mask.is_like(&given, online) && given != known.own.mask)
                         .then(|| (known.own.clone(), on.unwrap_or(0)))
                 },
             )
@@ -314,8 +316,8 @@ impl Steering {
         let is_orphan = |parent: &Known| stat.is_orphan(tgid, parent.stat.session, self.began);
         let stays = |parent: &Known| {
             let is_its = |kind: &Mask| {
-                let given = kind.and(&parent.own);
-                given != parent.own && mask.is_like(&given, online)
+                let given = kind.and(&parent.own.mask);
+                given != parent.own.mask && mask.is_like(&given, online)
             };
             Some((parent.own.clone(), self.kinds.iter().position(is_its)?))
         };
@@ -395,7 +397,7 @@ impl Steering {
                 owed: known.owed[..kinds.len()].to_vec(),
                 wants: known.wants,
                 weight: f64::from(known.stat.weight()),
-                allowed: kinds.iter().map(|kind| !kind.and(&known.own).is_empty()).collect(),
+                allowed: kinds.iter().map(|kind| !kind.and(&known.own.mask).is_empty()).collect(),
                 now: known.on,
             }
         };
@@ -415,7 +417,7 @@ impl Steering {
             known.was_on = known.on;
             known.count(*tid, kind.is_some(), &self.events);
             known.heed(*tid, (&self.kinds, online), self.journal.as_mut())?;
-            let may = |kind: usize| !self.kinds[kind].and(&known.own).is_empty();
+            let may = |kind: usize| !self.kinds[kind].and(&known.own.mask).is_empty();
             let bits =
                 (0..self.kinds.len().min(32)).filter(|kind| may(*kind)).map(|kind| 1 << kind);
             self.keeper.bind(&known.place, bits.sum());
@@ -459,7 +461,8 @@ impl Known {
         if self.on.is_none() && self.quiet > 0 {
             return Ok(());
         }
-        let given = self.on.map_or_else(|| self.own.clone(), |on| kinds[on].and(&self.own));
+        let own = &self.own.mask;
+        let given = self.on.map_or_else(|| own.clone(), |on| kinds[on].and(own));
         let there = given.and(online);
         // Whoever loses its last CPU gets all from the kernel, and that is nobody's wish.
         if there.is_empty() || Mask::active(tid).is_none_or(|active| active == there) {
@@ -469,7 +472,7 @@ impl Known {
         let Some(now) = Mask::of(tid).filter(|now| !now.is_like(&given, online)) else {
             return Ok(());
         };
-        (self.own, self.on) = (now, None);
+        (self.own, self.on) = (Own::of(tid, now), None);
         if let Some(journal) = journal {
             journal.note(tid, self.stat.start, &self.own, Word::Owners)?;
             self.noted = true;
@@ -485,9 +488,11 @@ impl Known {
         (kinds, online): (&[Mask], &Mask),
         journal: Option<&mut Journal>,
     ) -> anyhow::Result<()> {
-        let mask = kind.map_or_else(|| self.own.clone(), |kind| kinds[kind].and(&self.own));
-        let mask = if mask.and(online).is_empty() { self.own.clone() } else { mask };
-        if mask.and(online).is_empty() || (self.on.is_none() && mask == self.own) {
+        let own = &self.own.mask;
+        let mask = kind.map_or_else(|| own.clone(), |kind| kinds[kind].and(own));
+        let mask = if mask.and(online).is_empty() { own.clone() } else { mask };
+        let is_own = mask == *own;
+        if mask.and(online).is_empty() || (self.on.is_none() && is_own) {
             self.on = kind;
             return Ok(());
         }
@@ -495,7 +500,7 @@ impl Known {
             journal.note(tid, self.stat.start, &self.own, Word::Found)?;
             self.noted = true;
         }
-        match mask.give(tid) {
+        match if is_own { self.own.give(tid) } else { mask.give(tid) } {
             Ok(()) => self.on = kind,
             Err(_) => self.refused = true,
         }
