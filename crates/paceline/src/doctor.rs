@@ -32,14 +32,14 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     let btf = facts.btf.as_deref().map(vm::probe::check_btf);
     let sound = btf.map(|sound| sound.map_err(|error| format!("{error:#}")));
     let findings = examine(&facts, sound);
-    if args.json {
+    let shown = if args.json {
         let text = serde_json::to_string_pretty(&findings).map_err(Failure::run)?;
-        output::print(&format!("{text}\n"))?;
+        output::print(&format!("{text}\n"))
     } else {
-        output::print(&findings.iter().map(line).collect::<String>())?;
-    }
+        output::print(&findings.iter().map(line).collect::<String>())
+    };
     let refused = findings.iter().any(|finding| finding.needed && finding.ok == Some(false));
-    if refused { Err(Failure::Status(1)) } else { Ok(()) }
+    output::end(shown, if refused { Err(Failure::Status(1)) } else { Ok(()) })
 }
 
 fn line(finding: &Finding) -> String {

@@ -20,6 +20,14 @@ pub fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
+/// How a command ends that has shown a result: a reader that has gone away changes nothing.
+pub fn end(shown: Result<(), Failure>, end: Result<(), Failure>) -> Result<(), Failure> {
+    match shown {
+        Ok(()) | Err(Failure::Closed) => end,
+        Err(failure) => Err(failure),
+    }
+}
+
 /// Says something on standard error. Where nobody can read it (a closed pipe, a full disk) the work
 /// goes on all the same. Nothing of it commands the terminal: names in it are from files, and from other programs.
 pub fn say(text: &str) {

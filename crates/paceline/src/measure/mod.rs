@@ -48,8 +48,8 @@ pub fn run(arguments: &Measure) -> Result<(), Failure> {
         return Ok(());
     }
     let rows = check::rows(&raw, &described);
-    output::print(&check::text(&rows))?;
-    if check::hold(&rows) { Ok(()) } else { Err(Failure::Gate) }
+    let shown = output::print(&check::text(&rows));
+    output::end(shown, if check::hold(&rows) { Ok(()) } else { Err(Failure::Gate) })
 }
 
 fn measured() -> Result<(Raw, Described), Failure> {

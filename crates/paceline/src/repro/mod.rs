@@ -84,15 +84,14 @@ fn finish(
     rows: &[Row],
     charts: &[show::Drawn],
 ) -> Result<(), Failure> {
-    match arguments.json {
-        true => output::print(&show::json(rows))?,
-        false => output::print(&show::text(papers, rows, charts, arguments.quick))?,
-    }
+    let shown = match arguments.json {
+        true => output::print(&show::json(rows)),
+        false => output::print(&show::text(papers, rows, charts, arguments.quick)),
+    };
     if let Some(path) = &arguments.report {
-        write_report(path, &show::html(papers, rows, charts), arguments.json)?;
+        let written = write_report(path, &show::html(papers, rows, charts), arguments.json);
+        output::end(written, Ok(()))?;
     }
-    match rows.iter().all(Row::passes) {
-        true => Ok(()),
-        false => Err(Failure::Gate),
-    }
+    let gates = if rows.iter().all(Row::passes) { Ok(()) } else { Err(Failure::Gate) };
+    output::end(shown, gates)
 }

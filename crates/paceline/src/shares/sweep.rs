@@ -41,14 +41,14 @@ struct Point {
 /// Plans for each target, and shows what comes of it.
 pub fn run(arguments: &Shares, asked: &Asked) -> Result<(), Failure> {
     let points = points(asked)?;
-    match arguments.json {
-        false => output::print(&text(asked, &points))?,
-        true => output::print(&json(&Swept { policy: asked.name(), sweep: &points }))?,
+    let shown = match arguments.json {
+        false => output::print(&text(asked, &points)),
+        true => output::print(&json(&Swept { policy: asked.name(), sweep: &points })),
+    };
+    if let Some(path) = &arguments.report {
+        write_report(path, &page(asked, &points), arguments.json)?;
     }
-    match &arguments.report {
-        Some(path) => write_report(path, &page(asked, &points), arguments.json),
-        None => Ok(()),
-    }
+    output::end(shown, Ok(()))
 }
 
 /// Up to the greatest target that can be kept for all.
