@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use live::{Executed, Execution, Interrupted, Limit, OwnClass, Scope, Standing, Trial};
+use live::{Executed, Execution, Groups, Interrupted, Limit, OwnClass, Scope, Standing, Trial};
 use policy::native::MAX_CPUS;
 use policy::{Clocks, Instance};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
@@ -134,6 +134,10 @@ impl Files {
             report,
             limit: here.limit,
             stop: Some(stop.clone()),
+        };
+        let _groups = match &plan.job {
+            Job::Model { workload, .. } => Some(Groups::to_come(workload)),
+            _ => None,
         };
         live::execute(command, &what, live::end_session)
     }

@@ -498,6 +498,11 @@ fn a_comparison_here_takes_turns() {
         gone() { ! [ -e /proc/$1 ] || grep -q '^State:.Z' /proc/$1/status; }
         for one in $(cat begun); do await "gone $one"; done
         [ "$(state)" = disabled ] || fail "still $(state)"
+        mkdir -p /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
+        $P compare --on here --policy default --workload uneven-cgroups >out 2>err & pid=$!
+        await '[ -e /sys/fs/cgroup/light ]'
+        kill -INT $pid; wait $pid; status=$?
+        [ $status = 130 ] && [ ! -e /sys/fs/cgroup/light ] || fail "its cgroups are left: $status"
         compare --policy flsched --limit 300ms -- sleep 4321 2>err; status=$?
         [ $status = 1 ] && grep -q 'did not end within 0.3 s' err || fail "limit: $status"
         compare --policy starve -- sh -c 'renice -n 19 $$; sleep 0.1; hackbench -g 1 -l 10' 2>err; status=$?

@@ -5,6 +5,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use workload::Workload;
@@ -14,19 +16,23 @@ use crate::Error;
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// Folders of the groups, in the workload's order: each behind the one that it is in.
-pub(crate) struct Groups(Vec<PathBuf>);
+pub struct Groups(Vec<PathBuf>);
 
 impl Groups {
+    /// Those that a worker will make for this process: they go with this value as well, for a worker that is killed
+    /// leaves them behind. What is there already is not of them.
+    pub fn to_come(workload: &Workload) -> Self {
+        let mut all = folders(workload);
+        all.retain(|folder| !folder.exists());
+        Groups(all)
+    }
+
     pub(crate) fn make(workload: &Workload) -> Result<Self, Error> {
         let mut made = Groups(Vec::new());
         if workload.groups.is_empty() {
             return Ok(made);
         }
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        let base = Path::new(ROOT).join(own);
-        for group in &workload.groups {
-            let folder = base.join(group.path.trim_start_matches('/'));
+        for (group, folder) in workload.groups.iter().zip(folders(workload)) {
             let failed = |cause| Error::Group { path: folder.display().to_string(), cause };
             fs::create_dir(&folder).map_err(failed)?;
             made.0.push(folder.clone());
@@ -42,6 +48,14 @@ impl Groups {
     }
 }
 
+fn folders(workload: &Workload) -> Vec<PathBuf> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let base = Path::new(ROOT).join(own);
+    let groups = workload.groups.iter();
+    groups.map(|group| base.join(group.path.trim_start_matches('/'))).collect()
+}
+
 /// Has a group that was just made take threads, and weigh so much.
 fn prepare(folder: &Path, weight: u32) -> io::Result<()> {
     fs::write(folder.join("cgroup.type"), "threaded")?;
@@ -53,9 +67,18 @@ fn prepare(folder: &Path, weight: u32) -> io::Result<()> {
 
 impl Drop for Groups {
     fn drop(&mut self) {
+        /// So often, as who was killed is in its group for a moment yet.
+        const TRIES: usize = 100;
         for folder in self.0.iter().rev() {
-            // What others have put there meanwhile stays, and so does the folder.
-            let _ = fs::remove_dir(folder);
+            for _ in 0..TRIES {
+                match fs::remove_dir(folder) {
+                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    // What others have put there meanwhile stays, and so does the folder.
+                    _ => break,
+                }
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ mod shared;
 mod sync;
 mod task;
 
+pub use groups::Groups;
 pub use memory::available_bytes;
 pub use processes::run;
 
