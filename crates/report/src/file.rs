@@ -2,7 +2,7 @@
 //! Files that are written whole or not at all.
 
 use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -44,9 +44,44 @@ pub fn write_with(
 
 /// Whether a file could be written there; leaves nothing.
 pub fn probe(path: &Path) -> Result<(), FileError> {
-    let failed = |source| FileError { path: path.to_path_buf(), source };
-    let folder = place_of(path).map_err(failed)?;
-    UNFINISHED.beside(&folder, |_| Ok(())).map_err(failed)
+    Draft::new(path).map(drop)
+}
+
+/// A file that takes long to write, beside its place. What was there before stays if it is dropped.
+pub struct Draft {
+    begun: Begun<'static>,
+    path: PathBuf,
+}
+
+impl Draft {
+    /// Begins it.
+    ///
+    /// # Errors
+    /// No file can be written there.
+    pub fn new(path: &Path) -> Result<Self, FileError> {
+        let begun = UNFINISHED.begin(path).map_err(|source| failed(path, source))?;
+        Ok(Draft { begun, path: path.to_path_buf() })
+    }
+
+    /// What to write to: any number of them write to one file, each behind what others wrote.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn writer(&self) -> Result<File, FileError> {
+        self.begun.file.as_file().try_clone().map_err(|source| failed(&self.path, source))
+    }
+
+    /// Puts it in its place, once it is on the disk.
+    ///
+    /// # Errors
+    /// The disk does not take it; what was there before is untouched.
+    pub fn keep(self) -> Result<(), FileError> {
+        self.begun.finish().map_err(|source| failed(&self.path, source))
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> FileError {
+    FileError { path: path.to_path_buf(), source }
 }
 
 /// Removes what is half written, for who ends this process next: nobody finishes or begins a file after it.
@@ -69,36 +104,19 @@ impl Unfinished {
         path: &Path,
         fill: impl FnOnce(&mut NamedTempFile) -> io::Result<()>,
     ) -> Result<(), FileError> {
-        let failed = |source| FileError { path: path.to_path_buf(), source };
-        let place = place_of(path).map_err(failed)?;
-        let write = |mut file: NamedTempFile| {
-            fill(&mut file)?;
-            // The umask does not change who may read what was there before.
-            if let Some(mode) = mode_of(&place) {
-                file.as_file().set_permissions(Permissions::from_mode(mode))?;
-            }
-            file.as_file().sync_all()?;
-            file.persist(&place)?;
-            Ok(())
-        };
-        self.beside(&place, write).map_err(failed)
+        let write = |mut begun: Begun| fill(&mut begun.file).and_then(|()| begun.finish());
+        self.begin(path).and_then(write).map_err(|source| failed(path, source))
     }
 
-    /// Hands out a temporary file in the folder of `place`; it is known for as long as it is used.
-    fn beside(
-        &self,
-        place: &Path,
-        with: impl FnOnce(NamedTempFile) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Makes a temporary file beside `path`; it is known for as long as it is there.
+    fn begin(&self, path: &Path) -> io::Result<Begun<'_>> {
+        let place = place_of(path)?;
         let mut known = self.known();
-        let mode = Permissions::from_mode(mode_of(place).unwrap_or(NEW));
-        let file = Builder::new().permissions(mode).tempfile_in(folder_of(place))?;
-        let path = file.path().to_path_buf();
-        known.insert(path.clone());
-        drop(known);
-        let done = with(file);
-        self.known().remove(&path);
-        done
+        let mode = Permissions::from_mode(mode_of(&place).unwrap_or(NEW));
+        let file = Builder::new().permissions(mode).tempfile_in(folder_of(&place))?;
+        known.insert(file.path().to_path_buf());
+        let known = Known { of: self, path: file.path().to_path_buf() };
+        Ok(Begun { file, place, _known: known })
     }
 
     /// Nothing is begun before what this gives is dropped.
@@ -113,6 +131,38 @@ impl Unfinished {
 
     fn known(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A temporary file, and where it is to be. What was there before stays if it is dropped.
+struct Begun<'a> {
+    file: NamedTempFile,
+    place: PathBuf,
+    /// Goes after the file.
+    _known: Known<'a>,
+}
+
+impl Begun<'_> {
+    fn finish(self) -> io::Result<()> {
+        // The umask does not change who may read what was there before.
+        if let Some(mode) = mode_of(&self.place) {
+            self.file.as_file().set_permissions(Permissions::from_mode(mode))?;
+        }
+        self.file.as_file().sync_all()?;
+        self.file.persist(&self.place)?;
+        Ok(())
+    }
+}
+
+/// One of them.
+struct Known<'a> {
+    of: &'a Unfinished,
+    path: PathBuf,
+}
+
+impl Drop for Known<'_> {
+    fn drop(&mut self) {
+        self.of.known().remove(&self.path);
     }
 }
 
@@ -189,6 +239,25 @@ mod tests {
         unfinished.write(&path, half).unwrap_err();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
         assert!(files() == 1 && unfinished.known().is_empty());
+    }
+
+    #[test]
+    fn a_draft_is_in_its_place_once_it_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let draft = |text: &str| {
+            let draft = Draft::new(&path).unwrap();
+            draft.writer().unwrap().write_all(text.as_bytes()).unwrap();
+            draft
+        };
+        drop(draft("none"));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        draft("old").keep().unwrap();
+        let new = draft("new");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        new.keep().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

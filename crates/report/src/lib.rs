@@ -15,7 +15,7 @@ pub mod text;
 mod timeline;
 mod work;
 
-pub use file::{FileError, probe, remove_unfinished, write_whole, write_with};
+pub use file::{Draft, FileError, probe, remove_unfinished, write_whole, write_with};
 pub use results::{Clock, Fairness, Function, Results, Run, Setting, Summary, TaskRun};
 pub use stats::Spread;
 pub use table::comparison;
