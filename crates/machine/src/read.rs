@@ -216,8 +216,8 @@ fn regular(source: &Source, topology: &Topology) -> Result<Shape, MachineError> 
 fn irregular(source: &Source, places: &Places) -> Result<Shape, MachineError> {
     let at_rates = |what: String| source.error(places.kind_rates.span(), what);
     let core_rates = places.kind_rates.get_ref().value.clone();
-    if core_rates.is_empty() || core_rates.iter().any(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
-        return Err(at_rates("kind_rates: expected rates above 0 and at most 1".into()));
+    if core_rates.is_empty() || !core_rates.iter().all(is_rate) {
+        return Err(at_rates(format!("kind_rates: expected rates from {RATE_MIN} to 1")));
     }
     let rows = &places.cpus.get_ref().value;
     let cpus = placed(rows, core_rates.len())
@@ -227,6 +227,13 @@ fn irregular(source: &Source, places: &Places) -> Result<Shape, MachineError> {
     let of_core = |core: u16| cpus.iter().filter(|cpu| cpu.core == core).count();
     let threads = cpus.iter().map(|cpu| of_core(cpu.core)).max().unwrap_or(1);
     Ok(Shape { cpus, core_rates, threads, node_distance })
+}
+
+/// Of the fastest. No machine's cores differ by more; beyond it a run would not come to an end.
+const RATE_MIN: f64 = 1e-3;
+
+fn is_rate(rate: &f64) -> bool {
+    (RATE_MIN..=1.0).contains(rate)
 }
 
 fn housekeepers(
@@ -338,8 +345,8 @@ fn core_types(
 ) -> Result<(Vec<f64>, Vec<u16>), MachineError> {
     let Some(given) = &topology.core_rates else { return Ok((vec![1.0], vec![0; cores])) };
     let rates = &given.get_ref().value;
-    if rates.len() != cores || rates.iter().any(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
-        let what = format!("core_rates: expected {cores} rates, each above 0 and at most 1");
+    if rates.len() != cores || !rates.iter().all(is_rate) {
+        let what = format!("core_rates: expected {cores} rates, each from {RATE_MIN} to 1");
         return Err(source.error(given.span(), what));
     }
     let mut kinds = rates.clone();
@@ -439,8 +446,8 @@ fn check(
     let (least, most) = bounds(cost);
     let what = match () {
         () if unit != cost.unit => format!("unit \"{unit}\": expected \"{}\"", cost.unit),
-        () if cost.name.starts_with("smt_rate") && !(*value > 0.0 && *value <= 1.0) => {
-            "expected a number above 0 and at most 1".into()
+        () if cost.name.starts_with("smt_rate") && !is_rate(value) => {
+            format!("expected a number from {RATE_MIN} to 1")
         }
         () if !(least..=most).contains(value) => {
             format!("expected a number from {least} to {most}")

@@ -85,6 +85,29 @@ fn errors_name_line_and_what_was_expected() {
     }
 }
 
+/// At a rate of next to nothing no run would come to its end.
+#[test]
+fn the_slowest_core_gets_something_done() {
+    let cores = include_str!("../../../machines/phenom-2f4s.toml");
+    let kinds = include_str!("../../../machines/tensor-g1.toml");
+    let threads = include_str!("../../../machines/xeon-gold-6130.toml");
+    for (text, from, to, wanted) in [
+        (cores, "value = [1.0, 1.0, 0.28", "value = [1.0, 1e-300, 0.28", "core_rates: expected 6"),
+        (kinds, "value = [1.0, 0.4868,", "value = [1.0, 0.0009,", "kind_rates: expected rates"),
+        (
+            threads,
+            "value = 0.62, range = [0.5",
+            "value = 0.0, range = [0.0",
+            "smt_rate_2: expected",
+        ),
+    ] {
+        assert!(text.contains(from), "the test edits a line that is there: {from}");
+        let error = Machine::from_toml(&text.replacen(from, to, 1), "m.toml").unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(wanted) && error.ends_with("from 0.001 to 1"), "{error}");
+    }
+}
+
 #[test]
 fn a_missing_cost_is_named() {
     let line = GOOD.lines().find(|line| line.starts_with("irq_ns")).unwrap();
