@@ -18,6 +18,9 @@ const CPUS_MAX: u32 = 4096;
 /// Records that wait for others to come before them: those of a well-behaved file are far fewer.
 const WAITING_MAX: usize = 8 << 20;
 
+/// A recording ends before this: in 78 hours.
+const END_MAX_NS: u64 = 1 << 48;
+
 /// Records of a section that are taken in before it is looked whether some are due.
 const PART: u32 = 1 << 16;
 
@@ -215,6 +218,9 @@ impl<R: Read> Reader<R> {
                 self.ended = true;
                 let text = text(&mut self.from, low as usize)?;
                 self.summary.ending = text.and_then(|text| serde_json::from_slice(&text).ok());
+                if self.summary.ending.as_ref().is_some_and(|ending| !is_sound(ending)) {
+                    return Err(ReadError::Damaged { at, what: "an end at no time" });
+                }
             }
             _ => return Err(ReadError::Damaged { at, what: "no section begins there" }),
         }
@@ -240,6 +246,12 @@ impl<R: Read> Reader<R> {
         self.at += there as u64;
         Ok(there == bytes.len())
     }
+}
+
+/// Whether a command was started, then ended, then its recording; for longer than three days none goes on.
+fn is_sound(ending: &Ending) -> bool {
+    let (from_ns, to_ns) = ending.command_ns.unwrap_or_default();
+    from_ns <= to_ns && to_ns <= ending.end_ns && ending.end_ns < END_MAX_NS
 }
 
 /// Reads as much as there is, up to all of it.

@@ -121,6 +121,24 @@ fn what_is_no_recording_is_told_in_a_line() {
 }
 
 #[test]
+fn an_end_at_no_time_is_no_end() {
+    let ended = |end_ns: u64, command_ns: Option<(u64, u64)>| {
+        let writer = Writer::new(Vec::new(), &header()).unwrap();
+        let ending = Ending { end_ns, command_ns, ..Ending::default() };
+        read(&writer.finish(&ending).unwrap().0)
+    };
+    for (end_ns, command_ns) in [(0, None), (9, Some((0, 9))), ((1 << 48) - 1, Some((5, 5)))] {
+        assert_eq!(ended(end_ns, command_ns).unwrap().1.ending.unwrap().command_ns, command_ns);
+    }
+    for (end_ns, command_ns) in
+        [(1 << 63, None), (9, Some((0, 10))), (9, Some((5, 4))), (1 << 48, None)]
+    {
+        let why = ended(end_ns, command_ns).unwrap_err().to_string();
+        assert!(why.contains("an end at no time"), "{why}");
+    }
+}
+
+#[test]
 fn threads_are_described_between_other_records() {
     let info = record::TaskInfo {
         tid: 5,
