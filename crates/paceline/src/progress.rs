@@ -5,10 +5,11 @@ use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use report::text::visible;
 
 use crate::output;
 
-/// Bars on a terminal; elsewhere a line for each phase.
+/// Bars on a terminal; elsewhere a line for each phase. Nothing of it commands the terminal.
 pub struct Progress {
     bars: MultiProgress,
     own: Option<ProgressBar>,
@@ -25,7 +26,7 @@ impl Progress {
     /// What happens from now on.
     pub fn phase(&self, text: &str) {
         match &self.own {
-            Some(bar) => bar.set_message(text.to_string()),
+            Some(bar) => bar.set_message(visible(text)),
             None => output::say(text),
         }
     }
@@ -33,7 +34,7 @@ impl Progress {
     /// What is known already, and would be lost if the rest were cut short.
     pub fn known(&self, text: &str) {
         match &self.own {
-            Some(bar) => bar.println(text),
+            Some(bar) => bar.println(visible(text)),
             None => output::say(text),
         }
     }
@@ -41,7 +42,7 @@ impl Progress {
     /// How far the present phase is; too often for a log.
     pub fn detail(&self, text: &str) {
         if let Some(bar) = &self.own {
-            bar.set_message(text.to_string());
+            bar.set_message(visible(text));
         }
     }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A comparison as text for a terminal.
 
-use crate::text::{Align, Style, count, digits, known, percent, plural, table, time, wrapped};
+use crate::text::{
+    Align, Style, count, digits, known, percent, plural, table, time, visible, wrapped,
+};
 use crate::{Results, Spread, Summary, work};
 
 /// The whole result: what ran where, the figures side by side, and what they cannot tell.
@@ -33,13 +35,13 @@ pub fn heading(results: &Results) -> String {
     let setting = &results.setting;
     let mut text = format!(
         "{} on {} ({}), clock {}\n",
-        setting.workload,
+        visible(&setting.workload),
         setting.ground,
-        setting.machine,
+        visible(&setting.machine),
         setting.clock.name()
     );
     if let Some(kernel) = &setting.kernel {
-        text += &format!("kernel {kernel}\n");
+        text += &format!("kernel {}\n", visible(kernel));
     }
     text
 }

@@ -76,6 +76,18 @@ fn json_has_the_keys_that_others_rely_on() {
 }
 
 #[test]
+fn what_others_named_commands_no_terminal() {
+    let mut results = results(Clock::Dilated);
+    results.setting.workload = "load\u{1b}[2J".into();
+    results.setting.machine = "mine\u{7}\nand another line".into();
+    results.setting.kernel = Some("7.2\u{9b}".into());
+    let text = comparison(&results, Style::PLAIN);
+    assert!(text.starts_with(
+        "load\u{fffd}[2J on vm (mine\u{fffd}\u{fffd}and another line), clock dilated\nkernel 7.2\u{fffd}\n"
+    ));
+}
+
+#[test]
 fn the_ratio_to_the_first_policy_pairs_runs_of_one_boot() {
     let summary = &results(Clock::Dilated).summary[1];
     // 0.5 in boot 0 and 0.25 in boot 1; boot 2 has no partner.
