@@ -133,15 +133,15 @@ fn of_sim(
     ) {
         return Failure::input(error);
     }
-    Failure::run(format!(
-        "{} on {machine}: {error}; again with: {}",
-        contender.label(),
-        again(plan, machine, contender, run)
-    ))
+    let again = match again(plan, machine, contender, run) {
+        Some(line) => format!("again with: {line}"),
+        None => "to do it again, keep the recording with -o".into(),
+    };
+    Failure::run(format!("{} on {machine}: {error}; {again}", contender.label()))
 }
 
-/// The command that does this run alone.
-fn again(plan: &Plan, machine: &str, contender: &Contender, run: usize) -> String {
+/// The command that does this run alone, where there can be one.
+fn again(plan: &Plan, machine: &str, contender: &Contender, run: usize) -> Option<String> {
     let mut words = ["paceline", "compare", "--on", "sim"].map(String::from).to_vec();
     let mut option = |name: &str, value: String| words.extend([name.to_string(), value]);
     option("--machine", machine.to_string());
@@ -158,11 +158,10 @@ fn again(plan: &Plan, machine: &str, contender: &Contender, run: usize) -> Strin
             words.push("--".into());
             words.extend(argv.iter().cloned());
         }
-        Job::Model { .. } | Job::Npb { .. } | Job::Recording(_) => {
-            option("--workload", plan.job.name());
-        }
+        Job::Model { named, .. } => option("--workload", named.clone()?),
+        Job::Npb { .. } | Job::Recording(_) => option("--workload", plan.job.name()),
     }
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
 }
 
 /// A word as a shell takes it.
@@ -261,7 +260,31 @@ fn reference(contender: &Contender) -> vm::PolicyRef {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Cli, Verb};
+
+    #[test]
+    fn a_recording_is_named_by_its_file_and_one_that_is_not_kept_by_nothing() {
+        let words = ["compare", "--on", "sim", "--policy", "fifo", "--workload", "agree-1"];
+        let words = [&["paceline"], &words[..]].concat();
+        let Verb::Compare(compare) = Cli::try_parse_from(words).unwrap().verb else {
+            unreachable!("it compares")
+        };
+        let mut plan = Plan::new(&compare).unwrap();
+        let mut line = |file: Option<&str>| {
+            let Job::Model { name, named, .. } = &mut plan.job else { unreachable!("a model") };
+            (*name, *named) = ("make -j8".into(), file.map(String::from));
+            again(&plan, "numa-2x4", &plan.contenders[0], 1)
+        };
+        assert!(
+            line(Some("make.trace"))
+                .unwrap()
+                .ends_with(" --seed 2 --limit 10m --workload make.trace")
+        );
+        assert_eq!(line(None), None);
+    }
 
     #[test]
     fn a_shell_takes_a_quoted_word_for_the_word() {

@@ -66,6 +66,8 @@ pub enum Job {
         workload: Box<Workload>,
         /// What a reader must know of it.
         notes: Vec<String>,
+        /// What `--workload` has to name for it; None: nothing does.
+        named: Option<String>,
     },
     /// A recording, which is fitted to the machine.
     Recording(PathBuf),
@@ -239,19 +241,36 @@ impl Job {
                      or name a file"
                 )));
             }
-            None => read(path)?,
+            None => text_of(path, "it is neither rt-app JSON nor a recording")?,
         };
+        if json.is_empty() {
+            return Err(Failure::input(format!(
+                "{name}: it is empty; write rt-app JSON, or record again"
+            )));
+        }
         let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
-        Ok(Job::Model { name, json: Some(json), together: true, workload, notes: Vec::new() })
+        Ok(Job::Model {
+            named: Some(name.clone()),
+            name,
+            json: Some(json),
+            together: true,
+            workload,
+            notes: Vec::new(),
+        })
     }
 
     /// What somebody built, whose tasks begin as soon as each is made.
     pub fn built(workload: Workload) -> Self {
+        Job::model_of(workload, false)
+    }
+
+    fn model_of(workload: Workload, together: bool) -> Self {
         let name = workload.name.clone();
         Job::Model {
+            named: Some(name.clone()),
             name,
             json: None,
-            together: false,
+            together,
             workload: Box::new(workload),
             notes: Vec::new(),
         }
@@ -276,14 +295,7 @@ impl Job {
 
     /// What somebody built, whose tasks are all there before any begins.
     pub fn together(workload: Workload) -> Self {
-        let name = workload.name.clone();
-        Job::Model {
-            name,
-            json: None,
-            together: true,
-            workload: Box::new(workload),
-            notes: Vec::new(),
-        }
+        Job::model_of(workload, true)
     }
 
     /// Whether all tasks are there before any begins.
@@ -700,6 +712,11 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// Reads a file that a user named.
 pub fn read(path: &Path) -> Result<String, Failure> {
+    text_of(path, "it is no text")
+}
+
+/// The same; `otherwise` says what is wrong with one that is no text.
+fn text_of(path: &Path, otherwise: &str) -> Result<String, Failure> {
     let cannot =
         |why: &dyn Display| Failure::input(format!("cannot read {}: {why}", path.display()));
     let kind = fs::metadata(path).map_err(|error| cannot(&error))?;
@@ -709,5 +726,6 @@ pub fn read(path: &Path) -> Result<String, Failure> {
         () if kind.len() > BYTES_MAX => return Err(cannot(&"it is longer than 64 MB")),
         () => {}
     }
-    fs::read_to_string(path).map_err(|error| cannot(&error))
+    let bytes = fs::read(path).map_err(|error| cannot(&error))?;
+    String::from_utf8(bytes).map_err(|_| cannot(&otherwise))
 }

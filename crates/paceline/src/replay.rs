@@ -10,7 +10,7 @@ use machine::Machine;
 use policy::Instance;
 use record::{Fit, Header, Reader, Replay, Shown, Summary, worked_in_turn};
 use report::text::count;
-use sim::{Played, Scenario, Scheduler};
+use sim::{Played, Scenario, Scheduler, SimError};
 use workload::Workload;
 
 use crate::contender::{Contender, POLICIES};
@@ -23,6 +23,10 @@ const FITTED: usize = 5;
 /// Whether a file begins as a recording does.
 pub fn is_recording(path: &Path) -> bool {
     let mut first = [0; 8];
+    // A pipe is not even opened: that would wait for somebody to write to it.
+    if !path.metadata().is_ok_and(|there| there.is_file()) {
+        return false;
+    }
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
     read.is_ok() && first == *b"PACELINE"
 }
@@ -176,13 +180,19 @@ pub fn fitted(
         let mut scenario =
             Scenario::new(machine.clone(), workload, recorded.clone()).seed(round as u64 + 1);
         // However long it took: a replay that takes ten times as long is none.
-        scenario.options.cap_ns = scenario.options.cap_ns.max(10 * replay.elapsed_ns());
+        scenario.options.cap_ns =
+            scenario.options.cap_ns.max(replay.elapsed_ns().saturating_mul(10));
         scenario.options.record.events = machine.costs.turn_ns > 0.0;
         if round == FITTED {
             return Ok(scenario.workload);
         }
-        let shown = sim::run_traced(&scenario)
-            .map_err(|error| Failure::run(format!("{name} cannot be replayed: {error}")))?;
+        let shown = sim::run_traced(&scenario).map_err(|error| match error {
+            // Of its own limit nobody can raise.
+            SimError::Cap { .. } | SimError::Stuck { .. } => Failure::input(format!(
+                "{name}: its replay comes to no end: the recording lacks what its tasks wait for; record again"
+            )),
+            error => Failure::run(format!("{name} cannot be replayed: {error}")),
+        })?;
         fit = fit.better(replay, &seen_of(&shown, machine));
         round += 1;
     }
