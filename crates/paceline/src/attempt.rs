@@ -12,13 +12,13 @@ use report::text::{count, digits, percent, time};
 use report::{Results, Summary};
 
 use crate::cli::{Record, Try};
-use crate::compare::{check_writable, hand_over};
+use crate::compare::hand_over;
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::plan::{Job, Place, Plan, SEED, find_machine};
 use crate::progress::Progress;
 use crate::replay::Went;
-use crate::{export, ground, interrupt, record, replay};
+use crate::{export, ground, interrupt, output, record, replay};
 
 /// Longest that a replay may take on the simulated clock.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -37,21 +37,27 @@ const UNEVEN: &str = "default,flsched,cas,o1,min-fair,max-fair,max-perf";
 
 /// Records, replays, answers.
 pub fn run(args: &Try) -> Result<(), Failure> {
-    check_writable(&args.report, "--report")?;
-    let scratch = interrupt::scratch()?;
-    let file = args.output.clone().unwrap_or_else(|| scratch.path().join("trace"));
-    let machine = find_machine(&args.machine)?;
-    let contenders = match &args.policy[..] {
-        [] => contender::parse_all(&[applying(&machine).to_string()])?,
-        named => default_first(contender::parse_all(named)?)?,
+    let named = match &args.policy[..] {
+        [] => None,
+        named => Some(default_first(contender::parse_all(named)?)?),
     };
-    let ended = record::take_quietly(&recording(args, file.clone()))?;
-    // While the command ran, a signal ended the recording; now it ends this.
-    interrupt::removes(scratch.path())?;
+    vm::which(args.command[0].as_ref()).map_err(Failure::input)?;
+    // To measure this machine takes a while; these take part on any.
+    check(args, named.as_deref().unwrap_or(&contender::parse_all(&[EVEN.to_string()])?))?;
+    let scratch = interrupt::guard()?;
+    let machine = find_machine(&args.machine)?;
+    let contenders = match named {
+        Some(named) => named,
+        None => contender::parse_all(&[applying(&machine).to_string()])?,
+    };
+    check(args, &contenders)?;
+    let file = args.output.clone().unwrap_or_else(|| scratch.path().join("trace"));
+    let kept = record::take_quietly(&recording(args, file.clone()))?;
     let (workload, went) = replay::read(&file, &machine)?;
     let mut job = Job::replayed(workload, &went);
-    if let Job::Model { name, .. } = &mut job {
+    if let Job::Model { name, named, .. } = &mut job {
         *name = args.command.join(" ");
+        *named = args.output.as_ref().map(|path| path.display().to_string());
     }
     let plan = Plan {
         contenders,
@@ -71,18 +77,28 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         record: None,
         events: args.exports.take_events(),
     };
-    export::check(&args.exports, &plan)?;
     let progress = Progress::new(plan.steps());
     progress.phase(&format!("replays under {}", plan.labels()));
     let measured = ground::run(&plan, &progress)?;
     drop(progress);
     let mut results = Results::new(plan.setting(), &measured.outcomes, false);
     results.notes.clone_from(&measured.notes);
-    results.notes.extend(answer(&results.summary, &went));
-    match (hand_over(&results, &measured, &args.exports, Some(&args.report), args.json), ended) {
-        (Ok(()) | Err(Failure::Closed), Some(status)) => Err(status),
-        (handed, _) => handed,
+    if kept.interrupted {
+        results.notes.push("interrupted: what the command did until then was replayed".into());
     }
+    results.notes.extend(answer(&results.summary, &went));
+    let report = Some(args.report.as_path());
+    let shown = hand_over(&results, &measured, &args.exports, report, args.json);
+    output::end(shown, kept.ended)
+}
+
+/// Refuses what could not be written when all is done.
+fn check(args: &Try, contenders: &[Contender]) -> Result<(), Failure> {
+    let output = args.output.iter().map(|path| ("-o", path.clone()));
+    let written: Vec<_> = output.chain([("--report", args.report.clone())]).collect();
+    let mut read = record::programs(&args.command);
+    read.push(("the machine's file", PathBuf::from(&args.machine)));
+    export::check(&args.exports, contenders, &written, &read)
 }
 
 /// Others are held against Linux's own class, under which it was recorded.

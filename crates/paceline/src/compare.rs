@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `paceline compare`: one workload under several policies, side by side.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use report::text::visible;
 use report::{Results, html, write_whole};
 
 use crate::cli::{Compare, Exports};
+use crate::export::Named;
 use crate::failure::Failure;
 use crate::ground::Measured;
 use crate::plan::{Place, Plan};
@@ -15,10 +17,8 @@ use crate::{export, ground, interrupt, output};
 /// Runs the comparison and shows it.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let plan = Plan::new(arguments)?;
-    if let Some(path) = &arguments.report {
-        check_writable(path, "--report")?;
-    }
-    export::check(&arguments.exports, &plan)?;
+    let report: Vec<_> = arguments.report.iter().map(|path| ("--report", path.clone())).collect();
+    export::check(&arguments.exports, &plan.contenders, &report, &read(arguments))?;
     let _scratch = match plan.place {
         Place::Here(_) => None, // answers Ctrl-C itself
         Place::Sim { .. } | Place::Vm { .. } => Some(interrupt::guard()?),
@@ -33,6 +33,16 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     results.notes.clone_from(&measured.notes);
     let report = arguments.report.as_deref();
     hand_over(&results, &measured, &arguments.exports, report, arguments.json)
+}
+
+/// Files that it is made of.
+fn read(arguments: &Compare) -> Vec<Named> {
+    let machine = arguments.machine.machine.iter().chain(&arguments.clocks).map(PathBuf::from);
+    let machine = machine.map(|path| ("the machine's file", path));
+    let workload = arguments.workload.iter().map(|path| ("the workload", path.clone()));
+    let profile = arguments.profile.iter().map(|path| ("the profile", path.clone()));
+    let kernel = arguments.kernel.iter().map(|path| ("the kernel", path.clone()));
+    machine.chain(workload).chain(profile).chain(kernel).collect()
 }
 
 /// Writes the files that were asked for, then shows the result: who reads it may have gone away, which is no reason to
@@ -65,7 +75,7 @@ pub fn write_report(path: &Path, page: &str, json: bool) -> Result<(), Failure> 
 
 /// On standard error where standard output is JSON.
 fn say_report(path: &Path, json: bool) -> Result<(), Failure> {
-    let line = format!("report: {}", path.display());
+    let line = format!("report: {}", visible(&path.display().to_string()));
     match json {
         true => output::say(&line),
         false => output::print(&(line + "\n"))?,

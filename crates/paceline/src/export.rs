@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use report::csv::{self, Interval};
@@ -13,25 +14,74 @@ use trace::{Kind, intervals};
 
 use crate::cli::Exports;
 use crate::compare::check_writable;
+use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::ground::{Measured, Watched};
 use crate::output;
-use crate::plan::Plan;
 
-/// Refuses what could not be written, before a long run.
-pub fn check(exports: &Exports, plan: &Plan) -> Result<(), Failure> {
-    if let Some(path) = &exports.perfetto {
-        let labels = plan.contenders.iter().map(|contender| contender.label().to_string());
-        for path in timelines(path, labels) {
-            check_writable(&path, "--perfetto")?;
-        }
-    }
+/// In the folder of `--csv`.
+const TABLES: [&str; 3] = ["runs.csv", "tasks.csv", "intervals.csv"];
+
+/// A file, and the option that names it, or what else it is.
+pub type Named = (&'static str, PathBuf);
+
+/// Refuses what could not be written, before a long run: these files, and what `own` names beside them. None may be
+/// another, or one that is read.
+pub fn check(
+    exports: &Exports,
+    contenders: &[Contender],
+    own: &[Named],
+    read: &[Named],
+) -> Result<(), Failure> {
+    let labels = contenders.iter().map(|contender| contender.label().to_string());
+    let timelines = exports.perfetto.iter().flat_map(|path| timelines(path, labels.clone()));
+    let mut written = own.to_vec();
+    written.extend(timelines.map(|path| ("--perfetto", path)));
+    let tables = exports.csv.iter().flat_map(|folder| TABLES.map(|name| folder.join(name)));
+    let tables: Vec<Named> = tables.map(|path| ("--csv", path)).collect();
+    apart(&[&written[..], &tables].concat(), read)?;
+    written.iter().try_for_each(|(option, path)| check_writable(path, option))?;
     if let Some(folder) = &exports.csv {
         fs::create_dir_all(folder)
             .map_err(|error| Failure::input(format!("--csv {}: {error}", folder.display())))?;
-        check_writable(&folder.join("runs.csv"), "--csv")?;
+    }
+    tables.iter().try_for_each(|(option, path)| check_writable(path, option))
+}
+
+/// The same where there are none but those.
+pub fn check_files(own: &[Named], read: &[Named]) -> Result<(), Failure> {
+    check(&Exports { perfetto: None, csv: None }, &[], own, read)
+}
+
+/// Refuses to write a file over another, or over what is read.
+fn apart(written: &[Named], read: &[Named]) -> Result<(), Failure> {
+    for (at, (option, path)) in written.iter().enumerate() {
+        let is_it = |(_, other): &&Named| is_same(path, other);
+        let why = match (read.iter().find(is_it), written[..at].iter().find(is_it)) {
+            (Some((what, _)), _) if path.exists() => format!("it is {what}"),
+            (_, Some((other, _))) => format!("{other} writes it, too"),
+            _ => continue,
+        };
+        let path = path.display();
+        return Err(Failure::input(format!("{option} {path}: {why}; name another file")));
     }
     Ok(())
+}
+
+/// Whether both names are of one file, which need not be there yet.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |there: fs::Metadata| (there.dev(), there.ino());
+    let to_be = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder)).ok();
+        folder.map(|folder| folder.join(path.file_name().unwrap_or_default()))
+    };
+    match (one.metadata(), other.metadata()) {
+        (Ok(one), Ok(other)) => place(one) == place(other),
+        (Err(_), Err(_)) => to_be(one) == to_be(other),
+        _ => false,
+    }
 }
 
 /// Writes what was asked for, and says where it is.
@@ -48,11 +98,12 @@ pub fn write(exports: &Exports, measured: &Measured, results: &Results) -> Resul
         }
     }
     if let Some(folder) = &exports.csv {
-        put(&folder.join("runs.csv"), |out| csv::runs(results, out))?;
-        put(&folder.join("tasks.csv"), |out| csv::tasks(results, out))?;
+        let [runs, tasks, intervals] = TABLES.map(|name| folder.join(name));
+        put(&runs, |out| csv::runs(results, out))?;
+        put(&tasks, |out| csv::tasks(results, out))?;
         if !measured.watched.is_empty() {
             let rows = measured.watched.iter().flat_map(|watched| rows(measured, watched));
-            put(&folder.join("intervals.csv"), |out| csv::intervals(rows, out))?;
+            put(&intervals, |out| csv::intervals(rows, out))?;
         }
     }
     Ok(())
@@ -130,6 +181,26 @@ fn rows(measured: &Measured, watched: &Watched) -> impl Iterator<Item = Interval
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_file_is_not_written_over_another_by_whatever_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("load"), "").unwrap();
+        fs::hard_link(at("load"), at("hard")).unwrap();
+        std::os::unix::fs::symlink(at("load"), at("soft")).unwrap();
+        let refused = |written: &[&str]| {
+            let written: Vec<Named> = written.iter().map(|name| ("--x", at(name))).collect();
+            apart(&written, &[("the workload", at("load"))]).map_err(|why| why.to_string()).err()
+        };
+        assert_eq!(refused(&["new", "newer"]), None);
+        for written in [&["load"][..], &["new", "soft"], &["hard"], &["./load"]] {
+            assert!(refused(written).unwrap().ends_with("it is the workload; name another file"));
+        }
+        for written in [&["new", "new"][..], &["none/../new", "none/../new"], &["./new", "new"]] {
+            assert!(refused(written).unwrap().ends_with("--x writes it, too; name another file"));
+        }
+    }
 
     #[test]
     fn each_policy_has_a_file_that_can_be_named() {

@@ -3,22 +3,28 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use record::import::{ImportError, Timeline, import, may_be_perfetto, survey};
+use report::Draft;
 use report::text::{count, plural};
 use serde_json::json;
 
 use crate::cli::Import;
 use crate::failure::Failure;
-use crate::output;
-use crate::perfetto;
-use crate::record::{create, unwritable};
+use crate::record::{refused, unwritable};
+use crate::{export, interrupt, output, perfetto};
+
+/// Longest trace of Perfetto's, which takes several times as much memory.
+const PERFETTO_MAX: u64 = 512 << 20;
 
 /// Reads the text twice, or a trace of Perfetto's once, and writes what it says.
 pub fn run(args: &Import) -> Result<(), Failure> {
+    interrupt::ends()?;
     let text = &args.text;
+    let timeline = args.perfetto.iter().map(|path| ("--perfetto", path.clone()));
+    let written: Vec<_> = timeline.chain([("-o", args.output.clone())]).collect();
+    export::check_files(&written, &[("the text itself", text.clone())])?;
     let cannot = |error: ImportError| match error {
         ImportError::Write(error) => unwritable(&args.output, &error),
         error => Failure::input(format!("{}: {error}", text.display())),
@@ -32,19 +38,14 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     let found = found.map_err(cannot)?;
     let name = text.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let from = open(text)?;
-    if same_file(from.get_ref(), &args.output) {
-        return Err(unwritable(&args.output, &"it is the text itself"));
-    }
-    if args.perfetto.as_deref().is_some_and(|timeline| same_file(from.get_ref(), timeline)) {
-        return Err(unwritable(&args.output, &"--perfetto names the text itself"));
-    }
-    let out = create(&args.output)?;
-    let out = BufWriter::new(out);
+    let draft = Draft::new(&args.output).map_err(refused)?;
+    let out = BufWriter::new(draft.writer().map_err(refused)?);
     let written = match &timeline {
         Some(timeline) => timeline.import(&found, &name, out),
         None => import(from, &found, &name, out),
     };
     let (_, bytes, records) = written.map_err(cannot)?;
+    draft.keep().map_err(refused)?;
     if let Some(timeline) = &args.perfetto {
         perfetto::write(&args.output, timeline)?;
     }
@@ -96,6 +97,12 @@ fn perfettos(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     if !may_be_perfetto(file.fill_buf().map_err(cannot)?) {
         return Ok(None);
     }
+    if file.get_ref().metadata().map_err(cannot)?.len() > PERFETTO_MAX {
+        return Err(Failure::input(format!(
+            "{}: a trace of Perfetto's is read whole, and this one has more than 512 MiB; record for a shorter time",
+            path.display()
+        )));
+    }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(cannot)?;
     Ok(Some(bytes))
@@ -104,15 +111,12 @@ fn perfettos(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
 /// It is read twice, which a pipe cannot be.
 fn open(path: &Path) -> Result<BufReader<File>, Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(|error| cannot(&error))?;
-    match file.metadata() {
-        Ok(there) if there.is_file() => Ok(BufReader::with_capacity(1 << 20, file)),
-        Ok(_) => Err(cannot(&"it is no file; write the text to one first")),
-        Err(error) => Err(cannot(&error)),
+    // A pipe is not even opened: that would wait for somebody to write to it.
+    match path.metadata() {
+        Ok(there) if there.is_file() => {}
+        Ok(_) => return Err(cannot(&"it is no file; write the text to one first")),
+        Err(error) => return Err(cannot(&error)),
     }
-}
-
-pub fn same_file(file: &File, path: &Path) -> bool {
-    let place = |there: std::fs::Metadata| (there.dev(), there.ino());
-    file.metadata().is_ok_and(|own| path.metadata().is_ok_and(|other| place(own) == place(other)))
+    let file = File::open(path).map_err(|error| cannot(&error))?;
+    Ok(BufReader::with_capacity(1 << 20, file))
 }

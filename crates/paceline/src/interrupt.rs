@@ -4,11 +4,15 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fs, io};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
 use crate::failure::Failure;
+use crate::here::{interrupts, is_to_be_ignored};
 use crate::output;
 
 /// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it, and files that are half written.
@@ -17,21 +21,76 @@ pub fn guard() -> Result<TempDir, Failure> {
     let scratch = scratch()?;
     let path = scratch.path().to_path_buf();
     tempfile::env::override_temp_dir(&path).map_err(|_| no_scratch(&"it was set before"))?;
-    removes(&path)?;
+    ends_with(move || remove(&path))?;
     Ok(scratch)
 }
 
-/// Has Ctrl-C, a hangup and a polite kill remove a folder and end this process.
-pub fn removes(folder: &Path) -> Result<(), Failure> {
-    let path = folder.to_path_buf();
+/// Has Ctrl-C, a hangup and a polite kill remove files that are half written, and end this process.
+pub fn ends() -> Result<(), Failure> {
+    ends_with(|| {})
+}
+
+fn ends_with(before: impl Fn() + Send + 'static) -> Result<(), Failure> {
+    let ignored = SIGNALS.map(|signal| (signal, is_to_be_ignored(signal)));
     ctrlc::set_handler(move || {
-        remove(&path);
+        if WATCHED.load(Ordering::SeqCst) {
+            return;
+        }
+        before();
         vm::kernel::forget_fetch();
         output::say("\npaceline: interrupted");
         report::remove_unfinished();
         std::process::exit(130);
     })
-    .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))
+    .map_err(|error| cannot_watch(&error))?;
+    // What nohup has it ignore does not end it.
+    ignored.iter().filter(|(_, ignored)| *ignored).for_each(|(signal, _)| live::ignore(*signal));
+    Ok(())
+}
+
+/// Ctrl-C, a polite kill and a hangup.
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// Somebody watches for signals; they do not end this process.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Watches for Ctrl-C, hangups and polite kills; once this is dropped they do again what they did before.
+pub struct Signals {
+    came: Arc<AtomicBool>,
+    /// Its number.
+    last: Arc<AtomicUsize>,
+}
+
+impl Signals {
+    /// Begins to watch.
+    pub fn watch() -> Result<Self, Failure> {
+        let last = Arc::new(AtomicUsize::new(0));
+        for signal in SIGNALS.into_iter().filter(|signal| !is_to_be_ignored(*signal)) {
+            signal_hook::flag::register_usize(signal, last.clone(), signal as usize)
+                .map_err(|error| cannot_watch(&error))?;
+        }
+        // Set behind the number, as handlers run in the order in which they came.
+        let came = interrupts()?;
+        // One that comes before this ends the process, or is there to be taken.
+        WATCHED.store(true, Ordering::SeqCst);
+        Ok(Signals { came, last })
+    }
+
+    /// The last one that has come since this was asked before.
+    pub fn take(&self) -> Option<i32> {
+        let came = self.came.swap(false, Ordering::SeqCst);
+        came.then(|| self.last.load(Ordering::SeqCst) as i32)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        WATCHED.store(false, Ordering::SeqCst);
+    }
+}
+
+fn cannot_watch(error: &dyn Display) -> Failure {
+    Failure::run(format!("cannot watch for Ctrl-C: {error}"))
 }
 
 /// A temporary folder, which goes when this is dropped.
@@ -57,7 +116,6 @@ fn remove(folder: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
     use super::*;

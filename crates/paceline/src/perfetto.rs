@@ -6,29 +6,24 @@ use std::io::{self, BufReader, BufWriter};
 use std::path::Path;
 
 use record::{Kind, Left, Reader};
+use report::{Draft, FileError};
 use trace::perfetto::{Perfetto, State};
 
 use crate::failure::Failure;
-use crate::import::same_file;
-use crate::record::create;
 
 /// Writes the timeline of the recording at `from`.
 pub fn write(from: &Path, to: &Path) -> Result<(), Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", from.display()));
+    let refused = |error: FileError| Failure::input(format!("--perfetto: {error}"));
     let unwritable = |error: io::Error| {
-        Failure::input(format!("cannot write {}: {error}; name another file", to.display()))
+        Failure::input(format!("--perfetto: cannot write {}: {error}", to.display()))
     };
     let file = File::open(from).map_err(|error| cannot(&error))?;
-    if same_file(&file, to) {
-        return Err(Failure::input(format!(
-            "--perfetto {}: it is the recording itself, which is kept; name another file",
-            to.display()
-        )));
-    }
     let mut reader =
         Reader::new(BufReader::with_capacity(1 << 20, file)).map_err(|e| cannot(&e))?;
     let cpus = reader.header().cpus;
-    let mut timeline = Perfetto::new(BufWriter::new(create(to)?), cpus);
+    let draft = Draft::new(to).map_err(refused)?;
+    let mut timeline = Perfetto::new(BufWriter::new(draft.writer().map_err(refused)?), cpus);
     while let Some(event) = reader.next_event().map_err(|error| cannot(&error))? {
         let (t_ns, cpu) = (event.t_ns, event.cpu);
         match event.kind {
@@ -48,5 +43,6 @@ pub fn write(from: &Path, to: &Path) -> Result<(), Failure> {
         }
         .map_err(unwritable)?;
     }
-    timeline.finish().map(drop).map_err(unwritable)
+    timeline.finish().map(drop).map_err(unwritable)?;
+    draft.keep().map_err(refused)
 }

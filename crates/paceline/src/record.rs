@@ -2,46 +2,70 @@
 //! `record`: what the scheduler of this machine does while a command runs, or for a time, as a file.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use live::recorder::{Lost, Recorded, Recorder};
 use live::sampler::Sampler;
-use record::Header;
+use record::{Header, WriteError};
 use report::text::{count, percent, time};
+use report::{Draft, FileError};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use crate::cli::Record;
 use crate::failure::Failure;
-use crate::here::{failed, interrupts};
-use crate::output;
-use crate::perfetto;
+use crate::here::failed;
+use crate::interrupt::{self, Signals};
 use crate::run::as_shell;
+use crate::{export, output, perfetto};
 
 /// How often the command and the disk are looked at.
 const LOOK: Duration = Duration::from_millis(20);
+/// As a shell has it of who was interrupted.
+const INTERRUPTED: u8 = 130;
 
 /// Records, and says what.
 pub fn run(args: &Record) -> Result<(), Failure> {
+    interrupt::ends()?;
+    let timeline = args.perfetto.iter().map(|path| ("--perfetto", path.clone()));
+    let written: Vec<_> = timeline.chain([("-o", args.output.clone())]).collect();
+    export::check_files(&written, &programs(&args.command))?;
     let taken = take(args)?;
-    tell(args, &taken)?;
-    if let Some(timeline) = &args.perfetto {
-        perfetto::write(&args.output, timeline)?;
-    }
-    end(taken.status, taken.recorded.cut.is_some())
+    let drawn = match &args.perfetto {
+        Some(timeline) if !taken.left => perfetto::write(&args.output, timeline),
+        _ => Ok(()),
+    };
+    let told = tell(args, &taken);
+    drawn?;
+    output::end(told, taken.end())
 }
 
-/// Records, and waits for the command; says what came of it on standard error alone. What the command, or a full disk,
-/// has this end with, where there is something to be replayed all the same.
-pub fn take_quietly(args: &Record) -> Result<Option<Failure>, Failure> {
+/// What is run is no file to write to.
+pub fn programs(command: &[String]) -> Vec<(&'static str, PathBuf)> {
+    let program = command.first().and_then(|program| vm::which(program.as_ref()).ok());
+    program.map(|program| ("the command itself", program)).into_iter().collect()
+}
+
+/// A recording that is there to be replayed.
+pub struct Kept {
+    /// What the command, or a full disk, has this end with all the same.
+    pub ended: Result<(), Failure>,
+    /// Somebody has cut it short.
+    pub interrupted: bool,
+}
+
+/// Records, and waits for the command; says what came of it on standard error alone.
+pub fn take_quietly(args: &Record) -> Result<Kept, Failure> {
     let taken = take(args)?;
     say(args, &taken);
+    if taken.left {
+        return Err(Failure::Status(INTERRUPTED));
+    }
     if let Some(status) = taken.status.filter(|status| !status.success()) {
         output::say(&format!(
             "paceline: {} ended with status {}: what it did until then is replayed",
@@ -49,7 +73,7 @@ pub fn take_quietly(args: &Record) -> Result<Option<Failure>, Failure> {
             as_shell(status)
         ));
     }
-    Ok(end(taken.status, taken.recorded.cut.is_some()).err())
+    Ok(Kept { ended: taken.end(), interrupted: taken.interrupted })
 }
 
 /// A recording that was made.
@@ -59,14 +83,61 @@ struct Taken {
     status: Option<ExitStatus>,
     /// It is of procfs: which part of the command's CPU time it has not seen, where that is known.
     coarse: Option<Option<f64>>,
+    /// By a signal.
+    interrupted: bool,
+    /// And by another one, for which the command did not end.
+    left: bool,
+}
+
+impl Taken {
+    /// The command's own status is passed on.
+    fn end(&self) -> Result<(), Failure> {
+        match (self.status.map_or(0, as_shell), self.recorded.cut.is_some()) {
+            _ if self.left => Err(Failure::Status(INTERRUPTED)),
+            (0, false) => Ok(()),
+            (0, true) => Err(Failure::Status(1)),
+            (own, _) => Err(Failure::Status(own as u8)),
+        }
+    }
 }
 
 fn take(args: &Record) -> Result<Taken, Failure> {
     let until = args.duration.map(Duration::from);
-    if until.is_some_and(|until| until.is_zero()) {
+    let coarse = is_coarse(args)?;
+    let signals = Signals::watch()?;
+    let draft = Draft::new(&args.output).map_err(refused)?;
+    let started = Instant::now();
+    let observer = begin(&draft, args, coarse)?;
+    if signals.take().is_some() {
+        output::say("\npaceline: interrupted");
+        return Err(Failure::Status(INTERRUPTED));
+    }
+    let mut child = start(&args.command, args.json)?;
+    let from_ns = live::monotonic_ns();
+    let over = wait(&observer, child.as_ref(), until, &signals)?;
+    let command_ns = child.is_some().then(|| (from_ns, live::monotonic_ns()));
+    let signalled = matches!(over, Over::Signal(_));
+    if let (Some(child), Over::Signal(signal)) = (&child, over) {
+        pass_on(child, signal);
+    }
+    let ended = child.as_mut().filter(|_| over == Over::Ended);
+    let (recorded, coarse, mut status) = finish(observer, ended, command_ns)?;
+    let took = started.elapsed();
+    draft.keep().map_err(refused)?;
+    if let Some(child) = child.as_mut().filter(|_| over != Over::Ended) {
+        status = outlast(child, signalled, &signals)?;
+    }
+    let left = child.is_some() && status.is_none();
+    let interrupted = signalled || signals.take().is_some();
+    Ok(Taken { recorded, took, status, coarse, interrupted, left })
+}
+
+/// Whether it is a recording of procfs, for want of rights; refuses what cannot be recorded.
+fn is_coarse(args: &Record) -> Result<bool, Failure> {
+    if args.duration.is_some_and(|until| until.is_zero()) {
         return Err(Failure::input("--duration 0s: give it a time such as 10s"));
     }
-    if args.command.is_empty() && until.is_none() {
+    if args.command.is_empty() && args.duration.is_none() {
         return Err(Failure::input(
             "nothing to record; name a command after --, or a time with --duration 10s",
         ));
@@ -75,43 +146,73 @@ fn take(args: &Record) -> Result<Taken, Failure> {
         vm::which(program.as_ref()).map_err(Failure::input)?;
     }
     let missing = live::missing_rights();
-    let coarse = !missing.is_empty();
-    if coarse {
-        let missing = missing.join(" and ");
-        check_coarse(args, &missing)?;
-        output::say(&format!(
-            "paceline: this process lacks {missing}, so the recording is coarse: how long threads run and wait, \
-             sampled from procfs, and not what they wait for; run it with sudo for all of it"
-        ));
+    if missing.is_empty() {
+        return Ok(false);
     }
-    let stop = interrupts()?;
-    let file = create(&args.output)?;
-    let started = Instant::now();
-    let observer = begin(file, args, coarse)?;
-    let mut child = start(&args.command, args.json)?;
-    let from_ns = live::monotonic_ns();
-    let ended = wait(&observer, child.as_ref(), until, &stop)?;
-    let command_ns = child.is_some().then(|| (from_ns, live::monotonic_ns()));
+    let missing = missing.join(" and ");
+    check_coarse(args, &missing)?;
+    output::say(&format!(
+        "paceline: this process lacks {missing}, so the recording is coarse: how long threads run and wait, \
+         sampled from procfs, and not what they wait for; run it with sudo for all of it"
+    ));
+    Ok(true)
+}
+
+/// The end of a recording; and of a command, if it is there to be waited for.
+#[allow(clippy::type_complexity)]
+fn finish(
+    observer: Observer,
+    ended: Option<&mut Child>,
+    command_ns: Option<(u64, u64)>,
+) -> Result<(Recorded<File>, Option<Option<f64>>, Option<ExitStatus>), Failure> {
+    let known = ended.is_some();
     let mut status = Ok(None);
-    let mut reap = || status = child.as_mut().map(Child::wait).transpose();
+    let reap = || status = ended.map(Child::wait).transpose();
     let (recorded, coarse) = match observer {
-        Observer::Tracepoints(recorder) => (recorder.finish(command_ns).map_err(failed)?, None),
+        Observer::Tracepoints(recorder) => {
+            let recorded = recorder.finish(command_ns).map_err(failed)?;
+            reap();
+            (recorded, None)
+        }
+        // What it was charged is known of who has been waited for.
         Observer::Procfs(sampler) => {
-            // What it was charged is known of who has been waited for.
-            let charged = || {
-                if ended {
-                    reap()
-                }
-            };
-            let (recorded, unseen) = sampler.finish(command_ns, charged).map_err(failed)?;
-            (recorded, Some(unseen.filter(|_| ended)))
+            let (recorded, unseen) = sampler.finish(command_ns, reap).map_err(failed)?;
+            (recorded, Some(unseen.filter(|_| known)))
         }
     };
-    let took = started.elapsed();
-    // A second time says the same.
-    reap();
-    let status = status.map_err(|error| failed(error.into()))?;
-    Ok(Taken { recorded, took, status, coarse })
+    Ok((recorded, coarse, status.map_err(|error| failed(error.into()))?))
+}
+
+/// Waits for a command that goes on when it is recorded no more; not if somebody interrupts once more. Its status, if it
+/// has ended.
+fn outlast(
+    child: &mut Child,
+    mut signalled: bool,
+    signals: &Signals,
+) -> Result<Option<ExitStatus>, Failure> {
+    while !has_ended(child)? {
+        if let Some(signal) = signals.take() {
+            pass_on(child, signal);
+            if signalled {
+                output::say("\npaceline: interrupted; the command has not ended yet");
+                return Ok(None);
+            }
+            signalled = true;
+        }
+        thread::sleep(LOOK);
+    }
+    child.wait().map(Some).map_err(|error| failed(error.into()))
+}
+
+/// A terminal's Ctrl-C is for the command as well; a hangup and a polite kill may have been for this process alone.
+fn pass_on(child: &Child, signal: i32) {
+    let signal = match signal {
+        SIGTERM => Signal::TERM,
+        SIGHUP => Signal::HUP,
+        _ => return,
+    };
+    // Who has ended in the meantime needs none.
+    let _ = kill_process(Pid::from_child(child), signal);
 }
 
 /// What takes more than procfs tells.
@@ -144,20 +245,18 @@ impl Observer {
     }
 }
 
-/// The file; what was there before is lost.
-pub fn create(path: &Path) -> Result<File, Failure> {
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return Err(unwritable(path, &"it is there and no file"));
-    }
-    File::create(path).map_err(|error| unwritable(path, &error))
-}
-
 /// No recording can be written there.
 pub fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::input(format!("cannot write {}: {why}; name another with -o", path.display()))
 }
 
-fn begin(file: File, args: &Record, coarse: bool) -> Result<Observer, Failure> {
+/// The same, as the file says it.
+pub fn refused(error: FileError) -> Failure {
+    Failure::input(format!("{error}; name another with -o"))
+}
+
+fn begin(draft: &Draft, args: &Record, coarse: bool) -> Result<Observer, Failure> {
+    let file = draft.writer().map_err(refused)?;
     let header = Header {
         cpus: live::topology().map_err(failed)?.llc.len(),
         command: args.command.join(" "),
@@ -171,7 +270,10 @@ fn begin(file: File, args: &Record, coarse: bool) -> Result<Observer, Failure> {
         false => Recorder::start(file, header).map(Observer::Tracepoints),
         true => Sampler::start(file, header).map(Observer::Procfs),
     }
-    .map_err(failed)
+    .map_err(|error| match error.downcast::<WriteError>() {
+        Ok(full) => unwritable(&args.output, &full),
+        Err(error) => failed(error),
+    })
 }
 
 fn start(command: &[String], json: bool) -> Result<Option<Child>, Failure> {
@@ -188,22 +290,33 @@ fn start(command: &[String], json: bool) -> Result<Option<Child>, Failure> {
         .map_err(|error| Failure::input(format!("cannot start {program}: {error}")))
 }
 
-/// Until the command has ended, and is there to be waited for, or the time is over, somebody interrupts, or the disk
-/// is full. Whether it has ended.
+/// Why there is nothing more to record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The command has ended, and is there to be waited for.
+    Ended,
+    /// Somebody interrupts.
+    Signal(i32),
+    /// The time is over, or the disk is full.
+    Enough,
+}
+
 fn wait(
     observer: &Observer,
     child: Option<&Child>,
     until: Option<Duration>,
-    stop: &Arc<AtomicBool>,
-) -> Result<bool, Failure> {
+    signals: &Signals,
+) -> Result<Over, Failure> {
     let started = Instant::now();
     loop {
         if child.map(has_ended).transpose()? == Some(true) {
-            return Ok(true);
+            return Ok(Over::Ended);
         }
-        let over = until.is_some_and(|until| started.elapsed() >= until);
-        if over || observer.is_cut() || stop.load(Ordering::Relaxed) {
-            return Ok(false);
+        if let Some(signal) = signals.take() {
+            return Ok(Over::Signal(signal));
+        }
+        if until.is_some_and(|until| started.elapsed() >= until) || observer.is_cut() {
+            return Ok(Over::Enough);
         }
         thread::sleep(LOOK);
     }
@@ -279,13 +392,4 @@ pub fn coarse(unseen: Option<f64>) -> String {
         "coarse: sampled from procfs, wakeups not known; {unseen} of the CPU time is missing, of threads that ended \
          between two samples"
     )
-}
-
-/// The command's own status is passed on.
-fn end(status: Option<ExitStatus>, cut: bool) -> Result<(), Failure> {
-    match (status.map_or(0, as_shell), cut) {
-        (0, false) => Ok(()),
-        (0, true) => Err(Failure::Status(1)),
-        (own, _) => Err(Failure::Status(own as u8)),
-    }
 }

@@ -15,7 +15,7 @@ fn what_was_recorded_is_kept_whatever_ends_it() {
                 >$1.out 2>$1.err || fail "$1: $(cat $1.err)"
         }
         $P record -o ctrl-c -- hackbench -g 1 -l 300 >/dev/null 2>err & pid=$!
-        await '[ "$(wc -c <ctrl-c)" -gt 20000 ]'
+        await '[ "$(cat .tmp* 2>/dev/null | wc -c)" -gt 20000 ]'
         kill -INT $pid
         wait $pid || fail "its command's status was 0, and it gave $?"
         grep -q 'ctrl-c: .* events in' err || fail "what it said: $(cat err)"
@@ -26,11 +26,18 @@ fn what_was_recorded_is_kept_whatever_ends_it() {
         $P record -o small/trace -- hackbench -g 1 -l 300 >/dev/null 2>err
         status=$?; [ $status = 1 ] || fail "a full disk: $status"
         grep -q 'ends early' err || fail "what it said: $(cat err)"
-        cp small/trace full; umount small
+        cp small/trace full
         replayed full
         grep -q 'cut off' full.err || fail "it has no end: $(cat full.err)"
+        echo before >small/trace; head -c 1M /dev/zero >small/rest 2>err
+        $P record -o small/trace -- true 2>err && fail "there is no room: $(cat err)"
+        grep -q 'cannot write small/trace: No space left' err || fail "what it said: $(cat err)"
+        [ "$(cat small/trace)" = before ] || fail "the file is gone"
+        [ "$(ls -A small | wc -l)" = 2 ] || fail "left: $(ls -A small)"
+        umount small
 
         chmod 755 $(dirname $P)
+        mkdir -m 777 open; cd open
         echo before >there; chmod 666 there
         su nobody -s /bin/sh -c "$P record --calls -o there -- true" 2>err
         status=$?; [ $status = 2 ] || fail "no rights: $status"
