@@ -29,7 +29,7 @@ fn what_was_recorded_is_kept_whatever_ends_it() {
         cp small/trace full
         replayed full
         grep -q 'cut off' full.err || fail "it has no end: $(cat full.err)"
-        echo before >small/trace; head -c 1M /dev/zero >small/rest 2>err
+        echo before >small/trace; head -c 1048576 /dev/zero >small/rest 2>err
         $P record -o small/trace -- true 2>err && fail "there is no room: $(cat err)"
         grep -q 'cannot write small/trace: No space left' err || fail "what it said: $(cat err)"
         [ "$(cat small/trace)" = before ] || fail "the file is gone"
