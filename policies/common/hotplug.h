@@ -124,8 +124,8 @@ static __always_inline bool cpu_is_away(s32 cpu)
 	return cpu_is_taken(cpu) || cpu_is_gone(cpu);
 }
 
-/* In cpu_release. */
-static __always_inline void cpu_is_lost(s32 cpu)
+/* In cpu_release. A function of its own to the verifier, which would else go on from each of its ways. */
+__noinline int cpu_is_lost(s32 cpu)
 {
 	u64 now = now_ns(), here_ns;
 	struct cpu_visit *visit;
@@ -134,7 +134,7 @@ static __always_inline void cpu_is_lost(s32 cpu)
 
 	barrier_var(at);
 	if (at >= MAX_CPUS)
-		return;
+		return 0;
 	visit = &cpu_visits[at];
 	here_ns = visit->back_ns ? elapsed_ns(visit->back_ns, now) : 0;
 	/* Or it has been back for long enough, and nobody has looked since. */
@@ -144,10 +144,11 @@ static __always_inline void cpu_is_lost(s32 cpu)
 	visit->back_ns = 0;
 	visit->idle_ns = 0;
 	if (still_taken)
-		return;
+		return 0;
 	visit->taken_ns = now;
 	visit->away_ns = 0;
 	cpu_leaves_at(at, CPU_TAKEN);
+	return 0;
 }
 
 /* Whether that has happened since. */
@@ -192,8 +193,10 @@ static __always_inline void cpu_is_back(s32 cpu, bool idles)
 	u64 now, away_ns;
 	u32 at = cpu;
 
-	if (idles && higher_class_goes_on())
-		return cpu_is_lost(cpu);
+	if (idles && higher_class_goes_on()) {
+		cpu_is_lost(cpu);
+		return;
+	}
 	barrier_var(at);
 	if (at >= MAX_CPUS || !cpu_lacks_at(at, CPU_TAKEN))
 		return;
@@ -230,8 +233,9 @@ static __always_inline void cpu_sends_away(void)
  * Whether a CPU, for which `mine` wait, is to take one of the `theirs` that wait for another: of one that has gone all,
  * and of one that is scarce, too, unless it is taken itself and as many wait here. Not for each visit: nobody sends back
  * what others take meanwhile, and of a CPU that is visited often they would take one after another.
+ * A function of its own to the verifier, which would else go all its ways at each step of a loop over CPUs.
  */
-static __always_inline bool cpu_helps(s32 cpu, s32 mine, s32 other, s32 theirs)
+__noinline bool cpu_helps(s32 cpu, s32 mine, s32 other, s32 theirs)
 {
 	if (cpu_is_gone(other))
 		return theirs > 0;

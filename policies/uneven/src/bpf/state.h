@@ -29,8 +29,7 @@ struct un_cpu {
 	u64 deal;
 	u64 expects_ns;		/* when somebody was last sent here */
 	s32 pid;		/* who runs here; 0: nobody */
-	u32 goes_anywhere;	/* it may run on all CPUs that are there */
-	u64 may[CPU_WORDS];	/* else on these */
+	u64 may[CPU_WORDS];	/* the CPUs that it may run on, a bit for each: all, if it may run on all that are there */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct un_cpu, cpus)
@@ -38,20 +37,21 @@ CPU_TABLE(struct un_cpu, cpus)
 /* Notes where who runs here may run. */
 static __always_inline void may_note(struct un_cpu *cpu, const struct task_struct *p)
 {
-	cpu->goes_anywhere = goes_anywhere(p);
-	if (!cpu->goes_anywhere)
-		cpus_allowed(p, cpu->may, nr_cpus);
+	u32 word;
+
+	if (!goes_anywhere(p))
+		return cpus_allowed(p, cpu->may, nr_cpus);
+	for (word = 0; word < CPU_WORDS; word++)
+		cpu->may[word] = ~0ULL;
 }
 
-/* Whether who runs on a CPU may run on another. */
+/* Whether who runs on a CPU may run on another. Without a branch of its own: of each the verifier goes both ways. */
 static __always_inline bool may_run(const struct un_cpu *cpu, s32 at)
 {
-	u32 word = (u32)at / 64;
+	u32 word = (u32)at / 64 & (CPU_WORDS - 1);
 
-	if (cpu->goes_anywhere)
-		return true;
 	barrier_var(word);
-	return word < CPU_WORDS && cpu->may[word] >> ((u32)at % 64) & 1;
+	return cpu->may[word] >> ((u32)at % 64) & 1;
 }
 
 /* By which a task's CPU time is reckoned: its own weight, or what the control plane has for it. */
