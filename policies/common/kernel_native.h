@@ -61,6 +61,7 @@ struct kernel {
 	void (*reenqueue_here)(struct kernel *k);
 	bool (*cpu_is_active)(struct kernel *k, s32 cpu);
 	bool (*goes_anywhere)(struct kernel *k, const struct task_struct *p);
+	struct task_struct *(*forker)(struct kernel *k);
 };
 
 EXPORT struct kernel *kernel;
@@ -87,7 +88,7 @@ EXPORT struct kernel *kernel;
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
 #define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)			((cgroup)->kn->id)
-#define current_task()				((struct task_struct *)NULL) /* nobody forks there, or changes class */
+#define current_task()				kernel->forker(kernel)	/* nobody changes class there */
 #define migration_is_disabled(p)		false	/* nobody does that there */
 #define higher_class_goes_on()			false	/* ours are asked for there only where some wait */
 #define can_reenqueue()				true

@@ -39,6 +39,7 @@ EXPORT const u64 layout[] = {
 	O(kernel, task_xfeatures), O(kernel, reenqueue_local), O(kernel, reenqueue_here),
 	O(kernel, cpu_is_active),
 	O(kernel, goes_anywhere),
+	O(kernel, forker),
 	sizeof(struct kernel),
 	O(clock_counts, cycles), O(clock_counts, limited_ns), O(clock_counts, energy_uj),
 	sizeof(struct clock_counts),

@@ -96,6 +96,8 @@ pub struct Kernel {
     pub cpus: Vec<Cpu>,
     /// Its tasks: those of the workload, in its order.
     pub tasks: Vec<Task>,
+    /// Who makes another task at this moment.
+    pub(crate) forker: Option<TaskId>,
     /// Its cgroups, the root first: those of the workload, in its order.
     pub cgroups: Vec<Cgroup>,
     /// CPUs that take part in scheduling.
@@ -168,6 +170,7 @@ impl Kernel {
             account,
             paths,
             tasks: Vec::new(),
+            forker: None,
             queue: Queue::default(),
             sink,
             rng,

@@ -215,7 +215,9 @@ impl Engine {
             Op::Fork(child) => {
                 self.next(task);
                 if self.k.tasks[child].state == State::New {
+                    self.k.forker = Some(task);
                     self.fork(child);
+                    self.k.forker = None;
                 }
             }
             Op::Exit => self.exit(task),

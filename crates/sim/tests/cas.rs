@@ -110,6 +110,25 @@ fn exec_takes_a_task_out_of_its_context() {
     assert_eq!(order(vec![exec]), [1, 2, 3]);
 }
 
+/// Of the 100 ms of its slice the parent has 60 left.
+#[test]
+fn a_child_begins_with_half_of_what_its_parent_has_left() {
+    let parent = task("parent", vec![burn(40), Step::Fork(1), burn(200)]);
+    let child = Task { forked: true, ..task("child", vec![burn(200)]) };
+    let load = workload(vec![parent, child]);
+    let traced = run_traced(&scenario(cores(1), load, scheduler("o1"))).unwrap();
+    let switch = |kind: &Kind| match kind {
+        Kind::Switch { prev, next, .. } => Some((*prev, *next)),
+        _ => None,
+    };
+    let when = |wanted: fn((u32, u32)) -> bool| {
+        let mut all = traced.events.iter().filter(|event| switch(&event.kind).is_some_and(wanted));
+        all.next().expect("it runs").t_ns
+    };
+    let first_ns = when(|(prev, _)| prev == 2) - when(|(_, next)| next == 2);
+    assert!((26 * MS..34 * MS).contains(&first_ns), "{first_ns}");
+}
+
 /// Four hogs of one context and one of another: whatever the threshold, the one waits for a slice of
 /// each of the four and no longer, and gets as much as they do.
 #[test]

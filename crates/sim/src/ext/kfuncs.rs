@@ -62,6 +62,7 @@ impl Table {
             reenqueue_here,
             cpu_is_active,
             goes_anywhere,
+            forker,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -435,6 +436,12 @@ unsafe extern "C" fn this_cpu(table: *mut KernelTable) -> i32 {
     // SAFETY: a policy calls this within a callback.
     let (_, k) = unsafe { lent(table) };
     k.this_cpu() as i32
+}
+
+unsafe extern "C" fn forker(table: *mut KernelTable) -> *mut TaskStruct {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    k.forker.map_or(std::ptr::null_mut(), |task| rt.pointer(task))
 }
 
 /// What the PMU would have counted: work, as so many instructions for each ns on the reference CPU.

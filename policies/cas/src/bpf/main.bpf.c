@@ -334,9 +334,13 @@ s32 OP_SLEEPABLE(cas_init_task, struct task_struct *p, struct scx_init_task_args
 	t->o1.nice = nice_of(p);
 	t->o1.slice_ns = o1_slice(t->o1.nice, knob_slice_ns);
 	if (of) {
-		t->o1.sleep_avg_ns = o1_child_sleep_avg(of->o1.sleep_avg_ns, knob_slice_ns);
-		if (of->o1.slice_ns > 1 && of->o1.slice_ns / 2 < t->o1.slice_ns)
-			t->o1.slice_ns = of->o1.slice_ns / 2;
+		struct o1_task left = of->o1;
+
+		if (left.phase == RUNNING)	/* it is charged when it stops */
+			o1_ran(&left, elapsed_ns(of->stamp_ns, now_ns()), knob_slice_ns);
+		t->o1.sleep_avg_ns = o1_child_sleep_avg(left.sleep_avg_ns, knob_slice_ns);
+		if (left.slice_ns > 1 && left.slice_ns / 2 < t->o1.slice_ns)
+			t->o1.slice_ns = left.slice_ns / 2;
 	}
 	return 0;
 }
