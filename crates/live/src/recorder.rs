@@ -149,7 +149,39 @@ impl<W: Write + Send + 'static> Recorder<W> {
     }
 }
 
+/// What sees connections: kernels that lack what these attach to are recorded without.
+const CONNECTIONS: [&str; 2] = ["on_connected", "on_accepted"];
+/// And what they carry, where not every call is recorded.
+const CARRIED: [&str; 2] = ["on_sent", "on_received"];
+
 fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel, Rings)> {
+    let cpus = header.cpus;
+    let object =
+        load(header, size, start_ns, true).or_else(|_| load(header, size, start_ns, false))?;
+    let map = object.maps().find(|map| map.name() == "records").context("it has no rings")?;
+    let mapped = Mapped::new(map, cpus * size * RAW_SIZE, true)?;
+    let rings = Rings { mapped, size, taken: vec![0; cpus], buffer: Vec::new() };
+    let (links, words) = log::listen(|| {
+        let link = |program: ProgramMut<'_>| match (
+            program.attach(),
+            is_optional(&program.name().to_string_lossy()),
+        ) {
+            (Err(_), true) => None,
+            (link, _) => Some(link),
+        };
+        tracefs::with(|| object.progs_mut().filter(loaded).filter_map(link).collect())
+    });
+    let links: Result<Vec<Link>, _> = links?;
+    let links = links.with_context(|| format!("the kernel refuses: {}", log::reason(&words)))?;
+    Ok((Kernel { links, object }, rings))
+}
+
+fn is_optional(name: &str) -> bool {
+    CONNECTIONS.contains(&name) || CARRIED.contains(&name)
+}
+
+/// Brings the programs into the kernel, with or without what not every kernel has.
+fn load(header: &Header, size: usize, start_ns: u64, all: bool) -> anyhow::Result<Object> {
     let cpus = header.cpus;
     let (result, words) = log::listen(|| {
         let mut object = ObjectBuilder::default().name("record")?.open_memory(PROGRAM)?;
@@ -159,25 +191,21 @@ fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel
             ("start_ns", start_ns.to_ne_bytes().to_vec()),
         ];
         set_rodata(&mut object, PROGRAM, &config)?;
-        let mut programs = object.progs_mut();
-        let calls = programs.find(|program| program.name() == "on_system_call");
-        calls.context("it sees no calls")?.set_autoload(header.calls);
-        drop(programs);
+        for mut program in object.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let name = name.as_str();
+            let load = match (name, all) {
+                ("on_system_call", _) => header.calls,
+                (_, false) if is_optional(name) => false,
+                _ => !(header.calls && CARRIED.contains(&name)),
+            };
+            program.set_autoload(load);
+        }
         let records = object.maps_mut().find(|map| map.name() == "records");
         records.context("it has no rings")?.set_max_entries((cpus * size) as u32)?;
         Ok::<_, anyhow::Error>(object.load()?)
     });
-    let object = result.with_context(|| format!("the kernel refuses: {}", log::reason(&words)))?;
-    let map = object.maps().find(|map| map.name() == "records").context("it has no rings")?;
-    let mapped = Mapped::new(map, cpus * size * RAW_SIZE, true)?;
-    let rings = Rings { mapped, size, taken: vec![0; cpus], buffer: Vec::new() };
-    let (links, words) = log::listen(|| {
-        let attach = || object.progs_mut().filter(loaded).map(|program| program.attach()).collect();
-        tracefs::with(attach)
-    });
-    let links: Result<Vec<Link>, _> = links?;
-    let links = links.with_context(|| format!("the kernel refuses: {}", log::reason(&words)))?;
-    Ok((Kernel { links, object }, rings))
+    result.with_context(|| format!("the kernel refuses: {}", log::reason(&words)))
 }
 
 fn loaded(program: &ProgramMut<'_>) -> bool {

@@ -91,6 +91,20 @@ pub enum Kind {
         /// What it is.
         channel: Carrier,
     },
+    /// Who runs on this CPU has begun a network connection within this machine.
+    Connect {
+        /// The channel that it sends to.
+        sends: u32,
+        /// The channel that it receives from.
+        receives: u32,
+    },
+    /// Who runs on this CPU has accepted one: the two as its client has them.
+    Accept {
+        /// What its client sends to.
+        sends: u32,
+        /// What its client receives from.
+        receives: u32,
+    },
 }
 
 /// What a thread did for a while, in all.

@@ -15,7 +15,7 @@ use crate::raw::{RAW_SIZE, Raw};
 /// What the file begins with.
 pub(crate) const MAGIC: &[u8; 8] = b"PACELINE";
 /// Of the layout. A reader refuses what is newer.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// Tags of sections.
 pub(crate) const RECORDS: u32 = u32::from_le_bytes(*b"RECS");
 pub(crate) const TIME: u32 = u32::from_le_bytes(*b"TIME");
@@ -40,7 +40,7 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Detail {
-    /// Switches and wakeups.
+    /// Switches and wakeups, and what network connections within the machine carry.
     Waits,
     /// Every call that moves data through a pipe or socket as well.
     Calls,

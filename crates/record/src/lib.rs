@@ -6,6 +6,7 @@
 //! file whatever happens to it; [`import`] makes one of other tools' text. What took part, and what it did, becomes a workload in [`Replay`].
 
 mod clocks;
+mod connections;
 mod event;
 mod file;
 pub mod import;

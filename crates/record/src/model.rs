@@ -14,6 +14,7 @@ use workload::{Act, Again, Object, Script, Task, Then, Workload};
 
 use crate::Carrier;
 use crate::clocks::Clocks;
+use crate::connections::Connection;
 use crate::replay::{Channel, Item, Key, Replay, What};
 
 /// Bytes of a pipe's page.
@@ -221,7 +222,7 @@ impl Replay {
     /// Nothing more comes: what each task did becomes a script, and what tasks met at becomes objects.
     pub(crate) fn seal(&mut self) {
         self.kernel_last();
-        let mut objects = Objects::new(&self.channels);
+        let mut objects = Objects::new(&self.channels, &self.connections.all);
         let takers = self.tasks.iter().map(|task| {
             let takes = |item: &Item| matches!(item.what, What::Take | What::TakeWithin { .. });
             let takes = task.items.iter().any(takes);
@@ -252,24 +253,56 @@ fn allowed(mask: u64, recorded: usize, cpus: usize) -> Option<Vec<usize>> {
 struct Objects {
     all: Vec<Object>,
     of: Vec<Option<Open>>,
+    connections: Vec<Option<Link>>,
 }
 
 struct Open {
-    object: u32,
+    /// Where it is read, and written.
+    from: u32,
+    to: u32,
     /// Bytes that were read of what nobody here has written, or written and not read: those are left out,
     /// the first read and the last written.
     unread: u64,
     unwritten: u64,
 }
 
+/// A connection that is accepted by whom it comes to.
+#[derive(Clone, Copy)]
+struct Link {
+    listener: u32,
+    /// The first of its two channels, and the first of the two ends of whichever is accepted in its stead.
+    connection: u32,
+    accepted: u32,
+}
+
 impl Objects {
-    fn new(channels: &[(Key, Channel)]) -> Self {
-        let mut objects = Objects { all: Vec::new(), of: Vec::new() };
-        for (key, channel) in channels {
-            let both = channel.read.min(channel.written);
+    fn new(channels: &[(Key, Channel)], connections: &[Connection]) -> Self {
+        let mut objects = Objects { all: Vec::new(), of: Vec::new(), connections: Vec::new() };
+        let mut ends = vec![None; channels.len()];
+        let mut listeners = BTreeMap::new();
+        for connection in connections {
+            let link = connection.is_whole().then(|| {
+                let pair = [connection.sends, connection.receives].map(|at| &channels[at as usize]);
+                let [sent, received] = pair.map(|(_, channel)| channel.both());
+                let alike = (connection.server, sent, received);
+                let listener =
+                    *listeners.entry(alike).or_insert_with(|| objects.add(Object::Listener));
+                let [to, back] = pair.map(|(key, channel)| objects.add(object(*key, channel)));
+                let [from, reply] = [to, back].map(|own| objects.add(Object::Accepted { own: own as usize }));
+                ends[connection.sends as usize] = Some((from, to));
+                ends[connection.receives as usize] = Some((back, reply));
+                Link { listener, connection: to, accepted: from }
+            });
+            objects.connections.push(link);
+        }
+        for ((key, channel), ends) in channels.iter().zip(ends) {
+            let both = channel.both();
             let open = (both > 0).then(|| {
-                let object = objects.add(object(*key, channel));
-                Open { object, unread: channel.read - both, unwritten: both }
+                let (from, to) = ends.unwrap_or_else(|| {
+                    let object = objects.add(object(*key, channel));
+                    (object, object)
+                });
+                Open { from, to, unread: channel.read - both, unwritten: both }
             });
             objects.of.push(open);
         }
@@ -286,14 +319,31 @@ impl Objects {
         let skipped = open.unread.min(bytes.into());
         open.unread -= skipped;
         let bytes = bytes - skipped as u32;
-        (bytes > 0).then_some(Then::Read { channel: open.object, bytes })
+        (bytes > 0).then_some(Then::Read { channel: open.from, bytes })
     }
 
     fn write(&mut self, channel: u32, bytes: u32) -> Option<Then> {
         let open = self.of[channel as usize].as_mut()?;
         let bytes = open.unwritten.min(bytes.into()) as u32;
         open.unwritten -= u64::from(bytes);
-        (bytes > 0).then_some(Then::Write { channel: open.object, bytes })
+        (bytes > 0).then_some(Then::Write { channel: open.to, bytes })
+    }
+
+    fn connect(&self, at: u32) -> Option<Then> {
+        let Link { listener, connection, .. } = self.connections[at as usize]?;
+        Some(Then::Connect { listener, connection })
+    }
+
+    fn accept(&self, at: u32) -> Option<Then> {
+        let Link { listener, accepted, .. } = self.connections[at as usize]?;
+        Some(Then::Accept { listener, accepted })
+    }
+}
+
+impl Channel {
+    /// Bytes that were written and read.
+    fn both(&self) -> u64 {
+        self.read.min(self.written)
     }
 }
 
@@ -342,7 +392,7 @@ impl Asked {
 fn asks_again(items: &[Item], at: usize, call: u32) -> Option<(usize, f64)> {
     let later = at + 1 + items[at + 1..].iter().position(|item| item.what != What::Nothing)?;
     let same = match items[later].what {
-        What::TakeWithin { call } | What::GiveUp { call, .. } => Some(call),
+        What::TakeWithin { call } | What::Found { call } | What::GiveUp { call, .. } => Some(call),
         _ => None,
     };
     let work_ns = items[at + 1..=later].iter().map(|item| f64::from(item.work_ns)).sum();
@@ -356,7 +406,7 @@ fn gets(items: &[Item], at: usize, call: u32) -> Result<(usize, f64), usize> {
     loop {
         let (later, work_ns) = asks_again(items, at, call).ok_or(at)?;
         (at, all_ns) = (later, all_ns + work_ns);
-        if matches!(items[at].what, What::TakeWithin { .. }) {
+        if matches!(items[at].what, What::TakeWithin { .. } | What::Found { .. }) {
             return Ok((at, all_ns));
         }
     }
@@ -386,7 +436,13 @@ impl Emit<'_> {
             {
                 match gets(items, at, call) {
                     Ok((later, again_ns)) => {
-                        (at, asked_ns, what) = (later, asked_ns + again_ns, items[later].what);
+                        (at, what) = (later, items[later].what);
+                        // Who waits at a channel does not ask again.
+                        let to = match what {
+                            What::Found { .. } => &mut work_ns,
+                            _ => &mut asked_ns,
+                        };
+                        *to += again_ns;
                     }
                     Err(last) => in_vain = last + 1,
                 }
@@ -410,7 +466,9 @@ impl Emit<'_> {
 
     fn then(&mut self, what: What) -> Option<Then> {
         match what {
-            What::Nothing => None,
+            What::Nothing | What::Found { .. } => None,
+            What::Connect(at) => self.objects.connect(at),
+            What::Accept(at) => self.objects.accept(at),
             What::Read { channel, bytes } => self.objects.read(channel, bytes),
             What::Write { channel, bytes } => self.objects.write(channel, bytes),
             What::Fork(task) => Some(Then::Fork(task)),

@@ -27,6 +27,8 @@ const NAME: u8 = 11;
 const RAN: u8 = 12;
 const WAITED: u8 = 13;
 const TIMED: u8 = 14;
+const CONNECT: u8 = 15;
+const ACCEPT: u8 = 16;
 
 /// Of a task's byte: it is the kernel's own. The rest is its nice value, from 0.
 const KERNEL: u8 = 0x80;
@@ -101,6 +103,8 @@ impl Raw {
             Kind::Exit { tid } => (EXIT, 0, tid, 0),
             Kind::Read { object, bytes, channel } => (READ, channel as u8, object, bytes),
             Kind::Write { object, bytes, channel } => (WRITE, channel as u8, object, bytes),
+            Kind::Connect { sends, receives } => (CONNECT, Carrier::Tcp as u8, sends, receives),
+            Kind::Accept { sends, receives } => (ACCEPT, Carrier::Tcp as u8, sends, receives),
             Kind::Task(_) | Kind::Sample(_) => return None,
         };
         Some(Raw::new(event.t_ns, kind, byte, a, b))
@@ -161,6 +165,8 @@ impl Decoder {
             EXIT => Kind::Exit { tid: a },
             READ => Kind::Read { object: a, bytes: b, channel: carrier()? },
             WRITE => Kind::Write { object: a, bytes: b, channel: carrier()? },
+            CONNECT => Kind::Connect { sends: a, receives: b },
+            ACCEPT => Kind::Accept { sends: a, receives: b },
             TASK => {
                 self.task = Some((raw.t_ns(), described(a, b, raw.byte())));
                 return Ok(None);
@@ -230,6 +236,8 @@ mod tests {
             Kind::Exit { tid: 8 },
             Kind::Read { object: 0xdead_beef, bytes: 100, channel: Carrier::Pipe },
             Kind::Write { object: 1, bytes: u32::MAX, channel: Carrier::Tcp },
+            Kind::Connect { sends: 3, receives: 4 },
+            Kind::Accept { sends: 3, receives: 4 },
         ];
         for kind in kinds {
             let event = Event { t_ns: 281_474_976_710_655, cpu: 0, kind };

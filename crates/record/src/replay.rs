@@ -8,9 +8,10 @@
 //! Approach: time on a CPU is work. A wait that another task ended is a token that the one gives and the
 //! other takes, in whichever order they come to it: who runs later may find it there and not wait. A wait
 //! that a timer or a device ended takes as long as it took; but who gave up waiting, and asked for the same again until
-//! another task came, waits for that task, and asks as often as it takes. Where every call was recorded, reads and writes
-//! of pipes and sockets are such, a full one holds its writer up, and a wait that a call on one ended is no token
-//! for who reads or writes there itself: both would have it wait for one of its writers, and that one for it.
+//! another task came, waits for that task, and asks as often as it takes. Reads and writes of connections within the
+//! machine, and where every call was recorded those of pipes and local sockets, are such; a full one holds its writer up,
+//! and a wait that a call on one ended is no token for who reads or writes there itself: both would have it wait for one
+//! of its writers, and that one for it.
 //!
 //! The kernel's own threads take CPUs from the others as they did in the recording: they wait for timers and devices as
 //! long as they did, and for tasks of the workload as others do.
@@ -28,6 +29,7 @@ use trace::Tid;
 use workload::{Act, Again, Object};
 
 use crate::clocks::Clocks;
+use crate::connections::Connections;
 use crate::{Carrier, Ending, Event, Header, Kind, Left, Sample, Source, TaskInfo};
 
 /// Between two wakeups of one system call there is no more work than this, ns.
@@ -48,7 +50,7 @@ pub struct Replay {
     /// What it took to write an event down, ns: the work of whoever it happened to, and none of its own.
     hook_ns: f64,
     call_hook_ns: f64,
-    /// Calls are known, and may yet show what carried a wakeup.
+    /// All calls are known, and may yet show what carried a wakeup.
     calls: bool,
     cpus: Vec<Cpu>,
     clocks: Clocks,
@@ -66,6 +68,7 @@ pub struct Replay {
     /// Which of `channels` is which.
     numbers: BTreeMap<Key, u32>,
     pub(crate) channels: Vec<(Key, Channel)>,
+    pub(crate) connections: Connections,
     /// What its tasks meet at; known once it is finished.
     pub(crate) objects: Vec<Object>,
     /// How they ask again for what they wait for; known then, too.
@@ -170,6 +173,9 @@ pub(crate) enum What {
         channel: u32,
         bytes: u32,
     },
+    /// One of the connections.
+    Connect(u32),
+    Accept(u32),
     Fork(u32),
     /// Gives a token to a task; the system call goes on with the next one.
     Give(u32),
@@ -178,6 +184,10 @@ pub(crate) enum What {
     Take,
     /// The same, in a call that would have given up.
     TakeWithin {
+        call: u32,
+    },
+    /// The same, of what came by a channel: it takes that from there next.
+    Found {
         call: u32,
     },
     /// Waits for something from outside, so many µs.
@@ -192,6 +202,12 @@ pub(crate) enum What {
 /// A channel's name and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(pub u32, pub u8);
+
+impl Key {
+    fn is_tcp(self) -> bool {
+        self.1 == Carrier::Tcp as u8
+    }
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
@@ -237,6 +253,7 @@ impl Replay {
             free: Vec::new(),
             numbers: BTreeMap::new(),
             channels: Vec::new(),
+            connections: Connections::default(),
             objects: Vec::new(),
             agains: Arc::default(),
             items: 0,
@@ -281,6 +298,8 @@ impl Replay {
             Kind::Write { object, bytes, channel } => {
                 self.call(cpu, Key(*object, *channel as u8), *bytes, false);
             }
+            Kind::Connect { sends, receives } => self.connect(cpu, *sends, *receives, false),
+            Kind::Accept { sends, receives } => self.connect(cpu, *sends, *receives, true),
         }
     }
 
@@ -400,6 +419,7 @@ impl Replay {
         (self.others_ns, self.recorder_ns, self.items, self.part_ns) = Default::default();
         (self.tasks, self.index, self.processes) = Default::default();
         (self.wakes, self.free, self.numbers, self.channels) = Default::default();
+        self.connections = Connections::default();
     }
 
     /// A thread of the kernel's own is woken for the first time: what it does from now on takes CPUs from others. Those
@@ -679,7 +699,8 @@ impl Replay {
                     self.tasks[task].items[blocked.item].what = What::TakeWithin { call };
                 }
                 // Else a token, for all that will ever be known: a long recording has many.
-                if !self.calls {
+                let known = self.calls || self.wakes[wake].given.is_some_and(Key::is_tcp);
+                if !known {
                     self.free.push(wake);
                 }
             }
@@ -699,12 +720,10 @@ impl Replay {
         let current = self.cpus[cpu].current;
         let Some(task) = self.of(current).filter(|_| current != 0) else { return };
         self.pause(task);
-        self.hook(task, self.call_hook_ns);
+        // Where not every call is written down, one that is takes as long as any event.
+        self.hook(task, if self.calls { self.call_hook_ns } else { self.hook_ns });
         self.tasks[task].channels.insert(key);
-        let number = *self.numbers.entry(key).or_insert_with(|| {
-            self.channels.push((key, Channel::default()));
-            self.channels.len() as u32 - 1
-        });
+        let number = self.number(key);
         let (_, channel) = &mut self.channels[number as usize];
         channel.mixed |= *channel.size.get_or_insert(bytes) != bytes;
         let what = match read {
@@ -721,6 +740,34 @@ impl Replay {
         self.put(task, what);
     }
 
+    /// Which of the channels this is.
+    fn number(&mut self, key: Key) -> u32 {
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.channels.push((key, Channel::default()));
+            self.channels.len() as u32 - 1
+        })
+    }
+
+    /// A connection is begun, or accepted.
+    fn connect(&mut self, cpu: usize, sends: u32, receives: u32, accepts: bool) {
+        let current = self.cpus[cpu].current;
+        let Some(task) = self.of(current).filter(|_| current != 0) else { return };
+        self.pause(task);
+        self.hook(task, self.hook_ns);
+        let [sends, receives] = [sends, receives].map(|name| Key(name, Carrier::Tcp as u8));
+        if accepts {
+            // Who connects wakes it by this.
+            self.tasks[task].channels.insert(sends);
+        }
+        let (sends, receives) = (self.number(sends), self.number(receives));
+        let server = self.tasks[task].process;
+        let what = match accepts {
+            true => What::Accept(self.connections.accept(sends, receives, server)),
+            false => What::Connect(self.connections.connect(sends, receives)),
+        };
+        self.put(task, what);
+    }
+
     /// Decides what one task's wakeup by another is.
     fn settle(&mut self, wake: usize) {
         let Wake { waker, waker_item, woken, woken_item, given } = self.wakes[wake];
@@ -729,7 +776,11 @@ impl Replay {
             self.tasks[waker].items[waker_item].what = What::Nothing;
         }
         if let Some(item) = woken_item.filter(|_| carried) {
-            self.tasks[woken].items[item].what = What::Nothing;
+            let what = &mut self.tasks[woken].items[item].what;
+            *what = match *what {
+                What::TakeWithin { call } => What::Found { call },
+                _ => What::Nothing,
+            };
         }
     }
 }

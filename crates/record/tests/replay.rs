@@ -233,6 +233,71 @@ fn who_reads_a_channel_waits_for_nobody_at_it_but_for_what_is_in_it() {
     assert!(!workload.objects.contains(&Object::Tokens), "{:?}", workload.objects);
 }
 
+/// 10 connects to 11, which waits for that in a call that gives up, and sends a request; it is answered.
+fn connection() -> Vec<(u64, u32, Kind)> {
+    let (sends, receives, channel) = (7, 8, Carrier::Tcp);
+    let mut events = pair(Carrier::Tcp);
+    events.insert(5, (6_000, 0, Kind::Timed { tid: 11, call: 5 }));
+    events.insert(6, (6_000, 0, Kind::Connect { sends, receives }));
+    events.insert(8, (6_500, 0, Kind::Write { object: sends, bytes: 10, channel }));
+    let server = [
+        Kind::Accept { sends, receives },
+        Kind::Read { object: sends, bytes: 10, channel },
+        Kind::Write { object: receives, bytes: 20, channel },
+    ];
+    let server = (7_200..).step_by(200).zip(server).map(|(t_ns, kind)| (t_ns, 1, kind));
+    events.splice(10..10, server);
+    events.insert(14, (9_500, 0, Kind::Read { object: receives, bytes: 20, channel }));
+    events
+}
+
+#[test]
+fn who_accepts_a_connection_waits_for_whoever_comes() {
+    let (_, workload) = story(&connection());
+    let [client, server] = &workload.tasks[..] else { panic!("{workload:?}") };
+    let pipe = Object::Pipe { capacity: 212_992 };
+    let ends = [1, 2].map(|own| Object::Accepted { own });
+    assert_eq!(workload.objects, [&[Object::Listener, pipe.clone(), pipe][..], &ends].concat());
+    let (read, write) = (
+        |channel, bytes| Step::Read { channel, bytes },
+        |channel, bytes| Step::Write { channel, bytes },
+    );
+    let connect = Step::Connect { listener: 0, connection: 1 };
+    let asks = [run(5_000), connect, run(500), write(1, 10), run(3_000), read(2, 20), run(500)];
+    assert_eq!(steps(client)[2..], asks, "{:?}", steps(client));
+    let accept = Step::Accept { listener: 0, accepted: 3 };
+    assert_eq!(
+        steps(server),
+        [run(3_200), accept, run(200), read(3, 10), run(200), write(4, 20), run(1_400)]
+    );
+}
+
+#[test]
+fn a_connection_whose_other_end_was_not_seen_is_none() {
+    let mut events = connection();
+    events.retain(|(_, _, kind)| !matches!(kind, Kind::Accept { .. }));
+    let (_, workload) = story(&events);
+    assert!(!workload.objects.contains(&Object::Listener), "{:?}", workload.objects);
+    let waits = steps(&workload.tasks[1]).iter().any(|step| matches!(step, Step::Read { .. }));
+    assert!(waits, "what it carries is known all the same");
+}
+
+/// It gives up once, asks again, and finds what it asked for at its channel.
+#[test]
+fn who_waits_at_a_channel_does_not_give_up() {
+    let mut events = connection();
+    let gives_up = [
+        (5_200, 0, Kind::Timed { tid: 11, call: 5 }),
+        (5_200, 0, wake(11, Carrier::Timer)),
+        (5_300, 1, switch(0, 11, Left::Blocked)),
+        (5_400, 1, switch(11, 0, Left::Blocked)),
+    ];
+    events.splice(5..5, gives_up);
+    let (_, workload) = story(&events);
+    let server = steps(&workload.tasks[1]);
+    assert_eq!(server[..2], [run(3_300), Step::Accept { listener: 0, accepted: 3 }]);
+}
+
 #[test]
 fn cpus_that_run_in_turn_work_one_at_a_time() {
     let header = Header { cpus: 2, ..Header::default() };

@@ -24,6 +24,7 @@ mod housekeeping;
 mod hw;
 mod kernel;
 mod line;
+mod listener;
 mod lock;
 mod native;
 mod noise;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What tasks meet at: who blocks and who wakes whom follows from the order in which they run.
 //!
-//! Channels (pipes, sockets) are in `channel.rs`; here are sleeping, locks, conditions, barriers.
+//! Channels (pipes, sockets) are in `channel.rs`, what is accepted in `listener.rs`; here are sleeping, locks, conditions, barriers.
 
 use std::collections::VecDeque;
 
@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::event::{Due, Irq};
 use crate::kernel::Kernel;
 use crate::line::Line;
+use crate::listener::Listener;
 use crate::lock::LockId;
 use crate::program::Op;
 use crate::task::{State, TaskId};
@@ -40,6 +41,9 @@ pub(crate) enum Object {
     Flag(Flag),
     Timer,
     Tokens(Tokens),
+    Listener(Listener),
+    /// One direction of a connection: the channel that it is.
+    Accepted(usize),
     Pipe(Pipe),
     Socket(Socket),
 }
@@ -141,6 +145,8 @@ pub(crate) fn new(object: &workload::Object, k: &mut Kernel) -> Object {
         }
         workload::Object::Timer => Object::Timer,
         workload::Object::Tokens => Object::Tokens(Tokens::default()),
+        workload::Object::Listener => Object::Listener(Listener::default()),
+        workload::Object::Accepted { own } => Object::Accepted(*own),
         workload::Object::Pipe { capacity } => Object::Pipe(Pipe::new(*capacity, k)),
         workload::Object::Socket { capacity, overhead } => {
             Object::Socket(Socket::new(*capacity, *overhead, k))
@@ -197,8 +203,10 @@ impl Engine {
             Op::Give { tokens, more } => self.give(task, tokens, more),
             Op::Take(tokens) => self.take(task, tokens),
             Op::TakeWithin { tokens, ns, work_ns } => self.take_within(task, tokens, ns, work_ns),
-            Op::Write { channel, bytes } => self.write(task, channel, bytes),
-            Op::Read { channel, bytes } => self.read(task, channel, bytes),
+            Op::Connect { listener, connection } => self.connect(task, listener, connection),
+            Op::Accept { listener, accepted } => self.accept(task, listener, accepted),
+            Op::Write { channel, bytes } => self.write(task, self.channel(channel), bytes),
+            Op::Read { channel, bytes } => self.read(task, self.channel(channel), bytes),
             Op::Yield => {
                 self.next(task);
                 self.enter_kernel();

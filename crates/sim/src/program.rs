@@ -81,6 +81,14 @@ pub(crate) enum Op {
         channel: ObjectId,
         bytes: u32,
     },
+    Connect {
+        listener: ObjectId,
+        connection: ObjectId,
+    },
+    Accept {
+        listener: ObjectId,
+        accepted: ObjectId,
+    },
     Give {
         tokens: ObjectId,
         more: bool,
@@ -124,6 +132,7 @@ impl Op {
             Op::Resume(at) => format!("resume {}", name(at)),
             Op::Write { channel, .. } => format!("write {}", name(channel)),
             Op::Read { channel, .. } => format!("read {}", name(channel)),
+            Op::Accept { listener, .. } => format!("accept {}", name(listener)),
             Op::Take(tokens) | Op::TakeWithin { tokens, .. } => format!("take {}", name(tokens)),
             other => format!("{other:?}"),
         }
@@ -361,6 +370,12 @@ fn plain(step: &Step) -> Option<Op> {
         Step::Vector(vector) => Op::Vector { level: vector.level() },
         Step::Write { channel, bytes } => Op::Write { channel: *channel, bytes: *bytes },
         Step::Read { channel, bytes } => Op::Read { channel: *channel, bytes: *bytes },
+        Step::Connect { listener, connection } => {
+            Op::Connect { listener: *listener, connection: *connection }
+        }
+        Step::Accept { listener, accepted } => {
+            Op::Accept { listener: *listener, accepted: *accepted }
+        }
         Step::Give { tokens, more } => Op::Give { tokens: *tokens, more: *more },
         Step::Take(tokens) => Op::Take(*tokens),
         Step::TakeWithin { tokens, ns, work_ns } => {

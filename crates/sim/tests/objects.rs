@@ -238,6 +238,38 @@ fn a_token_that_is_there_is_not_waited_for() {
     assert!((20 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
+/// The second client comes first, and is served first: the server reads what that one sends.
+#[test]
+fn a_server_accepts_whoever_comes_first() {
+    let pipe = || Object::Pipe { capacity: 4096 };
+    let ends = |own| [own, own + 1].map(|own| Object::Accepted { own });
+    let mut objects = vec![Object::Listener, pipe(), pipe(), pipe(), pipe()];
+    objects.extend(ends(1).into_iter().chain(ends(3)));
+    let client = |connection, after_ms| {
+        let bytes = 10;
+        vec![
+            Step::Sleep { ns: after_ms * MS },
+            Step::Connect { listener: 0, connection },
+            Step::Write { channel: connection, bytes },
+            Step::Read { channel: connection + 1, bytes },
+        ]
+    };
+    let serve = |accepted| {
+        let bytes = 10;
+        vec![
+            Step::Accept { listener: 0, accepted },
+            Step::Read { channel: accepted, bytes },
+            Step::Write { channel: accepted + 1, bytes },
+        ]
+    };
+    let server = [serve(5), serve(7)].concat();
+    let early = [client(3, 5), vec![burn(20)]].concat();
+    let tasks = vec![task("late", client(1, 20)), task("early", early), task("server", server)];
+    let outcome = run(&scenario(cores(2), recorded(tasks, objects), fifo()))
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert!((25 * MS..27 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
 /// A taker that gives up after 5 ms, works for one and asks again, and then sleeps; one gives it a token after so long.
 fn asking(given_ns: u64) -> trace::Outcome {
     let giver = vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: false }];

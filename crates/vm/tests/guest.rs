@@ -312,20 +312,30 @@ fn programs_come_with_what_they_need() {
     }
 }
 
-/// A reader makes room in a full pipe; a client begins and ends a connection without a word. Neither has threads.
+/// A reader makes room in a full pipe; a client begins and ends a connection without a word, and another says one.
+/// None has threads.
 fn a_recording_says_what_woke_whom() {
     let script = "dd if=/dev/zero bs=64k count=3 | (sleep 0.1; cat >/dev/null); \
-                  nc -l -p 7 & sleep 0.1; nc 127.0.0.1 7 </dev/null; wait";
+                  nc -l -p 7 & sleep 0.1; nc 127.0.0.1 7 </dev/null; wait; \
+                  nc -l -p 8 >/dev/null & sleep 0.1; echo hello | nc 127.0.0.1 8; wait";
     let mut request = request(&["default"], &["sh", "-c", script]);
     request.record = Some(record::Detail::Waits);
     let outcomes = run(&request).unwrap();
     let mut reader = record::Reader::new(outcomes[0].recording.as_slice()).unwrap();
-    let mut by = Vec::new();
+    let (mut by, mut begun, mut accepted) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut written, mut read) = (Vec::new(), Vec::new());
     while let Some(event) = reader.next_event().unwrap() {
-        if let record::Kind::Wake { by: carrier, .. } = event.kind {
-            by.push(carrier);
+        match event.kind {
+            record::Kind::Wake { by: carrier, .. } => by.push(carrier),
+            record::Kind::Connect { sends, receives } => begun.push((sends, receives)),
+            record::Kind::Accept { sends, receives } => accepted.push((sends, receives)),
+            record::Kind::Write { object, bytes, .. } => written.push((object, bytes)),
+            record::Kind::Read { object, bytes, .. } => read.push((object, bytes)),
+            _ => {}
         }
     }
+    assert_eq!((begun.len(), &begun), (2, &accepted));
+    assert_eq!((&written, &read), (&vec![(begun[1].0, 6)], &written), "of pipes nothing");
     let times = |carrier| by.iter().filter(|by| **by == carrier).count();
     assert!(times(record::Carrier::Pipe) >= 3, "{by:?}");
     assert!(times(record::Carrier::Tcp) >= 2, "{by:?}");

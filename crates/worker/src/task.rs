@@ -279,7 +279,12 @@ impl Run<'_> {
                 sync::wake(released, 1);
             }
             // A recording's waits: nothing reads those from a file.
-            Step::Give { .. } | Step::Take(_) | Step::TakeWithin { .. } | Step::Repeat { .. } => {}
+            Step::Connect { .. }
+            | Step::Accept { .. }
+            | Step::Give { .. }
+            | Step::Take(_)
+            | Step::TakeWithin { .. }
+            | Step::Repeat { .. } => {}
         }
         Ok(())
     }

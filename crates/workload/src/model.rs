@@ -264,6 +264,20 @@ pub enum Step {
         /// Bytes of one message.
         bytes: u32,
     },
+    /// Begins a connection, and wakes who waits to accept one. It takes no time of its own but for the wakeup.
+    Connect {
+        /// An [`Object::Listener`].
+        listener: ObjectId,
+        /// The channel that it sends to; the next one is what it receives from.
+        connection: ObjectId,
+    },
+    /// Accepts the connection that came first, or waits for one. It takes no time of its own but for the wait.
+    Accept {
+        /// An [`Object::Listener`].
+        listener: ObjectId,
+        /// The [`Object::Accepted`] that it receives from from then on; the next one is what it sends to.
+        accepted: ObjectId,
+    },
     /// Gives a token, and wakes who waits for one. It takes no time of its own but for the wakeup.
     Give {
         /// An [`Object::Tokens`].
@@ -315,6 +329,13 @@ pub enum Object {
     Suspension,
     /// What one task waits for and others give: a wait that was recorded. Known to the simulator alone.
     Tokens,
+    /// Where connections wait to be accepted. Known to the simulator alone, as what comes of it:
+    Listener,
+    /// one direction of the connection that was accepted into it; of its own one until then.
+    Accepted {
+        /// An [`Object::Pipe`] or [`Object::Socket`].
+        own: ObjectId,
+    },
     /// A pipe of so many bytes: 65,536 on Linux, in pages; each message of up to a page that does
     /// not fit into the rest of the last page takes a new one.
     Pipe {
@@ -344,6 +365,8 @@ impl Object {
             Object::Timer => "unique",
             Object::Suspension => "suspension",
             Object::Tokens => "tokens",
+            Object::Listener => "listener",
+            Object::Accepted { .. } => "accepted",
             Object::Pipe { .. } => "pipe",
             Object::Socket { .. } => "socket",
         };

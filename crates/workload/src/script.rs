@@ -28,6 +28,16 @@ pub enum Then {
         channel: u32,
         bytes: u32,
     },
+    /// Begins a connection: the first of its two channels, which are next to each other.
+    Connect {
+        listener: u32,
+        connection: u32,
+    },
+    /// Accepts one, into the first of two [`crate::Object::Accepted`].
+    Accept {
+        listener: u32,
+        accepted: u32,
+    },
     /// Starts the task at this index of [`crate::Workload::tasks`].
     Fork(u32),
     Give {
@@ -98,6 +108,12 @@ impl Script {
             Then::End => return None,
             Then::Read { channel, bytes } => Step::Read { channel: id(channel), bytes },
             Then::Write { channel, bytes } => Step::Write { channel: id(channel), bytes },
+            Then::Connect { listener, connection } => {
+                Step::Connect { listener: id(listener), connection: id(connection) }
+            }
+            Then::Accept { listener, accepted } => {
+                Step::Accept { listener: id(listener), accepted: id(accepted) }
+            }
             Then::Fork(task) => Step::Fork(task as usize),
             Then::Give { tokens, more } => Step::Give { tokens: id(tokens), more },
             Then::Take(tokens) => Step::Take(id(tokens)),

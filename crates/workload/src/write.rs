@@ -282,7 +282,11 @@ impl Writer<'_> {
             Step::Read { channel, bytes } => {
                 ("read", self.ours(json!({"ref": named(channel), "bytes": bytes}), "channels")?)
             }
-            Step::Give { .. } | Step::Take(_) | Step::TakeWithin { .. } => {
+            Step::Connect { .. }
+            | Step::Accept { .. }
+            | Step::Give { .. }
+            | Step::Take(_)
+            | Step::TakeWithin { .. } => {
                 return Err(self.error("waits of a recording"));
             }
             Step::Fork(task) => ("fork", json!(self.workload.tasks[*task].name)),

@@ -7,7 +7,7 @@
  * free counts a loss. Hooks in the middle of a system call may be interrupted by others of the same CPU,
  * so places are taken by an atomic addition, and a record's first word is written last.
  *
- * Only tracepoints are used: kernels without kprobes and trampolines have them too. What carries data
+ * Only tracepoints are needed: kernels without kprobes and trampolines have them too. What carries data
  * from task to task is seen as its system call ends. crates/record/src/raw.rs says what the records mean.
  */
 #include "kernel.h"
@@ -20,14 +20,20 @@ LICENSE;
 #define S_IFIFO		0010000
 #define S_IFSOCK	0140000
 #define AF_UNIX		1
+#define AF_INET		2
+#define AF_INET6	10
+#define IPPROTO_TCP	6
+#define TCP_ESTABLISHED	1
+#define TCP_SYN_SENT	2
 #define NET_RX_SOFTIRQ	3
 
 enum kind {
 	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME, TIMED = 14,
+	CONNECT, ACCEPT,
 };
 
 /* Calls that are no kind of record. */
-enum { CONNECTION = TIMED + 1, WAKES_BY_FUTEX };
+enum { ENDS_CONNECTION = ACCEPT + 1, WAKES_BY_FUTEX };
 
 enum left { BLOCKED, PREEMPTED, DEAD };
 
@@ -252,26 +258,34 @@ static __always_inline u32 connection_name(u32 from, u16 from_port, u32 to, u16 
 	return name ^ ((u32)from_port << 16 | to_port) * 0xc2b2ae35;
 }
 
+static __always_inline u32 received_by(const struct sock_common___record *ends)
+{
+	return connection_name(ends->skc_daddr, __builtin_bswap16(ends->skc_dport), ends->skc_rcv_saddr,
+			       ends->skc_num);
+}
+
+static __always_inline u32 sent_by(const struct sock_common___record *ends)
+{
+	return connection_name(ends->skc_rcv_saddr, ends->skc_num, ends->skc_daddr,
+			       __builtin_bswap16(ends->skc_dport));
+}
+
 static __always_inline u32 by_socket(const struct socket___record *socket, enum kind kind, u32 *object)
 {
 	const struct sock___record *sk = socket->sk;
 	const struct sock_common___record *ends;
 	const void *place = &socket->sk;
-	u16 port;
 
 	if (!sk)
 		return BY_TASK;
 	ends = &sk->__sk_common;
-	port = __builtin_bswap16(ends->skc_dport);
 	if (ends->skc_family == AF_UNIX) {
 		if (kind == WRITE)
 			place = &bpf_core_cast(sk, struct unix_sock___record)->peer;
 		*object = socket_name(place);
 		return UNIX_SOCKET;
 	}
-	*object = kind == READ ?
-		connection_name(ends->skc_daddr, port, ends->skc_rcv_saddr, ends->skc_num) :
-		connection_name(ends->skc_rcv_saddr, ends->skc_num, ends->skc_daddr, port);
+	*object = kind == READ ? received_by(ends) : sent_by(ends);
 	return TCP;
 }
 
@@ -304,7 +318,7 @@ static __always_inline u32 by_file(u64 number, enum kind kind, u32 *object)
 	return BY_TASK;
 }
 
-/* READ, WRITE, WAKES_BY_FUTEX or CONNECTION; 0 for any other system call. */
+/* READ, WRITE, CONNECT, WAKES_BY_FUTEX or ENDS_CONNECTION; 0 for any other system call. */
 static __always_inline u32 kind_of_call(const struct pt_regs___record *regs)
 {
 	switch (regs->CALL_NUMBER) {
@@ -314,8 +328,10 @@ static __always_inline u32 kind_of_call(const struct pt_regs___record *regs)
 		return WRITE;
 	case CALL_FUTEX:
 		return WAKES_BY_FUTEX;
-	case CALL_CONNECT: case CALL_SHUTDOWN: case CALL_CLOSE: case CALL_EXIT_GROUP:
-		return CONNECTION;
+	case CALL_CONNECT:
+		return CONNECT;
+	case CALL_SHUTDOWN: case CALL_CLOSE: case CALL_EXIT_GROUP:
+		return ENDS_CONNECTION;
 	}
 	return 0;
 }
@@ -335,7 +351,7 @@ static __always_inline u32 by_call(u32 *object, bool in_packet)
 		*object = regs->FIRST_ARGUMENT;
 		return FUTEX;
 	}
-	if (kind == CONNECTION)
+	if (kind == ENDS_CONNECTION)
 		return in_packet ? TCP : BY_TASK;
 	return kind ? by_file(regs->FIRST_ARGUMENT, kind, object) : BY_TASK;
 }
@@ -529,5 +545,79 @@ int on_system_call(struct system_call_end *call)
 	by = by_file(regs->FIRST_ARGUMENT, kind, &object);
 	if (by != BY_TASK)
 		put(word(kind, by), object, result);
+	return 0;
+}
+
+/* What connections carry is seen without that: whoever sends or receives a message passes here. */
+struct sock_msg_length {
+	u64 common;
+	const void *sk;
+	u16 family;
+	u16 protocol;
+	s32 result;
+};
+
+static __always_inline bool is_tcp(u16 family, u16 protocol)
+{
+	return (family == AF_INET || family == AF_INET6) && protocol == IPPROTO_TCP;
+}
+
+static __always_inline const struct sock_common___record *ends_of(const void *sk)
+{
+	return &bpf_core_cast(sk, struct sock___record)->__sk_common;
+}
+
+SEC("?tp/sock/sock_send_length")
+int on_sent(struct sock_msg_length *message)
+{
+	if (message->result > 0 && is_tcp(message->family, message->protocol))
+		put(word(WRITE, TCP), sent_by(ends_of(message->sk)), message->result);
+	return 0;
+}
+
+SEC("?tp/sock/sock_recv_length")
+int on_received(struct sock_msg_length *message)
+{
+	if (message->result > 0 && is_tcp(message->family, message->protocol))
+		put(word(READ, TCP), received_by(ends_of(message->sk)), message->result);
+	return 0;
+}
+
+struct inet_sock_set_state {
+	u64 common;
+	const void *sk;
+	s32 old_state;
+	s32 new_state;
+	u16 from_port;
+	u16 to_port;
+	u16 family;
+	u16 protocol;
+};
+
+/* A connection is named as data are that its client sends, and as those that it receives. */
+SEC("?tp/sock/inet_sock_set_state")
+int on_connected(struct inet_sock_set_state *change)
+{
+	const struct sock_common___record *ends;
+
+	if (change->old_state != TCP_SYN_SENT || change->new_state != TCP_ESTABLISHED ||
+	    !is_tcp(change->family, change->protocol))
+		return 0;
+	ends = ends_of(change->sk);
+	put(word(CONNECT, TCP), sent_by(ends), received_by(ends));
+	return 0;
+}
+
+/* Which thread accepts one no tracepoint tells. How many arguments this has depends on the kernel. */
+SEC("?fexit/inet_csk_accept")
+int on_accepted(u64 *arguments)
+{
+	const struct sock_common___record *ends;
+	u64 sk = 0;
+
+	if (bpf_get_func_ret(arguments, &sk) || !sk)
+		return 0;
+	ends = ends_of((void *)sk);
+	put(word(ACCEPT, TCP), received_by(ends), sent_by(ends));
 	return 0;
 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where connections wait to be accepted. Recordings alone have them: the system calls around are in their work.
+
+use std::collections::VecDeque;
+
+use crate::engine::Engine;
+use crate::objects::{Object, object};
+use crate::task::TaskId;
+
+/// A listening socket.
+#[derive(Default)]
+pub(crate) struct Listener {
+    /// Connections that nobody has accepted, by the first of their two channels.
+    begun: VecDeque<usize>,
+    waiters: VecDeque<TaskId>,
+}
+
+impl Engine {
+    pub(crate) fn connect(&mut self, task: TaskId, listener: usize, connection: usize) {
+        self.next(task);
+        let object = object!(self, Listener, listener);
+        object.begun.push_back(connection);
+        let waiter = object.waiters.pop_front();
+        self.wake_first(waiter, true);
+    }
+
+    pub(crate) fn accept(&mut self, task: TaskId, listener: usize, accepted: usize) {
+        let object = object!(self, Listener, listener);
+        let Some(connection) = object.begun.pop_front() else {
+            // Another may take what it is woken for: then it waits once more.
+            object.waiters.push_back(task);
+            return self.block(task);
+        };
+        for way in 0..2 {
+            *object!(self, Accepted, accepted + way) = connection + way;
+        }
+        self.next(task);
+    }
+
+    /// The channel itself, where this is an end of one that was accepted.
+    pub(crate) fn channel(&self, at: usize) -> usize {
+        match self.objects[at] {
+            Object::Accepted(channel) => channel,
+            _ => at,
+        }
+    }
+}
