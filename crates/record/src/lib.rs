@@ -9,6 +9,7 @@ mod clocks;
 mod connections;
 mod event;
 mod file;
+mod gil;
 pub mod import;
 mod model;
 mod raw;

@@ -15,6 +15,7 @@ use workload::{Act, Again, Object, Script, Task, Then, Workload};
 use crate::Carrier;
 use crate::clocks::Clocks;
 use crate::connections::Connection;
+use crate::gil::{Lock, Threads};
 use crate::replay::{Channel, Item, Key, Replay, What};
 
 /// Bytes of a pipe's page.
@@ -188,6 +189,7 @@ impl Replay {
                 cpus: allowed(task.info.cpus, self.cpus(), cpus),
                 nice: task.info.nice.clamp(-20, 19),
                 kernel: task.info.kernel,
+                gil: self.gils.get(&task.process).map(|gil| *gil as usize),
                 delay_ns: if task.forked { 0 } else { task.start_ns.saturating_sub(since_ns) },
                 forked: task.forked,
                 script: Some(Script::new(task.acts.clone(), self.agains.clone(), cut_ns, slack_ns)),
@@ -212,7 +214,10 @@ impl Replay {
         let place = |task| if kernel(task) { last.next() } else { own.next() };
         let places: Vec<u32> = self.tasks.iter().filter_map(place).collect();
         for Item { what, .. } in self.tasks.iter_mut().flat_map(|task| &mut task.items) {
-            if let What::Fork(task) | What::Give(task) | What::GiveMore(task) = what {
+            if let What::Fork(task)
+            | What::Give { to: task, .. }
+            | What::GiveMore { to: task, .. } = what
+            {
                 *task = places[*task as usize];
             }
         }
@@ -224,17 +229,35 @@ impl Replay {
         self.kernel_last();
         let mut objects = Objects::new(&self.channels, &self.connections.all);
         let takers = self.tasks.iter().map(|task| {
-            let takes = |item: &Item| matches!(item.what, What::Take | What::TakeWithin { .. });
+            let takes =
+                |item: &Item| matches!(item.what, What::Take { .. } | What::TakeWithin { .. });
             let takes = task.items.iter().any(takes);
             takes.then(|| objects.add(Object::Tokens))
         });
         let tokens: Vec<Option<u32>> = takers.collect();
         let asked = Asked::of(&self.tasks);
+        let lock_of = |(process, threads): (&usize, &Threads)| Some((*process, threads.lock()?));
+        let locks: BTreeMap<usize, Lock> = self.threads.iter().filter_map(lock_of).collect();
+        for (process, lock) in &locks {
+            let Some(way) = asked.of.get(&(*process, lock.call)) else { continue };
+            let Again { wait_ns, work_ns } = asked.ways[*way as usize];
+            let gil = Object::Gil { interval_ns: wait_ns as u64, ask_ns: work_ns as u64 };
+            self.gils.insert(*process, objects.add(gil));
+        }
+        let of_locks = self.words.of_locks(&locks);
         for (index, task) in self.tasks.iter_mut().enumerate() {
             let items = std::mem::take(&mut task.items);
             let (process, own) = (task.process, tokens[index]);
-            let mut emit =
-                Emit { objects: &mut objects, tokens: &tokens, asked: &asked, process, own };
+            let lock = self.gils.get(&process).and(locks.get(&process));
+            let mut emit = Emit {
+                objects: &mut objects,
+                tokens: &tokens,
+                asked: &asked,
+                process,
+                own,
+                lock,
+                of_locks: &of_locks,
+            };
             let (acts, asked_ns) = emit.acts(&items);
             (task.acts, task.asked_ns) = (acts.into(), asked_ns);
         }
@@ -288,7 +311,8 @@ impl Objects {
                 let listener =
                     *listeners.entry(alike).or_insert_with(|| objects.add(Object::Listener));
                 let [to, back] = pair.map(|(key, channel)| objects.add(object(*key, channel)));
-                let [from, reply] = [to, back].map(|own| objects.add(Object::Accepted { own: own as usize }));
+                let [from, reply] =
+                    [to, back].map(|own| objects.add(Object::Accepted { own: own as usize }));
                 ends[connection.sends as usize] = Some((from, to));
                 ends[connection.receives as usize] = Some((back, reply));
                 Link { listener, connection: to, accepted: from }
@@ -392,7 +416,9 @@ impl Asked {
 fn asks_again(items: &[Item], at: usize, call: u32) -> Option<(usize, f64)> {
     let later = at + 1 + items[at + 1..].iter().position(|item| item.what != What::Nothing)?;
     let same = match items[later].what {
-        What::TakeWithin { call } | What::Found { call } | What::GiveUp { call, .. } => Some(call),
+        What::TakeWithin { call, .. } | What::Found { call } | What::GiveUp { call, .. } => {
+            Some(call)
+        }
         _ => None,
     };
     let work_ns = items[at + 1..=later].iter().map(|item| f64::from(item.work_ns)).sum();
@@ -419,6 +445,9 @@ struct Emit<'a> {
     process: usize,
     /// The task's own tokens.
     own: Option<u32>,
+    /// Its interpreter's lock, and which of the words are a part of one.
+    lock: Option<&'a Lock>,
+    of_locks: &'a [bool],
 }
 
 impl Emit<'_> {
@@ -464,7 +493,23 @@ impl Emit<'_> {
         Some(Then::Give { tokens, more })
     }
 
+    /// It is at its interpreter's lock, which a replay has for itself.
+    fn is_at_lock(&self, what: What) -> bool {
+        let Some(lock) = self.lock else { return false };
+        match what {
+            What::GiveUp { call, .. } => call == lock.call,
+            What::Give { word, .. }
+            | What::GiveMore { word, .. }
+            | What::Take { word }
+            | What::TakeWithin { word, .. } => self.of_locks.get(word as usize) == Some(&true),
+            _ => false,
+        }
+    }
+
     fn then(&mut self, what: What) -> Option<Then> {
+        if self.is_at_lock(what) {
+            return None;
+        }
         match what {
             What::Nothing | What::Found { .. } => None,
             What::Connect(at) => self.objects.connect(at),
@@ -472,10 +517,10 @@ impl Emit<'_> {
             What::Read { channel, bytes } => self.objects.read(channel, bytes),
             What::Write { channel, bytes } => self.objects.write(channel, bytes),
             What::Fork(task) => Some(Then::Fork(task)),
-            What::Give(task) => self.give(task, false),
-            What::GiveMore(task) => self.give(task, true),
-            What::Take => self.own.map(Then::Take),
-            What::TakeWithin { call } => {
+            What::Give { to, .. } => self.give(to, false),
+            What::GiveMore { to, .. } => self.give(to, true),
+            What::Take { .. } => self.own.map(Then::Take),
+            What::TakeWithin { call, .. } => {
                 let tokens = self.own?;
                 Some(match self.asked.of.get(&(self.process, call)) {
                     Some(again) => Then::TakeWithin { tokens, again: *again },

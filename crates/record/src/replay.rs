@@ -30,6 +30,7 @@ use workload::{Act, Again, Object};
 
 use crate::clocks::Clocks;
 use crate::connections::Connections;
+use crate::gil::{HAS_NS, NO_WORD, Threads, Words};
 use crate::{Carrier, Ending, Event, Header, Kind, Left, Sample, Source, TaskInfo};
 
 /// Between two wakeups of one system call there is no more work than this, ns.
@@ -69,6 +70,11 @@ pub struct Replay {
     numbers: BTreeMap<Key, u32>,
     pub(crate) channels: Vec<(Key, Channel)>,
     pub(crate) connections: Connections,
+    /// What the threads of each process did, and the words that they woke each other by.
+    pub(crate) threads: BTreeMap<usize, Threads>,
+    pub(crate) words: Words,
+    /// The interpreter's lock of each process that has one; known once it is finished.
+    pub(crate) gils: BTreeMap<usize, u32>,
     /// What its tasks meet at; known once it is finished.
     pub(crate) objects: Vec<Object>,
     /// How they ask again for what they wait for; known then, too.
@@ -123,6 +129,9 @@ pub(crate) struct Task {
     /// Channels that it was seen to read or write.
     channels: BTreeSet<Key>,
     dead: bool,
+    /// Work since it last let go of an interpreter's lock, if it has one, ns; and whether it has it now.
+    stint_ns: f64,
+    has_lock: bool,
     /// When it was looked at last, or seen to leave a CPU or be woken, and how long it has slept since it last worked:
     /// less than nothing where the kernel counted what ran late.
     looked_ns: u64,
@@ -177,14 +186,24 @@ pub(crate) enum What {
     Connect(u32),
     Accept(u32),
     Fork(u32),
-    /// Gives a token to a task; the system call goes on with the next one.
-    Give(u32),
-    GiveMore(u32),
+    /// Gives a token to a task, at one of the words.
+    Give {
+        to: u32,
+        word: u32,
+    },
+    /// The same; the system call goes on with the next one.
+    GiveMore {
+        to: u32,
+        word: u32,
+    },
     /// Takes its own.
-    Take,
+    Take {
+        word: u32,
+    },
     /// The same, in a call that would have given up.
     TakeWithin {
         call: u32,
+        word: u32,
     },
     /// The same, of what came by a channel: it takes that from there next.
     Found {
@@ -228,6 +247,7 @@ struct Wake {
     woken: usize,
     woken_item: Option<usize>,
     given: Option<Key>,
+    word: u32,
 }
 
 impl Replay {
@@ -254,6 +274,9 @@ impl Replay {
             numbers: BTreeMap::new(),
             channels: Vec::new(),
             connections: Connections::default(),
+            threads: BTreeMap::new(),
+            words: Words::default(),
+            gils: BTreeMap::new(),
             objects: Vec::new(),
             agains: Arc::default(),
             items: 0,
@@ -285,6 +308,10 @@ impl Replay {
             Kind::Exit { tid } => {
                 if let Some(task) = self.of(*tid) {
                     self.tasks[task].dead = true;
+                    self.pause(task);
+                    self.lets_go(task);
+                    // What it still does is the kernel's.
+                    self.tasks[task].stint_ns = f64::MIN;
                     if self.coarse {
                         self.ends(task);
                     }
@@ -407,6 +434,8 @@ impl Replay {
             waking: None,
             channels: BTreeSet::new(),
             dead: false,
+            stint_ns: 0.0,
+            has_lock: false,
             looked_ns: self.now_ns(),
             slept_ns: 0.0,
         });
@@ -419,7 +448,7 @@ impl Replay {
         (self.others_ns, self.recorder_ns, self.items, self.part_ns) = Default::default();
         (self.tasks, self.index, self.processes) = Default::default();
         (self.wakes, self.free, self.numbers, self.channels) = Default::default();
-        self.connections = Connections::default();
+        (self.connections, self.threads, self.words) = Default::default();
     }
 
     /// A thread of the kernel's own is woken for the first time: what it does from now on takes CPUs from others. Those
@@ -562,12 +591,53 @@ impl Replay {
 
     /// Credits a task for its work until now.
     fn pause(&mut self, task: usize) {
+        self.credit(task);
+        let of = &mut self.tasks[task];
+        if !of.has_lock && of.stint_ns > HAS_NS {
+            of.has_lock = true;
+            let process = of.process;
+            let others = self.others_with_lock(task);
+            self.threads.entry(process).or_default().takes(others);
+        }
+    }
+
+    /// A task has no interpreter's lock from now on.
+    fn lets_go(&mut self, task: usize) {
+        let of = &mut self.tasks[task];
+        of.stint_ns = 0.0;
+        if std::mem::take(&mut of.has_lock)
+            && let Some(threads) = self.threads.get_mut(&of.process)
+        {
+            threads.have -= 1;
+        }
+    }
+
+    /// How many others of a task's process have an interpreter's lock, if there is one.
+    fn others_with_lock(&self, task: usize) -> u32 {
+        let process = self.tasks[task].process;
+        let known = self.threads.get(&process).map_or(0, |threads| threads.have);
+        let takes = |cpu: &Cpu| {
+            let Some(other) = self.index.get(&cpu.current).filter(|_| cpu.current != 0) else {
+                return false;
+            };
+            let of = &self.tasks[*other];
+            let Some(on) = of.on.filter(|_| *other != task && of.process == process) else {
+                return false;
+            };
+            let ran_ns = (self.clocks.ran_ns(on.cpu) - on.since_ran_ns) as f64;
+            !of.has_lock && of.stint_ns + ran_ns > HAS_NS
+        };
+        known + self.cpus.iter().filter(|cpu| takes(cpu)).count() as u32
+    }
+
+    fn credit(&mut self, task: usize) {
         let now_ns = self.now_ns();
         let task = &mut self.tasks[task];
         if let Some(On { cpu, since_ns, since_ran_ns }) = &mut task.on {
             let ran_ns = self.clocks.ran_ns(*cpu);
             task.cpu_ns += now_ns - *since_ns;
             task.work_ns += (ran_ns - *since_ran_ns) as f64;
+            task.stint_ns += (ran_ns - *since_ran_ns) as f64;
             (*since_ns, *since_ran_ns) = (now_ns, ran_ns);
             task.looked_ns = now_ns;
         }
@@ -596,6 +666,7 @@ impl Replay {
     }
 
     fn ends(&mut self, task: usize) {
+        self.lets_go(task);
         if self.coarse {
             let tid = self.tasks[task].tid;
             self.sampled(&Sample { tid, ..Sample::default() });
@@ -611,7 +682,8 @@ impl Replay {
     }
 
     fn blocks(&mut self, task: usize) {
-        let item = self.put(task, What::Take);
+        self.lets_go(task);
+        let item = self.put(task, What::Take { word: NO_WORD });
         // A wakeup that came while it was on its way out is kept: it may have been for this.
         let early = self.tasks[task].blocked.take();
         let (woken, timed) = early.map_or((None, None), |blocked| (blocked.woken, blocked.timed));
@@ -635,8 +707,12 @@ impl Replay {
                 self.pause(waker);
                 self.hook(waker, self.hook_ns);
                 self.same_call(waker, by, object);
-                let waker_item = self.put(waker, What::Give(woken as u32));
-                let wake = Wake { waker, waker_item, woken, woken_item: None, given };
+                let word = match by {
+                    Carrier::Futex => self.woken_at(waker, woken, object),
+                    _ => NO_WORD,
+                };
+                let waker_item = self.put(waker, What::Give { to: woken as u32, word });
+                let wake = Wake { waker, waker_item, woken, woken_item: None, given, word };
                 Woken::By(self.keep(wake))
             }
         };
@@ -652,7 +728,7 @@ impl Replay {
             None if runs => Blocked { since_ns: now_ns, item: usize::MAX, woken: woken_at, timed },
             // It was waiting before the recording began.
             None if fresh => {
-                let item = self.put(woken, What::Take);
+                let item = self.put(woken, What::Take { word: NO_WORD });
                 let since_ns = self.tasks[woken].start_ns;
                 Blocked { since_ns, item, woken: woken_at, timed }
             }
@@ -667,10 +743,22 @@ impl Replay {
         let before = task.waking.replace((by, object));
         let soon = object != 0 && before == Some((by, object)) && task.work_ns < WAKE_MAX_NS;
         if let Some(Item { what, .. }) = task.items.last_mut().filter(|_| soon)
-            && let What::Give(to) = *what
+            && let What::Give { to, word } = *what
         {
-            *what = What::GiveMore(to);
+            *what = What::GiveMore { to, word };
         }
+    }
+
+    /// A task wakes another by a futex: its number, where both are of one process.
+    fn woken_at(&mut self, waker: usize, woken: usize, object: u32) -> u32 {
+        let process = self.tasks[waker].process;
+        if process != self.tasks[woken].process {
+            return NO_WORD;
+        }
+        if let Some(call) = self.tasks[woken].timed {
+            self.threads.entry(process).or_default().woken(call, object);
+        }
+        self.words.number(process, object)
     }
 
     fn keep(&mut self, wake: Wake) -> usize {
@@ -695,9 +783,11 @@ impl Replay {
         match blocked.woken {
             Some((_, Woken::By(wake))) => {
                 self.wakes[wake].woken_item = Some(blocked.item);
-                if let Some(call) = blocked.timed {
-                    self.tasks[task].items[blocked.item].what = What::TakeWithin { call };
-                }
+                let word = self.wakes[wake].word;
+                self.tasks[task].items[blocked.item].what = match blocked.timed {
+                    Some(call) => What::TakeWithin { call, word },
+                    None => What::Take { word },
+                };
                 // Else a token, for all that will ever be known: a long recording has many.
                 let known = self.calls || self.wakes[wake].given.is_some_and(Key::is_tcp);
                 if !known {
@@ -706,6 +796,11 @@ impl Replay {
             }
             Some((t_ns, how)) => {
                 let us = t_ns.saturating_sub(blocked.since_ns) as f32 / 1000.0;
+                if let (Woken::Timer, Some(call)) = (how, blocked.timed) {
+                    let others = self.others_with_lock(task);
+                    let process = self.tasks[task].process;
+                    self.threads.entry(process).or_default().gave_up(call, others > 0);
+                }
                 self.tasks[task].items[blocked.item].what = match (how, blocked.timed) {
                     (Woken::Timer, Some(call)) => What::GiveUp { call, us },
                     _ => What::Wait(us),
@@ -722,6 +817,8 @@ impl Replay {
         self.pause(task);
         // Where not every call is written down, one that is takes as long as any event.
         self.hook(task, if self.calls { self.call_hook_ns } else { self.hook_ns });
+        // A call that may wait lets go of an interpreter's lock, whether it waits or not.
+        self.lets_go(task);
         self.tasks[task].channels.insert(key);
         let number = self.number(key);
         let (_, channel) = &mut self.channels[number as usize];
@@ -770,7 +867,7 @@ impl Replay {
 
     /// Decides what one task's wakeup by another is.
     fn settle(&mut self, wake: usize) {
-        let Wake { waker, waker_item, woken, woken_item, given } = self.wakes[wake];
+        let Wake { waker, waker_item, woken, woken_item, given, .. } = self.wakes[wake];
         let carried = given.is_some_and(|key| self.tasks[woken].channels.contains(&key));
         if carried || woken_item.is_none() {
             self.tasks[waker].items[waker_item].what = What::Nothing;
@@ -778,7 +875,7 @@ impl Replay {
         if let Some(item) = woken_item.filter(|_| carried) {
             let what = &mut self.tasks[woken].items[item].what;
             *what = match *what {
-                What::TakeWithin { call } => What::Found { call },
+                What::TakeWithin { call, .. } => What::Found { call },
                 _ => What::Nothing,
             };
         }

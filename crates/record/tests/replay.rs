@@ -298,6 +298,51 @@ fn who_waits_at_a_channel_does_not_give_up() {
     assert_eq!(server[..2], [run(3_300), Step::Accept { listener: 0, accepted: 3 }]);
 }
 
+/// The two threads of a process wait for each other by turns: one works for 6 ms, and the other asks after 5 and is
+/// woken by word 64. `alone`: it works meanwhile only to ask.
+fn asking_in_turn(alone: bool) -> Vec<(u64, u32, Kind)> {
+    const MS: u64 = 1_000_000;
+    let mut events = pair(Carrier::Futex);
+    events.truncate(4);
+    for round in 0..30_u64 {
+        let from_ns = MS + round * 6 * MS;
+        let (has, waits) = if round % 2 == 0 { (10, 11) } else { (11, 10) };
+        let [with, cpu] = [has, waits].map(|tid| tid - 10);
+        let woken = |after_ns: u64, cpu, by, object| {
+            let kinds =
+                [Kind::Timed { tid: waits, call: 5 }, Kind::Wake { tid: waits, by, object }];
+            kinds.map(|kind| (from_ns + after_ns, cpu, kind))
+        };
+        events.push((from_ns, cpu, switch(waits, 0, Left::Blocked)));
+        events.extend(woken(5 * MS, cpu, Carrier::Timer, 0));
+        events.push((from_ns + 5 * MS, cpu, switch(0, waits, Left::Blocked)));
+        let works_ns = if alone { 10_000 } else { 800_000 };
+        events.push((from_ns + 5 * MS + works_ns, cpu, switch(waits, 0, Left::Blocked)));
+        events.extend(woken(6 * MS - 1_000, with, Carrier::Futex, 64));
+        events.push((from_ns + 6 * MS - 500, cpu, switch(0, waits, Left::Blocked)));
+    }
+    events
+}
+
+#[test]
+fn threads_that_ask_each_other_for_what_one_works_with_share_an_interpreters_lock() {
+    let (_, workload) = story(&asking_in_turn(true));
+    let gil = Object::Gil { interval_ns: 5_000_000, ask_ns: 10_000 };
+    assert!(workload.objects.contains(&gil), "{:?}", workload.objects);
+    for task in &workload.tasks {
+        assert!(task.gil.is_some_and(|at| workload.objects[at] == gil));
+        let waits = |step: &Step| matches!(step, Step::TakeWithin { .. } | Step::Sleep { .. });
+        assert!(!steps(task).iter().any(waits), "{:?}", steps(task));
+    }
+}
+
+#[test]
+fn threads_that_work_side_by_side_share_no_interpreter() {
+    let (_, workload) = story(&asking_in_turn(false));
+    assert!(workload.tasks.iter().all(|task| task.gil.is_none()));
+    assert!(!workload.objects.iter().any(|object| matches!(object, Object::Gil { .. })));
+}
+
 #[test]
 fn cpus_that_run_in_turn_work_one_at_a_time() {
     let header = Header { cpus: 2, ..Header::default() };

@@ -84,10 +84,11 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     let masks = masks.iter().map(mask).collect();
     let at = Cursor::new(program, task.script.as_ref(), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    let workload::Task { nice, batch, realtime, kernel, stalled, pressure, vector, .. } = *task;
+    let workload::Task { nice, batch, realtime, kernel, stalled, pressure, vector, gil, .. } =
+        *task;
     let vector = vector.level();
     let cgroup = cgroup_id(task.group);
-    Task { nice, batch, realtime, kernel, stalled, pressure, vector, cgroup, masks, ..own }
+    Task { nice, batch, realtime, kernel, stalled, pressure, vector, cgroup, masks, gil, ..own }
 }
 
 /// How a run ended.
@@ -344,6 +345,15 @@ impl Engine {
         let mut rounds = 0;
         loop {
             rounds += 1;
+            if self.is_at_gil(task) {
+                self.begin(cpu, t_ns);
+                self.pass_gil(task);
+                match self.end_call(cpu, task) {
+                    true => t_ns = self.k.now,
+                    false => return,
+                }
+                continue;
+            }
             let longer = self.jittered(task);
             let at = &mut self.k.tasks[task].at;
             if rounds % ROUNDS_MAX == 0 {
@@ -477,9 +487,11 @@ impl Engine {
         }
         let rate = k.rate_of(cpu);
         let Some(task) = k.cpus[cpu].curr else { return };
+        let works = self.has_gil(task);
+        let k = &mut self.k;
         let at = &k.tasks[task].at;
         let need_ns = match at.op() {
-            Op::Run { .. } if at.phase == 1 => {
+            Op::Run { .. } if at.phase == 1 && works => {
                 let effort_ns = k.hw.as_ref().map_or(at.left, |hw| hw.effort_ns(cpu, at.left));
                 (at.debt + effort_ns) / rate
             }

@@ -20,6 +20,7 @@ mod event;
 mod ext;
 mod fault;
 mod frequency;
+mod gil;
 mod housekeeping;
 mod hw;
 mod kernel;

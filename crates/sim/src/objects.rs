@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What tasks meet at: who blocks and who wakes whom follows from the order in which they run.
 //!
-//! Channels (pipes, sockets) are in `channel.rs`, what is accepted in `listener.rs`; here are sleeping, locks, conditions, barriers.
+//! Channels (pipes, sockets) are in `channel.rs`, what is accepted in `listener.rs`, an
+//! interpreter's lock in `gil.rs`; here are sleeping, locks, conditions, barriers.
 
 use std::collections::VecDeque;
 
@@ -12,6 +13,7 @@ use crate::channel::{Pipe, Socket};
 use crate::checkers::Hint;
 use crate::engine::Engine;
 use crate::event::{Due, Irq};
+use crate::gil::Gil;
 use crate::kernel::Kernel;
 use crate::line::Line;
 use crate::listener::Listener;
@@ -41,6 +43,7 @@ pub(crate) enum Object {
     Flag(Flag),
     Timer,
     Tokens(Tokens),
+    Gil(Gil),
     Listener(Listener),
     /// One direction of a connection: the channel that it is.
     Accepted(usize),
@@ -145,6 +148,9 @@ pub(crate) fn new(object: &workload::Object, k: &mut Kernel) -> Object {
         }
         workload::Object::Timer => Object::Timer,
         workload::Object::Tokens => Object::Tokens(Tokens::default()),
+        workload::Object::Gil { interval_ns, ask_ns } => {
+            Object::Gil(Gil::new(*interval_ns, *ask_ns))
+        }
         workload::Object::Listener => Object::Listener(Listener::default()),
         workload::Object::Accepted { own } => Object::Accepted(*own),
         workload::Object::Pipe { capacity } => Object::Pipe(Pipe::new(*capacity, k)),
@@ -272,6 +278,7 @@ impl Engine {
 
     /// The task waits for something: it leaves its CPU at the end of the system call.
     pub(crate) fn block(&mut self, task: TaskId) {
+        self.drop_gil(task);
         self.k.call(self.funcs.prepare_to_wait);
         self.k.tasks[task].state = State::Blocked;
     }
@@ -311,6 +318,7 @@ impl Engine {
             self.enter_kernel();
             self.k.call(self.k.func.do_exit);
         }
+        self.drop_gil(task);
         self.k.tasks[task].exiting = true;
         self.k.tasks[task].state = State::Dead;
     }
@@ -370,6 +378,12 @@ impl Engine {
     // ---- time ----
 
     fn arm(&mut self, task: TaskId, at_ns: u64) {
+        self.set_phase(task, 1);
+        self.block_until(task, at_ns);
+    }
+
+    /// Blocks a task until somebody wakes it, or then.
+    pub(crate) fn block_until(&mut self, task: TaskId, at_ns: u64) {
         let k = &mut self.k;
         k.call(self.funcs.hrtimer_nanosleep);
         let timer = k.tasks[task].timer.wrapping_add(1);
@@ -380,7 +394,6 @@ impl Engine {
             k.cpus[k.this].timer_set(at_ns, k.now);
         }
         k.queue.push(at_ns, Due::Irq { cpu: k.this as u16, irq });
-        self.set_phase(task, 1);
         self.block(task);
     }
 

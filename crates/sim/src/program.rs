@@ -237,6 +237,12 @@ impl Cursor {
         self.op = Op::Run { work_ns };
     }
 
+    /// It asks for what it waits for, which takes so much work.
+    pub fn asks(&mut self, work_ns: f64) {
+        self.debt += work_ns;
+        self.asked_ns += work_ns;
+    }
+
     /// Goes on to the next operation.
     #[inline]
     pub fn next(&mut self) {

@@ -88,6 +88,8 @@ pub struct Task {
     pub(crate) kernel: bool,
     /// CPUs of the phases that it says so of.
     pub(crate) masks: Vec<CpuSet>,
+    /// The interpreter's lock that it needs to work.
+    pub(crate) gil: Option<usize>,
     /// Counts its timers, so that a late one is told from the present one.
     pub(crate) timer: u32,
 }
@@ -127,6 +129,7 @@ impl Task {
             vector: 0,
             kernel: false,
             masks: Vec::new(),
+            gil: None,
             timer: 0,
         }
     }

@@ -270,6 +270,45 @@ fn a_server_accepts_whoever_comes_first() {
     assert!((25 * MS..27 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
+/// Two threads with these programs, which share an interpreter's lock, on so many CPUs.
+fn interpreted(cpus: usize, programs: [Vec<Step>; 2]) -> trace::Outcome {
+    let mut tasks = programs.map(|steps| task("thread", steps)).to_vec();
+    tasks.iter_mut().for_each(|task| task.gil = Some(0));
+    let gil = Object::Gil { interval_ns: 5 * MS, ask_ns: 10_000 };
+    let load = recorded(tasks, vec![gil, Object::Pipe { capacity: 65_536 }]);
+    run(&scenario(cores(cpus), load, fifo())).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn threads_of_an_interpreter_work_one_at_a_time_by_turns_of_5_ms() {
+    let outcome = interpreted(2, [vec![burn(20)], vec![burn(20)]]);
+    assert!((40 * MS..41 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+    let [first, second] = [1, 2].map(|tid| &outcome.observed.tasks[&tid]);
+    let blocked = first.voluntary + second.voluntary;
+    // Eight turns, at whose ends one lets go and the other has asked; and some meet at the mutex.
+    assert!((14..=28).contains(&blocked), "{blocked}");
+    assert!(first.cpu_ns.abs_diff(second.cpu_ns) < MS, "{outcome:?}");
+}
+
+#[test]
+fn who_blocks_or_ends_lets_go_of_the_interpreter() {
+    let outcome = interpreted(2, [vec![Step::Sleep { ns: 20 * MS }], vec![burn(20)]]);
+    assert!((20 * MS..21 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+    assert_eq!(outcome.observed.tasks[&2].voluntary, 1, "nobody asks for it");
+    let outcome = interpreted(2, [vec![burn(2)], vec![burn(2)]]);
+    assert!((4 * MS..5 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+    assert!(outcome.observed.tasks.values().all(|task| task.voluntary <= 2), "nobody asks for it");
+}
+
+/// It works for 1 ms at a time, and writes. Who is woken then comes too late to find the lock free, and waits anew.
+#[test]
+fn who_writes_lets_go_of_the_interpreter() {
+    let writes = again(20, vec![burn(1), Step::Write { channel: 1, bytes: 1 }]);
+    let outcome = interpreted(2, [writes, vec![burn(1)]]);
+    let second = &outcome.observed.tasks[&2];
+    assert!(second.voluntary >= 20, "{second:?}");
+}
+
 /// A taker that gives up after 5 ms, works for one and asks again, and then sleeps; one gives it a token after so long.
 fn asking(given_ns: u64) -> trace::Outcome {
     let giver = vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: false }];

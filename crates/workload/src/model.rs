@@ -103,6 +103,8 @@ pub struct Task {
     pub memory: Option<Demand>,
     /// What instructions its work is made of (`"vector"` in `"hw"`), until a [`Step::Vector`] says else.
     pub vector: Vector,
+    /// The [`Object::Gil`] that it has to have while it works. The simulator alone knows of it.
+    pub gil: Option<ObjectId>,
 }
 
 /// Whether a task is of the kernel's real-time class, and at which priority, 1 to 99: the higher goes first.
@@ -329,6 +331,14 @@ pub enum Object {
     Suspension,
     /// What one task waits for and others give: a wait that was recorded. Known to the simulator alone.
     Tokens,
+    /// CPython's global interpreter lock: of the tasks that need it one works at a time, until it blocks, reads or
+    /// writes, or another asks for it. Known to the simulator alone.
+    Gil {
+        /// How long one waits before it asks.
+        interval_ns: u64,
+        /// CPU time in which it does, ns on the reference CPU.
+        ask_ns: u64,
+    },
     /// Where connections wait to be accepted. Known to the simulator alone, as what comes of it:
     Listener,
     /// one direction of the connection that was accepted into it; of its own one until then.
@@ -365,6 +375,7 @@ impl Object {
             Object::Timer => "unique",
             Object::Suspension => "suspension",
             Object::Tokens => "tokens",
+            Object::Gil { .. } => "gil",
             Object::Listener => "listener",
             Object::Accepted { .. } => "accepted",
             Object::Pipe { .. } => "pipe",

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! CPython's global interpreter lock [Python/ceval_gil.c]: whose threads work one at a time.
+//!
+//! Who finds it taken waits for it, a few ms at most: then it asks for it, and waits again. Who has it sees that, lets
+//! go, and waits until another has it [FORCE_SWITCHING]. Who blocks or ends, or makes a call that may block, lets go as
+//! well, and waits for nobody.
+
+use std::collections::VecDeque;
+
+use crate::engine::Engine;
+use crate::objects::{Object, object};
+use crate::program::Op;
+use crate::task::{State, TaskId};
+
+/// The lock.
+pub(crate) struct Gil {
+    interval_ns: u64,
+    ask_ns: u64,
+    holder: Option<TaskId>,
+    /// Who waits until it is free, and still would if it were not: one that is awake has waited for long enough.
+    waiters: VecDeque<TaskId>,
+    /// One of them has asked for it.
+    asked: bool,
+    /// Who has let go of it, woken the first of them, and not left the mutex around that; and those who wait for that one.
+    within: Option<TaskId>,
+    outside: VecDeque<TaskId>,
+    /// It was asked to, and waits then until another has the lock.
+    switches: bool,
+    switching: Option<TaskId>,
+}
+
+impl Gil {
+    pub fn new(interval_ns: u64, ask_ns: u64) -> Self {
+        Gil {
+            interval_ns,
+            ask_ns,
+            holder: None,
+            waiters: VecDeque::new(),
+            asked: false,
+            within: None,
+            outside: VecDeque::new(),
+            switches: false,
+            switching: None,
+        }
+    }
+
+    /// Nobody has it from now on. Returns who is woken.
+    fn drop(&mut self) -> Option<TaskId> {
+        self.holder = None;
+        self.asked = false;
+        self.waiters.pop_front()
+    }
+}
+
+impl Engine {
+    /// Whether a task may work as far as its lock goes.
+    #[inline]
+    pub(crate) fn has_gil(&self, task: TaskId) -> bool {
+        let Some(gil) = self.k.tasks[task].gil else { return true };
+        matches!(&self.objects[gil], Object::Gil(gil) if gil.holder == Some(task))
+    }
+
+    /// Whether a task has to see to its lock before it goes on.
+    #[inline]
+    pub(crate) fn is_at_gil(&self, task: TaskId) -> bool {
+        let Some(gil) = self.k.tasks[task].gil else { return false };
+        let Object::Gil(gil) = &self.objects[gil] else { return false };
+        let at = &self.k.tasks[task].at;
+        let works = matches!(at.op(), Op::Run { .. });
+        if gil.holder == Some(task) {
+            let may_wait =
+                matches!(at.op(), Op::Read { .. } | Op::Write { .. } | Op::Accept { .. });
+            return gil.asked && works || may_wait && at.phase == 0;
+        }
+        // What it owes it pays first.
+        gil.within == Some(task) || works && at.debt < 1.0
+    }
+
+    /// Takes the lock, waits for it, asks for it, or lets go of it. The task is left running, or blocked and off its CPU.
+    pub(crate) fn pass_gil(&mut self, task: TaskId) {
+        let Some(at) = self.k.tasks[task].gil else { return };
+        self.take_or_drop_gil(task, at);
+        if self.k.tasks[task].state != State::Running && self.k.cpus[self.k.this].curr == Some(task)
+        {
+            self.schedule();
+        }
+    }
+
+    fn take_or_drop_gil(&mut self, task: TaskId, at: usize) {
+        let gil = object!(self, Gil, at);
+        if gil.holder == Some(task) {
+            gil.switches = gil.asked;
+            gil.within = Some(task);
+            let next = gil.drop();
+            self.wake_first(next, false);
+            return;
+        }
+        if gil.within == Some(task) {
+            gil.within = None;
+            let waits = gil.switches && gil.holder.is_none();
+            if waits {
+                gil.switching = Some(task);
+            }
+            for waiter in std::mem::take(&mut gil.outside) {
+                self.wake_first(Some(waiter), false);
+            }
+            if waits {
+                self.block(task);
+            }
+            return;
+        }
+        if gil.within.is_some() {
+            // Its timer, if there is one, is for nobody.
+            self.k.tasks[task].timer = self.k.tasks[task].timer.wrapping_add(1);
+            gil.waiters.retain(|waiter| *waiter != task);
+            gil.outside.push_back(task);
+            return self.block(task);
+        }
+        if let Some(place) = gil.waiters.iter().position(|waiter| *waiter == task) {
+            gil.waiters.remove(place);
+            if gil.holder.is_some() {
+                gil.asked = true;
+                let (holder, ask_ns) = (gil.holder, gil.ask_ns);
+                self.k.tasks[task].at.asks(ask_ns as f64);
+                return self.looks_up(holder);
+            }
+        }
+        self.k.tasks[task].timer = self.k.tasks[task].timer.wrapping_add(1);
+        if gil.holder.is_none() {
+            gil.holder = Some(task);
+            let switched = gil.switching.take();
+            self.wake_first(switched, false);
+            return;
+        }
+        gil.waiters.push_back(task);
+        let until_ns = self.k.now + gil.interval_ns;
+        self.block_until(task, until_ns);
+    }
+
+    /// A task blocks or ends.
+    pub(crate) fn drop_gil(&mut self, task: TaskId) {
+        let Some(at) = self.k.tasks[task].gil else { return };
+        let Object::Gil(gil) = &mut self.objects[at] else { return };
+        if gil.holder == Some(task) {
+            let next = gil.drop();
+            self.wake_first(next, false);
+        }
+    }
+
+    /// Who has the lock sees that it is asked for, if it works now; else it will before it works on.
+    fn looks_up(&mut self, holder: Option<TaskId>) {
+        let Some(holder) = holder else { return };
+        let (cpu, now) = (self.k.tasks[holder].cpu, self.k.now);
+        if self.k.cpus[cpu].curr == Some(holder) && self.k.in_user(cpu) {
+            self.due_at(cpu, now.max(self.k.cpus[cpu].since_ns));
+        }
+    }
+}
