@@ -81,6 +81,9 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
     if own.random_bool(0.3) && workload.duration_ns.is_none() {
         chatter(&mut own, &mut workload);
     }
+    if workload.duration_ns.is_none() {
+        server(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(48)), &mut workload);
+    }
     uneven(&mut own, &mut machine);
     stall(&mut own, &mut workload);
     let scheduler = scheduler(&mut rng, registry);
@@ -330,6 +333,50 @@ fn chatter(rng: &mut Pcg64Mcg, workload: &mut Workload) {
         add(workload, "talker", repeat(times, write));
         let read = vec![Step::Read { channel, bytes }, run_for(rng, 5 * US)];
         add(workload, "listener", repeat(times, read));
+    }
+}
+
+/// In a fifth of the cases threads that share an interpreter's lock: some serve clients that connect, others work.
+fn server(rng: &mut Pcg64Mcg, workload: &mut Workload) {
+    if !rng.random_bool(0.2) {
+        return;
+    }
+    let object = |workload: &mut Workload, object| {
+        workload.objects.push(object);
+        workload.objects.len() - 1
+    };
+    let (interval_ns, ask_ns) = (rng.random_range(100 * US..=5 * MS), rng.random_range(0..20 * US));
+    let gil = object(workload, Object::Gil { interval_ns, ask_ns });
+    let listener = object(workload, Object::Listener);
+    let bytes = rng.random_range(1..=5000);
+    let mut threads = vec![Vec::new(); rng.random_range(1..=5)];
+    for client in 0..rng.random_range(1..=8) {
+        let mut steps = Vec::new();
+        for _ in 0..rng.random_range(1..=10) {
+            let ways = [(); 2].map(|()| object(workload, Object::Pipe { capacity: 4096 }));
+            let ends = ways.map(|own| object(workload, Object::Accepted { own }));
+            steps.extend([
+                run_for(rng, MS),
+                Step::Connect { listener, connection: ways[0] },
+                Step::Write { channel: ways[0], bytes },
+                Step::Read { channel: ways[1], bytes },
+            ]);
+            let thread = rng.random_range(0..threads.len());
+            threads[thread].extend([
+                Step::Accept { listener, accepted: ends[0] },
+                Step::Read { channel: ends[0], bytes },
+                run_for(rng, 2 * MS),
+                Step::Write { channel: ends[1], bytes },
+            ]);
+        }
+        add(workload, &format!("client-{client}"), steps);
+    }
+    threads.extend((0..rng.random_range(0..=3)).map(|_| vec![run_for(rng, 30 * MS)]));
+    for steps in threads {
+        add(workload, "thread", steps);
+        let thread = workload.tasks.last_mut().expect("it was added");
+        // Far from the others' numbers.
+        (thread.gil, thread.process) = (Some(gil), usize::MAX / 2);
     }
 }
 
