@@ -149,15 +149,17 @@ impl<W: Write + Send + 'static> Recorder<W> {
     }
 }
 
-/// What sees connections: kernels that lack what these attach to are recorded without.
-const CONNECTIONS: [&str; 2] = ["on_connected", "on_accepted"];
+/// What sees connections: kernels that lack what one of these attaches to are recorded without.
+const CONNECTIONS: [&str; 2] = ["on_accepted", "on_connected"];
 /// And what they carry, where not every call is recorded.
 const CARRIED: [&str; 2] = ["on_sent", "on_received"];
 
 fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel, Rings)> {
     let cpus = header.cpus;
-    let object =
-        load(header, size, start_ns, true).or_else(|_| load(header, size, start_ns, false))?;
+    let with = |optional: &[&str]| load(header, size, start_ns, optional);
+    let object = with(&[CONNECTIONS, CARRIED].concat())
+        .or_else(|_| with(&CARRIED))
+        .or_else(|_| with(&[]))?;
     let map = object.maps().find(|map| map.name() == "records").context("it has no rings")?;
     let mapped = Mapped::new(map, cpus * size * RAW_SIZE, true)?;
     let rings = Rings { mapped, size, taken: vec![0; cpus], buffer: Vec::new() };
@@ -180,8 +182,8 @@ fn is_optional(name: &str) -> bool {
     CONNECTIONS.contains(&name) || CARRIED.contains(&name)
 }
 
-/// Brings the programs into the kernel, with or without what not every kernel has.
-fn load(header: &Header, size: usize, start_ns: u64, all: bool) -> anyhow::Result<Object> {
+/// Brings the programs into the kernel, and of those that not every kernel can have these.
+fn load(header: &Header, size: usize, start_ns: u64, optional: &[&str]) -> anyhow::Result<Object> {
     let cpus = header.cpus;
     let (result, words) = log::listen(|| {
         let mut object = ObjectBuilder::default().name("record")?.open_memory(PROGRAM)?;
@@ -194,10 +196,10 @@ fn load(header: &Header, size: usize, start_ns: u64, all: bool) -> anyhow::Resul
         for mut program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let name = name.as_str();
-            let load = match (name, all) {
-                ("on_system_call", _) => header.calls,
-                (_, false) if is_optional(name) => false,
-                _ => !(header.calls && CARRIED.contains(&name)),
+            let load = match name {
+                "on_system_call" => header.calls,
+                _ if header.calls && CARRIED.contains(&name) => false,
+                _ => optional.contains(&name) || !is_optional(name),
             };
             program.set_autoload(load);
         }

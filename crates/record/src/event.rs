@@ -73,7 +73,7 @@ pub enum Kind {
     Task(TaskInfo),
     /// What a thread has done since it was looked at last: all that a coarse recording knows.
     Sample(Sample),
-    /// Who runs on this CPU has taken bytes out of a channel; the call ends now.
+    /// Who runs on this CPU has taken bytes out of a channel; the call ends now, or soon.
     Read {
         /// Which channel.
         object: u32,
@@ -82,7 +82,7 @@ pub enum Kind {
         /// What it is.
         channel: Carrier,
     },
-    /// Who runs on this CPU has put bytes into a channel; the call ends now.
+    /// Who runs on this CPU has put bytes into a channel; the call ends now, or soon.
     Write {
         /// Which channel.
         object: u32,
@@ -91,12 +91,14 @@ pub enum Kind {
         /// What it is.
         channel: Carrier,
     },
-    /// Who runs on this CPU has begun a network connection within this machine.
+    /// Who runs on this CPU has begun a network connection.
     Connect {
         /// The channel that it sends to.
         sends: u32,
         /// The channel that it receives from.
         receives: u32,
+        /// The last bits of its server's port.
+        port: u8,
     },
     /// Who runs on this CPU has accepted one: the two as its client has them.
     Accept {
@@ -104,6 +106,8 @@ pub enum Kind {
         sends: u32,
         /// What its client receives from.
         receives: u32,
+        /// The last bits of its server's port.
+        port: u8,
     },
 }
 

@@ -40,7 +40,7 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Detail {
-    /// Switches and wakeups, and what network connections within the machine carry.
+    /// Switches and wakeups, and what network connections carry.
     Waits,
     /// Every call that moves data through a pipe or socket as well.
     Calls,

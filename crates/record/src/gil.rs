@@ -17,6 +17,8 @@ const ASKED_LEAST: u32 = 3;
 const HAD_LEAST: u32 = 20;
 /// One in so many times that one had it another may have seemed to: its end was missing.
 const BOTH_MOST: u32 = 5;
+/// How long who waits for it does so before it asks: 5 ms (`sys.getswitchinterval`), unless a program says else.
+pub(crate) const INTERVAL_NS: std::ops::Range<f64> = 1_000_000.0..20_000_000.0;
 /// Bytes around the word that is waited at: two conditions and two mutexes.
 const AROUND: u32 = 256;
 /// A wakeup, or wait, at no known word.
@@ -37,6 +39,7 @@ struct Call {
     gave_up: u32,
     /// While another had the lock.
     meanwhile: u32,
+    woken: u32,
     words: BTreeSet<u32>,
 }
 
@@ -71,7 +74,9 @@ impl Threads {
 
     /// A thread was woken from a call by this word.
     pub fn woken(&mut self, call: u32, word: u32) {
-        self.calls.entry(call).or_default().words.insert(word);
+        let call = self.calls.entry(call).or_default();
+        call.woken += 1;
+        call.words.insert(word);
     }
 
     /// The lock, if they share one.
@@ -80,9 +85,9 @@ impl Threads {
             return None;
         }
         let is_lock = |(_, call): &(&u32, &Call)| {
-            call.gave_up >= ASKED_LEAST && call.meanwhile * 2 >= call.gave_up
+            call.gave_up >= ASKED_LEAST && call.meanwhile * 2 >= call.gave_up && call.woken > 0
         };
-        let (call, of) = self.calls.iter().filter(is_lock).max_by_key(|(_, of)| of.gave_up)?;
+        let (call, of) = self.calls.iter().filter(is_lock).max_by_key(|(_, of)| of.woken)?;
         Some(Lock { call: *call, words: of.words.clone() })
     }
 }

@@ -15,7 +15,7 @@ use workload::{Act, Again, Object, Script, Task, Then, Workload};
 use crate::Carrier;
 use crate::clocks::Clocks;
 use crate::connections::Connection;
-use crate::gil::{Lock, Threads};
+use crate::gil::{HAS_NS, INTERVAL_NS, Lock, Threads};
 use crate::replay::{Channel, Item, Key, Replay, What};
 
 /// Bytes of a pipe's page.
@@ -197,7 +197,12 @@ impl Replay {
             }
         });
         let tasks = tasks.collect();
-        let (name, objects) = (name.to_string(), self.objects.clone());
+        let (name, mut objects) = (name.to_string(), self.objects.clone());
+        for object in &mut objects {
+            if let Object::Gil { interval_ns, .. } = object {
+                *interval_ns = interval_ns.saturating_sub(slack_ns as u64);
+            }
+        }
         Workload { name, tasks, objects, recorded: true, ..Workload::default() }
     }
 
@@ -239,8 +244,9 @@ impl Replay {
         let lock_of = |(process, threads): (&usize, &Threads)| Some((*process, threads.lock()?));
         let locks: BTreeMap<usize, Lock> = self.threads.iter().filter_map(lock_of).collect();
         for (process, lock) in &locks {
-            let Some(way) = asked.of.get(&(*process, lock.call)) else { continue };
-            let Again { wait_ns, work_ns } = asked.ways[*way as usize];
+            let Some(Again { wait_ns, work_ns }) = asks_for(&self.tasks, *process, lock) else {
+                continue;
+            };
             let gil = Object::Gil { interval_ns: wait_ns as u64, ask_ns: work_ns as u64 };
             self.gils.insert(*process, objects.add(gil));
         }
@@ -280,9 +286,8 @@ struct Objects {
 }
 
 struct Open {
-    /// Where it is read, and written.
-    from: u32,
-    to: u32,
+    read_at: u32,
+    written_at: u32,
     /// Bytes that were read of what nobody here has written, or written and not read: those are left out,
     /// the first read and the last written.
     unread: u64,
@@ -303,16 +308,14 @@ impl Objects {
         let mut objects = Objects { all: Vec::new(), of: Vec::new(), connections: Vec::new() };
         let mut ends = vec![None; channels.len()];
         let mut listeners = BTreeMap::new();
-        for connection in connections {
+        for (number, connection) in connections.iter().enumerate() {
             let link = connection.is_whole().then(|| {
-                let pair = [connection.sends, connection.receives].map(|at| &channels[at as usize]);
-                let [sent, received] = pair.map(|(_, channel)| channel.both());
-                let alike = (connection.server, sent, received);
+                let alike = connection.alike(number);
                 let listener =
                     *listeners.entry(alike).or_insert_with(|| objects.add(Object::Listener));
+                let pair = [connection.sends, connection.receives].map(|at| &channels[at as usize]);
                 let [to, back] = pair.map(|(key, channel)| objects.add(object(*key, channel)));
-                let [from, reply] =
-                    [to, back].map(|own| objects.add(Object::Accepted { own: own as usize }));
+                let [from, reply] = [(); 2].map(|()| objects.add(Object::Accepted));
                 ends[connection.sends as usize] = Some((from, to));
                 ends[connection.receives as usize] = Some((back, reply));
                 Link { listener, connection: to, accepted: from }
@@ -326,7 +329,7 @@ impl Objects {
                     let object = objects.add(object(*key, channel));
                     (object, object)
                 });
-                Open { from, to, unread: channel.read - both, unwritten: both }
+                Open { read_at: from, written_at: to, unread: channel.read - both, unwritten: both }
             });
             objects.of.push(open);
         }
@@ -343,14 +346,14 @@ impl Objects {
         let skipped = open.unread.min(bytes.into());
         open.unread -= skipped;
         let bytes = bytes - skipped as u32;
-        (bytes > 0).then_some(Then::Read { channel: open.from, bytes })
+        (bytes > 0).then_some(Then::Read { channel: open.read_at, bytes })
     }
 
     fn write(&mut self, channel: u32, bytes: u32) -> Option<Then> {
         let open = self.of[channel as usize].as_mut()?;
         let bytes = open.unwritten.min(bytes.into()) as u32;
         open.unwritten -= u64::from(bytes);
-        (bytes > 0).then_some(Then::Write { channel: open.to, bytes })
+        (bytes > 0).then_some(Then::Write { channel: open.written_at, bytes })
     }
 
     fn connect(&self, at: u32) -> Option<Then> {
@@ -374,11 +377,16 @@ impl Channel {
 /// Sockets keep messages apart, and a model of one takes a whole one at a time: where sizes differ, and for
 /// connections, a stream of bytes stands for it.
 fn object(Key(_, kind): Key, channel: &Channel) -> Object {
-    let least = if kind == Carrier::Pipe as u8 { PIPE_BYTES } else { SOCKET_BYTES };
     if kind == Carrier::UnixSocket as u8 && !channel.mixed {
         return Object::Socket { capacity: SOCKET_BYTES, overhead: SOCKET_OVERHEAD_BYTES };
     }
-    let most = u32::try_from(channel.most).unwrap_or(u32::MAX - PAGE);
+    let (least, most) = match kind == Carrier::Pipe as u8 {
+        true => (PIPE_BYTES, channel.most),
+        // Its model is a pipe's, whose pages are left half empty by messages that do not fit into what is left of one;
+        // and what nobody here has written is not read in a replay.
+        false => (SOCKET_BYTES, 2 * (channel.most + channel.read - channel.both())),
+    };
+    let most = u32::try_from(most).unwrap_or(u32::MAX - PAGE);
     Object::Pipe { capacity: least.max(most.next_multiple_of(PAGE)) }
 }
 
@@ -409,6 +417,23 @@ impl Asked {
         }
         asked
     }
+}
+
+/// How threads ask for their interpreter's lock, in the mean: where they wait about as long as they do for one.
+fn asks_for(tasks: &[crate::replay::Task], process: usize, lock: &Lock) -> Option<Again> {
+    let (mut times, mut sum) = (0.0, Again::default());
+    for task in tasks.iter().filter(|task| task.process == process) {
+        for two in task.items.windows(2) {
+            let What::GiveUp { call, us } = two[0].what else { continue };
+            if call == lock.call && f64::from(two[1].work_ns) <= HAS_NS {
+                times += 1.0;
+                sum.wait_ns += f64::from(us) * 1000.0;
+                sum.work_ns += f64::from(two[1].work_ns);
+            }
+        }
+    }
+    let mean = Again { wait_ns: sum.wait_ns / times, work_ns: sum.work_ns / times };
+    INTERVAL_NS.contains(&mean.wait_ns).then_some(mean)
 }
 
 /// Where who gives up in this call asks for the same again, and its work until then, ns; None: it does anything else
@@ -457,10 +482,20 @@ impl Emit<'_> {
         let (mut work_ns, mut asked_ns) = (0.0, 0.0);
         // It asks in vain up to there, for as long as anybody knows.
         let (mut at, mut in_vain) = (0, 0);
+        let mut asks = false;
         while let Some(Item { work_ns: more_ns, what }) = items.get(at) {
-            work_ns += f64::from(*more_ns);
+            let more_ns = f64::from(*more_ns);
+            // Asking for an interpreter's lock is in a replay's own.
+            match std::mem::take(&mut asks) && more_ns <= HAS_NS {
+                true => asked_ns += more_ns,
+                false => work_ns += more_ns,
+            }
             let mut what = *what;
             if let What::GiveUp { call, .. } = what
+                && self.lock.is_some_and(|lock| lock.call == call)
+            {
+                asks = true;
+            } else if let What::GiveUp { call, .. } = what
                 && at >= in_vain
             {
                 match gets(items, at, call) {

@@ -103,8 +103,8 @@ impl Raw {
             Kind::Exit { tid } => (EXIT, 0, tid, 0),
             Kind::Read { object, bytes, channel } => (READ, channel as u8, object, bytes),
             Kind::Write { object, bytes, channel } => (WRITE, channel as u8, object, bytes),
-            Kind::Connect { sends, receives } => (CONNECT, Carrier::Tcp as u8, sends, receives),
-            Kind::Accept { sends, receives } => (ACCEPT, Carrier::Tcp as u8, sends, receives),
+            Kind::Connect { sends, receives, port } => (CONNECT, port, sends, receives),
+            Kind::Accept { sends, receives, port } => (ACCEPT, port, sends, receives),
             Kind::Task(_) | Kind::Sample(_) => return None,
         };
         Some(Raw::new(event.t_ns, kind, byte, a, b))
@@ -165,8 +165,8 @@ impl Decoder {
             EXIT => Kind::Exit { tid: a },
             READ => Kind::Read { object: a, bytes: b, channel: carrier()? },
             WRITE => Kind::Write { object: a, bytes: b, channel: carrier()? },
-            CONNECT => Kind::Connect { sends: a, receives: b },
-            ACCEPT => Kind::Accept { sends: a, receives: b },
+            CONNECT => Kind::Connect { sends: a, receives: b, port: raw.byte() },
+            ACCEPT => Kind::Accept { sends: a, receives: b, port: raw.byte() },
             TASK => {
                 self.task = Some((raw.t_ns(), described(a, b, raw.byte())));
                 return Ok(None);
@@ -236,8 +236,8 @@ mod tests {
             Kind::Exit { tid: 8 },
             Kind::Read { object: 0xdead_beef, bytes: 100, channel: Carrier::Pipe },
             Kind::Write { object: 1, bytes: u32::MAX, channel: Carrier::Tcp },
-            Kind::Connect { sends: 3, receives: 4 },
-            Kind::Accept { sends: 3, receives: 4 },
+            Kind::Connect { sends: 3, receives: 4, port: 80 },
+            Kind::Accept { sends: 3, receives: 4, port: 255 },
         ];
         for kind in kinds {
             let event = Event { t_ns: 281_474_976_710_655, cpu: 0, kind };

@@ -248,6 +248,8 @@ struct Wake {
     woken_item: Option<usize>,
     given: Option<Key>,
     word: u32,
+    /// The waker begins this one of the connections.
+    begins: Option<u32>,
 }
 
 impl Replay {
@@ -310,8 +312,6 @@ impl Replay {
                     self.tasks[task].dead = true;
                     self.pause(task);
                     self.lets_go(task);
-                    // What it still does is the kernel's.
-                    self.tasks[task].stint_ns = f64::MIN;
                     if self.coarse {
                         self.ends(task);
                     }
@@ -325,8 +325,8 @@ impl Replay {
             Kind::Write { object, bytes, channel } => {
                 self.call(cpu, Key(*object, *channel as u8), *bytes, false);
             }
-            Kind::Connect { sends, receives } => self.connect(cpu, *sends, *receives, false),
-            Kind::Accept { sends, receives } => self.connect(cpu, *sends, *receives, true),
+            Kind::Connect { sends, receives, port } => self.connect(cpu, *sends, *receives, *port),
+            Kind::Accept { sends, .. } => self.accept(cpu, *sends),
         }
     }
 
@@ -543,6 +543,7 @@ impl Replay {
     /// When a thread left its CPU is missing: what it did since it was seen last is not known.
     fn lose(&mut self, tid: Tid) {
         if let Some(task) = self.of(tid) {
+            self.lets_go(task);
             self.tasks[task].on = None;
         }
     }
@@ -593,7 +594,7 @@ impl Replay {
     fn pause(&mut self, task: usize) {
         self.credit(task);
         let of = &mut self.tasks[task];
-        if !of.has_lock && of.stint_ns > HAS_NS {
+        if !of.has_lock && !of.dead && of.stint_ns > HAS_NS {
             of.has_lock = true;
             let process = of.process;
             let others = self.others_with_lock(task);
@@ -625,7 +626,7 @@ impl Replay {
                 return false;
             };
             let ran_ns = (self.clocks.ran_ns(on.cpu) - on.since_ran_ns) as f64;
-            !of.has_lock && of.stint_ns + ran_ns > HAS_NS
+            !of.has_lock && !of.dead && of.stint_ns + ran_ns > HAS_NS
         };
         known + self.cpus.iter().filter(|cpu| takes(cpu)).count() as u32
     }
@@ -711,8 +712,16 @@ impl Replay {
                     Carrier::Futex => self.woken_at(waker, woken, object),
                     _ => NO_WORD,
                 };
+                let begins = match self.tasks[waker].items.last() {
+                    Some(Item { what: What::Connect(at), .. }) if by == Carrier::Tcp => Some(*at),
+                    _ => None,
+                };
+                if by == Carrier::Tcp && object == 0 {
+                    self.connections.ends(self.tasks[waker].process, woken);
+                }
                 let waker_item = self.put(waker, What::Give { to: woken as u32, word });
-                let wake = Wake { waker, waker_item, woken, woken_item: None, given, word };
+                let woken_item = None;
+                let wake = Wake { waker, waker_item, woken, woken_item, given, word, begins };
                 Woken::By(self.keep(wake))
             }
         };
@@ -830,6 +839,7 @@ impl Replay {
             }
             false => {
                 channel.written += u64::from(bytes);
+                self.connections.sent(number, bytes);
                 What::Write { channel: number, bytes }
             }
         };
@@ -845,30 +855,47 @@ impl Replay {
         })
     }
 
-    /// A connection is begun, or accepted.
-    fn connect(&mut self, cpu: usize, sends: u32, receives: u32, accepts: bool) {
+    /// Who runs there begins a connection.
+    fn connect(&mut self, cpu: usize, sends: u32, receives: u32, port: u8) {
+        let Some(task) = self.calls_on(cpu) else { return };
+        let keys = [sends, receives].map(|name| Key(name, Carrier::Tcp as u8));
+        if self.numbers.get(&keys[0]).is_some_and(|number| self.connections.is_old(*number)) {
+            for key in &keys {
+                self.numbers.remove(key);
+            }
+        }
+        let [sends, receives] = keys.map(|key| self.number(key));
+        let connection = self.connections.connect(sends, receives, port, task);
+        self.put(task, What::Connect(connection));
+    }
+
+    /// Who runs there accepts one.
+    fn accept(&mut self, cpu: usize, sends: u32) {
+        let Some(task) = self.calls_on(cpu) else { return };
+        let sends = self.number(Key(sends, Carrier::Tcp as u8));
+        let server = self.tasks[task].process;
+        if let Some(connection) = self.connections.accept(sends, task, server) {
+            self.lets_go(task);
+            self.put(task, What::Accept(connection));
+        }
+    }
+
+    /// The task that runs there, up to a call of its own that is written down now.
+    fn calls_on(&mut self, cpu: usize) -> Option<usize> {
         let current = self.cpus[cpu].current;
-        let Some(task) = self.of(current).filter(|_| current != 0) else { return };
+        let task = self.of(current).filter(|_| current != 0)?;
         self.pause(task);
         self.hook(task, self.hook_ns);
-        let [sends, receives] = [sends, receives].map(|name| Key(name, Carrier::Tcp as u8));
-        if accepts {
-            // Who connects wakes it by this.
-            self.tasks[task].channels.insert(sends);
-        }
-        let (sends, receives) = (self.number(sends), self.number(receives));
-        let server = self.tasks[task].process;
-        let what = match accepts {
-            true => What::Accept(self.connections.accept(sends, receives, server)),
-            false => What::Connect(self.connections.connect(sends, receives)),
-        };
-        self.put(task, what);
+        Some(task)
     }
 
     /// Decides what one task's wakeup by another is.
     fn settle(&mut self, wake: usize) {
-        let Wake { waker, waker_item, woken, woken_item, given, .. } = self.wakes[wake];
-        let carried = given.is_some_and(|key| self.tasks[woken].channels.contains(&key));
+        let Wake { waker, waker_item, woken, woken_item, given, begins, .. } = self.wakes[wake];
+        let carried = match begins {
+            Some(at) => self.connections.all[at as usize].is_accepted_by(woken),
+            None => given.is_some_and(|key| self.tasks[woken].channels.contains(&key)),
+        };
         if carried || woken_item.is_none() {
             self.tasks[waker].items[waker_item].what = What::Nothing;
         }

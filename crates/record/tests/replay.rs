@@ -235,13 +235,13 @@ fn who_reads_a_channel_waits_for_nobody_at_it_but_for_what_is_in_it() {
 
 /// 10 connects to 11, which waits for that in a call that gives up, and sends a request; it is answered.
 fn connection() -> Vec<(u64, u32, Kind)> {
-    let (sends, receives, channel) = (7, 8, Carrier::Tcp);
+    let (sends, receives, port, channel) = (7, 8, 80, Carrier::Tcp);
     let mut events = pair(Carrier::Tcp);
     events.insert(5, (6_000, 0, Kind::Timed { tid: 11, call: 5 }));
-    events.insert(6, (6_000, 0, Kind::Connect { sends, receives }));
+    events.insert(6, (6_000, 0, Kind::Connect { sends, receives, port }));
     events.insert(8, (6_500, 0, Kind::Write { object: sends, bytes: 10, channel }));
     let server = [
-        Kind::Accept { sends, receives },
+        Kind::Accept { sends, receives, port },
         Kind::Read { object: sends, bytes: 10, channel },
         Kind::Write { object: receives, bytes: 20, channel },
     ];
@@ -256,7 +256,7 @@ fn who_accepts_a_connection_waits_for_whoever_comes() {
     let (_, workload) = story(&connection());
     let [client, server] = &workload.tasks[..] else { panic!("{workload:?}") };
     let pipe = Object::Pipe { capacity: 212_992 };
-    let ends = [1, 2].map(|own| Object::Accepted { own });
+    let ends = [Object::Accepted, Object::Accepted];
     assert_eq!(workload.objects, [&[Object::Listener, pipe.clone(), pipe][..], &ends].concat());
     let (read, write) = (
         |channel, bytes| Step::Read { channel, bytes },
@@ -274,12 +274,78 @@ fn who_accepts_a_connection_waits_for_whoever_comes() {
 
 #[test]
 fn a_connection_whose_other_end_was_not_seen_is_none() {
-    let mut events = connection();
-    events.retain(|(_, _, kind)| !matches!(kind, Kind::Accept { .. }));
-    let (_, workload) = story(&events);
-    assert!(!workload.objects.contains(&Object::Listener), "{:?}", workload.objects);
-    let waits = steps(&workload.tasks[1]).iter().any(|step| matches!(step, Step::Read { .. }));
-    assert!(waits, "what it carries is known all the same");
+    for begun in [true, false] {
+        let mut events = connection();
+        events.retain(|(_, _, kind)| match kind {
+            Kind::Connect { .. } => begun,
+            Kind::Accept { .. } => !begun,
+            _ => true,
+        });
+        let (_, workload) = story(&events);
+        assert!(!workload.objects.contains(&Object::Listener), "{:?}", workload.objects);
+        let server = steps(&workload.tasks[1]);
+        let waits = server.iter().any(|step| matches!(step, Step::Read { .. }));
+        assert!(waits, "what it carries is known all the same");
+        let taken = server.iter().any(|step| matches!(step, Step::Take(_)));
+        assert_eq!(taken, begun, "who waits for a connection waits: {server:?}");
+    }
+}
+
+/// One connection after another, each to a port and of what is sent by turns, the client's first. `waits`: for its end.
+/// `again`: all of them from one port.
+fn connections(of: &[(u8, &[u32])], waits: bool, again: bool) -> Workload {
+    let channel = Carrier::Tcp;
+    let mut events = pair(Carrier::Tcp);
+    events.truncate(5);
+    let mut t_ns = 6_000;
+    let mut next = |cpu, kind| {
+        t_ns += 100;
+        (t_ns, cpu, kind)
+    };
+    for (at, (port, turns)) in of.iter().enumerate() {
+        let name = if again { 0 } else { at as u32 };
+        let (sends, receives, port) = (10 + name, 20 + name, *port);
+        events.push(next(0, Kind::Connect { sends, receives, port }));
+        events.push(next(0, Kind::Wake { tid: 11, by: channel, object: sends }));
+        events.push(next(1, switch(0, 11, Left::Blocked)));
+        events.push(next(1, Kind::Accept { sends, receives, port }));
+        for (turn, bytes) in turns.iter().enumerate() {
+            let (object, from) = if turn % 2 == 0 { (sends, 0) } else { (receives, 1) };
+            events.push(next(from, Kind::Write { object, bytes: *bytes, channel }));
+            events.push(next(1 - from, Kind::Read { object, bytes: *bytes, channel }));
+        }
+        if waits {
+            events.push(next(0, switch(10, 0, Left::Blocked)));
+            events.push(next(1, Kind::Wake { tid: 10, by: channel, object: 0 }));
+            events.push(next(0, switch(0, 10, Left::Blocked)));
+        }
+        events.push(next(1, switch(11, 0, Left::Blocked)));
+    }
+    story(&events).1
+}
+
+fn listeners(of: &[(u8, &[u32])], waits: bool) -> usize {
+    let workload = connections(of, waits, false);
+    workload.objects.iter().filter(|object| **object == Object::Listener).count()
+}
+
+#[test]
+fn connections_that_carry_the_same_are_alike() {
+    assert_eq!(listeners(&[(80, &[10, 20]), (80, &[10, 20])], false), 1);
+    assert_eq!(listeners(&[(80, &[10, 20]), (81, &[10, 20])], false), 2, "another port");
+    let turns: [&[u32]; 2] = [&[30, 60], &[10, 20, 20, 40]];
+    assert_eq!(listeners(&turns.map(|turns| (80, turns)), false), 2, "as much, by other turns");
+    assert_eq!(listeners(&[(80, &[]), (80, &[])], false), 2, "nobody knows what it carried");
+    assert_eq!(listeners(&[(80, &[10, 20]), (80, &[10, 20])], true), 2, "its end is waited for");
+}
+
+#[test]
+fn a_pair_of_ports_that_comes_again_is_another_connection() {
+    let workload = connections(&[(80, &[10, 20]), (80, &[10, 20])], false, true);
+    let server = steps(&workload.tasks[1]);
+    let accepted = server.iter().filter(|step| matches!(step, Step::Accept { .. }));
+    let waits = server.iter().filter(|step| matches!(step, Step::Take(_)));
+    assert_eq!((accepted.count(), waits.count()), (2, 0), "{server:?}");
 }
 
 /// It gives up once, asks again, and finds what it asked for at its channel.

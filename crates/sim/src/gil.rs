@@ -17,15 +17,18 @@ pub(crate) struct Gil {
     interval_ns: u64,
     ask_ns: u64,
     holder: Option<TaskId>,
-    /// Who waits until it is free, and still would if it were not: one that is awake has waited for long enough.
-    waiters: VecDeque<TaskId>,
+    /// Who had it last, and how often another took it.
+    last: Option<TaskId>,
+    switches: u64,
+    /// Who waits until it is free, and since which switch: one that is awake has waited for long enough.
+    waiters: VecDeque<(TaskId, u64)>,
     /// One of them has asked for it.
     asked: bool,
     /// Who has let go of it, woken the first of them, and not left the mutex around that; and those who wait for that one.
     within: Option<TaskId>,
     outside: VecDeque<TaskId>,
-    /// It was asked to, and waits then until another has the lock.
-    switches: bool,
+    /// That one was asked to, and will wait until another has the lock.
+    was_asked: bool,
     switching: Option<TaskId>,
 }
 
@@ -35,11 +38,13 @@ impl Gil {
             interval_ns,
             ask_ns,
             holder: None,
+            last: None,
+            switches: 0,
             waiters: VecDeque::new(),
             asked: false,
             within: None,
             outside: VecDeque::new(),
-            switches: false,
+            was_asked: false,
             switching: None,
         }
     }
@@ -48,7 +53,7 @@ impl Gil {
     fn drop(&mut self) -> Option<TaskId> {
         self.holder = None;
         self.asked = false;
-        self.waiters.pop_front()
+        self.waiters.pop_front().map(|(waiter, _)| waiter)
     }
 }
 
@@ -57,7 +62,7 @@ impl Engine {
     #[inline]
     pub(crate) fn has_gil(&self, task: TaskId) -> bool {
         let Some(gil) = self.k.tasks[task].gil else { return true };
-        matches!(&self.objects[gil], Object::Gil(gil) if gil.holder == Some(task))
+        !matches!(&self.objects[gil], Object::Gil(gil) if gil.holder != Some(task))
     }
 
     /// Whether a task has to see to its lock before it goes on.
@@ -89,7 +94,7 @@ impl Engine {
     fn take_or_drop_gil(&mut self, task: TaskId, at: usize) {
         let gil = object!(self, Gil, at);
         if gil.holder == Some(task) {
-            gil.switches = gil.asked;
+            gil.was_asked = gil.asked;
             gil.within = Some(task);
             let next = gil.drop();
             self.wake_first(next, false);
@@ -97,7 +102,7 @@ impl Engine {
         }
         if gil.within == Some(task) {
             gil.within = None;
-            let waits = gil.switches && gil.holder.is_none();
+            let waits = gil.was_asked && gil.holder.is_none();
             if waits {
                 gil.switching = Some(task);
             }
@@ -112,13 +117,15 @@ impl Engine {
         if gil.within.is_some() {
             // Its timer, if there is one, is for nobody.
             self.k.tasks[task].timer = self.k.tasks[task].timer.wrapping_add(1);
-            gil.waiters.retain(|waiter| *waiter != task);
+            gil.waiters.retain(|(waiter, _)| *waiter != task);
             gil.outside.push_back(task);
             return self.block(task);
         }
-        if let Some(place) = gil.waiters.iter().position(|waiter| *waiter == task) {
-            gil.waiters.remove(place);
-            if gil.holder.is_some() {
+        if let Some(place) = gil.waiters.iter().position(|(waiter, _)| *waiter == task)
+            && let Some((_, since)) = gil.waiters.remove(place)
+        {
+            // Who waited while it changed hands waits once more.
+            if gil.holder.is_some() && since == gil.switches {
                 gil.asked = true;
                 let (holder, ask_ns) = (gil.holder, gil.ask_ns);
                 self.k.tasks[task].at.asks(ask_ns as f64);
@@ -128,11 +135,13 @@ impl Engine {
         self.k.tasks[task].timer = self.k.tasks[task].timer.wrapping_add(1);
         if gil.holder.is_none() {
             gil.holder = Some(task);
+            gil.switches += u64::from(gil.last != Some(task));
+            gil.last = Some(task);
             let switched = gil.switching.take();
             self.wake_first(switched, false);
             return;
         }
-        gil.waiters.push_back(task);
+        gil.waiters.push_back((task, gil.switches));
         let until_ns = self.k.now + gil.interval_ns;
         self.block_until(task, until_ns);
     }

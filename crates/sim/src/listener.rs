@@ -15,6 +15,13 @@ pub(crate) struct Listener {
     waiters: VecDeque<TaskId>,
 }
 
+/// One direction of a connection, once one was accepted, and who waits for that.
+#[derive(Default)]
+pub(crate) struct Accepted {
+    channel: Option<usize>,
+    waiters: Vec<TaskId>,
+}
+
 impl Engine {
     pub(crate) fn connect(&mut self, task: TaskId, listener: usize, connection: usize) {
         self.next(task);
@@ -32,16 +39,23 @@ impl Engine {
             return self.block(task);
         };
         for way in 0..2 {
-            *object!(self, Accepted, accepted + way) = connection + way;
+            let end = object!(self, Accepted, accepted + way);
+            end.channel = Some(connection + way);
+            for waiter in std::mem::take(&mut end.waiters) {
+                self.wake_first(Some(waiter), true);
+            }
         }
         self.next(task);
     }
 
-    /// The channel itself, where this is an end of one that was accepted.
-    pub(crate) fn channel(&self, at: usize) -> usize {
-        match self.objects[at] {
-            Object::Accepted(channel) => channel,
-            _ => at,
+    /// The channel itself, where this is an end of one that was accepted. None: the task waits until one is.
+    pub(crate) fn channel(&mut self, task: TaskId, at: usize) -> Option<usize> {
+        let Object::Accepted(end) = &mut self.objects[at] else { return Some(at) };
+        if end.channel.is_none() {
+            end.waiters.push(task);
+            self.block(task);
+            return None;
         }
+        end.channel
     }
 }

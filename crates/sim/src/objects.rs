@@ -16,7 +16,7 @@ use crate::event::{Due, Irq};
 use crate::gil::Gil;
 use crate::kernel::Kernel;
 use crate::line::Line;
-use crate::listener::Listener;
+use crate::listener::{Accepted, Listener};
 use crate::lock::LockId;
 use crate::program::Op;
 use crate::task::{State, TaskId};
@@ -45,8 +45,7 @@ pub(crate) enum Object {
     Tokens(Tokens),
     Gil(Gil),
     Listener(Listener),
-    /// One direction of a connection: the channel that it is.
-    Accepted(usize),
+    Accepted(Accepted),
     Pipe(Pipe),
     Socket(Socket),
 }
@@ -152,7 +151,7 @@ pub(crate) fn new(object: &workload::Object, k: &mut Kernel) -> Object {
             Object::Gil(Gil::new(*interval_ns, *ask_ns))
         }
         workload::Object::Listener => Object::Listener(Listener::default()),
-        workload::Object::Accepted { own } => Object::Accepted(*own),
+        workload::Object::Accepted => Object::Accepted(Accepted::default()),
         workload::Object::Pipe { capacity } => Object::Pipe(Pipe::new(*capacity, k)),
         workload::Object::Socket { capacity, overhead } => {
             Object::Socket(Socket::new(*capacity, *overhead, k))
@@ -211,8 +210,16 @@ impl Engine {
             Op::TakeWithin { tokens, ns, work_ns } => self.take_within(task, tokens, ns, work_ns),
             Op::Connect { listener, connection } => self.connect(task, listener, connection),
             Op::Accept { listener, accepted } => self.accept(task, listener, accepted),
-            Op::Write { channel, bytes } => self.write(task, self.channel(channel), bytes),
-            Op::Read { channel, bytes } => self.read(task, self.channel(channel), bytes),
+            Op::Write { channel, bytes } => {
+                if let Some(channel) = self.channel(task, channel) {
+                    self.write(task, channel, bytes);
+                }
+            }
+            Op::Read { channel, bytes } => {
+                if let Some(channel) = self.channel(task, channel) {
+                    self.read(task, channel, bytes);
+                }
+            }
             Op::Yield => {
                 self.next(task);
                 self.enter_kernel();

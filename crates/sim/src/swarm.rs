@@ -354,7 +354,7 @@ fn server(rng: &mut Pcg64Mcg, workload: &mut Workload) {
         let mut steps = Vec::new();
         for _ in 0..rng.random_range(1..=10) {
             let ways = [(); 2].map(|()| object(workload, Object::Pipe { capacity: 4096 }));
-            let ends = ways.map(|own| object(workload, Object::Accepted { own }));
+            let ends = [(); 2].map(|()| object(workload, Object::Accepted));
             steps.extend([
                 run_for(rng, MS),
                 Step::Connect { listener, connection: ways[0] },

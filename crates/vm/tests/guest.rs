@@ -327,14 +327,17 @@ fn a_recording_says_what_woke_whom() {
     while let Some(event) = reader.next_event().unwrap() {
         match event.kind {
             record::Kind::Wake { by: carrier, .. } => by.push(carrier),
-            record::Kind::Connect { sends, receives } => begun.push((sends, receives)),
-            record::Kind::Accept { sends, receives } => accepted.push((sends, receives)),
+            record::Kind::Connect { sends, receives, port } => begun.push((sends, receives, port)),
+            record::Kind::Accept { sends, receives, port } => {
+                accepted.push((sends, receives, port));
+            }
             record::Kind::Write { object, bytes, .. } => written.push((object, bytes)),
             record::Kind::Read { object, bytes, .. } => read.push((object, bytes)),
             _ => {}
         }
     }
-    assert_eq!((begun.len(), &begun), (2, &accepted));
+    assert_eq!(begun, accepted);
+    assert_eq!(begun.iter().map(|(_, _, port)| *port).collect::<Vec<_>>(), [7, 8]);
     assert_eq!((&written, &read), (&vec![(begun[1].0, 6)], &written), "of pipes nothing");
     let times = |carrier| by.iter().filter(|by| **by == carrier).count();
     assert!(times(record::Carrier::Pipe) >= 3, "{by:?}");

@@ -339,13 +339,11 @@ pub enum Object {
         /// CPU time in which it does, ns on the reference CPU.
         ask_ns: u64,
     },
-    /// Where connections wait to be accepted. Known to the simulator alone, as what comes of it:
+    /// Where connections wait to be accepted. Known to the simulator alone.
     Listener,
-    /// one direction of the connection that was accepted into it; of its own one until then.
-    Accepted {
-        /// An [`Object::Pipe`] or [`Object::Socket`].
-        own: ObjectId,
-    },
+    /// One direction of the connection that was accepted into it: who reads or writes before that waits for it. Known to
+    /// the simulator alone.
+    Accepted,
     /// A pipe of so many bytes: 65,536 on Linux, in pages; each message of up to a page that does
     /// not fit into the rest of the last page takes a new one.
     Pipe {
@@ -377,7 +375,7 @@ impl Object {
             Object::Tokens => "tokens",
             Object::Gil { .. } => "gil",
             Object::Listener => "listener",
-            Object::Accepted { .. } => "accepted",
+            Object::Accepted => "accepted",
             Object::Pipe { .. } => "pipe",
             Object::Socket { .. } => "socket",
         };
