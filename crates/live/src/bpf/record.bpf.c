@@ -8,7 +8,7 @@
  * so places are taken by an atomic addition, and a record's first word is written last.
  *
  * Only tracepoints are needed: kernels without kprobes and trampolines have them too. What carries data
- * from task to task is seen as its system call ends, or for connections as its message has passed. crates/record/src/raw.rs says what the records mean.
+ * from task to task is seen as its system call ends, or for connections as TCP has moved it. crates/record/src/raw.rs says what the records mean.
  */
 #include "kernel.h"
 
@@ -20,7 +20,6 @@ LICENSE;
 #define S_IFIFO		0010000
 #define S_IFSOCK	0140000
 #define AF_UNIX		1
-#define AF_INET		2
 #define AF_INET6	10
 #define IPPROTO_TCP	6
 #define TCP_ESTABLISHED	1
@@ -595,50 +594,58 @@ int on_system_call(struct system_call_end *call)
 }
 
 /*
- * What connections carry is seen without that: whoever sends or receives a message passes here. Who only looks at what
- * has come has not received it.
+ * What connections carry is seen without that, and costs nobody else. These are no tracepoints, and may be preempted where
+ * that is not kept off: others of this CPU are not recorded then, and wait behind a place that is taken and not written.
  */
-struct sock_msg_length {
-	u64 common;
-	const struct sock___record *sk;
-	u16 family;
-	u16 protocol;
-	s32 result;
-	s32 flags;
-};
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
 
-static __always_inline bool is_tcp(u16 family, u16 protocol)
+static __always_inline void put_whole(u64 word, u32 a, u32 b)
 {
-	return (family == AF_INET || family == AF_INET6) && protocol == IPPROTO_TCP;
+	if (bpf_ksym_exists(bpf_preempt_disable))
+		bpf_preempt_disable();
+	put(word, a, b);
+	if (bpf_ksym_exists(bpf_preempt_disable))
+		bpf_preempt_enable();
 }
 
-static __always_inline bool has_carried(const struct sock_msg_length *message)
+static __always_inline struct ends ends_of_any(u64 sk)
 {
-	return message->result > 0 && !(message->flags & MSG_PEEK) &&
-	       is_tcp(message->family, message->protocol);
+	return ends_of(bpf_core_cast((void *)sk, struct sock___record));
 }
 
-SEC("?tp/sock/sock_send_length")
-int on_sent(struct sock_msg_length *message)
+/* How many bytes a function has moved: it returns an int. */
+static __always_inline s32 moved(u64 *arguments)
 {
+	u64 result = 0;
+
+	return bpf_get_func_ret(arguments, &result) ? 0 : (s32)result;
+}
+
+SEC("?fexit/tcp_sendmsg")
+int on_sent(u64 *arguments)
+{
+	s32 bytes = moved(arguments);
 	struct ends ends;
 
-	if (!has_carried(message))
+	if (bytes <= 0)
 		return 0;
-	ends = ends_of(bpf_core_cast(message->sk, struct sock___record));
-	put(word(WRITE, TCP), sent_by(&ends), message->result);
+	ends = ends_of_any(arguments[0]);
+	put_whole(word(WRITE, TCP), sent_by(&ends), bytes);
 	return 0;
 }
 
-SEC("?tp/sock/sock_recv_length")
-int on_received(struct sock_msg_length *message)
+/* Its flags are the fourth argument since 5.19. Who only looks at what has come has not received it. */
+SEC("?fexit/tcp_recvmsg")
+int on_received(u64 *arguments)
 {
+	s32 bytes = moved(arguments);
 	struct ends ends;
 
-	if (!has_carried(message))
+	if (bytes <= 0 || arguments[3] & MSG_PEEK)
 		return 0;
-	ends = ends_of(bpf_core_cast(message->sk, struct sock___record));
-	put(word(READ, TCP), received_by(&ends), message->result);
+	ends = ends_of_any(arguments[0]);
+	put_whole(word(READ, TCP), received_by(&ends), bytes);
 	return 0;
 }
 
@@ -663,17 +670,14 @@ int on_connected(struct inet_sock_set_state *change)
 	struct ends ends;
 
 	if (change->old_state != TCP_SYN_SENT || change->new_state != TCP_ESTABLISHED ||
-	    !is_tcp(change->family, change->protocol))
+	    change->protocol != IPPROTO_TCP)
 		return 0;
 	ends = ends_of(bpf_core_cast(change->sk, struct sock___record));
 	put(word(CONNECT, (u8)ends.there_port), sent_by(&ends), received_by(&ends));
 	return 0;
 }
 
-/*
- * Which thread accepts one no tracepoint tells. How many arguments this has depends on the kernel. It may be preempted
- * [the trap above]: an accept that is missed for that is one of a connection that is not told from others.
- */
+/* Which thread accepts one no tracepoint tells. How many arguments this has depends on the kernel. */
 SEC("?fexit/inet_csk_accept")
 int on_accepted(u64 *arguments)
 {
@@ -682,7 +686,7 @@ int on_accepted(u64 *arguments)
 
 	if (bpf_get_func_ret(arguments, &sk) || !sk)
 		return 0;
-	ends = ends_of(bpf_core_cast((void *)sk, struct sock___record));
-	put(word(ACCEPT, (u8)ends.here_port), received_by(&ends), sent_by(&ends));
+	ends = ends_of_any(sk);
+	put_whole(word(ACCEPT, (u8)ends.here_port), received_by(&ends), sent_by(&ends));
 	return 0;
 }
