@@ -22,6 +22,9 @@
 //! On a machine whose CPUs run in turn on one clock (a guest under icount) a task works only during its
 //! CPU's turns.
 
+mod calls;
+mod lock;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -602,35 +605,6 @@ impl Replay {
         }
     }
 
-    /// A task has no interpreter's lock from now on.
-    fn lets_go(&mut self, task: usize) {
-        let of = &mut self.tasks[task];
-        of.stint_ns = 0.0;
-        if std::mem::take(&mut of.has_lock)
-            && let Some(threads) = self.threads.get_mut(&of.process)
-        {
-            threads.have -= 1;
-        }
-    }
-
-    /// How many others of a task's process have an interpreter's lock, if there is one.
-    fn others_with_lock(&self, task: usize) -> u32 {
-        let process = self.tasks[task].process;
-        let known = self.threads.get(&process).map_or(0, |threads| threads.have);
-        let takes = |cpu: &Cpu| {
-            let Some(other) = self.index.get(&cpu.current).filter(|_| cpu.current != 0) else {
-                return false;
-            };
-            let of = &self.tasks[*other];
-            let Some(on) = of.on.filter(|_| *other != task && of.process == process) else {
-                return false;
-            };
-            let ran_ns = (self.clocks.ran_ns(on.cpu) - on.since_ran_ns) as f64;
-            !of.has_lock && !of.dead && of.stint_ns + ran_ns > HAS_NS
-        };
-        known + self.cpus.iter().filter(|cpu| takes(cpu)).count() as u32
-    }
-
     fn credit(&mut self, task: usize) {
         let now_ns = self.now_ns();
         let task = &mut self.tasks[task];
@@ -758,18 +732,6 @@ impl Replay {
         }
     }
 
-    /// A task wakes another by a futex: its number, where both are of one process.
-    fn woken_at(&mut self, waker: usize, woken: usize, object: u32) -> u32 {
-        let process = self.tasks[waker].process;
-        if process != self.tasks[woken].process {
-            return NO_WORD;
-        }
-        if let Some(call) = self.tasks[woken].timed {
-            self.threads.entry(process).or_default().woken(call, object);
-        }
-        self.words.number(process, object)
-    }
-
     fn keep(&mut self, wake: Wake) -> usize {
         match self.free.pop() {
             Some(place) => {
@@ -817,76 +779,6 @@ impl Replay {
             }
             None => self.tasks[task].items[blocked.item].what = What::Nothing,
         }
-    }
-
-    /// A call that moved data ends.
-    fn call(&mut self, cpu: usize, key: Key, bytes: u32, read: bool) {
-        let current = self.cpus[cpu].current;
-        let Some(task) = self.of(current).filter(|_| current != 0) else { return };
-        self.pause(task);
-        // Where not every call is written down, one that is takes as long as any event.
-        self.hook(task, if self.calls { self.call_hook_ns } else { self.hook_ns });
-        // A call that may wait lets go of an interpreter's lock, whether it waits or not.
-        self.lets_go(task);
-        self.tasks[task].channels.insert(key);
-        let number = self.number(key);
-        let (_, channel) = &mut self.channels[number as usize];
-        channel.mixed |= *channel.size.get_or_insert(bytes) != bytes;
-        let what = match read {
-            true => {
-                channel.read += u64::from(bytes);
-                What::Read { channel: number, bytes }
-            }
-            false => {
-                channel.written += u64::from(bytes);
-                self.connections.sent(number, bytes);
-                What::Write { channel: number, bytes }
-            }
-        };
-        channel.most = channel.most.max(channel.written.saturating_sub(channel.read));
-        self.put(task, what);
-    }
-
-    /// Which of the channels this is.
-    fn number(&mut self, key: Key) -> u32 {
-        *self.numbers.entry(key).or_insert_with(|| {
-            self.channels.push((key, Channel::default()));
-            self.channels.len() as u32 - 1
-        })
-    }
-
-    /// Who runs there begins a connection.
-    fn connect(&mut self, cpu: usize, sends: u32, receives: u32, port: u8) {
-        let Some(task) = self.calls_on(cpu) else { return };
-        let keys = [sends, receives].map(|name| Key(name, Carrier::Tcp as u8));
-        if self.numbers.get(&keys[0]).is_some_and(|number| self.connections.is_old(*number)) {
-            for key in &keys {
-                self.numbers.remove(key);
-            }
-        }
-        let [sends, receives] = keys.map(|key| self.number(key));
-        let connection = self.connections.connect(sends, receives, port, task);
-        self.put(task, What::Connect(connection));
-    }
-
-    /// Who runs there accepts one.
-    fn accept(&mut self, cpu: usize, sends: u32) {
-        let Some(task) = self.calls_on(cpu) else { return };
-        let sends = self.number(Key(sends, Carrier::Tcp as u8));
-        let server = self.tasks[task].process;
-        if let Some(connection) = self.connections.accept(sends, task, server) {
-            self.lets_go(task);
-            self.put(task, What::Accept(connection));
-        }
-    }
-
-    /// The task that runs there, up to a call of its own that is written down now.
-    fn calls_on(&mut self, cpu: usize) -> Option<usize> {
-        let current = self.cpus[cpu].current;
-        let task = self.of(current).filter(|_| current != 0)?;
-        self.pause(task);
-        self.hook(task, self.hook_ns);
-        Some(task)
     }
 
     /// Decides what one task's wakeup by another is.

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who has its interpreter's lock, if its process has one ([`crate::gil`]).
+
+use super::{Cpu, Replay};
+use crate::gil::{HAS_NS, NO_WORD};
+
+impl Replay {
+    /// A task has no interpreter's lock from now on.
+    pub(super) fn lets_go(&mut self, task: usize) {
+        let of = &mut self.tasks[task];
+        of.stint_ns = 0.0;
+        if std::mem::take(&mut of.has_lock)
+            && let Some(threads) = self.threads.get_mut(&of.process)
+        {
+            threads.have -= 1;
+        }
+    }
+
+    /// How many others of a task's process have an interpreter's lock, if there is one.
+    pub(super) fn others_with_lock(&self, task: usize) -> u32 {
+        let process = self.tasks[task].process;
+        let known = self.threads.get(&process).map_or(0, |threads| threads.have);
+        let takes = |cpu: &Cpu| {
+            let Some(other) = self.index.get(&cpu.current).filter(|_| cpu.current != 0) else {
+                return false;
+            };
+            let of = &self.tasks[*other];
+            let Some(on) = of.on.filter(|_| *other != task && of.process == process) else {
+                return false;
+            };
+            let ran_ns = (self.clocks.ran_ns(on.cpu) - on.since_ran_ns) as f64;
+            !of.has_lock && !of.dead && of.stint_ns + ran_ns > HAS_NS
+        };
+        known + self.cpus.iter().filter(|cpu| takes(cpu)).count() as u32
+    }
+
+    /// A task wakes another by a futex: its number, where both are of one process.
+    pub(super) fn woken_at(&mut self, waker: usize, woken: usize, object: u32) -> u32 {
+        let process = self.tasks[waker].process;
+        if process != self.tasks[woken].process {
+            return NO_WORD;
+        }
+        if let Some(call) = self.tasks[woken].timed {
+            self.threads.entry(process).or_default().woken(call, object);
+        }
+        self.words.number(process, object)
+    }
+}
