@@ -148,7 +148,7 @@ pub struct Kernel {
     pub cpu_is_active: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
     /// Whether a task may run on all CPUs that are there.
     pub goes_anywhere: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> bool,
-    /// In init_task, who makes the task; null where no task does.
+    /// In init_task, who makes the task, where that was recorded; else null.
     pub forker: unsafe extern "C" fn(*mut Kernel) -> *mut TaskStruct,
 }
 

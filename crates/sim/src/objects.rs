@@ -236,7 +236,8 @@ impl Engine {
             Op::Fork(child) => {
                 self.next(task);
                 if self.k.tasks[child].state == State::New {
-                    self.k.forker = Some(task);
+                    // Models' tasks are all there from the beginning: who releases one has not made it.
+                    self.k.forker = self.k.tasks[task].at.recorded().then_some(task);
                     self.fork(child);
                     self.k.forker = None;
                 }

@@ -8,7 +8,7 @@ use policy::{Instance, Policy};
 use sim::{Change, Fault, Scheduler, run, run_traced};
 use trace::Kind;
 use workload::apps::Apps;
-use workload::{Object, Step, Task, Workload};
+use workload::{Act, Object, Script, Step, Task, Then, Workload};
 
 const REGISTRY: &[&Policy] = &[&cas::CAS, &cas::O1];
 
@@ -113,9 +113,13 @@ fn exec_takes_a_task_out_of_its_context() {
 /// Of the 100 ms of its slice the parent has 60 left.
 #[test]
 fn a_child_begins_with_half_of_what_its_parent_has_left() {
-    let parent = task("parent", vec![burn(40), Step::Fork(1), burn(200)]);
-    let child = Task { forked: true, ..task("child", vec![burn(200)]) };
-    let load = workload(vec![parent, child]);
+    let act = |ms: u64, then| Act { work_ns: (ms * MS) as f32, then };
+    let recorded = |acts: &[Act]| Some(Script::new(acts.into(), [].into(), 0.0, 0.0));
+    let parent = recorded(&[act(40, Then::Fork(1)), act(200, Then::End)]);
+    let parent = Task { script: parent, ..task("parent", Vec::new()) };
+    let script = recorded(&[act(200, Then::End)]);
+    let child = Task { forked: true, script, ..task("child", Vec::new()) };
+    let load = Workload { recorded: true, ..workload(vec![parent, child]) };
     let traced = run_traced(&scenario(cores(1), load, scheduler("o1"))).unwrap();
     let switch = |kind: &Kind| match kind {
         Kind::Switch { prev, next, .. } => Some((*prev, *next)),
