@@ -164,12 +164,9 @@ fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel
     let mapped = Mapped::new(map, cpus * size * RAW_SIZE, true)?;
     let rings = Rings { mapped, size, taken: vec![0; cpus], buffer: Vec::new() };
     let (links, words) = log::listen(|| {
-        let link = |program: ProgramMut<'_>| match (
-            program.attach(),
-            is_optional(&program.name().to_string_lossy()),
-        ) {
-            (Err(_), true) => None,
-            (link, _) => Some(link),
+        let link = |program: ProgramMut<'_>| {
+            let link = program.attach();
+            (link.is_ok() || !is_optional(&program.name().to_string_lossy())).then_some(link)
         };
         tracefs::with(|| object.progs_mut().filter(loaded).filter_map(link).collect())
     });

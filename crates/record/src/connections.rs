@@ -18,10 +18,11 @@ pub(crate) struct Connection {
     pub sends: u32,
     pub receives: u32,
     port: u8,
-    /// The task that began it, and the one that accepted it, and its process.
-    client: Option<usize>,
+    /// The task that began it.
+    client: usize,
+    /// The one that accepted it, and its process.
     acceptor: Option<usize>,
-    pub server: Option<usize>,
+    server: Option<usize>,
     /// What each side has sent in one go, by turns, as a number.
     turns: u64,
     turn: Option<(bool, u64)>,
@@ -40,14 +41,14 @@ pub(crate) struct Alike {
 }
 
 impl Connection {
-    /// Both its ends were seen, the client's first.
+    /// Its other end was seen, too.
     pub fn is_whole(&self) -> bool {
-        self.client.is_some() && self.acceptor.is_some()
+        self.acceptor.is_some()
     }
 
     /// Whether a task has accepted it.
     pub fn is_accepted_by(&self, task: usize) -> bool {
-        self.is_whole() && self.acceptor == Some(task)
+        self.acceptor == Some(task)
     }
 
     /// What those that are accepted in each other's stead share.
@@ -80,6 +81,8 @@ pub(crate) struct Connections {
     pub all: Vec<Connection>,
     /// Which of them a channel is of at present.
     of: BTreeMap<u32, usize>,
+    /// Those between a process that has accepted them and a task, whose end that one has not waited for.
+    between: BTreeMap<(usize, usize), Vec<usize>>,
 }
 
 impl Connections {
@@ -90,7 +93,7 @@ impl Connections {
 
     /// A task begins one. Returns which.
     pub fn connect(&mut self, sends: u32, receives: u32, port: u8, client: usize) -> u32 {
-        let (client, at) = (Some(client), self.all.len());
+        let at = self.all.len();
         self.all.push(Connection { sends, receives, port, client, ..Connection::default() });
         self.of.insert(sends, at);
         self.of.insert(receives, at);
@@ -105,6 +108,7 @@ impl Connections {
             return None;
         }
         (connection.acceptor, connection.server) = (Some(task), Some(server));
+        self.between.entry((server, connection.client)).or_default().push(at);
         Some(at as u32)
     }
 
@@ -117,9 +121,8 @@ impl Connections {
 
     /// A task of this process has ended a connection for which another waited.
     pub fn ends(&mut self, server: usize, client: usize) {
-        let theirs = |one: &&mut Connection| {
-            one.server == Some(server) && one.client == Some(client) && !one.waits_for_end
-        };
-        self.all.iter_mut().filter(theirs).for_each(|one| one.waits_for_end = true);
+        for at in self.between.remove(&(server, client)).unwrap_or_default() {
+            self.all[at].waits_for_end = true;
+        }
     }
 }

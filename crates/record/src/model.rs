@@ -242,26 +242,26 @@ impl Replay {
         let tokens: Vec<Option<u32>> = takers.collect();
         let asked = Asked::of(&self.tasks);
         let lock_of = |(process, threads): (&usize, &Threads)| Some((*process, threads.lock()?));
-        let locks: BTreeMap<usize, Lock> = self.threads.iter().filter_map(lock_of).collect();
-        for (process, lock) in &locks {
+        let mut locks: BTreeMap<usize, Lock> = self.threads.iter().filter_map(lock_of).collect();
+        locks.retain(|process, lock| {
             let Some(Again { wait_ns, work_ns }) = asks_for(&self.tasks, *process, lock) else {
-                continue;
+                return false;
             };
             let gil = Object::Gil { interval_ns: wait_ns as u64, ask_ns: work_ns as u64 };
             self.gils.insert(*process, objects.add(gil));
-        }
+            true
+        });
         let of_locks = self.words.of_locks(&locks);
         for (index, task) in self.tasks.iter_mut().enumerate() {
             let items = std::mem::take(&mut task.items);
             let (process, own) = (task.process, tokens[index]);
-            let lock = self.gils.get(&process).and(locks.get(&process));
             let mut emit = Emit {
                 objects: &mut objects,
                 tokens: &tokens,
                 asked: &asked,
                 process,
                 own,
-                lock,
+                lock: locks.get(&process),
                 of_locks: &of_locks,
             };
             let (acts, asked_ns) = emit.acts(&items);
@@ -491,15 +491,11 @@ impl Emit<'_> {
                 false => work_ns += more_ns,
             }
             let mut what = *what;
-            if let What::GiveUp { call, .. } = what
-                && self.lock.is_some_and(|lock| lock.call == call)
-            {
-                asks = true;
-            } else if let What::GiveUp { call, .. } = what
-                && at >= in_vain
-            {
-                match gets(items, at, call) {
-                    Ok((later, again_ns)) => {
+            if let What::GiveUp { call, .. } = what {
+                asks = self.is_at_lock(what);
+                match (!asks && at >= in_vain).then(|| gets(items, at, call)) {
+                    None => {}
+                    Some(Ok((later, again_ns))) => {
                         (at, what) = (later, items[later].what);
                         // Who waits at a channel does not ask again.
                         let to = match what {
@@ -508,7 +504,7 @@ impl Emit<'_> {
                         };
                         *to += again_ns;
                     }
-                    Err(last) => in_vain = last + 1,
+                    Some(Err(last)) => in_vain = last + 1,
                 }
             }
             if let Some(then) = self.then(what) {

@@ -8,7 +8,8 @@
  * so places are taken by an atomic addition, and a record's first word is written last.
  *
  * Only tracepoints are needed: kernels without kprobes and trampolines have them too. What carries data
- * from task to task is seen as its system call ends, or for connections as TCP has moved it. crates/record/src/raw.rs says what the records mean.
+ * from task to task is seen as its system call ends, or for connections as TCP has moved it.
+ * crates/record/src/raw.rs says what the records mean.
  */
 #include "kernel.h"
 

@@ -7,11 +7,9 @@ use crate::Carrier;
 impl Replay {
     /// A call that moved data ends.
     pub(super) fn call(&mut self, cpu: usize, key: Key, bytes: u32, read: bool) {
-        let current = self.cpus[cpu].current;
-        let Some(task) = self.of(current).filter(|_| current != 0) else { return };
-        self.pause(task);
         // Where not every call is written down, one that is takes as long as any event.
-        self.hook(task, if self.calls { self.call_hook_ns } else { self.hook_ns });
+        let hook_ns = if self.calls { self.call_hook_ns } else { self.hook_ns };
+        let Some(task) = self.calls_on(cpu, hook_ns) else { return };
         // A call that may wait lets go of an interpreter's lock, whether it waits or not.
         self.lets_go(task);
         self.tasks[task].channels.insert(key);
@@ -34,7 +32,7 @@ impl Replay {
     }
 
     /// Which of the channels this is.
-    pub(super) fn number(&mut self, key: Key) -> u32 {
+    fn number(&mut self, key: Key) -> u32 {
         *self.numbers.entry(key).or_insert_with(|| {
             self.channels.push((key, Channel::default()));
             self.channels.len() as u32 - 1
@@ -43,7 +41,7 @@ impl Replay {
 
     /// Who runs there begins a connection.
     pub(super) fn connect(&mut self, cpu: usize, sends: u32, receives: u32, port: u8) {
-        let Some(task) = self.calls_on(cpu) else { return };
+        let Some(task) = self.calls_on(cpu, self.hook_ns) else { return };
         let keys = [sends, receives].map(|name| Key(name, Carrier::Tcp as u8));
         if self.numbers.get(&keys[0]).is_some_and(|number| self.connections.is_old(*number)) {
             for key in &keys {
@@ -57,7 +55,7 @@ impl Replay {
 
     /// Who runs there accepts one.
     pub(super) fn accept(&mut self, cpu: usize, sends: u32) {
-        let Some(task) = self.calls_on(cpu) else { return };
+        let Some(task) = self.calls_on(cpu, self.hook_ns) else { return };
         let sends = self.number(Key(sends, Carrier::Tcp as u8));
         let server = self.tasks[task].process;
         if let Some(connection) = self.connections.accept(sends, task, server) {
@@ -66,12 +64,12 @@ impl Replay {
         }
     }
 
-    /// The task that runs there, up to a call of its own that is written down now.
-    fn calls_on(&mut self, cpu: usize) -> Option<usize> {
+    /// The task that runs there, up to a call of its own that is written down now, which takes so long.
+    fn calls_on(&mut self, cpu: usize, hook_ns: f64) -> Option<usize> {
         let current = self.cpus[cpu].current;
         let task = self.of(current).filter(|_| current != 0)?;
         self.pause(task);
-        self.hook(task, self.hook_ns);
+        self.hook(task, hook_ns);
         Some(task)
     }
 }
