@@ -346,11 +346,9 @@ impl Engine {
         loop {
             rounds += 1;
             if self.is_at_gil(task) {
-                self.begin(cpu, t_ns);
-                self.pass_gil(task);
-                match self.end_call(cpu, task) {
-                    true => t_ns = self.k.now,
-                    false => return,
+                match self.call_kernel(cpu, task, t_ns, |engine| engine.pass_gil(task)) {
+                    Some(now) => t_ns = now,
+                    None => return,
                 }
                 continue;
             }
@@ -364,11 +362,9 @@ impl Engine {
             }
             match at.op() {
                 _ if !at.to_wake.is_empty() => {
-                    self.begin(cpu, t_ns);
-                    self.wake_rest(task);
-                    match self.end_call(cpu, task) {
-                        true => t_ns = self.k.now,
-                        false => return,
+                    match self.call_kernel(cpu, task, t_ns, |engine| engine.wake_rest(task)) {
+                        Some(now) => t_ns = now,
+                        None => return,
                     }
                 }
                 Op::Loop { times } => at.enter(times),
@@ -414,15 +410,27 @@ impl Engine {
                     self.code_changes(cpu, t_ns);
                 }
                 op => {
-                    self.begin(cpu, t_ns);
-                    self.system_call(task, op);
-                    match self.end_call(cpu, task) {
-                        true => t_ns = self.k.now,
-                        false => return,
+                    match self.call_kernel(cpu, task, t_ns, |engine| engine.system_call(task, op)) {
+                        Some(now) => t_ns = now,
+                        None => return,
                     }
                 }
             }
         }
+    }
+
+    /// The task of `cpu` calls the kernel then. When it may go on; None: others get their turn.
+    #[inline]
+    fn call_kernel(
+        &mut self,
+        cpu: CpuId,
+        task: TaskId,
+        t_ns: u64,
+        call: impl FnOnce(&mut Engine),
+    ) -> Option<u64> {
+        self.begin(cpu, t_ns);
+        call(self);
+        self.end_call(cpu, task).then_some(self.k.now)
     }
 
     /// A system call, or a part of a long one, is over. Whether its task may go on at once, as nothing

@@ -10,9 +10,10 @@ use std::collections::VecDeque;
 use crate::engine::Engine;
 use crate::objects::{Object, object};
 use crate::program::Op;
-use crate::task::{State, TaskId};
+use crate::task::TaskId;
 
 /// The lock.
+#[derive(Default)]
 pub(crate) struct Gil {
     interval_ns: u64,
     ask_ns: u64,
@@ -34,19 +35,7 @@ pub(crate) struct Gil {
 
 impl Gil {
     pub fn new(interval_ns: u64, ask_ns: u64) -> Self {
-        Gil {
-            interval_ns,
-            ask_ns,
-            holder: None,
-            last: None,
-            switches: 0,
-            waiters: VecDeque::new(),
-            asked: false,
-            within: None,
-            outside: VecDeque::new(),
-            was_asked: false,
-            switching: None,
-        }
+        Gil { interval_ns, ask_ns, ..Gil::default() }
     }
 
     /// Nobody has it from now on. Returns who is woken.
@@ -85,10 +74,7 @@ impl Engine {
     pub(crate) fn pass_gil(&mut self, task: TaskId) {
         let Some(at) = self.k.tasks[task].gil else { return };
         self.take_or_drop_gil(task, at);
-        if self.k.tasks[task].state != State::Running && self.k.cpus[self.k.this].curr == Some(task)
-        {
-            self.schedule();
-        }
+        self.leave_if_blocked(task);
     }
 
     fn take_or_drop_gil(&mut self, task: TaskId, at: usize) {
@@ -115,24 +101,25 @@ impl Engine {
             return;
         }
         if gil.within.is_some() {
-            // Its timer, if there is one, is for nobody.
-            self.k.tasks[task].timer = self.k.tasks[task].timer.wrapping_add(1);
             gil.waiters.retain(|(waiter, _)| *waiter != task);
             gil.outside.push_back(task);
+            self.k.tasks[task].drop_timer();
             return self.block(task);
         }
         if let Some(place) = gil.waiters.iter().position(|(waiter, _)| *waiter == task)
             && let Some((_, since)) = gil.waiters.remove(place)
         {
             // Who waited while it changed hands waits once more.
-            if gil.holder.is_some() && since == gil.switches {
+            if let Some(holder) = gil.holder
+                && since == gil.switches
+            {
                 gil.asked = true;
-                let (holder, ask_ns) = (gil.holder, gil.ask_ns);
+                let ask_ns = gil.ask_ns;
                 self.k.tasks[task].at.asks(ask_ns as f64);
                 return self.looks_up(holder);
             }
         }
-        self.k.tasks[task].timer = self.k.tasks[task].timer.wrapping_add(1);
+        self.k.tasks[task].drop_timer();
         if gil.holder.is_none() {
             gil.holder = Some(task);
             gil.switches += u64::from(gil.last != Some(task));
@@ -157,8 +144,7 @@ impl Engine {
     }
 
     /// Who has the lock sees that it is asked for, if it works now; else it will before it works on.
-    fn looks_up(&mut self, holder: Option<TaskId>) {
-        let Some(holder) = holder else { return };
+    fn looks_up(&mut self, holder: TaskId) {
         let (cpu, now) = (self.k.tasks[holder].cpu, self.k.now);
         if self.k.cpus[cpu].curr == Some(holder) && self.k.in_user(cpu) {
             self.due_at(cpu, now.max(self.k.cpus[cpu].since_ns));

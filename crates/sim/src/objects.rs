@@ -253,6 +253,11 @@ impl Engine {
             | Op::Again { .. }
             | Op::Script => {}
         }
+        self.leave_if_blocked(task);
+    }
+
+    /// A task that has to wait for something leaves its CPU, if it has not already.
+    pub(crate) fn leave_if_blocked(&mut self, task: TaskId) {
         if self.k.tasks[task].state != State::Running && self.k.cpus[self.k.this].curr == Some(task)
         {
             self.schedule();
@@ -371,8 +376,7 @@ impl Engine {
             return self.k.tasks[task].at.ask_again(work_ns);
         }
         if asked {
-            // What is left of its timer is for nobody.
-            self.k.tasks[task].timer = self.k.tasks[task].timer.wrapping_add(1);
+            self.k.tasks[task].drop_timer();
             return self.next(task);
         }
         if tokens.count > 0 {
@@ -394,8 +398,8 @@ impl Engine {
     pub(crate) fn block_until(&mut self, task: TaskId, at_ns: u64) {
         let k = &mut self.k;
         k.call(self.funcs.hrtimer_nanosleep);
-        let timer = k.tasks[task].timer.wrapping_add(1);
-        k.tasks[task].timer = timer;
+        k.tasks[task].drop_timer();
+        let timer = k.tasks[task].timer;
         let at_ns = at_ns.max(k.now) + k.machine.costs.timer_slack_ns as u64;
         let irq = Irq::Timer { task: task as u32, timer };
         if k.machine.ticks == Ticks::Together {

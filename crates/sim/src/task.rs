@@ -140,6 +140,11 @@ impl Task {
         self.allowed.is_one()
     }
 
+    /// What is left of its timer is for nobody.
+    pub(crate) fn drop_timer(&mut self) {
+        self.timer = self.timer.wrapping_add(1);
+    }
+
     /// Its weight in the kernel's table (`sched_prio_to_weight`): 1024 at nice 0.
     pub fn weight(&self) -> u32 {
         SCHED_PRIO_TO_WEIGHT[(i32::from(self.nice) + 20) as usize]

@@ -128,15 +128,16 @@ impl Engine {
         self.turns.last = next;
         let until_ns = (t_ns / self.turns.length_ns + 1) * self.turns.length_ns;
         self.k.queue.push(until_ns, Due::Turn { number: self.turns.number });
-        if !self.burns && self.k.in_user(next) {
+        let works = !self.burns && self.k.in_user(next);
+        let mut since_ns = self.k.cpus[next].since_ns;
+        if works {
             // What others had is not its own work.
-            let since_ns = &mut self.k.cpus[next].since_ns;
-            *since_ns = (*since_ns).max(t_ns);
+            since_ns = since_ns.max(t_ns);
+            self.k.cpus[next].since_ns = since_ns;
         }
         if std::mem::take(&mut self.turns.late[next]) {
             self.k.queue.push_cpu(t_ns, next);
-        } else if !self.burns && self.k.in_user(next) {
-            let since_ns = self.k.cpus[next].since_ns;
+        } else if works {
             self.start_user(next, since_ns);
         }
         for irq in std::mem::take(&mut self.turns.waiting[next]) {

@@ -15,7 +15,15 @@ fn fifo() -> Scheduler {
 }
 
 fn on(machine: Machine, tasks: Vec<Task>, objects: Vec<Object>) -> Outcome {
-    let load = Workload { objects, ..workload(tasks) };
+    ran(machine, Workload { objects, ..workload(tasks) })
+}
+
+/// The same, as a recording has them.
+fn replayed(machine: Machine, tasks: Vec<Task>, objects: Vec<Object>) -> Outcome {
+    ran(machine, Workload { objects, recorded: true, ..workload(tasks) })
+}
+
+fn ran(machine: Machine, load: Workload) -> Outcome {
     run(&scenario(machine, load, fifo())).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -222,18 +230,14 @@ fn who_loses_its_cpu_within_a_pipe_keeps_others_out() {
     assert_eq!(blocked_writers(Scheduler::Cfs), 0, "a kernel of then does not preempt itself");
 }
 
-fn recorded(tasks: Vec<Task>, objects: Vec<Object>) -> Workload {
-    Workload { objects, recorded: true, ..workload(tasks) }
-}
-
 #[test]
 fn a_token_that_is_there_is_not_waited_for() {
     let give = |more| Step::Give { tokens: 0, more };
     let giver = vec![give(false), give(false), Step::Sleep { ns: 20 * MS }, give(false)];
     let taker =
         vec![Step::Sleep { ns: 10 * MS }, Step::Take(0), Step::Take(0), Step::Take(0), burn(1)];
-    let load = recorded(vec![task("giver", giver), task("taker", taker)], vec![Object::Tokens]);
-    let outcome = run(&scenario(cores(1), load, fifo())).unwrap_or_else(|error| panic!("{error}"));
+    let tasks = vec![task("giver", giver), task("taker", taker)];
+    let outcome = replayed(cores(1), tasks, vec![Object::Tokens]);
     assert_eq!(outcome.observed.tasks[&2].voluntary, 3, "it sleeps, waits for the third, and ends");
     assert!((20 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
@@ -264,8 +268,7 @@ fn a_server_accepts_whoever_comes_first() {
     let server = [serve(5), serve(7)].concat();
     let early = [client(3, 5), vec![burn(20)]].concat();
     let tasks = vec![task("late", client(1, 20)), task("early", early), task("server", server)];
-    let outcome = run(&scenario(cores(2), recorded(tasks, objects), fifo()))
-        .unwrap_or_else(|error| panic!("{error}"));
+    let outcome = replayed(cores(2), tasks, objects);
     assert!((25 * MS..27 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
@@ -283,18 +286,16 @@ fn who_reads_from_a_connection_waits_until_it_is_accepted() {
     let worker = vec![Step::Read { channel: 3, bytes }, burn(5), Step::Write { channel: 4, bytes }];
     let acceptor = vec![Step::Sleep { ns: 20 * MS }, Step::Accept { listener: 0, accepted: 3 }];
     let tasks = vec![task("worker", worker), task("client", client), task("acceptor", acceptor)];
-    let outcome = run(&scenario(cores(3), recorded(tasks, objects), fifo()))
-        .unwrap_or_else(|error| panic!("{error}"));
+    let outcome = replayed(cores(3), tasks, objects);
     assert!((25 * MS..26 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
-/// Two threads with these programs, which share an interpreter's lock, on so many CPUs.
-fn interpreted(cpus: usize, programs: [Vec<Step>; 2]) -> trace::Outcome {
+/// Threads with these programs, which share an interpreter's lock, on so many CPUs.
+fn interpreted<const N: usize>(cpus: usize, programs: [Vec<Step>; N]) -> Outcome {
     let mut tasks = programs.map(|steps| task("thread", steps)).to_vec();
     tasks.iter_mut().for_each(|task| task.gil = Some(0));
     let gil = Object::Gil { interval_ns: 5 * MS, ask_ns: 10_000 };
-    let load = recorded(tasks, vec![gil, Object::Pipe { capacity: 65_536 }]);
-    run(&scenario(cores(cpus), load, fifo())).unwrap_or_else(|error| panic!("{error}"))
+    replayed(cores(cpus), tasks, vec![gil, Object::Pipe { capacity: 65_536 }])
 }
 
 #[test]
@@ -311,10 +312,7 @@ fn threads_of_an_interpreter_work_one_at_a_time_by_turns_of_5_ms() {
 /// Who has waited for 5 ms while others took turns waits once more: else four of them would hand it round in 2 ms.
 #[test]
 fn turns_of_an_interpreter_are_no_shorter_where_many_wait() {
-    let mut tasks: Vec<Task> = (0..4).map(|_| task("thread", vec![burn(20)])).collect();
-    tasks.iter_mut().for_each(|task| task.gil = Some(0));
-    let load = recorded(tasks, vec![Object::Gil { interval_ns: 5 * MS, ask_ns: 10_000 }]);
-    let outcome = run(&scenario(cores(4), load, fifo())).unwrap_or_else(|error| panic!("{error}"));
+    let outcome = interpreted(4, [20; 4].map(|ms| vec![burn(ms)]));
     let blocked: u64 = outcome.observed.tasks.values().map(|task| task.voluntary).sum();
     // Sixteen turns, at the end of each of which one lets go and waits, and others have waited in vain.
     assert!(blocked <= 52, "{blocked}");
@@ -340,12 +338,11 @@ fn who_writes_lets_go_of_the_interpreter() {
 }
 
 /// A taker that gives up after 5 ms, works for one and asks again, and then sleeps; one gives it a token after so long.
-fn asking(given_ns: u64) -> trace::Outcome {
+fn asking(given_ns: u64) -> Outcome {
     let giver = vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: false }];
     let ask = Step::TakeWithin { tokens: 0, ns: 5 * MS, work_ns: MS };
     let taker = vec![ask, Step::Sleep { ns: 20 * MS }];
-    let load = recorded(vec![task("giver", giver), task("taker", taker)], vec![Object::Tokens]);
-    run(&scenario(cores(1), load, fifo())).unwrap_or_else(|error| panic!("{error}"))
+    replayed(cores(1), vec![task("giver", giver), task("taker", taker)], vec![Object::Tokens])
 }
 
 #[test]
@@ -369,10 +366,9 @@ fn who_gets_what_it_asks_for_is_not_woken_by_its_timer() {
 fn nobodys_run_goes_on_for_a_recorded_thread_of_the_kernels() {
     let wakes = vec![Step::Sleep { ns: 2 * MS }, burn(1), Step::Sleep { ns: 500 * MS }];
     let kworker = Task { kernel: true, delay_ns: MS, ..task("kworker", wakes) };
-    let load = recorded(vec![task("job", vec![burn(10)]), kworker], vec![]);
     let machine = machine::find("icount-1").unwrap();
     assert!(!machine.housekeepers.is_empty(), "it has threads of its own, too");
-    let run = run(&scenario(machine, load, fifo())).unwrap_or_else(|error| panic!("{error}"));
+    let run = replayed(machine, vec![task("job", vec![burn(10)]), kworker], vec![]);
     assert!((10 * MS..13 * MS).contains(&run.elapsed_ns), "{}", run.elapsed_ns);
     let kernel = run.names.values().filter(|name| name.starts_with("k")).count();
     assert_eq!(kernel, 1, "those that were recorded stand for the machine's: {:?}", run.names);
