@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Does the function `fault` to each of $POLICIES, and says who survived it: `survived NAME`, or `lost NAME: why`.
 
-# Tasks of every kind that a policy has to give back as it got them.
-witness() { "$@" sh -c 'while :; do sleep 0.5; done' & witnesses="$witnesses $!"; }
+# Tasks of every kind that a policy has to give back as it got them. Each is what it is to be before anybody
+# looks: the program that makes it so has become the loop.
+loop='while :; do sleep 0.5; done'
+witness() {
+    "$@" sh -c "$loop" & witnesses="$witnesses $!"
+    await '[ "$(tr "\0" " " </proc/$!/cmdline)" = "sh -c $loop " ]'
+}
 witness
 witness taskset 1
 witness taskset 3
@@ -12,7 +17,6 @@ witness chrt -f 3
 witness chrt -r 2
 witness; renice 7 -p $!
 witness; renice -7 -p $!
-sleep 0.2
 
 # Class and priority of every task, and the affinity mask of those that are not the kernel's own.
 tasks() {
