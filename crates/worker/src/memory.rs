@@ -10,8 +10,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 const PAGE: usize = 4096;
 /// Memory nodes that a report has room for.
 pub(crate) const NODES_MAX: usize = 16;
-/// include/uapi/linux/mempolicy.h.
-const MPOL_BIND: libc::c_int = 2;
 /// Pages of one system call.
 const CHUNK: usize = 1024;
 
@@ -86,7 +84,7 @@ impl Drop for Memory {
     }
 }
 
-/// From now on the calling thread's memory comes from these nodes.
+/// From now on the calling thread's memory comes from these nodes; and, until [`release`], nobody moves it away.
 pub(crate) fn bind(nodes: &[usize]) -> io::Result<()> {
     const BITS: usize = u64::BITS as usize;
     let mut mask = [0u64; NODES_MAX.div_ceil(BITS)];
@@ -96,10 +94,17 @@ pub(crate) fn bind(nodes: &[usize]) -> io::Result<()> {
     // The kernel takes one bit more than it looks at.
     let bits = mask.len() * BITS + 1;
     // SAFETY: the mask has as many bits as the call looks at
-    match unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_BIND, mask.as_ptr(), bits) } {
+    match unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, mask.as_ptr(), bits) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The calling thread's memory is where it is, and may go elsewhere.
+pub(crate) fn release() {
+    let nowhere = std::ptr::null::<u64>();
+    // SAFETY: the default policy has no nodes. It is refused by kernels alone that have no NUMA, which bound nothing.
+    let _ = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_DEFAULT, nowhere, 0) };
 }
 
 /// Bytes of memory that programs can still have; None: the kernel does not tell.

@@ -116,7 +116,11 @@ impl Context<'_> {
             memory::bind(nodes).map_err(|e| Halt::Failed(NODES, errno(e)))?;
         }
         let bytes = task.memory.map_or(0, |demand| demand.bytes);
-        Memory::new(bytes).map_err(|e| Halt::Failed(MEMORY, errno(e)))
+        let memory = Memory::new(bytes).map_err(|e| Halt::Failed(MEMORY, errno(e)));
+        if task.nodes.is_some() {
+            memory::release();
+        }
+        memory
     }
 
     fn at_the_gate(&self, at: usize, slot: &Slot, anywhere: CpuSet) -> Result<(), Halt> {

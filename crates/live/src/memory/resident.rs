@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where a process's pages are, as /proc/PID/numa_maps has it, and which of its memory can be moved.
 
+use std::collections::BTreeSet;
+
 use crate::program::text;
 
 /// Bytes of a process's own memory on each node. None: it is gone, or not ours to look at.
@@ -31,9 +33,24 @@ fn nodes(text: &str) -> Vec<u64> {
 }
 
 /// Addresses of a process's own writable memory, which nobody else has mapped: what is worth moving. Libraries and
-/// shared memory stay.
+/// shared memory stay, and so does what was put where it is on purpose.
 pub(super) fn ranges(pid: u32) -> std::io::Result<Vec<(u64, u64)>> {
-    Ok(own(&text(format!("/proc/{pid}/maps"))?))
+    let mut ranges = own(&text(format!("/proc/{pid}/maps"))?);
+    // Kernels without NUMA have no such file.
+    let placed = placed(&text(format!("/proc/{pid}/numa_maps")).unwrap_or_default());
+    ranges.retain(|(from, _)| !placed.contains(from));
+    Ok(ranges)
+}
+
+/// First addresses of memory with a policy of its own or its thread's (`bind:1`, `interleave:0-3`, `prefer:0`), as
+/// `numactl` gives it: what the kernel's own balancing leaves alone as well (`vma_policy_mof` of mm/mempolicy.c).
+fn placed(text: &str) -> BTreeSet<u64> {
+    let of = |line: &str| {
+        let (from, rest) = line.split_once(' ')?;
+        let free = ["default", "local"].contains(&rest.split(' ').next()?);
+        (!free).then(|| u64::from_str_radix(from, 16).ok()).flatten()
+    };
+    text.lines().filter_map(of).collect()
 }
 
 fn own(text: &str) -> Vec<(u64, u64)> {
@@ -68,6 +85,51 @@ mod tests {
         let text = "5000-7000 r-xp 00000000 08:01 1 /bin/x\n7000-8000 rw-p 00000000 08:01 1 /bin/x\n\
                     a000-b000 rw-s 00000000 00:05 9 /dev/shm/y\nc000-f000 rw-p 00000000 00:00 0 [heap]\n";
         assert_eq!(own(text), [(0x7000, 0x8000), (0xc000, 0xf000)]);
+    }
+
+    #[test]
+    fn what_has_a_policy_is_placed() {
+        let text = "7f00 default anon=30 N0=10\n7f10 bind:1 anon=3 N1=3\n7f20 local anon=1\n\
+                    7f30 prefer (many):0-1 anon=1\n7f40 interleave=static:0-3\nbad\n";
+        assert_eq!(placed(text), [0x7f10, 0x7f30, 0x7f40].into());
+    }
+
+    /// Pages in the midst of a mapping are bound to the first node: those before and behind them can go elsewhere.
+    #[test]
+    fn memory_that_is_bound_is_not_moved() {
+        const PAGE: usize = 4096;
+        let pages = memmap(4 * PAGE);
+        let bound = pages + PAGE as u64;
+        let first_node = 1u64;
+        // SAFETY: a page of a mapping that nobody knows of; the mask has the bits that the call looks at
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                bound,
+                PAGE,
+                libc::MPOL_BIND,
+                &raw const first_node,
+                64,
+                0,
+            )
+        };
+        let ranges = ranges(std::process::id()).unwrap();
+        let movable = |page: usize| {
+            let address = pages + (page * PAGE) as u64;
+            ranges.iter().any(|(from, to)| (*from..*to).contains(&address))
+        };
+        // Kernels without NUMA know of no policies.
+        assert_eq!([0, 1, 2].map(movable), [true, done != 0, true]);
+    }
+
+    /// So many bytes of anonymous memory, never given back.
+    fn memmap(bytes: usize) -> u64 {
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh anonymous mapping aliases nothing
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        assert_ne!(address, libc::MAP_FAILED);
+        address as u64
     }
 
     #[test]
