@@ -84,8 +84,11 @@ impl Drop for Memory {
     }
 }
 
-/// From now on the calling thread's memory comes from these nodes; and, until [`release`], nobody moves it away.
-pub(crate) fn bind(nodes: &[usize]) -> io::Result<()> {
+/// The calling thread's memory comes from some nodes, and nobody moves it away, until this is dropped.
+pub(crate) struct Bound(());
+
+/// From now on the calling thread's memory comes from these nodes.
+pub(crate) fn bind(nodes: &[usize]) -> io::Result<Bound> {
     const BITS: usize = u64::BITS as usize;
     let mut mask = [0u64; NODES_MAX.div_ceil(BITS)];
     for node in nodes {
@@ -95,16 +98,17 @@ pub(crate) fn bind(nodes: &[usize]) -> io::Result<()> {
     let bits = mask.len() * BITS + 1;
     // SAFETY: the mask has as many bits as the call looks at
     match unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, mask.as_ptr(), bits) } {
-        0 => Ok(()),
+        0 => Ok(Bound(())),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// The calling thread's memory is where it is, and may go elsewhere.
-pub(crate) fn release() {
-    let nowhere = std::ptr::null::<u64>();
-    // SAFETY: the default policy has no nodes. It is refused by kernels alone that have no NUMA, which bound nothing.
-    let _ = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_DEFAULT, nowhere, 0) };
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let nowhere = std::ptr::null::<u64>();
+        // SAFETY: the default policy has no nodes. A kernel that has bound the thread does not refuse it.
+        let _ = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_DEFAULT, nowhere, 0) };
+    }
 }
 
 /// Bytes of memory that programs can still have; None: the kernel does not tell.
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn memory_comes_from_a_node_that_there_is() {
         std::thread::spawn(|| {
-            if bind(&[0]).is_ok() {
+            if let Ok(_bound) = bind(&[0]) {
                 let memory = Memory::new(4 * PAGE as u64).unwrap().unwrap();
                 assert_eq!(memory.resident()[0], 4 * PAGE as u64);
                 assert!(bind(&[NODES_MAX - 1]).is_err(), "no machine here has so many");

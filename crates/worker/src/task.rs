@@ -112,15 +112,11 @@ impl Context<'_> {
         }
         let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::NOMEM);
         become_realtime(task.realtime).map_err(|e| Halt::Failed(REALTIME, errno(e)))?;
-        if let Some(nodes) = &task.nodes {
-            memory::bind(nodes).map_err(|e| Halt::Failed(NODES, errno(e)))?;
-        }
+        // Until its memory is there.
+        let bound = task.nodes.as_ref().map(|nodes| memory::bind(nodes));
+        let _bound = bound.transpose().map_err(|e| Halt::Failed(NODES, errno(e)))?;
         let bytes = task.memory.map_or(0, |demand| demand.bytes);
-        let memory = Memory::new(bytes).map_err(|e| Halt::Failed(MEMORY, errno(e)));
-        if task.nodes.is_some() {
-            memory::release();
-        }
-        memory
+        Memory::new(bytes).map_err(|e| Halt::Failed(MEMORY, errno(e)))
     }
 
     fn at_the_gate(&self, at: usize, slot: &Slot, anywhere: CpuSet) -> Result<(), Halt> {

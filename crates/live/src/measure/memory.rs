@@ -98,18 +98,21 @@ pub fn node_bandwidth_gbs(cpu: usize, node: usize, bytes: usize) -> io::Result<O
 }
 
 fn on_node(bytes: usize, node: usize) -> io::Result<Array> {
-    Array::with(bytes, Pages::Large, |at, bytes| {
-        let mut mask = [0u64; 16];
-        let word = mask.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)?;
-        *word = 1 << (node % 64);
-        let bits = 1 + 8 * size_of_val(&mask);
-        // SAFETY: the kernel reads the mask and places pages of a mapping that is ours
-        let done = unsafe {
-            let (strict, mask) = (libc::MPOL_BIND, mask.as_ptr());
-            libc::syscall(libc::SYS_mbind, at, bytes, strict, mask, bits, 0)
-        };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    })
+    Array::with(bytes, Pages::Large, |at, bytes| bind(at, bytes, node))
+}
+
+/// Pages of a mapping of our own come from this node, once they are touched.
+pub(crate) fn bind(at: *mut libc::c_void, bytes: usize, node: usize) -> io::Result<()> {
+    let mut mask = [0u64; 16];
+    let word = mask.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)?;
+    *word = 1 << (node % 64);
+    let bits = 1 + 8 * size_of_val(&mask);
+    // SAFETY: the kernel reads the mask, and changes no more than where pages come from
+    let done = unsafe {
+        let (strict, mask) = (libc::MPOL_BIND, mask.as_ptr());
+        libc::syscall(libc::SYS_mbind, at, bytes, strict, mask, bits, 0)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Copying a small page to another place, both in memory and not in caches; so many bytes, a power of

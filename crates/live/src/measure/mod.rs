@@ -9,7 +9,7 @@ mod array;
 mod call;
 mod chips;
 mod line;
-mod memory;
+pub(crate) mod memory;
 mod place;
 mod reading;
 mod ring;

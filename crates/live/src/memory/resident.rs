@@ -46,9 +46,12 @@ pub(super) fn ranges(pid: u32) -> std::io::Result<Vec<(u64, u64)>> {
 /// `numactl` gives it: what the kernel's own balancing leaves alone as well (`vma_policy_mof` of mm/mempolicy.c).
 fn placed(text: &str) -> BTreeSet<u64> {
     let of = |line: &str| {
-        let (from, rest) = line.split_once(' ')?;
-        let free = ["default", "local"].contains(&rest.split(' ').next()?);
-        (!free).then(|| u64::from_str_radix(from, 16).ok()).flatten()
+        let mut words = line.split(' ');
+        let (from, policy) = (words.next()?, words.next()?);
+        match policy {
+            "default" | "local" => None,
+            _ => u64::from_str_radix(from, 16).ok(),
+        }
     };
     text.lines().filter_map(of).collect()
 }
@@ -70,6 +73,7 @@ fn own(text: &str) -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::memory::bind;
 
     #[test]
     fn pages_are_summed_by_node_and_size() {
@@ -98,38 +102,16 @@ mod tests {
     #[test]
     fn memory_that_is_bound_is_not_moved() {
         const PAGE: usize = 4096;
-        let pages = memmap(4 * PAGE);
-        let bound = pages + PAGE as u64;
-        let first_node = 1u64;
-        // SAFETY: a page of a mapping that nobody knows of; the mask has the bits that the call looks at
-        let done = unsafe {
-            libc::syscall(
-                libc::SYS_mbind,
-                bound,
-                PAGE,
-                libc::MPOL_BIND,
-                &raw const first_node,
-                64,
-                0,
-            )
-        };
+        let own = vec![1u8; 4 * PAGE];
+        let pages = (own.as_ptr() as usize).next_multiple_of(PAGE);
+        let bound = bind((pages + PAGE) as *mut libc::c_void, PAGE, 0);
         let ranges = ranges(std::process::id()).unwrap();
         let movable = |page: usize| {
-            let address = pages + (page * PAGE) as u64;
+            let address = (pages + page * PAGE) as u64;
             ranges.iter().any(|(from, to)| (*from..*to).contains(&address))
         };
         // Kernels without NUMA know of no policies.
-        assert_eq!([0, 1, 2].map(movable), [true, done != 0, true]);
-    }
-
-    /// So many bytes of anonymous memory, never given back.
-    fn memmap(bytes: usize) -> u64 {
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh anonymous mapping aliases nothing
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
-        assert_ne!(address, libc::MAP_FAILED);
-        address as u64
+        assert_eq!([0, 1, 2].map(movable), [true, bound.is_err(), true]);
     }
 
     #[test]
