@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use trace::{Event, IDLE, Kind, Tid};
 use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
-use workload::{Act, Again, Object, Script, Task, Then, Workload};
+use workload::{Act, Again, More, Object, Script, Task, Then, Workload};
 
 use crate::Carrier;
 use crate::clocks::Clocks;
@@ -519,7 +519,7 @@ impl Emit<'_> {
         (acts, asked_ns)
     }
 
-    fn give(&self, task: u32, more: bool) -> Option<Then> {
+    fn give(&self, task: u32, more: More) -> Option<Then> {
         let tokens = self.tokens.get(task as usize).copied().flatten()?;
         Some(Then::Give { tokens, more })
     }
@@ -548,8 +548,9 @@ impl Emit<'_> {
             What::Read { channel, bytes } => self.objects.read(channel, bytes),
             What::Write { channel, bytes } => self.objects.write(channel, bytes),
             What::Fork(task) => Some(Then::Fork(task)),
-            What::Give { to, .. } => self.give(to, false),
-            What::GiveMore { to, .. } => self.give(to, true),
+            What::Give { to, .. } => self.give(to, More::No),
+            What::GiveMore { to, locked: false, .. } => self.give(to, More::Free),
+            What::GiveMore { to, locked: true, .. } => self.give(to, More::Locked),
             What::Take { .. } => self.own.map(Then::Take),
             What::TakeWithin { call, .. } => {
                 let tokens = self.own?;
@@ -569,7 +570,9 @@ fn end_calls(acts: &mut [Act]) {
     for Act { then, .. } in acts.iter_mut().rev() {
         match then {
             Then::Give { more, .. } => {
-                *more &= goes_on;
+                if !goes_on {
+                    *more = More::No;
+                }
                 goes_on = true;
             }
             _ => goes_on = false,
@@ -598,9 +601,10 @@ mod tests {
     fn a_call_ends_with_its_last_wakeup() {
         let give = |more| act(5.0, Then::Give { tokens: 0, more });
         let take = act(5.0, Then::Take(1));
-        let mut acts = [give(true), give(true), take, give(true), act(5.0, Then::End)];
+        let (free, no) = (More::Free, More::No);
+        let mut acts = [give(free), give(free), take, give(free), act(5.0, Then::End)];
         end_calls(&mut acts);
-        let ended = [give(true), give(false), take, give(false), act(5.0, Then::End)];
+        let ended = [give(free), give(no), take, give(no), act(5.0, Then::End)];
         assert_eq!(acts, ended);
     }
 

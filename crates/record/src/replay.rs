@@ -13,6 +13,9 @@
 //! and a wait that a call on one ended is no token for who reads or writes there itself: both would have it wait for one
 //! of its writers, and that one for it.
 //!
+//! Who wakes many that wait in one queue of the kernel's (a pipe's, a socket's) keeps its lock meanwhile, which each of them
+//! needs to leave it: none goes on before the last is woken, as all who wait at a futex do.
+//!
 //! The kernel's own threads take CPUs from the others as they did in the recording: they wait for timers and devices as
 //! long as they did, and for tasks of the workload as others do.
 //!
@@ -194,10 +197,11 @@ pub(crate) enum What {
         to: u32,
         word: u32,
     },
-    /// The same; the system call goes on with the next one.
+    /// The same; the system call goes on with the next one, and is at a queue whose lock it has until then.
     GiveMore {
         to: u32,
         word: u32,
+        locked: bool,
     },
     /// Takes its own.
     Take {
@@ -728,7 +732,8 @@ impl Replay {
         if let Some(Item { what, .. }) = task.items.last_mut().filter(|_| soon)
             && let What::Give { to, word } = *what
         {
-            *what = What::GiveMore { to, word };
+            let locked = matches!(by, Carrier::Pipe | Carrier::UnixSocket | Carrier::Tcp);
+            *what = What::GiveMore { to, word, locked };
         }
     }
 

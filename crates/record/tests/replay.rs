@@ -2,7 +2,7 @@
 //! What a recording holds as a workload.
 
 use record::{Carrier, Ending, Event, Fit, Header, Kind, Left, Replay, Sample, Source, TaskInfo};
-use workload::{Object, Step, Task, Workload};
+use workload::{More, Object, Step, Task, Workload};
 
 const RECORDER: u32 = 1;
 
@@ -67,7 +67,7 @@ fn run(work_ns: u64) -> Step {
 fn what_one_waits_for_another_gives() {
     let (replay, workload) = story(&pair(Carrier::Futex));
     let [first, second] = &workload.tasks[..] else { panic!("{workload:?}") };
-    let give = Step::Give { tokens: 0, more: false };
+    let give = Step::Give { tokens: 0, more: More::No };
     assert_eq!(steps(first), [run(800), Step::Fork(1), run(5_000), give, run(4_000)]);
     assert_eq!(steps(second), [run(3_000), Step::Take(0), run(2_000)]);
     assert_eq!((first.process, first.forked, second.forked), (second.process, false, true));
@@ -484,7 +484,7 @@ fn the_kernels_own_threads_take_cpus_as_they_did() {
     assert_eq!(kworker.delay_ns, 300);
     let sleep = Step::Sleep { ns: 5_800 };
     assert_eq!(steps(kworker), [run(100), sleep, run(300)]);
-    let give = Step::Give { tokens: 0, more: false };
+    let give = Step::Give { tokens: 0, more: More::No };
     assert_eq!(steps(first), [run(700), Step::Fork(1), run(5_000), give, run(3_700)]);
     let names: Vec<String> = replay.recorded().into_iter().map(|task| task.name).collect();
     assert_eq!((replay.len(), names), (2, vec!["job".to_string(), "thread".to_string()]));
@@ -628,7 +628,42 @@ fn who_sleeps_on_its_way_out_still_wakes_its_parent() {
     ]);
     let [parent, child] = &workload.tasks[..] else { panic!("{workload:?}") };
     assert!(steps(parent).contains(&Step::Take(0)), "{:?}", steps(parent));
-    let give = Step::Give { tokens: 0, more: false };
+    let give = Step::Give { tokens: 0, more: More::No };
     assert!(steps(child).ends_with(&[run(1_000), give, run(1_000)]), "{:?}", steps(child));
     assert_eq!(replay.recorded()[1].cpu_ns, 6_000);
+}
+
+/// What 10 gives when it wakes two threads, one right after the other, by the same thing.
+fn given(by: Carrier) -> Vec<More> {
+    let thread = |tid, t_ns| {
+        [
+            (t_ns, 0, Kind::Fork { parent: 10, child: tid }),
+            (t_ns, 0, Kind::Task(info(tid, 10, "thread"))),
+            (t_ns, 0, Kind::Start { tid, target: 1 }),
+            (t_ns + 500, 1, switch(0, tid, Left::Blocked)),
+            (t_ns + 1_000, 1, switch(tid, 0, Left::Blocked)),
+        ]
+    };
+    let mut events = [thread(11, 1_000), thread(12, 3_000)].concat();
+    events.extend([
+        (6_000, 0, wake(11, by)),
+        (7_000, 0, wake(12, by)),
+        (8_000, 1, switch(0, 11, Left::Blocked)),
+        (9_000, 1, switch(11, 12, Left::Dead)),
+        (10_000, 1, switch(12, 0, Left::Dead)),
+        (11_000, 0, switch(10, 0, Left::Dead)),
+    ]);
+    let (_, workload) = story(&events);
+    let more = |step| match step {
+        Step::Give { more, .. } => Some(more),
+        _ => None,
+    };
+    steps(&workload.tasks[0]).into_iter().filter_map(more).collect()
+}
+
+#[test]
+fn who_wakes_many_in_a_queue_keeps_its_lock() {
+    assert_eq!(given(Carrier::Pipe), [More::Locked, More::No]);
+    assert_eq!(given(Carrier::Futex), [More::Free, More::No]);
+    assert_eq!(given(Carrier::Task), [More::Free, More::No]);
 }

@@ -10,7 +10,7 @@ use crate::cpu::Mode;
 use crate::engine::Engine;
 use crate::event::{Due, Irq};
 use crate::kernel::tid;
-use crate::task::{CpuId, State, TaskId};
+use crate::task::{CpuId, State, Task, TaskId};
 
 /// Passes of the scheduler in a row before other CPUs get their turn.
 const PASSES_MAX: u32 = 8;
@@ -418,7 +418,8 @@ impl Engine {
         k.touch_task(task);
         k.tasks[task].state = State::Queued;
         // One that still leaves its CPU waits from when it has left.
-        let queued_ns = k.now.max(k.tasks[task].on_cpu_until_ns);
+        let Task { on_cpu_until_ns, locked_out_ns, .. } = k.tasks[task];
+        let queued_ns = k.now.max(on_cpu_until_ns).max(locked_out_ns);
         k.tasks[task].queued_ns = queued_ns;
         k.cpus[cpu].nr_running += 1;
         k.enter(k.func.activate_task);

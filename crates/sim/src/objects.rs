@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use machine::Ticks;
+use workload::More;
 
 use crate::account::Func;
 use crate::channel::{Pipe, Socket};
@@ -339,15 +340,42 @@ impl Engine {
     // ---- waits of a recording ----
 
     /// The system calls around it are in the recorded work; only the wakeup is not.
-    fn give(&mut self, task: TaskId, at: usize, more: bool) {
-        self.next(task);
-        self.k.tasks[task].at.giving = more;
-        let tokens = object!(self, Tokens, at);
-        match tokens.waiters.pop_front() {
-            Some(waiter) => {
-                self.wake_first(Some(waiter), true);
+    fn give(&mut self, task: TaskId, at: usize, more: More) {
+        let (mut at, mut more) = (at, more);
+        let mut locked_out = Vec::new();
+        loop {
+            self.next(task);
+            self.k.tasks[task].at.giving = more != More::No;
+            let tokens = object!(self, Tokens, at);
+            let waiter = tokens.waiters.pop_front();
+            tokens.count += u64::from(waiter.is_none());
+            self.wake_first(waiter, true);
+            if more != More::Locked {
+                break;
             }
-            None => tokens.count += 1,
+            locked_out.extend(waiter);
+            match self.gives_next(task) {
+                Some(next) => (at, more) = next,
+                None => break,
+            }
+        }
+        let now = self.k.now;
+        for waiter in locked_out {
+            let waiter = &mut self.k.tasks[waiter];
+            (waiter.locked_out_ns, waiter.queued_ns) = (now, waiter.queued_ns.max(now));
+        }
+    }
+
+    /// Does a task's work up to what it gives next, if that comes next: in the same stretch of the kernel's code.
+    fn gives_next(&mut self, task: TaskId) -> Option<(usize, More)> {
+        if let Op::Run { work_ns } = self.k.tasks[task].at.op() {
+            self.k.charge_ns(work_ns as f64);
+            self.k.tasks[task].at.done += work_ns as f64;
+            self.next(task);
+        }
+        match self.k.tasks[task].at.op() {
+            Op::Give { tokens, more } => Some((tokens, more)),
+            _ => None,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use workload::{ObjectId, Script, Step, Steps, Workload};
+use workload::{More, ObjectId, Script, Step, Steps, Workload};
 
 use crate::task::TaskId;
 
@@ -91,7 +91,7 @@ pub(crate) enum Op {
     },
     Give {
         tokens: ObjectId,
-        more: bool,
+        more: More,
     },
     Take(ObjectId),
     TakeWithin {

@@ -68,6 +68,8 @@ pub struct Task {
     pub(crate) ended_ns: u64,
     /// Since when it is runnable: nobody can run it earlier.
     pub(crate) queued_ns: u64,
+    /// Until when others keep the lock of the queue that it was woken in: whoever runs it waits for that.
+    pub(crate) locked_out_ns: u64,
     /// Until when the CPU it leaves still works on leaving it: `p->on_cpu`.
     pub(crate) on_cpu_until_ns: u64,
     /// The CPU that wrote its `task_struct` last.
@@ -119,6 +121,7 @@ impl Task {
             exiting: false,
             ended_ns: 0,
             queued_ns: 0,
+            locked_out_ns: 0,
             on_cpu_until_ns: 0,
             line: here,
             must_move: false,

@@ -6,9 +6,9 @@ mod common;
 use common::{MS, burn, cores, scenario, task, workload};
 use machine::Machine;
 use policy::Instance;
-use sim::{Scheduler, SimError, run};
+use sim::{Scheduler, SimError, run, run_traced};
 use trace::Outcome;
-use workload::{Object, Step, Task, Workload};
+use workload::{More, Object, Step, Task, Workload};
 
 fn fifo() -> Scheduler {
     Scheduler::Policy(Instance::default(&baseline::FIFO))
@@ -232,14 +232,41 @@ fn who_loses_its_cpu_within_a_pipe_keeps_others_out() {
 
 #[test]
 fn a_token_that_is_there_is_not_waited_for() {
-    let give = |more| Step::Give { tokens: 0, more };
-    let giver = vec![give(false), give(false), Step::Sleep { ns: 20 * MS }, give(false)];
+    let give = Step::Give { tokens: 0, more: More::No };
+    let giver = vec![give.clone(), give.clone(), Step::Sleep { ns: 20 * MS }, give];
     let taker =
         vec![Step::Sleep { ns: 10 * MS }, Step::Take(0), Step::Take(0), Step::Take(0), burn(1)];
     let tasks = vec![task("giver", giver), task("taker", taker)];
     let outcome = replayed(cores(1), tasks, vec![Object::Tokens]);
     assert_eq!(outcome.observed.tasks[&2].voluntary, 3, "it sleeps, waits for the third, and ends");
     assert!((20 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
+/// When the first of three whom one wakes, a millisecond of work apart, has done a moment's work, ms.
+fn first_woken_ends_ms(more: More) -> f64 {
+    let give = |tokens, more| Step::Give { tokens, more };
+    let giver = vec![
+        Step::Sleep { ns: 5 * MS },
+        give(0, more),
+        burn(1),
+        give(1, more),
+        burn(1),
+        give(2, More::No),
+    ];
+    let moment = Step::Run { work_ns: 10_000 };
+    let taker = |tokens| task(&format!("taker-{tokens}"), vec![Step::Take(tokens), moment.clone()]);
+    let tasks = vec![task("giver", giver), taker(0), taker(1), taker(2)];
+    let workload = Workload { recorded: true, objects: vec![Object::Tokens; 3], ..workload(tasks) };
+    let traced = run_traced(&scenario(cores(4), workload, Scheduler::Default)).unwrap();
+    traced.ended_ns[1].unwrap() as f64 / MS as f64
+}
+
+#[test]
+fn who_is_woken_in_a_locked_queue_goes_on_when_all_are() {
+    let free_ms = first_woken_ends_ms(More::Free);
+    assert!((5.0..5.3).contains(&free_ms), "{free_ms}");
+    let locked_ms = first_woken_ends_ms(More::Locked);
+    assert!((7.0..7.3).contains(&locked_ms), "{locked_ms}");
 }
 
 /// The second client comes first, and is served first: the server reads what that one sends.
@@ -339,7 +366,7 @@ fn who_writes_lets_go_of_the_interpreter() {
 
 /// A taker that gives up after 5 ms, works for one and asks again, and then sleeps; one gives it a token after so long.
 fn asking(given_ns: u64) -> Outcome {
-    let giver = vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: false }];
+    let giver = vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: More::No }];
     let ask = Step::TakeWithin { tokens: 0, ns: 5 * MS, work_ns: MS };
     let taker = vec![ask, Step::Sleep { ns: 20 * MS }];
     replayed(cores(1), vec![task("giver", giver), task("taker", taker)], vec![Object::Tokens])

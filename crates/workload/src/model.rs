@@ -157,6 +157,19 @@ impl Task {
     }
 }
 
+/// Whether a system call that has given a token goes on until it gives another. Nobody is preempted until then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum More {
+    /// That was the last.
+    #[default]
+    No,
+    /// It does, and who was woken goes on meanwhile: so a futex is woken.
+    Free,
+    /// It does, with the lock of a queue, which all who wait there need to leave it (`__wake_up_common_lock` and
+    /// `remove_wait_queue` of the kernel): nobody goes on before the last is woken.
+    Locked,
+}
+
 /// One thing a task does. Lengths of work are CPU time on the reference CPU of the machine (an
 /// otherwise idle core of its fastest type); all other times are on the wall clock.
 #[derive(Clone, Debug, PartialEq)]
@@ -284,8 +297,8 @@ pub enum Step {
     Give {
         /// An [`Object::Tokens`].
         tokens: ObjectId,
-        /// The system call in which it happens goes on until a later one: nobody is preempted until then.
-        more: bool,
+        /// Whether the system call in which it happens gives another.
+        more: More,
     },
     /// Takes a token of an [`Object::Tokens`], or waits for one. It takes no time of its own but for the wait.
     Take(ObjectId),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{ObjectId, Step};
+use crate::model::{More, ObjectId, Step};
 
 /// Work, and what comes after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub enum Then {
     Fork(u32),
     Give {
         tokens: u32,
-        more: bool,
+        more: More,
     },
     Take(u32),
     /// Takes one, and asks for it as often as this one of [`Script::new`]'s ways to ask says.
@@ -172,7 +172,7 @@ mod tests {
         let act = |work_ns, then| Act { work_ns, then };
         let acts = [
             act(100.0, Then::Take(3)),
-            act(10.0, Then::Give { tokens: 1, more: true }),
+            act(10.0, Then::Give { tokens: 1, more: More::Free }),
             act(60.0, Then::Wait(2.0)),
             act(20.0, Then::TakeWithin { tokens: 4, again: 0 }),
             act(50.0, Then::End),
@@ -185,7 +185,7 @@ mod tests {
             [
                 Step::Run { work_ns: 80 },
                 Step::Take(3),
-                Step::Give { tokens: 1, more: true },
+                Step::Give { tokens: 1, more: More::Free },
                 Step::Run { work_ns: 40 },
                 Step::Sleep { ns: 1_500 },
                 Step::TakeWithin { tokens: 4, ns: 2_500, work_ns: 70 },
