@@ -14,7 +14,7 @@
 //! of its writers, and that one for it.
 //!
 //! Who wakes many that wait in one queue of the kernel's (a pipe's, a socket's) keeps its lock meanwhile, which each of them
-//! needs to leave it: none goes on before the last is woken, as all who wait at a futex do.
+//! needs to leave it: none goes on before the last is woken. Those who wait at a futex do.
 //!
 //! The kernel's own threads take CPUs from the others as they did in the recording: they wait for timers and devices as
 //! long as they did, and for tasks of the workload as others do.
