@@ -156,6 +156,13 @@ pub enum Carrier {
     Futex,
 }
 
+impl Carrier {
+    /// Data goes from task to task through it, and who waits for some does so in a queue of the kernel's.
+    pub(crate) fn is_channel(self) -> bool {
+        matches!(self, Carrier::Pipe | Carrier::UnixSocket | Carrier::Tcp)
+    }
+}
+
 /// What is known of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskInfo {

@@ -13,8 +13,8 @@
 //! and a wait that a call on one ended is no token for who reads or writes there itself: both would have it wait for one
 //! of its writers, and that one for it.
 //!
-//! Who wakes many that wait in one queue of the kernel's (a pipe's, a socket's) keeps its lock meanwhile, which each of them
-//! needs to leave it: none goes on before the last is woken. Those who wait at a futex do.
+//! Who wakes many that wait in one queue of the kernel's (a pipe's, a socket's) keeps its lock meanwhile, which each of
+//! them needs to leave it: none goes on before the last is woken. Those who wait at a futex do.
 //!
 //! The kernel's own threads take CPUs from the others as they did in the recording: they wait for timers and devices as
 //! long as they did, and for tasks of the workload as others do.
@@ -673,10 +673,7 @@ impl Replay {
     fn wake(&mut self, cpu: usize, tid: Tid, by: Carrier, object: u32) {
         let Some(woken) = self.of(tid) else { return self.kernel_begins(tid) };
         let current = self.cpus[cpu].current;
-        let given = match by {
-            Carrier::Pipe | Carrier::UnixSocket | Carrier::Tcp => Some(Key(object, by as u8)),
-            _ => None,
-        };
+        let given = by.is_channel().then_some(Key(object, by as u8));
         let by_task = given.is_some() || matches!(by, Carrier::Task | Carrier::Futex);
         let waker = self.of(current).filter(|_| by_task && current != 0);
         let how = match waker {
@@ -732,8 +729,7 @@ impl Replay {
         if let Some(Item { what, .. }) = task.items.last_mut().filter(|_| soon)
             && let What::Give { to, word } = *what
         {
-            let locked = matches!(by, Carrier::Pipe | Carrier::UnixSocket | Carrier::Tcp);
-            *what = What::GiveMore { to, word, locked };
+            *what = What::GiveMore { to, word, locked: by.is_channel() };
         }
     }
 

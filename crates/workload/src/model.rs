@@ -158,10 +158,9 @@ impl Task {
 }
 
 /// Whether a system call that has given a token goes on until it gives another. Nobody is preempted until then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
     /// That was the last.
-    #[default]
     No,
     /// It does, and who was woken goes on meanwhile: so a futex is woken.
     Free,
