@@ -496,6 +496,10 @@ pub struct Repro {
     /// The guest's kernel: a bzImage, its config beside it
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
+    /// Keep what each boot of the guest came to in this folder, and go on from the boots that are there: those of this
+    /// very build, kernel and experiment
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
     /// Print one array with an object for each figure
     #[arg(long)]
     pub json: bool,

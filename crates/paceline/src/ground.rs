@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
-use indicatif::MultiProgress;
 use machine::Machine;
 use policy::{Instance, Profile, Told};
 use sim::{Scenario, Scheduler, SimError};
@@ -49,7 +48,7 @@ pub fn run(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
         Place::Sim { machine, named, limit, faults } => {
             on_sim(plan, machine, named, *limit, faults)
         }
-        Place::Vm { .. } => on_vm(plan, progress.bars()),
+        Place::Vm { .. } => on_vm(plan, progress),
         Place::Here(here) => here::compare(plan, here, progress),
     }
 }
@@ -173,10 +172,11 @@ fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-fn on_vm(plan: &Plan, bars: &MultiProgress) -> Result<Measured, Failure> {
+fn on_vm(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
     let agent = std::env::current_exe()
         .map_err(|error| Failure::run(format!("cannot find this program's own file: {error}")))?;
-    let request = request(plan)?;
+    let bars = progress.bars();
+    let request = vm::Request { say: progress.log(), ..request(plan)? };
     let kernel = vm::kernel::find(plan.kernel(), None, bars).map_err(of_vm)?;
     let outcomes = vm::run(&request, &agent, bars).map_err(of_vm)?;
     Ok(Measured { outcomes, kernel: Some(kernel.release), ..Measured::default() })
@@ -199,7 +199,8 @@ fn of_vm(error: anyhow::Error) -> Failure {
 }
 
 fn request(plan: &Plan) -> Result<vm::Request, Failure> {
-    let Place::Vm { shape, rates, clock, turn, boots, kernel, limit, or_in_turn } = &plan.place
+    let Place::Vm { shape, rates, clock, turn, boots, kernel, keep, limit, or_in_turn } =
+        &plan.place
     else {
         unreachable!("only plans for the guest come here")
     };
@@ -229,6 +230,8 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         limit: *limit,
         or_in_turn: *or_in_turn,
         plugin: None,
+        keep: keep.clone(),
+        say: None,
     })
 }
 

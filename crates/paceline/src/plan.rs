@@ -90,6 +90,8 @@ pub enum Place {
         turn: Option<Duration>,
         boots: usize,
         kernel: Option<PathBuf>,
+        /// Where boots are kept.
+        keep: Option<PathBuf>,
         limit: Duration,
         /// As `vm::Request` has it.
         or_in_turn: bool,
@@ -480,6 +482,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
         turn: arguments.turn.map(Into::into),
         boots: arguments.boots.unwrap_or(BOOTS) as usize,
         kernel: arguments.kernel.clone(),
+        keep: None,
         limit: arguments.limit.into(),
         or_in_turn: false,
     })

@@ -39,6 +39,11 @@ impl Progress {
         }
     }
 
+    /// Who writes how far a ground is where its bars are not seen.
+    pub fn log(&self) -> Option<fn(&str)> {
+        self.own.is_none().then_some(output::say)
+    }
+
     /// How far the present phase is; too often for a log.
     pub fn detail(&self, text: &str) {
         if let Some(bar) = &self.own {

@@ -9,6 +9,7 @@ mod closure;
 pub mod guest;
 mod image;
 mod job;
+mod kept;
 pub mod kernel;
 pub mod probe;
 mod qemu;

@@ -53,6 +53,11 @@ pub struct Request {
     /// A plugin of the emulator with its arguments, as QEMU's `-plugin` takes it. It finds the
     /// kernel at the addresses that it was linked for.
     pub plugin: Option<String>,
+    /// A folder where what each boot came to is kept, its events and callbacks left out: a boot that is there is not
+    /// done again. None keeps nothing.
+    pub keep: Option<PathBuf>,
+    /// Who is told in a line how far the runs are, once a minute at most.
+    pub say: Option<fn(&str)>,
 }
 
 impl Request {
@@ -77,6 +82,8 @@ impl Request {
             limit: Duration::from_secs(600),
             or_in_turn: false,
             plugin: None,
+            keep: None,
+            say: None,
         }
     }
 }

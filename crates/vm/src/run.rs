@@ -19,6 +19,7 @@ use trace::{Event, Outcome};
 use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
 use crate::image::Image;
 use crate::job::{JOB, Job, JobWorkload, Measured, Message};
+use crate::kept::Kept;
 use crate::qemu::{self, Files, Threads};
 use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
 
@@ -45,6 +46,9 @@ fn silence_max(request: &Request) -> Duration {
     }
 }
 
+/// Lines in a log are so far apart, at least.
+const QUIET_MAX: Duration = Duration::from_secs(60);
+
 /// How much later than its message the last record may arrive.
 const RECORDS_LATE_MAX: Duration = Duration::from_secs(60);
 
@@ -70,7 +74,7 @@ pub struct Traced {
     pub events: Vec<Event>,
 }
 
-/// [`run`], with the events, and the callbacks of policies that write them down.
+/// [`run`], with the events, and the callbacks of policies that write them down. Keeps nothing.
 pub fn run_traced(
     request: &Request,
     agent: &Path,
@@ -88,25 +92,39 @@ fn boots(
 ) -> anyhow::Result<Vec<Traced>> {
     request.shape.check()?;
     let kernel = kernel::find(request.kernel.as_deref(), request.cache.as_deref(), progress)?;
-    which(qemu::PROGRAM.as_ref())
+    let emulator = which(qemu::PROGRAM.as_ref())
         .map_err(|_| BadInput(format!("{} is missing; install qemu-system-x86", qemu::PROGRAM)))?;
     let scratch = tempfile::tempdir().context("no room for the guest's files")?;
     let image = scratch.path().join("image");
     pack(request, agent, &kernel, &image)?;
+    let kept = match &request.keep {
+        Some(folder) if !events => Some(Kept::new(folder, request, &emulator, &kernel, &image)?),
+        _ => None,
+    };
 
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
-    let bar = progress.add(ProgressBar::new((request.boots * runs_per_boot(request)) as u64));
-    bar.set_style(style());
-    bar.enable_steady_tick(Duration::from_millis(200));
+    let done = Done::new(request, progress);
+    let boot = |boot: usize| -> anyhow::Result<Vec<Traced>> {
+        let before = kept.as_ref().map_or(Ok(None), |kept| kept.get(boot))?;
+        if let Some(runs) = before {
+            done.taken(runs.len());
+            return Ok(runs);
+        }
+        let guest = Guest { request, kernel: &kernel, image: &image, boot, events, done: &done };
+        let runs = guest.boot(scratch.path()).with_context(|| format!("boot {}", boot + 1))?;
+        if let Some(kept) = &kept {
+            kept.put(boot, &runs)?;
+        }
+        Ok(runs)
+    };
     let boots = || {
         loop {
-            let boot = next.fetch_add(1, Ordering::Relaxed);
-            if boot >= request.boots {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= request.boots {
                 break;
             }
-            let guest = Guest { request, kernel: &kernel, image: &image, boot, events, bar: &bar };
-            let result = guest.boot(scratch.path()).with_context(|| format!("boot {}", boot + 1));
+            let result = boot(number);
             if result.is_err() {
                 next.store(request.boots, Ordering::Relaxed);
             }
@@ -118,7 +136,7 @@ fn boots(
             scope.spawn(boots);
         }
     });
-    bar.finish_and_clear();
+    done.bar.finish_and_clear();
     let results: anyhow::Result<Vec<_>> =
         results.into_inner().expect("no boot panics").into_iter().collect();
     let mut runs: Vec<Traced> = results?.into_iter().flatten().collect();
@@ -142,6 +160,42 @@ fn side_by_side(request: &Request) -> usize {
     match request.clock {
         Clock::Threads => 1,
         Clock::Dilated | Clock::Icount => cores.min(request.boots).max(1),
+    }
+}
+
+/// How many runs are done, for who waits.
+struct Done {
+    bar: ProgressBar,
+    say: Option<fn(&str)>,
+    start: Instant,
+    /// When something was said last.
+    said: Mutex<Instant>,
+}
+
+impl Done {
+    fn new(request: &Request, progress: &MultiProgress) -> Self {
+        let bar = progress.add(ProgressBar::new((request.boots * runs_per_boot(request)) as u64));
+        bar.set_style(style());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        let start = Instant::now();
+        Done { bar, say: request.say, start, said: Mutex::new(start) }
+    }
+
+    /// So many runs are there from before.
+    fn taken(&self, runs: usize) {
+        self.bar.inc(runs as u64);
+    }
+
+    /// One more is done.
+    fn one_more(&self) {
+        self.bar.inc(1);
+        let Some(say) = self.say else { return };
+        let mut said = self.said.lock().expect("nobody panics");
+        if said.elapsed() >= QUIET_MAX {
+            let (runs, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+            say(&format!("guest runs {runs}/{all} after {}", minutes(self.start.elapsed())));
+            *said = Instant::now();
+        }
     }
 }
 
@@ -213,7 +267,7 @@ struct Guest<'a> {
     image: &'a Path,
     boot: usize,
     events: bool,
-    bar: &'a ProgressBar,
+    done: &'a Done,
 }
 
 /// Ends QEMU however the boot ends.
@@ -240,7 +294,7 @@ const BOOTS_MAX: usize = 4;
 
 impl Guest<'_> {
     fn boot(&self, scratch: &Path) -> anyhow::Result<Vec<Traced>> {
-        let before = self.bar.position();
+        let before = self.done.bar.position();
         let mut threads = Threads::OneEach;
         let mut tries = 1;
         loop {
@@ -251,8 +305,8 @@ impl Guest<'_> {
             if self.request.or_in_turn {
                 threads = Threads::One;
             }
-            self.bar.set_position(before);
-            self.bar.set_message("the emulator failed; booting again");
+            self.done.bar.set_position(before);
+            self.done.bar.set_message("the emulator failed; booting again");
         }
     }
 
@@ -324,11 +378,11 @@ impl Guest<'_> {
             for message in tail.read()? {
                 last = Instant::now();
                 match message {
-                    Message::Up { .. } => self.bar.set_message("guest is up"),
-                    Message::Step { text } => self.bar.set_message(text),
+                    Message::Up { .. } => self.done.bar.set_message("guest is up"),
+                    Message::Step { text } => self.done.bar.set_message(text),
                     Message::Outcome(measured) => {
                         runs.push(complete(*measured, &mut records, self.events)?);
-                        self.bar.inc(1);
+                        self.done.one_more();
                     }
                     Message::Failed { why } => {
                         return Ok(Heard { runs, end: End::Failed(why) });

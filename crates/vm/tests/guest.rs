@@ -48,6 +48,7 @@ fn main() {
         trial("who_is_slowed_by_others_is_not_billed", who_is_slowed_by_others_is_not_billed),
         trial("victims_that_move_get_the_same", victims_that_move_get_the_same),
         trial("cgroups_weigh_what_they_are_given", cgroups_weigh_what_they_are_given),
+        trial("a_boot_that_is_kept_is_not_done_again", a_boot_that_is_kept_is_not_done_again),
         trial("a_lost_scheduler_fails_the_run", a_lost_scheduler_fails_the_run),
         trial("a_panic_fails_the_run", a_panic_fails_the_run),
         trial("bad_input_is_one_line", bad_input_is_one_line),
@@ -674,6 +675,48 @@ fn cgroups_weigh_what_they_are_given() {
     for (part, wanted) in parts.iter().zip([1.0 / 7.0, 2.0 / 7.0, heavy[0], heavy[1]]) {
         assert!((part / all - wanted).abs() < 0.03, "{part} of {all} ns, not {wanted}: {parts:?}");
     }
+}
+
+fn a_boot_that_is_kept_is_not_done_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = folder.path().join("kept");
+    let files = || {
+        let mut files: Vec<PathBuf> =
+            std::fs::read_dir(&keep).unwrap().map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let mut request = request(&["default"], &["echo", "measured"]);
+    (request.boots, request.record) = (2, Some(record::Detail::Waits));
+    request.keep = Some(keep.clone());
+    let first = run(&request).unwrap();
+    assert!(first.iter().all(|one| one.output == "measured\n" && !one.recording.is_empty()));
+    let [one, two] = &files()[..] else { panic!("not a file for each boot: {:?}", files()) };
+
+    // What it says now nobody can have measured.
+    let bytes = std::fs::read(two).unwrap();
+    let at = bytes.windows(8).position(|part| part == b"measured").unwrap();
+    let other = [&bytes[..at], b"imagined", &bytes[at + 8..]].concat();
+    std::fs::write(two, other).unwrap();
+    let again = run(&request).unwrap();
+    let output = |outcomes: &[Outcome]| -> Vec<String> {
+        outcomes.iter().map(|outcome| outcome.output.clone()).collect()
+    };
+    assert_eq!(output(&again), ["measured\n", "imagined\n"]);
+    for (before, after) in first.iter().zip(&again) {
+        assert_eq!((before.boot, before.elapsed_ns), (after.boot, after.elapsed_ns));
+        assert_eq!(before.recording, after.recording);
+    }
+
+    std::fs::write(one, &std::fs::read(one).unwrap()[..at]).unwrap();
+    let error = failure(&request);
+    assert!(error.contains(one.to_str().unwrap()) && error.ends_with("remove it"), "{error}");
+    std::fs::remove_file(one).unwrap();
+    (request.boots, request.seed) = (1, 2);
+    assert_eq!(output(&run(&request).unwrap()), ["measured\n"]);
+    assert_eq!(files().len(), 2, "another seed is another boot");
+    request.keep = Some(two.join("below-a-file"));
+    assert!(failure(&request).contains("cannot keep what was measured"));
 }
 
 fn a_lost_scheduler_fails_the_run() {

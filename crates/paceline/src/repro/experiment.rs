@@ -139,6 +139,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
         turn: experiment.turn_us.map(Duration::from_micros),
         boots,
         kernel: effort.kernel.clone(),
+        keep: effort.keep.clone(),
         limit: LIMIT,
         or_in_turn: matches!(experiment.job, Job::Fault { .. }),
     })

@@ -60,6 +60,8 @@ pub struct Effort {
     pub quick: bool,
     /// The guest's kernel, where the user names one.
     pub kernel: Option<std::path::PathBuf>,
+    /// Where boots of the guest are kept.
+    pub keep: Option<std::path::PathBuf>,
 }
 
 type Done<T> = BTreeMap<String, Result<Rc<Vec<T>>, String>>;

@@ -60,7 +60,11 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
     let progress = Progress::new(count as u64);
     let (mut rows, mut charts) = (Vec::new(), Vec::new());
     for paper in &papers {
-        let effort = Effort { quick: arguments.quick, kernel: arguments.kernel.clone() };
+        let effort = Effort {
+            quick: arguments.quick,
+            kernel: arguments.kernel.clone(),
+            keep: arguments.keep.clone(),
+        };
         let mut laboratory = Laboratory::new(paper, effort, &progress);
         for figure in paper.figure.iter().filter(|figure| wanted(&figure.name)) {
             let ours = laboratory.measure(figure)?;
