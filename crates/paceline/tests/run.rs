@@ -647,14 +647,14 @@ fn who_takes_a_cpu_down_has_its_turns() {
 
 /// Two tasks are bound to each CPU and one to none, and others come and go: everybody gets on, whatever the policy.
 #[test]
-fn everybody_gets_on_under_every_policy_on_an_older_kernel() {
+fn everybody_gets_on_under_every_policy_on_the_oldest_kernel() {
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-    let older = vm::kernel::older(None, &hidden).expect("Debian has one");
+    let oldest = vm::kernel::oldest(None, &hidden).expect("Debian has one");
     in_guest_with(
         Request {
             shape: Shape { cpus: 2, ..Shape::default() },
             clock: Clock::Threads,
-            kernel: Some(older.image),
+            kernel: Some(oldest.image),
             ..request()
         },
         r#"

@@ -19,10 +19,15 @@ use crate::{BadInput, probe};
 
 /// Suites to try, best first.
 const SUITES: &[&str] = &["testing", "trixie-backports", "unstable"];
-/// Those of them whose kernels are older: for tests that a policy is at home on more than the newest.
+/// Those of them that keep older kernels: for tests that a policy is at home on more than the newest.
 const OLDER_SUITES: &[&str] = &["trixie-backports"];
 /// The package that depends on the newest cloud kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
+/// What the package of a kernel is called: this, its version, and its flavour.
+const IMAGE: &str = "linux-image-";
+const FLAVOUR: &str = "-cloud-amd64";
+/// Kernels that are fetched before a suite is given up.
+const FETCHED_MAX: usize = 4;
 /// How a full disk is called, by the C library and so by every tool.
 const FULL: &str = "No space left on device";
 /// What a user can do without any kernel.
@@ -50,28 +55,45 @@ pub fn find(
     if let Some(image) = by_hand {
         return named(image);
     }
-    from_suites(SUITES, &folder(place(cache))?, progress)
+    from_suites(SUITES, Which::Newest, &folder(place(cache))?, progress)
 }
 
-/// An older kernel that has sched_ext, kept apart from the others.
-pub fn older(cache: Option<&Path>, progress: &MultiProgress) -> anyhow::Result<Kernel> {
-    from_suites(OLDER_SUITES, &folder(older_place(cache))?, progress)
+/// The oldest kernel of Debian's that has sched_ext, kept apart from the others.
+pub fn oldest(cache: Option<&Path>, progress: &MultiProgress) -> anyhow::Result<Kernel> {
+    from_suites(OLDER_SUITES, Which::Oldest, &folder(oldest_place(cache))?, progress)
+}
+
+/// Of the sound kernels of a suite.
+#[derive(Clone, Copy)]
+enum Which {
+    Newest,
+    Oldest,
 }
 
 /// The newest kernel in a folder, else the first sound one that a suite has, into it.
-fn from_suites(suites: &[&str], folder: &Path, progress: &MultiProgress) -> anyhow::Result<Kernel> {
+fn from_suites(
+    suites: &[&str],
+    which: Which,
+    folder: &Path,
+    progress: &MultiProgress,
+) -> anyhow::Result<Kernel> {
     match cached(folder) {
         Some(kernel) => Ok(kernel),
-        None => fetch(suites, folder, progress),
+        None => fetch(suites, which, folder, progress),
     }
 }
 
-fn fetch(suites: &[&str], folder: &Path, progress: &MultiProgress) -> anyhow::Result<Kernel> {
+fn fetch(
+    suites: &[&str],
+    which: Which,
+    folder: &Path,
+    progress: &MultiProgress,
+) -> anyhow::Result<Kernel> {
     let bad = |why: String| BadInput(format!("no kernel: {why}; {MEND}"));
     let mirror = mirror().map_err(|error| bad(format!("{error:#}")))?;
     let mut failures = Vec::new();
     for suite in suites {
-        match fetch_suite(suite, &mirror, folder, progress) {
+        match fetch_suite(suite, which, &mirror, folder, progress) {
             Ok(kernel) => return Ok(kernel),
             Err(error) => failures.push(format!("{suite}: {error:#}")),
         }
@@ -110,8 +132,8 @@ fn place(cache: Option<&Path>) -> Option<PathBuf> {
     Some(base.join("kernels"))
 }
 
-fn older_place(cache: Option<&Path>) -> Option<PathBuf> {
-    Some(place(cache)?.with_file_name("older-kernels"))
+fn oldest_place(cache: Option<&Path>) -> Option<PathBuf> {
+    Some(place(cache)?.with_file_name("oldest-kernels"))
 }
 
 /// Where this user's caches are: `$XDG_CACHE_HOME/paceline`, else `~/.cache/paceline`. None: neither is known.
@@ -127,7 +149,7 @@ const FETCH: &str = ".fetch-";
 
 /// Removes what this process has half fetched into the user's cache: for one that is interrupted.
 pub fn forget_fetch() {
-    for folder in [place(None), older_place(None)].into_iter().flatten() {
+    for folder in [place(None), oldest_place(None)].into_iter().flatten() {
         remove_fetches(&folder, |process| process == std::process::id());
     }
 }
@@ -214,6 +236,7 @@ struct Apt {
 
 fn fetch_suite(
     suite: &str,
+    which: Which,
     mirror: &str,
     cache: &Path,
     progress: &MultiProgress,
@@ -229,19 +252,24 @@ fn fetch_suite(
     let folder = folder.prefix(&prefix).tempdir_in(cache).context("the cache is not writable")?;
     let apt = Apt { folder, bar };
     let source = format!("deb [signed-by={}] {mirror} {suite} main\n", keyring.display());
-    for folder in ["lists/partial", "cache/archives/partial", "root"] {
+    for folder in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(apt.path(folder))?;
     }
     fs::write(apt.path("sources.list"), source)?;
     apt.run("reading the package list", &["update"])?;
-    let packages = apt.packages()?;
-    let mut download = vec!["download"];
-    download.extend(packages.iter().map(String::as_str));
-    apt.run("fetching a kernel", &download)?;
-    apt.unpack()?;
-    let kernel = apt.keep(cache)?;
+    let images = match which {
+        Which::Newest => vec![apt.newest()?],
+        Which::Oldest => apt.oldest_first()?,
+    };
+    let mut result = Err(anyhow::anyhow!("it has no cloud kernel"));
+    for image in images.into_iter().take(FETCHED_MAX) {
+        result = apt.fetch(image, cache);
+        if result.is_ok() {
+            break;
+        }
+    }
     apt.bar.finish_and_clear();
-    Ok(kernel)
+    result
 }
 
 fn style() -> ProgressStyle {
@@ -309,22 +337,49 @@ impl Apt {
         Ok(())
     }
 
-    /// The packages that hold the newest cloud kernel and its configuration.
-    fn packages(&self) -> anyhow::Result<Vec<String>> {
+    /// The package of the newest cloud kernel.
+    fn newest(&self) -> anyhow::Result<String> {
         let depends = self.field(PACKAGE, "Depends")?;
-        let image = package_names(&depends)
-            .find(|name| name.starts_with("linux-image-"))
-            .with_context(|| format!("{PACKAGE} depends on no kernel"))?;
+        package_names(&depends)
+            .find(|name| name.starts_with(IMAGE))
+            .with_context(|| format!("{PACKAGE} depends on no kernel"))
+    }
+
+    /// Packages of all cloud kernels, the oldest first.
+    fn oldest_first(&self) -> anyhow::Result<Vec<String>> {
+        let output = self.command("apt-cache").args(["pkgnames", IMAGE]).output()?;
+        let names = String::from_utf8_lossy(&output.stdout);
+        let mut images: Vec<(Vec<u64>, String)> =
+            names.lines().filter_map(|name| Some((version(name)?, name.to_string()))).collect();
+        images.sort();
+        Ok(images.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// Gets the kernel of a package, and its configuration, into the cache.
+    fn fetch(&self, image: String, cache: &Path) -> anyhow::Result<Kernel> {
+        let packages = self.packages(image);
+        let mut download = vec!["download"];
+        download.extend(packages.iter().map(String::as_str));
+        self.run("fetching a kernel", &download)?;
+        let kernel = self.unpack().and_then(|()| self.keep(cache));
+        for left in ["root", "whole"].map(|name| self.path(name)).iter().filter(|it| it.exists()) {
+            fs::remove_dir_all(left)?;
+        }
+        kernel
+    }
+
+    /// The packages that hold the kernel of a package and its configuration.
+    fn packages(&self, image: String) -> Vec<String> {
         // newer kernels come as linux-binary-X and linux-base-X, older ones whole in linux-image-X
         let parts = self.field(&image, "Depends").unwrap_or_default();
-        let release = image.strip_prefix("linux-image-").unwrap_or_default();
+        let release = image.strip_prefix(IMAGE).unwrap_or_default();
         let mut packages: Vec<String> = ["linux-binary-", "linux-base-"]
             .map(|prefix| format!("{prefix}{release}"))
             .into_iter()
             .filter(|part| package_names(&parts).any(|name| name == *part))
             .collect();
         packages.push(image);
-        Ok(packages)
+        packages
     }
 
     fn field(&self, package: &str, field: &str) -> anyhow::Result<String> {
@@ -334,8 +389,10 @@ impl Apt {
         value.map(str::to_string).with_context(|| format!("{package} is not in this suite"))
     }
 
+    /// Unpacks what was downloaded, and removes it.
     fn unpack(&self) -> anyhow::Result<()> {
         self.bar.set_message("unpacking the kernel");
+        fs::create_dir(self.path("root"))?;
         for entry in fs::read_dir(self.folder.path())?.flatten() {
             if entry.path().extension().is_some_and(|end| end == "deb") {
                 let output = Command::new("dpkg-deb")
@@ -347,6 +404,7 @@ impl Apt {
                 let full = said.lines().find(|line| line.contains(FULL));
                 let why = full.or(said.lines().next()).unwrap_or("failed without a word");
                 anyhow::ensure!(output.status.success(), "dpkg-deb: {why}");
+                fs::remove_file(entry.path())?;
             }
         }
         Ok(())
@@ -377,6 +435,13 @@ impl Apt {
         fs::rename(&whole, &place)?;
         Ok(kernel(&place, probed))
     }
+}
+
+/// The version of the kernel that is in the package of this name, as it sorts; None: it is no cloud kernel's.
+fn version(package: &str) -> Option<Vec<u64>> {
+    let release = package.strip_prefix(IMAGE)?.strip_suffix(FLAVOUR)?;
+    let version = release.split(['+', '-']).next()?;
+    version.split('.').map(|number| number.parse().ok()).collect()
 }
 
 /// Names in a `Depends` field, versions and alternatives apart.
@@ -411,6 +476,17 @@ mod tests {
         let text = "linux-base (>= 4.17~), dracut | linux-initramfs-tool, linux-binary-1 (= 1-1)";
         let names: Vec<_> = package_names(text).collect();
         assert_eq!(names, ["linux-base", "dracut", "linux-initramfs-tool", "linux-binary-1"]);
+    }
+
+    #[test]
+    fn versions_sort_as_numbers() {
+        let version = |name: &str| version(&format!("linux-image-{name}"));
+        assert_eq!(version("6.16.3+deb13-cloud-amd64"), Some(vec![6, 16, 3]));
+        assert_eq!(version("7.3-cloud-amd64"), Some(vec![7, 3]));
+        assert!(version("6.16.3+deb13-cloud-amd64") < version("6.16.12+deb13-cloud-amd64"));
+        for other in ["cloud-amd64", "6.16.3+deb13-amd64", "6.16.3+deb13-cloud-amd64-dbg", "-1"] {
+            assert_eq!(version(other), None, "{other}");
+        }
     }
 
     #[test]
