@@ -15,11 +15,11 @@ use serde_json::json;
 
 use crate::cli::{Counter, Run};
 use crate::failure::Failure;
-use crate::here::{failed, interrupts_in_charge, suspends};
-use crate::output;
+use crate::here::failed;
 use crate::placed::Moves;
 use crate::run::{self, End};
 use crate::speeds::Speeds;
+use crate::{interrupt, output};
 
 /// Runs it until something ends it; every thread has its own mask then.
 pub fn run(
@@ -65,7 +65,7 @@ pub fn run(
         ));
     }
     let standing = Standing::now();
-    let (stop, suspended) = (interrupts_in_charge()?, suspends()?);
+    let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
     // It works all the same from the class that everybody is in, and later where the machine is full.
     let _ = live::outrank_policies();
     let mut child = match args.command.is_empty() {

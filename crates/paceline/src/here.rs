@@ -11,7 +11,6 @@ use std::time::Duration;
 use live::{Executed, Execution, Groups, Interrupted, Limit, OwnClass, Scope, Standing, Trial};
 use policy::native::MAX_CPUS;
 use policy::{Clocks, Instance};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use tempfile::TempDir;
 
 use crate::contender::Contender;
@@ -37,7 +36,7 @@ pub struct Here {
 /// Every contender in turn, as many rounds as there are runs; who came first comes last in the next.
 pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured, Failure> {
     let standing = Standing::now();
-    let stop = interrupts_in_charge()?;
+    let stop = interrupt::in_charge()?;
     let files = Files::new(plan)?;
     if plan.contenders.iter().any(|contender| contender.policy().is_some()) {
         outrank_policies();
@@ -230,38 +229,6 @@ pub fn outrank_policies() {
     }
 }
 
-/// Set by Ctrl-C, a hangup or a polite kill.
-pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
-    set_by(&[SIGINT, SIGTERM, SIGHUP])
-}
-
-/// The same, and by Ctrl-Z: nobody is to be stopped with a policy in charge, nor for what it says.
-pub fn interrupts_in_charge() -> Result<Arc<AtomicBool>, Failure> {
-    live::speak_from_background();
-    set_by(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP])
-}
-
-/// Set by Ctrl-Z.
-pub fn suspends() -> Result<Arc<AtomicBool>, Failure> {
-    set_by(&[SIGTSTP])
-}
-
-/// Whether this process was started to ignore a signal, as by `nohup`, and does. SIGINT it heeds all the same: a script
-/// starts all so that is to run in the background, and takes a policy out by `kill -INT`.
-pub fn is_to_be_ignored(signal: i32) -> bool {
-    signal != SIGINT && live::is_ignored(signal)
-}
-
-/// In the signal's handler itself: a thread that waits for signals would be the policy's to run, or not.
-fn set_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
-    let set = Arc::new(AtomicBool::new(false));
-    for signal in signals.iter().filter(|signal| !is_to_be_ignored(**signal)) {
-        signal_hook::flag::register(*signal, set.clone())
-            .map_err(|error| Failure::run(format!("cannot watch for Ctrl-C: {error}")))?;
-    }
-    Ok(set)
-}
-
 /// A failure of this machine's.
 pub fn failed(error: anyhow::Error) -> Failure {
     Failure::run(format!("{error:#}"))
@@ -270,16 +237,6 @@ pub fn failed(error: anyhow::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_nohup_has_it_ignore_stays_ignored() {
-        for (signal, stays) in [(SIGHUP, true), (SIGINT, false)] {
-            live::ignore(signal);
-            let _set = set_by(&[signal]).unwrap();
-            assert_eq!(live::is_ignored(signal), stays, "{signal}");
-        }
-        live::unhandle(SIGINT);
-    }
 
     #[test]
     fn many_limits_are_one_line() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ctrl-C leaves nothing behind: temporary files live in one folder, which goes with the process, and those that are
-//! made beside a user's file go, too.
+//! Who watches for Ctrl-C and its like. It leaves nothing behind: temporary files live in one folder, which goes with the
+//! process, and those that are made beside a user's file go, too.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fs, io};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use tempfile::TempDir;
 
 use crate::failure::Failure;
-use crate::here::{interrupts, is_to_be_ignored};
 use crate::output;
 
 /// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it, and files that are half written.
@@ -70,7 +69,7 @@ impl Signals {
                 .map_err(|error| cannot_watch(&error))?;
         }
         // Set behind the number, as handlers run in the order in which they came.
-        let came = interrupts()?;
+        let came = set_by(&SIGNALS)?;
         // One that comes before this ends the process, or is there to be taken.
         WATCHED.store(true, Ordering::SeqCst);
         Ok(Signals { came, last })
@@ -87,6 +86,33 @@ impl Drop for Signals {
     fn drop(&mut self) {
         WATCHED.store(false, Ordering::SeqCst);
     }
+}
+
+/// Set by Ctrl-C, a hangup, a polite kill or Ctrl-Z: nobody is to be stopped with a policy in charge, nor for what it
+/// says.
+pub fn in_charge() -> Result<Arc<AtomicBool>, Failure> {
+    live::speak_from_background();
+    set_by(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP])
+}
+
+/// Set by Ctrl-Z.
+pub fn suspends() -> Result<Arc<AtomicBool>, Failure> {
+    set_by(&[SIGTSTP])
+}
+
+/// In the signal's handler itself: a thread that waits for signals would be the policy's to run, or not.
+fn set_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+    let set = Arc::new(AtomicBool::new(false));
+    for signal in signals.iter().filter(|signal| !is_to_be_ignored(**signal)) {
+        signal_hook::flag::register(*signal, set.clone()).map_err(|error| cannot_watch(&error))?;
+    }
+    Ok(set)
+}
+
+/// Whether this process was started to ignore a signal, as by `nohup`, and does. SIGINT it heeds all the same: a script
+/// starts all so that is to run in the background, and takes a policy out by `kill -INT`.
+fn is_to_be_ignored(signal: i32) -> bool {
+    signal != SIGINT && live::is_ignored(signal)
 }
 
 fn cannot_watch(error: &dyn Display) -> Failure {
@@ -119,6 +145,16 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn what_nohup_has_it_ignore_stays_ignored() {
+        for (signal, stays) in [(SIGHUP, true), (SIGINT, false)] {
+            live::ignore(signal);
+            let _set = set_by(&[signal]).unwrap();
+            assert_eq!(live::is_ignored(signal), stays, "{signal}");
+        }
+        live::unhandle(SIGINT);
+    }
 
     #[test]
     fn a_folder_that_is_being_filled_goes_all_the_same() {

@@ -20,13 +20,11 @@ use crate::cli::{By, CountedBy, Counter, Run};
 use crate::clocks;
 use crate::contender::{self, Contender, POLICIES};
 use crate::failure::Failure;
-use crate::here::{
-    failed, heed_limits, interrupts_in_charge, may_load, outrank_policies, suspends,
-};
-use crate::output;
+use crate::here::{failed, heed_limits, may_load, outrank_policies};
 use crate::placed::{self, Moves};
 use crate::plan::core_types;
 use crate::speeds::Speeds;
+use crate::{interrupt, output};
 use report::text::plural;
 
 /// How often the kernel and the command are looked at.
@@ -56,7 +54,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let alone = args.partial && !args.command.is_empty();
     heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
     let standing = Standing::now();
-    let (stop, suspended) = (interrupts_in_charge()?, suspends()?);
+    let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
     let profile = speeds.profile();
@@ -530,7 +528,7 @@ mod tests {
 
     #[test]
     fn a_terminal_is_not_left_to_a_command_that_was_stopped_alone() {
-        let suspended = suspends().unwrap();
+        let suspended = interrupt::suspends().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 0.3; grep SigCgt /proc/$PPID/status"]).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
