@@ -230,7 +230,10 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
         limit: *limit,
         or_in_turn: *or_in_turn,
         plugin: None,
-        keep: keep.clone(),
+        keep: keep.clone().map(|folder| vm::Keep {
+            folder,
+            write: |path, bytes| Ok(report::write_whole(path, bytes)?),
+        }),
         say: None,
     })
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How many lengths of time there were of each size.
 
+use serde::{Deserialize, Serialize};
+
 /// Sizes between a power of two and the next, and of a part of the list.
 const SIZES: usize = 64;
 /// Binary digits of which sizes up to this are told apart.
@@ -9,7 +11,8 @@ const DIGITS: u32 = SIZES.ilog2();
 /// How many lengths of time there were of each size, to seven binary digits: within 1 %.
 ///
 /// Parts of the list in which there are none are not there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(usize, u64)>", into = "Vec<(usize, u64)>")]
 pub struct Lengths(Vec<Option<Box<[u64; SIZES]>>>);
 
 /// The place of a length in the list of all sizes.
@@ -24,6 +27,20 @@ fn middle_ns(place: usize) -> u64 {
     let coarse = (place / SIZES).saturating_sub(1);
     let low = (place - coarse * SIZES) as u64;
     (low << coarse) + (1 << coarse) / 2
+}
+
+impl From<Lengths> for Vec<(usize, u64)> {
+    fn from(lengths: Lengths) -> Self {
+        lengths.sizes().collect()
+    }
+}
+
+impl From<Vec<(usize, u64)>> for Lengths {
+    fn from(sizes: Vec<(usize, u64)>) -> Self {
+        let mut lengths = Lengths::default();
+        sizes.into_iter().for_each(|(place, count)| lengths.add_at(place, count));
+        lengths
+    }
 }
 
 impl Lengths {

@@ -121,8 +121,7 @@ pub struct TaskObserved {
     pub wait_ns: u64,
     /// The longest of them, one still unfinished at the end included.
     pub wait_max_ns: u64,
-    /// How long they were; not part of a result's text.
-    #[serde(skip)]
+    /// How long they were.
     pub wait_lengths: Lengths,
 }
 
@@ -163,8 +162,7 @@ pub struct Observed {
     pub wait: Quantiles,
     /// Each task that ran or waited, by thread id.
     pub tasks: BTreeMap<Tid, TaskObserved>,
-    /// Who had each CPU when; not part of a result's text.
-    #[serde(skip)]
+    /// Who had each CPU when.
     pub timeline: Timeline,
 }
 

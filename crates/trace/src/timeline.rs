@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{IDLE, MmId, Tid};
 
 /// Columns that a picture has at most.
@@ -13,7 +15,7 @@ const SHARERS: usize = 16;
 const COLUMN_NS: u64 = 1024;
 
 /// Who had each CPU for the longest part of each of some stretches of equal length.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Length of a stretch, ns.
     pub column_ns: u64,

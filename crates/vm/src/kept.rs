@@ -3,21 +3,29 @@
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 use trace::Outcome;
 
 use crate::qemu::{self, Files, Threads};
 use crate::run::Traced;
 use crate::{BadInput, Kernel, Request};
 
+/// Where what each boot came to is kept.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// Made where it is not there.
+    pub folder: PathBuf,
+    /// Writes a file whole or not at all.
+    pub write: fn(&Path, &[u8]) -> anyhow::Result<()>,
+}
+
 /// A folder, and what its files must have been made of.
 pub(crate) struct Kept<'a> {
-    folder: &'a Path,
+    keep: &'a Keep,
     made_of: u64,
 }
 
@@ -29,16 +37,15 @@ struct Run {
 }
 
 impl<'a> Kept<'a> {
-    /// In this folder, which is made where it is not there, for boots of this very request, emulator, kernel and image:
-    /// all that a boot's outcomes come from.
+    /// Boots of this very request, emulator, kernel and image: all that their outcomes come from.
     pub(crate) fn new(
-        folder: &'a Path,
+        keep: &'a Keep,
         request: &Request,
         emulator: &Path,
         kernel: &Kernel,
         image: &Path,
     ) -> anyhow::Result<Self> {
-        fs::create_dir_all(folder).map_err(|error| bad(folder, &error))?;
+        fs::create_dir_all(&keep.folder).map_err(|error| bad(&keep.folder, &error))?;
         let mut hash = Hashed(DefaultHasher::new());
         for file in [emulator, &kernel.image, image] {
             let mut file = File::open(file).with_context(|| file.display().to_string())?;
@@ -52,11 +59,11 @@ impl<'a> Kept<'a> {
                 hash.write_all(word.as_encoded_bytes())?;
             }
         }
-        Ok(Kept { folder, made_of: hash.0.finish() })
+        Ok(Kept { keep, made_of: hash.0.finish() })
     }
 
     fn file(&self, boot: usize) -> PathBuf {
-        self.folder.join(format!("{:016x}-{}.boot", self.made_of, boot + 1))
+        self.keep.folder.join(format!("{:016x}-{}.boot", self.made_of, boot + 1))
     }
 
     /// What a boot came to; None: it is not there.
@@ -72,25 +79,18 @@ impl<'a> Kept<'a> {
         Ok(Some(runs))
     }
 
-    /// Keeps what a boot came to: all of it or nothing.
+    /// Keeps what a boot came to.
     pub(crate) fn put(&self, boot: usize, runs: &[Traced]) -> anyhow::Result<()> {
-        let path = self.file(boot);
-        let write = || {
-            let mut file = BufWriter::new(NamedTempFile::new_in(self.folder)?);
-            let run = |Traced { outcome, .. }: &Traced| Run {
-                recorded_bytes: outcome.recording.len(),
-                outcome: outcome.clone(),
-            };
-            serde_json::to_writer(&mut file, &runs.iter().map(run).collect::<Vec<_>>())?;
-            file.write_all(b"\n")?;
-            for Traced { outcome, .. } in runs {
-                file.write_all(&outcome.recording)?;
-            }
-            let file = file.into_inner().map_err(|error| error.into_error())?;
-            file.persist(&path).map_err(|error| error.error)
+        let run = |Traced { outcome, .. }: &Traced| Run {
+            recorded_bytes: outcome.recording.len(),
+            outcome: outcome.clone(),
         };
-        let _: File = write().map_err(|error: io::Error| bad(&path, &error))?;
-        Ok(())
+        let mut bytes = serde_json::to_vec(&runs.iter().map(run).collect::<Vec<_>>())?;
+        bytes.push(b'\n');
+        runs.iter().for_each(|run| bytes.extend(&run.outcome.recording));
+        (self.keep.write)(&self.file(boot), &bytes).map_err(|error| {
+            BadInput(format!("{error:#}; make room, or keep boots in another folder")).into()
+        })
     }
 }
 
@@ -108,10 +108,7 @@ fn read(mut from: impl BufRead) -> io::Result<Vec<Traced>> {
 }
 
 fn bad(path: &Path, error: &io::Error) -> BadInput {
-    BadInput(format!(
-        "cannot keep what was measured: {}: {error}; make room, or keep it in another folder",
-        path.display()
-    ))
+    BadInput(format!("cannot keep boots in {}: {error}; name another folder", path.display()))
 }
 
 struct Hashed(DefaultHasher);

@@ -17,6 +17,7 @@ mod request;
 mod run;
 
 pub use closure::which;
+pub use kept::Keep;
 pub use kernel::Kernel;
 pub use request::{BadInput, Clock, PolicyRef, Request, Shape, WorkloadRef};
 pub use run::{Traced, run, run_traced};

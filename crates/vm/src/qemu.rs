@@ -80,7 +80,8 @@ pub(crate) fn arguments(
     for word in numa(shape) {
         add(&[&word]);
     }
-    add(&["-kernel", &text(files.kernel), "-initrd", &text(files.image)]);
+    // taken as they are, commas and all
+    add(&["-kernel", &files.kernel.to_string_lossy(), "-initrd", &files.image.to_string_lossy()]);
     add(&["-append", &kernel_command_line(request, boot, turn.is_some())]);
     if let Some(plugin) = &request.plugin {
         add(&["-plugin", plugin]);

@@ -9,6 +9,8 @@ use policy::{Instance, Profile};
 use record::Detail;
 use serde::{Deserialize, Serialize};
 
+use crate::Keep;
+
 /// Everything about a comparison in the guest.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -53,9 +55,9 @@ pub struct Request {
     /// A plugin of the emulator with its arguments, as QEMU's `-plugin` takes it. It finds the
     /// kernel at the addresses that it was linked for.
     pub plugin: Option<String>,
-    /// A folder where what each boot came to is kept, its events and callbacks left out: a boot that is there is not
-    /// done again. None keeps nothing.
-    pub keep: Option<PathBuf>,
+    /// Where what each boot came to is kept, its events and callbacks left out: a boot that is there is not done again.
+    /// None keeps nothing.
+    pub keep: Option<Keep>,
     /// Who is told in a line how far the runs are, once a minute at most.
     pub say: Option<fn(&str)>,
 }

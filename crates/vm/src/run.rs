@@ -98,7 +98,7 @@ fn boots(
     let image = scratch.path().join("image");
     pack(request, agent, &kernel, &image)?;
     let kept = match &request.keep {
-        Some(folder) if !events => Some(Kept::new(folder, request, &emulator, &kernel, &image)?),
+        Some(keep) if !events => Some(Kept::new(keep, request, &emulator, &kernel, &image)?),
         _ => None,
     };
 
@@ -311,10 +311,10 @@ impl Guest<'_> {
     }
 
     fn boot_once(&self, scratch: &Path, threads: Threads) -> anyhow::Result<Vec<Traced>> {
-        let messages = scratch.join(format!("messages-{}", self.boot));
-        let console = scratch.join(format!("console-{}", self.boot));
-        let complaints = scratch.join(format!("qemu-{}", self.boot));
-        let records = scratch.join(format!("records-{}", self.boot));
+        // a boot may send millions of records, and there may be many boots
+        let own = tempfile::tempdir_in(scratch)?;
+        let [messages, console, complaints, records] =
+            ["messages", "console", "qemu", "records"].map(|name| own.path().join(name));
         File::create(&messages)?;
         File::create(&records)?;
         let files = Files {

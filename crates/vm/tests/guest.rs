@@ -688,7 +688,10 @@ fn a_boot_that_is_kept_is_not_done_again() {
     };
     let mut request = request(&["default"], &["echo", "measured"]);
     (request.boots, request.record) = (2, Some(record::Detail::Waits));
-    request.keep = Some(keep.clone());
+    request.observe = true;
+    let kept_in =
+        |folder| Some(vm::Keep { folder, write: |path, bytes| Ok(std::fs::write(path, bytes)?) });
+    request.keep = kept_in(keep.clone());
     let first = run(&request).unwrap();
     assert!(first.iter().all(|one| one.output == "measured\n" && !one.recording.is_empty()));
     let [one, two] = &files()[..] else { panic!("not a file for each boot: {:?}", files()) };
@@ -706,6 +709,8 @@ fn a_boot_that_is_kept_is_not_done_again() {
     for (before, after) in first.iter().zip(&again) {
         assert_eq!((before.boot, before.elapsed_ns), (after.boot, after.elapsed_ns));
         assert_eq!(before.recording, after.recording);
+        assert_eq!(before.observed, after.observed);
+        assert!(before.observed.tasks.values().any(|task| !task.wait_lengths.is_empty()));
     }
 
     std::fs::write(one, &std::fs::read(one).unwrap()[..at]).unwrap();
@@ -715,8 +720,8 @@ fn a_boot_that_is_kept_is_not_done_again() {
     (request.boots, request.seed) = (1, 2);
     assert_eq!(output(&run(&request).unwrap()), ["measured\n"]);
     assert_eq!(files().len(), 2, "another seed is another boot");
-    request.keep = Some(two.join("below-a-file"));
-    assert!(failure(&request).contains("cannot keep what was measured"));
+    request.keep = kept_in(two.join("below-a-file"));
+    assert!(failure(&request).contains("cannot keep boots in"));
 }
 
 fn a_lost_scheduler_fails_the_run() {
