@@ -9,11 +9,12 @@ use super::paper::Quantity;
 /// A value for each run, by boot and run.
 pub type ByRun = Vec<((usize, usize), f64)>;
 
-/// One quantity of one policy, run by run. Empty where the ground did not measure it.
+/// One quantity of one policy, run by run. Empty where the ground did not measure it in each of them: no gate is held
+/// by what is left.
 pub fn values(outcomes: &[Outcome], policy: &str, quantity: Quantity) -> ByRun {
     let own = outcomes.iter().filter(|outcome| outcome.policy == policy);
-    own.filter_map(|outcome| Some(((outcome.boot, outcome.run), value(outcome, quantity)?)))
-        .collect()
+    let one = |outcome: &Outcome| Some(((outcome.boot, outcome.run), value(outcome, quantity)?));
+    own.map(one).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// `over / under`, run by run of the same boot. A count of none is taken as one, so that a policy
@@ -27,12 +28,15 @@ pub fn ratios(outcomes: &[Outcome], over: &str, under: &str, quantity: Quantity)
     paired_ratios(&over, &under)
 }
 
-/// The same runs as one of their programs saw them: its tasks, its misses, its end. A run that does
-/// not know the program, or in which it did not end, is left out.
+/// The same runs as one of their programs saw them: its tasks, its misses, its end. Empty where one of them does not
+/// know the program, or it did not end there.
 pub fn of_program(outcomes: &[Outcome], program: Option<&str>) -> Vec<Outcome> {
     match program {
         None => outcomes.to_vec(),
-        Some(name) => outcomes.iter().filter_map(|outcome| part(outcome, name)).collect(),
+        Some(name) => {
+            let parts = outcomes.iter().map(|outcome| part(outcome, name));
+            parts.collect::<Option<_>>().unwrap_or_default()
+        }
     }
 }
 

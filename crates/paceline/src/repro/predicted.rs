@@ -86,7 +86,8 @@ fn unreadable(error: record::ReadError) -> Failure {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Seen {
     elapsed_ns: f64,
-    switches: f64,
+    /// None: nobody saw.
+    switches: Option<f64>,
     mm_switches: Option<f64>,
     /// CPU time of each task, by its place in the workload; empty where it has none.
     cpu_ns: Vec<f64>,
@@ -97,7 +98,7 @@ impl Seen {
         let tasks = replay.recorded();
         Seen {
             elapsed_ns: replay.elapsed_ns() as f64,
-            switches: tasks.iter().map(|task| task.switches as f64).sum(),
+            switches: Some(tasks.iter().map(|task| task.switches as f64).sum()),
             mm_switches: None,
             cpu_ns: tasks.iter().map(|task| task.cpu_ns as f64).collect(),
         }
@@ -108,10 +109,11 @@ impl Seen {
         let name = |tid: &u32| run.names.get(tid).map_or("", String::as_str);
         let tasks = run.observed.tasks.iter().filter(|(tid, _)| own(name(tid)));
         let switches = |task: &TaskObserved| (task.voluntary + task.involuntary) as f64;
+        let observed = run.observed.elapsed_ns > 0;
         Seen {
             elapsed_ns: run.elapsed_ns as f64,
-            switches: tasks.map(|(_, task)| switches(task)).sum(),
-            mm_switches: Some(run.observed.address_space_switches as f64),
+            switches: observed.then(|| tasks.map(|(_, task)| switches(task)).sum()),
+            mm_switches: observed.then_some(run.observed.address_space_switches as f64),
             cpu_ns: Vec::new(),
         }
     }
@@ -160,7 +162,7 @@ fn foretold(
 fn distance(foretold: &[Seen], happened: &[Seen], what: Foretold) -> Option<f64> {
     let value = |seen: &Seen| match what {
         Foretold::Elapsed => Some(seen.elapsed_ns),
-        Foretold::Switches => Some(seen.switches),
+        Foretold::Switches => seen.switches,
         Foretold::MmSwitches => seen.mm_switches,
         Foretold::CpuTime => None,
     };
@@ -223,6 +225,7 @@ mod tests {
     fn what_a_boot_is_held_to_are_the_workloads_own_tasks() {
         let run = |boot, own: u64, others: u64| {
             let mut run = Outcome { policy: "a".into(), boot, ..Outcome::default() };
+            run.observed.elapsed_ns = 1;
             for (tid, name, voluntary) in [(1, "hackbench", own), (2, "kworker/0:1", others)] {
                 run.names.insert(tid, name.to_string());
                 let seen = TaskObserved { voluntary, ..TaskObserved::default() };
@@ -235,6 +238,8 @@ mod tests {
         assert!(apart(&runs).is_empty(), "whose they are is not known");
         runs[1].recording = recording();
         assert_eq!(apart(&runs), [0.0, 0.0], "the guest's own tasks are nobody's");
+        runs[0].observed.elapsed_ns = 0;
+        assert!(apart(&runs).is_empty(), "nobody has seen the first");
     }
 
     #[test]
@@ -245,7 +250,7 @@ mod tests {
         let of = |what| distance(&foretold, &happened, what);
         assert!((of(Foretold::Elapsed).unwrap() - 0.1).abs() < 1e-9);
         assert_eq!(of(Foretold::CpuTime), Some(0.5));
-        assert_eq!(of(Foretold::Switches), None, "none happened");
+        assert_eq!(of(Foretold::Switches), None, "nobody saw them");
         assert_eq!(of(Foretold::MmSwitches), None, "nobody saw them");
     }
 }
