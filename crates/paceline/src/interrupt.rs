@@ -55,8 +55,7 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Watches for Ctrl-C, hangups and polite kills; once this is dropped they do again what they did before.
 pub struct Signals {
-    came: Arc<AtomicBool>,
-    /// Its number.
+    /// The number of the last one; 0: none has come.
     last: Arc<AtomicUsize>,
 }
 
@@ -68,17 +67,15 @@ impl Signals {
             signal_hook::flag::register_usize(signal, last.clone(), signal as usize)
                 .map_err(|error| cannot_watch(&error))?;
         }
-        // Set behind the number, as handlers run in the order in which they came.
-        let came = set_by(&SIGNALS)?;
         // One that comes before this ends the process, or is there to be taken.
         WATCHED.store(true, Ordering::SeqCst);
-        Ok(Signals { came, last })
+        Ok(Signals { last })
     }
 
     /// The last one that has come since this was asked before.
     pub fn take(&self) -> Option<i32> {
-        let came = self.came.swap(false, Ordering::SeqCst);
-        came.then(|| self.last.load(Ordering::SeqCst) as i32)
+        let last = self.last.swap(0, Ordering::SeqCst);
+        (last != 0).then_some(last as i32)
     }
 }
 
