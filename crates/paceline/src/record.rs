@@ -121,12 +121,14 @@ fn take(args: &Record) -> Result<Taken, Failure> {
         pass_on(child, signal);
     }
     let ended = child.as_mut().filter(|_| over == Over::Ended);
-    let (recorded, coarse, mut status) = finish(observer, ended, command_ns)?;
+    let finished = finish(observer, ended, command_ns);
     let took = started.elapsed();
-    draft.keep().map_err(refused)?;
-    if let Some(child) = child.as_mut().filter(|_| over != Over::Ended) {
-        status = outlast(child, signalled, &signals)?;
-    }
+    let finished = finished.and_then(|all| draft.keep().map_err(refused).map(|()| all));
+    // A command is waited for, whatever became of its recording.
+    let outlasting = child.as_mut().filter(|_| over != Over::Ended);
+    let outlasted = outlasting.map(|child| outlast(child, signalled, &signals)).transpose()?;
+    let (recorded, coarse, status) = finished?;
+    let status = outlasted.unwrap_or(status);
     let left = child.is_some() && status.is_none();
     let interrupted = signalled || signals.take().is_some();
     Ok(Taken { recorded, took, status, coarse, interrupted, left })
