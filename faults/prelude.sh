@@ -6,7 +6,12 @@ cd /tmp
 
 state() { cat /sys/kernel/sched_ext/state; }
 ops() { (cd /sys/kernel/sched_ext && cat root/ops); }
-fail() { echo "failed: $* [$(tail -n 3 err)]" | tr '\n' '|'; echo; exit 1; }
+# Who keeps the CPUs goes first, or nobody hears why it failed.
+fail() {
+    kill -KILL $hogs $spinners 2>/dev/null
+    echo "failed: $* [$(tail -n 3 err)]" | tr '\n' '|'; echo
+    exit 1
+}
 await() { i=0; until eval "$1"; do i=$((i+1)); [ $i -lt 400 ] || fail "never: $1"; sleep 0.05; done; }
 
 # $policy in charge until `unload`; $by: how, where not by sched_ext.
