@@ -44,7 +44,7 @@ impl Engine {
             if std::mem::take(&mut self.k.cpus[cpu].irq_work) {
                 self.k.charge_ns(self.k.machine.costs.irq_ns);
                 self.class.irq_work(&mut self.k, cpu);
-            } else if self.k.cpus[cpu].need_resched && !self.in_long_call(cpu) {
+            } else if self.k.cpus[cpu].gives_way() && !self.in_long_call(cpu) {
                 self.schedule();
             } else {
                 return;
@@ -96,6 +96,7 @@ impl Engine {
         k.rq_lock(cpu);
         k.call(k.func.update_rq_clock);
         k.cpus[cpu].need_resched = false;
+        k.cpus[cpu].lazy_resched = false;
         if std::mem::take(&mut k.cpus[cpu].tick_asked) {
             // Perhaps long ago: a system call went on, or others had their turn.
             k.hint(Hint::Tick);

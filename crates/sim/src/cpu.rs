@@ -24,6 +24,8 @@ pub struct Cpu {
     pub nr_running: usize,
     /// It is to schedule as soon as it can.
     pub need_resched: bool,
+    /// The same on the way out of the kernel (TIF_NEED_RESCHED_LAZY): nobody interrupts it for that.
+    pub lazy_resched: bool,
     /// A tick has asked for that.
     pub(crate) tick_asked: bool,
     /// It takes part in scheduling.
@@ -100,6 +102,7 @@ impl Cpu {
             curr: None,
             nr_running: 0,
             need_resched: false,
+            lazy_resched: false,
             tick_asked: false,
             online: true,
             rq_lock,
@@ -122,6 +125,12 @@ impl Cpu {
             instructions: 0.0,
             mode_since_ns: 0,
         }
+    }
+
+    /// Whether it schedules on the way out of the kernel.
+    #[inline]
+    pub(crate) fn gives_way(&self) -> bool {
+        self.need_resched || self.lazy_resched
     }
 
     /// Whether it runs the idle task.

@@ -254,7 +254,7 @@ impl Engine {
             self.pause(cpu, t_ns);
             self.k.cpus[cpu].set_mode(Mode::Kernel, t_ns);
         } else if !self.k.cpus[cpu].pending.is_empty()
-            || self.k.cpus[cpu].need_resched && !self.in_long_call(cpu)
+            || self.k.cpus[cpu].gives_way() && !self.in_long_call(cpu)
         {
             self.begin(cpu, t_ns);
             self.handle_pending();

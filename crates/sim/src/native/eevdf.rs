@@ -5,7 +5,7 @@
 //! `eevdf_balance`. Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
 //! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, NI_RANDOM, NI_RATE, HRTICK (slices end on time
 //! and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy
-//! preemption a task gives way when it next enters the kernel or at the tick after, and other CPUs
+//! preemption a task gives way when it next leaves the kernel, for a tick at the latest, and other CPUs
 //! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, active
 //! balancing by the stopper thread, preferred nodes.
 
@@ -52,8 +52,6 @@ pub(super) struct Rq {
     pub runnable: usize,
     /// The line of counters that other CPUs read.
     pub line: Line,
-    /// Asked to give way when it next enters the kernel (TIF_NEED_RESCHED_LAZY).
-    pub lazy: bool,
     pub idle_since_ns: Option<u64>,
     /// When it last became idle, for the choice among idle CPUs.
     pub idle_stamp_ns: u64,
@@ -172,7 +170,6 @@ impl Eevdf {
             avg: Avg::default(),
             runnable: 0,
             line: Line::new(cpu),
-            lazy: false,
             idle_since_ns: None,
             idle_stamp_ns: 0,
             avg_idle_ns: 2 * MIGRATION_COST_NS,
@@ -253,8 +250,8 @@ impl Eevdf {
     fn resched(&mut self, k: &mut Kernel, cpu: CpuId) {
         if cpu == k.this_cpu() {
             k.resched(cpu);
-        } else {
-            self.rqs[cpu].lazy = true;
+        } else if !std::mem::replace(&mut k.cpus[cpu].lazy_resched, true) {
+            k.call(k.func.resched_curr);
         }
     }
 
@@ -482,7 +479,6 @@ impl Class for Eevdf {
         runnable: bool,
     ) -> Option<TaskId> {
         k.enter(self.func.pick);
-        self.rqs[cpu].lazy = false;
         if runnable {
             self.update_curr(k, cpu);
             // The charge may ask for what is being done.
@@ -537,7 +533,7 @@ impl Class for Eevdf {
 
     fn tick(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId) {
         k.enter(self.func.tick);
-        if std::mem::take(&mut self.rqs[cpu].lazy) {
+        if k.cpus[cpu].lazy_resched {
             k.resched(cpu);
         }
         self.update_curr(k, cpu);

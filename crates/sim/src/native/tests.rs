@@ -174,6 +174,22 @@ fn cut_short(events: &[trace::Event]) -> Vec<u64> {
     lengths
 }
 
+/// How long a task waited for its CPU after each wakeup, ns.
+fn waits(events: &[trace::Event], task: trace::Tid) -> Vec<u64> {
+    let mut woken = None;
+    let mut waits = Vec::new();
+    for event in events {
+        match event.kind {
+            trace::Kind::Wake { tid, .. } if tid == task => woken = Some(event.t_ns),
+            trace::Kind::Switch { next, .. } if next == task => {
+                waits.extend(woken.take().map(|since| event.t_ns - since));
+            }
+            _ => {}
+        }
+    }
+    waits
+}
+
 const FOUR_HOGS: &str = r#"{"global": {"duration": 1}, "tasks": {
     "a": {"cpus": [0], "instance": 2, "run": 50000},
     "b": {"cpus": [1], "instance": 2, "run": 50000}}}"#;
@@ -206,20 +222,26 @@ fn a_wakeup_does_not_cut_a_request_short() {
             "hog": {"cpus": [0], "run": 50000},
             "beat": {"cpus": [0], "run": 100, "timer": {"ref": "unique", "period": 20000}}}}"#,
     );
-    let mut woken = None;
-    let mut waits = Vec::new();
-    for event in &events {
-        match event.kind {
-            trace::Kind::Wake { tid: 2, .. } => woken = Some(event.t_ns),
-            trace::Kind::Switch { next: 2, .. } => {
-                waits.extend(woken.take().map(|since| event.t_ns - since));
-            }
-            _ => {}
-        }
-    }
+    let waits = waits(&events, 2);
     // Where in a request of the hog's the timer falls is chance: some wait for most of it.
     let longest = waits.iter().copied().max().unwrap_or(0);
     assert!((1_000_000..2_900_000).contains(&longest), "{longest} of {waits:?}");
+}
+
+/// `resched_curr_lazy`: who is to give way to a task that another CPU has woken does so on its way out of the kernel,
+/// without an interrupt, and long before its slice or its tick ends.
+#[test]
+fn who_makes_system_calls_gives_way_to_who_is_woken_from_afar() {
+    let events = events(
+        machine("numa-2x4"),
+        r#"{"global": {"duration": 2}, "tasks": {
+            "calls": {"cpus": [0], "instance": 3, "run": 20, "iorun": 100},
+            "woken": {"cpus": [0], "suspend": "here", "run": 100},
+            "wakes": {"cpus": [1], "run": 100, "resume": "here", "timer": {"ref": "unique", "period": 9000}}}}"#,
+    );
+    let waits = waits(&events, 4);
+    let soon = waits.iter().filter(|ns| **ns < 100_000).count();
+    assert!(waits.len() > 150 && 2 * soon > waits.len(), "{soon} of {}: {waits:?}", waits.len());
 }
 
 /// Tasks that pass a token round on CPU 0.
