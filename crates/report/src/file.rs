@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -144,9 +144,11 @@ struct Begun<'a> {
 
 impl Begun<'_> {
     fn finish(self) -> io::Result<()> {
-        // The umask does not change who may read what was there before.
-        if let Some(mode) = mode_of(&self.place) {
-            self.file.as_file().set_permissions(Permissions::from_mode(mode))?;
+        // Whose it was stays whose it is, where we may say so; nor does the umask change who may read it.
+        if let Ok(was) = fs::metadata(&self.place) {
+            let file = self.file.as_file();
+            let _ = fchown(file, Some(was.uid()), Some(was.gid()));
+            file.set_permissions(Permissions::from_mode(was.permissions().mode() & 0o777))?;
         }
         self.file.as_file().sync_all()?;
         self.file.persist(&self.place)?;
@@ -166,17 +168,27 @@ impl Drop for Known<'_> {
     }
 }
 
-/// Where the file lies behind links. A device or a pipe is refused: the move would put a file in its
+/// Where the file lies behind links, or will lie. A device or a pipe is refused: the move would put a file in its
 /// place, and nobody who names /dev/null means that.
 fn place_of(path: &Path) -> io::Result<PathBuf> {
+    let no_file = |why: &str| Err(io::Error::new(ErrorKind::InvalidInput, why));
     match fs::metadata(path) {
         Ok(there) if there.is_file() => fs::canonicalize(path),
-        Ok(_) => {
-            Err(io::Error::new(ErrorKind::InvalidInput, "it is there and no file; name a file"))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_path_buf()),
+        Ok(_) => no_file("it is there and no file; name a file"),
+        Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
+            // Not a circle, or that would have been the error.
+            Ok(target) => place_of(&folder_of(path).join(target)),
+            Err(_) if names_folder(path) => no_file("it is the name of a folder; name a file"),
+            Err(_) => Ok(path.to_path_buf()),
+        },
         Err(error) => Err(error),
     }
+}
+
+/// Whether only a folder can have this name.
+fn names_folder(path: &Path) -> bool {
+    let name = path.as_os_str().as_encoded_bytes();
+    name.ends_with(b"/") || name.ends_with(b"/.")
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -281,6 +293,43 @@ mod tests {
         write_whole(&link, "new").unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_link_to_nothing_yet_stays_and_its_file_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        write_whole(&link, "new").unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+        let circle = folder.path().join("circle");
+        std::os::unix::fs::symlink("circle", &circle).unwrap();
+        write_whole(&circle, "new").unwrap_err();
+    }
+
+    #[test]
+    fn the_name_of_a_folder_is_refused_before_anything_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["none/", "none/.", "none/sub/"] {
+            let path = folder.path().join(name);
+            assert!(probe(&path).is_err(), "{name}");
+        }
+        let error = probe(&folder.path().join("none/")).unwrap_err().to_string();
+        assert!(error.ends_with("it is the name of a folder; name a file"), "{error}");
+    }
+
+    #[test]
+    fn whose_a_file_was_stays_whose_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "old").unwrap();
+        // Only root may give it away; everybody else has it already.
+        let own = std::fs::metadata(&path).unwrap().uid();
+        let other =
+            if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() { 65534 } else { own };
+        write_whole(&path, "new").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().uid(), other);
     }
 
     #[test]
