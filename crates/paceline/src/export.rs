@@ -40,7 +40,9 @@ pub fn check(
     let tables = exports.csv.iter().flat_map(|folder| TABLES.map(|name| folder.join(name)));
     let tables: Vec<Named> = tables.map(|path| ("--csv", path)).collect();
     apart(&[&written[..], &tables].concat(), read)?;
-    written.iter().try_for_each(|(option, path)| check_writable(path, option))?;
+    // Of several timelines none has the name itself, from which theirs are made.
+    let named = exports.perfetto.iter().map(|path| ("--perfetto", path.clone()));
+    named.chain(written).try_for_each(|(option, path)| check_writable(&path, option))?;
     if let Some(folder) = &exports.csv {
         fs::create_dir_all(folder)
             .map_err(|error| Failure::input(format!("--csv {}: {error}", folder.display())))?;
