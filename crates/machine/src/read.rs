@@ -449,6 +449,10 @@ fn check(
         () if cost.name.starts_with("smt_rate") && !is_rate(value) => {
             format!("expected a number from {RATE_MIN} to 1")
         }
+        // a run in shorter ones comes to no end
+        () if cost.name == "turn_ns" && *value > 0.0 && *value < TURN_MIN_NS => {
+            format!("expected 0, for CPUs side by side, or a number from {TURN_MIN_NS}")
+        }
         () if !(least..=most).contains(value) => {
             format!("expected a number from {least} to {most}")
         }
@@ -457,6 +461,9 @@ fn check(
     };
     Err(source.error(span, format!("{}: {what}", cost.name)))
 }
+
+/// The shortest turns of CPUs that run one after the other, ns.
+const TURN_MIN_NS: f64 = 1000.0;
 
 /// Between which a number may lie. Far wider than any machine; beyond them a run would not come to an
 /// end, or its clock of 64 bits would overflow.

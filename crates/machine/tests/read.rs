@@ -228,6 +228,21 @@ fn a_number_that_no_machine_has_is_refused() {
 }
 
 #[test]
+fn turns_in_which_no_run_ends_are_refused() {
+    let good = include_str!("../../../machines/icount-2x4.toml");
+    for turn in ["0.5", "1", "999"] {
+        let text =
+            good.replacen("turn_ns = { value = 10000", &format!("turn_ns = {{ value = {turn}"), 1);
+        assert_ne!(text, good);
+        let error = Machine::from_toml(&text, "m.toml").unwrap_err().to_string();
+        assert!(
+            error.contains("turn_ns: expected 0, for CPUs side by side, or a number from 1000"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_tlb_of_more_tags_than_fit_is_refused() {
     let good = include_str!("../../../machines/core2duo-1.86.toml");
     for tags in ["1e18", "1e300", "inf"] {

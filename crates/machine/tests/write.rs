@@ -8,7 +8,11 @@ use proptest::prelude::*;
 
 fn all(names: &'static [CostName], value: f64) -> BTreeMap<&'static str, Stated> {
     let one = |name: &CostName| {
-        let value = if name.name == "tick_period_ns" { 1e6 } else { value };
+        let value = match name.name {
+            "tick_period_ns" => 1e6,
+            "turn_ns" => 1e4,
+            _ => value,
+        };
         (name.name, Stated::new(value, name.unit, Tag::Measured, "by a test"))
     };
     names.iter().map(one).collect()

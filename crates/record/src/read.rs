@@ -103,6 +103,9 @@ pub struct Reader<R> {
     summary: Summary,
 }
 
+/// Nobody takes longer to write an event down.
+const HOOK_MAX_NS: f64 = 1e6;
+
 impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
@@ -128,6 +131,11 @@ impl<R: Read> Reader<R> {
             serde_json::from_slice(&text).map_err(|error| ReadError::Header(error.to_string()))?;
         if header.cpus == 0 || header.cpus > CPUS_MAX as usize {
             return Err(ReadError::Header(format!("{} CPUs", header.cpus)));
+        }
+        for hook_ns in [header.hook_ns, header.call_hook_ns] {
+            if !(0.0..=HOOK_MAX_NS).contains(&hook_ns) {
+                return Err(ReadError::Header(format!("{hook_ns:e} ns to write an event down")));
+            }
         }
         Ok(Reader {
             from,

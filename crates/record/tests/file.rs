@@ -121,6 +121,20 @@ fn what_is_no_recording_is_told_in_a_line() {
 }
 
 #[test]
+fn a_time_to_write_an_event_down_that_nobody_takes_is_damage() {
+    for hook_ns in [-1.0, -1e308, 1e7, 1e308] {
+        for header in [Header { hook_ns, ..header() }, Header { call_hook_ns: hook_ns, ..header() }]
+        {
+            let bytes = Writer::new(Vec::new(), &header).unwrap();
+            let ending = Ending { end_ns: 9, ..Ending::default() };
+            let bytes = bytes.finish(&ending).unwrap().0;
+            let error = read(&bytes).unwrap_err();
+            assert!(matches!(error, ReadError::Header(_)), "{hook_ns}: {error}");
+        }
+    }
+}
+
+#[test]
 fn an_end_at_no_time_is_no_end() {
     let ended = |end_ns: u64, command_ns: Option<(u64, u64)>| {
         let writer = Writer::new(Vec::new(), &header()).unwrap();
