@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fs, io};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGXFSZ};
 use tempfile::TempDir;
 
 use crate::failure::Failure;
@@ -104,6 +104,16 @@ fn set_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
         signal_hook::flag::register(*signal, set.clone()).map_err(|error| cannot_watch(&error))?;
     }
     Ok(set)
+}
+
+/// A file that may grow no more (`ulimit -f`) is a full disk: the write says so, where the signal would end this process
+/// with its files half written.
+pub fn outlive_file_limits() {
+    // A handler, and not to ignore it: programs that are started here have the signal as it was.
+    if !live::is_ignored(SIGXFSZ) {
+        // Without one it ends as all programs do.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+    }
 }
 
 /// Whether this process was started to ignore a signal, as by `nohup`, and does. SIGINT it heeds all the same: a script

@@ -39,6 +39,7 @@ use cli::{Cli, Verb};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    interrupt::outlive_file_limits();
     match parse().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -273,6 +273,22 @@ fn a_table_that_is_interrupted_leaves_no_temporary_file() {
 }
 
 #[test]
+fn a_file_that_may_not_grow_is_one_line_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "ulimit -f 8; exec \"$0\" compare --on sim --policy default --report report.html -- hackbench -l 1";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_paceline")])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("cannot write report.html: File too large"), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn files_that_cannot_be_written_are_refused_before_the_runs() {
     let refused = |ground: &str, more: &[&str]| {
         let words = [&["compare", "--on", ground, "--policy", "default"], more, &["--", "true"]];
