@@ -42,7 +42,10 @@ pub fn check(
     apart(&[&written[..], &tables].concat(), read)?;
     // Of several timelines none has the name itself, from which theirs are made.
     let named = exports.perfetto.iter().map(|path| ("--perfetto", path.clone()));
-    named.chain(written).try_for_each(|(option, path)| check_writable(&path, option))?;
+    written
+        .into_iter()
+        .chain(named)
+        .try_for_each(|(option, path)| check_writable(&path, option))?;
     if let Some(folder) = &exports.csv {
         fs::create_dir_all(folder)
             .map_err(|error| Failure::input(format!("--csv {}: {error}", folder.display())))?;

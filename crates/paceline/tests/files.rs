@@ -138,6 +138,8 @@ fn what_cannot_be_written_is_refused_before_the_command_runs() {
         ("record -o none/x", "-o: cannot write none/x: No such file"),
         ("record --perfetto none/x", "--perfetto: cannot write none/x: No such file"),
         ("record -o .", ". is a folder; name a file"),
+        ("record -o none/", "-o: cannot write none/: it is the name of a folder; name a file"),
+        ("try --perfetto tables", "tables is a folder; name a file"),
     ] {
         let said = folder.refused(&format!("{words} -- touch ran"));
         assert!(said.contains(wanted) && said.lines().count() == 1, "{words}: {said}");
