@@ -46,10 +46,10 @@ fn a_duration_ends_what_runs_sleeps_waits_and_spins() {
 #[test]
 fn memory_and_a_device_are_written() {
     let report = ran(r#"{"global": {"mem_buffer_size": 65536},
-        "tasks": {"a": {"loop": 2, "mem": 100000000, "iorun": 10000000}}}"#);
+        "tasks": {"a": {"loop": 2, "mem": 1000000000, "iorun": 10000000}}}"#);
     let task = &report.tasks[0];
-    // No machine writes a byte in less than a hundredth of a ns.
-    assert!(task.steps == 4 && task.cpu_ns > 2_000_000 && task.work_ns == 0, "{task:?}");
+    // No machine writes 500 bytes in a ns; there are some that write 160.
+    assert!(task.steps == 4 && task.cpu_ns > 4_000_000 && task.work_ns == 0, "{task:?}");
 }
 
 #[test]
