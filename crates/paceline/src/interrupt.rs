@@ -63,7 +63,7 @@ impl Signals {
     /// Begins to watch.
     pub fn watch() -> Result<Self, Failure> {
         let last = Arc::new(AtomicUsize::new(0));
-        for signal in SIGNALS.into_iter().filter(|signal| !is_to_be_ignored(*signal)) {
+        for signal in heeded(SIGNALS) {
             signal_hook::flag::register_usize(signal, last.clone(), signal as usize)
                 .map_err(|error| cannot_watch(&error))?;
         }
@@ -89,19 +89,19 @@ impl Drop for Signals {
 /// says.
 pub fn in_charge() -> Result<Arc<AtomicBool>, Failure> {
     live::speak_from_background();
-    set_by(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP])
+    set_by(SIGNALS.into_iter().chain([SIGTSTP]))
 }
 
 /// Set by Ctrl-Z.
 pub fn suspends() -> Result<Arc<AtomicBool>, Failure> {
-    set_by(&[SIGTSTP])
+    set_by([SIGTSTP])
 }
 
 /// In the signal's handler itself: a thread that waits for signals would be the policy's to run, or not.
-fn set_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+fn set_by(signals: impl IntoIterator<Item = i32>) -> Result<Arc<AtomicBool>, Failure> {
     let set = Arc::new(AtomicBool::new(false));
-    for signal in signals.iter().filter(|signal| !is_to_be_ignored(**signal)) {
-        signal_hook::flag::register(*signal, set.clone()).map_err(|error| cannot_watch(&error))?;
+    for signal in heeded(signals) {
+        signal_hook::flag::register(signal, set.clone()).map_err(|error| cannot_watch(&error))?;
     }
     Ok(set)
 }
@@ -114,6 +114,11 @@ pub fn outlive_file_limits() {
         // Without one it ends as all programs do.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     }
+}
+
+/// Those of them that this process is not to ignore.
+fn heeded(signals: impl IntoIterator<Item = i32>) -> impl Iterator<Item = i32> {
+    signals.into_iter().filter(|signal| !is_to_be_ignored(*signal))
 }
 
 /// Whether this process was started to ignore a signal, as by `nohup`, and does. SIGINT it heeds all the same: a script
@@ -157,7 +162,7 @@ mod tests {
     fn what_nohup_has_it_ignore_stays_ignored() {
         for (signal, stays) in [(SIGHUP, true), (SIGINT, false)] {
             live::ignore(signal);
-            let _set = set_by(&[signal]).unwrap();
+            let _set = set_by([signal]).unwrap();
             assert_eq!(live::is_ignored(signal), stays, "{signal}");
         }
         live::unhandle(SIGINT);

@@ -2,7 +2,7 @@
 //! Files that are written whole or not at all.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -112,7 +112,8 @@ impl Unfinished {
     fn begin(&self, path: &Path) -> io::Result<Begun<'_>> {
         let place = place_of(path)?;
         let mut known = self.known();
-        let mode = Permissions::from_mode(mode_of(&place).unwrap_or(NEW));
+        let mode = fs::metadata(&place).map_or(NEW, |there| mode_of(&there));
+        let mode = Permissions::from_mode(mode);
         let file = Builder::new().permissions(mode).tempfile_in(folder_of(&place))?;
         known.insert(file.path().to_path_buf());
         let known = Known { of: self, path: file.path().to_path_buf() };
@@ -148,7 +149,7 @@ impl Begun<'_> {
         if let Ok(was) = fs::metadata(&self.place) {
             let file = self.file.as_file();
             let _ = fchown(file, Some(was.uid()), Some(was.gid()));
-            file.set_permissions(Permissions::from_mode(was.permissions().mode() & 0o777))?;
+            file.set_permissions(Permissions::from_mode(mode_of(&was)))?;
         }
         self.file.as_file().sync_all()?;
         self.file.persist(&self.place)?;
@@ -202,8 +203,8 @@ fn folder_of(path: &Path) -> &Path {
 const NEW: u32 = 0o666;
 
 /// Who may read and write the file that is there.
-fn mode_of(place: &Path) -> Option<u32> {
-    fs::metadata(place).ok().map(|there| there.permissions().mode() & 0o777)
+fn mode_of(there: &Metadata) -> u32 {
+    there.permissions().mode() & 0o777
 }
 
 #[cfg(test)]
@@ -230,7 +231,7 @@ mod tests {
             std::fs::write(&path, "old").unwrap();
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             write_whole(&path, "new").unwrap();
-            assert_eq!(mode_of(&path), Some(mode), "{mode:o}");
+            assert_eq!(mode_of(&fs::metadata(&path).unwrap()), mode, "{mode:o}");
         }
     }
 

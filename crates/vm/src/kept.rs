@@ -51,7 +51,7 @@ impl<'a> Kept<'a> {
             let mut file = File::open(file).with_context(|| file.display().to_string())?;
             io::copy(&mut file, &mut hash)?;
         }
-        // the same names in every session
+        // whatever the scratch folder is called
         let [kernel, messages, records, console] = ["k", "m", "r", "c"].map(Path::new);
         let files = Files { kernel, image, messages, records, console };
         for word in qemu::arguments(request, &files, 0, Threads::OneEach) {

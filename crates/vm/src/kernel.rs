@@ -55,44 +55,44 @@ pub fn find(
     if let Some(image) = by_hand {
         return named(image);
     }
-    from_suites(SUITES, Which::Newest, &folder(place(cache))?, progress)
+    cached_or_fetched(Which::Newest, &folder(place(cache))?, progress)
 }
 
 /// The oldest kernel of Debian's that has sched_ext, kept apart from the others.
 pub fn oldest(cache: Option<&Path>, progress: &MultiProgress) -> anyhow::Result<Kernel> {
-    from_suites(OLDER_SUITES, Which::Oldest, &folder(oldest_place(cache))?, progress)
+    cached_or_fetched(Which::Oldest, &folder(oldest_place(cache))?, progress)
 }
 
-/// Of the sound kernels of a suite.
+/// Of the sound kernels of Debian's.
 #[derive(Clone, Copy)]
 enum Which {
     Newest,
     Oldest,
 }
 
-/// The newest kernel in a folder, else the first sound one that a suite has, into it.
-fn from_suites(
-    suites: &[&str],
-    which: Which,
-    folder: &Path,
-    progress: &MultiProgress,
-) -> anyhow::Result<Kernel> {
-    match cached(folder) {
-        Some(kernel) => Ok(kernel),
-        None => fetch(suites, which, folder, progress),
+impl Which {
+    fn suites(self) -> &'static [&'static str] {
+        match self {
+            Which::Newest => SUITES,
+            Which::Oldest => OLDER_SUITES,
+        }
     }
 }
 
-fn fetch(
-    suites: &[&str],
+/// The newest kernel in a folder, else the first sound one that a suite has, into it.
+fn cached_or_fetched(
     which: Which,
     folder: &Path,
     progress: &MultiProgress,
 ) -> anyhow::Result<Kernel> {
+    cached(folder).map_or_else(|| fetch(which, folder, progress), Ok)
+}
+
+fn fetch(which: Which, folder: &Path, progress: &MultiProgress) -> anyhow::Result<Kernel> {
     let bad = |why: String| BadInput(format!("no kernel: {why}; {MEND}"));
     let mirror = mirror().map_err(|error| bad(format!("{error:#}")))?;
     let mut failures = Vec::new();
-    for suite in suites {
+    for suite in which.suites() {
         match fetch_suite(suite, which, &mirror, folder, progress) {
             Ok(kernel) => return Ok(kernel),
             Err(error) => failures.push(format!("{suite}: {error:#}")),

@@ -108,7 +108,7 @@ fn boots(
     let boot = |boot: usize| -> anyhow::Result<Vec<Traced>> {
         let before = kept.as_ref().map_or(Ok(None), |kept| kept.get(boot))?;
         if let Some(runs) = before {
-            done.taken(runs.len());
+            done.bar.inc(runs.len() as u64);
             return Ok(runs);
         }
         let guest = Guest { request, kernel: &kernel, image: &image, boot, events, done: &done };
@@ -179,11 +179,6 @@ impl Done {
         bar.enable_steady_tick(Duration::from_millis(200));
         let start = Instant::now();
         Done { bar, say: request.say, start, said: Mutex::new(start) }
-    }
-
-    /// So many runs are there from before.
-    fn taken(&self, runs: usize) {
-        self.bar.inc(runs as u64);
     }
 
     /// One more is done.
