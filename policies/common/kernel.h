@@ -54,6 +54,9 @@ struct sched_ext_entity {
 /* In scx.flags: it is runnable [enum scx_ent_flags]. */
 #define SCX_TASK_QUEUED 1
 
+/* In flags: a thread of the kernel's own [include/linux/sched.h]. */
+#define PF_KTHREAD 0x00200000
+
 struct task_struct {
 	s32 pid;
 	s32 tgid;

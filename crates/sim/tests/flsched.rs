@@ -52,6 +52,16 @@ fn who_outranks_is_next_also_where_it_has_just_one_cpu() {
     assert!(wait_ms("flsched", 1, &load(0, &None), "urgent") > 10, "else it waits for all of them");
 }
 
+#[test]
+fn what_the_kernel_does_for_all_is_next() {
+    let waits = |kernel| {
+        let worker = Task { kernel, ..sleeper("worker", 0, 1, 40) };
+        wait_ms("flsched", 2, &common::workload([vec![worker], hogs(8, &None)].concat()), "worker")
+    };
+    assert!(waits(true) <= 10, "a turn: {} ms", waits(true));
+    assert!(waits(false) > 10, "a user's waits for all that are ahead: {} ms", waits(false));
+}
+
 /// However many wake that outrank it, and however long their turns are.
 #[test]
 fn nobody_starves_behind_the_head_of_a_queue() {

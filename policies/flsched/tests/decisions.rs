@@ -9,13 +9,14 @@ use decisions::function;
 use proptest::prelude::*;
 
 #[test]
-fn only_a_task_that_outranks_or_cannot_move_goes_to_the_head() {
-    let prefers_head = function::<unsafe extern "C" fn(u32, bool) -> bool>("prefers_head");
-    let ask = |weight, pinned| unsafe { prefers_head(weight, pinned) };
-    assert!(!ask(100, false), "a task of nice 0 waits its turn");
-    assert!(!ask(15, false), "a task of nice 10 is not put behind its turn either");
-    assert!(ask(101, false), "a task that outranks is moved in the queue (slide 12)");
-    assert!(ask(100, true), "a task that cannot go elsewhere is moved in the queue");
+fn only_a_task_that_outranks_or_cannot_move_or_is_the_kernels_goes_to_the_head() {
+    let prefers_head = function::<unsafe extern "C" fn(u32, bool, bool) -> bool>("prefers_head");
+    let ask = |weight, pinned, kernel| unsafe { prefers_head(weight, pinned, kernel) };
+    assert!(!ask(100, false, false), "a task of nice 0 waits its turn");
+    assert!(!ask(15, false, false), "a task of nice 10 is not put behind its turn either");
+    assert!(ask(101, false, false), "a task that outranks is moved in the queue (slide 12)");
+    assert!(ask(100, true, false), "a task that cannot go elsewhere is moved in the queue");
+    assert!(ask(100, false, true), "what RCU and work items wait for is moved in the queue");
 }
 
 #[test]

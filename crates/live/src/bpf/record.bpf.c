@@ -16,7 +16,6 @@
 LICENSE;
 
 #define TASK_DEAD	0x80
-#define PF_KTHREAD	0x200000
 #define S_IFMT		0170000
 #define S_IFIFO		0010000
 #define S_IFSOCK	0140000

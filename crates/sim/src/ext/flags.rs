@@ -47,6 +47,7 @@ pub(super) const OPS_KNOWN: u64 = OPS_KEEP_BUILTIN_IDLE
     | OPS_ALLOW_QUEUED_WAKEUP;
 
 pub(super) const PF_EXITING: u32 = 0x4;
+pub(super) const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// Slice of a task that the policy gives none.
 pub(super) const SLICE_DFL_NS: u64 = 20_000_000;

@@ -438,7 +438,7 @@ impl Runtime {
         TaskStruct {
             pid: tid(task) as i32,
             tgid: 1 + of.process as i32,
-            flags: 0,
+            flags: if of.kernel { PF_KTHREAD } else { 0 },
             nr_cpus_allowed: of.allowed.len() as i32,
             static_prio: 120 + i32::from(of.nice),
             cpus_ptr: (&raw const self.masks[task]).cast(),

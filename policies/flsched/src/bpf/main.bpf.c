@@ -54,6 +54,7 @@ static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 	struct order_task task = {
 		.weight = p->scx.weight,
 		.pinned = nr_cpus > 1 && p->nr_cpus_allowed == 1,
+		.kernel = p->flags & PF_KTHREAD,
 	};
 	struct fl_cpu *state;
 

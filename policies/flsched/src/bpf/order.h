@@ -12,12 +12,13 @@
 struct order_task {
 	u32 weight;
 	bool pinned;	/* it can run on this one CPU only, and there are others */
+	bool kernel;	/* it is the kernel's own: whoever waits for RCU or a work item waits for it */
 };
 
-/* Whether a woken task is to be moved to the head: it outranks the rest, or cannot go elsewhere. */
+/* Whether a woken task is to be moved to the head: it outranks the rest, cannot go elsewhere, or works for all. */
 static __always_inline bool order_prefers_head(struct order_task task)
 {
-	return task.weight > WEIGHT_NICE_0 || task.pinned;
+	return task.weight > WEIGHT_NICE_0 || task.pinned || task.kernel;
 }
 
 /*
