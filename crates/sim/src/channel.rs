@@ -215,8 +215,9 @@ impl Engine {
         }
         let lock = pipe.lock;
         let from_ns = self.k.now;
-        self.k.enter(if writes { self.funcs.pipe_write } else { self.funcs.pipe_read });
+        // Nearly all of either function is within it.
         self.k.lock(lock);
+        self.k.enter(if writes { self.funcs.pipe_write } else { self.funcs.pipe_read });
         let left = bytes - self.k.tasks[task].at.bytes;
         let Object::Pipe(pipe) = &mut self.objects[channel] else { return None };
         let (moved, changed) = match writes {
@@ -227,8 +228,8 @@ impl Engine {
             false => pipe.take(left),
         };
         self.copy(moved);
-        self.k.unlock(lock);
         self.k.leave();
+        self.k.unlock(lock);
         let held = Held { moved, changed, waited: phase == WAITED };
         if !self.interrupted(from_ns) {
             return Some(held);

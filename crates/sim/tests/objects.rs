@@ -223,6 +223,22 @@ fn blocked_writers(scheduler: Scheduler) -> u64 {
     [1, 2].map(|tid| outcome.observed.tasks[&tid].voluntary - 1).iter().sum()
 }
 
+/// A pipe's mutex is held for nearly all of a read or a write.
+#[test]
+fn writers_to_one_pipe_wait_for_each_other() {
+    let spent_ns = |pipes: usize| {
+        let writer = |at: usize| {
+            let write = Step::Write { channel: at % pipes, bytes: 100 };
+            task(&format!("writer-{at}"), again(1000, vec![write]))
+        };
+        let objects = (0..pipes).map(|_| Object::Pipe { capacity: 1 << 24 }).collect();
+        let outcome = on(cores(2), vec![writer(0), writer(1)], objects);
+        outcome.extra["lock_wait_pipe_ns"] / 2000.0
+    };
+    assert_eq!(spent_ns(2), 0.0);
+    assert!(spent_ns(1) > 20.0, "{} ns a write", spent_ns(1));
+}
+
 #[test]
 fn who_loses_its_cpu_within_a_pipe_keeps_others_out() {
     let blocked = blocked_writers(Scheduler::Default);
