@@ -10,6 +10,14 @@
 static u64 vtime_now = VTIME_BEGINS;
 
 /*
+ * While fresh tasks keep coming, each from near now, nobody is started who has had a turn, and now stands. So it goes on by
+ * itself then, by this part of real time; but not away from those who are started, or who slept would be behind them.
+ */
+#define VTIME_CREEPS 16
+
+static u64 vtime_moved_ns;	/* when it went on last */
+
+/*
  * How fast a task's vtime goes: nice -9 and 9 at most, a factor of seven. Beyond that a turn of the one would
  * be so long in the other's time that the watchdog takes its wait for a stall.
  */
@@ -172,10 +180,19 @@ static __always_inline bool vtime_take(u64 queue, u64 slice_ns)
 	return dsq_move_to_local(queue);
 }
 
-/* In running. */
+/* In running. CPUs do this side by side: what one of them has added may be lost, and comes with the next. */
 static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
 {
-	vtime_now = vtime_after(vtime_now, vtime_catch_up(p, p->scx.dsq_vtime, slice_ns));
+	u64 started = vtime_catch_up(p, p->scx.dsq_vtime, slice_ns), now = now_ns();
+	u64 stood_ns = elapsed_ns(vtime_moved_ns, now);
+
+	if (vtime_ahead(started) > 0)
+		vtime_now = started;
+	else if (stood_ns >= slice_ns && vtime_ahead(started) > -2 * (s64)slice_ns)
+		vtime_now += stood_ns / VTIME_CREEPS;
+	else
+		return;
+	vtime_moved_ns = now;
 }
 
 /*

@@ -119,3 +119,16 @@ fn who_has_waited_in_a_queue_and_left_it_does_not_move_its_clock() {
         }
     }
 }
+
+/// Each is fresh, and so has had less than who is there; and there is always one. It waits for as long as now takes to get
+/// to where a task may be ahead of it.
+#[test]
+fn nobody_starves_while_others_keep_coming() {
+    for policy in POLICIES {
+        let fresh = |at: u64| Task { delay_ns: at * 2 * MS, ..task("fresh", vec![burn(6)]) };
+        let tasks = [task("old", vec![burn(100_000)])].into_iter().chain((1..10_000).map(fresh));
+        let outcome = runs(tasks.collect(), 20, policy);
+        let longest_ms = outcome.observed.tasks[&1].wait_max_ns / MS;
+        assert!(longest_ms < 6_000, "{policy}: it waited for {longest_ms} ms");
+    }
+}
