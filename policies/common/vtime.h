@@ -14,6 +14,7 @@ static u64 vtime_now = VTIME_BEGINS;
  * itself then, by this part of real time; but not away from those who are started, or who slept would be behind them.
  */
 #define VTIME_CREEPS 16
+#define VTIME_STOOD_NS (1000 * 1000 * 1000ULL)	/* for longer than this, nobody came */
 
 static u64 vtime_moved_ns;	/* when it went on last */
 
@@ -188,10 +189,10 @@ static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
 
 	if (vtime_ahead(started) > 0)
 		vtime_now = started;
-	else if (stood_ns >= slice_ns && vtime_ahead(started) > -2 * (s64)slice_ns)
-		vtime_now += stood_ns / VTIME_CREEPS;
-	else
+	else if (stood_ns < slice_ns || vtime_ahead(started) <= -2 * (s64)slice_ns)
 		return;
+	else if (stood_ns < VTIME_STOOD_NS)
+		vtime_now += stood_ns / VTIME_CREEPS;
 	vtime_moved_ns = now;
 }
 
