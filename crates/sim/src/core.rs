@@ -60,9 +60,14 @@ impl Engine {
         let (cpu, now) = (k.this, k.now);
         debug_assert_eq!(k.lock_held(), None, "kernel code ends with a lock held");
         k.cpus[cpu].free_ns = now;
+        if let Some(spun_ns) = k.spun_ns.take()
+            && let Some(end) = self.turns.ends(cpu)
+        {
+            k.queue.push(spun_ns, end);
+        }
         if k.cpus[cpu].idle() {
             k.cpus[cpu].set_mode(Mode::Idle, now);
-            if let Some(end) = self.turns.idles(cpu) {
+            if let Some(end) = self.turns.ends(cpu) {
                 k.queue.push(now, end);
             }
         } else {
@@ -348,7 +353,7 @@ impl Engine {
         let cpu = match leaving && usable && self.class.wakes_leaving_in_place() {
             true => prev,
             false => {
-                self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
+                self.k.spin_until(self.k.tasks[task].on_cpu_until_ns);
                 let locks = self.class.wakes_under_lock();
                 locks.then(|| self.k.rq_lock(prev));
                 let cpu = self.place(task, prev, flags);

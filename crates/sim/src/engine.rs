@@ -441,6 +441,7 @@ impl Engine {
         let alone = k.cpus[cpu].curr == Some(task)
             && k.cpus[cpu].pending.is_empty()
             && k.queue.next_ns() > k.now
+            && k.spun_ns.is_none()
             && k.now < self.stop_ns
             && k.failure.is_none();
         if !alone {

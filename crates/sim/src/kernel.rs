@@ -131,6 +131,8 @@ pub struct Kernel {
     pub(crate) turn_left_ns: u64,
     pub(crate) turn_gap_ns: u64,
     turn_ns: u64,
+    /// When the code simulated now began to spin.
+    pub(crate) spun_ns: Option<u64>,
     /// Why the run must end, first reason first.
     pub(crate) failure: Option<String>,
     locks: Vec<Lock>,
@@ -186,6 +188,7 @@ impl Kernel {
             turn_left_ns: u64::MAX,
             turn_gap_ns: 0,
             turn_ns: machine.costs.turn_ns as u64,
+            spun_ns: None,
             failure: None,
             locks,
             core_busy: vec![0; cores],
@@ -289,6 +292,28 @@ impl Kernel {
         self.go_on_to(self.now + ns as i64 as u64);
     }
 
+    /// The code simulated now spins until then, if that is later. Where CPUs run in turn it gives its turns away.
+    pub(crate) fn spin_until(&mut self, at_ns: u64) {
+        if at_ns <= self.now {
+            return;
+        }
+        if self.turn_ns > 0 {
+            self.give_turns_away(at_ns);
+        }
+        self.now = at_ns;
+    }
+
+    #[cold]
+    fn give_turns_away(&mut self, until_ns: u64) {
+        let cpu = &mut self.cpus[self.this];
+        if cpu.spins.end <= self.now {
+            cpu.spins.start = self.now;
+            self.spun_ns.get_or_insert(self.now);
+        }
+        cpu.spins.end = until_ns;
+        self.turn_left_ns = self.turn_ns;
+    }
+
     /// An atomic operation on a line that other CPUs use too.
     #[inline]
     pub fn atomic(&mut self, line: &mut Line) {
@@ -337,7 +362,10 @@ impl Kernel {
         let lock = &mut self.locks[lock.0];
         let taken = lock.take(self.now, self.this, &self.machine);
         self.account.lock_taken(lock.place, taken.waited_ns, taken.at_ns - self.now);
-        self.now = taken.at_ns;
+        match taken.waited_ns {
+            0 => self.now = taken.at_ns,
+            _ => self.spin_until(taken.at_ns),
+        }
     }
 
     /// Gives a lock back.

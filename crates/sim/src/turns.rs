@@ -3,7 +3,8 @@
 //!
 //! The clock counts the instructions of all CPUs. A CPU has its turn until the next multiple of the
 //! machine's `turn_ns`, until any CPU's timer expires, or until it idles; then comes the next, by
-//! number, that is not idle or has an interrupt to take (QEMU's `rr_cpu_thread_fn`). What is due for
+//! number, that is not idle or has an interrupt to take (QEMU's `rr_cpu_thread_fn`). One that spins for a lock gives
+//! its turns away until it has it, for it says so at each round (x86's PAUSE, QEMU's `do_pause`). What is due for
 //! a CPU meanwhile waits for its turn: interrupts, and the end of its task's work, which the task can
 //! only see by looking at the clock. A task's CPU time runs on the one clock, in its CPU's turn or
 //! not, as the guest's kernel counts it; the worker's tasks go by it, and those of a recording work in their
@@ -45,8 +46,8 @@ impl Turns {
         self.length_ns == 0
     }
 
-    /// The CPU has become idle: the next one's turn begins. Returns what ends its own.
-    pub fn idles(&self, cpu: CpuId) -> Option<Due> {
+    /// The CPU wants its turn no more, if it has one: the next one's begins. Returns what ends its own.
+    pub fn ends(&self, cpu: CpuId) -> Option<Due> {
         (self.holder == Some(cpu)).then_some(Due::Turn { number: self.number })
     }
 }
@@ -98,13 +99,15 @@ impl Engine {
         }
         let length_ns = self.turns.length_ns;
         let others =
-            (0..self.k.cpus.len()).filter(|other| *other != cpu && self.wants_turn(*other));
+            (0..self.k.cpus.len()).filter(|other| *other != cpu && self.wants_turn(*other, t_ns));
         self.k.turn_gap_ns = others.count() as u64 * length_ns;
         self.k.turn_left_ns = length_ns - t_ns % length_ns;
     }
 
-    fn wants_turn(&self, cpu: CpuId) -> bool {
-        self.k.cpus[cpu].mode != Mode::Idle || !self.turns.waiting[cpu].is_empty()
+    fn wants_turn(&self, cpu: CpuId, t_ns: u64) -> bool {
+        let state = &self.k.cpus[cpu];
+        let spins = state.mode == Mode::Kernel && state.spins.contains(&t_ns);
+        state.mode != Mode::Idle && !spins || !self.turns.waiting[cpu].is_empty()
     }
 
     /// Whether users' work stands still on this CPU: others have their turn.
@@ -121,7 +124,11 @@ impl Engine {
         }
         let cpus = self.k.cpus.len();
         let from = self.turns.last + 1;
-        let next = (from..from + cpus).map(|cpu| cpu % cpus).find(|cpu| self.wants_turn(*cpu));
+        let all = || (from..from + cpus).map(|cpu| cpu % cpus);
+        // Where all of them spin, one goes on: who has the lock is ahead of the others' time.
+        let next = all()
+            .find(|cpu| self.wants_turn(*cpu, t_ns))
+            .or_else(|| all().find(|cpu| self.k.cpus[*cpu].mode != Mode::Idle));
         self.turns.number += 1;
         self.turns.holder = next;
         let Some(next) = next else { return };
