@@ -60,16 +60,13 @@ impl Engine {
         let (cpu, now) = (k.this, k.now);
         debug_assert_eq!(k.lock_held(), None, "kernel code ends with a lock held");
         k.cpus[cpu].free_ns = now;
-        if let Some(spun_ns) = k.spun_ns.take()
-            && let Some(end) = self.turns.ends(cpu)
-        {
-            k.queue.push(spun_ns, end);
+        let idle = k.cpus[cpu].idle();
+        let gives_up_ns = k.spun_ns.take().or(idle.then_some(now));
+        if let (Some(at_ns), Some(end)) = (gives_up_ns, self.turns.ends(cpu)) {
+            k.queue.push(at_ns, end);
         }
-        if k.cpus[cpu].idle() {
+        if idle {
             k.cpus[cpu].set_mode(Mode::Idle, now);
-            if let Some(end) = self.turns.ends(cpu) {
-                k.queue.push(now, end);
-            }
         } else {
             self.due_at(cpu, now);
         }

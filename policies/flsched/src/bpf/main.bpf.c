@@ -135,7 +135,7 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 		enq_flags |= place_in_queue(p, cpu);
 	else if (p->nr_cpus_allowed > 1 && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, place_waiting(cpu) - 1);
-	dsq_insert(p, cpu, slice_again(enq_flags), enq_flags | order_again(p, enq_flags));
+	dsq_insert(p, cpu, slice_again(enq_flags), enq_flags);
 	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
 	place_kick_idle(p);
 }
@@ -159,7 +159,7 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 	/* With its tasks pushed off, the queue of a CPU that goes looks the shortest. */
 	if (!cpu_is_active(cpu))
 		cpu = scx_bpf_task_cpu(p);
-	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_again(enq_flags), enq_flags | order_again(p, enq_flags));
+	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_again(enq_flags), enq_flags);
 }
 
 /* A task that can go nowhere else, or not now: on its CPU, at the head where it has just woken and is to. */
@@ -167,7 +167,7 @@ static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		enq_flags |= place_in_queue(p, scx_bpf_task_cpu(p));
-	dsq_insert(p, SCX_DSQ_LOCAL, slice_again(enq_flags), enq_flags | order_again(p, enq_flags));
+	dsq_insert(p, SCX_DSQ_LOCAL, slice_again(enq_flags), enq_flags);
 }
 
 /* The end of a slice, or a task that the kernel does not ask select_cpu for: it has just one CPU. */
@@ -175,6 +175,7 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		defer_ends(p, scx_bpf_task_cpu(p));
+	enq_flags |= order_again(p, enq_flags);
 	if (knob_pull && waits_for_pull(p))
 		enqueue_for_pull(p, enq_flags);
 	else if (p->nr_cpus_allowed == 1 || migration_is_disabled(p))	/* the latter: before 6.14 */
