@@ -74,6 +74,11 @@ KFUNC(int, bpf_iter_scx_dsq_new, struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 fl
 KFUNC(struct task_struct *, bpf_iter_scx_dsq_next, struct bpf_iter_scx_dsq *it);
 KFUNC(void, bpf_iter_scx_dsq_destroy, struct bpf_iter_scx_dsq *it);
 
+KFUNC(bool, scx_bpf_dsq_move, struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+      u64 enq_flags);								/* 6.13 */
+KFUNC(bool, scx_bpf_dispatch_from_dsq, struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+      u64 enq_flags);								/* 6.12 */
+
 /* libbpf drops the last ___suffix of a name when it looks the kernel's one up */
 KFUNC(bool, scx_bpf_dsq_insert___v2___paceline, struct task_struct *p, u64 dsq_id, u64 slice,
       u64 enq_flags);								/* 6.19 */
@@ -141,6 +146,11 @@ static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 
 /* Each task that waits in a DSQ of the policy's own, in its order; each step is under the DSQ's lock. */
 #define dsq_for_each(p, dsq_id)	bpf_for_each(scx_dsq, p, dsq_id, 0)
+
+/* In dispatch and in dsq_for_each: the CPU takes p, which it may run, if p still waits there. Whether it does. */
+#define dsq_take(p, dsq_id)                                                                        \
+	(has(scx_bpf_dsq_move) ? scx_bpf_dsq_move(&___it, p, SCX_DSQ_LOCAL, 0) :                   \
+	 has(scx_bpf_dispatch_from_dsq) ? scx_bpf_dispatch_from_dsq(&___it, p, SCX_DSQ_LOCAL, 0) : false)
 
 static __always_inline void task_set_slice(struct task_struct *p, u64 slice)
 {

@@ -62,6 +62,7 @@ struct kernel {
 	bool (*cpu_is_active)(struct kernel *k, s32 cpu);
 	bool (*goes_anywhere)(struct kernel *k, const struct task_struct *p);
 	struct task_struct *(*forker)(struct kernel *k);
+	bool (*dsq_take)(struct kernel *k, u64 dsq_id, struct task_struct *p);
 };
 
 EXPORT struct kernel *kernel;
@@ -86,6 +87,7 @@ EXPORT struct kernel *kernel;
 #define dsq_for_each(p, dsq_id)                                                                    \
 	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p);                                    \
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
+#define dsq_take(p, dsq_id)			kernel->dsq_take(kernel, dsq_id, p)
 #define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)			((cgroup)->kn->id)
 #define current_task()				kernel->forker(kernel)	/* nobody changes class there */

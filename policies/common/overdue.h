@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Overdue: in policies by virtual time, who waits for a CPU that is away, and has had less than all who wait here. */
+/*
+ * Overdue: in policies by virtual time, who waits for a CPU that is away, and has had less than all who wait here; and who
+ * has waited for too long, whatever it has had.
+ */
 #pragma once
 #include "cpu_queue.h"
 #include "vtime.h"
@@ -19,5 +22,73 @@ static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 		    vtime_head(other) < least && vtime_take(other, slice_ns))
 			return true;
 	}
+	return false;
+}
+
+/*
+ * Virtual time alone does not bound a wait: whoever is a few slices ahead of 40 others has his turn when each of them has
+ * had those, and where real-time tasks leave them a twentieth of the CPU that is more than the 21 s after which RCU
+ * complains of him, or the watchdog's 30. So a CPU looks for who has waited for so long, this often. While there are such
+ * it takes them in every other of its turns, who came first before the others.
+ */
+#define FORGOTTEN_NS (5 * 1000 * 1000 * 1000ULL)
+#define FORGOTTEN_LOOKS_NS (250 * 1000 * 1000ULL)
+
+static u64 forgotten_looked_ns[MAX_CPUS];
+
+/* Since when p, which waits, has done so, if it may run here. 0: it may not. */
+static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu)
+{
+	struct task_slot_of *of = vtime_clock_of(p);
+
+	if (!of || !cpu_allowed(p, cpu) || (migration_is_disabled(p) && scx_bpf_task_cpu(p) != cpu))
+		return 0;
+	return of->waits_ns;
+}
+
+/* Since when who has done so longest waits in a queue, if that is earlier than `since_ns`. */
+static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns)
+{
+	struct task_struct *p;
+
+	dsq_for_each(p, queue) {
+		u64 waits_ns = forgotten_since(p, cpu);
+
+		if (waits_ns && (s64)(waits_ns - since_ns) < 0)
+			since_ns = waits_ns;
+	}
+	return since_ns;
+}
+
+static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns)
+{
+	struct task_struct *p;
+
+	dsq_for_each(p, queue)
+		if (forgotten_since(p, cpu) == since_ns && dsq_take(p, queue))
+			return true;
+	return false;
+}
+
+/* Takes one of this CPU's own queue, or of `nr` from `shared` on. Whether there was one. */
+static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
+{
+	u64 now = now_ns(), too_long_ns = now - FORGOTTEN_NS, first;
+	u32 at = cpu, i;
+
+	if (at >= MAX_CPUS || elapsed_ns(forgotten_looked_ns[at], now) < FORGOTTEN_LOOKS_NS)
+		return false;
+	first = forgotten_first(at, cpu, too_long_ns);
+	bpf_for(i, 0, nr)
+		first = forgotten_first(shared + i, cpu, first);
+	/* Found: the next look is in the turn after the next. */
+	forgotten_looked_ns[at] = first == too_long_ns ? now : now - FORGOTTEN_LOOKS_NS + 3 * slice_ns / 2;
+	if (first == too_long_ns)
+		return false;
+	if (forgotten_take(at, cpu, first))
+		return true;
+	bpf_for(i, 0, nr)
+		if (forgotten_take(shared + i, cpu, first))
+			return true;
 	return false;
 }

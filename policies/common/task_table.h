@@ -59,6 +59,7 @@ struct task_table {
 struct task_slot_of {
 	u32 slot;
 	u32 clock;	/* vtime.h: 1 more than the queue by whose clock its vtime is; 0: by that of all */
+	u64 waits_ns;	/* vtime.h: since when it has not run, though it would; 0: it has */
 };
 
 #ifdef __bpf__

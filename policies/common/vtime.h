@@ -137,8 +137,11 @@ static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 en
 	u64 *behind;
 
 	vtime_settle(queue, slice_ns);
-	if (of)
+	if (of) {
 		of->clock = queue < VTIME_CLOCKS ? queue + 1 : 0;
+		if (!of->waits_ns)
+			of->waits_ns = now_ns();
+	}
 	behind = vtime_clock(of);
 	dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
 	return vtime;
@@ -151,7 +154,7 @@ static __always_inline bool vtime_shares(struct task_struct *p, u64 queue)
 }
 
 /*
- * Who waited long catches up for a few slices and no longer: `vtime` is p's from now on, or what is near enough. Returns
+ * p runs. Who waited long catches up for a few slices and no longer: `vtime` is p's from now on, or what is near enough. Returns
  * what that is by the clock of all, which it goes by from now on where it has its CPU for itself: two that get on as
  * they please would each say of the queue's clock how far behind it is, and then by that much be ahead.
  */
@@ -160,6 +163,8 @@ static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 
 	struct task_slot_of *of = vtime_clock_of(p);
 	u64 *behind = vtime_clock(of);
 
+	if (of)
+		of->waits_ns = 0;
 	if (behind && !vtime_shares(p, of->clock - 1)) {
 		vtime += *behind;
 		of->clock = 0;

@@ -150,6 +150,8 @@ pub struct Kernel {
     pub goes_anywhere: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> bool,
     /// In init_task, who makes the task, where that was recorded; else null.
     pub forker: unsafe extern "C" fn(*mut Kernel) -> *mut TaskStruct,
+    /// In dispatch: the CPU takes this task out of a queue, if it is still there.
+    pub dsq_take: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> bool,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

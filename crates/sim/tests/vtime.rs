@@ -132,3 +132,22 @@ fn nobody_starves_while_others_keep_coming() {
         assert!(longest_ms < 6_000, "{policy}: it waited for {longest_ms} ms");
     }
 }
+
+/// Of each second they leave the others a twentieth: a few slices of 40 others are half a minute then.
+#[test]
+fn nobody_is_forgotten_behind_real_time_tasks() {
+    for policy in POLICIES {
+        let busy = (0..80).map(|n| task(&format!("busy{n}"), vec![burn(100_000)]));
+        let ahead = Task { nice: 19, ..task("ahead", vec![burn(100_000)]) };
+        let mut load = workload(busy.chain([ahead]).collect());
+        load.duration_ns = Some(60_000 * MS);
+        let mut scenario = scenario(cores(2), load, scheduler(policy));
+        let hog = |cpu| Change::Hog { cpu, for_ns: 60_000 * MS, priority: 50 };
+        scenario.faults =
+            [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) }).to_vec();
+        let outcome = run(&scenario).unwrap();
+        let longest_ms =
+            outcome.observed.tasks.values().map(|task| task.wait_max_ns / MS).max().unwrap();
+        assert!(longest_ms < 15_000, "{policy}: somebody waited for {longest_ms} ms");
+    }
+}

@@ -215,6 +215,24 @@ impl Runtime {
         false
     }
 
+    /// `scx_dsq_move`: moves this task of a queue into the local queue of `cpu`.
+    pub(super) fn take(&mut self, k: &mut Kernel, cpu: CpuId, from: DsqIndex, task: TaskId) -> bool {
+        let Some(lock) = self.dsqs[from].lock else { return false };
+        k.enter(self.func.move_task_between_dsqs);
+        k.lock(lock);
+        let waits = self.links[task].dsq == Some(from);
+        if waits && (k.tasks[task].cpu == cpu || k.tasks[task].allowed.has(cpu)) {
+            self.move_here(k, cpu, from, task);
+        } else {
+            k.unlock(lock);
+            if waits {
+                let name = k.tasks[task].name.clone();
+                self.error(k, format_args!("CPU {cpu} is not allowed for {name}[{}]", tid(task)));
+            }
+        }
+        k.leave_with(waits)
+    }
+
     /// Moves a task out of a queue, whose lock is held and given back, into the local queue.
     fn move_here(&mut self, k: &mut Kernel, cpu: CpuId, from: DsqIndex, task: TaskId) {
         let of = k.tasks[task].cpu;

@@ -63,6 +63,7 @@ impl Table {
             cpu_is_active,
             goes_anywhere,
             forker,
+            dsq_take,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -285,6 +286,23 @@ unsafe extern "C" fn dsq_move_to_local(table: *mut KernelTable, id: u64) -> bool
         return false;
     };
     let moved = rt.consume(k, cpu, index);
+    rt.produced += usize::from(moved);
+    moved
+}
+
+/// `scx_bpf_dsq_move` to the local queue.
+unsafe extern "C" fn dsq_take(table: *mut KernelTable, id: u64, p: *mut TaskStruct) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let name = "scx_bpf_dsq_move";
+    let Some(cpu) = rt.dispatching else {
+        rt.error(k, format_args!("{name} outside dispatch"));
+        return false;
+    };
+    let Some(index) = rt.user_dsq(k, id, name) else { return false };
+    let Some(task) = rt.passed(k, p, name) else { return false };
+    rt.flush(k, cpu);
+    let moved = rt.take(k, cpu, index, task);
     rt.produced += usize::from(moved);
     moved
 }

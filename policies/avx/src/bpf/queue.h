@@ -6,7 +6,7 @@
  */
 #pragma once
 #include "state.h"
-#include "cpu_queue.h"
+#include "overdue.h"
 
 #define BALANCE_NS 64000000ULL	/* Linux evens queues of a cache out about so often */
 #define WAKEUP_NS 1000000ULL	/* how far ahead a woken task has to be to take a CPU */
@@ -125,8 +125,11 @@ static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 /* Takes who is to run here next. `prev` goes on unless somebody has had less. Whether one was taken. */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
-	s32 from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
+	s32 from;
 
+	if (take_forgotten(cpu, 0, 0, knob_slice_ns))
+		return true;
+	from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
 	if (from >= 0 && vtime_take(from, knob_slice_ns))
 		return true;
 	/* All there may be bound to that CPU, and whoever waits behind a real-time task has had the least for ever. */

@@ -215,6 +215,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev, bool s
 	s64 own = vtime_head(cpu), here = vtime_head(domain), first = own < here ? own : here;
 	u32 i;
 
+	if (take_forgotten(cpu, domain, 1, knob_slice_ns))
+		return true;
 	if (least < first)
 		first = least;
 	if (take_overdue(cpu, first, knob_slice_ns) || take_from_domain_away(first))

@@ -45,6 +45,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	u64 queue = cpu;
 	bool found = false;
 
+	if (take_forgotten(cpu, queue_of_kind(0), nr_types, knob_slice_ns))
+		return true;
 	head = vtime_head(cpu);
 	if (head < least) {
 		least = head;
