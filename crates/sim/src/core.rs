@@ -488,7 +488,8 @@ impl Engine {
             k.hint(Hint::RealTime(tid(task)));
         }
         k.emit(Kind::Fork { tid: tid(task) });
-        if !k.online.within(&k.tasks[task].allowed) {
+        // Also of CPUs that are not there now, and may come.
+        if !k.machine.all().within(&k.tasks[task].allowed) {
             let cpus = k.tasks[task].allowed.words().to_vec();
             k.emit(Kind::Affinity { tid: tid(task), cpus });
         }

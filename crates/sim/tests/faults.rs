@@ -41,6 +41,24 @@ fn tasks_leave_a_cpu_that_goes_offline() {
     }
 }
 
+/// They come while the only other CPU is away, and may not run there when it is back: it idles meanwhile, and may.
+#[test]
+fn who_comes_while_a_cpu_is_away_is_known_to_be_bound() {
+    for scheduler in every_scheduler() {
+        let bound = |n: usize| Task {
+            cpus: Some(vec![0]),
+            forked: true,
+            ..task(&format!("t{n}"), vec![burn(100)])
+        };
+        let forks = vec![Step::Sleep { ns: 10 * MS }, Step::Fork(1), Step::Fork(2)];
+        let load = workload(vec![task("parent", forks), bound(1), bound(2)]);
+        let mut scenario = scenario(cores(2), load, scheduler);
+        scenario.options.check = true;
+        scenario.faults = vec![at(5, Change::Offline(1)), at(30, Change::Online(1))];
+        run(&scenario).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 #[test]
 fn a_policy_without_hotplug_callbacks_is_unloaded() {
     let pile = Scheduler::Policy(Instance::default(&baseline::PILE));
