@@ -59,15 +59,15 @@ impl Gate {
         match self {
             Gate::NearIdeal(_) if values.len() != ideal.len() => None,
             Gate::NearIdeal(bound) => {
-                let far = values.iter().zip(ideal).map(|(value, ideal)| (value - ideal).abs());
-                let decided_by = quantile(&far.collect::<Vec<f64>>(), 1.0)?;
-                (!decided_by.is_nan())
-                    .then_some(Verdict { holds: decided_by <= *bound, decided_by })
+                Gate::AtMost(*bound).judge_by(0.0, &far(values, ideal), published)
             }
-            Gate::Fails(gate) if matches!(**gate, Gate::NearIdeal(_)) => {
-                let verdict = gate.judge_with(values, published, ideal)?;
-                Some(Verdict { holds: !verdict.holds, ..verdict })
-            }
+            Gate::Fails(gate) => match **gate {
+                Gate::NearIdeal(_) if values.len() != ideal.len() => None,
+                Gate::NearIdeal(bound) => {
+                    Gate::Fails(Box::new(Gate::AtMost(bound))).judge(&far(values, ideal), published)
+                }
+                _ => self.judge(values, published),
+            },
             _ => self.judge(values, published),
         }
     }
@@ -97,10 +97,7 @@ impl Gate {
                 let decided_by = at(1.0 - part)?;
                 Some(Verdict { holds: decided_by <= *bound, decided_by })
             }
-            Gate::EveryAtLeast(bound) => {
-                let worst = at(0.0)?;
-                Some(Verdict { holds: worst >= *bound, decided_by: worst })
-            }
+            Gate::EveryAtLeast(bound) => Gate::AtLeast(*bound).judge_by(0.0, values, published),
             Gate::Exactly(wanted) => {
                 let other = values.iter().copied().find(|value| value != wanted);
                 Some(Verdict { holds: other.is_none(), decided_by: other.unwrap_or(*wanted) })
@@ -114,11 +111,22 @@ impl Gate {
             }
             Gate::NearIdeal(_) => None,
             Gate::Fails(gate) => {
-                let verdict = gate.judge_by(1.0 - part, values, published)?;
+                let verdict = match **gate {
+                    // One value that misses it is enough for a policy to fail, and not for a cheat.
+                    Gate::EveryAtLeast(bound) => {
+                        Gate::AtLeast(bound).judge_by(1.0 - part, values, published)?
+                    }
+                    _ => gate.judge_by(1.0 - part, values, published)?,
+                };
                 Some(Verdict { holds: !verdict.holds, ..verdict })
             }
         }
     }
+}
+
+/// How far each value is from what it would be.
+fn far(values: &[f64], ideal: &[f64]) -> Vec<f64> {
+    values.iter().zip(ideal).map(|(value, ideal)| (value - ideal).abs()).collect()
 }
 
 impl FromStr for Gate {
@@ -243,6 +251,12 @@ mod tests {
         assert_eq!(holds(">= 0.98", &points), Some(true), "by its quartile alone it would pass");
         assert_eq!(holds("every >= 0.98", &points), Some(false));
         assert_eq!(holds("every >= 0.9", &points), Some(true));
+        assert_eq!(
+            holds("fails every >= 0.98", &points),
+            Some(false),
+            "nor is a cheat caught by it"
+        );
+        assert_eq!(holds("fails every >= 0.98", &[0.9, 0.9, 0.95, 1.0]), Some(true));
     }
 
     #[test]
@@ -288,6 +302,10 @@ mod tests {
         assert_eq!(holds(&[f64::NAN], &[1.0]), None);
         let fails: Gate = "fails ideal within 0.01".parse().unwrap();
         assert!(fails.judge_with(&[0.5], None, &[0.85]).unwrap().holds);
+        let (ideal, once) = ([0.8; 4], [0.5, 0.8, 0.8, 0.8]);
+        assert!(!fails.judge_with(&once, None, &ideal).unwrap().holds, "one of many");
+        assert!(fails.judge_with(&[0.5, 0.6, 0.7, 0.8], None, &ideal).unwrap().holds);
+        assert_eq!(fails.judge_with(&[0.5], None, &[]), None);
         assert!("ideal within".parse::<Gate>().is_err());
     }
 }
