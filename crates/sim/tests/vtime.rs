@@ -143,8 +143,7 @@ fn nobody_is_forgotten_behind_real_time_tasks() {
         load.duration_ns = Some(60_000 * MS);
         let mut scenario = scenario(cores(2), load, scheduler(policy));
         let hog = |cpu| Change::Hog { cpu, for_ns: 60_000 * MS, priority: 50 };
-        scenario.faults =
-            [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) }).to_vec();
+        scenario.faults = [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) }).to_vec();
         let outcome = run(&scenario).unwrap();
         let longest_ms =
             outcome.observed.tasks.values().map(|task| task.wait_max_ns / MS).max().unwrap();

@@ -216,7 +216,13 @@ impl Runtime {
     }
 
     /// `scx_dsq_move`: moves this task of a queue into the local queue of `cpu`.
-    pub(super) fn take(&mut self, k: &mut Kernel, cpu: CpuId, from: DsqIndex, task: TaskId) -> bool {
+    pub(super) fn take(
+        &mut self,
+        k: &mut Kernel,
+        cpu: CpuId,
+        from: DsqIndex,
+        task: TaskId,
+    ) -> bool {
         let Some(lock) = self.dsqs[from].lock else { return false };
         k.enter(self.func.move_task_between_dsqs);
         k.lock(lock);
