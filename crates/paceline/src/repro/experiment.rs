@@ -29,6 +29,8 @@ const SCRIPTS: &[(&str, &str)] = &[
 
 /// Longest a run of an experiment may take on its ground's clock.
 const LIMIT: Duration = Duration::from_secs(600);
+/// The same of a fault, which is done to one policy after the other in a run.
+const FAULTS_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Runs an experiment.
 pub fn run(
@@ -128,6 +130,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
     if let Some(kinds) = &experiment.core_types {
         shape.core_types = plan::core_types(kinds, shape.cpus, &[])?;
     }
+    let faults = matches!(experiment.job, Job::Fault { .. });
     Ok(Place::Vm {
         shape,
         rates,
@@ -140,8 +143,8 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
         boots,
         kernel: effort.kernel.clone(),
         keep: effort.keep.clone(),
-        limit: LIMIT,
-        or_in_turn: matches!(experiment.job, Job::Fault { .. }),
+        limit: if faults { FAULTS_LIMIT } else { LIMIT },
+        or_in_turn: faults,
     })
 }
 
