@@ -215,8 +215,10 @@ static __always_inline void vtime_enters(struct task_struct *p)
 {
 	struct task_slot_of *of = vtime_clock_of(p);
 
-	if (of)
+	if (of) {
 		of->clock = 0;
+		of->waits_ns = 0;
+	}
 	task_set_dsq_vtime(p, vtime_now);
 }
 
