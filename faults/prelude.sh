@@ -14,9 +14,11 @@ fail() {
 }
 await() { i=0; until eval "$1"; do i=$((i+1)); [ $i -lt 400 ] || fail "never: $1"; sleep 0.05; done; }
 
+kernel_said() { dmesg | grep -e 'sched_ext: ' -e 'rcu: '; }
+
 # The policy has charge still; else the kernel has said why not.
 in_charge() {
-    [ "$(state)" = enabled ] || fail "thrown out: $(dmesg | grep -e 'sched_ext: ' -e 'rcu: ' | tail -n 4)"
+    [ "$(state)" = enabled ] || fail "thrown out: $(kernel_said | tail -n 4)"
 }
 
 # $policy in charge until `unload`; $by: how, where not by sched_ext.

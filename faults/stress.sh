@@ -9,5 +9,5 @@ esac
 status=$?
 stalls=$(dmesg | grep -c 'rcu: INFO: .*stall')
 [ $status = 0 ] && [ $stalls = 0 ] || fail "status $status, $stalls stalls: $(grep -h ' fail: ' out err | head -n 3)" \
-    "$(dmesg | grep -e 'sched_ext: ' -e 'rcu: ' | head -n 4)"
+    "$(kernel_said | head -n 4)"
 [ $policy = default ] || grep -q 'unloaded after .* the command has ended' err || fail "what it said"

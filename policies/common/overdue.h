@@ -73,22 +73,24 @@ static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns)
 /* Takes one of this CPU's own queue, or of `nr` from `shared` on. Whether there was one. */
 static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
 {
-	u64 now = now_ns(), too_long_ns = now - FORGOTTEN_NS, first;
+	u64 now = now_ns(), too_long_ns = now - FORGOTTEN_NS, first, queue = cpu;
 	u32 at = cpu, i;
 
 	if (at >= MAX_CPUS || elapsed_ns(forgotten_looked_ns[at], now) < FORGOTTEN_LOOKS_NS)
 		return false;
-	first = forgotten_first(at, cpu, too_long_ns);
-	bpf_for(i, 0, nr)
-		first = forgotten_first(shared + i, cpu, first);
-	/* Found: the next look is in the turn after the next. */
-	forgotten_looked_ns[at] = first == too_long_ns ? now : now - FORGOTTEN_LOOKS_NS + 3 * slice_ns / 2;
+	first = forgotten_first(queue, cpu, too_long_ns);
+	bpf_for(i, 0, nr) {
+		u64 since_ns = forgotten_first(shared + i, cpu, first);
+
+		if (since_ns != first) {
+			first = since_ns;
+			queue = shared + i;
+		}
+	}
+	forgotten_looked_ns[at] = now;
 	if (first == too_long_ns)
 		return false;
-	if (forgotten_take(at, cpu, first))
-		return true;
-	bpf_for(i, 0, nr)
-		if (forgotten_take(shared + i, cpu, first))
-			return true;
-	return false;
+	/* The next look is in the turn after the next. */
+	forgotten_looked_ns[at] -= FORGOTTEN_LOOKS_NS - 3 * slice_ns / 2;
+	return forgotten_take(queue, cpu, first);
 }

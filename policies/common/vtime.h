@@ -154,9 +154,9 @@ static __always_inline bool vtime_shares(struct task_struct *p, u64 queue)
 }
 
 /*
- * p runs. Who waited long catches up for a few slices and no longer: `vtime` is p's from now on, or what is near enough. Returns
- * what that is by the clock of all, which it goes by from now on where it has its CPU for itself: two that get on as
- * they please would each say of the queue's clock how far behind it is, and then by that much be ahead.
+ * p runs. Who waited long catches up for a few slices and no longer: `vtime` is p's from now on, or what is near
+ * enough. Returns what that is by the clock of all, which it goes by from now on where it has its CPU for itself: two
+ * that get on as they please would each say of the queue's clock how far behind it is, and then by that much be ahead.
  */
 static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 slice_ns)
 {
