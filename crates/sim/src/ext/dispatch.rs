@@ -155,14 +155,7 @@ impl Runtime {
         if from == to {
             self.dispatch_enqueue(k, to, to, task, flags);
         } else if !k.tasks[task].allowed.has(to) {
-            let name = k.tasks[task].name.clone();
-            self.error(
-                k,
-                format_args!(
-                    "SCX_DSQ_LOCAL[_ON] target CPU {to} not allowed for {name}[{}]",
-                    tid(task)
-                ),
-            );
+            self.not_allowed(k, to, task);
         } else if !k.cpus[to].online {
             let global = self.global_dsq(k, from);
             self.dispatch_enqueue(k, from, global, task, flags);
@@ -178,6 +171,12 @@ impl Runtime {
             k.rq_lock(cpu);
         }
         k.leave();
+    }
+
+    fn not_allowed(&mut self, k: &mut Kernel, to: CpuId, task: TaskId) {
+        let name = k.tasks[task].name.clone();
+        let target = "SCX_DSQ_LOCAL[_ON] target CPU";
+        self.error(k, format_args!("{target} {to} not allowed for {name}[{}]", tid(task)));
     }
 
     /// `move_remote_task_to_local_dsq`: with `from` locked; `to` is locked afterwards.
@@ -232,8 +231,7 @@ impl Runtime {
         } else {
             k.unlock(lock);
             if waits {
-                let name = k.tasks[task].name.clone();
-                self.error(k, format_args!("CPU {cpu} is not allowed for {name}[{}]", tid(task)));
+                self.not_allowed(k, cpu, task);
             }
         }
         k.leave_with(waits)

@@ -273,13 +273,18 @@ unsafe extern "C" fn dsq_next(
     next.map_or(std::ptr::null_mut(), |task| rt.pointer(task))
 }
 
+/// The CPU for which dispatch is called: what may be called there alone is an error elsewhere.
+fn dispatching(rt: &mut Runtime, k: &mut Kernel, name: &str) -> Option<CpuId> {
+    if rt.dispatching.is_none() {
+        rt.error(k, format_args!("{name} outside dispatch"));
+    }
+    rt.dispatching
+}
+
 unsafe extern "C" fn dsq_move_to_local(table: *mut KernelTable, id: u64) -> bool {
     // SAFETY: a policy calls this within a callback.
     let (rt, k) = unsafe { lent(table) };
-    let Some(cpu) = rt.dispatching else {
-        rt.error(k, "scx_bpf_dsq_move_to_local outside dispatch");
-        return false;
-    };
+    let Some(cpu) = dispatching(rt, k, "scx_bpf_dsq_move_to_local") else { return false };
     rt.flush(k, cpu);
     let Some(index) = rt.user_dsqs.get(&id).copied() else {
         rt.error(k, format_args!("invalid DSQ ID {id:#x}"));
@@ -295,10 +300,7 @@ unsafe extern "C" fn dsq_take(table: *mut KernelTable, id: u64, p: *mut TaskStru
     // SAFETY: a policy calls this within a callback.
     let (rt, k) = unsafe { lent(table) };
     let name = "scx_bpf_dsq_move";
-    let Some(cpu) = rt.dispatching else {
-        rt.error(k, format_args!("{name} outside dispatch"));
-        return false;
-    };
+    let Some(cpu) = dispatching(rt, k, name) else { return false };
     let Some(index) = rt.user_dsq(k, id, name) else { return false };
     let Some(task) = rt.passed(k, p, name) else { return false };
     rt.flush(k, cpu);
