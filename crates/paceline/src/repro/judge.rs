@@ -57,15 +57,12 @@ impl Gate {
         ideal: &[f64],
     ) -> Option<Verdict> {
         match self {
-            Gate::NearIdeal(_) if values.len() != ideal.len() => None,
             Gate::NearIdeal(bound) => {
-                Gate::AtMost(*bound).judge_by(0.0, &far(values, ideal), published)
+                Gate::AtMost(*bound).judge_by(0.0, &far(values, ideal)?, published)
             }
             Gate::Fails(gate) => match **gate {
-                Gate::NearIdeal(_) if values.len() != ideal.len() => None,
-                Gate::NearIdeal(bound) => {
-                    Gate::Fails(Box::new(Gate::AtMost(bound))).judge(&far(values, ideal), published)
-                }
+                Gate::NearIdeal(bound) => Gate::Fails(Box::new(Gate::AtMost(bound)))
+                    .judge(&far(values, ideal)?, published),
                 _ => self.judge(values, published),
             },
             _ => self.judge(values, published),
@@ -111,22 +108,22 @@ impl Gate {
             }
             Gate::NearIdeal(_) => None,
             Gate::Fails(gate) => {
-                let verdict = match **gate {
+                let gate = match **gate {
                     // One value that misses it is enough for a policy to fail, and not for a cheat.
-                    Gate::EveryAtLeast(bound) => {
-                        Gate::AtLeast(bound).judge_by(1.0 - part, values, published)?
-                    }
-                    _ => gate.judge_by(1.0 - part, values, published)?,
+                    Gate::EveryAtLeast(bound) => &Gate::AtLeast(bound),
+                    ref gate => gate,
                 };
+                let verdict = gate.judge_by(1.0 - part, values, published)?;
                 Some(Verdict { holds: !verdict.holds, ..verdict })
             }
         }
     }
 }
 
-/// How far each value is from what it would be.
-fn far(values: &[f64], ideal: &[f64]) -> Vec<f64> {
-    values.iter().zip(ideal).map(|(value, ideal)| (value - ideal).abs()).collect()
+/// How far each value is from what it would be. None unless that is known of each.
+fn far(values: &[f64], ideal: &[f64]) -> Option<Vec<f64>> {
+    let far = values.iter().zip(ideal).map(|(value, ideal)| (value - ideal).abs());
+    (values.len() == ideal.len()).then(|| far.collect())
 }
 
 impl FromStr for Gate {
