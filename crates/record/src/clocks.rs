@@ -3,29 +3,41 @@
 //!
 //! Where CPUs run side by side that is the time. Where they run one after the other on one clock, each for a turn
 //! (QEMU's icount), it is what has passed in the CPU's own turns. Whose turn it is no event says; but each event happens
-//! in its CPU's, and between two of them the CPUs that are busy come one after the other, by number.
+//! in its CPU's, between two of them the CPUs that are busy come one after the other, by number, and turns end at whole
+//! multiples of their length from each other, so that many events show when.
+
+use crate::{Event, Kind};
+
+/// Parts of a turn that are told from each other.
+const PARTS: usize = 500;
 
 /// Clocks of a machine's CPUs.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     /// The longest turn, ns; 0: CPUs run side by side.
     turn_ns: u64,
+    /// A time at which one ends, as all do that are whole turns before or after it.
+    ends_ns: u64,
     now_ns: u64,
     busy: Vec<bool>,
     ran_ns: Vec<u64>,
-    /// Whose turn it seems to be, and since when.
+    /// Whose turn it seems to be.
     holder: usize,
-    since_ns: u64,
 }
 
 impl Clocks {
     pub fn new(cpus: usize, turn_ns: f64) -> Self {
         let (busy, ran_ns) = (vec![false; cpus], vec![0; cpus]);
-        Clocks { turn_ns: turn_ns as u64, now_ns: 0, busy, ran_ns, holder: 0, since_ns: 0 }
+        Clocks { turn_ns: turn_ns as u64, ends_ns: 0, now_ns: 0, busy, ran_ns, holder: 0 }
     }
 
     pub fn in_turn(&self) -> bool {
         self.turn_ns > 0
+    }
+
+    /// These events show when turns end.
+    pub fn find_turns(&mut self, events: &[Event]) {
+        self.ends_ns = end_of_turns(events, self.busy.len(), self.turn_ns);
     }
 
     pub fn now_ns(&self) -> u64 {
@@ -46,29 +58,40 @@ impl Clocks {
     pub fn advance(&mut self, t_ns: u64, cpu: Option<usize>) {
         let t_ns = t_ns.max(self.now_ns);
         if self.in_turn() {
-            self.take_turns(t_ns);
-            if let Some(cpu) = cpu.filter(|cpu| *cpu != self.holder) {
-                // It has had its turn since that of the other seemed to begin, as far as nothing happened there.
-                let from_ns = self.since_ns.max(self.now_ns);
-                self.ran_ns[self.holder] -= t_ns - from_ns;
-                self.ran_ns[cpu] += t_ns - from_ns;
-                (self.holder, self.since_ns) = (cpu, from_ns);
+            match cpu {
+                // It has its turn, since the last one's end or what happened last.
+                Some(cpu) => {
+                    let from_ns = self.last_end(t_ns).max(self.now_ns);
+                    self.take_turns(from_ns);
+                    self.ran_ns[cpu] += t_ns - from_ns;
+                    self.holder = cpu;
+                }
+                None => self.take_turns(t_ns),
             }
         }
         self.now_ns = t_ns;
     }
 
+    /// When the last turn ended up to then.
+    fn last_end(&self, t_ns: u64) -> u64 {
+        let since_ns = (t_ns as i64 - self.ends_ns as i64).rem_euclid(self.turn_ns as i64);
+        t_ns.saturating_sub(since_ns as u64)
+    }
+
     fn take_turns(&mut self, t_ns: u64) {
         let mut at_ns = self.now_ns;
         while at_ns < t_ns {
-            if !self.busy[self.holder] || at_ns >= self.since_ns + self.turn_ns {
-                (self.holder, self.since_ns) = (self.after(self.holder), at_ns);
+            if !self.busy[self.holder] {
+                self.holder = self.after(self.holder);
             }
-            at_ns += self.whole_rounds(t_ns - at_ns);
-            let alone = self.after(self.holder) == self.holder;
-            let end_ns = if alone { t_ns } else { t_ns.min(self.since_ns + self.turn_ns) };
+            let turn_end_ns = self.last_end(at_ns) + self.turn_ns;
+            let end_ns = t_ns.min(turn_end_ns);
             self.ran_ns[self.holder] += end_ns - at_ns;
             at_ns = end_ns;
+            if at_ns == turn_end_ns {
+                self.holder = self.after(self.holder);
+                at_ns += self.whole_rounds(t_ns - at_ns);
+            }
         }
     }
 
@@ -80,14 +103,13 @@ impl Clocks {
             return 0;
         }
         let busy = self.busy.iter().filter(|busy| **busy).count() as u64;
-        if busy < 2 {
+        if busy == 0 {
             return 0;
         }
         let turns_ns = left_ns / (busy * self.turn_ns) * self.turn_ns;
         for (ran_ns, busy) in self.ran_ns.iter_mut().zip(&self.busy) {
             *ran_ns += if *busy { turns_ns } else { 0 };
         }
-        self.since_ns += busy * turns_ns;
         busy * turns_ns
     }
 
@@ -98,9 +120,44 @@ impl Clocks {
     }
 }
 
+/// When a turn ends, as all do that are whole turns before or after it: of two events that follow each other on different
+/// CPUs, the first of which has something to run, one does between them; the nearer they are, the more that says.
+fn end_of_turns(events: &[Event], cpus: usize, turn_ns: u64) -> u64 {
+    let part = |t_ns: u64| (t_ns % turn_ns * PARTS as u64 / turn_ns) as usize;
+    // How much more speaks for each part of a turn than for the one before.
+    let mut votes = [0.0; PARTS + 1];
+    let mut busy = vec![false; cpus];
+    for two in events.windows(2) {
+        let [one, other] = two else { continue };
+        let here = one.cpu as usize;
+        if let Kind::Switch { next, .. } = one.kind {
+            busy[here] = next != 0;
+        }
+        let between_ns = other.t_ns - one.t_ns;
+        if one.cpu != other.cpu && busy[here] && between_ns < turn_ns {
+            let (from, to, vote) =
+                (part(one.t_ns), part(other.t_ns), 1.0 / (between_ns + turn_ns / 100 + 1) as f64);
+            votes[from] += vote;
+            votes[to + 1] -= vote;
+            if to < from {
+                votes[0] += vote;
+            }
+        }
+    }
+    let (mut sum, mut best, mut at) = (0.0, 0.0, 0);
+    for (part, vote) in votes[..PARTS].iter().enumerate() {
+        sum += vote;
+        if sum > best {
+            (best, at) = (sum, part);
+        }
+    }
+    at as u64 * turn_ns / PARTS as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Left;
 
     fn busy(cpus: usize, turn_ns: f64) -> Clocks {
         let mut clocks = Clocks::new(cpus, turn_ns);
@@ -128,6 +185,35 @@ mod tests {
         clocks.set_busy(2, false);
         clocks.advance(125, None);
         assert_eq!(ran(&clocks), [40, 35, 20, 30], "5 left of the first one's, then three in turn");
+    }
+
+    #[test]
+    fn who_was_idle_has_not_run_since_what_happened_last() {
+        let mut clocks = Clocks::new(2, 10.0);
+        clocks.set_busy(0, true);
+        clocks.advance(10_003, Some(1));
+        assert_eq!(ran(&clocks), [10_000, 3], "its turn, and no longer");
+    }
+
+    #[test]
+    fn events_show_when_turns_end() {
+        let kind = |next| Kind::Switch { prev: 0, next, left: Left::Preempted };
+        let event = |t_ns, cpu, next| Event { t_ns, cpu, kind: kind(next) };
+        let turn_ns = 10_000;
+        for end_ns in [0, 40, 2_500, 9_990] {
+            // Two CPUs by turns; each does something as its turn begins, somewhere in it, and just before it ends.
+            let events: Vec<Event> = (0..100)
+                .flat_map(|turn| {
+                    let at = |ns| event(turn * turn_ns + end_ns + ns, turn as u32 % 2, 7);
+                    [at(50 + turn % 7 * 90), at(3_000 + turn * 40), at(9_900 - turn % 5 * 300)]
+                })
+                .collect();
+            let found_ns = end_of_turns(&events, 2, turn_ns);
+            let late_ns = (found_ns + turn_ns - end_ns) % turn_ns;
+            assert!(!(51..=turn_ns - 120).contains(&late_ns), "{found_ns} for {end_ns}");
+        }
+        let idle = [event(5, 0, 0), event(10, 1, 0), event(12, 0, 0)];
+        assert_eq!(end_of_turns(&idle, 2, turn_ns), 0, "nothing is known");
     }
 
     #[test]

@@ -45,6 +45,9 @@ const WAKE_MAX_NS: f64 = 20_000.0;
 /// So many waits, wakeups and calls of a recording are enough to fit it to a machine.
 const FITTED_BY: usize = 1_000_000;
 
+/// So many events show when turns end.
+const TURNS_SHOWN_BY: usize = 20_000;
+
 /// Turns of one sample: more make a replay no truer.
 const TURNS_MAX: u32 = 1000;
 
@@ -61,6 +64,8 @@ pub struct Replay {
     calls: bool,
     cpus: Vec<Cpu>,
     clocks: Clocks,
+    /// What happened until it is known when turns end, where there are any.
+    early: Option<Vec<Event>>,
     known: BTreeMap<Tid, TaskInfo>,
     parent: BTreeMap<Tid, Tid>,
     /// Which of `tasks` a thread is at present.
@@ -272,6 +277,7 @@ impl Replay {
             calls: header.calls,
             cpus: vec![Cpu::default(); header.cpus],
             clocks: Clocks::new(header.cpus, turn_ns),
+            early: (turn_ns > 0.0).then(Vec::new),
             known: BTreeMap::new(),
             parent: BTreeMap::new(),
             index: BTreeMap::new(),
@@ -299,6 +305,25 @@ impl Replay {
 
     /// Takes in what happened next.
     pub fn event(&mut self, event: &Event) {
+        match &mut self.early {
+            None => self.take_in(event),
+            Some(early) => {
+                early.push(event.clone());
+                if early.len() == TURNS_SHOWN_BY {
+                    self.take_in_early();
+                }
+            }
+        }
+    }
+
+    fn take_in_early(&mut self) {
+        if let Some(early) = self.early.take() {
+            self.clocks.find_turns(&early);
+            early.iter().for_each(|event| self.take_in(event));
+        }
+    }
+
+    fn take_in(&mut self, event: &Event) {
         let cpu = event.cpu as usize;
         self.clocks.advance(event.t_ns, Some(cpu));
         match &event.kind {
@@ -362,6 +387,7 @@ impl Replay {
 
     /// Nothing more happens.
     pub fn finish(&mut self, ending: Option<&Ending>) {
+        self.take_in_early();
         if let Some(ending) = ending {
             self.clocks.advance(ending.end_ns, None);
             self.others_ns += ending.others_ns.unwrap_or(0);
