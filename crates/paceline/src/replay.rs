@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Recordings as workloads: read, and fitted to the machine that they are replayed on.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use machine::Machine;
 use policy::Instance;
-use record::{Fit, Header, Reader, Replay, Shown, Summary, worked_in_turn};
+use record::{Fit, Header, Reader, Replay, Shown, Summary};
 use report::text::count;
 use sim::{Played, Scenario, Scheduler, SimError};
 use workload::Workload;
@@ -182,36 +181,22 @@ pub fn fitted(
         // However long it took: a replay that takes ten times as long is none.
         scenario.options.cap_ns =
             scenario.options.cap_ns.max(replay.elapsed_ns().saturating_mul(10));
-        scenario.options.record.events = machine.costs.turn_ns > 0.0;
         if round == FITTED {
             return Ok(scenario.workload);
         }
-        let shown = sim::run_traced(&scenario).map_err(|error| match error {
+        let traced = sim::run_traced(&scenario).map_err(|error| match error {
             // Of its own limit nobody can raise.
             SimError::Cap { .. } | SimError::Stuck { .. } => Failure::input(format!(
                 "{name}: its replay comes to no end: the recording lacks what its tasks wait for; record again"
             )),
             error => Failure::run(format!("{name} cannot be replayed: {error}")),
         })?;
-        fit = fit.better(replay, &seen_of(&shown, machine));
+        let shown = |played: &Played| Shown {
+            worked_ns: played.worked_ns,
+            acts: played.acts,
+            into_ns: played.into_ns,
+        };
+        fit = fit.better(replay, &traced.played.iter().map(shown).collect::<Vec<_>>());
         round += 1;
     }
-}
-
-/// What a replay has shown of each of the workload's tasks.
-fn seen_of(traced: &sim::Traced, machine: &Machine) -> Vec<Shown> {
-    let in_turn = machine.costs.turn_ns > 0.0;
-    let worked = match in_turn {
-        true => worked_in_turn(&traced.events, machine.cpus.len(), machine.costs.turn_ns),
-        false => BTreeMap::new(),
-    };
-    let tasks = &traced.outcome.observed.tasks;
-    let one = |(tid, played): (u32, &Played)| {
-        let worked_ns = match in_turn {
-            true => worked.get(&tid).copied().unwrap_or(0.0),
-            false => tasks.get(&tid).map_or(0.0, |task| task.cpu_ns as f64),
-        };
-        Shown { worked_ns, acts: played.acts, into_ns: played.into_ns }
-    };
-    (1..).zip(&traced.played).map(one).collect()
 }

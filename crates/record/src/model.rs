@@ -8,12 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use trace::{Event, IDLE, Kind, Tid};
+use trace::Tid;
 use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
 use workload::{Act, Again, More, Object, Script, Task, Then, Workload};
 
 use crate::Carrier;
-use crate::clocks::Clocks;
 use crate::connections::Connection;
 use crate::gil::{HAS_NS, INTERVAL_NS, Lock, Threads};
 use crate::replay::{Channel, Item, Key, Replay, What};
@@ -112,27 +111,6 @@ fn cut_for(acts: &[Act], wanted_ns: f64) -> f64 {
         }
     }
     high
-}
-
-/// How long each thread worked, ns, by scheduling events of CPUs that run one after the other for so long.
-pub fn worked_in_turn(events: &[Event], cpus: usize, turn_ns: f64) -> BTreeMap<Tid, f64> {
-    let mut clocks = Clocks::new(cpus, turn_ns);
-    let mut current = vec![(IDLE, 0); cpus];
-    let mut all: BTreeMap<Tid, f64> = BTreeMap::new();
-    for event in events {
-        let cpu = event.cpu as usize;
-        clocks.advance(event.t_ns, Some(cpu));
-        let Kind::Switch { next, .. } = event.kind else { continue };
-        let ran_ns = clocks.ran_ns(cpu);
-        let (tid, since_ns) = std::mem::replace(&mut current[cpu], (next, ran_ns));
-        *all.entry(tid).or_default() += (ran_ns - since_ns) as f64;
-        clocks.set_busy(cpu, next != IDLE);
-    }
-    for (cpu, (tid, since_ns)) in current.into_iter().enumerate() {
-        *all.entry(tid).or_default() += (clocks.ran_ns(cpu) - since_ns) as f64;
-    }
-    all.remove(&IDLE);
-    all
 }
 
 impl Replay {

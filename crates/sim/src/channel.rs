@@ -244,7 +244,8 @@ impl Engine {
     /// Whether an interrupt comes after then and until now that may take the CPU away from kernel code.
     fn interrupted(&self, from_ns: u64) -> bool {
         let (k, cpu) = (&self.k, self.k.this);
-        let comes = |at_ns: u64| from_ns < at_ns && at_ns <= k.now;
+        let until_ns = self.over_ns(cpu, k.now);
+        let comes = |at_ns: u64| from_ns < at_ns && at_ns <= until_ns;
         let period_ns = k.machine.costs.tick_period_ns as u64;
         let ticks = k.cpus[cpu].tick_armed && comes(k.cpus[cpu].next_tick_ns(from_ns, period_ns));
         self.class.preempts_kernel() && (ticks || self.class.slice_irq_ns(cpu).is_some_and(comes))

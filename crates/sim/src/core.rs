@@ -24,8 +24,6 @@ impl Engine {
         }
         let k = &mut self.k;
         k.begin(cpu, now);
-        self.turn_left(cpu, now);
-        let k = &mut self.k;
         let was = k.cpus[cpu].mode;
         if was != Mode::Kernel {
             k.cpus[cpu].set_mode(Mode::Kernel, now);
@@ -59,14 +57,13 @@ impl Engine {
         let k = &mut self.k;
         let (cpu, now) = (k.this, k.now);
         debug_assert_eq!(k.lock_held(), None, "kernel code ends with a lock held");
+        k.credit();
         k.cpus[cpu].free_ns = now;
-        let idle = k.cpus[cpu].idle();
-        let gives_up_ns = k.spun_ns.take().or(idle.then_some(now));
-        if let (Some(at_ns), Some(end)) = (gives_up_ns, self.turns.ends(cpu)) {
-            k.queue.push(at_ns, end);
-        }
-        if idle {
+        if k.cpus[cpu].idle() {
             k.cpus[cpu].set_mode(Mode::Idle, now);
+            if let Some(end) = self.turns.idles(cpu) {
+                k.queue.push(now, end);
+            }
         } else {
             self.due_at(cpu, now);
         }
@@ -219,6 +216,11 @@ impl Engine {
             prev_runnable: stays,
             next_mm: next.map_or(0, |next| k.space_of(next) as u64),
         });
+        k.credit();
+        let worked_ns = std::mem::take(&mut k.cpus[k.this].worked_ns);
+        if let Some(prev) = prev {
+            k.tasks[prev].worked_ns += worked_ns;
+        }
         k.charge_ns(k.machine.costs.observe_after_ns);
     }
 
@@ -350,7 +352,7 @@ impl Engine {
         let cpu = match leaving && usable && self.class.wakes_leaving_in_place() {
             true => prev,
             false => {
-                self.k.spin_until(self.k.tasks[task].on_cpu_until_ns);
+                self.k.now = self.k.now.max(self.k.tasks[task].on_cpu_until_ns);
                 let locks = self.class.wakes_under_lock();
                 locks.then(|| self.k.rq_lock(prev));
                 let cpu = self.place(task, prev, flags);

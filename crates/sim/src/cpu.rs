@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A CPU as the simulated kernel knows it.
 
-use std::ops::Range;
-
 use crate::event::Irq;
 use crate::lock::LockId;
 use crate::pelt::Avg;
@@ -53,8 +51,8 @@ pub struct Cpu {
     /// When timers that were set here expire.
     timers: Vec<u64>,
     tick_phase_ns: u64,
-    /// When its kernel code spins, where CPUs run in turn.
-    pub(crate) spins: Range<u64>,
+    /// How long it has run since the last switch, ns; in its turns alone, where CPUs have such.
+    pub(crate) worked_ns: f64,
     /// The tick that was armed last; 0: none was.
     pub(crate) tick_ns: u64,
     /// Address space loaded, as a process number plus one; 0 is none yet.
@@ -122,7 +120,7 @@ impl Cpu {
             tick_armed: false,
             timers: Vec::new(),
             tick_phase_ns,
-            spins: 0..0,
+            worked_ns: 0.0,
             tick_ns: 0,
             mm: 0,
             last: None,

@@ -441,11 +441,11 @@ impl Engine {
         let alone = k.cpus[cpu].curr == Some(task)
             && k.cpus[cpu].pending.is_empty()
             && k.queue.next_ns() > k.now
-            && k.spun_ns.is_none()
             && k.now < self.stop_ns
             && k.failure.is_none();
-        if !alone {
-            self.end();
+        match alone {
+            true => k.credit(),
+            false => self.end(),
         }
         alone
     }
@@ -534,6 +534,7 @@ impl Engine {
             false => t_ns.saturating_sub(state.since_ns) as f64,
         };
         state.since_ns = state.since_ns.max(t_ns);
+        state.worked_ns += elapsed_ns;
         let Some(task) = state.curr else { return };
         let counted = match k.counters_stand {
             true => 0.0,

@@ -126,13 +126,8 @@ pub struct Kernel {
     /// While a pass of the scheduler or a wakeup holds a runqueue, its clock stands (`rq_clock`): what
     /// that code takes belongs to who runs next, or is seen at the next look.
     pub(crate) standing_ns: Option<u64>,
-    /// Where CPUs run in turn: what is left of the turn of `this`, and how long it is from its end to
-    /// the next one.
-    pub(crate) turn_left_ns: u64,
-    pub(crate) turn_gap_ns: u64,
-    turn_ns: u64,
-    /// When the code simulated now began to spin.
-    pub(crate) spun_ns: Option<u64>,
+    /// Since when its time is nobody's yet ([`Kernel::credit`]).
+    since_ns: u64,
     /// Why the run must end, first reason first.
     pub(crate) failure: Option<String>,
     locks: Vec<Lock>,
@@ -185,10 +180,7 @@ impl Kernel {
             caller: Caller::new(1, true),
             now: 0,
             standing_ns: None,
-            turn_left_ns: u64::MAX,
-            turn_gap_ns: 0,
-            turn_ns: machine.costs.turn_ns as u64,
-            spun_ns: None,
+            since_ns: 0,
             failure: None,
             locks,
             core_busy: vec![0; cores],
@@ -238,31 +230,7 @@ impl Kernel {
     /// for it, save what functions called from it take.
     #[inline]
     pub fn enter(&mut self, func: Func) {
-        let done_ns = self.account.enter(func, self.now, self.caller);
-        self.go_on_to(done_ns);
-    }
-
-    /// The cursor moves to `done_ns`; code that is longer than what is left of its CPU's turn goes on
-    /// in the next one.
-    #[inline]
-    fn go_on_to(&mut self, done_ns: u64) {
-        match self.turn_ns {
-            0 => self.now = done_ns,
-            _ => self.go_on_in_turn(done_ns),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn go_on_in_turn(&mut self, done_ns: u64) {
-        let mut takes_ns = done_ns - self.now;
-        while takes_ns >= self.turn_left_ns {
-            takes_ns -= self.turn_left_ns;
-            self.now += self.turn_left_ns + self.turn_gap_ns;
-            self.turn_left_ns = self.turn_ns;
-        }
-        self.now += takes_ns;
-        self.turn_left_ns -= takes_ns;
+        self.now = self.account.enter(func, self.now, self.caller);
     }
 
     /// Leaves the function entered last.
@@ -281,37 +249,21 @@ impl Kernel {
     /// Calls a function that calls nothing itself.
     #[inline]
     pub fn call(&mut self, func: Func) {
-        let done_ns = self.account.call(func, self.now, self.caller);
-        self.go_on_to(done_ns);
+        self.now = self.account.call(func, self.now, self.caller);
     }
 
     /// Moves the cursor by a cost of the machine.
     #[inline]
     pub fn charge_ns(&mut self, ns: f64) {
         // By way of a signed number, which is one instruction; a cost is no longer than 2^63 ns.
-        self.go_on_to(self.now + ns as i64 as u64);
+        self.now += ns as i64 as u64;
     }
 
-    /// The code simulated now spins until then, if that is later. Where CPUs run in turn it gives its turns away.
-    pub(crate) fn spin_until(&mut self, at_ns: u64) {
-        if at_ns <= self.now {
-            return;
-        }
-        if self.turn_ns > 0 {
-            self.give_turns_away(at_ns);
-        }
-        self.now = at_ns;
-    }
-
-    #[cold]
-    fn give_turns_away(&mut self, until_ns: u64) {
-        let cpu = &mut self.cpus[self.this];
-        if cpu.spins.end <= self.now {
-            cpu.spins.start = self.now;
-            self.spun_ns.get_or_insert(self.now);
-        }
-        cpu.spins.end = until_ns;
-        self.turn_left_ns = self.turn_ns;
+    /// What the code simulated now took so far is the CPU's present task's own.
+    #[inline]
+    pub(crate) fn credit(&mut self) {
+        let took_ns = self.now - std::mem::replace(&mut self.since_ns, self.now);
+        self.cpus[self.this].worked_ns += took_ns as f64;
     }
 
     /// An atomic operation on a line that other CPUs use too.
@@ -336,7 +288,7 @@ impl Kernel {
     /// Code of this CPU is simulated from now on.
     pub(crate) fn begin(&mut self, cpu: CpuId, now_ns: u64) {
         self.this = cpu;
-        self.now = now_ns;
+        (self.now, self.since_ns) = (now_ns, now_ns);
         self.account.begin(now_ns);
         self.look_at_caller();
     }
@@ -362,10 +314,7 @@ impl Kernel {
         let lock = &mut self.locks[lock.0];
         let taken = lock.take(self.now, self.this, &self.machine);
         self.account.lock_taken(lock.place, taken.waited_ns, taken.at_ns - self.now);
-        match taken.waited_ns {
-            0 => self.now = taken.at_ns,
-            _ => self.spin_until(taken.at_ns),
-        }
+        self.now = taken.at_ns;
     }
 
     /// Gives a lock back.

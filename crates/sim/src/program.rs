@@ -146,6 +146,8 @@ pub struct Played {
     pub acts: usize,
     /// Work that is done of the next one, and in asking again for what it waited for, ns.
     pub into_ns: f64,
+    /// How long it has worked in all, kernel code included, ns; where CPUs run in turn, in their turns alone.
+    pub worked_ns: f64,
 }
 
 /// How far a task has got.
@@ -220,14 +222,14 @@ impl Cursor {
         self.script.is_some()
     }
 
-    /// How far it has got in its script.
-    pub fn played(&self) -> Played {
+    /// How far it has got in its script, in so much time.
+    pub fn played(&self, worked_ns: f64) -> Played {
         let acts = self.script.as_ref().map_or(0, Steps::done);
         let into_ns = match self.op {
             Op::Run { work_ns } if self.phase == 1 => (work_ns as f64 - self.left).max(0.0),
             _ => 0.0,
         };
-        Played { acts, into_ns: self.asked_ns + into_ns }
+        Played { acts, into_ns: self.asked_ns + into_ns, worked_ns }
     }
 
     /// Does the present operation once more, after some work.

@@ -452,7 +452,13 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     let of_workload = &k.tasks[..scenario.workload.tasks.len()];
     let ended = |task: &Task| (task.ended_ns > 0).then(|| task.ended_ns.saturating_sub(start_ns));
     let ended_ns = of_workload.iter().map(ended).collect();
-    let played = of_workload.iter().map(|task| task.at.played()).collect();
+    let on_cpu_ns =
+        |id: usize| k.cpus.iter().find(|cpu| cpu.curr == Some(id)).map_or(0.0, |cpu| cpu.worked_ns);
+    let played = of_workload
+        .iter()
+        .enumerate()
+        .map(|(id, task)| task.at.played(task.worked_ns + on_cpu_ns(id)))
+        .collect();
     let whereabouts = k.domains.map_or(Vec::new(), |domains| domains.whereabouts);
     let speeds = BTreeMap::new();
     Ok(Traced { outcome, events, callbacks, spent, ended_ns, played, speeds, whereabouts })

@@ -72,6 +72,8 @@ pub struct Task {
     pub(crate) locked_out_ns: u64,
     /// Until when the CPU it leaves still works on leaving it: `p->on_cpu`.
     pub(crate) on_cpu_until_ns: u64,
+    /// How long it has run up to when it left its CPU last, ns; in its CPUs' turns alone, where they have such.
+    pub(crate) worked_ns: f64,
     /// The CPU that wrote its `task_struct` last.
     pub(crate) line: CpuId,
     /// Its mask has changed under it: it must leave its CPU.
@@ -123,6 +125,7 @@ impl Task {
             queued_ns: 0,
             locked_out_ns: 0,
             on_cpu_until_ns: 0,
+            worked_ns: 0.0,
             line: here,
             must_move: false,
             moves_to: None,

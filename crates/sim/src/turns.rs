@@ -3,13 +3,16 @@
 //!
 //! The clock counts the instructions of all CPUs. A CPU has its turn until the next multiple of the
 //! machine's `turn_ns`, until any CPU's timer expires, or until it idles; then comes the next, by
-//! number, that is not idle or has an interrupt to take (QEMU's `rr_cpu_thread_fn`). One that spins for a lock gives
-//! its turns away until it has it, for it says so at each round (x86's PAUSE, QEMU's `do_pause`). What is due for
+//! number, that is not idle or has an interrupt to take (QEMU's `rr_cpu_thread_fn`). What is due for
 //! a CPU meanwhile waits for its turn: interrupts, and the end of its task's work, which the task can
 //! only see by looking at the clock. A task's CPU time runs on the one clock, in its CPU's turn or
 //! not, as the guest's kernel counts it; the worker's tasks go by it, and those of a recording work in their
-//! CPU's turns alone. Kernel code is simulated in one go; where its CPU's turn ends
-//! meanwhile, its cursor skips the turns of as many CPUs as wanted theirs when it began.
+//! CPU's turns alone.
+//!
+//! Kernel code is simulated in one go, and a turn that ends meanwhile ends with it, all later ones as much later; its
+//! CPU's next turn is the shorter for it. So each CPU has its part, and none runs in the turn of another. That a
+//! turn's end finds code within a lock, and others spin for it until its next one, is not modelled: they give their
+//! turns away at each round (x86's PAUSE, QEMU's `do_pause`), and no work is lost.
 
 use machine::Ticks;
 
@@ -24,6 +27,12 @@ pub(crate) struct Turns {
     holder: Option<CpuId>,
     last: CpuId,
     number: u64,
+    /// A time at which a turn ends, as all do that are whole turns before or after it.
+    ends_ns: u64,
+    /// When the present turn is to end, kernel code or not.
+    due_ns: u64,
+    /// By CPU: how much longer than its turns its kernel code took.
+    owes_ns: Vec<u64>,
     /// By CPU: its task's work or its kernel code has ended meanwhile.
     late: Vec<bool>,
     waiting: Vec<Vec<Irq>>,
@@ -37,6 +46,9 @@ impl Turns {
             holder: None,
             last: 0,
             number: 0,
+            ends_ns: 0,
+            due_ns: 0,
+            owes_ns: vec![0; cpus],
             late: vec![false; cpus],
             waiting: vec![Vec::new(); cpus],
         }
@@ -46,8 +58,19 @@ impl Turns {
         self.length_ns == 0
     }
 
-    /// The CPU wants its turn no more, if it has one: the next one's begins. Returns what ends its own.
-    pub fn ends(&self, cpu: CpuId) -> Option<Due> {
+    /// This CPU's turn begins. When it is to end: it lasts for a ns at least.
+    fn begin(&mut self, cpu: CpuId, t_ns: u64) -> u64 {
+        let since_ns = (t_ns as i64 - self.ends_ns as i64).rem_euclid(self.length_ns as i64) as u64;
+        let left_ns = self.length_ns - since_ns;
+        let less_ns = self.owes_ns[cpu].min(left_ns - 1);
+        self.owes_ns[cpu] -= less_ns;
+        self.ends_ns = t_ns + left_ns - less_ns;
+        self.due_ns = self.ends_ns;
+        self.due_ns
+    }
+
+    /// The CPU has become idle: the next one's turn begins. Returns what ends its own.
+    pub fn idles(&self, cpu: CpuId) -> Option<Due> {
         (self.holder == Some(cpu)).then_some(Due::Turn { number: self.number })
     }
 }
@@ -58,6 +81,11 @@ impl Engine {
         let (cpu, irq) = match due {
             Due::Cpu(cpu) if self.turns.holder != Some(cpu.into()) => {
                 return self.turns.late[usize::from(cpu)] = true;
+            }
+            // Its kernel code has come to its end, and others wait for that.
+            Due::Cpu(cpu) if t_ns >= self.turns.due_ns => {
+                self.turns.late[usize::from(cpu)] = true;
+                return self.end_turn(self.turns.number, t_ns);
             }
             Due::Irq { cpu, irq } if !self.void(cpu as usize, irq) => (cpu as usize, irq),
             due => return self.dispatch(due, t_ns),
@@ -85,29 +113,38 @@ impl Engine {
         }
     }
 
+    /// This turn ends, or does once kernel code has come to its end.
     pub(crate) fn end_turn(&mut self, number: u64, t_ns: u64) {
-        if number == self.turns.number {
-            self.next_turn(t_ns);
-        }
-    }
-
-    /// Kernel code of `cpu` begins: says how much of the turn is left, and how long others will have
-    /// theirs then, if as many want it as now.
-    pub(crate) fn turn_left(&mut self, cpu: CpuId, t_ns: u64) {
-        if self.turns.none() {
+        let turns = &mut self.turns;
+        if number != turns.number {
             return;
         }
-        let length_ns = self.turns.length_ns;
-        let others =
-            (0..self.k.cpus.len()).filter(|other| *other != cpu && self.wants_turn(*other, t_ns));
-        self.k.turn_gap_ns = others.count() as u64 * length_ns;
-        self.k.turn_left_ns = length_ns - t_ns % length_ns;
+        if let Some(holder) = turns.holder {
+            turns.due_ns = turns.due_ns.min(t_ns);
+            let free_ns = self.k.cpus[holder].free_ns;
+            if free_ns > t_ns {
+                return self.k.queue.push(free_ns, Due::Turn { number });
+            }
+            let late_ns = t_ns - turns.due_ns;
+            turns.ends_ns += late_ns;
+            turns.owes_ns[holder] += late_ns;
+        }
+        self.next_turn(t_ns);
     }
 
-    fn wants_turn(&self, cpu: CpuId, t_ns: u64) -> bool {
-        let state = &self.k.cpus[cpu];
-        let spins = state.mode == Mode::Kernel && state.spins.contains(&t_ns);
-        state.mode != Mode::Idle && !spins || !self.turns.waiting[cpu].is_empty()
+    /// When kernel code of the CPU that has its turn, which comes to this place then, would be there: where the turn ends
+    /// before, not before the next one, if all others that want one now have theirs.
+    pub(crate) fn over_ns(&self, cpu: CpuId, t_ns: u64) -> u64 {
+        if self.turns.none() || t_ns < self.turns.due_ns {
+            return t_ns;
+        }
+        let others =
+            (0..self.k.cpus.len()).filter(|other| *other != cpu && self.wants_turn(*other));
+        t_ns + others.count() as u64 * self.turns.length_ns
+    }
+
+    fn wants_turn(&self, cpu: CpuId) -> bool {
+        self.k.cpus[cpu].mode != Mode::Idle || !self.turns.waiting[cpu].is_empty()
     }
 
     /// Whether users' work stands still on this CPU: others have their turn.
@@ -124,17 +161,12 @@ impl Engine {
         }
         let cpus = self.k.cpus.len();
         let from = self.turns.last + 1;
-        let all = || (from..from + cpus).map(|cpu| cpu % cpus);
-        // Where all of them spin, one goes on: who has the lock is ahead of the others' time.
-        let next = all()
-            .find(|cpu| self.wants_turn(*cpu, t_ns))
-            .or_else(|| all().find(|cpu| self.k.cpus[*cpu].mode != Mode::Idle));
+        let next = (from..from + cpus).map(|cpu| cpu % cpus).find(|cpu| self.wants_turn(*cpu));
         self.turns.number += 1;
         self.turns.holder = next;
         let Some(next) = next else { return };
         self.turns.last = next;
-        let until_ns = (t_ns / self.turns.length_ns + 1) * self.turns.length_ns;
-        self.k.queue.push(until_ns, Due::Turn { number: self.turns.number });
+        self.k.queue.push(self.turns.begin(next, t_ns), Due::Turn { number: self.turns.number });
         let works = !self.burns && self.k.in_user(next);
         let mut since_ns = self.k.cpus[next].since_ns;
         if works {

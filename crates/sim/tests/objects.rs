@@ -241,6 +241,32 @@ fn writers_to_one_pipe_wait_for_each_other() {
     assert!(spent_ns(1) > 20.0, "{} ns a write", spent_ns(1));
 }
 
+/// Where CPUs run in turn on one clock, one of them runs at any time, in the kernel or not: all that tasks get is no
+/// more than the time, and little less while some always want it.
+#[test]
+fn cpus_that_run_in_turn_share_all_of_the_time() {
+    let talk = |at: usize| {
+        let (to, from) = (at, (at + 11) % 12);
+        let first = if at % 3 == 0 { vec![Step::Write { channel: to, bytes: 50 }] } else { vec![] };
+        let pass = again(
+            2000,
+            vec![
+                Step::Read { channel: from, bytes: 50 },
+                Step::Run { work_ns: 3_000 },
+                Step::Write { channel: to, bytes: 50 },
+            ],
+        );
+        task(&format!("talker-{at}"), [first, pass].concat())
+    };
+    let objects = (0..12).map(|_| Object::Pipe { capacity: 65_536 }).collect();
+    let machine = machine::find("icount-2x4").unwrap();
+    let load = Workload { objects, recorded: true, ..workload((0..12).map(talk).collect()) };
+    let traced = run_traced(&scenario(machine, load, fifo())).unwrap();
+    let worked_ns: f64 = traced.played.iter().map(|played| played.worked_ns).sum();
+    let part = worked_ns / traced.outcome.elapsed_ns as f64;
+    assert!((0.9..=1.001).contains(&part), "{part}");
+}
+
 /// Where CPUs run in turn on one clock, who spins gives its turns away, and all get on as if they did not meet.
 #[test]
 fn who_spins_takes_no_time_from_others() {
