@@ -196,7 +196,8 @@ pub fn fitted(
             acts: played.acts,
             into_ns: played.into_ns,
         };
-        fit = fit.better(replay, &traced.played.iter().map(shown).collect::<Vec<_>>());
+        fit =
+            fit.better(replay, &traced.played.iter().map(shown).collect::<Vec<_>>(), &traced.added);
         round += 1;
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use trace::Tid;
 use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
-use workload::{Act, Again, More, Object, Script, Task, Then, Workload};
+use workload::{Act, Again, Cut, Met, More, Object, Script, Task, Then, Workload};
 
 use crate::Carrier;
 use crate::connections::Connection;
@@ -23,7 +23,9 @@ const PAGE: u32 = 4096;
 /// What is taken out of each piece of each task's work, ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fit {
+    /// Of a piece of each task, at any rate; and of all tasks' by what happened in it.
     cut_ns: Vec<f64>,
+    by_what: Cut,
     /// What the model was seen to add to a piece of each task: whom a wakeup or a switch falls to is chance, so this is
     /// the mean of the replays so far, but of the first, in which every cost was in twice.
     added_ns: Vec<f64>,
@@ -60,14 +62,22 @@ impl Fit {
     /// Nothing is taken out.
     pub fn none(replay: &Replay) -> Self {
         let nothing = vec![0.0; replay.tasks.len()];
-        Fit { cut_ns: nothing.clone(), added_ns: nothing, replays: 0 }
+        Fit { cut_ns: nothing.clone(), by_what: Cut::default(), added_ns: nothing, replays: 0 }
     }
 
     /// A better one: under this one, a replay of all or of a first part has shown this of each task, in the
-    /// workload's order. Who did nothing in that part is taken for one like the others.
-    pub fn better(&self, replay: &Replay, shown: &[Shown]) -> Self {
+    /// workload's order, and that the model adds so much where a task waits, is preempted, wakes another. Who did
+    /// nothing in that part is taken for one like the others.
+    pub fn better(&self, replay: &Replay, shown: &[Shown], added: &Cut) -> Self {
         let mut better = Fit { replays: self.replays + 1, ..self.clone() };
         let part = 1.0 / self.replays.max(1) as f64;
+        let mean = |before_ns: f64, now_ns: f64| before_ns + (now_ns - before_ns) * part;
+        better.by_what = Cut {
+            each_ns: 0.0,
+            waited_ns: mean(self.by_what.waited_ns, added.waited_ns),
+            preempted_ns: mean(self.by_what.preempted_ns, added.preempted_ns),
+            woke_ns: mean(self.by_what.woke_ns, added.woke_ns),
+        };
         let (mut all_ns, mut acts) = (0.0, 0.0);
         let mut idle = Vec::new();
         for (at, (task, shown)) in replay.tasks.iter().zip(shown).enumerate() {
@@ -76,11 +86,12 @@ impl Fit {
                 idle.push(at);
                 continue;
             }
-            let added_ns = shown.worked_ns - shown.into_ns - left(done, self.cut_ns[at]);
+            let added_ns = shown.worked_ns - shown.into_ns - left(done, self.cut(at));
             let length = done.len() as f64;
             let mean_ns = &mut better.added_ns[at];
-            *mean_ns += (added_ns / length - *mean_ns) * part;
-            better.cut_ns[at] = cut_for(done, (left(done, 0.0) - *mean_ns * length).max(0.0));
+            *mean_ns = mean(*mean_ns, added_ns / length);
+            let wanted_ns = (left(done, Cut::default()) - *mean_ns * length).max(0.0);
+            better.cut_ns[at] = cut_for(done, better.by_what, wanted_ns);
             all_ns += better.cut_ns[at] * length;
             acts += length;
         }
@@ -89,23 +100,28 @@ impl Fit {
         }
         better
     }
+
+    /// What is taken out of the work of a task.
+    fn cut(&self, task: usize) -> Cut {
+        Cut { each_ns: self.cut_ns.get(task).copied().unwrap_or(0.0), ..self.by_what }
+    }
 }
 
 /// What is left of all their work where so much is taken from each.
-fn left(acts: &[Act], cut_ns: f64) -> f64 {
-    acts.iter().map(|act| (f64::from(act.work_ns) - cut_ns).max(0.0)).sum()
+fn left(acts: &[Act], cut: Cut) -> f64 {
+    acts.iter().map(|act| cut.left_ns(act)).sum()
 }
 
-/// What to take from each so that so much is left; less than nothing where they are too short.
-fn cut_for(acts: &[Act], wanted_ns: f64) -> f64 {
-    if acts.is_empty() {
-        return 0.0;
-    }
-    let most = acts.iter().map(|act| f64::from(act.work_ns)).fold(0.0, f64::max);
-    let (mut low, mut high) = (-wanted_ns / acts.len() as f64, most);
+/// What to take from each, beside what happened in it, so that so much is left; less than nothing where they are too
+/// short.
+fn cut_for(acts: &[Act], by_what: Cut, wanted_ns: f64) -> f64 {
+    let left_ns = |act: &Act| f64::from(act.work_ns) - by_what.less_ns(act.met);
+    let least = acts.iter().map(left_ns).fold(0.0, f64::min);
+    let most = acts.iter().map(left_ns).fold(0.0, f64::max);
+    let (mut low, mut high) = (least - wanted_ns, most);
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
-        match left(acts, middle) > wanted_ns {
+        match left(acts, Cut { each_ns: middle, ..by_what }) > wanted_ns {
             true => low = middle,
             false => high = middle,
         }
@@ -143,7 +159,7 @@ impl Replay {
     /// What was seen of each task, in the workload's order.
     pub fn recorded(&self) -> Vec<Recorded> {
         let one = |task: &crate::replay::Task| {
-            let work_ns = left(&task.acts, 0.0) + task.asked_ns;
+            let work_ns = left(&task.acts, Cut::default()) + task.asked_ns;
             let own = 1.0 - task.hooks_ns / (work_ns + task.hooks_ns).max(1.0);
             Recorded {
                 tid: task.tid,
@@ -159,20 +175,22 @@ impl Replay {
     /// The workload, on a machine of so many CPUs whose kernel may be late with a timer by `slack_ns`.
     pub fn workload(&self, name: &str, cpus: usize, slack_ns: f64, fit: &Fit) -> Workload {
         let since_ns = self.started_ns.unwrap_or(0);
-        let tasks = self.tasks.iter().enumerate().map(|(index, task)| {
-            let cut_ns = fit.cut_ns.get(index).copied().unwrap_or(0.0);
-            Task {
-                name: task.info.name.clone(),
-                process: task.process,
-                cpus: allowed(task.info.cpus, self.cpus(), cpus),
-                nice: task.info.nice.clamp(-20, 19),
-                kernel: task.info.kernel,
-                gil: self.gils.get(&task.process).map(|gil| *gil as usize),
-                delay_ns: if task.forked { 0 } else { task.start_ns.saturating_sub(since_ns) },
-                forked: task.forked,
-                script: Some(Script::new(task.acts.clone(), self.agains.clone(), cut_ns, slack_ns)),
-                ..Task::default()
-            }
+        let tasks = self.tasks.iter().enumerate().map(|(index, task)| Task {
+            name: task.info.name.clone(),
+            process: task.process,
+            cpus: allowed(task.info.cpus, self.cpus(), cpus),
+            nice: task.info.nice.clamp(-20, 19),
+            kernel: task.info.kernel,
+            gil: self.gils.get(&task.process).map(|gil| *gil as usize),
+            delay_ns: if task.forked { 0 } else { task.start_ns.saturating_sub(since_ns) },
+            forked: task.forked,
+            script: Some(Script::new(
+                task.acts.clone(),
+                self.agains.clone(),
+                fit.cut(index),
+                slack_ns,
+            )),
+            ..Task::default()
         });
         let tasks = tasks.collect();
         let (name, mut objects) = (name.to_string(), self.objects.clone());
@@ -457,16 +475,16 @@ impl Emit<'_> {
     /// What a task does, and how long it works in asking again, ns.
     fn acts(&mut self, items: &[Item]) -> (Vec<Act>, f64) {
         let mut acts = Vec::with_capacity(items.len());
-        let (mut work_ns, mut asked_ns) = (0.0, 0.0);
+        let (mut work_ns, mut asked_ns, mut met) = (0.0, 0.0, Met::default());
         // It asks in vain up to there, for as long as anybody knows.
         let (mut at, mut in_vain) = (0, 0);
         let mut asks = false;
-        while let Some(Item { work_ns: more_ns, what }) = items.get(at) {
+        while let Some(Item { work_ns: more_ns, met: more, what }) = items.get(at) {
             let more_ns = f64::from(*more_ns);
             // Asking for an interpreter's lock is in a replay's own.
             match std::mem::take(&mut asks) && more_ns <= HAS_NS {
                 true => asked_ns += more_ns,
-                false => work_ns += more_ns,
+                false => (work_ns, met) = (work_ns + more_ns, met.and(*more)),
             }
             let mut what = *what;
             if let What::GiveUp { call, .. } = what {
@@ -486,12 +504,13 @@ impl Emit<'_> {
                 }
             }
             if let Some(then) = self.then(what) {
-                acts.push(Act { work_ns: std::mem::take(&mut work_ns) as f32, then });
+                let (work_ns, met) = (std::mem::take(&mut work_ns), std::mem::take(&mut met));
+                acts.push(Act { work_ns: work_ns as f32, met, then });
             }
             at += 1;
         }
         if work_ns > 0.0 {
-            acts.push(Act { work_ns: work_ns as f32, then: Then::End });
+            acts.push(Act { work_ns: work_ns as f32, met, then: Then::End });
         }
         end_calls(&mut acts);
         (acts, asked_ns)
@@ -563,16 +582,24 @@ mod tests {
     use super::*;
 
     fn act(work_ns: f32, then: Then) -> Act {
-        Act { work_ns, then }
+        Act { work_ns, met: Met::default(), then }
     }
 
     #[test]
     fn what_is_cut_leaves_what_is_wanted() {
-        let acts = [100.0, 10.0, 40.0].map(|work_ns| act(work_ns, Then::Take(0)));
-        assert!((left(&acts, cut_for(&acts, 90.0)) - 90.0).abs() < 1e-6);
-        assert!((left(&acts, cut_for(&acts, 180.0)) - 180.0).abs() < 1e-6, "less than nothing");
-        assert!(left(&acts, cut_for(&acts, 0.0)) < 1e-6);
-        assert_eq!(cut_for(&[], 5.0), 0.0);
+        let mut acts = [100.0, 10.0, 40.0].map(|work_ns| act(work_ns, Then::Take(0)));
+        acts[1].met.waited = 2;
+        let left_of = |wanted_ns, by_what| {
+            let each_ns = cut_for(&acts, by_what, wanted_ns);
+            left(&acts, Cut { each_ns, ..by_what })
+        };
+        let waits = Cut { waited_ns: 80.0, ..Cut::default() };
+        for by_what in [Cut::default(), waits] {
+            assert!((left_of(90.0, by_what) - 90.0).abs() < 1e-6);
+            assert!((left_of(180.0, by_what) - 180.0).abs() < 1e-6, "less than nothing");
+            assert!(left_of(0.0, by_what) < 1e-6);
+        }
+        assert_eq!(cut_for(&[], Cut::default(), 0.0), 0.0);
     }
 
     #[test]
@@ -584,6 +611,49 @@ mod tests {
         end_calls(&mut acts);
         let ended = [give(free), give(no), take, give(no), act(5.0, Then::End)];
         assert_eq!(acts, ended);
+    }
+
+    #[test]
+    fn an_act_has_what_happened_in_it() {
+        use crate::{Event, Kind, Left, TaskInfo};
+        let mut replay = Replay::new(&crate::Header { cpus: 1, ..Default::default() }, 0.0);
+        let mut now_ns = 0;
+        let mut happens = |kind| {
+            now_ns += 1000 * u64::from(!matches!(kind, Kind::Task(_)));
+            replay.event(&Event { t_ns: now_ns, cpu: 0, kind });
+        };
+        for tid in [5, 6] {
+            let name = "job".into();
+            happens(Kind::Task(TaskInfo {
+                tid,
+                pid: tid,
+                nice: 0,
+                kernel: false,
+                cpus: u64::MAX,
+                name,
+            }));
+        }
+        let switch = |prev, next, left| Kind::Switch { prev, next, left };
+        for kind in [
+            switch(0, 5, Left::Preempted),
+            switch(5, 0, Left::Preempted),
+            switch(0, 5, Left::Preempted),
+            switch(5, 6, Left::Blocked),
+            Kind::Wake { tid: 5, by: Carrier::Task, object: 0 },
+            switch(6, 5, Left::Preempted),
+            Kind::Exit { tid: 5 },
+            switch(5, 6, Left::Dead),
+        ] {
+            happens(kind);
+        }
+        replay.finish(None);
+        let met = |task: usize, act: usize| {
+            let Met { waited, preempted, woke } = replay.tasks[task].acts[act].met;
+            (waited, preempted, woke)
+        };
+        assert_eq!(met(0, 0), (1, 1, 0), "it was preempted, and blocked");
+        assert_eq!(met(1, 0), (0, 0, 1), "it woke the other");
+        assert_eq!(met(1, 1), (0, 1, 0), "and lost its CPU to it");
     }
 
     #[test]
@@ -604,7 +674,7 @@ mod tests {
         replay.tasks.iter_mut().for_each(|task| task.acts = acts.into());
         // Two acts and half of the third, each with 10 ns on top; the other task did not begin.
         let first = Shown { worked_ns: 150.0 + 40.0 + 20.0, acts: 2, into_ns: 40.0 };
-        let fit = Fit::none(&replay).better(&replay, &[first, Shown::default()]);
+        let fit = Fit::none(&replay).better(&replay, &[first, Shown::default()], &Cut::default());
         assert!(fit.cut_ns.iter().all(|cut_ns| (cut_ns - 10.0).abs() < 1e-6), "{fit:?}");
     }
 

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trace::Tid;
-use workload::{Act, Again, Object};
+use workload::{Act, Again, Met, Object};
 
 use crate::clocks::Clocks;
 use crate::connections::Connections;
@@ -127,8 +127,9 @@ pub(crate) struct Task {
     /// Times it left one.
     pub switches: u64,
     on: Option<On>,
-    /// Work since the last item; and what of all was the recorder's.
+    /// Work since the last item, and what happened to it meanwhile; and what of all was the recorder's.
     work_ns: f64,
+    met: Met,
     pub hooks_ns: f64,
     /// What the recorder is taken to have had of its work, and is not out of it yet.
     owed_ns: f64,
@@ -178,6 +179,7 @@ enum Woken {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Item {
     pub work_ns: f32,
+    pub met: Met,
     pub what: What,
 }
 
@@ -460,6 +462,7 @@ impl Replay {
             switches: 0,
             on: None,
             work_ns: 0.0,
+            met: Met::default(),
             hooks_ns: 0.0,
             owed_ns: 0.0,
             blocked: None,
@@ -562,7 +565,10 @@ impl Replay {
             let for_recorder = left == Left::Preempted && self.is_recorder(next);
             self.tasks[task].switches += u64::from(!for_recorder);
             match left {
-                Left::Preempted => {}
+                Left::Preempted => {
+                    let met = &mut self.tasks[task].met;
+                    met.preempted = met.preempted.saturating_add(1);
+                }
                 Left::Dead => self.ends(task),
                 Left::Blocked => self.blocks(task),
             }
@@ -665,8 +671,8 @@ impl Replay {
             self.part_ns = Some(self.now_ns());
         }
         let task = &mut self.tasks[task];
-        task.items.push(Item { work_ns: task.work_ns as f32, what });
-        task.work_ns = 0.0;
+        let (work_ns, met) = (std::mem::take(&mut task.work_ns), std::mem::take(&mut task.met));
+        task.items.push(Item { work_ns: work_ns as f32, met, what });
         task.items.len() - 1
     }
 
@@ -688,6 +694,7 @@ impl Replay {
 
     fn blocks(&mut self, task: usize) {
         self.lets_go(task);
+        self.tasks[task].met.waited += 1;
         let item = self.put(task, What::Take { word: NO_WORD });
         // A wakeup that came while it was on its way out is kept: it may have been for this.
         let early = self.tasks[task].blocked.take();
@@ -720,6 +727,7 @@ impl Replay {
                 if by == Carrier::Tcp && object == 0 {
                     self.connections.ends(self.tasks[waker].process, woken);
                 }
+                self.tasks[waker].met.woke += 1;
                 let waker_item = self.put(waker, What::Give { to: woken as u32, word });
                 let woken_item = None;
                 let wake = Wake { waker, waker_item, woken, woken_item, given, word, begins };

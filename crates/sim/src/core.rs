@@ -219,7 +219,12 @@ impl Engine {
         k.credit();
         let worked_ns = std::mem::take(&mut k.cpus[k.this].worked_ns);
         if let Some(prev) = prev {
-            k.tasks[prev].worked_ns += worked_ns;
+            let task = &mut k.tasks[prev];
+            task.worked_ns += worked_ns;
+            match stays {
+                true => task.happened.preempted += 1,
+                false => task.happened.waited += 1,
+            }
         }
         k.charge_ns(k.machine.costs.observe_after_ns);
     }

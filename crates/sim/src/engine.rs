@@ -4,6 +4,7 @@
 use machine::Ticks;
 use workload::{RealTime, Step, Workload};
 
+use crate::acts::Acts;
 use crate::class::Class;
 use crate::cpu::{Mode, Spent};
 use crate::event::{Due, Irq};
@@ -49,6 +50,8 @@ pub(crate) struct Engine {
     /// recording do what they did.
     pub burns: bool,
     pub housekeeping: Housekeeping,
+    /// What is added to acts, of a recording.
+    pub acts: Option<Acts>,
 }
 
 /// The thread that forks these tasks. Where one of them is real-time, it must not keep this one from forking
@@ -352,6 +355,9 @@ impl Engine {
                 }
                 continue;
             }
+            if self.acts.is_some() {
+                self.act_ends(cpu, task);
+            }
             let longer = self.jittered(task);
             let at = &mut self.k.tasks[task].at;
             if rounds % ROUNDS_MAX == 0 {
@@ -416,6 +422,16 @@ impl Engine {
                     }
                 }
             }
+        }
+    }
+
+    /// Counts what was added to the acts that the task of `cpu` has come to the end of.
+    fn act_ends(&mut self, cpu: CpuId, task: TaskId) {
+        let Some(acts) = &mut self.acts else { return };
+        let worked_ns = self.k.tasks[task].worked_ns + self.k.cpus[cpu].worked_ns;
+        let Task { at, happened, .. } = &mut self.k.tasks[task];
+        while let Some((work_ns, then)) = at.act_ended() {
+            acts.ended(task, worked_ns, at.asked_ns(), *happened, work_ns as f64, then);
         }
     }
 

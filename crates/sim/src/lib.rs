@@ -9,6 +9,7 @@
 //! cost depends on which policy runs.
 
 mod account;
+mod acts;
 mod channel;
 mod checkers;
 mod class;

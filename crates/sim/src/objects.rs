@@ -301,7 +301,11 @@ impl Engine {
     pub(crate) fn wake_first(&mut self, waiter: Option<TaskId>, sync: bool) -> bool {
         let Some(waiter) = waiter else { return false };
         self.k.enter(self.funcs.wake_up_common);
-        self.try_to_wake_up(waiter, sync);
+        if self.try_to_wake_up(waiter, sync)
+            && let Some(waker) = self.k.cpus[self.k.this].curr
+        {
+            self.k.tasks[waker].happened.woke += 1;
+        }
         self.k.leave_with(true)
     }
 

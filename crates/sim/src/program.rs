@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use workload::{More, ObjectId, Script, Step, Steps, Workload};
+use workload::{More, ObjectId, Script, Step, Steps, Then, Workload};
 
 use crate::task::TaskId;
 
@@ -161,8 +161,9 @@ pub(crate) struct Cursor {
     again: Option<Op>,
     /// Work done in asking again, ns.
     asked_ns: f64,
-    /// What is left to play at [`Op::Script`].
+    /// What is left to play at [`Op::Script`], and how many acts of it were seen to end.
     script: Option<Steps>,
+    ended: usize,
     /// Rounds left of each loop it is in, the innermost last.
     loops: Vec<Option<u64>>,
     /// How far it is in the present operation; each operation counts for itself from 0.
@@ -197,6 +198,7 @@ impl Cursor {
             program,
             at: 0,
             script: script.map(Script::steps),
+            ended: 0,
             loops: Vec::new(),
             phase: 0,
             left: 0.0,
@@ -230,6 +232,25 @@ impl Cursor {
             _ => 0.0,
         };
         Played { acts, into_ns: self.asked_ns + into_ns, worked_ns }
+    }
+
+    /// Work done in asking again for what it waited for, ns.
+    pub fn asked_ns(&self) -> f64 {
+        self.asked_ns
+    }
+
+    /// The next act of its script that it has come to the end of, if there is one: its work, ns, and what came after that.
+    pub fn act_ended(&mut self) -> Option<(u64, Then)> {
+        let script = self.script.as_ref()?;
+        // The last one that was begun is not over while what comes after its work is done; all are behind the script.
+        let begins = matches!(self.op, Op::Run { .. }) && self.again.is_none();
+        let behind = self.program[self.at] != Op::Script;
+        let ended = script.done() - usize::from(!begins && !behind && script.done() > 0);
+        if self.ended >= ended {
+            return None;
+        }
+        self.ended += 1;
+        script.act(self.ended - 1)
     }
 
     /// Does the present operation once more, after some work.

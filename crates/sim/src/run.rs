@@ -9,8 +9,9 @@ use policy::table::TYPES_MAX;
 use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
 use trace::{Event, MemoryUse, Missed, Outcome, Program, Tid};
-use workload::Workload;
+use workload::{Cut, Workload};
 
+use crate::acts::Acts;
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
 use crate::class::Class;
 use crate::cpu::Spent;
@@ -182,6 +183,8 @@ pub struct Traced {
     pub ended_ns: Vec<Option<u64>>,
     /// How far each task of the workload has got in its script.
     pub played: Vec<Played>,
+    /// What was added to acts of a recording, by what happened meanwhile.
+    pub added: Cut,
     /// If asked for: how fast the policy's control plane measured each thread to be on each kind of core, of its
     /// speed on the slowest; the mean of all its looks.
     pub speeds: BTreeMap<Tid, Vec<f64>>,
@@ -326,6 +329,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         turns: Turns::new(scenario.machine.costs.turn_ns, scenario.machine.cpus.len()),
         burns: !scenario.workload.recorded,
         housekeeping: Housekeeping::default(),
+        acts: scenario.workload.recorded.then(|| Acts::new(scenario.workload.tasks.len())),
     };
     engine.load(&scenario.workload, scenario.options.together).map_err(SimError::Load)?;
     let end = engine.run();
@@ -400,7 +404,7 @@ fn missed(misses: &Misses) -> Missed {
 }
 
 fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
-    let Engine { k, class, start_ns, spent_before, timed_from_ns, .. } = engine;
+    let Engine { k, class, start_ns, spent_before, timed_from_ns, acts, .. } = engine;
     let Kept { observed, events, callbacks, checkers } = k.sink.finish(at_ns, start_ns);
     let spent: Vec<Spent> = k.cpus.iter().map(|cpu| cpu.spent_until(at_ns)).collect();
     let spent: Vec<Spent> = match spent_before.is_empty() {
@@ -461,5 +465,6 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
         .collect();
     let whereabouts = k.domains.map_or(Vec::new(), |domains| domains.whereabouts);
     let speeds = BTreeMap::new();
-    Ok(Traced { outcome, events, callbacks, spent, ended_ns, played, speeds, whereabouts })
+    let added = acts.map_or(Cut::default(), |acts| acts.added());
+    Ok(Traced { outcome, events, callbacks, spent, ended_ns, played, added, speeds, whereabouts })
 }

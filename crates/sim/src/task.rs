@@ -4,6 +4,7 @@
 use machine::CpuSet;
 use workload::RealTime;
 
+use crate::acts::Happened;
 use crate::kernel::cgroup_id;
 use crate::program::Cursor;
 
@@ -74,6 +75,7 @@ pub struct Task {
     pub(crate) on_cpu_until_ns: u64,
     /// How long it has run up to when it left its CPU last, ns; in its CPUs' turns alone, where they have such.
     pub(crate) worked_ns: f64,
+    pub(crate) happened: Happened,
     /// The CPU that wrote its `task_struct` last.
     pub(crate) line: CpuId,
     /// Its mask has changed under it: it must leave its CPU.
@@ -126,6 +128,7 @@ impl Task {
             locked_out_ns: 0,
             on_cpu_until_ns: 0,
             worked_ns: 0.0,
+            happened: Happened::default(),
             line: here,
             must_move: false,
             moves_to: None,

@@ -8,7 +8,7 @@ use policy::{Instance, Policy};
 use sim::{Change, Fault, Scheduler, run, run_traced};
 use trace::Kind;
 use workload::apps::Apps;
-use workload::{Act, Object, Script, Step, Task, Then, Workload};
+use workload::{Act, Cut, Met, Object, Script, Step, Task, Then, Workload};
 
 const REGISTRY: &[&Policy] = &[&cas::CAS, &cas::O1];
 
@@ -113,8 +113,8 @@ fn exec_takes_a_task_out_of_its_context() {
 /// Of the 100 ms of its slice the parent has 60 left.
 #[test]
 fn a_child_begins_with_half_of_what_its_parent_has_left() {
-    let act = |ms: u64, then| Act { work_ns: (ms * MS) as f32, then };
-    let recorded = |acts: &[Act]| Some(Script::new(acts.into(), [].into(), 0.0, 0.0));
+    let act = |ms: u64, then| Act { work_ns: (ms * MS) as f32, met: Met::default(), then };
+    let recorded = |acts: &[Act]| Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
     let parent = recorded(&[act(40, Then::Fork(1)), act(200, Then::End)]);
     let parent = Task { script: parent, ..task("parent", Vec::new()) };
     let script = recorded(&[act(200, Then::End)]);

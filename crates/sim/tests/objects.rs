@@ -247,7 +247,11 @@ fn writers_to_one_pipe_wait_for_each_other() {
 fn cpus_that_run_in_turn_share_all_of_the_time() {
     let talk = |at: usize| {
         let (to, from) = (at, (at + 11) % 12);
-        let first = if at % 3 == 0 { vec![Step::Write { channel: to, bytes: 50 }] } else { vec![] };
+        let first = if at.is_multiple_of(3) {
+            vec![Step::Write { channel: to, bytes: 50 }]
+        } else {
+            vec![]
+        };
         let pass = again(
             2000,
             vec![

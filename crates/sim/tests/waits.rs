@@ -6,7 +6,7 @@ mod common;
 use common::{MS, burn, cores, scenario, task, workload};
 use machine::{Machine, Ticks};
 use sim::{Scheduler, run};
-use workload::{Act, Script, Step, Task, Then};
+use workload::{Act, Cut, Met, Script, Step, Task, Then};
 
 /// All waits of a task that is started, sleeps for so long, and is woken, alone on one CPU.
 fn wait_ns(machine: Machine, sleep_ns: u64) -> u64 {
@@ -72,10 +72,10 @@ fn an_observer_is_in_what_it_observes() {
 #[test]
 fn what_was_recorded_has_the_making_and_the_end_of_a_thread_in_its_work() {
     let played = |name: &str, forked, acts: &[Act]| {
-        let script = Some(Script::new(acts.into(), [].into(), 0.0, 0.0));
+        let script = Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
         Task { forked, script, ..task(name, Vec::new()) }
     };
-    let act = |then| Act { work_ns: MS as f32, then };
+    let act = |then| Act { work_ns: MS as f32, met: Met::default(), then };
     let tasks = vec![
         played("maker", false, &[act(Then::Fork(1)), act(Then::End)]),
         played("thread", true, &[act(Then::End)]),

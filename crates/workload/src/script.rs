@@ -10,8 +10,62 @@ use crate::model::{More, ObjectId, Step};
 pub struct Act {
     /// CPU time, ns.
     pub work_ns: f32,
+    /// What happened to the task meanwhile, and took a part of it.
+    pub met: Met,
     /// What comes after it.
     pub then: Then,
+}
+
+/// How often a task was held up within an act, or woke another; 255 is that or more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// It blocked.
+    pub waited: u8,
+    /// It lost its CPU, and could have gone on.
+    pub preempted: u8,
+    /// It woke another.
+    pub woke: u8,
+}
+
+impl Met {
+    /// This, and that as well.
+    #[must_use]
+    pub fn and(self, other: Met) -> Met {
+        Met {
+            waited: self.waited.saturating_add(other.waited),
+            preempted: self.preempted.saturating_add(other.preempted),
+            woke: self.woke.saturating_add(other.woke),
+        }
+    }
+}
+
+/// What is left out of acts, since the machine adds it: CPU time, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cut {
+    /// Of each.
+    pub each_ns: f64,
+    /// For each time that it blocked.
+    pub waited_ns: f64,
+    /// For each time that it was preempted.
+    pub preempted_ns: f64,
+    /// For each that it woke.
+    pub woke_ns: f64,
+}
+
+impl Cut {
+    /// What is left out of an act in which so much happened, ns.
+    pub fn less_ns(&self, met: Met) -> f64 {
+        let Met { waited, preempted, woke } = met;
+        self.each_ns
+            + f64::from(waited) * self.waited_ns
+            + f64::from(preempted) * self.preempted_ns
+            + f64::from(woke) * self.woke_ns
+    }
+
+    /// What is left of an act's work, ns: 0 or more.
+    pub fn left_ns(&self, act: &Act) -> f64 {
+        (f64::from(act.work_ns) - self.less_ns(act.met)).max(0.0)
+    }
 }
 
 /// What a task does after a piece of work. Objects are indices into [`crate::Workload::objects`].
@@ -68,15 +122,15 @@ pub struct Again {
 pub struct Script {
     acts: Arc<[Act]>,
     agains: Arc<[Again]>,
-    cut_ns: f64,
+    cut: Cut,
     slack_ns: f64,
 }
 
 impl Script {
-    /// These, with `cut_ns` less work in each, and waits that end `slack_ns` earlier: what a machine adds. `agains`
+    /// These, with so much less work in each, and waits that end `slack_ns` earlier: what a machine adds. `agains`
     /// are the ways to ask again that [`Then::TakeWithin`] means.
-    pub fn new(acts: Arc<[Act]>, agains: Arc<[Again]>, cut_ns: f64, slack_ns: f64) -> Self {
-        Script { acts, agains, cut_ns, slack_ns }
+    pub fn new(acts: Arc<[Act]>, agains: Arc<[Again]>, cut: Cut, slack_ns: f64) -> Self {
+        Script { acts, agains, cut, slack_ns }
     }
 
     /// How many acts it has.
@@ -95,7 +149,7 @@ impl Script {
     }
 
     fn work_ns(&self, act: Act) -> u64 {
-        (f64::from(act.work_ns) - self.cut_ns).round() as u64
+        self.cut.left_ns(&act).round() as u64
     }
 
     fn slept_ns(&self, ns: f64) -> u64 {
@@ -141,6 +195,12 @@ impl Steps {
     pub fn done(&self) -> usize {
         self.at
     }
+
+    /// The work of one of its acts, ns, and what comes after it.
+    pub fn act(&self, at: usize) -> Option<(u64, Then)> {
+        let act = *self.script.acts.get(at)?;
+        Some((self.script.work_ns(act), act.then))
+    }
 }
 
 impl Iterator for Steps {
@@ -169,16 +229,18 @@ mod tests {
 
     #[test]
     fn an_act_is_work_and_what_comes_after_it() {
-        let act = |work_ns, then| Act { work_ns, then };
+        let act = |work_ns, then| Act { work_ns, met: Met::default(), then };
+        let waited = Met { waited: 1, ..Met::default() };
         let acts = [
-            act(100.0, Then::Take(3)),
+            Act { met: waited, ..act(107.0, Then::Take(3)) },
             act(10.0, Then::Give { tokens: 1, more: More::Free }),
             act(60.0, Then::Wait(2.0)),
             act(20.0, Then::TakeWithin { tokens: 4, again: 0 }),
             act(50.0, Then::End),
         ];
         let again = Again { wait_ns: 3_000.0, work_ns: 70.0 };
-        let script = Script::new(Arc::new(acts), Arc::new([again]), 20.0, 500.0);
+        let cut = Cut { each_ns: 20.0, waited_ns: 7.0, preempted_ns: 1e9, woke_ns: 1e9 };
+        let script = Script::new(Arc::new(acts), Arc::new([again]), cut, 500.0);
         let steps: Vec<Step> = script.steps().collect();
         assert_eq!(
             steps,
@@ -192,6 +254,6 @@ mod tests {
                 Step::Run { work_ns: 30 },
             ]
         );
-        assert_eq!(size_of::<Act>(), 16);
+        assert_eq!(size_of::<Act>(), 20);
     }
 }
