@@ -309,6 +309,7 @@ pub(crate) fn described(pid: u32, tid: u32) -> Option<TaskInfo> {
         nice: fields.get(16)?.parse().ok()?,
         kernel: flags & KERNEL != 0,
         cpus: mask.and_then(first_cpus).unwrap_or(u64::MAX),
+        wakee_flips: 0,
         name: name(tid)?,
     })
 }

@@ -176,6 +176,9 @@ pub struct TaskInfo {
     pub kernel: bool,
     /// The first 64 of the CPUs it may use; all ones: any.
     pub cpus: u64,
+    /// How often it had woken another than the time before, as Linux counts (`wakee_flips`): halved each second, and
+    /// handed on to who is made by it. 255: that or more; 0 where it is not known.
+    pub wakee_flips: u8,
     /// The kernel's 15 bytes of its name.
     pub name: String,
 }

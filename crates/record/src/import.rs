@@ -127,6 +127,7 @@ impl Survey {
             nice: nice as i8,
             kernel,
             cpus: u64::MAX,
+            wakee_flips: 0,
             name: named.name.to_string(),
         }
     }

@@ -181,6 +181,7 @@ impl Replay {
             cpus: allowed(task.info.cpus, self.cpus(), cpus),
             nice: task.info.nice.clamp(-20, 19),
             kernel: task.info.kernel,
+            wakee_flips: task.info.wakee_flips.into(),
             gil: self.gils.get(&task.process).map(|gil| *gil as usize),
             delay_ns: if task.forked { 0 } else { task.start_ns.saturating_sub(since_ns) },
             forked: task.forked,
@@ -630,6 +631,7 @@ mod tests {
                 nice: 0,
                 kernel: false,
                 cpus: u64::MAX,
+                wakee_flips: 0,
                 name,
             }));
         }
@@ -666,6 +668,7 @@ mod tests {
                 nice: 0,
                 kernel: false,
                 cpus: u64::MAX,
+                wakee_flips: 0,
                 name: "job".into(),
             });
             replay.event(&crate::Event { t_ns: 0, cpu: 0, kind });

@@ -121,7 +121,7 @@ pub fn task_group(t_ns: u64, info: &TaskInfo) -> [Raw; 3] {
     name[6] = NAME;
     [
         Raw::new(t_ns, TASK, byte, info.tid, info.pid),
-        Raw::new(t_ns, CPUS, 0, info.cpus as u32, (info.cpus >> 32) as u32),
+        Raw::new(t_ns, CPUS, info.wakee_flips, info.cpus as u32, (info.cpus >> 32) as u32),
         Raw::from_bytes(&name),
     ]
 }
@@ -174,6 +174,7 @@ impl Decoder {
             CPUS => {
                 if let Some((_, info)) = &mut self.task {
                     info.cpus = u64::from(a) | u64::from(b) << 32;
+                    info.wakee_flips = raw.byte();
                 }
                 return Ok(None);
             }
@@ -203,6 +204,7 @@ fn described(tid: Tid, pid: Tid, byte: u8) -> TaskInfo {
         nice: (byte & !KERNEL) as i8 - NICE_0,
         kernel: byte & KERNEL != 0,
         cpus: u64::MAX,
+        wakee_flips: 0,
         name: String::new(),
     }
 }
@@ -254,6 +256,7 @@ mod tests {
                 nice: -20,
                 kernel: true,
                 cpus: 3 << 40,
+                wakee_flips: 9,
                 name: name.into(),
             };
             let mut decoder = Decoder::default();

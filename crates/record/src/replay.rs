@@ -425,7 +425,11 @@ impl Replay {
     fn describe(&mut self, info: &TaskInfo) {
         self.known.insert(info.tid, info.clone());
         match self.of(info.tid) {
-            Some(task) => self.tasks[task].info = info.clone(),
+            Some(task) => {
+                // What it has come to counts for nothing that it did before.
+                let wakee_flips = self.tasks[task].info.wakee_flips;
+                self.tasks[task].info = TaskInfo { wakee_flips, ..info.clone() };
+            }
             None if self.now_ns() == 0 => self.there(info),
             None => {}
         }
@@ -514,6 +518,7 @@ impl Replay {
             nice: 0,
             kernel: false,
             cpus: u64::MAX,
+            wakee_flips: 0,
             name: format!("thread-{tid}"),
         };
         let info = self.known.get(&tid).cloned().unwrap_or_else(unknown);

@@ -160,6 +160,7 @@ fn threads_are_described_between_other_records() {
         nice: 3,
         kernel: false,
         cpus: 2,
+        wakee_flips: 255,
         name: "\u{1b}[2J<b>".into(),
     };
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();

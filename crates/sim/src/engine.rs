@@ -87,11 +87,34 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     let masks = masks.iter().map(mask).collect();
     let at = Cursor::new(program, task.script.as_ref(), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    let workload::Task { nice, batch, realtime, kernel, stalled, pressure, vector, gil, .. } =
-        *task;
+    let workload::Task {
+        nice,
+        batch,
+        realtime,
+        kernel,
+        stalled,
+        pressure,
+        vector,
+        gil,
+        wakee_flips,
+        ..
+    } = *task;
     let vector = vector.level();
     let cgroup = cgroup_id(task.group);
-    Task { nice, batch, realtime, kernel, stalled, pressure, vector, cgroup, masks, gil, ..own }
+    Task {
+        nice,
+        batch,
+        realtime,
+        kernel,
+        stalled,
+        pressure,
+        vector,
+        cgroup,
+        masks,
+        gil,
+        wakee_flips,
+        ..own
+    }
 }
 
 /// How a run ended.

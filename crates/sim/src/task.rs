@@ -96,6 +96,8 @@ pub struct Task {
     pub(crate) masks: Vec<CpuSet>,
     /// The interpreter's lock that it needs to work.
     pub(crate) gil: Option<usize>,
+    /// How often its maker had woken another than the time before.
+    pub(crate) wakee_flips: u32,
     /// Counts its timers, so that a late one is told from the present one.
     pub(crate) timer: u32,
 }
@@ -139,6 +141,7 @@ impl Task {
             kernel: false,
             masks: Vec::new(),
             gil: None,
+            wakee_flips: 0,
             timer: 0,
         }
     }

@@ -105,6 +105,9 @@ pub struct Task {
     pub vector: Vector,
     /// The [`Object::Gil`] that it has to have while it works. The simulator alone knows of it.
     pub gil: Option<ObjectId>,
+    /// How often its maker had woken another than the time before, as Linux counts (`wakee_flips`). The simulator alone
+    /// knows of it.
+    pub wakee_flips: u32,
 }
 
 /// Whether a task is of the kernel's real-time class, and at which priority, 1 to 99: the higher goes first.

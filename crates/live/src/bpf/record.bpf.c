@@ -79,6 +79,7 @@ struct task_struct___record {
 	u32 flags;
 	s32 static_prio;
 	s32 nr_cpus_allowed;
+	u32 wakee_flips;
 	const struct cpumask___record *cpus_ptr;
 	char comm[16];
 	struct files_struct___record *files;
@@ -215,19 +216,21 @@ static __always_inline u64 word(enum kind kind, u32 byte)
 	       (u64)byte << 56;
 }
 
-/* Three records: who it is, its CPUs, its name around the kind's byte. */
+/* Three records: who it is, its CPUs and how widely it wakes, its name around the kind's byte. */
 static __always_inline void describe(const struct task_struct___record *p)
 {
 	const unsigned long *mask = p->cpus_ptr->bits;
 	u64 cpus = p->nr_cpus_allowed < nr_cpus ? *mask : ~0ULL;
-	u32 byte = (p->static_prio - 100) & 0x7f;
+	u32 byte = (p->static_prio - 100) & 0x7f, flips = 0;
 	char name[16] = {};
 	u64 first;
 
 	if (p->flags & PF_KTHREAD)
 		byte |= 0x80;
 	put(word(TASK, byte), p->pid, p->tgid);
-	put(word(CPUS, 0), (u32)cpus, cpus >> 32);
+	if (bpf_core_field_exists(p->wakee_flips))
+		flips = p->wakee_flips < 255 ? p->wakee_flips : 255;
+	put(word(CPUS, flips), (u32)cpus, cpus >> 32);
 	__builtin_memcpy(name, p->comm, 16);
 	first = (u64)(u8)name[0] | (u64)(u8)name[1] << 8 | (u64)(u8)name[2] << 16 |
 		(u64)(u8)name[3] << 24 | (u64)(u8)name[4] << 32 | (u64)(u8)name[5] << 40 |

@@ -393,7 +393,8 @@ impl Class for Eevdf {
         k.call(self.func.fork);
         let weight = u64::from(k.tasks[task].weight());
         let now_ns = k.now_ns();
-        *self.task(task) = Habit { avg: Avg::new(now_ns, weight), ..Habit::default() };
+        let wakee_flips = k.tasks[task].wakee_flips;
+        *self.task(task) = Habit { avg: Avg::new(now_ns, weight), wakee_flips, ..Habit::default() };
         self.entities[task] = Entity::new(weight as i64, self.slice_ns);
     }
 
