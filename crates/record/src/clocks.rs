@@ -59,9 +59,14 @@ impl Clocks {
         let t_ns = t_ns.max(self.now_ns);
         if self.in_turn() {
             match cpu {
-                // It has its turn, since the last one's end or what happened last.
+                // It has its turn: since the last one's end, or since what happened last. Who was to have it still has given
+                // it away at some time since then.
                 Some(cpu) => {
-                    let from_ns = self.last_end(t_ns).max(self.now_ns);
+                    let from_ns = match self.last_end(t_ns) {
+                        end_ns if end_ns >= self.now_ns => end_ns,
+                        _ if cpu == self.holder || !self.busy[self.holder] => self.now_ns,
+                        _ => self.now_ns + (t_ns - self.now_ns) / 2,
+                    };
                     self.take_turns(from_ns);
                     self.ran_ns[cpu] += t_ns - from_ns;
                     self.holder = cpu;
@@ -241,7 +246,11 @@ mod tests {
         assert_eq!(ran(&clocks), [0, 0, 4], "it began with that one");
         clocks.advance(6, Some(2));
         clocks.advance(9, Some(1));
-        assert_eq!(ran(&clocks), [0, 3, 6], "what was seen stays");
+        assert_eq!(
+            ran(&clocks),
+            [0, 2, 7],
+            "what was seen stays, and of the rest half is each one's"
+        );
         clocks.advance(19, Some(1));
         assert_eq!(ran(&clocks).iter().sum::<u64>(), 19, "nothing is lost");
     }

@@ -22,8 +22,9 @@ impl Engine {
         if self.k.in_user(cpu) {
             self.pause(cpu, now);
         }
+        self.k.begin(cpu, now);
+        self.begin_in_turn();
         let k = &mut self.k;
-        k.begin(cpu, now);
         let was = k.cpus[cpu].mode;
         if was != Mode::Kernel {
             k.cpus[cpu].set_mode(Mode::Kernel, now);
@@ -59,6 +60,8 @@ impl Engine {
         debug_assert_eq!(k.lock_held(), None, "kernel code ends with a lock held");
         k.credit();
         k.cpus[cpu].free_ns = now;
+        self.end_in_turn(cpu);
+        let k = &mut self.k;
         if k.cpus[cpu].idle() {
             k.cpus[cpu].set_mode(Mode::Idle, now);
             if let Some(end) = self.turns.idles(cpu) {

@@ -480,6 +480,7 @@ impl Engine {
         let alone = k.cpus[cpu].curr == Some(task)
             && k.cpus[cpu].pending.is_empty()
             && k.queue.next_ns() > k.now
+            && !k.cuts.as_ref().is_some_and(|cuts| cuts.spins())
             && k.now < self.stop_ns
             && k.failure.is_none();
         match alone {

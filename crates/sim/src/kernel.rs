@@ -25,6 +25,7 @@ use crate::noise::Noise;
 use crate::program::{Cursor, Op};
 use crate::sink::Sink;
 use crate::task::{CpuId, State, Task, TaskId};
+use crate::turns::Cuts;
 
 /// Functions of the core that every class's tasks pass through.
 pub(crate) struct CoreFuncs {
@@ -131,6 +132,8 @@ pub struct Kernel {
     /// Why the run must end, first reason first.
     pub(crate) failure: Option<String>,
     locks: Vec<Lock>,
+    /// Where CPUs run in turn.
+    pub(crate) cuts: Option<Box<Cuts>>,
     core_busy: Vec<usize>,
     core_cpus: Vec<CpuSet>,
     /// The same as a list.
@@ -183,6 +186,7 @@ impl Kernel {
             since_ns: 0,
             failure: None,
             locks,
+            cuts: (machine.costs.turn_ns > 0.0).then(|| Box::new(Cuts::new(machine.cpus.len()))),
             core_busy: vec![0; cores],
             core_threads: core_cpus.iter().map(|cpus| cpus.iter().collect()).collect(),
             core_cpus,
@@ -310,17 +314,23 @@ impl Kernel {
 
     /// Takes a lock: waits for its holder, and pays for the line.
     #[inline]
-    pub fn lock(&mut self, lock: LockId) {
-        let lock = &mut self.locks[lock.0];
+    pub fn lock(&mut self, id: LockId) {
+        let lock = &mut self.locks[id.0];
         let taken = lock.take(self.now, self.this, &self.machine);
         self.account.lock_taken(lock.place, taken.waited_ns, taken.at_ns - self.now);
         self.now = taken.at_ns;
+        if let Some(cuts) = &mut self.cuts {
+            cuts.taken(id, self.this, self.now);
+        }
     }
 
     /// Gives a lock back.
     #[inline]
     pub fn unlock(&mut self, lock: LockId) {
         self.locks[lock.0].give(self.now);
+        if let Some(cuts) = &mut self.cuts {
+            cuts.given(lock, self.this, self.now);
+        }
     }
 
     /// Takes a lock only if that needs no waiting; says whether it did.

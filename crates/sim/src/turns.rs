@@ -10,15 +10,17 @@
 //! CPU's turns alone.
 //!
 //! Kernel code is simulated in one go, and a turn that ends meanwhile ends with it, all later ones as much later; its
-//! CPU's next turn is the shorter for it. So each CPU has its part, and none runs in the turn of another. That a
-//! turn's end finds code within a lock, and others spin for it until its next one, is not modelled: they give their
-//! turns away at each round (x86's PAUSE, QEMU's `do_pause`), and no work is lost.
+//! CPU's next turn is the shorter for it. So each CPU has its part, and none runs in the turn of another. A lock
+//! that the turn was to end with is taken until that CPU's next one: who meets it meanwhile spins, says so at each round
+//! (x86's PAUSE, QEMU's `do_pause`), and so gives the rest of its own turn away. What it does with the lock is simulated
+//! all the same, earlier than it would be by those turns.
 
 use machine::Ticks;
 
 use crate::cpu::Mode;
 use crate::engine::Engine;
 use crate::event::{Due, Irq};
+use crate::lock::LockId;
 use crate::task::CpuId;
 
 /// Whose turn it is, and what waits for the turns of others.
@@ -75,7 +77,64 @@ impl Turns {
     }
 }
 
+/// Locks that a turn's end finds taken: until their holder has its next turn they are.
+#[derive(Debug)]
+pub(crate) struct Cuts {
+    /// When the turn of the code simulated now ends.
+    ends_ns: u64,
+    /// By CPU: how many turns it has had.
+    turns: Vec<u64>,
+    /// By lock: when it was taken, and whose turn ended before it was given back, with how many that one had had.
+    locks: Vec<(u64, Option<(CpuId, u64)>)>,
+    /// The code simulated now has met such a lock: it spins until the holder's next turn, and gives its own away.
+    spins: bool,
+}
+
+impl Cuts {
+    pub fn new(cpus: usize) -> Self {
+        Cuts { ends_ns: u64::MAX, turns: vec![0; cpus], locks: Vec::new(), spins: false }
+    }
+
+    pub fn spins(&self) -> bool {
+        self.spins
+    }
+
+    pub fn taken(&mut self, lock: LockId, cpu: CpuId, now_ns: u64) {
+        if lock.0 >= self.locks.len() {
+            self.locks.resize(lock.0 + 1, (0, None));
+        }
+        let (taken_ns, cut) = &mut self.locks[lock.0];
+        *taken_ns = now_ns;
+        self.spins |= cut.is_some_and(|(holder, had)| holder != cpu && self.turns[holder] == had);
+    }
+
+    pub fn given(&mut self, lock: LockId, cpu: CpuId, now_ns: u64) {
+        if let Some((taken_ns, cut)) = self.locks.get_mut(lock.0)
+            && *taken_ns < self.ends_ns
+            && self.ends_ns < now_ns
+        {
+            *cut = Some((cpu, self.turns[cpu]));
+        }
+    }
+}
+
 impl Engine {
+    /// Kernel code begins, in the present turn.
+    pub(crate) fn begin_in_turn(&mut self) {
+        if let Some(cuts) = &mut self.k.cuts {
+            cuts.ends_ns = self.turns.due_ns;
+        }
+    }
+
+    /// Kernel code of a CPU has come to its end: where it has spun, the turn is over.
+    pub(crate) fn end_in_turn(&mut self, cpu: CpuId) {
+        let Some(cuts) = &mut self.k.cuts else { return };
+        if std::mem::take(&mut cuts.spins) && self.turns.holder == Some(cpu) {
+            self.turns.due_ns = self.turns.due_ns.min(self.k.now);
+            self.k.queue.push(self.k.now, Due::Turn { number: self.turns.number });
+        }
+    }
+
     /// Does what is due if its CPU has its turn, or needs none for it; else it waits.
     pub(crate) fn in_turn(&mut self, due: Due, t_ns: u64) {
         let (cpu, irq) = match due {
@@ -166,6 +225,9 @@ impl Engine {
         self.turns.holder = next;
         let Some(next) = next else { return };
         self.turns.last = next;
+        if let Some(cuts) = &mut self.k.cuts {
+            cuts.turns[next] += 1;
+        }
         self.k.queue.push(self.turns.begin(next, t_ns), Due::Turn { number: self.turns.number });
         let works = !self.burns && self.k.in_user(next);
         let mut since_ns = self.k.cpus[next].since_ns;
@@ -182,5 +244,33 @@ impl Engine {
         for irq in std::mem::take(&mut self.turns.waiting[next]) {
             self.on_irq(next, irq, t_ns);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_turn_ends_with_is_taken_until_the_next_one() {
+        let (lock, other) = (LockId(3), LockId(0));
+        let mut cuts = Cuts::new(2);
+        let spins = |cuts: &mut Cuts, lock, cpu| {
+            cuts.spins = false;
+            cuts.taken(lock, cpu, 130);
+            cuts.spins
+        };
+        cuts.ends_ns = 100;
+        for (lock, at_ns) in [(other, [80, 99]), (lock, [90, 110])] {
+            cuts.taken(lock, 0, at_ns[0]);
+            cuts.given(lock, 0, at_ns[1]);
+        }
+        assert!(!cuts.spins, "nobody had it");
+        cuts.ends_ns = 200;
+        assert!(!spins(&mut cuts, other, 1), "it was given back in time");
+        assert!(spins(&mut cuts, lock, 1));
+        assert!(!spins(&mut cuts, lock, 0), "its own");
+        cuts.turns[0] += 1;
+        assert!(!spins(&mut cuts, lock, 1), "it has had its next turn");
     }
 }
