@@ -150,6 +150,7 @@ enum scx_enq_flags {
 	SCX_ENQ_HEAD = 0x10,
 	SCX_ENQ_PREEMPT = 1ULL << 32,
 	SCX_ENQ_REENQ = 1ULL << 40,
+	SCX_ENQ_LAST = 1ULL << 41,
 };
 
 #define SCX_KICK_IDLE		0x1ULL

@@ -44,6 +44,7 @@ struct bpf_iter_num {	/* of bpf_for */
 #define SCX_ENQ_HEAD	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_HEAD)
 #define SCX_ENQ_PREEMPT	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT)
 #define SCX_ENQ_REENQ	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ)
+#define SCX_ENQ_LAST	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST)
 
 #define KFUNC(ret, name, ...) ret name(__VA_ARGS__) __ksym __weak
 #define has bpf_ksym_exists

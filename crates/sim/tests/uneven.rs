@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{burn, task, workload};
+use common::{burn, cores, task, workload};
 use machine::{find, stalled_for, task_rate};
 use policy::table::TaskView;
 use policy::{Control, Instance, Plan, Policy, Told, View};
@@ -171,6 +171,26 @@ fn who_may_run_on_all_cpus_that_are_there_changes_places() {
     let wanted = uneven::plan(&problem, &rule).unwrap();
     for (got, wanted) in got.iter().zip(&wanted.shares) {
         assert!((got - wanted[0]).abs() < 0.02, "{got}, planned {}", wanted[0]);
+    }
+}
+
+/// It is bound to a slow core, and may run on all CPUs that are there until a fast one comes back, which is to take it over
+/// then, and finds that it cannot leave.
+#[test]
+fn who_cannot_go_where_it_was_to_go_runs_on() {
+    let change = |ms: u64, change| sim::Fault { at_ns: ms * MS, change };
+    let mut machine = cores(2);
+    machine.core_rates = vec![1.0, 0.5];
+    machine.cpus[0].core_type = 1;
+    for policy in uneven::ALL {
+        let late = Task { cpus: Some(vec![0]), delay_ns: 20 * MS, ..task("late", vec![burn(50)]) };
+        let scheduler = Scheduler::Policy(Instance::default(policy));
+        let mut scenario = Scenario::new(machine.clone(), workload(vec![late]), scheduler);
+        scenario.faults =
+            vec![change(10, sim::Change::Offline(1)), change(50, sim::Change::Online(1))];
+        let outcome = run(&scenario).unwrap_or_else(|error| panic!("{}: {error}", policy.name));
+        let waited_ns = outcome.observed.tasks[&1].wait_max_ns;
+        assert!(waited_ns < MS, "{}: it waited for {waited_ns} ns", policy.name);
     }
 }
 

@@ -53,13 +53,17 @@ s32 OP(uneven_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 /* Who has been agreed to go to another CPU goes there. */
 void OP(uneven_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	s32 to = deal_close(p, scx_bpf_task_cpu(p));
+	s32 here = scx_bpf_task_cpu(p), to = deal_close(p, here);
 
 	/* From 6.14 on the kernel asks for none that cannot leave its CPU now. */
-	if (to >= 0 && !migration_is_disabled(p))
+	if (to >= 0 && !migration_is_disabled(p)) {
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | to, knob_slice_ns, 0);
-	else
-		queue_up(p, enq_flags);
+		return;
+	}
+	queue_up(p, enq_flags);
+	/* It was to leave, and cannot. Its CPU has nobody else, and looks no more before it idles [put_prev_task_scx]. */
+	if (enq_flags & SCX_ENQ_LAST)
+		scx_bpf_kick_cpu(here, SCX_KICK_IDLE);
 }
 
 void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
