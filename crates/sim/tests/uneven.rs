@@ -194,6 +194,30 @@ fn who_cannot_go_where_it_was_to_go_runs_on() {
     }
 }
 
+/// Two change places several times in a turn, so that somebody is always sent to either CPU. A third wakes on one of them
+/// now and then, and has that CPU when the turn is over, and another one that began just before.
+#[test]
+fn who_waits_where_others_change_places_is_not_forgotten() {
+    let mut machine = cores(2);
+    machine.core_rates = vec![1.0, 0.5];
+    machine.cpus[1].core_type = 1;
+    let tick_ms = machine.costs.tick_period_ns as u64 / MS;
+    let naps =
+        || vec![Step::Repeat { times: None, steps: vec![burn(1), Step::Sleep { ns: 50 * MS }] }];
+    for cpu in 0..2 {
+        let waits = Task { cpus: Some(vec![cpu]), ..task("waits", naps()) };
+        let changes = |name| task(name, vec![burn(100_000)]);
+        let mut load = workload(vec![changes("one"), changes("other"), waits]);
+        load.duration_ns = Some(10_000 * MS);
+        let policy = Instance::parse("max-fair:slice=60ms,round=16ms", uneven::ALL).unwrap();
+        let outcome =
+            run(&Scenario::new(machine.clone(), load, Scheduler::Policy(policy))).unwrap();
+        assert!(outcome.observed.migrations > 100, "{} in 10 s", outcome.observed.migrations);
+        let waited_ms = outcome.observed.tasks[&3].wait_max_ns / MS;
+        assert!(waited_ms <= 2 * (60 + tick_ms), "on CPU {cpu} it waited for {waited_ms} ms");
+    }
+}
+
 /// Three may run on one fast core and two slow ones, three on the others: each group has a fast core to share.
 #[test]
 fn who_may_run_on_each_others_cpus_changes_places() {

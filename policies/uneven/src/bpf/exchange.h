@@ -2,6 +2,7 @@
 /* Exchange: who changes places with whom. Read without locks: a CPU's state is a tick old at most. */
 #pragma once
 #include "state.h"
+#include "queue.h"
 
 #define ARRIVES_NS 1000000	/* who was sent to a CPU has come by then, or does not come */
 
@@ -29,6 +30,28 @@ static __always_inline bool awaits(const struct un_cpu *cpu, u64 now)
 	return !cpu->pid && elapsed_ns(cpu->expects_ns, now) > ARRIVES_NS;
 }
 
+/* Whether somebody waits whom any CPU may take. */
+static __always_inline bool any_waits(void)
+{
+	bool waits = false;
+	u32 i;
+
+	bpf_for(i, 0, nr_types)
+		waits |= scx_bpf_dsq_nr_queued(queue_of_kind(i)) > 0;
+	return waits;
+}
+
+/*
+ * Whether those who wait are to have a CPU, `any` if there are such as any CPU may take. The kernel does not have a CPU
+ * choose while somebody has been sent there [balance_one]: where one after another comes for a part of a turn, who waits
+ * would do so for ever. So a turn is one whoever has it, and after it nobody comes until the CPU has chosen. Ticks are
+ * all that ends turns: this one may have begun just after one.
+ */
+static __always_inline bool turn_is_over(const struct un_cpu *cpu, s32 at, bool any, u64 now)
+{
+	return elapsed_ns(cpu->chose_ns, now) > knob_slice_ns + tick_ns && (any || scx_bpf_dsq_nr_queued(at) > 0);
+}
+
 /* What p gains by going from `cpu` to another, ns: in place of who runs there, or where nobody does. 0: nothing. */
 static __always_inline s64 gain_at(const struct un_cpu *mine, s32 cpu, const struct un_cpu *other, s32 at, u64 now)
 {
@@ -51,9 +74,10 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 	u32 kind = cpu_kind(cpu), i;
 	s64 most = swap_worth();
 	u64 now = now_ns(), expected;
+	bool any = any_waits();
 	s32 to = -1;
 
-	if (!mine || mine->deal)
+	if (!mine || mine->deal || turn_is_over(mine, cpu, any, now))
 		return;
 	/* One of the two has had its share where it is: that one looks. A slower one looks for idle faster ones. */
 	if (!kind && mine->wants.ns[0] > -swap_worth() / 4)
@@ -66,7 +90,7 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 		if (!other || cpu_kind(at) == kind || !cpu_takes(p, at))
 			continue;
 		gain = gain_at(mine, cpu, other, at, now);
-		if (gain > most) {
+		if (gain > most && !(other->pid && turn_is_over(other, at, any, now))) {
 			most = gain;
 			to = at;
 		}

@@ -74,7 +74,10 @@ void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
 			 !migration_is_disabled(prev);
 
 	cpu_is_back(cpu, false);
-	if (!state || queue_take(cpu, goes_on && !goes_away ? prev : NULL) || goes_away)
+	if (!state)
+		return;
+	state->chose_ns = now_ns();
+	if (queue_take(cpu, goes_on && !goes_away ? prev : NULL) || goes_away)
 		return;
 	if (goes_on) {
 		task_set_slice(prev, knob_slice_ns);

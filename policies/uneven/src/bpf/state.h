@@ -28,6 +28,7 @@ struct un_cpu {
 	struct count counted;	/* what this CPU had counted at that time */
 	u64 deal;
 	u64 expects_ns;		/* when somebody was last sent here */
+	u64 chose_ns;		/* when it last chose among those who wait */
 	s32 pid;		/* who runs here; 0: nobody */
 	u64 may[CPU_WORDS];	/* the CPUs that it may run on, a bit for each: all, if it may run on all that are there */
 } __attribute__((aligned(64)));
