@@ -61,7 +61,9 @@ KFUNC(void, scx_bpf_error_bstr, char *fmt, unsigned long long *data, u32 data_sz
 KFUNC(bool, bpf_cpumask_test_cpu, u32 cpu, const struct cpumask *mask);
 KFUNC(bool, bpf_cpumask_subset, const struct cpumask *mask, const struct cpumask *of);
 KFUNC(const struct cpumask *, scx_bpf_get_online_cpumask, void);
+KFUNC(const struct cpumask *, scx_bpf_get_idle_cpumask, void);
 KFUNC(void, scx_bpf_put_cpumask, const struct cpumask *mask);
+KFUNC(void, scx_bpf_put_idle_cpumask, const struct cpumask *mask);
 KFUNC(u32, scx_bpf_reenqueue_local, void);					/* in cpu_release */
 KFUNC(void, scx_bpf_reenqueue_local___v2___paceline, void);			/* 6.19: anywhere */
 KFUNC(u64, scx_bpf_now, void);							/* 6.14 */
@@ -253,6 +255,16 @@ static __always_inline bool cpu_is_online(s32 cpu)
 	bool is = bpf_cpumask_test_cpu(cpu, online);
 
 	scx_bpf_put_cpumask(online);
+	return is;
+}
+
+/* Whether the kernel knows that a CPU idles, and nobody has claimed it since. */
+static __always_inline bool cpu_idles(s32 cpu)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	bool is = bpf_cpumask_test_cpu(cpu, idle);
+
+	scx_bpf_put_idle_cpumask(idle);
 	return is;
 }
 

@@ -63,6 +63,7 @@ struct kernel {
 	bool (*goes_anywhere)(struct kernel *k, const struct task_struct *p);
 	struct task_struct *(*forker)(struct kernel *k);
 	bool (*dsq_take)(struct kernel *k, u64 dsq_id, struct task_struct *p);
+	bool (*cpu_idles)(struct kernel *k, s32 cpu);
 };
 
 EXPORT struct kernel *kernel;
@@ -108,6 +109,7 @@ EXPORT struct kernel *kernel;
 #define scx_bpf_reenqueue_local()		kernel->reenqueue_local(kernel)
 #define cpu_is_online(cpu)			((u32)(cpu) < nr_cpus)	/* all are, when a simulation starts */
 #define cpu_is_active(cpu)			kernel->cpu_is_active(kernel, cpu)
+#define cpu_idles(cpu)				kernel->cpu_idles(kernel, cpu)
 #define goes_anywhere(p)			kernel->goes_anywhere(kernel, p)
 #define spin_lock(lock)				kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)

@@ -152,6 +152,8 @@ pub struct Kernel {
     pub forker: unsafe extern "C" fn(*mut Kernel) -> *mut TaskStruct,
     /// In dispatch: the CPU takes this task out of a queue, if it is still there.
     pub dsq_take: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> bool,
+    /// Whether a CPU idles, and is not claimed.
+    pub cpu_idles: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

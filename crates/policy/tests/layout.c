@@ -41,6 +41,7 @@ EXPORT const u64 layout[] = {
 	O(kernel, goes_anywhere),
 	O(kernel, forker),
 	O(kernel, dsq_take),
+	O(kernel, cpu_idles),
 	sizeof(struct kernel),
 	O(clock_counts, cycles), O(clock_counts, limited_ns), O(clock_counts, energy_uj),
 	sizeof(struct clock_counts),

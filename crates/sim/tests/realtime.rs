@@ -189,6 +189,24 @@ fn a_task_that_is_bound_behind_a_hog_is_not_lost() {
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
 
+/// The fastest of five CPUs idles when it is taken, which no policy hears of. Each of the others has one task, which goes on.
+#[test]
+fn nobody_is_sent_to_an_idle_cpu_that_a_hog_has_taken() {
+    let mut machine = cores(5);
+    machine.core_rates = vec![1.0, 0.5];
+    machine.cpus[1..].iter_mut().for_each(|cpu| cpu.core_type = 1);
+    for scheduler in every_scheduler() {
+        let mut load = spinners(4, 500);
+        load.tasks.iter_mut().for_each(|task| task.delay_ns = 20 * MS);
+        let mut scenario = scenario(machine.clone(), load, scheduler);
+        scenario.faults = vec![hog(10, 0, 1_000)];
+        let traced = traced(&scenario);
+        let ran_ns = ran_ns(&traced, 4, 30 * MS, 500 * MS);
+        let all = ran_ns.iter().all(|ns| *ns > 465 * MS);
+        assert!(all, "{}: {ran_ns:?} of 470 ms", traced.outcome.policy);
+    }
+}
+
 /// Three tasks may run on two CPUs: one goes, the other a real-time task has first, which does `steps` from then on.
 /// Each of the three is to run for so long in each second, ms.
 fn each_has_ms(steps: &[Step], least: u64) {

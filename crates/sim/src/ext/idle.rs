@@ -90,6 +90,12 @@ impl Idle {
         k.leave();
     }
 
+    /// Whether the mask has the CPU.
+    pub fn has(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
+        k.read(&mut self.cpus_line);
+        self.cpus.has(cpu)
+    }
+
     /// `scx_idle_test_and_clear_cpu`: claims the CPU if it is idle.
     pub fn claim(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         k.call(self.test_and_clear);

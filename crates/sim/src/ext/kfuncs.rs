@@ -64,6 +64,7 @@ impl Table {
             goes_anywhere,
             forker,
             dsq_take,
+            cpu_idles,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -420,6 +421,13 @@ unsafe extern "C" fn cpu_is_active(table: *mut KernelTable, cpu: i32) -> bool {
     // SAFETY: a policy calls this within a callback.
     let (_, k) = unsafe { lent(table) };
     usize::try_from(cpu).is_ok_and(|cpu| k.online.has(cpu))
+}
+
+unsafe extern "C" fn cpu_idles(table: *mut KernelTable, cpu: i32) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let tracks = rt.tracks_idle(k);
+    tracks && usize::try_from(cpu).is_ok_and(|cpu| rt.idle.has(k, cpu))
 }
 
 unsafe extern "C" fn goes_anywhere(table: *mut KernelTable, p: *const TaskStruct) -> bool {

@@ -61,8 +61,11 @@ static __always_inline s64 gain_at(const struct un_cpu *mine, s32 cpu, const str
 		return 0;
 	if (other->pid)
 		return may_run(other, cpu) ? swap_gain(&mine->wants, kind, &other->wants, there) : 0;
-	/* A faster one that idles is taken whatever the shares are: nobody else wants it. */
-	if (there < kind && awaits(other, now))
+	/*
+	 * A faster one that idles is taken whatever the shares are: nobody else wants it. Of a real-time task that takes it
+	 * from there nobody hears, and whoever is sent waits behind that [switch_class].
+	 */
+	if (there < kind && awaits(other, now) && cpu_idles(at))
 		return swap_worth() + 1 + knob_round_ns;
 	return 0;
 }
