@@ -513,6 +513,7 @@ mod tests {
                 spent: Vec::new(),
                 ended_ns: Vec::new(),
                 played: Vec::new(),
+                added: workload::Cut::default(),
                 speeds: BTreeMap::new(),
                 whereabouts: Vec::new(),
             },
