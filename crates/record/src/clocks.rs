@@ -138,7 +138,7 @@ fn end_of_turns(events: &[Event], cpus: usize, turn_ns: u64) -> u64 {
         if let Kind::Switch { next, .. } = one.kind {
             busy[here] = next != 0;
         }
-        let between_ns = other.t_ns - one.t_ns;
+        let between_ns = other.t_ns.saturating_sub(one.t_ns);
         if one.cpu != other.cpu && busy[here] && between_ns < turn_ns {
             let (from, to, vote) =
                 (part(one.t_ns), part(other.t_ns), 1.0 / (between_ns + turn_ns / 100 + 1) as f64);
