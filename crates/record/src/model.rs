@@ -10,12 +10,15 @@ use std::collections::BTreeMap;
 
 use trace::Tid;
 use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
-use workload::{Act, Again, Cut, Met, More, Object, Script, Task, Then, Workload};
+use workload::{Act, Again, Causes, Cut, Met, More, Object, Script, Task, Then, Workload};
 
 use crate::Carrier;
 use crate::connections::Connection;
 use crate::gil::{HAS_NS, INTERVAL_NS, Lock, Threads};
 use crate::replay::{Channel, Item, Key, Replay, What};
+
+/// A call takes no longer than this, with what it waits and wakes, and without work before it, ns.
+const CALL_MAX_NS: f32 = 20_000.0;
 
 /// Bytes of a pipe's page.
 const PAGE: u32 = 4096;
@@ -26,6 +29,8 @@ pub struct Fit {
     /// Of a piece of each task, at any rate; and of all tasks' by what happened in it.
     cut_ns: Vec<f64>,
     by_what: Cut,
+    /// What is added to the model's own, for it to be what it was in the recording.
+    takes_more: Cut,
     /// What the model was seen to add to a piece of each task: whom a wakeup or a switch falls to is chance, so this is
     /// the mean of the replays so far, but of the first, in which every cost was in twice.
     added_ns: Vec<f64>,
@@ -62,7 +67,7 @@ impl Fit {
     /// Nothing is taken out.
     pub fn none(replay: &Replay) -> Self {
         let nothing = vec![0.0; replay.tasks.len()];
-        Fit { cut_ns: nothing.clone(), by_what: Cut::default(), added_ns: nothing, replays: 0 }
+        Fit { cut_ns: nothing.clone(), added_ns: nothing, ..Fit::default() }
     }
 
     /// A better one: under this one, a replay of all or of a first part has shown this of each task, in the
@@ -72,6 +77,14 @@ impl Fit {
         let mut better = Fit { replays: self.replays + 1, ..self.clone() };
         let part = 1.0 / self.replays.max(1) as f64;
         let mean = |before_ns: f64, now_ns: f64| before_ns + (now_ns - before_ns) * part;
+        if self.replays == 0 {
+            let took = took(&replay.tasks);
+            better.takes_more = Cut {
+                waited_ns: (took.waited_ns - added.waited_ns).max(0.0),
+                woke_ns: (took.woke_ns - added.woke_ns).max(0.0),
+                ..Cut::default()
+            };
+        }
         better.by_what = Cut {
             each_ns: 0.0,
             waited_ns: mean(self.by_what.waited_ns, added.waited_ns),
@@ -105,6 +118,20 @@ impl Fit {
     fn cut(&self, task: usize) -> Cut {
         Cut { each_ns: self.cut_ns.get(task).copied().unwrap_or(0.0), ..self.by_what }
     }
+}
+
+/// What waiting, being preempted and waking took, by calls that moved data: of those all are known, and not only those that
+/// waited or woke. Who does anything else before a call says nothing about it.
+fn took(tasks: &[crate::replay::Task]) -> Cut {
+    let mut causes = Causes::default();
+    for act in tasks.iter().flat_map(|task| task.acts.iter()) {
+        let Met { waited, preempted, woke } = act.met;
+        let call = matches!(act.then, Then::Read { .. } | Then::Write { .. });
+        if call && act.work_ns < CALL_MAX_NS {
+            causes.add(act.then, [waited, preempted, woke].map(f64::from), act.work_ns.into());
+        }
+    }
+    causes.take()
 }
 
 /// What is left of all their work where so much is taken from each.
@@ -200,7 +227,8 @@ impl Replay {
                 *interval_ns = interval_ns.saturating_sub(slack_ns as u64);
             }
         }
-        Workload { name, tasks, objects, recorded: true, ..Workload::default() }
+        let takes_more = fit.takes_more;
+        Workload { name, tasks, objects, recorded: true, takes_more, ..Workload::default() }
     }
 
     /// How long a first part of the workload takes that is enough to fit it; None: it is all of it.

@@ -226,7 +226,10 @@ impl Engine {
             task.worked_ns += worked_ns;
             match stays {
                 true => task.happened.preempted += 1,
-                false => task.happened.waited += 1,
+                false => {
+                    task.happened.waited += 1;
+                    task.at.debt += k.takes_more.waited_ns;
+                }
             }
         }
         k.charge_ns(k.machine.costs.observe_after_ns);

@@ -134,6 +134,7 @@ impl Engine {
     pub fn load(&mut self, workload: &Workload, together: bool) -> Result<(), String> {
         let k = &mut self.k;
         k.cgroups = cgroups(workload);
+        k.takes_more = workload.takes_more;
         self.objects = workload.objects.iter().map(|object| objects::new(object, k)).collect();
         let here = k.online.iter().nth(k.random_u32() as usize % k.online.len()).unwrap_or(0);
         let first: Vec<usize> =

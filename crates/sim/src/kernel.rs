@@ -10,7 +10,7 @@ use policy::Cgroup;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use trace::{Kind, Tid};
-use workload::{Group, Workload};
+use workload::{Cut, Group, Workload};
 
 use crate::account::{Account, Caller, Func};
 use crate::checkers::Hint;
@@ -127,6 +127,8 @@ pub struct Kernel {
     /// While a pass of the scheduler or a wakeup holds a runqueue, its clock stands (`rq_clock`): what
     /// that code takes belongs to who runs next, or is seen at the next look.
     pub(crate) standing_ns: Option<u64>,
+    /// What waiting and waking take of recorded tasks, beyond what is charged here.
+    pub(crate) takes_more: Cut,
     /// Since when its time is nobody's yet ([`Kernel::credit`]).
     since_ns: u64,
     /// Why the run must end, first reason first.
@@ -183,6 +185,7 @@ impl Kernel {
             caller: Caller::new(1, true),
             now: 0,
             standing_ns: None,
+            takes_more: Cut::default(),
             since_ns: 0,
             failure: None,
             locks,

@@ -304,7 +304,9 @@ impl Engine {
         if self.try_to_wake_up(waiter, sync)
             && let Some(waker) = self.k.cpus[self.k.this].curr
         {
-            self.k.tasks[waker].happened.woke += 1;
+            let waker = &mut self.k.tasks[waker];
+            waker.happened.woke += 1;
+            waker.at.debt += self.k.takes_more.woke_ns;
         }
         self.k.leave_with(true)
     }

@@ -8,7 +8,7 @@ use machine::Machine;
 use policy::Instance;
 use sim::{Scheduler, SimError, run, run_traced};
 use trace::Outcome;
-use workload::{More, Object, Step, Task, Workload};
+use workload::{Cut, More, Object, Step, Task, Workload};
 
 fn fifo() -> Scheduler {
     Scheduler::Policy(Instance::default(&baseline::FIFO))
@@ -231,6 +231,29 @@ fn writers(machine: Machine, tasks: usize, pipes: usize, bytes: u32) -> Outcome 
     };
     let objects = (0..pipes).map(|_| Object::Pipe { capacity: 1 << 26 }).collect();
     on(machine, (0..tasks).map(writer).collect(), objects)
+}
+
+/// What waiting and waking took where it was recorded is taken of who waits, and of who wakes.
+#[test]
+fn waiting_and_waking_take_as_long_as_they_did() {
+    let write = again(100, vec![Step::Sleep { ns: MS }, Step::Write { channel: 0, bytes: 100 }]);
+    let read = again(100, vec![Step::Read { channel: 0, bytes: 100 }]);
+    let cpu_ns = |waited_ns: f64, woke_ns: f64| {
+        let takes_more = Cut { waited_ns, woke_ns, ..Cut::default() };
+        let tasks = vec![task("writer", write.clone()), task("reader", read.clone())];
+        let objects = vec![Object::Pipe { capacity: 65_536 }];
+        let load = Workload { objects, recorded: true, takes_more, ..workload(tasks) };
+        let outcome = ran(cores(2), load);
+        [1, 2].map(|tid| outcome.observed.tasks[&tid].cpu_ns as f64)
+    };
+    let [writer, reader] = cpu_ns(0.0, 0.0);
+    let more = |waited_ns, woke_ns| {
+        let [slow_writer, slow_reader] = cpu_ns(waited_ns, woke_ns);
+        [slow_writer - writer, slow_reader - reader].map(|ns| (ns / 100_000.0).round())
+    };
+    // Both wait a hundred times: the one sleeps, the other finds nothing; and the one wakes.
+    assert_eq!(more(5_000.0, 0.0), [5.0, 5.0]);
+    assert_eq!(more(0.0, 3_000.0), [3.0, 0.0]);
 }
 
 /// A pipe's mutex is held for nearly all of a read or a write.

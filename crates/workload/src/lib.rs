@@ -7,6 +7,7 @@
 //! known program ([`hackbench`], [`npb`], [`apps`], [`programs`]); [`mix`] has yardsticks.
 
 pub mod apps;
+mod causes;
 mod domains;
 mod events;
 mod groups;
@@ -22,6 +23,7 @@ mod script;
 pub mod vector;
 mod write;
 
+pub use causes::Causes;
 pub use domains::DomainMixes;
 pub use hw::{Demand, Hw, Touched};
 pub use json::Error;

@@ -2,7 +2,7 @@
 //! What a workload is.
 
 use crate::hw::{Demand, Hw};
-use crate::script::Script;
+use crate::script::{Cut, Script};
 use crate::vector::Vector;
 
 /// Index into [`Workload::objects`].
@@ -26,6 +26,8 @@ pub struct Workload {
     pub timed_from: Option<ObjectId>,
     /// It is a recording: work is what CPUs were seen to do, with all system calls in it.
     pub recorded: bool,
+    /// What waiting and waking took where it was recorded, beyond what the simulator charges; `each_ns` means nothing.
+    pub takes_more: Cut,
     /// Cgroups that tasks belong to; a group stands behind the one that it is in.
     pub groups: Vec<Group>,
 }

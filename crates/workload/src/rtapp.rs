@@ -24,6 +24,7 @@ use crate::groups::Groups;
 use crate::hw::Hw;
 use crate::json::{Error, Node, Source};
 use crate::model::{Object, ObjectId, RealTime, Step, Task, Workload};
+use crate::script::Cut;
 
 /// Reads the text of a workload file; `name` stands in errors, and without its directory and
 /// ending it becomes the workload's name.
@@ -398,6 +399,7 @@ impl<'a> Reader<'a> {
             objects: self.objects.all,
             timed_from: None,
             recorded: false,
+            takes_more: Cut::default(),
             groups: self.groups.all,
         })
     }

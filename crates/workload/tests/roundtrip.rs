@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use workload::hackbench::{Channel, Hackbench, Worker};
 use workload::{
-    Dialect, Hw, Object, RealTime, Step, Task, Touched, Vector, Workload, rtapp::parse, write,
+    Cut, Dialect, Hw, Object, RealTime, Step, Task, Touched, Vector, Workload, rtapp::parse, write,
 };
 
 /// Objects of one kind each, that any step may use; first come those that are declared, as the
@@ -111,6 +111,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             object_names: Vec::new(),
             timed_from: None,
             recorded: false,
+            takes_more: Cut::default(),
             groups: Vec::new(),
         }
     })

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What waiting, being preempted and waking others take, told apart: by regression over acts, within those of one kind,
+//! for what a call takes at any rate is the same for all of these.
+
+use crate::script::{Cut, Then};
+
+/// Kinds of acts, by what comes after the work.
+const KINDS: usize = 6;
+
+/// What is looked for: of waiting, being preempted, waking.
+const CAUSES: usize = 3;
+
+/// So much doubt is in each of the three: what happens seldom says little.
+const DOUBT: f64 = 1.0;
+
+/// Sums over acts of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    acts: f64,
+    causes: [f64; CAUSES],
+    ns: f64,
+    squares: [[f64; CAUSES]; CAUSES],
+    products: [f64; CAUSES],
+}
+
+/// How long acts took, and what happened in them.
+#[derive(Clone, Debug, Default)]
+pub struct Causes {
+    sums: [Sums; KINDS],
+}
+
+impl Causes {
+    /// An act has taken so long, and its task has waited, been preempted and woken others so often in it.
+    pub fn add(&mut self, then: Then, times: [f64; CAUSES], ns: f64) {
+        let sums = &mut self.sums[kind(then)];
+        sums.acts += 1.0;
+        sums.ns += ns;
+        for (at, often) in times.into_iter().enumerate() {
+            sums.causes[at] += often;
+            sums.products[at] += often * ns;
+            sums.squares[at] =
+                std::array::from_fn(|other| sums.squares[at][other] + often * times[other]);
+        }
+    }
+
+    /// What each of the three takes, ns; never less than nothing, and nothing where it makes no difference that is seen.
+    pub fn take(&self) -> Cut {
+        let (mut matrix, mut wanted) = ([[0.0; CAUSES]; CAUSES], [0.0; CAUSES]);
+        for sums in self.sums.iter().filter(|sums| sums.acts > 0.0) {
+            for at in 0..CAUSES {
+                wanted[at] += sums.products[at] - sums.causes[at] * sums.ns / sums.acts;
+                matrix[at] = std::array::from_fn(|other| {
+                    let alone = sums.causes[at] * sums.causes[other] / sums.acts;
+                    matrix[at][other] + sums.squares[at][other] - alone
+                });
+            }
+        }
+        (0..CAUSES).for_each(|at| matrix[at][at] += DOUBT);
+        let [waited_ns, preempted_ns, woke_ns] = solved(matrix, wanted).map(|ns| ns.max(0.0));
+        Cut { each_ns: 0.0, waited_ns, preempted_ns, woke_ns }
+    }
+}
+
+fn kind(then: Then) -> usize {
+    match then {
+        Then::Read { .. } => 0,
+        Then::Write { .. } => 1,
+        Then::Give { .. } => 2,
+        Then::Take(_) | Then::TakeWithin { .. } => 3,
+        Then::Wait(_) => 4,
+        Then::End | Then::Fork(_) | Then::Connect { .. } | Then::Accept { .. } => 5,
+    }
+}
+
+/// Solves linear equations with a matrix that is symmetric and positive definite.
+fn solved(mut matrix: [[f64; CAUSES]; CAUSES], mut wanted: [f64; CAUSES]) -> [f64; CAUSES] {
+    for at in 0..CAUSES {
+        for below in at + 1..CAUSES {
+            let times = matrix[below][at] / matrix[at][at];
+            matrix[below] =
+                std::array::from_fn(|column| matrix[below][column] - times * matrix[at][column]);
+            wanted[below] -= times * wanted[at];
+        }
+    }
+    for at in (0..CAUSES).rev() {
+        let known: f64 = (at + 1..CAUSES).map(|later| matrix[at][later] * wanted[later]).sum();
+        wanted[at] = (wanted[at] - known) / matrix[at][at];
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_each_takes_is_told_apart() {
+        let mut causes = Causes::default();
+        for round in 0..1000_u32 {
+            let times = [3, 7, 2].map(|every| f64::from(u8::from(round % every == 0)));
+            let (base_ns, then) = match round % 5 {
+                0 => (900.0, Then::Take(0)),
+                _ => (300.0, Then::Read { channel: 0, bytes: 1 }),
+            };
+            let own_ns = times.iter().zip([4000.0, 2500.0, 3000.0]).map(|(often, ns)| often * ns);
+            causes.add(then, times, base_ns + own_ns.sum::<f64>());
+        }
+        let Cut { each_ns, waited_ns, preempted_ns, woke_ns } = causes.take();
+        assert_eq!(each_ns, 0.0);
+        let near = |ns: f64, wanted: f64| (ns / wanted - 1.0).abs() < 0.02;
+        assert!(near(waited_ns, 4000.0) && near(preempted_ns, 2500.0) && near(woke_ns, 3000.0));
+    }
+
+    #[test]
+    fn of_what_never_happens_nothing_is_known() {
+        let mut causes = Causes::default();
+        assert_eq!(causes.take(), Cut::default());
+        causes.add(Then::Take(0), [0.0; CAUSES], 70.0);
+        assert_eq!(causes.take(), Cut::default());
+    }
+}
