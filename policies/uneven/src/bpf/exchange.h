@@ -77,13 +77,16 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 	u32 kind = cpu_kind(cpu), i;
 	s64 most = swap_worth();
 	u64 now = now_ns(), expected;
-	bool any = any_waits();
+	bool any;
 	s32 to = -1;
 
-	if (!mine || mine->deal || turn_is_over(mine, cpu, any, now))
+	if (!mine || mine->deal)
 		return;
 	/* One of the two has had its share where it is: that one looks. A slower one looks for idle faster ones. */
 	if (!kind && mine->wants.ns[0] > -swap_worth() / 4)
+		return;
+	any = any_waits();
+	if (turn_is_over(mine, cpu, any, now))
 		return;
 	bpf_for(i, 1, nr_cpus) {
 		s32 at = cpu_neighbour(cpu, i);
