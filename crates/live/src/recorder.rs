@@ -304,13 +304,11 @@ pub(crate) fn described(pid: u32, tid: u32) -> Option<TaskInfo> {
     let status = text(format!("{folder}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"));
     Some(TaskInfo {
-        tid,
-        pid,
         nice: fields.get(16)?.parse().ok()?,
         kernel: flags & KERNEL != 0,
         cpus: mask.and_then(first_cpus).unwrap_or(u64::MAX),
-        wakee_flips: 0,
         name: name(tid)?,
+        ..TaskInfo::new(tid, pid)
     })
 }
 

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use machine::Machine;
 use policy::Instance;
-use record::{Fit, Header, Reader, Replay, Shown, Summary};
+use record::{Fit, Header, Reader, Replay, Summary};
 use report::text::count;
-use sim::{Played, Scenario, Scheduler, SimError};
+use sim::{Scenario, Scheduler, SimError};
 use workload::Workload;
 
 use crate::contender::{Contender, POLICIES};
@@ -191,13 +191,7 @@ pub fn fitted(
             )),
             error => Failure::run(format!("{name} cannot be replayed: {error}")),
         })?;
-        let shown = |played: &Played| Shown {
-            worked_ns: played.worked_ns,
-            acts: played.acts,
-            into_ns: played.into_ns,
-        };
-        fit =
-            fit.better(replay, &traced.played.iter().map(shown).collect::<Vec<_>>(), &traced.added);
+        fit = fit.better(replay, &traced.played, &traced.added);
         round += 1;
     }
 }

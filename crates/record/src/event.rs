@@ -182,3 +182,11 @@ pub struct TaskInfo {
     /// The kernel's 15 bytes of its name.
     pub name: String,
 }
+
+impl TaskInfo {
+    /// A thread of which nothing else is known: as most are, and without a name.
+    pub fn new(tid: Tid, pid: Tid) -> Self {
+        let name = String::new();
+        TaskInfo { tid, pid, nice: 0, kernel: false, cpus: u64::MAX, wakee_flips: 0, name }
+    }
+}

@@ -121,15 +121,8 @@ impl Survey {
         let by_name = KERNEL.iter().any(|start| named.name.starts_with(start));
         let unknown = Thread { pid: named.tid, kernel: by_name };
         let Thread { pid, kernel } = self.threads.get(&named.tid).copied().unwrap_or(unknown);
-        TaskInfo {
-            tid: named.tid,
-            pid,
-            nice: nice as i8,
-            kernel,
-            cpus: u64::MAX,
-            wakee_flips: 0,
-            name: named.name.to_string(),
-        }
+        let (nice, name) = (nice as i8, named.name.to_string());
+        TaskInfo { nice, kernel, name, ..TaskInfo::new(named.tid, pid) }
     }
 }
 

@@ -18,7 +18,7 @@ mod replay;
 
 pub use event::{Carrier, Event, Kind, Left, Sample, TaskInfo};
 pub use file::{Detail, Ending, Header, Source, WriteError, Writer};
-pub use model::{Fit, Recorded, Shown};
+pub use model::{Fit, Recorded};
 pub use raw::{RAW_SIZE, Raw, sample_group, task_group};
 pub use read::{ReadError, Reader, Summary};
 pub use replay::Replay;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use trace::Tid;
 use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
-use workload::{Act, Again, Causes, Cut, Met, More, Object, Script, Task, Then, Workload};
+use workload::{Act, Again, Causes, Cut, Met, More, Object, Played, Script, Task, Then, Workload};
 
 use crate::Carrier;
 use crate::connections::Connection;
@@ -35,17 +35,6 @@ pub struct Fit {
     /// the mean of the replays so far, but of the first, in which every cost was in twice.
     added_ns: Vec<f64>,
     replays: usize,
-}
-
-/// What a replay has shown of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shown {
-    /// How long it worked, all that the model charges included, ns.
-    pub worked_ns: f64,
-    /// Acts of its script that it has done.
-    pub acts: usize,
-    /// Work that it has done of the next one, ns.
-    pub into_ns: f64,
 }
 
 /// What was seen of a task of the workload in the recording itself.
@@ -73,7 +62,7 @@ impl Fit {
     /// A better one: under this one, a replay of all or of a first part has shown this of each task, in the
     /// workload's order, and that the model adds so much where a task waits, is preempted, wakes another. Who did
     /// nothing in that part is taken for one like the others.
-    pub fn better(&self, replay: &Replay, shown: &[Shown], added: &Cut) -> Self {
+    pub fn better(&self, replay: &Replay, shown: &[Played], added: &Cut) -> Self {
         let mut better = Fit { replays: self.replays + 1, ..self.clone() };
         let part = 1.0 / self.replays.max(1) as f64;
         let mean = |before_ns: f64, now_ns: f64| before_ns + (now_ns - before_ns) * part;
@@ -652,16 +641,7 @@ mod tests {
             replay.event(&Event { t_ns: now_ns, cpu: 0, kind });
         };
         for tid in [5, 6] {
-            let name = "job".into();
-            happens(Kind::Task(TaskInfo {
-                tid,
-                pid: tid,
-                nice: 0,
-                kernel: false,
-                cpus: u64::MAX,
-                wakee_flips: 0,
-                name,
-            }));
+            happens(Kind::Task(TaskInfo::new(tid, tid)));
         }
         let switch = |prev, next, left| Kind::Switch { prev, next, left };
         for kind in [
@@ -690,22 +670,14 @@ mod tests {
     fn what_a_part_has_shown_holds_for_all() {
         let mut replay = Replay::new(&crate::Header { cpus: 1, ..Default::default() }, 0.0);
         for tid in [5, 6] {
-            let kind = crate::Kind::Task(crate::TaskInfo {
-                tid,
-                pid: tid,
-                nice: 0,
-                kernel: false,
-                cpus: u64::MAX,
-                wakee_flips: 0,
-                name: "job".into(),
-            });
+            let kind = crate::Kind::Task(crate::TaskInfo::new(tid, tid));
             replay.event(&crate::Event { t_ns: 0, cpu: 0, kind });
         }
         let acts = [100.0, 50.0, 80.0, 70.0].map(|work_ns| act(work_ns, Then::Wait(1.0)));
         replay.tasks.iter_mut().for_each(|task| task.acts = acts.into());
         // Two acts and half of the third, each with 10 ns on top; the other task did not begin.
-        let first = Shown { worked_ns: 150.0 + 40.0 + 20.0, acts: 2, into_ns: 40.0 };
-        let fit = Fit::none(&replay).better(&replay, &[first, Shown::default()], &Cut::default());
+        let first = Played { worked_ns: 150.0 + 40.0 + 20.0, acts: 2, into_ns: 40.0 };
+        let fit = Fit::none(&replay).better(&replay, &[first, Played::default()], &Cut::default());
         assert!(fit.cut_ns.iter().all(|cut_ns| (cut_ns - 10.0).abs() < 1e-6), "{fit:?}");
     }
 

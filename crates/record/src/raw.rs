@@ -198,15 +198,8 @@ impl Decoder {
 }
 
 fn described(tid: Tid, pid: Tid, byte: u8) -> TaskInfo {
-    TaskInfo {
-        tid,
-        pid,
-        nice: (byte & !KERNEL) as i8 - NICE_0,
-        kernel: byte & KERNEL != 0,
-        cpus: u64::MAX,
-        wakee_flips: 0,
-        name: String::new(),
-    }
+    let nice = (byte & !KERNEL) as i8 - NICE_0;
+    TaskInfo { nice, kernel: byte & KERNEL != 0, ..TaskInfo::new(tid, pid) }
 }
 
 fn name(raw: Raw) -> String {

@@ -512,15 +512,7 @@ impl Replay {
         let parent = self.parent.remove(&tid).unwrap_or(self.cpus[cpu].current);
         self.lose(tid);
         self.index.remove(&tid);
-        let unknown = || TaskInfo {
-            tid,
-            pid: tid,
-            nice: 0,
-            kernel: false,
-            cpus: u64::MAX,
-            wakee_flips: 0,
-            name: format!("thread-{tid}"),
-        };
+        let unknown = || TaskInfo { name: format!("thread-{tid}"), ..TaskInfo::new(tid, tid) };
         let info = self.known.get(&tid).cloned().unwrap_or_else(unknown);
         let by_recorder = self.is_recorder(parent) && Some(info.pid) != self.recorder;
         if let Some(forker) = self.of(parent) {

@@ -7,7 +7,7 @@ use workload::{More, Object, Step, Task, Workload};
 const RECORDER: u32 = 1;
 
 fn info(tid: u32, pid: u32, name: &str) -> TaskInfo {
-    TaskInfo { tid, pid, nice: 0, kernel: false, cpus: u64::MAX, wakee_flips: 0, name: name.into() }
+    TaskInfo { name: name.into(), ..TaskInfo::new(tid, pid) }
 }
 
 /// The recorder starts 10 on CPU 0; everybody else comes from it.

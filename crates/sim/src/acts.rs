@@ -12,7 +12,6 @@ use workload::{Causes, Cut, Then};
 struct Mark {
     worked_ns: f64,
     asked_ns: f64,
-    happened: Happened,
 }
 
 /// Of all recorded tasks of a run.
@@ -22,7 +21,7 @@ pub(crate) struct Acts {
     causes: Causes,
 }
 
-/// How often a task has waited, was preempted, and woke another.
+/// How often a task has waited, was preempted, and woke another in the present act.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Happened {
     pub waited: u32,
@@ -35,8 +34,8 @@ impl Acts {
         Acts { marks: vec![Mark::default(); tasks], causes: Causes::default() }
     }
 
-    /// A task has come to the end of an act: until now it has worked so long, asked again for so long, and so much has
-    /// happened to it. The act had so much work, and this came after it.
+    /// A task has come to the end of an act, in which so much has happened to it: until now it has worked so long, and
+    /// asked again for so long. The act had so much work, and this came after it.
     pub fn ended(
         &mut self,
         task: usize,
@@ -46,16 +45,10 @@ impl Acts {
         work_ns: f64,
         then: Then,
     ) {
-        let before =
-            std::mem::replace(&mut self.marks[task], Mark { worked_ns, asked_ns, happened });
+        let before = std::mem::replace(&mut self.marks[task], Mark { worked_ns, asked_ns });
         let added_ns = worked_ns - before.worked_ns - (asked_ns - before.asked_ns) - work_ns;
-        let was = before.happened;
-        let times = [
-            happened.waited - was.waited,
-            happened.preempted - was.preempted,
-            happened.woke - was.woke,
-        ];
-        self.causes.add(then, times.map(f64::from), added_ns);
+        let Happened { waited, preempted, woke } = happened;
+        self.causes.add(then, [waited, preempted, woke].map(f64::from), added_ns);
     }
 
     /// What each of the three adds.

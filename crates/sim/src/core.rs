@@ -61,14 +61,9 @@ impl Engine {
         k.credit();
         k.cpus[cpu].free_ns = now;
         self.end_in_turn(cpu);
-        let k = &mut self.k;
-        if k.cpus[cpu].idle() {
-            k.cpus[cpu].set_mode(Mode::Idle, now);
-            if let Some(end) = self.turns.idles(cpu) {
-                k.queue.push(now, end);
-            }
-        } else {
-            self.due_at(cpu, now);
+        match self.k.cpus[cpu].idle() {
+            true => self.k.cpus[cpu].set_mode(Mode::Idle, now),
+            false => self.due_at(cpu, now),
         }
     }
 

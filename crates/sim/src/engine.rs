@@ -87,32 +87,18 @@ fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after
     let masks = masks.iter().map(mask).collect();
     let at = Cursor::new(program, task.script.as_ref(), task.delay_ns);
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
-    let workload::Task {
-        nice,
-        batch,
-        realtime,
-        kernel,
-        stalled,
-        pressure,
-        vector,
-        gil,
-        wakee_flips,
-        ..
-    } = *task;
-    let vector = vector.level();
-    let cgroup = cgroup_id(task.group);
     Task {
-        nice,
-        batch,
-        realtime,
-        kernel,
-        stalled,
-        pressure,
-        vector,
-        cgroup,
+        nice: task.nice,
+        batch: task.batch,
+        realtime: task.realtime,
+        kernel: task.kernel,
+        stalled: task.stalled,
+        pressure: task.pressure,
+        vector: task.vector.level(),
+        cgroup: cgroup_id(task.group),
         masks,
-        gil,
-        wakee_flips,
+        gil: task.gil,
+        wakee_flips: task.wakee_flips,
         ..own
     }
 }
@@ -379,9 +365,7 @@ impl Engine {
                 }
                 continue;
             }
-            if self.acts.is_some() {
-                self.act_ends(cpu, task);
-            }
+            self.act_ends(cpu, task);
             let longer = self.jittered(task);
             let at = &mut self.k.tasks[task].at;
             if rounds % ROUNDS_MAX == 0 {
@@ -450,12 +434,20 @@ impl Engine {
     }
 
     /// Counts what was added to the acts that the task of `cpu` has come to the end of.
+    #[inline]
     fn act_ends(&mut self, cpu: CpuId, task: TaskId) {
         let Some(acts) = &mut self.acts else { return };
         let worked_ns = self.k.tasks[task].worked_ns + self.k.cpus[cpu].worked_ns;
         let Task { at, happened, .. } = &mut self.k.tasks[task];
         while let Some((work_ns, then)) = at.act_ended() {
-            acts.ended(task, worked_ns, at.asked_ns(), *happened, work_ns as f64, then);
+            acts.ended(
+                task,
+                worked_ns,
+                at.asked_ns(),
+                std::mem::take(happened),
+                work_ns as f64,
+                then,
+            );
         }
     }
 

@@ -51,7 +51,6 @@ pub use fault::{Change, Failing, Fault};
 pub use kernel::Kernel;
 pub use line::Line;
 pub use lock::LockId;
-pub use program::Played;
 pub use related::Related;
 pub use run::{
     Options, Scenario, Scheduler, SimError, Traced, run, run_all, run_traced, trace_all,

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use workload::{More, ObjectId, Script, Step, Steps, Then, Workload};
+use workload::{More, ObjectId, Played, Script, Step, Steps, Then, Workload};
 
 use crate::task::TaskId;
 
@@ -137,17 +137,6 @@ impl Op {
             other => format!("{other:?}"),
         }
     }
-}
-
-/// How far a task has got in what was recorded of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Played {
-    /// Acts that are done.
-    pub acts: usize,
-    /// Work that is done of the next one, and in asking again for what it waited for, ns.
-    pub into_ns: f64,
-    /// How long it has worked in all, kernel code included, ns; where CPUs run in turn, in their turns alone.
-    pub worked_ns: f64,
 }
 
 /// How far a task has got.

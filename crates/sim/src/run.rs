@@ -9,7 +9,7 @@ use policy::table::TYPES_MAX;
 use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
 use trace::{Event, MemoryUse, Missed, Outcome, Program, Tid};
-use workload::{Cut, Workload};
+use workload::{Cut, Played, Workload};
 
 use crate::acts::Acts;
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
@@ -24,7 +24,6 @@ use crate::hw::Hw;
 use crate::kernel::{Kernel, tid};
 use crate::native;
 use crate::objects::{Funcs, PLACES};
-use crate::program::Played;
 use crate::related::Related;
 use crate::rt::Ranked;
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
@@ -404,7 +403,7 @@ fn missed(misses: &Misses) -> Missed {
 }
 
 fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, SimError> {
-    let Engine { k, class, start_ns, spent_before, timed_from_ns, acts, .. } = engine;
+    let Engine { mut k, class, start_ns, spent_before, timed_from_ns, acts, .. } = engine;
     let Kept { observed, events, callbacks, checkers } = k.sink.finish(at_ns, start_ns);
     let spent: Vec<Spent> = k.cpus.iter().map(|cpu| cpu.spent_until(at_ns)).collect();
     let spent: Vec<Spent> = match spent_before.is_empty() {
@@ -453,16 +452,15 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     if let Some(violation) = violations.into_iter().next() {
         return Err(SimError::Violation(violation));
     }
+    for cpu in &k.cpus {
+        if let Some(curr) = cpu.curr {
+            k.tasks[curr].worked_ns += cpu.worked_ns;
+        }
+    }
     let of_workload = &k.tasks[..scenario.workload.tasks.len()];
     let ended = |task: &Task| (task.ended_ns > 0).then(|| task.ended_ns.saturating_sub(start_ns));
     let ended_ns = of_workload.iter().map(ended).collect();
-    let on_cpu_ns =
-        |id: usize| k.cpus.iter().find(|cpu| cpu.curr == Some(id)).map_or(0.0, |cpu| cpu.worked_ns);
-    let played = of_workload
-        .iter()
-        .enumerate()
-        .map(|(id, task)| task.at.played(task.worked_ns + on_cpu_ns(id)))
-        .collect();
+    let played = of_workload.iter().map(|task| task.at.played(task.worked_ns)).collect();
     let whereabouts = k.domains.map_or(Vec::new(), |domains| domains.whereabouts);
     let speeds = BTreeMap::new();
     let added = acts.map_or(Cut::default(), |acts| acts.added());

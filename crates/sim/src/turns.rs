@@ -70,11 +70,6 @@ impl Turns {
         self.due_ns = self.ends_ns;
         self.due_ns
     }
-
-    /// The CPU has become idle: the next one's turn begins. Returns what ends its own.
-    pub fn idles(&self, cpu: CpuId) -> Option<Due> {
-        (self.holder == Some(cpu)).then_some(Due::Turn { number: self.number })
-    }
 }
 
 /// Locks that a turn's end finds taken: until their holder has its next turn they are.
@@ -126,10 +121,10 @@ impl Engine {
         }
     }
 
-    /// Kernel code of a CPU has come to its end: where it has spun, the turn is over.
+    /// Kernel code of a CPU has come to its end: where it has spun, or the CPU idles, the turn is over.
     pub(crate) fn end_in_turn(&mut self, cpu: CpuId) {
-        let Some(cuts) = &mut self.k.cuts else { return };
-        if std::mem::take(&mut cuts.spins) && self.turns.holder == Some(cpu) {
+        let spun = self.k.cuts.as_mut().is_some_and(|cuts| std::mem::take(&mut cuts.spins));
+        if self.turns.holder == Some(cpu) && (spun || self.k.cpus[cpu].idle()) {
             self.turns.due_ns = self.turns.due_ns.min(self.k.now);
             self.k.queue.push(self.k.now, Due::Turn { number: self.turns.number });
         }

@@ -267,15 +267,8 @@ fn writers_to_one_pipe_wait_for_each_other() {
 /// Where CPUs run in turn on one clock, who spins gives its turns away, and all get on as if they did not meet.
 #[test]
 fn who_spins_takes_no_time_from_others() {
-    let elapsed_ns = |pipes: usize| {
-        let writer = |at: usize| {
-            let write = Step::Write { channel: at % pipes, bytes: 4000 };
-            task(&format!("writer-{at}"), again(1000, vec![write]))
-        };
-        let objects = (0..pipes).map(|_| Object::Pipe { capacity: 1 << 26 }).collect();
-        let machine = machine::find("icount-2x4").unwrap();
-        on(machine, (0..4).map(writer).collect(), objects).elapsed_ns as f64
-    };
+    let machine = machine::find("icount-2x4").unwrap();
+    let elapsed_ns = |pipes| writers(machine.clone(), 4, pipes, 4000).elapsed_ns as f64;
     let ratio = elapsed_ns(1) / elapsed_ns(4);
     assert!(ratio < 1.05, "{ratio}");
 }

@@ -117,6 +117,17 @@ pub struct Again {
     pub work_ns: f64,
 }
 
+/// How far a task has got in its [`Script`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Played {
+    /// Acts that are done.
+    pub acts: usize,
+    /// Work that is done of the next one, and in asking again for what it waited for, ns.
+    pub into_ns: f64,
+    /// How long it has worked in all, kernel code included, ns; where CPUs run in turn, in their turns alone.
+    pub worked_ns: f64,
+}
+
 /// A list of [`Act`]s, with what is left out of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
