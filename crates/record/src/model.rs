@@ -26,14 +26,15 @@ const PAGE: u32 = 4096;
 /// What is taken out of each piece of each task's work, ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fit {
-    /// Of a piece of each task, at any rate; and of all tasks' by what happened in it.
+    /// Of a piece of each task, at any rate.
     cut_ns: Vec<f64>,
-    by_what: Cut,
-    /// What is added to the model's own, for it to be what it was in the recording.
-    takes_more: Cut,
-    /// What the model was seen to add to a piece of each task: whom a wakeup or a switch falls to is chance, so this is
-    /// the mean of the replays so far, but of the first, in which every cost was in twice.
-    added_ns: Vec<f64>,
+    /// What waiting, being preempted and waking took in the recording, as far as it shows.
+    took: Cut,
+    /// What the model was seen to add by itself where these happen, and beside them to a piece of each task. Whom a wakeup
+    /// or a switch falls to is chance, so these are means of the replays so far, but of the first, in which every cost
+    /// was in twice.
+    adds: Cut,
+    adds_ns: Vec<f64>,
     replays: usize,
 }
 
@@ -56,30 +57,32 @@ impl Fit {
     /// Nothing is taken out.
     pub fn none(replay: &Replay) -> Self {
         let nothing = vec![0.0; replay.tasks.len()];
-        Fit { cut_ns: nothing.clone(), added_ns: nothing, ..Fit::default() }
+        Fit {
+            cut_ns: nothing.clone(),
+            adds_ns: nothing,
+            took: took(&replay.tasks),
+            ..Fit::default()
+        }
     }
 
     /// A better one: under this one, a replay of all or of a first part has shown this of each task, in the
-    /// workload's order, and that the model adds so much where a task waits, is preempted, wakes another. Who did
+    /// workload's order, and that so much is added where a task waits, is preempted, wakes another. Who did
     /// nothing in that part is taken for one like the others.
+    ///
+    /// That a task waits more often in a replay than it did is no reason to take more out of its work: what is compared
+    /// is what the same costs.
     pub fn better(&self, replay: &Replay, shown: &[Played], added: &Cut) -> Self {
         let mut better = Fit { replays: self.replays + 1, ..self.clone() };
         let part = 1.0 / self.replays.max(1) as f64;
         let mean = |before_ns: f64, now_ns: f64| before_ns + (now_ns - before_ns) * part;
-        if self.replays == 0 {
-            let took = took(&replay.tasks);
-            better.takes_more = Cut {
-                waited_ns: (took.waited_ns - added.waited_ns).max(0.0),
-                woke_ns: (took.woke_ns - added.woke_ns).max(0.0),
-                ..Cut::default()
-            };
-        }
-        better.by_what = Cut {
+        let more = self.takes_more();
+        better.adds = Cut {
             each_ns: 0.0,
-            waited_ns: mean(self.by_what.waited_ns, added.waited_ns),
-            preempted_ns: mean(self.by_what.preempted_ns, added.preempted_ns),
-            woke_ns: mean(self.by_what.woke_ns, added.woke_ns),
+            waited_ns: mean(self.adds.waited_ns, added.waited_ns - more.waited_ns),
+            preempted_ns: mean(self.adds.preempted_ns, added.preempted_ns),
+            woke_ns: mean(self.adds.woke_ns, added.woke_ns - more.woke_ns),
         };
+        let by_what = better.by_what();
         let (mut all_ns, mut acts) = (0.0, 0.0);
         let mut idle = Vec::new();
         for (at, (task, shown)) in replay.tasks.iter().zip(shown).enumerate() {
@@ -88,12 +91,14 @@ impl Fit {
                 idle.push(at);
                 continue;
             }
-            let added_ns = shown.worked_ns - shown.into_ns - left(done, self.cut(at));
             let length = done.len() as f64;
-            let mean_ns = &mut better.added_ns[at];
-            *mean_ns = mean(*mean_ns, added_ns / length);
-            let wanted_ns = (left(done, Cut::default()) - *mean_ns * length).max(0.0);
-            better.cut_ns[at] = cut_for(done, better.by_what, wanted_ns);
+            let own_ns = left(done, self.cut(at)) + added.of_ns(shown.happened);
+            let adds_ns = (shown.worked_ns - shown.into_ns - own_ns) / length;
+            better.adds_ns[at] = mean(self.adds_ns[at], adds_ns);
+            let happened_ns = done.iter().map(|act| by_what.of_ns(act.met.into()));
+            let took_ns = better.adds_ns[at] * length + happened_ns.sum::<f64>();
+            let wanted_ns = (left(done, Cut::default()) - took_ns).max(0.0);
+            better.cut_ns[at] = cut_for(done, by_what, wanted_ns);
             all_ns += better.cut_ns[at] * length;
             acts += length;
         }
@@ -103,9 +108,32 @@ impl Fit {
         better
     }
 
+    /// What is added to the model's own where a task waits or wakes another, for it to be what it was in the recording.
+    fn takes_more(&self) -> Cut {
+        let more = |took_ns: f64, adds_ns: f64| (took_ns - adds_ns).max(0.0);
+        match self.replays {
+            0 => Cut::default(),
+            _ => Cut {
+                waited_ns: more(self.took.waited_ns, self.adds.waited_ns),
+                woke_ns: more(self.took.woke_ns, self.adds.woke_ns),
+                ..Cut::default()
+            },
+        }
+    }
+
+    /// What a replay charges where these happen.
+    fn by_what(&self) -> Cut {
+        let more = self.takes_more();
+        Cut {
+            waited_ns: self.adds.waited_ns + more.waited_ns,
+            woke_ns: self.adds.woke_ns + more.woke_ns,
+            ..self.adds
+        }
+    }
+
     /// What is taken out of the work of a task.
     fn cut(&self, task: usize) -> Cut {
-        Cut { each_ns: self.cut_ns.get(task).copied().unwrap_or(0.0), ..self.by_what }
+        Cut { each_ns: self.cut_ns.get(task).copied().unwrap_or(0.0), ..self.by_what() }
     }
 }
 
@@ -114,10 +142,9 @@ impl Fit {
 fn took(tasks: &[crate::replay::Task]) -> Cut {
     let mut causes = Causes::default();
     for act in tasks.iter().flat_map(|task| task.acts.iter()) {
-        let Met { waited, preempted, woke } = act.met;
         let call = matches!(act.then, Then::Read { .. } | Then::Write { .. });
         if call && act.work_ns < CALL_MAX_NS {
-            causes.add(act.then, [waited, preempted, woke].map(f64::from), act.work_ns.into());
+            causes.add(act.then, act.met.into(), act.work_ns.into());
         }
     }
     causes.take()
@@ -131,7 +158,7 @@ fn left(acts: &[Act], cut: Cut) -> f64 {
 /// What to take from each, beside what happened in it, so that so much is left; less than nothing where they are too
 /// short.
 fn cut_for(acts: &[Act], by_what: Cut, wanted_ns: f64) -> f64 {
-    let left_ns = |act: &Act| f64::from(act.work_ns) - by_what.less_ns(act.met);
+    let left_ns = |act: &Act| f64::from(act.work_ns) - by_what.of_ns(act.met.into());
     let least = acts.iter().map(left_ns).fold(0.0, f64::min);
     let most = acts.iter().map(left_ns).fold(0.0, f64::max);
     let (mut low, mut high) = (least - wanted_ns, most);
@@ -216,7 +243,7 @@ impl Replay {
                 *interval_ns = interval_ns.saturating_sub(slack_ns as u64);
             }
         }
-        let takes_more = fit.takes_more;
+        let takes_more = fit.takes_more();
         Workload { name, tasks, objects, recorded: true, takes_more, ..Workload::default() }
     }
 
@@ -597,6 +624,8 @@ fn end_calls(acts: &mut [Act]) {
 
 #[cfg(test)]
 mod tests {
+    use workload::Happened;
+
     use super::*;
 
     fn act(work_ns: f32, then: Then) -> Act {
@@ -676,9 +705,53 @@ mod tests {
         let acts = [100.0, 50.0, 80.0, 70.0].map(|work_ns| act(work_ns, Then::Wait(1.0)));
         replay.tasks.iter_mut().for_each(|task| task.acts = acts.into());
         // Two acts and half of the third, each with 10 ns on top; the other task did not begin.
-        let first = Played { worked_ns: 150.0 + 40.0 + 20.0, acts: 2, into_ns: 40.0 };
+        let first =
+            Played { worked_ns: 150.0 + 40.0 + 20.0, acts: 2, into_ns: 40.0, ..Played::default() };
         let fit = Fit::none(&replay).better(&replay, &[first, Played::default()], &Cut::default());
         assert!(fit.cut_ns.iter().all(|cut_ns| (cut_ns - 10.0).abs() < 1e-6), "{fit:?}");
+    }
+
+    /// A recording of one task that did this.
+    fn recorded(acts: &[Act]) -> Replay {
+        let mut replay = Replay::new(&crate::Header { cpus: 1, ..Default::default() }, 0.0);
+        let kind = crate::Kind::Task(crate::TaskInfo::new(5, 5));
+        replay.event(&crate::Event { t_ns: 0, cpu: 0, kind });
+        replay.tasks[0].acts = acts.into();
+        replay
+    }
+
+    #[test]
+    fn waits_that_a_replay_has_and_the_recording_had_not_take_nothing_out() {
+        let mut acts = [100.0; 4].map(|work_ns| act(work_ns, Then::Wait(1.0)));
+        acts[1] = Act { work_ns: 130.0, met: Met { waited: 1, ..Met::default() }, ..acts[1] };
+        let replay = recorded(&acts);
+        let added = Cut { waited_ns: 30.0, ..Cut::default() };
+        for waited in [0, 1, 3] {
+            // Each act with 10 ns on top.
+            let worked_ns = 430.0 + 40.0 + 30.0 * f64::from(waited);
+            let happened = Happened { waited, ..Happened::default() };
+            let shown = Played { acts: 4, into_ns: 0.0, worked_ns, happened };
+            let fit = Fit::none(&replay).better(&replay, &[shown], &added);
+            assert!((fit.cut_ns[0] - 10.0).abs() < 1e-6, "{waited}: {fit:?}");
+        }
+    }
+
+    #[test]
+    fn what_waiting_took_beyond_the_model_is_found_once() {
+        let read = |waited: u8| Act {
+            met: Met { waited, ..Met::default() },
+            ..act(1000.0 + 5000.0 * f32::from(waited), Then::Read { channel: 0, bytes: 1 })
+        };
+        let acts: Vec<Act> = (0..40_000).map(|at| read(u8::from(at % 4 == 0))).collect();
+        let replay = recorded(&acts);
+        let mut fit = Fit::none(&replay);
+        assert_eq!(fit.takes_more(), Cut::default(), "nothing is known of the model");
+        for _ in 0..3 {
+            let added = Cut { waited_ns: 4000.0 + fit.takes_more().waited_ns, ..Cut::default() };
+            fit = fit.better(&replay, &[Played::default()], &added);
+            assert!((fit.takes_more().waited_ns - 1000.0).abs() < 5.0, "{fit:?}");
+            assert!((fit.by_what().waited_ns - 5000.0).abs() < 5.0, "{fit:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! that finds data. A replay charges for that itself, and in it others may wait than did. So each act that ends is
 //! counted: what it took beyond its own work, and how often its task has waited, was preempted, and woke others in it.
 
-use workload::{Causes, Cut, Then};
+use workload::{Causes, Cut, Happened, Then};
 
 /// What is known when an act begins.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,20 +18,17 @@ struct Mark {
 #[derive(Debug)]
 pub(crate) struct Acts {
     marks: Vec<Mark>,
+    happened: Vec<Happened>,
     causes: Causes,
-}
-
-/// How often a task has waited, was preempted, and woke another in the present act.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Happened {
-    pub waited: u32,
-    pub preempted: u32,
-    pub woke: u32,
 }
 
 impl Acts {
     pub fn new(tasks: usize) -> Self {
-        Acts { marks: vec![Mark::default(); tasks], causes: Causes::default() }
+        Acts {
+            marks: vec![Mark::default(); tasks],
+            happened: vec![Happened::default(); tasks],
+            causes: Causes::default(),
+        }
     }
 
     /// A task has come to the end of an act, in which so much has happened to it: until now it has worked so long, and
@@ -47,8 +44,13 @@ impl Acts {
     ) {
         let before = std::mem::replace(&mut self.marks[task], Mark { worked_ns, asked_ns });
         let added_ns = worked_ns - before.worked_ns - (asked_ns - before.asked_ns) - work_ns;
-        let Happened { waited, preempted, woke } = happened;
-        self.causes.add(then, [waited, preempted, woke].map(f64::from), added_ns);
+        self.happened[task] += happened;
+        self.causes.add(then, happened, added_ns);
+    }
+
+    /// What has happened to a task in its acts that have ended.
+    pub fn happened(&self, task: usize) -> Happened {
+        self.happened[task]
     }
 
     /// What each of the three adds.

@@ -365,7 +365,6 @@ impl Engine {
                 }
                 continue;
             }
-            self.act_ends(cpu, task);
             let longer = self.jittered(task);
             let at = &mut self.k.tasks[task].at;
             if rounds % ROUNDS_MAX == 0 {
@@ -374,6 +373,8 @@ impl Engine {
             if at.debt >= 1.0 {
                 return self.start_user(cpu, t_ns);
             }
+            self.act_ends(cpu, task);
+            let at = &mut self.k.tasks[task].at;
             match at.op() {
                 _ if !at.to_wake.is_empty() => {
                     match self.call_kernel(cpu, task, t_ns, |engine| engine.wake_rest(task)) {

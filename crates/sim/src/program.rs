@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use workload::{More, ObjectId, Played, Script, Step, Steps, Then, Workload};
+use workload::{Happened, More, ObjectId, Played, Script, Step, Steps, Then, Workload};
 
 use crate::task::TaskId;
 
@@ -213,14 +213,14 @@ impl Cursor {
         self.script.is_some()
     }
 
-    /// How far it has got in its script, in so much time.
-    pub fn played(&self, worked_ns: f64) -> Played {
+    /// How far it has got in its script, in so much time; so much has happened meanwhile.
+    pub fn played(&self, worked_ns: f64, happened: Happened) -> Played {
         let acts = self.script.as_ref().map_or(0, Steps::done);
         let into_ns = match self.op {
             Op::Run { work_ns } if self.phase == 1 => (work_ns as f64 - self.left).max(0.0),
             _ => 0.0,
         };
-        Played { acts, into_ns: self.asked_ns + into_ns, worked_ns }
+        Played { acts, into_ns: self.asked_ns + into_ns, worked_ns, happened }
     }
 
     /// Work done in asking again for what it waited for, ns.

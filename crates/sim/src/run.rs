@@ -9,7 +9,7 @@ use policy::table::TYPES_MAX;
 use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
 use trace::{Event, MemoryUse, Missed, Outcome, Program, Tid};
-use workload::{Cut, Played, Workload};
+use workload::{Cut, Happened, Played, Workload};
 
 use crate::acts::Acts;
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
@@ -460,7 +460,11 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     let of_workload = &k.tasks[..scenario.workload.tasks.len()];
     let ended = |task: &Task| (task.ended_ns > 0).then(|| task.ended_ns.saturating_sub(start_ns));
     let ended_ns = of_workload.iter().map(ended).collect();
-    let played = of_workload.iter().map(|task| task.at.played(task.worked_ns)).collect();
+    let played = |(id, task): (usize, &Task)| {
+        let happened = acts.as_ref().map_or(Happened::default(), |acts| acts.happened(id));
+        task.at.played(task.worked_ns, happened)
+    };
+    let played = of_workload.iter().enumerate().map(played).collect();
     let whereabouts = k.domains.map_or(Vec::new(), |domains| domains.whereabouts);
     let speeds = BTreeMap::new();
     let added = acts.map_or(Cut::default(), |acts| acts.added());

@@ -2,9 +2,8 @@
 //! A thread as the simulated kernel knows it.
 
 use machine::CpuSet;
-use workload::RealTime;
+use workload::{Happened, RealTime};
 
-use crate::acts::Happened;
 use crate::kernel::cgroup_id;
 use crate::program::Cursor;
 

@@ -8,7 +8,7 @@ use machine::Machine;
 use policy::Instance;
 use sim::{Scheduler, SimError, run, run_traced};
 use trace::Outcome;
-use workload::{Cut, More, Object, Step, Task, Workload};
+use workload::{Act, Cut, Met, More, Object, Script, Step, Task, Then, Workload};
 
 fn fifo() -> Scheduler {
     Scheduler::Policy(Instance::default(&baseline::FIFO))
@@ -254,6 +254,29 @@ fn waiting_and_waking_take_as_long_as_they_did() {
     // Both wait a hundred times: the one sleeps, the other finds nothing; and the one wakes.
     assert_eq!(more(5_000.0, 0.0), [5.0, 5.0]);
     assert_eq!(more(0.0, 3_000.0), [3.0, 0.0]);
+}
+
+/// And it is counted in the act that it happens in, beside what the model adds itself.
+#[test]
+fn what_waking_takes_is_seen_to_be_added() {
+    let act = |then| Act { work_ns: 2000.0, met: Met::default(), then };
+    let write = |channel| act(Then::Write { channel, bytes: 100 });
+    let read = act(Then::Read { channel: 0, bytes: 100 });
+    // The first pipe's reader waits for each message, of the second there is none.
+    let writes = [write(0), write(1), act(Then::Wait(1000.0))].repeat(100);
+    let played = |name: &str, acts: &[Act]| {
+        let script = Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
+        Task { script, ..task(name, Vec::new()) }
+    };
+    let added = |woke_ns: f64| {
+        let tasks = vec![played("writer", &writes), played("reader", &[read; 100])];
+        let objects = vec![Object::Pipe { capacity: 65_536 }; 2];
+        let takes_more = Cut { woke_ns, ..Cut::default() };
+        let load = Workload { objects, recorded: true, takes_more, ..workload(tasks) };
+        run_traced(&scenario(cores(2), load, fifo())).unwrap().added
+    };
+    let (own, more) = (added(0.0), added(3_000.0));
+    assert!((more.woke_ns - own.woke_ns - 3_000.0).abs() < 100.0, "{own:?} {more:?}");
 }
 
 /// A pipe's mutex is held for nearly all of a read or a write.

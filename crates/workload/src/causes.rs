@@ -2,7 +2,7 @@
 //! What waiting, being preempted and waking others take, told apart: by regression over acts, within those of one kind,
 //! for what a call takes at any rate is the same for all of these.
 
-use crate::script::{Cut, Then};
+use crate::script::{Cut, Happened, Then};
 
 /// Kinds of acts, by what comes after the work.
 const KINDS: usize = 6;
@@ -30,8 +30,10 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// An act has taken so long, and its task has waited, been preempted and woken others so often in it.
-    pub fn add(&mut self, then: Then, times: [f64; CAUSES], ns: f64) {
+    /// An act has taken so long, and so much has happened to its task in it.
+    pub fn add(&mut self, then: Then, happened: Happened, ns: f64) {
+        let Happened { waited, preempted, woke } = happened;
+        let times = [waited, preempted, woke].map(f64::from);
         let sums = &mut self.sums[kind(then)];
         sums.acts += 1.0;
         sums.ns += ns;
@@ -97,13 +99,15 @@ mod tests {
     fn what_each_takes_is_told_apart() {
         let mut causes = Causes::default();
         for round in 0..1000_u32 {
-            let times = [3, 7, 2].map(|every| f64::from(u8::from(round % every == 0)));
+            let [waited, preempted, woke] = [3, 7, 2].map(|every| u32::from(round % every == 0));
+            let happened = Happened { waited, preempted, woke };
             let (base_ns, then) = match round % 5 {
                 0 => (900.0, Then::Take(0)),
                 _ => (300.0, Then::Read { channel: 0, bytes: 1 }),
             };
-            let own_ns = times.iter().zip([4000.0, 2500.0, 3000.0]).map(|(often, ns)| often * ns);
-            causes.add(then, times, base_ns + own_ns.sum::<f64>());
+            let take =
+                Cut { waited_ns: 4000.0, preempted_ns: 2500.0, woke_ns: 3000.0, each_ns: 0.0 };
+            causes.add(then, happened, base_ns + take.of_ns(happened));
         }
         let Cut { each_ns, waited_ns, preempted_ns, woke_ns } = causes.take();
         assert_eq!(each_ns, 0.0);
@@ -115,7 +119,7 @@ mod tests {
     fn of_what_never_happens_nothing_is_known() {
         let mut causes = Causes::default();
         assert_eq!(causes.take(), Cut::default());
-        causes.add(Then::Take(0), [0.0; CAUSES], 70.0);
+        causes.add(Then::Take(0), Happened::default(), 70.0);
         assert_eq!(causes.take(), Cut::default());
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a recorded task did, kept short: a recording has millions of steps, and all of its replays share them.
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::model::{More, ObjectId, Step};
@@ -39,6 +40,31 @@ impl Met {
     }
 }
 
+/// The same, of acts that may be many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Happened {
+    /// It blocked.
+    pub waited: u32,
+    /// It lost its CPU, and could have gone on.
+    pub preempted: u32,
+    /// It woke another.
+    pub woke: u32,
+}
+
+impl From<Met> for Happened {
+    fn from(Met { waited, preempted, woke }: Met) -> Self {
+        Happened { waited: waited.into(), preempted: preempted.into(), woke: woke.into() }
+    }
+}
+
+impl AddAssign for Happened {
+    fn add_assign(&mut self, more: Happened) {
+        self.waited += more.waited;
+        self.preempted += more.preempted;
+        self.woke += more.woke;
+    }
+}
+
 /// What is left out of acts, since the machine adds it: CPU time, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cut {
@@ -53,18 +79,16 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// What is left out of an act in which so much happened, ns.
-    pub fn less_ns(&self, met: Met) -> f64 {
-        let Met { waited, preempted, woke } = met;
-        self.each_ns
-            + f64::from(waited) * self.waited_ns
-            + f64::from(preempted) * self.preempted_ns
-            + f64::from(woke) * self.woke_ns
+    /// What is left out for what has happened, ns: the same of each act is not in it.
+    pub fn of_ns(&self, happened: Happened) -> f64 {
+        f64::from(happened.waited) * self.waited_ns
+            + f64::from(happened.preempted) * self.preempted_ns
+            + f64::from(happened.woke) * self.woke_ns
     }
 
     /// What is left of an act's work, ns: 0 or more.
     pub fn left_ns(&self, act: &Act) -> f64 {
-        (f64::from(act.work_ns) - self.less_ns(act.met)).max(0.0)
+        (f64::from(act.work_ns) - self.each_ns - self.of_ns(act.met.into())).max(0.0)
     }
 }
 
@@ -126,6 +150,8 @@ pub struct Played {
     pub into_ns: f64,
     /// How long it has worked in all, kernel code included, ns; where CPUs run in turn, in their turns alone.
     pub worked_ns: f64,
+    /// What has happened to it in the acts that are done.
+    pub happened: Happened,
 }
 
 /// A list of [`Act`]s, with what is left out of each.
