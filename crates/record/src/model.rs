@@ -20,6 +20,12 @@ use crate::replay::{Channel, Item, Key, Replay, What};
 /// A call takes no longer than this, with what it waits and wakes, and without work before it, ns.
 const CALL_MAX_NS: f32 = 20_000.0;
 
+/// A pipe that is full makes writers wait more often than this.
+const WAITS_MIN: u64 = 10;
+
+/// Messages that are taken out or put in, and whose calls have not returned.
+const ABOUT: u32 = 2;
+
 /// Bytes of a pipe's page.
 const PAGE: u32 = 4096;
 
@@ -413,6 +419,37 @@ impl Channel {
     fn both(&self) -> u64 {
         self.read.min(self.written)
     }
+
+    /// Bytes that are written and not read.
+    pub(crate) fn held(&self) -> u64 {
+        self.written.saturating_sub(self.read)
+    }
+
+    /// A pipe that was seen to be full: of fewer messages than fit into a page, so it keeps them apart, or of so many
+    /// pages. None: it was not, or its messages differ. Writers wait for who is in it as well, however much it holds; for
+    /// room they wait when it holds about as much as it ever did.
+    fn full_pipe(&self) -> Option<Object> {
+        let size = self.size.filter(|size| !self.mixed && (1..=PAGE).contains(size))?;
+        if self.waits < WAITS_MIN {
+            return None;
+        }
+        let messages = self.held_at_waits as f64 / self.waits as f64 / f64::from(size);
+        let in_page = f64::from(PAGE / size);
+        // Linux has powers of two, and who is about to return from a call makes it look like a little more or less.
+        let power_of_two = |number: f64| 1 << number.max(1.0).log2().round() as u32;
+        let (object, holds) = match messages < in_page {
+            true => {
+                let messages = power_of_two(messages);
+                (Object::Packets { messages }, messages)
+            }
+            false => {
+                let pages = power_of_two(messages / in_page);
+                (Object::Pipe { capacity: pages * PAGE }, pages * (PAGE / size))
+            }
+        };
+        let most = self.most / u64::from(size);
+        (most <= u64::from(holds + ABOUT)).then_some(object)
+    }
 }
 
 /// Sockets keep messages apart, and a model of one takes a whole one at a time: where sizes differ, and for
@@ -420,6 +457,9 @@ impl Channel {
 fn object(Key(_, kind): Key, channel: &Channel) -> Object {
     if kind == Carrier::UnixSocket as u8 && !channel.mixed {
         return Object::Socket { capacity: SOCKET_BYTES, overhead: SOCKET_OVERHEAD_BYTES };
+    }
+    if let Some(pipe) = channel.full_pipe().filter(|_| kind == Carrier::Pipe as u8) {
+        return pipe;
     }
     let (least, most) = match kind == Carrier::Pipe as u8 {
         true => (PIPE_BYTES, channel.most),

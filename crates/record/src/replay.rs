@@ -251,6 +251,9 @@ pub(crate) struct Channel {
     /// The size of all its messages, while they are alike.
     pub size: Option<u32>,
     pub mixed: bool,
+    /// Times a writer was woken that had waited there, and the bytes that it held then, together.
+    pub waits: u64,
+    pub held_at_waits: u64,
 }
 
 /// One task wakes another: two items, and the channel that the waker was at.
@@ -261,6 +264,8 @@ struct Wake {
     woken: usize,
     woken_item: Option<usize>,
     given: Option<Key>,
+    /// Bytes that are there then.
+    held: u64,
     word: u32,
     /// The waker begins this one of the connections.
     begins: Option<u32>,
@@ -402,6 +407,9 @@ impl Replay {
         }
         for wake in 0..self.wakes.len() {
             self.settle(wake);
+        }
+        for wake in 0..self.wakes.len() {
+            self.look_for_room(wake);
         }
         let command_ns = ending.and_then(|ending| ending.command_ns);
         if let Some((_, to_ns)) = command_ns.filter(|_| self.of_command) {
@@ -727,7 +735,9 @@ impl Replay {
                 self.tasks[waker].met.woke += 1;
                 let waker_item = self.put(waker, What::Give { to: woken as u32, word });
                 let woken_item = None;
-                let wake = Wake { waker, waker_item, woken, woken_item, given, word, begins };
+                let number = given.and_then(|key| self.numbers.get(&key));
+                let held = number.map_or(0, |number| self.channels[*number as usize].1.held());
+                let wake = Wake { waker, waker_item, woken, woken_item, given, held, word, begins };
                 Woken::By(self.keep(wake))
             }
         };

@@ -221,6 +221,41 @@ fn a_wait_within_a_read_is_the_channels_where_calls_are_known() {
     assert_eq!(steps(&workload.tasks[0]), [run(800), Step::Fork(1), run(5_500), write, run(3_500)]);
 }
 
+/// 11 fills a pipe, waits for 10 to make room in it, and so on, so many times; the rest is read at the end.
+fn full_pipe(messages: u64, bytes: u32, times: u64) -> Object {
+    let (object, channel) = (7, Carrier::Pipe);
+    let (write, read) =
+        (Kind::Write { object, bytes, channel }, Kind::Read { object, bytes, channel });
+    let mut events = pair(Carrier::Pipe);
+    let rest = events.split_off(4);
+    events.extend((0..messages).map(|_| (2_500, 1, write.clone())));
+    for t_ns in (3_000..).step_by(100).take(times as usize) {
+        events.extend([
+            (t_ns, 1, switch(11, 0, Left::Blocked)),
+            (t_ns + 10, 0, wake(11, Carrier::Pipe)),
+            (t_ns + 20, 0, read.clone()),
+            (t_ns + 30, 1, switch(0, 11, Left::Blocked)),
+            (t_ns + 40, 1, write.clone()),
+        ]);
+    }
+    events.extend((0..messages).map(|_| (8_000, 0, read.clone())));
+    events.extend(rest.into_iter().skip(3));
+    let (_, workload) = story(&events);
+    workload.objects[0].clone()
+}
+
+#[test]
+fn a_pipe_has_the_room_that_it_was_full_with() {
+    assert_eq!(full_pipe(1, 1, 20), Object::Packets { messages: 1 });
+    assert_eq!(full_pipe(16, 100, 20), Object::Packets { messages: 16 });
+    assert_eq!(full_pipe(40, 100, 20), Object::Pipe { capacity: 4096 });
+    // Some that wrote are still to say so.
+    assert_eq!(full_pipe(625, 100, 20), Object::Pipe { capacity: 65_536 });
+    assert_eq!(full_pipe(1, 4096, 20), Object::Pipe { capacity: 4096 });
+    // It may be somebody within it that was waited for.
+    assert_eq!(full_pipe(1, 1, 3), Object::Pipe { capacity: 65_536 });
+}
+
 /// With a token as well, a writer that has to wait for room, and its reader for that writer, would wait for ever.
 #[test]
 fn who_reads_a_channel_waits_for_nobody_at_it_but_for_what_is_in_it() {

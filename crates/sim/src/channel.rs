@@ -28,6 +28,8 @@ pub(crate) struct Pipe {
     /// Each page in use: bytes written into it, and bytes read from it.
     pages: VecDeque<(u32, u32)>,
     pages_max: usize,
+    /// Each message has a page of its own.
+    apart: bool,
     /// `pipe->mutex`; it is held so shortly that its waiters spin, unless who holds it has lost its CPU.
     lock: LockId,
     held: Option<Held>,
@@ -102,9 +104,15 @@ pub(crate) struct Socket {
 
 impl Pipe {
     pub fn new(capacity: u32, k: &mut Kernel) -> Self {
+        Pipe { apart: false, ..Pipe::of_packets(capacity / PAGE, k) }
+    }
+
+    /// It keeps messages apart.
+    pub fn of_packets(pages: u32, k: &mut Kernel) -> Self {
         Pipe {
+            apart: true,
             pages: VecDeque::new(),
-            pages_max: (capacity / PAGE).max(1) as usize,
+            pages_max: pages.max(1) as usize,
             lock: k.new_lock("pipe"),
             held: None,
             sleepers: Sleepers::default(),
@@ -122,7 +130,7 @@ impl Pipe {
     fn put(&mut self, bytes: u32) -> u32 {
         let mut left = bytes;
         let odd = bytes % PAGE;
-        if let Some((written, _)) = self.pages.back_mut().filter(|_| odd > 0)
+        if let Some((written, _)) = self.pages.back_mut().filter(|_| odd > 0 && !self.apart)
             && *written + odd <= PAGE
         {
             *written += odd;
@@ -379,6 +387,7 @@ mod tests {
         Pipe {
             pages: VecDeque::new(),
             pages_max: 16,
+            apart: false,
             lock: LockId(0),
             held: None,
             sleepers: Sleepers::default(),

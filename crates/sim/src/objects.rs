@@ -154,6 +154,7 @@ pub(crate) fn new(object: &workload::Object, k: &mut Kernel) -> Object {
         workload::Object::Listener => Object::Listener(Listener::default()),
         workload::Object::Accepted => Object::Accepted(Accepted::default()),
         workload::Object::Pipe { capacity } => Object::Pipe(Pipe::new(*capacity, k)),
+        workload::Object::Packets { messages } => Object::Pipe(Pipe::of_packets(*messages, k)),
         workload::Object::Socket { capacity, overhead } => {
             Object::Socket(Socket::new(*capacity, *overhead, k))
         }

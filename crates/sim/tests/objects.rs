@@ -56,6 +56,19 @@ fn a_writer_to_a_full_pipe_blocks_until_a_page_is_free() {
 }
 
 #[test]
+fn a_pipe_that_keeps_messages_apart_is_full_of_few() {
+    let pipe = vec![Object::Packets { messages: 2 }];
+    let write = again(10, vec![Step::Write { channel: 0, bytes: 1 }]);
+    let mut read = vec![Step::Sleep { ns: 10 * MS }];
+    read.extend(again(10, vec![Step::Read { channel: 0, bytes: 1 }, burn_us(20)]));
+    let mut tasks = vec![task("writer", write), task("reader", read)];
+    tasks.iter_mut().zip(0..).for_each(|(task, cpu)| task.cpus = Some(vec![cpu]));
+    let outcome = on(cores(2), tasks, pipe);
+    // Two fit, then one at a time.
+    assert_eq!(outcome.observed.tasks[&1].voluntary - 1, 8);
+}
+
+#[test]
 fn a_socket_wakes_its_writer_when_three_quarters_are_free() {
     let socket = vec![Object::Socket { capacity: 212_992, overhead: 668 }];
     let write = again(1000, vec![Step::Write { channel: 0, bytes: 100 }]);

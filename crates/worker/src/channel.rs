@@ -40,6 +40,11 @@ impl Channel {
                 }
                 Ok(Some(Channel { read, write }))
             }
+            Object::Packets { messages } => {
+                let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::DIRECT)?;
+                fcntl_setpipe_size(&write, *messages as usize * PAGE_BYTES)?;
+                Ok(Some(Channel { read, write }))
+            }
             Object::Socket { capacity, .. } => {
                 let (read, write) = socketpair(
                     AddressFamily::UNIX,
@@ -68,8 +73,11 @@ impl Channel {
     }
 }
 
+/// What the kernel sizes pipes by.
+const PAGE_BYTES: usize = 4096;
+
 /// A longer message goes in pieces of this size.
-const BUFFER_BYTES: usize = 4096;
+const BUFFER_BYTES: usize = PAGE_BYTES;
 
 fn transfer(
     bytes: usize,
@@ -91,4 +99,27 @@ fn transfer(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_keeps_messages_apart_has_room_for_so_many() {
+        let channel = Channel::open(&Object::Packets { messages: 2 }).unwrap().unwrap();
+        let has_room = || {
+            let mut ends = [PollFd::new(&channel.write, PollFlags::OUT)];
+            poll(&mut ends, Some(&Timespec::default())).unwrap() == 1
+        };
+        let send = || assert!(channel.write(1, || false).is_ok());
+        send();
+        assert!(has_room());
+        send();
+        assert!(!has_room());
+        assert!(channel.read(1, || false).is_ok());
+        assert!(has_room());
+    }
 }

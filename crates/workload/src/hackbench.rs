@@ -12,8 +12,11 @@
 
 use crate::model::{Object, ObjectId, Step, Task, Workload};
 
-/// What a pipe holds: 16 pages (pipe(7)).
-pub const PIPE_BYTES: u32 = 65_536;
+/// Pages that a pipe has (pipe(7)).
+pub const PIPE_PAGES: u32 = 16;
+
+/// What a pipe holds.
+pub const PIPE_BYTES: u32 = PIPE_PAGES * 4096;
 
 /// What a socket holds: `net.core.wmem_default`, which is 256 packets of `SKB_TRUESIZE(256)`
 /// (include/net/sock.h of the kernel).

@@ -271,14 +271,14 @@ pub enum Step {
     Vector(Vector),
     /// Writes into a pipe or socket; blocks while it is full.
     Write {
-        /// An [`Object::Pipe`] or [`Object::Socket`].
+        /// An [`Object::Pipe`], [`Object::Packets`] or [`Object::Socket`].
         channel: ObjectId,
         /// Bytes of one message.
         bytes: u32,
     },
     /// Reads from a pipe or socket what one message of `bytes` holds; blocks while it is empty.
     Read {
-        /// An [`Object::Pipe`] or [`Object::Socket`].
+        /// An [`Object::Pipe`], [`Object::Packets`] or [`Object::Socket`].
         channel: ObjectId,
         /// Bytes of one message.
         bytes: u32,
@@ -367,6 +367,11 @@ pub enum Object {
         /// Bytes it holds.
         capacity: u32,
     },
+    /// A pipe that keeps messages of up to a page apart (`O_DIRECT`), each in a page of its own: who reads takes one whole.
+    Packets {
+        /// Messages it holds: a power of two on Linux.
+        messages: u32,
+    },
     /// A stream socket: a message is taken while less than `capacity` is held, so the last may
     /// overshoot; each costs its bytes and `overhead` bytes of bookkeeping (`skb->truesize`). A
     /// writer that found it full is woken when no more than a quarter is held (`unix_writable` in
@@ -394,6 +399,7 @@ impl Object {
             Object::Listener => "listener",
             Object::Accepted => "accepted",
             Object::Pipe { .. } => "pipe",
+            Object::Packets { .. } => "packets",
             Object::Socket { .. } => "socket",
         };
         format!("{kind}{id}")

@@ -11,7 +11,8 @@
 //! - in a task, `"hw": {…}`: what it touches of memory ([`crate::Hw`]);
 //! - in a task, `"process": "name"`: its address space; threads of one name share it, a name that
 //!   begins with `unique` gives each instance its own; without it all tasks share one;
-//! - `"channels": {"c": {"type": "pipe" | "socket", "capacity": BYTES, "overhead": BYTES}}` beside
+//! - `"channels": {"c": {"type": "pipe" | "socket", "capacity": BYTES, "overhead": BYTES}, "d": {"type": "packets",
+//!   "messages": MESSAGES}}` beside
 //!   `"tasks"` (or in `"resources"`), and the events `"write"` and `"read": {"ref": "c", "bytes": N}`;
 //! - `"barriers": {"b": {"parties": N, "spin": µs}}`: a barrier that spins before it blocks;
 //! - `"taskgroups": {"/web": {"weight": 200}}`: `cpu.weight` of groups that tasks name;
@@ -231,18 +232,19 @@ impl<'a> Reader<'a> {
     /// `"resources"`, `"channels"`, `"barriers"`. rt-app's own resources need no declaration.
     fn declarations(&mut self, node: Node<'a>) -> Result<(), Error> {
         for (name, value) in node.members("resources")? {
-            let (mut kind, mut capacity, mut overhead) = (None, None, None);
+            let (mut kind, mut capacity, mut messages, mut overhead) = (None, None, None, None);
             let (mut parties, mut spin_ns) = (None, 0);
             for (key, field) in value.members(&name)? {
                 match key.as_str() {
                     "type" => kind = Some(field.string("type")?),
                     "capacity" => capacity = Some(bytes(field, "capacity")?),
+                    "messages" => messages = Some(bytes(field, "messages")?),
                     "overhead" => overhead = Some(bytes(field, "overhead")?),
                     "parties" => parties = Some(bytes(field, "parties")?),
                     "spin" => spin_ns = field.micros("spin")?,
                     "target" | "access" => {}
                     _ => {
-                        let known = "type, capacity, overhead, parties, spin";
+                        let known = "type, capacity, messages, overhead, parties, spin";
                         return Err(unknown(field, &key, known));
                     }
                 }
@@ -250,6 +252,9 @@ impl<'a> Reader<'a> {
             let object = match (kind.as_deref(), parties) {
                 (Some("pipe"), _) => {
                     Object::Pipe { capacity: capacity.unwrap_or(crate::hackbench::PIPE_BYTES) }
+                }
+                (Some("packets"), _) => {
+                    Object::Packets { messages: messages.unwrap_or(crate::hackbench::PIPE_PAGES) }
                 }
                 (Some("socket"), _) => Object::Socket {
                     capacity: capacity.unwrap_or(crate::hackbench::SOCKET_BYTES),

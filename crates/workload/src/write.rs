@@ -93,6 +93,10 @@ fn declare(workload: &Workload, root: &mut Map<String, Value>) {
             Object::Pipe { capacity } => {
                 channels.insert(object.numbered(id), json!({"type": "pipe", "capacity": capacity}));
             }
+            Object::Packets { messages } => {
+                let packets = json!({"type": "packets", "messages": messages});
+                channels.insert(object.numbered(id), packets);
+            }
             Object::Socket { capacity, overhead } => {
                 let socket = json!({"type": "socket", "capacity": capacity, "overhead": overhead});
                 channels.insert(object.numbered(id), socket);

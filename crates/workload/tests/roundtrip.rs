@@ -10,12 +10,14 @@ use workload::{
 /// Objects of one kind each, that any step may use; first come those that are declared, as the
 /// reader numbers them.
 const PIPE: usize = 0;
-const SOCKET: usize = 1;
-const BARRIER: usize = 2;
+const PACKETS: usize = 1;
+const SOCKET: usize = 2;
+const BARRIER: usize = 3;
 
 fn declared() -> Vec<Object> {
     vec![
         Object::Pipe { capacity: 4096 },
+        Object::Packets { messages: 2 },
         Object::Socket { capacity: 5000, overhead: 7 },
         Object::Barrier { parties: 9, spin_ns: 1500 },
     ]
@@ -39,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::Vector(Vector::Avx512)),
         Just(Step::Barrier(BARRIER)),
         (1..10_000u32).prop_map(|bytes| Step::Write { channel: PIPE, bytes }),
+        (1..10_000u32).prop_map(|bytes| Step::Write { channel: PACKETS, bytes }),
         (1..10_000u32).prop_map(|bytes| Step::Read { channel: SOCKET, bytes }),
     ]
 }

@@ -165,7 +165,8 @@ fn each_fork_is_a_thread_of_its_own() {
 #[test]
 fn processes_and_channels_are_ours() {
     let w = read(
-        r#"{"channels": {"c": {"type": "pipe"}, "s": {"type": "socket", "capacity": 9, "overhead": 0}},
+        r#"{"channels": {"c": {"type": "pipe"}, "s": {"type": "socket", "capacity": 9, "overhead": 0},
+            "p": {"type": "packets", "messages": 2}, "q": {"type": "packets"}},
         "tasks": {
             "a": {"instance": 2, "process": "unique", "loop": 1, "write": {"ref": "c", "bytes": 8}},
             "b": {"process": "p", "loop": 1, "read": {"ref": "c", "bytes": 8}},
@@ -178,6 +179,8 @@ fn processes_and_channels_are_ours() {
     assert_eq!(w.tasks[3].steps, [Step::Run { work_ns: 1500 }]);
     assert_eq!(w.objects[0], Object::Pipe { capacity: 65_536 });
     assert_eq!(w.objects[1], Object::Socket { capacity: 9, overhead: 0 });
+    assert_eq!(w.objects[2], Object::Packets { messages: 2 });
+    assert_eq!(w.objects[3], Object::Packets { messages: 16 });
 }
 
 /// One table: the file, and what its refusal must say.

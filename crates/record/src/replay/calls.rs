@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Calls: what carries data between tasks, and who connects to whom.
 
-use super::{Channel, Key, Replay, What};
+use super::{Channel, Item, Key, Replay, Wake, What};
 use crate::Carrier;
 
 impl Replay {
@@ -27,8 +27,25 @@ impl Replay {
                 What::Write { channel: number, bytes }
             }
         };
-        channel.most = channel.most.max(channel.written.saturating_sub(channel.read));
+        channel.most = channel.most.max(channel.held());
         self.put(task, what);
+    }
+
+    /// Who is woken at a channel and writes there then had waited for room, or for who was in it.
+    pub(super) fn look_for_room(&mut self, wake: usize) {
+        let Wake { woken, woken_item: Some(item), given: Some(key), held, .. } = self.wakes[wake]
+        else {
+            return;
+        };
+        let nothing = |item: &&Item| matches!(item.what, What::Nothing | What::Found { .. });
+        let after = self.tasks[woken].items[item + 1..].iter().find(|item| !nothing(item));
+        if let Some(Item { what: What::Write { channel, .. }, .. }) = after
+            && self.numbers.get(&key) == Some(channel)
+        {
+            let (_, channel) = &mut self.channels[*channel as usize];
+            channel.waits += 1;
+            channel.held_at_waits += held;
+        }
     }
 
     /// Which of the channels this is.
