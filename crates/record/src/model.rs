@@ -17,9 +17,6 @@ use crate::connections::Connection;
 use crate::gil::{HAS_NS, INTERVAL_NS, Lock, Threads};
 use crate::replay::{Channel, Item, Key, Replay, What};
 
-/// A call takes no longer than this, with what it waits and wakes, and without work before it, ns.
-const CALL_MAX_NS: f32 = 20_000.0;
-
 /// A pipe that is full makes writers wait more often than this.
 const WAITS_MIN: u64 = 10;
 
@@ -148,9 +145,9 @@ impl Fit {
 fn took(tasks: &[crate::replay::Task]) -> Cut {
     let mut causes = Causes::default();
     for act in tasks.iter().flat_map(|task| task.acts.iter()) {
-        let call = matches!(act.then, Then::Read { .. } | Then::Write { .. });
-        if call && act.work_ns < CALL_MAX_NS {
-            causes.add(act.then, act.met.into(), act.work_ns.into());
+        if matches!(act.then, Then::Read { .. } | Then::Write { .. }) {
+            let ns = act.work_ns.into();
+            causes.add(act.then, act.met.into(), ns, ns);
         }
     }
     causes.take()

@@ -45,7 +45,7 @@ impl Acts {
         let before = std::mem::replace(&mut self.marks[task], Mark { worked_ns, asked_ns });
         let added_ns = worked_ns - before.worked_ns - (asked_ns - before.asked_ns) - work_ns;
         self.happened[task] += happened;
-        self.causes.add(then, happened, added_ns);
+        self.causes.add(then, happened, work_ns, added_ns);
     }
 
     /// What has happened to a task in its acts that have ended.

@@ -13,6 +13,10 @@ const CAUSES: usize = 3;
 /// So much doubt is in each of the three: what happens seldom says little.
 const DOUBT: f64 = 1.0;
 
+/// An act of so much work says half as much as a short one, and longer ones ever less: what happens in them besides,
+/// ticks for one, is more than what is looked for, ns.
+const LONG_NS: f64 = 20_000.0;
+
 /// Sums over acts of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
@@ -30,18 +34,19 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// An act has taken so long, and so much has happened to its task in it.
-    pub fn add(&mut self, then: Then, happened: Happened, ns: f64) {
+    /// An act of so much work has taken so long, and so much has happened to its task in it.
+    pub fn add(&mut self, then: Then, happened: Happened, work_ns: f64, ns: f64) {
+        let says = 1.0 / (1.0 + (work_ns / LONG_NS).powi(2));
         let Happened { waited, preempted, woke } = happened;
         let times = [waited, preempted, woke].map(f64::from);
         let sums = &mut self.sums[kind(then)];
-        sums.acts += 1.0;
-        sums.ns += ns;
+        sums.acts += says;
+        sums.ns += says * ns;
         for (at, often) in times.into_iter().enumerate() {
-            sums.causes[at] += often;
-            sums.products[at] += often * ns;
+            sums.causes[at] += says * often;
+            sums.products[at] += says * often * ns;
             sums.squares[at] =
-                std::array::from_fn(|other| sums.squares[at][other] + often * times[other]);
+                std::array::from_fn(|other| sums.squares[at][other] + says * often * times[other]);
         }
     }
 
@@ -107,7 +112,12 @@ mod tests {
             };
             let take =
                 Cut { waited_ns: 4000.0, preempted_ns: 2500.0, woke_ns: 3000.0, each_ns: 0.0 };
-            causes.add(then, happened, base_ns + take.of_ns(happened));
+            causes.add(then, happened, base_ns, base_ns + take.of_ns(happened));
+            // One is long, and something else happened in it.
+            if round == 500 {
+                let preempted = Happened { preempted: 5, ..happened };
+                causes.add(then, preempted, 36e6, 197_000.0);
+            }
         }
         let Cut { each_ns, waited_ns, preempted_ns, woke_ns } = causes.take();
         assert_eq!(each_ns, 0.0);
@@ -119,7 +129,7 @@ mod tests {
     fn of_what_never_happens_nothing_is_known() {
         let mut causes = Causes::default();
         assert_eq!(causes.take(), Cut::default());
-        causes.add(Then::Take(0), Happened::default(), 70.0);
+        causes.add(Then::Take(0), Happened::default(), 70.0, 70.0);
         assert_eq!(causes.take(), Cut::default());
     }
 }
