@@ -148,6 +148,8 @@ table! {
     observe_before_ns, "ns", usize::MAX, 0.0;
     /// And from there on.
     observe_after_ns, "ns", usize::MAX, 0.0;
+    /// And for a read or a write of a channel that returns, where it writes down those.
+    observe_call_ns, "ns", usize::MAX, 0.0;
     /// A task looks at its CPU clock so often to see whether its work is done.
     burn_look_ns, "ns", usize::MAX, 0.0;
     /// From the last look to what it does next.

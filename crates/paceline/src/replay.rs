@@ -123,11 +123,18 @@ pub fn taken(
     taken_into(reader, replay)
 }
 
-/// The same with what writing it down took: what its own replay is held to.
-pub fn as_it_was(from: impl Read, machine: &Machine) -> Result<Replay, record::ReadError> {
+/// The same with what writing it down took, which a machine with its recorder charges: what its own replay is held to.
+pub fn as_it_was(
+    from: impl Read,
+    machine: &Machine,
+) -> Result<(Replay, Machine), record::ReadError> {
     let reader = Reader::new(from)?;
+    let Header { hook_ns, call_hook_ns, .. } = *reader.header();
+    let mut observed = machine.clone();
+    observed.costs.observe_after_ns += hook_ns;
+    observed.costs.observe_call_ns += call_hook_ns;
     let replay = Replay::new(reader.header(), machine.costs.turn_ns).with_hooks();
-    taken_into(reader, replay).map(|(_, replay, _)| replay)
+    taken_into(reader, replay).map(|(_, replay, _)| (replay, observed))
 }
 
 fn taken_into<R: Read>(

@@ -281,7 +281,7 @@ impl Engine {
         self.wake_first(reader, true);
         if done {
             self.wake_first(next_writer, true);
-            self.next(task);
+            self.returns(task);
         } else {
             self.k.tasks[task].at.bytes = before + put;
             self.set_phase(task, WAITED);
@@ -317,9 +317,15 @@ impl Engine {
         }
     }
 
+    /// A call that moved what it was to move returns.
+    fn returns(&mut self, task: TaskId) {
+        self.k.charge_ns(self.k.machine.costs.observe_call_ns);
+        self.next(task);
+    }
+
     fn received(&mut self, task: TaskId, so_far: u32, bytes: u32) {
         if so_far >= bytes {
-            return self.next(task);
+            return self.returns(task);
         }
         // A short read: the next one is a system call of its own.
         self.k.tasks[task].at.bytes = so_far;
@@ -346,7 +352,7 @@ impl Engine {
         for reader in readers {
             self.wake_first(Some(reader), true);
         }
-        self.next(task);
+        self.returns(task);
         self.k.leave();
     }
 

@@ -269,6 +269,16 @@ fn waiting_and_waking_take_as_long_as_they_did() {
     assert_eq!(more(0.0, 3_000.0), [3.0, 0.0]);
 }
 
+#[test]
+fn an_observer_of_calls_takes_its_time_of_each() {
+    let cpu_ns = |observe_call_ns| {
+        let mut machine = cores(1);
+        machine.costs.observe_call_ns = observe_call_ns;
+        writers(machine, 1, 1, 100).observed.tasks[&1].cpu_ns
+    };
+    assert_eq!((cpu_ns(700.0) - cpu_ns(0.0)) / 1000, 700);
+}
+
 /// And it is counted in the act that it happens in, beside what the model adds itself.
 #[test]
 fn what_waking_takes_is_seen_to_be_added() {

@@ -33,9 +33,10 @@ pub fn distances(
         // A recording is reproduced with all that was in it; what is foretold had no recorder.
         let replay = match from == of {
             true => replay::as_it_was(recording, &machine),
-            false => replay::taken_in(recording, &machine).map(|(_, replay, _)| replay),
+            false => replay::taken_in(recording, &machine)
+                .map(|(_, replay, _)| (replay, machine.clone())),
         };
-        let replay = replay.map_err(unreadable)?;
+        let (replay, machine) = replay.map_err(unreadable)?;
         let foretold = foretold(&replay, &machine, from, of)?;
         let happened: Vec<Seen> = match from == of {
             true => vec![Seen::recorded(&replay)],
