@@ -44,6 +44,9 @@ impl Engine {
                 self.k.charge_ns(self.k.machine.costs.irq_ns);
                 self.class.irq_work(&mut self.k, cpu);
             } else if self.k.cpus[cpu].gives_way() && !self.in_long_call(cpu) {
+                if self.turn_is_over(cpu) {
+                    return;
+                }
                 self.schedule();
             } else {
                 return;
@@ -336,6 +339,11 @@ impl Engine {
         let k = &mut self.k;
         k.enter(k.func.try_to_wake_up);
         k.touch_task(task);
+        if k.cpus[k.tasks[task].cpu].curr == Some(task) {
+            // It has not left its CPU yet.
+            k.tasks[task].state = State::Running;
+            return k.leave_with(true);
+        }
         k.tasks[task].state = State::Waking;
         let prev = k.tasks[task].cpu;
         let flags = wake::TTWU | if sync { wake::SYNC } else { 0 };

@@ -260,9 +260,13 @@ impl Engine {
 
     /// A task that has to wait for something leaves its CPU, if it has not already.
     pub(crate) fn leave_if_blocked(&mut self, task: TaskId) {
-        if self.k.tasks[task].state != State::Running && self.k.cpus[self.k.this].curr == Some(task)
-        {
-            self.schedule();
+        let cpu = self.k.this;
+        if self.k.tasks[task].state == State::Running || self.k.cpus[cpu].curr != Some(task) {
+            return;
+        }
+        match self.turn_is_over(cpu) {
+            true => self.k.cpus[cpu].need_resched = true,
+            false => self.schedule(),
         }
     }
 

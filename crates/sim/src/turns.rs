@@ -10,7 +10,8 @@
 //! CPU's turns alone.
 //!
 //! Kernel code is simulated in one go, and a turn that ends meanwhile ends with it, all later ones as much later; its
-//! CPU's next turn is the shorter for it. So each CPU has its part, and none runs in the turn of another. A lock
+//! CPU's next turn is the shorter for it. So each CPU has its part, and none runs in the turn of another. Where a task
+//! is to give its CPU away in the end, that is left to the next turn: the time until then is the task's. A lock
 //! that the turn was to end with is taken until that CPU's next one: who meets it meanwhile spins, says so at each round
 //! (x86's PAUSE, QEMU's `do_pause`), and so gives the rest of its own turn away. What it does with the lock is simulated
 //! all the same, earlier than it would be by those turns.
@@ -21,7 +22,7 @@ use crate::cpu::Mode;
 use crate::engine::Engine;
 use crate::event::{Due, Irq};
 use crate::lock::LockId;
-use crate::task::CpuId;
+use crate::task::{CpuId, State, TaskId};
 
 /// Whose turn it is, and what waits for the turns of others.
 pub(crate) struct Turns {
@@ -195,6 +196,15 @@ impl Engine {
         let others =
             (0..self.k.cpus.len()).filter(|other| *other != cpu && self.wants_turn(*other));
         t_ns + others.count() as u64 * self.turns.length_ns
+    }
+
+    /// Whether a CPU is to schedule in its next turn only: this one has ended on the way there.
+    pub(crate) fn turn_is_over(&self, cpu: CpuId) -> bool {
+        let goes_on =
+            |task: TaskId| matches!(self.k.tasks[task].state, State::Running | State::Blocked);
+        self.turns.holder == Some(cpu)
+            && self.k.now >= self.turns.due_ns
+            && self.k.cpus[cpu].curr.is_some_and(goes_on)
     }
 
     fn wants_turn(&self, cpu: CpuId) -> bool {

@@ -319,6 +319,24 @@ fn who_spins_takes_no_time_from_others() {
     assert!(ratio < 1.05, "{ratio}");
 }
 
+/// Where CPUs run in turn on one clock, who is to give its CPU away when its turn ends does so in the next: that time is
+/// its own, and not of who comes after it. So a writer that works for longer than its reader owes to it, and gives way
+/// at most of its messages.
+#[test]
+fn who_gives_way_when_its_turn_ends_does_so_in_the_next() {
+    let machine = machine::find("icount-2x4").unwrap();
+    let of = |name: &str, cpu: usize, steps| Task { cpus: Some(vec![cpu]), ..task(name, steps) };
+    let write = again(2000, vec![burn_us(2), Step::Write { channel: 0, bytes: 100 }]);
+    let read = again(2000, vec![Step::Read { channel: 0, bytes: 100 }]);
+    let mut tasks = vec![of("writer", 0, write), of("reader", 0, read)];
+    tasks.extend((1..8).map(|cpu| of("other", cpu, vec![burn(20)])));
+    let objects = vec![Object::Pipe { capacity: 65_536 }];
+    let load = Workload { objects, recorded: true, ..workload(tasks) };
+    let outcome = run(&scenario(machine, load, Scheduler::Default)).unwrap();
+    let gave_way = outcome.observed.tasks[&1].involuntary;
+    assert!(gave_way > 1000, "{gave_way}");
+}
+
 /// Where CPUs run in turn on one clock, one of them runs at any time, in the kernel or not: all that tasks get is no
 /// more than the time, and little less while some always want it.
 #[test]
