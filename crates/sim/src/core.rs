@@ -43,10 +43,7 @@ impl Engine {
             if std::mem::take(&mut self.k.cpus[cpu].irq_work) {
                 self.k.charge_ns(self.k.machine.costs.irq_ns);
                 self.class.irq_work(&mut self.k, cpu);
-            } else if self.k.cpus[cpu].gives_way() && !self.in_long_call(cpu) {
-                if self.turn_is_over(cpu) {
-                    return;
-                }
+            } else if self.is_to_schedule(cpu) && !self.turn_is_over(cpu) {
                 self.schedule();
             } else {
                 return;

@@ -266,9 +266,7 @@ impl Engine {
         if self.k.in_user(cpu) {
             self.pause(cpu, t_ns);
             self.k.cpus[cpu].set_mode(Mode::Kernel, t_ns);
-        } else if !self.k.cpus[cpu].pending.is_empty()
-            || self.k.cpus[cpu].gives_way() && !self.in_long_call(cpu)
-        {
+        } else if !self.k.cpus[cpu].pending.is_empty() || self.is_to_schedule(cpu) {
             self.begin(cpu, t_ns);
             self.handle_pending();
             return self.finish();
@@ -484,14 +482,22 @@ impl Engine {
         alone
     }
 
-    /// Whether this CPU's task is in a system call that goes on when others have had their turn. It
-    /// takes interrupts, and does not schedule: kernels without CONFIG_PREEMPT only do on the way out.
-    pub(crate) fn in_long_call(&self, cpu: CpuId) -> bool {
-        let curr = self.k.cpus[cpu].curr;
-        curr.is_some_and(|task| {
-            let at = &self.k.tasks[task].at;
-            at.giving || !at.to_wake.is_empty()
-        })
+    /// Whether this CPU schedules here, where a piece of kernel code ends. Within a system call that goes on
+    /// when others have had their turn it takes interrupts, and schedules where its kernel preempts itself:
+    /// between two wakeups of a futex (`wake_up_q`), and for no lazy flag. Who wakes those of a queue has its
+    /// lock, and does not.
+    pub(crate) fn is_to_schedule(&self, cpu: CpuId) -> bool {
+        let state = &self.k.cpus[cpu];
+        if !state.gives_way() {
+            return false;
+        }
+        match state.curr.map(|task| &self.k.tasks[task].at) {
+            Some(at) if at.giving => false,
+            Some(at) if !at.to_wake.is_empty() => {
+                state.need_resched && self.class.preempts_kernel()
+            }
+            _ => true,
+        }
     }
 
     /// How long it takes a task to see that its work is done.

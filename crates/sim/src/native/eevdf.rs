@@ -246,11 +246,10 @@ impl Eevdf {
         }
     }
 
-    /// `resched_curr_lazy` with CONFIG_PREEMPT_LAZY: another CPU is not interrupted for it.
+    /// `resched_curr_lazy` with CONFIG_PREEMPT_LAZY: no other CPU is interrupted for it, and no system call.
     fn resched(&mut self, k: &mut Kernel, cpu: CpuId) {
-        if cpu == k.this_cpu() {
-            k.resched(cpu);
-        } else if !std::mem::replace(&mut k.cpus[cpu].lazy_resched, true) {
+        if !k.cpus[cpu].gives_way() {
+            k.cpus[cpu].lazy_resched = true;
             k.call(k.func.resched_curr);
         }
     }
@@ -363,7 +362,7 @@ impl Eevdf {
         k.rq_lock(cpu);
         self.rqs[cpu].slice_end_ns = None;
         self.update_curr(k, cpu);
-        self.resched(k, cpu);
+        k.resched(cpu);
         k.rq_unlock(cpu);
         k.leave();
     }
@@ -483,7 +482,7 @@ impl Class for Eevdf {
         if runnable {
             self.update_curr(k, cpu);
             // The charge may ask for what is being done.
-            k.cpus[cpu].need_resched = false;
+            k.cpus[cpu].lazy_resched = false;
         }
         let mut next = self.pick_entity(k, cpu);
         if next.is_none() && self.newidle_balance(k, cpu) {
