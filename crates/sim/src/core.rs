@@ -61,7 +61,7 @@ impl Engine {
         k.credit();
         k.cpus[cpu].free_ns = now;
         self.end_in_turn(cpu);
-        match self.k.cpus[cpu].idle() {
+        match self.k.cpus[cpu].idle() && !self.k.cpus[cpu].gives_way() {
             true => self.k.cpus[cpu].set_mode(Mode::Idle, now),
             false => self.due_at(cpu, now),
         }

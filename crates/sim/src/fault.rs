@@ -198,7 +198,8 @@ impl Engine {
     pub(crate) fn push_off(&mut self, task: TaskId) {
         let cpu = self.k.tasks[task].cpu;
         match self.k.tasks[task].state {
-            State::Running => {
+            // Who blocks may still be there, for its turn has ended.
+            State::Running | State::Blocked if self.k.cpus[cpu].curr == Some(task) => {
                 self.k.tasks[task].must_move = true;
                 self.k.resched(cpu);
             }
@@ -217,7 +218,7 @@ impl Engine {
                 self.k.rq_unlock(cpu);
             }
             // One that waits to be woken there is pushed off when it has been: see `wake_pending`.
-            State::New | State::Waking | State::Dead => {}
+            State::New | State::Running | State::Waking | State::Dead => {}
         }
     }
 

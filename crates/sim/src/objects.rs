@@ -15,7 +15,7 @@ use crate::checkers::Hint;
 use crate::engine::Engine;
 use crate::event::{Due, Irq};
 use crate::gil::Gil;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, tid};
 use crate::line::Line;
 use crate::listener::{Accepted, Listener};
 use crate::lock::LockId;
@@ -264,10 +264,12 @@ impl Engine {
         if self.k.tasks[task].state == State::Running || self.k.cpus[cpu].curr != Some(task) {
             return;
         }
-        match self.turn_is_over(cpu) {
-            true => self.k.cpus[cpu].need_resched = true,
-            false => self.schedule(),
+        if !self.turn_is_over(cpu) {
+            return self.schedule();
         }
+        // It schedules even if it is woken before that.
+        self.k.hint(Hint::Yield(tid(task)));
+        self.k.cpus[cpu].need_resched = true;
     }
 
     pub(crate) fn wrong_kind(&mut self, object: usize, expected: &str) {

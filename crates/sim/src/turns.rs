@@ -204,7 +204,7 @@ impl Engine {
             |task: TaskId| matches!(self.k.tasks[task].state, State::Running | State::Blocked);
         self.turns.holder == Some(cpu)
             && self.k.now >= self.turns.due_ns
-            && self.k.cpus[cpu].curr.is_some_and(goes_on)
+            && self.k.cpus[cpu].curr.is_none_or(goes_on)
     }
 
     fn wants_turn(&self, cpu: CpuId) -> bool {
