@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{MS, burn, cores, scenario, task, workload};
+use common::{MS, burn, cores, played, scenario, task, workload};
 use policy::{Instance, Policy};
 use sim::{Change, Fault, Scheduler, run, run_traced};
 use trace::Kind;
 use workload::apps::Apps;
-use workload::{Act, Cut, Met, Object, Script, Step, Task, Then, Workload};
+use workload::{Act, Met, Object, Step, Task, Then, Workload};
 
 const REGISTRY: &[&Policy] = &[&cas::CAS, &cas::O1];
 
@@ -114,11 +114,8 @@ fn exec_takes_a_task_out_of_its_context() {
 #[test]
 fn a_child_begins_with_half_of_what_its_parent_has_left() {
     let act = |ms: u64, then| Act { work_ns: (ms * MS) as f32, met: Met::default(), then };
-    let recorded = |acts: &[Act]| Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
-    let parent = recorded(&[act(40, Then::Fork(1)), act(200, Then::End)]);
-    let parent = Task { script: parent, ..task("parent", Vec::new()) };
-    let script = recorded(&[act(200, Then::End)]);
-    let child = Task { forked: true, script, ..task("child", Vec::new()) };
+    let parent = played("parent", &[act(40, Then::Fork(1)), act(200, Then::End)]);
+    let child = Task { forked: true, ..played("child", &[act(200, Then::End)]) };
     let load = Workload { recorded: true, ..workload(vec![parent, child]) };
     let traced = run_traced(&scenario(cores(1), load, scheduler("o1"))).unwrap();
     let switch = |kind: &Kind| match kind {

@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{MS, burn, cores, scenario, task, workload};
+use common::{MS, burn, cores, played, scenario, task, workload};
 use machine::Machine;
 use policy::Instance;
 use sim::{Scheduler, SimError, run, run_traced};
 use trace::Outcome;
-use workload::{Act, Cut, Met, More, Object, Script, Step, Task, Then, Workload};
+use workload::{Act, Cut, Met, More, Object, Step, Task, Then, Workload};
 
 fn fifo() -> Scheduler {
     Scheduler::Policy(Instance::default(&baseline::FIFO))
@@ -287,10 +287,6 @@ fn what_waking_takes_is_seen_to_be_added() {
     let read = act(Then::Read { channel: 0, bytes: 100 });
     // The first pipe's reader waits for each message, of the second there is none.
     let writes = [write(0), write(1), act(Then::Wait(1000.0))].repeat(100);
-    let played = |name: &str, acts: &[Act]| {
-        let script = Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
-        Task { script, ..task(name, Vec::new()) }
-    };
     let added = |woke_ns: f64| {
         let tasks = vec![played("writer", &writes), played("reader", &[read; 100])];
         let objects = vec![Object::Pipe { capacity: 65_536 }; 2];

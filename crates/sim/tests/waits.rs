@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{MS, burn, cores, scenario, task, workload};
+use common::{MS, burn, cores, played, scenario, task, workload};
 use machine::{Machine, Ticks};
 use sim::{Scheduler, run};
-use workload::{Act, Cut, Met, Script, Step, Task, Then};
+use workload::{Act, Met, Step, Task, Then};
 
 /// All waits of a task that is started, sleeps for so long, and is woken, alone on one CPU.
 fn wait_ns(machine: Machine, sleep_ns: u64) -> u64 {
@@ -71,14 +71,10 @@ fn an_observer_is_in_what_it_observes() {
 
 #[test]
 fn what_was_recorded_has_the_making_and_the_end_of_a_thread_in_its_work() {
-    let played = |name: &str, forked, acts: &[Act]| {
-        let script = Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
-        Task { forked, script, ..task(name, Vec::new()) }
-    };
     let act = |then| Act { work_ns: MS as f32, met: Met::default(), then };
     let tasks = vec![
-        played("maker", false, &[act(Then::Fork(1)), act(Then::End)]),
-        played("thread", true, &[act(Then::End)]),
+        played("maker", &[act(Then::Fork(1)), act(Then::End)]),
+        Task { forked: true, ..played("thread", &[act(Then::End)]) },
     ];
     let outcome = run(&scenario(cores(2), workload(tasks), Scheduler::Default)).unwrap();
     let cpu_ns = |tid| outcome.observed.tasks[&tid].cpu_ns;

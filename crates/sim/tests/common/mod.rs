@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use machine::Machine;
 use policy::{Instance, Policy, Promises};
 use sim::{Record, Scenario, Scheduler};
-use workload::{Step, Task, Workload};
+use workload::{Act, Cut, Script, Step, Task, Workload};
 
 pub const MS: u64 = 1_000_000;
 
@@ -47,6 +47,12 @@ pub fn cores(n: usize) -> Machine {
         .replace("cores_per_llc = { value = 4", &format!("cores_per_llc = {{ value = {n}"))
         .replace("[[10, 20], [20, 10]]", "[[10]]");
     Machine::from_toml(&text, "cores").unwrap()
+}
+
+/// One that does what a recording has, with nothing left out of it.
+pub fn played(name: &str, acts: &[Act]) -> Task {
+    let script = Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
+    Task { script, ..task(name, Vec::new()) }
 }
 
 pub fn task(name: &str, steps: Vec<Step>) -> Task {
