@@ -15,6 +15,8 @@ pub(crate) const HAS_NS: f64 = 500_000.0;
 /// A lock is seen once it was waited for in vain so often, and had so often.
 const ASKED_LEAST: u32 = 3;
 const HAD_LEAST: u32 = 20;
+/// Of ten times that a thread gave up, so many while another could have had it.
+const MEANWHILE_LEAST: u32 = 9;
 /// One in so many times that one had it another may have seemed to: its end was missing.
 const BOTH_MOST: u32 = 5;
 /// How long who waits for it does so before it asks: 5 ms (`sys.getswitchinterval`), unless a program says else.
@@ -37,7 +39,7 @@ pub(crate) struct Threads {
 #[derive(Debug, Default)]
 struct Call {
     gave_up: u32,
-    /// While another had the lock.
+    /// While another could have had the lock.
     meanwhile: u32,
     woken: u32,
     words: BTreeSet<u32>,
@@ -65,7 +67,7 @@ impl Threads {
         self.have += 1;
     }
 
-    /// A thread gave up waiting in a call, while others had the lock or not.
+    /// A thread gave up waiting in a call, while others were awake or not.
     pub fn gave_up(&mut self, call: u32, meanwhile: bool) {
         let call = self.calls.entry(call).or_default();
         call.gave_up += 1;
@@ -85,7 +87,9 @@ impl Threads {
             return None;
         }
         let is_lock = |(_, call): &(&u32, &Call)| {
-            call.gave_up >= ASKED_LEAST && call.meanwhile * 2 >= call.gave_up && call.woken > 0
+            call.gave_up >= ASKED_LEAST
+                && call.meanwhile * 10 >= call.gave_up * MEANWHILE_LEAST
+                && call.woken > 0
         };
         let (call, of) = self.calls.iter().filter(is_lock).max_by_key(|(_, of)| of.woken)?;
         Some(Lock { call: *call, words: of.words.clone() })

@@ -744,6 +744,9 @@ impl Replay {
         let now_ns = self.now_ns();
         let woken_at = Some((now_ns, how));
         let timed = self.tasks[woken].timed.take();
+        if let (Woken::Timer, Some(call)) = (how, timed) {
+            self.gives_up(woken, call);
+        }
         self.tasks[woken].looked_ns = now_ns;
         let task = &self.tasks[woken];
         let (runs, fresh) = (task.on.is_some(), task.items.is_empty() && !task.forked);
@@ -809,11 +812,6 @@ impl Replay {
             }
             Some((t_ns, how)) => {
                 let us = t_ns.saturating_sub(blocked.since_ns) as f32 / 1000.0;
-                if let (Woken::Timer, Some(call)) = (how, blocked.timed) {
-                    let others = self.others_with_lock(task);
-                    let process = self.tasks[task].process;
-                    self.threads.entry(process).or_default().gave_up(call, others > 0);
-                }
                 self.tasks[task].items[blocked.item].what = match (how, blocked.timed) {
                     (Woken::Timer, Some(call)) => What::GiveUp { call, us },
                     _ => What::Wait(us),

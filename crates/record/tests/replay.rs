@@ -399,9 +399,9 @@ fn who_waits_at_a_channel_does_not_give_up() {
     assert_eq!(server[..2], [run(3_300), Step::Accept { listener: 0, accepted: 3 }]);
 }
 
-/// The two threads of a process wait for each other by turns: one works for 6 ms, and the other asks after 5 and is
-/// woken by word 64. `alone`: it works meanwhile only to ask.
-fn asking_in_turn(alone: bool) -> Vec<(u64, u32, Kind)> {
+/// The two threads of a process wait for each other by turns: one works for 6 ms, of which another process has all but
+/// the last where `late`, and the other asks after 5 and is woken by word 64. `alone`: it works meanwhile only to ask.
+fn asking_in_turn(alone: bool, late: bool) -> Vec<(u64, u32, Kind)> {
     const MS: u64 = 1_000_000;
     let mut events = pair(Carrier::Futex);
     events.truncate(4);
@@ -415,9 +415,15 @@ fn asking_in_turn(alone: bool) -> Vec<(u64, u32, Kind)> {
             kinds.map(|kind| (from_ns + after_ns, cpu, kind))
         };
         events.push((from_ns, cpu, switch(waits, 0, Left::Blocked)));
+        if late {
+            events.push((from_ns + MS / 10, with, switch(has, 12, Left::Preempted)));
+        }
         events.extend(woken(5 * MS, cpu, Carrier::Timer, 0));
         events.push((from_ns + 5 * MS, cpu, switch(0, waits, Left::Blocked)));
         let works_ns = if alone { 10_000 } else { 800_000 };
+        if late {
+            events.push((from_ns + 5 * MS + 1_000, with, switch(12, has, Left::Preempted)));
+        }
         events.push((from_ns + 5 * MS + works_ns, cpu, switch(waits, 0, Left::Blocked)));
         events.extend(woken(6 * MS - 1_000, with, Carrier::Futex, 64));
         events.push((from_ns + 6 * MS - 500, cpu, switch(0, waits, Left::Blocked)));
@@ -427,19 +433,39 @@ fn asking_in_turn(alone: bool) -> Vec<(u64, u32, Kind)> {
 
 #[test]
 fn threads_that_ask_each_other_for_what_one_works_with_share_an_interpreters_lock() {
-    let (_, workload) = story(&asking_in_turn(true));
-    let gil = Object::Gil { interval_ns: 5_000_000, ask_ns: 10_000 };
-    assert!(workload.objects.contains(&gil), "{:?}", workload.objects);
-    for task in &workload.tasks {
-        assert!(task.gil.is_some_and(|at| workload.objects[at] == gil));
-        let waits = |step: &Step| matches!(step, Step::TakeWithin { .. } | Step::Sleep { .. });
-        assert!(!steps(task).iter().any(waits), "{:?}", steps(task));
+    for late in [false, true] {
+        let (_, workload) = story(&asking_in_turn(true, late));
+        let gil = Object::Gil { interval_ns: 5_000_000, ask_ns: 10_000 };
+        assert!(workload.objects.contains(&gil), "late: {late}, {:?}", workload.objects);
+        for task in workload.tasks.iter().filter(|task| task.process == workload.tasks[0].process) {
+            assert!(task.gil.is_some_and(|at| workload.objects[at] == gil));
+            let waits = |step: &Step| matches!(step, Step::TakeWithin { .. } | Step::Sleep { .. });
+            assert!(!steps(task).iter().any(waits), "{:?}", steps(task));
+        }
     }
+}
+
+/// A thread that waits for work and looks up every 5 ms does so while nobody works, too.
+#[test]
+fn threads_that_give_up_while_nobody_works_share_no_interpreter() {
+    const MS: u64 = 1_000_000;
+    let mut events = asking_in_turn(true, false);
+    let from_ns = events.iter().map(|event| event.0).max().unwrap_or(0) + MS;
+    events.push((from_ns, 0, switch(10, 0, Left::Blocked)));
+    for round in 0..10 {
+        let at_ns = from_ns + round * 5 * MS;
+        events.push((at_ns + 1_000, 1, switch(11, 0, Left::Blocked)));
+        events.push((at_ns + 5 * MS, 1, Kind::Timed { tid: 11, call: 5 }));
+        events.push((at_ns + 5 * MS, 1, wake(11, Carrier::Timer)));
+        events.push((at_ns + 5 * MS, 1, switch(0, 11, Left::Blocked)));
+    }
+    let (_, workload) = story(&events);
+    assert!(workload.tasks.iter().all(|task| task.gil.is_none()), "{:?}", workload.objects);
 }
 
 #[test]
 fn threads_that_work_side_by_side_share_no_interpreter() {
-    let (_, workload) = story(&asking_in_turn(false));
+    let (_, workload) = story(&asking_in_turn(false, false));
     assert!(workload.tasks.iter().all(|task| task.gil.is_none()));
     assert!(!workload.objects.iter().any(|object| matches!(object, Object::Gil { .. })));
 }

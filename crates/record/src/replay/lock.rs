@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who has its interpreter's lock, if its process has one ([`crate::gil`]).
 
-use super::{Cpu, Replay};
+use super::{Cpu, Replay, Task};
 use crate::gil::{HAS_NS, NO_WORD};
 
 impl Replay {
@@ -32,6 +32,17 @@ impl Replay {
             !of.has_lock && !of.dead && of.stint_ns + ran_ns > HAS_NS
         };
         known + self.cpus.iter().filter(|cpu| takes(cpu)).count() as u32
+    }
+
+    /// A task gives up waiting in this call. Who has the lock that it waits for is awake, and may not have worked
+    /// for long yet, where others have its CPU.
+    pub(super) fn gives_up(&mut self, task: usize, call: u32) {
+        let process = self.tasks[task].process;
+        let awake =
+            |of: &Task| !of.dead && of.blocked.is_none_or(|blocked| blocked.woken.is_some());
+        let others = self.tasks.iter().enumerate().filter(|(other, _)| *other != task);
+        let meanwhile = others.filter(|(_, of)| of.process == process).any(|(_, of)| awake(of));
+        self.threads.entry(process).or_default().gave_up(call, meanwhile);
     }
 
     /// A task wakes another by a futex: its number, where both are of one process.
