@@ -598,9 +598,9 @@ impl Emit<'_> {
         (acts, asked_ns)
     }
 
-    fn give(&self, task: u32, more: More) -> Option<Then> {
+    fn give(&self, task: u32, more: More, sync: bool) -> Option<Then> {
         let tokens = self.tokens.get(task as usize).copied().flatten()?;
-        Some(Then::Give { tokens, more })
+        Some(Then::Give { tokens, more, sync })
     }
 
     /// It is at its interpreter's lock, which a replay has for itself.
@@ -627,9 +627,9 @@ impl Emit<'_> {
             What::Read { channel, bytes } => self.objects.read(channel, bytes),
             What::Write { channel, bytes } => self.objects.write(channel, bytes),
             What::Fork(task) => Some(Then::Fork(task)),
-            What::Give { to, .. } => self.give(to, More::No),
-            What::GiveMore { to, locked: false, .. } => self.give(to, More::Free),
-            What::GiveMore { to, locked: true, .. } => self.give(to, More::Locked),
+            What::Give { to, sync, .. } => self.give(to, More::No, sync),
+            What::GiveMore { to, sync, locked: false, .. } => self.give(to, More::Free, sync),
+            What::GiveMore { to, sync, locked: true, .. } => self.give(to, More::Locked, sync),
             What::Take { .. } => self.own.map(Then::Take),
             What::TakeWithin { call, .. } => {
                 let tokens = self.own?;
@@ -688,7 +688,7 @@ mod tests {
 
     #[test]
     fn a_call_ends_with_its_last_wakeup() {
-        let give = |more| act(5.0, Then::Give { tokens: 0, more });
+        let give = |more| act(5.0, Then::Give { tokens: 0, more, sync: false });
         let take = act(5.0, Then::Take(1));
         let (free, no) = (More::Free, More::No);
         let mut acts = [give(free), give(free), take, give(free), act(5.0, Then::End)];

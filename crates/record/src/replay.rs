@@ -203,11 +203,13 @@ pub(crate) enum What {
     Give {
         to: u32,
         word: u32,
+        sync: bool,
     },
     /// The same; the system call goes on with the next one, and is at a queue whose lock it has until then.
     GiveMore {
         to: u32,
         word: u32,
+        sync: bool,
         locked: bool,
     },
     /// Takes its own.
@@ -733,7 +735,9 @@ impl Replay {
                     self.connections.ends(self.tasks[waker].process, woken);
                 }
                 self.tasks[waker].met.woke += 1;
-                let waker_item = self.put(waker, What::Give { to: woken as u32, word });
+                // `__wake_up_sync_key`: of pipes, sockets, and a child's end.
+                let sync = by.is_channel() || by == Carrier::Task && self.tasks[waker].dead;
+                let waker_item = self.put(waker, What::Give { to: woken as u32, word, sync });
                 let woken_item = None;
                 let number = given.and_then(|key| self.numbers.get(&key));
                 let held = number.map_or(0, |number| self.channels[*number as usize].1.held());
@@ -771,9 +775,9 @@ impl Replay {
         let before = task.waking.replace((by, object));
         let soon = object != 0 && before == Some((by, object)) && task.work_ns < WAKE_MAX_NS;
         if let Some(Item { what, .. }) = task.items.last_mut().filter(|_| soon)
-            && let What::Give { to, word } = *what
+            && let What::Give { to, word, sync } = *what
         {
-            *what = What::GiveMore { to, word, locked: by.is_channel() };
+            *what = What::GiveMore { to, word, sync, locked: by.is_channel() };
         }
     }
 

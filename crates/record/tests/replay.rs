@@ -67,7 +67,7 @@ fn run(work_ns: u64) -> Step {
 fn what_one_waits_for_another_gives() {
     let (replay, workload) = story(&pair(Carrier::Futex));
     let [first, second] = &workload.tasks[..] else { panic!("{workload:?}") };
-    let give = Step::Give { tokens: 0, more: More::No };
+    let give = Step::Give { tokens: 0, more: More::No, sync: false };
     assert_eq!(steps(first), [run(800), Step::Fork(1), run(5_000), give, run(4_000)]);
     assert_eq!(steps(second), [run(3_000), Step::Take(0), run(2_000)]);
     assert_eq!((first.process, first.forked, second.forked), (second.process, false, true));
@@ -545,7 +545,7 @@ fn the_kernels_own_threads_take_cpus_as_they_did() {
     assert_eq!(kworker.delay_ns, 300);
     let sleep = Step::Sleep { ns: 5_800 };
     assert_eq!(steps(kworker), [run(100), sleep, run(300)]);
-    let give = Step::Give { tokens: 0, more: More::No };
+    let give = Step::Give { tokens: 0, more: More::No, sync: false };
     assert_eq!(steps(first), [run(700), Step::Fork(1), run(5_000), give, run(3_700)]);
     let names: Vec<String> = replay.recorded().into_iter().map(|task| task.name).collect();
     assert_eq!((replay.len(), names), (2, vec!["job".to_string(), "thread".to_string()]));
@@ -689,13 +689,14 @@ fn who_sleeps_on_its_way_out_still_wakes_its_parent() {
     ]);
     let [parent, child] = &workload.tasks[..] else { panic!("{workload:?}") };
     assert!(steps(parent).contains(&Step::Take(0)), "{:?}", steps(parent));
-    let give = Step::Give { tokens: 0, more: More::No };
+    let give = Step::Give { tokens: 0, more: More::No, sync: true };
     assert!(steps(child).ends_with(&[run(1_000), give, run(1_000)]), "{:?}", steps(child));
     assert_eq!(replay.recorded()[1].cpu_ns, 6_000);
 }
 
-/// What 10 gives when it wakes two threads, one right after the other, by the same thing.
-fn given(by: Carrier) -> Vec<More> {
+/// What 10 gives when it wakes two threads, one right after the other, by the same thing; and whether it tells that it
+/// is about to block.
+fn given(by: Carrier) -> Vec<(More, bool)> {
     let thread = |tid, t_ns| {
         [
             (t_ns, 0, Kind::Fork { parent: 10, child: tid }),
@@ -716,7 +717,7 @@ fn given(by: Carrier) -> Vec<More> {
     ]);
     let (_, workload) = story(&events);
     let more = |step| match step {
-        Step::Give { more, .. } => Some(more),
+        Step::Give { more, sync, .. } => Some((more, sync)),
         _ => None,
     };
     steps(&workload.tasks[0]).into_iter().filter_map(more).collect()
@@ -724,7 +725,7 @@ fn given(by: Carrier) -> Vec<More> {
 
 #[test]
 fn who_wakes_many_in_a_queue_keeps_its_lock() {
-    assert_eq!(given(Carrier::Pipe), [More::Locked, More::No]);
-    assert_eq!(given(Carrier::Futex), [More::Free, More::No]);
-    assert_eq!(given(Carrier::Task), [More::Free, More::No]);
+    assert_eq!(given(Carrier::Pipe), [(More::Locked, true), (More::No, true)]);
+    assert_eq!(given(Carrier::Futex), [(More::Free, false), (More::No, false)]);
+    assert_eq!(given(Carrier::Task), [(More::Free, false), (More::No, false)]);
 }

@@ -207,7 +207,7 @@ impl Engine {
             Op::Gate => self.wait_at_gate(task),
             Op::Open => self.open_gate(task),
             Op::Rest => self.rest(task),
-            Op::Give { tokens, more } => self.give(task, tokens, more),
+            Op::Give { tokens, more, sync } => self.give(task, tokens, more, sync),
             Op::Take(tokens) => self.take(task, tokens),
             Op::TakeWithin { tokens, ns, work_ns } => self.take_within(task, tokens, ns, work_ns),
             Op::Connect { listener, connection } => self.connect(task, listener, connection),
@@ -353,7 +353,7 @@ impl Engine {
     // ---- waits of a recording ----
 
     /// The system calls around it are in the recorded work; only the wakeup is not.
-    fn give(&mut self, task: TaskId, at: usize, more: More) {
+    fn give(&mut self, task: TaskId, at: usize, more: More, sync: bool) {
         let (mut at, mut more) = (at, more);
         let mut locked_out = Vec::new();
         loop {
@@ -362,7 +362,7 @@ impl Engine {
             let tokens = object!(self, Tokens, at);
             let waiter = tokens.waiters.pop_front();
             tokens.count += u64::from(waiter.is_none());
-            self.wake_first(waiter, true);
+            self.wake_first(waiter, sync);
             if more != More::Locked {
                 break;
             }
@@ -387,7 +387,7 @@ impl Engine {
             self.next(task);
         }
         match self.k.tasks[task].at.op() {
-            Op::Give { tokens, more } => Some((tokens, more)),
+            Op::Give { tokens, more, .. } => Some((tokens, more)),
             _ => None,
         }
     }

@@ -92,6 +92,7 @@ pub(crate) enum Op {
     Give {
         tokens: ObjectId,
         more: More,
+        sync: bool,
     },
     Take(ObjectId),
     TakeWithin {
@@ -394,7 +395,7 @@ fn plain(step: &Step) -> Option<Op> {
         Step::Accept { listener, accepted } => {
             Op::Accept { listener: *listener, accepted: *accepted }
         }
-        Step::Give { tokens, more } => Op::Give { tokens: *tokens, more: *more },
+        Step::Give { tokens, more, sync } => Op::Give { tokens: *tokens, more: *more, sync: *sync },
         Step::Take(tokens) => Op::Take(*tokens),
         Step::TakeWithin { tokens, ns, work_ns } => {
             Op::TakeWithin { tokens: *tokens, ns: *ns, work_ns: *work_ns }

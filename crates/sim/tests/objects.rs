@@ -372,7 +372,7 @@ fn who_loses_its_cpu_within_a_pipe_keeps_others_out() {
 
 #[test]
 fn a_token_that_is_there_is_not_waited_for() {
-    let give = Step::Give { tokens: 0, more: More::No };
+    let give = Step::Give { tokens: 0, more: More::No, sync: true };
     let giver = vec![give.clone(), give.clone(), Step::Sleep { ns: 20 * MS }, give];
     let taker =
         vec![Step::Sleep { ns: 10 * MS }, Step::Take(0), Step::Take(0), Step::Take(0), burn(1)];
@@ -382,9 +382,32 @@ fn a_token_that_is_there_is_not_waited_for() {
     assert!((20 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
+/// Where one goes on who slept on CPU 2, woken from CPU 7, which is under another cache.
+fn goes_on_at(sync: bool) -> u32 {
+    let taker = vec![Step::Cpus(Some(vec![2])), burn(1), Step::Cpus(None), Step::Take(0), burn(1)];
+    let give = Step::Give { tokens: 0, more: More::No, sync };
+    let mut giver = task("giver", vec![Step::Sleep { ns: 5 * MS }, give, burn(1)]);
+    giver.cpus = Some(vec![7]);
+    let tasks = vec![task("taker", taker), giver];
+    let workload = Workload { recorded: true, objects: vec![Object::Tokens], ..workload(tasks) };
+    let machine = machine::find("numa-2x4").unwrap();
+    let traced = run_traced(&scenario(machine, workload, Scheduler::Default)).unwrap();
+    let on = |event: &&trace::Event| {
+        event.t_ns > 5 * MS && matches!(event.kind, trace::Kind::Switch { next: 1, .. })
+    };
+    traced.events.iter().find(on).unwrap().cpu
+}
+
+/// `wake_affine`: a waker that is about to block draws whom it wakes to its cache, and a futex's does not.
+#[test]
+fn who_gives_and_goes_on_leaves_whom_it_wakes_where_it_was() {
+    assert_eq!(goes_on_at(false), 2);
+    assert!((4..8).contains(&goes_on_at(true)), "{}", goes_on_at(true));
+}
+
 /// When the first of three whom one wakes, a millisecond of work apart, has done a moment's work, ms.
 fn first_woken_ends_ms(more: More) -> f64 {
-    let give = |tokens, more| Step::Give { tokens, more };
+    let give = |tokens, more| Step::Give { tokens, more, sync: true };
     let giver = vec![
         Step::Sleep { ns: 5 * MS },
         give(0, more),
@@ -506,7 +529,8 @@ fn who_writes_lets_go_of_the_interpreter() {
 
 /// A taker that gives up after 5 ms, works for one and asks again, and then sleeps; one gives it a token after so long.
 fn asking(given_ns: u64) -> Outcome {
-    let giver = vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: More::No }];
+    let giver =
+        vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: More::No, sync: true }];
     let ask = Step::TakeWithin { tokens: 0, ns: 5 * MS, work_ns: MS };
     let taker = vec![ask, Step::Sleep { ns: 20 * MS }];
     replayed(cores(1), vec![task("giver", giver), task("taker", taker)], vec![Object::Tokens])

@@ -303,6 +303,8 @@ pub enum Step {
         tokens: ObjectId,
         /// Whether the system call in which it happens gives another.
         more: More,
+        /// Whether it tells that it is about to block (`WF_SYNC`), as who writes into a pipe does, and who ends.
+        sync: bool,
     },
     /// Takes a token of an [`Object::Tokens`], or waits for one. It takes no time of its own but for the wait.
     Take(ObjectId),

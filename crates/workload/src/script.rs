@@ -121,6 +121,7 @@ pub enum Then {
     Give {
         tokens: u32,
         more: More,
+        sync: bool,
     },
     Take(u32),
     /// Takes one, and asks for it as often as this one of [`Script::new`]'s ways to ask says.
@@ -206,7 +207,7 @@ impl Script {
                 Step::Accept { listener: id(listener), accepted: id(accepted) }
             }
             Then::Fork(task) => Step::Fork(task as usize),
-            Then::Give { tokens, more } => Step::Give { tokens: id(tokens), more },
+            Then::Give { tokens, more, sync } => Step::Give { tokens: id(tokens), more, sync },
             Then::Take(tokens) => Step::Take(id(tokens)),
             Then::TakeWithin { tokens, again } => {
                 let Again { wait_ns, work_ns } = self.agains[again as usize];
@@ -270,7 +271,7 @@ mod tests {
         let waited = Met { waited: 1, ..Met::default() };
         let acts = [
             Act { met: waited, ..act(107.0, Then::Take(3)) },
-            act(10.0, Then::Give { tokens: 1, more: More::Free }),
+            act(10.0, Then::Give { tokens: 1, more: More::Free, sync: false }),
             act(60.0, Then::Wait(2.0)),
             act(20.0, Then::TakeWithin { tokens: 4, again: 0 }),
             act(50.0, Then::End),
@@ -284,7 +285,7 @@ mod tests {
             [
                 Step::Run { work_ns: 80 },
                 Step::Take(3),
-                Step::Give { tokens: 1, more: More::Free },
+                Step::Give { tokens: 1, more: More::Free, sync: false },
                 Step::Run { work_ns: 40 },
                 Step::Sleep { ns: 1_500 },
                 Step::TakeWithin { tokens: 4, ns: 2_500, work_ns: 70 },
