@@ -88,12 +88,12 @@ impl Spent {
         self
     }
 
-    /// Since it was as `before` says.
+    /// Since it was as `before` says. Kernel code that was to end just before then was counted until then.
     pub(crate) fn since(&self, before: &Spent) -> Spent {
         Spent {
-            idle_ns: self.idle_ns - before.idle_ns,
-            kernel_ns: self.kernel_ns - before.kernel_ns,
-            user_ns: self.user_ns - before.user_ns,
+            idle_ns: self.idle_ns.saturating_sub(before.idle_ns),
+            kernel_ns: self.kernel_ns.saturating_sub(before.kernel_ns),
+            user_ns: self.user_ns.saturating_sub(before.user_ns),
         }
     }
 }

@@ -20,6 +20,9 @@ use crate::turns::Turns;
 const ROUNDS_MAX: u32 = 1000;
 /// What it is charged: an empty loop is not free.
 const ROUNDS_NS: f64 = 1000.0;
+/// The kernel's own threads of a recording have been there for longer than the workload, and mostly slept: policies go
+/// by that. So long before the workload starts they begin to.
+const RESTED_NS: u64 = 1_000_000_000;
 
 /// One run.
 pub(crate) struct Engine {
@@ -73,10 +76,18 @@ fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Tas
     }
 }
 
-fn new_task(k: &Kernel, task: &workload::Task, here: CpuId, before: &[Op], after: &[Op]) -> Task {
+/// A task that waits for `rest_ns` first, before the workload's time begins.
+fn new_task(
+    k: &Kernel,
+    task: &workload::Task,
+    here: CpuId,
+    rest_ns: u64,
+    before: &[Op],
+    after: &[Op],
+) -> Task {
     let mut steps = task.steps.clone();
-    if task.delay_ns > 0 {
-        steps.insert(0, Step::Sleep { ns: task.delay_ns });
+    if task.delay_ns + rest_ns > 0 {
+        steps.insert(0, Step::Sleep { ns: task.delay_ns + rest_ns });
     }
     let mask = |cpus: &Option<Vec<usize>>| match cpus {
         Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
@@ -123,8 +134,10 @@ impl Engine {
         k.takes_more = workload.takes_more;
         self.objects = workload.objects.iter().map(|object| objects::new(object, k)).collect();
         let here = k.online.iter().nth(k.random_u32() as usize % k.online.len()).unwrap_or(0);
-        let first: Vec<usize> =
-            (0..workload.tasks.len()).filter(|id| !workload.tasks[*id].forked).collect();
+        let rests = |task: &workload::Task| task.kernel && !task.forked && !together;
+        let first = (0..workload.tasks.len()).filter(|id| !workload.tasks[*id].forked);
+        let (rested, first): (Vec<usize>, Vec<usize>) =
+            first.partition(|id| rests(&workload.tasks[*id]));
         let costs = &k.machine.costs;
         let (make_ns, start_ns) = (costs.thread_make_ns as u64, costs.thread_start_ns as u64);
         let ready = [Op::Run { work_ns: start_ns }, Op::Gate];
@@ -133,15 +146,22 @@ impl Engine {
             false => (0, &[], &[]),
         };
         for task in &workload.tasks {
-            let made = new_task(k, task, here, if task.forked { &[] } else { gate }, &[]);
+            let rest_ns = if rests(task) { RESTED_NS } else { 0 };
+            let made = new_task(k, task, here, rest_ns, if task.forked { &[] } else { gate }, &[]);
             k.tasks.push(made);
         }
-        self.gate = together.then(|| Gate::new(first.len(), k));
+        let mut before: Vec<Op> = rested.iter().map(|task| Op::Fork(*task)).collect();
+        if !rested.is_empty() {
+            before.extend([Op::Sleep { ns: RESTED_NS }, Op::Open]);
+        }
+        let waits = together || !rested.is_empty();
+        self.gate = waits.then(|| Gate::new(if together { first.len() } else { 0 }, k));
         let start = match first[..] {
-            [] => None,
-            [one] if !together => Some(one),
+            [] if rested.is_empty() => None,
+            [one] if !waits => Some(one),
             _ => {
-                let launcher = new_task(k, &launcher(workload, &first, make_ns), here, &[], open);
+                let launcher = launcher(workload, &first, make_ns);
+                let launcher = new_task(k, &launcher, here, 0, &before, open);
                 k.tasks.push(launcher);
                 Some(k.tasks.len() - 1)
             }
@@ -161,7 +181,7 @@ impl Engine {
         self.class.start(k)?;
         k.now = 0;
         self.keepers_rest(keepers);
-        if !together {
+        if self.gate.is_none() {
             self.plan_faults();
         }
         let k = &mut self.k;

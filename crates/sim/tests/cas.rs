@@ -55,6 +55,17 @@ fn order_of(policy: &str, load: Workload) -> (String, usize) {
     (ran.iter().map(|(tid, _)| (b'A' - 1 + *tid as u8) as char).collect(), switches)
 }
 
+/// The kernel's threads have been there for longer than any workload, and mostly slept.
+#[test]
+fn a_recorded_thread_of_the_kernels_has_slept() {
+    let kworker = Task { kernel: true, delay_ns: 20 * MS, ..task("kworker", vec![burn(1)]) };
+    let load = Workload { recorded: true, ..workload(vec![task("hog", vec![burn(60)]), kworker]) };
+    let outcome = run(&scenario(cores(1), load, scheduler("o1"))).unwrap();
+    let waited_ns = outcome.observed.tasks[&2].wait_max_ns;
+    assert!(waited_ns < MS, "it waited for {waited_ns} ns");
+    assert!((61 * MS..62 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
 #[test]
 fn the_orders_of_the_talk() {
     let slide_17 = [(1, 0), (2, 0), (1, 2), (2, 2), (1, 2)];
