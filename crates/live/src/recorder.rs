@@ -153,6 +153,8 @@ impl<W: Write + Send + 'static> Recorder<W> {
 const CONNECTIONS: [&str; 2] = ["on_accepted", "on_connected"];
 /// And what they carry, where not every call is recorded.
 const CARRIED: [&str; 2] = ["on_sent", "on_received"];
+/// What sees waits for the kernel's own locks. They are found by name, as they are attached.
+const LOCKS: [&str; 2] = ["on_lock", "on_lock_end"];
 
 fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel, Rings)> {
     let cpus = header.cpus;
@@ -176,7 +178,7 @@ fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel
 }
 
 fn is_optional(name: &str) -> bool {
-    CONNECTIONS.contains(&name) || CARRIED.contains(&name)
+    [&CONNECTIONS, &CARRIED, &LOCKS].iter().any(|those| those.contains(&name))
 }
 
 /// Brings the programs into the kernel, and of those that not every kernel can have these.
@@ -196,7 +198,7 @@ fn load(header: &Header, size: usize, start_ns: u64, optional: &[&str]) -> anyho
             let load = match name {
                 "on_system_call" => header.calls,
                 _ if header.calls && CARRIED.contains(&name) => false,
-                _ => optional.contains(&name) || !is_optional(name),
+                _ => optional.contains(&name) || LOCKS.contains(&name) || !is_optional(name),
             };
             program.set_autoload(load);
         }

@@ -31,7 +31,7 @@ pub fn write(from: &Path, to: &Path) -> Result<(), Failure> {
             Kind::Switch { prev, next, left } => {
                 let state = match left {
                     Left::Preempted => State::Runnable,
-                    Left::Blocked => State::Asleep,
+                    Left::Blocked | Left::AtLock => State::Asleep,
                     Left::Dead => State::Dead,
                 };
                 timeline.switch(t_ns, cpu, prev, state, next)

@@ -133,6 +133,8 @@ pub enum Left {
     Preempted,
     /// It ended.
     Dead,
+    /// It waits for a lock of the kernel's that another has: a mutex, a semaphore, a page. Or for a device.
+    AtLock,
 }
 
 /// What a wakeup came by, or data.

@@ -639,6 +639,7 @@ impl Emit<'_> {
                 })
             }
             What::Wait(us) | What::GiveUp { us, .. } => Some(Then::Wait(us)),
+            What::Contend(us) => Some(Then::Contend(us)),
         }
     }
 }

@@ -152,6 +152,7 @@ impl Decoder {
                     0 => Left::Blocked,
                     1 => Left::Preempted,
                     2 => Left::Dead,
+                    3 => Left::AtLock,
                     _ => return Err(()),
                 };
                 Kind::Switch { prev: a, next: b, left }
@@ -223,6 +224,7 @@ mod tests {
     fn what_was_written_is_read() {
         let kinds = [
             Kind::Switch { prev: 7, next: 0, left: Left::Dead },
+            Kind::Switch { prev: 7, next: 8, left: Left::AtLock },
             Kind::Wake { tid: u32::MAX, by: Carrier::Futex, object: 63 },
             Kind::Timed { tid: 8, call: 0xffff_0000 },
             Kind::Start { tid: 8, target: 1 },

@@ -166,6 +166,7 @@ struct Blocked {
     woken: Option<(u64, Woken)>,
     /// The call that it waited in, if that would have given up by itself.
     timed: Option<u32>,
+    at_lock: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -227,6 +228,8 @@ pub(crate) enum What {
     },
     /// Waits for something from outside, so many µs.
     Wait(f32),
+    /// The same for a lock of the kernel's.
+    Contend(f32),
     /// Waits until a call gives up, so many µs.
     GiveUp {
         call: u32,
@@ -577,7 +580,8 @@ impl Replay {
                     met.preempted = met.preempted.saturating_add(1);
                 }
                 Left::Dead => self.ends(task),
-                Left::Blocked => self.blocks(task),
+                Left::Blocked => self.blocks(task, false),
+                Left::AtLock => self.blocks(task, true),
             }
         }
         if let Some(task) = self.of(next).filter(|_| next != 0) {
@@ -699,15 +703,17 @@ impl Replay {
         }
     }
 
-    fn blocks(&mut self, task: usize) {
-        self.lets_go(task);
+    fn blocks(&mut self, task: usize, at_lock: bool) {
+        if !at_lock {
+            self.lets_go(task);
+        }
         self.tasks[task].met.waited += 1;
         let item = self.put(task, What::Take { word: NO_WORD });
         // A wakeup that came while it was on its way out is kept: it may have been for this.
         let early = self.tasks[task].blocked.take();
         let (woken, timed) = early.map_or((None, None), |blocked| (blocked.woken, blocked.timed));
         let since_ns = self.now_ns();
-        self.tasks[task].blocked = Some(Blocked { since_ns, item, woken, timed });
+        self.tasks[task].blocked = Some(Blocked { since_ns, item, woken, timed, at_lock });
     }
 
     fn wake(&mut self, cpu: usize, tid: Tid, by: Carrier, object: u32) {
@@ -757,12 +763,18 @@ impl Replay {
         let blocked = match task.blocked {
             Some(blocked) => Blocked { woken: woken_at, timed, ..blocked },
             // It runs still, on its way out.
-            None if runs => Blocked { since_ns: now_ns, item: usize::MAX, woken: woken_at, timed },
+            None if runs => Blocked {
+                since_ns: now_ns,
+                item: usize::MAX,
+                woken: woken_at,
+                timed,
+                at_lock: false,
+            },
             // It was waiting before the recording began.
             None if fresh => {
                 let item = self.put(woken, What::Take { word: NO_WORD });
                 let since_ns = self.tasks[woken].start_ns;
-                Blocked { since_ns, item, woken: woken_at, timed }
+                Blocked { since_ns, item, woken: woken_at, timed, at_lock: false }
             }
             None => return,
         };
@@ -801,6 +813,11 @@ impl Replay {
             return;
         }
         match blocked.woken {
+            Some((t_ns, Woken::By(wake))) if self.was_at_lock(&blocked, wake) => {
+                self.drop_wake(wake);
+                let us = t_ns.saturating_sub(blocked.since_ns) as f32 / 1000.0;
+                self.tasks[task].items[blocked.item].what = What::Contend(us);
+            }
             Some((_, Woken::By(wake))) => {
                 self.wakes[wake].woken_item = Some(blocked.item);
                 let word = self.wakes[wake].word;
@@ -823,6 +840,19 @@ impl Replay {
             }
             None => self.tasks[task].items[blocked.item].what = What::Nothing,
         }
+    }
+
+    /// Whether it waited for a lock of the kernel's: who had that then has it by chance, and need not in a replay. Those
+    /// of pipes and sockets a replay has, where it has these.
+    fn was_at_lock(&self, blocked: &Blocked, wake: usize) -> bool {
+        blocked.at_lock && !(self.calls && self.wakes[wake].given.is_some())
+    }
+
+    /// A wakeup that a replay does without.
+    fn drop_wake(&mut self, wake: usize) {
+        let Wake { waker, waker_item, .. } = self.wakes[wake];
+        self.tasks[waker].items[waker_item].what = What::Nothing;
+        self.free.push(wake);
     }
 
     /// Decides what one task's wakeup by another is.

@@ -694,6 +694,19 @@ fn who_sleeps_on_its_way_out_still_wakes_its_parent() {
     assert_eq!(replay.recorded()[1].cpu_ns, 6_000);
 }
 
+/// Who had a lock of the kernel's when another needed it had that by chance: in a replay it is needed as long, and given
+/// by nobody.
+#[test]
+fn a_lock_of_the_kernels_is_waited_for_and_not_given() {
+    let mut events = pair(Carrier::Task);
+    events[4].2 = switch(11, 0, Left::AtLock);
+    let (replay, workload) = story(&events);
+    let contend = Step::Contend { ns: 1_000 };
+    assert_eq!(steps(&workload.tasks[0]), [run(800), Step::Fork(1), run(9_000)]);
+    assert_eq!(steps(&workload.tasks[1]), [run(3_000), contend, run(2_000)]);
+    assert_eq!(replay.recorded()[1].switches, 2);
+}
+
 /// What 10 gives when it wakes two threads, one right after the other, by the same thing; and whether it tells that it
 /// is about to block.
 fn given(by: Carrier) -> Vec<(More, bool)> {

@@ -208,6 +208,7 @@ impl Engine {
             Op::Open => self.open_gate(task),
             Op::Rest => self.rest(task),
             Op::Give { tokens, more, sync } => self.give(task, tokens, more, sync),
+            Op::Contend { ns } => self.contend(task, ns),
             Op::Take(tokens) => self.take(task, tokens),
             Op::TakeWithin { tokens, ns, work_ns } => self.take_within(task, tokens, ns, work_ns),
             Op::Connect { listener, connection } => self.connect(task, listener, connection),
@@ -390,6 +391,20 @@ impl Engine {
             Op::Give { tokens, more, .. } => Some((tokens, more)),
             _ => None,
         }
+    }
+
+    /// Others have a lock of the kernel's that the task needs for so long. Its interpreter's it keeps.
+    fn contend(&mut self, task: TaskId, ns: u64) {
+        if self.phase(task) == 1 {
+            return self.next(task);
+        }
+        self.set_phase(task, 1);
+        let k = &mut self.k;
+        k.tasks[task].drop_timer();
+        let irq = Irq::Timer { task: task as u32, timer: k.tasks[task].timer };
+        k.queue.push(k.now + ns, Due::Irq { cpu: k.this as u16, irq });
+        k.call(self.funcs.prepare_to_wait);
+        k.tasks[task].state = State::Blocked;
     }
 
     fn take(&mut self, task: TaskId, at: usize) {

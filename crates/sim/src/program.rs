@@ -94,6 +94,9 @@ pub(crate) enum Op {
         more: More,
         sync: bool,
     },
+    Contend {
+        ns: u64,
+    },
     Take(ObjectId),
     TakeWithin {
         tokens: ObjectId,
@@ -395,6 +398,7 @@ fn plain(step: &Step) -> Option<Op> {
         Step::Accept { listener, accepted } => {
             Op::Accept { listener: *listener, accepted: *accepted }
         }
+        Step::Contend { ns } => Op::Contend { ns: *ns },
         Step::Give { tokens, more, sync } => Op::Give { tokens: *tokens, more: *more, sync: *sync },
         Step::Take(tokens) => Op::Take(*tokens),
         Step::TakeWithin { tokens, ns, work_ns } => {

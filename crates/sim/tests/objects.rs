@@ -405,6 +405,15 @@ fn who_gives_and_goes_on_leaves_whom_it_wakes_where_it_was() {
     assert!((4..8).contains(&goes_on_at(true)), "{}", goes_on_at(true));
 }
 
+/// Less than the kernel may be late with a timer.
+#[test]
+fn a_lock_that_others_have_is_waited_for_as_long_as_they_do() {
+    let needs = again(1000, vec![Step::Contend { ns: 10_000 }, Step::Run { work_ns: 10_000 }]);
+    let outcome = replayed(cores(1), vec![task("one", needs)], Vec::new());
+    assert_eq!(outcome.observed.tasks[&1].voluntary, 1001);
+    assert!((20 * MS..30 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
+}
+
 /// When the first of three whom one wakes, a millisecond of work apart, has done a moment's work, ms.
 fn first_woken_ends_ms(more: More) -> f64 {
     let give = |tokens, more| Step::Give { tokens, more, sync: true };

@@ -314,9 +314,10 @@ fn programs_come_with_what_they_need() {
 }
 
 /// A reader makes room in a full pipe; a client begins and ends a connection without a word, and another says one.
-/// None has threads.
+/// None has threads. Two write to one file, whose lock the kernel has for them meanwhile.
 fn a_recording_says_what_woke_whom() {
-    let script = "dd if=/dev/zero bs=64k count=3 | (sleep 0.1; cat >/dev/null); \
+    let script = "for n in 1 2; do dd if=/dev/zero of=/tmp/one bs=4M count=4 conv=notrunc & done; wait; \
+                  dd if=/dev/zero bs=64k count=3 | (sleep 0.1; cat >/dev/null); \
                   nc -l -p 7 & sleep 0.1; nc 127.0.0.1 7 </dev/null; wait; \
                   nc -l -p 8 >/dev/null & sleep 0.1; echo hello | nc 127.0.0.1 8; wait";
     let mut request = request(&["default"], &["sh", "-c", script]);
@@ -324,9 +325,10 @@ fn a_recording_says_what_woke_whom() {
     let outcomes = run(&request).unwrap();
     let mut reader = record::Reader::new(outcomes[0].recording.as_slice()).unwrap();
     let (mut by, mut begun, mut accepted) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut written, mut read) = (Vec::new(), Vec::new());
+    let (mut written, mut read, mut at_lock) = (Vec::new(), Vec::new(), 0);
     while let Some(event) = reader.next_event().unwrap() {
         match event.kind {
+            record::Kind::Switch { left: record::Left::AtLock, .. } => at_lock += 1,
             record::Kind::Wake { by: carrier, .. } => by.push(carrier),
             record::Kind::Connect { sends, receives, port } => begun.push((sends, receives, port)),
             record::Kind::Accept { sends, receives, port } => {
@@ -344,6 +346,7 @@ fn a_recording_says_what_woke_whom() {
     assert!(times(record::Carrier::Pipe) >= 3, "{by:?}");
     assert!(times(record::Carrier::Tcp) >= 2, "{by:?}");
     assert_eq!(times(record::Carrier::Futex), 0, "{by:?}");
+    assert!(at_lock > 0, "nobody waited for the file's lock");
 }
 
 /// Sleeps, which waits for nothing but its time; polls nothing; and asks for an event until another thread sets it.

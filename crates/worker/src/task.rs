@@ -282,6 +282,7 @@ impl Run<'_> {
             Step::Connect { .. }
             | Step::Accept { .. }
             | Step::Give { .. }
+            | Step::Contend { .. }
             | Step::Take(_)
             | Step::TakeWithin { .. }
             | Step::Repeat { .. } => {}

@@ -73,7 +73,7 @@ fn kind(then: Then) -> usize {
         Then::Read { .. } => 0,
         Then::Write { .. } => 1,
         Then::Give { .. } => 2,
-        Then::Take(_) | Then::TakeWithin { .. } => 3,
+        Then::Take(_) | Then::TakeWithin { .. } | Then::Contend(_) => 3,
         Then::Wait(_) => 4,
         Then::End | Then::Fork(_) | Then::Connect { .. } | Then::Accept { .. } => 5,
     }

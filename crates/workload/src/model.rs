@@ -306,6 +306,11 @@ pub enum Step {
         /// Whether it tells that it is about to block (`WF_SYNC`), as who writes into a pipe does, and who ends.
         sync: bool,
     },
+    /// Waits for a lock of the kernel's, which others have for so long, ns. It takes no time of its own but for the wait.
+    Contend {
+        /// How long.
+        ns: u64,
+    },
     /// Takes a token of an [`Object::Tokens`], or waits for one. It takes no time of its own but for the wait.
     Take(ObjectId),
     /// The same, but gives up waiting after a while, works a little, and asks again, until it has one.

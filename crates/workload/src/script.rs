@@ -131,6 +131,8 @@ pub enum Then {
     },
     /// Blocks so long, µs.
     Wait(f32),
+    /// The same at a lock of the kernel's.
+    Contend(f32),
 }
 
 /// How a task asks for what it waits for: it gives up after a while, works, and asks again.
@@ -215,6 +217,7 @@ impl Script {
                 Step::TakeWithin { tokens: id(tokens), ns, work_ns }
             }
             Then::Wait(us) => Step::Sleep { ns: self.slept_ns(f64::from(us) * 1000.0) },
+            Then::Contend(us) => Step::Contend { ns: (f64::from(us) * 1000.0) as u64 },
         })
     }
 }

@@ -289,6 +289,7 @@ impl Writer<'_> {
             Step::Connect { .. }
             | Step::Accept { .. }
             | Step::Give { .. }
+            | Step::Contend { .. }
             | Step::Take(_)
             | Step::TakeWithin { .. } => {
                 return Err(self.error("waits of a recording"));

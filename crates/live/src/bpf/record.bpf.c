@@ -26,6 +26,7 @@ LICENSE;
 #define TCP_SYN_SENT	2
 #define MSG_PEEK	2
 #define NET_RX_SOFTIRQ	3
+#define LCB_F_SPIN	1
 
 enum kind {
 	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME, TIMED = 14,
@@ -35,7 +36,7 @@ enum kind {
 /* Calls that are no kind of record. */
 enum { ENDS_CONNECTION = ACCEPT + 1, WAKES_BY_FUTEX };
 
-enum left { BLOCKED, PREEMPTED, DEAD };
+enum left { BLOCKED, PREEMPTED, DEAD, AT_LOCK };
 
 enum carrier { BY_TASK, BY_INTERRUPT, BY_SOFTIRQ, BY_TIMER, PIPE, UNIX_SOCKET, TCP, FUTEX };
 
@@ -51,7 +52,8 @@ struct ring {
 	u32 in_interrupt;
 	u32 in_softirq;		/* its number, from 1 */
 	u32 in_timer;
-	u32 own_cache_line[9];
+	u32 at_lock;		/* who is about to wait for a lock of the kernel's */
+	u32 own_cache_line[8];
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -80,6 +82,7 @@ struct task_struct___record {
 	s32 static_prio;
 	s32 nr_cpus_allowed;
 	u32 wakee_flips;
+	unsigned in_iowait : 1;
 	const struct cpumask___record *cpus_ptr;
 	char comm[16];
 	struct files_struct___record *files;
@@ -245,12 +248,19 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct___record *prev,
 	     struct task_struct___record *next, u32 prev_state)
 {
+	struct ring *ring = this_ring();
 	u32 left = BLOCKED;
 
-	if (preempt || !prev_state)
+	if (preempt || !prev_state) {
 		left = PREEMPTED;
-	else if (prev_state & TASK_DEAD)
+	} else if (prev_state & TASK_DEAD) {
 		left = DEAD;
+	} else if (ring->at_lock && ring->at_lock == (u32)prev->pid) {
+		left = AT_LOCK;
+		ring->at_lock = 0;
+	} else if (BPF_CORE_READ_BITFIELD(prev, in_iowait)) {
+		left = AT_LOCK;		/* most often a page's, on which another is at work */
+	}
 	put(word(SWITCH, left), prev->pid, next->pid);
 	return 0;
 }
@@ -566,6 +576,31 @@ SEC("tp_btf/hrtimer_expire_exit")
 int BPF_PROG(on_timer_end)
 {
 	this_ring()->in_timer = 0;
+	return 0;
+}
+
+struct contention_begin {
+	u64 common;
+	const void *lock;
+	u32 flags;
+};
+
+/* Mutexes and semaphores, whose waiters sleep; they spin for a while before, and say so. Kernels before 5.19 have none. */
+SEC("?tp/lock/contention_begin")
+int on_lock(struct contention_begin *wait)
+{
+	if (!(wait->flags & LCB_F_SPIN))
+		this_ring()->at_lock = (u32)bpf_get_current_pid_tgid();
+	return 0;
+}
+
+SEC("?tp/lock/contention_end")
+int on_lock_end(void *ctx)
+{
+	struct ring *ring = this_ring();
+
+	if (ring->at_lock == (u32)bpf_get_current_pid_tgid())
+		ring->at_lock = 0;
 	return 0;
 }
 
