@@ -2,7 +2,7 @@
 //! The event loop: CPUs run tasks, take interrupts, and pass in and out of the kernel.
 
 use machine::Ticks;
-use workload::{RealTime, Step, Workload};
+use workload::{More, RealTime, Step, Workload};
 
 use crate::acts::Acts;
 use crate::class::Class;
@@ -512,8 +512,8 @@ impl Engine {
             return false;
         }
         match state.curr.map(|task| &self.k.tasks[task].at) {
-            Some(at) if at.giving => false,
-            Some(at) if !at.to_wake.is_empty() => {
+            Some(at) if at.giving == More::Locked => false,
+            Some(at) if at.giving == More::Free || !at.to_wake.is_empty() => {
                 state.need_resched && self.class.preempts_kernel()
             }
             _ => true,

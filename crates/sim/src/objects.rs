@@ -359,7 +359,7 @@ impl Engine {
         let mut locked_out = Vec::new();
         loop {
             self.next(task);
-            self.k.tasks[task].at.giving = more != More::No;
+            self.k.tasks[task].at.giving = more;
             let tokens = object!(self, Tokens, at);
             let waiter = tokens.waiters.pop_front();
             tokens.count += u64::from(waiter.is_none());
@@ -408,7 +408,7 @@ impl Engine {
     }
 
     fn take(&mut self, task: TaskId, at: usize) {
-        self.k.tasks[task].at.giving = false;
+        self.k.tasks[task].at.giving = More::No;
         if self.phase(task) == 1 {
             return self.next(task);
         }
@@ -424,7 +424,7 @@ impl Engine {
 
     /// Who is given one while its timer is on its way here takes it: it asked in time.
     fn take_within(&mut self, task: TaskId, at: usize, ns: u64, work_ns: u64) {
-        self.k.tasks[task].at.giving = false;
+        self.k.tasks[task].at.giving = More::No;
         let asked = self.phase(task) == 1;
         let tokens = object!(self, Tokens, at);
         if asked && let Some(place) = tokens.waiters.iter().position(|waiter| *waiter == task) {

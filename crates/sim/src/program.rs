@@ -175,8 +175,8 @@ pub(crate) struct Cursor {
     pub done: f64,
     /// Who is still to be woken by the system call it is in.
     pub to_wake: VecDeque<TaskId>,
-    /// The system call in which it has given a token goes on.
-    pub giving: bool,
+    /// Whether the system call in which it has given a token goes on.
+    pub giving: More,
     /// The workload's start plus the task's delay: timers count from there.
     pub origin_ns: u64,
 }
@@ -201,7 +201,7 @@ impl Cursor {
             timers: Vec::new(),
             done: 0.0,
             to_wake: VecDeque::new(),
-            giving: false,
+            giving: More::No,
         };
         cursor.load();
         cursor

@@ -9,7 +9,7 @@ use common::{MS, burn, cores, scenario, task, workload};
 use shipped::every_scheduler;
 use sim::{Change, Fault, Scenario, Scheduler, Traced, run_traced};
 use trace::{Kind, Tid};
-use workload::{Object, RealTime, Step, Task, Workload};
+use workload::{More, Object, RealTime, Step, Task, Workload};
 
 fn traced(scenario: &Scenario) -> Traced {
     run_traced(scenario).unwrap_or_else(|error| panic!("{:?}: {error}", scenario.scheduler))
@@ -89,16 +89,26 @@ fn who_waits_is_pushed_and_pulled_to_where_it_can_run() {
     }
 }
 
-/// One wakes 400 that wait at a barrier, all on one CPU, while a real-time task naps so many times: who gets the CPU before
-/// the last is woken.
-fn meanwhile(naps: u64, scheduler: &Scheduler) -> Vec<Tid> {
+/// One wakes 400 that wait at a barrier, or each for a token of a recording's, all on one CPU, while a real-time task naps
+/// so many times: who gets the CPU before the last is woken.
+fn meanwhile(naps: u64, scheduler: &Scheduler, recorded: bool) -> Vec<Tid> {
     let nap = vec![Step::Run { work_ns: 1000 }, Step::Sleep { ns: 50_000 }];
     let nap = vec![Step::Repeat { times: Some(naps), steps: nap }];
-    let opens = vec![Step::Sleep { ns: 50 * MS }, burn(20), Step::Barrier(0)];
+    let mut opens = vec![Step::Sleep { ns: 50 * MS }, burn(20)];
+    let mut waits = vec![Step::Barrier(0); 400];
+    let mut objects = vec![Object::Barrier { parties: 401, spin_ns: 0 }];
+    if recorded {
+        let more = |tokens| if tokens < 399 { More::Free } else { More::No };
+        let give = |tokens| Step::Give { tokens, more: more(tokens), sync: false };
+        opens.extend((0..400).map(give));
+        waits = (0..400).map(Step::Take).collect();
+        objects = vec![Object::Tokens; 400];
+    } else {
+        opens.push(Step::Barrier(0));
+    }
     let mut tasks = vec![realtime("naps", RealTime::Fifo(1), nap), task("opens", opens)];
-    tasks.resize(402, task("waits", vec![Step::Barrier(0)]));
-    let objects = vec![Object::Barrier { parties: 401, spin_ns: 0 }];
-    let load = Workload { objects, ..workload(tasks) };
+    tasks.extend(waits.into_iter().map(|waits| task("waits", vec![waits])));
+    let load = Workload { objects, recorded, ..workload(tasks) };
     let mut traced = traced(&scenario(cores(1), load, scheduler.clone()));
     let woken = |event: &trace::Event| matches!(event.kind, Kind::Wake { tid: 3.., .. });
     let wakes: Vec<u64> = traced.events.iter().filter(|it| woken(it)).map(|it| it.t_ns).collect();
@@ -111,10 +121,13 @@ fn meanwhile(naps: u64, scheduler: &Scheduler) -> Vec<Tid> {
 fn who_wakes_many_gives_way_in_between_where_the_kernel_preempts_itself() {
     for scheduler in every_scheduler() {
         let preempts = !matches!(scheduler, Scheduler::Cfs);
-        assert_eq!(meanwhile(4000, &scheduler).contains(&1), preempts, "{scheduler:?}");
+        for recorded in [false, true] {
+            let gives_way = meanwhile(4000, &scheduler, recorded).contains(&1);
+            assert_eq!(gives_way, preempts, "{scheduler:?}, recorded: {recorded}");
+        }
     }
     // Linux's own class asks lazily that who was woken has its turn: on the way out of the kernel.
-    assert!(meanwhile(1, &Scheduler::Default).is_empty());
+    assert!([false, true].iter().all(|it| meanwhile(1, &Scheduler::Default, *it).is_empty()));
 }
 
 fn hog(at_ms: u64, cpu: usize, for_ms: u64) -> Fault {

@@ -162,7 +162,8 @@ impl Task {
     }
 }
 
-/// Whether a system call that has given a token goes on until it gives another. Nobody is preempted until then.
+/// Whether a system call that has given a token goes on until it gives another. Its task leaves its CPU meanwhile only where
+/// the kernel preempts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
     /// That was the last.
