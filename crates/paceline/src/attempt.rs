@@ -114,7 +114,7 @@ fn default_first(mut contenders: Vec<Contender>) -> Result<Vec<Contender>, Failu
 
 fn recording(args: &Try, output: PathBuf) -> Record {
     let command = args.command.clone();
-    Record { output, duration: None, calls: false, perfetto: None, json: args.json, command }
+    Record { output, duration: None, calls: args.calls, perfetto: None, json: args.json, command }
 }
 
 /// Policies that have something to say of such a machine.

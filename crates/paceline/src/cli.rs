@@ -318,6 +318,10 @@ pub struct Try {
     /// Replays under each policy, each with another seed
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
+    /// Record every read and write of pipes and sockets too, as `record --calls` does: for commands whose tasks
+    /// talk through them
+    #[arg(long)]
+    pub calls: bool,
     /// Keep the recording in this file
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,

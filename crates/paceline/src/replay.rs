@@ -19,6 +19,10 @@ use crate::{ground, output};
 /// Replays that what the model charges is seen by: each sees what the one before has changed.
 const FITTED: usize = 5;
 
+/// Said where tasks talk, and nobody wrote down what.
+const UNSEEN: &str = "most of its wakeups came through pipes or local sockets, and what was in those it does not tell: \
+                      believe directions only, or record with --calls";
+
 /// Whether a file begins as a recording does.
 pub fn is_recording(path: &Path) -> bool {
     let mut first = [0; 8];
@@ -65,7 +69,8 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
         return Err(cannot(&"nothing of the workload is in it; record a command that runs longer"));
     }
     let (under, doubt) = made_under(header.scheduler.as_deref());
-    let doubts: Vec<String> = doubts(&summary).into_iter().chain(doubt).collect();
+    let unseen = replay.talks_unseen().then(|| UNSEEN.to_string());
+    let doubts: Vec<String> = doubts(&summary).into_iter().chain(doubt).chain(unseen).collect();
     for line in &doubts {
         output::say(&format!("paceline: {}: {line}", path.display()));
     }

@@ -50,6 +50,8 @@ const TURNS_SHOWN_BY: usize = 20_000;
 
 /// Turns of one sample: more make a replay no truer.
 const TURNS_MAX: u32 = 1000;
+/// So many wakeups through pipes and sockets nobody need know of.
+const TALKED_MOST: u64 = 1000;
 
 /// What a recording holds, before it is fitted to a machine.
 #[derive(Debug)]
@@ -62,6 +64,9 @@ pub struct Replay {
     call_hook_ns: f64,
     /// All calls are known, and may yet show what carried a wakeup.
     calls: bool,
+    /// How often tasks woke each other, and of that through pipes and local sockets.
+    woke: u64,
+    talked: u64,
     cpus: Vec<Cpu>,
     clocks: Clocks,
     /// What happened until it is known when turns end, where there are any.
@@ -287,6 +292,8 @@ impl Replay {
             hook_ns: header.hook_ns,
             call_hook_ns: header.call_hook_ns,
             calls: header.calls,
+            woke: 0,
+            talked: 0,
             cpus: vec![Cpu::default(); header.cpus],
             clocks: Clocks::new(header.cpus, turn_ns),
             early: (turn_ns > 0.0).then(Vec::new),
@@ -395,6 +402,12 @@ impl Replay {
     /// All that is known is how long threads ran and slept.
     pub fn coarse(&self) -> bool {
         self.coarse
+    }
+
+    /// Its tasks wake each other through pipes and local sockets for the most part, often, and what is in those is not
+    /// known.
+    pub fn talks_unseen(&self) -> bool {
+        !self.calls && self.talked >= TALKED_MOST && 2 * self.talked > self.woke
     }
 
     /// Nothing more happens.
@@ -729,6 +742,8 @@ impl Replay {
                 self.pause(waker);
                 self.hook(waker, self.hook_ns);
                 self.same_call(waker, by, object);
+                self.woke += 1;
+                self.talked += u64::from(matches!(by, Carrier::Pipe | Carrier::UnixSocket));
                 let word = match by {
                     Carrier::Futex => self.woken_at(waker, woken, object),
                     _ => NO_WORD,

@@ -707,6 +707,28 @@ fn a_lock_of_the_kernels_is_waited_for_and_not_given() {
     assert_eq!(replay.recorded()[1].switches, 2);
 }
 
+/// 10 wakes 11 a thousand times.
+fn talk(by: Carrier) -> Vec<(u64, u32, Kind)> {
+    let mut events = pair(by);
+    let end = events.split_off(4);
+    for round in 0..1_000 {
+        let from_ns = 10_000 * (round + 1);
+        events.push((from_ns, 1, switch(11, 0, Left::Blocked)));
+        events.push((from_ns + 1_000, 0, wake(11, by)));
+        events.push((from_ns + 2_000, 1, switch(0, 11, Left::Blocked)));
+    }
+    events.extend(end.into_iter().map(|(t_ns, cpu, kind)| (t_ns + 20_000_000, cpu, kind)));
+    events
+}
+
+#[test]
+fn who_talks_through_pipes_does_so_unseen() {
+    assert!(story(&talk(Carrier::Pipe)).0.talks_unseen());
+    assert!(story(&talk(Carrier::UnixSocket)).0.talks_unseen());
+    assert!(!story(&talk(Carrier::Futex)).0.talks_unseen());
+    assert!(!story(&pair(Carrier::Pipe)).0.talks_unseen(), "once");
+}
+
 /// What 10 gives when it wakes two threads, one right after the other, by the same thing; and whether it tells that it
 /// is about to block.
 fn given(by: Carrier) -> Vec<(More, bool)> {
