@@ -341,12 +341,14 @@ impl Engine {
     }
 
     fn exit(&mut self, task: TaskId) {
+        // Its program does so before it calls the kernel [thread_run]. That takes so long that a wakeup behind it,
+        // simulated in one go, would be far ahead: a tick elsewhere would see who is not woken yet, and end a slice.
+        self.drop_gil(task);
         // In a recording it is the last of the work.
         if !self.k.tasks[task].at.recorded() {
             self.enter_kernel();
             self.k.call(self.k.func.do_exit);
         }
-        self.drop_gil(task);
         self.k.tasks[task].exiting = true;
         self.k.tasks[task].state = State::Dead;
     }

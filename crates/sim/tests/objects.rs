@@ -7,7 +7,7 @@ use common::{MS, burn, cores, played, scenario, task, workload};
 use machine::Machine;
 use policy::Instance;
 use sim::{Scheduler, SimError, run, run_traced};
-use trace::Outcome;
+use trace::{Kind, Outcome};
 use workload::{Act, Cut, Met, More, Object, Step, Task, Then, Workload};
 
 fn fifo() -> Scheduler {
@@ -527,6 +527,24 @@ fn who_blocks_or_ends_lets_go_of_the_interpreter() {
     assert!(outcome.observed.tasks.values().all(|task| task.voluntary <= 2), "nobody asks for it");
 }
 
+/// Who waits for it would else be woken when the kernel is done with the thread that ends, and that is long after.
+#[test]
+fn who_ends_lets_go_of_the_interpreter_before_the_kernel_ends_it() {
+    let thread = |ms| Task { gil: Some(0), ..task("thread", vec![burn(ms)]) };
+    let gil = Object::Gil { interval_ns: 5 * MS, ask_ns: 10_000 };
+    let load = Workload { objects: vec![gil], ..workload(vec![thread(2), thread(2)]) };
+    let scenario = scenario(cores(2), load, fifo());
+    let traced = run_traced(&scenario).unwrap();
+    let last = |what: fn(&Kind) -> bool| {
+        traced.events.iter().rfind(|event| what(&event.kind)).map(|event| event.t_ns).unwrap()
+    };
+    let woken_ns = last(|kind| matches!(kind, Kind::Wake { tid: 2, .. }));
+    let ended_ns = last(|kind| matches!(kind, Kind::Exit { tid: 1 }));
+    let do_exit = scenario.paths.get(scenario.paths.id("do_exit"));
+    let takes_ns = do_exit.instructions * scenario.machine.costs.instruction_ns();
+    assert!(woken_ns + takes_ns as u64 <= ended_ns, "{woken_ns} {ended_ns} {takes_ns}");
+}
+
 /// It works for 1 ms at a time, and writes. Who is woken then comes too late to find the lock free, and waits anew.
 #[test]
 fn who_writes_lets_go_of_the_interpreter() {
@@ -627,7 +645,7 @@ fn a_task_goes_where_its_phase_may_run() {
     for scheduler in [fifo(), Scheduler::Default, Scheduler::Cfs] {
         let traced = sim::run_traced(&scenario(cores(4), load.clone(), scheduler)).unwrap();
         let went = traced.events.iter().filter_map(|event| match event.kind {
-            trace::Kind::Switch { next: 1, .. } => Some(event.cpu),
+            Kind::Switch { next: 1, .. } => Some(event.cpu),
             _ => None,
         });
         // Leaving CPU 1 is nothing that the last phase asks for.
