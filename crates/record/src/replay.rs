@@ -132,6 +132,8 @@ pub(crate) struct Task {
     /// Times it left one.
     pub switches: u64,
     on: Option<On>,
+    /// When it got its CPU last, ns.
+    came_ns: u64,
     /// Work since the last item, and what happened to it meanwhile; and what of all was the recorder's.
     work_ns: f64,
     met: Met,
@@ -491,6 +493,7 @@ impl Replay {
             cpu_ns: 0,
             switches: 0,
             on: None,
+            came_ns: 0,
             work_ns: 0.0,
             met: Met::default(),
             hooks_ns: 0.0,
@@ -600,6 +603,7 @@ impl Replay {
         if let Some(task) = self.of(next).filter(|_| next != 0) {
             self.resumes(task);
             self.tasks[task].on = Some(On { cpu, since_ns, since_ran_ns });
+            self.tasks[task].came_ns = since_ns;
         }
     }
 
@@ -776,7 +780,12 @@ impl Replay {
         let task = &self.tasks[woken];
         let (runs, fresh) = (task.on.is_some(), task.items.is_empty() && !task.forked);
         let blocked = match task.blocked {
-            Some(blocked) => Blocked { woken: woken_at, timed, ..blocked },
+            Some(blocked) => {
+                // Where who had it had lost its CPU, that is why, and another scheduler may not take it.
+                let ran = |waker: usize| self.tasks[waker].came_ns <= blocked.since_ns;
+                let at_lock = blocked.at_lock && waker.is_some_and(ran);
+                Blocked { woken: woken_at, timed, at_lock, ..blocked }
+            }
             // It runs still, on its way out.
             None if runs => Blocked {
                 since_ns: now_ns,

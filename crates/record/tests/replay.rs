@@ -705,6 +705,13 @@ fn a_lock_of_the_kernels_is_waited_for_and_not_given() {
     assert_eq!(steps(&workload.tasks[0]), [run(800), Step::Fork(1), run(9_000)]);
     assert_eq!(steps(&workload.tasks[1]), [run(3_000), contend, run(2_000)]);
     assert_eq!(replay.recorded()[1].switches, 2);
+
+    events.insert(5, (5_200, 0, switch(10, 12, Left::Preempted)));
+    events.insert(6, (5_700, 0, switch(12, 10, Left::Preempted)));
+    let give = Step::Give { tokens: 0, more: More::No, sync: false };
+    let (_, workload) = story(&events);
+    assert!(steps(&workload.tasks[0]).contains(&give), "who had it had no CPU");
+    assert_eq!(steps(&workload.tasks[1]), [run(3_000), Step::Take(0), run(2_000)]);
 }
 
 /// 10 wakes 11 a thousand times.
