@@ -779,30 +779,23 @@ impl Replay {
         self.tasks[woken].looked_ns = now_ns;
         let task = &self.tasks[woken];
         let (runs, fresh) = (task.on.is_some(), task.items.is_empty() && !task.forked);
-        let blocked = match task.blocked {
-            Some(blocked) => {
+        let (since_ns, item, at_lock) = match task.blocked {
+            Some(Blocked { since_ns, item, at_lock, .. }) => {
                 // Where who had it had lost its CPU, that is why, and another scheduler may not take it.
-                let ran = |waker: usize| self.tasks[waker].came_ns <= blocked.since_ns;
-                let at_lock = blocked.at_lock && waker.is_some_and(ran);
-                Blocked { woken: woken_at, timed, at_lock, ..blocked }
+                let ran = |waker: usize| self.tasks[waker].came_ns <= since_ns;
+                (since_ns, item, at_lock && waker.is_some_and(ran))
             }
             // It runs still, on its way out.
-            None if runs => Blocked {
-                since_ns: now_ns,
-                item: usize::MAX,
-                woken: woken_at,
-                timed,
-                at_lock: false,
-            },
+            None if runs => (now_ns, usize::MAX, false),
             // It was waiting before the recording began.
             None if fresh => {
                 let item = self.put(woken, What::Take { word: NO_WORD });
-                let since_ns = self.tasks[woken].start_ns;
-                Blocked { since_ns, item, woken: woken_at, timed, at_lock: false }
+                (self.tasks[woken].start_ns, item, false)
             }
             None => return,
         };
-        self.tasks[woken].blocked = Some(blocked);
+        self.tasks[woken].blocked =
+            Some(Blocked { since_ns, item, woken: woken_at, timed, at_lock });
     }
 
     /// Who wakes by the same thing shortly after has not left the system call meanwhile: it wakes many.
@@ -836,11 +829,13 @@ impl Replay {
         if blocked.item == usize::MAX {
             return;
         }
+        let us = |t_ns: u64| t_ns.saturating_sub(blocked.since_ns) as f32 / 1000.0;
         match blocked.woken {
             Some((t_ns, Woken::By(wake))) if self.was_at_lock(&blocked, wake) => {
-                self.drop_wake(wake);
-                let us = t_ns.saturating_sub(blocked.since_ns) as f32 / 1000.0;
-                self.tasks[task].items[blocked.item].what = What::Contend(us);
+                // Nobody takes what the waker gave.
+                self.settle(wake);
+                self.free.push(wake);
+                self.tasks[task].items[blocked.item].what = What::Contend(us(t_ns));
             }
             Some((_, Woken::By(wake))) => {
                 self.wakes[wake].woken_item = Some(blocked.item);
@@ -856,7 +851,7 @@ impl Replay {
                 }
             }
             Some((t_ns, how)) => {
-                let us = t_ns.saturating_sub(blocked.since_ns) as f32 / 1000.0;
+                let us = us(t_ns);
                 self.tasks[task].items[blocked.item].what = match (how, blocked.timed) {
                     (Woken::Timer, Some(call)) => What::GiveUp { call, us },
                     _ => What::Wait(us),
@@ -870,13 +865,6 @@ impl Replay {
     /// of pipes and sockets a replay has, where it has these.
     fn was_at_lock(&self, blocked: &Blocked, wake: usize) -> bool {
         blocked.at_lock && !(self.calls && self.wakes[wake].given.is_some())
-    }
-
-    /// A wakeup that a replay does without.
-    fn drop_wake(&mut self, wake: usize) {
-        let Wake { waker, waker_item, .. } = self.wakes[wake];
-        self.tasks[waker].items[waker_item].what = What::Nothing;
-        self.free.push(wake);
     }
 
     /// Decides what one task's wakeup by another is.
