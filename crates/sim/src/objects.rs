@@ -301,6 +301,11 @@ impl Engine {
     /// The task waits for something: it leaves its CPU at the end of the system call.
     pub(crate) fn block(&mut self, task: TaskId) {
         self.drop_gil(task);
+        self.stop(task);
+    }
+
+    /// The same of one that keeps its interpreter's lock.
+    fn stop(&mut self, task: TaskId) {
         self.k.call(self.funcs.prepare_to_wait);
         self.k.tasks[task].state = State::Blocked;
     }
@@ -401,12 +406,8 @@ impl Engine {
             return self.next(task);
         }
         self.set_phase(task, 1);
-        let k = &mut self.k;
-        k.tasks[task].drop_timer();
-        let irq = Irq::Timer { task: task as u32, timer: k.tasks[task].timer };
-        k.queue.push(k.now + ns, Due::Irq { cpu: k.this as u16, irq });
-        k.call(self.funcs.prepare_to_wait);
-        k.tasks[task].state = State::Blocked;
+        self.wake_at(task, self.k.now + ns);
+        self.stop(task);
     }
 
     fn take(&mut self, task: TaskId, at: usize) {
@@ -456,15 +457,20 @@ impl Engine {
     pub(crate) fn block_until(&mut self, task: TaskId, at_ns: u64) {
         let k = &mut self.k;
         k.call(self.funcs.hrtimer_nanosleep);
-        k.tasks[task].drop_timer();
-        let timer = k.tasks[task].timer;
         let at_ns = at_ns.max(k.now) + k.machine.costs.timer_slack_ns as u64;
-        let irq = Irq::Timer { task: task as u32, timer };
         if k.machine.ticks == Ticks::Together {
             k.cpus[k.this].timer_set(at_ns, k.now);
         }
-        k.queue.push(at_ns, Due::Irq { cpu: k.this as u16, irq });
+        self.wake_at(task, at_ns);
         self.block(task);
+    }
+
+    /// This CPU wakes a task then, and at no time that was set before.
+    fn wake_at(&mut self, task: TaskId, at_ns: u64) {
+        let k = &mut self.k;
+        k.tasks[task].drop_timer();
+        let irq = Irq::Timer { task: task as u32, timer: k.tasks[task].timer };
+        k.queue.push(at_ns, Due::Irq { cpu: k.this as u16, irq });
     }
 
     fn sleep(&mut self, task: TaskId, ns: u64) {
