@@ -494,7 +494,7 @@ pub struct Repro {
     /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads
     #[arg(long)]
     pub quick: bool,
-    /// Only the figures whose name contains this; may be repeated
+    /// Only the figure of this name, or else those whose name contains it; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
     /// The guest's kernel: a bzImage, its config beside it

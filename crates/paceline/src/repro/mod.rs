@@ -43,7 +43,7 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
         check_writable(path, "--report")?;
     }
     let wanted = |name: &str| {
-        arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part.as_str()))
+        arguments.only.is_empty() || arguments.only.iter().any(|only| asks_for(&papers, only, name))
     };
     let names = |paper: &paper::Paper| {
         let figures = paper.figure.iter().filter(|figure| wanted(&figure.name)).count();
@@ -82,6 +82,18 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
     finish(arguments, &papers, &rows, &charts)
 }
 
+/// Whether a figure or view is what `only` asks for: the one of that name, or where none is, all whose names contain it.
+fn asks_for(papers: &[paper::Paper], only: &str, name: &str) -> bool {
+    let is_one = |paper: &paper::Paper| {
+        let mut figures = paper.figure.iter().map(|figure| &figure.name);
+        figures.any(|name| name == only) || paper.view.iter().any(|view| view.name == only)
+    };
+    match papers.iter().any(is_one) {
+        true => name == only,
+        false => name.contains(only),
+    }
+}
+
 fn finish(
     arguments: &Repro,
     papers: &[paper::Paper],
@@ -98,4 +110,21 @@ fn finish(
     }
     let gates = if rows.iter().all(Row::passes) { Ok(()) } else { Err(Failure::Gate) };
     output::end(shown, gates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_that_is_named_in_full_is_measured_alone() {
+        let papers = paper::find("live").unwrap();
+        assert!(
+            asks_for(&papers, "stress", "stress") && !asks_for(&papers, "stress", "stress-default")
+        );
+        assert!(
+            asks_for(&papers, "control-", "control-keeps")
+                && !asks_for(&papers, "control-", "stress")
+        );
+    }
 }
