@@ -149,6 +149,25 @@ pub fn ignore(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// Has Ctrl-\ do what a polite kill does, unless it does nothing.
+///
+/// # Errors
+/// The kernel does not take a handler.
+pub fn quit_as_killed() -> io::Result<()> {
+    extern "C" fn killed(_: libc::c_int) {
+        // SAFETY: a handler may call it
+        unsafe { libc::raise(libc::SIGTERM) };
+    }
+    if is_ignored(libc::SIGQUIT) {
+        return Ok(());
+    }
+    // SAFETY: the handler is there for as long as this program
+    match unsafe { libc::signal(libc::SIGQUIT, killed as *const () as libc::sighandler_t) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Has a signal that is handled do what it does to processes that do not.
 pub fn unhandle(signal: libc::c_int) {
     if !is_ignored(signal) {

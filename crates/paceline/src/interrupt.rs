@@ -42,6 +42,7 @@ fn ends_with(before: impl Fn() + Send + 'static) -> Result<(), Failure> {
         std::process::exit(130);
     })
     .map_err(|error| cannot_watch(&error))?;
+    live::quit_as_killed().map_err(|error| cannot_watch(&error))?;
     // What nohup has it ignore does not end it.
     ignored.iter().filter(|(_, ignored)| *ignored).for_each(|(signal, _)| live::ignore(*signal));
     Ok(())
