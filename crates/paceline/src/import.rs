@@ -51,7 +51,7 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     }
     if args.json {
         let all = json!({
-            "file": args.output, "events": found.events, "records": records, "bytes": bytes,
+            "file": args.output.to_string_lossy(), "events": found.events, "records": records, "bytes": bytes,
             "lost": found.lost, "cpus": found.cpus, "interrupts": found.interrupts, "clock_jumps": found.jumps,
         });
         output::print(&format!("{all}\n"))?;

@@ -102,9 +102,19 @@ fn one_line(error: &clap::Error, text: &str) -> String {
             "; see --help, or put `--` before a command that is to be run"
         }
         ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => "; see --help",
+        ErrorKind::InvalidUtf8 => return foreign_argument(),
         _ => "",
     };
     lines.join(" ") + mend
+}
+
+/// Recordings have a command as text.
+fn foreign_argument() -> String {
+    let foreign = std::env::args_os().find(|argument| argument.to_str().is_none());
+    format!(
+        "the argument {:?} is not UTF-8; give it another name, or put the command into a script",
+        foreign.unwrap_or_default()
+    )
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {

@@ -12,8 +12,11 @@ use live::sampler::Sampler;
 use record::{Header, WriteError};
 use report::text::{count, percent, time};
 use report::{Draft, FileError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
+};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
@@ -79,6 +82,7 @@ pub fn take_quietly(args: &Record) -> Result<Kept, Failure> {
 /// A recording that was made.
 struct Taken {
     recorded: Recorded<File>,
+    /// From the command's start, or where there is none from the recording's.
     took: Duration,
     status: Option<ExitStatus>,
     /// It is of procfs: which part of the command's CPU time it has not seen, where that is known.
@@ -106,15 +110,16 @@ fn take(args: &Record) -> Result<Taken, Failure> {
     let coarse = is_coarse(args)?;
     let signals = Signals::watch()?;
     let draft = Draft::new(&args.output).map_err(refused)?;
-    let started = Instant::now();
     let observer = begin(&draft, args, coarse)?;
     if signals.take().is_some() {
         output::say("\npaceline: interrupted");
         return Err(Failure::Status(INTERRUPTED));
     }
+    let started = Instant::now();
     let mut child = start(&args.command, args.json)?;
     let from_ns = live::monotonic_ns();
     let over = wait(&observer, child.as_ref(), until, &signals)?;
+    let took = started.elapsed();
     let command_ns = child.is_some().then(|| (from_ns, live::monotonic_ns()));
     let signalled = matches!(over, Over::Signal(_));
     if let (Some(child), Over::Signal(signal)) = (&child, over) {
@@ -122,7 +127,6 @@ fn take(args: &Record) -> Result<Taken, Failure> {
     }
     let ended = child.as_mut().filter(|_| over == Over::Ended);
     let finished = finish(observer, ended, command_ns);
-    let took = started.elapsed();
     let finished = finished.and_then(|all| draft.keep().map_err(refused).map(|()| all));
     // A command is waited for, whatever became of its recording.
     let outlasting = child.as_mut().filter(|_| over != Over::Ended);
@@ -320,7 +324,21 @@ fn wait(
         if until.is_some_and(|until| started.elapsed() >= until) || observer.is_cut() {
             return Ok(Over::Enough);
         }
-        thread::sleep(LOOK);
+        let left = until.map_or(LOOK, |until| until.saturating_sub(started.elapsed()).min(LOOK));
+        sleep_until_ended(child, left);
+    }
+}
+
+/// For so long, or until a child has ended: what comes after that is not the command's.
+fn sleep_until_ended(child: Option<&Child>, most: Duration) {
+    let watched = child.map(|child| pidfd_open(Pid::from_child(child), PidfdFlags::empty()));
+    match (watched, Timespec::try_from(most)) {
+        (Some(Ok(watched)), Ok(most)) => {
+            // A signal ends it, too: who called this looks at all there is.
+            let _ = poll(&mut [PollFd::new(&watched, PollFlags::IN)], Some(&most));
+        }
+        // Before 5.3 there are none.
+        _ => thread::sleep(most),
     }
 }
 
@@ -342,7 +360,7 @@ fn tell(args: &Record, taken: &Taken) -> Result<(), Failure> {
         return Ok(());
     }
     let all = json!({
-        "file": args.output, "records": records, "bytes": bytes,
+        "file": args.output.to_string_lossy(), "records": records, "bytes": bytes,
         "lost": lost.all(), "not_called": lost.not_called,
         "s": taken.took.as_secs_f64(), "whole": cut.is_none(),
         "coarse": taken.coarse.is_some(), "unseen": taken.coarse.flatten(),
@@ -394,4 +412,18 @@ pub fn coarse(unseen: Option<f64>) -> String {
         "coarse: sampled from procfs, wakeups not known; {unseen} of the CPU time is missing, of threads that ended \
          between two samples"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It would be waited for for an hour.
+    #[test]
+    fn a_command_that_ends_is_not_slept_through() {
+        let child = Command::new("true").spawn().unwrap();
+        while !has_ended(&child).unwrap() {
+            sleep_until_ended(Some(&child), Duration::from_secs(3600));
+        }
+    }
 }

@@ -2,8 +2,10 @@
 //! Files that a user names: what is there is not lost to what is written, whatever goes wrong, and nothing is waited
 //! for that never comes.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -211,15 +213,55 @@ fn replayed(folder: &Folder) {
 
 #[test]
 fn a_polite_kill_of_the_recorder_reaches_its_command() {
+    for signal in ["-TERM", "-QUIT"] {
+        let folder = Folder::new();
+        let script = "trap 'exit 7' TERM; touch running; while :; do sleep 0.05; done";
+        let started = Instant::now();
+        let child = recorded(&folder, script);
+        kill(signal, &child);
+        let output = within(child, SOON);
+        let took = started.elapsed();
+        assert_eq!(output.status.code(), Some(7), "{signal}: {output:?} after {took:?}");
+        replayed(&folder);
+        assert_eq!(folder.files(), ["running", "trace"]);
+    }
+}
+
+#[test]
+fn a_name_that_is_no_text_is_written_to_and_said_as_well_as_can_be() {
     let folder = Folder::new();
-    let started = Instant::now();
-    let child =
-        recorded(&folder, "trap 'exit 7' TERM; touch running; while :; do sleep 0.05; done");
-    kill("-TERM", &child);
-    let output = within(child, SOON);
-    assert_eq!(output.status.code(), Some(7), "{output:?} after {:?}", started.elapsed());
-    replayed(&folder);
-    assert_eq!(folder.files(), ["running", "trace"]);
+    let mut command = folder.paceline("record --json -o");
+    command.arg(OsStr::from_bytes(b"no\xfftext")).args(["--", "sh", "-c", "exit 4"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["file"], "no\u{fffd}text");
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_named() {
+    let folder = Folder::new();
+    let mut command = folder.paceline("record -o trace -- ls");
+    let output = command.arg(OsStr::from_bytes(b"no\xfftext")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(r#""no\xFFtext" is not UTF-8"#) && said.lines().count() == 1, "{said}");
+    assert!(folder.files().is_empty());
+}
+
+/// Tables of two runs, or some of one, would answer what nobody asked.
+#[test]
+fn tables_that_cannot_all_be_written_are_not_there() {
+    let folder = Folder::new();
+    let words = "compare --on sim --policy default --workload agree-1 --csv in/tables";
+    let script = format!("ulimit -f 8; exec {} {words}", env!("CARGO_BIN_EXE_paceline"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(folder.0.path());
+    let output = command.env("TMPDIR", folder.0.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+    assert!(folder.files().is_empty(), "{:?}", folder.files());
 }
 
 /// `nohup` has it ignore hangups, and its command.
