@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use report::csv::{self, Interval};
-use report::{Results, write_with};
+use report::{Draft, FileError, Results, write_with};
 use trace::perfetto::{Perfetto, State};
 use trace::{Kind, intervals};
 
@@ -46,10 +46,8 @@ pub fn check(
         .into_iter()
         .chain(named)
         .try_for_each(|(option, path)| check_writable(&path, option))?;
-    if let Some(folder) = &exports.csv {
-        fs::create_dir_all(folder)
-            .map_err(|error| Failure::input(format!("--csv {}: {error}", folder.display())))?;
-    }
+    // A run that fails leaves no folder.
+    let _made = exports.csv.as_deref().map(Made::all_of).transpose()?;
     tables.iter().try_for_each(|(option, path)| check_writable(path, option))
 }
 
@@ -103,15 +101,57 @@ pub fn write(exports: &Exports, measured: &Measured, results: &Results) -> Resul
         }
     }
     if let Some(folder) = &exports.csv {
-        let [runs, tasks, intervals] = TABLES.map(|name| folder.join(name));
-        put(&runs, |out| csv::runs(results, out))?;
-        put(&tasks, |out| csv::tasks(results, out))?;
-        if !measured.watched.is_empty() {
-            let rows = measured.watched.iter().flat_map(|watched| rows(measured, watched));
-            put(&intervals, |out| csv::intervals(rows, out))?;
-        }
+        let made = Made::all_of(folder)?;
+        tables(folder, measured, results)?;
+        made.keep();
     }
     Ok(())
+}
+
+/// All of them or none: a folder with tables of two runs would answer questions that nobody asked.
+fn tables(folder: &Path, measured: &Measured, results: &Results) -> Result<(), Failure> {
+    let [runs, tasks, intervals] = TABLES.map(|name| folder.join(name));
+    let mut drafts = vec![
+        (Draft::with(&runs, |out| csv::runs(results, out)), runs),
+        (Draft::with(&tasks, |out| csv::tasks(results, out)), tasks),
+    ];
+    if !measured.watched.is_empty() {
+        let rows = measured.watched.iter().flat_map(|watched| rows(measured, watched));
+        drafts.push((Draft::with(&intervals, |out| csv::intervals(rows, out)), intervals));
+    }
+    let whole = |(draft, path): (Result<Draft, _>, _)| Ok((draft?, path));
+    let drafts: Result<Vec<_>, FileError> = drafts.into_iter().map(whole).collect();
+    for (draft, path) in drafts.map_err(Failure::input)? {
+        draft.keep().map_err(Failure::input)?;
+        output::say(&format!("paceline: wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Folders that were made for a file; those that are empty go when this is dropped.
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    fn all_of(folder: &Path) -> Result<Self, Failure> {
+        let named = folder.ancestors().filter(|path| !path.as_os_str().is_empty());
+        let missing =
+            Made(named.take_while(|path| !path.exists()).map(Path::to_path_buf).collect());
+        fs::create_dir_all(folder).map_err(|error| {
+            Failure::input(format!("--csv {}: {error}; name a folder", folder.display()))
+        })?;
+        Ok(missing)
+    }
+
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // Those with something in them stay.
+        self.0.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
 }
 
 fn put(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {

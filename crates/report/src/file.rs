@@ -63,6 +63,19 @@ impl Draft {
         Ok(Draft { begun, path: path.to_path_buf() })
     }
 
+    /// Begins it, with what `fill` writes in it.
+    ///
+    /// # Errors
+    /// No file can be written there, or the disk is full.
+    pub fn with(
+        path: &Path,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Self, FileError> {
+        let mut draft = Draft::new(path)?;
+        fill(&mut draft.begun.file).map_err(|source| failed(path, source))?;
+        Ok(draft)
+    }
+
     /// What to write to: any number of them write to one file, each behind what others wrote.
     ///
     /// # Errors
