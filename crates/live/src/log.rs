@@ -19,7 +19,9 @@ pub(crate) fn listen<T>(action: impl FnOnce() -> T) -> (T, String) {
 /// The line that says why: the verifier's last before its summary, with the program that it is about, or
 /// libbpf's last complaint.
 pub(crate) fn reason(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // Where the kernel has no log to give, libbpf frames none.
+    let said = |line: &&str| !line.is_empty() && !line.ends_with("PROG LOAD LOG --");
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(said).collect();
     let verdict = lines.iter().rposition(|line| line.starts_with("processed "));
     let line = match verdict {
         Some(summary) if summary > 0 => Some(lines[summary - 1]),
@@ -70,5 +72,9 @@ mod tests {
         let log = "libbpf: extern (func ksym) 'f': func_proto [1] incompatible with vmlinux [2]\n";
         assert!(reason(log).starts_with("extern (func ksym) 'f': func_proto"));
         assert_eq!(reason(""), "libbpf gave no reason");
+        let log = "libbpf: prog 'x': BPF program load failed: Too many open files\n\
+                   libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n\
+                   -- END PROG LOAD LOG --\n";
+        assert_eq!(reason(log), "prog 'x': BPF program load failed: Too many open files");
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The machine as the kernel describes it under /sys, for policies and for the observer.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::Context;
 use policy::Topology;
@@ -20,7 +20,12 @@ pub fn topology() -> anyhow::Result<Topology> {
 /// order; a machine without cache facts has one per package.
 pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
     let folder = root.join(CPUS);
-    let cpus = online(root).with_context(|| format!("/{CPUS}/online is not there: mount /sys"))?;
+    let cpus = online(root).with_context(|| match fs::read_to_string(folder.join("online")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            format!("cannot read /{CPUS}/online: {error}")
+        }
+        _ => format!("/{CPUS}/online is not there: mount /sys"),
+    })?;
     let count = cpus.last().map_or(0, |last| last + 1);
     let zeros = vec![0; count];
     let mut topology = Topology {

@@ -21,7 +21,7 @@ pub enum Tag {
 
 /// A number, the range it may lie in, its unit and its source.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, { value = …, unit = …, source = …, tag = … }")]
 pub struct Quantity<T = f64> {
     /// What is used unless a sweep says otherwise.
     pub value: T,
@@ -38,7 +38,7 @@ pub struct Quantity<T = f64> {
 
 /// A quantity that may be unknown: then it has no value, and its source says why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, { value = …, unit = …, source = …, tag = … }")]
 pub struct Stated<T = f64> {
     /// As in [`Quantity`].
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]

@@ -231,7 +231,9 @@ pub fn outrank_policies() {
 
 /// A failure of this machine's.
 pub fn failed(error: anyhow::Error) -> Failure {
-    Failure::run(format!("{error:#}"))
+    let why = format!("{error:#}");
+    let mend = if why.contains("Too many open files") { "; raise `ulimit -n`" } else { "" };
+    Failure::run(why + mend)
 }
 
 #[cfg(test)]

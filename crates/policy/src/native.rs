@@ -192,8 +192,8 @@ pub struct SchedExtOps {
 /// Why a private copy could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// No memory file: too many open files, most likely.
-    #[error("cannot make a private copy of policy {policy}: {source}; raise `ulimit -n`")]
+    /// No memory file, of which the limits of files hold.
+    #[error("cannot make a private copy of policy {policy}: {source}; raise {}", limit(.source))]
     Memfd {
         /// Which policy.
         policy: &'static str,
@@ -208,6 +208,15 @@ pub enum LoadError {
         /// What the linker said.
         reason: String,
     },
+}
+
+/// Which limit has to be raised.
+fn limit(why: &std::io::Error) -> &'static str {
+    match why.kind() {
+        std::io::ErrorKind::FileTooLarge => "`ulimit -f`",
+        std::io::ErrorKind::OutOfMemory => "`ulimit -v`",
+        _ => "`ulimit -n`",
+    }
 }
 
 /// A private copy of a policy's shared object: its globals are this copy's own.

@@ -42,6 +42,9 @@ const STARTS: &[(&str, &[&str])] = &[
 
 /// Finds `program` as a shell would, or says in one line that it is none.
 pub fn which(program: &OsStr) -> Result<PathBuf, BadInput> {
+    if program.is_empty() {
+        return Err(BadInput("the command is empty; name a program".into()));
+    }
     let named = Path::new(program);
     let found = if named.components().count() > 1 {
         std::path::absolute(named).ok().filter(|path| executable(path))

@@ -117,8 +117,9 @@ fn alike(failure: &str) -> String {
 
 /// The folder at a place, made where it is not there.
 fn folder(place: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    let folder =
-        place.ok_or_else(|| BadInput("neither XDG_CACHE_HOME nor HOME is set; set one".into()))?;
+    let folder = place.ok_or_else(|| {
+        BadInput("neither XDG_CACHE_HOME nor HOME names a folder in full; set one".into())
+    })?;
     fs::create_dir_all(&folder).map_err(|error| {
         let folder = folder.display();
         BadInput(format!("cannot create {folder}: {error}; name another with XDG_CACHE_HOME"))
@@ -136,11 +137,11 @@ fn oldest_place(cache: Option<&Path>) -> Option<PathBuf> {
     Some(place(cache)?.with_file_name("oldest-kernels"))
 }
 
-/// Where this user's caches are: `$XDG_CACHE_HOME/paceline`, else `~/.cache/paceline`. None: neither is known.
+/// Where this user's caches are: `$XDG_CACHE_HOME/paceline`, else `~/.cache/paceline`. None: neither is known. What is
+/// not absolute counts as not set, as the XDG Base Directory Specification has it.
 pub fn user_cache() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(base.join("paceline"))
 }
 

@@ -8,7 +8,7 @@ mod predict;
 mod raw;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use machine::Machine;
@@ -77,10 +77,10 @@ pub fn this() -> Result<Machine, Failure> {
     }
     if let Some(file) = kept {
         // Without a place to keep it, it is measured again the next time.
-        let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+        let folder = fs::create_dir_all(folder_of(&file));
         let text = described.description.to_toml();
         match folder
-            .map_err(|e| e.to_string())
+            .map_err(|e| format!("cannot create {}: {e}", folder_of(&file).display()))
             .and_then(|()| write_whole(&file, &text).map_err(|e| e.to_string()))
         {
             Ok(()) => output::say(&format!("machine: {}", file.display())),
@@ -88,6 +88,10 @@ pub fn this() -> Result<Machine, Failure> {
         }
     }
     Ok(described.machine)
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(file)
 }
 
 /// What was measured today, of the CPUs that this process has now.
