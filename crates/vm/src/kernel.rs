@@ -193,8 +193,10 @@ fn cached(folder: &Path) -> Option<Kernel> {
         let (image, config) = (path.join("vmlinuz"), path.join("config"));
         let release = entry.file_name().to_str().filter(|name| !name.starts_with('.'))?.to_string();
         let when = fs::metadata(&image).ok()?.modified().ok()?;
+        // One that a full disk or somebody's hand has damaged is got anew.
+        let is_whole = probe::release(&image).is_ok() && config.exists();
         let probed = path.join("btf").exists();
-        Some((when, Kernel { image, config: Some(config), release, probed }))
+        is_whole.then_some((when, Kernel { image, config: Some(config), release, probed }))
     });
     kernels.max_by_key(|(when, kernel)| (*when, kernel.release.clone())).map(|(_, kernel)| kernel)
 }

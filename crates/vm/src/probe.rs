@@ -93,11 +93,20 @@ pub fn release(image: &Path) -> anyhow::Result<String> {
     let head = &head[..length];
     let not_a_kernel = || format!("{} is no x86 kernel image (bzImage)", image.display());
     anyhow::ensure!(head.get(0x202..0x206) == Some(b"HdrS"), "{}", not_a_kernel());
+    let (there, wanted) = (file.metadata()?.len(), bytes_of(head));
+    anyhow::ensure!(there >= wanted, "it is cut short, {there} bytes of {wanted}; get it anew");
     let at = usize::from(u16::from_le_bytes([head[0x20e], head[0x20f]])) + 0x200;
     let text = head.get(at..).with_context(not_a_kernel)?;
     let end =
         text.iter().position(|byte| *byte == b' ' || *byte == 0).with_context(not_a_kernel)?;
     Ok(String::from_utf8_lossy(&text[..end]).into_owned())
+}
+
+/// How long a bzImage is, by its header: sectors of the loader, 0 being 4, and the kernel in pieces of 16 bytes.
+fn bytes_of(head: &[u8]) -> u64 {
+    let sectors = u64::from(if head[0x1f1] == 0 { 4 } else { head[0x1f1] });
+    let pieces = u32::from_le_bytes([head[0x1f4], head[0x1f5], head[0x1f6], head[0x1f7]]);
+    (sectors + 1) * 512 + u64::from(pieces) * 16
 }
 
 /// The ELF kernel inside a zstd-packed bzImage.
@@ -122,6 +131,22 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn an_image_that_is_cut_short_is_none() {
+        let mut image = vec![0; 0x8000];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x20e..0x210].copy_from_slice(&0x100_u16.to_le_bytes());
+        image[0x300..0x306].copy_from_slice(b"7.2.1 ");
+        // 5 sectors of 512 bytes, and this.
+        image[0x1f4..0x1f8].copy_from_slice(&((0x8000 - 5 * 512) / 16_u32).to_le_bytes());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, &image).unwrap();
+        assert_eq!(release(file.path()).unwrap(), "7.2.1");
+        fs::write(&file, &image[..0x7fff]).unwrap();
+        let said = release(file.path()).unwrap_err().to_string();
+        assert_eq!(said, "it is cut short, 32767 bytes of 32768; get it anew");
+    }
 
     /// A kernel's type information with one kfunc, `name(u64 id)` and, if so, `aux` behind.
     fn kernel(name: &str, aux: bool) -> tempfile::NamedTempFile {
