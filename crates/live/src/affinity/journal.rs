@@ -131,11 +131,15 @@ fn mend_at(path: &Path) -> anyhow::Result<usize> {
             break (file, holder(&text));
         }
     };
-    let Some(holder) = holder.filter(|holder| holder.boot == boot()) else {
-        // Nobody's, or of masks that went with the last boot.
+    let holder = holder.with_context(|| {
+        let path = path.display();
+        format!("{path} is damaged: who steered before may have left threads bound (`taskset -ap`); then remove it")
+    })?;
+    if holder.boot != boot() {
+        // Masks went with the last boot.
         fs::remove_file(path).with_context(said)?;
         return Ok(0);
-    };
+    }
     if Stat::of(holder.pid).is_some_and(|stat| stat.start == holder.start) {
         bail!("another paceline (process {}) steers by affinity: end it first", holder.pid);
     }
@@ -267,10 +271,15 @@ mod tests {
             let holder = Holder { pid: 1, start: 0, boot: boot.into(), kinds: Vec::new() };
             serde_json::to_string(&holder).unwrap()
         };
-        for text in [String::new(), "{\"pid\":1,".into(), held("of the last boot")] {
+        fs::write(&path, held("of the last boot")).unwrap();
+        assert_eq!(mend_at(&path).unwrap(), 0);
+        assert!(!path.exists());
+        // Whose masks it had is not known any more, and somebody may have to look.
+        for text in ["", "{\"pid\":1,"] {
             fs::write(&path, text).unwrap();
-            assert_eq!(mend_at(&path).unwrap(), 0);
-            assert!(!path.exists());
+            let said = mend_at(&path).unwrap_err().to_string();
+            assert!(said.contains("affinity is damaged") && path.exists(), "{said}");
+            fs::remove_file(&path).unwrap();
         }
         assert_eq!(mend_at(&path).unwrap(), 0, "nothing is there");
     }
