@@ -183,7 +183,7 @@ fn on_vm(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
 }
 
 /// What the caller can mend is exit code 2, all else is a run that failed.
-fn of_vm(error: anyhow::Error) -> Failure {
+pub fn of_vm(error: anyhow::Error) -> Failure {
     let full = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::StorageFull)
     };

@@ -25,9 +25,14 @@ mod tenants;
 mod trials;
 mod views;
 
+use std::fs;
+
+use indicatif::MultiProgress;
+
 use crate::cli::Repro;
 use crate::compare::{check_writable, write_report};
 use crate::failure::Failure;
+use crate::ground::of_vm;
 use crate::progress::Progress;
 use crate::{interrupt, output};
 use measure::{Effort, Laboratory};
@@ -57,6 +62,7 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
         return Err(Failure::input(format!("--only matches no figure; there are: {known}")));
     }
     let _scratch = interrupt::guard()?;
+    check_guests(arguments)?;
     let progress = Progress::new(count as u64);
     let (mut rows, mut charts) = (Vec::new(), Vec::new());
     for paper in &papers {
@@ -80,6 +86,17 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
     }
     drop(progress);
     finish(arguments, &papers, &rows, &charts)
+}
+
+/// Refuses what no guest could use, before what takes hours.
+fn check_guests(arguments: &Repro) -> Result<(), Failure> {
+    if let Some(image) = &arguments.kernel {
+        vm::kernel::find(Some(image), None, &MultiProgress::new()).map_err(of_vm)?;
+    }
+    let Some(folder) = &arguments.keep else { return Ok(()) };
+    fs::create_dir_all(folder).map_err(|error| {
+        Failure::input(format!("--keep {}: {error}; name a folder", folder.display()))
+    })
 }
 
 /// Whether a figure or view is what `only` asks for: the one of that name, or where none is, all whose names contain it.
