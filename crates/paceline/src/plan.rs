@@ -601,11 +601,17 @@ pub fn guest_shape(cpus: u32, nodes: u32, smt: u32, distance: Option<u32>) -> vm
 /// `0-1=fast,2-5=slow`: which kind of core each CPU passes for; a kind that is named before another is faster.
 /// Those that are marked as `missing` need none.
 pub fn core_types(text: &str, cpus: usize, missing: &[bool]) -> Result<Vec<u16>, Failure> {
+    let half = |first: usize, last: usize| match first < last {
+        true => format!("{first}-{last}"),
+        false => first.to_string(),
+    };
+    let example = match (cpus / 2, cpus) {
+        (0, _) => "0=fast".to_string(),
+        (fast, all) => format!("{}=fast,{}=slow", half(0, fast - 1), half(fast, all - 1)),
+    };
     let bad = |why: String| {
         Failure::input(format!(
-            "--core-types {text}: {why}; expected each CPU once, the fastest kind first, such as \
-             0-1=fast,2-{}=slow",
-            cpus.max(3) - 1
+            "--core-types {text}: {why}; expected each CPU once, the fastest kind first, such as {example}"
         ))
     };
     let mut kinds: Vec<&str> = Vec::new();

@@ -172,8 +172,8 @@ impl Problem {
             check_speeds(number, bound, self.types())?;
         }
         let wrong = |what, value, wanted| Err(Error::Number { task: number, what, value, wanted });
-        if !is_positive(task.weight) {
-            return wrong("weight", task.weight, "more than 0; 1 is even");
+        if !(1e-9..=1e9).contains(&task.weight) {
+            return wrong("weight", task.weight, "between 1e-9 and 1e9; 1 is even");
         }
         if !is_positive(task.width) {
             return wrong("width", task.width, "the CPUs it can use at once, 1 for a thread");
