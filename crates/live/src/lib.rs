@@ -50,7 +50,7 @@ pub use load::{Attached, Scope, load};
 pub use locks::{LockCounter, Locks};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use process::{
-    Standing, ask_for_sched_ext, ignore, is_ignored, is_root, outrank_policies, quit_as_killed,
+    Standing, ask_for_sched_ext, end_as_killed, ignore, is_ignored, is_root, outrank_policies,
     speak_from_background, stop, unhandle,
 };
 pub use program::{absent, name as thread_name};

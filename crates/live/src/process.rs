@@ -149,23 +149,31 @@ pub fn ignore(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Has Ctrl-\ do what a polite kill does, unless it does nothing.
+/// Has Ctrl-\ and other signals that end a process do what a polite kill does, unless they do nothing.
 ///
 /// # Errors
 /// The kernel does not take a handler.
-pub fn quit_as_killed() -> io::Result<()> {
+pub fn end_as_killed() -> io::Result<()> {
+    const ENDING: [libc::c_int; 6] = [
+        libc::SIGQUIT,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGVTALRM,
+        libc::SIGXCPU,
+    ];
     extern "C" fn killed(_: libc::c_int) {
         // SAFETY: a handler may call it
         unsafe { libc::raise(libc::SIGTERM) };
     }
-    if is_ignored(libc::SIGQUIT) {
-        return Ok(());
+    for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
+        // SAFETY: the handler is there for as long as this program
+        let before = unsafe { libc::signal(signal, killed as *const () as libc::sighandler_t) };
+        if before == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
     }
-    // SAFETY: the handler is there for as long as this program
-    match unsafe { libc::signal(libc::SIGQUIT, killed as *const () as libc::sighandler_t) } {
-        libc::SIG_ERR => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Has a signal that is handled do what it does to processes that do not.

@@ -3,11 +3,13 @@
 //! process, and those that are made beside a user's file go, too.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fs, io};
 
+use rustix::fs::{FlockOperation, flock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGXFSZ};
 use tempfile::TempDir;
 
@@ -15,8 +17,10 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it, and files that are half written.
-/// Guests end with the process that started them. The folder is also removed when this is dropped.
+/// Guests end with the process that started them. The folder is also removed when this is dropped; that of a process which
+/// was killed, by the next one.
 pub fn guard() -> Result<TempDir, Failure> {
+    remove_abandoned(&std::env::temp_dir());
     let scratch = scratch()?;
     let path = scratch.path().to_path_buf();
     tempfile::env::override_temp_dir(&path).map_err(|_| no_scratch(&"it was set before"))?;
@@ -42,7 +46,7 @@ fn ends_with(before: impl Fn() + Send + 'static) -> Result<(), Failure> {
         std::process::exit(130);
     })
     .map_err(|error| cannot_watch(&error))?;
-    live::quit_as_killed().map_err(|error| cannot_watch(&error))?;
+    live::end_as_killed().map_err(|error| cannot_watch(&error))?;
     // What nohup has it ignore does not end it.
     ignored.iter().filter(|(_, ignored)| *ignored).for_each(|(signal, _)| live::ignore(*signal));
     Ok(())
@@ -90,6 +94,7 @@ impl Drop for Signals {
 /// says.
 pub fn in_charge() -> Result<Arc<AtomicBool>, Failure> {
     live::speak_from_background();
+    live::end_as_killed().map_err(|error| cannot_watch(&error))?;
     set_by(SIGNALS.into_iter().chain([SIGTSTP]))
 }
 
@@ -134,7 +139,38 @@ fn cannot_watch(error: &dyn Display) -> Failure {
 
 /// A temporary folder, which goes when this is dropped.
 pub fn scratch() -> Result<TempDir, Failure> {
-    tempfile::Builder::new().prefix("paceline-").tempdir().map_err(|error| no_scratch(&error))
+    let made = tempfile::Builder::new().prefix(PREFIX).tempdir().and_then(|folder| {
+        hold(folder.path())?;
+        Ok(folder)
+    });
+    made.map_err(|error| no_scratch(&error))
+}
+
+/// What temporary folders are called, and in each the file that is locked for as long as its process is there: numbers of
+/// processes say nothing where containers share a folder.
+const PREFIX: &str = "paceline-";
+const HELD: &str = ".held";
+
+/// Nobody finds the file before it is locked.
+fn hold(folder: &Path) -> io::Result<()> {
+    let (unseen, seen) = (folder.join(".unheld"), folder.join(HELD));
+    let file = File::create_new(&unseen)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    fs::rename(unseen, seen)?;
+    // Until this process ends.
+    std::mem::forget(file);
+    Ok(())
+}
+
+/// Removes folders of processes that could not do it themselves. What cannot be removed hurts nobody.
+fn remove_abandoned(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let held = is_one.then(|| File::open(entry.path().join(HELD)).ok()).flatten();
+        if held.is_some_and(|held| flock(held, FlockOperation::NonBlockingLockExclusive).is_ok()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// There is no room for temporary files.
@@ -167,6 +203,22 @@ mod tests {
             assert_eq!(live::is_ignored(signal), stays, "{signal}");
         }
         live::unhandle(SIGINT);
+    }
+
+    #[test]
+    fn folders_go_whose_process_is_gone() {
+        let all = tempfile::tempdir().unwrap();
+        for name in ["paceline-held", "paceline-left", "paceline-new", "other"] {
+            fs::create_dir(all.path().join(name)).unwrap();
+        }
+        hold(&all.path().join("paceline-held")).unwrap();
+        for name in ["paceline-left", "other"] {
+            fs::write(all.path().join(name).join(HELD), "").unwrap();
+        }
+        remove_abandoned(all.path());
+        let left = ["paceline-held", "paceline-left", "paceline-new", "other"]
+            .map(|name| all.path().join(name).exists());
+        assert_eq!(left, [true, false, true, true]);
     }
 
     #[test]

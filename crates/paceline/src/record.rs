@@ -421,9 +421,10 @@ mod tests {
     /// It would be waited for for an hour.
     #[test]
     fn a_command_that_ends_is_not_slept_through() {
-        let child = Command::new("true").spawn().unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
         while !has_ended(&child).unwrap() {
             sleep_until_ended(Some(&child), Duration::from_secs(3600));
         }
+        assert!(child.wait().unwrap().success());
     }
 }

@@ -213,7 +213,7 @@ fn replayed(folder: &Folder) {
 
 #[test]
 fn a_polite_kill_of_the_recorder_reaches_its_command() {
-    for signal in ["-TERM", "-QUIT"] {
+    for signal in ["-TERM", "-QUIT", "-USR1"] {
         let folder = Folder::new();
         let script = "trap 'exit 7' TERM; touch running; while :; do sleep 0.05; done";
         let started = Instant::now();
