@@ -294,6 +294,22 @@ static __always_inline bool migration_is_disabled(struct task_struct *p)
 	       task->migration_disabled > (p == current_task() ? 1 : 0);
 }
 
+struct task_struct___reader {
+	int rcu_read_lock_nesting;
+} __attribute__((preserve_access_index));
+
+/*
+ * Whether p was interrupted in the midst of what RCU waits for: until it has gone on, no grace period ends. A program
+ * is that itself, for whom it runs in. Where readers are not preempted (without CONFIG_PREEMPT_RCU) nobody is.
+ */
+static __always_inline bool holds_up_rcu(struct task_struct *p)
+{
+	struct task_struct___reader *task = (void *)p;
+
+	return bpf_core_field_exists(task->rcu_read_lock_nesting) &&
+	       task->rcu_read_lock_nesting > (p == current_task() ? 1 : 0);
+}
+
 extern const void __cpu_active_mask __ksym __weak;
 
 /*

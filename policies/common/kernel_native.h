@@ -93,6 +93,7 @@ EXPORT struct kernel *kernel;
 #define cgroup_id(cgroup)			((cgroup)->kn->id)
 #define current_task()				kernel->forker(kernel)	/* nobody changes class there */
 #define migration_is_disabled(p)		false	/* nobody does that there */
+#define holds_up_rcu(p)				false	/* the same */
 #define higher_class_goes_on()			false	/* ours are asked for there only where some wait */
 #define can_reenqueue()				true
 #define reenqueue_here()			kernel->reenqueue_here(kernel)

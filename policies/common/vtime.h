@@ -2,9 +2,11 @@
 /* Virtual time: CPU time by weight. Who has had the least is next. It wraps: only differences mean something. */
 #pragma once
 #include "kernel.h"
+#include "hotplug.h"
 #include "task_table.h"
 
-#define VTIME_BEGINS (1ULL << 32)	/* so that no task has 0 */
+#define VTIME_BEGINS (1ULL << 40)	/* so that no task has 0 */
+#define VTIME_LEAD (1ULL << 36)	/* of who is urgent, before now: nobody waits for so long */
 
 /* Of who started last that had the most: those who come start from near it. */
 static u64 vtime_now = VTIME_BEGINS;
@@ -76,6 +78,16 @@ static __always_inline struct task_slot_of *vtime_clock_of(struct task_struct *p
 	return bpf_task_storage_get(&task_slots, p, 0, 0);
 }
 
+/* By how much its vtime is less than what it has had. It is given back. */
+static __always_inline u64 vtime_lent(struct task_slot_of *of)
+{
+	u64 lead_ns = of ? of->lead_ns : 0;
+
+	if (lead_ns)
+		of->lead_ns = 0;
+	return lead_ns;
+}
+
 /* By how much a task's clock is behind; NULL: it goes by that of all. */
 static __always_inline u64 *vtime_clock(const struct task_slot_of *of)
 {
@@ -125,16 +137,56 @@ static __always_inline void vtime_settle(u64 queue, u64 slice_ns)
 	if (!behind || !dsq_can_peek() || !scx_bpf_dsq_nr_queued(queue))
 		return;
 	first = dsq_peek_vtime(queue);
-	if (first)
+	/* Who is urgent says nothing of the others. */
+	if (first && vtime_ahead(vtime_by(behind, first)) > -(s64)(VTIME_LEAD / 2))
 		vtime_falls_behind(behind, first, slice_ns);
 }
 
-/* In enqueue: p waits in a queue. Returns its vtime by the clock of all. */
+/* With more than so many in a queue, and a twentieth of the CPU left by real-time tasks, somebody waits for seconds. */
+#define VTIME_CROWD 16
+
+/*
+ * Whether the kernel itself waits for p. A task that was preempted as a reader of RCU's holds up every grace period, and
+ * so does RCU's own thread until it has run, several times for each; the watchdog of sched_ext is a work item. Where a
+ * thousand wait, or real-time tasks keep CPUs, one turn for each takes longer than the 21 s after which RCU complains,
+ * and the kernel throws the policy out.
+ */
+static __always_inline bool vtime_is_urgent(struct task_struct *p, u64 queue, u64 enq_flags)
+{
+	if (holds_up_rcu(p))
+		return true;
+	return p->flags & PF_KTHREAD && enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_REENQ) &&
+	       (nr_away || scx_bpf_dsq_nr_queued(queue) > VTIME_CROWD);
+}
+
+/* In so many turns one is before the others': who is urgent again and again, as a thread that encrypts, waits for the rest. */
+#define VTIME_LEADS_IN 8
+
+/*
+ * Who is urgent goes before all that are not, and behind those that were before it. That is lent: it goes on by what it
+ * has had. `lent` is what it had of that before, for the same turn.
+ */
+static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 lent, u64 slice_ns)
+{
+	u64 now = now_ns();
+
+	if (!of || (!lent && elapsed_ns(of->led_ns, now) < VTIME_LEADS_IN * slice_ns))
+		return vtime;
+	of->led_ns = now;
+	of->lead_ns = VTIME_LEAD + vtime_ahead(vtime);
+	return vtime_now - VTIME_LEAD;
+}
+
+/* In enqueue: p waits in a queue. Returns its vtime there, by the clock of all. */
 static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags, u64 slice_ns)
 {
 	struct task_slot_of *of = vtime_clock_of(p);
-	u64 vtime = vtime_queued(vtime_by(vtime_clock(of), p->scx.dsq_vtime), enq_flags, slice_ns);
+	u64 lent = vtime_lent(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
 	u64 *behind;
+
+	vtime = vtime_queued(vtime, enq_flags, slice_ns);
+	if (vtime_is_urgent(p, queue, enq_flags))
+		vtime = vtime_lead(of, vtime, lent, slice_ns);
 
 	vtime_settle(queue, slice_ns);
 	if (of) {
@@ -189,7 +241,8 @@ static __always_inline bool vtime_take(u64 queue, u64 slice_ns)
 /* In running. CPUs do this side by side: what one of them has added may be lost, and comes with the next. */
 static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
 {
-	u64 started = vtime_catch_up(p, p->scx.dsq_vtime, slice_ns), now = now_ns();
+	u64 vtime = p->scx.dsq_vtime + vtime_lent(vtime_clock_of(p));
+	u64 started = vtime_catch_up(p, vtime, slice_ns), now = now_ns();
 	u64 stood_ns = elapsed_ns(vtime_moved_ns, now);
 
 	if (vtime_ahead(started) > 0)
@@ -218,6 +271,7 @@ static __always_inline void vtime_enters(struct task_struct *p)
 	if (of) {
 		of->clock = 0;
 		of->waits_ns = 0;
+		of->lead_ns = 0;
 	}
 	task_set_dsq_vtime(p, vtime_now);
 }

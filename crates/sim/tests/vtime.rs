@@ -150,3 +150,36 @@ fn nobody_is_forgotten_behind_real_time_tasks() {
         assert!(longest_ms < 15_000, "{policy}: somebody waited for {longest_ms} ms");
     }
 }
+
+/// RCU's, and that of the watchdog: the kernel throws a policy out that leaves them waiting.
+#[test]
+fn the_kernels_own_threads_wait_for_no_crowd() {
+    for policy in POLICIES {
+        let busy = (0..400).map(|n| task(&format!("busy{n}"), vec![burn(100_000)]));
+        let steps = vec![burn(1), Step::Sleep { ns: 100 * MS }];
+        let steps = vec![Step::Repeat { times: None, steps }];
+        let own = Task { kernel: true, ..task("rcu", steps) };
+        let mut load = workload(busy.chain([own]).collect());
+        load.duration_ns = Some(30_000 * MS);
+        let mut scenario = scenario(cores(2), load, scheduler(policy));
+        let hog = |cpu| Change::Hog { cpu, for_ns: 60_000 * MS, priority: 50 };
+        scenario.faults = [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) }).to_vec();
+        let outcome = run(&scenario).unwrap();
+        let longest_ms = outcome.observed.tasks[&401].wait_max_ns / MS;
+        // Both CPUs are the real-time tasks' for 950 ms of each second.
+        assert!(longest_ms < 1_200, "{policy}: it waited for {longest_ms} ms");
+    }
+}
+
+/// One that nearly always has something to do, as where disks are encrypted.
+#[test]
+fn the_kernels_own_threads_have_no_more_than_their_part_in_a_crowd() {
+    for policy in POLICIES {
+        let busy = (0..40).map(|n| task(&format!("busy{n}"), vec![burn(100_000)]));
+        let own = Task { kernel: true, ..task("crypt", starts_often()) };
+        let outcome = runs(busy.chain([own]).collect(), 20, policy);
+        // 41 share two CPUs.
+        let ms = cpu_ms(&outcome, 41);
+        assert!(ms < 2 * 40_000 / 41, "{policy}: {ms} ms");
+    }
+}

@@ -115,10 +115,20 @@ static __always_inline u64 slice_again(u64 enq_flags)
 	return enq_flags & SCX_ENQ_REENQ ? 0 : slice_ns();
 }
 
-/* Sent away by a real-time task, what all wait for would go behind all that wait elsewhere, and again and again. */
+/*
+ * What all wait for stays first: the kernel's own, and who was interrupted while RCU waits for it, which sent away by a
+ * real-time task would go behind all that wait elsewhere, and again and again. Where a reader's slice has ended it has
+ * the head when that is free, as a program that does little else would have the CPU for itself.
+ */
 static __always_inline u64 order_again(struct task_struct *p, u64 enq_flags)
 {
-	return enq_flags & SCX_ENQ_REENQ && p->flags & PF_KTHREAD ? SCX_ENQ_HEAD : 0;
+	struct fl_cpu *state = cpus_of(scx_bpf_task_cpu(p));
+
+	if (enq_flags & SCX_ENQ_REENQ)
+		return p->flags & PF_KTHREAD || holds_up_rcu(p) ? SCX_ENQ_HEAD : 0;
+	if (!state || !holds_up_rcu(p) || !order_take_head(&state->head_taken_ns, now_ns(), turn_ns()))
+		return 0;
+	return SCX_ENQ_HEAD;
 }
 
 /* Sent away while no CPU is better, it would go from the end of one queue to the end of another for ever. */
