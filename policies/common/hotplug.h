@@ -2,8 +2,8 @@
 /*
  * Hotplug: which CPUs are there, and which a task of a higher class has taken. A policy without these callbacks is
  * thrown out when a CPU comes or goes.
- * The kernel takes the tasks of a CPU that goes back from wherever they wait, and asks for none any more
- * [rq_offline_scx]: all that is left to do is not to choose it, as its empty queue would look the shortest.
+ * Of a CPU that goes the kernel asks for none any more [rq_offline_scx]: who waits for it in a queue of the policy's own is
+ * handed back (dsq_hand_back), and it is not chosen, as its empty queue would look the shortest.
  */
 #pragma once
 #include "kernel.h"

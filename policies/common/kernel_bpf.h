@@ -155,6 +155,25 @@ static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 	(has(scx_bpf_dsq_move) ? scx_bpf_dsq_move(&___it, p, SCX_DSQ_LOCAL, 0) :                   \
 	 has(scx_bpf_dispatch_from_dsq) ? scx_bpf_dispatch_from_dsq(&___it, p, SCX_DSQ_LOCAL, 0) : false)
 
+/*
+ * In cpu_offline: who waits in a DSQ of the policy's own for a CPU that goes is put where the kernel pushes tasks from, or
+ * who is still on another one's runqueue where each CPU looks first. Later kernels do that themselves; earlier ones ask for
+ * none any more, and whoever is bound to the CPU would wait for ever, and who takes it down for him.
+ */
+static __always_inline void dsq_hand_back(u64 dsq_id, s32 cpu)
+{
+	struct task_struct *p;
+
+	dsq_for_each(p, dsq_id) {
+		u64 to = scx_bpf_task_cpu(p) == cpu ? SCX_DSQ_LOCAL_ON | cpu : SCX_DSQ_GLOBAL;
+
+		if (has(scx_bpf_dsq_move))
+			scx_bpf_dsq_move(&___it, p, to, 0);
+		else if (has(scx_bpf_dispatch_from_dsq))
+			scx_bpf_dispatch_from_dsq(&___it, p, to, 0);
+	}
+}
+
 static __always_inline void task_set_slice(struct task_struct *p, u64 slice)
 {
 	if (has(scx_bpf_task_set_slice___v1))

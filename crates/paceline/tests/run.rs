@@ -15,14 +15,27 @@ fn in_guest_with_nodes(cpus: usize, nodes: usize, script: &str) {
 
 /// One run of a fault of `repro live` under each policy, which has to survive it.
 fn survives(cpus: usize, fault: &str, policies: &str) {
+    in_guest_of(cpus, &survived(fault, policies));
+}
+
+fn survived(fault: &str, policies: &str) -> String {
     let each = include_str!("../../../faults/each.sh");
-    in_guest_of(
-        cpus,
-        &format!(
-            "fault() {{\n{fault}\n}}\nPOLICIES='{policies}'\n{{\n{each}\n}} >/tmp/said\n\
-             grep -m 1 ^lost /tmp/said && exit 1; exit 0"
-        ),
-    );
+    format!(
+        "fault() {{\n{fault}\n}}\nPOLICIES='{policies}'\n{{\n{each}\n}} >/tmp/said\n\
+         grep -m 1 ^lost /tmp/said && exit 1; exit 0"
+    )
+}
+
+/// A guest with the oldest kernel of Debian's that has sched_ext.
+fn oldest(cpus: usize) -> Request {
+    let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+    let oldest = vm::kernel::oldest(None, &hidden).expect("Debian has one");
+    Request {
+        shape: Shape { cpus, ..Shape::default() },
+        clock: Clock::Threads,
+        kernel: Some(oldest.image),
+        ..request()
+    }
 }
 
 #[test]
@@ -576,6 +589,13 @@ fn cpus_come_and_go() {
     survives(4, include_str!("../../../faults/hotplug.sh"), policies);
 }
 
+/// Whoever waits for a CPU that goes, in a queue of the policy's own, is not asked for any more there.
+#[test]
+fn cpus_come_and_go_on_the_oldest_kernel() {
+    let policies = "flsched:pull=true cas min-fair dino avx-fair";
+    in_guest_with(oldest(4), &survived(include_str!("../../../faults/hotplug.sh"), policies));
+}
+
 /// One that was away when the tables were made ends the policy when it comes; until then, who may run on all others
 /// is bound to none.
 #[test]
@@ -648,15 +668,8 @@ fn who_takes_a_cpu_down_has_its_turns() {
 /// Two tasks are bound to each CPU and one to none, and others come and go: everybody gets on, whatever the policy.
 #[test]
 fn everybody_gets_on_under_every_policy_on_the_oldest_kernel() {
-    let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-    let oldest = vm::kernel::oldest(None, &hidden).expect("Debian has one");
     in_guest_with(
-        Request {
-            shape: Shape { cpus: 2, ..Shape::default() },
-            clock: Clock::Threads,
-            kernel: Some(oldest.image),
-            ..request()
-        },
+        oldest(2),
         r#"
         for policy in flsched flsched:pull=true flsched:variant=code cas cas:slack=3ms,aggregate=2 o1 \
             min-fair max-perf dino avx-fair rr fifo; do

@@ -134,11 +134,12 @@ void OP_SLEEPABLE(avx_cpu_online, s32 cpu)
 	cpu_goes(cpu, false);
 }
 
-void OP_SLEEPABLE(avx_cpu_offline, s32 cpu)
+void OP(avx_cpu_offline, s32 cpu)
 {
 	struct avx_cpu *state = cpus_of(cpu);
 
 	cpu_goes(cpu, true);
+	dsq_hand_back(cpu, cpu);
 	if (state)
 		state->vtime = VTIME_IDLE;
 }

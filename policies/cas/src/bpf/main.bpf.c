@@ -373,14 +373,17 @@ void OP_SLEEPABLE(cas_cpu_online, s32 cpu)
 }
 
 /*
- * The kernel takes back who waits in its queues. Their hints promise too much then, and are looked up when it is back:
- * to lower them here, on another CPU, would be to forget who comes at this moment.
+ * Who waits in its queues goes. Their hints promise too much then, and are looked up when it is back: to lower them here,
+ * on another CPU, would be to forget who comes at this moment.
  */
-void OP_SLEEPABLE(cas_cpu_offline, s32 cpu)
+void OP(cas_cpu_offline, s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
+	u32 slot;
 
 	cpu_goes(cpu, true);
+	bpf_for(slot, 0, knob_slots)
+		dsq_hand_back(dsq_of(cpu, slot), cpu);
 	if (c)
 		__sync_fetch_and_or(&c->stale, ~0U);
 }

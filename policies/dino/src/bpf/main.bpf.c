@@ -171,11 +171,12 @@ void OP_SLEEPABLE(dino_cpu_online, s32 cpu)
 	cpus_count();
 }
 
-void OP_SLEEPABLE(dino_cpu_offline, s32 cpu)
+void OP(dino_cpu_offline, s32 cpu)
 {
 	struct dn_cpu *state = cpus_of(cpu);
 
 	cpu_goes(cpu, true);
+	dsq_hand_back(cpu, cpu);
 	cpus_count();
 	if (state)
 		state->pid = 0;

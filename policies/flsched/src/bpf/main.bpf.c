@@ -291,9 +291,11 @@ void OP_SLEEPABLE(flsched_cpu_online, s32 cpu)
 	cpu_goes(cpu, false);
 }
 
-void OP_SLEEPABLE(flsched_cpu_offline, s32 cpu)
+void OP(flsched_cpu_offline, s32 cpu)
 {
 	cpu_goes(cpu, true);
+	if (knob_pull)
+		dsq_hand_back(cpu, cpu);
 }
 
 s32 OP_SLEEPABLE(flsched_init)

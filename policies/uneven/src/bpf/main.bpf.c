@@ -202,11 +202,12 @@ void OP_SLEEPABLE(uneven_cpu_online, s32 cpu)
 	cpus_count();
 }
 
-void OP_SLEEPABLE(uneven_cpu_offline, s32 cpu)
+void OP(uneven_cpu_offline, s32 cpu)
 {
 	struct un_cpu *state = cpus_of(cpu);
 
 	cpu_goes(cpu, true);
+	dsq_hand_back(cpu, cpu);
 	cpus_count();
 	if (state)
 		state->pid = 0;
