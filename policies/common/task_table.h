@@ -132,19 +132,22 @@ static __always_inline void task_table_push(u32 slot)
 	}
 }
 
-/* For init_task. A task that finds the table full has no slot, and is scheduled all the same. */
-static __always_inline void task_table_enter(struct task_struct *p, struct scx_init_task_args *args)
+/*
+ * For init_task, whose error it returns: without storage a task's CPU time would be nobody's. One that finds the table full
+ * has no slot, and is scheduled all the same.
+ */
+static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0,
 						       BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct task_slot *slot;
 
 	if (!of)
-		return;
+		return -12;	/* ENOMEM */
 	of->slot = task_table_pop();
 	slot = task_table_at(of->slot);
 	if (!slot)
-		return;
+		return 0;
 	slot->pid = p->pid;
 	slot->tgid = p->tgid;
 	slot->weight = p->scx.weight;
@@ -160,6 +163,7 @@ static __always_inline void task_table_enter(struct task_struct *p, struct scx_i
 	slot->share_even = 0;
 	slot->share_odd = 0;
 	__sync_fetch_and_add(&slot->generation, 1);
+	return 0;
 }
 
 /* For exit_task. */

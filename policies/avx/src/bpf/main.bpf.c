@@ -94,11 +94,11 @@ void OP(avx_enable, struct task_struct *p)
 	vtime_enters(p);
 }
 
-s32 OP(avx_init_task, struct task_struct *p, struct scx_init_task_args *args)
+s32 OP_SLEEPABLE(avx_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	bpf_task_storage_get(&avx_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	task_table_enter(p, args);
-	return 0;
+	if (!bpf_task_storage_get(&avx_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE))
+		return -12;	/* ENOMEM */
+	return task_table_enter(p, args);
 }
 
 void OP(avx_exit_task, struct task_struct *p, struct scx_exit_task_args *args)

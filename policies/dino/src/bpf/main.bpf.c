@@ -138,10 +138,9 @@ void OP(dino_enable, struct task_struct *p)
 		slot->kinds = domains_allowed(p);
 }
 
-s32 OP(dino_init_task, struct task_struct *p, struct scx_init_task_args *args)
+s32 OP_SLEEPABLE(dino_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	task_table_enter(p, args);
-	return 0;
+	return task_table_enter(p, args);
 }
 
 void OP(dino_exit_task, struct task_struct *p, struct scx_exit_task_args *args)

@@ -168,11 +168,11 @@ void OP(uneven_cgroup_move, struct task_struct *p, struct cgroup *from, struct c
 		slot->cgroup = cgroup_id(to);
 }
 
-s32 OP(uneven_init_task, struct task_struct *p, struct scx_init_task_args *args)
+s32 OP_SLEEPABLE(uneven_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	bpf_task_storage_get(&un_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	task_table_enter(p, args);
-	return 0;
+	if (!bpf_task_storage_get(&un_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE))
+		return -12;	/* ENOMEM */
+	return task_table_enter(p, args);
 }
 
 void OP(uneven_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
