@@ -174,6 +174,9 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	u64 queue = anywhere ? queue_of_domain(domain) : queue_of_bound(p, home);
 
 	vtime_insert(p, queue, enq_flags, knob_slice_ns);
+	/* It was to go home, and cannot. Its CPU has nobody else, and looks no more before it idles [put_prev_task_scx]. */
+	if (enq_flags & SCX_ENQ_LAST)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	if (p->nr_cpus_allowed == 1)
 		return;
 	idle = domain_idle(p, cpu, domain);

@@ -55,12 +55,14 @@ static __always_inline bool domain_takes(struct task_struct *p, u32 domain)
 	return takes;
 }
 
-/* The domain that p was given, as long as it has a CPU for p. */
+/* The domain that p was given, as long as it has a CPU for p. It may have been bound elsewhere since. */
 static __always_inline s32 task_home(struct task_struct *p)
 {
 	struct task_slot *slot = task_slot(p);
 	s32 home = slot ? domain_of_share(task_share(slot)) : NO_DOMAIN;
 
+	if (home != NO_DOMAIN && home < 32 && !(slot->kinds >> (home & 31) & 1))
+		return NO_DOMAIN;
 	return home != NO_DOMAIN && nr_away && !domain_takes(p, home) ? NO_DOMAIN : home;
 }
 
