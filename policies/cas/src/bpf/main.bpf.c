@@ -212,16 +212,20 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 
 /*
  * Who was about to run when somebody better woke is behind that one on the local DSQ, from which no other CPU takes
- * it: back to its queue, or else everybody there has a tick.
+ * it: back to its queue, or else everybody there has a tick. So has whom the kernel put there itself, as it ends or must
+ * not migrate: that one stays.
  */
-static __always_inline void leave_nobody_behind(struct task_struct *p)
+static __always_inline void leave_nobody_behind(struct task_struct *p, struct cas_cpu *c)
 {
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) <= 0)
-		return;
-	if (can_reenqueue())
+	bool waits = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0, sent_back = c->sent_back;
+
+	c->sent_back = waits && !sent_back && can_reenqueue();
+	if (c->sent_back) {
 		reenqueue_here();
-	else
+	} else if (waits) {
+		c->preempting = true;
 		task_set_slice(p, 0);
+	}
 }
 
 void OP(cas_tick, struct task_struct *p)
@@ -229,7 +233,8 @@ void OP(cas_tick, struct task_struct *p)
 	struct cas_cpu *c = cpus_of(this_cpu());
 
 	cpu_is_back(this_cpu(), false);
-	leave_nobody_behind(p);
+	if (c)
+		leave_nobody_behind(p, c);
 	if (c && (knob_slack ? cpu_is_taken(this_cpu()) : epoch_is_closed(this_cpu(), c, now_ns())))
 		task_set_slice(p, 0);
 	/*

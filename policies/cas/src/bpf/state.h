@@ -71,6 +71,7 @@ struct cas_cpu {
 	u8 prio;		/* of who runs */
 	u8 preempting;		/* who runs did not end its turn itself */
 	u8 takes_home;		/* who starts next has its home here */
+	u8 sent_back;		/* the last tick found somebody on the local DSQ, and had it queued again */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct cas_cpu, cpus)
