@@ -16,7 +16,7 @@ static __always_inline s32 deal_close(struct task_struct *p, s32 cpu)
 	if (!deal || deal_pid(deal) != p->pid)
 		return -1;
 	here->deal = 0;
-	return cpu_takes(p, to) ? to : -1;
+	return cpu_takes(p, to) && cpu_is_active(to) ? to : -1;
 }
 
 static __always_inline bool deal_open(struct un_cpu *from, s32 pid, s32 to)
@@ -77,8 +77,8 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 	u32 kind = cpu_kind(cpu), i;
 	s64 most = swap_worth();
 	u64 now = now_ns(), expected;
+	s32 to = -1, there;
 	bool any;
-	s32 to = -1;
 
 	if (!mine || mine->deal)
 		return;
@@ -107,16 +107,19 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 	expected = other->expects_ns;
 	if (!deal_open(mine, p->pid, to))
 		return;
-	if (other->pid && !deal_open(other, other->pid, cpu)) {
+	there = other->pid;
+	if (there && !deal_open(other, there, cpu)) {
 		mine->deal = 0;
 		return;
 	}
 	if (!__sync_bool_compare_and_swap(&other->expects_ns, expected, now)) {
 		mine->deal = 0;
+		if (there)
+			__sync_bool_compare_and_swap(&other->deal, deal_of(there, cpu), 0);
 		return;
 	}
 	mine->expects_ns = now;
-	if (other->pid)
+	if (there)
 		scx_bpf_kick_cpu(to, SCX_KICK_PREEMPT);
 	task_set_slice(p, 0);
 }
