@@ -183,3 +183,24 @@ fn the_kernels_own_threads_have_no_more_than_their_part_in_a_crowd() {
         assert!(ms < 2 * 40_000 / 41, "{policy}: {ms} ms");
     }
 }
+
+/// Its queue is that of a CPU which idles: that one has to look, whoever else is near.
+#[test]
+fn who_may_go_elsewhere_now_is_seen_by_the_cpu_that_it_waits_for() {
+    for seed in 0..20 {
+        let mut load = workload(vec![
+            bound("first", 6, 0, vec![burn(100)]),
+            bound("leaves", 6, 0, vec![burn(100)]),
+            bound("stays", 6, 0, vec![burn(100)]),
+        ]);
+        load.duration_ns = Some(100 * MS);
+        let machine = machine::find("numa-2x4").unwrap();
+        let mut scenario = scenario(machine, load, scheduler("dino"));
+        scenario.seed = seed;
+        let change = Change::Affinity(1, [0, 2, 4, 6].into_iter().collect());
+        scenario.faults = vec![Fault { at_ns: MS / 2, change }];
+        let outcome = run(&scenario).unwrap();
+        let waited_ms = outcome.observed.tasks[&2].wait_max_ns / MS;
+        assert!(waited_ms < 10, "seed {seed}: it waited for {waited_ms} ms");
+    }
+}

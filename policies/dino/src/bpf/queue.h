@@ -170,13 +170,21 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	s32 home = task_home(p), cpu = scx_bpf_task_cpu(p), idle;
 	bool anywhere = goes_anywhere(p);
-	u32 domain = anywhere ? domain_for(p, home, enq_flags) : home != NO_DOMAIN ? (u32)home : domain_near(p);
-	u64 queue = anywhere ? queue_of_domain(domain) : queue_of_bound(p, home);
+	u32 domain;
+	u64 queue;
 
+	if (anywhere) {
+		domain = domain_for(p, home, enq_flags);
+		queue = queue_of_domain(domain);
+	} else {
+		/* That CPU above all is to look, if it idles: others may be about to be somebody else's. */
+		queue = cpu = queue_of_bound(p, home);
+		domain = cpu_domain(cpu);
+	}
 	vtime_insert(p, queue, enq_flags, knob_slice_ns);
 	/* It was to go home, and cannot. Its CPU has nobody else, and looks no more before it idles [put_prev_task_scx]. */
 	if (enq_flags & SCX_ENQ_LAST)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
 	if (p->nr_cpus_allowed == 1)
 		return;
 	idle = domain_idle(p, cpu, domain);
