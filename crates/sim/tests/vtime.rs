@@ -32,6 +32,16 @@ fn runs(tasks: Vec<Task>, seconds: u64, policy: &str) -> Outcome {
     run(&scenario(cores(2), load, scheduler(policy))).unwrap()
 }
 
+/// From 5 s on each CPU has a real-time task that does not let go.
+fn runs_beside_hogs(tasks: Vec<Task>, seconds: u64, policy: &str) -> Outcome {
+    let mut load = workload(tasks);
+    load.duration_ns = Some(seconds * 1000 * MS);
+    let mut scenario = scenario(cores(2), load, scheduler(policy));
+    let hog = |cpu| Change::Hog { cpu, for_ns: 60_000 * MS, priority: 50 };
+    scenario.faults = [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) }).to_vec();
+    run(&scenario).unwrap()
+}
+
 fn cpu_ms(outcome: &Outcome, tid: u32) -> u64 {
     outcome.observed.tasks[&tid].cpu_ns / MS
 }
@@ -139,12 +149,7 @@ fn nobody_is_forgotten_behind_real_time_tasks() {
     for policy in POLICIES {
         let busy = (0..80).map(|n| task(&format!("busy{n}"), vec![burn(100_000)]));
         let ahead = Task { nice: 19, ..task("ahead", vec![burn(100_000)]) };
-        let mut load = workload(busy.chain([ahead]).collect());
-        load.duration_ns = Some(60_000 * MS);
-        let mut scenario = scenario(cores(2), load, scheduler(policy));
-        let hog = |cpu| Change::Hog { cpu, for_ns: 60_000 * MS, priority: 50 };
-        scenario.faults = [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) }).to_vec();
-        let outcome = run(&scenario).unwrap();
+        let outcome = runs_beside_hogs(busy.chain([ahead]).collect(), 60, policy);
         let longest_ms =
             outcome.observed.tasks.values().map(|task| task.wait_max_ns / MS).max().unwrap();
         assert!(longest_ms < 15_000, "{policy}: somebody waited for {longest_ms} ms");
@@ -159,12 +164,7 @@ fn the_kernels_own_threads_wait_for_no_crowd() {
         let steps = vec![burn(1), Step::Sleep { ns: 100 * MS }];
         let steps = vec![Step::Repeat { times: None, steps }];
         let own = Task { kernel: true, ..task("rcu", steps) };
-        let mut load = workload(busy.chain([own]).collect());
-        load.duration_ns = Some(30_000 * MS);
-        let mut scenario = scenario(cores(2), load, scheduler(policy));
-        let hog = |cpu| Change::Hog { cpu, for_ns: 60_000 * MS, priority: 50 };
-        scenario.faults = [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) }).to_vec();
-        let outcome = run(&scenario).unwrap();
+        let outcome = runs_beside_hogs(busy.chain([own]).collect(), 30, policy);
         let longest_ms = outcome.observed.tasks[&401].wait_max_ns / MS;
         // Both CPUs are the real-time tasks' for 950 ms of each second.
         assert!(longest_ms < 1_200, "{policy}: it waited for {longest_ms} ms");
