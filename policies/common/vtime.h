@@ -215,6 +215,7 @@ static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 
 	struct task_slot_of *of = vtime_clock_of(p);
 	u64 *behind = vtime_clock(of);
 
+	vtime += vtime_lent(of);
 	if (of)
 		of->waits_ns = 0;
 	if (behind && !vtime_shares(p, of->clock - 1)) {
@@ -241,8 +242,7 @@ static __always_inline bool vtime_take(u64 queue, u64 slice_ns)
 /* In running. CPUs do this side by side: what one of them has added may be lost, and comes with the next. */
 static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
 {
-	u64 vtime = p->scx.dsq_vtime + vtime_lent(vtime_clock_of(p));
-	u64 started = vtime_catch_up(p, vtime, slice_ns), now = now_ns();
+	u64 started = vtime_catch_up(p, p->scx.dsq_vtime, slice_ns), now = now_ns();
 	u64 stood_ns = elapsed_ns(vtime_moved_ns, now);
 
 	if (vtime_ahead(started) > 0)
