@@ -18,6 +18,7 @@ typedef long long s64;
 #define false 0
 #define true 1
 #define NULL ((void *)0)
+#define ENOMEM 12
 #define S32_MAX 0x7fffffff
 #define S64_MAX 0x7fffffffffffffffLL
 

@@ -150,10 +150,13 @@ static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 /* Each task that waits in a DSQ of the policy's own, in its order; each step is under the DSQ's lock. */
 #define dsq_for_each(p, dsq_id)	bpf_for_each(scx_dsq, p, dsq_id, 0)
 
-/* In dispatch and in dsq_for_each: the CPU takes p, which it may run, if p still waits there. Whether it does. */
-#define dsq_take(p, dsq_id)                                                                        \
-	(has(scx_bpf_dsq_move) ? scx_bpf_dsq_move(&___it, p, SCX_DSQ_LOCAL, 0) :                   \
-	 has(scx_bpf_dispatch_from_dsq) ? scx_bpf_dispatch_from_dsq(&___it, p, SCX_DSQ_LOCAL, 0) : false)
+/* In dsq_for_each: p goes to another DSQ, if it still waits there. Whether it does. */
+#define dsq_send(p, to)                                                                            \
+	(has(scx_bpf_dsq_move) ? scx_bpf_dsq_move(&___it, p, to, 0) :                              \
+	 has(scx_bpf_dispatch_from_dsq) ? scx_bpf_dispatch_from_dsq(&___it, p, to, 0) : false)
+
+/* The same in dispatch: the CPU takes p, which it may run. */
+#define dsq_take(p, dsq_id)	dsq_send(p, SCX_DSQ_LOCAL)
 
 /*
  * In cpu_offline: who waits in a DSQ of the policy's own for a CPU that goes is put where the kernel pushes tasks from, or
@@ -164,14 +167,8 @@ static __always_inline void dsq_hand_back(u64 dsq_id, s32 cpu)
 {
 	struct task_struct *p;
 
-	dsq_for_each(p, dsq_id) {
-		u64 to = scx_bpf_task_cpu(p) == cpu ? SCX_DSQ_LOCAL_ON | cpu : SCX_DSQ_GLOBAL;
-
-		if (has(scx_bpf_dsq_move))
-			scx_bpf_dsq_move(&___it, p, to, 0);
-		else if (has(scx_bpf_dispatch_from_dsq))
-			scx_bpf_dispatch_from_dsq(&___it, p, to, 0);
-	}
+	dsq_for_each(p, dsq_id)
+		dsq_send(p, scx_bpf_task_cpu(p) == cpu ? SCX_DSQ_LOCAL_ON | cpu : SCX_DSQ_GLOBAL);
 }
 
 static __always_inline void task_set_slice(struct task_struct *p, u64 slice)

@@ -143,7 +143,7 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 	struct task_slot *slot;
 
 	if (!of)
-		return -12;	/* ENOMEM */
+		return -ENOMEM;
 	of->slot = task_table_pop();
 	slot = task_table_at(of->slot);
 	if (!slot)

@@ -97,7 +97,7 @@ void OP(avx_enable, struct task_struct *p)
 s32 OP_SLEEPABLE(avx_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	if (!bpf_task_storage_get(&avx_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE))
-		return -12;	/* ENOMEM */
+		return -ENOMEM;
 	return task_table_enter(p, args);
 }
 

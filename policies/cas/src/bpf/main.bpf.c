@@ -335,7 +335,7 @@ s32 OP_SLEEPABLE(cas_init_task, struct task_struct *p, struct scx_init_task_args
 	struct cas_task *of = parent ? task_of(parent) : NULL;
 
 	if (!t)
-		return -12;	/* ENOMEM */
+		return -ENOMEM;
 	t->o1.nice = nice_of(p);
 	t->o1.slice_ns = o1_slice(t->o1.nice, knob_slice_ns);
 	if (of) {

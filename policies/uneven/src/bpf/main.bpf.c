@@ -171,7 +171,7 @@ void OP(uneven_cgroup_move, struct task_struct *p, struct cgroup *from, struct c
 s32 OP_SLEEPABLE(uneven_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	if (!bpf_task_storage_get(&un_tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE))
-		return -12;	/* ENOMEM */
+		return -ENOMEM;
 	return task_table_enter(p, args);
 }
 
