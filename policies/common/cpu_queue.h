@@ -20,6 +20,18 @@ static __always_inline s32 cpu_queues_create(void)
 	return 0;
 }
 
+/* In dispatch. A function of its own to the verifier, which would else go on from each of its ways. */
+__noinline int cpu_queue_clear_unasked(void)
+{
+	s32 cpu = cpu_to_clear();
+
+	if (cpu >= 0) {
+		dsq_hand_back(cpu, cpu);
+		scx_bpf_kick_cpu(cpu, 0);	/* who is moved there wakes nobody [move_local_task_to_local_dsq] */
+	}
+	return 0;
+}
+
 /* The shortest queue of those that were looked at. */
 struct shortest {
 	s32 cpu;

@@ -2,7 +2,7 @@
 /*
  * Hotplug: which CPUs are there, and which a task of a higher class has taken. A policy without these callbacks is
  * thrown out when a CPU comes or goes.
- * Of a CPU that goes the kernel asks for none any more [rq_offline_scx]: who waits for it in a queue of the policy's own is
+ * Of a CPU that goes the kernel asks for none any more [scx_rq_online]: who waits for it in a queue of the policy's own is
  * handed back (dsq_hand_back), and it is not chosen, as its empty queue would look the shortest.
  */
 #pragma once
@@ -276,6 +276,35 @@ static __always_inline bool cpu_is_left(struct task_struct *p)
 		return false;
 	task_set_slice(p, CPU_LEFT_NS);
 	return true;
+}
+
+/* 1 more than a CPU that goes, and for which some may wait; 0: none. */
+static u32 cpu_unasked;
+
+/*
+ * In tick and update_idle. The kernel does not ask a CPU that goes from the moment it takes no more tasks, and calls
+ * cpu_offline after a grace period of RCU's [sched_cpu_deactivate]: if a reader waits for the CPU, or RCU's own thread, never.
+ * So it says so itself, and another one, which is asked, hands them back (cpu_to_clear).
+ */
+static __always_inline void cpu_sees_itself_go(s32 cpu)
+{
+	u32 i;
+
+	if (!cpu_goes_unasked(cpu) || cpu_is_gone(cpu))
+		return;
+	cpu_goes(cpu, true);
+	cpu_unasked = cpu + 1;
+	bpf_for(i, 0, nr_cpus)
+		if (!cpu_is_gone(i))
+			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
+}
+
+/* In dispatch: the CPU whose queue is to be handed back by this one; -1: none. */
+static __always_inline s32 cpu_to_clear(void)
+{
+	u32 unasked = cpu_unasked;
+
+	return unasked && __sync_bool_compare_and_swap(&cpu_unasked, unasked, 0) ? (s32)unasked - 1 : -1;
 }
 
 /* In init: which are not there, or have come since the tables were made. */

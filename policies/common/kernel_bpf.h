@@ -159,9 +159,10 @@ static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 #define dsq_take(p, dsq_id)	dsq_send(p, SCX_DSQ_LOCAL)
 
 /*
- * In cpu_offline: who waits in a DSQ of the policy's own for a CPU that goes is put where the kernel pushes tasks from, or
- * who is still on another one's runqueue where each CPU looks first. Later kernels do that themselves; earlier ones ask for
- * none any more, and whoever is bound to the CPU would wait for ever, and who takes it down for him.
+ * In cpu_offline, or dispatch of another CPU: who waits in a DSQ of the policy's own for a CPU that goes is put where the
+ * kernel pushes tasks from, or who is still on another one's runqueue where each CPU looks first. Later kernels do that
+ * themselves; earlier ones ask for none any more, and whoever is bound to the CPU would wait for ever, and who takes it
+ * down for him.
  */
 static __always_inline void dsq_hand_back(u64 dsq_id, s32 cpu)
 {
@@ -342,9 +343,16 @@ static __always_inline bool cpu_is_active(s32 cpu)
 	return word >> ((u32)cpu % 64) & 1;
 }
 
+/* Whether a CPU goes, and the kernel asks for none there until then. */
+static __always_inline bool cpu_goes_unasked(s32 cpu)
+{
+	return !cpu_is_active(cpu);
+}
+
 #define OP(name, args...)		SEC("struct_ops/" #name) BPF_PROG(name, ##args)
 #define OP_SLEEPABLE(name, args...)	SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
 #define OPS(policy)			SEC(".struct_ops.link") struct sched_ext_ops policy##_ops
+#define KERNEL_ONLY(callback)		((void *)callback)	/* not in the simulator */
 #define LICENSE				char _license[] SEC("license") = "GPL"
 
 /* A table with an entry for each CPU, and name_of(cpu), which is NULL for a CPU out of range. */

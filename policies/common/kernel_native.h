@@ -90,6 +90,7 @@ EXPORT struct kernel *kernel;
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
 #define dsq_take(p, dsq_id)			kernel->dsq_take(kernel, dsq_id, p)
 #define dsq_hand_back(dsq_id, cpu)		((void)0)	/* as later kernels do */
+#define cpu_goes_unasked(cpu)			false	/* the same */
 #define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)			((cgroup)->kn->id)
 #define current_task()				kernel->forker(kernel)	/* nobody changes class there */
@@ -132,6 +133,7 @@ static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[C
 #define OP(name, args...)		name(args)
 #define OP_SLEEPABLE(name, args...)	name(args)
 #define OPS(policy)			EXPORT struct sched_ext_ops policy##_ops
+#define KERNEL_ONLY(callback)		NULL	/* what it is for does not happen there */
 #define LICENSE				static const char license[] __attribute__((unused)) = "GPL"
 
 #define CPU_TABLE(entry, table)                                                                    \

@@ -596,6 +596,29 @@ fn cpus_come_and_go_on_the_oldest_kernel() {
     in_guest_with(oldest(4), &survived(include_str!("../../../faults/hotplug.sh"), policies));
 }
 
+/// Older kernels ask a CPU that goes for nobody while they wait for RCU, and so for those that read and wait for it.
+#[test]
+fn who_reads_is_not_left_on_a_cpu_that_goes() {
+    let fault = r#"
+        load
+        for n in 1 2 3; do spin; taskset -p 7 $! >/dev/null; done
+        # a path that takes long to go, all of it as a reader
+        far=/kernel/..; for n in 1 2 3 4 5 6 7 8; do far=$far$far; done; far=/sys$far
+        for n in 1 2 3 4 5 6; do
+            (while :; do [ -e $far ]; done) & readers="$readers $!"; taskset -p 8 $! >/dev/null
+        done
+        for reader in $readers; do await "ran $reader; [ \${ran%.*} -gt 150 ]"; done
+        echo 0 >/sys/devices/system/cpu/cpu3/online
+        in_charge
+        progress $readers
+        kill -KILL $readers $spinners; spinners=; readers=
+        echo 1 >/sys/devices/system/cpu/cpu3/online
+        unload
+    "#;
+    let policies = "avx-fair flsched:pull=true cas min-fair dino";
+    in_guest_with(oldest(4), &survived(fault, policies));
+}
+
 /// One that was away when the tables were made ends the policy when it comes; until then, who may run on all others
 /// is bound to none.
 #[test]

@@ -42,6 +42,7 @@ void OP(avx_dispatch, s32 cpu, struct task_struct *prev)
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 
 	cpu_is_back(cpu, false);
+	cpu_queue_clear_unasked();
 	/* Called before prev's own `stopping`: what it had by now decides who is next. */
 	if (goes_on)
 		account(prev, cpu);
@@ -76,6 +77,7 @@ void OP(avx_tick, struct task_struct *p)
 	s32 cpu = this_cpu();
 
 	account(p, cpu);
+	cpu_sees_itself_go(cpu);
 	/* Or somebody was sent here, whom no other CPU can take. */
 	if (cpu_is_shared(cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
 		task_set_slice(p, 0);
@@ -84,6 +86,7 @@ void OP(avx_tick, struct task_struct *p)
 
 void OP(avx_update_idle, s32 cpu, bool idle)
 {
+	cpu_sees_itself_go(cpu);
 	active_set(cpu, !idle);
 	if (idle && knob_source == COUNTED_MODEL)
 		model_runs(cpu, 0, active_cores(cpu));

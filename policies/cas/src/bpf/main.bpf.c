@@ -172,6 +172,32 @@ static __always_inline bool balance(s32 cpu, struct cas_cpu *c, u64 going_on, u6
 	return !cpu_is_taken(cpu) && take_from_busiest(cpu, waiting(cpu) + !!going_on);
 }
 
+/*
+ * Who waits in the queues of a CPU that goes is handed back. Their hints promise too much then, and are looked up when it is
+ * back: to lower them here, on another CPU, would be to forget who comes at this moment.
+ */
+__noinline int clear_queues(s32 cpu)
+{
+	struct cas_cpu *c = cpus_of(cpu);
+	u32 slot;
+
+	bpf_for(slot, 0, knob_slots)
+		dsq_hand_back(dsq_of(cpu, slot), cpu);
+	if (c)
+		__sync_fetch_and_or(&c->stale, ~0U);
+	return 0;
+}
+
+static __always_inline void clear_unasked(void)
+{
+	s32 cpu = cpu_to_clear();
+
+	if (cpu >= 0) {
+		clear_queues(cpu);
+		scx_bpf_kick_cpu(cpu, 0);	/* who is moved there wakes nobody [move_local_task_to_local_dsq] */
+	}
+}
+
 void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cas_task *t = prev ? task_of(prev) : NULL;
@@ -183,6 +209,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	now = now_ns();
 	cpu_is_back(cpu, false);
+	clear_unasked();
 	if (t && t->o1.phase == RUNNING) {
 		charge(c, t, prev, now);
 		t->o1.nice = nice_of(prev);
@@ -233,6 +260,7 @@ void OP(cas_tick, struct task_struct *p)
 	struct cas_cpu *c = cpus_of(this_cpu());
 
 	cpu_is_back(this_cpu(), false);
+	cpu_sees_itself_go(this_cpu());
 	if (c)
 		leave_nobody_behind(p, c);
 	if (c && (knob_slack ? cpu_is_taken(this_cpu()) : epoch_is_closed(this_cpu(), c, now_ns())))
@@ -307,6 +335,12 @@ void OP(cas_stopping, struct task_struct *p, bool runnable)
 		t->o1.phase = STOPPED;
 }
 
+/* It may have nothing left that it is asked for, because it goes. */
+void OP(cas_update_idle, s32 cpu, bool idle)
+{
+	cpu_sees_itself_go(cpu);
+}
+
 /* A task is taken out of its queue to be changed, and queued again. */
 static __always_inline void leaves_queue(struct task_struct *p)
 {
@@ -377,20 +411,10 @@ void OP_SLEEPABLE(cas_cpu_online, s32 cpu)
 	cpu_goes(cpu, false);
 }
 
-/*
- * Who waits in its queues goes. Their hints promise too much then, and are looked up when it is back: to lower them here,
- * on another CPU, would be to forget who comes at this moment.
- */
 void OP(cas_cpu_offline, s32 cpu)
 {
-	struct cas_cpu *c = cpus_of(cpu);
-	u32 slot;
-
 	cpu_goes(cpu, true);
-	bpf_for(slot, 0, knob_slots)
-		dsq_hand_back(dsq_of(cpu, slot), cpu);
-	if (c)
-		__sync_fetch_and_or(&c->stale, ~0U);
+	clear_queues(cpu);
 }
 
 static __always_inline void begin(s32 cpu)
@@ -444,6 +468,7 @@ OPS(cas) = {
 	.tick		= (void *)cas_tick,
 	.running	= (void *)cas_running,
 	.stopping	= (void *)cas_stopping,
+	.update_idle	= KERNEL_ONLY(cas_update_idle),
 	.set_weight	= (void *)cas_set_weight,
 	.set_cpumask	= (void *)cas_set_cpumask,
 	.cpu_acquire	= (void *)cas_cpu_acquire,
@@ -453,5 +478,5 @@ OPS(cas) = {
 	.init_task	= (void *)cas_init_task,
 	.init		= (void *)cas_init,
 	.exit		= (void *)cas_exit,
-	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 };

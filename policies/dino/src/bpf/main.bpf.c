@@ -53,6 +53,7 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 	if (!state)
 		return;
 	cpu_is_back(cpu, false);
+	cpu_queue_clear_unasked();
 	if (goes_home)
 		state->left_ns = now_ns();
 	if (queue_take(cpu, goes_on && !goes_home ? prev : NULL,
@@ -97,6 +98,7 @@ void OP(dino_tick, struct task_struct *p)
 	if (!cpu)
 		return;
 	charge(p, cpu, this_cpu());
+	cpu_sees_itself_go(this_cpu());
 	if (cpu_is_left(p))
 		return;
 	cpu->home = task_home(p);
@@ -113,6 +115,12 @@ void OP(dino_tick, struct task_struct *p)
 		cpu->leaves = p->pid;
 		task_set_slice(p, 0);
 	}
+}
+
+/* It may have nothing left that it is asked for, because it goes. */
+void OP(dino_update_idle, s32 cpu, bool idle)
+{
+	cpu_sees_itself_go(cpu);
 }
 
 void OP(dino_set_weight, struct task_struct *p, u32 weight)
@@ -212,6 +220,7 @@ OPS(dino) = {
 	.running	= (void *)dino_running,
 	.stopping	= (void *)dino_stopping,
 	.tick		= (void *)dino_tick,
+	.update_idle	= KERNEL_ONLY(dino_update_idle),
 	.set_weight	= (void *)dino_set_weight,
 	.set_cpumask	= (void *)dino_set_cpumask,
 	.enable		= (void *)dino_enable,
@@ -223,6 +232,6 @@ OPS(dino) = {
 	.cpu_offline	= (void *)dino_cpu_offline,
 	.init		= (void *)dino_init,
 	.exit		= (void *)dino_exit,
-	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name		= "dino",
 };

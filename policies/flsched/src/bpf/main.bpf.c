@@ -197,6 +197,7 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 /* Takes what waits here, or with nothing to do what waits nearest; whether there was anything. */
 static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
+	cpu_queue_clear_unasked();
 	return cpu_queue_take_from_away(cpu) || cpu_queue_take_near(cpu, is_idle ? nr_cpus : 1);
 }
 
@@ -253,6 +254,7 @@ void OP(flsched_tick, struct task_struct *p)
 	if (knob_variant == CODE && !p->scx.slice)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	if (knob_pull) {
+		cpu_sees_itself_go(this_cpu());
 		queue_kick(this_cpu());
 		/* Who found this CPU idle at once with another one waits where nobody can take it. */
 		if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
@@ -261,6 +263,13 @@ void OP(flsched_tick, struct task_struct *p)
 		if (offer_claim(&state->offer, p))
 			task_set_slice(p, 0);
 	}
+}
+
+/* It may have nothing left that it is asked for, because it goes. */
+void OP(flsched_update_idle, s32 cpu, bool idle)
+{
+	if (knob_pull)
+		cpu_sees_itself_go(cpu);
 }
 
 /*
@@ -322,6 +331,7 @@ OPS(flsched) = {
 	.enqueue	= (void *)flsched_enqueue,
 	.dispatch	= (void *)flsched_dispatch,
 	.tick		= (void *)flsched_tick,
+	.update_idle	= KERNEL_ONLY(flsched_update_idle),
 	.disable	= (void *)flsched_disable,
 	.cpu_acquire	= (void *)flsched_cpu_acquire,
 	.cpu_release	= (void *)flsched_cpu_release,
@@ -329,6 +339,6 @@ OPS(flsched) = {
 	.cpu_offline	= (void *)flsched_cpu_offline,
 	.init		= (void *)flsched_init,
 	.exit		= (void *)flsched_exit,
-	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name		= "flsched",
 };

@@ -76,6 +76,7 @@ void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
 	cpu_is_back(cpu, false);
 	if (!state)
 		return;
+	cpu_queue_clear_unasked();
 	state->chose_ns = now_ns();
 	if (queue_take(cpu, goes_on && !goes_away ? prev : NULL) || goes_away)
 		return;
@@ -124,6 +125,7 @@ void OP(uneven_tick, struct task_struct *p)
 	if (!cpu)
 		return;
 	charge(p, this_cpu(), cpu);
+	cpu_sees_itself_go(this_cpu());
 	if (cpu_is_left(p))
 		return;
 	/* All kinds: where every CPU of one idles, none of them has ticks. */
@@ -135,6 +137,12 @@ void OP(uneven_tick, struct task_struct *p)
 		task_set_slice(p, 0);
 	else
 		exchange(p, this_cpu());
+}
+
+/* It may have nothing left that it is asked for, because it goes. */
+void OP(uneven_update_idle, s32 cpu, bool idle)
+{
+	cpu_sees_itself_go(cpu);
 }
 
 void OP(uneven_set_weight, struct task_struct *p, u32 weight)
@@ -243,6 +251,7 @@ OPS(uneven) = {
 	.running	= (void *)uneven_running,
 	.stopping	= (void *)uneven_stopping,
 	.tick		= (void *)uneven_tick,
+	.update_idle	= KERNEL_ONLY(uneven_update_idle),
 	.set_weight	= (void *)uneven_set_weight,
 	.set_cpumask	= (void *)uneven_set_cpumask,
 	.cgroup_move	= (void *)uneven_cgroup_move,
@@ -255,6 +264,6 @@ OPS(uneven) = {
 	.cpu_offline	= (void *)uneven_cpu_offline,
 	.init		= (void *)uneven_init,
 	.exit		= (void *)uneven_exit,
-	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name		= "uneven",
 };
