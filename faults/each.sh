@@ -36,7 +36,8 @@ nothing_left() {
     changed=$(awk -F: 'NR == FNR { was[$1, $2] = $3; next }
         ($1, $2) in was && was[$1, $2] != $3 { print $0 ", was" was[$1, $2] }' before after)
     [ -z "$changed" ] || fail "changed:" $changed
-    broken=$(dmesg -c | grep -m 1 -e 'WARNING: ' -e 'BUG: ' -e 'Oops: ')
+    # Before 7.1 a task that was sent to a CPU and left at once has the kernel warn of itself [7e0ffb72de8a].
+    broken=$(dmesg -c | grep -v 'scx_dsq_insert_commit' | grep -m 1 -e 'WARNING: ' -e 'BUG: ' -e 'Oops: ')
     [ -z "$broken" ] || fail "the kernel says: $broken"
 }
 
