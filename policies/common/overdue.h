@@ -29,30 +29,33 @@ static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
  * Virtual time alone does not bound a wait: whoever is a few slices ahead of 40 others has his turn when each of them has
  * had those, and where real-time tasks leave them a twentieth of the CPU that is more than the 21 s after which RCU
  * complains of him, or the watchdog's 30. So a CPU looks for who has waited for so long, this often. While there are such
- * it takes them in every other of its turns, who came first before the others.
+ * it takes them in every other of its turns, who came first before the others; and before all of them those that the kernel
+ * waits for (vtime_is_waited_for) and that have not had the one turn in so many which is theirs.
  */
 #define FORGOTTEN_NS (5 * 1000 * 1000 * 1000ULL)
 #define FORGOTTEN_LOOKS_NS (250 * 1000 * 1000ULL)
 
 static u64 forgotten_looked_ns[MAX_CPUS];
 
-/* Since when p, which waits, has done so, if it may run here. 0: it may not. */
-static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu)
+/* Since when p, which waits, has done so, if it may run here. 0: it may not. For whom the kernel waits: since long ago. */
+static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu, u64 leads_ns)
 {
 	struct task_slot_of *of = vtime_clock_of(p);
 
 	if (!of || !cpu_allowed(p, cpu) || (migration_is_disabled(p) && scx_bpf_task_cpu(p) != cpu))
 		return 0;
+	if (of->waits_ns && (s64)(of->waits_ns - leads_ns) < 0 && vtime_is_waited_for(p))
+		return of->waits_ns - VTIME_LEAD;
 	return of->waits_ns;
 }
 
 /* Since when who has done so longest waits in a queue, if that is earlier than `since_ns`. */
-static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns)
+static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns, u64 leads_ns)
 {
 	struct task_struct *p;
 
 	dsq_for_each(p, queue) {
-		u64 waits_ns = forgotten_since(p, cpu);
+		u64 waits_ns = forgotten_since(p, cpu, leads_ns);
 
 		if (waits_ns && (s64)(waits_ns - since_ns) < 0)
 			since_ns = waits_ns;
@@ -60,12 +63,12 @@ static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns)
 	return since_ns;
 }
 
-static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns)
+static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns, u64 leads_ns)
 {
 	struct task_struct *p;
 
 	dsq_for_each(p, queue)
-		if (forgotten_since(p, cpu) == since_ns && dsq_take(p, queue))
+		if (forgotten_since(p, cpu, leads_ns) == since_ns && dsq_take(p, queue))
 			return true;
 	return false;
 }
@@ -73,14 +76,15 @@ static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns)
 /* Takes one of this CPU's own queue, or of `nr` from `shared` on. Whether there was one. */
 static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
 {
-	u64 now = now_ns(), too_long_ns = now - FORGOTTEN_NS, first, queue = cpu;
+	u64 now = now_ns(), too_long_ns = now - FORGOTTEN_NS, leads_ns = now - VTIME_LEADS_IN * slice_ns;
+	u64 first, queue = cpu;
 	u32 at = cpu, i;
 
 	if (at >= MAX_CPUS || elapsed_ns(forgotten_looked_ns[at], now) < FORGOTTEN_LOOKS_NS)
 		return false;
-	first = forgotten_first(queue, cpu, too_long_ns);
+	first = forgotten_first(queue, cpu, too_long_ns, leads_ns);
 	bpf_for(i, 0, nr) {
-		u64 since_ns = forgotten_first(shared + i, cpu, first);
+		u64 since_ns = forgotten_first(shared + i, cpu, first, leads_ns);
 
 		if (since_ns != first) {
 			first = since_ns;
@@ -92,5 +96,5 @@ static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slic
 		return false;
 	/* The next look is in the turn after the next. */
 	forgotten_looked_ns[at] -= FORGOTTEN_LOOKS_NS - 3 * slice_ns / 2;
-	return forgotten_take(queue, cpu, first);
+	return forgotten_take(queue, cpu, first, leads_ns);
 }

@@ -145,6 +145,12 @@ static __always_inline void vtime_settle(u64 queue, u64 slice_ns)
 /* With more than so many in a queue, and a twentieth of the CPU left by real-time tasks, somebody waits for seconds. */
 #define VTIME_CROWD 16
 
+/* Whether the kernel itself may wait for p. */
+static __always_inline bool vtime_is_waited_for(struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD || holds_up_rcu(p);
+}
+
 /*
  * Whether the kernel itself waits for p. A task that was preempted as a reader of RCU's holds up every grace period, and
  * so does RCU's own thread until it has run, several times for each; the watchdog of sched_ext is a work item. Where a

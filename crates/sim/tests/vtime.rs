@@ -160,14 +160,20 @@ fn nobody_is_forgotten_behind_real_time_tasks() {
 #[test]
 fn the_kernels_own_threads_wait_for_no_crowd() {
     for policy in POLICIES {
-        let busy = (0..400).map(|n| task(&format!("busy{n}"), vec![burn(100_000)]));
-        let steps = vec![burn(1), Step::Sleep { ns: 100 * MS }];
-        let steps = vec![Step::Repeat { times: None, steps }];
-        let own = Task { kernel: true, ..task("rcu", steps) };
-        let outcome = runs_beside_hogs(busy.chain([own]).collect(), 30, policy);
-        let longest_ms = outcome.observed.tasks[&401].wait_max_ns / MS;
+        // One comes seldom enough for a turn before the others each time, and one with each tick.
+        let longest_ms = [100, 4].map(|sleeps_ms| {
+            let busy = (0..400).map(|n| task(&format!("busy{n}"), vec![burn(100_000)]));
+            let steps = vec![burn(1), Step::Sleep { ns: sleeps_ms * MS }];
+            let steps = vec![Step::Repeat { times: None, steps }];
+            let own = Task { kernel: true, ..task("rcu", steps) };
+            let outcome = runs_beside_hogs(busy.chain([own]).collect(), 30, policy);
+            outcome.observed.tasks[&401].wait_max_ns / MS
+        });
         // Both CPUs are the real-time tasks' for 950 ms of each second.
-        assert!(longest_ms < 1_200, "{policy}: it waited for {longest_ms} ms");
+        assert!(
+            longest_ms.iter().all(|ms| *ms < 1_200),
+            "{policy}: it waited for {longest_ms:?} ms"
+        );
     }
 }
 
