@@ -156,14 +156,14 @@ fn nobody_is_forgotten_behind_real_time_tasks() {
     }
 }
 
-/// RCU's, and that of the watchdog: the kernel throws a policy out that leaves them waiting.
+/// RCU's, and that of the watchdog: the kernel throws a policy out that leaves them waiting. By epochs, too.
 #[test]
 fn the_kernels_own_threads_wait_for_no_crowd() {
-    for policy in POLICIES {
+    for policy in POLICIES.into_iter().chain(["cas", "o1"]) {
         // One comes seldom enough for a turn before the others each time, and one with each tick.
         let longest_ms = [100, 4].map(|sleeps_ms| {
             let busy = (0..400).map(|n| task(&format!("busy{n}"), vec![burn(100_000)]));
-            let steps = vec![burn(1), Step::Sleep { ns: sleeps_ms * MS }];
+            let steps = vec![Step::Run { work_ns: 50_000 }, Step::Sleep { ns: sleeps_ms * MS }];
             let steps = vec![Step::Repeat { times: None, steps }];
             let own = Task { kernel: true, ..task("rcu", steps) };
             let outcome = runs_beside_hogs(busy.chain([own]).collect(), 30, policy);

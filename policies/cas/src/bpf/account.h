@@ -35,6 +35,15 @@ static __always_inline u32 open_epoch(s32 cpu, const struct cas_cpu *c, u64 now)
 	return c->epoch + epoch_is_closed(cpu, c, now);
 }
 
+/*
+ * The epoch of who has become runnable. For the kernel's own threads, as RCU's, none is closed: all wait for them, and would
+ * wait again with each step. Their slices end as others' do.
+ */
+static __always_inline u32 arrival_epoch(s32 cpu, const struct cas_cpu *c, const struct task_struct *p, u64 now)
+{
+	return p->flags & PF_KTHREAD ? c->epoch : open_epoch(cpu, c, now);
+}
+
 /* Its slice is over: it goes on in this epoch or waits for the next. Returns which. */
 static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now)
 {
@@ -111,7 +120,7 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
 				   u32 slot, u64 now)
 {
-	u32 epoch = open_epoch(cpu, c, now);
+	u32 epoch = arrival_epoch(cpu, c, p, now);
 
 	if (knob_slack) {
 		t->key = vtime_key(vtime_arrives(t->key, clock_of(t), c->vtime), slot);
