@@ -37,7 +37,10 @@ static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 
 static u64 forgotten_looked_ns[MAX_CPUS];
 
-/* Since when p, which waits, has done so, if it may run here. 0: it may not. For whom the kernel waits: since long ago. */
+/*
+ * Since when p, which waits, has done so, if it may run here. 0: it may not. If the kernel waits for it, and did before
+ * `leads_ns`: since long ago.
+ */
 static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu, u64 leads_ns)
 {
 	struct task_slot_of *of = vtime_clock_of(p);
