@@ -43,9 +43,10 @@ impl Folder {
         names
     }
 
-    /// Its caches and temporary files are in the folder, too.
+    /// Its caches and temporary files are in the folder, too. It ignores no signal, whoever started the tests did.
     fn paceline(&self, words: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,QUIT", env!("CARGO_BIN_EXE_paceline")]);
         command.args(words.split(' ')).stdin(Stdio::null()).current_dir(self.0.path());
         command.env("XDG_CACHE_HOME", self.0.path()).env("TMPDIR", self.0.path());
         command
