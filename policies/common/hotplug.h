@@ -261,23 +261,6 @@ static __always_inline bool cpu_is_shared(s32 cpu)
 	return cpu_is_taken(cpu);
 }
 
-#define CPU_LEFT_NS (1000 * 1000 * 1000ULL)
-
-/*
- * In tick, with SCX_OPS_ENQ_LAST: whether this CPU goes, or comes. The kernel calls neither dispatch nor enqueue for it,
- * and leaves whom it finds there alone and without a slice on the local DSQ of a CPU that idles: the thread that takes
- * the CPU down, for good [balance_one, do_enqueue_task, local_dsq_post_enq]. It keeps its slice.
- */
-static __always_inline bool cpu_is_left(struct task_struct *p)
-{
-	s32 cpu = this_cpu();
-
-	if (!cpu_is_gone(cpu) && cpu_is_active(cpu))
-		return false;
-	task_set_slice(p, CPU_LEFT_NS);
-	return true;
-}
-
 /* 1 more than a CPU that goes, and for which some may wait; 0: none. */
 static u32 cpu_unasked;
 
@@ -290,7 +273,7 @@ static __always_inline void cpu_sees_itself_go(s32 cpu)
 {
 	u32 i;
 
-	if (!cpu_goes_unasked(cpu) || cpu_is_gone(cpu))
+	if (cpu_is_gone(cpu) || cpu_is_active(cpu))
 		return;
 	cpu_goes(cpu, true);
 	cpu_unasked = cpu + 1;
@@ -305,6 +288,24 @@ static __always_inline s32 cpu_to_clear(void)
 	u32 unasked = cpu_unasked;
 
 	return unasked && __sync_bool_compare_and_swap(&cpu_unasked, unasked, 0) ? (s32)unasked - 1 : -1;
+}
+
+#define CPU_LEFT_NS (1000 * 1000 * 1000ULL)
+
+/*
+ * In tick, with SCX_OPS_ENQ_LAST: whether this CPU goes, or comes. The kernel calls neither dispatch nor enqueue for it,
+ * and leaves whom it finds there alone and without a slice on the local DSQ of a CPU that idles: the thread that takes
+ * the CPU down, for good [balance_one, do_enqueue_task, local_dsq_post_enq]. It keeps its slice.
+ */
+static __always_inline bool cpu_is_left(struct task_struct *p)
+{
+	s32 cpu = this_cpu();
+
+	cpu_sees_itself_go(cpu);
+	if (!cpu_is_gone(cpu))
+		return false;
+	task_set_slice(p, CPU_LEFT_NS);
+	return true;
 }
 
 /* In init: which are not there, or have come since the tables were made. */

@@ -343,12 +343,6 @@ static __always_inline bool cpu_is_active(s32 cpu)
 	return word >> ((u32)cpu % 64) & 1;
 }
 
-/* Whether a CPU goes, and the kernel asks for none there until then. */
-static __always_inline bool cpu_goes_unasked(s32 cpu)
-{
-	return !cpu_is_active(cpu);
-}
-
 #define OP(name, args...)		SEC("struct_ops/" #name) BPF_PROG(name, ##args)
 #define OP_SLEEPABLE(name, args...)	SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
 #define OPS(policy)			SEC(".struct_ops.link") struct sched_ext_ops policy##_ops

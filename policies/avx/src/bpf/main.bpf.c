@@ -86,7 +86,8 @@ void OP(avx_tick, struct task_struct *p)
 
 void OP(avx_update_idle, s32 cpu, bool idle)
 {
-	cpu_sees_itself_go(cpu);
+	if (idle)
+		cpu_sees_itself_go(cpu);
 	active_set(cpu, !idle);
 	if (idle && knob_source == COUNTED_MODEL)
 		model_runs(cpu, 0, active_cores(cpu));

@@ -338,7 +338,8 @@ void OP(cas_stopping, struct task_struct *p, bool runnable)
 /* It may have nothing left that it is asked for, because it goes. */
 void OP(cas_update_idle, s32 cpu, bool idle)
 {
-	cpu_sees_itself_go(cpu);
+	if (idle)
+		cpu_sees_itself_go(cpu);
 }
 
 /* A task is taken out of its queue to be changed, and queued again. */

@@ -98,7 +98,6 @@ void OP(dino_tick, struct task_struct *p)
 	if (!cpu)
 		return;
 	charge(p, cpu, this_cpu());
-	cpu_sees_itself_go(this_cpu());
 	if (cpu_is_left(p))
 		return;
 	cpu->home = task_home(p);
@@ -120,7 +119,8 @@ void OP(dino_tick, struct task_struct *p)
 /* It may have nothing left that it is asked for, because it goes. */
 void OP(dino_update_idle, s32 cpu, bool idle)
 {
-	cpu_sees_itself_go(cpu);
+	if (idle)
+		cpu_sees_itself_go(cpu);
 }
 
 void OP(dino_set_weight, struct task_struct *p, u32 weight)

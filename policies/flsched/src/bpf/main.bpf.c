@@ -268,7 +268,7 @@ void OP(flsched_tick, struct task_struct *p)
 /* It may have nothing left that it is asked for, because it goes. */
 void OP(flsched_update_idle, s32 cpu, bool idle)
 {
-	if (knob_pull)
+	if (idle && knob_pull)
 		cpu_sees_itself_go(cpu);
 }
 

@@ -125,7 +125,6 @@ void OP(uneven_tick, struct task_struct *p)
 	if (!cpu)
 		return;
 	charge(p, this_cpu(), cpu);
-	cpu_sees_itself_go(this_cpu());
 	if (cpu_is_left(p))
 		return;
 	/* All kinds: where every CPU of one idles, none of them has ticks. */
@@ -142,7 +141,8 @@ void OP(uneven_tick, struct task_struct *p)
 /* It may have nothing left that it is asked for, because it goes. */
 void OP(uneven_update_idle, s32 cpu, bool idle)
 {
-	cpu_sees_itself_go(cpu);
+	if (idle)
+		cpu_sees_itself_go(cpu);
 }
 
 void OP(uneven_set_weight, struct task_struct *p, u32 weight)
