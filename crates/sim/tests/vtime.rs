@@ -27,19 +27,22 @@ fn starts_often() -> Vec<Step> {
 }
 
 fn runs(tasks: Vec<Task>, seconds: u64, policy: &str) -> Outcome {
+    runs_with(Vec::new(), tasks, seconds, policy)
+}
+
+fn runs_with(faults: Vec<Fault>, tasks: Vec<Task>, seconds: u64, policy: &str) -> Outcome {
     let mut load = workload(tasks);
     load.duration_ns = Some(seconds * 1000 * MS);
-    run(&scenario(cores(2), load, scheduler(policy))).unwrap()
+    let mut scenario = scenario(cores(2), load, scheduler(policy));
+    scenario.faults = faults;
+    run(&scenario).unwrap()
 }
 
 /// From 5 s on each CPU has a real-time task that does not let go.
 fn runs_beside_hogs(tasks: Vec<Task>, seconds: u64, policy: &str) -> Outcome {
-    let mut load = workload(tasks);
-    load.duration_ns = Some(seconds * 1000 * MS);
-    let mut scenario = scenario(cores(2), load, scheduler(policy));
     let hog = |cpu| Change::Hog { cpu, for_ns: 60_000 * MS, priority: 50 };
-    scenario.faults = [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) }).to_vec();
-    run(&scenario).unwrap()
+    let hogs = [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) });
+    runs_with(hogs.to_vec(), tasks, seconds, policy)
 }
 
 fn cpu_ms(outcome: &Outcome, tid: u32) -> u64 {
