@@ -97,7 +97,7 @@ static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slic
 	forgotten_looked_ns[at] = now;
 	if (first == too_long_ns)
 		return false;
-	/* The next look is in the turn after the next. */
-	forgotten_looked_ns[at] -= FORGOTTEN_LOOKS_NS - 3 * slice_ns / 2;
+	/* The next look is in the turn after the next; each is a tick where real-time tasks leave little [cpu_is_shared]. */
+	forgotten_looked_ns[at] -= FORGOTTEN_LOOKS_NS - 3 * (cpu_is_taken_at(at) ? tick_ns : slice_ns) / 2;
 	return forgotten_take(queue, cpu, first, leads_ns);
 }
