@@ -7,6 +7,12 @@ default) $stress >out 2>err;;
 *) $P run $policy -- $stress >out 2>err;;
 esac
 status=$?
+# Before 0.15.08 a second SIGALRM interrupts the stressor `resched` as it waits for its children, and one that has not ended
+# by then counts on (mended in f67ba39b5acb, "kill and wait for children"): no fault of the scheduler's.
+of_its_own='resched instance . \(corrupted bogo-ops counter\|hash error\)\|metrics-check: stressor metrics corrupted'
+if [ $status = 2 ] && grep -q 'resched instance . corrupted' out err; then
+    grep -h ' fail: \| error: ' out err | grep -qv "$of_its_own" || status=0
+fi
 stalls=$(dmesg | grep -c 'rcu: INFO: .*stall')
 [ $status = 0 ] && [ $stalls = 0 ] || fail "status $status, $stalls stalls: $(grep -h ' fail: ' out err | head -n 3)" \
     "$(kernel_said | head -n 4)"
