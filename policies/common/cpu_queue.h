@@ -70,7 +70,8 @@ static __always_inline bool cpu_queue_take_from_away(s32 cpu)
 	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
 		s32 other = cpu_neighbour(cpu, i);
 
-		if (cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other)) &&
+		if (cpu_lacks_any(other) &&
+		    cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other)) &&
 		    dsq_move_to_local(other))
 			return true;
 	}
@@ -92,7 +93,17 @@ static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
 	return false;
 }
 
-/* In tick: a CPU that went idle between an insertion and the search for idle CPUs was not kicked. Any DSQ. */
+/*
+ * In enqueue, where p is put into the queue of a CPU and no other idles: one that is not p's own may just have found nothing
+ * and be about to idle. It does so under its runqueue's lock, and p comes into the queue once this callback has returned.
+ */
+static __always_inline void cpu_queue_kick(struct task_struct *p, s32 cpu)
+{
+	if (cpu != scx_bpf_task_cpu(p))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* In tick: a CPU that went idle between the search for idle CPUs and an insertion was not kicked. Any DSQ. */
 static __always_inline void queue_kick(u64 dsq_id)
 {
 	if (scx_bpf_dsq_nr_queued(dsq_id) > 0)

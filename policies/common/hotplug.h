@@ -41,6 +41,9 @@ static struct cpu_visit cpu_visits[MAX_CPUS];
 /* How many have gone or are taken: seldom any, and then others have to look for what waits there. */
 static u32 nr_away;
 
+/* How many were not there when the policy was loaded: nothing has ever waited for them. */
+static u32 nr_missing;
+
 /* `at` is in bounds. */
 static __always_inline bool cpu_lacks_at(u32 at, u32 why)
 {
@@ -73,7 +76,7 @@ static __always_inline bool cpu_is_taken_at(u32 at)
 /* No CPU is ours alone. */
 static __always_inline bool all_are_away(void)
 {
-	return nr_away >= nr_cpus;
+	return nr_away + nr_missing >= nr_cpus;
 }
 
 /* Whether p can be put on a CPU: it may run there, and the CPU is there, and ours, as far as any is. */
@@ -93,13 +96,13 @@ static __always_inline void cpu_goes(s32 cpu, bool goes)
 	barrier_var(at);
 	if (at >= MAX_CPUS)
 		return;
-	if (goes)
-		cpu_leaves_at(at, CPU_GONE);
-	else
-		cpu_returns_at(at, CPU_GONE);
 	/* The tables were made for the CPUs that were there when the policy was loaded. */
 	if (!goes && (at >= nr_cpus || cpu_missing[at]))
 		scx_bpf_error("a CPU came that was not there when this was loaded: load it again");
+	else if (goes)
+		cpu_leaves_at(at, CPU_GONE);
+	else
+		cpu_returns_at(at, CPU_GONE);
 }
 
 static __always_inline bool cpu_is_taken(s32 cpu)
@@ -229,6 +232,15 @@ static __always_inline void cpu_sends_away(void)
 		scx_bpf_reenqueue_local();
 }
 
+/* Whether others are to look for what waits for a CPU: to count that for each of them would be dear where one lacks something. */
+static __always_inline bool cpu_lacks_any(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at < MAX_CPUS && cpu_lacks_at(at, CPU_GONE | CPU_TAKEN);
+}
+
 /*
  * Whether a CPU, for which `mine` wait, is to take one of the `theirs` that wait for another: of one that has gone all,
  * and of one that is scarce, too, unless it is taken itself and as many wait here. Not for each visit: nobody sends back
@@ -313,7 +325,12 @@ static __always_inline void cpus_look(void)
 {
 	u32 cpu;
 
-	bpf_for(cpu, 0, MAX_CPUS)
-		if (cpu < nr_cpus || cpu_is_online(cpu))
+	bpf_for(cpu, 0, MAX_CPUS) {
+		if (cpu < nr_cpus && cpu_missing[cpu] && !cpu_is_online(cpu)) {
+			cpu_lacks[cpu] = CPU_GONE;
+			nr_missing++;
+		} else if (cpu < nr_cpus || cpu_is_online(cpu)) {
 			cpu_goes(cpu, !cpu_is_online(cpu));
+		}
+	}
 }

@@ -20,16 +20,17 @@ static __always_inline s32 place_idle_near(struct task_struct *p, s32 prev_cpu, 
 	return is_idle ? cpu : -1;
 }
 
-/* Has an idle CPU that p may use, if there is one, look for something to run. */
-static __always_inline void place_kick_idle(struct task_struct *p)
+/* Has an idle CPU that p may use, if there is one, look for something to run. Whether there was one. */
+static __always_inline bool place_kick_idle(struct task_struct *p)
 {
 	s32 cpu;
 
 	if (nr_cpus == 1 || p->nr_cpus_allowed == 1)
-		return;
+		return false;
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return cpu >= 0;
 }
 
 /*

@@ -76,8 +76,7 @@ void OP(rr_cpu_offline, s32 cpu)
 
 s32 OP_SLEEPABLE(rr_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	task_table_enter(p, args);
-	return 0;
+	return task_table_enter(p, args);
 }
 
 void OP(rr_exit_task, struct task_struct *p, struct scx_exit_task_args *args)

@@ -93,7 +93,7 @@ void OP(dino_stopping, struct task_struct *p, bool runnable)
 void OP(dino_tick, struct task_struct *p)
 {
 	struct dn_cpu *cpu = cpus_of(this_cpu());
-	u32 domain = cpu_domain(this_cpu());
+	u32 domain = cpu_domain(this_cpu()), i;
 
 	if (!cpu)
 		return;
@@ -101,7 +101,9 @@ void OP(dino_tick, struct task_struct *p)
 	if (cpu_is_left(p))
 		return;
 	cpu->home = task_home(p);
-	queue_kick(queue_of_domain(domain));
+	/* All domains: where every CPU of one idles, none of them has ticks. */
+	bpf_for(i, 0, nr_domains)
+		queue_kick(queue_of_domain(i));
 	queue_kick(this_cpu());
 	/* Somebody was sent here, whom no other CPU can take. */
 	if (cpu_is_shared(this_cpu()) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0) {

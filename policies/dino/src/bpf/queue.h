@@ -190,8 +190,8 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	idle = domain_idle(p, cpu, domain);
 	if (idle >= 0)
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
-	else if (home == NO_DOMAIN || !domain_clear(domain))
-		place_kick_idle(p);
+	else if ((home == NO_DOMAIN || !domain_clear(domain)) && !place_kick_idle(p))
+		cpu_queue_kick(p, cpu);
 }
 
 /* Takes one who has had less than so much, and waits in a domain that has no CPU left. Whether there was one. */

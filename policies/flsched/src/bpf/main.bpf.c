@@ -3,7 +3,7 @@
  * FLSCHED: a lockless and lightweight scheduler for manycore processors.
  *
  * Every CPU has its own queue, the local DSQ, and nothing else: no queue is shared, so the policy
- * takes no lock and touches no counter that another CPU writes. A task that becomes runnable goes
+ * takes no lock, and writes no counter that others do but where a real-time task comes to a CPU or leaves it. A task that becomes runnable goes
  * to an idle CPU near its last one, or waits on its last one or where fewer wait. It runs until it
  * blocks or its fixed slice ends, at a tick already where others wait and a CPU idles; a wakeup never
  * makes a busy CPU switch.
@@ -120,9 +120,9 @@ static __always_inline u64 slice_again(u64 enq_flags)
  * real-time task would go behind all that wait elsewhere, and again and again. Where a reader's slice has ended it has
  * the head when that is free, as a program that does little else would have the CPU for itself.
  */
-static __always_inline u64 order_again(struct task_struct *p, u64 enq_flags)
+static __always_inline u64 order_again(struct task_struct *p, s32 cpu, u64 enq_flags)
 {
-	struct fl_cpu *state = cpus_of(scx_bpf_task_cpu(p));
+	struct fl_cpu *state = cpus_of(cpu);
 
 	if (enq_flags & SCX_ENQ_REENQ)
 		return p->flags & PF_KTHREAD || holds_up_rcu(p) ? SCX_ENQ_HEAD : 0;
@@ -145,9 +145,10 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 		enq_flags |= place_in_queue(p, cpu);
 	else if (p->nr_cpus_allowed > 1 && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, place_waiting(cpu) - 1);
+	enq_flags |= order_again(p, cpu, enq_flags);
 	dsq_insert(p, cpu, slice_again(enq_flags), enq_flags);
-	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
-	place_kick_idle(p);
+	if (!place_kick_idle(p))
+		cpu_queue_kick(p, cpu);
 }
 
 /* A slice that has ended, or been cut off: to an idle CPU, else to where fewer are ahead than here, without itself. */
@@ -169,6 +170,7 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 	/* With its tasks pushed off, the queue of a CPU that goes looks the shortest. */
 	if (!cpu_is_active(cpu))
 		cpu = scx_bpf_task_cpu(p);
+	enq_flags |= order_again(p, cpu, enq_flags);
 	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_again(enq_flags), enq_flags);
 }
 
@@ -177,6 +179,7 @@ static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		enq_flags |= place_in_queue(p, scx_bpf_task_cpu(p));
+	enq_flags |= order_again(p, scx_bpf_task_cpu(p), enq_flags);
 	dsq_insert(p, SCX_DSQ_LOCAL, slice_again(enq_flags), enq_flags);
 }
 
@@ -185,7 +188,6 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		defer_ends(p, scx_bpf_task_cpu(p));
-	enq_flags |= order_again(p, enq_flags);
 	if (knob_pull && waits_for_pull(p))
 		enqueue_for_pull(p, enq_flags);
 	else if (p->nr_cpus_allowed == 1 || migration_is_disabled(p))	/* the latter: before 6.14 */
@@ -245,6 +247,8 @@ void OP(flsched_tick, struct task_struct *p)
 
 	if (!state)
 		return;
+	if (knob_pull)
+		cpu_sees_itself_go(this_cpu());
 	if (cpu_is_shared(this_cpu()) && place_waiting(this_cpu()) > 0)
 		return task_set_slice(p, 0);
 	if (turn_was_prolonged(state, p)) {
@@ -254,7 +258,6 @@ void OP(flsched_tick, struct task_struct *p)
 	if (knob_variant == CODE && !p->scx.slice)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	if (knob_pull) {
-		cpu_sees_itself_go(this_cpu());
 		queue_kick(this_cpu());
 		/* Who found this CPU idle at once with another one waits where nobody can take it. */
 		if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)

@@ -27,7 +27,6 @@ static __always_inline s32 place(struct task_struct *p, s32 prev_cpu, u64 wake_f
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
 	u32 kind = task ? share_next(&task->wants, nr_types) : 0, i;
-	bool is_idle = false;
 	s32 cpu;
 
 	bpf_for(i, 0, nr_cpus) {
@@ -36,8 +35,7 @@ static __always_inline s32 place(struct task_struct *p, s32 prev_cpu, u64 wake_f
 		    scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu;
 	}
-	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &is_idle);
-	return is_idle ? cpu : -1;
+	return place_idle_near(p, prev_cpu, wake_flags);
 }
 
 s32 OP(uneven_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)

@@ -16,14 +16,16 @@ static __always_inline u64 queue_of_kind(u32 kind)
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
+	s32 cpu = scx_bpf_task_cpu(p);
 	u64 queue;
 
 	if (goes_anywhere(p))
 		queue = queue_of_kind(task ? share_next(&task->wants, nr_types) : 0);
 	else
-		queue = p->nr_cpus_allowed == 1 ? scx_bpf_task_cpu(p) : cpu_queue_shortest(p);
+		queue = cpu = p->nr_cpus_allowed == 1 ? cpu : cpu_queue_shortest(p);
 	vtime_insert(p, queue, enq_flags, knob_slice_ns);
-	place_kick_idle(p);
+	if (!place_kick_idle(p))
+		cpu_queue_kick(p, cpu);
 }
 
 /* The same for another kind's queue, of which so much is said to be later. */
