@@ -60,11 +60,6 @@ EXPORT u32 learned(u32 seen, u32 wide, bool found)
 	return wide;
 }
 
-EXPORT u64 weighted(u64 charge_ns, u32 weight)
-{
-	return charge_weighted(charge_ns, weight);
-}
-
 /* What a task of a level is charged for a long stretch at the highest one, on a part of 3.2, 2.8 and 2.4 GHz. */
 EXPORT u64 charged(u64 ran_ns, u32 level, u64 slice_ns)
 {

@@ -191,12 +191,6 @@ fn wide_code_at_work_in_few_preemptions_is_not_much() {
     assert_eq!(after(|_| false), 0);
 }
 
-#[test]
-fn virtual_time_goes_by_weight() {
-    let weighted = |weight: u32| call!(weighted(MS => u64, weight => u32) -> u64);
-    assert_eq!([100, 200, 50, 0].map(weighted), [MS, MS / 2, 2 * MS, 100 * MS]);
-}
-
 /// `struct license` of license.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

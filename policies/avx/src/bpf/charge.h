@@ -172,9 +172,3 @@ static __always_inline u64 charge_drawn(u64 ran_ns, u64 limited_ns, u64 cycles, 
 		part = least;
 	return ran_ns - limited_ns + limited_ns * part / ROOT_ONE;
 }
-
-/* What virtual time advances by. */
-static __always_inline u64 charge_weighted(u64 charge_ns, u32 weight)
-{
-	return charge_ns * 100 / (weight ? weight : 1);
-}

@@ -19,11 +19,20 @@ static __always_inline s32 queue_for(struct task_struct *p)
 	return cpu_takes(p, own) ? own : cpu_queue_shortest(p);
 }
 
-/* A woken task takes the CPU of who has had the most, if it is far enough ahead of it. */
-static __always_inline void queue_preempt(struct task_struct *p, u64 vtime)
+/* How far ahead of all here one that waits for another CPU has to be. */
+static __always_inline u64 queue_lead_ns(void)
 {
-	s64 most = WAKEUP_NS;
+	return knob_pick == PICK_BALANCED ? VTIME_LEAD : knob_slice_ns;
+}
+
+/*
+ * A woken task takes the CPU of who has had the most, if it is far enough ahead of it: by as much as has that CPU take it from
+ * this queue [queue_least, queue_balanced].
+ */
+static __always_inline void queue_preempt(struct task_struct *p, s32 queue, u64 vtime)
+{
 	s32 victim = -1;
+	s64 most = 0;
 	u32 i;
 
 	bpf_for(i, 0, nr_cpus) {
@@ -33,7 +42,7 @@ static __always_inline void queue_preempt(struct task_struct *p, u64 vtime)
 		if (!state || state->vtime == VTIME_IDLE || !cpu_takes(p, i))
 			continue;
 		ahead = state->vtime - vtime;
-		if (ahead > most) {
+		if (ahead > most && ahead > (s64)(i == (u32)queue ? WAKEUP_NS : queue_lead_ns())) {
 			most = ahead;
 			victim = i;
 		}
@@ -44,15 +53,14 @@ static __always_inline void queue_preempt(struct task_struct *p, u64 vtime)
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
-	u64 vtime = vtime_insert(p, queue_for(p), enq_flags, knob_slice_ns);
-	s32 idle;
+	s32 queue = queue_for(p);
+	u64 vtime = vtime_insert(p, queue, enq_flags, knob_slice_ns);
 
-	/* Looked for after the insertion: a CPU that idles from now on finds the task by itself. */
-	idle = nr_cpus == 1 ? -1 : scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (idle >= 0)
-		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
-	else if (enq_flags & SCX_ENQ_WAKEUP)
-		queue_preempt(p, vtime);
+	if (place_kick_idle(p))
+		return;
+	cpu_queue_kick(p, queue);
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		queue_preempt(p, queue, vtime);
 }
 
 /* The queue with the least head, others' only if that is a slice ahead of the own; -1: `prev` has had the least. */
@@ -67,7 +75,7 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 		best = -1;
 	}
 	if (least != S64_MAX)
-		least -= knob_slice_ns;
+		least -= queue_lead_ns();
 	bpf_for(i, 1, nr_cpus) {
 		s32 other = cpu_neighbour(cpu, i);
 		s64 head = vtime_head(other);
