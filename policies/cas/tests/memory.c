@@ -7,7 +7,8 @@ EXPORT u64 task_bytes(void)
 	return sizeof(struct cas_task);
 }
 
-EXPORT u64 cpus_bytes(void)
+/* What is sized for MAX_CPUS. */
+EXPORT u64 tables_bytes(void)
 {
-	return sizeof(cpus);
+	return sizeof(cpus) + sizeof(cpu_visits) + sizeof(cpu_lacks);
 }

@@ -99,12 +99,24 @@ static __always_inline bool was_preempted(s32 cpu, const struct cas_cpu *c, u64 
 	return c->preempting || (enq_flags & SCX_ENQ_REENQ && !cpu_is_kept(cpu));
 }
 
+/*
+ * Whether a task goes on before all others of the present epoch: who was preempted as a reader of RCU's holds up every grace
+ * period until it has gone on, and one epoch after the other is longer than the 21 s after which RCU complains. Once: if its
+ * slice is over it has a tick more, and then waits as all do.
+ */
+static __always_inline bool leads(const struct cas_task *t, struct task_struct *p)
+{
+	return holds_up_rcu(p) && key_prio(t->key) > 0;
+}
+
 /* Where a task that ran, and could go on, belongs now. */
-static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now,
-				   u64 enq_flags)
+static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
+				   u32 slot, u64 now, u64 enq_flags)
 {
 	if (knob_slack)
 		t->key = vtime_key(t->key, slot);
+	else if (leads(t, p))
+		t->key = key_of(c->epoch, 0, key_sequence(t->key), slot);
 	else if (is_over(t))
 		make_key(c, t, expire(cpu, c, t, now), slot);
 	else if (was_preempted(cpu, c, enq_flags))	/* as if it had never left the head of its list */

@@ -6,10 +6,11 @@
  * Every CPU has a few queues ("slots"), one for each address space while there are no more of these,
  * ordered by epoch, priority and arrival (or, with a slack, by virtual time). Beside each queue stands
  * a word with the key of its first task (the hint), so the next task is chosen by comparing words. All
- * of a CPU's state is written under its runqueue's lock, which every callback here holds: a task is only
- * ever queued on the CPU whose runqueue it is on.
+ * that a choice goes by is written under the CPU's runqueue's lock: a task is only ever queued on the CPU whose
+ * runqueue it is on.
  * Two things happen behind its back. Another CPU takes a task, or the kernel does, because a property
- * of it changes: then the hint promises too much, which is marked in `stale` and looked up later. A
+ * of it changes: then the hint promises too much, which is marked in `stale` and looked up later (where the kernel says
+ * nothing of it, as it moves a task, once the queue's next has been taken for the one that left). A
  * hint never promises too little, for only its own CPU raises it: no task is forgotten. The least hint of
  * all other contexts is kept as well, until one of those hints or the current context changes; so while
  * a context stays, a choice costs the same however many others wait.
@@ -83,7 +84,7 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 	if (arrives)
 		arrive(cpu, c, t, p, slot, now);
 	else if (t->o1.phase == STOPPED)
-		decide(cpu, c, t, slot, now, enq_flags);
+		decide(cpu, c, t, p, slot, now, enq_flags);
 	else if (t->o1.phase != DECIDED)
 		queue_again(cpu, c, t, slot);
 
@@ -157,7 +158,8 @@ __noinline int take_from_away(s32 cpu)
 		bpf_for(i, 1, nr_cpus) {
 			s32 victim = cpu_neighbour(cpu, i);
 
-			if (cpu_helps(cpu, waiting(cpu), victim, waiting(victim)) && take(cpu, victim, class))
+			if (cpu_lacks_any(victim) && cpu_helps(cpu, waiting(cpu), victim, waiting(victim)) &&
+			    take(cpu, victim, class))
 				return true;
 		}
 	return false;
@@ -215,7 +217,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		t->o1.nice = nice_of(prev);
 		slot = slot_of(c, prev, now);
 		join(t, slot);
-		decide(cpu, c, t, slot, now, 0);
+		decide(cpu, c, t, prev, slot, now, 0);
 		going_on = t->key;
 	}
 	if ((nr_away && take_from_away(cpu)) || balance(cpu, c, going_on, now))
@@ -266,7 +268,7 @@ void OP(cas_tick, struct task_struct *p)
 	if (c && (knob_slack ? cpu_is_taken(this_cpu()) : epoch_is_closed(this_cpu(), c, now_ns())))
 		task_set_slice(p, 0);
 	/*
-	 * A CPU that went idle between an insertion and the search for idle CPUs was not kicked, nor one
+	 * A CPU that went idle between the search for idle CPUs and an insertion was not kicked, nor one
 	 * that idles while a task waits at home for longer than was thought.
 	 */
 	if (c && nr_cpus > 1)
@@ -360,6 +362,18 @@ void OP(cas_set_weight, struct task_struct *p, u32 weight)
 void OP(cas_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
 {
 	leaves_queue(p);
+}
+
+/* It leaves the class, and its queue, if it waits. When it is back, it comes anew. */
+void OP(cas_disable, struct task_struct *p)
+{
+	struct cas_task *t = task_of(p);
+
+	leaves_queue(p);
+	if (t) {
+		t->o1.phase = OUT;
+		t->stamp_ns = 0;
+	}
 }
 
 /* A child begins with half of what is left of its parent's slice [sched_fork]. */
@@ -472,6 +486,7 @@ OPS(cas) = {
 	.update_idle	= KERNEL_ONLY(cas_update_idle),
 	.set_weight	= (void *)cas_set_weight,
 	.set_cpumask	= (void *)cas_set_cpumask,
+	.disable	= (void *)cas_disable,
 	.cpu_acquire	= (void *)cas_cpu_acquire,
 	.cpu_release	= (void *)cas_cpu_release,
 	.cpu_online	= (void *)cas_cpu_online,
