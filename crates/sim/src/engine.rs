@@ -38,8 +38,9 @@ pub(crate) struct Engine {
     pub hogs: Vec<(usize, TaskId)>,
     /// Each piece of work is longer or shorter by up to this part of it.
     pub jitter: f64,
-    /// When the run must have ended, and whether that is how it ends.
+    /// When the run must have ended, and whether that is how it ends; and for how long the workload lasts, from its start.
     pub stop_ns: u64,
+    pub lasts_ns: u64,
     /// Where tasks wait for the start, if they do.
     pub gate: Option<Gate>,
     /// When the workload started, and what CPUs had done until then.
@@ -76,7 +77,8 @@ fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Tas
     }
 }
 
-/// A task that waits for `rest_ns` first, before the workload's time begins.
+/// A task that waits for `rest_ns` first, before the workload's time begins; and for its delay, from where that begins,
+/// if it has been forked by then.
 fn new_task(
     k: &Kernel,
     task: &workload::Task,
@@ -86,8 +88,14 @@ fn new_task(
     after: &[Op],
 ) -> Task {
     let mut steps = task.steps.clone();
-    if task.delay_ns + rest_ns > 0 {
-        steps.insert(0, Step::Sleep { ns: task.delay_ns + rest_ns });
+    let late = [Op::Delay];
+    let mut before = before;
+    match task.forked {
+        true if task.delay_ns > 0 => before = &late,
+        false if task.delay_ns + rest_ns > 0 => {
+            steps.insert(0, Step::Sleep { ns: task.delay_ns + rest_ns });
+        }
+        _ => {}
     }
     let mask = |cpus: &Option<Vec<usize>>| match cpus {
         Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
@@ -147,7 +155,8 @@ impl Engine {
         };
         for task in &workload.tasks {
             let rest_ns = if rests(task) { RESTED_NS } else { 0 };
-            let made = new_task(k, task, here, rest_ns, if task.forked { &[] } else { gate }, &[]);
+            let before = if task.forked { &[][..] } else { gate };
+            let made = new_task(k, task, here, rest_ns, before, &[]);
             k.tasks.push(made);
         }
         let mut before: Vec<Op> = rested.iter().map(|task| Op::Fork(*task)).collect();
@@ -182,6 +191,7 @@ impl Engine {
         k.now = 0;
         self.keepers_rest(keepers);
         if self.gate.is_none() {
+            self.stop_ns = self.lasts_ns;
             self.plan_faults();
         }
         let k = &mut self.k;
@@ -199,7 +209,7 @@ impl Engine {
     pub fn start(&mut self) {
         let k = &mut self.k;
         self.start_ns = k.now;
-        self.stop_ns = self.stop_ns.saturating_add(k.now);
+        self.stop_ns = self.lasts_ns.saturating_add(k.now);
         k.tasks.iter_mut().for_each(|task| task.at.origin_ns += k.now);
         let at_start = k.cpus.iter().map(|cpu| cpu.spent_until(k.now).cut(k.now));
         self.spent_before = at_start.collect();
@@ -580,7 +590,7 @@ impl Engine {
         cpu_state.since_ns = t_ns;
         cpu_state.rate = rate;
         if !self.stands_still(cpu) {
-            self.due_at(cpu, t_ns + need_ns.ceil() as u64);
+            self.due_at(cpu, t_ns.saturating_add(need_ns.ceil() as u64));
         }
     }
 

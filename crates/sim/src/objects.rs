@@ -189,6 +189,10 @@ impl Engine {
     pub(crate) fn system_call(&mut self, task: TaskId, op: Op) {
         match op {
             Op::Sleep { ns } => self.sleep(task, ns),
+            Op::Delay => {
+                let origin_ns = self.k.tasks[task].at.origin_ns;
+                self.sleep(task, origin_ns.saturating_sub(self.k.now));
+            }
             Op::Timer { timer, period_ns, relative } => {
                 self.wait_timer(task, timer, period_ns, relative);
             }

@@ -29,6 +29,8 @@ pub(crate) enum Op {
     Sleep {
         ns: u64,
     },
+    /// Sleeps until the task's delay is over.
+    Delay,
     Timer {
         timer: ObjectId,
         period_ns: u64,

@@ -308,7 +308,7 @@ fn check(scenario: &Scenario) -> Result<(), SimError> {
 
 fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Traced, SimError> {
     let cap_ns = scenario.options.cap_ns;
-    let stop_ns = scenario.workload.duration_ns.unwrap_or(cap_ns).min(cap_ns);
+    let lasts_ns = scenario.workload.duration_ns.unwrap_or(cap_ns).min(cap_ns);
     let mut engine = Engine {
         funcs: Funcs::new(&k),
         k,
@@ -319,7 +319,8 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
         faults: scenario.faults.clone(),
         hogs: Vec::new(),
         jitter: scenario.options.jitter,
-        stop_ns,
+        stop_ns: cap_ns,
+        lasts_ns,
         gate: None,
         start_ns: 0,
         spent_before: Vec::new(),
@@ -332,6 +333,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     };
     engine.load(&scenario.workload, scenario.options.together).map_err(SimError::Load)?;
     let end = engine.run();
+    let began = engine.gate.is_none() || !engine.spent_before.is_empty();
     let now_ns = engine.k.now;
     let speeds = engine.class.measured();
     let totals = engine.class.totals();
@@ -339,7 +341,8 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     engine.class.stop(&mut engine.k);
     match end {
         End::At(at_ns)
-            if at_ns >= cap_ns && scenario.workload.duration_ns.is_none_or(|ns| ns > cap_ns) =>
+            if at_ns >= cap_ns
+                && (!began || scenario.workload.duration_ns.is_none_or(|ns| ns > cap_ns)) =>
         {
             Err(SimError::Cap { limit: Duration::from_nanos(cap_ns) })
         }

@@ -490,6 +490,11 @@ impl Class for Eevdf {
         }
         if let Some(next) = next {
             super::not_before(k, self.habits[next].queued_ns);
+            // Who goes on is not set anew, and has a new slice all the same.
+            let rq = &self.rqs[cpu];
+            if rq.queue.curr == Some(next) && rq.slice_end_ns.is_none() {
+                self.arm_slice_end(k, cpu);
+            }
         }
         k.leave();
         next
