@@ -168,7 +168,8 @@ fn nearness(summary: &[Summary], went: &Went) -> Vec<String> {
              an idle machine",
             percent(went.others)
         ));
-    } else if !distance.is_finite() || distance.abs() > DISTANCE_MAX {
+    }
+    if !distance.is_finite() || distance.abs() > DISTANCE_MAX {
         lines.push(format!(
             "a replay that is {} off its own recording says little of other policies: it does not know \
              something of this machine or of the command",

@@ -63,8 +63,8 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     let file = args.output.display();
     let events = count(found.events as f64);
     output::say(&format!(
-        "paceline: {file}: {events} events of {} CPUs, {lost}; {:.1} MB; all of the machine is in it{}",
-        found.cpus,
+        "paceline: {file}: {events} events of {}, {lost}; {:.1} MB; all of the machine is in it{}",
+        plural(found.cpus as usize, "CPU"),
         bytes as f64 / 1e6,
         if timeline.is_some() { "" } else { ", and which threads share memory is not" },
     ));

@@ -139,7 +139,7 @@ pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
     }
     let mut first = Surveying::new(BTreeMap::new());
     each(text, |number, line| {
-        first.found.lost += line.lost;
+        first.found.lost = first.found.lost.saturating_add(line.lost);
         line.event.map_or(Ok(()), |event| first.take(number, &event))
     })?;
     first.end()

@@ -358,7 +358,7 @@ impl<'a> Reader<'a> {
                 repeat(times, steps)
             }
             None => {
-                let times = given.unwrap_or(None);
+                let times = find("loop").map_or(Ok(None), phase_loop)?;
                 let steps = scope.steps(&members, times == Some(1))?;
                 repeat(times, steps)
             }
@@ -503,14 +503,7 @@ fn read_phase<'a>(
     let mut times = Some(1);
     for (key, value) in &members {
         match key.as_str() {
-            "loop" => {
-                times = loop_count(*value)?;
-                if times == Some(0) {
-                    let problem =
-                        "loop: 0 is endless in rt-app for a phase; expected -1, or 1 or more";
-                    return Err(value.error(problem));
-                }
-            }
+            "loop" => times = phase_loop(*value)?,
             "cpus" => {}
             "priority" | "policy" | "nodes_membind" | "taskgroup" => {
                 let problem =
@@ -530,6 +523,16 @@ fn read_phase<'a>(
 /// Once is no repetition.
 fn repeat(times: Option<u64>, steps: Vec<Step>) -> Vec<Step> {
     if times == Some(1) { steps } else { vec![Step::Repeat { times, steps }] }
+}
+
+/// How often a phase is gone through, or a task without any, which is one itself.
+fn phase_loop(value: Node) -> Result<Option<u64>, Error> {
+    match loop_count(value)? {
+        Some(0) => {
+            Err(value.error("loop: 0 is endless in rt-app for a phase; expected -1, or 1 or more"))
+        }
+        times => Ok(times),
+    }
 }
 
 fn loop_count(node: Node) -> Result<Option<u64>, Error> {

@@ -107,8 +107,9 @@ fn begins(text: &str) -> Option<u32> {
 
 /// What comes after `[` of `[001] d..2. 1234.567890: sched:sched_switch: ...`.
 fn after_task(text: &str) -> Option<Event<'_>> {
-    let (cpu, rest) = text.split_once(']')?;
-    let cpu = number(cpu)?;
+    // No CPU has a number of so many digits.
+    let end = text.bytes().take(10).position(|byte| byte == b']')?;
+    let (cpu, rest) = (number(&text[..end])?, &text[end + 1..]);
     let (first, rest) = word(rest)?;
     let (flags, time, rest) = match seconds(first) {
         Some(t_ns) => (None, t_ns, rest),
@@ -156,13 +157,17 @@ fn context(flags: &str) -> Option<Carrier> {
     }
 }
 
+/// Between who leaves a CPU and who comes.
+const ARROW: &str = " ==> ";
+
 fn what<'a>(name: &str, fields: &'a str) -> Option<What<'a>> {
     Some(match name {
-        "sched_switch" => {
-            let (prev, next) = fields.split_once(" ==> ")?;
-            let (prev, state) = left_by(prev)?;
-            What::Switch { prev, next: thread(next, &NEXT)?, left: left(state) }
-        }
+        // A name has room for three of them.
+        "sched_switch" => fields.match_indices(ARROW).take(4).find_map(|(at, _)| {
+            let (prev, state) = left_by(&fields[..at])?;
+            let next = thread(&fields[at + ARROW.len()..], &NEXT)?;
+            Some(What::Switch { prev, next, left: left(state) })
+        })?,
         "sched_waking" => What::Waking(thread(fields, &PLAIN)?),
         "sched_wakeup" => What::Wakeup(thread(fields, &PLAIN)?),
         "sched_wakeup_new" => What::WakeupNew(thread(fields, &PLAIN)?, target(fields).unwrap_or(0)),

@@ -211,7 +211,7 @@ impl Timeline {
         let ([_, cpu, _, lost], _) = numbers::<4>(bundle);
         let cpu = cpu as u32;
         // How many is not known.
-        self.lost += lost;
+        self.lost = self.lost.saturating_add(lost);
         if lost > 0 {
             self.current.remove(&cpu);
         }
