@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -63,6 +64,16 @@ pub struct Executed {
 
 type Usage = [(&'static str, f64); 4];
 
+/// The end of what a command wrote: there may be more of it than memory.
+fn last_of(output: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(output)?;
+    let from = file.metadata()?.len().saturating_sub(OUTPUT_MAX as u64);
+    file.seek(SeekFrom::Start(from))?;
+    let mut last = Vec::new();
+    file.take(OUTPUT_MAX as u64).read_to_end(&mut last)?;
+    Ok(last)
+}
+
 /// Runs the command once, in a session of its own as a terminal or a service manager would start it, and
 /// then `clear`, which ends what it left behind.
 ///
@@ -89,8 +100,8 @@ pub fn execute(
     clear(Pid::from_child(&child));
     // One that did not end in time has now; unless `clear` has waited for it.
     let _ = child.wait();
-    let output = fs::read(&what.output)?;
-    let output = String::from_utf8_lossy(&output[output.len().saturating_sub(OUTPUT_MAX)..]);
+    let output = last_of(&what.output)?;
+    let output = String::from_utf8_lossy(&output);
     let last = || output.trim_end().lines().next_back().unwrap_or("no output").to_string();
     match ended? {
         Some(0) => {}

@@ -92,7 +92,8 @@ impl Facts {
         let cpus = topology::online(root).unwrap_or_default();
         let topology = topology::below(root).unwrap_or_default();
         let different = |of_cpu: &[u16]| {
-            let all: BTreeSet<u16> = cpus.iter().map(|cpu| of_cpu[*cpu]).collect();
+            let all: BTreeSet<u16> =
+                cpus.iter().filter_map(|cpu| of_cpu.get(*cpu).copied()).collect();
             all.len().max(1)
         };
         let mut kinds = BTreeMap::new();

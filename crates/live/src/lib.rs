@@ -50,8 +50,8 @@ pub use load::{Attached, Scope, load};
 pub use locks::{LockCounter, Locks};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use process::{
-    Standing, ask_for_sched_ext, end_as_killed, ignore, is_ignored, is_root, outrank_policies,
-    speak_from_background, stop, unhandle,
+    Standing, ask_for_sched_ext, end_as_killed, end_as_others, ignore, is_ignored, is_root,
+    outrank_policies, speak_from_background, stop, unhandle,
 };
 pub use program::{absent, name as thread_name};
 pub use topology::{cpu_list, topology};

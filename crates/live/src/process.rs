@@ -149,19 +149,20 @@ pub fn ignore(signal: libc::c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// Ctrl-\ and other signals that end a process.
+const ENDING: [libc::c_int; 6] =
+    [libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGVTALRM, libc::SIGXCPU];
+
+/// Has them do what they did before [`end_as_killed`].
+pub fn end_as_others() {
+    ENDING.into_iter().for_each(unhandle);
+}
+
 /// Has Ctrl-\ and other signals that end a process do what a polite kill does, unless they do nothing.
 ///
 /// # Errors
 /// The kernel does not take a handler.
 pub fn end_as_killed() -> io::Result<()> {
-    const ENDING: [libc::c_int; 6] = [
-        libc::SIGQUIT,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGALRM,
-        libc::SIGVTALRM,
-        libc::SIGXCPU,
-    ];
     extern "C" fn killed(_: libc::c_int) {
         // SAFETY: a handler may call it
         unsafe { libc::raise(libc::SIGTERM) };

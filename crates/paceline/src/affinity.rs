@@ -68,7 +68,7 @@ pub fn run(
     let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
     // It works all the same from the class that everybody is in, and later where the machine is full.
     let _ = live::outrank_policies();
-    let mut child = match args.command.is_empty() {
+    let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
         true => None,
         false => Some(run::start(args, standing)?),
     };
@@ -101,9 +101,10 @@ pub fn run(
     speeds.warn(args);
     let started = Instant::now();
     let ended = watch(args, label, &mut steering, child.as_mut(), speeds, (every, until), &stop);
-    speeds.keep(steering.knows().learned);
-    let had = steering.had();
+    let (learned, had) = (steering.knows().learned, steering.had());
     let given = steering.end().map_err(failed);
+    // The disk may be slow, or gone.
+    speeds.keep(learned);
     let said = match (&ended, given) {
         (Ok(end), Ok(given)) => tell_end(args, label, started.elapsed(), end, &had, given),
         (_, given) => given.map(|_| ()),
@@ -178,7 +179,7 @@ fn watch(
             turn = started.elapsed() + TURN;
         }
         if passed >= next {
-            next += every;
+            next = started.elapsed() + every;
             let now = Glance::now().map_err(failed)?;
             let (load, knows) = (now.since(&last), steering.knows());
             last = now;

@@ -4,6 +4,7 @@
 
 use live::{Facts, MISSES};
 use policy::native::MAX_CPUS;
+use report::text::visible;
 use serde::Serialize;
 
 use crate::cli::Doctor;
@@ -49,7 +50,7 @@ fn line(finding: &Finding) -> String {
         None => "--",
     };
     let mend = finding.mend.iter().map(|mend| format!("{:25}{mend}\n", "")).collect::<String>();
-    format!("{mark:<6} {:<17} {}\n{mend}", finding.check, finding.says)
+    format!("{mark:<6} {:<17} {}\n{mend}", finding.check, visible(&finding.says))
 }
 
 fn examine(facts: &Facts, sound: Option<Result<(), String>>) -> Vec<Finding> {

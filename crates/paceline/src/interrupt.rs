@@ -4,12 +4,13 @@
 
 use std::fmt::Display;
 use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fs, io};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGXFSZ};
 use tempfile::TempDir;
 
@@ -98,6 +99,12 @@ pub fn in_charge() -> Result<Arc<AtomicBool>, Failure> {
     set_by(SIGNALS.into_iter().chain([SIGTSTP]))
 }
 
+/// From now on they do what they do to any program.
+pub fn heed_no_more() {
+    SIGNALS.into_iter().chain([SIGTSTP]).for_each(live::unhandle);
+    live::end_as_others();
+}
+
 /// Set by Ctrl-Z.
 pub fn suspends() -> Result<Arc<AtomicBool>, Failure> {
     set_by([SIGTSTP])
@@ -166,11 +173,24 @@ fn hold(folder: &Path) -> io::Result<()> {
 fn remove_abandoned(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let held = is_one.then(|| File::open(entry.path().join(HELD)).ok()).flatten();
+        let held = (is_one && is_own(&entry)).then(|| open_held(&entry.path())).flatten();
         if held.is_some_and(|held| flock(held, FlockOperation::NonBlockingLockExclusive).is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Whether a folder is of this user's making: in a folder that all may write to, others may make what they like.
+fn is_own(entry: &fs::DirEntry) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    entry.metadata().is_ok_and(|folder| folder.is_dir() && folder.uid() == own)
+}
+
+/// A pipe is not waited for, nor a link followed.
+fn open_held(folder: &Path) -> Option<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits() as i32).open(folder.join(HELD));
+    file.ok().filter(|file| file.metadata().is_ok_and(|file| file.is_file()))
 }
 
 /// There is no room for temporary files.
@@ -208,6 +228,17 @@ mod tests {
     #[test]
     fn folders_go_whose_process_is_gone() {
         let all = tempfile::tempdir().unwrap();
+        // Of somebody who would have this wait for ever, or open what it leads to.
+        let other = all.path().join("paceline-trap");
+        fs::create_dir(&other).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            other.join(HELD),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
         for name in ["paceline-held", "paceline-left", "paceline-new", "other"] {
             fs::create_dir(all.path().join(name)).unwrap();
         }
@@ -219,6 +250,7 @@ mod tests {
         let left = ["paceline-held", "paceline-left", "paceline-new", "other"]
             .map(|name| all.path().join(name).exists());
         assert_eq!(left, [true, false, true, true]);
+        assert!(other.exists());
     }
 
     #[test]

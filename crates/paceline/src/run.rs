@@ -13,7 +13,6 @@ use live::{
 };
 use policy::{Instance, Profile, Sources, Told, Topology};
 use serde_json::{Value, json};
-use signal_hook::consts::SIGTSTP;
 
 use crate::affinity;
 use crate::cli::{By, CountedBy, Counter, Run};
@@ -41,6 +40,9 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let instance = named(&dry(args)?)?;
     mend()?;
     let every = positive("--stats", args.stats)?;
+    if every < LOOK {
+        return Err(Failure::input("--stats: give it 200ms or more"));
+    }
     let until = args.duration.map(|time| positive("--for", time)).transpose()?;
     if let Some(program) = args.command.first() {
         vm::which(program.as_ref()).map_err(Failure::input)?;
@@ -67,7 +69,8 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         Told::Speeds | Told::Misses => speeds.described(&attached),
     });
     known.iter().for_each(|known| output::say(&format!("paceline: {known}")));
-    let mut child = match args.command.is_empty() {
+    // Who pressed Ctrl-C while it was loaded wants no command.
+    let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
         true => None,
         false => Some(start(args, standing)?),
     };
@@ -90,12 +93,14 @@ pub fn run(args: &Run) -> Result<(), Failure> {
 
 /// Linux's own class is in charge again; says so, and why.
 fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failure> {
-    watch.speeds.keep(learned(&attached));
+    let learned = learned(&attached);
     let exit = match end {
         End::Kernel => told(&attached),
         _ => None,
     };
     let detached = attached.detach();
+    // The disk may be slow, or gone.
+    watch.speeds.keep(learned);
     if *end != End::Kernel {
         detached.map_err(failed)?;
     }
@@ -184,7 +189,8 @@ impl Watch<'_> {
                     told => told?,
                 }
                 last = now;
-                next += self.every;
+                // One that came late is not made up for.
+                next = self.started.elapsed() + self.every;
             }
             let rest = self.until.map_or(LOOK, |until| until.saturating_sub(passed));
             thread::sleep(LOOK.min(rest).min(next.saturating_sub(passed)));
@@ -456,8 +462,8 @@ pub fn conclude(
     child: Option<Child>,
     suspended: &AtomicBool,
 ) -> Result<(), Failure> {
-    // From here on nobody looks whether it was pressed.
-    live::unhandle(SIGTSTP);
+    // From here on nobody looks whether one has come.
+    interrupt::heed_no_more();
     if child.is_some() && suspended.load(Ordering::Relaxed) {
         // With the command, which was stopped by the same key.
         live::stop();
@@ -491,6 +497,8 @@ fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use signal_hook::consts::SIGTSTP;
+
     use super::*;
 
     #[test]

@@ -404,12 +404,15 @@ X
         done
         steer
         # Children begin with their parent's own mask, and a mask that somebody asks for is kept.
-        set -- $pids; one=$1 two=$2
+        set -- $pids; one=$1 two=$2 three=$3
         # A mask that is no kind of core's: one that is cannot be told from what the steering gave.
         noted() {{ grep -q "^{{\"tid\":$1,.*\"own\":\"$2\"" /run/paceline/affinity; }}
         taskset -pc 3-5 $one >/dev/null; taskset -pc 0,3 $two >/dev/null
         await 'noted $one 3-5'
         await 'noted $two 0,3'
+        # One that becomes a real-time task is nobody's to place, and has its own mask.
+        of() {{ taskset -p $1 | sed 's/.*: //'; }}
+        chrt -r -p 1 $three; await '[ "$(of $three)" = 3f ]'; chrt -o -p 0 $three; await '[ "$(of $three)" != 3f ]'
         kill -INT $pid; wait $pid; status=$?; [ $status = 130 ] || fail "Ctrl-C: $status"
         [ "$(masks)" = " 1 38 4 3f 1 9 " ] || fail "after Ctrl-C: $(masks)"
         none || fail "the file is left"

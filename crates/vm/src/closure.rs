@@ -64,13 +64,28 @@ pub(crate) fn behind_shim(program: PathBuf) -> PathBuf {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let named = match &*name {
         "cargo" | "rustc" => sysroot().map(|folder| folder.join("bin").join(&*name)),
-        _ if name.starts_with("python") && !is_elf(&program) => {
+        _ if is_python(&program) && !is_elf(&program) => {
             let named = lines(&program, &["-c", "import sys; print(sys.executable)"]);
             named.unwrap_or_default().first().map(PathBuf::from)
         }
         _ => None,
     };
     named.filter(|path| is_elf(path)).unwrap_or(program)
+}
+
+/// Python itself, which is asked where its modules lie. Nothing else that is meant for the guest is run here, whatever it is
+/// called.
+fn is_python(program: &Path) -> bool {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    name.strip_prefix("python").is_some_and(version) && is_installed(program)
+}
+
+/// Whether it is this machine's program of that name.
+fn is_installed(program: &Path) -> bool {
+    let installed = program.file_name().and_then(|name| which(name).ok());
+    let real = |path: &Path| path.canonicalize().ok();
+    installed.is_some_and(|installed| real(&installed) == real(program))
 }
 
 /// Where Rust's compiler and libraries lie.
@@ -105,10 +120,10 @@ pub(crate) fn add_program(image: &mut Image, program: &Path) -> anyhow::Result<(
         add_libraries(image, std::slice::from_ref(&real))?;
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let base = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if base.starts_with("python") {
+        if is_python(&real) {
             add_python(image, &real)?;
         }
-        if is_compiler(&base) {
+        if is_compiler(&base) && is_installed(&real) {
             add_compiler(image, &real)?;
         }
         if base == "rustc" {
@@ -310,6 +325,19 @@ mod tests {
         assert!(names.iter().any(|name| name.ends_with("/libc.so.6")), "{names:?}");
         assert!(names.iter().any(|name| name.contains("/ld-linux")), "{names:?}");
         assert!(names.contains(&"bin/sh".into()) || names.contains(&"usr/bin/sh".into()));
+    }
+
+    /// Whatever it is called: it is meant for the guest.
+    #[test]
+    fn nothing_of_a_command_runs_here() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["python-cleanup", "python3", "python3.11", "x-gcc"] {
+            let (program, ran) = (folder.path().join(name), folder.path().join("ran"));
+            fs::write(&program, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            add_program(&mut Image::default(), &behind_shim(program)).unwrap();
+            assert!(!ran.exists(), "{name}");
+        }
     }
 
     #[test]

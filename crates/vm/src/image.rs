@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
@@ -99,11 +99,10 @@ impl Image {
             }
             let listed = fs::read_dir(&here).with_context(|| format!("{}", here.display()))?;
             for entry in listed {
-                let (entry, inner) = entry.map(|entry| (entry.file_type(), entry.path()))?;
-                let kind = entry?;
-                let dangling = kind.is_symlink() && !inner.exists();
-                let special = kind.is_socket() || kind.is_fifo() || kind.is_char_device();
-                if skip(&inner) || dangling || special || self.has(&inner) {
+                let inner = entry?.path();
+                // What a link leads to is added with it; one that leads nowhere stays behind, as devices do.
+                let useful = fs::metadata(&inner).is_ok_and(|kind| kind.is_file() || kind.is_dir());
+                if skip(&inner) || !useful || self.has(&inner) {
                     continue;
                 }
                 todo.push(self.add(&inner)?);

@@ -190,7 +190,11 @@ impl Processes<'_> {
             Ok(Some((_, status))) => {
                 if status.exit_status() != Some(0) {
                     let pid = process.pid.as_raw_nonzero().get() as u32;
-                    died = Some(Error::Died { pid, how: format!("{status:?}") });
+                    let how = match status.terminating_signal() {
+                        Some(signal) => format!("signal {signal}"),
+                        None => format!("status {}", status.exit_status().unwrap_or_default()),
+                    };
+                    died = Some(Error::Died { pid, how });
                 }
                 false
             }

@@ -308,6 +308,7 @@ const WRONG: &[(&str, &str)] = &[
         "{\"tasks\": {\"a\": {\"loop\": 1, \"phases\": {\"p\": {\"loop\": 0, \"run\": 1}}}}}",
         "loop: 0 is endless in rt-app for a phase",
     ),
+    ("{\"tasks\": {\"a\": {\"loop\": 0, \"run\": 1}}}", "loop: 0 is endless in rt-app for a phase"),
     (
         "{\"tasks\": {\"a\": {\"loop\": 1, \"phases\": {\"p\": {\"cpus\": [], \"run\": 1}}}}}",
         "cpus: expected at least one CPU",

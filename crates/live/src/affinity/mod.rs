@@ -225,7 +225,9 @@ impl Steering {
             if again {
                 continue;
             }
-            let Some(stat) = Stat::of(tid).filter(|stat| stat.may_be_steered) else {
+            let stat = Stat::of(tid);
+            let Some(stat) = stat.filter(|stat| stat.may_be_steered) else {
+                self.leave_alone(tid);
                 here.remove(&tid);
                 continue;
             };
@@ -244,6 +246,15 @@ impl Steering {
             }
         }
         Ok(())
+    }
+
+    /// Gives a thread that has become a real-time one its own mask back; one that has gone has none.
+    fn leave_alone(&self, tid: u32) {
+        if let Some(known) = self.known.get(&tid).filter(|known| known.on.is_some())
+            && Stat::of(tid).is_some_and(|stat| stat.start == known.stat.start)
+        {
+            let _ = known.own.give(tid);
+        }
     }
 
     fn newcomer(&mut self, tid: u32, tgid: u32, stat: Stat, online: &Mask) -> anyhow::Result<()> {

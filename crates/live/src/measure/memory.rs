@@ -74,6 +74,7 @@ pub fn bandwidth_gbs(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
 
 fn streamed(array: &Array) -> Option<Reading> {
     let mut stretches = array.words().chunks_exact(STRETCH / 8).cycle();
+    stretches.clone().next()?;
     let once = || {
         let stretch = stretches.next().unwrap_or_default();
         let start = Instant::now();
@@ -119,6 +120,9 @@ pub(crate) fn bind(at: *mut libc::c_void, bytes: usize, node: usize) -> io::Resu
 /// two of at least a megabyte, are copied in all.
 pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
     on(cpu, || {
+        if bytes < STRETCH {
+            return Ok(None);
+        }
         let from = Array::new(bytes, Pages::Small)?;
         let mut to = Array::new(bytes, Pages::Small)?;
         let mut at = 0;

@@ -17,6 +17,7 @@ use report::write_whole;
 use crate::cli::Measure;
 use crate::compare::check_writable;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
 
@@ -31,6 +32,7 @@ const STEPS: u64 = 5;
 
 /// Measures, and writes or prints the file; holds the simulator to it where that is asked for.
 pub fn run(arguments: &Measure) -> Result<(), Failure> {
+    interrupt::ends()?;
     if let Some(path) = &arguments.output {
         check_writable(path, "--output")?;
     }

@@ -17,6 +17,8 @@ const MEMORY_BYTES_MAX: usize = 1 << 30;
 const OF_FREE: usize = 4;
 /// More than any cache keeps, where nobody knows of caches.
 const MEMORY_BYTES: usize = 128 << 20;
+/// Less is too little to go through.
+const MEMORY_BYTES_MIN: usize = 2 << 20;
 /// Numbers of pages of which each has a line that is gone through.
 const PAGES: [usize; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768];
 /// Rounds through all rings: neighbours of a virtual machine come and go in seconds.
@@ -106,8 +108,12 @@ fn known<T>(read: std::io::Result<Option<T>>) -> Option<T> {
 fn memory_bytes(cache: Option<usize>, free: Option<usize>) -> Option<usize> {
     let most = MEMORY_BYTES_MAX.min(free.unwrap_or(MEMORY_BYTES * OF_FREE) / OF_FREE);
     let most = 1 << most.max(1).ilog2();
-    let Some(cache) = cache else { return Some(most.min(MEMORY_BYTES)) };
-    Some((4 * cache).next_power_of_two().min(most)).filter(|bytes| *bytes >= 2 * cache)
+    let bytes = match cache {
+        Some(cache) => (4 * cache).next_power_of_two(),
+        None => MEMORY_BYTES,
+    };
+    Some(bytes.max(MEMORY_BYTES_MIN).min(most))
+        .filter(|bytes| *bytes >= MEMORY_BYTES_MIN.max(2 * cache.unwrap_or(0)))
 }
 
 impl Raw {
@@ -353,5 +359,7 @@ mod tests {
         assert_eq!(of(480, 3000), None, "512 MB are too little of that");
         assert_eq!(of(768, 65_536), None);
         assert_eq!(memory_bytes(None, None), Some(128 * MB), "no cache is known");
+        assert_eq!(memory_bytes(Some(64 << 10), None), Some(2 * MB), "a small cache alone");
+        assert_eq!(memory_bytes(None, Some(3 * MB)), None, "nothing to go through");
     }
 }

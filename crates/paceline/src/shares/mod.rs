@@ -11,11 +11,12 @@ use uneven::{Metrics, Plan, plan};
 use crate::cli::Shares;
 use crate::compare::check_writable;
 use crate::failure::Failure;
-use crate::output;
+use crate::{interrupt, output};
 use ask::Asked;
 
 /// Plans and shows; nothing is run.
 pub fn run(arguments: &Shares) -> Result<(), Failure> {
+    interrupt::ends()?;
     let asked = Asked::new(arguments)?;
     if arguments.sweep {
         if let Some(path) = &arguments.report {

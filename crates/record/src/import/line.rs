@@ -314,6 +314,14 @@ mod tests {
     }
 
     #[test]
+    fn arrows_of_names_are_not_between_who_leaves_and_who_comes() {
+        let text = "x ==> y-1 [000] 1.000001: sched_switch: prev_comm=x ==> y prev_pid=1 prev_prio=120 \
+                    prev_state=S ==> next_comm= ==> z next_pid=2 next_prio=120";
+        let (prev, next) = (named("x ==> y", 1), named(" ==> z", 2));
+        assert_eq!(event(text).what, What::Switch { prev, next, left: Left::Blocked });
+    }
+
+    #[test]
     fn flags_say_where_it_happened() {
         let by = |flags: &str| {
             let text = format!("a-1 [000] {flags} 1.000001: sched_waking: comm=b pid=2 prio=120");
