@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups by number, and limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight` act on
-//! Linux's own class.
+//! Cgroups by number, and limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight`, and what version 1
+//! has for them, act on Linux's own class.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use policy::Cgroup;
 
-/// Where the hierarchy of version 2 is, on every distribution of the last years.
+/// Where the hierarchy of version 2 is, on every distribution of the last years. Where there are those of version 1, they are
+/// below it.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// A limit that somebody has set.
@@ -18,7 +19,7 @@ pub const CGROUPS: &str = "/sys/fs/cgroup";
 pub struct Limit {
     /// The group, from the root of the hierarchy: `/user.slice`.
     pub group: String,
-    /// `cpu.max` or `cpu.weight`.
+    /// `cpu.max` or `cpu.weight`; of version 1 `cpu.cfs_quota_us` or `cpu.shares`.
     pub file: &'static str,
     /// As the kernel prints it, such as `50000 100000`: of so many µs it may run so many.
     pub value: String,
@@ -74,11 +75,28 @@ pub fn limits(root: &Path) -> Vec<Limit> {
 /// Those of the group that this process is in, and of all groups around it.
 pub fn own_limits(root: &Path) -> Vec<Limit> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    of_member(root, &text)
+}
+
+/// Those that a `/proc/TID/cgroup` names.
+fn of_member(root: &Path, membership: &str) -> Vec<Limit> {
     let mut found = Vec::new();
-    for (at, _) in own.match_indices('/').skip(1).chain([(own.len(), "")]) {
-        let group = own[..at].trim_end_matches('/');
-        of_group(&root.join(group.trim_start_matches('/')), group, &mut found);
+    for line in membership.lines() {
+        let Some((controllers, own)) = line.split_once(':').and_then(|(_, of)| of.split_once(':'))
+        else {
+            continue;
+        };
+        // The folder of a hierarchy of version 1 is called as its controllers are, or linked so.
+        let (hierarchy, begins) = match controllers.split(',').find(|name| *name == "cpu") {
+            _ if controllers.is_empty() => (root.to_path_buf(), ""),
+            Some(cpu) => (root.join(cpu), "/cpu"),
+            None => continue,
+        };
+        for (at, _) in own.match_indices('/').skip(1).chain([(own.len(), "")]) {
+            let group = own[..at].trim_end_matches('/');
+            let folder = hierarchy.join(group.trim_start_matches('/'));
+            of_group(&folder, &format!("{begins}{group}"), &mut found);
+        }
     }
     found
 }
@@ -102,8 +120,12 @@ fn walk(folder: &Path, group: &str, visit: &mut dyn FnMut(&Path, &str)) {
     }
 }
 
+/// What may be limited, and how it is said that it is not.
+const FILES: [(&str, &str); 4] =
+    [("cpu.max", "max"), ("cpu.weight", "100"), ("cpu.cfs_quota_us", "-1"), ("cpu.shares", "1024")];
+
 fn of_group(folder: &Path, group: &str, found: &mut Vec<Limit>) {
-    for (file, unset) in [("cpu.max", "max"), ("cpu.weight", "100")] {
+    for (file, unset) in FILES {
         let Ok(value) = fs::read_to_string(folder.join(file)) else { continue };
         let value = value.trim();
         if value.split(' ').next() != Some(unset) {
@@ -177,5 +199,13 @@ mod tests {
             ]
         );
         assert!(limits(&root.path().join("none")).is_empty());
+        let folder = root.path().join("cpu/old");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("cpu.shares"), "1024\n").unwrap();
+        fs::write(folder.join("cpu.cfs_quota_us"), "50000\n").unwrap();
+        let member = of_member(root.path(), "3:cpu,cpuacct:/old/inner\n1:name=systemd:/\n");
+        let [limit] = &member[..] else { panic!("{member:?}") };
+        assert_eq!((&*limit.group, limit.file), ("/cpu/old", "cpu.cfs_quota_us"));
+        assert!(limits(root.path()).contains(limit));
     }
 }

@@ -16,6 +16,10 @@ use crate::{export, ground, interrupt, output};
 
 /// Runs the comparison and shows it.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
+    // Before this machine is measured, if it is to be.
+    if let Some(report) = &arguments.report {
+        check_writable(report, "--report")?;
+    }
     let plan = Plan::new(arguments)?;
     let report: Vec<_> = arguments.report.iter().map(|path| ("--report", path.clone())).collect();
     export::check(&arguments.exports, &plan.contenders, &report, &read(arguments))?;

@@ -126,6 +126,9 @@ const MACHINE: &str = "numa-2x4";
 const CPUS: u32 = 8;
 const NODES: u32 = 4;
 
+/// The kernel's timers take no more than some hundred years.
+const LIMIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 impl Plan {
     /// Checks what the command line says.
     pub fn new(arguments: &cli::Compare) -> Result<Self, Failure> {
@@ -133,6 +136,9 @@ impl Plan {
         let mut job = Job::new(arguments)?;
         if Duration::from(arguments.limit).is_zero() {
             return Err(Failure::input("--limit: expected a time of more than 0, such as 90s"));
+        }
+        if Duration::from(arguments.limit) > LIMIT_MAX {
+            return Err(Failure::input("--limit: expected a time of at most 365days"));
         }
         if arguments.on != Ground::Sim {
             let why =
