@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a TLB or a cache still holds of a set that was touched some time ago.
+//! What TLBs and caches still hold of a set that was touched some time ago.
 //!
 //! # Problem
 //! A simulation makes millions of switches and cannot follow addresses. What it knows is which sets
@@ -24,99 +24,66 @@
 //! order of their last use is enough; where a turn was cut short, the part of a set that it did not
 //! get to keeps the older place. What was touched so long ago that nothing of it can be left
 //! is forgotten: the list has as many entries as sets fit into a few times the capacity.
+//!
+//! All TLBs and caches of a core see the same sets used in the same order. So they have one list, and
+//! what is held of a set is a row of numbers in it, one for each of them.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::{array, mem};
+
+use crate::row::Row;
 
 /// Parts of the table of hits, per way.
 const STEPS: usize = 32;
 /// Beyond so many times its capacity nothing is left in a cache.
 const FORGOTTEN: f64 = 3.0;
+/// A hit that is so nearly certain is.
+const CERTAIN: f64 = 1.0 - 1e-12;
 
 /// Less than this of a set is as good as nothing, in lines.
 const NOTHING: f64 = 0.01;
 
 /// Places whose lines are summed up together.
 const BLOCK: usize = 16;
-/// Sets of a group, at most.
-pub(crate) const SETS_MAX: usize = 4;
-/// No place.
-const NONE: u32 = u32::MAX;
+/// Sets of a group.
+pub(crate) const SETS: usize = 3;
+/// No place: the first is nobody's.
+const NONE: u32 = 0;
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    set: u32,
-    /// The address space whose entries these are; 0: global ones, of the kernel.
-    space: u32,
-    /// Where the part of the set is that was touched before, and not since.
-    older: u32,
-    /// The place before this one that was given out to its address space.
-    before: u32,
-}
+/// Sets that are used together, and their lines; those of none are not.
+pub type Group<const N: usize> = [(u32, Row<N>); SETS];
 
-/// A part of a set: its place, and how many lines of it were there when it was touched last.
-#[derive(Clone, Copy)]
-struct Part {
-    place: u32,
-    held: f64,
-}
-
-impl Part {
-    const NONE: Part = Part { place: 0, held: 0.0 };
-}
-
-/// The sets that one TLB or cache may still hold, in the order of their last use.
-///
-/// Places are given out in that order and not reused, so what lies behind a place was used after it; sums of
-/// blocks of places make its distance a few additions, however long the list is.
+/// One TLB or cache.
 #[derive(Clone, Debug)]
-pub struct Recency {
+struct Column {
     ways: f64,
-    /// Lines beyond which nothing is left.
+    /// Lines beyond which nothing is left, and within which everything is.
     most: f64,
+    all: f64,
     /// Of the table, by a line of distance.
     steps_per_line: f64,
     /// P(hit) at `STEPS` distances for each way; none of fully associative ones.
-    hits: Vec<f64>,
-    /// The most recent last; at most two of a set.
-    entries: Vec<Entry>,
-    /// Lines of each entry that were there when that part was touched last; 0: nobody's place any more.
-    held: Vec<f64>,
-    /// Lines held in each block of places.
-    blocks: Vec<f64>,
-    /// The place of the newest part of each set.
-    newest: Vec<u32>,
-    /// The last place that was given out to each address space.
-    latest: Vec<u32>,
-    /// Places that are somebody's, and where the oldest of them may be.
-    live: usize,
-    oldest: usize,
-    total: f64,
+    hits: Rc<[f64]>,
 }
 
-impl Recency {
-    /// Of so many lines (or entries), in so many ways.
-    pub fn new(lines: f64, ways: f64) -> Self {
-        let sets = (lines / ways).max(1.0);
+impl Column {
+    fn new(lines: f64, ways: f64) -> Self {
+        let sets = (lines / ways.max(1.0)).max(1.0);
         let table = |step: usize| poisson_below(step as f64 / STEPS as f64, ways as usize);
         let steps = (FORGOTTEN * ways) as usize * STEPS;
-        let hits = if sets > 1.0 { (0..=steps).map(table).collect() } else { Vec::new() };
-        Recency {
-            ways,
-            most: FORGOTTEN * sets * ways,
-            steps_per_line: STEPS as f64 / sets,
-            hits,
-            entries: Vec::new(),
-            held: Vec::new(),
-            blocks: Vec::new(),
-            newest: Vec::new(),
-            latest: Vec::new(),
-            live: 0,
-            oldest: 0,
-            total: 0.0,
-        }
+        let hits: Rc<[f64]> =
+            if sets > 1.0 { (0..=steps).map(table).collect() } else { Rc::new([]) };
+        let steps_per_line = STEPS as f64 / sets;
+        let all = match hits.iter().position(|hit| *hit < CERTAIN) {
+            Some(step) => (step as f64 - 1.0) / steps_per_line,
+            None => ways,
+        };
+        Column { ways, most: FORGOTTEN * sets * ways, all, steps_per_line, hits }
     }
 
     /// Probability that a line is still there after so many distinct others.
-    #[inline]
-    pub fn hit(&self, distance: f64) -> f64 {
+    fn hit(&self, distance: f64) -> f64 {
         if self.hits.is_empty() {
             return f64::from(u8::from(distance <= self.ways));
         }
@@ -127,246 +94,305 @@ impl Recency {
             None => 0.0,
         }
     }
+}
 
-    /// How many lines are left of each set of a group that is used together, `(set, lines)`; never more
-    /// than its lines. No more than four sets; all have lines.
-    #[inline]
-    pub fn left(&self, group: &[(u32, f64)]) -> [f64; SETS_MAX] {
-        let mut own = 0.0;
-        let mut parts = [[Part::NONE; 2]; SETS_MAX];
-        for (parts, (set, lines)) in parts.iter_mut().zip(group) {
-            own += lines;
-            *parts = self.parts(*set);
+#[derive(Clone, Copy, Debug)]
+struct Entry<const N: usize> {
+    /// Lines that were there when this part of the set was touched last; none: nobody's place any more.
+    held: Row<N>,
+    set: u32,
+    /// The address space whose entries these are; 0: global ones, of the kernel.
+    space: u32,
+    /// Where the part of the set is that was touched before, and not since.
+    older: u32,
+    /// The place before this one that was given out to its address space.
+    before: u32,
+}
+
+/// The sets that `N` TLBs and caches may still hold, in the order of their last use. Each is a column: all see the same
+/// uses, but each its own number of lines (or pages) of a set, or none.
+///
+/// Places are given out in that order and not reused, so what lies behind a place was used after it; sums of
+/// blocks of places make its distance a few additions, however long the list is.
+#[derive(Clone, Debug)]
+pub struct Recency<const N: usize> {
+    columns: [Column; N],
+    /// The most recent last; at most two of a set in each column.
+    entries: Vec<Entry<N>>,
+    /// Lines held in each block of places, and in all of them.
+    blocks: Vec<Row<N>>,
+    total: Row<N>,
+    /// The place of the newest part of each set.
+    newest: Vec<u32>,
+    /// The last place that was given out to each address space.
+    latest: Vec<u32>,
+    /// Where the oldest lines of each column may be.
+    oldest: [usize; N],
+    /// Places that have seen a flush of all address spaces.
+    flushed: usize,
+    /// With more places than these the list is closed up.
+    full: usize,
+}
+
+impl<const N: usize> Recency<N> {
+    /// Of so many lines (or entries), in so many ways; of no lines where there is no such TLB or cache.
+    pub fn new(sizes: [(f64, f64); N]) -> Self {
+        let nobody = Entry { held: Row::ZERO, set: 0, space: 0, older: NONE, before: NONE };
+        Recency {
+            columns: sizes.map(|(lines, ways)| Column::new(lines, ways)),
+            entries: vec![nobody],
+            blocks: vec![Row::ZERO],
+            total: Row::ZERO,
+            newest: Vec::new(),
+            latest: Vec::new(),
+            oldest: [0; N],
+            flushed: 0,
+            full: 4 * BLOCK,
         }
-        let mut left = [0.0; SETS_MAX];
+    }
+
+    /// How many lines are left of each set of a group; never more than its lines.
+    pub fn left(&self, group: &Group<N>) -> [Row<N>; SETS] {
+        let mut distance = lines_of(group);
         // Nearer than this lies all that is there: a large cache need not know how near.
-        let all = self.hit(self.total + own) == 1.0;
-        for (at, (_, lines)) in group.iter().enumerate().take(SETS_MAX) {
-            for part in parts[at].iter().filter(|part| part.held > 0.0) {
-                let hit = match all {
-                    true => 1.0,
-                    false => self.hit(self.others_behind(part.place, &parts[..group.len()]) + own),
-                };
-                left[at] += part.held * hit;
+        let near = self.total + distance;
+        if self.columns.iter().zip(near.0).all(|(column, near)| near <= column.all) {
+            return group.map(|(set, lines)| self.held_of(set).min(lines));
+        }
+        let mut left = [Row::ZERO; SETS];
+        // From the end of the list, and the newest place of each set that was not come to.
+        let mut end = self.entries.len();
+        let mut next = group.map(|(set, lines)| match lines.is_zero() {
+            true => NONE,
+            false => self.newest_of(set),
+        });
+        loop {
+            let at = (1..SETS).fold(0, |at, other| if next[other] > next[at] { other } else { at });
+            if next[at] == NONE {
+                break;
             }
-            if left[at] > *lines {
-                left[at] = *lines;
+            let place = next[at] as usize;
+            if place + 1 < end {
+                self.add_between(place + 1, end, &mut distance);
             }
+            let entry = &self.entries[place];
+            left[at] += entry.held * self.hits(&entry.held, &distance);
+            (next[at], end) = (entry.older, place);
+        }
+        for (left, (_, lines)) in left.iter_mut().zip(group) {
+            *left = left.min(*lines);
         }
         left
     }
 
-    /// The newest part of a set and the one before it.
-    #[inline]
-    fn parts(&self, set: u32) -> [Part; 2] {
-        let newest = self.newest_of(set) as usize;
-        let (Some(entry), Some(held)) = (self.entries.get(newest), self.held.get(newest)) else {
-            return [Part::NONE; 2];
+    /// How many lines are left of each set of a group that is gone through again, and so many others with it.
+    pub fn left_again(&self, group: &Group<N>, others: Row<N>) -> [Row<N>; SETS] {
+        let own = lines_of(group);
+        let hits = self.hits(&own, &(own + others));
+        group.map(|(_, lines)| lines * hits)
+    }
+
+    /// Probability that a line is still there after so many distinct others, in columns that have lines.
+    // Inlined, rows fall apart into single numbers; so here and below.
+    #[inline(never)]
+    fn hits(&self, lines: &Row<N>, distance: &Row<N>) -> Row<N> {
+        Row(array::from_fn(|at| match lines.0[at] > 0.0 {
+            true => self.columns[at].hit(distance.0[at]),
+            false => 0.0,
+        }))
+    }
+
+    /// Adds what is held from one place on and before another one.
+    #[inline(never)]
+    fn add_between(&self, from: usize, end: usize, sum: &mut Row<N>) {
+        let (first, last) = (from.div_ceil(BLOCK), end / BLOCK);
+        let (near, far) = match first < last {
+            true => (from..first * BLOCK, last * BLOCK..end),
+            false => (from..end, end..end),
         };
-        let older = match self.held.get(entry.older as usize) {
-            Some(held) => Part { place: entry.older, held: *held },
-            None => Part::NONE,
-        };
-        [Part { place: newest as u32, held: *held }, older]
+        let mut lines = *sum;
+        self.entries[near].iter().for_each(|entry| lines += entry.held);
+        self.blocks[first.min(last)..last].iter().for_each(|block| lines += *block);
+        self.entries[far].iter().for_each(|entry| lines += entry.held);
+        *sum = lines;
     }
 
-    /// Lines held behind a place that are in none of these parts.
-    #[inline]
-    fn others_behind(&self, place: u32, parts: &[[Part; 2]]) -> f64 {
-        let mut own = 0.0;
-        for part in parts.as_flattened() {
-            own += if part.place > place { part.held } else { 0.0 };
+    /// What is held of a set.
+    fn held_of(&self, set: u32) -> Row<N> {
+        let (mut held, mut place) = (Row::ZERO, self.newest_of(set));
+        while place != NONE {
+            let entry = &self.entries[place as usize];
+            held += entry.held;
+            place = entry.older;
         }
-        self.behind(place as usize) - own
-    }
-
-    /// So great a part of each set of a group was used, all of which have lines; the rest of it was not.
-    #[inline]
-    pub fn used(&mut self, space: u32, group: &[(u32, f64)], part: f64) {
-        if part <= 0.0 {
-            return;
-        }
-        let part = part.min(1.0);
-        for (set, lines) in group {
-            let older = self.age(*set, part);
-            self.entries.push(Entry { set: *set, space, older, before: NONE });
-            self.held.push(lines * part);
-            self.give_out(self.entries.len() - 1);
-        }
-        self.tidy();
-    }
-
-    /// What is nobody's goes, where it is the greater part.
-    #[inline]
-    pub fn tidy(&mut self) {
-        self.forget();
-        if self.entries.len() > 2 * self.live + 4 * BLOCK {
-            self.close_up();
-        }
-    }
-
-    /// `part` of a set has been used again, and is where it was no longer. Returns where the rest is.
-    #[inline(always)]
-    fn age(&mut self, set: u32, part: f64) -> u32 {
-        let newest = self.newest_of(set);
-        if newest == NONE {
-            return NONE;
-        }
-        let (held, older) = (self.held[newest as usize], self.entries[newest as usize].older);
-        let (kept, held) = match older {
-            NONE => (newest, held),
-            _ => (older, held + self.held[older as usize]),
-        };
-        if kept != newest {
-            self.vacate(newest as usize);
-        }
-        let rest = held * (1.0 - part);
-        if rest < NOTHING {
-            self.vacate(kept as usize);
-            return NONE;
-        }
-        self.entries[kept as usize].older = NONE;
-        self.hold(kept as usize, rest);
-        kept
+        held
     }
 
     /// The place where the newest part of a set is.
-    #[inline]
     fn newest_of(&self, set: u32) -> u32 {
         self.newest.get(set as usize).copied().unwrap_or(NONE)
     }
 
-    /// Lines held behind a place.
-    #[inline]
-    fn behind(&self, place: usize) -> f64 {
-        let block = place / BLOCK;
-        let end = self.held.len().min((block + 1) * BLOCK);
-        let near: f64 = self.held[place + 1..end].iter().sum();
-        near + self.blocks[block + 1..].iter().sum::<f64>()
+    /// So great a part of each set of a group was used; the rest of it was not.
+    pub fn used(&mut self, space: u32, group: &Group<N>, part: f64) {
+        if part <= 0.0 {
+            return;
+        }
+        let part = part.min(1.0);
+        for (set, lines) in group.iter().filter(|(_, lines)| !lines.is_zero()) {
+            let place = self.entries.len();
+            let held = *lines * Row([part; N]);
+            self.entries.push(Entry { held, set: *set, space, older: NONE, before: NONE });
+            self.give_out(place);
+            match part < 1.0 {
+                true => self.age(place, 1.0 - part),
+                false => self.leave(place),
+            }
+        }
+        self.forget();
+        if self.entries.len() > self.full {
+            self.close_up();
+        }
     }
 
     /// A place at the end of the list, or of the part that has been gone through, is its entry's.
     #[inline(always)]
     fn give_out(&mut self, place: usize) {
-        let (Entry { set, space, .. }, held) = (self.entries[place], self.held[place]);
-        *slot(&mut self.newest, set) = place as u32;
-        let latest = slot(&mut self.latest, space);
-        self.entries[place].before = std::mem::replace(latest, place as u32);
+        let entry = &mut self.entries[place];
+        entry.older = mem::replace(slot(&mut self.newest, entry.set), place as u32);
+        entry.before = mem::replace(slot(&mut self.latest, entry.space), place as u32);
         if place.is_multiple_of(BLOCK) {
-            self.blocks.push(0.0);
+            self.blocks.push(Row::ZERO);
         }
-        self.blocks[place / BLOCK] += held;
-        self.total += held;
-        self.live += 1;
+        self.blocks[place / BLOCK] += entry.held;
+        self.total += entry.held;
+    }
+
+    /// All of a set is at this place, and no longer at older ones.
+    fn leave(&mut self, newest: usize) {
+        let mut place = mem::replace(&mut self.entries[newest].older, NONE);
+        while place != NONE {
+            self.hold(place as usize, Row::ZERO);
+            place = self.entries[place as usize].older;
+        }
+    }
+
+    /// So great a part of a set is still at places older than this one: in each column where its oldest lines are.
+    fn age(&mut self, newest: usize, part: f64) {
+        let (mut rest, mut oldest) = (Row::ZERO, Row::ZERO);
+        let mut place = self.entries[newest].older;
+        while place != NONE {
+            let entry = &self.entries[place as usize];
+            let at = f64::from(place);
+            rest += entry.held;
+            oldest = oldest.with(entry.held, |oldest, held| if held > 0.0 { at } else { oldest });
+            place = entry.older;
+        }
+        let rest = Row(rest.0.map(|lines| if lines * part < NOTHING { 0.0 } else { lines * part }));
+        let mut last = newest;
+        place = self.entries[newest].older;
+        while place != NONE {
+            let at = f64::from(place);
+            let held = rest.with(oldest, |rest, oldest| if oldest == at { rest } else { 0.0 });
+            self.hold(place as usize, held);
+            if !held.is_zero() {
+                self.entries[last].older = place;
+                last = place as usize;
+            }
+            place = self.entries[place as usize].older;
+        }
+        self.entries[last].older = NONE;
     }
 
     /// From now on so many lines are held at a place.
-    #[inline]
-    fn hold(&mut self, place: usize, held: f64) {
-        let more = held - std::mem::replace(&mut self.held[place], held);
+    fn hold(&mut self, place: usize, lines: Row<N>) {
+        let held = &mut self.entries[place].held;
+        let more = lines - mem::replace(held, lines);
         self.blocks[place / BLOCK] += more;
         self.total += more;
     }
 
-    /// A place is nobody's any more.
-    #[inline(always)]
-    fn vacate(&mut self, place: usize) {
-        self.hold(place, 0.0);
-        let Entry { set, older, .. } = self.entries[place];
-        let newest = self.newest[set as usize];
-        match newest == place as u32 {
-            true => self.newest[set as usize] = older,
-            false => self.entries[newest as usize].older = NONE,
+    /// What lies farther back than anything can be found is lost.
+    fn forget(&mut self) {
+        for column in 0..N {
+            while self.total.0[column] > self.columns[column].most
+                && self.oldest[column] + 1 < self.entries.len()
+            {
+                self.lose(self.oldest[column], column);
+                self.oldest[column] += 1;
+            }
         }
-        self.live -= 1;
     }
 
-    /// All entries of this address space are lost.
-    pub fn flush(&mut self, space: u32) {
-        let mut place = match self.latest.get_mut(space as usize) {
-            Some(latest) => std::mem::replace(latest, NONE),
-            None => NONE,
-        };
-        let mut lost: u32 = NONE;
-        // Turned round: the oldest goes first.
+    /// What a column holds at a place is lost.
+    fn lose(&mut self, place: usize, column: usize) {
+        let lines = mem::take(&mut self.entries[place].held.0[column]);
+        self.blocks[place / BLOCK].0[column] -= lines;
+        self.total.0[column] -= lines;
+    }
+
+    /// All entries of this address space are lost in these columns.
+    pub fn flush(&mut self, space: u32, columns: Range<usize>) {
+        let Some(latest) = self.latest.get_mut(space as usize) else { return };
+        let mut place = mem::replace(latest, NONE);
         while place != NONE {
-            let before = std::mem::replace(&mut self.entries[place as usize].before, lost);
-            (lost, place) = (place, before);
+            columns.clone().for_each(|column| self.lose(place as usize, column));
+            place = self.entries[place as usize].before;
         }
-        while lost != NONE {
-            if self.held[lost as usize] > 0.0 {
-                self.vacate(lost as usize);
-            }
-            lost = self.entries[lost as usize].before;
-        }
-        self.pass_over();
     }
 
-    /// All entries are lost that are not global.
-    pub fn flush_all(&mut self) {
-        for place in self.oldest..self.entries.len() {
-            if self.held[place] > 0.0 && self.entries[place].space != 0 {
-                self.vacate(place);
+    /// All entries are lost in these columns that are not global.
+    pub fn flush_all(&mut self, columns: Range<usize>) {
+        for place in mem::replace(&mut self.flushed, self.entries.len())..self.entries.len() {
+            if self.entries[place].space != 0 {
+                columns.clone().for_each(|column| self.lose(place, column));
             }
         }
-        self.pass_over();
     }
 
-    /// Places that are nobody's are not looked at again.
-    #[inline]
-    fn pass_over(&mut self) {
-        while self.held.get(self.oldest).is_some_and(|held| *held == 0.0) {
-            self.oldest += 1;
-        }
-    }
-
-    /// Gives out the places anew, in the same order.
+    /// Gives out the places anew, in the same order, but those that are nobody's.
     #[inline(never)]
     fn close_up(&mut self) {
-        self.blocks.clear();
+        self.blocks.truncate(1);
+        self.blocks[0] = Row::ZERO;
+        self.total = Row::ZERO;
         self.latest.fill(NONE);
-        (self.live, self.oldest, self.total) = (0, 0, 0.0);
-        let mut kept = 0;
-        for place in 0..self.entries.len() {
-            if self.held[place] > 0.0 {
-                self.held[kept] = self.held[place];
-                self.entries[kept] = self.entries[place];
-                self.newest[self.entries[kept].set as usize] = NONE;
+        let mut kept = 1;
+        for place in 1..self.entries.len() {
+            let entry = self.entries[place];
+            self.newest[entry.set as usize] = NONE;
+            if !entry.held.is_zero() {
+                self.entries[kept] = entry;
                 kept += 1;
             }
         }
-        self.held.truncate(kept);
         self.entries.truncate(kept);
-        for place in 0..kept {
-            self.entries[place].older = self.newest_of(self.entries[place].set);
-            self.give_out(place);
-        }
-    }
-
-    /// What lies farther back than anything can be found is nobody's.
-    #[inline]
-    fn forget(&mut self) {
-        while self.total > self.most && self.live > 1 {
-            if self.held[self.oldest] > 0.0 {
-                self.vacate(self.oldest);
-            }
-            self.oldest += 1;
-        }
+        (1..kept).for_each(|place| self.give_out(place));
+        let first = |at: usize| self.entries.iter().position(|entry| entry.held.0[at] > 0.0);
+        self.oldest = array::from_fn(|at| first(at).unwrap_or(kept - 1));
+        self.flushed = 0;
+        self.full = 4 * kept + 4 * BLOCK;
     }
 }
 
+/// Lines of all sets of a group.
+fn lines_of<const N: usize>(group: &Group<N>) -> Row<N> {
+    let [(_, a), (_, b), (_, c)] = group;
+    *a + *b + *c
+}
+
 /// The place that a list has for this number.
-#[inline]
 fn slot(list: &mut Vec<u32>, number: u32) -> &mut u32 {
     if number as usize >= list.len() {
-        lengthen(list, number);
+        return lengthened(list, number);
     }
     &mut list[number as usize]
 }
 
 #[cold]
-fn lengthen(list: &mut Vec<u32>, number: u32) {
+fn lengthened(list: &mut Vec<u32>, number: u32) -> &mut u32 {
     list.resize(number as usize + 1, NONE);
+    &mut list[number as usize]
 }
 
 /// P(Poisson(mean) < below).
@@ -384,9 +410,20 @@ fn poisson_below(mean: f64, below: usize) -> f64 {
 mod tests {
     use super::*;
 
+    /// A list of one column, in which the first of these sets are used together.
+    fn group<const M: usize>(sets: [(u32, f64); M]) -> Group<1> {
+        array::from_fn(|at| {
+            sets.get(at).map_or((0, Row::ZERO), |(set, lines)| (*set, Row([*lines])))
+        })
+    }
+
+    fn left(list: &Recency<1>, set: u32, lines: f64) -> f64 {
+        list.left(&group([(set, lines)]))[0].0[0]
+    }
+
     #[test]
     fn hits_fall_as_the_distance_grows() {
-        let cache = Recency::new(32_768.0, 8.0);
+        let cache = Column::new(32_768.0, 8.0);
         let hits: Vec<f64> = (0..100).map(|n| cache.hit(f64::from(n) * 1000.0)).collect();
         assert!(hits.windows(2).all(|pair| pair[1] <= pair[0] + 1e-12), "{hits:?}");
         assert_eq!(cache.hit(0.0), 1.0);
@@ -397,74 +434,76 @@ mod tests {
 
     #[test]
     fn one_set_is_a_step() {
-        let tlb = Recency::new(64.0, 64.0);
+        let tlb = Column::new(64.0, 64.0);
         assert_eq!((tlb.hit(64.0), tlb.hit(65.0)), (1.0, 0.0));
     }
 
     #[test]
     fn what_was_not_used_is_not_there() {
-        let mut cache = Recency::new(1024.0, 8.0);
-        assert_eq!(cache.left(&[(1, 10.0)])[0], 0.0);
-        cache.used(1, &[(1, 10.0)], 1.0);
-        assert!(cache.left(&[(1, 10.0)])[0] > 9.99);
-        cache.used(2, &[(2, 100_000.0)], 1.0);
-        assert_eq!(cache.left(&[(1, 10.0)])[0], 0.0);
+        let mut cache = Recency::new([(1024.0, 8.0)]);
+        assert_eq!(left(&cache, 1, 10.0), 0.0);
+        cache.used(1, &group([(1, 10.0)]), 1.0);
+        assert!(left(&cache, 1, 10.0) > 9.99);
+        cache.used(2, &group([(2, 100_000.0)]), 1.0);
+        assert_eq!(left(&cache, 1, 10.0), 0.0);
     }
 
     #[test]
     fn a_flush_takes_one_space_or_all_but_global_entries() {
-        let mut tlb = Recency::new(1024.0, 4.0);
-        tlb.used(0, &[(9, 5.0)], 1.0);
-        tlb.used(1, &[(1, 5.0)], 1.0);
-        tlb.used(2, &[(2, 5.0)], 1.0);
-        let left = |tlb: &Recency| {
-            let [a, b, c, _] = tlb.left(&[(1, 5.0), (2, 5.0), (9, 5.0)]).map(f64::round);
-            [a, b, c]
+        let mut tlb = Recency::new([(1024.0, 4.0), (1024.0, 4.0)]);
+        let lines = |set| (set, Row([5.0, 5.0]));
+        let none = (0, Row::ZERO);
+        tlb.used(0, &[lines(9), none, none], 1.0);
+        tlb.used(1, &[lines(1), none, none], 1.0);
+        tlb.used(2, &[lines(2), none, none], 1.0);
+        let left = |list: &Recency<2>| {
+            let left = list.left(&[lines(1), lines(2), lines(9)]);
+            [0, 1].map(|column| left.map(|left| left.0[column].round()))
         };
-        assert_eq!(left(&tlb), [5.0, 5.0, 5.0]);
-        tlb.flush(1);
-        assert_eq!(left(&tlb), [0.0, 5.0, 5.0]);
-        tlb.flush_all();
-        assert_eq!(left(&tlb), [0.0, 0.0, 5.0]);
+        assert_eq!(left(&tlb), [[5.0; 3]; 2]);
+        tlb.flush(1, 0..1);
+        assert_eq!(left(&tlb), [[0.0, 5.0, 5.0], [5.0; 3]]);
+        tlb.flush_all(0..1);
+        assert_eq!(left(&tlb), [[0.0, 0.0, 5.0], [5.0; 3]]);
     }
 
     #[test]
     fn a_part_that_is_not_used_ages() {
-        let mut cache = Recency::new(32_768.0, 8.0);
-        cache.used(1, &[(1, 1000.0)], 1.0);
-        cache.used(1, &[(2, 20_000.0)], 1.0);
-        let all_old = cache.left(&[(1, 1000.0)])[0];
+        let mut cache = Recency::new([(32_768.0, 8.0)]);
+        cache.used(1, &group([(1, 1000.0)]), 1.0);
+        cache.used(1, &group([(2, 20_000.0)]), 1.0);
+        let all_old = left(&cache, 1, 1000.0);
         for _ in 0..10 {
-            cache.used(1, &[(1, 1000.0)], 0.05);
+            cache.used(1, &group([(1, 1000.0)]), 0.05);
         }
-        let some_new = cache.left(&[(1, 1000.0)])[0];
+        let some_new = left(&cache, 1, 1000.0);
         assert!(all_old < some_new && some_new < 1000.0, "{all_old} {some_new}");
-        let of_it = |place: &usize| cache.entries[*place].set == 1 && cache.held[*place] > 0.0;
-        assert_eq!((0..cache.held.len()).filter(of_it).count(), 2);
-        cache.used(1, &[(1, 1000.0)], 1.0);
-        assert!(cache.left(&[(1, 1000.0)])[0] > 999.0);
+        let of_it = |entry: &&Entry<1>| entry.set == 1 && !entry.held.is_zero();
+        assert_eq!(cache.entries.iter().filter(of_it).count(), 2);
+        cache.used(1, &group([(1, 1000.0)]), 1.0);
+        assert!(left(&cache, 1, 1000.0) > 999.0);
     }
 
-    /// The same, said plainly: a list of who was used last, looked through from its end.
+    /// A column, said plainly: a list of who was used last, looked through from its end.
     #[derive(Default)]
     struct Plain {
         entries: Vec<(u32, u32, f64)>,
     }
 
     impl Plain {
-        fn left(&self, like: &Recency, group: &[(u32, f64); 2]) -> [f64; 2] {
+        fn left(&self, column: &Column, group: &[(u32, f64); SETS]) -> [f64; SETS] {
             let own: f64 = group.iter().map(|(_, lines)| lines).sum();
-            let (mut left, mut others) = ([0.0; 2], 0.0);
+            let (mut left, mut others) = ([0.0; SETS], 0.0);
             for (set, _, held) in self.entries.iter().rev() {
                 match group.iter().position(|(of, lines)| of == set && *lines > 0.0) {
-                    Some(at) => left[at] += held * like.hit(others + own),
+                    Some(at) => left[at] += held * column.hit(others + own),
                     None => others += held,
                 }
             }
-            std::array::from_fn(|at| left[at].min(group[at].1))
+            array::from_fn(|at| left[at].min(group[at].1))
         }
 
-        fn used(&mut self, most: f64, space: u32, group: &[(u32, f64); 2], part: f64) {
+        fn used(&mut self, most: f64, space: u32, group: &[(u32, f64); SETS], part: f64) {
             for (set, lines) in group.iter().filter(|(_, lines)| *lines > 0.0) {
                 let mut of_set = self.entries.iter().filter(|(of, ..)| of == set);
                 let oldest = of_set.next().map(|(_, space, _)| *space);
@@ -490,37 +529,48 @@ mod tests {
     }
 
     proptest::proptest! {
+        /// Each column is a plain list of its own, whatever the others hold.
         #[test]
-        fn it_is_what_the_plain_list_is(
+        fn it_is_what_the_plain_lists_are(
             turns in proptest::collection::vec(
                 (0_u32..12, 0_u32..12, 1_u32..=8, 0_u32..20), 1..200),
         ) {
-            let mut cache = Recency::new(128.0, 4.0);
-            let mut plain = Plain::default();
+            // Two TLBs, one of them of one set, and a cache, which no flush empties.
+            let tlbs = 0..2;
+            let mut list = Recency::new([(128.0, 4.0), (16.0, 16.0), (512.0, 8.0)]);
+            let mut plain: [Plain; 3] = Default::default();
+            let lines = |set: u32| {
+                let pages = f64::from(set);
+                Row([pages * pages, if set.is_multiple_of(3) { 0.0 } else { pages }, 2.0 * pages * pages])
+            };
             for (one, other, part, flush) in turns {
-                let lines = |set: u32| (set, f64::from(set * set));
-                let group = [lines(one), if one == other { (0, 0.0) } else { lines(other) }];
-                let there: Vec<_> = group.into_iter().filter(|(_, lines)| *lines > 0.0).collect();
-                let wanted = plain.left(&cache, &group);
-                let seen = group.map(|(set, _)| {
-                    let at = there.iter().position(|(of, _)| *of == set);
-                    at.map_or(0.0, |at| cache.left(&there)[at])
-                });
-                for (seen, wanted) in seen.iter().zip(wanted) {
-                    proptest::prop_assert!((seen - wanted).abs() < 1e-6, "{seen} for {wanted}");
+                let other = if one == other { 0 } else { other };
+                let unused = ((one + flush) % 12, Row::ZERO);
+                let group = [(one, lines(one)), (other, lines(other)), unused];
+                let of_column = |column: usize| group.map(|(set, lines)| (set, lines.0[column]));
+                let left = list.left(&group);
+                for (column, plain) in plain.iter().enumerate() {
+                    let wanted = plain.left(&list.columns[column], &of_column(column));
+                    for (seen, wanted) in left.map(|left| left.0[column]).into_iter().zip(wanted) {
+                        proptest::prop_assert!((seen - wanted).abs() < 1e-6, "{seen} for {wanted}");
+                    }
                 }
-                cache.used(one % 3, &there, f64::from(part) / 8.0);
-                plain.used(3.0 * 128.0, one % 3, &group, f64::from(part) / 8.0);
+                let part = f64::from(part) / 8.0;
+                list.used(one % 3, &group, part);
+                for (column, plain) in plain.iter_mut().enumerate() {
+                    plain.used(list.columns[column].most, one % 3, &of_column(column), part);
+                }
                 match flush {
-                    0 => {
-                        cache.flush_all();
-                        plain.entries.retain(|(_, space, _)| *space == 0);
-                    }
-                    space @ 1..=2 => {
-                        cache.flush(space);
-                        plain.entries.retain(|(_, of, _)| *of != space);
-                    }
+                    0 => list.flush_all(tlbs.clone()),
+                    space @ 1..=2 => list.flush(space, tlbs.clone()),
                     _ => {}
+                }
+                for plain in &mut plain[tlbs.clone()] {
+                    plain.entries.retain(|(_, space, _)| match flush {
+                        0 => *space == 0,
+                        1..=2 => *space != flush,
+                        _ => true,
+                    });
                 }
             }
         }
@@ -528,13 +578,15 @@ mod tests {
 
     #[test]
     fn the_list_stays_short() {
-        let mut tlb = Recency::new(256.0, 4.0);
+        let mut list = Recency::new([(256.0, 4.0), (64.0, 4.0)]);
         for set in 0..100_000 {
-            tlb.used(1, &[(set, 4.0)], 1.0);
+            list.used(1, &[(set, Row([4.0, 16.0])), (0, Row::ZERO), (0, Row::ZERO)], 1.0);
         }
-        assert!(tlb.live <= 3 * 256 / 4, "{}", tlb.live);
-        assert!(tlb.entries.len() <= 2 * tlb.live + 4 * BLOCK, "{}", tlb.entries.len());
-        let sum: f64 = tlb.held.iter().sum();
-        assert!((sum - tlb.total).abs() < 1e-6);
+        let live = list.entries.iter().filter(|entry| !entry.held.is_zero()).count();
+        assert!(live <= 3 * 256 / 4, "{live}");
+        assert!(list.entries.len() <= 4 * (live + 1 + BLOCK), "{}", list.entries.len());
+        let mut sum = Row::ZERO;
+        list.entries.iter().for_each(|entry| sum += entry.held);
+        assert_eq!(sum, list.total);
     }
 }

@@ -9,8 +9,8 @@
 //! # Approach
 //! A task touches sets ([`Footprint`]): its own data, data that it shares with others of its address
 //! space, its code; and in the kernel its own stack and structures, what all tasks share, and the
-//! kernel's code. Each TLB and cache keeps in which order sets were used ([`Recency`]), so what is
-//! missing of a set of `n` lines when its user comes back is
+//! kernel's code. A list of each core and one of each last-level cache keep in which order sets were
+//! used ([`Recency`]), so what is missing of a set of `n` lines when its user comes back is
 //!
 //! ```text
 //! m = n − h · P(hit | others' lines since then + the user's own)
@@ -36,11 +36,14 @@
 //! touches; with tags a TLB misses no more than without; with sets of the same pages, a switch
 //! between siblings misses no more than going on.
 
+use std::array;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::recency::{Recency, SETS_MAX};
+use crate::recency::{Group, Recency, SETS};
+use crate::row::Row;
 use crate::tlb::{Change, Tags};
 
 /// Pages and bytes that are touched together, and by whom: whoever names the same `id` shares them.
@@ -110,108 +113,89 @@ impl Misses {
     }
 }
 
-/// TLBs and caches that users' sets go through: data TLB, instruction TLB, and three caches.
-const STRUCTURES: usize = 5;
+/// Columns of a core's list. The kernel's large pages have TLBs of their own on some machines.
+const COLUMNS: usize = 6;
 const DTLB: usize = 0;
 const ITLB: usize = 1;
-const L1D: usize = 2;
-const L2: usize = 3;
-const LAST: usize = 4;
+const DTLB_LARGE: usize = 2;
+const ITLB_LARGE: usize = 3;
+const L1D: usize = 4;
+/// Where there is a third level.
+const L2: usize = 5;
+/// Those of pages.
+const TLBS: Range<usize> = DTLB..L1D;
+/// Those of users' pages, which a flush empties.
+const FLUSHED: Range<usize> = DTLB..DTLB_LARGE;
 
-/// Sets of one footprint in one structure: two of data, one of code.
-const SETS: usize = 3;
-const CODE: usize = 2;
-
-/// Sets as one structure sees them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    /// Who, those of no lines included.
-    all: [u32; SETS],
-    /// Who has lines or pages there, how many, and which structure counts its misses.
-    some: [(u32, f64); SETS],
-    counts: [usize; SETS],
-    len: usize,
-    /// Their sum.
-    lines: f64,
+/// Two sets of data and one of code, as the lists of a core and of a last-level cache see them.
+#[derive(Clone, Debug)]
+struct Sets {
+    core: Group<COLUMNS>,
+    last: Group<1>,
 }
 
-impl Group {
-    /// `at` is the structure.
-    fn new(at: usize, sets: [(u32, f64); SETS]) -> Self {
-        let mut group = Group { all: sets.map(|(set, _)| set), ..Group::default() };
-        group.lines = sets.iter().map(|(_, lines)| lines).sum();
-        for (set, (id, lines)) in
-            sets.into_iter().enumerate().filter(|(_, (_, lines))| *lines > 0.0)
-        {
-            group.some[group.len] = (id, lines);
-            // Where one TLB serves both, code stands in the data TLB.
-            group.counts[group.len] = if at == DTLB && set == CODE { ITLB } else { at };
-            group.len += 1;
-        }
-        group
-    }
-
+impl Sets {
     #[inline]
-    fn sets(&self) -> &[(u32, f64)] {
-        &self.some[..self.len]
-    }
-
-    #[inline]
-    fn goes_through(&self, set: u32) -> bool {
-        self.all.contains(&set)
+    fn have(&self, set: u32) -> bool {
+        self.core.iter().any(|(id, _)| *id == set)
     }
 }
-
-type Groups = [Group; STRUCTURES];
 
 /// A footprint as the TLBs and caches of a machine see it: [`Warmth::touches`].
 #[derive(Clone, Debug)]
 pub struct Touches {
     space: u32,
     reach_ns: f64,
-    user: Groups,
-    kernel: Groups,
+    user: Sets,
+    /// Where it touches anything in the kernel.
+    kernel: Option<Sets>,
 }
 
-/// What is missed in each structure, and the CPU time that costs.
-#[derive(Default)]
-struct Tally {
-    lines: [f64; STRUCTURES],
+/// What is missing of a task's sets, and the CPU time that it costs.
+struct Missing {
+    dtlb: f64,
+    itlb: f64,
+    cache: f64,
     ns: f64,
 }
 
-impl Tally {
-    /// Adds what is missing of each set of a group, where so much of it is left.
-    #[inline]
-    fn add(&mut self, group: &Group, left: [f64; SETS_MAX], miss_ns: &[f64; STRUCTURES]) {
-        for ((at, (_, lines)), left) in group.counts.iter().zip(group.sets()).zip(left) {
-            let lost = lines - left;
-            if lost > 0.0 {
-                self.lines[*at] += lost;
-                self.ns += lost * miss_ns[*at];
-            }
+impl Missing {
+    /// Where so much of each set is left. Pages of code count as the instruction TLB's, whichever they go through.
+    fn new(sets: &Sets, core: &[Row<COLUMNS>; SETS], last: &[Row<1>; SETS], costs: &Costs) -> Self {
+        let [own, shared, code] = array::from_fn(|at| sets.core[at].1 - core[at]);
+        let data = own + shared;
+        let cache = (0..SETS).map(|at| (sets.last[at].1 - last[at]).0[0]).sum();
+        let pages = |row: Row<COLUMNS>| row.0[TLBS].iter().sum();
+        let ns: f64 = (data * costs.data + code * costs.code).0.iter().sum();
+        Missing { dtlb: pages(data), itlb: pages(code), cache, ns: ns + cache * costs.last }
+    }
+
+    fn of_user(self) -> Misses {
+        let Missing { dtlb, itlb, cache, ns } = self;
+        Misses { dtlb_user: dtlb, itlb_user: itlb, cache, ns, ..Misses::default() }
+    }
+
+    fn of_kernel(self) -> Misses {
+        let Missing { dtlb, itlb, cache, ns } = self;
+        Misses { dtlb_kernel: dtlb, itlb_kernel: itlb, cache, ns, ..Misses::default() }
+    }
+}
+
+/// What a miss costs in each column, of data and of code, and in the last-level cache, in ns.
+struct Costs {
+    data: Row<COLUMNS>,
+    code: Row<COLUMNS>,
+    last: f64,
+}
+
+impl Costs {
+    fn new(memory: &Memory) -> Self {
+        let of = |tlb| Row([tlb, tlb, tlb, tlb, memory.l1d_miss_ns, memory.l2_miss_ns]);
+        Costs {
+            data: of(memory.dtlb_miss_ns),
+            code: of(memory.itlb_miss_ns),
+            last: if memory.l3_bytes > 0.0 { memory.l3_miss_ns } else { memory.l2_miss_ns },
         }
-    }
-
-    /// Adds this part of each set of a group.
-    #[inline]
-    fn add_part(&mut self, group: &Group, part: f64, miss_ns: &[f64; STRUCTURES]) {
-        if part > 0.0 {
-            for (at, (_, lines)) in group.counts.iter().zip(group.sets()) {
-                self.lines[*at] += lines * part;
-                self.ns += lines * part * miss_ns[*at];
-            }
-        }
-    }
-
-    fn of_user(&self) -> Misses {
-        let [dtlb_user, itlb_user, .., cache] = self.lines;
-        Misses { dtlb_user, itlb_user, cache, ns: self.ns, ..Misses::default() }
-    }
-
-    fn of_kernel(&self) -> Misses {
-        let [dtlb_kernel, itlb_kernel, .., cache] = self.lines;
-        Misses { dtlb_kernel, itlb_kernel, cache, ns: self.ns, ..Misses::default() }
     }
 }
 
@@ -283,36 +267,10 @@ impl Turn {
     }
 }
 
-/// What belongs to a core. The kernel's large pages have TLBs of their own on some machines.
-struct Core {
-    dtlb: Recency,
-    itlb: Option<Recency>,
-    dtlb_large: Option<Recency>,
-    itlb_large: Option<Recency>,
-    l1d: Recency,
-    /// Where there is a third level.
-    l2: Option<Recency>,
-}
-
-impl Core {
-    fn new(memory: &Memory) -> Self {
-        let some = |entries: f64, ways| (entries > 0.0).then(|| Recency::new(entries, ways));
-        let lines = |bytes: f64, ways| Recency::new(bytes / memory.line_bytes, ways);
-        Core {
-            dtlb: Recency::new(memory.dtlb_entries, memory.dtlb_ways),
-            itlb: some(memory.itlb_entries, memory.itlb_ways),
-            dtlb_large: some(memory.dtlb_large_entries, memory.dtlb_large_ways),
-            itlb_large: some(memory.itlb_large_entries, memory.itlb_large_ways),
-            l1d: lines(memory.l1d_bytes, memory.l1d_ways),
-            l2: (memory.l3_bytes > 0.0).then(|| lines(memory.l2_bytes, memory.l2_ways)),
-        }
-    }
-}
-
 /// State of all TLBs and caches of a machine.
 pub struct Warmth {
-    cores: Vec<Core>,
-    last_level: Vec<Recency>,
+    cores: Vec<Recency<COLUMNS>>,
+    last_level: Vec<Recency<1>>,
     tags: Vec<Tags>,
     /// Core and LLC of each CPU.
     places: Vec<(usize, usize)>,
@@ -322,31 +280,32 @@ pub struct Warmth {
     siblings: Vec<Vec<usize>>,
     /// What each CPU's present task goes through.
     present: Vec<Option<Rc<Touches>>>,
-    line_bytes: f64,
-    /// What a miss costs in each structure.
-    miss_ns: [f64; STRUCTURES],
+    memory: Memory,
+    costs: Costs,
 }
 
 impl Warmth {
     /// Everything cold. None: the machine's file does not say what its TLBs and caches are.
     pub fn new(machine: &Machine) -> Option<Self> {
-        let memory = machine.memory.as_ref()?;
+        let memory = machine.memory.clone()?;
         let places: Vec<_> =
             machine.cpus.iter().map(|cpu| (cpu.core as usize, cpu.llc as usize)).collect();
         let cores = 1 + places.iter().map(|place| place.0).max()?;
         let llcs = 1 + places.iter().map(|place| place.1).max()?;
-        let three = memory.l3_bytes > 0.0;
-        let (last_bytes, last_ways, last_ns) = match three {
-            true => (memory.l3_bytes, memory.l3_ways, memory.l3_miss_ns),
-            false => (memory.l2_bytes, memory.l2_ways, memory.l2_miss_ns),
+        let lines = |bytes: f64, ways| (bytes / memory.line_bytes, ways);
+        let second = lines(memory.l2_bytes, memory.l2_ways);
+        let (l2, last) = match memory.l3_bytes > 0.0 {
+            true => (second, lines(memory.l3_bytes, memory.l3_ways)),
+            false => ((0.0, 0.0), second),
         };
-        let mut miss_ns = [0.0; STRUCTURES];
-        miss_ns[DTLB] = memory.dtlb_miss_ns;
-        miss_ns[ITLB] = memory.itlb_miss_ns;
-        miss_ns[L1D] = memory.l1d_miss_ns;
-        miss_ns[L2] = memory.l2_miss_ns;
-        miss_ns[LAST] = last_ns;
-        let last = Recency::new(last_bytes / memory.line_bytes, last_ways);
+        let columns = [
+            (memory.dtlb_entries, memory.dtlb_ways),
+            (memory.itlb_entries, memory.itlb_ways),
+            (memory.dtlb_large_entries, memory.dtlb_large_ways),
+            (memory.itlb_large_entries, memory.itlb_large_ways),
+            lines(memory.l1d_bytes, memory.l1d_ways),
+            l2,
+        ];
         let siblings = |cpu: usize| {
             let core = places[cpu].0;
             (0..places.len()).filter(|other| *other != cpu && places[*other].0 == core).collect()
@@ -355,142 +314,112 @@ impl Warmth {
             llc_per_core: llcs == cores,
             siblings: (0..places.len()).map(siblings).collect(),
             present: vec![None; places.len()],
-            cores: (0..cores).map(|_| Core::new(memory)).collect(),
-            last_level: vec![last; llcs],
+            cores: vec![Recency::new(columns); cores],
+            last_level: vec![Recency::new([last]); llcs],
             tags: places.iter().map(|_| Tags::new(memory.tlb_tags as usize)).collect(),
             places,
-            line_bytes: memory.line_bytes,
-            miss_ns,
+            costs: Costs::new(&memory),
+            memory,
         })
     }
 
     /// A footprint as this machine's TLBs and caches see it.
     pub fn touches(&self, task: &Footprint) -> Touches {
-        let (itlb, itlb_large) = match self.cores.first() {
-            Some(core) => (core.itlb.is_some(), core.itlb_large.is_some()),
-            None => (false, false),
+        let memory = &self.memory;
+        let tlb = |entries: f64, tlb, or| if entries > 0.0 { tlb } else { or };
+        let itlb = |or| tlb(memory.itlb_entries, ITLB, or);
+        let large = tlb(memory.dtlb_large_entries, DTLB_LARGE, DTLB);
+        let large_code = tlb(memory.itlb_large_entries, ITLB_LARGE, itlb(large));
+        let kernel = [task.kernel_own, task.kernel_shared, task.kernel_code];
+        let touched = kernel.iter().any(|set| set.pages > 0.0 || set.bytes > 0.0);
+        Touches {
+            space: task.space,
+            reach_ns: task.reach_ns.max(1.0),
+            user: self.sets([task.own, task.shared, task.code], DTLB, itlb(DTLB)),
+            kernel: touched.then(|| self.sets(kernel, large, large_code)),
+        }
+    }
+
+    /// Two sets of data and one of code, whose pages go through these TLBs.
+    fn sets(&self, sets: [Set; SETS], dtlb: usize, itlb: usize) -> Sets {
+        let lines = |set: Set| set.bytes / self.memory.line_bytes;
+        let core = |set: Set, tlb: usize, l1d: f64| {
+            let mut row = Row::ZERO;
+            row.0[tlb] = set.pages;
+            row.0[L1D] = l1d;
+            row.0[L2] = if self.memory.l3_bytes > 0.0 { lines(set) } else { 0.0 };
+            (set.id, row)
         };
-        let user = groups([task.own, task.shared, task.code], self.line_bytes, itlb);
-        let of_kernel = [task.kernel_own, task.kernel_shared, task.kernel_code];
-        let kernel = groups(of_kernel, self.line_bytes, itlb || itlb_large);
-        Touches { space: task.space, reach_ns: task.reach_ns.max(1.0), user, kernel }
+        let [own, shared, code] = sets;
+        let data = |set| core(set, dtlb, lines(set));
+        Sets {
+            core: [data(own), data(shared), core(code, itlb, 0.0)],
+            last: sets.map(|set| (set.id, Row([lines(set)]))),
+        }
     }
 
     /// A CPU takes on an address space; kernel threads and idling keep the last one, as lazy TLB
     /// does, and are no change.
     pub fn change_space(&mut self, cpu: usize, space: u32) {
-        let change = self.tags[cpu].change(space);
         let core = &mut self.cores[self.places[cpu].0];
-        for tlb in [Some(&mut core.dtlb), core.itlb.as_mut()].into_iter().flatten() {
-            match change {
-                Change::Keep => {}
-                Change::Evict(evicted) => tlb.flush(evicted),
-                Change::FlushAll => tlb.flush_all(),
-            }
+        match self.tags[cpu].change(space) {
+            Change::Keep => {}
+            Change::Evict(evicted) => core.flush(evicted, FLUSHED),
+            Change::FlushAll => core.flush_all(FLUSHED),
         }
     }
 
-    /// Lines of a structure that others go through beside this CPU's task, and it does not.
-    fn beside(&self, cpu: usize, at: usize, group: &Group) -> f64 {
-        if self.siblings[cpu].is_empty() || at == LAST && !self.llc_per_core {
-            return 0.0;
-        }
-        let present = |other: &usize| self.present[*other].as_ref().map(|task| &task.user[at]);
+    /// What others go through beside this CPU's task, and it does not: in a core's columns, and in an LLC of its own.
+    fn beside(&self, cpu: usize, task: &Touches) -> (Row<COLUMNS>, Row<1>) {
+        let (mut core, mut last) = (Row::ZERO, Row::ZERO);
         let siblings = &self.siblings[cpu];
-        let mut lines = 0.0;
+        let present = |other: &usize| self.present[*other].as_ref().map(|task| &task.user);
         for (number, sibling) in siblings.iter().enumerate() {
             let Some(other) = present(sibling) else { continue };
-            for (set, of) in other.sets() {
+            for ((set, of_core), (_, of_last)) in other.core.iter().zip(&other.last) {
                 let mut before = siblings[..number].iter().filter_map(present);
-                if !group.goes_through(*set) && !before.any(|group| group.goes_through(*set)) {
-                    lines += of;
+                if !task.user.have(*set) && !before.any(|sets| sets.have(*set)) {
+                    core += *of_core;
+                    last += *of_last;
                 }
             }
         }
-        lines
+        (core, if self.llc_per_core { last } else { Row::ZERO })
     }
 
     /// A task gets a CPU, whose address space was changed before where it had to be.
     pub fn enter(&mut self, cpu: usize, task: &Rc<Touches>) -> Turn {
         let kernel = self.enter_kernel(cpu, task);
         let (core, llc) = self.places[cpu];
-        let core = &self.cores[core];
-        let caches = [
-            Some(&core.dtlb),
-            core.itlb.as_ref(),
-            Some(&core.l1d),
-            core.l2.as_ref(),
-            Some(&self.last_level[llc]),
-        ];
-        let (mut first, mut again) = (Tally::default(), Tally::default());
-        for (at, cache) in caches.into_iter().enumerate() {
-            let (Some(cache), group) = (cache, &task.user[at]) else { continue };
-            if group.len == 0 {
-                continue;
-            }
-            first.add(group, cache.left(group.sets()), &self.miss_ns);
-            let lost = 1.0 - cache.hit(group.lines + self.beside(cpu, at, group));
-            again.add_part(group, lost, &self.miss_ns);
-        }
+        let (core, llc) = (&self.cores[core], &self.last_level[llc]);
+        let (user, costs) = (&task.user, &self.costs);
+        let left = (core.left(&user.core), llc.left(&user.last));
+        let first = Missing::new(user, &left.0, &left.1, costs).of_user();
+        let beside = self.beside(cpu, task);
+        let left = (core.left_again(&user.core, beside.0), llc.left_again(&user.last, beside.1));
+        let again = Missing::new(user, &left.0, &left.1, costs).of_user();
         self.present[cpu] = Some(Rc::clone(task));
-        Turn::new(task.reach_ns, first.of_user(), again.of_user(), kernel)
+        Turn::new(task.reach_ns, first, again, kernel)
     }
 
     /// The task's turn on this CPU is over.
     pub fn leave(&mut self, cpu: usize, task: &Touches, turn: &Turn) {
         self.present[cpu] = None;
         let (core, llc) = self.places[cpu];
-        let core = &mut self.cores[core];
         let part = turn.done_ns / turn.reach_ns;
-        let caches = [
-            Some(&mut core.dtlb),
-            core.itlb.as_mut(),
-            Some(&mut core.l1d),
-            core.l2.as_mut(),
-            Some(&mut self.last_level[llc]),
-        ];
-        for (cache, group) in caches.into_iter().zip(&task.user) {
-            if let Some(cache) = cache {
-                cache.used(task.space, group.sets(), part);
-            }
-        }
+        self.cores[core].used(task.space, &task.user.core, part);
+        self.last_level[llc].used(task.space, &task.user.last, part);
     }
 
     /// The switch itself touches the kernel's sets.
     fn enter_kernel(&mut self, cpu: usize, task: &Touches) -> Misses {
+        let Some(kernel) = &task.kernel else { return Misses::default() };
         let (core, llc) = self.places[cpu];
-        let core = &mut self.cores[core];
-        let caches = [
-            Some(core.dtlb_large.as_mut().unwrap_or(&mut core.dtlb)),
-            core.itlb_large.as_mut().or(core.itlb.as_mut()),
-            Some(&mut core.l1d),
-            core.l2.as_mut(),
-            Some(&mut self.last_level[llc]),
-        ];
-        let mut lost = Tally::default();
-        for (at, cache) in caches.into_iter().enumerate() {
-            let (Some(cache), group) = (cache, &task.kernel[at]) else { continue };
-            if group.len > 0 {
-                lost.add(group, cache.left(group.sets()), &self.miss_ns);
-            }
-            cache.used(0, group.sets(), 1.0);
-        }
-        lost.of_kernel()
+        let (core, llc) = (&mut self.cores[core], &mut self.last_level[llc]);
+        let left = (core.left(&kernel.core), llc.left(&kernel.last));
+        let missing = Missing::new(kernel, &left.0, &left.1, &self.costs);
+        core.used(0, &kernel.core, 1.0);
+        llc.used(0, &kernel.last, 1.0);
+        missing.of_kernel()
     }
-}
-
-/// Two sets of data and one of code, as each structure sees them.
-fn groups([own, shared, code]: [Set; SETS], line_bytes: f64, itlb: bool) -> Groups {
-    let pages = |set: Set| (set.id, set.pages);
-    let lines = |set: Set| (set.id, set.bytes / line_bytes);
-    let none = (0, 0.0);
-    let in_caches = [lines(own), lines(shared), lines(code)];
-    let mut groups = [Group::default(); STRUCTURES];
-    groups[DTLB] =
-        Group::new(DTLB, [pages(own), pages(shared), if itlb { none } else { pages(code) }]);
-    groups[ITLB] = Group::new(ITLB, [none, none, if itlb { pages(code) } else { none }]);
-    groups[L1D] = Group::new(L1D, [lines(own), lines(shared), none]);
-    groups[L2] = Group::new(L2, in_caches);
-    groups[LAST] = Group::new(LAST, in_caches);
-    groups
 }
