@@ -28,6 +28,8 @@ use report::text::plural;
 
 /// How often the kernel and the command are looked at.
 const LOOK: Duration = Duration::from_millis(200);
+/// Who says more often how the machine fares does little else, and before all others.
+const STATS_MIN: Duration = Duration::from_millis(10);
 /// How often it is looked who waits behind a real-time task.
 const LOOK_BEHIND: Duration = Duration::from_secs(2);
 /// So long after the kernel has thrown its policy out it has put the reason together.
@@ -40,8 +42,8 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let instance = named(&dry(args)?)?;
     mend()?;
     let every = positive("--stats", args.stats)?;
-    if every < LOOK {
-        return Err(Failure::input("--stats: give it 200ms or more"));
+    if every < STATS_MIN {
+        return Err(Failure::input("--stats: give it 10ms or more"));
     }
     let until = args.duration.map(|time| positive("--for", time)).transpose()?;
     if let Some(program) = args.command.first() {
