@@ -73,12 +73,12 @@ pub(crate) fn behind_shim(program: PathBuf) -> PathBuf {
     named.filter(|path| is_elf(path)).unwrap_or(program)
 }
 
-/// Python itself, which is asked where its modules lie. Nothing else that is meant for the guest is run here, whatever it is
-/// called.
+/// Python itself, which is asked where its modules lie: an interpreter of that name, or what stands for it on this machine.
+/// Nothing else that is meant for the guest is run here, no script of a user's, whatever it is called.
 fn is_python(program: &Path) -> bool {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    name.strip_prefix("python").is_some_and(version) && is_installed(program)
+    name.strip_prefix("python").is_some_and(version) && (is_elf(program) || is_installed(program))
 }
 
 /// Whether it is this machine's program of that name.
