@@ -62,6 +62,13 @@ static __always_inline s32 cpu_queue_shortest(struct task_struct *p)
 	return best.cpu;
 }
 
+/* Whether a CPU is to take one of those that wait for another (cpu_helps). */
+static __always_inline bool cpu_queue_helps(s32 cpu, s32 other)
+{
+	return cpu_lacks_any(other) &&
+	       cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other));
+}
+
 /* Takes a task that waits for a CPU which has gone, or is taken: nobody else would look there. Whether there was one. */
 static __always_inline bool cpu_queue_take_from_away(s32 cpu)
 {
@@ -70,9 +77,7 @@ static __always_inline bool cpu_queue_take_from_away(s32 cpu)
 	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
 		s32 other = cpu_neighbour(cpu, i);
 
-		if (cpu_lacks_any(other) &&
-		    cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other)) &&
-		    dsq_move_to_local(other))
+		if (cpu_queue_helps(cpu, other) && dsq_move_to_local(other))
 			return true;
 	}
 	return false;

@@ -160,8 +160,8 @@ static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 
 /*
  * In cpu_offline, or dispatch of another CPU: who waits in a DSQ of the policy's own for a CPU that goes is put where the
- * kernel pushes tasks from, or who is still on another one's runqueue where each CPU looks first. The
- * kernel asks for none any more there, and whoever is bound to the CPU would wait for ever, and who takes it down for him.
+ * kernel pushes tasks from, or who is still on another one's runqueue where each CPU looks first. The kernel asks for none
+ * any more there, and whoever is bound to the CPU would wait for ever, and who takes it down for him.
  */
 static __always_inline void dsq_hand_back(u64 dsq_id, s32 cpu)
 {

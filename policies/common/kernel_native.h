@@ -89,7 +89,7 @@ EXPORT struct kernel *kernel;
 	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p);                                    \
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
 #define dsq_take(p, dsq_id)			kernel->dsq_take(kernel, dsq_id, p)
-#define dsq_hand_back(dsq_id, cpu)		((void)0)	/* as later kernels do */
+#define dsq_hand_back(dsq_id, cpu)		((void)0)	/* the simulator does it */
 #define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)			((cgroup)->kn->id)
 #define current_task()				kernel->forker(kernel)	/* nobody changes class there */

@@ -18,9 +18,7 @@ static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
 		s32 other = cpu_neighbour(cpu, i);
 
-		if (cpu_lacks_any(other) &&
-		    cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other)) &&
-		    vtime_head(other) < least && vtime_take(other, slice_ns))
+		if (cpu_queue_helps(cpu, other) && vtime_head(other) < least && vtime_take(other, slice_ns))
 			return true;
 	}
 	return false;

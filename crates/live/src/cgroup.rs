@@ -87,15 +87,15 @@ fn of_member(root: &Path, membership: &str) -> Vec<Limit> {
             continue;
         };
         // The folder of a hierarchy of version 1 is called as its controllers are, or linked so.
-        let (hierarchy, begins) = match controllers.split(',').find(|name| *name == "cpu") {
-            _ if controllers.is_empty() => (root.to_path_buf(), ""),
-            Some(cpu) => (root.join(cpu), "/cpu"),
-            None => continue,
+        let own = match controllers.split(',').any(|name| name == "cpu") {
+            true => format!("/cpu{own}"),
+            false if controllers.is_empty() => own.to_string(),
+            false => continue,
         };
+        let own = own.trim_end_matches('/');
         for (at, _) in own.match_indices('/').skip(1).chain([(own.len(), "")]) {
-            let group = own[..at].trim_end_matches('/');
-            let folder = hierarchy.join(group.trim_start_matches('/'));
-            of_group(&folder, &format!("{begins}{group}"), &mut found);
+            let group = &own[..at];
+            of_group(&root.join(group.trim_start_matches('/')), group, &mut found);
         }
     }
     found

@@ -77,8 +77,8 @@ fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Tas
     }
 }
 
-/// A task that waits for `rest_ns` first, before the workload's time begins; and for its delay, from where that begins,
-/// if it has been forked by then.
+/// A task that waits for `rest_ns` first, before the workload's time begins, and then for its delay. That of one that is
+/// forked counts from where that time begins, and not from its fork: [`Op::Delay`].
 fn new_task(
     k: &Kernel,
     task: &workload::Task,
@@ -88,14 +88,9 @@ fn new_task(
     after: &[Op],
 ) -> Task {
     let mut steps = task.steps.clone();
-    let late = [Op::Delay];
-    let mut before = before;
-    match task.forked {
-        true if task.delay_ns > 0 => before = &late,
-        false if task.delay_ns + rest_ns > 0 => {
-            steps.insert(0, Step::Sleep { ns: task.delay_ns + rest_ns });
-        }
-        _ => {}
+    let sleeps_ns = rest_ns + if task.forked { 0 } else { task.delay_ns };
+    if sleeps_ns > 0 {
+        steps.insert(0, Step::Sleep { ns: sleeps_ns });
     }
     let mask = |cpus: &Option<Vec<usize>>| match cpus {
         Some(cpus) => cpus.iter().copied().filter(|cpu| k.online.has(*cpu)).collect(),
@@ -155,7 +150,11 @@ impl Engine {
         };
         for task in &workload.tasks {
             let rest_ns = if rests(task) { RESTED_NS } else { 0 };
-            let before = if task.forked { &[][..] } else { gate };
+            let before = match task.forked {
+                true if task.delay_ns > 0 => &[Op::Delay][..],
+                true => &[],
+                false => gate,
+            };
             let made = new_task(k, task, here, rest_ns, before, &[]);
             k.tasks.push(made);
         }

@@ -339,11 +339,10 @@ impl<'a> Reader<'a> {
             buffer: self.buffer,
             held: Vec::new(),
         };
-        let given = find("loop").map(loop_count).transpose()?;
         task.steps = match body {
             Some(phases) => {
                 let mut steps = Vec::new();
-                let times = given.unwrap_or(None);
+                let times = find("loop").map_or(Ok(None), loop_count)?;
                 let phases = phases.members("phases")?;
                 let mut moves = false;
                 for (_, value) in &phases {

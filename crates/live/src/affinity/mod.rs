@@ -227,7 +227,7 @@ impl Steering {
             }
             let stat = Stat::of(tid);
             let Some(stat) = stat.filter(|stat| stat.may_be_steered) else {
-                self.leave_alone(tid);
+                self.leave_alone(tid, stat.as_ref());
                 here.remove(&tid);
                 continue;
             };
@@ -249,9 +249,9 @@ impl Steering {
     }
 
     /// Gives a thread that has become a real-time one its own mask back; one that has gone has none.
-    fn leave_alone(&self, tid: u32) {
+    fn leave_alone(&self, tid: u32, stat: Option<&Stat>) {
         if let Some(known) = self.known.get(&tid).filter(|known| known.on.is_some())
-            && Stat::of(tid).is_some_and(|stat| stat.start == known.stat.start)
+            && stat.is_some_and(|stat| stat.start == known.stat.start)
         {
             let _ = known.own.give(tid);
         }

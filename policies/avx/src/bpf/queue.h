@@ -19,15 +19,9 @@ static __always_inline s32 queue_for(struct task_struct *p)
 	return cpu_takes(p, own) ? own : cpu_queue_shortest(p);
 }
 
-/* How far ahead of all here one that waits for another CPU has to be. */
-static __always_inline u64 queue_lead_ns(void)
-{
-	return knob_pick == PICK_BALANCED ? VTIME_LEAD : knob_slice_ns;
-}
-
 /*
- * A woken task takes the CPU of who has had the most, if it is far enough ahead of it: by as much as has that CPU take it from
- * this queue [queue_least, queue_balanced].
+ * A woken task takes the CPU of who has had the most, if it is far enough ahead of it. Another CPU than that of its queue
+ * would take it only if that is a slice [queue_least], or not at all [queue_balanced].
  */
 static __always_inline void queue_preempt(struct task_struct *p, s32 queue, u64 vtime)
 {
@@ -39,10 +33,11 @@ static __always_inline void queue_preempt(struct task_struct *p, s32 queue, u64 
 		struct avx_cpu *state = cpus_of(i);
 		s64 ahead;
 
-		if (!state || state->vtime == VTIME_IDLE || !cpu_takes(p, i))
+		if (!state || state->vtime == VTIME_IDLE || !cpu_takes(p, i) ||
+		    (i != (u32)queue && knob_pick == PICK_BALANCED))
 			continue;
 		ahead = state->vtime - vtime;
-		if (ahead > most && ahead > (s64)(i == (u32)queue ? WAKEUP_NS : queue_lead_ns())) {
+		if (ahead > most && ahead > (s64)(i == (u32)queue ? WAKEUP_NS : knob_slice_ns)) {
 			most = ahead;
 			victim = i;
 		}
@@ -75,7 +70,7 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 		best = -1;
 	}
 	if (least != S64_MAX)
-		least -= queue_lead_ns();
+		least -= knob_slice_ns;
 	bpf_for(i, 1, nr_cpus) {
 		s32 other = cpu_neighbour(cpu, i);
 		s64 head = vtime_head(other);

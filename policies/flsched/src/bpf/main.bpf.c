@@ -3,10 +3,10 @@
  * FLSCHED: a lockless and lightweight scheduler for manycore processors.
  *
  * Every CPU has its own queue, the local DSQ, and nothing else: no queue is shared, so the policy
- * takes no lock, and writes no counter that others do but where a real-time task comes to a CPU or leaves it. A task that becomes runnable goes
- * to an idle CPU near its last one, or waits on its last one or where fewer wait. It runs until it
- * blocks or its fixed slice ends, at a tick already where others wait and a CPU idles; a wakeup never
- * makes a busy CPU switch.
+ * takes no lock, and writes no counter that others do but where a real-time task comes to a CPU or
+ * leaves it. A task that becomes runnable goes to an idle CPU near its last one, or waits on its last one
+ * or where fewer wait. It runs until it blocks or its fixed slice ends, at a tick already where others wait
+ * and a CPU idles; a wakeup never makes a busy CPU switch.
  *
  * It suits one job with about as many threads as CPUs, or many threads that block often. It suits
  * neither a desktop nor a mix: what waits is not moved again, a CPU may idle for a tick while tasks
@@ -131,6 +131,12 @@ static __always_inline u64 order_again(struct task_struct *p, s32 cpu, u64 enq_f
 	return SCX_ENQ_HEAD;
 }
 
+/* In enqueue: p waits for a CPU, in one of its queues. */
+static __always_inline void insert_again(struct task_struct *p, s32 cpu, u64 dsq_id, u64 enq_flags)
+{
+	dsq_insert(p, dsq_id, slice_again(enq_flags), enq_flags | order_again(p, cpu, enq_flags));
+}
+
 /* Sent away while no CPU is better, it would go from the end of one queue to the end of another for ever. */
 static __always_inline bool goes_nowhere(u64 enq_flags)
 {
@@ -145,8 +151,7 @@ static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flag
 		enq_flags |= place_in_queue(p, cpu);
 	else if (p->nr_cpus_allowed > 1 && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, place_waiting(cpu) - 1);
-	enq_flags |= order_again(p, cpu, enq_flags);
-	dsq_insert(p, cpu, slice_again(enq_flags), enq_flags);
+	insert_again(p, cpu, cpu, enq_flags);
 	if (!place_kick_idle(p))
 		cpu_queue_kick(p, cpu);
 }
@@ -170,17 +175,17 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 	/* With its tasks pushed off, the queue of a CPU that goes looks the shortest. */
 	if (!cpu_is_active(cpu))
 		cpu = scx_bpf_task_cpu(p);
-	enq_flags |= order_again(p, cpu, enq_flags);
-	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_again(enq_flags), enq_flags);
+	insert_again(p, cpu, SCX_DSQ_LOCAL_ON | cpu, enq_flags);
 }
 
 /* A task that can go nowhere else, or not now: on its CPU, at the head where it has just woken and is to. */
 static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 {
+	s32 cpu = scx_bpf_task_cpu(p);
+
 	if (enq_flags & SCX_ENQ_WAKEUP)
-		enq_flags |= place_in_queue(p, scx_bpf_task_cpu(p));
-	enq_flags |= order_again(p, scx_bpf_task_cpu(p), enq_flags);
-	dsq_insert(p, SCX_DSQ_LOCAL, slice_again(enq_flags), enq_flags);
+		enq_flags |= place_in_queue(p, cpu);
+	insert_again(p, cpu, SCX_DSQ_LOCAL, enq_flags);
 }
 
 /* The end of a slice, or a task that the kernel does not ask select_cpu for: it has just one CPU. */
