@@ -6,6 +6,7 @@
 //! are charged where they are taken. A class asks for its functions by name once, at its start.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -51,8 +52,11 @@ struct File {
 impl Paths {
     /// Those that come with the program.
     pub fn embedded() -> Self {
-        let text = include_str!("../../../machines/paths.toml");
-        Self::from_toml(text, "machines/paths.toml").expect("a test reads the embedded file")
+        static EMBEDDED: LazyLock<Paths> = LazyLock::new(|| {
+            let text = include_str!("../../../machines/paths.toml");
+            Paths::from_toml(text, "machines/paths.toml").expect("a test reads the embedded file")
+        });
+        EMBEDDED.clone()
     }
 
     /// Reads path lengths; `path` is what errors call the file.

@@ -93,8 +93,12 @@ impl Sink {
 
     /// Most come in the order of time nearly: the place is sought from the end.
     fn wait(&mut self, t_ns: u64, cpu: CpuId, what: What) {
+        let early = Early { t_ns, cpu: cpu as u32, what };
+        if self.early.back().is_none_or(|last| last.t_ns <= t_ns) {
+            return self.early.push_back(early);
+        }
         let before = self.early.iter().rposition(|early| early.t_ns <= t_ns);
-        self.early.insert(before.map_or(0, |at| at + 1), Early { t_ns, cpu: cpu as u32, what });
+        self.early.insert(before.map_or(0, |at| at + 1), early);
     }
 
     /// Measures from here on.

@@ -2,6 +2,7 @@
 //! Who had each CPU when, as coarse as a picture can show it, in memory that does not grow with time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -59,14 +60,20 @@ impl Columns {
             self.column_ns *= 2;
             self.cpus.iter_mut().for_each(Cpu::halve);
         }
-        let column_ns = self.column_ns;
-        let digits = column_ns.trailing_zeros();
+        // A shift: it is a power of two.
+        let digits = self.column_ns.trailing_zeros();
+        let begins = |column: usize| (column as u64) << digits;
+        let cpu = &mut self.cpus[cpu];
         let mut at_ns = from_ns;
         while at_ns < to_ns {
-            // A shift: it is a power of two.
-            let column = at_ns >> digits;
-            let end_ns = to_ns.min((column + 1) * column_ns);
-            self.cpus[cpu].add(column as usize, tid, end_ns - at_ns);
+            let (column, last) = ((at_ns >> digits) as usize, (to_ns >> digits) as usize);
+            if column < last && column >= cpu.columns.len() && begins(column) == at_ns {
+                cpu.add_whole(column..last, tid, self.column_ns);
+                at_ns = begins(last);
+                continue;
+            }
+            let end_ns = to_ns.min(begins(column + 1));
+            cpu.add(column, tid, end_ns - at_ns);
             at_ns = end_ns;
         }
     }
@@ -82,6 +89,14 @@ impl Columns {
 }
 
 impl Cpu {
+    /// It had all of these columns, of which nobody had any yet.
+    fn add_whole(&mut self, columns: Range<usize>, tid: Tid, column_ns: u64) {
+        self.columns.resize(columns.start, (IDLE, 0));
+        self.columns.resize(columns.end, (tid, column_ns));
+        self.last.clear();
+        self.last.push((tid, column_ns));
+    }
+
     fn add(&mut self, column: usize, tid: Tid, ns: u64) {
         if column >= self.columns.len() {
             self.columns.resize(column + 1, (IDLE, 0));

@@ -58,11 +58,17 @@ impl WorkConservation {
 
     fn wait_ends(&mut self, t_ns: u64, tid: Tid) -> Result<(), String> {
         let Some(since) = self.waiting.remove(&tid) else { return Ok(()) };
+        if t_ns.saturating_sub(since) <= self.allowed_ns {
+            return Ok(());
+        }
         (0..self.idle_since.len()).try_for_each(|cpu| self.check(t_ns, tid, since, cpu))
     }
 
     fn idle_ends(&mut self, t_ns: u64, cpu: usize) -> Result<(), String> {
-        self.waiting.iter().try_for_each(|(tid, since)| self.check(t_ns, *tid, *since, cpu))?;
+        let idled_ns = self.idle_since[cpu].map_or(0, |since| t_ns.saturating_sub(since));
+        if idled_ns > self.allowed_ns {
+            self.waiting.iter().try_for_each(|(tid, since)| self.check(t_ns, *tid, *since, cpu))?;
+        }
         self.idle_since[cpu] = None;
         Ok(())
     }

@@ -3,11 +3,44 @@
 //!
 //! A task is in one queue at most, so the links are kept with the tasks and no operation allocates.
 
+use std::collections::BTreeMap;
+
 use crate::lock::LockId;
 use crate::task::TaskId;
 
 /// Index of a queue in the runtime's list.
 pub(super) type DsqIndex = usize;
+
+/// Which queue a policy's own id names.
+#[derive(Default)]
+pub(super) struct Ids {
+    /// By the id, which is a small number as a rule; 0 is none, as the first queue is a CPU's.
+    small: Vec<DsqIndex>,
+    large: BTreeMap<u64, DsqIndex>,
+}
+
+impl Ids {
+    /// Ids below this are small.
+    const SMALL: u64 = 1 << 16;
+
+    #[inline]
+    pub fn get(&self, id: u64) -> Option<DsqIndex> {
+        match self.small.get(id as usize) {
+            Some(index) => Some(*index).filter(|index| *index != 0),
+            None => self.large.get(&id).copied(),
+        }
+    }
+
+    pub fn insert(&mut self, id: u64, index: DsqIndex) {
+        if id >= Self::SMALL {
+            self.large.insert(id, index);
+            return;
+        }
+        let id = id as usize;
+        self.small.resize(self.small.len().max(id + 1), 0);
+        self.small[id] = index;
+    }
+}
 
 /// One queue.
 pub(super) struct Dsq {
@@ -119,6 +152,17 @@ mod tests {
 
     fn order(dsq: &Dsq, links: &[Link]) -> Vec<TaskId> {
         std::iter::successors(dsq.first(), |task| next(links, *task)).collect()
+    }
+
+    #[test]
+    fn ids_small_and_large_name_their_queues() {
+        let mut ids = Ids::default();
+        for (id, index) in [(3, 9), (u64::MAX >> 1, 10), (Ids::SMALL, 11)] {
+            assert_eq!(ids.get(id), None);
+            ids.insert(id, index);
+            assert_eq!(ids.get(id), Some(index));
+        }
+        assert_eq!([ids.get(0), ids.get(4)], [None; 2]);
     }
 
     #[test]

@@ -183,7 +183,7 @@ impl Runtime {
         if id == DSQ_GLOBAL {
             return global;
         }
-        self.user_dsqs.get(&id).copied().unwrap_or_else(|| {
+        self.user_dsqs.get(id).unwrap_or_else(|| {
             k.fail(format!("policy {}: non-existent DSQ {id:#x}", self.policy));
             global
         })

@@ -180,7 +180,7 @@ unsafe extern "C" fn create_dsq(table: *mut KernelTable, id: u64, _node: i32) ->
     if id & DSQ_FLAG_BUILTIN != 0 {
         return -EINVAL;
     }
-    if rt.user_dsqs.contains_key(&id) {
+    if rt.user_dsqs.get(id).is_some() {
         return -EEXIST;
     }
     let lock = k.new_lock("dsq");
@@ -198,7 +198,7 @@ unsafe extern "C" fn dsq_nr_queued(table: *mut KernelTable, id: u64) -> i32 {
         _ if id & DSQ_LOCAL_ON == DSQ_LOCAL_ON => {
             Some((id & DSQ_LOCAL_CPU_MASK) as usize).filter(|cpu| *cpu < k.cpus.len())
         }
-        _ => rt.user_dsqs.get(&id).copied(),
+        _ => rt.user_dsqs.get(id),
     };
     index.map_or(-ENOENT, |index| rt.dsqs[index].nr as i32)
 }
@@ -238,7 +238,7 @@ unsafe extern "C" fn dsq_insert_vtime(
 impl Runtime {
     /// The policy's own queue of this id, or the end of the run.
     fn user_dsq(&mut self, k: &mut Kernel, id: u64, by: &str) -> Option<usize> {
-        let index = self.user_dsqs.get(&id).copied();
+        let index = self.user_dsqs.get(id);
         if index.is_none() {
             self.error(k, format_args!("{by} on non-existent DSQ {id:#x}"));
         }
@@ -287,7 +287,7 @@ unsafe extern "C" fn dsq_move_to_local(table: *mut KernelTable, id: u64) -> bool
     let (rt, k) = unsafe { lent(table) };
     let Some(cpu) = dispatching(rt, k, "scx_bpf_dsq_move_to_local") else { return false };
     rt.flush(k, cpu);
-    let Some(index) = rt.user_dsqs.get(&id).copied() else {
+    let Some(index) = rt.user_dsqs.get(id) else {
         rt.error(k, format_args!("invalid DSQ ID {id:#x}"));
         return false;
     };

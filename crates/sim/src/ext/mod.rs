@@ -34,7 +34,7 @@ use crate::lock::LockId;
 use crate::related::{Related, Siblings};
 use crate::task::{CpuId, State, TaskId};
 use control::Controller;
-use dsq::{Dsq, DsqIndex, Link};
+use dsq::{Dsq, Ids, Link};
 use flags::*;
 use idle::Idle;
 use kfuncs::Table;
@@ -131,7 +131,7 @@ struct Runtime {
     rqs: Vec<ExtRq>,
     /// Local queues by CPU, then global ones by node, then the policy's own.
     dsqs: Vec<Dsq>,
-    user_dsqs: BTreeMap<u64, DsqIndex>,
+    user_dsqs: Ids,
     idle: Idle,
     builtin_idle: bool,
     direct: Direct,
@@ -349,7 +349,7 @@ impl Runtime {
             links: Vec::new(),
             rqs: (0..k.cpus.len()).map(|_| ExtRq::default()).collect(),
             dsqs,
-            user_dsqs: BTreeMap::new(),
+            user_dsqs: Ids::default(),
             idle: Idle::new(k),
             direct: Direct::No,
             dispatching: None,
