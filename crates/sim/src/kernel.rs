@@ -469,7 +469,7 @@ impl Kernel {
         if !runs && taken.util == 0.0 {
             return 1024.0;
         }
-        taken.update(now, 0, runs);
+        taken.update(now, 0, usize::from(runs), runs);
         (1024.0 - taken.util).max(1.0)
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Load and utilisation as averages that halve in 32 periods of 1024 µs: kernel/sched/pelt.c.
+//! Load, utilisation and how many are runnable, as averages that halve in 32 periods of 1024 µs: kernel/sched/pelt.c.
 //!
 //! Only additions, multiplications and divisions, so that every machine gets the same numbers.
 
@@ -20,16 +20,28 @@ pub(crate) struct Avg {
     pub load: f64,
     /// 1024 times the part of time running.
     pub util: f64,
+    /// 1024 times how many are runnable.
+    pub runnable: f64,
 }
 
 impl Avg {
     /// A new task counts as fully loaded (`init_entity_runnable_average`).
     pub fn new(now_ns: u64, weight: u64) -> Self {
-        Avg { at_ns: now_ns, load: weight as f64, util: 0.0 }
+        Avg { at_ns: now_ns, load: weight as f64, ..Avg::default() }
     }
 
-    /// Time has passed with this weight runnable, and running or not.
-    pub fn update(&mut self, now_ns: u64, weight: u64, running: bool) {
+    /// What a new task of this weight is taken for where others' average is `rq` (`post_init_entity_util_avg`).
+    pub fn guess(&mut self, rq: &Avg, weight: u64) {
+        let room = (1024.0 - rq.util) / 2.0;
+        if room > 0.0 {
+            let like_others = rq.util * weight as f64 / (rq.load + 1.0);
+            self.util = if rq.util < 1.0 { room } else { like_others.min(room) };
+        }
+        self.runnable = self.util;
+    }
+
+    /// Time has passed with so many runnable, of this weight together, and one of them running or none.
+    pub fn update(&mut self, now_ns: u64, weight: u64, runnable: usize, running: bool) {
         if now_ns <= self.at_ns {
             return;
         }
@@ -37,6 +49,7 @@ impl Avg {
         let util = if running { 1024.0 } else { 0.0 };
         self.load = self.load * left + weight as f64 * (1.0 - left);
         self.util = self.util * left + util * (1.0 - left);
+        self.runnable = self.runnable * left + 1024.0 * runnable as f64 * (1.0 - left);
         self.at_ns = now_ns;
     }
 
@@ -44,12 +57,14 @@ impl Avg {
     pub fn add(&mut self, other: &Avg) {
         self.load += other.load;
         self.util += other.util;
+        self.runnable += other.runnable;
     }
 
     /// And leaves it.
     pub fn sub(&mut self, other: &Avg) {
         self.load = (self.load - other.load).max(0.0);
         self.util = (self.util - other.util).max(0.0);
+        self.runnable = (self.runnable - other.runnable).max(0.0);
     }
 }
 
@@ -79,9 +94,22 @@ mod tests {
     #[test]
     fn steps_of_any_length_come_to_the_same() {
         let (mut long, mut short) = (Avg::default(), Avg::default());
-        long.update(50_000_000, 1024, true);
-        (1..=500).for_each(|step| short.update(step * 100_000, 1024, true));
+        long.update(50_000_000, 1024, 1, true);
+        (1..=500).for_each(|step| short.update(step * 100_000, 1024, 1, true));
         assert!((long.util - short.util).abs() < 2.0, "{long:?} {short:?}");
         assert!(long.util > 600.0 && long.util < 1024.0);
+        assert!((long.runnable - long.util).abs() < 1e-6, "{long:?}");
+    }
+
+    #[test]
+    fn a_new_task_is_taken_for_half_of_what_is_left_or_one_like_the_others() {
+        let guessed = |util, load| {
+            let mut new = Avg::new(0, 1024);
+            new.guess(&Avg { util, load, ..Avg::default() }, 1024);
+            new.util
+        };
+        assert_eq!(guessed(0.0, 0.0), 512.0);
+        assert_eq!(guessed(1024.0, 1024.0), 0.0, "nothing is left");
+        assert!((guessed(200.0, 1023.0) - 200.0).abs() < 1.0);
     }
 }

@@ -90,6 +90,15 @@ impl Domains {
         &self.of[cpu]
     }
 
+    /// `imb_numa_nr` of a domain of nodes: how many may run on one of them while others are idle. A few where a node has
+    /// one cache, and one under each where it has several.
+    pub fn numa_allowed(&self, domain: usize) -> usize {
+        let node = self.all[domain].groups.first().map_or(CpuSet::EMPTY, |group| *group);
+        let cache = node.lowest().and_then(|cpu| self.cache(cpu)).map_or(1, |it| it.span.len());
+        let caches = node.len() / cache.max(1);
+        if caches > 1 { caches } else { (node.len() >> 3).max(1) }
+    }
+
     /// The widest domain around a CPU whose CPUs share a cache.
     pub fn cache(&self, cpu: CpuId) -> Option<&Domain> {
         let sharing = self.of[cpu].iter().map(|domain| &self.all[*domain]);
@@ -126,6 +135,16 @@ mod tests {
                 assert!(domain.groups.iter().all(|group| group.within(&domain.span)));
             }
         }
+    }
+
+    #[test]
+    fn few_may_stay_on_a_node_of_one_cache_and_one_under_each_of_several() {
+        let allowed = |name: &str| {
+            let domains = Domains::new(&machine::find(name).unwrap());
+            domains.numa_allowed(*domains.around(0).last().unwrap())
+        };
+        assert_eq!(allowed("numa-2x4"), 1);
+        assert_eq!(allowed("opteron-8356"), 1, "of four CPUs");
     }
 
     #[test]

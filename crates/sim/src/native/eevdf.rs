@@ -2,12 +2,12 @@
 //! EEVDF as Linux 6.12 to 7.2 has it: what `default` means in the simulator.
 //!
 //! Who is next is in `eevdf_queue`, where a task wakes in `eevdf_place`, balancing in
-//! `eevdf_balance`. Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
+//! `eevdf_balance`, what both know of groups of CPUs in `eevdf_group`. Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
 //! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, NI_RANDOM, NI_RATE, HRTICK (slices end on time
 //! and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy
 //! preemption a task gives way when it next leaves the kernel, for a tick at the latest, and other CPUs
-//! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, active
-//! balancing by the stopper thread, preferred nodes.
+//! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, estimated utilisation
+//! (`util_est`), preferred nodes and caches (`llc_balancing` of 7.2).
 
 use machine::{Machine, Paths};
 
@@ -35,7 +35,7 @@ pub(super) struct Habit {
     /// The CPU whose queue it is on, or whose average holds its load.
     pub cpu: Option<CpuId>,
     /// When it was put on its queue.
-    queued_ns: u64,
+    pub queued_ns: u64,
     /// `recent_used_cpu`.
     pub recent: Option<CpuId>,
     pub last_wakee: Option<TaskId>,
@@ -260,12 +260,13 @@ impl Eevdf {
         let now_ns = k.now_ns();
         let rq = &mut self.rqs[cpu];
         let load = rq.queue.load(&self.entities) as u64;
-        rq.avg.update(now_ns, load, rq.queue.curr.is_some());
+        rq.avg.update(now_ns, load, rq.runnable, rq.queue.curr.is_some());
         if let Some(task) = task {
             let entity = &self.entities[task];
             let weight = if entity.on_rq { entity.weight as u64 } else { 0 };
+            let waits = entity.on_rq && !entity.delayed;
             let runs = rq.queue.curr == Some(task);
-            self.habits[task].avg.update(now_ns, weight, runs);
+            self.habits[task].avg.update(now_ns, weight, usize::from(waits), runs);
         }
     }
 
@@ -284,6 +285,10 @@ impl Eevdf {
 
     /// Puts a task on a CPU's queue, without charge but for its lines.
     pub(super) fn attach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, placing: Placing) {
+        if self.habits[task].cpu.is_some_and(|old| old != cpu) {
+            // Nothing of it is warm here [ENQUEUE_MIGRATED].
+            k.tasks[task].exec_start_ns = 0;
+        }
         self.follow(cpu, task);
         self.habits[task].queued_ns = k.now_ns();
         self.rqs[cpu].queue.enqueue(&mut self.entities, task, placing);
@@ -393,7 +398,12 @@ impl Class for Eevdf {
         let weight = u64::from(k.tasks[task].weight());
         let now_ns = k.now_ns();
         let wakee_flips = k.tasks[task].wakee_flips;
-        *self.task(task) = Habit { avg: Avg::new(now_ns, weight), wakee_flips, ..Habit::default() };
+        *self.task(task) = Habit {
+            avg: Avg::new(now_ns, weight),
+            recent: Some(k.tasks[task].cpu),
+            wakee_flips,
+            ..Habit::default()
+        };
         self.entities[task] = Entity::new(weight as i64, self.slice_ns);
     }
 
@@ -436,6 +446,10 @@ impl Class for Eevdf {
         } else {
             let initial = flags & enqueue::INITIAL != 0;
             let placing = if initial { Placing::Initial } else { Placing::Back };
+            if initial {
+                let weight = u64::from(k.tasks[task].weight());
+                self.habits[task].avg.guess(&self.rqs[cpu].avg, weight);
+            }
             self.attach(k, cpu, task, placing);
         }
         if self.rqs[cpu].slice_end_ns.is_none() {

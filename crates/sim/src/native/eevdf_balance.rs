@@ -5,6 +5,7 @@ use machine::CpuSet;
 
 use super::domains::Level;
 use super::eevdf::{Eevdf, MIGRATION_COST_NS};
+use super::eevdf_group::{Group, Kind, numa_imbalance};
 use super::eevdf_queue::Placing;
 use crate::kernel::Kernel;
 use crate::task::{CpuId, State, TaskId};
@@ -17,48 +18,6 @@ enum Idle {
     Newly,
 }
 
-/// `enum group_type`, as far as it is modelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    HasSpare,
-    FullyBusy,
-    Overloaded,
-}
-
-/// `struct sg_lb_stats`.
-#[derive(Clone, Copy, Debug)]
-struct Group {
-    cpus: CpuSet,
-    kind: Kind,
-    load: f64,
-    util: f64,
-    /// 1024 for each CPU, less what real-time tasks take.
-    capacity: f64,
-    nr: usize,
-    idle: usize,
-}
-
-impl Group {
-    fn weight(&self) -> usize {
-        self.cpus.len()
-    }
-
-    fn avg_load(&self) -> f64 {
-        self.load * 1024.0 / self.capacity.max(1.0)
-    }
-
-    /// `update_sd_pick_busiest`.
-    fn busier(&self, than: &Group) -> bool {
-        match self.kind.cmp(&than.kind) {
-            std::cmp::Ordering::Equal if self.kind == Kind::HasSpare => {
-                (than.idle, self.nr) > (self.idle, than.nr)
-            }
-            std::cmp::Ordering::Equal => self.avg_load() > than.avg_load(),
-            order => order.is_gt(),
-        }
-    }
-}
-
 /// What is to be moved: `env->migration_type` and `env->imbalance`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pull {
@@ -67,8 +26,21 @@ enum Pull {
     Util(f64),
 }
 
-/// `sysctl_sched_nr_migrate` with lazy or full preemption.
-const NR_MIGRATE: usize = 8;
+/// What a pass over a domain came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    /// Nobody has too much, or nobody who has may come.
+    Balanced,
+    /// So many tasks were pulled.
+    Pulled(usize),
+    /// Who runs there may not come.
+    Pinned,
+    /// Who runs there is on his way.
+    Pushed,
+}
+
+/// `sysctl_sched_nr_migrate`.
+const NR_MIGRATE: usize = 32;
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Eevdf {
@@ -209,27 +181,100 @@ impl Eevdf {
     fn load_balance(&mut self, k: &mut Kernel, cpu: CpuId, level: usize, idle: Idle) -> usize {
         k.enter(self.func.load_balance);
         let domain = self.domains.around(cpu)[level];
-        let mut moved = 0;
-        let mut balanced = true;
-        if self.should_balance(k, cpu, domain, idle)
-            && let Some((group, pull)) = self.busiest_group(k, cpu, domain, idle)
-            && let Some(from) = self.busiest_queue(k, cpu, &group, pull)
-        {
-            balanced = false;
-            moved = self.pull(k, from, cpu, level, pull, idle);
-        }
+        let came = match self.should_balance(k, cpu, domain, idle) {
+            true => self.balance_domain(k, cpu, level, idle),
+            false => Came::Balanced,
+        };
         let width_ms = self.domains.all[domain].span.len() as u64;
         let state = &mut self.rqs[cpu].balance[level];
-        match (balanced, moved) {
-            (true, _) if idle != Idle::Newly => {
-                state.interval_ms = (state.interval_ms * 2).min(2 * width_ms);
+        match came {
+            Came::Balanced | Came::Pinned => {
+                if came == Came::Balanced {
+                    state.failed = 0;
+                }
+                if idle != Idle::Newly {
+                    state.interval_ms = (state.interval_ms * 2).min(2 * width_ms);
+                }
             }
-            (false, 0) if idle != Idle::Newly => state.failed += 1,
-            (false, 1..) => (state.failed, state.interval_ms) = (0, width_ms),
-            _ => {}
+            Came::Pulled(0) => {
+                state.failed += u32::from(idle != Idle::Newly);
+                state.interval_ms = width_ms;
+            }
+            Came::Pulled(_) => (state.failed, state.interval_ms) = (0, width_ms),
+            Came::Pushed => {}
         }
         k.leave();
-        moved
+        if let Came::Pulled(moved) = came { moved } else { 0 }
+    }
+
+    /// Finds from where, and pulls. A CPU all of whose tasks may not come here is left out, and another looked for.
+    fn balance_domain(&mut self, k: &mut Kernel, cpu: CpuId, level: usize, idle: Idle) -> Came {
+        let domain = self.domains.around(cpu)[level];
+        let pct = self.imbalance_pct(domain) as f64;
+        let mut looked_at = self.domains.all[domain].span;
+        loop {
+            let Some((group, pull)) = self.busiest_group(k, cpu, domain, &looked_at, idle) else {
+                return Came::Balanced;
+            };
+            let Some(from) = self.busiest_queue(k, cpu, &group, pull, pct) else {
+                return Came::Balanced;
+            };
+            let alone = self.rqs[from].runnable + usize::from(k.runs_realtime(from)) < 2;
+            let moved = if alone { 0 } else { self.pull(k, from, cpu, level, pull, idle) };
+            if moved > 0 {
+                return Came::Pulled(moved);
+            }
+            if !alone && self.all_pinned(k, from, cpu) {
+                looked_at.remove(from);
+                let own = self.domains.all[domain].groups.iter().find(|group| group.has(cpu));
+                if own.is_some_and(|own| looked_at.within(own)) {
+                    return Came::Balanced;
+                }
+                continue;
+            }
+            return self.push_running(k, from, cpu, level, pull, idle);
+        }
+    }
+
+    /// LBF_ALL_PINNED: none of a CPU's tasks may run here.
+    fn all_pinned(&self, k: &Kernel, from: CpuId, to: CpuId) -> bool {
+        let queue = &self.rqs[from].queue;
+        let mut tasks = queue.waiting().chain(queue.curr);
+        tasks.all(|task| !k.tasks[task].allowed.has(to))
+    }
+
+    /// `active_load_balance_cpu_stop`, where pulling has failed for so long (`imbalanced_active_balance`): the stopper
+    /// takes the CPU from who runs there, and brings him here.
+    fn push_running(
+        &mut self,
+        k: &mut Kernel,
+        from: CpuId,
+        to: CpuId,
+        level: usize,
+        pull: Pull,
+        idle: Idle,
+    ) -> Came {
+        let tries = self.tries(to, level);
+        let state = &mut self.rqs[to].balance[level];
+        let failed = state.failed + u32::from(idle != Idle::Newly);
+        if !matches!(pull, Pull::Tasks(_)) || failed <= tries + 2 {
+            return Came::Pulled(0);
+        }
+        let Some(curr) = k.cpus[from].curr.filter(|curr| !k.tasks[*curr].realtime.yes()) else {
+            return Came::Pulled(0);
+        };
+        if !k.tasks[curr].allowed.has(to) {
+            state.failed = failed;
+            return Came::Pinned;
+        }
+        if k.tasks[curr].state != State::Running || k.tasks[curr].must_move {
+            return Came::Pulled(0);
+        }
+        state.failed = 0;
+        k.tasks[curr].must_move = true;
+        k.tasks[curr].moves_to = Some(to);
+        k.resched(from);
+        Came::Pushed
     }
 
     /// `should_we_balance`: for a group its first idle CPU, else its first.
@@ -243,96 +288,97 @@ impl Eevdf {
         first_idle.or(members.lowest()) == Some(cpu)
     }
 
-    /// `sched_balance_find_src_group`.
+    /// `sched_balance_find_src_group`, among CPUs that are looked at.
     fn busiest_group(
         &mut self,
         k: &mut Kernel,
         cpu: CpuId,
         domain: usize,
+        looked_at: &CpuSet,
         idle: Idle,
     ) -> Option<(CpuSet, Pull)> {
         let groups = self.domains.all[domain].groups.clone();
-        let level = self.domains.all[domain].level;
-        let stats: Vec<Group> =
-            groups.iter().map(|group| self.group_stats(k, group, domain)).collect();
+        let func = self.func.group_stats;
+        let stats: Vec<Group> = groups
+            .iter()
+            .map(|group| self.group_stats(k, group, looked_at, domain, None, func))
+            .collect();
         self.update_idle_scan(k, cpu, domain, &stats, idle);
         if self.domains.around(cpu).last() == Some(&domain) {
             self.overloaded = k.online.iter().any(|cpu| self.nr_running(cpu) > 1);
         }
-        let local = *stats.iter().find(|group| group.cpus.has(cpu))?;
+        let own = groups.iter().position(|group| group.has(cpu))?;
+        let local = stats[own];
         let mut busiest: Option<Group> = None;
-        for group in stats.iter().filter(|group| !group.cpus.has(cpu)) {
-            if busiest.is_none_or(|known| group.busier(&known)) {
+        for (at, group) in stats.iter().enumerate() {
+            if at != own && group.nr > 0 && busiest.is_none_or(|known| group.busier(&known)) {
                 busiest = Some(*group);
             }
         }
-        let busiest = busiest.filter(|group| group.nr > 0)?;
+        let busiest = busiest?;
         let load: f64 = stats.iter().map(|group| group.load).sum();
         let capacity: f64 = stats.iter().map(|group| group.capacity).sum();
         let avg_load = load * 1024.0 / capacity.max(1.0);
-        let siblings = self.sibling_imbalance(level, &local, &busiest);
-        let balanced = if busiest.kind == Kind::Overloaded && local.kind != Kind::HasSpare {
+        let siblings = sibling_imbalance(k, idle, &local, &busiest);
+        // SD_PREFER_SIBLING is what all domains have that are a group of another.
+        let uneven = busiest.weight > 1 && local.kind == Kind::HasSpare && siblings > 1;
+        let balanced = if local.kind > busiest.kind {
+            true
+        } else if local.kind == Kind::Overloaded {
             local.avg_load() >= busiest.avg_load()
                 || local.avg_load() >= avg_load
                 || 100.0 * busiest.avg_load()
                     <= self.imbalance_pct(domain) as f64 * local.avg_load()
-        } else if siblings > 1 && local.kind == Kind::HasSpare || busiest.kind == Kind::Overloaded {
+        } else if uneven || busiest.kind == Kind::Overloaded {
             false
         } else {
             idle == Idle::Not
-                || (busiest.weight() > 1 && local.idle <= busiest.idle + 1)
+                || (busiest.weight > 1 && local.idle <= busiest.idle + 1)
                 || busiest.nr == 1
         };
         if balanced {
             return None;
         }
-        let pull = amount(level, &local, &busiest, avg_load, siblings, idle);
+        let pull = self.amount(domain, &local, &busiest, avg_load, siblings, idle);
         (pull != Pull::Tasks(0)).then_some((busiest.cpus, pull))
     }
 
-    /// SD_PREFER_SIBLING below caches and nodes of one kind: how many tasks more the busiest has.
-    fn sibling_imbalance(&self, level: Level, local: &Group, busiest: &Group) -> usize {
-        if level == Level::Core || level == Level::Machine {
-            return 0;
+    /// `calculate_imbalance`.
+    fn amount(
+        &self,
+        domain: usize,
+        local: &Group,
+        busiest: &Group,
+        avg_load: f64,
+        siblings: usize,
+        idle: Idle,
+    ) -> Pull {
+        let level = self.domains.all[domain].level;
+        if local.kind == Kind::HasSpare {
+            if busiest.kind > Kind::FullyBusy && level > Level::Cache {
+                let room = local.capacity.max(local.util) - local.util;
+                return match room {
+                    room if room > 0.0 => Pull::Util(room),
+                    _ if idle != Idle::Not => Pull::Tasks(1),
+                    _ => Pull::Tasks(0),
+                };
+            }
+            let more = match level {
+                Level::Machine => {
+                    numa_imbalance(siblings, local.nr + 1, self.domains.numa_allowed(domain))
+                }
+                _ => siblings,
+            };
+            return Pull::Tasks(more / 2);
         }
-        // Groups of one size: by tasks; `sibling_imbalance` weighs them otherwise.
-        let scaled = |group: &Group, other: &Group| group.nr * other.weight();
-        let (here, there) = (scaled(local, busiest), scaled(busiest, local));
-        there.saturating_sub(here).div_ceil(local.weight().max(1))
-    }
-
-    /// `update_sg_lb_stats`: reads every runqueue of the group.
-    fn group_stats(&mut self, k: &mut Kernel, group: &CpuSet, domain: usize) -> Group {
-        let cpus = group.and(&k.online);
-        let mut stats = Group {
-            cpus,
-            kind: Kind::HasSpare,
-            load: 0.0,
-            util: 0.0,
-            capacity: 0.0,
-            nr: 0,
-            idle: 0,
-        };
-        for cpu in cpus.iter() {
-            k.call(self.func.group_stats);
-            stats.capacity += k.capacity_left(cpu);
-            let rq = &mut self.rqs[cpu];
-            k.read(&mut rq.line);
-            let load = rq.queue.load(&self.entities) as u64;
-            rq.avg.update(k.now_ns(), load, rq.queue.curr.is_some());
-            stats.load += rq.avg.load;
-            stats.util += rq.avg.util;
-            stats.nr += rq.runnable + usize::from(k.runs_realtime(cpu));
-            stats.idle += usize::from(k.cpus[cpu].idle() && rq.runnable == 0);
+        if local.kind == Kind::FullyBusy
+            && (local.avg_load() >= busiest.avg_load() || local.avg_load() >= avg_load)
+        {
+            return Pull::Tasks(0);
         }
-        let full = stats.util * self.imbalance_pct(domain) as f64 > stats.capacity * 100.0;
-        stats.kind = match stats.nr.cmp(&stats.weight()) {
-            std::cmp::Ordering::Less => Kind::HasSpare,
-            std::cmp::Ordering::Greater if full => Kind::Overloaded,
-            _ if full => Kind::FullyBusy,
-            _ => Kind::HasSpare,
-        };
-        stats
+        let there = (busiest.avg_load() - avg_load) * (busiest.capacity / 1024.0);
+        let here = (avg_load - local.avg_load()) * (local.capacity / 1024.0);
+        Pull::Load(there.min(here).max(0.0))
     }
 
     /// `update_idle_cpu_scan`: the busier the cache, the fewer CPUs a search looks at.
@@ -348,7 +394,7 @@ impl Eevdf {
         if idle == Idle::Newly || cache != Some(self.domains.all[domain].span) {
             return;
         }
-        let weight: usize = stats.iter().map(Group::weight).sum();
+        let weight: usize = stats.iter().map(|group| group.weight).sum();
         let util = stats.iter().map(|group| group.util).sum::<f64>() / weight.max(1) as f64;
         let pct = self.imbalance_pct(domain) as f64;
         let used = (util * util * pct * pct / (10_000.0 * 1024.0)).min(1024.0);
@@ -363,19 +409,25 @@ impl Eevdf {
         cpu: CpuId,
         group: &CpuSet,
         pull: Pull,
+        pct: f64,
     ) -> Option<CpuId> {
         let mut best: Option<(f64, CpuId)> = None;
         for other in group.iter().filter(|other| *other != cpu) {
             k.call(self.func.busiest_queue);
             let rq = &mut self.rqs[other];
             k.read(&mut rq.line);
-            // Who runs cannot be taken.
-            if rq.runnable + usize::from(k.runs_realtime(other)) < 2 {
-                continue;
-            }
+            let capacity = k.capacity_left(other);
+            // One alone is taken where it would do as well here, or shares its CPU with real-time tasks.
             let busy = match pull {
+                _ if rq.runnable == 0 => continue,
                 Pull::Tasks(_) => rq.runnable as f64,
-                Pull::Load(_) => rq.avg.load * 1024.0 / k.capacity_left(other),
+                Pull::Load(most)
+                    if rq.runnable == 1 && rq.avg.load > most && capacity * pct >= 102_400.0 =>
+                {
+                    continue;
+                }
+                Pull::Load(_) => rq.avg.load * 1024.0 / capacity,
+                Pull::Util(_) if rq.runnable == 1 => continue,
                 Pull::Util(_) => rq.avg.util,
             };
             if best.is_none_or(|(known, _)| busy > known) {
@@ -398,14 +450,15 @@ impl Eevdf {
         k.rq_lock(from);
         self.update_curr(k, from);
         let mut tasks: Vec<TaskId> = self.rqs[from].queue.waiting().collect();
-        // The list is in the order of last runs, the oldest looked at first.
-        tasks.sort_by_key(|task| (k.tasks[*task].exec_start_ns, *task));
+        // The list is in the order in which they came or ran last, the oldest looked at first.
+        let listed_ns = |task: TaskId| k.tasks[task].exec_start_ns.max(self.habits[task].queued_ns);
+        tasks.sort_by_key(|task| (listed_ns(*task), *task));
         let mut left = pull;
         let mut moved = Vec::new();
         for task in tasks.into_iter().take(NR_MIGRATE) {
             k.call(self.func.move_task);
             let failed = self.rqs[to].balance[level].failed;
-            if !self.can_migrate(k, task, to, level)
+            if !self.can_migrate(k, task, from, to, level)
                 || !fits(&mut left, &self.habits[task].avg, failed)
             {
                 continue;
@@ -438,56 +491,51 @@ impl Eevdf {
         moved.len()
     }
 
-    /// `can_migrate_task`: allowed there, waiting, and not warm unless pulling has failed.
-    fn can_migrate(&self, k: &Kernel, task: TaskId, to: CpuId, level: usize) -> bool {
+    /// `can_migrate_task`: allowed there, waiting, with its turn still to come or nobody there, and not warm; the latter
+    /// two unless pulling has failed.
+    fn can_migrate(&self, k: &Kernel, task: TaskId, from: CpuId, to: CpuId, level: usize) -> bool {
         let waits = k.tasks[task].state == State::Queued && !self.entities[task].delayed;
         // A CPU's code is simulated ahead of others: the task may not have left it yet.
         let leaves = k.tasks[task].on_cpu_until_ns > k.now_ns();
         if leaves || !waits || !k.tasks[task].allowed.has(to) {
             return false;
         }
-        let domain = &self.domains.all[self.domains.around(to)[level]];
-        let tries = match domain.level {
-            Level::Core => return true,
+        let failed = self.rqs[to].balance[level].failed;
+        let due = || self.rqs[from].queue.eligible(&self.entities, task);
+        if failed == 0 && self.nr_running(to) > 0 && !due() {
+            return false;
+        }
+        let domain = self.domains.around(to)[level];
+        let warm_ns = k.now_ns().saturating_sub(k.tasks[task].exec_start_ns);
+        self.domains.all[domain].level == Level::Core
+            || warm_ns >= MIGRATION_COST_NS
+            || failed > self.tries(to, level)
+    }
+
+    /// `cache_nice_tries`: passes in vain before a warm task is taken.
+    fn tries(&self, cpu: CpuId, level: usize) -> u32 {
+        match self.domains.all[self.domains.around(cpu)[level]].level {
+            Level::Core => 0,
             Level::Cache | Level::Node => 1,
             Level::Machine => 2,
-        };
-        let warm_ns = k.now_ns().saturating_sub(k.tasks[task].exec_start_ns);
-        warm_ns >= MIGRATION_COST_NS || self.rqs[to].balance[level].failed > tries
+        }
     }
 }
 
-/// `calculate_imbalance`.
-fn amount(
-    level: Level,
-    local: &Group,
-    busiest: &Group,
-    avg_load: f64,
-    siblings: usize,
-    idle: Idle,
-) -> Pull {
-    if local.kind == Kind::HasSpare {
-        if busiest.kind > Kind::FullyBusy && level > Level::Cache {
-            let room = local.capacity.max(local.util) - local.util;
-            return match room {
-                room if room > 0.0 => Pull::Util(room),
-                _ if idle != Idle::Not => Pull::Tasks(1),
-                _ => Pull::Tasks(0),
-            };
-        }
-        let more = if siblings > 0 || busiest.weight() == 1 {
-            siblings.max(usize::from(busiest.weight() == 1 && busiest.nr > local.nr + 1) * 2)
-        } else {
-            local.idle.saturating_sub(busiest.idle)
-        };
-        if level == Level::Machine && local.nr < (local.weight() / 4).max(1) && more <= 2 {
-            return Pull::Tasks(0);
-        }
-        return Pull::Tasks(more / 2);
+/// `sibling_imbalance`: how many tasks more the busiest group has, for its cores.
+fn sibling_imbalance(k: &Kernel, idle: Idle, local: &Group, busiest: &Group) -> usize {
+    if idle == Idle::Not {
+        return 0;
     }
-    let there = (busiest.avg_load() - avg_load) * (busiest.capacity / 1024.0);
-    let here = (avg_load - local.avg_load()) * (local.capacity / 1024.0);
-    Pull::Load(there.min(here).max(0.0))
+    let first = |cpu: &CpuId| k.siblings(*cpu).lowest() == Some(*cpu);
+    let cores = |group: &Group| group.cpus.iter().filter(first).count().max(1);
+    let (here, there) = (cores(local), cores(busiest));
+    if here == there {
+        return busiest.nr.saturating_sub(local.nr);
+    }
+    let more = (here * busiest.nr).saturating_sub(there * local.nr);
+    let each = (2 * more + here + there) / (here + there);
+    if each <= 1 && local.nr == 0 && busiest.nr > 1 { 2 } else { each }
 }
 
 /// Whether a task fits in what is still to be moved, and takes it off.

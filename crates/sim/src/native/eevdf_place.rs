@@ -3,8 +3,9 @@
 
 use machine::CpuSet;
 
-use super::domains::Level;
+use super::domains::{Domain, Level};
 use super::eevdf::Eevdf;
+use super::eevdf_group::{Group, Kind, numa_imbalance};
 use crate::class::wake;
 use crate::kernel::Kernel;
 use crate::task::{CpuId, TaskId};
@@ -160,30 +161,17 @@ impl Eevdf {
         around.iter().copied().find(|domain| self.domains.all[*domain].span.has(prev))
     }
 
-    pub(super) fn imbalance_pct(&self, domain: usize) -> u64 {
-        match self.domains.all[domain].level {
-            Level::Core => 110,
-            Level::Cache => 117,
-            Level::Node | Level::Machine => 125,
-        }
-    }
-
     /// `sched_balance_find_dst_cpu`: from the widest domain down.
     fn idlest(&mut self, k: &mut Kernel, task: TaskId, here: CpuId, allowed: &CpuSet) -> CpuId {
         let mut cpu = here;
-        for level in (0..self.domains.around(here).len()).rev() {
-            let Some(domain) = self.domains.around(cpu).get(level).copied() else { continue };
+        let mut next = self.domains.around(here).last().copied();
+        while let Some(domain) = next {
             if let Some(group) = self.idlest_group(k, task, cpu, domain, allowed) {
-                cpu = self.idlest_cpu(k, &group.and(allowed)).unwrap_or(cpu);
+                cpu = self.idlest_cpu(k, &group, allowed).unwrap_or(cpu);
             }
-        }
-        // Within the narrowest domain of the place found the idlest CPU is taken.
-        let narrowest = self.domains.around(cpu).first().copied();
-        if let Some(domain) = narrowest
-            && !self.looks_idle(k, cpu)
-        {
-            let span = self.domains.all[domain].span.and(allowed);
-            cpu = self.idlest_cpu(k, &span).unwrap_or(cpu);
+            let width = self.domains.all[domain].span.len();
+            let mut around = self.domains.around(cpu).iter().rev();
+            next = around.find(|domain| self.domains.all[**domain].span.len() < width).copied();
         }
         if allowed.has(cpu) { cpu } else { allowed.lowest().unwrap_or(here) }
     }
@@ -197,64 +185,46 @@ impl Eevdf {
         domain: usize,
         allowed: &CpuSet,
     ) -> Option<CpuSet> {
-        let Domain { level, groups, weight } = self.shape(domain);
+        let Domain { level, mut groups, .. } = self.domains.all[domain].clone();
+        // Each CPU's list of them begins with its own.
+        let own = groups.iter().position(|group| group.has(cpu)).unwrap_or(0);
+        groups.rotate_left(own);
         let mut local = None;
-        let mut idlest: Option<Room> = None;
-        for group in groups {
-            if group.and(allowed).is_empty() {
-                continue;
-            }
-            let room = self.room(k, task, &group);
+        let mut idlest: Option<(CpuSet, Group)> = None;
+        for group in groups.into_iter().filter(|group| group.meets(allowed)) {
+            let func = self.func.idlest_cpu;
+            let stats = self.group_stats(k, &group, allowed, domain, Some(task), func);
             if group.has(cpu) {
-                local = Some(room);
-            } else if idlest.is_none_or(|known| room.better(&known)) {
-                idlest = Some(room);
+                local = Some(stats);
+            } else if idlest.is_none_or(|(_, known)| stats.idler(&known)) {
+                idlest = Some((group, stats));
             }
         }
-        let idlest = idlest?;
-        let Some(local) = local else { return Some(idlest.cpus) };
-        if local.spare() && idlest.spare() {
-            // A node may have a little more than others: `adjust_numa_imbalance`.
-            let more = idlest.idle.saturating_sub(local.idle);
-            let allowed_imbalance = (weight / 8).max(1);
-            let tolerated = local.nr < allowed_imbalance || more <= 2;
-            if level == Level::Machine && tolerated && local.nr < allowed_imbalance {
-                return None;
-            }
-            return (local.idle < idlest.idle).then_some(idlest.cpus);
+        let (group, idlest) = idlest?;
+        let Some(local) = local else { return Some(group) };
+        if local.kind != idlest.kind {
+            return (local.kind > idlest.kind).then_some(group);
         }
-        if local.spare() != idlest.spare() {
-            return idlest.spare().then_some(idlest.cpus);
+        let between_nodes = level == Level::Machine;
+        if local.kind == Kind::HasSpare {
+            let most = self.domains.numa_allowed(domain).min(local.cpus.len());
+            let more = local.idle.abs_diff(idlest.idle);
+            let stays = between_nodes && numa_imbalance(more, local.nr + 1, most) == 0;
+            return (!stays && local.idle < idlest.idle).then_some(group);
         }
-        let over = self.imbalance_pct(domain) as f64 / 100.0;
-        (local.load_each() > over * idlest.load_each()).then_some(idlest.cpus)
-    }
-
-    fn shape(&self, domain: usize) -> Domain {
-        let domain = &self.domains.all[domain];
-        Domain { level: domain.level, groups: domain.groups.clone(), weight: domain.span.len() }
-    }
-
-    /// `update_sg_wakeup_stats`.
-    fn room(&mut self, k: &mut Kernel, task: TaskId, group: &CpuSet) -> Room {
-        let mut room = Room { cpus: group.and(&k.online), idle: 0, nr: 0, load: 0.0 };
-        for cpu in room.cpus.iter() {
-            k.call(self.func.idlest_cpu);
-            let rq = &mut self.rqs[cpu];
-            k.read(&mut rq.line);
-            room.nr += rq.runnable;
-            room.load += rq.avg.load;
-            room.idle += usize::from(k.cpus[cpu].idle() && rq.runnable == 0);
-        }
-        let own = self.habits[task].cpu.is_some_and(|cpu| room.cpus.has(cpu));
-        if own {
-            room.load = (room.load - self.habits[task].avg.load).max(0.0);
-        }
-        room
+        let pct = self.imbalance_pct(domain) as f64;
+        let allowance = 1024.0 * (pct - 100.0) / 100.0;
+        let (here, there) = (local.avg_load(), idlest.avg_load());
+        let near = there >= here + allowance || between_nodes && there + allowance >= here;
+        (!near && 100.0 * here > pct * there).then_some(group)
     }
 
     /// `sched_balance_find_dst_group_cpu`: the CPU that went idle last, else the least loaded.
-    fn idlest_cpu(&mut self, k: &mut Kernel, group: &CpuSet) -> Option<CpuId> {
+    fn idlest_cpu(&mut self, k: &mut Kernel, group: &CpuSet, allowed: &CpuSet) -> Option<CpuId> {
+        let (group, only) = (group.and(allowed), group.is_one());
+        if only {
+            return group.lowest();
+        }
         let mut idle: Option<(u64, CpuId)> = None;
         let mut least: Option<(f64, CpuId)> = None;
         for cpu in group.iter() {
@@ -268,38 +238,5 @@ impl Eevdf {
             }
         }
         idle.map(|(_, cpu)| cpu).or(least.map(|(_, cpu)| cpu))
-    }
-}
-
-struct Domain {
-    level: Level,
-    groups: Vec<CpuSet>,
-    weight: usize,
-}
-
-/// A group as a forked task sees it.
-#[derive(Clone, Copy)]
-struct Room {
-    cpus: CpuSet,
-    idle: usize,
-    nr: usize,
-    load: f64,
-}
-
-impl Room {
-    fn spare(&self) -> bool {
-        self.nr < self.cpus.len()
-    }
-
-    fn load_each(&self) -> f64 {
-        self.load / self.cpus.len().max(1) as f64
-    }
-
-    fn better(&self, other: &Room) -> bool {
-        match (self.spare(), other.spare()) {
-            (true, true) => self.idle > other.idle,
-            (false, false) => self.load_each() < other.load_each(),
-            (spare, _) => spare,
-        }
     }
 }

@@ -12,6 +12,7 @@ mod cfs_place;
 mod domains;
 mod eevdf;
 mod eevdf_balance;
+mod eevdf_group;
 mod eevdf_place;
 mod eevdf_queue;
 mod newidle;

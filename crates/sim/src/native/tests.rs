@@ -335,3 +335,68 @@ fn an_unknown_number_is_not_made_up() {
     let error = run(&scenario).unwrap_err().to_string();
     assert!(error.contains("syscall_ns of machine numa-2x4 is unknown (nobody tried)"), "{error}");
 }
+
+/// The CPUs on which a task ran, in the order in which it came there.
+fn went(events: &[trace::Event], named: std::ops::RangeInclusive<trace::Tid>) -> Vec<(u64, u32)> {
+    let came = |event: &trace::Event| match event.kind {
+        trace::Kind::Switch { next, .. } if named.contains(&next) => Some((event.t_ns, event.cpu)),
+        _ => None,
+    };
+    events.iter().filter_map(came).collect()
+}
+
+/// `update_pick_idlest`: of CPUs as idle as others the one that has done least, so not the first each time.
+#[test]
+fn who_is_forked_one_after_the_other_goes_round_the_cpus() {
+    let phase = |child: usize| {
+        format!(r#""p{child}": {{"loop": 1, "run": 2000, "fork": "c{child}", "sleep": 4000}}"#)
+    };
+    let phases: Vec<String> = (0..12).map(phase).collect();
+    let child = |child: usize| format!(r#""c{child}": {{"loop": 1, "run": 1000}}"#);
+    let children: Vec<String> = (0..12).map(child).collect();
+    let text = format!(
+        r#"{{"tasks": {{"parent": {{"loop": 1, "phases": {{{}}}}}, {}}}}}"#,
+        phases.join(", "),
+        children.join(", ")
+    );
+    let events = events(machine("die-8"), &text);
+    let cpus: std::collections::BTreeSet<u32> =
+        went(&events, 2..=13).into_iter().map(|(_, cpu)| cpu).collect();
+    assert!(cpus.len() >= 6, "{cpus:?}");
+}
+
+/// Tasks that run on CPUs of their own for 12 ms of work, and then where they may be wanted.
+fn burners_from(cpus: &[&str]) -> String {
+    let one = |(number, cpus): (usize, &&str)| {
+        format!(
+            r#""t{number}": {{"loop": 1, "phases": {{"first": {{"loop": 1, "cpus": {cpus}, "run": 12000}},
+                "then": {{"loop": 1, "cpus": [0, 1, 2, 3, 4, 5, 6, 7], "run": 200000}}}}}}"#
+        )
+    };
+    let tasks: Vec<String> = cpus.iter().enumerate().map(one).collect();
+    format!(r#"{{"tasks": {{{}}}}}"#, tasks.join(", "))
+}
+
+/// SD_PREFER_SIBLING of a node's own domain: five on one node and three on the other are uneven.
+#[test]
+fn an_idle_cpu_of_another_node_takes_who_waits() {
+    let first = ["[0, 1, 2, 3]"; 5].into_iter().chain(["[4]", "[5]", "[6]"]);
+    let events = events(machine("numa-2x4"), &burners_from(&first.collect::<Vec<_>>()));
+    let last = events.iter().filter(|event| event.cpu == 7 && event.t_ns > 16_000_000);
+    let busy_ns = last.map(|event| event.t_ns).next();
+    assert!(busy_ns.is_some_and(|ns| ns < 60_000_000), "CPU 7 came by work at {busy_ns:?} ns");
+}
+
+/// `active_load_balance_cpu_stop`: nobody waits, so who runs is taken by the stopper.
+#[test]
+fn who_runs_is_pushed_to_the_emptier_node_in_the_end() {
+    let text = burners_from(&["[0]", "[1]", "[2]", "[4]"]);
+    let events = events(machine("numa-2x4"), &text);
+    let other_node = went(&events, 1..=3).into_iter().find(|(_, cpu)| *cpu >= 4);
+    assert!(other_node.is_some_and(|(t_ns, _)| t_ns < 150_000_000), "{other_node:?}");
+    let cut = |event: &&trace::Event| match event.kind {
+        trace::Kind::Switch { prev_runnable, .. } => prev_runnable && event.t_ns > 20_000_000,
+        _ => false,
+    };
+    assert_eq!(events.iter().filter(cut).count(), 1, "and nobody else");
+}

@@ -137,7 +137,7 @@ impl Ranked {
         k.call(self.func.update_curr);
         let delta_ns = k.update_curr(task);
         let now_ns = k.now_ns();
-        k.cpus[cpu].taken.update(now_ns, 0, true);
+        k.cpus[cpu].taken.update(now_ns, 0, 1, true);
         let kept = self.others(k, cpu) > 0;
         self.rqs[cpu].server.kept_waiting(delta_ns, kept);
     }
@@ -340,7 +340,7 @@ impl Class for Ranked {
             self.rqs[cpu].curr = Some(next);
             let now_ns = k.now_ns();
             k.tasks[next].exec_start_ns = now_ns;
-            k.cpus[cpu].taken.update(now_ns, 0, false);
+            k.cpus[cpu].taken.update(now_ns, 0, 0, false);
             k.leave();
         }
         // `rt_queue_push_tasks`: when the switch is done, who waits is sent where it can run.

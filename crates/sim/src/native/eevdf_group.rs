@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How much a group of CPUs has to do, as balancing and the search for a new task's place see it: `struct sg_lb_stats`.
+
+use std::cmp::Ordering;
+
+use machine::CpuSet;
+
+use super::domains::Level;
+use super::eevdf::Eevdf;
+use crate::account::Func;
+use crate::kernel::Kernel;
+use crate::task::TaskId;
+
+/// A difference of so many tasks between nodes is allowed where few run: `NUMA_IMBALANCE_MIN`.
+const NUMA_IMBALANCE_MIN: usize = 2;
+
+/// `enum group_type`, as far as it is modelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    HasSpare,
+    FullyBusy,
+    Overloaded,
+}
+
+/// `struct sg_lb_stats`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    /// Those that count.
+    pub cpus: CpuSet,
+    /// How many CPUs are online in all of it.
+    pub weight: usize,
+    pub kind: Kind,
+    pub load: f64,
+    pub util: f64,
+    pub runnable: f64,
+    /// 1024 for each CPU, less what real-time tasks take.
+    pub capacity: f64,
+    pub nr: usize,
+    pub idle: usize,
+}
+
+impl Group {
+    pub fn avg_load(&self) -> f64 {
+        self.load * 1024.0 / self.capacity.max(1.0)
+    }
+
+    /// `update_sd_pick_busiest`.
+    pub fn busier(&self, than: &Group) -> bool {
+        match self.kind.cmp(&than.kind) {
+            Ordering::Equal if self.kind == Kind::HasSpare => {
+                (than.idle, self.nr) > (self.idle, than.nr)
+            }
+            Ordering::Equal => self.avg_load() > than.avg_load(),
+            order => order.is_gt(),
+        }
+    }
+
+    /// `update_pick_idlest`.
+    pub fn idler(&self, than: &Group) -> bool {
+        match self.kind.cmp(&than.kind) {
+            Ordering::Equal if self.kind == Kind::HasSpare => {
+                self.idle > than.idle || self.idle == than.idle && self.util < than.util
+            }
+            Ordering::Equal => self.avg_load() < than.avg_load(),
+            order => order.is_lt(),
+        }
+    }
+
+    /// `group_classify`.
+    fn classify(&mut self, imbalance_pct: f64) {
+        let lacks_util = self.capacity * 100.0 < self.util * imbalance_pct;
+        let lacks_time = self.capacity * imbalance_pct < self.runnable * 100.0;
+        let lacks = lacks_util || lacks_time;
+        self.kind = match self.nr.cmp(&self.weight) {
+            Ordering::Greater if lacks => Kind::Overloaded,
+            Ordering::Less => Kind::HasSpare,
+            _ if lacks || self.capacity * 100.0 == self.util * imbalance_pct => Kind::FullyBusy,
+            _ => Kind::HasSpare,
+        };
+    }
+}
+
+/// `adjust_numa_imbalance`: how many tasks are too many on the other node, where so many would run on this one.
+pub(super) fn numa_imbalance(more: usize, running: usize, allowed: usize) -> usize {
+    if running <= allowed && more <= NUMA_IMBALANCE_MIN { 0 } else { more }
+}
+
+impl Eevdf {
+    /// `update_sg_lb_stats`: reads the runqueue of each of these CPUs of a group of a domain; and where a task looks for
+    /// its place, `update_sg_wakeup_stats`, as if that were nowhere. `func` is what a CPU costs.
+    pub(super) fn group_stats(
+        &mut self,
+        k: &mut Kernel,
+        group: &CpuSet,
+        of: &CpuSet,
+        domain: usize,
+        without: Option<TaskId>,
+        func: Func,
+    ) -> Group {
+        let online = group.and(&k.online);
+        let mut stats = Group {
+            cpus: online.and(of),
+            weight: online.len(),
+            kind: Kind::HasSpare,
+            load: 0.0,
+            util: 0.0,
+            runnable: 0.0,
+            capacity: 0.0,
+            nr: 0,
+            idle: 0,
+        };
+        for cpu in online.iter() {
+            stats.capacity += k.capacity_left(cpu);
+        }
+        for cpu in stats.cpus.iter() {
+            k.call(func);
+            let rq = &mut self.rqs[cpu];
+            k.read(&mut rq.line);
+            let load = rq.queue.load(&self.entities) as u64;
+            rq.avg.update(k.now_ns(), load, rq.runnable, rq.queue.curr.is_some());
+            let mut avg = rq.avg;
+            let own = without.filter(|task| self.habits[*task].cpu == Some(cpu));
+            let runs = own.is_some_and(|task| k.cpus[cpu].curr == Some(task));
+            if let Some(task) = own {
+                avg.sub(&self.habits[task].avg);
+            }
+            let nr = rq.runnable + usize::from(k.runs_realtime(cpu)) - usize::from(runs);
+            stats.load += avg.load;
+            stats.util += avg.util;
+            stats.runnable += avg.runnable;
+            stats.nr += nr;
+            stats.idle += usize::from((k.cpus[cpu].idle() || runs) && nr == 0);
+        }
+        stats.classify(self.imbalance_pct(domain) as f64);
+        stats
+    }
+
+    /// `imbalance_pct`: what is more than that, of 100, is uneven.
+    pub(super) fn imbalance_pct(&self, domain: usize) -> u64 {
+        if self.domains.all[domain].level == Level::Core { 110 } else { 117 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(nr: usize, util: f64, runnable: f64) -> Group {
+        let cpus = CpuSet::first(4);
+        let (load, capacity, idle) = (0.0, 4096.0, 4_usize.saturating_sub(nr));
+        let kind = Kind::HasSpare;
+        let mut group = Group { cpus, weight: 4, kind, load, util, runnable, capacity, nr, idle };
+        group.classify(117.0);
+        group
+    }
+
+    #[test]
+    fn a_group_is_full_by_what_its_tasks_ask_for_and_not_by_their_number() {
+        let kinds = [group(3, 4096.0, 9000.0), group(6, 1000.0, 1000.0), group(4, 4000.0, 4000.0)];
+        assert_eq!(
+            kinds.map(|group| group.kind),
+            [Kind::HasSpare, Kind::HasSpare, Kind::FullyBusy]
+        );
+        assert_eq!(group(5, 4000.0, 4000.0).kind, Kind::Overloaded);
+        assert_eq!(group(5, 1000.0, 5000.0).kind, Kind::Overloaded, "they wait for each other");
+    }
+
+    #[test]
+    fn of_two_as_idle_the_one_that_has_done_less_is_idler() {
+        assert!(group(2, 500.0, 500.0).idler(&group(2, 600.0, 600.0)));
+        assert!(!group(2, 600.0, 600.0).idler(&group(2, 500.0, 500.0)));
+        assert!(group(1, 900.0, 900.0).idler(&group(2, 500.0, 500.0)));
+        assert!(group(2, 500.0, 500.0).idler(&group(5, 4000.0, 4000.0)));
+    }
+
+    #[test]
+    fn a_pair_may_stay_on_a_node_where_nobody_else_runs() {
+        assert_eq!(numa_imbalance(2, 1, 1), 0);
+        assert_eq!(numa_imbalance(2, 2, 1), 2);
+        assert_eq!(numa_imbalance(3, 1, 1), 3);
+    }
+}
