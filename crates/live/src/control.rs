@@ -128,6 +128,11 @@ impl Controlling {
     pub fn knows(&self) -> Knows {
         known(&self.knows).clone()
     }
+
+    /// It ends only where it panicked, and has said so: what it decided last stands for ever.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
 }
 
 impl Drop for Controlling {

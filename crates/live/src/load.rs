@@ -164,19 +164,30 @@ impl Attached {
         bail!("the kernel stopped policy {}: {why}", self.name)
     }
 
-    /// Whether it is; it stops being when the kernel throws it out.
+    /// Whether it is; it stops being when the kernel throws it out. Fails where its control plane has ended.
     pub fn in_charge(&self) -> anyhow::Result<bool> {
+        let stands_still = self.control.as_ref().is_some_and(Controlling::has_ended);
+        anyhow::ensure!(
+            !stands_still,
+            "the control plane of {} has ended; please report it",
+            self.name
+        );
         Ok(self.is_in_charge(&state()?))
     }
 
     /// Whether the kernel has done with it: throwing one out takes it a while.
     pub fn is_out(&self) -> bool {
-        state()
-            .is_ok_and(|now| now.state == "disabled" || now.enable_seq > self.before.enable_seq + 1)
+        state().is_ok_and(|now| now.state == "disabled" || self.is_another(&now))
+    }
+
+    /// Whether another one was loaded since, perhaps of the same name.
+    fn is_another(&self, now: &State) -> bool {
+        now.enable_seq > self.before.enable_seq + 1
     }
 
     fn is_in_charge(&self, now: &State) -> bool {
-        now.state == "enabled" && now.ops.as_deref().is_none_or(|ops| ops == self.name)
+        let named = now.ops.as_deref().is_none_or(|ops| ops == self.name);
+        now.state == "enabled" && named && !self.is_another(now)
     }
 
     /// Why it is no longer in charge; None while it is.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Cgroups divide CPU time level by level: what of all of it each gets, where all want more.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use policy::Cgroup;
@@ -15,7 +16,10 @@ pub(crate) fn parts(
     own: &BTreeMap<u64, f64>,
     cgroup_of: impl Fn(u64) -> Option<Cgroup>,
 ) -> BTreeMap<u64, f64> {
-    let find = |id: u64| cgroup_of(id).unwrap_or(Cgroup { parent: 0, weight: 100 });
+    // Asked once: one that goes meanwhile would be in one place and then in another.
+    let known: RefCell<BTreeMap<u64, Cgroup>> = RefCell::default();
+    let ask = |id| cgroup_of(id).unwrap_or(Cgroup { parent: 0, weight: 100 });
+    let find = |id: u64| *known.borrow_mut().entry(id).or_insert_with(|| ask(id));
     let chain = |id: u64| {
         let above = std::iter::successors(Some(id), |id| (*id != 0).then(|| find(*id).parent));
         let mut above: Vec<u64> = above.take_while(|id| *id != 0).take(DEEP).collect();
@@ -71,6 +75,18 @@ mod tests {
     fn threads_compete_with_the_groups_beside_them() {
         assert_eq!(divided(&[(1, 300.0), (2, 100.0)]), [0.75, 0.25]);
         assert_eq!(divided(&[(3, 100.0), (4, 100.0)]), [0.5, 0.5]);
+    }
+
+    #[test]
+    fn a_group_that_goes_meanwhile_is_where_it_was() {
+        let asked = RefCell::new(Vec::new());
+        let find = |id: u64| {
+            let before = asked.borrow().contains(&id);
+            asked.borrow_mut().push(id);
+            (!before).then(|| Cgroup { parent: GROUPS[id as usize - 1].0, weight: 100 })
+        };
+        let parts = parts(&[(4, 100.0), (2, 100.0)].into(), find);
+        assert_eq!(parts.into_values().collect::<Vec<_>>(), [0.5, 0.5]);
     }
 
     #[test]
