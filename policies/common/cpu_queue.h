@@ -83,7 +83,10 @@ static __always_inline bool cpu_queue_take_from_away(s32 cpu)
 	return false;
 }
 
-/* Takes what waits nearest, for this CPU first, of so many. Whether there was anything. */
+/*
+ * Takes what waits nearest, for this CPU first, of so many. Whether there was anything. While it looks at others this
+ * runqueue's lock is not held all the time: who came to its own queue meanwhile is not kicked for, and is looked for last.
+ */
 static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
 {
 	u32 i;
@@ -95,17 +98,18 @@ static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
 		if (scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
 			return true;
 	}
-	return false;
+	return reach > 1 && dsq_move_to_local(cpu);
 }
 
 /*
  * In enqueue, where p is put into the queue of a CPU and no other idles: one that is not p's own may just have found nothing
- * and be about to idle. It does so under its runqueue's lock, and p comes into the queue once this callback has returned.
+ * and be about to idle. It does so under its runqueue's lock, and p comes into the queue once this callback has returned:
+ * one that runs still may find nothing until then, and where nobody else waits looks again.
  */
 static __always_inline void cpu_queue_kick(struct task_struct *p, s32 cpu)
 {
 	if (cpu != scx_bpf_task_cpu(p))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		scx_bpf_kick_cpu(cpu, scx_bpf_dsq_nr_queued(cpu) > 0 ? SCX_KICK_IDLE : 0);
 }
 
 /* In tick: a CPU that went idle between the search for idle CPUs and an insertion was not kicked. Any DSQ. */

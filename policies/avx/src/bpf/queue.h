@@ -53,9 +53,9 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 
 	if (place_kick_idle(p))
 		return;
-	cpu_queue_kick(p, queue);
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		queue_preempt(p, queue, vtime);
+	cpu_queue_kick(p, queue);
 }
 
 /* The queue with the least head, others' only if that is a slice ahead of the own; -1: `prev` has had the least. */

@@ -73,7 +73,7 @@ __noinline u64 crowd_at(s32 cpu, u32 slot)
 	if (sibling)
 		same = of_context(cpu, c, slot & (SLOTS_MAX - 1)) +
 		       of_context(beside, sibling, slot & (SLOTS_MAX - 1));
-	return ((u64)(c->running + waiting(cpu)) << 32) - same;
+	return ((u64)(c->running + waiting(cpu) + 1) << 32) - same;
 }
 
 /*

@@ -287,6 +287,10 @@ void OP(flsched_update_idle, s32 cpu, bool idle)
  */
 void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
+	struct fl_cpu *state = cpus_of(cpu);
+
+	if (state)
+		offer_withdraw(&state->offer);	/* nobody's slice ends here for it now */
 	cpu_is_lost(cpu);
 	scx_bpf_reenqueue_local();
 	if (cpu_is_kept(cpu) && can_reenqueue())
@@ -310,6 +314,10 @@ void OP_SLEEPABLE(flsched_cpu_online, s32 cpu)
 
 void OP(flsched_cpu_offline, s32 cpu)
 {
+	struct fl_cpu *state = cpus_of(cpu);
+
+	if (state)
+		offer_withdraw(&state->offer);
 	cpu_goes(cpu, true);
 	if (knob_pull)
 		dsq_hand_back(cpu, cpu);
