@@ -17,6 +17,17 @@ for step in '3 0' '1 0' '1 1' '3 1' '1 0' '3 0' '3 1' '1 1'; do
 done
 wait $bound $job; [ -e bound ] || fail "hackbench: $(cat out)"
 [ "$(cat /sys/devices/system/cpu/online)" = 0-3 ] || fail "CPUs are missing"
+# Both that were away are used again: the time of users that a CPU has had, niced or not, as $used in ticks.
+used() {
+    used=
+    while read -r name user nice rest; do
+        [ "$name" != cpu$1 ] || used=$((user + nice))
+    done </proc/stat
+}
+for cpu in 1 3; do
+    used $cpu; had=$used
+    await 'used $cpu; [ "$used" -gt "$had" ]'
+done
 for mask in $masks; do
     set -- $spinners; spinners="${spinners# $1}"
     now=$(taskset -p $1)

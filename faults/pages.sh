@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Four tasks that a profile calls devils, all of whose memory is on one of four nodes: they are spread, their pages follow,
-# and then nothing moves any more. A dry run before it says so and does nothing.
+# and then nothing moves any more. A dry run before it says so and does nothing; with UNTRIED there is none.
 cat >devil <<'C'
 #!/bin/sh
 x=$(head -c 16777216 /dev/zero | tr '\0' a)
@@ -32,9 +32,11 @@ spread() {
 }
 moves() { grep -o '[0-9]* moves of memory' err | tail -n 1; }
 
-$P run $policy $by --profile profile.toml --stats 1s --dry-run --for 6s >lines 2>err || fail "a dry run"
-grep -q 'would be: 4 threads placed in 4 domains, 3 moves of memory' err || fail "what a dry run said"
-spread && fail "a dry run moved something"
+if [ ! "$UNTRIED" ]; then
+    $P run $policy $by --profile profile.toml --stats 1s --dry-run --for 6s >lines 2>err || fail "a dry run"
+    grep -q 'would be: 4 threads placed in 4 domains, 3 moves of memory' err || fail "what a dry run said"
+    spread && fail "a dry run moved something"
+fi
 
 load --profile profile.toml --stats 1s
 await spread

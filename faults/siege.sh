@@ -10,7 +10,14 @@ read -r self rest </proc/self/stat # $$ is who began all faults
 chrt -f -p 60 $self # who watches does not wait with them
 : >gate
 
-cpu_time() { for task in $spinners; do ran $task; echo $ran; done; }
+# Of who is gone nothing is told, least of all what the one before him had.
+cpu_time() {
+    for task in $spinners; do
+        ran=; ran $task
+        [ "$ran" ] || fail "task $task is gone" >&2
+        echo $ran
+    done
+}
 all_progress() {
     cpu_time >had
     await 'cpu_time >has; [ "$(awk "NR == FNR { had[FNR] = \$1; next } had[FNR] == \$1" had has)" = "" ]'

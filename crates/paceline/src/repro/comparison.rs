@@ -6,6 +6,7 @@ use report::text::percent;
 use uneven::{Metrics, Policy, Problem, plan};
 
 use super::exact::{Mixes, choices};
+use super::extremes::least;
 use super::mixes::{Run, Simulator, Told, kept, with};
 
 use super::views::{Chart, Shown, View};
@@ -167,8 +168,7 @@ fn scaled_load(mixes: &Mixes, number: usize) -> Result<Vec<String>, Failure> {
     }
     let mean =
         |value: fn(&(Metrics, f64)) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
-    let worst =
-        |value: fn(&(Metrics, f64)) -> f64| runs.iter().map(value).fold(f64::INFINITY, f64::min);
+    let worst = |value: fn(&(Metrics, f64)) -> f64| least(runs.iter().map(value));
     let (minimum, uniformity) = (worst(|run| run.0.min), worst(|run| run.0.uniformity));
     let favour = mean(|run| run.1);
     Ok(vec![
@@ -187,5 +187,5 @@ fn mean(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {
 }
 
 fn worst(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {
-    runs.iter().map(value).fold(f64::INFINITY, f64::min)
+    least(runs.iter().map(value))
 }

@@ -16,8 +16,10 @@ use report::plot::{self, Band};
 use report::stats::median;
 use serde::Deserialize;
 use sim::{Scenario, Scheduler, Traced, Whereabouts};
+use trace::Outcome;
 use workload::{DomainMixes, Step, Task, Workload};
 
+use super::extremes;
 use super::views::{Chart, View};
 use crate::failure::Failure;
 use crate::plan::find_machine;
@@ -212,7 +214,7 @@ impl Simulator {
         for (traced, scenario) in sim::trace_all(&scenarios).into_iter().zip(scenarios) {
             let traced =
                 traced.map_err(|error| Failure::run(format!("{policy}, {mix}: {error}")))?;
-            runs.push(run(traced, scenario.workload, seconds as f64));
+            runs.push(run(traced, scenario.workload, seconds as f64)?);
         }
         let runs = Rc::new(runs);
         self.runs.insert(key, runs.clone());
@@ -269,7 +271,7 @@ fn compared(what: What, own: &[Run], other: &[Run], base: &[Run]) -> Vec<f64> {
         What::Slowest => {
             vec![slowest(own, other).iter().sum::<f64>() / slowest(own, other).len() as f64]
         }
-        What::SlowestLeast => vec![slowest(own, other).into_iter().fold(f64::INFINITY, f64::min)],
+        What::SlowestLeast => vec![extremes::least(slowest(own, other))],
         What::Moves => {
             let sum = |runs: &[Run]| runs.iter().map(|run| run.moves).sum::<f64>();
             // Nobody moves anything: no more than the other does.
@@ -287,9 +289,8 @@ fn gain(run: &Run, base: &Run) -> f64 {
 
 /// Each program's slowest run, against its slowest under the other.
 fn slowest(own: &[Run], other: &[Run]) -> Vec<f64> {
-    let least = |runs: &[Run], name: &str| {
-        runs.iter().map(|run| run.programs[name]).fold(f64::INFINITY, f64::min)
-    };
+    let least =
+        |runs: &[Run], name: &str| extremes::least(runs.iter().map(|run| run.programs[name]));
     let names = own.first().map(|run| run.programs.keys().cloned().collect::<Vec<_>>());
     names.into_iter().flatten().map(|name| least(own, &name) / least(other, &name) - 1.0).collect()
 }
@@ -333,18 +334,23 @@ fn scenario(
     Ok(Scenario::new(machine.clone(), workload, scheduler).seed(seed))
 }
 
-fn run(traced: Traced, workload: Workload, seconds: f64) -> Run {
+fn run(traced: Traced, workload: Workload, seconds: f64) -> Result<Run, Failure> {
     let mut programs: BTreeMap<String, f64> = BTreeMap::new();
     for (task, done) in workload.tasks.iter().zip(traced.outcome.progress.values()) {
         *programs.entry(program(task).to_string()).or_default() += done / 1e9;
     }
-    Run {
+    Ok(Run {
         programs,
-        moves: traced.outcome.extra.get("memory_moves").copied().unwrap_or(0.0),
+        moves: moves(&traced.outcome)?,
         seconds,
         tasks: workload.tasks,
         whereabouts: traced.whereabouts,
-    }
+    })
+}
+
+fn moves(outcome: &Outcome) -> Result<f64, Failure> {
+    let moves = outcome.extra.get("memory_moves").copied();
+    moves.ok_or_else(|| Failure::run(format!("{}: nobody counted moves of memory", outcome.policy)))
 }
 
 fn program(task: &Task) -> &str {
@@ -475,7 +481,20 @@ fn latency_error(machine: &Machine, published_ns: &[f64]) -> Result<f64, Failure
             Runs { node: 0, llc: 0, ips, mpki: 1000.0, pages, overlap: Some(0.0), copied: false };
         let speed = shared_speeds(fabric, links, &[run], &[])[0];
         let latency_ns = (1.0 / speed.ips - 1.0 / ips) * 1e9;
-        worst = worst.max((latency_ns / published - 1.0).abs());
+        worst = extremes::greatest([worst, (latency_ns / published - 1.0).abs()]);
     }
     Ok(worst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moves_that_nobody_counted_are_not_none() {
+        let mut outcome = Outcome::default();
+        assert!(moves(&outcome).is_err());
+        outcome.extra.insert("memory_moves".into(), 0.0);
+        assert_eq!(moves(&outcome), Ok(0.0));
+    }
 }

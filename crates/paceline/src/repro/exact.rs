@@ -8,6 +8,7 @@ use report::text::{count, percent};
 use serde::Deserialize;
 use uneven::{Base, Metrics, Policy, Problem, Task, plan};
 
+use super::extremes::{greatest, least};
 use super::views::{Chart, View};
 use crate::failure::Failure;
 
@@ -160,7 +161,7 @@ impl Planned {
     pub fn value(&self, what: OfMixes) -> f64 {
         let mean =
             |value: fn(&Mix) -> f64| self.0.iter().map(value).sum::<f64>() / self.0.len() as f64;
-        let least = |value: fn(&Mix) -> f64| self.0.iter().map(value).fold(f64::INFINITY, f64::min);
+        let least = |value: fn(&Mix) -> f64| least(self.0.iter().map(value));
         let gain = |policy: usize| {
             self.0.iter().map(|mix| mix.0[policy].throughput - 1.0).sum::<f64>()
                 / self.0.len() as f64
@@ -269,7 +270,8 @@ fn worst(
         };
         let speedups: Vec<f64> = (0..tasks).map(|_| 1.0 + 2.5 * random.random::<f64>()).collect();
         let problem = Problem::two_types(cores[0] as f64, cores[1] as f64, &speedups);
-        worst = worst.max(value(&problem, random.random(), 2.0 * random.random::<f64>())?);
+        let own = value(&problem, random.random(), 2.0 * random.random::<f64>())?;
+        worst = greatest([worst, own]);
     }
     Ok(worst)
 }

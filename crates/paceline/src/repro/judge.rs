@@ -33,7 +33,7 @@ pub enum Gate {
     /// Every value is so near to what it would be if nothing cost anything.
     NearIdeal(f64),
     /// The gate inside does not hold, and would not by the better quartile either: a yardstick that a cheat passes
-    /// measures nothing.
+    /// measures nothing. It is one that has a bound.
     Fails(Box<Gate>),
 }
 
@@ -69,15 +69,15 @@ impl Gate {
         }
     }
 
-    /// Judges `values`, one for each boot, seed or point of a sweep. None without values, or
-    /// without the published figure where the gate asks for it: unknown is never a pass.
+    /// Judges `values`, one for each boot, seed or point of a sweep. None without values, where one is
+    /// no number, or without the published figure where the gate asks for it: unknown is never a pass.
     pub fn judge(&self, values: &[f64], published: Option<f64>) -> Option<Verdict> {
         self.judge_by(QUARTILE, values, published)
     }
 
     /// By so much from the end that is worse for the gate.
     fn judge_by(&self, part: f64, values: &[f64], published: Option<f64>) -> Option<Verdict> {
-        if values.is_empty() || values.iter().any(|value| value.is_nan()) {
+        if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
             return None;
         }
         let at = |q| quantile(values, q);
@@ -137,7 +137,12 @@ impl FromStr for Gate {
             _ => {}
         }
         if let Some(gate) = text.strip_prefix("fails ") {
-            return Ok(Gate::Fails(Box::new(gate.parse()?)));
+            return match gate.parse()? {
+                Gate::All | Gate::Exactly(_) | Gate::WithinRange | Gate::Fails(_) => Err(format!(
+                    "gate `{text}`: one value of many would be enough for it; name a bound"
+                )),
+                gate => Ok(Gate::Fails(Box::new(gate))),
+            };
         }
         let bound = |sign| text.strip_prefix(sign).and_then(|text| text.trim().parse().ok());
         if let Some(bound) = text.strip_prefix("ideal within") {
@@ -212,7 +217,9 @@ mod tests {
     fn nothing_measured_is_not_a_pass() {
         for gate in [">= 0", "> 0", "<= 9", "= 0", "all", "within range", "fails <= 0"] {
             assert_eq!(holds(gate, &[]), None, "{gate}");
-            assert_eq!(holds(gate, &[1.0, f64::NAN]), None, "{gate}");
+            for unknown in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                assert_eq!(holds(gate, &[1.0, unknown]), None, "{gate}");
+            }
         }
         let gate: Gate = "within range".parse().unwrap();
         assert_eq!(gate.judge(&[1.0, 2.0], None), None);
@@ -284,6 +291,10 @@ mod tests {
             assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
         }
         assert!("about 3".parse::<Gate>().is_err());
+        // One of many that is other than the rest would be enough.
+        for text in ["fails all", "fails = 0", "fails within range", "fails fails <= 1"] {
+            assert!(text.parse::<Gate>().is_err(), "{text}");
+        }
     }
 
     #[test]

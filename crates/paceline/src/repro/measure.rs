@@ -9,10 +9,11 @@ use trace::Outcome;
 
 use super::domains;
 use super::exact::{self, Exact, Planned};
+use super::extremes::greatest;
 use super::long::Longs;
 use super::mixes::Simulator;
 use super::neighbours::{Neighbourhood, Neighbours};
-use super::outcomes::{ByRun, of_program, ratios, share_error_s, values};
+use super::outcomes::{ByRun, of_program, paired, ratios, share_error_s, values};
 use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Sweep};
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
@@ -35,6 +36,8 @@ pub struct Ours {
     pub missing: Vec<String>,
     /// Runs of a fault that were not survived, and why.
     pub lost: Vec<String>,
+    /// Whether a run that it is taken from failed: `why` says how.
+    pub failed: bool,
     /// What each value would be if nothing cost anything; empty where that is not known.
     pub ideal: Vec<f64>,
     /// What a reader must know, or why nothing could be measured.
@@ -116,7 +119,7 @@ impl<'a> Laboratory<'a> {
                 ours.lost = self.lost(measure);
                 ours.ideal = self.tried(measure)?.map_or(Vec::new(), |tried| tried.ideal);
             }
-            Err(failure) => ours.why = Some(failure.to_string()),
+            Err(failure) => (ours.failed, ours.why) = (true, Some(failure.to_string())),
         }
         Ok(ours)
     }
@@ -157,7 +160,7 @@ impl<'a> Laboratory<'a> {
             Measure::Longer { experiment, than, of } => {
                 let (own, other) = (self.outcomes(experiment)?, self.outcomes(than)?);
                 let took = |outcomes: &[Outcome]| values(outcomes, of, Quantity::Elapsed);
-                let ratios = report::stats::paired_ratios(&took(&own), &took(&other));
+                let ratios = paired(&took(&own), &took(&other));
                 Ok(ratios.into_iter().map(|ratio| ratio - 1.0).collect())
             }
             Measure::Guaranteed { experiment, by, of, fair } => {
@@ -228,7 +231,8 @@ impl<'a> Laboratory<'a> {
             Measure::ShareError { experiment, of, slice_ms } => {
                 let outcomes = self.outcomes(experiment)?;
                 let own = outcomes.iter().filter(|outcome| outcome.policy == *of);
-                Ok(own.filter_map(share_error_s).map(|error_s| error_s * 1e3 / slice_ms).collect())
+                let errors = own.map(|run| Some(share_error_s(run)? * 1e3 / slice_ms));
+                Ok(errors.collect::<Option<_>>().unwrap_or_default())
             }
             Measure::Points { sweep, quantity, over, under, job, program } => {
                 let points = self.points(sweep)?;
@@ -238,7 +242,7 @@ impl<'a> Laboratory<'a> {
                     let outcomes = of_program(&at.outcomes, program.as_deref());
                     median(&ratios(&outcomes, over, under, *quantity))
                 };
-                Ok(own.filter_map(ratio).collect())
+                Ok(each(measure, own, ratio))
             }
             Measure::Rings { sweep, of, from_kb, to_kb } => {
                 let Jobs::Ring { tasks, .. } = self.sweep(sweep)?.jobs else {
@@ -252,10 +256,18 @@ impl<'a> Laboratory<'a> {
             Measure::At { sweep, quantity, of, job } => {
                 let points = self.points(sweep)?;
                 let own = points.iter().filter(|point| *job == point.at.label);
-                Ok(own.filter_map(|point| point.value(*quantity, of)).collect())
+                Ok(each(measure, own, |point| point.value(*quantity, of)))
             }
             Measure::Best { sweep, quantity, over, under } => {
-                self.best(sweep, |point| point.ratio(*quantity, over, under))
+                let points = self.points(sweep)?;
+                let ratio =
+                    |point: &Point| Some((point.costs, point.ratio(*quantity, over, under)?));
+                let mut best: BTreeMap<usize, f64> = BTreeMap::new();
+                for (costs, ratio) in each(measure, points.iter(), ratio) {
+                    let most = best.entry(costs).or_insert(ratio);
+                    *most = greatest([*most, ratio]);
+                }
+                Ok(best.into_values().collect())
             }
             Measure::Fewer { sweep, than, besides } => {
                 let points = self.points(sweep)?;
@@ -269,7 +281,7 @@ impl<'a> Laboratory<'a> {
                     None => Ok(bare(own)),
                     Some(over) => {
                         let other = self.wakeup_ns(pair, floor, over)?;
-                        Ok(report::stats::paired_ratios(&own, &other))
+                        Ok(paired(&own, &other))
                     }
                 }
             }
@@ -369,22 +381,6 @@ impl<'a> Laboratory<'a> {
             Measure::Agreement { .. } => Ours { ground: "sim and vm", ..Ours::default() },
             _ => Ours { ground, clock: Some(clock), ..Ours::default() },
         })
-    }
-
-    fn best(
-        &mut self,
-        sweep: &str,
-        ratio: impl Fn(&Point) -> Option<f64>,
-    ) -> Result<Vec<f64>, Failure> {
-        let points = self.points(sweep)?;
-        let mut best: BTreeMap<usize, f64> = BTreeMap::new();
-        for point in points.iter() {
-            if let Some(ratio) = ratio(point) {
-                let most = best.entry(point.costs).or_insert(ratio);
-                *most = most.max(ratio);
-            }
-        }
-        Ok(best.into_values().collect())
     }
 
     fn agreement(
@@ -555,9 +551,25 @@ fn fewer_locks(point: &Point, than: &str, besides: &[String]) -> Option<f64> {
     Some(others?.into_iter().filter(|locks| *locks < own).count() as f64)
 }
 
+/// A value of each point that is not [`missing`]. Empty where one has none.
+fn each<'p, T>(
+    measure: &Measure,
+    points: impl Iterator<Item = &'p Point>,
+    value: impl Fn(&Point) -> Option<T>,
+) -> Vec<T> {
+    let ended = points.filter(|point| unended(measure, point).next().is_none());
+    ended.map(value).collect::<Option<_>>().unwrap_or_default()
+}
+
 /// What came to no end of the points and policies that a figure is taken from.
 fn missing(measure: &Measure, points: &[Point]) -> Vec<String> {
-    let counts = |point: &Point, policy: &String| match measure {
+    let all: BTreeSet<String> = points.iter().flat_map(|point| unended(measure, point)).collect();
+    all.into_iter().collect()
+}
+
+/// The same of one point.
+fn unended(measure: &Measure, point: &Point) -> impl Iterator<Item = String> {
+    let counts = |policy: &String| match measure {
         Measure::Points { over, under, job, .. } => {
             job.as_ref().is_none_or(|job| *job == point.at.label) && [over, under].contains(&policy)
         }
@@ -570,12 +582,8 @@ fn missing(measure: &Measure, points: &[Point]) -> Vec<String> {
         Measure::Fewer { besides, .. } => !besides.contains(policy),
         _ => false,
     };
-    let mut all = BTreeSet::new();
-    for point in points {
-        let failed = point.failed.iter().filter(|failed| counts(point, &failed.policy));
-        all.extend(failed.map(|failed| failed.why.clone()));
-    }
-    all.into_iter().collect()
+    let failed = point.failed.iter().filter(move |failed| counts(&failed.policy));
+    failed.map(|failed| failed.why.clone())
 }
 
 /// The slice of a policy, as its label has it or by default.
@@ -633,6 +641,20 @@ mod tests {
         assert_eq!(missing(&format!("{rings}, to_kb = 32")), 0);
         let fewer = r#"kind = "fewer", sweep = "s", than = "o1""#;
         assert_eq!(missing(&format!(r#"{fewer}, besides = ["cas"]"#)), 1);
+    }
+
+    #[test]
+    fn a_point_without_a_value_leaves_none() {
+        let of =
+            measure(r#"kind = "at", sweep = "s", quantity = "elapsed", of = "cas", job = "a""#);
+        let taken = |points: &[Point], of_first: Option<f64>| {
+            each(&of, points.iter(), |point| if point.costs == 0 { of_first } else { Some(2.0) })
+        };
+        let ended = [point("a", 0, &[]), point("a", 1, &[])];
+        assert_eq!(taken(&ended, Some(1.0)), [1.0, 2.0]);
+        assert!(taken(&ended, None).is_empty(), "it ended, and nobody measured it");
+        let unended = [point("a", 0, &["cas"]), point("a", 1, &[])];
+        assert_eq!(taken(&unended, None), [2.0], "the first is told as missing");
     }
 
     #[test]

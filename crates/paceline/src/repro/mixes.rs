@@ -18,6 +18,7 @@ use workload::{Step, Task, Workload};
 
 use super::exact::{Mixes, choices};
 use super::experiment;
+use super::extremes::{greatest, least};
 use super::paper::Experiment;
 use crate::failure::Failure;
 use crate::plan::find_machine;
@@ -118,7 +119,7 @@ impl Simulator {
         let mean = |value: &dyn Fn(&Run) -> f64| {
             runs.iter().map(value).sum::<f64>() / runs.len().max(1) as f64
         };
-        let least = |value: fn(&Run) -> f64| runs.iter().map(value).fold(f64::INFINITY, f64::min);
+        let least = |value: fn(&Run) -> f64| least(runs.iter().map(value));
         Ok(match wanted.what {
             What::WorstMinimum | What::Frontier => least(|run| run.metrics.min),
             What::LeastLoss => least(|run| 1.0 - run.metrics.min),
@@ -147,11 +148,11 @@ impl Simulator {
             let policy = with(&wanted.policy, &format!("deviations={deviations}"));
             let wrong = Told::Wrong(frontier.mean_error, frontier.greatest_error);
             let runs = self.runs(mixes, &policy, number, wrong, progress)?;
-            let worst = runs.iter().map(|run| run.metrics.min).fold(f64::INFINITY, f64::min);
+            let worst = least(runs.iter().map(|run| run.metrics.min));
             let kept = kept(&runs);
             progress.known(&format!("  {policy}: minimum {worst:.4}, keeps {kept:.4}"));
             if kept >= frontier.keep {
-                best = best.max(worst);
+                best = greatest([best, worst]);
             }
         }
         Ok(best)
@@ -190,7 +191,8 @@ impl Simulator {
             let problem = Problem::two_types(mixes.cores[0], mixes.cores[1], mix);
             let ideal = plan(&problem, &Policy::MaxPerf).map_err(Failure::input)?;
             let ideal = Metrics::of(&ideal.relative).throughput - 1.0;
-            Ok(Run { metrics: Metrics::of(&relative), relative, ideal })
+            let min = least(relative.iter().copied());
+            Ok(Run { metrics: Metrics { min, ..Metrics::of(&relative) }, relative, ideal })
         };
         let runs: Result<Vec<Run>, Failure> =
             chosen.iter().zip(&done).zip(fair.iter()).map(run).collect();
@@ -223,7 +225,7 @@ pub fn shares_reached(experiment: &Experiment, outcomes: &[Outcome]) -> Result<V
         let off = tasks.iter().zip(&wanted).map(|(task, wanted)| {
             share(&task.name).map_or(f64::INFINITY, |share| (share - wanted[0]).abs())
         });
-        reached.push(1.0 - off.fold(0.0, f64::max));
+        reached.push(1.0 - greatest(off));
     }
     Ok(reached)
 }

@@ -9,6 +9,7 @@ mod comparison;
 mod domains;
 mod exact;
 mod experiment;
+mod extremes;
 mod faults;
 mod judge;
 mod long;
@@ -38,7 +39,7 @@ use crate::{interrupt, output};
 use measure::{Effort, Laboratory};
 use show::Row;
 
-/// Measures, shows, and fails unless every gate holds.
+/// Measures, shows, and fails unless every gate holds and no run failed.
 pub fn run(arguments: &Repro) -> Result<(), Failure> {
     let papers = paper::find(&arguments.name)?;
     if arguments.only.iter().any(String::is_empty) {
@@ -125,8 +126,8 @@ fn finish(
         let written = write_report(path, &show::html(papers, rows, charts), arguments.json);
         output::end(written, Ok(()))?;
     }
-    let gates = if rows.iter().all(Row::passes) { Ok(()) } else { Err(Failure::Gate) };
-    output::end(shown, gates)
+    let all = rows.iter().all(Row::passes) && show::lost(rows, charts) == 0;
+    output::end(shown, if all { Ok(()) } else { Err(Failure::Gate) })
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use trace::Outcome;
 use workload::vector::{Beside, Programs, beside};
 use workload::{Step, Task, Vector, Workload};
 
+use super::extremes::greatest;
 use super::views::{Chart, View};
 use crate::contender::Contender;
 use crate::failure::Failure;
@@ -127,10 +128,10 @@ impl Neighbourhood {
             Taken::Unfairness => 100.0 * mean(mixes, Mix::unfairness),
             Taken::Distance => 100.0 * mean(mixes, |mix| mix.unfairness().abs()),
             Taken::Slowed => 100.0 * mean(mixes, |mix| mix.slowed[1] - 1.0),
-            Taken::Worst => 100.0 * most(mixes.iter().map(Mix::unfairness)),
+            Taken::Worst => 100.0 * greatest(mixes.iter().map(Mix::unfairness)),
             Taken::Worse => {
                 let pairs = mixes.iter().zip(others);
-                100.0 * most(pairs.map(|(own, other)| own.unfairness() - other.unfairness()))
+                100.0 * greatest(pairs.map(|(own, other)| own.unfairness() - other.unfairness()))
             }
             Taken::Reduced => {
                 mean(others, |mix| mix.unfairness().abs())
@@ -141,9 +142,9 @@ impl Neighbourhood {
             }
             Taken::OffFormula => {
                 let off = |slowed: &f64| (1.0 / slowed / formula - 1.0).abs();
-                100.0 * most(mixes.iter().flat_map(|mix| mix.slowed.iter().map(off)))
+                100.0 * greatest(mixes.iter().flat_map(|mix| mix.slowed.iter().map(off)))
             }
-            Taken::FalseRefund => most(mixes.iter().map(|mix| mix.false_refund_ns)),
+            Taken::FalseRefund => greatest(mixes.iter().map(|mix| mix.false_refund_ns)),
         };
         Ok(mixes.iter().zip(others.iter()).map(value).collect())
     }
@@ -325,7 +326,8 @@ pub fn steady(threads: [usize; 2], how: Beside, duration_ns: u64) -> Workload {
 }
 
 /// The same by the time that a policy's model has each task at each license level, run by run: both programs, the
-/// culprit without wide code, culprits alone. All cores are active all the time.
+/// culprit without wide code, culprits alone. All cores are active all the time. Empty where there are not as many runs
+/// of each.
 pub fn virtually(
     machine: Option<&str>,
     [mixed, scalar, culprits]: &[Rc<Vec<Outcome>>; 3],
@@ -341,14 +343,18 @@ pub fn virtually(
             .map(|outcome| Outcome { progress: virtual_work(turbo, &outcome), ..outcome })
             .collect()
     };
+    let (mixed, scalar, culprits) = (own(mixed), own(scalar), own(culprits));
+    if [&scalar, &culprits].iter().any(|others| others.len() != mixed.len()) {
+        return Ok(Vec::new()); // some of them have no counterpart
+    }
     let formula = 2.0 / (1.0 + turbo.ghz(0, turbo.cores()) / turbo.ghz(2, turbo.cores()));
-    let runs = own(mixed).into_iter().zip(own(scalar)).zip(own(culprits));
+    let runs = mixed.into_iter().zip(scalar).zip(culprits);
     let mixes =
         runs.map(|((mixed, scalar), culprits)| Mix::of(work(&culprits, ""), &mixed, &scalar));
     let value = |mix: Mix| match taken {
         Taken::OffFormula => {
             let off = |slowed: &f64| (1.0 / slowed / formula - 1.0).abs();
-            Ok(100.0 * most(mix.slowed.iter().map(off)))
+            Ok(100.0 * greatest(mix.slowed.iter().map(off)))
         }
         Taken::FalseRefund => Ok(mix.false_refund_ns),
         Taken::Unfairness => Ok(100.0 * mix.unfairness()),
@@ -381,6 +387,21 @@ fn mean(mixes: &[Mix], value: impl Fn(&Mix) -> f64) -> f64 {
     mixes.iter().map(value).sum::<f64>() / mixes.len().max(1) as f64
 }
 
-fn most(values: impl Iterator<Item = f64>) -> f64 {
-    values.fold(f64::NEG_INFINITY, f64::max)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_without_a_counterpart_leave_no_value() {
+        let mut one = Outcome { policy: "a".into(), ..Outcome::default() };
+        (one.names, one.charged) = ([(1, "b-0".into())].into(), [(1, vec![5])].into());
+        one.names.insert(2, "a-0".into());
+        one.charged.insert(2, vec![5]);
+        let runs = |number: usize| Rc::new(vec![one.clone(); number]);
+        let of = |numbers: [usize; 3]| {
+            virtually(None, &numbers.map(runs), "a", Taken::Distance).unwrap()
+        };
+        assert_eq!(of([2, 2, 2]), [0.0, 0.0]);
+        assert!(of([2, 1, 2]).is_empty() && of([1, 2, 2]).is_empty());
+    }
 }

@@ -25,7 +25,16 @@ pub fn ratios(outcomes: &[Outcome], over: &str, under: &str, quantity: Quantity)
     if quantity.is_count() {
         under.iter_mut().for_each(|(_, count)| *count = count.max(1.0));
     }
-    paired_ratios(&over, &under)
+    paired(&over, &under)
+}
+
+/// `over / under` of the same run of the same boot. Empty where one has no counterpart, or nothing is to be divided by.
+pub fn paired(over: &ByRun, under: &ByRun) -> Vec<f64> {
+    let ratios = paired_ratios(over, under);
+    match ratios.len() == over.len() && over.len() == under.len() {
+        true => ratios,
+        false => Vec::new(),
+    }
 }
 
 /// The same runs as one of their programs saw them: its tasks, its misses, its end. Empty where one of them does not
@@ -186,6 +195,14 @@ mod tests {
             [outcome("a", 0, 30), outcome("b", 0, 0), outcome("a", 1, 40), outcome("b", 1, 4)];
         assert_eq!(ratios(&outcomes, "a", "b", Quantity::Involuntary), vec![30.0, 10.0]);
         assert_eq!(ratios(&outcomes, "b", "a", Quantity::Involuntary), vec![0.0, 0.1]);
+    }
+
+    #[test]
+    fn a_run_without_a_counterpart_leaves_no_ratio() {
+        let runs = [outcome("a", 0, 30), outcome("b", 0, 3), outcome("a", 1, 40)];
+        assert!(ratios(&runs, "a", "b", Quantity::Involuntary).is_empty());
+        assert!(ratios(&runs, "b", "a", Quantity::Involuntary).is_empty());
+        assert!(paired(&vec![((0, 0), 1.0)], &vec![((0, 0), 0.0)]).is_empty());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use workload::{Task, Workload};
 
 use super::agreement::cut;
 use super::experiment;
+use super::extremes::greatest;
 use super::paper::Experiment;
 use crate::failure::Failure;
 use crate::plan::SEED;
@@ -50,7 +51,8 @@ fn ways(outcome: &Outcome) -> Ways {
 }
 
 /// How near a task's speed by the policy's own account is to that by what was seen, 1 being just that: of the task that
-/// is farthest, in each run.
+/// is farthest, in each run. Empty where of one of them nothing is known: whose pages stay behind is to be far off, and
+/// would be without having been seen.
 pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let (machine, workload) = described(experiment)?;
     let near = |outcome: &Outcome| {
@@ -69,13 +71,9 @@ pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>,
             Some((outcome.observed.tasks.get(&tid)?.kind_ns.clone(), pages))
         })?;
         let off = meant.iter().zip(&seen).map(|(meant, seen)| (meant / seen - 1.0).abs());
-        Some(1.0 - off.fold(0.0, f64::max))
+        Some(1.0 - greatest(off)).filter(|near| near.is_finite())
     };
-    // Of whom nothing is known is as far off as can be.
-    Ok(outcomes
-        .iter()
-        .map(|outcome| near(outcome).filter(|near| near.is_finite()).unwrap_or(0.0))
-        .collect())
+    Ok(outcomes.iter().map(near).collect::<Option<_>>().unwrap_or_default())
 }
 
 /// CPU time on each node, and the part of its pages on each.
@@ -129,8 +127,16 @@ fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::paper;
     use super::*;
     use trace::Placed;
+
+    #[test]
+    fn of_whom_nothing_is_known_is_neither_near_nor_far_off() {
+        let mut papers = paper::find("dino").unwrap();
+        let control = papers[0].experiment.remove("wiring-control").unwrap();
+        assert!(wiring(&control, &[Outcome::default()]).unwrap().is_empty());
+    }
 
     #[test]
     fn a_way_is_a_task_s_own_and_in_order() {

@@ -17,7 +17,7 @@ use crate::{contender, ground, plan, replay};
 const SEEDS: u64 = 5;
 
 /// For each recorded run of `from`, how far the replay under `of` is from what `of` did in that boot, as a
-/// part of it; from the recorded run itself where both are the same.
+/// part of it; from the recorded run itself where both are the same. Empty where that is not known of one of its runs.
 pub fn distances(
     outcomes: &[Outcome],
     machine: &str,
@@ -27,8 +27,11 @@ pub fn distances(
 ) -> Result<Vec<f64>, Failure> {
     let machine = plan::find_machine(machine)?;
     let mut distances = Vec::new();
-    let recorded = |run: &&Outcome| run.policy == from && !run.recording.is_empty();
-    for run in outcomes.iter().filter(recorded) {
+    let recorded: Vec<&Outcome> = outcomes.iter().filter(|run| run.policy == from).collect();
+    if recorded.iter().any(|run| run.recording.is_empty()) {
+        return Ok(Vec::new());
+    }
+    for run in recorded {
         let recording = run.recording.as_slice();
         // A recording is reproduced with all that was in it; what is foretold had no recorder.
         let replay = match from == of {
@@ -50,13 +53,13 @@ pub fn distances(
                     .collect()
             }
         };
-        distances.extend(distance(&foretold, &happened, what));
+        distances.push(distance(&foretold, &happened, what));
     }
-    Ok(distances)
+    Ok(distances.into_iter().collect::<Option<_>>().unwrap_or_default())
 }
 
 /// For each run of a policy, how far those of other boots are from it, as a part of it: of the tasks that are recorded
-/// under `from`, as for [`distances`].
+/// under `from`, as for [`distances`]. Empty where that is not known of one of its runs.
 pub fn between_boots(
     outcomes: &[Outcome],
     from: &str,
@@ -64,8 +67,14 @@ pub fn between_boots(
     what: Foretold,
 ) -> Result<Vec<f64>, Failure> {
     let mut own = BTreeSet::new();
-    let recorded = |run: &&Outcome| run.policy == from && !run.recording.is_empty();
-    for run in outcomes.iter().filter(recorded) {
+    for run in outcomes.iter().filter(|run| run.policy == from) {
+        if run.recording.is_empty() {
+            // Whose switches they are is not known; what a run takes is, and who runs is.
+            if what == Foretold::Switches {
+                return Ok(Vec::new());
+            }
+            continue;
+        }
         // How its CPUs took turns does not change who was there.
         let (_, replay, _) = replay::taken(run.recording.as_slice(), 0.0).map_err(unreadable)?;
         own.extend(names(&replay));
@@ -76,7 +85,7 @@ pub fn between_boots(
         let others = runs.iter().filter(|other| other.boot != run.boot);
         distance(&others.map(seen).collect::<Vec<_>>(), &[seen(run)], what)
     };
-    Ok(runs.iter().filter_map(one).collect())
+    Ok(runs.iter().map(one).collect::<Option<_>>().unwrap_or_default())
 }
 
 fn unreadable(error: record::ReadError) -> Failure {
@@ -170,7 +179,7 @@ fn distance(foretold: &[Seen], happened: &[Seen], what: Foretold) -> Option<f64>
     if what == Foretold::CpuTime {
         return cpu_distance(foretold, happened);
     }
-    let middle = |all: &[Seen]| median(&all.iter().filter_map(value).collect::<Vec<_>>());
+    let middle = |all: &[Seen]| median(&all.iter().map(value).collect::<Option<Vec<_>>>()?);
     let (foretold, happened) = (middle(foretold)?, middle(happened)?);
     (happened > 0.0).then(|| (foretold / happened - 1.0).abs())
 }
@@ -179,9 +188,9 @@ fn cpu_distance(foretold: &[Seen], happened: &[Seen]) -> Option<f64> {
     let [happened] = happened else { return None };
     let all: f64 = happened.cpu_ns.iter().sum();
     let one = |(task, happened_ns): (usize, &f64)| {
-        let runs: Vec<f64> =
-            foretold.iter().filter_map(|run| run.cpu_ns.get(task).copied()).collect();
-        median(&runs).map(|ns| (ns - happened_ns).abs())
+        let runs: Option<Vec<f64>> =
+            foretold.iter().map(|run| run.cpu_ns.get(task).copied()).collect();
+        median(&runs?).map(|ns| (ns - happened_ns).abs())
     };
     let differences: Option<f64> = happened.cpu_ns.iter().enumerate().map(one).sum();
     differences.filter(|_| all > 0.0).map(|ns| ns / all)
@@ -238,6 +247,8 @@ mod tests {
         let apart = |runs: &[Outcome]| between_boots(runs, "a", "a", Foretold::Switches).unwrap();
         assert!(apart(&runs).is_empty(), "whose they are is not known");
         runs[1].recording = recording();
+        assert!(apart(&runs).is_empty(), "nor whose the first's are");
+        runs[0].recording = recording();
         assert_eq!(apart(&runs), [0.0, 0.0], "the guest's own tasks are nobody's");
         runs[0].observed.elapsed_ns = 0;
         assert!(apart(&runs).is_empty(), "nobody has seen the first");
@@ -253,5 +264,16 @@ mod tests {
         assert_eq!(of(Foretold::CpuTime), Some(0.5));
         assert_eq!(of(Foretold::Switches), None, "nobody saw them");
         assert_eq!(of(Foretold::MmSwitches), None, "nobody saw them");
+    }
+
+    #[test]
+    fn what_one_run_lacks_is_not_known() {
+        let run = |switches| Seen { switches, ..seen(1.0, [1.0, 1.0]) };
+        let of = |foretold: &[Seen]| distance(foretold, &[run(Some(10.0))], Foretold::Switches);
+        assert_eq!(of(&[run(Some(20.0)), run(Some(20.0))]), Some(1.0));
+        assert_eq!(of(&[run(Some(20.0)), run(None)]), None);
+        let lost = Outcome { policy: "a".into(), ..Outcome::default() };
+        let away = distances(&[lost], "icount-1", "a", "a", Foretold::Elapsed).unwrap();
+        assert!(away.is_empty(), "it has no recording");
     }
 }

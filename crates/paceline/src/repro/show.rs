@@ -171,8 +171,18 @@ pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> St
     let failed = rows.iter().filter(|row| !row.passes()).count();
     let gates = rows.iter().filter(|row| row.figure.gate.is_some()).count();
     text += &format!("\n{} of {gates} gates hold", gates - failed);
+    match lost(rows, charts) {
+        0 => {}
+        lost => text += &format!("; {lost} lost to a run that failed"),
+    }
     text += if quick { "; --quick: few boots and seeds, wide spreads\n" } else { "\n" };
     text
+}
+
+/// How many figures and charts nothing is known of since a run failed.
+pub fn lost(rows: &[Row], charts: &[Drawn]) -> usize {
+    let charts = charts.iter().filter(|(_, chart)| chart.is_err()).count();
+    charts + rows.iter().filter(|row| row.ours.failed).count()
 }
 
 fn chart_text(chart: &Result<Chart, Failure>) -> String {
@@ -268,6 +278,18 @@ pub fn html(papers: &[Paper], rows: &[Row], charts: &[Drawn]) -> String {
 mod tests {
     use super::super::paper;
     use super::*;
+
+    #[test]
+    fn what_a_failed_run_leaves_unknown_is_lost() {
+        let papers = paper::find("flsched").unwrap();
+        let reported = papers[0].figure.iter().find(|figure| figure.gate.is_none()).unwrap();
+        let row =
+            |failed| Row::new(&papers[0], reported, Ours { failed, ..Ours::default() }, false);
+        assert!(row(true).passes(), "it has no gate");
+        let chart = || ("flsched", Err(Failure::run("no end")));
+        assert_eq!(lost(&[row(true), row(false)], &[chart()]), 2);
+        assert_eq!(lost(&[row(false)], &[]), 0);
+    }
 
     #[test]
     fn no_gate_holds_on_those_that_came_to_an_end() {

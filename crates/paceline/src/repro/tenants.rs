@@ -10,6 +10,7 @@ use trace::Outcome;
 use workload::{Task, Workload};
 
 use super::experiment;
+use super::extremes::greatest;
 use super::paper::Experiment;
 use crate::failure::Failure;
 
@@ -112,8 +113,8 @@ pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>,
             let seen = outcome.observed.tasks.get(&tid).map_or(0.0, |task| work(&task.kind_ns));
             (charged / seen - 1.0).abs()
         });
-        // A task of which nothing is known is as far off as can be.
-        1.0 - off.fold(0.0, |worst, off| if off.is_nan() { f64::INFINITY } else { off.max(worst) })
+        // Where nothing is known of a task, no number.
+        1.0 - greatest(off)
     };
     Ok(outcomes.iter().map(near).collect())
 }

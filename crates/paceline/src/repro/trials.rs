@@ -19,6 +19,7 @@ use workload::programs::{Features, Programs};
 use workload::{Step, Task, Workload};
 
 use super::exact;
+use super::extremes::{greatest, least};
 use super::views::{Chart, View};
 use crate::contender::Contender;
 use crate::failure::Failure;
@@ -168,7 +169,7 @@ impl Trials {
         if let TrialValue::MeanError | TrialValue::WorstError = value {
             let errors = errors(trial, &runs)?;
             let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
-            let worst = errors.iter().copied().fold(0.0, f64::max);
+            let worst = greatest(errors.iter().copied());
             let value = if value == TrialValue::MeanError { mean } else { worst };
             return Ok(Tried { values: vec![value], ideal: Vec::new() });
         }
@@ -404,7 +405,7 @@ fn metric(relative: &[f64], value: TrialValue) -> f64 {
     let metrics = Metrics::of(relative);
     match value {
         TrialValue::Throughput => metrics.throughput,
-        TrialValue::Minimum => metrics.min,
+        TrialValue::Minimum => least(relative.iter().copied()),
         _ => metrics.uniformity,
     }
 }
@@ -483,9 +484,9 @@ fn co_runners(runs: &[Run]) -> f64 {
     }
     let off = |times: &Vec<f64>| {
         let usual = median(times).unwrap_or(f64::NAN);
-        times.iter().map(|time| (time / usual - 1.0).abs()).fold(0.0, f64::max)
+        greatest(times.iter().map(|time| (time / usual - 1.0).abs()))
     };
-    took.values().map(off).fold(0.0, f64::max)
+    greatest(took.values().map(off))
 }
 
 #[cfg(test)]
