@@ -20,11 +20,17 @@ const MINUTE: &str = r#"{
     }
 }"#;
 
+/// A policy whose name is as long as names of policies are.
+const LONG: &str = "min-fair:target=0.9,tenant=program,inside=utility";
+
 /// Width and height of a phone and of a desk's screen, CSS pixels.
 const PHONE: (u32, u32) = (360, 740);
 const DESK: (u32, u32) = (1280, 900);
 /// What A4 has within its margins.
 const PAPER: (u32, u32) = (720, 1040);
+
+/// By how much the page is wider than the window.
+const WIDER: &str = "document.scrollingElement.scrollWidth - document.documentElement.clientWidth";
 
 /// Elements that reach farther to the right than the window, but for what scrolls in a box of its own.
 const TOO_WIDE: &str = "[...document.querySelectorAll('body *')].filter(it => !it.closest('.scroll *') && \
@@ -54,8 +60,8 @@ fn report(folder: &Path) -> std::path::PathBuf {
     let (load, page) = (folder.join("minute.json"), folder.join("report.html"));
     fs::write(&load, MINUTE).unwrap();
     let made = Command::new(env!("CARGO_BIN_EXE_paceline"))
-        .args(["compare", "--on", "sim", "--machine", "numa-2x4", "--policy", "default,cas"])
-        .args(["--runs", "2", "--workload"])
+        .args(["compare", "--on", "sim", "--machine", "numa-2x4"])
+        .args(["--policy", &format!("default,cas,{LONG}"), "--runs", "2", "--workload"])
         .arg(&load)
         .arg("--report")
         .arg(&page)
@@ -110,6 +116,7 @@ fn the_report_of_a_minute_is_read_on_any_device() {
     let mut phone = Browser::show(&page, PHONE, true);
     nothing_goes_wrong(&phone);
     wide_things_scroll_alone(&mut phone);
+    a_row_has_its_name_beside_its_figures(&mut phone);
 }
 
 fn nothing_goes_wrong(browser: &Browser) {
@@ -125,15 +132,38 @@ fn nothing_goes_wrong(browser: &Browser) {
 }
 
 fn wide_things_scroll_alone(browser: &mut Browser) {
-    let wider = "document.scrollingElement.scrollWidth - document.documentElement.clientWidth";
     let too_wide = browser.value(TOO_WIDE);
-    assert_eq!((browser.value(wider), list(&too_wide)), (0.into(), vec![]));
+    assert_eq!((browser.value(WIDER), list(&too_wide)), (0.into(), vec![]));
     // The same of a page that has something too wide.
     browser.value(
         "void document.body.insertAdjacentHTML('beforeend', '<p id=w style=width:3000px>w')",
     );
-    assert!(browser.value(wider).as_u64() > Some(0) && !list(&browser.value(TOO_WIDE)).is_empty());
+    assert!(browser.value(WIDER).as_u64() > Some(0) && !list(&browser.value(TOO_WIDE)).is_empty());
     browser.value("document.getElementById('w').remove()");
+}
+
+/// Names of rows leave half of a table's width to figures, and all of a plot's is within it.
+fn a_row_has_its_name_beside_its_figures(browser: &mut Browser) {
+    assert_eq!(browser.value("innerWidth"), PHONE.0);
+    browser.value("void document.querySelectorAll('details').forEach(it => { it.open = true; })");
+    let wide = browser.value(
+        "[...document.querySelectorAll('th:first-child')].filter(it => \
+         it.offsetWidth > it.closest('.scroll').clientWidth / 2).map(it => it.textContent)",
+    );
+    assert_eq!(list(&wide), Vec::<&str>::new());
+    let names = "[...document.querySelectorAll('tbody th')].map(it => it.textContent)";
+    assert!(list(&browser.value(names)).contains(&LONG));
+    let cut = browser.value(
+        "[...document.querySelectorAll('svg.rows text')].filter(it => { \
+         const [own, all] = [it, it.closest('svg')].map(it => it.getBoundingClientRect()); \
+         return own.left < all.left || own.right > all.right; }).map(it => it.textContent.trim())",
+    );
+    assert_eq!(list(&cut), Vec::<&str>::new());
+    let nameless = browser.value(&format!(
+        "[...document.querySelectorAll('svg.rows')].filter(it => \
+         !it.textContent.replace(/\\s/g, '').includes('{LONG}')).length"
+    ));
+    assert_eq!(nameless, 0);
 }
 
 fn keys_reach_everything(browser: &mut Browser) {
@@ -179,6 +209,7 @@ fn paper_shows_all(browser: &mut Browser) {
     );
     let unreadable = browser.value(UNREADABLE);
     assert_eq!(list(&unreadable), Vec::<&str>::new());
+    assert_eq!((browser.value(WIDER), list(&browser.value(TOO_WIDE))), (0.into(), vec![]));
     let clipped = browser.value(
         "[...document.querySelectorAll('.scroll')].filter(it => it.scrollWidth > it.clientWidth + 1).length",
     );

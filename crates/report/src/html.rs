@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The report: one HTML page that needs nothing else.
 
-use crate::text::{count, known, time};
+use crate::text::{count, known, time, unit};
 use crate::{Clock, Results, Run, Spread, plot, table, timeline, work};
 
 const STYLE: &str = include_str!("report.css");
@@ -28,12 +28,12 @@ pub fn escape(text: &str) -> String {
 
 /// A page around `body`, which is HTML already.
 pub fn page(title: &str, body: &str) -> String {
-    let title = escape(title);
+    let (title, heading) = (escape(title), breaking(title));
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{heading}</h1>\n{body}</main>\n\
          </body>\n</html>\n"
     )
 }
@@ -46,14 +46,14 @@ pub fn table(caption: &str, headings: &[&str], rows: &[Vec<String>]) -> String {
         escape(caption)
     );
     for heading in headings {
-        html += &format!("<th scope=\"col\">{}</th>", escape(heading));
+        html += &format!("<th scope=\"col\">{}</th>", breaking(heading));
     }
     html += "</tr></thead>\n<tbody>\n";
     for row in rows.iter().take(ROWS_SHOWN) {
         html += "<tr>";
         for (column, cell) in row.iter().enumerate() {
             html += &match column {
-                0 => format!("<th scope=\"row\">{}</th>", escape(cell)),
+                0 => format!("<th scope=\"row\">{}</th>", breaking(cell)),
                 _ => format!("<td>{}</td>", escape(&solid(cell))),
             };
         }
@@ -64,6 +64,11 @@ pub fn table(caption: &str, headings: &[&str], rows: &[Vec<String>]) -> String {
         html += &format!("<p>{ROWS_SHOWN} of {} rows; the data has all.</p>\n", rows.len());
     }
     html
+}
+
+/// What names a row or a column breaks behind its marks first: a policy between its knobs.
+fn breaking(name: &str) -> String {
+    escape(name).replace(',', ",<wbr>").replace(':', ":<wbr>")
 }
 
 /// A figure breaks between its parts and not between a number and its unit.
@@ -99,8 +104,8 @@ pub fn download(name: &str, mime: &str, data: &str) -> String {
             _ => encoded += &format!("%{byte:02X}"),
         }
     }
-    let name = escape(name);
-    format!("<a download=\"{name}\" href='data:{mime};charset=utf-8,{encoded}'>{name}</a>")
+    let (name, shown) = (escape(name), breaking(name));
+    format!("<a download=\"{name}\" href='data:{mime};charset=utf-8,{encoded}'>{shown}</a>")
 }
 
 /// The report of one comparison.
@@ -196,25 +201,25 @@ fn plots(results: &Results) -> String {
         results.summary.iter().map(|one| (one.policy.clone(), of(&one.policy))).collect()
     };
     let elapsed = elapsed_title(results.setting.clock);
+    let counts = |value| ("switches".to_string(), rows(value));
+    let times = |of: &str, value| {
+        let mut rows = rows(value);
+        let most = rows.iter().flat_map(|(_, values)| values).copied().fold(0.0, f64::max);
+        let (of_second, _, name) = unit(most);
+        rows.iter_mut().flat_map(|(_, values)| values).for_each(|value| *value *= of_second);
+        (format!("{of}{name}"), rows)
+    };
     let strips = [
-        (elapsed, "seconds", rows(|run| Some(run.elapsed_s))),
-        ("Idle while runnable", "CPU seconds", rows(|run| run.idle_while_runnable_s)),
-        ("Context switches", "switches", rows(|run| run.context_switches.map(|n| n as f64))),
-        (
-            "Involuntary switches",
-            "switches",
-            rows(|run| run.involuntary_switches.map(|n| n as f64)),
-        ),
-        (
-            "Wait of a runnable task, 99 % at most",
-            "milliseconds",
-            rows(|run| run.wait_p99_s.map(|s| s * 1e3)),
-        ),
+        (elapsed, times("", |run| Some(run.elapsed_s))),
+        ("Idle while runnable", times("CPU ", |run| run.idle_while_runnable_s)),
+        ("Context switches", counts(|run| run.context_switches.map(|n| n as f64))),
+        ("Involuntary switches", counts(|run| run.involuntary_switches.map(|n| n as f64))),
+        ("Wait of a runnable task, 99 % at most", times("", |run| run.wait_p99_s)),
     ];
     strips
         .iter()
-        .filter(|(_, _, rows)| rows.iter().any(|(_, values)| !values.is_empty()))
-        .map(|(title, axis, rows)| {
+        .filter(|(_, (_, rows))| rows.iter().any(|(_, values)| !values.is_empty()))
+        .map(|(title, (axis, rows))| {
             figure(
                 &format!("{title}: a dot for each run, a bar to their median"),
                 &plot::strips(title, axis, rows),
@@ -294,12 +299,37 @@ fn tasks(results: &Results) -> String {
         tasks.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s).then(a.tid.cmp(&b.tid)));
         let rows: Vec<Vec<String>> = tasks
             .iter()
-            .map(|task| vec![task.name.clone(), task.tid.to_string(), time(task.cpu_s)])
+            .map(|task| {
+                let switches = task.voluntary_switches + task.involuntary_switches;
+                vec![
+                    task.name.clone(),
+                    task.tid.to_string(),
+                    time(task.cpu_s),
+                    time(task.wait_s),
+                    time(task.wait_max_s),
+                    count(switches as f64),
+                    count(task.involuntary_switches as f64),
+                    count(task.migrations as f64),
+                ]
+            })
             .collect();
-        let caption = format!("{}: CPU time of each task in its first run", one.policy);
-        html +=
-            &format!("<details><summary>{}, {} tasks</summary>\n", escape(&one.policy), rows.len());
-        html += &table(&caption, &["task", "thread", "CPU time"], &rows);
+        let caption = format!("{}: each task in its first run", one.policy);
+        html += &format!(
+            "<details><summary>{}, {} tasks</summary>\n",
+            breaking(&one.policy),
+            rows.len()
+        );
+        let columns = [
+            "task",
+            "thread",
+            "CPU time",
+            "waited",
+            "worst wait",
+            "switches",
+            "involuntary",
+            "migrations",
+        ];
+        html += &table(&caption, &columns, &rows);
         html += "</details>\n";
     }
     html

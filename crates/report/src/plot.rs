@@ -6,11 +6,11 @@
 //! Okabe and Ito, told apart by colour-blind readers on both. Lines beyond the last colour begin again with the first,
 //! in dashes and with hollow dots.
 
-use plotters::coord::ranged1d::SegmentedCoord;
+use plotters::coord::ranged1d::{BoldPoints, SegmentedCoord};
+use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
-
-use crate::text::digits;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Placeholder of text and axes.
 pub const INK: RGBColor = RGBColor(1, 1, 1);
@@ -49,7 +49,7 @@ pub struct Line {
 /// A dot for each run, a bar for their median; one row for each label.
 pub fn strips(title: &str, axis: &str, rows: &[(String, Vec<f64>)]) -> String {
     let most = rows.iter().flat_map(|(_, values)| values).copied().fold(0.0, f64::max);
-    let names: Vec<String> = rows.iter().map(|(name, _)| cut(name)).collect();
+    let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
     horizontal(title, axis, &names, most, |row, draw| {
         let (_, values) = &rows[row];
         let color = SERIES[row % SERIES.len()];
@@ -63,7 +63,7 @@ pub fn strips(title: &str, axis: &str, rows: &[(String, Vec<f64>)]) -> String {
 /// A bar for each label.
 pub fn bars(title: &str, axis: &str, rows: &[(String, f64)]) -> String {
     let most = rows.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let names: Vec<String> = rows.iter().map(|(name, _)| cut(name)).collect();
+    let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
     horizontal(title, axis, &names, most, |row, draw| {
         draw.bar(row, rows[row].1, SERIES[row % SERIES.len()].mix(0.7));
     })
@@ -76,7 +76,7 @@ pub type Band = (f64, f64, usize);
 pub fn bands(title: &str, axis: &str, rows: &[(String, Vec<Band>)]) -> String {
     let ends = rows.iter().flat_map(|(_, bands)| bands).map(|(_, to, _)| *to);
     let most = ends.fold(0.0, f64::max);
-    let names: Vec<String> = rows.iter().map(|(name, _)| cut(name)).collect();
+    let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
     horizontal(title, axis, &names, most, |row, draw| {
         for (from, to, number) in &rows[row].1 {
             draw.band(row, *from, *to, SERIES[number % SERIES.len()].mix(0.8));
@@ -86,7 +86,7 @@ pub fn bands(title: &str, axis: &str, rows: &[(String, Vec<Band>)]) -> String {
 
 /// Lines over a common x axis, with a legend below.
 pub fn lines(title: &str, x_axis: &str, y_axis: &str, series: &[Line]) -> String {
-    lines_named(title, x_axis, y_axis, series, digits_short)
+    drawn_lines(title, x_axis, y_axis, series, None)
 }
 
 /// The same, where what stands below the x axis is said otherwise than by its number.
@@ -97,6 +97,16 @@ pub fn lines_named(
     series: &[Line],
     x_name: fn(f64) -> String,
 ) -> String {
+    drawn_lines(title, x_axis, y_axis, series, Some(x_name))
+}
+
+fn drawn_lines(
+    title: &str,
+    x_axis: &str,
+    y_axis: &str,
+    series: &[Line],
+    x_name: Option<fn(f64) -> String>,
+) -> String {
     let points = || series.iter().flat_map(|line| line.points.iter().copied());
     let left = points().map(|(x, _)| x).fold(f64::INFINITY, f64::min);
     let right = points().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
@@ -106,6 +116,7 @@ pub fn lines_named(
         return svg;
     }
     let right = if right > left { right } else { left + 1.0 };
+    let (x_ticks, y_ticks) = (Ticks::new(left, right, 11), Ticks::new(0.0, headroom(top), 11));
     {
         let area = SVGBackend::with_string(&mut svg, (720, 380)).into_drawing_area();
         let mut chart = ChartBuilder::on(&area)
@@ -118,8 +129,10 @@ pub fn lines_named(
             .configure_mesh()
             .x_desc(x_axis)
             .y_desc(y_axis)
-            .x_label_formatter(&|x| x_name(*x))
-            .y_label_formatter(&|y| digits_short(*y))
+            .x_labels(x_ticks.most)
+            .y_labels(y_ticks.most)
+            .x_label_formatter(&|x| x_name.map_or_else(|| x_ticks.name(*x), |name| name(*x)))
+            .y_label_formatter(&|y| y_ticks.name(*y))
             .label_style(("sans-serif", 13).into_font().color(&INK))
             .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
             .axis_style(INK)
@@ -165,10 +178,7 @@ pub fn lines_named(
 type Rows<'a> = ChartContext<
     'a,
     SVGBackend<'a>,
-    Cartesian2d<
-        plotters::coord::types::RangedCoordf64,
-        SegmentedCoord<plotters::coord::types::RangedCoordusize>,
-    >,
+    Cartesian2d<RangedCoordf64, SegmentedCoord<plotters::coord::types::RangedCoordusize>>,
 >;
 
 struct Draw<'a, 'b> {
@@ -195,6 +205,12 @@ impl<'a> Draw<'a, '_> {
         self.put(Circle::new((value, SegmentValue::CenterOf(row)), 4, color.filled()));
     }
 
+    /// Where a row begins on paper, at half its height.
+    fn middle(&self, row: usize) -> (i32, i32) {
+        let place = (0.0, SegmentValue::CenterOf(self.last - row));
+        self.chart.plotting_area().map_coordinate(&place)
+    }
+
     fn put<E>(&mut self, element: E)
     where
         for<'e> &'e E: plotters::element::PointCollection<'e, (f64, SegmentValue<usize>)>,
@@ -205,59 +221,91 @@ impl<'a> Draw<'a, '_> {
     }
 }
 
+/// Most letters in a line of a row's name.
+const LETTERS: usize = 20;
+/// Room for a letter and for a line: on a phone text is larger for its plot.
+const LETTER: u32 = 13;
+const LINE: u32 = 22;
+
 fn horizontal(
     title: &str,
     axis: &str,
-    names: &[String],
+    names: &[&str],
     most: f64,
     draw_row: impl Fn(usize, &mut Draw),
 ) -> String {
     let mut svg = String::new();
+    let names: Vec<Vec<String>> = names.iter().map(|name| broken(name)).collect();
     // An axis of one segment has no length: a lone row stands above an empty one.
-    let (rows, padding) = (names.len(), usize::from(names.len() == 1));
-    let names = &[names, &vec![String::new(); padding]].concat();
-    if rows == 0 {
+    let segments = names.len().max(2);
+    if names.is_empty() {
         return svg;
     }
-    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
-    // On a phone text is larger for its plot: a name of some letters still has room.
-    let room = (widest * 8).max(widest.min(14) * 12);
-    let size = (720, 72 + 38 * names.len() as u32);
+    let letters = names.iter().flatten().map(|line| line.chars().count()).max().unwrap_or(0) as u32;
+    let lines = names.iter().map(Vec::len).max().unwrap_or(1) as u32;
+    let row = (16 + LINE * lines).max(38);
+    let ticks = Ticks::new(0.0, headroom(most), 6);
     {
+        let size = (720, 72 + row * segments as u32);
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let mut chart = ChartBuilder::on(&area)
             .margin(8)
             .margin_right(24)
             .x_label_area_size(56)
-            .y_label_area_size(20 + room)
-            .build_cartesian_2d(0.0..headroom(most), (0..names.len() - 1).into_segmented())
+            .y_label_area_size(20 + letters * LETTER)
+            .build_cartesian_2d(0.0..headroom(most), (0..segments - 1).into_segmented())
             .expect("an SVG in memory can be drawn");
+        let text = ("sans-serif", 14).into_font().color(&INK);
         chart
             .configure_mesh()
             .x_desc(axis)
-            .x_labels(6)
-            .y_labels(names.len())
-            .y_label_formatter(&|place| match place {
-                SegmentValue::CenterOf(row) | SegmentValue::Exact(row) => {
-                    names.iter().rev().nth(*row).cloned().unwrap_or_default()
-                }
-                SegmentValue::Last => String::new(),
-            })
-            .x_label_formatter(&|x| digits_short(*x))
-            .label_style(("sans-serif", 14).into_font().color(&INK))
-            .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
+            .x_labels(ticks.most)
+            .y_labels(segments)
+            .y_label_formatter(&|_| String::new())
+            .x_label_formatter(&|x| ticks.name(*x))
+            .label_style(text.clone())
+            .axis_desc_style(text.clone())
             .axis_style(INK)
             .bold_line_style(GRID)
             .light_line_style(TRANSPARENT)
             .disable_y_mesh()
             .draw()
             .expect("an SVG in memory can be drawn");
-        for row in 0..rows {
-            draw_row(row, &mut Draw { chart: &mut chart, last: names.len() - 1 });
+        let beside = text.pos(Pos::new(HPos::Right, VPos::Center));
+        for (row, name) in names.iter().enumerate() {
+            let mut draw = Draw { chart: &mut chart, last: segments - 1 };
+            draw_row(row, &mut draw);
+            let (x, middle) = draw.middle(row);
+            let top = middle - (LINE as usize * (name.len() - 1) / 2) as i32;
+            for (line, y) in name.iter().zip((top..).step_by(LINE as usize)) {
+                let line = Text::new(line.as_str(), (x - 10, y), beside.clone());
+                area.draw(&line).expect("an SVG in memory can be drawn");
+            }
         }
         area.present().expect("an SVG in memory can be drawn");
     }
     titled(&svg, title).replacen("<svg ", "<svg class=\"rows\" ", 1)
+}
+
+/// Lines of a name: they end behind its marks where they can.
+fn broken(name: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut room = LETTERS;
+    for part in name.split_inclusive([',', ':', ' ']) {
+        if part.trim_end().chars().count() > room && room < LETTERS {
+            lines.push(String::new());
+            room = LETTERS;
+        }
+        for letter in part.chars() {
+            if room == 0 && letter != ' ' {
+                lines.push(String::new());
+                room = LETTERS;
+            }
+            lines.last_mut().expect("there is a line").push(letter);
+            room = room.saturating_sub(1);
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_string()).collect()
 }
 
 /// Gives screen readers what the plot shows.
@@ -270,24 +318,36 @@ fn headroom(most: f64) -> f64 {
     if most > 0.0 { most * 1.08 } else { 1.0 }
 }
 
-/// Below an axis there is no room for many zeros.
-fn digits_short(value: f64) -> String {
-    const SHORTER: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
-    let long = |(unit, _): &&(f64, &str)| value.abs() >= 10.0 * unit;
-    if let Some((unit, letter)) = SHORTER.iter().find(long) {
-        return format!("{} {letter}", digits_short(value / unit));
-    }
-    match value == value.trunc() {
-        true => format!("{value:.0}"),
-        false => digits(value),
-    }
+/// How the numbers of an axis are said: in one unit, with as many decimals as tell each from the next.
+struct Ticks {
+    most: usize,
+    step: f64,
+    unit: f64,
+    letter: &'static str,
+    decimals: usize,
 }
 
-fn cut(name: &str) -> String {
-    const MOST: usize = 30;
-    match name.chars().count() > MOST {
-        true => name.chars().take(MOST - 1).chain(['…']).collect(),
-        false => name.to_string(),
+impl Ticks {
+    fn new(from: f64, to: f64, most: usize) -> Self {
+        const SHORTER: [(f64, &str); 3] = [(1e9, " G"), (1e6, " M"), (1e3, " k")];
+        let points = RangedCoordf64::from(from..to).key_points(BoldPoints(most));
+        let last = points.last().copied().unwrap_or(to).abs();
+        let step = points.windows(2).map(|two| two[1] - two[0]).fold(f64::INFINITY, f64::min);
+        let step = if step.is_finite() { step } else { to - from };
+        let long = |(unit, _): &&(f64, &str)| last >= 10.0 * unit;
+        let (unit, letter) = SHORTER.iter().find(long).copied().unwrap_or((1.0, ""));
+        let whole = |decimals: &usize| {
+            let steps = step / unit * 10f64.powi(*decimals as i32);
+            steps > 0.5 && (steps - steps.round()).abs() < 1e-3
+        };
+        Ticks { most, step, unit, letter, decimals: (0..12).find(whole).unwrap_or(12) }
+    }
+
+    fn name(&self, value: f64) -> String {
+        match value.abs() < self.step / 2.0 {
+            true => "0".to_string(),
+            false => format!("{:.*}{}", self.decimals, value / self.unit, self.letter),
+        }
     }
 }
 
@@ -301,6 +361,37 @@ mod tests {
         for (at, look) in looks.iter().enumerate() {
             assert!(!looks[..at].contains(look), "line {at}");
         }
+    }
+
+    #[test]
+    fn no_two_ticks_of_an_axis_read_alike() {
+        for exponent in -6..=5 {
+            for (first, most) in (10..100).flat_map(|first| [(first, 6), (first, 11)]) {
+                let top = headroom(f64::from(first) / 10.0 * 10f64.powi(exponent));
+                let ticks = Ticks::new(0.0, top, most);
+                let points = RangedCoordf64::from(0.0..top).key_points(BoldPoints(most));
+                let names: Vec<String> = points.iter().map(|at| ticks.name(*at)).collect();
+                for (at, name) in names.iter().enumerate() {
+                    assert!(!names[..at].contains(name), "to {top}: {names:?}");
+                }
+                assert!(names.len() > 1 && names.iter().all(|name| name.len() < 10), "{names:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_differ_at_their_end_differ_in_a_plot() {
+        let names = ["program", "cgroup"]
+            .map(|tenant| format!("min-fair:target=0.9,slice=10ms,tenant={tenant}"));
+        assert_eq!(broken(&names[0]), ["min-fair:target=0.9,", "slice=10ms,", "tenant=program"]);
+        assert_eq!(broken(&names[1]).concat(), names[1]);
+        assert_eq!(broken(&"m".repeat(45)).concat(), "m".repeat(45));
+        assert!(broken(&"m".repeat(45)).iter().all(|line| line.len() <= LETTERS));
+        assert_eq!(
+            broken("nginx and 2 of x265 on a machine"),
+            ["nginx and 2 of x265", "on a machine"]
+        );
+        assert_eq!(broken(""), [""]);
     }
 
     #[test]

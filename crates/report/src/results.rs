@@ -149,6 +149,17 @@ pub struct TaskRun {
     /// The same on each kind of core, the fastest first; absent where they are all alike.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kind_s: Vec<f64>,
+    /// Times it left a CPU because it waited or ended, and although it could have gone on.
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    /// Times it ran on another CPU than the time before.
+    pub migrations: u64,
+    /// Times that it waited for a CPU and got one, and how long that took in all: a wait that is unfinished at the end
+    /// is in neither.
+    pub waits: u64,
+    pub wait_s: f64,
+    /// The longest, one unfinished included: more than `wait_s`, where most of it is that one.
+    pub wait_max_s: f64,
     /// In the workload's own unit; None: this ground cannot know.
     pub progress: Option<f64>,
     /// Memory domains that the policy placed it in, one after the other; absent where it did not.
@@ -379,6 +390,12 @@ fn tasks(outcome: &Outcome) -> Vec<TaskRun> {
         tid: *tid,
         cpu_s: seconds(task.cpu_ns),
         kind_s: task.kind_ns.iter().map(|ns| seconds(*ns)).collect(),
+        voluntary_switches: task.voluntary,
+        involuntary_switches: task.involuntary,
+        migrations: task.migrations,
+        waits: task.waits,
+        wait_s: seconds(task.wait_ns),
+        wait_max_s: seconds(task.wait_max_ns),
         progress: outcome.progress.get(tid).copied(),
         domains: outcome.domains_of(*tid).collect(),
         resident: outcome.resident.get(tid).cloned().unwrap_or_default(),

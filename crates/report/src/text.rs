@@ -17,15 +17,22 @@ impl Style {
     pub const PLAIN: Style = Style { width: 100, boxes: false };
 }
 
+/// How many of the unit that fits a time are a second, its sign, and its name.
+pub fn unit(seconds: f64) -> (f64, &'static str, &'static str) {
+    match seconds.abs() {
+        size if size == 0.0 || size >= 0.9995 => (1.0, "s", "seconds"),
+        size if size >= 0.999_5e-3 => (1e3, "ms", "milliseconds"),
+        size if size >= 0.999_5e-6 => (1e6, "µs", "microseconds"),
+        _ => (1e9, "ns", "nanoseconds"),
+    }
+}
+
 /// A time with three digits and a fitting unit.
 pub fn time(seconds: f64) -> String {
-    let size = seconds.abs();
-    match size {
+    let (of_second, sign, _) = unit(seconds);
+    match seconds {
         0.0 => "0 s".to_string(),
-        _ if size >= 0.9995 => format!("{} s", digits(seconds)),
-        _ if size >= 0.999_5e-3 => format!("{} ms", digits(seconds * 1e3)),
-        _ if size >= 0.999_5e-6 => format!("{} µs", digits(seconds * 1e6)),
-        _ => format!("{} ns", digits(seconds * 1e9)),
+        _ => format!("{} {sign}", digits(seconds * of_second)),
     }
 }
 
@@ -81,8 +88,59 @@ pub fn visible(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// A table whose first column names its rows.
+/// A table whose first column names its rows; several, one below the other, where figures do not fit beside each other.
 pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style) -> String {
+    let shown = |cell: &String| match align {
+        Align::Left => visible(cell),
+        Align::Right => with_unit(&visible(cell)),
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(shown).collect()).collect();
+    if align == Align::Left {
+        return one_table(headings, &rows, None, style);
+    }
+    let least = least(headings, &rows, style);
+    let mut tables: Vec<Vec<usize>> = vec![vec![0]];
+    for column in 1..headings.len() {
+        let beside = tables.last_mut().expect("there is a table");
+        let taken: usize = beside.iter().chain([&column]).map(|column| least[*column] + 3).sum();
+        match taken < style.width as usize || beside.len() == 1 {
+            true => beside.push(column),
+            false => tables.push(vec![0, column]),
+        }
+    }
+    let part = |columns: &Vec<usize>| {
+        let headings: Vec<&str> = columns.iter().map(|at| headings[*at]).collect();
+        let least: Vec<usize> = columns.iter().map(|at| least[*at]).collect();
+        let of =
+            |row: &Vec<String>| columns.iter().filter_map(|at| row.get(*at).cloned()).collect();
+        let rows: Vec<Vec<String>> = rows.iter().map(of).collect();
+        one_table(&headings, &rows, Some(&least), style).replace(NO_BREAK, " ")
+    };
+    tables.iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+/// A space where no line ends.
+const NO_BREAK: char = '\u{a0}';
+
+/// Binds numbers to their units.
+fn with_unit(cell: &str) -> String {
+    let mut text = String::with_capacity(cell.len());
+    let mut letters = cell.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let unit = letters.peek().is_some_and(|next| next.is_alphabetic() || *next == '%');
+        let bound = letter == ' ' && unit && text.ends_with(|digit: char| digit.is_ascii_digit());
+        text.push(if bound { NO_BREAK } else { letter });
+    }
+    text
+}
+
+/// A table of words, or of figures whose columns need so much at least.
+fn one_table(
+    headings: &[&str],
+    rows: &[Vec<String>],
+    least: Option<&[usize]>,
+    style: Style,
+) -> String {
     let mut table = Table::new();
     table.load_style(if style.boxes {
         presets::UTF8_BORDERS_ONLY
@@ -93,36 +151,75 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style
     table.set_width(style.width);
     table.set_header(headings);
     for row in rows {
-        table.add_row(row.iter().map(|cell| visible(cell)));
+        table.add_row(row);
     }
-    let (first, rest) = widths(headings, rows);
-    if align == Align::Left && first + rest > style.width as usize {
-        // Words wrap; what names the row gets what the figures leave, and half at least.
-        let own = (style.width as usize).saturating_sub(rest).max(style.width as usize * 2 / 5);
-        let bound = ColumnConstraint::LowerBoundary(Width::Fixed(own.min(first) as u16));
-        if let Some(column) = table.column_mut(0) {
-            column.set_constraint(bound);
+    let (full, width) = (widths(headings, rows), style.width as usize);
+    let taken: usize = full.iter().map(|own| own + 3).sum();
+    match least {
+        Some(least) if taken >= width => {
+            let room = width.saturating_sub(3 * full.len() + 1);
+            // Figures come on one line before headings and names of rows do.
+            let mut figures = widths(&vec![""; full.len()], rows);
+            figures[0] = least[0];
+            let widths = widened(&widened(least, &figures, room), &full, room);
+            for (column, width) in table.column_iter_mut().zip(widths) {
+                // With a space on each side.
+                let width = Width::Fixed(width as u16 + 2);
+                column.set_constraint(ColumnConstraint::Absolute(width));
+            }
         }
+        None if taken > width => {
+            // Words wrap; what names the row gets what the figures leave, and half at least.
+            let first = full[0] + 3;
+            let own = width.saturating_sub(taken - first).max(width * 2 / 5).min(first);
+            let bound = ColumnConstraint::LowerBoundary(Width::Fixed(own as u16));
+            table.column_mut(0).map(|column| column.set_constraint(bound));
+        }
+        _ => {}
     }
     for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(match align {
-            Align::Left => CellAlignment::Left,
-            Align::Right => CellAlignment::Right,
+        column.set_cell_alignment(match least {
+            None => CellAlignment::Left,
+            Some(_) => CellAlignment::Right,
         });
     }
     let text = table.to_string();
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Columns that the first cells would take, and all others together, borders included.
-fn widths(headings: &[&str], rows: &[Vec<String>]) -> (usize, usize) {
-    let columns = headings.len();
-    let widest = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
-        let all = cells.chain([headings[column]]).map(|cell| cell.chars().count());
-        all.max().unwrap_or(0) + 3
+/// Letters in the widest cell of each column.
+fn widths(headings: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+    let widest = |(column, heading): (usize, &&str)| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([heading.chars().count()]).max().unwrap_or(0)
     };
-    (if columns > 0 { widest(0) } else { 0 }, (1..columns).map(widest).sum())
+    headings.iter().enumerate().map(widest).collect()
+}
+
+/// Widths that share alike what the room has left, as far as they want more.
+fn widened(least: &[usize], wanted: &[usize], room: usize) -> Vec<usize> {
+    let mut widths = least.to_vec();
+    let mut rest = room.saturating_sub(widths.iter().sum());
+    while rest > 0 && widths.iter().zip(wanted).any(|(width, wanted)| width < wanted) {
+        for (width, wanted) in widths.iter_mut().zip(wanted) {
+            if *width < *wanted && rest > 0 {
+                (*width, rest) = (*width + 1, rest - 1);
+            }
+        }
+    }
+    widths
+}
+
+/// What each column needs for none of its figures to break; names and headings may, if they are long.
+fn least(headings: &[&str], rows: &[Vec<String>], style: Style) -> Vec<usize> {
+    const NAME: usize = 16;
+    let word = |cell: &str| cell.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+    let least = |(column, heading): (usize, &&str)| {
+        let most = if column == 0 { NAME } else { style.width as usize / 4 };
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| word(cell).min(most));
+        cells.chain([word(heading).min(NAME)]).max().unwrap_or(0)
+    };
+    headings.iter().enumerate().map(least).collect()
 }
 
 /// Prose that keeps to the width; ends its last line.
@@ -174,6 +271,42 @@ mod tests {
         assert_eq!(count(999.0), "999");
         assert_eq!(percent(0.00005), "<0.01 %");
         assert_eq!(percent(0.123), "12.3 %");
+    }
+
+    #[test]
+    fn figures_of_many_columns_are_never_broken() {
+        let policies: Vec<String> =
+            (0..15).map(|at| format!("min-fair:target=0.{at},tenant=program")).collect();
+        let headings: Vec<&str> =
+            ["program"].into_iter().chain(policies.iter().map(String::as_str)).collect();
+        let figure = |at: usize| format!("{at}1.70 ms ({at}0.92 ms – {at}1.05 ms)");
+        let row: Vec<String> =
+            ["nginx".to_string()].into_iter().chain((0..15).map(figure)).collect();
+        for boxes in [false, true] {
+            let text = table(
+                &headings,
+                std::slice::from_ref(&row),
+                Align::Right,
+                Style { boxes, width: 100 },
+            );
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            for at in 0..15 {
+                assert!(text.contains(&format!(" {at}1.70 ms ")), "{at}: {text}");
+            }
+            assert!(text.matches("nginx").count() > 1 && text.contains("\n\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_row_breaks_before_its_figures_do() {
+        let row =
+            ["flsched:slice=50ms,pull=true,defer=100ms,place=near", "4.31 ms – 4.42 ms", "1.00×"];
+        let rows = [row.map(String::from).to_vec()];
+        let headings = ["policy", "min – max", "elapsed / flsched:slice=50ms"];
+        let style = Style { width: 60, boxes: false };
+        let text = table(&headings, &rows, Align::Right, style);
+        assert!(text.contains("| 4.31 ms – 4.42 ms |"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
     }
 
     #[test]
