@@ -2,6 +2,7 @@
 //! Counts the locks that scheduler code takes beyond the runqueues' own.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use anyhow::{Context, bail};
 use libbpf_rs::{KprobeMultiOpts, Link, Object, ObjectBuilder};
@@ -81,11 +82,16 @@ impl LockCounter {
         // core.c comes first, and its first function is the one that takes a runqueue's lock
         let start = symbols.address("raw_spin_rq_lock_nested")?;
         let end = start + TEXT_BYTES_MAX;
+        // Where there is no sched_ext, nobody takes its lock.
+        let tasks_lock = match ext_text(&symbols)?.is_empty() {
+            true => 0,
+            false => symbols.address("scx_tasks_lock")?,
+        };
         let config = [
             ("nr_cpus", (cpus as u32).to_ne_bytes().to_vec()),
             ("text_start", start.to_ne_bytes().to_vec()),
             ("text_end", end.to_ne_bytes().to_vec()),
-            ("tasks_lock", symbols.address("scx_tasks_lock")?.to_ne_bytes().to_vec()),
+            ("tasks_lock", tasks_lock.to_ne_bytes().to_vec()),
         ];
         let (result, words) = log::listen(|| {
             let mut object = ObjectBuilder::default().name("locks")?.open_memory(PROGRAM)?;
@@ -124,7 +130,7 @@ impl LockCounter {
             );
         }
         let mut locks = Locks::default();
-        let ext = self.ext_text()?;
+        let ext = ext_text(&self.symbols)?;
         for place in variable("places")?.chunks_exact(PLACE).map(words) {
             let [caller, runqueue, tasks, other] = place[..] else { continue };
             locks.runqueue += runqueue;
@@ -138,18 +144,18 @@ impl LockCounter {
         }
         Ok(locks)
     }
+}
 
-    /// From the first to the last function that is sched_ext's by its name.
-    fn ext_text(&self) -> anyhow::Result<std::ops::Range<u64>> {
-        let start = self.symbols.address("raw_spin_rq_lock_nested")?;
-        let own = |name: &str| {
-            name.starts_with("scx_") || name.ends_with("_scx") || name.starts_with("bpf_scx_")
-        };
-        let addresses = self.symbols.within(start..start + TEXT_BYTES_MAX);
-        let mut own = addresses.filter(|(_, name)| own(name)).map(|(address, _)| address);
-        let first = own.next().context("the kernel has no function of sched_ext")?;
-        Ok(first..own.last().unwrap_or(first) + 1)
-    }
+/// From the first to the last function that is sched_ext's by its name; empty where a kernel has none.
+fn ext_text(symbols: &Symbols) -> anyhow::Result<Range<u64>> {
+    let start = symbols.address("raw_spin_rq_lock_nested")?;
+    let own = |name: &str| {
+        name.starts_with("scx_") || name.ends_with("_scx") || name.starts_with("bpf_scx_")
+    };
+    let addresses = symbols.within(start..start + TEXT_BYTES_MAX);
+    let mut own = addresses.filter(|(_, name)| own(name)).map(|(address, _)| address);
+    let Some(first) = own.next() else { return Ok(0..0) };
+    Ok(first..own.last().unwrap_or(first) + 1)
 }
 
 fn words(bytes: &[u8]) -> Vec<u64> {

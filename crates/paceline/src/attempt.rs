@@ -15,7 +15,7 @@ use crate::cli::{Record, Try};
 use crate::compare::hand_over;
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
-use crate::plan::{Job, Place, Plan, SEED, find_machine};
+use crate::plan::{Job, Place, Plan, SEED, check_learners, find_machine};
 use crate::progress::Progress;
 use crate::replay::Went;
 use crate::{export, ground, interrupt, output, record, replay};
@@ -41,6 +41,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         [] => None,
         named => Some(default_first(contender::parse_all(named)?)?),
     };
+    check_learners(named.as_deref().unwrap_or_default(), false)?;
     vm::which(args.command[0].as_ref()).map_err(Failure::input)?;
     // To measure this machine takes a while; these take part on any.
     check(args, named.as_deref().unwrap_or(&contender::parse_all(&[EVEN.to_string()])?))?;
@@ -131,7 +132,8 @@ fn answer(summary: &[Summary], went: &Went) -> Vec<String> {
     lines.push(choice(first, others));
     if coarse {
         lines.push(
-            "unknown: how many switches and waits a policy would save; record with sudo for that"
+            "unknown: how many switches and waits a policy would save; record with sudo, and not in a container, for \
+             that"
                 .to_string(),
         );
     }

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use report::csv::{self, Interval};
-use report::{Draft, FileError, Results, write_with};
+use report::{Draft, FileError, Results};
 use trace::perfetto::{Perfetto, State};
 use trace::{Kind, intervals};
 
@@ -94,11 +94,13 @@ pub fn write(exports: &Exports, measured: &Measured, results: &Results) -> Resul
             .watched
             .iter()
             .map(|watched| measured.outcomes[watched.outcome].policy.clone());
-        for (path, watched) in timelines(path, labels).iter().zip(&measured.watched) {
+        let mut drafts = Vec::new();
+        for (path, watched) in timelines(path, labels).into_iter().zip(&measured.watched) {
             let timeline = timeline(measured, watched)
                 .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
-            put(path, |out| out.write_all(&timeline))?;
+            drafts.push((Draft::with(&path, |out| out.write_all(&timeline)), path));
         }
+        keep(drafts, "file")?;
     }
     if let Some(folder) = &exports.csv {
         let made = Made::all_of(folder)?;
@@ -117,13 +119,39 @@ fn tables(folder: &Path, measured: &Measured, results: &Results) -> Result<(), F
     ];
     if !measured.watched.is_empty() {
         let rows = measured.watched.iter().flat_map(|watched| rows(measured, watched));
-        drafts.push((Draft::with(&intervals, |out| csv::intervals(rows, out)), intervals));
+        let draft = Draft::with(&intervals, |out| csv::intervals(rows, out));
+        drafts.push((draft, intervals.clone()));
     }
+    keep(drafts, "folder")?;
+    if measured.watched.is_empty() { remove_old(&intervals) } else { Ok(()) }
+}
+
+/// Puts files in their places, all of them or none; `kind` is what the option names.
+fn keep(drafts: Vec<(Result<Draft, FileError>, PathBuf)>, kind: &str) -> Result<(), Failure> {
+    let full = |error| Failure::input(format!("{error}; make room, or name another {kind}"));
     let whole = |(draft, path): (Result<Draft, _>, _)| Ok((draft?, path));
     let drafts: Result<Vec<_>, FileError> = drafts.into_iter().map(whole).collect();
-    for (draft, path) in drafts.map_err(Failure::input)? {
-        draft.keep().map_err(Failure::input)?;
+    for (draft, path) in drafts.map_err(full)? {
+        draft.keep().map_err(full)?;
         output::say(&format!("paceline: wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Removes a table of another comparison's, where this one has none.
+fn remove_old(path: &Path) -> Result<(), Failure> {
+    match fs::remove_file(path) {
+        Ok(()) => {
+            let path = path.display();
+            output::say(&format!("paceline: removed {path}, which was of another comparison"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            let path = path.display();
+            return Err(Failure::input(format!(
+                "{path} is of another comparison: {error}; remove it, or name another folder"
+            )));
+        }
     }
     Ok(())
 }
@@ -152,12 +180,6 @@ impl Drop for Made {
         // Those with something in them stay.
         self.0.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
-}
-
-fn put(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
-    write_with(path, fill).map_err(Failure::input)?;
-    output::say(&format!("paceline: wrote {}", path.display()));
-    Ok(())
 }
 
 /// A file for each policy: the one that was named, or where they are several, each with its policy before the ending.
@@ -225,6 +247,8 @@ fn rows(measured: &Measured, watched: &Watched) -> impl Iterator<Item = Interval
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -244,6 +268,44 @@ mod tests {
         }
         for written in [&["new", "new"][..], &["none/../new", "none/../new"], &["./new", "new"]] {
             assert!(refused(written).unwrap().ends_with("--x writes it, too; name another file"));
+        }
+    }
+
+    #[test]
+    fn all_files_are_kept_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let draft = |name: &str, fails: bool| {
+            let path = folder.path().join(name);
+            let full = io::Error::from(io::ErrorKind::StorageFull);
+            let fill = |out: &mut dyn Write| if fails { Err(full) } else { out.write_all(b"new") };
+            (Draft::with(&path, fill), path)
+        };
+        let refused = keep(vec![draft("one", false), draft("two", true)], "file").unwrap_err();
+        assert!(refused.to_string().ends_with("; make room, or name another file"), "{refused}");
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files(), 0);
+        keep(vec![draft("one", false), draft("two", false)], "file").unwrap();
+        assert_eq!(files(), 2);
+    }
+
+    #[test]
+    fn a_table_that_was_not_measured_anew_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = folder.path().join("intervals.csv");
+        let setting = report::Setting {
+            ground: "here".into(),
+            machine: "m".into(),
+            cpus: 1,
+            workload: "w".into(),
+            seed: None,
+            clock: report::Clock::Real,
+            kernel: None,
+        };
+        let results = Results::new(setting, &[], false);
+        for _ in 0..2 {
+            tables(folder.path(), &Measured::default(), &results).unwrap();
+            assert!(!old.exists() && folder.path().join("runs.csv").exists());
+            fs::write(&old, "old").unwrap();
         }
     }
 

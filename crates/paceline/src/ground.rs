@@ -129,6 +129,7 @@ fn of_sim(
             | SimError::NoMemory { .. }
             | SimError::Unknown { .. }
             | SimError::Cgroups
+            | SimError::NothingTouched
     ) {
         return Failure::input(error);
     }

@@ -18,7 +18,7 @@ use workload::programs::Programs;
 use workload::{Dialect, Workload};
 
 use crate::cli::{self, Ground};
-use crate::contender::{self, Contender};
+use crate::contender::{self, Class, Contender, Model};
 use crate::failure::Failure;
 use crate::here::{self, Here};
 use crate::profile::Given;
@@ -147,7 +147,7 @@ impl Plan {
             refuse(&[("--perfetto", arguments.exports.perfetto.is_some())], why)?;
         }
         let place = match arguments.on {
-            Ground::Sim => sim(arguments, &mut job)?,
+            Ground::Sim => sim(arguments, &contenders, &mut job)?,
             Ground::Vm => vm(arguments, &contenders, &job)?,
             Ground::Here => Place::Here(here(arguments, &contenders, &job)?),
         };
@@ -391,7 +391,11 @@ fn only_a_model(npb: &str) -> Failure {
     Failure::input(format!("npb-{npb} is a model; use --on sim"))
 }
 
-fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
+fn sim(
+    arguments: &cli::Compare,
+    contenders: &[Contender],
+    job: &mut Job,
+) -> Result<Place, Failure> {
     refuse(&of_guest(arguments), "is for --on vm; sim takes --machine, --seed and --runs")?;
     only_here(arguments)?;
     let named = arguments.machine.machine.as_deref().unwrap_or(MACHINE).to_string();
@@ -403,9 +407,25 @@ fn sim(arguments: &cli::Compare, job: &mut Job) -> Result<Place, Failure> {
         let (workload, went) = replay::read(path, &machine)?;
         *job = Job::replayed(workload, &went);
     }
-    check_affinity(&job.model()?, machine.cpus.len())?;
+    let workload = job.model()?;
+    check_affinity(&workload, machine.cpus.len())?;
+    check_learners(contenders, workload.tasks.iter().any(|task| task.hw.is_some()))?;
     let limit = limit(arguments);
     Ok(Place::Sim { machine: Box::new(machine), named, limit, faults: Vec::new() })
+}
+
+/// Who learns from what tasks touch of memory; no recording says that.
+pub fn check_learners(contenders: &[Contender], touches: bool) -> Result<(), Failure> {
+    let learns = |contender: &&Contender| {
+        matches!(contender, Contender::Class(Class { model: Model::Related(_), .. }))
+    };
+    match contenders.iter().find(learns).filter(|_| !touches) {
+        None => Ok(()),
+        Some(contender) => {
+            let why = sim::SimError::NothingTouched;
+            Err(Failure::input(format!("{}: {why}", contender.label())))
+        }
+    }
 }
 
 /// What can run on a real kernel.
@@ -449,6 +469,11 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
     for policy in policies {
         here::heed_limits(policy, arguments.partial, arguments.ignore_cgroup_limits)?;
     }
+    if arguments.locks {
+        // Who it fails for learns of it before the runs.
+        live::LockCounter::attach(cpus)
+            .map_err(|error| Failure::input(format!("--locks: {error:#}; leave it out")))?;
+    }
     let scope = if arguments.partial { live::Scope::WhoAsks } else { live::Scope::Everyone };
     let clocks = arguments.clocks.as_deref().map(clocks::of).transpose()?;
     Ok(Here { cpus, scope, clocks, limit: limit(arguments) })
@@ -457,6 +482,10 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
 fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Place, Failure> {
     check_real(contenders)?;
     only_here(arguments)?;
+    if !matches!(job, Job::Command { .. }) {
+        let why = "is for a command's files, and a workload needs none; leave it out";
+        refuse(&[("--with", !arguments.with.is_empty())], why)?;
+    }
     let wanted = &arguments.machine;
     let (mut shape, rates) = match &wanted.machine {
         Some(name) => {

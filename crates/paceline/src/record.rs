@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `record`: what the scheduler of this machine does while a command runs, or for a time, as a file.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::recorder::{Lost, Recorded, Recorder};
+use live::recorder::{Lost, Recorded, Recorder, in_pid_namespace};
 use live::sampler::Sampler;
 use record::{Header, WriteError};
 use report::text::{count, percent, time};
@@ -44,6 +44,9 @@ pub fn run(args: &Record) -> Result<(), Failure> {
         _ => Ok(()),
     };
     let told = tell(args, &taken);
+    if let Some(timeline) = args.perfetto.as_ref().filter(|_| taken.left) {
+        output::say(&format!("paceline: interrupted, so {} is not written", timeline.display()));
+    }
     drawn?;
     output::end(told, taken.end())
 }
@@ -98,6 +101,10 @@ impl Taken {
     fn end(&self) -> Result<(), Failure> {
         match (self.status.map_or(0, as_shell), self.recorded.cut.is_some()) {
             _ if self.left => Err(Failure::Status(INTERRUPTED)),
+            // A command has a status of its own.
+            (0, false) if self.interrupted && self.status.is_none() => {
+                Err(Failure::Status(INTERRUPTED))
+            }
             (0, false) => Ok(()),
             (0, true) => Err(Failure::Status(1)),
             (own, _) => Err(Failure::Status(own as u8)),
@@ -135,6 +142,9 @@ fn take(args: &Record) -> Result<Taken, Failure> {
     let status = outlasted.unwrap_or(status);
     let left = child.is_some() && status.is_none();
     let interrupted = signalled || signals.take().is_some();
+    if interrupted && child.is_none() {
+        output::say("\npaceline: interrupted");
+    }
     Ok(Taken { recorded, took, status, coarse, interrupted, left })
 }
 
@@ -151,17 +161,24 @@ fn is_coarse(args: &Record) -> Result<bool, Failure> {
     if let Some(program) = args.command.first() {
         vm::which(program.as_ref()).map_err(Failure::input)?;
     }
-    let missing = live::missing_rights();
-    if missing.is_empty() {
-        return Ok(false);
-    }
-    let missing = missing.join(" and ");
-    check_coarse(args, &missing)?;
+    let Some((why, mend)) = obstacle() else { return Ok(false) };
+    check_coarse(args, &why, mend)?;
     output::say(&format!(
-        "paceline: this process lacks {missing}, so the recording is coarse: how long threads run and wait, \
-         sampled from procfs, and not what they wait for; run it with sudo for all of it"
+        "paceline: {why}, so the recording is coarse: how long threads run and wait, sampled from procfs, and not what \
+         they wait for; {mend} for all of it"
     ));
     Ok(true)
+}
+
+/// What keeps tracepoints from telling what happens, and how to mend it.
+fn obstacle() -> Option<(String, &'static str)> {
+    let missing = live::missing_rights();
+    if !missing.is_empty() {
+        return Some((format!("this process lacks {}", missing.join(" and ")), "run it with sudo"));
+    }
+    let why = "this process is in a PID namespace, where threads have other numbers than in the kernel's tracepoints";
+    let mend = "run it outside of that (in a container: with --pid=host)";
+    in_pid_namespace().then(|| (why.into(), mend))
 }
 
 /// The end of a recording; and of a command, if it is there to be waited for.
@@ -222,7 +239,14 @@ fn pass_on(child: &Child, signal: i32) {
 }
 
 /// What takes more than procfs tells.
-fn check_coarse(args: &Record, missing: &str) -> Result<(), Failure> {
+fn check_coarse(args: &Record, why: &str, mend: &str) -> Result<(), Failure> {
+    // Of another namespace it has other threads by these numbers.
+    let own = fs::read_link("/proc/self");
+    if own.is_ok_and(|own| own != Path::new(&std::process::id().to_string())) {
+        return Err(Failure::input(
+            "/proc is of another PID namespace than this process; mount one of its own (unshare --mount-proc)",
+        ));
+    }
     let asked = [
         ("--calls", args.calls),
         ("--perfetto", args.perfetto.is_some()),
@@ -230,9 +254,7 @@ fn check_coarse(args: &Record, missing: &str) -> Result<(), Failure> {
     ];
     match asked.into_iter().find(|(_, asked)| *asked) {
         None => Ok(()),
-        Some((what, _)) => Err(Failure::input(format!(
-            "{what} takes BPF, and this process lacks {missing}: run it with sudo"
-        ))),
+        Some((what, _)) => Err(Failure::input(format!("{what} takes BPF, and {why}: {mend}"))),
     }
 }
 

@@ -84,6 +84,33 @@ fn without_rights_a_recording_has_what_procfs_tells() {
     assert!(cpu_s.len() >= 2 && charged[1] > 0.0, "{result}");
 }
 
+/// Root of a container has the rights, and other numbers of threads than the kernel's. Who is not root makes none.
+#[test]
+fn in_a_pid_namespace_a_recording_has_what_procfs_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc"]).args(words).current_dir(folder.path());
+        command.output().unwrap()
+    };
+    if !within(&["true"]).status.success() {
+        return;
+    }
+    let paceline = env!("CARGO_BIN_EXE_paceline");
+    let made = within(&[paceline, "record", "-o", "trace", "--", "sh", "-c", JOB]);
+    let said = text(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    assert!(said.contains("is in a PID namespace") && said.contains("--pid=host"), "{said}");
+    let replay = ["compare", "--on", "sim", "--policy", "default", "--json", "--workload", "trace"];
+    let replayed = Command::new(paceline).args(replay).current_dir(folder.path()).output().unwrap();
+    assert!(json(&replayed)["runs"][0]["elapsed_s"].as_f64().unwrap() > 0.1);
+    let refused = within(&[paceline, "record", "-o", "none", "--calls", "--", "true"]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("--calls takes BPF, and this process is in a PID namespace"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 #[test]
 fn what_takes_bpf_is_refused_before_anything_is_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -160,12 +160,23 @@ fn the_line_that_runs_it_again_fails_as_it_did() {
 
 #[test]
 fn a_workload_that_the_ground_cannot_have_is_bad_input() {
-    let arguments = ["--policy", "default", "--workload", "uneven-cgroups"];
-    let output =
-        paceline(&[["compare", "--on", "sim"].as_slice(), &arguments].concat()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("in cgroups") && !said.contains("again with"), "{said}");
+    for (policy, ground, job, wanted) in [
+        ("default", "sim", &["--workload", "uneven-cgroups"][..], "in cgroups"),
+        (
+            "default,koka",
+            "sim",
+            &["--workload", "agree-1"],
+            "koka: it learns from what tasks touch",
+        ),
+        ("parekh", "sim", &["--", "hackbench"], "parekh: it learns from what tasks touch"),
+        ("default", "vm", &["--with", ".", "--workload", "agree-1"], "--with is for a command's"),
+    ] {
+        let words = [&["compare", "--policy", policy, "--on", ground][..], job].concat();
+        let output = paceline(&words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(wanted) && !said.contains("again with"), "{said}");
+    }
 }
 
 #[test]
@@ -211,6 +222,19 @@ fn tables_and_timelines_are_of_the_runs_that_are_shown() {
         assert!((had_s - number(&task["cpu_s"])).abs() < 1e-8, "{had_s} {task:?}");
     }
     assert_eq!(first.count() * 2, tasks.len());
+    for run in &runs {
+        let own =
+            tasks.iter().filter(|it| it["policy"] == run["policy"] && it["run"] == run["run"]);
+        let all = |column: &str| own.clone().map(|task| number(&task[column])).sum::<f64>();
+        let switches = all("voluntary_switches") + all("involuntary_switches");
+        assert_eq!(switches, number(&run["context_switches"]), "{run:?}");
+        assert_eq!(all("migrations"), number(&run["migrations"]), "{run:?}");
+        let longest = own.clone().map(|task| number(&task["wait_max_s"])).fold(0.0, f64::max);
+        // The run's is of a histogram, which keeps three digits.
+        assert!((longest / number(&run["wait_max_s"]) - 1.0).abs() < 2e-3, "{longest} {run:?}");
+        // The longest may be unfinished, and is in no sum then.
+        assert!(all("wait_s") > 0.0 && all("waits") > 0.0, "{run:?}");
+    }
     for policy in ["default", "flsched"] {
         let timeline = fs::read(folder.path().join(format!("run-{policy}.pf"))).unwrap();
         let name = result["runs"][0]["tasks"][0]["name"].as_str().unwrap().as_bytes();

@@ -22,6 +22,12 @@ fn what_was_recorded_is_kept_whatever_ends_it() {
         replayed ctrl-c
         grep -q 'cut off' ctrl-c.err && fail "it has an end"
 
+        $P record -o whole --duration 1h 2>err & pid=$!
+        await '[ "$(cat .tmp* 2>/dev/null | wc -c)" -gt 1000 ]'
+        kill -INT $pid
+        wait $pid; status=$?; [ $status = 130 ] || fail "nobody has a status but it: $status"
+        grep -q 'whole: .* events in' err && [ -s whole ] || fail "what it said: $(cat err)"
+
         mkdir small; mount -t tmpfs -o size=48k none small
         $P record -o small/trace -- hackbench -g 1 -l 300 >/dev/null 2>err
         status=$?; [ $status = 1 ] || fail "a full disk: $status"

@@ -22,6 +22,8 @@ pub(crate) const TIME: u32 = u32::from_le_bytes(*b"TIME");
 pub(crate) const ENDING: u32 = u32::from_le_bytes(*b"ENDS");
 /// A header or an ending is shorter than this.
 pub(crate) const TEXT_MAX: usize = 1 << 20;
+/// Bytes of a command that are kept: arguments may be longer than all of a header.
+const COMMAND_MAX: usize = 4 << 10;
 
 /// Who saw what is in a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +53,7 @@ pub enum Detail {
 pub struct Header {
     /// Hardware threads of the machine.
     pub cpus: usize,
-    /// What was recorded, in words.
+    /// What was recorded, in words; of a long command its beginning is written.
     pub command: String,
     /// The kernel's release.
     pub kernel: String,
@@ -116,7 +118,8 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// As writing fails.
     pub fn new(mut out: W, header: &Header) -> Result<Self, WriteError> {
-        let text = padded(serde_json::to_vec(header).expect("a header is plain data"));
+        let header = Header { command: shortened(&header.command), ..header.clone() };
+        let text = padded(serde_json::to_vec(&header).expect("a header is plain data"));
         let mut first = Vec::from(*MAGIC);
         first.extend(VERSION.to_le_bytes());
         first.extend((text.len() as u32).to_le_bytes());
@@ -180,6 +183,14 @@ fn section(tag: u32, cpu: u32, low: u32, high: u32) -> [u8; RAW_SIZE] {
         place.copy_from_slice(&word.to_le_bytes());
     }
     bytes
+}
+
+fn shortened(command: &str) -> String {
+    if command.len() <= COMMAND_MAX {
+        return command.to_string();
+    }
+    let cut = (0..=COMMAND_MAX).rev().find(|at| command.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}…", &command[..cut])
 }
 
 /// JSON does not mind blanks behind it.

@@ -49,6 +49,24 @@ fn times(events: &[Event]) -> Vec<u64> {
     events.iter().map(|event| event.t_ns).collect()
 }
 
+/// All of its arguments may be longer than a header may be.
+#[test]
+fn of_a_long_command_the_beginning_is_kept() {
+    let kept = |command: &str| {
+        let header = Header { command: command.into(), ..header() };
+        let file = Writer::new(Vec::new(), &header).unwrap().finish(&Ending::default()).unwrap().0;
+        Reader::new(&file[..]).unwrap().header().command.clone()
+    };
+    assert_eq!(kept(&"x".repeat(4096)), "x".repeat(4096));
+    assert_eq!(kept(&"é".repeat(2 << 20)), "é".repeat(2048) + "…");
+    assert_eq!(
+        kept(&("x".to_string() + &"é".repeat(2048))),
+        "x".to_string() + &"é".repeat(2047) + "…"
+    );
+    let worst = kept(&"\u{1}".repeat(2 << 20));
+    assert!(worst.len() < 5000 && worst.ends_with("\u{1}…"));
+}
+
 #[test]
 fn cpus_become_one_story() {
     let first = [wake(10, 0), wake(12, 0), wake(11, 1)];

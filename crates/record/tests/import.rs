@@ -188,6 +188,8 @@ mod perfettos {
     #[test]
     fn what_was_written_for_perfetto_is_read_back() {
         assert!(may_be_perfetto(&written()) && !may_be_perfetto(b"\nperf 1 [000] 1.5: x:"));
+        let cut = written().len() - 3;
+        assert!(may_be_perfetto(&written()[..cut]) && may_be_perfetto(&bytes(1, &[0; 2])));
         let events = imported(&written());
         let named = |event: &Event| match &event.kind {
             Kind::Task(TaskInfo { tid, pid, name, .. }) => Some((*tid, *pid, name.clone())),
@@ -270,6 +272,17 @@ mod perfettos {
                 "750 Switch { prev: 0, next: 300, left: Preempted }",
             ]
         );
+    }
+
+    /// A line's end is what a packet begins with, and a thread may have any name.
+    #[test]
+    fn a_text_that_begins_with_an_empty_line_is_no_trace() {
+        let line = "\x1b[1m-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]\n";
+        for text in [format!("\n{line}"), format!("\n\n{line}"), format!("\n{}", line.repeat(9))] {
+            assert!(!may_be_perfetto(text.as_bytes()), "{text:?}");
+        }
+        let long = bytes(1, &[0; 1 << 20]);
+        assert!(may_be_perfetto(&long[..1 << 19]), "of one packet that is longer");
     }
 
     /// A group of packets, as recorders pack them.

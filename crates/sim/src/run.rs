@@ -152,6 +152,11 @@ pub enum SimError {
          cgroups out, or run it on a real kernel (--on vm)"
     )]
     Cgroups,
+    #[error(
+        "it learns from what tasks touch of memory, and needs a workload that says so (\"hw\"); leave it out, or name \
+         such a workload"
+    )]
+    NothingTouched,
     #[error("{0}")]
     Load(String),
     #[error("{0}")]
@@ -287,6 +292,9 @@ fn check(scenario: &Scenario) -> Result<(), SimError> {
     }
     let touches = scenario.workload.tasks.iter().any(|task| task.hw.is_some());
     let policy = matches!(scenario.scheduler, Scheduler::Policy(_) | Scheduler::Related(..));
+    if matches!(scenario.scheduler, Scheduler::Related(..)) && !touches {
+        return Err(SimError::NothingTouched);
+    }
     if let Some((name, why)) = scenario.machine.lacks(touches, policy) {
         let (machine, why) = (scenario.machine.name.clone(), why.to_string());
         return Err(SimError::Unknown { machine, name, why });

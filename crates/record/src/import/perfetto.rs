@@ -13,7 +13,7 @@ use quick_protobuf::BytesReader;
 use trace::{IDLE, Tid};
 
 use super::line::{Event, Named, What};
-use super::{Found, ImportError, Second, Survey, Surveying, Thread};
+use super::{Found, ImportError, LINE_MAX, Second, Survey, Surveying, Thread};
 use crate::{Carrier, Left};
 
 /// A group of packets that claims to be larger than this is none.
@@ -137,11 +137,31 @@ fn packed(bytes: &[u8]) -> Vec<u64> {
     all
 }
 
-/// Whether a file that begins so may be a trace: it has a packet, and bytes that no text has.
+/// Whether a file that begins so may be a trace: it has packets, and bytes that no text has.
 pub fn may_be(first: &[u8]) -> bool {
-    const PACKET: u8 = 1 << 3 | 2;
     let in_text = |byte: &u8| *byte >= b' ' || byte.is_ascii_whitespace();
-    first.first() == Some(&PACKET) && !first.iter().all(in_text)
+    has_packets(first) && !first.iter().all(in_text)
+}
+
+/// A line's end is a packet's tag as well: so whether the first packets follow each other.
+fn has_packets(first: &[u8]) -> bool {
+    const PACKET: u8 = 1 << 3 | 2;
+    const LOOKED_AT: usize = 4;
+    let mut rest = first;
+    for number in 0..LOOKED_AT {
+        let Some(inner) = rest.strip_prefix(&[PACKET]) else {
+            return number > 0 && rest.is_empty();
+        };
+        let mut reader = BytesReader::from_bytes(inner);
+        let length = reader.read_uint64(inner).unwrap_or(u64::MAX);
+        let begin = inner.len() - reader.len();
+        match usize::try_from(length).ok().and_then(|length| inner[begin..].get(length..)) {
+            Some(behind) => rest = behind,
+            // What is cut off here was a packet, if one was before it, or no line is as long.
+            None => return number > 0 || length > LINE_MAX,
+        }
+    }
+    true
 }
 
 impl Timeline {
