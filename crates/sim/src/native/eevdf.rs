@@ -2,7 +2,9 @@
 //! EEVDF as Linux 6.12 to 7.2 has it: what `default` means in the simulator.
 //!
 //! Who is next is in `eevdf_queue`, where a task wakes in `eevdf_place`, balancing in
-//! `eevdf_balance`, what both know of groups of CPUs in `eevdf_group`. Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
+//! `eevdf_balance`, what both know of groups of CPUs in `eevdf_group`.
+//!
+//! Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
 //! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, NI_RANDOM, NI_RATE, HRTICK (slices end on time
 //! and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy
 //! preemption a task gives way when it next leaves the kernel, for a tick at the latest, and other CPUs

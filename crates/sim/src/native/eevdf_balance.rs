@@ -26,6 +26,16 @@ enum Pull {
     Util(f64),
 }
 
+/// A pass of a CPU over one of its domains: `struct lb_env`.
+#[derive(Clone, Copy)]
+struct Env {
+    /// Who balances, and where tasks come to.
+    to: CpuId,
+    level: usize,
+    domain: usize,
+    idle: Idle,
+}
+
 /// What a pass over a domain came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
@@ -181,8 +191,9 @@ impl Eevdf {
     fn load_balance(&mut self, k: &mut Kernel, cpu: CpuId, level: usize, idle: Idle) -> usize {
         k.enter(self.func.load_balance);
         let domain = self.domains.around(cpu)[level];
+        let env = Env { to: cpu, level, domain, idle };
         let came = match self.should_balance(k, cpu, domain, idle) {
-            true => self.balance_domain(k, cpu, level, idle),
+            true => self.balance_domain(k, env),
             false => Came::Balanced,
         };
         let width_ms = self.domains.all[domain].span.len() as u64;
@@ -208,31 +219,30 @@ impl Eevdf {
     }
 
     /// Finds from where, and pulls. A CPU all of whose tasks may not come here is left out, and another looked for.
-    fn balance_domain(&mut self, k: &mut Kernel, cpu: CpuId, level: usize, idle: Idle) -> Came {
-        let domain = self.domains.around(cpu)[level];
-        let pct = self.imbalance_pct(domain) as f64;
-        let mut looked_at = self.domains.all[domain].span;
+    fn balance_domain(&mut self, k: &mut Kernel, env: Env) -> Came {
+        let mut looked_at = self.domains.all[env.domain].span;
         loop {
-            let Some((group, pull)) = self.busiest_group(k, cpu, domain, &looked_at, idle) else {
+            let Some((group, pull)) = self.busiest_group(k, env, &looked_at) else {
                 return Came::Balanced;
             };
-            let Some(from) = self.busiest_queue(k, cpu, &group, pull, pct) else {
+            let Some(from) = self.busiest_queue(k, env, &group, pull) else {
                 return Came::Balanced;
             };
             let alone = self.rqs[from].runnable + usize::from(k.runs_realtime(from)) < 2;
-            let moved = if alone { 0 } else { self.pull(k, from, cpu, level, pull, idle) };
+            let moved = if alone { 0 } else { self.pull(k, from, env, pull) };
             if moved > 0 {
                 return Came::Pulled(moved);
             }
-            if !alone && self.all_pinned(k, from, cpu) {
+            if !alone && self.all_pinned(k, from, env.to) {
                 looked_at.remove(from);
-                let own = self.domains.all[domain].groups.iter().find(|group| group.has(cpu));
+                let own =
+                    self.domains.all[env.domain].groups.iter().find(|group| group.has(env.to));
                 if own.is_some_and(|own| looked_at.within(own)) {
                     return Came::Balanced;
                 }
                 continue;
             }
-            return self.push_running(k, from, cpu, level, pull, idle);
+            return self.push_running(k, from, env, pull);
         }
     }
 
@@ -245,16 +255,9 @@ impl Eevdf {
 
     /// `active_load_balance_cpu_stop`, where pulling has failed for so long (`imbalanced_active_balance`): the stopper
     /// takes the CPU from who runs there, and brings him here.
-    fn push_running(
-        &mut self,
-        k: &mut Kernel,
-        from: CpuId,
-        to: CpuId,
-        level: usize,
-        pull: Pull,
-        idle: Idle,
-    ) -> Came {
-        let tries = self.tries(to, level);
+    fn push_running(&mut self, k: &mut Kernel, from: CpuId, env: Env, pull: Pull) -> Came {
+        let Env { to, level, idle, .. } = env;
+        let tries = self.tries(env.domain);
         let state = &mut self.rqs[to].balance[level];
         let failed = state.failed + u32::from(idle != Idle::Newly);
         if !matches!(pull, Pull::Tasks(_)) || failed <= tries + 2 {
@@ -292,11 +295,10 @@ impl Eevdf {
     fn busiest_group(
         &mut self,
         k: &mut Kernel,
-        cpu: CpuId,
-        domain: usize,
+        env: Env,
         looked_at: &CpuSet,
-        idle: Idle,
     ) -> Option<(CpuSet, Pull)> {
+        let Env { to: cpu, domain, idle, .. } = env;
         let groups = self.domains.all[domain].groups.clone();
         let func = self.func.group_stats;
         let stats: Vec<Group> = groups
@@ -406,13 +408,13 @@ impl Eevdf {
     fn busiest_queue(
         &mut self,
         k: &mut Kernel,
-        cpu: CpuId,
+        env: Env,
         group: &CpuSet,
         pull: Pull,
-        pct: f64,
     ) -> Option<CpuId> {
+        let pct = self.imbalance_pct(env.domain) as f64;
         let mut best: Option<(f64, CpuId)> = None;
-        for other in group.iter().filter(|other| *other != cpu) {
+        for other in group.iter().filter(|other| *other != env.to) {
             k.call(self.func.busiest_queue);
             let rq = &mut self.rqs[other];
             k.read(&mut rq.line);
@@ -438,15 +440,8 @@ impl Eevdf {
     }
 
     /// `detach_tasks` under the one lock, then `attach_tasks` under the other.
-    fn pull(
-        &mut self,
-        k: &mut Kernel,
-        from: CpuId,
-        to: CpuId,
-        level: usize,
-        pull: Pull,
-        idle: Idle,
-    ) -> usize {
+    fn pull(&mut self, k: &mut Kernel, from: CpuId, env: Env, pull: Pull) -> usize {
+        let Env { to, level, idle, .. } = env;
         k.rq_lock(from);
         self.update_curr(k, from);
         let mut tasks: Vec<TaskId> = self.rqs[from].queue.waiting().collect();
@@ -458,7 +453,7 @@ impl Eevdf {
         for task in tasks.into_iter().take(NR_MIGRATE) {
             k.call(self.func.move_task);
             let failed = self.rqs[to].balance[level].failed;
-            if !self.can_migrate(k, task, from, to, level)
+            if !self.can_migrate(k, task, from, env)
                 || !fits(&mut left, &self.habits[task].avg, failed)
             {
                 continue;
@@ -493,7 +488,8 @@ impl Eevdf {
 
     /// `can_migrate_task`: allowed there, waiting, with its turn still to come or nobody there, and not warm; the latter
     /// two unless pulling has failed.
-    fn can_migrate(&self, k: &Kernel, task: TaskId, from: CpuId, to: CpuId, level: usize) -> bool {
+    fn can_migrate(&self, k: &Kernel, task: TaskId, from: CpuId, env: Env) -> bool {
+        let Env { to, level, domain, .. } = env;
         let waits = k.tasks[task].state == State::Queued && !self.entities[task].delayed;
         // A CPU's code is simulated ahead of others: the task may not have left it yet.
         let leaves = k.tasks[task].on_cpu_until_ns > k.now_ns();
@@ -505,16 +501,15 @@ impl Eevdf {
         if failed == 0 && self.nr_running(to) > 0 && !due() {
             return false;
         }
-        let domain = self.domains.around(to)[level];
         let warm_ns = k.now_ns().saturating_sub(k.tasks[task].exec_start_ns);
         self.domains.all[domain].level == Level::Core
             || warm_ns >= MIGRATION_COST_NS
-            || failed > self.tries(to, level)
+            || failed > self.tries(domain)
     }
 
     /// `cache_nice_tries`: passes in vain before a warm task is taken.
-    fn tries(&self, cpu: CpuId, level: usize) -> u32 {
-        match self.domains.all[self.domains.around(cpu)[level]].level {
+    fn tries(&self, domain: usize) -> u32 {
+        match self.domains.all[domain].level {
             Level::Core => 0,
             Level::Cache | Level::Node => 1,
             Level::Machine => 2,

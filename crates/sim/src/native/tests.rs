@@ -336,7 +336,7 @@ fn an_unknown_number_is_not_made_up() {
     assert!(error.contains("syscall_ns of machine numa-2x4 is unknown (nobody tried)"), "{error}");
 }
 
-/// The CPUs on which a task ran, in the order in which it came there.
+/// When tasks came to a CPU, and which.
 fn went(events: &[trace::Event], named: std::ops::RangeInclusive<trace::Tid>) -> Vec<(u64, u32)> {
     let came = |event: &trace::Event| match event.kind {
         trace::Kind::Switch { next, .. } if named.contains(&next) => Some((event.t_ns, event.cpu)),
