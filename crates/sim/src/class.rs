@@ -101,9 +101,9 @@ pub trait Class {
     /// the task's mask is replaced by the kernel.
     fn select_cpu(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId;
 
-    /// Whether a wakeup for a CPU far away may be left to that CPU (TTWU_QUEUE, Linux 3.0 and
+    /// Whether a task's wakeup for a CPU far away may be left to that CPU (TTWU_QUEUE, Linux 3.0 and
     /// later). The waker then takes no foreign lock, and the CPU enqueues the task itself.
-    fn queued_wakeups(&self) -> bool;
+    fn queued_wakeups(&self, k: &Kernel, task: TaskId) -> bool;
 
     /// Whether a task that is woken while it still leaves its CPU is activated there at once, as
     /// before Linux 3.0 (`task_running` in `try_to_wake_up`). Later kernels wait until it has left.

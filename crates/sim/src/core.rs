@@ -353,7 +353,7 @@ impl Engine {
         }
         let k = &mut self.k;
         if k.tasks[task].on_cpu_until_ns > k.now
-            && self.class.queued_wakeups()
+            && self.class.queued_wakeups(&self.k, task)
             && self.leave_to(prev, task, flags)
         {
             return self.k.leave_with(true);
@@ -372,7 +372,7 @@ impl Engine {
             }
         };
         self.k.tasks[task].cpu = cpu;
-        if self.class.queued_wakeups() && self.leave_to(cpu, task, flags) {
+        if self.class.queued_wakeups(&self.k, task) && self.leave_to(cpu, task, flags) {
             return self.k.leave_with(true);
         }
         let moved = if cpu == prev { 0 } else { enqueue::MIGRATED };

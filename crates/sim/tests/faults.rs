@@ -59,6 +59,35 @@ fn who_comes_while_a_cpu_is_away_is_known_to_be_bound() {
     }
 }
 
+/// Two cores of two threads: one thread has gone, and the other of its core is a whole core from then on, which is chosen
+/// before the second thread of a core that is half busy.
+#[test]
+fn what_is_left_of_a_core_is_a_whole_one() {
+    let text = include_str!("../../../machines/numa-2x4.toml")
+        .replace("nodes = { value = 2", "nodes = { value = 1")
+        .replace("cores_per_llc = { value = 4", "cores_per_llc = { value = 2")
+        .replace("threads_per_core = { value = 1", "threads_per_core = { value = 2")
+        .replace("[[10, 20], [20, 10]]", "[[10]]")
+        .replace("\n[costs]\n", "\n[costs]\nsmt_rate_2 = { value = 0.6, unit = \"1\", source = \"by definition\", tag = \"assumed\" }\n");
+    let machine = machine::Machine::from_toml(&text, "smt").unwrap();
+    let (left, gone) = (0, (1..4).find(|cpu| machine.cpus[*cpu].core == machine.cpus[0].core));
+    let other: Vec<usize> = (1..4).filter(|cpu| Some(*cpu) != gone).collect();
+    let bound = |cpu, ms| Task { cpus: Some(vec![cpu]), ..task("bound", vec![burn(ms)]) };
+    let nap = vec![Step::Run { work_ns: MS / 10 }, Step::Sleep { ns: MS }];
+    let naps = vec![Step::Repeat { times: Some(50), steps: nap }];
+    let naps = Task { cpus: Some(vec![left, other[1]]), delay_ns: 10 * MS, ..task("naps", naps) };
+    // It begins beside who is bound, as the whole core is busy until later.
+    let load = workload(vec![bound(left, 20), bound(other[0], 200), naps]);
+    let mut scenario =
+        scenario(machine, load, Scheduler::Policy(Instance::default(&baseline::FIFO)));
+    scenario.faults = vec![at(5, Change::Offline(gone.unwrap()))];
+    let traced = run_traced(&scenario).unwrap();
+    let naps =
+        |event: &&Event| matches!(event.kind, Kind::Switch { next: 3, .. }) && event.t_ns > 25 * MS;
+    let cpus: Vec<u32> = traced.events.iter().filter(naps).map(|event| event.cpu).collect();
+    assert!(cpus.len() > 20 && cpus.iter().all(|cpu| *cpu == left as u32), "{cpus:?}");
+}
+
 #[test]
 fn a_policy_without_hotplug_callbacks_is_unloaded() {
     let pile = Scheduler::Policy(Instance::default(&baseline::PILE));

@@ -89,6 +89,39 @@ fn who_waits_is_pushed_and_pulled_to_where_it_can_run() {
     }
 }
 
+/// Three that are bound come to three CPUs. On one of these is a fourth of their priority, which goes elsewhere for them.
+#[test]
+fn who_is_bound_goes_before_one_of_its_priority_that_can_go_elsewhere() {
+    for scheduler in every_scheduler() {
+        let of = |name, ms| realtime(name, RealTime::Fifo(5), vec![burn(ms)]);
+        let bound = |cpu| Task { delay_ns: 10 * MS, cpus: Some(vec![cpu]), ..of("bound", 20) };
+        let free = Task { delay_ns: MS, ..of("free", 60) };
+        let before = Task { cpus: Some(vec![3]), ..of("before", 5) };
+        let load = workload(vec![free, bound(0), bound(1), bound(2), before]);
+        let traced = traced(&scenario(cores(4), load, scheduler));
+        let (ended_ms, name) = (ended_ms(&traced), &traced.outcome.policy);
+        assert!(ended_ms[1..4].iter().all(|ms| (30..33).contains(ms)), "{name}: {ended_ms:?}");
+        assert!((60..65).contains(&ended_ms[0]), "{name}: {ended_ms:?}");
+    }
+}
+
+/// One of a class below has its twentieth of the CPU of a real-time task, which waits for that and does not go elsewhere,
+/// though it could: `push_rt_task` moves nobody who outranks who runs.
+#[test]
+fn a_hog_stays_where_others_have_their_twentieth() {
+    for scheduler in every_scheduler().into_iter().filter(|one| !matches!(one, Scheduler::Cfs)) {
+        let hog = realtime("hog", RealTime::Fifo(5), vec![burn(4_000)]);
+        let bound = |cpu| Task { cpus: Some(vec![cpu]), ..task("bound", vec![burn(4_000)]) };
+        let load = workload(vec![bound(0), bound(1), hog]);
+        let traced = traced(&scenario(cores(2), load, scheduler));
+        let name = &traced.outcome.policy;
+        let served =
+            (0..2).any(|of| (150 * MS..260 * MS).contains(&ran_ns(&traced, 2, 0, 4_000 * MS)[of]));
+        assert!(served, "{name}: {:?}", ran_ns(&traced, 2, 0, 4_000 * MS));
+        assert_eq!(traced.outcome.observed.tasks[&3].migrations, 0, "{name}");
+    }
+}
+
 /// One wakes 400 that wait at a barrier, or each for a token of a recording's, all on one CPU, while a real-time task naps
 /// so many times: who gets the CPU before the last is woken.
 fn meanwhile(naps: u64, scheduler: &Scheduler, recorded: bool) -> Vec<Tid> {

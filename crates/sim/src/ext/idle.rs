@@ -17,6 +17,7 @@ pub(super) struct Idle {
     /// Each mask is a line that all CPUs read and write.
     cpus_line: Line,
     cores_line: Line,
+    /// `sched_smt_active`.
     smt: bool,
     /// CPUs under the cache of each CPU; None where all are under one.
     llc: Option<Vec<CpuSet>>,
@@ -28,6 +29,11 @@ pub(super) struct Idle {
     update_idle: Func,
 }
 
+/// `cpu_smt_mask`: the threads of a CPU's core that are online.
+fn core(k: &Kernel, cpu: CpuId) -> CpuSet {
+    k.siblings(cpu).and(&k.online)
+}
+
 impl Idle {
     pub fn new(k: &Kernel) -> Self {
         let mut idle = Idle {
@@ -35,7 +41,7 @@ impl Idle {
             cores: k.online,
             cpus_line: Line::new(0),
             cores_line: Line::new(0),
-            smt: k.online.iter().any(|cpu| k.siblings(cpu).len() > 1),
+            smt: false,
             llc: None,
             node: None,
             select_cpu_dfl: k.function("scx_select_cpu_dfl"),
@@ -55,6 +61,7 @@ impl Idle {
             let peers = |cpu| k.online.iter().filter(|other| place(*other) == place(cpu)).collect();
             (0..k.cpus.len()).map(peers).collect()
         };
+        self.smt = k.online.iter().any(|cpu| core(k, cpu).len() > 1);
         let Some(first) = k.online.lowest() else { return };
         let online = k.online.len();
         // A domain of one CPU is not built, so its span counts as none.
@@ -78,7 +85,7 @@ impl Idle {
             false => self.cpus.remove(cpu),
         }
         if self.smt {
-            let core = k.siblings(cpu);
+            let core = core(k, cpu);
             if !idle {
                 k.atomic(&mut self.cores_line);
                 self.cores = self.cores.without(&core);
@@ -100,7 +107,7 @@ impl Idle {
     pub fn claim(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         k.call(self.test_and_clear);
         if self.smt {
-            let core = k.siblings(cpu);
+            let core = core(k, cpu);
             k.read(&mut self.cores_line);
             if core.meets(&self.cores) || self.cores.has(cpu) {
                 k.atomic(&mut self.cores_line);
@@ -200,7 +207,7 @@ impl Idle {
             return Some(prev);
         }
         if self.smt {
-            let siblings = k.siblings(prev).and(&allowed);
+            let siblings = core(k, prev).and(&allowed);
             if let Some(cpu) = siblings.iter().find(|cpu| *cpu != prev && self.claim(k, *cpu)) {
                 return Some(cpu);
             }

@@ -528,8 +528,9 @@ impl Class for Ext {
         cpu
     }
 
-    fn queued_wakeups(&self) -> bool {
-        self.rt.ops.flags & OPS_ALLOW_QUEUED_WAKEUP != 0
+    /// `scx_allow_ttwu_queue`: what a policy says concerns its own tasks.
+    fn queued_wakeups(&self, k: &Kernel, task: TaskId) -> bool {
+        k.tasks[task].realtime.yes() || self.rt.ops.flags & OPS_ALLOW_QUEUED_WAKEUP != 0
     }
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {

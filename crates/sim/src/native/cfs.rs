@@ -407,7 +407,7 @@ impl Class for Cfs {
         false
     }
 
-    fn queued_wakeups(&self) -> bool {
+    fn queued_wakeups(&self, _k: &Kernel, _task: TaskId) -> bool {
         false
     }
 

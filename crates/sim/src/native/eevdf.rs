@@ -425,7 +425,7 @@ impl Class for Eevdf {
         self.place(k, task, prev, flags)
     }
 
-    fn queued_wakeups(&self) -> bool {
+    fn queued_wakeups(&self, _k: &Kernel, _task: TaskId) -> bool {
         true
     }
 

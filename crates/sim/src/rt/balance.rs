@@ -53,9 +53,34 @@ impl Ranked {
                 () if own.node == other.node => 3,
                 () => 4,
             };
-            (far, *cpu != here, *cpu)
+            (far, *cpu != here)
         };
-        lowest.iter().min_by_key(distance)
+        let nearest = lowest.iter().map(|cpu| distance(&cpu)).min()?;
+        let best: CpuSet = lowest.iter().filter(|cpu| distance(cpu) == nearest).collect();
+        // `cpumask_any_and_distribute` today, `cpumask_first_and` then.
+        if self.old { best.lowest() } else { k.any_and_distribute(&best, &usable) }
+    }
+
+    /// `check_preempt_equal_prio`: a woken task that can run nowhere else goes before one of its priority that can, which
+    /// is pushed away then. Whether it does.
+    pub(super) fn goes_before(
+        &mut self,
+        k: &Kernel,
+        cpu: CpuId,
+        curr: TaskId,
+        task: TaskId,
+    ) -> bool {
+        let elsewhere = |this: &Self, task: TaskId| {
+            let usable = k.tasks[task].allowed.and(&k.online);
+            !k.tasks[task].pinned()
+                && usable.iter().any(|other| this.highest(k, other) < priority(k, task))
+        };
+        let goes = !k.cpus[cpu].need_resched && elsewhere(self, curr) && !elsewhere(self, task);
+        if goes && self.remove(cpu, task) {
+            self.insert(k, cpu, task, true);
+            self.rqs[cpu].goes_second = true;
+        }
+        goes
     }
 
     /// `task_woken_rt`: a woken task that must wait behind who runs goes where it need not.
@@ -85,8 +110,8 @@ impl Ranked {
             let Some(task) = queue.iter().copied().find(|task| movable(k, *task)) else { return };
             k.enter(self.func.push);
             let runs = running(k, cpu);
-            if priority(k, task) > runs && !self.rqs[cpu].server.serves() {
-                // It is about to run here.
+            if priority(k, task) > runs {
+                // It is about to run here, or when the server's task has had its time.
                 k.resched(cpu);
                 return k.leave();
             }

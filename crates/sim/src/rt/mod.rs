@@ -31,6 +31,8 @@ pub(crate) struct Ranked {
     /// What is left of the turn of each task of SCHED_RR, ns, by task.
     turns_left_ns: BTreeMap<TaskId, u64>,
     func: Funcs,
+    /// The kernel is Linux 2.6.38.
+    old: bool,
 }
 
 /// A CPU's runqueue.
@@ -42,6 +44,8 @@ struct Rq {
     curr: Option<TaskId>,
     /// Who runs has yielded, or had its turn: it goes behind those of its priority.
     gives_way: bool,
+    /// One of its priority goes before who runs, which comes next.
+    goes_second: bool,
     server: Server,
 }
 
@@ -101,6 +105,7 @@ impl Ranked {
             rqs: (0..k.cpus.len()).map(|_| Rq::default()).collect(),
             turns_left_ns: BTreeMap::new(),
             func: Funcs::new(k, old),
+            old,
         }
     }
 
@@ -148,7 +153,7 @@ impl Ranked {
         let rq = &self.rqs[cpu];
         let Some(first) = rq.queue.first().copied() else { return prev };
         let Some(prev) = prev else { return Some(first) };
-        let stays = match rq.gives_way {
+        let stays = match rq.gives_way || rq.goes_second {
             true => priority(k, prev) > priority(k, first),
             false => priority(k, prev) >= priority(k, first),
         };
@@ -205,8 +210,8 @@ impl Class for Ranked {
         }
     }
 
-    fn queued_wakeups(&self) -> bool {
-        self.below.queued_wakeups()
+    fn queued_wakeups(&self, k: &Kernel, task: TaskId) -> bool {
+        self.below.queued_wakeups(k, task)
     }
 
     fn wakes_leaving_in_place(&self) -> bool {
@@ -263,7 +268,7 @@ impl Class for Ranked {
             (true, false) => k.resched(cpu),
             (true, true) => {
                 k.call(self.func.preempt);
-                if new > old {
+                if new > old || (new == old && self.goes_before(k, cpu, curr, task)) {
                     k.resched(cpu);
                 }
             }
@@ -301,7 +306,7 @@ impl Class for Ranked {
         }
         let next = self.pick(k, cpu, own.filter(|_| runnable));
         if own.is_some() && next == own {
-            self.rqs[cpu].gives_way = false;
+            (self.rqs[cpu].gives_way, self.rqs[cpu].goes_second) = (false, false);
         }
         next.or_else(|| self.below.pick_next(k, cpu, theirs, runs_on))
     }
@@ -323,6 +328,7 @@ impl Class for Ranked {
             self.update_curr(k, cpu, prev);
         }
         self.rqs[cpu].curr = None;
+        self.rqs[cpu].goes_second = false;
         let gives_way = std::mem::take(&mut self.rqs[cpu].gives_way);
         if runnable {
             self.insert(k, cpu, prev, !gives_way);
@@ -342,10 +348,10 @@ impl Class for Ranked {
             k.tasks[next].exec_start_ns = now_ns;
             k.cpus[cpu].taken.update(now_ns, 0, 0, false);
             k.leave();
-        }
-        // `rt_queue_push_tasks`: when the switch is done, who waits is sent where it can run.
-        if self.rqs[cpu].queue.iter().any(|task| !k.tasks[*task].pinned()) {
-            k.raise_irq_work();
+            // `rt_queue_push_tasks`: when the switch is done, who waits is sent where it can run.
+            if self.rqs[cpu].queue.iter().any(|task| !k.tasks[*task].pinned()) {
+                k.raise_irq_work();
+            }
         }
     }
 

@@ -2,8 +2,9 @@
 //! What real-time tasks leave to the class below: 50 ms of each second on each CPU.
 //!
 //! Today's kernels have a server with a deadline that runs for the class below once it has been kept waiting for so
-//! long [fair_server_init, dl_server_timer]; before 6.12 real-time tasks were stopped for as long
-//! [sched_rt_runtime_us]. Both come to the same shares here. It is looked at in ticks.
+//! long [fair_server_init, dl_server_timer], for sched_ext since 7.0: from 6.12 to 6.19 nothing is left to it. Before 6.12
+//! real-time tasks were stopped for as long [sched_rt_runtime_us]. Both come to the same shares here. It is looked at in
+//! ticks.
 
 /// How long the class below may be kept waiting, ns.
 const KEPT_MAX_NS: u64 = 950_000_000;
