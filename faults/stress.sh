@@ -14,6 +14,12 @@ if [ $status = 2 ] && grep -q 'resched instance . corrupted' out err; then
     grep -h ' fail: \| error: ' out err | grep -qv "$of_its_own" || status=0
 fi
 stalls=$(dmesg | grep -c 'rcu: INFO: .*stall')
+# How those stood with the policy for whom RCU waited: from its dump.
+blocked() {
+    for task in $(dmesg | sed -n 's/.*Tasks blocked on.*: \(P.*\)/\1/p' | grep -o 'P[0-9]*'); do
+        grep -h -A 5 "\[${task#P}\]" err | head -n 6
+    done
+}
 [ $status = 0 ] && [ $stalls = 0 ] || fail "status $status, $stalls stalls: $(grep -h ' fail: ' out err | head -n 3)" \
-    "$(kernel_said | head -n 4)"
+    "$(kernel_said | head -n 4)" "$(blocked)"
 [ $policy = default ] || grep -q 'unloaded after .* the command has ended' err || fail "what it said"

@@ -3,12 +3,15 @@
 #pragma once
 #include "kernel.h"
 
+/* Room for the tasks of some hundred CPUs; the kernel's own 32 KiB end within the first of four that are crowded. */
+#define EXIT_DUMP_LEN (256 * 1024)
+
 struct exit_record {
 	s32 kind;		/* enum scx_exit_kind; 0: the policy is in charge */
 	s64 code;
 	char reason[128];
 	char message[1024];
-	char dump[32768];	/* SCX_EXIT_DUMP_DFL_LEN */
+	char dump[EXIT_DUMP_LEN];
 };
 
 #ifdef __bpf__

@@ -118,6 +118,7 @@ struct sched_ext_ops {
 	u64 flags;
 	u32 timeout_ms;
 	char name[128];
+	u32 exit_dump_len;	/* the simulator has no dump, and reads no further than the name */
 };
 
 #ifdef __bpf__

@@ -184,4 +184,5 @@ OPS(avx) = {
 	.exit		= (void *)avx_exit,
 	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name		= "avx",
+	.exit_dump_len	= EXIT_DUMP_LEN,
 };

@@ -196,7 +196,7 @@ static __always_inline void clear_unasked(void)
 
 	if (cpu >= 0) {
 		clear_queues(cpu);
-		scx_bpf_kick_cpu(cpu, 0);	/* who is moved there wakes nobody [move_local_task_to_local_dsq] */
+		scx_bpf_kick_cpu(cpu, 0);	/* kernels without later fixes wake nobody [move_local_task_to_local_dsq] */
 	}
 }
 
@@ -472,9 +472,11 @@ void OP(cas_exit, struct scx_exit_info *info)
 #ifdef O1
 OPS(o1) = {
 	.name		= "o1",
+	.exit_dump_len	= EXIT_DUMP_LEN,
 #else
 OPS(cas) = {
 	.name		= "cas",
+	.exit_dump_len	= EXIT_DUMP_LEN,
 	.exit_task	= (void *)cas_exit_task,
 #endif
 	.select_cpu	= (void *)cas_select_cpu,

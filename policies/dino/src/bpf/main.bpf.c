@@ -236,4 +236,5 @@ OPS(dino) = {
 	.exit		= (void *)dino_exit,
 	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name		= "dino",
+	.exit_dump_len	= EXIT_DUMP_LEN,
 };

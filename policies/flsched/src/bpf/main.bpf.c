@@ -357,4 +357,5 @@ OPS(flsched) = {
 	.exit		= (void *)flsched_exit,
 	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name		= "flsched",
+	.exit_dump_len	= EXIT_DUMP_LEN,
 };

@@ -264,4 +264,5 @@ OPS(uneven) = {
 	.exit		= (void *)uneven_exit,
 	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name		= "uneven",
+	.exit_dump_len	= EXIT_DUMP_LEN,
 };
