@@ -27,7 +27,7 @@ __noinline int cpu_queue_clear_unasked(void)
 
 	if (cpu >= 0) {
 		dsq_hand_back(cpu, cpu);
-		scx_bpf_kick_cpu(cpu, 0);	/* who is moved there wakes nobody [move_local_task_to_local_dsq] */
+		scx_bpf_kick_cpu(cpu, 0);	/* kernels without later fixes wake nobody [move_local_task_to_local_dsq] */
 	}
 	return 0;
 }

@@ -11,10 +11,11 @@
 
 /*
  * Why a CPU is not ours: it has gone, or was not there in the beginning, which the callbacks say; or a real-time or
- * deadline task has taken it from a task of ours, which the CPU itself says, its runqueue locked. It counts as taken
- * until it has been back for as long as it was away, all in all, or has had nothing to do for a while: where such a
- * task does not let go, the kernel gives ours a twentieth of each second [ext_server, sched_rt_runtime_us], and all
- * that is sent away by others would gather on the CPU that has just had its turn.
+ * deadline task has taken it from a task of ours, which the CPU itself says, its runqueue locked; or, for some us, the
+ * kernel's stopper, which sends a running task to where it may be [SCX_CPU_PREEMPT_STOP]. It counts as taken until it has
+ * been back for as long as it was away, all in all, or has had nothing to do for a while: where a real-time task does not
+ * let go, the kernel gives ours a twentieth of each second, from 7.0 on [ext_server], and all that is sent away by others
+ * would gather on the CPU that has just had its turn.
  */
 #define CPU_GONE	1U
 #define CPU_TAKEN	2U

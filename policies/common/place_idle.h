@@ -5,9 +5,10 @@
 #include "topology.h"
 
 /*
- * An idle CPU for p, now claimed, or a negative number. The kernel's own search goes from near to
- * far: the last CPU, its core, cache and node, then any. A sync wakeup's shortcut (queue behind the
- * waker, although others idle) is not asked for: the paper has no such case.
+ * An idle CPU for p, now claimed, or a negative number. The kernel's own search goes from near to far: the last CPU,
+ * its cache and node, then any; first among cores that idle as a whole, and then among all, the last CPU's core before
+ * others. A sync wakeup's shortcut (queue behind the waker, although others idle) is not asked for: the paper has no
+ * such case.
  */
 static __always_inline s32 place_idle_near(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
