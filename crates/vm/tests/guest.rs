@@ -40,6 +40,10 @@ fn main() {
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
         trial("rtapp_runs_its_own_examples", rtapp_runs_its_own_examples),
         trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
+        trial(
+            "who_leaves_a_cpu_is_told_of_as_by_the_kernel",
+            who_leaves_a_cpu_is_told_of_as_by_the_kernel,
+        ),
         trial("cas_runs_the_orders_of_the_talk", cas_runs_the_orders_of_the_talk),
         trial("cas_with_every_knob_passes_the_verifier", cas_with_every_knob_passes_the_verifier),
         trial("cas_outlives_changes_and_short_lives", cas_outlives_changes_and_short_lives),
@@ -258,6 +262,11 @@ const CALLED: &str = r#"{
                  "read": {"ref": "there", "bytes": 10}, "write": {"ref": "back", "bytes": 10}},
         "hog": {"instance": 2, "loop": 1, "delay": 800000, "run": 50000}}}"#;
 
+/// Each phase runs for longer than the test needs to see, on the other CPU than the one before.
+const LEAVES: &str = r#"{
+    "tasks": {"mover": {"loop": 4, "delay": 100000, "phases": {
+        "here": {"cpus": [0], "run": 3000}, "there": {"cpus": [1], "run": 3000}}}}}"#;
+
 const MAKEFILE: &str = "\
 parts := $(addprefix part-,1 2 3 4 5 6 7 8)
 all: $(parts)
@@ -412,8 +421,19 @@ fn sequences<'a>(
 }
 
 fn the_simulator_calls_as_the_kernel_does() {
+    calls_agree(CALLED, 1, 5);
+}
+
+/// A task that chooses another CPU while it runs is taken from its own by the stopper.
+fn who_leaves_a_cpu_is_told_of_as_by_the_kernel() {
+    calls_agree(LEAVES, 2, 1);
+}
+
+/// The callbacks of each of so many tasks of a file, in a guest with so many CPUs and in the simulator.
+fn calls_agree(json: &str, cpus: usize, tasks: usize) {
     let mut request = request(&["probe"], &[]);
-    request.workload = WorkloadRef::RtApp { name: "called".into(), json: CALLED.into() };
+    request.shape.cpus = cpus;
+    request.workload = WorkloadRef::RtApp { name: "called".into(), json: json.into() };
     let quiet = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
     let runs = vm::run_traced(&request, &std::env::current_exe().unwrap(), &quiet).unwrap();
     let names = &runs[0].outcome.names;
@@ -423,12 +443,12 @@ fn the_simulator_calls_as_the_kernel_does() {
         }));
     let text = include_str!("../../../machines/numa-2x4.toml")
         .replace("nodes = { value = 2", "nodes = { value = 1")
-        .replace("cores_per_llc = { value = 4", "cores_per_llc = { value = 1")
+        .replace("cores_per_llc = { value = 4", &format!("cores_per_llc = {{ value = {cpus}"))
         .replace("[[10, 20], [20, 10]]", "[[10]]");
-    let one_cpu = machine::Machine::from_toml(&text, "one CPU").unwrap();
-    let load = workload::rtapp::parse("called", CALLED).unwrap();
+    let machine = machine::Machine::from_toml(&text, "guest").unwrap();
+    let load = workload::rtapp::parse("called", json).unwrap();
     let probe = sim::Scheduler::Policy(Instance::default(&baseline::PROBE));
-    let mut scenario = sim::Scenario::new(one_cpu, load, probe);
+    let mut scenario = sim::Scenario::new(machine, load, probe);
     scenario.options.record = sim::Record { callbacks: true, ..Default::default() };
     let simulated = sim::run_traced(&scenario).unwrap();
     let names = &simulated.outcome.names;
@@ -438,7 +458,7 @@ fn the_simulator_calls_as_the_kernel_does() {
             .iter()
             .filter_map(|callback| Some((names.get(&callback.tid?)?.as_str(), callback.op))),
     );
-    assert_eq!(guest.len(), 5, "{:?}", guest.keys());
+    assert_eq!(guest.len(), tasks, "{:?}", guest.keys());
     for (name, calls) in &guest {
         // around the workload itself a thread waits for its fellows at the start and at the end, and
         // the kernel puts it back and forth once more as it exits

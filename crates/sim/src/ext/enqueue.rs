@@ -3,6 +3,7 @@
 
 use super::dsq::{self, DsqIndex};
 use super::flags::*;
+use super::preempted::{PREEMPT_RT, PREEMPT_STOP};
 use super::{Direct, Ops, Runtime, callback, deq_flags};
 use crate::class::{dequeue, enqueue};
 use crate::kernel::Kernel;
@@ -293,7 +294,7 @@ impl Runtime {
         let moving = flags & dequeue::MOVE != 0;
         self.ops_dequeue(k, task, deq_flags(flags));
         let p = self.pointer(task);
-        if self.ops.stopping.is_some() && k.cpus[cpu].curr == Some(task) {
+        if !moving && self.ops.stopping.is_some() && k.cpus[cpu].curr == Some(task) {
             self.update_curr(k, task);
             callback!(self, k, stopping(p, false), Some(task));
         }
@@ -344,8 +345,15 @@ impl Runtime {
     ) {
         self.put(k, cpu, prev, next);
         if let Some(next) = next.filter(|next| k.tasks[*next].realtime.yes()) {
-            self.release(k, cpu, next);
+            self.release(k, cpu, next, PREEMPT_RT);
         }
+    }
+
+    /// The stopper takes a CPU from who runs there and may not any more: the policy hears of another class, as of a
+    /// real-time task. It is then taken out of whatever queue that has put it into.
+    pub(super) fn stop(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        self.put(k, cpu, task, Some(task));
+        self.release(k, cpu, task, PREEMPT_STOP);
     }
 
     fn put(&mut self, k: &mut Kernel, cpu: CpuId, prev: TaskId, next: Option<TaskId>) {

@@ -541,6 +541,9 @@ impl Class for Ext {
         if k.tasks[task].state == State::Dead {
             self.rt.structs[task].flags |= PF_EXITING;
         }
+        if flags & dequeue::MOVE != 0 && k.cpus[cpu].curr == Some(task) {
+            self.rt.stop(k, cpu, task);
+        }
         self.rt.dequeue_task(k, cpu, task, flags);
     }
 
@@ -559,6 +562,10 @@ impl Class for Ext {
         prev: Option<TaskId>,
         _runnable: bool,
     ) -> Option<TaskId> {
+        // Who was stopped has left before it is looked for another one: the stopper is not a policy's.
+        let stopped =
+            |task: &TaskId| k.tasks[*task].must_move && k.tasks[*task].state == State::Running;
+        let prev = prev.filter(|prev| !stopped(prev));
         self.rt.pick_next(k, cpu, prev)
     }
 

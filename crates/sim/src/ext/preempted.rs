@@ -8,7 +8,9 @@ use crate::kernel::Kernel;
 use crate::task::{CpuId, TaskId};
 
 /// `SCX_CPU_PREEMPT_RT`: a real-time task has taken the CPU.
-const PREEMPT_RT: u32 = 0;
+pub(super) const PREEMPT_RT: u32 = 0;
+/// `SCX_CPU_PREEMPT_STOP`: the stopper has, for some us.
+pub(super) const PREEMPT_STOP: u32 = 2;
 
 /// `struct scx_cpu_release_args`, of which policies know the name.
 #[repr(C)]
@@ -19,11 +21,11 @@ struct ReleaseArgs {
 
 impl Runtime {
     /// `switch_class`: tells the policy, once until it has the CPU again.
-    pub(super) fn release(&mut self, k: &mut Kernel, cpu: CpuId, next: TaskId) {
+    pub(super) fn release(&mut self, k: &mut Kernel, cpu: CpuId, next: TaskId, reason: u32) {
         if std::mem::replace(&mut self.rqs[cpu].released, true) {
             return;
         }
-        let mut args = ReleaseArgs { reason: PREEMPT_RT, task: self.pointer(next) };
+        let mut args = ReleaseArgs { reason, task: self.pointer(next) };
         let args = (&raw mut args).cast();
         self.releasing = true;
         callback!(self, k, cpu_release(cpu as i32, args), Some(next));
@@ -44,7 +46,10 @@ impl Runtime {
         let mut waiting = Vec::new();
         let mut next = self.dsqs[cpu].first();
         while let Some(task) = next {
-            waiting.push(task);
+            // The stopper is about to take it [migration_pending].
+            if !k.tasks[task].must_move {
+                waiting.push(task);
+            }
             next = dsq::next(&self.links, task);
         }
         for task in &waiting {
