@@ -2,7 +2,7 @@
 //! The report: one HTML page that needs nothing else.
 
 use crate::text::{count, known, time, unit};
-use crate::{Clock, Results, Run, Spread, plot, table, timeline, work};
+use crate::{Clock, Results, Run, Spread, csv, plot, table, timeline, work};
 
 const STYLE: &str = include_str!("report.css");
 /// Rows of a long table that a reader sees; the data behind the link has all.
@@ -133,9 +133,16 @@ pub fn comparison(results: &Results) -> String {
     body += &format!(
         "<h2>Data</h2>\n<p>{}{of_first} · {}</p>\n",
         download("paceline.json", "application/json", &results.json_for_page()),
-        download("paceline.csv", "text/csv", &results.csv())
+        download("paceline.csv", "text/csv", &table_of_runs(results))
     );
     page(&title, &body)
+}
+
+/// The same table as `--csv` writes.
+fn table_of_runs(results: &Results) -> String {
+    let mut table = Vec::new();
+    csv::runs(results, &mut table).expect("memory takes it");
+    String::from_utf8(table).expect("it is made of text")
 }
 
 fn summary(results: &Results) -> String {

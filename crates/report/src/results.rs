@@ -127,11 +127,11 @@ pub struct Run {
     pub memory: Memory,
     /// Programs that ran side by side, by name; None as `memory`.
     pub programs: Option<BTreeMap<String, ProgramRun>>,
-    /// None: this ground does not count pages.
-    pub page_moves: Option<u64>,
+    /// Always null: nobody counts pages that are moved, and the key stays.
+    pub page_moves: (),
     pub tasks: Vec<TaskRun>,
-    /// None: this policy promises no shares.
-    pub fairness: Option<Fairness>,
+    /// Always null: what each task had alone on the machine is not measured, and the key stays.
+    pub fairness: (),
     /// Lock acquisitions in scheduler code beyond the runqueue's own, by place; None: not counted.
     pub locks: Option<BTreeMap<String, u64>>,
     pub functions: BTreeMap<String, Function>,
@@ -196,15 +196,6 @@ pub struct ProgramRun {
     pub elapsed_s: Option<f64>,
     #[serde(flatten)]
     pub memory: Memory,
-}
-
-/// How evenly tasks progressed, against each alone on the machine.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[allow(missing_docs)]
-pub struct Fairness {
-    pub throughput: f64,
-    pub min: f64,
-    pub uniformity: f64,
 }
 
 /// Calls of a scheduler function and their time.
@@ -284,31 +275,6 @@ impl Results {
         const MANY: usize = 2000;
         self.runs.iter().map(|run| run.tasks.len()).sum::<usize>() > MANY
     }
-
-    /// Runs as comma-separated values, one line each, for a spreadsheet.
-    pub fn csv(&self) -> String {
-        let mut text = String::from(
-            "policy,boot,run,elapsed_s,context_switches,involuntary_switches,\
-             address_space_switches,migrations,idle_while_runnable_s,wait_p99_s,wait_max_s\n",
-        );
-        for run in &self.runs {
-            text += &format!(
-                "\"{}\",{},{},{},{},{},{},{},{},{},{}\n",
-                run.policy.replace('"', "\"\""),
-                run.boot,
-                run.run,
-                run.elapsed_s,
-                cell(run.context_switches),
-                cell(run.involuntary_switches),
-                cell(run.address_space_switches),
-                cell(run.migrations),
-                cell(run.idle_while_runnable_s),
-                cell(run.wait_p99_s),
-                cell(run.wait_max_s),
-            );
-        }
-        text
-    }
 }
 
 fn without_nulls(value: &mut Value) {
@@ -350,9 +316,9 @@ impl Run {
             process_s: time(busy_ns),
             memory: outcome.memory.as_ref().map_or(Memory::default(), |memory| memory.total.into()),
             programs: outcome.memory.as_ref().map(programs),
-            page_moves: None,
+            page_moves: (),
             tasks: tasks(outcome),
-            fairness: None,
+            fairness: (),
             locks: locks.then(|| outcome.locks.clone()),
             functions: outcome
                 .functions
@@ -476,10 +442,6 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
         miss_s: spread(|run| run.memory.miss_s),
         locks: locks.and_then(|locks| Spread::of(&locks)),
     }
-}
-
-fn cell<T: ToString>(value: Option<T>) -> String {
-    value.map_or(String::new(), |value| value.to_string())
 }
 
 fn seconds(ns: u64) -> f64 {

@@ -70,7 +70,9 @@ fn json_has_the_keys_that_others_rely_on() {
         assert!(value["runs"][0].get(key).is_some(), "{key}");
     }
     assert_eq!(value["clock"], "dilated");
-    assert!(value["runs"][0]["page_moves"].is_null(), "unknown is null and not zero");
+    for key in ["page_moves", "fairness"] {
+        assert!(value["runs"][0][key].is_null(), "{key}: unknown is null and not zero");
+    }
     assert_eq!(value["runs"][0]["tasks"][0]["cpu_s"], 0.5);
     assert_eq!(value["summary"][1]["elapsed_s"]["median"], 1.0);
 }
@@ -139,6 +141,34 @@ fn a_page_stands_alone_and_escapes_what_it_shows() {
     }
     assert!(page.contains("prefers-color-scheme: dark") && page.contains("role=\"img\""));
     assert!(page.contains("download=\"paceline.json\""));
+}
+
+#[test]
+fn the_table_of_a_page_is_the_one_for_other_programs() {
+    let results = results(Clock::Dilated);
+    let mut table = Vec::new();
+    crate::csv::runs(&results, &mut table).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    let page = html::comparison(&results);
+    assert!(page.contains(&html::download("paceline.csv", "text/csv", &table)));
+    let columns: Vec<&str> = table.lines().next().unwrap().split(',').collect();
+    let relied_on = [
+        "policy",
+        "boot",
+        "run",
+        "elapsed_s",
+        "context_switches",
+        "involuntary_switches",
+        "address_space_switches",
+        "migrations",
+        "idle_while_runnable_s",
+        "wait_p99_s",
+        "wait_max_s",
+    ];
+    for column in relied_on {
+        assert!(columns.contains(&column), "{column}: {columns:?}");
+    }
+    assert_eq!(table.lines().count(), 1 + results.runs.len());
 }
 
 #[test]

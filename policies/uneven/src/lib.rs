@@ -57,4 +57,4 @@ pub use policies::{
 };
 pub use problem::{Base, CoreTypes, Plan, Problem, Task};
 pub use surplus::required;
-pub use tenant::{Thread, by_utility, evenly, pooled};
+pub use tenant::{Thread, by_utility, evenly};

@@ -3,12 +3,9 @@
 //! this shares what a program has among its threads.
 //!
 //! A program is a [`crate::Task`] whose `width` is the number of its threads. Under the first scheme its
-//! speeds are those of all its threads' counters together ([`pooled`]), and its threads share alike
-//! ([`evenly`]). Under the second its speed is the greatest utility of its threads: how much faster the
-//! program gets with that thread on a fast core; and that thread takes the program's fast share first
-//! ([`by_utility`]).
-
-use crate::Counts;
+//! speeds are those of all its threads' counters together, and its threads share alike ([`evenly`]). Under
+//! the second its speed is the greatest utility of its threads: how much faster the program gets with that
+//! thread on a fast core; and that thread takes the program's fast share first ([`by_utility`]).
 
 /// A thread of a program.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,16 +14,6 @@ pub struct Thread {
     pub cpu: f64,
     /// What the whole program gains where it runs on a fast core; any unit.
     pub utility: f64,
-}
-
-/// Counters of a program by core type: instructions of all its threads over the time of all of them.
-pub fn pooled(threads: &[Vec<Counts>]) -> Vec<Counts> {
-    let types = threads.iter().map(Vec::len).max().unwrap_or(0);
-    let mut sums = vec![Counts::default(); types];
-    for (sum, counts) in threads.iter().flat_map(|counts| counts.iter().enumerate()) {
-        sums[sum].add(*counts);
-    }
-    sums
 }
 
 /// Shares of each thread: those of the program.
@@ -71,12 +58,5 @@ mod tests {
         let shares = by_utility(&[0.375, 0.625], &threads);
         assert_eq!(shares, [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]);
         assert_eq!(evenly(&[0.375, 0.625], &threads), vec![vec![0.375, 0.625]; 4]);
-    }
-
-    #[test]
-    fn a_programs_counters_are_those_of_its_threads_together() {
-        let counts = |instructions, time_ns| Counts { instructions, counted_ns: time_ns, time_ns };
-        let threads = [vec![counts(30, 10), counts(10, 10)], vec![counts(0, 0), counts(30, 20)]];
-        assert_eq!(pooled(&threads), [counts(30, 10), counts(40, 30)]);
     }
 }
