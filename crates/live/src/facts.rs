@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::{self, Limit};
 use crate::counters::{self, Counters, Event, What, Whom};
 use crate::kernel::{FOLDER, OPS, TYPES};
+use crate::process::is_root;
 use crate::{licenses, topology, tracefs};
 
 /// What was found. None and empty lists: it is not there, or may not be read.
@@ -47,6 +48,8 @@ pub struct Facts {
     pub policy_counters: Option<String>,
     /// Capabilities that this process has, of those that matter.
     pub rights: Vec<&'static str>,
+    /// What it lacks to load a policy: [`missing_to_load`].
+    pub missing_to_load: Vec<&'static str>,
     /// `kernel.numa_balancing` is on.
     pub numa_balancing: Option<bool>,
     /// Limits of CPU time that somebody has set.
@@ -73,6 +76,7 @@ impl Facts {
     pub fn gather() -> Self {
         let mut facts = Self::read(Path::new("/"));
         facts.release = kernel_release();
+        facts.missing_to_load = to_load(is_root(), &facts.rights);
         for (name, kind, config) in COUNTERS {
             match counters::open(kind, config, Whom::Thread(0)) {
                 Ok(_) => facts.counters.push(name),
@@ -168,6 +172,15 @@ pub fn missing_rights() -> Vec<&'static str> {
     lacking(&real_rights(Path::new("/")), tracefs::is_open())
 }
 
+/// What this process lacks to load a policy: it has to be root's, and to have the capabilities that BPF takes.
+pub fn missing_to_load() -> Vec<&'static str> {
+    to_load(is_root(), &real_rights(Path::new("/")))
+}
+
+fn to_load(is_root: bool, own: &[&'static str]) -> Vec<&'static str> {
+    if is_root { lacking(own, true) } else { vec!["root"] }
+}
+
 /// Tracepoints are found in tracefs, which is root's where nobody has opened it to others.
 fn lacking(own: &[&'static str], tracefs_is_open: bool) -> Vec<&'static str> {
     if own.contains(&"CAP_SYS_ADMIN") {
@@ -199,6 +212,14 @@ mod tests {
         assert!(lacking(&["CAP_BPF", "CAP_PERFMON"], true).is_empty());
         assert_eq!(lacking(&["CAP_BPF", "CAP_PERFMON"], false), ["CAP_SYS_ADMIN"]);
         assert_eq!(lacking(&["CAP_BPF"], true), ["CAP_PERFMON"]);
+    }
+
+    #[test]
+    fn loading_takes_root_and_what_a_container_may_have_taken_from_it() {
+        assert_eq!(to_load(false, &["CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON"]), ["root"]);
+        assert!(to_load(true, &["CAP_SYS_ADMIN"]).is_empty());
+        assert!(to_load(true, &["CAP_BPF", "CAP_PERFMON"]).is_empty());
+        assert_eq!(to_load(true, &["CAP_SYS_NICE"]), ["CAP_BPF", "CAP_PERFMON"]);
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub struct State {
     pub enable_seq: u64,
 }
 
+/// How to mend that another scheduler is in charge.
+pub const STOP_IT: &str = "stop it first, for example: systemctl stop scx scx_loader";
+
 /// The kernel's description of its own types, by which a policy's accesses are checked.
 pub(crate) const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
@@ -82,7 +85,7 @@ impl OwnClass {
 fn stayed(before: &State, now: &State) -> anyhow::Result<()> {
     let whose = |state: &State| state.ops.clone().unwrap_or_else(|| "another scheduler".into());
     if before.state != "disabled" {
-        bail!("{} is {} here: stop it first", whose(before), before.state);
+        bail!("{} is {} here: {STOP_IT}", whose(before), before.state);
     }
     if now.state != "disabled" || now.enable_seq != before.enable_seq {
         bail!("{} came in charge while it ran: stop that first, and run it again", whose(now));
@@ -147,7 +150,9 @@ mod tests {
         let said = |before: &State, now: &State| stayed(before, now).unwrap_err().to_string();
         assert!(stayed(&own, &own).is_ok());
         let other = state("enabled", Some("lavd"), 4);
-        assert_eq!(said(&other, &other), "lavd is enabled here: stop it first");
+        let wanted =
+            "lavd is enabled here: stop it first, for example: systemctl stop scx scx_loader";
+        assert_eq!(said(&other, &other), wanted);
         assert!(said(&own, &other).starts_with("lavd came in charge while it ran"));
         assert!(said(&own, &state("disabled", None, 4)).starts_with("another scheduler came"));
     }

@@ -43,14 +43,15 @@ pub use execute::{
     Executed, Execution, Interrupted, end_session, execute, now_ns as monotonic_ns, work,
 };
 pub use exit::Exit;
-pub use facts::{Facts, MISSES, kernel_release, missing_rights};
+pub use facts::{Facts, MISSES, kernel_release, missing_rights, missing_to_load};
 pub use glance::{Glance, Load};
-pub use kernel::{Messages, OwnClass, State, can_load, scheduler, state};
+pub use kernel::{Messages, OwnClass, STOP_IT, State, can_load, scheduler, state};
 pub use load::{Attached, Scope, load};
 pub use locks::{LockCounter, Locks};
+pub use memory::counts_misses;
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use process::{
-    Standing, ask_for_sched_ext, end_as_killed, end_as_others, ignore, is_ignored, is_root,
+    Standing, ask_for_sched_ext, end_as_killed, end_as_others, ignore, is_ignored,
     outrank_policies, speak_from_background, stop, unhandle,
 };
 pub use program::{absent, name as thread_name};

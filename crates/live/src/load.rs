@@ -14,7 +14,7 @@ use policy::{Instance, Profile, Topology};
 use crate::control::{self, Controlling, Knows};
 use crate::counters::{Counters, Counting, Reader, Switched, What};
 use crate::renewal::Renewal;
-use crate::{Exit, Messages, State, exit, log, state};
+use crate::{Exit, Messages, STOP_IT, State, exit, log, state};
 
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
 pub struct Attached {
@@ -53,7 +53,7 @@ pub fn load(
     let before = state()?;
     if before.state != "disabled" {
         let other = before.ops.as_deref().unwrap_or("another scheduler");
-        bail!("sched_ext is {} by {other}; stop it first", before.state);
+        bail!("sched_ext is {} by {other}; {STOP_IT}", before.state);
     }
     let name = instance.policy.kernel_name();
     let mut messages = Messages::from_now();

@@ -192,7 +192,7 @@ pub fn stop() {
 }
 
 /// Whether this process may do what root may: root of a user namespace may not.
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root() && !in_user_namespace(Path::new("/"))
 }
 

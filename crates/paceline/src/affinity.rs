@@ -8,17 +8,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use live::affinity::{Had, Steering, TURN, Whose};
-use live::{Event, Glance, Standing};
-use policy::{Binds, Instance, Topology};
+use live::{Glance, Standing};
+use policy::{Binds, Instance, Told, Topology};
 use report::text::plural;
 use serde_json::json;
 
 use crate::cli::{Counter, Run};
-use crate::failure::Failure;
-use crate::here::failed;
+use crate::failure::{Failure, failed};
+use crate::known::Known;
 use crate::placed::Moves;
 use crate::run::{self, End};
-use crate::speeds::Speeds;
 use crate::{interrupt, output};
 
 /// Runs it until something ends it; every thread has its own mask then.
@@ -26,12 +25,12 @@ pub fn run(
     args: &Run,
     instance: &Instance,
     topology: &Topology,
-    speeds: &mut Speeds,
+    known: &mut Known,
     every: Duration,
     until: Option<Duration>,
 ) -> Result<(), Failure> {
     let control =
-        instance.policy.control.map(|plan| (plan.begin)(instance, topology, &speeds.profile()));
+        instance.policy.control.map(|plan| (plan.begin)(instance, topology, &known.profile()));
     let control = control.filter(|control| control.binds() != Binds::Nothing);
     let Some(control) = control else {
         return Err(Failure::input(format!(
@@ -92,19 +91,21 @@ pub fn run(
     output::say(&format!(
         "paceline: {label} says by masks of CPUs where {whom} run; Ctrl-C ends it"
     ));
-    let counted = steering.counts().map(|()| match (args.counter, event) {
-        (Counter::CpuClock, _) => "cpu-clock of each thread".to_string(),
-        (_, Event::Nothing) => String::new(),
-        _ => "instructions of each thread".to_string(),
-    });
-    output::say(&format!("paceline: {}", speeds.sum_up(counted)));
-    speeds.warn(args);
+    let from = match instance.policy.told() {
+        Some(Told::Misses) => known.misses(live::counts_misses()),
+        _ => known.speeds_by(steering.counts().map(|()| match args.counter {
+            Counter::CpuClock => "cpu-clock of each thread".to_string(),
+            Counter::Own | Counter::Off => "instructions of each thread".to_string(),
+        })),
+    };
+    output::say(&format!("paceline: {from}"));
+    known.warn(args);
     let started = Instant::now();
-    let ended = watch(args, label, &mut steering, child.as_mut(), speeds, (every, until), &stop);
+    let ended = watch(args, label, &mut steering, child.as_mut(), known, (every, until), &stop);
     let (learned, had) = (steering.knows().learned, steering.had());
     let given = steering.end().map_err(failed);
     // The disk may be slow, or gone.
-    speeds.keep(learned);
+    known.keep(learned);
     let said = match (&ended, given) {
         (Ok(end), Ok(given)) => tell_end(args, label, started.elapsed(), end, &had, given),
         (_, given) => given.map(|_| ()),
@@ -153,7 +154,7 @@ fn watch(
     label: &str,
     steering: &mut Steering,
     mut child: Option<&mut Child>,
-    speeds: &mut Speeds,
+    known: &mut Known,
     (every, until): (Duration, Option<Duration>),
     stop: &AtomicBool,
 ) -> Result<End, Failure> {
@@ -183,7 +184,7 @@ fn watch(
             let now = Glance::now().map_err(failed)?;
             let (load, knows) = (now.since(&last), steering.knows());
             last = now;
-            speeds.keep_now_and_then(|| knows.learned.clone(), passed);
+            known.keep_now_and_then(|| knows.learned.clone(), passed);
             match run::tell(args.json, label, passed, &load, Some(knows), &mut moves) {
                 Err(Failure::Closed) => return Ok(End::Unread),
                 told => told?,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `try`: from a command to an answer. It is recorded here, replayed in sim under every policy that applies,
-//! and what would change is said in words.
+//! `try`: from a command to an answer. It is recorded here, replayed in sim under several policies, and what would
+//! change is said in words.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::cli::{Record, Try};
 use crate::compare::hand_over;
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
-use crate::plan::{Job, Place, Plan, SEED, check_learners, find_machine};
+use crate::machines::find_machine;
+use crate::plan::{Job, Place, Plan, SEED, check_learners};
 use crate::progress::Progress;
 use crate::replay::Went;
 use crate::{export, ground, interrupt, output, record, replay};
@@ -118,7 +119,7 @@ fn recording(args: &Try, output: PathBuf) -> Record {
     Record { output, duration: None, calls: args.calls, perfetto: None, json: args.json, command }
 }
 
-/// Policies that have something to say of such a machine.
+/// Policies that it is replayed under on such a machine where none is named.
 fn applying(machine: &Machine) -> &'static str {
     if machine.kinds(TYPES_MAX).rates.len() > 1 { UNEVEN } else { EVEN }
 }
@@ -226,9 +227,12 @@ fn choice(first: &Summary, others: &[Summary]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::CommandFactory;
     use report::Setting;
     use trace::Outcome;
+
+    use super::*;
+    use crate::cli::Cli;
 
     fn summary(of: &[(&str, &[u64])]) -> Vec<Summary> {
         let runs = |(policy, times): &(&str, &[u64])| {
@@ -256,6 +260,19 @@ mod tests {
     fn last_but_one(of: &[(&str, &[u64])], recorded_s: f64) -> String {
         let lines = answer(&summary(of), &Went { elapsed_s: recorded_s, ..Went::default() });
         lines[lines.len() - 2].clone()
+    }
+
+    #[test]
+    fn the_help_names_who_takes_part() {
+        let command = Cli::command();
+        let attempt = command.find_subcommand("try").unwrap();
+        let policy = attempt.get_arguments().find(|it| it.get_id() == "policy").unwrap();
+        let (help, more) = (policy.get_help().unwrap().to_string(), &UNEVEN[EVEN.len() + 1..]);
+        assert!(
+            help.ends_with(&format!("[default: {EVEN}; with uneven cores also {more}]")),
+            "{help}"
+        );
+        assert!(UNEVEN.starts_with(EVEN));
     }
 
     #[test]

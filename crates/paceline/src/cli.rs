@@ -29,7 +29,7 @@ pub enum Verb {
     Doctor(Doctor),
     /// Measure what this machine is, for the simulator, in less than a minute and without root
     Measure(Measure),
-    /// Record a command here, replay it under every policy that applies, and say which to try
+    /// Record a command here, replay it under several policies, and say which to try
     Try(Try),
     /// Record what the scheduler of this machine does, for a command or for a time
     Record(Record),
@@ -87,6 +87,18 @@ pub enum Clock {
     Threads,
 }
 
+/// A time, or how one is given.
+fn time(text: &str) -> Result<humantime::Duration, String> {
+    let time = text.parse::<humantime::Duration>();
+    time.map_err(|error| format!("{error}; give a time such as 60s"))
+}
+
+/// The same, of a turn of a CPU.
+fn turn(text: &str) -> Result<humantime::Duration, String> {
+    let time = text.parse::<humantime::Duration>();
+    time.map_err(|error| format!("{error}; give a time such as 20us"))
+}
+
 /// Arguments of `compare`.
 #[derive(Args, Debug)]
 pub struct Compare {
@@ -98,30 +110,30 @@ pub struct Compare {
     pub policy: Vec<String>,
     #[command(flatten)]
     pub machine: Machine,
-    /// A workload that comes along (see `paceline list`), or rt-app JSON
+    /// A workload that comes along (see `paceline list`), rt-app JSON, or a recording (sim)
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
     pub workload: Option<PathBuf>,
-    /// What the guest's clock counts (vm only)
+    /// What the guest's clock counts (vm only) [default: dilated]
     #[arg(long, value_name = "CLOCK")]
     pub clock: Option<Clock>,
     /// Longest turn of a CPU where CPUs run in turn, such as 20us: shorter turns tell more of
     /// wakeups between CPUs, and take longer (vm, clocks dilated and icount)
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = turn)]
     pub turn: Option<humantime::Duration>,
-    /// How many times the guest is booted; the policies take turns in each (vm only)
+    /// How many times the guest is booted; the policies take turns in each (vm only) [default: 3]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub boots: Option<u32>,
-    /// Runs of each policy, in each boot
+    /// Runs of each policy: in each boot, or each with another seed on sim [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// The seed of chance: of the simulator, or of the guest's memory layout
+    /// The seed of chance: of the simulator, or of the guest's memory layout [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// The guest's kernel: a bzImage, its config beside it (vm only)
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
     /// Longest that one run may take on the ground's own clock, such as 90s
-    #[arg(long, value_name = "TIME", default_value = "10min", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "10min", allow_hyphen_values = true, value_parser = time)]
     pub limit: humantime::Duration,
     /// A file or folder that the command needs in the guest; may be repeated (vm only)
     #[arg(long, value_name = "PATH")]
@@ -140,7 +152,8 @@ pub struct Compare {
     /// only)
     #[arg(long, value_name = "MACHINE")]
     pub clocks: Option<String>,
-    /// Load policies although they ignore limits that cgroups have set (here only)
+    /// Load policies although cgroups have limits (cpu.max, and cpu.weight but with tenant=cgroup), which they
+    /// would ignore (here only)
     #[arg(long)]
     pub ignore_cgroup_limits: bool,
     /// Print the result as one JSON object
@@ -309,7 +322,8 @@ pub struct Measure {
 /// Arguments of `try`.
 #[derive(Args, Debug)]
 pub struct Try {
-    /// Policies to replay it under, as `compare` takes them [default: all that apply to the machine]
+    /// Policies to replay it under, as `compare` takes them [default: default,flsched,cas,o1; with uneven
+    /// cores also min-fair,max-fair,max-perf]
     #[arg(long, value_name = "POLICIES")]
     pub policy: Vec<String>,
     /// Replay on this machine instead of the one under this command: a name, or a TOML file
@@ -345,7 +359,7 @@ pub struct Record {
     #[arg(long, short, value_name = "FILE", default_value = "paceline.trace")]
     pub output: PathBuf,
     /// End it after this time, such as 10s; a command goes on without it
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     pub duration: Option<humantime::Duration>,
     /// Record every read and write of pipes and sockets too, and not only those that somebody waits for: a
     /// replay knows then when a pipe is full. It costs every system call; a recording without takes little
@@ -393,7 +407,8 @@ pub enum By {
 /// What is counted.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// What the policy goes by, where CPUs count it: retired instructions, or cycles at each license level
+    /// What the policy goes by, where CPUs count it: retired instructions, cycles at each license level, or
+    /// misses of the last-level cache
     Own,
     /// Nanoseconds: says nothing, and shows that the way from counters to the policy is open
     CpuClock,
@@ -419,15 +434,16 @@ pub struct Run {
     #[arg(long)]
     pub partial: bool,
     /// Unload after this time, such as 60s; a command goes on without it
-    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     pub duration: Option<humantime::Duration>,
     /// How often to say how the machine fares
-    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = time)]
     pub stats: humantime::Duration,
     /// Print that as JSON, a line each; the command's output goes to standard error
     #[arg(long)]
     pub json: bool,
-    /// Say what the policy would place and move, and place and move nothing
+    /// Say what the policy (di-plain, di-migrate, dino) would place and move, and place and move nothing. It is
+    /// loaded all the same, and schedules every task: only with --by affinity does Linux's own class go on
     #[arg(long)]
     pub dry_run: bool,
     /// How the policy is put in force
@@ -440,7 +456,7 @@ pub struct Run {
     /// Remember in this file how fast executables were measured to be, and start from it the next time
     #[arg(long, value_name = "FILE")]
     pub memo: Option<PathBuf>,
-    /// What is counted of tasks
+    /// What is counted of tasks; of di-plain, di-migrate and dino it cannot be chosen
     #[arg(long, value_name = "EVENT", default_value = "own")]
     pub counter: Counter,
     /// Who reads counters
@@ -453,7 +469,8 @@ pub struct Run {
     /// A machine that has the turbo table and the licenses of this one, for avx-fair: a name or a TOML file
     #[arg(long, value_name = "MACHINE")]
     pub clocks: Option<String>,
-    /// Load it although cgroups have limits (cpu.max, cpu.weight), which it would ignore
+    /// Load it although cgroups have limits (cpu.max, and cpu.weight but with tenant=cgroup), which it would
+    /// ignore
     #[arg(long)]
     pub ignore_cgroup_limits: bool,
     /// Run this command, after `--`, and unload when it ends; its status is passed on
@@ -465,23 +482,23 @@ pub struct Run {
 #[derive(Args, Debug, Default)]
 pub struct Machine {
     /// A machine that comes along (see `paceline list`), a TOML file, or `this`: the machine under
-    /// this command, as measured
+    /// this command, as measured [default on sim: numa-2x4]
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
     pub machine: Option<String>,
-    /// CPUs of the guest
+    /// CPUs of the guest (vm only) [default: 8, on 4 nodes]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub cpus: Option<u32>,
-    /// Memory nodes among which its CPUs are divided
+    /// Memory nodes among which its CPUs are divided (vm only) [default: 4; 1 with --cpus]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub nodes: Option<u32>,
-    /// Threads of a core
+    /// Threads of a core (vm only) [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub smt: Option<u32>,
     /// Which kind of core policies take each of the guest's CPUs for, the fastest kind first, such as
     /// 0-1=fast,2-5=slow (vm only; emulated cores are all alike)
     #[arg(long, value_name = "CPUS=KIND,...")]
     pub core_types: Option<String>,
-    /// How far another node is, where the own node is 10
+    /// How far another node is, where the own node is 10 (vm only) [default: 20]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(11..=254))]
     pub distance: Option<u32>,
 }
@@ -489,7 +506,7 @@ pub struct Machine {
 /// Arguments of `repro`.
 #[derive(Args, Debug)]
 pub struct Repro {
-    /// The paper, or `all`
+    /// flsched, cas, min-fair, dino, avx-fair; record (replays held to a guest), live (faults); or all
     pub name: String,
     /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads
     #[arg(long)]

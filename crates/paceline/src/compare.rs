@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use report::text::visible;
 use report::{Results, html, write_whole};
 
 use crate::cli::{Compare, Exports};
 use crate::export::Named;
 use crate::failure::Failure;
+use crate::files::{check_writable, say_report};
 use crate::ground::Measured;
 use crate::plan::{Place, Plan};
 use crate::progress::Progress;
@@ -69,28 +69,4 @@ pub fn hand_over(
         shown = say_report(path, json);
     }
     written.and(shown)
-}
-
-/// Writes a report and says where it is.
-pub fn write_report(path: &Path, page: &str, json: bool) -> Result<(), Failure> {
-    write_whole(path, page).map_err(Failure::input)?;
-    say_report(path, json)
-}
-
-/// On standard error where standard output is JSON.
-fn say_report(path: &Path, json: bool) -> Result<(), Failure> {
-    let line = format!("report: {}", visible(&path.display().to_string()));
-    match json {
-        true => output::say(&line),
-        false => output::print(&(line + "\n"))?,
-    }
-    Ok(())
-}
-
-/// A report that cannot be written is better refused before a long run than after it.
-pub fn check_writable(path: &Path, option: &str) -> Result<(), Failure> {
-    if path.is_dir() {
-        return Err(Failure::input(format!("{} is a folder; name a file", path.display())));
-    }
-    report::probe(path).map_err(|error| Failure::input(format!("{option}: {error}")))
 }

@@ -2,7 +2,7 @@
 //! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and
 //! which policies fit.
 
-use live::{Facts, MISSES};
+use live::{Facts, MISSES, STOP_IT};
 use policy::native::MAX_CPUS;
 use report::text::visible;
 use serde::Serialize;
@@ -141,22 +141,20 @@ fn attached(facts: &Facts) -> Finding {
         }
         (Some(state), other) => {
             let other = other.as_deref().unwrap_or("a scheduler");
-            finding("attached", Some(false), format!("{other} is {state}"))
-                .needed()
-                .mend("stop it first, for example: systemctl stop scx scx_loader")
+            finding("attached", Some(false), format!("{other} is {state}")).needed().mend(STOP_IT)
         }
     }
 }
 
 fn may_load(facts: &Facts) -> Finding {
-    let needed = ["CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON"];
-    let missing: Vec<&str> =
-        needed.into_iter().filter(|right| !facts.rights.contains(right)).collect();
+    let missing = &facts.missing_to_load;
     match missing.is_empty() {
         true => finding("rights", Some(true), "this process may load policies").needed(),
         false => finding("rights", Some(false), format!("missing: {}", missing.join(", ")))
             .needed()
-            .mend("run it as root (sudo); compare --on vm and --on sim need no rights"),
+            .mend(
+                "run it with sudo (in a container: with --privileged); compare --on vm and --on sim need no rights",
+            ),
     }
 }
 
@@ -203,7 +201,7 @@ fn counters(facts: &Facts) -> Finding {
             finding("counters", None, format!("{has}; not {} ({why})", missing.join(", ")))
         }
         (true, _) => finding("counters", None, format!("none ({why})")).mend(
-            "no flsched, cas or o1 needs one; in a virtual machine ask for a PMU, on a real one see \
+            "flsched, cas and o1 need none; in a virtual machine ask for a PMU, on a real one see \
              kernel.perf_event_paranoid",
         ),
     }
@@ -250,7 +248,8 @@ fn limits(facts: &Facts) -> Finding {
             let group = first.group.trim_end_matches('/');
             let says = format!("{}, {group}/{} the first", facts.limits.len(), first.file);
             finding("cgroup limits", None, says).mend(
-                "policies ignore cpu.max and cpu.weight: `run` refuses to lift them unless it is told to",
+                "policies ignore cpu.max, and cpu.weight but with tenant=cgroup (uneven cores): `run` refuses unless \
+                 told to",
             )
         }
     }
@@ -341,7 +340,7 @@ mod tests {
         assert_eq!(wrong(&sound(), Some(Err("aux".into()))), ["type information"]);
         let old = Facts { release: "6.1.0-44-amd64".into(), sched_ext: None, ..sound() };
         assert_eq!(wrong(&old, Some(Err("no struct".into()))), ["kernel", "sched_ext"]);
-        let user = Facts { rights: Vec::new(), ..sound() };
+        let user = Facts { missing_to_load: vec!["root"], ..sound() };
         assert_eq!(wrong(&user, Some(Ok(()))), ["rights"]);
         let (state, by) = (Some("enabled".to_string()), Some("lavd".to_string()));
         let taken = Facts { sched_ext: state, attached: by, ..sound() };

@@ -13,9 +13,9 @@ use trace::perfetto::{Perfetto, State};
 use trace::{Kind, intervals};
 
 use crate::cli::Exports;
-use crate::compare::check_writable;
 use crate::contender::Contender;
 use crate::failure::Failure;
+use crate::files::check_writable;
 use crate::ground::{Measured, Watched};
 use crate::output;
 

@@ -13,7 +13,7 @@ pub enum Failure {
     Input(String),
     /// A run failed. Exit code 1.
     Run(String),
-    /// Everything went well but a gate does not hold; it has been said. Exit code 1.
+    /// Everything went well, but not all that it was held to holds, or was known; it has been said. Exit code 1.
     Gate,
     /// It ended with this status, and why has been said.
     Status(u8),
@@ -52,10 +52,17 @@ impl Display for Failure {
                 let line = lines.collect::<Vec<_>>().join("; ");
                 out.write_str(&visible(&line))
             }
-            Failure::Gate => write!(out, "not every gate holds"),
+            Failure::Gate => write!(out, "not all of it holds; see what is marked above"),
             Failure::Closed | Failure::Status(_) => Ok(()),
         }
     }
+}
+
+/// A failure of this machine's.
+pub fn failed(error: anyhow::Error) -> Failure {
+    let why = format!("{error:#}");
+    let mend = if why.contains("Too many open files") { "; raise `ulimit -n`" } else { "" };
+    Failure::run(why + mend)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! hackbench's own command line, for the grounds that model it instead of running it.
 
+use clap::error::ErrorKind;
 use clap::{ArgAction, Parser};
 use workload::hackbench::{Channel, Hackbench, Worker};
 
@@ -60,7 +61,11 @@ fn of(options: Options) -> Result<Hackbench, String> {
 fn first_line(error: clap::Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
-    format!("the model of hackbench: {}", line.trim_start_matches("error: "))
+    let mend = match error.kind() {
+        ErrorKind::ValueValidation => "",
+        _ => "; it knows -g -l -s -f -p -T -P; use --on vm for others",
+    };
+    format!("the model of hackbench: {}{mend}", line.trim_start_matches("error: "))
 }
 
 #[cfg(test)]
@@ -84,8 +89,10 @@ mod tests {
     #[test]
     fn other_programs_and_options_are_not_guessed_at() {
         assert!(parse("make -j8").is_none());
-        assert!(parse("hackbench --fifo").unwrap().unwrap_err().contains("--fifo"));
-        assert!(parse("hackbench -g 0").unwrap().is_err());
+        let error = parse("hackbench --fifo").unwrap().unwrap_err();
+        assert!(error.contains("'--fifo'") && error.ends_with("use --on vm for others"), "{error}");
+        let error = parse("hackbench -g 0").unwrap().unwrap_err();
+        assert!(error.contains("0 is not in 1..") && !error.contains("--on vm"), "{error}");
     }
 
     #[test]

@@ -14,11 +14,11 @@ use policy::{Clocks, Instance};
 use tempfile::TempDir;
 
 use crate::contender::Contender;
-use crate::failure::Failure;
+use crate::failure::{Failure, failed};
 use crate::ground::Measured;
 use crate::plan::{Job, Plan};
 use crate::progress::Progress;
-use crate::{interrupt, output};
+use crate::{interrupt, output, scratch};
 
 /// How a comparison runs here.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
     }
     outcomes.sort_by_key(|(place, outcome)| (*place, outcome.run));
     let outcomes = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
-    Ok(Measured { outcomes, kernel: kernel(), notes, ..Measured::default() })
+    Ok(Measured { outcomes, kernel: Some(live::kernel_release()), notes, ..Measured::default() })
 }
 
 /// Where a run finds its workload and leaves what it says.
@@ -94,11 +94,11 @@ struct Files {
 
 impl Files {
     fn new(plan: &Plan) -> Result<Self, Failure> {
-        let folder = interrupt::scratch()?;
+        let folder = scratch::folder()?;
         let json = plan.job.json()?;
         if let Some(json) = &json {
             let written = fs::write(folder.path().join(WORKLOAD), json);
-            written.map_err(|error| interrupt::no_scratch(&error))?;
+            written.map_err(|error| scratch::no_room(&error))?;
         }
         Ok(Files { folder, is_worker: json.is_some() })
     }
@@ -156,11 +156,6 @@ fn of_trial(contender: &Contender, error: &anyhow::Error) -> Failure {
     }
 }
 
-fn kernel() -> Option<String> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    Some(release.trim().to_string())
-}
-
 /// What has to be so before anything is touched.
 pub fn may_load() -> Result<(), Failure> {
     let state = live::can_load().map_err(|error| {
@@ -170,10 +165,14 @@ pub fn may_load() -> Result<(), Failure> {
     })?;
     if state.state != "disabled" {
         let other = state.ops.as_deref().unwrap_or("another scheduler");
-        return Err(Failure::input(format!("{other} is {} here: stop it first", state.state)));
+        return Err(Failure::input(format!("{other} is {} here: {}", state.state, live::STOP_IT)));
     }
-    if !live::is_root() {
-        return Err(Failure::input("loading a scheduler needs root: run it with sudo"));
+    let missing = live::missing_to_load();
+    if !missing.is_empty() {
+        return Err(Failure::input(format!(
+            "loading a scheduler needs {}: run it with sudo (in a container: with --privileged)",
+            missing.join(" and ")
+        )));
     }
     let cpus = live::topology().map_err(failed)?.core_type.len();
     match cpus > MAX_CPUS {
@@ -227,13 +226,6 @@ pub fn outrank_policies() {
     if let Err(error) = live::outrank_policies() {
         output::say(&format!("paceline: {error:#}: the policy may starve this process"));
     }
-}
-
-/// A failure of this machine's.
-pub fn failed(error: anyhow::Error) -> Failure {
-    let why = format!("{error:#}");
-    let mend = if why.contains("Too many open files") { "; raise `ulimit -n`" } else { "" };
-    Failure::run(why + mend)
 }
 
 #[cfg(test)]

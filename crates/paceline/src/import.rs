@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::cli::Import;
 use crate::failure::Failure;
-use crate::record::{refused, unwritable};
+use crate::files::{refused, unwritable};
 use crate::{export, interrupt, output, perfetto};
 
 /// Longest trace of Perfetto's, which takes several times as much memory.

@@ -1,31 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who watches for Ctrl-C and its like. It leaves nothing behind: temporary files live in one folder, which goes with the
-//! process, and those that are made beside a user's file go, too.
+//! Who watches for Ctrl-C and its like. It leaves nothing behind: temporary files live in one folder ([`scratch`]),
+//! which goes with the process, and those that are made beside a user's file go, too.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::{fs, io};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGXFSZ};
 use tempfile::TempDir;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, scratch};
 
 /// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it, and files that are half written.
-/// Guests end with the process that started them. The folder is also removed when this is dropped; that of a process which
-/// was killed, by the next one.
+/// Guests end with the process that started them. The folder is also removed when this is dropped; that of a process
+/// which was killed, by the next one.
 pub fn guard() -> Result<TempDir, Failure> {
-    remove_abandoned(&std::env::temp_dir());
-    let scratch = scratch()?;
+    scratch::remove_abandoned(&std::env::temp_dir());
+    let scratch = scratch::folder()?;
     let path = scratch.path().to_path_buf();
-    tempfile::env::override_temp_dir(&path).map_err(|_| no_scratch(&"it was set before"))?;
-    ends_with(move || remove(&path))?;
+    tempfile::env::override_temp_dir(&path).map_err(|_| scratch::no_room(&"it was set before"))?;
+    ends_with(move || scratch::remove(&path))?;
     Ok(scratch)
 }
 
@@ -144,75 +139,8 @@ fn cannot_watch(error: &dyn Display) -> Failure {
     Failure::run(format!("cannot watch for Ctrl-C: {error}"))
 }
 
-/// A temporary folder, which goes when this is dropped.
-pub fn scratch() -> Result<TempDir, Failure> {
-    let made = tempfile::Builder::new().prefix(PREFIX).tempdir().and_then(|folder| {
-        hold(folder.path())?;
-        Ok(folder)
-    });
-    made.map_err(|error| no_scratch(&error))
-}
-
-/// What temporary folders are called, and in each the file that is locked for as long as its process is there: numbers of
-/// processes say nothing where containers share a folder.
-const PREFIX: &str = "paceline-";
-const HELD: &str = ".held";
-
-/// Nobody finds the file before it is locked.
-fn hold(folder: &Path) -> io::Result<()> {
-    let (unseen, seen) = (folder.join(".unheld"), folder.join(HELD));
-    let file = File::create_new(&unseen)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    fs::rename(unseen, seen)?;
-    // Until this process ends.
-    std::mem::forget(file);
-    Ok(())
-}
-
-/// Removes folders of processes that could not do it themselves. What cannot be removed hurts nobody.
-fn remove_abandoned(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let held = (is_one && is_own(&entry)).then(|| open_held(&entry.path())).flatten();
-        if held.is_some_and(|held| flock(held, FlockOperation::NonBlockingLockExclusive).is_ok()) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-/// Whether a folder is of this user's making: in a folder that all may write to, others may make what they like.
-fn is_own(entry: &fs::DirEntry) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    entry.metadata().is_ok_and(|folder| folder.is_dir() && folder.uid() == own)
-}
-
-/// A pipe is not waited for, nor a link followed.
-fn open_held(folder: &Path) -> Option<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags.bits() as i32).open(folder.join(HELD));
-    file.ok().filter(|file| file.metadata().is_ok_and(|file| file.is_file()))
-}
-
-/// There is no room for temporary files.
-pub fn no_scratch(error: &dyn Display) -> Failure {
-    Failure::input(format!(
-        "cannot make temporary files: {error}; set TMPDIR to a folder with room"
-    ))
-}
-
-/// Removes a folder that other threads may still be filling: what they make while it is being emptied
-/// is found the next time, and once it is gone they can make nothing in it.
-fn remove(folder: &Path) {
-    const TRIES: usize = 1000;
-    // There is nobody left to tell if none of them succeeds.
-    let gone = |error: io::Error| error.kind() == io::ErrorKind::NotFound && !folder.exists();
-    let _ = (0..TRIES).any(|_| fs::remove_dir_all(folder).map_or_else(gone, |()| true));
-}
-
 #[cfg(test)]
 mod tests {
-    use std::thread;
-
     use super::*;
 
     #[test]
@@ -223,60 +151,5 @@ mod tests {
             assert_eq!(live::is_ignored(signal), stays, "{signal}");
         }
         live::unhandle(SIGINT);
-    }
-
-    #[test]
-    fn folders_go_whose_process_is_gone() {
-        let all = tempfile::tempdir().unwrap();
-        // Of somebody who would have this wait for ever, or open what it leads to.
-        let other = all.path().join("paceline-trap");
-        fs::create_dir(&other).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            other.join(HELD),
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RWXU,
-            0,
-        )
-        .unwrap();
-        for name in ["paceline-held", "paceline-left", "paceline-new", "other"] {
-            fs::create_dir(all.path().join(name)).unwrap();
-        }
-        hold(&all.path().join("paceline-held")).unwrap();
-        for name in ["paceline-left", "other"] {
-            fs::write(all.path().join(name).join(HELD), "").unwrap();
-        }
-        remove_abandoned(all.path());
-        let left = ["paceline-held", "paceline-left", "paceline-new", "other"]
-            .map(|name| all.path().join(name).exists());
-        assert_eq!(left, [true, false, true, true]);
-        assert!(other.exists());
-    }
-
-    #[test]
-    fn a_folder_that_is_being_filled_goes_all_the_same() {
-        let scratch = tempfile::tempdir().unwrap();
-        let folder = scratch.path().join("busy");
-        let made = AtomicUsize::new(0);
-        for _ in 0..20 {
-            fs::create_dir(&folder).unwrap();
-            made.store(0, Ordering::Relaxed);
-            thread::scope(|scope| {
-                // Ends when it can make nothing any more, or has made more than a comparison does.
-                scope.spawn(|| {
-                    for number in 0..500 {
-                        made.fetch_add(1, Ordering::Relaxed);
-                        if fs::write(folder.join(number.to_string()), "").is_err() {
-                            break;
-                        }
-                    }
-                });
-                while made.load(Ordering::Relaxed) < 20 {
-                    thread::yield_now();
-                }
-                remove(&folder);
-                assert!(!folder.exists());
-            });
-        }
     }
 }

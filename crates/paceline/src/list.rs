@@ -3,6 +3,7 @@
 
 use policy::{Instance, Policy};
 use report::text::{Align, table, wrapped};
+use workload::npb::Npb;
 
 use crate::cli::List;
 use crate::contender::{CLASSES, Contender, POLICIES};
@@ -53,9 +54,14 @@ fn workloads() -> String {
         .map(|workload| vec![workload.name, workload.tasks.len().to_string()])
         .collect();
     left(&["workload", "tasks"], &rows)
-        + "\nhackbench -g N -l N [-p] is run on vm and modelled on sim; other commands run on vm.\n"
+        + "\n"
+        + &wrapped(COMMANDS, output::style())
         + &wrapped(&models(), output::style())
 }
+
+/// Workloads that are command lines.
+const COMMANDS: &str = "hackbench [-g N] [-l N] [-s BYTES] [-f N] [-p] [-T|-P] runs on vm and here, and is modelled on \
+    sim; other commands run on vm and here, on sim as recordings.";
 
 /// Workloads that are built and not read.
 fn models() -> String {
@@ -65,9 +71,10 @@ fn models() -> String {
          rotate-P: threads of P processes take turns on a CPU; \
          pipelines-P: P processes whose threads hand a request on; \
          crowd-P: P servers that are never out of work; \
-         npb-NAME: a NAS benchmark. \
+         npb-NAME[-TASKS]: a NAS benchmark ({}), so many tasks a CPU (1 to 16). \
          For uneven cores: {}, and mix-P-P-..., mixes of 23 made-up programs p01 to p23.",
         workload::apps::NAMES.join(", "),
+        Npb::embedded().names().collect::<Vec<_>>().join(", "),
         workload::programs::MIXES.join(", ")
     )
 }

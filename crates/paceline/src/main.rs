@@ -4,18 +4,20 @@
 mod affinity;
 mod attempt;
 mod cli;
-mod clocks;
 mod compare;
 mod contender;
 mod doctor;
 mod export;
 mod failure;
+mod files;
 mod ground;
 mod hackbench;
 mod here;
 mod import;
 mod interrupt;
+mod known;
 mod list;
+mod machines;
 mod measure;
 mod output;
 mod perfetto;
@@ -27,8 +29,9 @@ mod record;
 mod replay;
 mod repro;
 mod run;
+mod scratch;
 mod shares;
-mod speeds;
+mod turbo;
 
 use std::process::ExitCode;
 
@@ -81,9 +84,12 @@ fn parse() -> Result<Cli, Failure> {
         return Err(Failure::Closed);
     }
     if !text.starts_with("error: ") {
-        return Err(Failure::input(
-            "say what to do: list, compare, repro, run, doctor, measure, try, record, import or shares; see paceline --help",
-        ));
+        let verbs = verbs();
+        let (last, others) = verbs.split_last().expect("there are some");
+        return Err(Failure::input(format!(
+            "say what to do: {} or {last}; see paceline --help",
+            others.join(", ")
+        )));
     }
     Err(Failure::Input(one_line(&error, &text)))
 }
@@ -95,9 +101,7 @@ fn one_line(error: &clap::Error, text: &str) -> String {
     let said = text[..end.unwrap_or(text.len())].trim_start_matches("error: ").trim();
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mend = match error.kind() {
-        ErrorKind::InvalidSubcommand => {
-            "; there are: list, compare, repro, run, doctor, measure, try, record, import, shares"
-        }
+        ErrorKind::InvalidSubcommand => &format!("; there are: {}", verbs().join(", ")),
         ErrorKind::UnknownArgument if !text.contains("argument '-") => {
             "; see --help, or put `--` before a command that is to be run"
         }
@@ -106,6 +110,13 @@ fn one_line(error: &clap::Error, text: &str) -> String {
         _ => "",
     };
     lines.join(" ") + mend
+}
+
+/// What there is to do, as far as the help names it.
+fn verbs() -> Vec<String> {
+    let command = Cli::command();
+    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    shown.map(|verb| verb.get_name().to_string()).collect()
 }
 
 /// Recordings have a command as text.

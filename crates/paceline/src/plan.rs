@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a comparison needs, checked before anything runs.
 
-use std::fmt::Display;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,11 +17,13 @@ use workload::{Dialect, Workload};
 
 use crate::cli::{self, Ground};
 use crate::contender::{self, Class, Contender, Model};
-use crate::failure::Failure;
+use crate::failure::{Failure, failed};
+use crate::files::text_of;
 use crate::here::{self, Here};
+use crate::machines::{core_types, find_machine};
 use crate::profile::Given;
 use crate::replay::Went;
-use crate::{clocks, hackbench, measure, output, replay};
+use crate::{hackbench, output, replay, turbo};
 
 /// A comparison.
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ impl Job {
                 None => Job::file(path),
             },
             None if arguments.command.is_empty() => Err(Failure::input(
-                "nothing to run; name rt-app JSON with --workload FILE, or a command after --",
+                "nothing to run; name a workload, rt-app JSON or a recording with --workload, or a command after --",
             )),
             None => {
                 Ok(Job::Command { argv: arguments.command.clone(), with: arguments.with.clone() })
@@ -230,7 +230,7 @@ impl Job {
         }
     }
 
-    /// Reads rt-app JSON: a file, or one that comes along by its name.
+    /// Reads rt-app JSON, or one that comes along by its name; a recording is read once the machine is known.
     pub fn file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
         if let Some(workload) = Apps::embedded().build(&name).filter(|_| !path.exists()) {
@@ -346,7 +346,8 @@ impl Job {
         match hackbench::model(argv) {
             Some(model) => Ok(model.map_err(Failure::Input)?.build()),
             None => Err(Failure::input(format!(
-                "sim cannot run {}; give it rt-app JSON with --workload FILE, or use --on vm",
+                "sim cannot run {}; record it (`paceline record -o job.trace -- COMMAND`) and name --workload \
+                 job.trace, or use --on vm",
                 argv[0]
             ))),
         }
@@ -364,7 +365,7 @@ fn profile(
     let kinds = match place {
         Place::Sim { machine, .. } => machine.core_rates.len(),
         Place::Vm { shape, .. } => of_cpus(&shape.core_types),
-        Place::Here(_) => of_cpus(&live::topology().map_err(here::failed)?.core_type),
+        Place::Here(_) => of_cpus(&live::topology().map_err(failed)?.core_type),
     };
     let given = Given::read(file)?;
     let profile = given.profile(kinds, contenders.iter().filter_map(Contender::policy))?;
@@ -444,13 +445,14 @@ fn check_real(contenders: &[Contender]) -> Result<(), Failure> {
 
 /// Nothing is loaded here before all of it is known to be possible.
 fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Here, Failure> {
-    let why = "is not for --on here, which has the machine, kernel and chance that it has";
+    let why =
+        "is not for --on here, which has the machine, kernel and chance that it has; leave it out";
     refuse(&of_guest(arguments), why)?;
     let chosen =
         [("--machine", arguments.machine.machine.is_some()), ("--seed", arguments.seed.is_some())];
     refuse(&chosen, why)?;
     check_real(contenders)?;
-    let cpus = live::topology().map_err(here::failed)?.llc.len();
+    let cpus = live::topology().map_err(failed)?.llc.len();
     match job {
         Job::Command { argv, .. } => {
             vm::which(argv[0].as_ref()).map_err(Failure::input)?;
@@ -475,7 +477,7 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
             .map_err(|error| Failure::input(format!("--locks: {error:#}; leave it out")))?;
     }
     let scope = if arguments.partial { live::Scope::WhoAsks } else { live::Scope::Everyone };
-    let clocks = arguments.clocks.as_deref().map(clocks::of).transpose()?;
+    let clocks = arguments.clocks.as_deref().map(turbo::of).transpose()?;
     Ok(Here { cpus, scope, clocks, limit: limit(arguments) })
 }
 
@@ -569,9 +571,9 @@ fn check_turn(turn: Option<Duration>, clock: cli::Clock, cpus: usize) -> Result<
         Some(turn) if !possible.contains(&turn) => {
             Err(Failure::input("--turn: expected a time from 1us to 1s, such as 20us"))
         }
-        Some(_) if cpus > 127 => {
-            Err(Failure::input("--turn: the emulator has short turns for up to 127 CPUs"))
-        }
+        Some(_) if cpus > 127 => Err(Failure::input(
+            "--turn: the emulator has short turns for up to 127 CPUs; take fewer CPUs, or leave --turn out",
+        )),
         _ => Ok(()),
     }
 }
@@ -634,54 +636,6 @@ pub fn guest_shape(cpus: u32, nodes: u32, smt: u32, distance: Option<u32>) -> vm
     }
 }
 
-/// `0-1=fast,2-5=slow`: which kind of core each CPU passes for; a kind that is named before another is faster.
-/// Those that are marked as `missing` need none.
-pub fn core_types(text: &str, cpus: usize, missing: &[bool]) -> Result<Vec<u16>, Failure> {
-    let half = |first: usize, last: usize| match first < last {
-        true => format!("{first}-{last}"),
-        false => first.to_string(),
-    };
-    let example = match (cpus / 2, cpus) {
-        (0, _) => "0=fast".to_string(),
-        (fast, all) => format!("{}=fast,{}=slow", half(0, fast - 1), half(fast, all - 1)),
-    };
-    let bad = |why: String| {
-        Failure::input(format!(
-            "--core-types {text}: {why}; expected each CPU once, the fastest kind first, such as {example}"
-        ))
-    };
-    let mut kinds: Vec<&str> = Vec::new();
-    let mut types = vec![None; cpus];
-    for part in text.split(',') {
-        let Some((range, kind)) = part.split_once('=') else {
-            return Err(bad(format!("`{part}` names no kind")));
-        };
-        let at = kinds.iter().position(|known| *known == kind).unwrap_or(kinds.len());
-        if at == kinds.len() {
-            kinds.push(kind);
-        }
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) else {
-            return Err(bad(format!("`{range}` is no range of CPUs")));
-        };
-        for cpu in first..=last.min(cpus) {
-            match types.get_mut(cpu) {
-                Some(free @ None) => *free = Some(at as u16),
-                Some(Some(_)) => return Err(bad(format!("CPU {cpu} is named twice"))),
-                None => return Err(bad(format!("there is no CPU {cpu}"))),
-            }
-        }
-    }
-    if kinds.len() > TYPES_MAX {
-        return Err(bad(format!("{} kinds, of at most {}", kinds.len(), TYPES_MAX)));
-    }
-    let is_there = |cpu: usize| !missing.get(cpu).is_some_and(|missing| *missing);
-    match (0..cpus).find(|cpu| types[*cpu].is_none() && is_there(*cpu)) {
-        Some(cpu) => Err(bad(format!("CPU {cpu} is missing"))),
-        None => Ok(types.into_iter().map(Option::unwrap_or_default).collect()),
-    }
-}
-
 /// The guest that is most like a machine: its threads, nodes, distances and kinds of cores.
 pub fn shape_of(machine: &Machine) -> vm::Shape {
     let mut cores: Vec<u16> = machine.cpus.iter().map(|cpu| cpu.core).collect();
@@ -702,20 +656,6 @@ pub fn shape_of(machine: &Machine) -> vm::Shape {
         },
         clocks: sim::clocks(machine),
         ..vm::Shape::default()
-    }
-}
-
-/// A machine that comes along, one of a file, or this one.
-pub fn find_machine(name: &str) -> Result<Machine, Failure> {
-    if name == measure::THIS {
-        return measure::this();
-    }
-    let path = Path::new(name);
-    let is_file = name.ends_with(".toml") || name.contains('/');
-    match is_file || !machine::names().any(|known| known == name) && path.exists() {
-        true => Machine::from_toml(&read(path)?, name).map_err(Failure::input),
-        false => machine::find(name)
-            .map_err(|error| Failure::input(format!("{error}, this, or a TOML file"))),
     }
 }
 
@@ -752,25 +692,27 @@ fn clock_of(clock: vm::Clock) -> Clock {
     }
 }
 
-/// Longest file that is read: the longest that come along have some 100 KB.
-const BYTES_MAX: u64 = 64 << 20;
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
 
-/// Reads a file that a user named.
-pub fn read(path: &Path) -> Result<String, Failure> {
-    text_of(path, "it is no text")
-}
+    use super::*;
 
-/// The same; `otherwise` says what is wrong with one that is no text.
-fn text_of(path: &Path, otherwise: &str) -> Result<String, Failure> {
-    let cannot =
-        |why: &dyn Display| Failure::input(format!("cannot read {}: {why}", path.display()));
-    let kind = fs::metadata(path).map_err(|error| cannot(&error))?;
-    match () {
-        () if kind.is_dir() => return Err(cannot(&"it is a folder; name a file")),
-        () if !kind.is_file() => return Err(cannot(&"it is no regular file; copy it to one")),
-        () if kind.len() > BYTES_MAX => return Err(cannot(&"it is longer than 64 MB")),
-        () => {}
+    /// It has them as text.
+    #[test]
+    fn the_help_names_the_defaults() {
+        let command = cli::Cli::command();
+        let compare = command.find_subcommand("compare").unwrap();
+        for (option, default) in [
+            ("machine", format!("[default on sim: {MACHINE}]")),
+            ("cpus", format!("(vm only) [default: {CPUS}, on {NODES} nodes]")),
+            ("nodes", format!("(vm only) [default: {NODES}; 1 with --cpus]")),
+            ("boots", format!("(vm only) [default: {BOOTS}]")),
+            ("seed", format!("[default: {SEED}]")),
+        ] {
+            let argument = compare.get_arguments().find(|it| it.get_id() == option).unwrap();
+            let help = argument.get_help().unwrap().to_string();
+            assert!(help.ends_with(&default), "{option}: {help}");
+        }
     }
-    let bytes = fs::read(path).map_err(|error| cannot(&error))?;
-    String::from_utf8(bytes).map_err(|_| cannot(&otherwise))
 }

@@ -22,7 +22,7 @@ use policy::{Instance, Profile, Told};
 use toml::{Table, Value};
 
 use crate::failure::Failure;
-use crate::plan::read;
+use crate::files;
 
 /// What a file says, before it is known which machine it is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ const LEVEL_MAX: f64 = (machine::LEVELS - 1) as f64;
 impl Given {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        Given::parse(&path.display().to_string(), &read(path)?)
+        Given::parse(&path.display().to_string(), &files::read(path)?)
     }
 
     fn parse(file: &str, text: &str) -> Result<Self, Failure> {

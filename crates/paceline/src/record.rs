@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use live::recorder::{Lost, Recorded, Recorder, in_pid_namespace};
 use live::sampler::Sampler;
 use record::{Header, WriteError};
+use report::Draft;
 use report::text::{count, percent, time};
-use report::{Draft, FileError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -21,8 +21,8 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use crate::cli::Record;
-use crate::failure::Failure;
-use crate::here::failed;
+use crate::failure::{Failure, failed};
+use crate::files::{refused, unwritable};
 use crate::interrupt::{self, Signals};
 use crate::run::as_shell;
 use crate::{export, output, perfetto};
@@ -271,16 +271,6 @@ impl Observer {
             Observer::Procfs(sampler) => sampler.is_cut(),
         }
     }
-}
-
-/// No recording can be written there.
-pub fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::input(format!("cannot write {}: {why}; name another with -o", path.display()))
-}
-
-/// The same, as the file says it.
-pub fn refused(error: FileError) -> Failure {
-    Failure::input(format!("{error}; name another with -o"))
 }
 
 fn begin(draft: &Draft, args: &Record, coarse: bool) -> Result<Observer, Failure> {

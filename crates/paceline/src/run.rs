@@ -16,14 +16,13 @@ use serde_json::{Value, json};
 
 use crate::affinity;
 use crate::cli::{By, CountedBy, Counter, Run};
-use crate::clocks;
 use crate::contender::{self, Contender, POLICIES};
-use crate::failure::Failure;
-use crate::here::{failed, heed_limits, may_load, outrank_policies};
+use crate::failure::{Failure, failed};
+use crate::here::{heed_limits, may_load, outrank_policies};
+use crate::known::Known;
+use crate::machines::core_types;
 use crate::placed::{self, Moves};
-use crate::plan::core_types;
-use crate::speeds::Speeds;
-use crate::{interrupt, output};
+use crate::{interrupt, output, turbo};
 use report::text::plural;
 
 /// How often the kernel and the command are looked at.
@@ -50,9 +49,9 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         vm::which(program.as_ref()).map_err(Failure::input)?;
     }
     let topology = topology(args)?;
-    let mut speeds = Speeds::new(args, &instance, &topology)?;
+    let mut known = Known::new(args, &instance, &topology)?;
     if args.by == By::Affinity {
-        return affinity::run(args, &instance, &topology, &mut speeds, every, until);
+        return affinity::run(args, &instance, &topology, &mut known, every, until);
     }
     may_load()?;
     let alone = args.partial && !args.command.is_empty();
@@ -61,24 +60,25 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
-    let profile = speeds.profile();
+    let profile = known.profile();
     let attached =
         live::load(&instance, &topology, &profile, scope, counting(args)).map_err(failed)?;
     let started = Instant::now();
     output::say(&format!("paceline: {} is in charge of {}", instance.label, whom(scope)));
-    let known = instance.policy.told().map(|told| match told {
-        Told::Levels => clocks::described(&instance, &topology.clocks, attached.counters()),
-        Told::Speeds | Told::Misses => speeds.described(&attached),
+    let from = instance.policy.told().map(|told| match told {
+        Told::Levels => turbo::described(&instance, &topology.clocks, attached.counters()),
+        Told::Speeds => known.speeds(&attached),
+        Told::Misses => known.misses(live::counts_misses()),
     });
-    known.iter().for_each(|known| output::say(&format!("paceline: {known}")));
+    from.iter().for_each(|from| output::say(&format!("paceline: {from}")));
     // Who pressed Ctrl-C while it was loaded wants no command.
     let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
         true => None,
         false => Some(start(args, standing)?),
     };
-    speeds.warn(args);
+    known.warn(args);
     let label = &instance.label;
-    let mut watch = Watch { args, label, started, every, until, stop, speeds: &mut speeds };
+    let mut watch = Watch { args, label, started, every, until, stop, known: &mut known };
     let end = watch.wait(&attached, child.as_mut());
     let said = match &end {
         Ok(end) => unload(&mut watch, attached, end),
@@ -102,7 +102,7 @@ fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failur
     };
     let detached = attached.detach();
     // The disk may be slow, or gone.
-    watch.speeds.keep(learned);
+    watch.known.keep(learned);
     if *end != End::Kernel {
         detached.map_err(failed)?;
     }
@@ -147,7 +147,7 @@ struct Watch<'a> {
     every: Duration,
     until: Option<Duration>,
     stop: Arc<AtomicBool>,
-    speeds: &'a mut Speeds,
+    known: &'a mut Known,
 }
 
 impl Watch<'_> {
@@ -183,7 +183,7 @@ impl Watch<'_> {
             }
             if passed >= next {
                 let now = Glance::now().map_err(failed)?;
-                self.speeds.keep_now_and_then(|| learned(attached), passed);
+                self.known.keep_now_and_then(|| learned(attached), passed);
                 let load = now.since(&last);
                 let knows = attached.knows();
                 match tell(self.args.json, self.label, passed, &load, knows, &mut moves) {
@@ -383,7 +383,7 @@ fn topology(args: &Run) -> Result<Topology, Failure> {
         topology.core_type = core_types(kinds, cpus, &topology.missing)?;
     }
     if let Some(machine) = &args.clocks {
-        topology.clocks = clocks::of(machine)?;
+        topology.clocks = turbo::of(machine)?;
     }
     Ok(topology)
 }

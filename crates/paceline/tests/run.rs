@@ -64,6 +64,7 @@ C
         for devil in $devils; do taskset -p f $devil >out; done
         policy=dino:gate=off,rate=1
         load --profile profile.toml --stats 1s
+        await 'grep -q "misses: no counters (.*); 1 program told" err'
         await 'grep -q "[1-9] MB moved" err'
         kill -KILL $pid; wait $pid
         await '[ "$(state)" = disabled ]'
@@ -110,6 +111,7 @@ fn pages_follow_threads_that_are_bound_to_other_nodes() {
         load() {{
             $P run $policy $by "$@" >lines 2>err & pid=$!
             await 'grep -q "by masks of CPUs" err'
+            await 'grep -q "misses: no counters (.*); 1 program told" err'
         }}
         masks() {{ for devil in $devils; do taskset -p $devil; done | sed 's/.*: //' | sort | tr '\n' ' '; }}
         unload() {{

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
 use policy::Counts;
@@ -39,7 +39,7 @@ impl ThreadCounters {
         if !opened.contains_key(&tid) && opened.len() >= THREADS_MAX {
             return None;
         }
-        let pair = opened.entry(tid).or_insert_with(|| Pair::open(tid)).as_ref()?;
+        let pair = opened.entry(tid).or_insert_with(|| Pair::open(tid).ok()).as_ref()?;
         pair.asked.set(true);
         Some(Counts { instructions: count(&pair.instructions)?, misses: count(&pair.misses)? })
     }
@@ -52,12 +52,17 @@ impl ThreadCounters {
     }
 }
 
+/// Whether a thread's misses can be counted, by the one that asks, and why not.
+pub fn counts_misses() -> Result<(), String> {
+    Pair::open(0).map(drop).map_err(|error| error.to_string())
+}
+
 impl Pair {
-    fn open(tid: u32) -> Option<Pair> {
-        let counter = |event| open(HARDWARE, event, Whom::Thread(tid)).ok();
+    fn open(tid: u32) -> io::Result<Pair> {
+        let counter = |event| open(HARDWARE, event, Whom::Thread(tid));
         let (instructions, misses): (OwnedFd, OwnedFd) =
             (counter(INSTRUCTIONS)?, counter(CACHE_MISSES)?);
-        Some(Pair {
+        Ok(Pair {
             instructions: instructions.into(),
             misses: misses.into(),
             asked: Cell::new(true),

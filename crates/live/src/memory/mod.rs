@@ -13,6 +13,7 @@ use std::path::Path;
 use policy::{Counts, Memory};
 
 use counts::ThreadCounters;
+pub use counts::counts_misses;
 use mover::{Moved, Mover, Order};
 
 /// All of it, for one control plane. Nothing is counted or moved before somebody asks.

@@ -15,8 +15,8 @@ use machine::Machine;
 use report::write_whole;
 
 use crate::cli::Measure;
-use crate::compare::check_writable;
 use crate::failure::Failure;
+use crate::files::check_writable;
 use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;

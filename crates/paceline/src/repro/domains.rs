@@ -22,7 +22,7 @@ use workload::{DomainMixes, Step, Task, Workload};
 use super::extremes;
 use super::views::{Chart, View};
 use crate::failure::Failure;
-use crate::plan::find_machine;
+use crate::machines::find_machine;
 use crate::progress::Progress;
 
 const SECOND_NS: u64 = 1_000_000_000;

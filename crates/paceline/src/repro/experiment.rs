@@ -14,6 +14,7 @@ use super::paper::{Experiment, Ground, GuestClock, Job};
 use super::{faults, neighbours};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
+use crate::machines::{core_types, find_machine};
 use crate::plan::{self, Place, Plan};
 use crate::progress::Progress;
 use crate::{ground, plan::SEED};
@@ -99,7 +100,7 @@ fn fault(
 
 fn sim(experiment: &Experiment) -> Result<Place, Failure> {
     let name = experiment.machine.as_deref().unwrap_or("numa-2x4");
-    let mut machine = plan::find_machine(name)?;
+    let mut machine = find_machine(name)?;
     for (cost, value) in &experiment.costs {
         machine = machine.with_cost(cost, *value).map_err(Failure::input)?;
     }
@@ -110,7 +111,7 @@ fn sim(experiment: &Experiment) -> Result<Place, Failure> {
 fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, Failure> {
     let (mut shape, rates) = match &experiment.machine {
         Some(name) => {
-            let machine = plan::find_machine(name)?;
+            let machine = find_machine(name)?;
             let mut shape = plan::shape_of(&machine);
             if let Some(cpus) = experiment.cpus {
                 (shape.cpus, shape.core_types) = (cpus as usize, Vec::new());
@@ -128,7 +129,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Place, F
     };
     shape.numa_balancing = !experiment.no_numa_balancing;
     if let Some(kinds) = &experiment.core_types {
-        shape.core_types = plan::core_types(kinds, shape.cpus, &[])?;
+        shape.core_types = core_types(kinds, shape.cpus, &[])?;
     }
     let faults = matches!(experiment.job, Job::Fault { .. });
     Ok(Place::Vm {
@@ -161,7 +162,7 @@ pub fn workload(wanted: &Job) -> Result<Workload, Failure> {
 /// The machine that it names, and its workload. Fails with `lacks` where it names none.
 pub fn described(experiment: &Experiment, lacks: &str) -> Result<(Machine, Workload), Failure> {
     let machine = experiment.machine.as_deref().ok_or_else(|| Failure::input(lacks))?;
-    Ok((plan::find_machine(machine)?, workload(&experiment.job)?))
+    Ok((find_machine(machine)?, workload(&experiment.job)?))
 }
 
 /// Their names.

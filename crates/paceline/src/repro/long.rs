@@ -17,7 +17,7 @@ use trace::{Event, Kind, Tid};
 use workload::hackbench::{Channel, Hackbench};
 
 use crate::failure::Failure;
-use crate::{interrupt, plan};
+use crate::{machines, scratch};
 
 /// Messages of the run that shows how many events one takes.
 const TRIED: u64 = 100;
@@ -81,7 +81,7 @@ impl Longs {
 }
 
 fn measured(long: &Long) -> Result<Took, Failure> {
-    let scratch = interrupt::scratch()?;
+    let scratch = scratch::folder()?;
     let (text, trace) = (scratch.path().join("long.txt"), scratch.path().join("long.trace"));
     written(long, &text)?;
     let [import, compare, o, workload] = ["import", "compare", "-o", "--workload"].map(OsStr::new);
@@ -152,7 +152,7 @@ fn written(long: &Long, path: &Path) -> Result<(), Failure> {
 type Played = (BTreeMap<Tid, String>, Vec<Event>);
 
 fn played(machine: &str, loops: u64) -> Result<Played, Failure> {
-    let machine = plan::find_machine(machine)?;
+    let machine = machines::find_machine(machine)?;
     let load = Hackbench { loops, channel: Channel::Pipe, ..Hackbench::default() };
     let mut scenario = Scenario::new(machine, load.build(), Scheduler::Default);
     scenario.options.record.events = true;
@@ -228,7 +228,7 @@ mod tests {
         let of = |event: &&Event| !matches!(event.kind, Kind::Affinity { .. });
         assert_eq!(found.events as usize, events.iter().filter(of).count());
         let (trace, ..) = import(&text[..], &found, "hackbench", Vec::new()).unwrap();
-        let machine = plan::find_machine("numa-2x4").unwrap();
+        let machine = machines::find_machine("numa-2x4").unwrap();
         let (_, replay, _) = crate::replay::taken_in(&trace[..], &machine).unwrap();
         let switches =
             |event: &&Event| matches!(event.kind, Kind::Switch { prev, .. } if prev != 0);

@@ -21,7 +21,7 @@ use super::experiment;
 use super::extremes::{greatest, least};
 use super::paper::Experiment;
 use crate::failure::Failure;
-use crate::plan::find_machine;
+use crate::machines::find_machine;
 use crate::progress::Progress;
 
 /// How long each mix runs; the first tenth of a second is everybody's, before anything is planned.

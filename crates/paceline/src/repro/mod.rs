@@ -31,8 +31,8 @@ use std::fs;
 use indicatif::MultiProgress;
 
 use crate::cli::Repro;
-use crate::compare::{check_writable, write_report};
 use crate::failure::Failure;
+use crate::files::{check_writable, write_report};
 use crate::ground::of_vm;
 use crate::progress::Progress;
 use crate::{interrupt, output};

@@ -24,7 +24,7 @@ use super::views::{Chart, View};
 use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::ground;
-use crate::plan::find_machine;
+use crate::machines::find_machine;
 use crate::progress::Progress;
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -807,9 +807,24 @@ pub fn find(name: &str) -> Result<Vec<Paper>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::super::views::Shown;
     use super::*;
-    use crate::contender;
+    use crate::{cli, contender};
+
+    #[test]
+    fn the_help_names_every_paper() {
+        let command = cli::Cli::command();
+        let repro = command.find_subcommand("repro").unwrap();
+        let name = repro.get_arguments().find(|it| it.get_id() == "name").unwrap();
+        let help = name.get_help().unwrap().to_string();
+        let words: Vec<&str> =
+            help.split(|letter: char| !"-".contains(letter) && !letter.is_alphanumeric()).collect();
+        for (name, _) in PAPERS {
+            assert!(words.contains(name), "{name}: {help}");
+        }
+    }
 
     #[test]
     fn papers_can_be_read_and_name_only_what_is_there() {

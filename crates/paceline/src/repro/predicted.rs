@@ -11,7 +11,7 @@ use trace::{Outcome, TaskObserved};
 
 use super::paper::Foretold;
 use crate::failure::Failure;
-use crate::{contender, ground, plan, replay};
+use crate::{contender, ground, machines, replay};
 
 /// Seeds of a replay, whose median is held to what happened.
 const SEEDS: u64 = 5;
@@ -25,7 +25,7 @@ pub fn distances(
     of: &str,
     what: Foretold,
 ) -> Result<Vec<f64>, Failure> {
-    let machine = plan::find_machine(machine)?;
+    let machine = machines::find_machine(machine)?;
     let mut distances = Vec::new();
     let recorded: Vec<&Outcome> = outcomes.iter().filter(|run| run.policy == from).collect();
     if recorded.iter().any(|run| run.recording.is_empty()) {

@@ -20,7 +20,8 @@ use super::measure::Effort;
 use super::outcomes::{ratios, values};
 use super::paper::{Channel, Jobs, Quantity, Sweep, Unplug};
 use crate::failure::Failure;
-use crate::plan::{Job, Place, Plan, SEED, find_machine};
+use crate::machines::find_machine;
+use crate::plan::{Job, Place, Plan, SEED};
 use crate::progress::Progress;
 use crate::{contender, ground};
 

@@ -9,8 +9,8 @@ use serde::Serialize;
 use uneven::{Metrics, Plan, plan};
 
 use crate::cli::Shares;
-use crate::compare::check_writable;
 use crate::failure::Failure;
+use crate::files::check_writable;
 use crate::{interrupt, output};
 use ask::Asked;
 

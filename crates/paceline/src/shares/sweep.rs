@@ -10,8 +10,8 @@ use uneven::{Base, Error, Metrics, energy_per_work, plan};
 use super::ask::Asked;
 use super::json;
 use crate::cli::Shares;
-use crate::compare::write_report;
 use crate::failure::Failure;
+use crate::files::write_report;
 use crate::output;
 
 const STEPS: u32 = 20;

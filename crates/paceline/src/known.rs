@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `run` knows of programs' speeds: what an operator said, what was measured before, what is measured now.
+//! What `run` knows of programs, their speeds or their misses: what an operator said, what was measured before, what is
+//! measured now.
 
+use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use live::{Attached, Counters};
 use policy::{Instance, Profile, Told, Topology};
 use report::text::plural;
 
-use crate::cli::Run;
+use crate::cli::{Counter, Run};
 use crate::failure::Failure;
 use crate::output;
 use crate::profile::{self, Given};
@@ -16,8 +18,8 @@ use crate::profile::{self, Given};
 /// How often what was measured is written down.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Where speeds come from, and where they go.
-pub struct Speeds {
+/// Where it comes from, and where what is measured goes.
+pub struct Known {
     given: Option<Given>,
     told: Profile,
     memo: Option<PathBuf>,
@@ -25,9 +27,15 @@ pub struct Speeds {
     kept: Duration,
 }
 
-impl Speeds {
+impl Known {
     /// Reads the files that were named.
     pub fn new(args: &Run, instance: &Instance, topology: &Topology) -> Result<Self, Failure> {
+        if instance.policy.told() == Some(Told::Misses) && args.counter != Counter::Own {
+            return Err(Failure::input(format!(
+                "--counter: {} counts misses of each thread, and nothing in their place; leave it out",
+                instance.policy.name
+            )));
+        }
         let kinds = topology.kinds();
         let given = args.profile.as_deref().map(Given::read).transpose()?;
         let told = given.as_ref().map(|given| given.profile(kinds, [instance].into_iter()));
@@ -44,7 +52,7 @@ impl Speeds {
             }
         }
         let (told, memo) = (told.transpose()?.unwrap_or_default(), args.memo.clone());
-        Ok(Speeds { given, told, memo, remembered, kept: Duration::ZERO })
+        Ok(Known { given, told, memo, remembered, kept: Duration::ZERO })
     }
 
     /// All that is known beforehand; what somebody said comes before what was measured.
@@ -55,14 +63,14 @@ impl Speeds {
     }
 
     /// Where speeds come from, in a line.
-    pub fn described(&self, attached: &Attached) -> String {
+    pub fn speeds(&self, attached: &Attached) -> String {
         let by = if attached.counts_at_switches() { ", read at switches" } else { "" };
         self.with(attached.counters(), by)
     }
 
     fn with(&self, counters: &Counters, by: &str) -> String {
         let counted = counters.describe();
-        self.sum_up(match (counters.any(), counted.is_empty()) {
+        self.speeds_by(match (counters.any(), counted.is_empty()) {
             (true, _) => Ok(format!("{counted}{by}")),
             (false, true) => Err("off".into()),
             (false, false) => Err(counted),
@@ -70,15 +78,13 @@ impl Speeds {
     }
 
     /// The same, by what is counted, or why nothing is.
-    pub fn sum_up(&self, counted: Result<String, String>) -> String {
+    pub fn speeds_by(&self, counted: Result<String, String>) -> String {
         let counts = counted.is_ok();
         let mut parts = vec![match counted {
             Ok(counters) => format!("counters: {counters}"),
             Err(why) => format!("no counters ({why})"),
         }];
-        if let Some(given) = &self.given {
-            parts.push(format!("{} told", plural(given.len(), "program")));
-        }
+        parts.extend(self.told_of());
         if self.memo.is_some() {
             parts.push(format!("{} remembered", plural(self.remembered.len(), "program")));
         }
@@ -86,6 +92,25 @@ impl Speeds {
             parts.push("every task is taken for one that gains most (knob speedup_max)".into());
         }
         format!("speeds: {}", parts.join("; "))
+    }
+
+    /// Where misses come from, in a line, by whether they are counted, or why not.
+    pub fn misses(&self, counted: Result<(), String>) -> String {
+        let parts: Vec<String> = match (counted, self.told_of()) {
+            (Ok(()), told) => iter::once("counted of each thread".into()).chain(told).collect(),
+            (Err(why), Some(told)) => vec![format!("no counters ({why})"), told],
+            (Err(why), None) => vec![
+                format!("unknown, for there are no counters ({why})"),
+                "nobody is placed: give --profile".into(),
+            ],
+        };
+        format!("misses: {}", parts.join("; "))
+    }
+
+    /// How many programs somebody has said something of.
+    fn told_of(&self) -> Option<String> {
+        let given = self.given.as_ref()?;
+        Some(format!("{} told", plural(given.len(), "program")))
     }
 
     /// Says which programs of the profile do not run; the command may still start them.
@@ -111,5 +136,52 @@ impl Speeds {
         if let Err(error) = report::write_whole(memo, profile::write(&self.remembered)) {
             output::say(&format!("paceline: --memo: {error}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Verb};
+
+    fn known(policy: &'static policy::Policy, words: &str) -> Result<Known, Failure> {
+        let line = ["paceline", "run", policy.name].into_iter().chain(words.split_whitespace());
+        let Verb::Run(args) = Cli::parse_from(line).verb else { panic!("it is another verb") };
+        Known::new(&args, &Instance::default(policy), &Topology::default())
+    }
+
+    #[test]
+    fn what_is_said_of_misses_is_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("known.toml");
+        std::fs::write(&file, "[programs]\nmcf = 38\n").unwrap();
+        let untold = known(&dino::DINO, "").unwrap();
+        let told = known(&dino::DINO, &format!("--profile {}", file.display())).unwrap();
+        let no = || Err("no such device".to_string());
+        for (known, counted, said) in [
+            (&untold, Ok(()), "misses: counted of each thread"),
+            (&told, Ok(()), "misses: counted of each thread; 1 program told"),
+            (&told, no(), "misses: no counters (no such device); 1 program told"),
+            (
+                &untold,
+                no(),
+                "misses: unknown, for there are no counters (no such device); nobody is placed: give --profile",
+            ),
+        ] {
+            assert_eq!(known.misses(counted), said);
+        }
+    }
+
+    #[test]
+    fn who_counts_misses_counts_nothing_in_their_place() {
+        for counter in ["off", "cpu-clock"] {
+            let words = format!("--counter {counter}");
+            let error = known(&dino::DINO, &words).err().unwrap().to_string();
+            assert!(error.starts_with("--counter: dino counts misses"), "{error}");
+            assert!(known(&uneven::MIN_FAIR, &words).is_ok());
+        }
+        assert!(known(&dino::DINO, "--counter own").is_ok());
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `run --clocks MACHINE`, and `compare --on here`: which turbo table this machine has, which no kernel tells; and by what a policy of licenses
-//! knows how fast cores run, best first: by the processor's events, by a model, not at all.
+//! `run --clocks MACHINE`, and `compare --on here`: which turbo table this machine has, which no kernel tells; and by
+//! what a policy of licenses knows how fast cores run, best first: by the processor's events, by a model, not at all.
 
 use live::Counters;
 use policy::{Clocks, Instance};
 
 use crate::failure::Failure;
-use crate::plan::find_machine;
+use crate::machines::find_machine;
 
 /// Those of a machine that this one is like.
 pub fn of(machine: &str) -> Result<Clocks, Failure> {
