@@ -80,12 +80,30 @@ pub fn between_boots(
         own.extend(names(&replay));
     }
     let runs: Vec<&Outcome> = outcomes.iter().filter(|run| run.policy == of).collect();
-    let seen = |run: &&Outcome| Seen::of(run, |name| own.contains(name));
-    let one = |run: &&Outcome| {
-        let others = runs.iter().filter(|other| other.boot != run.boot);
-        distance(&others.map(seen).collect::<Vec<_>>(), &[seen(run)], what)
+    let mut seen = Vec::new();
+    for run in &runs {
+        let cpu_ns = match what {
+            Foretold::CpuTime if run.recording.is_empty() => return Ok(Vec::new()),
+            Foretold::CpuTime => cpu_by_tid(&run.recording)?,
+            _ => Vec::new(),
+        };
+        seen.push((run.boot, Seen { cpu_ns, ..Seen::of(run, |name| own.contains(name)) }));
+    }
+    let one = |(boot, run): &(usize, Seen)| {
+        let others = seen.iter().filter(|(other, _)| other != boot);
+        let others: Vec<Seen> = others.map(|(_, other)| other.clone()).collect();
+        distance(&others, std::slice::from_ref(run), what)
     };
-    Ok(runs.iter().map(one).collect::<Option<_>>().unwrap_or_default())
+    Ok(seen.iter().map(one).collect::<Option<_>>().unwrap_or_default())
+}
+
+/// CPU time of each task of a recording, those started first before the others: in another boot of the same, that is the
+/// same task.
+fn cpu_by_tid(recording: &[u8]) -> Result<Vec<f64>, Failure> {
+    let (_, replay, _) = replay::taken(recording, 0.0).map_err(unreadable)?;
+    let mut tasks = replay.recorded();
+    tasks.sort_by_key(|task| task.tid);
+    Ok(tasks.iter().map(|task| task.cpu_ns as f64).collect())
 }
 
 fn unreadable(error: record::ReadError) -> Failure {
