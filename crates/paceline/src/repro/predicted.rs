@@ -240,11 +240,12 @@ mod tests {
         assert!(apart("b").is_empty(), "there is no other boot");
     }
 
-    /// A recording in which hackbench runs once.
-    fn recording() -> Vec<u8> {
+    /// A recording in which hackbench runs once, until then.
+    fn recording(until: &str) -> Vec<u8> {
         let text = "swapper-0 [000] 1.1: sched_waking: comm=hackbench pid=7 prio=120 target_cpu=000\n\
                     swapper-0 [000] 1.2: sched_switch: swapper/0:0 [120] R ==> hackbench:7 [120]\n\
-                    hackbench-7 [000] 1.3: sched_switch: hackbench:7 [120] S ==> swapper/0:0 [120]\n";
+                    hackbench-7 [000] UNTIL: sched_switch: hackbench:7 [120] S ==> swapper/0:0 [120]\n"
+            .replace("UNTIL", until);
         let found = survey(text.as_bytes()).unwrap();
         import(text.as_bytes(), &found, "hackbench", Vec::new()).unwrap().0
     }
@@ -264,12 +265,28 @@ mod tests {
         let mut runs = [run(0, 100, 10), run(1, 100, 900)];
         let apart = |runs: &[Outcome]| between_boots(runs, "a", "a", Foretold::Switches).unwrap();
         assert!(apart(&runs).is_empty(), "whose they are is not known");
-        runs[1].recording = recording();
+        runs[1].recording = recording("1.3");
         assert!(apart(&runs).is_empty(), "nor whose the first's are");
-        runs[0].recording = recording();
+        runs[0].recording = recording("1.3");
         assert_eq!(apart(&runs), [0.0, 0.0], "the guest's own tasks are nobody's");
         runs[0].observed.elapsed_ns = 0;
         assert!(apart(&runs).is_empty(), "nobody has seen the first");
+    }
+
+    #[test]
+    fn tasks_of_a_boot_are_held_to_those_of_the_others() {
+        let run = |boot, until| {
+            let mut run = Outcome { policy: "a".into(), boot, ..Outcome::default() };
+            run.recording = recording(until);
+            run
+        };
+        let mut runs = [run(0, "1.3"), run(1, "1.4")];
+        let apart = |runs: &[Outcome]| between_boots(runs, "a", "a", Foretold::CpuTime).unwrap();
+        let near = |got: f64, wanted: f64| (got - wanted).abs() < 1e-6;
+        let distances = apart(&runs);
+        assert!(near(distances[0], 1.0) && near(distances[1], 0.5), "{distances:?}");
+        runs[1].recording.clear();
+        assert!(apart(&runs).is_empty(), "of one nothing is known");
     }
 
     #[test]
