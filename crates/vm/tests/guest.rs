@@ -421,16 +421,25 @@ fn sequences<'a>(
 }
 
 fn the_simulator_calls_as_the_kernel_does() {
-    calls_agree(CALLED, 1, 5);
+    calls_agree(CALLED, 1, 5, |calls| calls);
 }
 
 /// A task that chooses another CPU while it runs is taken from its own by the stopper.
 fn who_leaves_a_cpu_is_told_of_as_by_the_kernel() {
-    calls_agree(LEAVES, 2, 1);
+    // It is chance on which of the two it is when it leaves for the first time, or need not.
+    calls_agree(LEAVES, 2, 1, |calls| {
+        let leaves = |at: &usize| calls[*at..].starts_with(&["stopping", "enqueue"]);
+        let second = (0..calls.len()).filter(leaves).nth(1).expect("it leaves again and again");
+        &calls[second..]
+    });
 }
 
-/// The callbacks of each of so many tasks of a file, in a guest with so many CPUs and in the simulator.
-fn calls_agree(json: &str, cpus: usize, tasks: usize) {
+/// The callbacks of each of so many tasks of a file, in a guest with so many CPUs and in the simulator; of these the part
+/// that is not chance.
+fn calls_agree<F>(json: &str, cpus: usize, tasks: usize, part: F)
+where
+    F: for<'a, 'b> Fn(&'a [&'b str]) -> &'a [&'b str],
+{
     let mut request = request(&["probe"], &[]);
     request.shape.cpus = cpus;
     request.workload = WorkloadRef::RtApp { name: "called".into(), json: json.into() };
@@ -463,7 +472,7 @@ fn calls_agree(json: &str, cpus: usize, tasks: usize) {
         // around the workload itself a thread waits for its fellows at the start and at the end, and
         // the kernel puts it back and forth once more as it exits
         let end = ["dispatch", "exit_task"];
-        let told = simulated[name].strip_suffix(&end).expect("a task's end");
+        let told = part(simulated[name].strip_suffix(&end).expect("a task's end"));
         assert!(told.len() >= 12, "{name}: {told:?}");
         let agrees = calls.windows(told.len()).any(|part| part == told) && calls.ends_with(&end);
         assert!(agrees, "{name}:\n guest {}\n sim {}", calls.join(" "), told.join(" "));
