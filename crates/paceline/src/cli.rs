@@ -89,14 +89,17 @@ pub enum Clock {
 
 /// A time, or how one is given.
 fn time(text: &str) -> Result<humantime::Duration, String> {
-    let time = text.parse::<humantime::Duration>();
-    time.map_err(|error| format!("{error}; give a time such as 60s"))
+    time_such_as("60s", text)
 }
 
 /// The same, of a turn of a CPU.
 fn turn(text: &str) -> Result<humantime::Duration, String> {
+    time_such_as("20us", text)
+}
+
+fn time_such_as(example: &str, text: &str) -> Result<humantime::Duration, String> {
     let time = text.parse::<humantime::Duration>();
-    time.map_err(|error| format!("{error}; give a time such as 20us"))
+    time.map_err(|error| format!("{error}; give a time such as {example}"))
 }
 
 /// Arguments of `compare`.

@@ -6,7 +6,7 @@ use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use live::{Attached, Counters};
+use live::Attached;
 use policy::{Instance, Profile, Told, Topology};
 use report::text::plural;
 
@@ -65,10 +65,7 @@ impl Known {
     /// Where speeds come from, in a line.
     pub fn speeds(&self, attached: &Attached) -> String {
         let by = if attached.counts_at_switches() { ", read at switches" } else { "" };
-        self.with(attached.counters(), by)
-    }
-
-    fn with(&self, counters: &Counters, by: &str) -> String {
+        let counters = attached.counters();
         let counted = counters.describe();
         self.speeds_by(match (counters.any(), counted.is_empty()) {
             (true, _) => Ok(format!("{counted}{by}")),

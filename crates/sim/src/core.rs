@@ -153,7 +153,7 @@ impl Engine {
 
     fn deactivate(&mut self, cpu: CpuId, prev: TaskId) {
         let k = &mut self.k;
-        let flags = match k.tasks[prev].must_move && k.tasks[prev].state == State::Running {
+        let flags = match k.tasks[prev].is_stopped() {
             true => dequeue::MOVE,
             false => dequeue::SLEEP,
         };

@@ -151,6 +151,11 @@ impl Task {
         self.allowed.is_one()
     }
 
+    /// The stopper takes it from the CPU that it runs on.
+    pub fn is_stopped(&self) -> bool {
+        self.must_move && self.state == State::Running
+    }
+
     /// What is left of its timer is for nobody.
     pub(crate) fn drop_timer(&mut self) {
         self.timer = self.timer.wrapping_add(1);

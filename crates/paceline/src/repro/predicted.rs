@@ -66,12 +66,44 @@ pub fn between_boots(
     of: &str,
     what: Foretold,
 ) -> Result<Vec<f64>, Failure> {
+    let runs = outcomes.iter().filter(|run| run.policy == of);
+    let seen: Vec<(usize, Seen)> = match what {
+        Foretold::CpuTime => {
+            let runs: Vec<&Outcome> = runs.collect();
+            if runs.iter().any(|run| run.recording.is_empty()) {
+                return Ok(Vec::new());
+            }
+            let seen = |run: &&Outcome| {
+                let cpu_ns = cpu_by_tid(&run.recording)?;
+                Ok((run.boot, Seen { cpu_ns, ..Seen::default() }))
+            };
+            runs.iter().map(seen).collect::<Result<_, Failure>>()?
+        }
+        _ => {
+            let Some(own) = own_names(outcomes, from, what)? else { return Ok(Vec::new()) };
+            runs.map(|run| (run.boot, Seen::of(run, |name| own.contains(name)))).collect()
+        }
+    };
+    let one = |(boot, run): &(usize, Seen)| {
+        let others = seen.iter().filter(|(other, _)| other != boot);
+        let others: Vec<Seen> = others.map(|(_, other)| other.clone()).collect();
+        distance(&others, std::slice::from_ref(run), what)
+    };
+    Ok(seen.iter().map(one).collect::<Option<_>>().unwrap_or_default())
+}
+
+/// What the tasks are called that are recorded under a policy. None: whose switches they are is not known of one of its
+/// runs; what a run takes is, and who runs is.
+fn own_names(
+    outcomes: &[Outcome],
+    from: &str,
+    what: Foretold,
+) -> Result<Option<BTreeSet<String>>, Failure> {
     let mut own = BTreeSet::new();
     for run in outcomes.iter().filter(|run| run.policy == from) {
         if run.recording.is_empty() {
-            // Whose switches they are is not known; what a run takes is, and who runs is.
             if what == Foretold::Switches {
-                return Ok(Vec::new());
+                return Ok(None);
             }
             continue;
         }
@@ -79,22 +111,7 @@ pub fn between_boots(
         let (_, replay, _) = replay::taken(run.recording.as_slice(), 0.0).map_err(unreadable)?;
         own.extend(names(&replay));
     }
-    let runs: Vec<&Outcome> = outcomes.iter().filter(|run| run.policy == of).collect();
-    let mut seen = Vec::new();
-    for run in &runs {
-        let cpu_ns = match what {
-            Foretold::CpuTime if run.recording.is_empty() => return Ok(Vec::new()),
-            Foretold::CpuTime => cpu_by_tid(&run.recording)?,
-            _ => Vec::new(),
-        };
-        seen.push((run.boot, Seen { cpu_ns, ..Seen::of(run, |name| own.contains(name)) }));
-    }
-    let one = |(boot, run): &(usize, Seen)| {
-        let others = seen.iter().filter(|(other, _)| other != boot);
-        let others: Vec<Seen> = others.map(|(_, other)| other.clone()).collect();
-        distance(&others, std::slice::from_ref(run), what)
-    };
-    Ok(seen.iter().map(one).collect::<Option<_>>().unwrap_or_default())
+    Ok(Some(own))
 }
 
 /// CPU time of each task of a recording, those started first before the others: in another boot of the same, that is the

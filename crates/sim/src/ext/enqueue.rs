@@ -294,11 +294,11 @@ impl Runtime {
         let moving = flags & dequeue::MOVE != 0;
         self.ops_dequeue(k, task, deq_flags(flags));
         let p = self.pointer(task);
-        if !moving && self.ops.stopping.is_some() && k.cpus[cpu].curr == Some(task) {
-            self.update_curr(k, task);
-            callback!(self, k, stopping(p, false), Some(task));
-        }
         if !moving {
+            if self.ops.stopping.is_some() && k.cpus[cpu].curr == Some(task) {
+                self.update_curr(k, task);
+                callback!(self, k, stopping(p, false), Some(task));
+            }
             callback!(self, k, quiescent(p, deq_flags(flags)), Some(task));
         }
         self.entity(task).flags &= !TASK_QUEUED;

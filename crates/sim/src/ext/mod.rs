@@ -563,9 +563,7 @@ impl Class for Ext {
         _runnable: bool,
     ) -> Option<TaskId> {
         // Who was stopped has left before it is looked for another one: the stopper is not a policy's.
-        let stopped =
-            |task: &TaskId| k.tasks[*task].must_move && k.tasks[*task].state == State::Running;
-        let prev = prev.filter(|prev| !stopped(prev));
+        let prev = prev.filter(|prev| !k.tasks[*prev].is_stopped());
         self.rt.pick_next(k, cpu, prev)
     }
 

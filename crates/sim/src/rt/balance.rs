@@ -72,8 +72,7 @@ impl Ranked {
     ) -> bool {
         let elsewhere = |this: &Self, task: TaskId| {
             let usable = k.tasks[task].allowed.and(&k.online);
-            !k.tasks[task].pinned()
-                && usable.iter().any(|other| this.highest(k, other) < priority(k, task))
+            usable.iter().any(|other| this.highest(k, other) < priority(k, task))
         };
         let goes = !k.cpus[cpu].need_resched && elsewhere(self, curr) && !elsewhere(self, task);
         if goes && self.remove(cpu, task) {
