@@ -14,7 +14,7 @@ use crate::kernel::{Kernel, cgroup_id, cgroups};
 use crate::objects::{self, Funcs, Gate, Object};
 use crate::program::{Cursor, Op, compile_between};
 use crate::task::{CpuId, State, Task, TaskId};
-use crate::turns::Turns;
+use crate::turns::{Cuts, Turns};
 
 /// Operations in a row that take no time before a loop is charged for going round.
 const ROUNDS_MAX: u32 = 1000;
@@ -298,7 +298,7 @@ impl Engine {
         } else if !self.k.cpus[cpu].pending.is_empty() || self.is_to_schedule(cpu) {
             self.begin(cpu, t_ns);
             self.handle_pending();
-            return self.finish();
+            return self.finish_and_go_on();
         }
         self.go_on(cpu, t_ns);
     }
@@ -327,7 +327,7 @@ impl Engine {
             _ => {
                 self.begin(cpu, t_ns);
                 self.handle(irq);
-                self.finish();
+                self.finish_and_go_on();
             }
         }
     }
@@ -378,18 +378,35 @@ impl Engine {
         }
     }
 
+    /// [`Engine::finish`]; where nothing else happens before, whoever has the CPU then goes on at once.
+    fn finish_and_go_on(&mut self) {
+        self.settle();
+        match self.goes_on(None) {
+            true => self.go_on(self.k.this, self.k.now),
+            false => self.end(),
+        }
+    }
+
     /// The present task of `cpu` goes on with its program.
     fn go_on(&mut self, cpu: CpuId, t_ns: u64) {
-        let Some(task) = self.k.cpus[cpu].curr else { return };
+        let Some(mut task) = self.k.cpus[cpu].curr else { return };
         let mut t_ns = t_ns;
         let mut rounds = 0;
+        // The kernel's code has ended, where it was called: whoever has the CPU then goes on, if anybody does at once.
+        macro_rules! call_kernel {
+            ($call:expr) => {{
+                match self.call_kernel(cpu, task, t_ns, $call) {
+                    Some(next) if next != task => (task, rounds) = (next, 0),
+                    Some(_) => {}
+                    None => return,
+                }
+                t_ns = self.k.now;
+            }};
+        }
         loop {
             rounds += 1;
             if self.is_at_gil(task) {
-                match self.call_kernel(cpu, task, t_ns, |engine| engine.pass_gil(task)) {
-                    Some(now) => t_ns = now,
-                    None => return,
-                }
+                call_kernel!(|engine| engine.pass_gil(task));
                 continue;
             }
             let longer = self.jittered(task);
@@ -403,12 +420,7 @@ impl Engine {
             self.act_ends(cpu, task);
             let at = &mut self.k.tasks[task].at;
             match at.op() {
-                _ if !at.to_wake.is_empty() => {
-                    match self.call_kernel(cpu, task, t_ns, |engine| engine.wake_rest(task)) {
-                        Some(now) => t_ns = now,
-                        None => return,
-                    }
-                }
+                _ if !at.to_wake.is_empty() => call_kernel!(|engine| engine.wake_rest(task)),
                 Op::Loop { times } => at.enter(times),
                 Op::Again { start } => at.again(start),
                 Op::Run { work_ns } if at.phase == 0 => {
@@ -451,12 +463,7 @@ impl Engine {
                     self.k.tasks[task].vector = level;
                     self.code_changes(cpu, t_ns);
                 }
-                op => {
-                    match self.call_kernel(cpu, task, t_ns, |engine| engine.system_call(task, op)) {
-                        Some(now) => t_ns = now,
-                        None => return,
-                    }
-                }
+                op => call_kernel!(|engine| engine.system_call(task, op)),
             }
         }
     }
@@ -479,7 +486,8 @@ impl Engine {
         }
     }
 
-    /// The task of `cpu` calls the kernel then. When it may go on; None: others get their turn.
+    /// The task of `cpu` calls the kernel then. Who goes on at once when the call, or a part of a long one, is over; None:
+    /// nobody, the kernel's code ends there, and others get their turn.
     #[inline]
     fn call_kernel(
         &mut self,
@@ -487,28 +495,37 @@ impl Engine {
         task: TaskId,
         t_ns: u64,
         call: impl FnOnce(&mut Engine),
-    ) -> Option<u64> {
+    ) -> Option<TaskId> {
         self.begin(cpu, t_ns);
         call(self);
-        self.end_call(cpu, task).then_some(self.k.now)
+        self.settle();
+        if self.goes_on(Some(task)) {
+            return self.k.cpus[cpu].curr;
+        }
+        self.end();
+        None
     }
 
-    /// A system call, or a part of a long one, is over. Whether its task may go on at once, as nothing
-    /// else happens anywhere; where not, the kernel's code ends here, and others get their turn.
-    fn end_call(&mut self, cpu: CpuId, task: TaskId) -> bool {
-        self.settle();
+    /// Kernel code of this CPU is over. Whether its task goes on at once, as nothing else happens anywhere before. Where
+    /// CPUs run in turn, only who has called the kernel does.
+    #[inline]
+    fn goes_on(&mut self, caller: Option<TaskId>) -> bool {
         let k = &mut self.k;
-        let alone = k.cpus[cpu].curr == Some(task)
-            && k.cpus[cpu].pending.is_empty()
+        let state = &k.cpus[k.this];
+        let in_turn = |cuts: &Cuts| !cuts.spins() && state.curr == caller;
+        let goes_on = state.curr.is_some()
+            && state.pending.is_empty()
+            && k.cuts.as_deref().is_none_or(in_turn)
             && k.queue.next_ns() > k.now
-            && !k.cuts.as_ref().is_some_and(|cuts| cuts.spins())
             && k.now < self.stop_ns
-            && k.failure.is_none();
-        match alone {
-            true => k.credit(),
-            false => self.end(),
+            && k.failure.is_none()
+            && self.alive + self.to_start > 0;
+        if goes_on {
+            debug_assert_eq!(k.lock_held(), None, "kernel code ends with a lock held");
+            k.cpus[k.this].free_ns = k.now;
+            k.credit();
         }
-        alone
+        goes_on
     }
 
     /// Whether this CPU schedules here, where a piece of kernel code ends. Within a system call that goes on
