@@ -172,13 +172,13 @@ impl Queue {
     fn set_cpu(&mut self, cpu: usize, order: Order) {
         let mut at = self.cpus.len() / 2 + cpu;
         self.cpus[at] = order;
+        let mut earlier = order;
         while at > 1 {
-            let earlier = self.cpus[at].min(self.cpus[at ^ 1]);
+            earlier = earlier.min(self.cpus[at ^ 1]);
             at /= 2;
-            if self.cpus[at] == earlier {
+            if std::mem::replace(&mut self.cpus[at], earlier) == earlier {
                 return;
             }
-            self.cpus[at] = earlier;
         }
     }
 
@@ -193,9 +193,24 @@ impl Queue {
 
     /// When a CPU is due first.
     #[inline]
-    fn first_cpu(&mut self) -> Order {
-        self.clear();
-        self.cpus.get(1).copied().unwrap_or(Order::NEVER)
+    fn first_cpu(&self) -> Order {
+        let first = self.cpus.get(1).copied().unwrap_or(Order::NEVER);
+        match self.stale {
+            Some(cpu) if first.cpu() == cpu => self.first_beside(cpu),
+            // Behind the first, who is due no more changes nothing.
+            _ => first,
+        }
+    }
+
+    /// The same, but for this one.
+    #[inline]
+    fn first_beside(&self, cpu: usize) -> Order {
+        let (mut at, mut first) = (self.cpus.len() / 2 + cpu, Order::NEVER);
+        while at > 1 {
+            first = first.min(self.cpus[at ^ 1]);
+            at /= 2;
+        }
+        first
     }
 
     #[inline]
@@ -209,6 +224,7 @@ impl Queue {
             }
             _ if first == Order::NEVER => None,
             _ => {
+                self.clear();
                 self.stale = Some(first.cpu());
                 Some((first.t_ns(), Due::Cpu(first.cpu() as u16)))
             }
@@ -217,13 +233,13 @@ impl Queue {
 
     /// When the next thing is due.
     #[inline]
-    pub fn next_ns(&mut self) -> u64 {
+    pub fn next_ns(&self) -> u64 {
         let first = self.first_cpu();
         self.heap.peek().map_or(first, |Reverse(entry)| entry.order.min(first)).t_ns()
     }
 
     /// Nothing is left that could make a task run.
-    pub fn only_background(&mut self) -> bool {
+    pub fn only_background(&self) -> bool {
         self.background == self.heap.len() && self.first_cpu() == Order::NEVER
     }
 }
