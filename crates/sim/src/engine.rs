@@ -443,6 +443,16 @@ impl Engine {
                 }
                 Op::Runtime { .. } if at.until_ns <= t_ns => at.next(),
                 Op::Barrier(_) | Op::Await { .. } if at.phase == objects::RELEASED => at.next(),
+                // It has slept: what is left of the system call takes no time, and others have had theirs.
+                Op::Sleep { .. }
+                    if at.phase == 1
+                        && !self.k.cpus[cpu].gives_way()
+                        && self.k.cuts.is_none()
+                        && self.k.queue.next_ns() > t_ns =>
+                {
+                    self.k.now = t_ns;
+                    at.next();
+                }
                 Op::Run { .. } | Op::Runtime { .. } => return self.start_user(cpu, t_ns),
                 Op::Barrier(_) | Op::Await { .. }
                     if at.phase == objects::SPINNING && at.left >= 1.0 =>
