@@ -183,6 +183,7 @@ impl Queue {
     }
 
     /// Makes room for this CPU.
+    #[cold]
     fn grow(&mut self, cpu: usize) {
         let leaves = (cpu + 1).next_power_of_two();
         let old = std::mem::replace(&mut self.cpus, vec![Order::NEVER; 2 * leaves]);

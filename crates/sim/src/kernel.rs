@@ -212,6 +212,8 @@ impl Kernel {
     }
 
     /// Ends the run with this reason, at the next event.
+    #[cold]
+    #[inline(never)]
     pub fn fail(&mut self, reason: impl Into<String>) {
         self.failure.get_or_insert(reason.into());
     }

@@ -50,6 +50,7 @@ impl<T> ByTid<T> {
         &mut self.entries[place].1
     }
 
+    #[cold]
     fn insert(&mut self, tid: Tid, value: T) -> usize {
         let at = tid as usize / PAGE;
         if at >= self.pages.len() {

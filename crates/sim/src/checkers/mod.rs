@@ -119,14 +119,16 @@ impl Checkers {
 
     /// A checker that has complained once is asked no more.
     fn ask(&mut self, t_ns: u64, ask: impl Fn(&mut dyn Checker) -> Result<(), String>) {
-        let violations = &mut self.violations;
-        self.checkers.retain_mut(|checker| match ask(checker.as_mut()) {
-            Ok(()) => true,
-            Err(what) => {
-                violations.push(Violation { checker: checker.name(), t_ns, what });
-                false
+        let mut at = 0;
+        while let Some(checker) = self.checkers.get_mut(at) {
+            match ask(checker.as_mut()) {
+                Ok(()) => at += 1,
+                Err(what) => {
+                    let checker = self.checkers.remove(at).name();
+                    self.violations.push(Violation { checker, t_ns, what });
+                }
             }
-        });
+        }
     }
 }
 

@@ -397,6 +397,8 @@ impl Runtime {
     }
 
     /// `scx_error`: the kernel gives the policy up.
+    #[cold]
+    #[inline(never)]
     fn error(&mut self, k: &mut Kernel, reason: impl std::fmt::Display) {
         k.fail(format!("policy {}: {reason}", self.policy));
     }
