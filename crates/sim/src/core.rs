@@ -31,7 +31,7 @@ impl Engine {
             k.queue.cancel_cpu(cpu);
         }
         if was == Mode::Idle {
-            k.charge_ns(k.machine.costs.idle_exit_ns);
+            k.charge(k.whole.idle_exit_ns);
         }
     }
 
@@ -41,7 +41,7 @@ impl Engine {
         let cpu = self.k.this;
         for _ in 0..PASSES_MAX {
             if std::mem::take(&mut self.k.cpus[cpu].irq_work) {
-                self.k.charge_ns(self.k.machine.costs.irq_ns);
+                self.k.charge(self.k.whole.irq_ns);
                 self.class.irq_work(&mut self.k, cpu);
             } else if self.is_to_schedule(cpu) && !self.turn_is_over(cpu) {
                 self.schedule();
@@ -142,7 +142,7 @@ impl Engine {
             return;
         }
         k.charge_ns(k.machine.costs.tick_restart_ns);
-        let period_ns = k.machine.costs.tick_period_ns as u64;
+        let period_ns = k.whole.tick_period_ns;
         let next_ns = k.cpus[cpu].next_tick_ns(k.now, period_ns);
         if !k.cpus[cpu].timer_within(k.now, next_ns) {
             k.charge_ns(k.machine.costs.tick_program_ns);
@@ -168,7 +168,7 @@ impl Engine {
         self.trace_switch(prev, next);
         let k = &mut self.k;
         k.call(k.func.context_switch);
-        k.charge_ns(k.machine.costs.register_switch_ns);
+        k.charge(k.whole.register_switch_ns);
         if let (Some(hw), Some(prev)) = (&mut k.hw, prev) {
             hw.leave(cpu, prev);
         }
@@ -201,7 +201,7 @@ impl Engine {
     /// Where the tracepoint is: who goes on is known, and nothing is switched yet.
     fn trace_switch(&mut self, prev: Option<TaskId>, next: Option<TaskId>) {
         let k = &mut self.k;
-        k.charge_ns(k.machine.costs.observe_before_ns);
+        k.charge(k.whole.observe_before_ns);
         let dead = prev.filter(|prev| k.tasks[*prev].state == State::Dead);
         if let Some(prev) = dead {
             k.emit(Kind::Exit { tid: tid(prev) });
@@ -227,7 +227,7 @@ impl Engine {
                 }
             }
         }
-        k.charge_ns(k.machine.costs.observe_after_ns);
+        k.charge(k.whole.observe_after_ns);
     }
 
     /// What the next task brings: its address space, and cold caches.
@@ -253,7 +253,7 @@ impl Engine {
         }
         if other_mm {
             k.call(k.func.switch_mm);
-            k.charge_ns(k.machine.costs.mm_switch_ns);
+            k.charge(k.whole.mm_switch_ns);
         }
         if let Some(hw) = &mut k.hw {
             let kernel_ns = hw.enter(cpu, next, mm);
@@ -289,7 +289,7 @@ impl Engine {
 
     pub(crate) fn arm_tick(&mut self, cpu: CpuId) {
         let k = &mut self.k;
-        let period_ns = k.machine.costs.tick_period_ns as u64;
+        let period_ns = k.whole.tick_period_ns;
         let at_ns = k.cpus[cpu].next_tick_ns(k.now, period_ns);
         k.cpus[cpu].tick_ns = at_ns;
         k.queue.push(at_ns, Due::Irq { cpu: cpu as u16, irq: Irq::Tick });
@@ -449,12 +449,12 @@ impl Engine {
         if flags & enqueue::MOVE == 0 {
             // Where the tracepoint is: `ttwu_do_wakeup`, the last of an activation.
             let k = &mut self.k;
-            k.charge_ns(k.machine.costs.observe_before_ns);
+            k.charge(k.whole.observe_before_ns);
             let at_ns = k.now.max(queued_ns);
             k.sink.emit(at_ns, k.this, Kind::Wake { tid: tid(task), target: cpu as u32 });
             // Its runqueue is locked until here: nobody takes it from there earlier.
             k.tasks[task].queued_ns = at_ns;
-            k.charge_ns(k.machine.costs.observe_after_ns);
+            k.charge(k.whole.observe_after_ns);
             self.class.woken(k, cpu, task);
         }
         self.k.leave();
@@ -521,7 +521,7 @@ impl Engine {
         let cpu = k.this;
         k.hint(Hint::Tick);
         k.call(k.func.timer_interrupt);
-        k.charge_ns(k.machine.costs.timer_ns);
+        k.charge(k.whole.timer_ns);
         if let Some(curr) = k.cpus[cpu].curr {
             k.enter(k.func.scheduler_tick);
             k.rq_lock(cpu);

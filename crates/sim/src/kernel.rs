@@ -26,6 +26,7 @@ use crate::program::{Cursor, Op};
 use crate::sink::Sink;
 use crate::task::{CpuId, State, Task, TaskId};
 use crate::turns::Cuts;
+use crate::whole::{LineCost, Whole};
 
 /// Functions of the core that every class's tasks pass through.
 pub(crate) struct CoreFuncs {
@@ -91,6 +92,8 @@ impl CoreFuncs {
 pub struct Kernel {
     /// The hardware under it.
     pub machine: Machine,
+    /// Its costs as they are charged here.
+    pub(crate) whole: Whole,
     /// What its functions cost.
     pub paths: Paths,
     /// Its CPUs.
@@ -166,6 +169,7 @@ impl Kernel {
         machine.cpus.iter().enumerate().for_each(|(n, cpu)| core_cpus[cpu.core as usize].add(n));
         Kernel {
             func: CoreFuncs::new(&paths),
+            whole: Whole::new(&machine.costs),
             cgroups: vec![ROOT],
             online: machine.all(),
             counters_stand: false,
@@ -264,8 +268,20 @@ impl Kernel {
     /// Moves the cursor by a cost of the machine.
     #[inline]
     pub fn charge_ns(&mut self, ns: f64) {
-        // By way of a signed number, which is one instruction; a cost is no longer than 2^63 ns.
-        self.now += ns as i64 as u64;
+        // By way of a signed number, which is shorter; a cost is no longer than 2^63 ns.
+        self.charge(ns as i64 as u64);
+    }
+
+    /// Moves the cursor by a cost in whole ns.
+    #[inline]
+    pub(crate) fn charge(&mut self, ns: u64) {
+        self.now += ns;
+    }
+
+    /// What a line costs this CPU that another one wrote last.
+    #[inline]
+    fn line_from(&self, cpu: CpuId) -> LineCost {
+        self.whole.line(self.machine.distance(cpu, self.this))
     }
 
     /// What the code simulated now took so far is the CPU's present task's own.
@@ -278,20 +294,23 @@ impl Kernel {
     /// An atomic operation on a line that other CPUs use too.
     #[inline]
     pub fn atomic(&mut self, line: &mut Line) {
-        self.now = line.atomic(self.now, self.this, &self.machine);
+        self.now = line.atomic(self.now, self.this, self.line_from(line.owner()));
     }
 
     /// Reads a line that other CPUs write.
     #[inline]
     pub fn read(&mut self, line: &mut Line) {
-        self.now = line.read(self.now, self.this, &self.machine);
+        if !line.has(self.this) {
+            self.charge(self.line_from(line.owner()).fetch_ns);
+            line.read(self.this);
+        }
     }
 
     /// Writes a task's `task_struct`, which another CPU may have written last.
     #[inline]
     pub fn touch_task(&mut self, task: TaskId) {
         let last = std::mem::replace(&mut self.tasks[task].line, self.this);
-        self.now += self.machine.line_ns(last, self.this) as u64;
+        self.charge(self.line_from(last).fetch_ns);
     }
 
     /// Code of this CPU is simulated from now on.
@@ -321,7 +340,8 @@ impl Kernel {
     #[inline]
     pub fn lock(&mut self, id: LockId) {
         let lock = &mut self.locks[id.0];
-        let taken = lock.take(self.now, self.this, &self.machine);
+        let cost = self.whole.line(self.machine.distance(lock.last, self.this));
+        let taken = lock.take(self.now, self.this, &self.machine, cost);
         self.account.lock_taken(lock.place, taken.waited_ns, taken.at_ns - self.now);
         self.now = taken.at_ns;
         if let Some(cuts) = &mut self.cuts {
@@ -495,8 +515,8 @@ impl Kernel {
     }
 
     pub(crate) fn send(&mut self, cpu: CpuId, irq: Irq) {
-        self.charge_ns(self.machine.costs.ipi_send_ns);
-        let at_ns = self.now + self.machine.costs.ipi_delivery_ns as u64;
+        self.charge(self.whole.ipi_send_ns);
+        let at_ns = self.now + self.whole.ipi_delivery_ns;
         self.queue.push(at_ns, Due::Irq { cpu: cpu as u16, irq });
     }
 

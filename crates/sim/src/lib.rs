@@ -40,6 +40,7 @@ mod sink;
 mod swarm;
 mod task;
 mod turns;
+mod whole;
 
 pub use account::Func;
 pub use checkers::Violation;

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use machine::{LockKind, Machine};
 
 use crate::task::CpuId;
+use crate::whole::LineCost;
 
 /// Index of a lock of the simulated kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +26,8 @@ pub(crate) struct Lock {
     pub place: usize,
     /// Who has it in the code simulated now.
     pub holder: Option<CpuId>,
-    last: CpuId,
+    /// Who had it last.
+    pub last: CpuId,
     /// When its last taker asked for it, which is the latest code to be simulated that did.
     asked_ns: u64,
     free_ns: u64,
@@ -56,15 +58,14 @@ impl Lock {
         }
     }
 
-    /// `cpu` asks for the lock at `now_ns`.
-    pub fn take(&mut self, now_ns: u64, cpu: CpuId, machine: &Machine) -> Taken {
+    /// `cpu` asks for the lock at `now_ns`; `cost` is that of the line that its last holder wrote.
+    pub fn take(&mut self, now_ns: u64, cpu: CpuId, machine: &Machine, cost: LineCost) -> Taken {
         assert!(self.holder.is_none(), "a lock is taken while {:?} holds it", self.holder);
         self.holder = Some(cpu);
         // Code simulated before may have taken the lock at a later time than this: it was free then.
         let before = now_ns < self.asked_ns && self.free_before_ns <= now_ns;
-        let transfer_ns = machine.line_ns(self.last, cpu);
         if before || self.free_ns <= now_ns {
-            let at_ns = now_ns + (transfer_ns + machine.costs.atomic_ns) as u64;
+            let at_ns = now_ns + cost.atomic_ns;
             if !before {
                 self.free_before_ns = self.free_ns;
                 self.asked_ns = now_ns;
@@ -75,6 +76,7 @@ impl Lock {
             self.grants.pop_front();
         }
         let waiters = self.grants.len() as f64;
+        let transfer_ns = machine.line_ns(self.last, cpu);
         let handoff_ns = match machine.lock {
             LockKind::Ticket => transfer_ns * (1.0 + machine.costs.ticket_slope * waiters),
             LockKind::Queued => transfer_ns,
@@ -101,11 +103,17 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::whole::Whole;
 
     fn machine(kind: LockKind) -> Machine {
         let mut machine = machine::find("numa-2x4").unwrap();
         machine.lock = kind;
         machine
+    }
+
+    fn take(lock: &mut Lock, now_ns: u64, cpu: CpuId, machine: &Machine) -> Taken {
+        let cost = Whole::new(&machine.costs).line(machine.distance(lock.last, cpu));
+        lock.take(now_ns, cpu, machine, cost)
     }
 
     /// Time from the first of `n` takers that come at once until the last has it; each holds 100 ns.
@@ -114,7 +122,7 @@ mod tests {
         let mut lock = Lock::new(0, 0);
         let mut last = 0;
         for cpu in 0..n {
-            let taken = lock.take(1000, cpu % 8, &machine);
+            let taken = take(&mut lock, 1000, cpu % 8, &machine);
             assert!(taken.at_ns >= last);
             last = taken.at_ns + 100;
             lock.give(last);
@@ -138,11 +146,12 @@ mod tests {
     fn an_earlier_taker_does_not_wait_for_a_later_one() {
         let machine = machine(LockKind::Queued);
         let mut lock = Lock::new(0, 0);
-        let late = lock.take(5000, 1, &machine);
+        let late = take(&mut lock, 5000, 1, &machine);
         lock.give(late.at_ns + 1000);
-        let early = lock.take(2000, 2, &machine);
+        let early = take(&mut lock, 2000, 2, &machine);
         assert_eq!(early.waited_ns, 0);
         lock.give(early.at_ns + 10);
-        assert!(lock.take(5500, 3, &machine).waited_ns > 0, "the later hold still counts");
+        let last = take(&mut lock, 5500, 3, &machine);
+        assert!(last.waited_ns > 0, "the later hold still counts");
     }
 }

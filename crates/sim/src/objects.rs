@@ -299,7 +299,7 @@ impl Engine {
     }
 
     pub(crate) fn enter_kernel(&mut self) {
-        self.k.charge_ns(self.k.machine.costs.syscall_ns);
+        self.k.charge(self.k.whole.syscall_ns);
     }
 
     /// The task waits for something: it leaves its CPU at the end of the system call.

@@ -111,7 +111,7 @@ unsafe fn lent<'a>(table: *mut KernelTable) -> (&'a mut Runtime, &'a mut Kernel)
         let context = *(*table).runtime.cast::<Context>();
         (&mut *context.runtime, &mut *context.kernel)
     };
-    k.charge_ns(k.machine.costs.kfunc_ns);
+    k.charge(k.whole.kfunc_ns);
     (rt, k)
 }
 
