@@ -356,18 +356,18 @@ impl<const N: usize> Recency<N> {
         self.blocks.truncate(1);
         self.blocks[0] = Row::ZERO;
         self.total = Row::ZERO;
+        self.newest.fill(NONE);
         self.latest.fill(NONE);
         let mut kept = 1;
         for place in 1..self.entries.len() {
             let entry = self.entries[place];
-            self.newest[entry.set as usize] = NONE;
             if !entry.held.is_zero() {
                 self.entries[kept] = entry;
+                self.give_out(kept);
                 kept += 1;
             }
         }
         self.entries.truncate(kept);
-        (1..kept).for_each(|place| self.give_out(place));
         let first = |at: usize| self.entries.iter().position(|entry| entry.held.0[at] > 0.0);
         self.oldest = array::from_fn(|at| first(at).unwrap_or(kept - 1));
         self.flushed = 0;
