@@ -533,6 +533,7 @@ impl Kernel {
 
     /// Any CPU that is in both: the next one behind what this CPU was given last, so that many who ask
     /// one after the other are spread. `cpumask_any_and_distribute`.
+    #[inline]
     pub fn any_and_distribute(&mut self, set: &CpuSet, allowed: &CpuSet) -> Option<CpuId> {
         if !set.meets(allowed) {
             return None;

@@ -107,18 +107,25 @@ impl Idle {
     pub fn claim(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         k.call(self.test_and_clear);
         if self.smt {
-            let core = core(k, cpu);
             k.read(&mut self.cores_line);
-            if core.meets(&self.cores) || self.cores.has(cpu) {
-                k.atomic(&mut self.cores_line);
-                self.cores = self.cores.without(&core);
-                self.cores.remove(cpu);
+            if !self.cores.is_empty() {
+                self.claim_core(k, cpu);
             }
         }
         k.atomic(&mut self.cpus_line);
         let was = self.cpus.has(cpu);
         self.cpus.remove(cpu);
         was
+    }
+
+    /// The CPU's core is no longer idle as a whole.
+    fn claim_core(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let core = core(k, cpu);
+        if core.meets(&self.cores) || self.cores.has(cpu) {
+            k.atomic(&mut self.cores_line);
+            self.cores = self.cores.without(&core);
+            self.cores.remove(cpu);
+        }
     }
 
     /// `scx_pick_idle_cpu`: claims an idle CPU of `allowed`, of a whole idle core if there is one.
@@ -207,9 +214,14 @@ impl Idle {
             return Some(prev);
         }
         if self.smt {
-            let siblings = core(k, prev).and(&allowed);
-            if let Some(cpu) = siblings.iter().find(|cpu| *cpu != prev && self.claim(k, *cpu)) {
-                return Some(cpu);
+            let thread = |k: &Kernel, at| k.thread_of_core(prev, at);
+            let mut at = 0;
+            while let Some(cpu) = thread(k, at) {
+                let usable = cpu != prev && allowed.has(cpu) && k.online.has(cpu);
+                if usable && self.claim(k, cpu) {
+                    return Some(cpu);
+                }
+                at += 1;
             }
         }
         for set in sets.into_iter().flatten() {
