@@ -21,6 +21,11 @@ pub struct Func(pub(crate) u16);
 impl Func {
     /// Runs where no other does.
     const NOBODY: Func = Func(0);
+
+    #[inline]
+    fn place(self) -> usize {
+        usize::from(self.0) % FUNCTIONS
+    }
 }
 
 impl From<PathId> for Func {
@@ -47,21 +52,17 @@ struct Function {
     scheduler: bool,
 }
 
-/// What is looked at when a function is called.
-#[derive(Clone, Copy, Default)]
-struct Counted {
-    /// What a call costs, by caller.
-    call_ns: [u64; Caller::ALL],
-    seen: FunctionCost,
-}
-
 /// Functions that may run within each other.
 const DEPTH: usize = 64;
+/// Functions that there may be: a power of two, so that no place needs to be checked for being one.
+const FUNCTIONS: usize = 512;
 
 /// Calls and time by function: time counts for the innermost function that is running.
 pub(crate) struct Account {
     functions: Vec<Function>,
-    counted: Vec<Counted>,
+    /// What a call of each costs, by caller.
+    call_ns: Box<[[u64; Caller::ALL]; FUNCTIONS]>,
+    seen: Box<[FunctionCost; FUNCTIONS]>,
     /// The function that is running, and those that it was called from.
     running: Func,
     stack: [Func; DEPTH],
@@ -82,7 +83,8 @@ impl Account {
     pub fn new(machine: &Machine, paths: &Paths) -> Self {
         let mut account = Account {
             functions: Vec::new(),
-            counted: Vec::new(),
+            call_ns: Box::new([[0; Caller::ALL]; FUNCTIONS]),
+            seen: Box::new([FunctionCost::default(); FUNCTIONS]),
             running: Func::NOBODY,
             stack: [Func::NOBODY; DEPTH],
             depth: 0,
@@ -96,7 +98,7 @@ impl Account {
             let id = account.add(&path.name, path.scheduler, scale * given, 0.0, machine);
             if let Some(instructions) = machine.from_idle.get(&path.name) {
                 let idle_ns = call_ns(*instructions, 0.0, machine);
-                account.counted[id.0 as usize].call_ns[4..].copy_from_slice(&idle_ns);
+                account.call_ns[id.place()][4..].copy_from_slice(&idle_ns);
             }
         }
         account
@@ -111,11 +113,12 @@ impl Account {
         fixed_ns: f64,
         machine: &Machine,
     ) -> Func {
-        let call_ns = call_ns(instructions, fixed_ns, machine);
+        assert!(self.functions.len() < FUNCTIONS, "{name} is a function too many");
+        let func = Func(self.functions.len() as u16);
         self.functions.push(Function { name: name.to_string(), scheduler });
-        let call_ns = std::array::from_fn(|caller| call_ns[caller % 4]);
-        self.counted.push(Counted { call_ns, ..Counted::default() });
-        Func(self.functions.len() as u16 - 1)
+        let call_ns = call_ns(instructions, fixed_ns, machine);
+        self.call_ns[func.place()] = std::array::from_fn(|caller| call_ns[caller % 4]);
+        func
     }
 
     /// A stretch of kernel code begins.
@@ -130,7 +133,7 @@ impl Account {
     /// from the launch on, too.
     pub fn restart(&mut self, now_ns: u64) {
         self.mark_ns = now_ns;
-        self.counted.iter_mut().for_each(|counted| counted.seen = FunctionCost::default());
+        self.seen.fill(FunctionCost::default());
         for place in &mut self.places {
             (place.waited_ns, place.spent_ns) = (0, 0);
         }
@@ -142,9 +145,14 @@ impl Account {
         self.flush(now_ns);
         self.stack[self.depth % DEPTH] = std::mem::replace(&mut self.running, func);
         self.depth += 1;
-        let counted = &mut self.counted[func.0 as usize];
-        counted.seen.count += 1;
-        now_ns + counted.call_ns[caller.0 as usize % Caller::ALL]
+        self.seen[func.place()].count += 1;
+        now_ns + self.cost_ns(func, caller)
+    }
+
+    /// What a call costs.
+    #[inline]
+    fn cost_ns(&self, func: Func, caller: Caller) -> u64 {
+        self.call_ns[func.place()][caller.0 as usize % Caller::ALL]
     }
 
     #[inline]
@@ -162,10 +170,10 @@ impl Account {
     /// A function that calls nothing; returns when it is done.
     #[inline]
     pub fn call(&mut self, func: Func, now_ns: u64, caller: Caller) -> u64 {
-        let counted = &mut self.counted[func.0 as usize];
-        let ns = counted.call_ns[caller.0 as usize % Caller::ALL];
-        counted.seen.count += 1;
-        counted.seen.ns += ns;
+        let ns = self.cost_ns(func, caller);
+        let seen = &mut self.seen[func.place()];
+        seen.count += 1;
+        seen.ns += ns;
         // None of it is of the function that is running.
         self.mark_ns += ns;
         now_ns + ns
@@ -173,7 +181,7 @@ impl Account {
 
     #[inline]
     fn flush(&mut self, now_ns: u64) {
-        let seen = &mut self.counted[self.running.0 as usize].seen;
+        let seen = &mut self.seen[self.running.place()];
         // Nobody's time is asked for by nobody, and may go back to 0 when a run is set up.
         seen.ns = seen.ns.wrapping_add(now_ns.wrapping_sub(self.mark_ns));
         self.mark_ns = now_ns;
@@ -216,9 +224,9 @@ impl Account {
 
     /// The scheduler's functions that ran.
     pub fn functions(&self) -> BTreeMap<String, FunctionCost> {
-        let all = self.functions.iter().zip(&self.counted);
-        let ran = all.filter(|(function, counted)| function.scheduler && counted.seen.count > 0);
-        ran.map(|(function, counted)| (function.name.clone(), counted.seen)).collect()
+        let all = self.functions.iter().zip(&*self.seen);
+        let ran = all.filter(|(function, seen)| function.scheduler && seen.count > 0);
+        ran.map(|(function, seen)| (function.name.clone(), *seen)).collect()
     }
 }
 
