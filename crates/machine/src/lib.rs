@@ -20,6 +20,7 @@ mod memory;
 mod observed;
 mod paths;
 mod places;
+mod plenty;
 mod quantity;
 mod rates;
 mod read;

@@ -32,6 +32,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::{array, mem};
 
+use crate::plenty::{Plenty, rest};
 use crate::row::Row;
 
 /// Parts of the table of hits, per way.
@@ -42,7 +43,7 @@ const FORGOTTEN: f64 = 3.0;
 const CERTAIN: f64 = 1.0 - 1e-12;
 
 /// Less than this of a set is as good as nothing, in lines.
-const NOTHING: f64 = 0.01;
+pub(crate) const NOTHING: f64 = 0.01;
 
 /// Places whose lines are summed up together.
 const BLOCK: usize = 16;
@@ -132,6 +133,8 @@ pub struct Recency<const N: usize> {
     flushed: usize,
     /// With more places than these the list is closed up.
     full: usize,
+    /// Instead of the list, where all sets fit.
+    plenty: Option<Plenty<N>>,
 }
 
 impl<const N: usize> Recency<N> {
@@ -148,11 +151,25 @@ impl<const N: usize> Recency<N> {
             oldest: [0; N],
             flushed: 0,
             full: 4 * BLOCK,
+            plenty: None,
         }
+    }
+
+    /// Nothing but sets of numbers below this is ever used, `all` lines together, by groups of at most so many lines, and
+    /// none is flushed. To be said before anything is used. Returns whether there is room for all.
+    pub fn expect(&mut self, sets: usize, all: Row<N>, group: Row<N>) -> bool {
+        // No distance is greater than what is held and the lines asked for; the rest is for rounding.
+        let fits = |(column, lines): (&Column, f64)| 1.001 * lines <= column.all;
+        let all_fit = self.columns.iter().zip((all + group).0).all(fits);
+        self.plenty = all_fit.then(|| Plenty::new(sets));
+        all_fit
     }
 
     /// How many lines are left of each set of a group; never more than its lines.
     pub fn left(&self, group: &Group<N>) -> [Row<N>; SETS] {
+        if let Some(plenty) = &self.plenty {
+            return plenty.left(group);
+        }
         let mut distance = lines_of(group);
         // Nearer than this lies all that is there: a large cache need not know how near.
         let near = self.total + distance;
@@ -239,6 +256,9 @@ impl<const N: usize> Recency<N> {
             return;
         }
         let part = part.min(1.0);
+        if let Some(plenty) = &mut self.plenty {
+            return plenty.used(group, part);
+        }
         for (set, lines) in group.iter().filter(|(_, lines)| !lines.is_zero()) {
             let place = self.entries.len();
             let held = *lines * Row([part; N]);
@@ -279,16 +299,16 @@ impl<const N: usize> Recency<N> {
 
     /// So great a part of a set is still at places older than this one: in each column where its oldest lines are.
     fn age(&mut self, newest: usize, part: f64) {
-        let (mut rest, mut oldest) = (Row::ZERO, Row::ZERO);
+        let (mut held, mut oldest) = (Row::ZERO, Row::ZERO);
         let mut place = self.entries[newest].older;
         while place != NONE {
             let entry = &self.entries[place as usize];
             let at = f64::from(place);
-            rest += entry.held;
+            held += entry.held;
             oldest = oldest.with(entry.held, |oldest, held| if held > 0.0 { at } else { oldest });
             place = entry.older;
         }
-        let rest = Row(rest.0.map(|lines| if lines * part < NOTHING { 0.0 } else { lines * part }));
+        let rest = rest(held, part);
         let mut last = newest;
         place = self.entries[newest].older;
         while place != NONE {
@@ -376,7 +396,7 @@ impl<const N: usize> Recency<N> {
 }
 
 /// Lines of all sets of a group.
-fn lines_of<const N: usize>(group: &Group<N>) -> Row<N> {
+pub(crate) fn lines_of<const N: usize>(group: &Group<N>) -> Row<N> {
     let [(_, a), (_, b), (_, c)] = group;
     *a + *b + *c
 }

@@ -36,13 +36,14 @@
 //! touches; with tags a TLB misses no more than without; with sets of the same pages, a switch
 //! between siblings misses no more than going on.
 
-use std::array;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::{array, iter};
 
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::recency::{Group, Recency, SETS};
+use crate::recency::{Group, Recency, SETS, lines_of};
 use crate::row::Row;
 use crate::tlb::{Change, Tags};
 
@@ -149,6 +150,13 @@ pub struct Touches {
     user: Sets,
     /// Where it touches anything in the kernel.
     kernel: Option<Sets>,
+}
+
+impl Touches {
+    /// Its sets in a last-level cache.
+    fn last(&self) -> impl Iterator<Item = &Group<1>> {
+        iter::once(&self.user).chain(&self.kernel).map(|sets| &sets.last)
+    }
 }
 
 /// What is missing of a task's sets, and the CPU time that it costs.
@@ -321,6 +329,24 @@ impl Warmth {
             costs: Costs::new(&memory),
             memory,
         })
+    }
+
+    /// Only these footprints will ever be entered: a last-level cache that has room for all of them need not know in which
+    /// order.
+    pub fn expect<'a>(&mut self, footprints: impl Iterator<Item = &'a Touches>) {
+        let (mut sets, mut most) = (BTreeMap::new(), 0.0_f64);
+        for group in footprints.flat_map(Touches::last) {
+            most = most.max(lines_of(group).0[0]);
+            for (set, Row([lines])) in group {
+                let known: &mut f64 = sets.entry(*set).or_default();
+                *known = known.max(*lines);
+            }
+        }
+        let numbers = sets.keys().last().map_or(0, |set| *set as usize + 1);
+        let all = Row([sets.values().sum()]);
+        for list in &mut self.last_level {
+            list.expect(numbers, all, Row([most]));
+        }
     }
 
     /// A footprint as this machine's TLBs and caches see it.

@@ -40,15 +40,17 @@ impl Hw {
         let mut names = Names::default();
         let footprint = |(id, task): (usize, &workload::Task)| names.footprint(id, task);
         let footprints: Vec<_> = workload.tasks.iter().enumerate().map(footprint).collect();
-        let warmth = Warmth::new(machine)?;
+        let mut warmth = Warmth::new(machine)?;
         let touches = |of: &Option<Footprint>| Some(Rc::new(warmth.touches(of.as_ref()?)));
+        let touches: Vec<_> = footprints.iter().map(touches).collect();
+        warmth.expect(touches.iter().flatten().map(|touches| &**touches));
         let shared = |of: &Option<Footprint>| {
             let shared = of.as_ref()?.shared;
             (shared.bytes > 0.0).then_some(shared.id)
         };
         Some(Hw {
             misses: vec![Misses::default(); footprints.len()],
-            touches: footprints.iter().map(touches).collect(),
+            touches,
             shared: footprints.iter().map(shared).collect(),
             warmth,
             turns: vec![None; machine.cpus.len()],
