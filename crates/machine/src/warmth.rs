@@ -36,6 +36,7 @@
 //! touches; with tags a TLB misses no more than without; with sets of the same pages, a switch
 //! between siblings misses no more than going on.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -150,6 +151,14 @@ pub struct Touches {
     user: Sets,
     /// Where it touches anything in the kernel.
     kernel: Option<Sets>,
+    again: Cell<Option<Again>>,
+}
+
+/// Misses of each further round, as they were last: they depend on the task's sets and what others go through beside it.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    beside: (Row<COLUMNS>, Row<1>),
+    misses: Misses,
 }
 
 impl Touches {
@@ -363,6 +372,7 @@ impl Warmth {
             reach_ns: task.reach_ns.max(1.0),
             user: self.sets([task.own, task.shared, task.code], DTLB, itlb(DTLB)),
             kernel: touched.then(|| self.sets(kernel, large, large_code)),
+            again: Cell::new(None),
         }
     }
 
@@ -413,6 +423,21 @@ impl Warmth {
         (core, if self.llc_per_core { last } else { Row::ZERO })
     }
 
+    /// Misses of each further round of a task.
+    fn again(&self, cpu: usize, task: &Touches) -> Misses {
+        let beside = self.beside(cpu, task);
+        if let Some(last) = task.again.get().filter(|last| last.beside == beside) {
+            return last.misses;
+        }
+        let (core, llc) = self.places[cpu];
+        let (core, llc) = (&self.cores[core], &self.last_level[llc]);
+        let user = &task.user;
+        let left = (core.left_again(&user.core, beside.0), llc.left_again(&user.last, beside.1));
+        let misses = Missing::new(user, &left.0, &left.1, &self.costs).of_user();
+        task.again.set(Some(Again { beside, misses }));
+        misses
+    }
+
     /// A task gets a CPU, whose address space was changed before where it had to be.
     pub fn enter(&mut self, cpu: usize, task: &Rc<Touches>) -> Turn {
         let kernel = self.enter_kernel(cpu, task);
@@ -421,9 +446,7 @@ impl Warmth {
         let (user, costs) = (&task.user, &self.costs);
         let left = (core.left(&user.core), llc.left(&user.last));
         let first = Missing::new(user, &left.0, &left.1, costs).of_user();
-        let beside = self.beside(cpu, task);
-        let left = (core.left_again(&user.core, beside.0), llc.left_again(&user.last, beside.1));
-        let again = Missing::new(user, &left.0, &left.1, costs).of_user();
+        let again = self.again(cpu, task);
         self.present[cpu] = Some(Rc::clone(task));
         Turn::new(task.reach_ns, first, again, kernel)
     }
