@@ -55,14 +55,24 @@ struct Function {
 /// Functions that may run within each other.
 const DEPTH: usize = 64;
 /// Functions that there may be: a power of two, so that no place needs to be checked for being one.
-const FUNCTIONS: usize = 512;
+const FUNCTIONS: usize = 256;
+
+/// Calls of a function by some caller.
+#[derive(Clone, Copy, Default)]
+struct Calls {
+    /// What each takes.
+    own_ns: u64,
+    /// How many have entered it, and how many have called it as one that calls nothing.
+    entered: u64,
+    called: u64,
+}
 
 /// Calls and time by function: time counts for the innermost function that is running.
 pub(crate) struct Account {
     functions: Vec<Function>,
-    /// What a call of each costs, by caller.
-    call_ns: Box<[[u64; Caller::ALL]; FUNCTIONS]>,
-    seen: Box<[FunctionCost; FUNCTIONS]>,
+    calls: Box<[[Calls; Caller::ALL]; FUNCTIONS]>,
+    /// Time in each, but that of calls that call nothing.
+    spent_ns: Box<[u64; FUNCTIONS]>,
     /// The function that is running, and those that it was called from.
     running: Func,
     stack: [Func; DEPTH],
@@ -83,8 +93,8 @@ impl Account {
     pub fn new(machine: &Machine, paths: &Paths) -> Self {
         let mut account = Account {
             functions: Vec::new(),
-            call_ns: Box::new([[0; Caller::ALL]; FUNCTIONS]),
-            seen: Box::new([FunctionCost::default(); FUNCTIONS]),
+            calls: Box::new([[Calls::default(); Caller::ALL]; FUNCTIONS]),
+            spent_ns: Box::new([0; FUNCTIONS]),
             running: Func::NOBODY,
             stack: [Func::NOBODY; DEPTH],
             depth: 0,
@@ -98,7 +108,8 @@ impl Account {
             let id = account.add(&path.name, path.scheduler, scale * given, 0.0, machine);
             if let Some(instructions) = machine.from_idle.get(&path.name) {
                 let idle_ns = call_ns(*instructions, 0.0, machine);
-                account.call_ns[id.place()][4..].copy_from_slice(&idle_ns);
+                let idle = &mut account.calls[id.place()][4..];
+                idle.iter_mut().zip(idle_ns).for_each(|(calls, ns)| calls.own_ns = ns);
             }
         }
         account
@@ -117,7 +128,8 @@ impl Account {
         let func = Func(self.functions.len() as u16);
         self.functions.push(Function { name: name.to_string(), scheduler });
         let call_ns = call_ns(instructions, fixed_ns, machine);
-        self.call_ns[func.place()] = std::array::from_fn(|caller| call_ns[caller % 4]);
+        let calls = |caller| Calls { own_ns: call_ns[caller % 4], ..Calls::default() };
+        self.calls[func.place()] = std::array::from_fn(calls);
         func
     }
 
@@ -133,7 +145,10 @@ impl Account {
     /// from the launch on, too.
     pub fn restart(&mut self, now_ns: u64) {
         self.mark_ns = now_ns;
-        self.seen.fill(FunctionCost::default());
+        self.spent_ns.fill(0);
+        for calls in self.calls.as_flattened_mut() {
+            (calls.entered, calls.called) = (0, 0);
+        }
         for place in &mut self.places {
             (place.waited_ns, place.spent_ns) = (0, 0);
         }
@@ -145,14 +160,14 @@ impl Account {
         self.flush(now_ns);
         self.stack[self.depth % DEPTH] = std::mem::replace(&mut self.running, func);
         self.depth += 1;
-        self.seen[func.place()].count += 1;
-        now_ns + self.cost_ns(func, caller)
+        let calls = self.calls_of(func, caller);
+        calls.entered += 1;
+        now_ns + calls.own_ns
     }
 
-    /// What a call costs.
     #[inline]
-    fn cost_ns(&self, func: Func, caller: Caller) -> u64 {
-        self.call_ns[func.place()][caller.0 as usize % Caller::ALL]
+    fn calls_of(&mut self, func: Func, caller: Caller) -> &mut Calls {
+        &mut self.calls[func.place()][caller.0 as usize % Caller::ALL]
     }
 
     #[inline]
@@ -170,10 +185,9 @@ impl Account {
     /// A function that calls nothing; returns when it is done.
     #[inline]
     pub fn call(&mut self, func: Func, now_ns: u64, caller: Caller) -> u64 {
-        let ns = self.cost_ns(func, caller);
-        let seen = &mut self.seen[func.place()];
-        seen.count += 1;
-        seen.ns += ns;
+        let calls = self.calls_of(func, caller);
+        calls.called += 1;
+        let ns = calls.own_ns;
         // None of it is of the function that is running.
         self.mark_ns += ns;
         now_ns + ns
@@ -181,9 +195,9 @@ impl Account {
 
     #[inline]
     fn flush(&mut self, now_ns: u64) {
-        let seen = &mut self.seen[self.running.place()];
+        let spent_ns = &mut self.spent_ns[self.running.place()];
         // Nobody's time is asked for by nobody, and may go back to 0 when a run is set up.
-        seen.ns = seen.ns.wrapping_add(now_ns.wrapping_sub(self.mark_ns));
+        *spent_ns = spent_ns.wrapping_add(now_ns.wrapping_sub(self.mark_ns));
         self.mark_ns = now_ns;
     }
 
@@ -224,9 +238,18 @@ impl Account {
 
     /// The scheduler's functions that ran.
     pub fn functions(&self) -> BTreeMap<String, FunctionCost> {
-        let all = self.functions.iter().zip(&*self.seen);
+        let seen = |place: usize| {
+            let calls = &self.calls[place];
+            FunctionCost {
+                count: calls.iter().map(|calls| calls.entered + calls.called).sum(),
+                ns: self.spent_ns[place]
+                    + calls.iter().map(|calls| calls.called * calls.own_ns).sum::<u64>(),
+            }
+        };
+        let all =
+            self.functions.iter().enumerate().map(|(place, function)| (function, seen(place)));
         let ran = all.filter(|(function, seen)| function.scheduler && seen.count > 0);
-        ran.map(|(function, seen)| (function.name.clone(), *seen)).collect()
+        ran.map(|(function, seen)| (function.name.clone(), seen)).collect()
     }
 }
 
