@@ -388,10 +388,27 @@ impl Engine {
     /// [`Engine::finish`]; where nothing else happens before, whoever has the CPU then goes on at once.
     fn finish_and_go_on(&mut self) {
         self.settle();
+        let (cpu, now) = (self.k.this, self.k.now);
         match self.goes_on(None) {
-            true => self.go_on(self.k.this, self.k.now),
+            true if self.works_on(cpu) => self.start_user(cpu, now),
+            true => self.go_on(cpu, now),
             false => self.end(),
         }
+    }
+
+    /// Whether the present task of `cpu` is amid a piece of work, and nothing else is to be looked at.
+    #[inline]
+    fn works_on(&self, cpu: CpuId) -> bool {
+        let Some(task) = self.k.cpus[cpu].curr.map(|task| &self.k.tasks[task]) else {
+            return false;
+        };
+        let at = &task.at;
+        at.phase == 1
+            && matches!(at.op(), Op::Run { .. })
+            && at.left >= 1.0
+            && at.to_wake.is_empty()
+            && task.gil.is_none()
+            && self.acts.is_none()
     }
 
     /// The present task of `cpu` goes on with its program.
