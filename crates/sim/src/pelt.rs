@@ -68,6 +68,42 @@ impl Avg {
     }
 }
 
+/// The utilisation that a task is taken for when it has slept (`util_est`): what it had at the ends of its turns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Estimate {
+    pub util: f64,
+    /// Whether the average is still the one that it was last made from (UTIL_AVG_UNCHANGED), by its period.
+    made_in: u64,
+}
+
+impl Estimate {
+    /// UTIL_EST_MARGIN: what is as good as the same.
+    const MARGIN: f64 = 10.0;
+
+    /// `util_est_update`: the task goes to sleep. Grows at once and falls by a quarter of the difference, and does not
+    /// where the task waited for its CPU. Returns by how much it has changed.
+    pub fn sleeps(&mut self, avg: &Avg) -> f64 {
+        let period = avg.at_ns / PERIOD_NS;
+        if std::mem::replace(&mut self.made_in, period) == period {
+            return 0.0;
+        }
+        let more = avg.util - self.util;
+        let waited = avg.util + Self::MARGIN < avg.runnable;
+        let change = match more {
+            more if more >= 0.0 => more,
+            more if -more < Self::MARGIN || waited => 0.0,
+            more => more / 4.0,
+        };
+        self.util += change;
+        change
+    }
+
+    /// `task_util_est`.
+    pub fn of(&self, avg: &Avg) -> f64 {
+        avg.util.max(self.util)
+    }
+}
+
 /// What is left of an average after this long without.
 fn decay(ns: u64) -> f64 {
     let periods = ns / PERIOD_NS;
@@ -89,6 +125,23 @@ mod tests {
         assert!((decay(32 * PERIOD_NS) - 0.5).abs() < 1e-9);
         assert!((decay(64 * PERIOD_NS) - 0.25).abs() < 1e-9);
         assert_eq!(decay(10_000_000_000_000), 0.0);
+    }
+
+    #[test]
+    fn who_has_slept_is_taken_for_what_it_was() {
+        let (mut avg, mut estimate) = (Avg::default(), Estimate::default());
+        let at = |periods: u64| periods * PERIOD_NS;
+        avg.update(at(32), 1024, 1, true);
+        assert!((estimate.sleeps(&avg) - 512.0).abs() < 1.0, "it grows at once");
+        avg.update(at(64), 0, 0, false);
+        assert!((estimate.of(&avg) - 512.0).abs() < 1.0, "whatever it has slept");
+        // Half of that by now.
+        assert!((estimate.sleeps(&avg) + 64.0).abs() < 1.0, "it falls by a quarter");
+        assert_eq!(estimate.sleeps(&avg), 0.0, "of the same it is made once");
+        let known = estimate.util;
+        avg.update(at(96), 1024, 1, false);
+        assert!(avg.util + 100.0 < avg.runnable && avg.util < known);
+        assert_eq!(estimate.sleeps(&avg), 0.0, "it has waited for its CPU");
     }
 
     #[test]

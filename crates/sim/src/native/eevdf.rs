@@ -5,11 +5,10 @@
 //! `eevdf_balance`, what both know of groups of CPUs in `eevdf_group`.
 //!
 //! Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
-//! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, NI_RANDOM, NI_RATE, HRTICK (slices end on time
-//! and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy
-//! preemption a task gives way when it next leaves the kernel, for a tick at the latest, and other CPUs
-//! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, estimated utilisation
-//! (`util_est`), preferred nodes and caches (`llc_balancing` of 7.2).
+//! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, UTIL_EST, NI_RANDOM, NI_RATE, HRTICK (slices
+//! end on time and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy preemption a task gives way when it next leaves the kernel, for a tick at the latest, and other CPUs
+//! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, preferred nodes and
+//! caches (`llc_balancing` of 7.2).
 
 use machine::{Machine, Paths};
 
@@ -21,7 +20,7 @@ use crate::class::{Class, dequeue, enqueue, wake};
 use crate::event::{Due, Irq};
 use crate::kernel::Kernel;
 use crate::line::Line;
-use crate::pelt::Avg;
+use crate::pelt::{Avg, Estimate};
 use crate::task::{CpuId, TaskId};
 
 /// normalized_sysctl_sched_base_slice, scaled by `1 + log2(CPUs)`, CPUs counted up to 8.
@@ -34,6 +33,7 @@ pub(super) const MIGRATION_COST_NS: u64 = 500_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Habit {
     pub avg: Avg,
+    pub estimate: Estimate,
     /// The CPU whose queue it is on, or whose average holds its load.
     pub cpu: Option<CpuId>,
     /// When it was put on its queue.
@@ -50,6 +50,8 @@ pub(super) struct Habit {
 pub(super) struct Rq {
     pub queue: Queue,
     pub avg: Avg,
+    /// Of its runnable tasks together (`cfs_rq->avg.util_est`).
+    pub estimated: f64,
     /// Runnable tasks: those of the queue that are not delayed.
     pub runnable: usize,
     /// The line of counters that other CPUs read.
@@ -170,6 +172,7 @@ impl Eevdf {
         let rq = |cpu| Rq {
             queue: Queue::default(),
             avg: Avg::default(),
+            estimated: 0.0,
             runnable: 0,
             line: Line::new(cpu),
             idle_since_ns: None,
@@ -294,9 +297,23 @@ impl Eevdf {
         self.follow(cpu, task);
         self.habits[task].queued_ns = k.now_ns();
         self.rqs[cpu].queue.enqueue(&mut self.entities, task, placing);
-        self.rqs[cpu].runnable += 1;
+        self.runnable_comes(cpu, task);
         self.overloaded |= self.nr_running(cpu) > 1;
         self.dirty(k, cpu);
+    }
+
+    /// One that is runnable comes to a CPU's queue (`util_est_enqueue`).
+    fn runnable_comes(&mut self, cpu: CpuId, task: TaskId) {
+        let rq = &mut self.rqs[cpu];
+        rq.runnable += 1;
+        rq.estimated += self.habits[task].estimate.util;
+    }
+
+    /// And leaves it (`util_est_dequeue`).
+    fn runnable_leaves(&mut self, cpu: CpuId, task: TaskId) {
+        let rq = &mut self.rqs[cpu];
+        rq.runnable -= 1;
+        rq.estimated = (rq.estimated - self.habits[task].estimate.util).max(0.0);
     }
 
     /// `rq->nr_running`: sleepers that owe are among them.
@@ -308,7 +325,9 @@ impl Eevdf {
     pub(super) fn detach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, sleeps: bool) {
         let delayed = self.entities[task].delayed;
         self.rqs[cpu].queue.dequeue(&mut self.entities, task, sleeps, self.tick_ns);
-        self.rqs[cpu].runnable -= usize::from(!delayed);
+        if !delayed {
+            self.runnable_leaves(cpu, task);
+        }
         self.dirty(k, cpu);
     }
 
@@ -443,7 +462,7 @@ impl Class for Eevdf {
             // Still on the queue it slept on, which is this one: see `still_queued`.
             self.habits[task].queued_ns = k.now_ns();
             self.rqs[cpu].queue.revive(&mut self.entities, task, self.tick_ns);
-            self.rqs[cpu].runnable += 1;
+            self.runnable_comes(cpu, task);
             self.dirty(k, cpu);
         } else {
             let initial = flags & enqueue::INITIAL != 0;
@@ -465,11 +484,15 @@ impl Class for Eevdf {
         self.update_curr(k, cpu);
         self.update_load(k, cpu, Some(task));
         let sleeps = flags & dequeue::SLEEP != 0;
+        if sleeps {
+            let Habit { avg, estimate, .. } = &mut self.habits[task];
+            self.rqs[cpu].estimated += estimate.sleeps(avg);
+        }
         let stays =
             sleeps && !k.tasks[task].exiting && !self.rqs[cpu].queue.eligible(&self.entities, task);
         if stays {
             self.rqs[cpu].queue.delay(&mut self.entities, task, self.tick_ns);
-            self.rqs[cpu].runnable -= 1;
+            self.runnable_leaves(cpu, task);
             self.dirty(k, cpu);
         } else {
             if self.func.dequeue_delayed.is_some() {

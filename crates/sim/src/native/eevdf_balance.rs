@@ -4,7 +4,7 @@
 use machine::CpuSet;
 
 use super::domains::Level;
-use super::eevdf::{Eevdf, MIGRATION_COST_NS};
+use super::eevdf::{Eevdf, Habit, MIGRATION_COST_NS};
 use super::eevdf_group::{Group, Kind, numa_imbalance};
 use super::eevdf_queue::Placing;
 use crate::kernel::Kernel;
@@ -430,7 +430,8 @@ impl Eevdf {
                 }
                 Pull::Load(_) => rq.avg.load * 1024.0 / capacity,
                 Pull::Util(_) if rq.runnable == 1 => continue,
-                Pull::Util(_) => rq.avg.util,
+                // `cpu_util_cfs_boost`
+                Pull::Util(_) => rq.avg.util.max(rq.avg.runnable).max(rq.estimated).min(1024.0),
             };
             if best.is_none_or(|(known, _)| busy > known) {
                 best = Some((busy, other));
@@ -453,8 +454,7 @@ impl Eevdf {
         for task in tasks.into_iter().take(NR_MIGRATE) {
             k.call(self.func.move_task);
             let failed = self.rqs[to].balance[level].failed;
-            if !self.can_migrate(k, task, from, env)
-                || !fits(&mut left, &self.habits[task].avg, failed)
+            if !self.can_migrate(k, task, from, env) || !fits(&mut left, &self.habits[task], failed)
             {
                 continue;
             }
@@ -534,7 +534,8 @@ fn sibling_imbalance(k: &Kernel, idle: Idle, local: &Group, busiest: &Group) -> 
 }
 
 /// Whether a task fits in what is still to be moved, and takes it off.
-fn fits(left: &mut Pull, avg: &crate::pelt::Avg, failed: u32) -> bool {
+fn fits(left: &mut Pull, habit: &Habit, failed: u32) -> bool {
+    let (avg, util_of) = (&habit.avg, habit.estimate.of(&habit.avg));
     let part = 1.0 / f64::from(1u32 << failed.min(16));
     match left {
         Pull::Tasks(tasks) => {
@@ -545,8 +546,8 @@ fn fits(left: &mut Pull, avg: &crate::pelt::Avg, failed: u32) -> bool {
             *load -= avg.load.max(1.0);
             true
         }
-        Pull::Util(util) if avg.util * part <= *util => {
-            *util -= avg.util;
+        Pull::Util(util) if util_of * part <= *util => {
+            *util -= util_of;
             true
         }
         _ => false,

@@ -119,14 +119,19 @@ impl Eevdf {
             let load = rq.queue.load(&self.entities) as u64;
             rq.avg.update(k.now_ns(), load, rq.runnable, rq.queue.curr.is_some());
             let mut avg = rq.avg;
+            let mut estimated = rq.estimated;
             let own = without.filter(|task| self.habits[*task].cpu == Some(cpu));
             let runs = own.is_some_and(|task| k.cpus[cpu].curr == Some(task));
             if let Some(task) = own {
                 avg.sub(&self.habits[task].avg);
             }
+            if let Some(task) = own.filter(|_| runs) {
+                estimated -= self.habits[task].estimate.util;
+            }
             let nr = rq.runnable + usize::from(k.runs_realtime(cpu)) - usize::from(runs);
             stats.load += avg.load;
-            stats.util += avg.util;
+            // `cpu_util`
+            stats.util += avg.util.max(estimated).min(1024.0);
             stats.runnable += avg.runnable;
             stats.nr += nr;
             stats.idle += usize::from((k.cpus[cpu].idle() || runs) && nr == 0);
