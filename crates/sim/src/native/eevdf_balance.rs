@@ -6,7 +6,7 @@ use machine::CpuSet;
 use super::domains::Level;
 use super::eevdf::{Eevdf, Habit, MIGRATION_COST_NS};
 use super::eevdf_group::{Group, Kind, numa_imbalance};
-use super::eevdf_queue::Placing;
+use crate::class::Class;
 use crate::kernel::Kernel;
 use crate::task::{CpuId, State, TaskId};
 
@@ -458,8 +458,9 @@ impl Eevdf {
             {
                 continue;
             }
-            self.update_load(k, from, Some(task));
-            self.detach(k, from, task, false);
+            k.enter(k.func.deactivate_task);
+            self.dequeue(k, from, task, 0);
+            k.leave();
             k.set_task_cpu(task, to);
             moved.push(task);
             if idle == Idle::Newly || done(left) {
@@ -472,8 +473,9 @@ impl Eevdf {
         }
         k.rq_lock(to);
         for task in &moved {
-            self.update_curr(k, to);
-            self.attach(k, to, *task, Placing::Back);
+            k.enter(k.func.activate_task);
+            self.enqueue(k, to, *task, 0);
+            k.leave();
             match k.cpus[to].curr {
                 // It is about to pick.
                 _ if idle == Idle::Newly => {}

@@ -387,6 +387,16 @@ fn an_idle_cpu_of_another_node_takes_who_waits() {
     assert!(busy_ns.is_some_and(|ns| ns < 60_000_000), "CPU 7 came by work at {busy_ns:?} ns");
 }
 
+/// `detach_task` and `attach_task`: who is pulled is dequeued and enqueued as any other.
+#[test]
+fn who_is_pulled_costs_what_who_is_woken_does() {
+    let scenario =
+        Scenario::new(small(2), json(&burners_from(&["[0]", "[0]"])), Scheduler::Default);
+    let outcome = run(&scenario).unwrap();
+    let calls = |name: &str| outcome.functions[name].count;
+    assert_eq!(calls("activate_task") - calls("ttwu_do_activate"), 1);
+}
+
 /// `active_load_balance_cpu_stop`: nobody waits, so who runs is taken by the stopper.
 #[test]
 fn who_runs_is_pushed_to_the_emptier_node_in_the_end() {
