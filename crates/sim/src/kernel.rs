@@ -147,6 +147,13 @@ pub struct Kernel {
     given: Vec<CpuId>,
 }
 
+/// A look at a clock, of [`Kernel::took_ns`].
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    own_ns: u64,
+    rounds: u64,
+}
+
 impl Kernel {
     pub(crate) fn new(machine: Machine, paths: Paths, seed: u64, sink: Sink) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
@@ -541,6 +548,23 @@ impl Kernel {
         let given = &mut self.given[self.this];
         *given = set.and(allowed).next_from(*given + 1)?;
         Some(*given)
+    }
+
+    /// What this CPU's code sees of time.
+    pub fn stamp(&self) -> Stamp {
+        let turn_ns = self.machine.costs.turn_ns as u64;
+        let rounds = self.cuts.as_ref().map_or(0, |cuts| cuts.rounds(self.now, turn_ns));
+        Stamp { own_ns: self.now, rounds }
+    }
+
+    /// How long this CPU's code has taken since then, by a clock: where CPUs run in turn, and a turn has ended meanwhile or was
+    /// given away for a lock, all others that have something to run have had theirs.
+    pub fn took_ns(&self, since: Stamp) -> u64 {
+        let now = self.stamp();
+        let busy = |cpu: &CpuId| *cpu != self.this && !self.cpus[*cpu].idle();
+        let others = (0..self.cpus.len()).filter(busy).count() as u64;
+        now.own_ns - since.own_ns
+            + (now.rounds - since.rounds) * others * self.machine.costs.turn_ns as u64
     }
 
     /// Whether two CPUs share a last-level cache.

@@ -84,11 +84,13 @@ pub(crate) struct Cuts {
     locks: Vec<(u64, Option<(CpuId, u64)>)>,
     /// The code simulated now has met such a lock: it spins until the holder's next turn, and gives its own away.
     spins: bool,
+    /// Turns that code has waited for in this way, all told.
+    waited: u64,
 }
 
 impl Cuts {
     pub fn new(cpus: usize) -> Self {
-        Cuts { ends_ns: u64::MAX, turns: vec![0; cpus], locks: Vec::new(), spins: false }
+        Cuts { ends_ns: u64::MAX, turns: vec![0; cpus], locks: Vec::new(), spins: false, waited: 0 }
     }
 
     pub fn spins(&self) -> bool {
@@ -101,7 +103,17 @@ impl Cuts {
         }
         let (taken_ns, cut) = &mut self.locks[lock.0];
         *taken_ns = now_ns;
-        self.spins |= cut.is_some_and(|(holder, had)| holder != cpu && self.turns[holder] == had);
+        if cut.is_some_and(|(holder, had)| holder != cpu && self.turns[holder] == had) {
+            self.spins = true;
+            self.waited += 1;
+        }
+    }
+
+    /// Turns that code simulated until now has waited for, one after the other, where it comes to this time in turns of this
+    /// length: only differences mean something.
+    pub fn rounds(&self, now_ns: u64, length_ns: u64) -> u64 {
+        let over = now_ns.checked_sub(self.ends_ns).map_or(0, |over_ns| 1 + over_ns / length_ns);
+        self.waited + over
     }
 
     pub fn given(&mut self, lock: LockId, cpu: CpuId, now_ns: u64) {
@@ -277,5 +289,18 @@ mod tests {
         assert!(!spins(&mut cuts, lock, 0), "its own");
         cuts.turns[0] += 1;
         assert!(!spins(&mut cuts, lock, 1), "it has had its next turn");
+    }
+
+    #[test]
+    fn code_waits_for_turns_at_their_ends_and_for_locks() {
+        let (lock, mut cuts) = (LockId(0), Cuts::new(2));
+        cuts.ends_ns = 100;
+        let rounds = [99, 100, 109, 110].map(|now_ns| cuts.rounds(now_ns, 10));
+        assert_eq!(rounds, [0, 1, 1, 2]);
+        cuts.taken(lock, 0, 90);
+        cuts.given(lock, 0, 110);
+        cuts.ends_ns = 200;
+        cuts.taken(lock, 1, 130);
+        assert_eq!(cuts.rounds(130, 10), 1, "the lock's holder has the next turn");
     }
 }

@@ -100,9 +100,9 @@ impl Eevdf {
             let random = k.random_u32();
             let newidle = &mut self.rqs[cpu].balance[level].newidle;
             let Some(weight) = newidle.dice(k.now_ns(), random) else { continue };
-            let before_ns = k.now_ns();
+            let before = k.stamp();
             let pulled = self.load_balance(k, cpu, level, Idle::Newly);
-            let cost_ns = k.now_ns() - before_ns;
+            let cost_ns = k.took_ns(before);
             spent_ns += cost_ns;
             let state = &mut self.rqs[cpu].balance[level];
             state.newidle.count(k.now_ns(), if pulled > 0 { weight } else { 0 });
