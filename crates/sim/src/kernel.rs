@@ -346,8 +346,8 @@ impl Kernel {
     /// Takes a lock: waits for its holder, and pays for the line.
     #[inline]
     pub fn lock(&mut self, id: LockId) {
+        let cost = self.line_from(self.locks[id.0].last);
         let lock = &mut self.locks[id.0];
-        let cost = self.whole.line(self.machine.distance(lock.last, self.this));
         let taken = lock.take(self.now, self.this, &self.machine, cost);
         self.account.lock_taken(lock.place, taken.waited_ns, taken.at_ns - self.now);
         self.now = taken.at_ns;

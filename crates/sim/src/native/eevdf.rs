@@ -6,9 +6,9 @@
 //!
 //! Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
 //! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, UTIL_EST, NI_RANDOM, NI_RATE, HRTICK (slices
-//! end on time and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy preemption a task gives way when it next leaves the kernel, for a tick at the latest, and other CPUs
-//! are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs, preferred nodes and
-//! caches (`llc_balancing` of 7.2).
+//! end on time and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy preemption a task gives way
+//! when it next leaves the kernel, for a tick at the latest, and other CPUs are not interrupted for it. Not modelled:
+//! groups, bandwidth, misfit and asymmetric CPUs, preferred nodes and caches (`llc_balancing` of 7.2).
 
 use machine::{Machine, Paths};
 

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use machine::CpuSet;
 
 use super::domains::Level;
-use super::eevdf::Eevdf;
+use super::eevdf::{Eevdf, Habit};
 use crate::account::Func;
 use crate::kernel::Kernel;
 use crate::task::TaskId;
@@ -123,10 +123,9 @@ impl Eevdf {
             let own = without.filter(|task| self.habits[*task].cpu == Some(cpu));
             let runs = own.is_some_and(|task| k.cpus[cpu].curr == Some(task));
             if let Some(task) = own {
-                avg.sub(&self.habits[task].avg);
-            }
-            if let Some(task) = own.filter(|_| runs) {
-                estimated -= self.habits[task].estimate.util;
+                let Habit { avg: own, estimate, .. } = &self.habits[task];
+                avg.sub(own);
+                estimated -= if runs { estimate.util } else { 0.0 };
             }
             let nr = rq.runnable + usize::from(k.runs_realtime(cpu)) - usize::from(runs);
             stats.load += avg.load;
