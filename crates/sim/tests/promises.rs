@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies keep what their variants declare, and the one that cheats is seen.
 
-use policy::{Instance, Policy};
+use policy::{Instance, Policy, Promises};
 use sim::{Scenario, Scheduler, SimError, run};
 use trace::Outcome;
 use workload::hackbench::{Channel, Hackbench};
 use workload::mix::{burners, mixed};
 use workload::{Object, Step, Task, Workload};
 
-const MS: u64 = 1_000_000;
+mod common;
+
+use common::MS;
+
 const REGISTRY: &[&Policy] =
     &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR, &baseline::PILE];
 
@@ -111,6 +114,23 @@ fn a_slice_may_end_in_a_long_system_call() {
             panic!("seed {seed}: {error}");
         }
     }
+}
+
+/// Slices are shorter than the time between two ticks, and whoever wakes asks its CPU to schedule.
+#[test]
+fn a_slice_may_end_when_somebody_asks_the_cpu_to_schedule() {
+    let nap = vec![Step::Sleep { ns: 7 * MS / 3 }, Step::Run { work_ns: 100_000 }];
+    let naps = vec![Step::Repeat { times: Some(40), steps: nap }];
+    let load = common::workload(vec![
+        common::task("hog", vec![common::burn(200)]),
+        common::task("nap", naps),
+    ]);
+    let keeps = |_: &Instance| Promises { never_preempts: true, ..Promises::default() };
+    let scheduler = common::policy_that_promises("kicks", keeps);
+    let mut scenario = common::scenario(common::cores(1), load, scheduler);
+    scenario.options.check = true;
+    let outcome = run(&scenario).unwrap_or_else(|error| panic!("{error}"));
+    assert!(outcome.observed.tasks[&1].involuntary > 20, "it is not left at a wakeup");
 }
 
 #[test]

@@ -36,6 +36,9 @@ pub struct Violation {
 pub(crate) enum Hint {
     /// The CPU took its tick, or schedules because a tick asked for it.
     Tick,
+    /// The CPU saw that its task's slice is used up: perhaps long after it was, at a tick or when somebody asked the CPU to
+    /// schedule.
+    SliceOver,
     /// The task gave its turn away.
     Yield(Tid),
     /// The task is real-time: of the class above, which no policy's promise is about. Said before it first runs.

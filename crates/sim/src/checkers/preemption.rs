@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where a policy says that a wakeup never makes a busy CPU switch: a task that could go on leaves
-//! its CPU only because its slice ended, which a tick sees, or by its own will.
+//! its CPU only because its slice ended, which a tick sees or who asks the CPU to schedule after that, or by its own will.
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
@@ -9,7 +9,7 @@ use super::above::Above;
 use super::{Checker, Hint, in_flight_ns};
 
 pub(super) struct Preemption {
-    /// When each CPU took its last tick, and when a task was last woken onto it.
+    /// When each CPU last looked whether a slice had ended, and when a task was last woken onto it.
     cpus: Vec<Cpu>,
     /// Who is of a class above: it takes a CPU from anybody.
     above: Above,
@@ -19,7 +19,7 @@ pub(super) struct Preemption {
 
 #[derive(Clone, Copy, Default)]
 struct Cpu {
-    tick_ns: Option<u64>,
+    looked_ns: Option<u64>,
     wake_ns: Option<u64>,
     /// Who gave its turn away here last.
     yielded: Option<Tid>,
@@ -43,7 +43,7 @@ impl Checker for Preemption {
 
     fn hint(&mut self, t_ns: u64, cpu: u32, hint: Hint) {
         match hint {
-            Hint::Tick => self.cpus[cpu as usize].tick_ns = Some(t_ns),
+            Hint::Tick | Hint::SliceOver => self.cpus[cpu as usize].looked_ns = Some(t_ns),
             Hint::Yield(tid) => self.cpus[cpu as usize].yielded = Some(tid),
             Hint::RealTime(_) => self.above.hint(hint),
             Hint::Disturbed => self.disturbed = true,
@@ -60,7 +60,7 @@ impl Checker for Preemption {
                 let own_will = cpu.yielded == Some(prev);
                 let above = self.above.has(prev) || self.above.has(next);
                 let allowed = own_will || above || self.disturbed;
-                if near(cpu.wake_ns) && !near(cpu.tick_ns) && !allowed {
+                if near(cpu.wake_ns) && !near(cpu.looked_ns) && !allowed {
                     return Err(format!(
                         "CPU {} left {prev} for {next} at a wakeup, with no tick near",
                         event.cpu
@@ -92,6 +92,7 @@ mod tests {
     fn a_wakeup_that_makes_a_busy_cpu_switch_is_found() {
         assert!(preempts(None));
         assert!(!preempts(Some(Hint::Tick)), "a slice ended");
+        assert!(!preempts(Some(Hint::SliceOver)), "it had ended before");
         assert!(!preempts(Some(Hint::Yield(1))), "it gave way itself");
         assert!(preempts(Some(Hint::Yield(9))), "somebody else did");
         assert!(!preempts(Some(Hint::RealTime(2))), "a higher class did");

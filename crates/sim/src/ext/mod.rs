@@ -28,6 +28,7 @@ use policy::{Instance, Profile};
 use trace::Placed;
 
 use crate::account::Func;
+use crate::checkers::Hint;
 use crate::class::{Class, dequeue};
 use crate::kernel::{Kernel, cgroup_id, tid};
 use crate::lock::LockId;
@@ -409,7 +410,11 @@ impl Runtime {
         let delta_ns = k.update_curr(task);
         let slice = &mut self.entity(task).slice;
         if *slice != SLICE_INF {
+            let over = (1..=delta_ns).contains(slice);
             *slice = slice.saturating_sub(delta_ns);
+            if over {
+                k.hint(Hint::SliceOver);
+            }
         }
     }
 

@@ -15,6 +15,11 @@ pub const MS: u64 = 1_000_000;
 
 /// The policy of `tests/policies/NAME.bpf.c`, whose ops table is `NAME_ops`.
 pub fn policy(name: &'static str) -> Scheduler {
+    policy_that_promises(name, |_| Promises::default())
+}
+
+/// The same, to be held to something.
+pub fn policy_that_promises(name: &'static str, promises: fn(&Instance) -> Promises) -> Scheduler {
     // Tests run side by side: each compiles for itself.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +38,7 @@ pub fn policy(name: &'static str) -> Scheduler {
         ops: name,
         bpf: &[],
         native: native.leak(),
-        promises: |_| Promises::default(),
+        promises,
         control: None,
     };
     Scheduler::Policy(Instance::default(Box::leak(Box::new(policy))))
