@@ -204,6 +204,7 @@ impl Engine {
                 self.k.resched(cpu);
             }
             State::Queued => {
+                self.k.now = self.k.now.max(self.seen_ns(task));
                 self.k.rq_lock(cpu);
                 self.class.dequeue(&mut self.k, cpu, task, dequeue::MOVE);
                 self.k.cpus[cpu].nr_running -= 1;
