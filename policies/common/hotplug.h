@@ -66,12 +66,17 @@ static __always_inline void cpu_returns_at(u32 at, u32 why)
 
 static __always_inline bool cpu_is_taken_at(u32 at)
 {
-	u64 idle_ns;
+	u64 idle_ns, back_ns, now;
 
 	if (!cpu_lacks_at(at, CPU_TAKEN))
 		return false;
+	now = now_ns();
+	back_ns = cpu_visits[at].back_ns;
 	idle_ns = cpu_visits[at].idle_ns;
-	return !idle_ns || elapsed_ns(idle_ns, now_ns()) < CPU_IDLES_NS;
+	/* What the CPU itself would say if it were to look now (cpu_is_back). */
+	if (back_ns && elapsed_ns(back_ns, now) >= cpu_visits[at].away_ns)
+		return false;
+	return !idle_ns || elapsed_ns(idle_ns, now) < CPU_IDLES_NS;
 }
 
 /* No CPU is ours alone. */

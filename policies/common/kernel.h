@@ -89,7 +89,19 @@ struct scx_exit_task_args {
 };
 
 struct scx_cpu_acquire_args;
-struct scx_cpu_release_args;
+
+enum scx_cpu_preempt_reason {
+	SCX_CPU_PREEMPT_RT,
+	SCX_CPU_PREEMPT_DL,
+	SCX_CPU_PREEMPT_STOP,
+	SCX_CPU_PREEMPT_UNKNOWN,
+};
+
+struct scx_cpu_release_args {
+	enum scx_cpu_preempt_reason reason;
+	struct task_struct *task;
+};
+
 
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);

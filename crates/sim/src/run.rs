@@ -9,7 +9,7 @@ use policy::table::TYPES_MAX;
 use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
 use trace::{Event, MemoryUse, Missed, Outcome, Program, Tid};
-use workload::{Cut, Happened, Played, Workload};
+use workload::{Cut, Happened, Played, RealTime, Workload};
 
 use crate::acts::Acts;
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
@@ -248,11 +248,13 @@ fn promises(scenario: &Scenario) -> Option<Promises> {
 }
 
 /// Whether its policy is to take no lock. Where CPUs go away the kernel takes some for it: what was meant
-/// for a CPU that has gone meanwhile waits in the kernel's own global queue.
+/// for a CPU that has gone meanwhile waits in the kernel's own global queue. And while real-time tasks come often, who waits
+/// has to be where others can take it from.
 fn lockless(scenario: &Scenario) -> bool {
     let goes = |fault: &Fault| matches!(fault.change, Change::Offline(_));
     promises(scenario).is_some_and(|promises| promises.lockless)
         && !scenario.faults.iter().any(goes)
+        && scenario.workload.tasks.iter().all(|task| task.realtime == RealTime::No)
 }
 
 fn class(scenario: &Scenario, k: &mut Kernel) -> Result<Box<dyn Class>, String> {

@@ -6,6 +6,7 @@ mod common;
 mod shipped;
 
 use common::{MS, burn, cores, scenario, task, workload};
+use policy::Instance;
 use shipped::every_scheduler;
 use sim::{Change, Fault, Scenario, Scheduler, Traced, run_traced};
 use trace::{Kind, Tid};
@@ -371,11 +372,54 @@ fn tasks_do_not_leave_a_cpu_that_is_visited() {
         let traced = traced(&scenario(cores(2), load, scheduler));
         let mut ran_ns = ran_ns(&traced, 8, 0, 10_000 * MS);
         ran_ns.sort_unstable();
-        // flsched sends all away that wait, as they cannot be taken later
         let name = &traced.outcome.policy;
-        if ran_ns[7] * 3 > ran_ns[0] * 4 && name != "flsched" {
+        if ran_ns[7] * 3 > ran_ns[0] * 4 {
             uneven.push(format!("{name}: {ran_ns:?}"));
         }
     }
     assert!(uneven.is_empty(), "{}", uneven.join("\n"));
+}
+
+/// Real-time tasks wake on all CPUs, and many wait: nobody is sent from one end of a queue to another until the kernel has
+/// had enough of it, and nobody runs more than others for that.
+#[test]
+fn who_waits_where_all_cpus_are_visited_is_not_sent_around() {
+    let mut uneven = Vec::new();
+    for scheduler in every_scheduler() {
+        let mut load = spinners(40, 10_000);
+        load.tasks.extend((0..4).map(visitor));
+        let traced = traced(&scenario(cores(4), load, scheduler));
+        let mut ran_ns = ran_ns(&traced, 40, 0, 10_000 * MS);
+        ran_ns.sort_unstable();
+        if ran_ns[39] * 3 > ran_ns[0] * 4 {
+            uneven.push(format!("{}: {ran_ns:?}", traced.outcome.policy));
+        }
+    }
+    assert!(uneven.is_empty(), "{}", uneven.join("\n"));
+}
+
+#[test]
+fn a_policy_that_sends_a_task_around_for_ever_is_thrown_out() {
+    let mut load = spinners(40, 10_000);
+    load.tasks.extend((0..4).map(visitor));
+    let error = run_traced(&scenario(cores(4), load, common::policy("sends"))).err();
+    let error = error.expect("its CPUs are visited 256 times before a slice ends").to_string();
+    assert!(error.contains("reenqueued 257 times without running"), "{error}");
+}
+
+/// Once no real-time task comes any more, flsched takes no locks again; and it takes none for one that comes seldom.
+#[test]
+fn flsched_is_lockless_but_while_real_time_tasks_come_often() {
+    let locks = |times, sleep_ms, duration_ms| {
+        let mut load = spinners(8, 60_000);
+        load.duration_ns = Some(duration_ms * MS);
+        let steps = vec![Step::Run { work_ns: MS / 10 }, Step::Sleep { ns: sleep_ms * MS }];
+        let again = vec![Step::Repeat { times: Some(times), steps }];
+        load.tasks.push(realtime("visitor", RealTime::Fifo(7), again));
+        let scheduler = Scheduler::Policy(Instance::default(&flsched::FLSCHED));
+        traced(&scenario(cores(2), load, scheduler)).outcome.locks.get("dsq").copied().unwrap_or(0)
+    };
+    let (soon, late) = (locks(100, 4, 2_000), locks(100, 4, 6_000));
+    assert!(soon > 0 && late == soon, "{soon} locks in 2 s, {late} in 6 s");
+    assert_eq!(locks(10, 500, 6_000), 0, "twice a second is seldom");
 }

@@ -78,6 +78,9 @@ impl Runtime {
         internal: bool,
     ) {
         k.enter(self.func.do_enqueue_task);
+        if flags & ENQ_REENQ != 0 {
+            self.count_again(k, task);
+        }
         if internal {
             self.dispatch_enqueue(k, cpu, cpu, task, flags);
         } else if !k.cpus[cpu].online {
@@ -93,6 +96,16 @@ impl Runtime {
             self.enqueue_by_policy(k, task, flags);
         }
         k.leave();
+    }
+
+    /// Kernels after 7.2 throw out a policy that queues a task again and again, and never runs it.
+    fn count_again(&mut self, k: &mut Kernel, task: TaskId) {
+        let times = self.tasks[task].requeued + 1;
+        self.tasks[task].requeued = times;
+        if times > REENQ_MAX_REPEAT {
+            let name = k.tasks[task].name.clone();
+            self.error(k, format_args!("{name} reenqueued {times} times without running"));
+        }
     }
 
     fn enqueue_by_policy(&mut self, k: &mut Kernel, task: TaskId, flags: u64) {

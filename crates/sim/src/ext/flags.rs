@@ -23,6 +23,9 @@ pub(super) const ENQ_DSQ_PRIQ: u64 = 1 << 57;
 /// What a policy may pass to an insertion, as far as it is modelled.
 pub(super) const ENQ_KNOWN: u64 = ENQ_WAKEUP | ENQ_HEAD | ENQ_PREEMPT | ENQ_REENQ | ENQ_LAST;
 
+/// More often than that no task is queued again before it runs.
+pub(super) const REENQ_MAX_REPEAT: u32 = 256;
+
 pub(super) const DEQ_SLEEP: u64 = 0x1;
 /// The task is dequeued because its properties change.
 pub(super) const DEQ_SCHED_CHANGE: u64 = 1 << 33;

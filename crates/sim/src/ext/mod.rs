@@ -71,6 +71,8 @@ struct ExtTask {
     seq: u64,
     /// The policy is to hear when it no longer has it (`SCX_TASK_IN_CUSTODY`).
     in_custody: bool,
+    /// How often it was queued again since it ran last (`reenq_cnt`).
+    requeued: u32,
     /// Queue and flags of a direct dispatch that is still to be done.
     direct: Option<(u64, u64)>,
     /// It waits in its CPU's list of deferred direct dispatches.
@@ -595,6 +597,7 @@ impl Class for Ext {
             rt.dispatch_dequeue(k, cpu, next);
         }
         k.tasks[next].exec_start_ns = k.now_ns();
+        rt.tasks[next].requeued = 0;
         if rt.is_queued(next) {
             let p = rt.pointer(next);
             callback!(rt, k, running(p), Some(next));

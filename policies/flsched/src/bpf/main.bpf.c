@@ -11,7 +11,8 @@
  * It suits one job with about as many threads as CPUs, or many threads that block often. It suits
  * neither a desktop nor a mix: what waits is not moved again, a CPU may idle for a tick while tasks
  * wait elsewhere (`pull` changes that, for a DSQ lock at each switch), nobody's latency is looked after,
- * and cpu.weight, cpu.max and nice act on the order of a queue at most.
+ * and cpu.weight, cpu.max and nice act on the order of a queue at most. While real-time tasks come often it does as with
+ * `pull`.
  *
  * Jo, Kang, Min, Kim: FLSCHED, A Lockless and Lightweight Approach to OS Scheduler for Xeon Phi.
  */
@@ -22,6 +23,7 @@
 #include "hotplug.h"
 #include "knobs.h"
 #include "order.h"
+#include "visits.h"
 #include "place.h"
 #include "offer.h"
 
@@ -34,6 +36,7 @@ struct fl_cpu {
 	s32 runs;
 	s32 deferred;
 	struct offer offer;
+	struct visits visits;
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct fl_cpu, cpus)
@@ -84,8 +87,8 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), 0);
 		return cpu;
 	}
-	if (knob_pull)
-		return prev_cpu;	/* enqueue puts it where others can take it */
+	if (wait_apart(prev_cpu))	/* enqueue puts it where others can take it */
+		return cpu_takes(p, prev_cpu) ? prev_cpu : place_shortest(p, prev_cpu, 0);
 	cpu = prev_cpu;
 	if (knob_variant == SLIDE && (wake_flags & SCX_WAKE_FORK))
 		cpu = place_shortest(p, prev_cpu, place_waiting(prev_cpu));
@@ -97,13 +100,13 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 }
 
 /*
- * With pull, what waits must be where others can take it from: a DSQ for each CPU. So must a task that
- * only this CPU may run, once others wait there: dispatch looks at that DSQ only when the local one is
- * empty, and two such tasks that keep each other waiting there would never let it be.
+ * Of the DSQ of its CPU a task that only this one may run has no need, until others wait there: dispatch looks there only
+ * when the local one is empty, and two such tasks that keep each other waiting there would never let it be. Where
+ * real-time tasks come, it would be queued again at each visit.
  */
-static __always_inline bool waits_for_pull(struct task_struct *p)
+static __always_inline bool waits_with_others(struct task_struct *p)
 {
-	return p->nr_cpus_allowed > 1 || scx_bpf_dsq_nr_queued(scx_bpf_task_cpu(p)) > 0;
+	return !knob_pull || p->nr_cpus_allowed > 1 || scx_bpf_dsq_nr_queued(scx_bpf_task_cpu(p)) > 0;
 }
 
 /*
@@ -143,14 +146,15 @@ static __always_inline bool goes_nowhere(u64 enq_flags)
 	return enq_flags & SCX_ENQ_REENQ && all_are_away();
 }
 
-static __always_inline void enqueue_for_pull(struct task_struct *p, u64 enq_flags)
+static __always_inline void enqueue_apart(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		enq_flags |= place_in_queue(p, cpu);
-	else if (p->nr_cpus_allowed > 1 && !goes_nowhere(enq_flags))
+	else if (visits_go_on() && p->nr_cpus_allowed > 1 && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, place_waiting(cpu) - 1);
+	set_apart(cpu, true);
 	insert_again(p, cpu, cpu, enq_flags);
 	if (!place_kick_idle(p))
 		cpu_queue_kick(p, cpu);
@@ -193,8 +197,8 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		defer_ends(p, scx_bpf_task_cpu(p));
-	if (knob_pull && waits_for_pull(p))
-		enqueue_for_pull(p, enq_flags);
+	if (wait_apart(scx_bpf_task_cpu(p)) && waits_with_others(p))
+		enqueue_apart(p, enq_flags);
 	else if (p->nr_cpus_allowed == 1 || migration_is_disabled(p))	/* the latter: before 6.14 */
 		enqueue_here(p, enq_flags);
 	else
@@ -208,7 +212,22 @@ static __always_inline bool pull_one(s32 cpu, bool is_idle)
 	return cpu_queue_take_from_away(cpu) || cpu_queue_take_near(cpu, is_idle ? nr_cpus : 1);
 }
 
-/* Nothing is on the local DSQ: without pull, nothing waits here. */
+/* No real-time tasks come any more: all that waits apart goes to the local DSQ. Whether there was anything. */
+static __always_inline bool come_together(s32 cpu)
+{
+	s32 i, waiting = scx_bpf_dsq_nr_queued(cpu);
+	bool any = false;
+
+	set_apart(cpu, false);
+	bpf_for(i, 0, waiting) {
+		if (!dsq_move_to_local(cpu))
+			break;
+		any = true;
+	}
+	return any;
+}
+
+/* Nothing is on the local DSQ: without pull or real-time tasks, nothing waits here. */
 void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 {
 	bool is_idle = !prev || !(prev->scx.flags & SCX_TASK_QUEUED);
@@ -219,8 +238,12 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 		offer_withdraw(&state->offer);
 	}
 	cpu_is_back(cpu, false);
-	if (knob_pull && pull_one(cpu, is_idle))
+	if (visits_go_on()) {
+		if (pull_one(cpu, is_idle))
+			return;
+	} else if (wait_apart(cpu) && come_together(cpu)) {
 		return;
+	}
 	if (is_idle)
 		cpu_is_back(cpu, true);
 	/* It goes on if it can: for a slice of this policy's, not the 20 ms that the kernel gives. */
@@ -252,8 +275,13 @@ void OP(flsched_tick, struct task_struct *p)
 
 	if (!state)
 		return;
-	if (knob_pull)
+	if (visits_ever()) {
+		visits_look();
 		cpu_sees_itself_go(this_cpu());
+		/* who came to wait apart just when all came together */
+		if (scx_bpf_dsq_nr_queued(this_cpu()) > 0)
+			set_apart(this_cpu(), true);
+	}
 	if (cpu_is_shared(this_cpu()) && place_waiting(this_cpu()) > 0)
 		return task_set_slice(p, 0);
 	if (turn_was_prolonged(state, p)) {
@@ -262,7 +290,7 @@ void OP(flsched_tick, struct task_struct *p)
 	}
 	if (knob_variant == CODE && !p->scx.slice)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
-	if (knob_pull) {
+	if (wait_apart(this_cpu())) {
 		queue_kick(this_cpu());
 		/* Who found this CPU idle at once with another one waits where nobody can take it. */
 		if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
@@ -276,7 +304,7 @@ void OP(flsched_tick, struct task_struct *p)
 /* It may have nothing left that it is asked for, because it goes. */
 void OP(flsched_update_idle, s32 cpu, bool idle)
 {
-	if (idle && knob_pull)
+	if (idle && visits_ever())
 		cpu_sees_itself_go(cpu);
 }
 
@@ -289,8 +317,10 @@ void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct fl_cpu *state = cpus_of(cpu);
 
-	if (state)
+	if (state) {
 		offer_withdraw(&state->offer);	/* nobody's slice ends here for it now */
+		visits_note(&state->visits, args);
+	}
 	cpu_is_lost(cpu);
 	scx_bpf_reenqueue_local();
 	if (cpu_is_kept(cpu) && can_reenqueue())
@@ -319,7 +349,7 @@ void OP(flsched_cpu_offline, s32 cpu)
 	if (state)
 		offer_withdraw(&state->offer);
 	cpu_goes(cpu, true);
-	if (knob_pull)
+	if (visits_ever())
 		dsq_hand_back(cpu, cpu);
 }
 
@@ -329,7 +359,7 @@ s32 OP_SLEEPABLE(flsched_init)
 	u32 cpu;
 
 	cpus_look();
-	for (cpu = 0; knob_pull && cpu < nr_cpus && cpu < MAX_CPUS; cpu++) {
+	for (cpu = 0; cpu < nr_cpus && cpu < MAX_CPUS; cpu++) {
 		error = scx_bpf_create_dsq(cpu, cpu_node[cpu]);
 		if (error)
 			return error;

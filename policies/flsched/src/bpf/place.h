@@ -10,13 +10,14 @@
 #include "hotplug.h"
 #include "knobs.h"
 #include "place_idle.h"
+#include "visits.h"
 
 /* How many wait on a CPU beside the one that runs there, read without a lock. */
 static __always_inline s32 place_waiting(s32 cpu)
 {
 	s32 waiting = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 
-	return knob_pull ? waiting + scx_bpf_dsq_nr_queued(cpu) : waiting;
+	return wait_apart(cpu) ? waiting + scx_bpf_dsq_nr_queued(cpu) : waiting;
 }
 
 /* A CPU, and how many wait there. */
