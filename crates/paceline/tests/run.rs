@@ -586,6 +586,13 @@ fn tasks_leave_a_cpu_that_a_real_time_task_takes() {
     survives(2, include_str!("../../../faults/rt-hog.sh"), policies);
 }
 
+/// And where such a task comes and goes, who waits there is not sent away each time.
+#[test]
+fn tasks_share_a_cpu_that_a_real_time_task_visits() {
+    let policies = "flsched cas";
+    survives(2, include_str!("../../../faults/visited.sh"), policies);
+}
+
 /// CPUs come and go under load, for every policy that is not a cheat: it stays, and the load ends well. Variants that
 /// do not always survive it are in papers/live.toml.
 #[test]

@@ -27,6 +27,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("second", include_str!("../../../../faults/second.sh")),
     ("starve", include_str!("../../../../faults/starve.sh")),
     ("stress", include_str!("../../../../faults/stress.sh")),
+    ("visited", include_str!("../../../../faults/visited.sh")),
 ];
 
 /// What every fault needs of this machine.

@@ -40,9 +40,10 @@ pub fn request() -> Request {
 pub fn in_guest_with(request: Request, script: &str) {
     let script = format!("{PRELUDE}\nP={BIN}\n{script}");
     let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
+    let programs = ["hackbench", "cyclictest", "chrt", "nice"];
     let workload = WorkloadRef::Command {
         argv: ["sh", "-c", &script].map(Into::into).to_vec(),
-        with: vec![BIN.into(), program("hackbench"), program("chrt"), program("nice")],
+        with: [BIN.into()].into_iter().chain(programs.map(program)).collect(),
     };
     let limit = Duration::from_secs(1200);
     let request = Request { workload, limit, or_in_turn: true, ..request };
