@@ -279,7 +279,7 @@ void OP(flsched_tick, struct task_struct *p)
 		visits_look();
 		cpu_sees_itself_go(this_cpu());
 		/* who came to wait apart just when all came together */
-		if (scx_bpf_dsq_nr_queued(this_cpu()) > 0)
+		if (!knob_pull && scx_bpf_dsq_nr_queued(this_cpu()) > 0)
 			set_apart(this_cpu(), true);
 	}
 	if (cpu_is_shared(this_cpu()) && place_waiting(this_cpu()) > 0)
