@@ -102,7 +102,6 @@ struct scx_cpu_release_args {
 	struct task_struct *task;
 };
 
-
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);

@@ -238,12 +238,10 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 		offer_withdraw(&state->offer);
 	}
 	cpu_is_back(cpu, false);
-	if (visits_go_on()) {
-		if (pull_one(cpu, is_idle))
-			return;
-	} else if (wait_apart(cpu) && come_together(cpu)) {
+	if (!visits_go_on() && wait_apart(cpu) && come_together(cpu))
 		return;
-	}
+	if ((is_idle ? visits_make_look() : visits_go_on()) && pull_one(cpu, is_idle))
+		return;
 	if (is_idle)
 		cpu_is_back(cpu, true);
 	/* It goes on if it can: for a slice of this policy's, not the 20 ms that the kernel gives. */

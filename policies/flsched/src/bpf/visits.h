@@ -25,6 +25,7 @@ struct visits {
 /* Of any CPU: read by all, and written seldom. Of one struct the compiler would make variables of names that BTF refuses. */
 static u64 visit_often_ns;	/* when a CPU was last visited often; 0: none has been since this was loaded */
 static bool visit_lately;
+static u64 visits_over_ns;	/* when that ended last; 0: never */
 
 /* Whether anything may wait in the DSQs. */
 static __always_inline bool visits_ever(void)
@@ -83,6 +84,22 @@ static __always_inline void visits_note(struct visits *visits, struct scx_cpu_re
 /* In tick: they end once no CPU is taken, and none has been visited often for a while. */
 static __always_inline void visits_look(void)
 {
-	if (visit_lately && !nr_away && elapsed_ns(visit_often_ns, now_ns()) > VISITS_TIME_NS)
-		visit_lately = false;
+	u64 now;
+
+	if (!visit_lately || nr_away)
+		return;
+	now = now_ns();
+	if (elapsed_ns(visit_often_ns, now) <= VISITS_TIME_NS)
+		return;
+	visits_over_ns = now;
+	visit_lately = false;
+}
+
+/*
+ * In dispatch, on a CPU with nothing to do: whether it is to look what waits for others. For a while after the last visit,
+ * too: who came to wait in that very moment may be in the DSQ of a CPU that has just looked and idles.
+ */
+static __always_inline bool visits_make_look(void)
+{
+	return visits_go_on() || (visits_over_ns && elapsed_ns(visits_over_ns, now_ns()) < VISITS_TIME_NS);
 }
