@@ -11,8 +11,11 @@
 #include "hotplug.h"
 #include "knobs.h"
 
-/* So many in such a time are often: not the visits of who looks at the machine once a second. */
-#define VISITS_OFTEN 4
+/* So many in such a time are often: not the visits of who looks at the machine now and then. */
+#define VISITS_OFTEN 8
+#define VISITS_WITHIN_NS (160 * 1000 * 1000ULL)
+
+/* They are over when there have been none for so long. */
 #define VISITS_TIME_NS (1000 * 1000 * 1000ULL)
 
 /* Of one CPU, which alone touches it. Of those within a tick one counts. */
@@ -71,7 +74,7 @@ static __always_inline void visits_note(struct visits *visits, struct scx_cpu_re
 	if (args->reason == SCX_CPU_PREEMPT_STOP || elapsed_ns(visits->last_ns, now) <= tick_ns)
 		return;
 	visits->last_ns = now;
-	if (elapsed_ns(visits->first_ns, now) > VISITS_TIME_NS) {
+	if (elapsed_ns(visits->first_ns, now) > VISITS_WITHIN_NS) {
 		visits->first_ns = now;
 		visits->count = 0;
 	}
