@@ -216,7 +216,7 @@ static __always_inline void cpu_is_back(s32 cpu, bool idles)
 		if (away_ns > cpu_visits[at].away_ns)
 			cpu_visits[at].away_ns = away_ns;
 	}
-	if (cpu_is_taken_at(at) && elapsed_ns(cpu_visits[at].back_ns, now) < cpu_visits[at].away_ns) {
+	if (cpu_is_taken_at(at)) {
 		if (idles && !cpu_visits[at].idle_ns)
 			cpu_visits[at].idle_ns = now;
 		return;

@@ -336,9 +336,13 @@ fn a_policy_hears_once_that_a_cpu_is_taken_and_that_it_is_back() {
 
 /// A real-time task that wakes on a CPU each 4 ms, for 0.1 ms.
 fn visitor(cpu: usize) -> Task {
-    let steps = vec![Step::Run { work_ns: MS / 10 }, Step::Sleep { ns: 4 * MS }];
-    let again = vec![Step::Repeat { times: None, steps }];
-    Task { cpus: Some(vec![cpu]), ..realtime("visitor", RealTime::Fifo(7), again) }
+    Task { cpus: Some(vec![cpu]), ..comes(None, 4) }
+}
+
+/// One that wakes so often, or for ever, each so many ms, for 0.1 ms.
+fn comes(times: Option<u64>, each_ms: u64) -> Task {
+    let steps = vec![Step::Run { work_ns: MS / 10 }, Step::Sleep { ns: each_ms * MS }];
+    realtime("visitor", RealTime::Fifo(7), vec![Step::Repeat { times, steps }])
 }
 
 /// Who is interrupted goes on: it has neither yielded nor had its turn.
@@ -410,12 +414,10 @@ fn a_policy_that_sends_a_task_around_for_ever_is_thrown_out() {
 /// Once no real-time task comes any more, flsched takes no locks again; and it takes none for one that comes seldom.
 #[test]
 fn flsched_is_lockless_but_while_real_time_tasks_come_often() {
-    let locks = |times, sleep_ms, duration_ms| {
+    let locks = |times, each_ms, duration_ms| {
         let mut load = spinners(8, 60_000);
         load.duration_ns = Some(duration_ms * MS);
-        let steps = vec![Step::Run { work_ns: MS / 10 }, Step::Sleep { ns: sleep_ms * MS }];
-        let again = vec![Step::Repeat { times: Some(times), steps }];
-        load.tasks.push(realtime("visitor", RealTime::Fifo(7), again));
+        load.tasks.push(comes(Some(times), each_ms));
         let scheduler = Scheduler::Policy(Instance::default(&flsched::FLSCHED));
         traced(&scenario(cores(2), load, scheduler)).outcome.locks.get("dsq").copied().unwrap_or(0)
     };

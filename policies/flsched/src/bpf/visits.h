@@ -16,7 +16,7 @@
 #define VISITS_WITHIN_NS (160 * 1000 * 1000ULL)
 
 /* They are over when there have been none for so long. */
-#define VISITS_TIME_NS (1000 * 1000 * 1000ULL)
+#define VISITS_END_NS (1000 * 1000 * 1000ULL)
 
 /* Of one CPU, which alone touches it. Of those within a tick one counts. */
 struct visits {
@@ -26,20 +26,20 @@ struct visits {
 };
 
 /* Of any CPU: read by all, and written seldom. Of one struct the compiler would make variables of names that BTF refuses. */
-static u64 visit_often_ns;	/* when a CPU was last visited often; 0: none has been since this was loaded */
-static bool visit_lately;
+static u64 visits_often_ns;	/* when a CPU was last visited often; 0: none has been since this was loaded */
+static bool visits_lately;
 static u64 visits_over_ns;	/* when that ended last; 0: never */
 
 /* Whether anything may wait in the DSQs. */
 static __always_inline bool visits_ever(void)
 {
-	return knob_pull || visit_often_ns;
+	return knob_pull || visits_often_ns;
 }
 
 /* Whether those that come to wait now do so there. */
 static __always_inline bool visits_go_on(void)
 {
-	return knob_pull || visit_lately;
+	return knob_pull || visits_lately;
 }
 
 /* CPUs for which some wait in a DSQ, or have lately: any CPU may say so, and the CPU itself that it is over. */
@@ -80,8 +80,8 @@ static __always_inline void visits_note(struct visits *visits, struct scx_cpu_re
 	}
 	if (++visits->count < VISITS_OFTEN)
 		return;
-	visit_often_ns = now;
-	visit_lately = true;
+	visits_often_ns = now;
+	visits_lately = true;
 }
 
 /* In tick: they end once no CPU is taken, and none has been visited often for a while. */
@@ -89,13 +89,13 @@ static __always_inline void visits_look(void)
 {
 	u64 now;
 
-	if (!visit_lately || nr_away)
+	if (!visits_lately || nr_away)
 		return;
 	now = now_ns();
-	if (elapsed_ns(visit_often_ns, now) <= VISITS_TIME_NS)
+	if (elapsed_ns(visits_often_ns, now) <= VISITS_END_NS)
 		return;
 	visits_over_ns = now;
-	visit_lately = false;
+	visits_lately = false;
 }
 
 /*
@@ -104,5 +104,5 @@ static __always_inline void visits_look(void)
  */
 static __always_inline bool visits_make_look(void)
 {
-	return visits_go_on() || (visits_over_ns && elapsed_ns(visits_over_ns, now_ns()) < VISITS_TIME_NS);
+	return visits_go_on() || (visits_over_ns && elapsed_ns(visits_over_ns, now_ns()) < VISITS_END_NS);
 }
