@@ -61,8 +61,10 @@ impl Engine {
         k.credit();
         k.cpus[cpu].free_ns = now;
         self.end_in_turn(cpu);
-        match self.k.cpus[cpu].idle() && !self.k.cpus[cpu].gives_way() {
-            true => self.k.cpus[cpu].set_mode(Mode::Idle, now),
+        let state = &mut self.k.cpus[cpu];
+        // Where a change from outside was made before this CPU's own code went on, interrupts still wait for that.
+        match state.idle() && !state.gives_way() && state.pending.is_empty() {
+            true => state.set_mode(Mode::Idle, now),
             false => self.due_at(cpu, now),
         }
     }
