@@ -65,6 +65,7 @@ pub fn run(
     }
     let standing = Standing::now();
     let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
+    output::wait_for_nobody();
     // It works all the same from the class that everybody is in, and later where the machine is full.
     let _ = live::outrank_policies();
     let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
@@ -106,6 +107,7 @@ pub fn run(
     let given = steering.end().map_err(failed);
     // The disk may be slow, or gone.
     known.keep(learned);
+    run::released();
     let said = match (&ended, given) {
         (Ok(end), Ok(given)) => tell_end(args, label, started.elapsed(), end, &had, given),
         (_, given) => given.map(|_| ()),

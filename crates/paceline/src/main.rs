@@ -19,6 +19,7 @@ mod known;
 mod list;
 mod machines;
 mod measure;
+mod outbox;
 mod output;
 mod perfetto;
 mod placed;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     match parse().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            output::wait_again();
             if !matches!(failure, Failure::Closed | Failure::Status(_)) {
                 output::say(&format!("paceline: {failure}"));
             }

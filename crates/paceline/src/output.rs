@@ -1,17 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Standard output: results go there and nothing else does. Standard error: all else.
 
-use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::io::{Error, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::sync::{Mutex, PoisonError};
 
 use report::Style;
-use report::text::visible;
+use report::text::{plural, visible};
 
 use crate::failure::Failure;
+use crate::outbox::Outbox;
+
+/// What waits to be written on standard output and on standard error; None: whoever says something waits until it is.
+static HURRIED: Mutex<Option<[Outbox; 2]>> = Mutex::new(None);
+
+/// From now on nothing that is printed or said holds this process up, whether or not somebody reads it.
+pub fn wait_for_nobody() {
+    *HURRIED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Default::default());
+}
+
+/// What waits is written, and what is printed or said from now on is waited for.
+pub fn wait_again() {
+    let hurried = HURRIED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some([mut out, mut err]) = hurried else { return };
+    // Nobody may be there any more: who prints the next hears of it.
+    let left_out = out.finish(stdout()).unwrap_or(0) + err.finish(stderr()).unwrap_or(0);
+    if left_out > 0 {
+        say(&format!(
+            "paceline: {} left out, for nobody read on",
+            plural(left_out as usize, "line")
+        ));
+    }
+}
+
+/// Writes it on standard output, or has it wait there for a reader.
+fn put(text: &str) -> Result<(), Error> {
+    let mut hurried = HURRIED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some([out, _]) = &mut *hurried {
+        return Ok(out.offer(stdout(), text)?);
+    }
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
 
 /// Prints a result. A reader that has gone away (`| head`) ends the command quietly.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+    put(text).map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => Failure::Closed,
         ErrorKind::StorageFull => {
             Failure::input(format!("cannot write the result: {error}; make room"))
@@ -31,7 +65,11 @@ pub fn end(shown: Result<(), Failure>, end: Result<(), Failure>) -> Result<(), F
 /// Says something on standard error. Where nobody can read it (a closed pipe, a full disk) the work
 /// goes on all the same. Nothing of it commands the terminal: names in it are from files, and from other programs.
 pub fn say(text: &str) {
-    let _ = writeln!(stderr(), "{}", said(text));
+    let mut hurried = HURRIED.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = match &mut *hurried {
+        Some([_, err]) => err.offer(stderr(), &(said(text) + "\n")).map_err(Error::from),
+        None => writeln!(stderr(), "{}", said(text)),
+    };
 }
 
 fn said(text: &str) -> String {

@@ -58,6 +58,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
     let standing = Standing::now();
     let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
+    output::wait_for_nobody();
     outrank_policies();
     let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
     let profile = known.profile();
@@ -84,6 +85,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         Ok(end) => unload(&mut watch, attached, end),
         Err(_) => {
             drop(attached);
+            released();
             if child.is_some() {
                 output::say(&format!("paceline: {label}: unloaded; the command goes on"));
             }
@@ -103,10 +105,17 @@ fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failur
     let detached = attached.detach();
     // The disk may be slow, or gone.
     watch.known.keep(learned);
+    released();
     if *end != End::Kernel {
         detached.map_err(failed)?;
     }
     watch.tell_end(end, exit.as_ref())
+}
+
+/// Nothing is in charge any more: signals do what they do to any program, and so does who reads what it says.
+pub fn released() {
+    interrupt::heed_no_more();
+    output::wait_again();
 }
 
 /// The policy, which only says what it would do where that is asked for.
@@ -464,8 +473,8 @@ pub fn conclude(
     child: Option<Child>,
     suspended: &AtomicBool,
 ) -> Result<(), Failure> {
-    // From here on nobody looks whether one has come.
-    interrupt::heed_no_more();
+    // From here on nobody looks whether a signal has come.
+    released();
     if child.is_some() && suspended.load(Ordering::Relaxed) {
         // With the command, which was stopped by the same key.
         live::stop();

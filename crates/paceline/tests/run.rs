@@ -270,6 +270,31 @@ fn partial_mode_takes_who_asks() {
     );
 }
 
+/// A pager that is not scrolled, and its pipe is full: neither the time nor a signal waits for it, and lines stay whole.
+#[test]
+fn nobody_waits_for_who_reads_the_lines() {
+    in_guest(
+        r#"
+        mkfifo lines
+        for how in "--for 2s" ""; do
+            sh -c 'kill -STOP $$; exec cat' <lines >got & reader=$!
+            exec 3>lines
+            yes "" | head -c 65536 >&3
+            $P run fifo --json --stats 100ms $how >&3 2>err 3>&- & pid=$!
+            await '[ "$(state)" = enabled ]'
+            [ "$how" ] || { sleep 1; kill -INT $pid; }
+            await '[ "$(state)" = disabled ]'
+            exec 3>&-
+            kill -CONT $reader
+            wait $pid
+            wait $reader
+            grep -q '"ended":' got || fail "$how: $(tail -n 1 got)"
+            [ $(grep -c . got) -gt 2 ] || fail "$how: $(grep . got)"
+            grep . got | grep -v '^{.*}$' && fail "$how: a line was cut"
+        done; true"#,
+    );
+}
+
 /// Counters that every CPU has stand in for those of instructions: by the policy and by the program at switches.
 #[test]
 fn speeds_come_from_counters_a_profile_or_memory() {

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Lines for somebody who may not read them: a pager that is not scrolled, a terminal that Ctrl-S has stopped. Who has a
+//! policy in charge waits for none of these.
+
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, write};
+
+/// A pipe that is ready takes so much without waiting (PIPE_BUF of Linux).
+const AT_ONCE: usize = 4096;
+/// So much may wait to be read; of what comes then, nothing is kept.
+const KEPT_MAX: usize = 64 << 10;
+
+/// What was said and is not written yet.
+#[derive(Default)]
+pub struct Outbox {
+    rest: Vec<u8>,
+    left_out: u64,
+}
+
+impl Outbox {
+    /// Writes as much as can be without waiting, this text last; where too much waits already, it is left out.
+    pub fn offer(&mut self, to: impl AsFd, text: &str) -> Result<(), Errno> {
+        match self.rest.len() + text.len() > KEPT_MAX.max(text.len()) {
+            true => self.left_out += 1,
+            false => self.rest.extend_from_slice(text.as_bytes()),
+        }
+        while !self.rest.is_empty() && is_ready(&to)? {
+            self.write_some(&to)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, however long that takes. How many texts were left out since the last time.
+    pub fn finish(&mut self, to: impl AsFd) -> Result<u64, Errno> {
+        while !self.rest.is_empty() {
+            self.write_some(&to)?;
+        }
+        Ok(std::mem::take(&mut self.left_out))
+    }
+
+    fn write_some(&mut self, to: impl AsFd) -> Result<(), Errno> {
+        let some = self.rest.len().min(AT_ONCE);
+        match write(to.as_fd(), &self.rest[..some]) {
+            Ok(written) => drop(self.rest.drain(..written)),
+            Err(Errno::INTR) => {}
+            // Somebody has made it one that never waits.
+            Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&to, PollFlags::OUT)], None)),
+            Err(error) => {
+                self.rest.clear();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it takes something at once, or says at once why it does not.
+fn is_ready(to: impl AsFd) -> Result<bool, Errno> {
+    match poll(&mut [PollFd::new(&to, PollFlags::OUT)], Some(&Timespec::default())) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, Read, pipe};
+
+    use super::*;
+
+    const LINE: &str = "{\"switches_per_s\": 12345}\n";
+
+    /// All that is there at present.
+    fn read(reader: &mut PipeReader) -> String {
+        let mut text = vec![0; 1 << 20];
+        let read = reader.read(&mut text).unwrap();
+        text.truncate(read);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn what_can_be_read_is_there_at_once() {
+        let ((mut reader, writer), mut outbox) = (pipe().unwrap(), Outbox::default());
+        for _ in 0..3 {
+            outbox.offer(&writer, LINE).unwrap();
+            assert_eq!(read(&mut reader), LINE);
+        }
+        assert_eq!(outbox.finish(&writer), Ok(0));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_and_lines_stay_whole() {
+        let ((mut reader, writer), mut outbox) = (pipe().unwrap(), Outbox::default());
+        let long = format!("{}\n", "x".repeat(3 * AT_ONCE));
+        for n in 0..100_000 {
+            outbox.offer(&writer, if n % 100 == 0 { &long } else { LINE }).unwrap();
+        }
+        let all = std::thread::spawn(move || {
+            let mut all = String::new();
+            reader.read_to_string(&mut all).unwrap();
+            all
+        });
+        let left_out = outbox.finish(&writer).unwrap();
+        drop(writer);
+        let all = all.join().unwrap();
+        let came = all.split_inclusive('\n').inspect(|line| {
+            assert!(*line == LINE || *line == long, "cut: {line}");
+        });
+        assert_eq!(came.count() as u64 + left_out, 100_000);
+        assert!(left_out > 50_000 && all.len() > KEPT_MAX, "{left_out}, {}", all.len());
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_an_error() {
+        let ((reader, writer), mut outbox) = (pipe().unwrap(), Outbox::default());
+        drop(reader);
+        assert_eq!(outbox.offer(&writer, LINE), Err(Errno::PIPE));
+    }
+}
