@@ -88,8 +88,10 @@ pub fn outrank_policies() -> anyhow::Result<()> {
     let files = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     // SAFETY: the call takes values alone
-    checked(unsafe { libc::mlockall(all) }).context("cannot lock this process in memory")?;
-    outrank_thread().context("cannot run above the policy (SCHED_FIFO)")
+    let locked =
+        checked(unsafe { libc::mlockall(all) }).context("cannot lock this process in memory");
+    // Who may do one of them has that at least.
+    outrank_thread().context("cannot run above the policy (SCHED_FIFO)").and(locked)
 }
 
 /// Puts this thread above all that are not real-time.

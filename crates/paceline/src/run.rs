@@ -31,6 +31,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const STATS_MIN: Duration = Duration::from_millis(10);
 /// How often it is looked who waits behind a real-time task.
 const LOOK_BEHIND: Duration = Duration::from_secs(2);
+/// Of its time it looks for them a part of so many.
+const LOOK_BEHIND_SHARE: u32 = 50;
 /// So long after the kernel has thrown its policy out it has put the reason together.
 const DUMP_TAKES: Duration = Duration::from_secs(2);
 /// So long it may take to throw one out: it waits for every task there is.
@@ -80,7 +82,10 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     known.warn(args);
     let label = &instance.label;
     let mut watch = Watch { args, label, started, every, until, stop, known: &mut known };
-    let end = watch.wait(&attached, child.as_mut());
+    let end = watch.wait(&attached, child.as_mut()).map(|end| {
+        // It may have been thrown out since the last look.
+        if attached.in_charge().unwrap_or(true) { end } else { End::Kernel }
+    });
     let said = match &end {
         Ok(end) => unload(&mut watch, attached, end),
         Err(_) => {
@@ -182,8 +187,11 @@ impl Watch<'_> {
                 return Ok(End::Time);
             }
             if passed >= next_behind {
-                next_behind = passed + LOOK_BEHIND;
-                for behind in lookout.look() {
+                let behind = lookout.look();
+                // With tens of thousands of threads it takes a while, before all of them.
+                let took = self.started.elapsed() - passed;
+                next_behind = passed + LOOK_BEHIND.max(took * LOOK_BEHIND_SHARE);
+                for behind in behind {
                     match self.warn(passed, &behind) {
                         Err(Failure::Closed) => return Ok(End::Unread),
                         told => told?,
@@ -240,9 +248,20 @@ impl Watch<'_> {
         }
         let (label, passed) = (self.label, passed.as_secs_f64());
         output::say(&format!(
-            "paceline: {label}: unloaded after {passed:.1} s, {why}; Linux's own class is in charge"
+            "paceline: {label}: unloaded after {passed:.1} s, {why}; {}",
+            who_is_in_charge()
         ));
         Ok(())
+    }
+}
+
+/// Who has taken over: another scheduler may have, and throwing one out takes the kernel a while.
+fn who_is_in_charge() -> String {
+    match live::state() {
+        Ok(now) if now.state != "disabled" => {
+            format!("{} is {}", now.ops.as_deref().unwrap_or("a scheduler"), now.state)
+        }
+        _ => "Linux's own class is in charge".into(),
     }
 }
 
