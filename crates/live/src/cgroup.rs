@@ -25,6 +25,13 @@ pub struct Limit {
     pub value: String,
 }
 
+impl Limit {
+    /// It caps what its group has; weights only say how groups share.
+    pub fn caps(&self) -> bool {
+        matches!(self.file, "cpu.max" | "cpu.cfs_quota_us")
+    }
+}
+
 /// Groups by number, which is the inode of their folder, as they are found when asked for.
 pub(crate) struct Hierarchy {
     root: PathBuf,

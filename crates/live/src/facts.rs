@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::{self, Limit};
@@ -27,6 +28,8 @@ pub struct Facts {
     pub btf: Option<PathBuf>,
     /// CPUs online.
     pub cpus: usize,
+    /// One more than the highest number of a CPU: numbers may have gaps.
+    pub cpu_numbers: usize,
     /// Cores among them.
     pub cores: usize,
     /// Last-level caches among them; packages, where the kernel knows of no third level.
@@ -50,6 +53,8 @@ pub struct Facts {
     pub rights: Vec<&'static str>,
     /// What it lacks to load a policy: [`missing_to_load`].
     pub missing_to_load: Vec<&'static str>,
+    /// Namespaces of a container that this process is in, of those that hide something of the machine: `pid`, `cgroup`.
+    pub namespaces: Vec<&'static str>,
     /// `kernel.numa_balancing` is on.
     pub numa_balancing: Option<bool>,
     /// Limits of CPU time that somebody has set.
@@ -57,8 +62,13 @@ pub struct Facts {
 }
 
 /// Capabilities that matter, by number (include/uapi/linux/capability.h).
-const RIGHTS: [(&str, u32); 4] =
-    [("CAP_SYS_ADMIN", 21), ("CAP_SYS_NICE", 23), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
+const RIGHTS: [(&str, u32); 5] = [
+    ("CAP_SYS_PTRACE", 19),
+    ("CAP_SYS_ADMIN", 21),
+    ("CAP_SYS_NICE", 23),
+    ("CAP_PERFMON", 38),
+    ("CAP_BPF", 39),
+];
 
 /// The name of the counter that tells which threads go to memory much.
 pub const MISSES: &str = "last-level cache misses";
@@ -76,7 +86,8 @@ impl Facts {
     pub fn gather() -> Self {
         let mut facts = Self::read(Path::new("/"));
         facts.release = kernel_release();
-        facts.missing_to_load = to_load(is_root(), &facts.rights);
+        facts.namespaces = namespaces();
+        facts.missing_to_load = missing_to_load();
         for (name, kind, config) in COUNTERS {
             match counters::open(kind, config, Whom::Thread(0)) {
                 Ok(_) => facts.counters.push(name),
@@ -111,6 +122,7 @@ impl Facts {
             attached: text(&format!("{}/{OPS}", &FOLDER[1..])),
             btf: btf.exists().then_some(btf),
             cpus: cpus.len(),
+            cpu_numbers: topology.core.len(),
             cores: different(&topology.core),
             caches: different(&topology.llc),
             nodes: different(&topology.node),
@@ -174,7 +186,31 @@ pub fn missing_rights() -> Vec<&'static str> {
 
 /// What this process lacks to load a policy: it has to be root's, and to have the capabilities that BPF takes.
 pub fn missing_to_load() -> Vec<&'static str> {
-    to_load(is_root(), &real_rights(Path::new("/")))
+    let root = Path::new("/");
+    let mut missing = to_load(is_root(), &real_rights(root));
+    missing.extend(is_confidential(root).then_some(UNLOCKED));
+    missing
+}
+
+/// What is missing where the kernel lets no BPF program read its memory.
+const UNLOCKED: &str = "a kernel that is not locked down for confidentiality";
+
+/// Whether the kernel lets no BPF program read its memory, which every policy does (security/lockdown).
+fn is_confidential(root: &Path) -> bool {
+    let modes = fs::read_to_string(root.join("sys/kernel/security/lockdown"));
+    modes.is_ok_and(|modes| modes.contains("[confidentiality]"))
+}
+
+/// The first namespaces of a machine have fixed numbers (include/linux/proc_ns.h).
+const NAMESPACES: [(&str, u64); 2] = [("pid", 0xeffffffc), ("cgroup", 0xeffffffb)];
+
+/// The namespaces of a container that this process is in: with one of `pid`, threads have other numbers than in the
+/// kernel; with one of `cgroup`, others' groups are not to be seen. Kernels without namespaces have none.
+pub fn namespaces() -> Vec<&'static str> {
+    let is_own = |(name, first): &(&str, u64)| {
+        fs::metadata(format!("/proc/self/ns/{name}")).is_ok_and(|own| own.ino() != *first)
+    };
+    NAMESPACES.into_iter().filter(is_own).map(|(name, _)| name).collect()
 }
 
 fn to_load(is_root: bool, own: &[&'static str]) -> Vec<&'static str> {
@@ -250,6 +286,7 @@ mod tests {
         assert_eq!((facts.cpus, facts.cores, facts.caches, facts.nodes), (3, 3, 1, 1));
         assert_eq!(facts.kinds, [(446, 2), (1024, 1)].into());
         assert_eq!((facts.sched_ext, facts.btf, facts.tlb_tags), (None, None, None));
+        assert!(!is_confidential(root.path()));
     }
 
     #[test]
@@ -289,6 +326,7 @@ mod tests {
             ("sys/devices/system/node/node1/distance", "12 10"),
             ("sys/kernel/sched_ext/state", "enabled"),
             (concat!("sys/kernel/sched_ext/", "root/ops"), "lavd"),
+            ("sys/kernel/security/lockdown", "none integrity [confidentiality]"),
             ("sys/kernel/btf/vmlinux", ""),
             ("proc/cpuinfo", "processor : 0\nflags\t\t: fpu pcid sse"),
             ("proc/self/status", "Name: x\nCapEff:\t0000008000800000"),
@@ -299,6 +337,7 @@ mod tests {
         assert_eq!(topology::below(root.path()).unwrap().node_distance, [[10, 12], [12, 10]]);
         assert_eq!(facts.kinds, [(512, 2), (1024, 2)].into());
         assert_eq!((facts.cores, facts.caches, facts.nodes), (3, 2, 2));
+        assert!(is_confidential(root.path()));
         assert_eq!(facts.sched_ext.as_deref(), Some("enabled"));
         assert_eq!(facts.attached.as_deref(), Some("lavd"));
         assert_eq!(facts.rights, ["CAP_SYS_NICE", "CAP_BPF"]);

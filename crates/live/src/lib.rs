@@ -43,7 +43,7 @@ pub use execute::{
     Executed, Execution, Interrupted, end_session, execute, now_ns as monotonic_ns, work,
 };
 pub use exit::Exit;
-pub use facts::{Facts, MISSES, kernel_release, missing_rights, missing_to_load};
+pub use facts::{Facts, MISSES, kernel_release, missing_rights, missing_to_load, namespaces};
 pub use glance::{Glance, Load};
 pub use kernel::{Messages, OwnClass, STOP_IT, State, can_load, scheduler, state};
 pub use load::{Attached, Scope, load};

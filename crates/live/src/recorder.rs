@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -63,15 +62,6 @@ pub struct Lost {
     pub no_room: u64,
     /// The kernel did not call the recorder, which was at work there already.
     pub not_called: u64,
-}
-
-/// Inode of the PID namespace that the kernel begins with (include/linux/proc_ns.h: PROC_PID_INIT_INO).
-const FIRST_NAMESPACE: u64 = 0xefff_fffc;
-
-/// Whether this process is in a PID namespace of a container's, where it and its threads have other numbers than in
-/// the kernel's tracepoints. Kernels without namespaces have none.
-pub fn in_pid_namespace() -> bool {
-    fs::metadata("/proc/self/ns/pid").is_ok_and(|own| own.ino() != FIRST_NAMESPACE)
 }
 
 impl Lost {

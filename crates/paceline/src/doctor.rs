@@ -2,13 +2,14 @@
 //! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and
 //! which policies fit.
 
-use live::{Facts, MISSES, STOP_IT};
+use live::{Facts, Limit, MISSES, STOP_IT};
 use policy::native::MAX_CPUS;
 use report::text::visible;
 use serde::Serialize;
 
 use crate::cli::Doctor;
 use crate::failure::Failure;
+use crate::here::CONTAINER;
 use crate::output;
 
 /// One line of the examination.
@@ -22,6 +23,9 @@ struct Finding {
     says: String,
     /// How to mend it, or what it means for whoever loads a policy.
     mend: Option<String>,
+    /// Each of what was found, where there may be many.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    all: Vec<String>,
     /// Without it no policy can be loaded.
     #[serde(skip)]
     needed: bool,
@@ -63,7 +67,7 @@ fn examine(facts: &Facts, sound: Option<Result<(), String>>) -> Vec<Finding> {
 }
 
 fn finding(check: &'static str, ok: Option<bool>, says: impl Into<String>) -> Finding {
-    Finding { check, ok, says: says.into(), mend: None, needed: false }
+    Finding { check, ok, says: says.into(), mend: None, all: Vec::new(), needed: false }
 }
 
 impl Finding {
@@ -94,18 +98,31 @@ fn kernel(facts: &Facts) -> Finding {
     }
 }
 
+/// Where no package is known to have it: Fedora's, of those that are like it, too.
+const OTHERS: &str = "install a kernel of 6.12 or later with CONFIG_SCHED_CLASS_EXT=y";
+
 /// Which kernel package has it.
 fn package(facts: &Facts) -> String {
     let known = [
-        ("ubuntu", "Ubuntu: linux-generic of 25.04 or later (6.14) has it"),
-        ("debian", "Debian: linux-image-amd64 of testing has it; the 6.12 of Debian 13 has not"),
+        (
+            "ubuntu",
+            "Ubuntu: linux-generic of 25.04 or later (6.14) has it, and linux-generic-hwe-24.04 of 24.04",
+        ),
+        (
+            "debian",
+            "Debian 13: linux-image-amd64 of trixie-backports has it (apt install -t trixie-backports \
+             linux-image-amd64), its own 6.12 has not",
+        ),
+        ("rhel", OTHERS),
+        ("centos", OTHERS),
+        ("amzn", OTHERS),
         ("fedora", "Fedora: `kernel` of Fedora 41 or later (6.12) has it: dnf upgrade kernel"),
         ("arch", "Arch: `linux` (6.12 or later) has it: pacman -Syu linux"),
     ];
     let own = facts.distribution.iter().find_map(|id| known.iter().find(|(name, _)| id == name));
     match own {
         Some((_, text)) => (*text).into(),
-        None => "install a kernel of 6.12 or later with CONFIG_SCHED_CLASS_EXT=y".into(),
+        None => OTHERS.into(),
     }
 }
 
@@ -148,13 +165,21 @@ fn attached(facts: &Facts) -> Finding {
 
 fn may_load(facts: &Facts) -> Finding {
     let missing = &facts.missing_to_load;
-    match missing.is_empty() {
-        true => finding("rights", Some(true), "this process may load policies").needed(),
-        false => finding("rights", Some(false), format!("missing: {}", missing.join(", ")))
+    match (missing.is_empty(), facts.namespaces.is_empty()) {
+        (true, true) => finding("rights", Some(true), "this process may load policies").needed(),
+        (true, false) => finding(
+            "rights",
+            None,
+            format!("this process may load policies, from {} namespaces", facts.namespaces.join(" and ")),
+        )
+        .mend(format!(
+            "others' cgroup limits or threads' numbers are not to be seen there: start the container with {CONTAINER}"
+        )),
+        (false, _) => finding("rights", Some(false), format!("missing: {}", missing.join(", ")))
             .needed()
-            .mend(
-                "run it with sudo (in a container: with --privileged); compare --on vm and --on sim need no rights",
-            ),
+            .mend(format!(
+                "run it with sudo (in a container: with {CONTAINER}); compare --on vm and --on sim need no rights"
+            )),
     }
 }
 
@@ -170,11 +195,14 @@ fn topology(facts: &Facts) -> Finding {
         some(caches, "last-level cache", "last-level caches"),
         some(nodes, "memory node", "memory nodes")
     );
-    match *cpus > MAX_CPUS {
+    match facts.cpu_numbers > MAX_CPUS {
         false => finding("topology", Some(true), says),
         true => finding("topology", Some(false), says)
             .needed()
-            .mend(format!("policies have room for {MAX_CPUS} CPUs: boot with nr_cpus={MAX_CPUS}")),
+            .mend(format!(
+                "numbers of CPUs go up to {}, and policies have room for {MAX_CPUS}: boot with nr_cpus={MAX_CPUS}",
+                facts.cpu_numbers - 1
+            )),
     }
 }
 
@@ -222,12 +250,13 @@ fn speeds(facts: &Facts) -> Finding {
 }
 
 fn page_moves(facts: &Facts) -> Finding {
-    match (facts.nodes, facts.rights.contains(&"CAP_SYS_NICE")) {
+    // What the kernel asks of who moves pages of another's process, but not pages that are shared.
+    match (facts.nodes, facts.rights.contains(&"CAP_SYS_PTRACE")) {
         (1, _) => finding("page moves", None, "one memory node: nowhere to move to"),
         (_, true) => finding("page moves", Some(true), "pages of any process may be moved"),
         (_, false) => {
             finding("page moves", Some(false), "only those of own processes may be moved")
-                .mend("CAP_SYS_NICE is missing: run it as root (sudo)")
+                .mend("CAP_SYS_PTRACE is missing: run it as root (sudo)")
         }
     }
 }
@@ -242,17 +271,18 @@ fn numa_balancing(facts: &Facts) -> Finding {
 }
 
 fn limits(facts: &Facts) -> Finding {
-    match facts.limits.first() {
-        None => finding("cgroup limits", Some(true), "none"),
-        Some(first) => {
-            let group = first.group.trim_end_matches('/');
-            let says = format!("{}, {group}/{} the first", facts.limits.len(), first.file);
-            finding("cgroup limits", None, says).mend(
-                "policies ignore cpu.max, and cpu.weight but with tenant=cgroup (uneven cores): `run` refuses unless \
-                 told to",
-            )
-        }
-    }
+    let named = |limit: &Limit| {
+        format!("{}/{} is {}", limit.group.trim_end_matches('/'), limit.file, limit.value)
+    };
+    let caps = facts.limits.iter().filter(|limit| limit.caps());
+    let weights = facts.limits.iter().filter(|limit| !limit.caps());
+    let all: Vec<String> = caps.chain(weights).map(named).collect();
+    let Some(first) = all.first() else { return finding("cgroup limits", Some(true), "none") };
+    let found = finding("cgroup limits", None, format!("{}, {first} the first", all.len()));
+    Finding { all, ..found }.mend(
+        "policies ignore cpu.max, and cpu.weight but with tenant=cgroup (uneven cores): `run` refuses unless told to; \
+         --json has them all",
+    )
 }
 
 /// Which policies fit this machine, and why.
@@ -321,6 +351,7 @@ mod tests {
             sched_ext: Some("disabled".into()),
             rights: vec!["CAP_SYS_ADMIN", "CAP_SYS_NICE", "CAP_PERFMON", "CAP_BPF"],
             cpus: 8,
+            cpu_numbers: 8,
             cores: 8,
             caches: 1,
             nodes: 1,
@@ -345,6 +376,21 @@ mod tests {
         let (state, by) = (Some("enabled".to_string()), Some("lavd".to_string()));
         let taken = Facts { sched_ext: state, attached: by, ..sound() };
         assert_eq!(wrong(&taken, Some(Ok(()))), ["attached"]);
+        let with_gaps = Facts { cpu_numbers: 1920, ..sound() };
+        assert_eq!(wrong(&with_gaps, Some(Ok(()))), ["topology"]);
+    }
+
+    #[test]
+    fn what_caps_is_named_first_and_all_are_listed() {
+        let limit = |group: &str, file, value: &str| Limit {
+            group: group.into(),
+            file,
+            value: value.into(),
+        };
+        let limits_found = vec![limit("/a", "cpu.weight", "50"), limit("/b", "cpu.max", "1 2")];
+        let found = limits(&Facts { limits: limits_found, ..sound() });
+        assert_eq!(found.says, "2, /b/cpu.max is 1 2 the first");
+        assert_eq!(found.all, ["/b/cpu.max is 1 2", "/a/cpu.weight is 50"]);
     }
 
     #[test]
@@ -379,6 +425,8 @@ mod tests {
         assert!(of(&["pop", "ubuntu", "debian"]).starts_with("Ubuntu"));
         assert!(of(&["debian"]).starts_with("Debian"));
         assert!(of(&["arch"]).starts_with("Arch"));
+        assert_eq!(of(&["rocky", "rhel", "centos", "fedora"]), OTHERS);
+        assert!(of(&["fedora"]).starts_with("Fedora"));
         assert!(of(&["mine"]).contains("CONFIG_SCHED_CLASS_EXT=y"));
     }
 }

@@ -156,6 +156,21 @@ fn of_trial(contender: &Contender, error: &anyhow::Error) -> Failure {
     }
 }
 
+/// What a container is to be started with that is to load schedulers: Docker's and Podman's options.
+pub const CONTAINER: &str = "--privileged --pid=host --cgroupns=host";
+
+/// Refuses a policy whose control plane knows threads by their numbers, where the kernel has others for them.
+pub fn heed_numbers(instance: &Instance) -> Result<(), Failure> {
+    match instance.policy.told().is_some() && live::namespaces().contains(&"pid") {
+        true => Err(Failure::input(format!(
+            "{} goes by threads' numbers, and in a PID namespace they have others than in the kernel: run it outside of \
+             that (in a container: with {CONTAINER})",
+            instance.policy.name
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// What has to be so before anything is touched.
 pub fn may_load() -> Result<(), Failure> {
     let state = live::can_load().map_err(|error| {
@@ -170,7 +185,7 @@ pub fn may_load() -> Result<(), Failure> {
     let missing = live::missing_to_load();
     if !missing.is_empty() {
         return Err(Failure::input(format!(
-            "loading a scheduler needs {}: run it with sudo (in a container: with --privileged)",
+            "loading a scheduler needs {}: run it with sudo (in a container: with {CONTAINER})",
             missing.join(" and ")
         )));
     }
@@ -189,13 +204,21 @@ pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(),
     let root = Path::new(live::CGROUPS);
     let limits = if alone { live::own_limits(root) } else { live::limits(root) };
     let heeded = instance.promises().heeds_cgroup_weights;
-    let limits: Vec<Limit> =
+    let mut limits: Vec<Limit> =
         limits.into_iter().filter(|limit| !(heeded && limit.file == "cpu.weight")).collect();
+    // Of many only the first are named.
+    limits.sort_by_key(|limit| !limit.caps());
+    let name = instance.policy.name;
+    if !alone && !ignore && live::namespaces().contains(&"cgroup") {
+        return Err(Failure::input(format!(
+            "{name} would ignore what cgroups are limited to, and those of others are not to be seen in a cgroup \
+             namespace: run it outside of that (in a container: with {CONTAINER}), or say --ignore-cgroup-limits"
+        )));
+    }
     if limits.is_empty() {
         return Ok(());
     }
     let ignored = listed(&limits);
-    let name = instance.policy.name;
     if ignore {
         output::say(&format!("paceline: {name} ignores what cgroups are limited to: {ignored}"));
         return Ok(());

@@ -469,6 +469,7 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
         here::may_load()?;
     }
     for policy in policies {
+        here::heed_numbers(policy)?;
         here::heed_limits(policy, arguments.partial, arguments.ignore_cgroup_limits)?;
     }
     if arguments.locks {

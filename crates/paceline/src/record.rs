@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::recorder::{Lost, Recorded, Recorder, in_pid_namespace};
+use live::recorder::{Lost, Recorded, Recorder};
 use live::sampler::Sampler;
 use record::{Header, WriteError};
 use report::Draft;
@@ -178,7 +178,7 @@ fn obstacle() -> Option<(String, &'static str)> {
     }
     let why = "this process is in a PID namespace, where threads have other numbers than in the kernel's tracepoints";
     let mend = "run it outside of that (in a container: with --pid=host)";
-    in_pid_namespace().then(|| (why.into(), mend))
+    live::namespaces().contains(&"pid").then(|| (why.into(), mend))
 }
 
 /// The end of a recording; and of a command, if it is there to be waited for.

@@ -18,7 +18,7 @@ use crate::affinity;
 use crate::cli::{By, CountedBy, Counter, Run};
 use crate::contender::{self, Contender, POLICIES};
 use crate::failure::{Failure, failed};
-use crate::here::{heed_limits, may_load, outrank_policies};
+use crate::here::{heed_limits, heed_numbers, may_load, outrank_policies};
 use crate::known::Known;
 use crate::machines::core_types;
 use crate::placed::{self, Moves};
@@ -56,6 +56,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         return affinity::run(args, &instance, &topology, &mut known, every, until);
     }
     may_load()?;
+    heed_numbers(&instance)?;
     let alone = args.partial && !args.command.is_empty();
     heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
     let standing = Standing::now();
