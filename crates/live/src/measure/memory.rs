@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Latency and bandwidth of caches, of memory and of the walks of page tables, and the copying of pages.
 
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Instant;
 
 use super::array::{Array, LINE, PAGE, Pages, Walk, circle, follow};
@@ -96,6 +98,19 @@ pub fn node_bandwidth_gbs(cpu: usize, node: usize, bytes: usize) -> io::Result<O
         array.words_mut().fill(1);
         Ok(streamed(&array))
     })?
+}
+
+/// Bytes of a node's memory that nobody has: who is bound to the node and takes more than that may be ended by the
+/// kernel. None: there is no such node, or the kernel does not tell.
+pub fn node_free_bytes(node: usize) -> Option<usize> {
+    free_below(Path::new("/"), node)
+}
+
+fn free_below(root: &Path, node: usize) -> Option<usize> {
+    let file = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
+    let text = fs::read_to_string(file).ok()?;
+    let number = text.lines().find_map(|line| line.split_once(" MemFree:"))?.1;
+    Some(number.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
 }
 
 fn on_node(bytes: usize, node: usize) -> io::Result<Array> {
@@ -194,5 +209,17 @@ mod tests {
     fn a_node_that_is_not_there_has_no_latency() {
         let cpu = place().unwrap().cpus[0];
         assert!(node_latency_ns(cpu, 1000, 1 << 20).is_err());
+        assert_eq!(node_free_bytes(1000), None);
+    }
+
+    #[test]
+    fn free_memory_of_a_node_is_read_as_the_kernel_writes_it() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("sys/devices/system/node/node2");
+        fs::create_dir_all(&folder).unwrap();
+        let text = "Node 2 MemTotal:       4000 kB\nNode 2 MemFree:         300 kB\n";
+        fs::write(folder.join("meminfo"), text).unwrap();
+        assert_eq!(free_below(root.path(), 2), Some(300 << 10));
+        assert_eq!(free_below(root.path(), 0), None);
     }
 }

@@ -279,7 +279,9 @@ fn memory(raw: &Raw) -> BTreeMap<&'static str, Stated> {
     let no_tlb =
         "neither does the processor report its TLBs (CPUID), nor could they be told by trying";
     tlbs(raw, no_tlb, &mut put);
-    put("dtlb_miss_ns", measured(raw.page_walk_ns(), "ns", walk, DISTURBED));
+    let few_pages = "more pages than TLBs hold are more than a quarter of the memory that is free";
+    let why_not = if raw.has_many_pages() { DISTURBED } else { few_pages };
+    put("dtlb_miss_ns", measured(raw.page_walk_ns(), "ns", walk, why_not));
     put("itlb_miss_ns", Stated::unknown("ns", DISTURBED));
     let no_cache = "/sys does not tell of this machine's caches";
     put(
@@ -418,15 +420,10 @@ fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
     put("bandwidth", one(raw.bandwidth_gbs, "bytes/ns", stream, memory_unknown(raw)));
     let copy = "copying pages of 4 KB in memory";
     put("page_copy_ns", one(raw.page_copy_ns, "ns", copy, memory_unknown(raw)));
-    let one_node = "one node, or the kernel refused";
-    put("page_move_ns", one(raw.page_move_ns, "ns", "move_pages(2) of 256 pages", one_node));
-    let table = |rows: &Option<Vec<Vec<f64>>>, unit: &str, source: &str| match rows {
-        Some(rows) => Stated::new(Amount::Table(rows.clone()), unit, Tag::Measured, source),
-        None => Stated::unknown(unit, one_node),
-    };
-    let from = "from the CPUs of each node to the memory of each";
-    put("node_latency_ns", table(&raw.node_latency_ns, "ns", from));
-    put("node_bandwidth", table(&raw.node_bandwidth_gbs, "bytes/ns", from));
+    put("page_move_ns", one(raw.page_move_ns, "ns", "move_pages(2) of 256 pages", ONE_NODE));
+    let nodes = raw.place.as_ref().map_or(&[][..], |place| &place.nodes);
+    put("node_latency_ns", between_nodes(&raw.node_latency_ns, nodes, "ns"));
+    put("node_bandwidth", between_nodes(&raw.node_bandwidth_gbs, nodes, "bytes/ns"));
     let none = "the processor has no vector instructions that are known to slow it down";
     let (name, drop_of) = match raw.vector_drop {
         Some((name, reading)) => (name, Some(reading)),
@@ -449,6 +446,28 @@ fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
         put(&name, one(Some(*reading), "ns", "sched_yield, of each that takes turns", DISTURBED));
     }
     observed
+}
+
+const ONE_NODE: &str = "one node, or the kernel refused";
+
+/// A row for each node's CPUs, a column for the memory of each of these nodes; one of whose memory something is not known
+/// has none.
+fn between_nodes(rows: &[Vec<Option<f64>>], nodes: &[usize], unit: &str) -> Observation {
+    let told = |to: &usize| rows.iter().all(|row| row[*to].is_some());
+    let (known, unknown): (Vec<usize>, Vec<usize>) = (0..rows.len()).partition(told);
+    if known.is_empty() {
+        return Stated::unknown(unit, ONE_NODE);
+    }
+    let row = |row: &Vec<Option<f64>>| known.iter().filter_map(|to| row[*to]).collect();
+    let mut source = "from the CPUs of each node to the memory of each".to_string();
+    if !unknown.is_empty() {
+        let names: Vec<String> = unknown.iter().map(|to| nodes[*to].to_string()).collect();
+        source += &format!(
+            ", without node {}: it has too little that is free, or it was too disturbed",
+            names.join(", node ")
+        );
+    }
+    Stated::new(Amount::Table(rows.iter().map(row).collect()), unit, Tag::Measured, source)
 }
 
 /// Hops by the number of tasks, for each kind of ring; one that lacks a length ends there.
@@ -539,6 +558,21 @@ mod tests {
         (raw.caches.l1d, raw.caches.l2, raw.caches.l3) =
             (cache(32 << 10), cache(1 << 20), cache(480 << 20));
         raw
+    }
+
+    #[test]
+    fn a_node_that_gives_no_memory_costs_the_others_nothing() {
+        let rows = vec![
+            vec![Some(1.0), None, Some(2.0)],
+            vec![Some(3.0), Some(4.0), Some(5.0)],
+            vec![Some(6.0), None, Some(7.0)],
+        ];
+        let told = between_nodes(&rows, &[0, 2, 3], "ns");
+        let table = vec![vec![1.0, 2.0], vec![3.0, 5.0], vec![6.0, 7.0]];
+        assert_eq!(told.value, Some(Amount::Table(table)));
+        assert!(told.source.contains("without node 2: "), "{}", told.source);
+        assert_eq!(between_nodes(&[vec![None]], &[0], "ns").tag, Tag::Unknown);
+        assert_eq!(between_nodes(&[], &[0], "ns").source, ONE_NODE);
     }
 
     #[test]

@@ -21,6 +21,8 @@ const MEMORY_BYTES: usize = 128 << 20;
 const MEMORY_BYTES_MIN: usize = 2 << 20;
 /// Numbers of pages of which each has a line that is gone through.
 const PAGES: [usize; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768];
+/// With fewer than so many, a TLB may hold too many of them for what a miss costs.
+const PAGES_MANY: usize = 8192;
 /// Rounds through all rings: neighbours of a virtual machine come and go in seconds.
 const PASSES: usize = 8;
 /// No further round begins when so much time has gone by.
@@ -33,6 +35,9 @@ pub const FITTED: [usize; 3] = [1, 2, FULL];
 
 /// What giving way was measured with: who, and how many.
 pub type Yielders = (Passers, usize);
+
+/// Numbers from the CPUs of each node to the memory of each; empty where there is one node.
+pub type Nodes = Vec<Vec<Option<f64>>>;
 
 /// Everything that was read. None: it could not be, on this machine or at all.
 #[derive(Default)]
@@ -57,14 +62,15 @@ pub struct Raw {
     /// the other.
     pub touch_ns: Vec<Option<Reading>>,
     pub chase_ns: Vec<Option<Reading>>,
+    /// As many pages were gone through, or tried to.
+    pub pages: Vec<usize>,
     /// What lines on a page each cost more than lines side by side, by the number of pages.
     pub page_walks_ns: Vec<(usize, Reading)>,
     pub page_copy_ns: Option<Reading>,
     pub page_move_ns: Option<Reading>,
     pub bandwidth_gbs: Option<Reading>,
-    /// From the CPUs of each node to the memory of each.
-    pub node_latency_ns: Option<Vec<Vec<f64>>>,
-    pub node_bandwidth_gbs: Option<Vec<Vec<f64>>>,
+    pub node_latency_ns: Nodes,
+    pub node_bandwidth_gbs: Nodes,
     /// A fixed piece of work on each kind of core, and beside 1, 2 and 3 other threads of a core.
     pub work_ns: Vec<Option<Reading>>,
     pub beside_ns: Vec<Option<Reading>>,
@@ -114,6 +120,12 @@ fn memory_bytes(cache: Option<usize>, free: Option<usize>) -> Option<usize> {
     };
     Some(bytes.max(MEMORY_BYTES_MIN).min(most))
         .filter(|bytes| *bytes >= MEMORY_BYTES_MIN.max(2 * cache.unwrap_or(0)))
+}
+
+/// Numbers of pages to go through, where pages have so many bytes and so many bytes are free.
+fn pages(page_bytes: usize, free: Option<usize>) -> Vec<usize> {
+    let most = MEMORY_BYTES_MAX.min(free.unwrap_or(MEMORY_BYTES * OF_FREE) / OF_FREE);
+    PAGES.into_iter().filter(|pages| pages * page_bytes <= most).collect()
 }
 
 impl Raw {
@@ -183,36 +195,46 @@ impl Raw {
         let levels = self.levels();
         self.touch_ns = levels.iter().map(|bytes| known(probe::touch_ns(cpu, *bytes))).collect();
         self.chase_ns = levels.iter().map(|bytes| known(probe::chase_ns(cpu, *bytes))).collect();
-        for pages in PAGES {
-            if let Some(reading) = known(probe::page_walk_ns(cpu, pages)) {
-                self.page_walks_ns.push((pages, reading));
+        self.pages = pages(probe::page_bytes(), probe::available_bytes());
+        for pages in &self.pages {
+            if let Some(reading) = known(probe::page_walk_ns(cpu, *pages)) {
+                self.page_walks_ns.push((*pages, reading));
             }
+        }
+        if place.nodes.len() > 1 {
+            self.nodes(place);
         }
         let Some(bytes) = self.memory_bytes else { return };
         self.bandwidth_gbs = known(probe::bandwidth_gbs(cpu, bytes));
         self.page_copy_ns = known(probe::page_copy_ns(cpu, bytes / 2));
-        if place.nodes.len() > 1 {
-            self.nodes(place, bytes);
-        }
     }
 
-    fn nodes(&mut self, place: &Place, bytes: usize) {
+    fn nodes(&mut self, place: &Place) {
         let first = |node: usize| {
             let at = place.rows.iter().position(|row| usize::from(row[2]) == node);
             place.cpus[at.unwrap_or(0)]
         };
+        let cache = self.cache_sizes().last().copied();
+        let bytes = |node: usize| {
+            let free = probe::node_free_bytes(node)?;
+            memory_bytes(cache, Some(probe::available_bytes().map_or(free, |all| all.min(free))))
+        };
         type Probe = fn(usize, usize, usize) -> std::io::Result<Option<Reading>>;
-        let all = |read: Probe| -> Option<Vec<Vec<f64>>> {
-            let row = |from: usize| -> Option<Vec<f64>> {
-                let to = place.nodes.iter();
-                to.map(|to| known(read(first(from), *to, bytes)).map(|it| it.median)).collect()
+        let all = |read: Probe| -> Nodes {
+            let cell = |from: usize, to: usize| {
+                known(read(first(from), to, bytes(to)?)).map(|it| it.median)
             };
+            let row = |from: usize| place.nodes.iter().map(|to| cell(from, *to)).collect();
             (0..place.nodes.len()).map(row).collect()
         };
         self.node_latency_ns = all(probe::node_latency_ns);
         self.node_bandwidth_gbs = all(probe::node_bandwidth_gbs);
-        let (from, to) = (place.nodes[0], place.nodes[1]);
-        self.page_move_ns = known(probe::page_move_ns(first(0), from, to));
+        let with_memory = |at: &usize| bytes(place.nodes[*at]).is_some();
+        let with_memory: Vec<usize> = (0..place.nodes.len()).filter(with_memory).collect();
+        if let [from, to, ..] = with_memory[..] {
+            let (here, from, to) = (first(from), place.nodes[from], place.nodes[to]);
+            self.page_move_ns = known(probe::page_move_ns(here, from, to));
+        }
     }
 
     fn cores(&mut self, place: &Place) {
@@ -300,7 +322,13 @@ impl Raw {
 
     /// What a miss of the TLB costs: of so many pages that it holds few of them.
     pub fn page_walk_ns(&self) -> Option<Reading> {
-        self.page_walks_ns.last().map(|(_, reading)| *reading)
+        let most = self.page_walks_ns.last().filter(|(pages, _)| *pages >= PAGES_MANY);
+        most.map(|(_, reading)| *reading)
+    }
+
+    /// There was memory for as many pages as that takes.
+    pub fn has_many_pages(&self) -> bool {
+        self.pages.last().is_some_and(|pages| *pages >= PAGES_MANY)
     }
 
     /// The most pages that cost next to nothing: those the TLB holds at least.
@@ -361,5 +389,19 @@ mod tests {
         assert_eq!(memory_bytes(None, None), Some(128 * MB), "no cache is known");
         assert_eq!(memory_bytes(Some(64 << 10), None), Some(2 * MB), "a small cache alone");
         assert_eq!(memory_bytes(None, Some(3 * MB)), None, "nothing to go through");
+    }
+
+    #[test]
+    fn pages_are_no_more_than_there_is_memory_for() {
+        const MB: usize = 1 << 20;
+        let most = |page: usize, free| pages(page << 10, free).last().copied();
+        assert_eq!(most(4, Some(16_384 * MB)), Some(32_768));
+        assert_eq!(most(4, Some(500 * MB)), Some(8192), "the most takes 128 MB");
+        assert_eq!(most(4, None), Some(32_768));
+        assert_eq!(most(64, Some(65_536 * MB)), Some(8192), "not more than is good for anybody");
+        assert_eq!(most(4, Some(0)), None);
+        let few =
+            Raw { page_walks_ns: vec![(4096, Reading::of(&[1.0]).unwrap())], ..Raw::default() };
+        assert_eq!((few.page_walk_ns(), few.has_many_pages()), (None, false));
     }
 }
