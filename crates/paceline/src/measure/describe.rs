@@ -182,7 +182,7 @@ fn costs(raw: &Raw, tick_ns: u64) -> BTreeMap<&'static str, Stated> {
 }
 
 fn beside(raw: &Raw, others: usize) -> Stated {
-    let alone = raw.work_ns.first().copied().flatten();
+    let alone = raw.work_ns.get(raw.beside_kind).copied().flatten();
     match alone.zip(raw.beside_ns.get(others).copied().flatten()) {
         Some((alone, beside)) => {
             let rate = (alone.median / beside.median).min(1.0);

@@ -45,6 +45,8 @@ pub struct Raw {
     pub place: Option<Place>,
     /// The CPU on which all was measured that needs one only: its row in `place`.
     pub home: usize,
+    /// The nearest other one, where what is measured needs two. None: there is none.
+    pub other: Option<usize>,
     pub clock_ghz: Option<Reading>,
     pub syscall_ns: Option<Reading>,
     pub atomic_ns: Option<Reading>,
@@ -73,6 +75,8 @@ pub struct Raw {
     pub node_bandwidth_gbs: Nodes,
     /// A fixed piece of work on each kind of core, and beside 1, 2 and 3 other threads of a core.
     pub work_ns: Vec<Option<Reading>>,
+    /// Of which kind the core is whose threads were side by side.
+    pub beside_kind: usize,
     pub beside_ns: Vec<Option<Reading>>,
     pub vector_drop: Option<(&'static str, Reading)>,
     /// By how far two CPUs are apart.
@@ -140,6 +144,7 @@ impl Raw {
         let (dtlb, itlb) = probe::tlbs();
         let mut raw = Raw {
             home,
+            other: next_to(&place, home),
             caches: probe::caches(place.cpus[home]),
             dtlb,
             itlb,
@@ -242,32 +247,30 @@ impl Raw {
             let at = place.rows.iter().position(|row| usize::from(row[3]) == kind);
             self.work_ns.push(at.and_then(|at| known(probe::work_ns(place.cpus[at]))));
         }
-        let home = &place.rows[self.home];
-        let same_core = |at: &usize| *at != self.home && place.rows[*at][0] == home[0];
-        let siblings: Vec<usize> =
-            (0..place.cpus.len()).filter(same_core).map(|at| place.cpus[at]).collect();
-        let cpu = place.cpus[self.home];
-        for others in 1..=siblings.len().min(3) {
-            self.beside_ns.push(known(probe::side_by_side(cpu, &siblings[..others])));
+        let threads = threads(place, self.home);
+        self.beside_kind = usize::from(place.rows[threads[0]][3]);
+        let threads: Vec<usize> = threads.into_iter().map(|at| place.cpus[at]).collect();
+        for others in 1..threads.len().min(4) {
+            self.beside_ns.push(known(probe::side_by_side(threads[0], &threads[1..=others])));
         }
+        let cpu = place.cpus[self.home];
         self.vector_drop = known(probe::vector_drop(cpu));
-        for (far, other) in nearest(place, self.home) {
-            let there = place.cpus[other];
-            if let Some(reading) = known(probe::transfer_ns(cpu, there)) {
+        for (far, (here, there)) in pairs(place, self.home) {
+            let (here, there) = (place.cpus[here], place.cpus[there]);
+            if let Some(reading) = known(probe::transfer_ns(here, there)) {
                 self.transfer_ns.insert(far, reading);
             }
-            if let Some(reading) = known(probe::refetch_ns(cpu, there, MOVED_BYTES)) {
+            if let Some(reading) = known(probe::refetch_ns(here, there, MOVED_BYTES)) {
                 self.refetch_ns.insert(far, reading);
             }
         }
-        let nearest = nearest(place, self.home).into_values().next();
-        self.barrier_ns =
-            nearest.and_then(|other| known(probe::barrier_ns(cpu, place.cpus[other])));
+        let other = self.other.map(|at| place.cpus[at]);
+        self.barrier_ns = other.and_then(|other| known(probe::barrier_ns(cpu, other)));
     }
 
     /// Rings and yields, in turn, so that whoever disturbs the machine disturbs all alike.
     fn rings(&mut self, cpu: usize, place: &Place, more: &[RingKey]) {
-        let other = nearest(place, self.home).into_values().next().map(|at| place.cpus[at]);
+        let other = self.other.map(|at| place.cpus[at]);
         let mut keys = self.needed();
         keys.extend(more);
         keys.sort_unstable();
@@ -357,21 +360,44 @@ pub const ALONE_WITH_SET: RingKey = RingKey { bytes: MOVED_BYTES, ..ALONE };
 pub const YIELDERS: [Yielders; 3] =
     [(Passers::Threads, 1), (Passers::Threads, 2), (Passers::Processes, 2)];
 
-/// One other CPU at each distance that there is, by distance.
-fn nearest(place: &Place, home: usize) -> BTreeMap<Distance, usize> {
-    let own = place.rows[home];
-    let far = |row: &[u16; 4]| match () {
-        () if row[0] == own[0] => Distance::Core,
-        () if row[1] == own[1] => Distance::Llc,
-        () if row[2] == own[2] => Distance::Node,
+/// Two CPUs at each distance that there is, by distance; home is the first of them where it has such another.
+pub fn pairs(place: &Place, home: usize) -> BTreeMap<Distance, (usize, usize)> {
+    let far = |a: &[u16; 4], b: &[u16; 4]| match () {
+        () if a[0] == b[0] => Distance::Core,
+        () if a[1] == b[1] => Distance::Llc,
+        () if a[2] == b[2] => Distance::Node,
         () => Distance::Remote,
     };
-    let others = place.rows.iter().enumerate().filter(|(at, _)| *at != home);
     let mut found = BTreeMap::new();
-    for (at, row) in others {
-        found.entry(far(row)).or_insert(at);
+    let all = 0..place.rows.len();
+    for here in [home].into_iter().chain(all.clone()) {
+        for there in all.clone().filter(|there| *there != here) {
+            let far = far(&place.rows[here], &place.rows[there]);
+            found.entry(far).or_insert((here, there));
+        }
     }
     found
+}
+
+/// The nearest other CPU.
+fn next_to(place: &Place, home: usize) -> Option<usize> {
+    let all = pairs(place, home).into_values();
+    all.filter(|(here, _)| *here == home).map(|(_, there)| there).next()
+}
+
+/// The threads of a core that has the most: home's if no other has more, and home first, else of the fastest kind there is.
+fn threads(place: &Place, home: usize) -> Vec<usize> {
+    let mut cores: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (at, row) in place.rows.iter().enumerate() {
+        cores.entry(row[0]).or_default().push(at);
+    }
+    let rank = |core: &Vec<usize>| {
+        let kind = place.rows[core[0]][3];
+        (core.len(), core.contains(&home), std::cmp::Reverse(kind))
+    };
+    let mut most = cores.into_values().max_by_key(rank).unwrap_or_default();
+    most.sort_by_key(|at| *at != home);
+    most
 }
 
 #[cfg(test)]
@@ -403,5 +429,40 @@ mod tests {
         let few =
             Raw { page_walks_ns: vec![(4096, Reading::of(&[1.0]).unwrap())], ..Raw::default() };
         assert_eq!((few.page_walk_ns(), few.has_many_pages()), (None, false));
+    }
+
+    fn place(rows: &[[u16; 4]]) -> Place {
+        Place {
+            cpus: (0..rows.len()).collect(),
+            rows: rows.to_vec(),
+            capacities: vec![1024],
+            nodes: vec![0],
+            distances: vec![vec![10]],
+            tick_ns: 4_000_000,
+            others: 0,
+        }
+    }
+
+    #[test]
+    fn a_distance_that_home_has_nobody_at_is_that_of_two_others() {
+        // CPUs 0 to 2 of two cores with two threads each: the last, which is home, is alone.
+        let cut = place(&[[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]]);
+        let found: Vec<_> = pairs(&cut, 2).into_iter().collect();
+        assert_eq!(found, [(Distance::Core, (0, 1)), (Distance::Llc, (2, 0))]);
+        assert_eq!((threads(&cut, 2), next_to(&cut, 2)), (vec![0, 1], Some(0)));
+        let whole = place(&[[0, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0]]);
+        let found: Vec<_> = pairs(&whole, 3).into_iter().collect();
+        assert_eq!(found, [(Distance::Core, (3, 2)), (Distance::Remote, (3, 0))]);
+        assert_eq!((threads(&whole, 3), next_to(&whole, 3)), (vec![3, 2], Some(2)));
+    }
+
+    #[test]
+    fn threads_side_by_side_are_of_the_fastest_core_that_has_them() {
+        let uneven = place(&[[0, 0, 0, 1], [0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0]]);
+        assert_eq!(threads(&uneven, 4), [2, 3]);
+        let slow = place(&[[0, 0, 0, 0], [1, 0, 0, 1], [1, 0, 0, 1]]);
+        assert_eq!(threads(&slow, 0), [1, 2], "only slow ones have more");
+        let one = place(&[[0, 0, 0, 0]]);
+        assert_eq!((threads(&one, 0), next_to(&one, 0)), (vec![0], None));
     }
 }
