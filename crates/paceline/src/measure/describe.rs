@@ -47,7 +47,7 @@ pub fn describe(raw: &Raw, when: &str) -> Result<Described, Failure> {
         memory: memory(raw),
         observed: observed(raw),
     };
-    let other = (0..place.cpus.len()).find(|at| *at != raw.home).unwrap_or(raw.home);
+    let other = raw.other.unwrap_or(raw.home);
     let program = Program { kilobyte_ns: kilobyte_ns(raw).unwrap_or(0.0), home: raw.home, other };
     let fitted = fit(read(&description)?, raw, &program);
     apply(&mut description, raw, &fitted);
