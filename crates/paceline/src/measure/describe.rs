@@ -12,7 +12,7 @@ use report::text::plural;
 
 use super::fit::{Fitted, fit};
 use super::predict::Program;
-use super::raw::{ALONE, ALONE_WITH_SET, MOVED_BYTES, Raw, RingKey};
+use super::raw::{ALONE, ALONE_WITH_SET, MOVED_BYTES, Raw, RingKey, pairs};
 use crate::failure::Failure;
 
 /// The machine whose numbers stand in where nothing can be measured.
@@ -127,7 +127,8 @@ fn measured(reading: Option<Reading>, unit: &str, source: &str, why_not: &str) -
     }
 }
 
-const DISTURBED: &str = "the CPU was never left alone for long enough, or the kernel refused";
+/// Why a number is unknown that another try may find.
+pub const DISTURBED: &str = "the CPU was never left alone for long enough, or the kernel refused";
 
 /// Costs before the fit; all of the table's, in which the fit then replaces some.
 fn costs(raw: &Raw, tick_ns: u64) -> BTreeMap<&'static str, Stated> {
@@ -161,13 +162,18 @@ fn costs(raw: &Raw, tick_ns: u64) -> BTreeMap<&'static str, Stated> {
     for (others, name) in ["smt_rate_2", "smt_rate_3", "smt_rate_4"].into_iter().enumerate() {
         put(name, beside(raw, others));
     }
+    let place = raw.place.as_ref().expect("readings begin with it");
+    let pairs = pairs(place, raw.home);
     for (far, line, moved) in [
         (Distance::Core, "line_core_ns", "migrate_core_ns"),
         (Distance::Llc, "line_llc_ns", "migrate_llc_ns"),
         (Distance::Node, "line_node_ns", "migrate_node_ns"),
         (Distance::Remote, "line_remote_ns", "migrate_remote_ns"),
     ] {
-        let none = "no two CPUs of this process are that far apart, or it was too disturbed";
+        let none = match pairs.contains_key(&far) {
+            true => DISTURBED,
+            false => "no two CPUs of this process are that far apart",
+        };
         let source = "half of a line's way there and back between two CPUs";
         put(line, measured(raw.transfer_ns.get(&far).copied(), "ns", source, none));
         let source = format!(
@@ -191,7 +197,8 @@ fn beside(raw: &Raw, others: usize) -> Stated {
             let source = "a fixed piece of work, alone and beside others on the core's threads";
             Stated::new(rate, "1", Tag::Measured, source).within(range)
         }
-        None => Stated::unknown("1", "the core has no more threads for this process"),
+        None if others < raw.beside_ns.len() => Stated::unknown("1", DISTURBED),
+        None => Stated::unknown("1", "no core has more threads for this process"),
     }
 }
 
@@ -254,7 +261,8 @@ fn interrupts(raw: &Raw, taken: &Machine, put: &mut impl FnMut(&'static str, Sta
             }
         }
         None => {
-            let why = "there is no other CPU to interrupt, or membarrier(2) is not to be had";
+            let alone = raw.other.is_none();
+            let why = if alone { "there is no other CPU to interrupt" } else { DISTURBED };
             put("ipi_send_ns", Stated::unknown("ns", why));
             put("ipi_delivery_ns", Stated::unknown("ns", why));
         }
@@ -276,9 +284,7 @@ fn memory(raw: &Raw) -> BTreeMap<&'static str, Stated> {
     );
     let walk = "a line of each of many times as many small pages as the TLB holds, less as many lines \
                 side by side; loads do not wait for each other";
-    let no_tlb =
-        "neither does the processor report its TLBs (CPUID), nor could they be told by trying";
-    tlbs(raw, no_tlb, &mut put);
+    tlbs(raw, NO_TLB, &mut put);
     let few_pages = "more pages than TLBs hold are more than a quarter of the memory that is free";
     let why_not = if raw.has_many_pages() { DISTURBED } else { few_pages };
     put("dtlb_miss_ns", measured(raw.page_walk_ns(), "ns", walk, why_not));
@@ -313,6 +319,14 @@ fn memory(raw: &Raw) -> BTreeMap<&'static str, Stated> {
         level += 1;
     }
     memory
+}
+
+const NO_TLB: &str =
+    "neither does the processor report its TLBs (CPUID), nor could they be told by trying";
+
+/// What a flush of the TLB costs can be told apart: its size and its tags are known.
+fn knows_tlb(raw: &Raw) -> bool {
+    raw.tags.is_some() && (raw.dtlb.is_some() || raw.pages_held().is_some())
 }
 
 /// What the processor reports, unless more pages than that were seen to be held: a hypervisor may hide
@@ -516,7 +530,11 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
         "so that sim says of rings of {many} and {few} batch processes that they differ as measured: what a flush costs \
          a page of code, the flush itself included"
     );
-    description.memory.insert("itlb_miss_ns", cost(fitted.itlb_miss_ns, "ns", &source));
+    let miss = match fitted.itlb_miss_ns {
+        None if !knows_tlb(raw) => Stated::unknown("ns", NO_TLB),
+        found => cost(found, "ns", &source),
+    };
+    description.memory.insert("itlb_miss_ns", miss);
     let paths = Paths::embedded();
     let lengths = |of: &mut BTreeMap<String, Stated>, names: &[&str], factor, what: &str| {
         let Some(factor) = factor else { return };
@@ -573,6 +591,21 @@ mod tests {
         assert!(told.source.contains("without node 2: "), "{}", told.source);
         assert_eq!(between_nodes(&[vec![None]], &[0], "ns").tag, Tag::Unknown);
         assert_eq!(between_nodes(&[], &[0], "ns").source, ONE_NODE);
+    }
+
+    #[test]
+    fn only_what_another_try_may_find_is_said_to_have_been_disturbed() {
+        let raw = Raw { other: Some(1), beside_ns: vec![None], ..unknown() };
+        let costs = costs(&raw, 4_000_000);
+        let disturbed = |name: &str| costs[name].source == DISTURBED;
+        for name in ["line_llc_ns", "migrate_llc_ns", "smt_rate_2", "ipi_send_ns", "syscall_ns"] {
+            assert!(disturbed(name), "{name}");
+        }
+        for name in ["line_core_ns", "migrate_remote_ns", "smt_rate_3", "ticket_slope"] {
+            assert!(costs[name].tag == Tag::Unknown && !disturbed(name), "{name}");
+        }
+        let described = describe(&raw, "a day").unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(described.description.memory["itlb_miss_ns"].source, NO_TLB);
     }
 
     #[test]

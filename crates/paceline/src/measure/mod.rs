@@ -21,7 +21,7 @@ use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
 
-use describe::{Described, describe};
+use describe::{DISTURBED, Described, describe};
 use raw::Raw;
 
 /// What `--machine` calls the machine under this command.
@@ -73,8 +73,8 @@ pub fn this() -> Result<Machine, Failure> {
     }
     output::say("this machine has not been measured today; that takes less than a minute");
     let (_, described) = measured()?;
-    if let Some((name, why)) = described.machine.lacks(true, true) {
-        output::say(&format!("not kept for the next time: {name} is unknown ({why})"));
+    if let Some(name) = disturbed(&described.machine) {
+        output::say(&format!("not kept for the next time: {name} is unknown ({DISTURBED})"));
         return Ok(described.machine);
     }
     if let Some(file) = kept {
@@ -90,6 +90,11 @@ pub fn this() -> Result<Machine, Failure> {
         }
     }
     Ok(described.machine)
+}
+
+/// A number that another try may find. What this machine never tells is not worth one.
+fn disturbed(machine: &Machine) -> Option<&'static str> {
+    machine.unknown.iter().find(|(_, why)| *why == DISTURBED).map(|(name, _)| *name)
 }
 
 fn folder_of(file: &Path) -> &Path {
@@ -129,6 +134,15 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
+
+    #[test]
+    fn a_machine_that_hides_something_is_kept_and_one_that_was_disturbed_is_not() {
+        let mut machine = machine::find("numa-2x4").unwrap();
+        machine.unknown.insert("tlb_tags", "this architecture does not tell".into());
+        assert_eq!(disturbed(&machine), None);
+        machine.unknown.insert("timer_ns", DISTURBED.into());
+        assert_eq!(disturbed(&machine), Some("timer_ns"));
+    }
 
     #[test]
     fn days_are_dates() {
