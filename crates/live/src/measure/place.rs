@@ -7,6 +7,7 @@ use std::thread;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::counters::ranges;
 use crate::topology;
 
 /// The CPUs that this process may use.
@@ -27,6 +28,13 @@ pub struct Place {
     pub tick_ns: u64,
     /// CPUs that are online and not for this process.
     pub others: usize,
+}
+
+impl Place {
+    /// Their numbers as `0-3,8`.
+    pub fn list(&self) -> String {
+        ranges(&self.cpus)
+    }
 }
 
 /// Of this process on this machine.
@@ -117,7 +125,7 @@ mod tests {
         put("sys/devices/system/node/node2/distance", "30 10\n");
         put("sys/devices/system/node/online", "0,2\n");
         let found = below(root.path(), |cpu| cpu != 1 && cpu != 5).unwrap();
-        assert_eq!(found.cpus, [0, 4, 6, 7]);
+        assert_eq!((&found.cpus[..], &*found.list()), (&[0, 4, 6, 7][..], "0,4,6-7"));
         let cores: Vec<u16> = found.rows.iter().map(|row| row[0]).collect();
         let kinds: Vec<u16> = found.rows.iter().map(|row| row[3]).collect();
         let nodes: Vec<u16> = found.rows.iter().map(|row| row[2]).collect();

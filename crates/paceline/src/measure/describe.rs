@@ -78,10 +78,17 @@ fn summary(place: &live::measure::Place) -> String {
     )
 }
 
+/// The CPUs by number and the kernel that all is of: on others it is another machine, whatever its shape.
+pub fn holds_for(place: &live::measure::Place) -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {}, its CPUs {}.", release.trim(), place.list())
+}
+
 fn preface(place: &live::measure::Place, when: &str) -> Vec<String> {
     let mut lines = vec![
         format!("Measured by paceline measure on {when}. Ranges are quartiles of repetitions."),
         "Numbers with the tag \"unknown\" have no value: runs that need one are refused.".into(),
+        holds_for(place),
     ];
     if place.others > 0 {
         let what = "online CPUs are not for this process and are left out.";
@@ -591,6 +598,18 @@ mod tests {
         assert!(told.source.contains("without node 2: "), "{}", told.source);
         assert_eq!(between_nodes(&[vec![None]], &[0], "ns").tag, Tag::Unknown);
         assert_eq!(between_nodes(&[], &[0], "ns").source, ONE_NODE);
+    }
+
+    #[test]
+    fn a_file_says_which_cpus_and_kernel_it_holds_for() {
+        let described = describe(&unknown(), "a day").unwrap_or_else(|why| panic!("{why}"));
+        let (text, place) = (described.description.to_toml(), unknown().place.unwrap());
+        let is_of = |text: &str, place| super::super::is_of(text, &described.machine, place);
+        assert!(text.contains(", its CPUs 0-1.\n"), "{text}");
+        assert!(is_of(&text, &place));
+        assert!(!is_of(&text.replace("# Linux ", "# Linux 1."), &place), "another kernel");
+        let elsewhere = live::measure::Place { cpus: vec![0, 8], ..place.clone() };
+        assert!(!is_of(&text, &elsewhere), "others of the same shape");
     }
 
     #[test]

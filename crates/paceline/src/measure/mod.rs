@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use live::measure::Place;
 use machine::Machine;
 use report::write_whole;
 
@@ -21,7 +22,7 @@ use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
 
-use describe::{DISTURBED, Described, describe};
+use describe::{DISTURBED, Described, describe, holds_for};
 use raw::Raw;
 
 /// What `--machine` calls the machine under this command.
@@ -101,13 +102,18 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(file)
 }
 
-/// What was measured today, of the CPUs that this process has now.
+/// What was measured today under this kernel, of the CPUs that this process has now.
 fn found(file: &PathBuf) -> Option<Machine> {
     let text = fs::read_to_string(file).ok()?;
     let machine = Machine::from_toml(&text, &file.display().to_string()).ok()?;
-    let rows = live::measure::place().ok()?.rows;
+    is_of(&text, &machine, &live::measure::place().ok()?).then_some(machine)
+}
+
+/// The file is of these CPUs, and of the kernel that runs now.
+fn is_of(text: &str, machine: &Machine, place: &Place) -> bool {
     let same = machine.cpus.iter().map(|cpu| [cpu.core, cpu.llc, cpu.node, cpu.core_type]);
-    same.eq(rows).then_some(machine)
+    let holds_for = format!("# {}", holds_for(place));
+    same.eq(place.rows.iter().copied()) && text.lines().any(|line| line == holds_for)
 }
 
 /// Where this machine is kept: its name and the day tell it from others of a shared home.
