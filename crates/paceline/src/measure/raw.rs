@@ -141,7 +141,7 @@ impl Raw {
         // The last of the fastest: CPU 0 has most of the interrupts of small machines.
         let at = place.rows.iter().enumerate().filter(|(_, row)| row[3] == 0).nth(count - 1);
         let home = at.map_or(0, |(at, _)| at);
-        let (dtlb, itlb) = probe::tlbs();
+        let (dtlb, itlb) = probe::tlbs(place.cpus[home]);
         let mut raw = Raw {
             home,
             other: next_to(&place, home),
