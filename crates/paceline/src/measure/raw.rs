@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use live::measure::{self as probe, Batch, Caches, Passers, Place, Reading, Ring, Tlb};
-use machine::Distance;
+use machine::{CpuSet, Distance};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -132,10 +132,23 @@ fn pages(page_bytes: usize, free: Option<usize>) -> Vec<usize> {
     PAGES.into_iter().filter(|pages| pages * page_bytes <= most).collect()
 }
 
+/// Refuses, before anything is measured, what would be refused at the end.
+fn fits(cpus: usize) -> Result<(), Failure> {
+    const MOST: usize = CpuSet::MAX;
+    match cpus {
+        0..=MOST => Ok(()),
+        _ => Err(Failure::input(format!(
+            "{cpus} CPUs are more than a machine of the simulator has: choose at most {MOST}, as by `taskset -c 0-{}`",
+            MOST - 1
+        ))),
+    }
+}
+
 impl Raw {
     /// Reads all, with these rings beside those that every machine's costs are derived from.
     pub fn take(rings: &[RingKey], progress: &Progress) -> Result<Self, Failure> {
         let place = probe::place().map_err(|error| Failure::input(format!("{error:#}")))?;
+        fits(place.cpus.len())?;
         let fast = |row: &&[u16; 4]| row[3] == 0;
         let count = place.rows.iter().filter(fast).count();
         // The last of the fastest: CPU 0 has most of the interrupts of small machines.
@@ -429,6 +442,13 @@ mod tests {
         let few =
             Raw { page_walks_ns: vec![(4096, Reading::of(&[1.0]).unwrap())], ..Raw::default() };
         assert_eq!((few.page_walk_ns(), few.has_many_pages()), (None, false));
+    }
+
+    #[test]
+    fn more_cpus_than_a_machine_has_are_refused_at_once() {
+        assert!(fits(512).is_ok());
+        let Err(Failure::Input(said)) = fits(513) else { panic!("it is refused") };
+        assert!(said.starts_with("513 CPUs are more than"), "{said}");
     }
 
     fn place(rows: &[[u16; 4]]) -> Place {
