@@ -6,7 +6,8 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use super::array::{Array, LINE, PAGE, Pages, Walk, circle, follow};
+use super::array::{Array, LINE, Pages, Walk, circle, follow};
+use super::chips::page_bytes;
 use super::place::on;
 use super::reading::{Reading, repeat};
 
@@ -64,7 +65,7 @@ pub fn page_walk_ns(cpu: usize, pages: usize) -> io::Result<Option<Reading>> {
         let of = |stride: usize, kind: Pages| -> io::Result<Option<Reading>> {
             Ok(walked(&Array::new(pages * stride, kind)?, pages, stride))
         };
-        let (spread, dense) = (of(PAGE, Pages::Small)?, of(LINE, Pages::Large)?);
+        let (spread, dense) = (of(page_bytes(), Pages::Small)?, of(LINE, Pages::Large)?);
         Ok(spread.zip(dense).map(|(spread, dense)| spread.less(&dense)))
     })?
 }
@@ -138,6 +139,7 @@ pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
         if bytes < STRETCH {
             return Ok(None);
         }
+        let page = page_bytes();
         let from = Array::new(bytes, Pages::Small)?;
         let mut to = Array::new(bytes, Pages::Small)?;
         let mut at = 0;
@@ -146,9 +148,9 @@ pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
             at = (at + STRETCH / 8) % (bytes / 8);
             let start = Instant::now();
             let (to, from) = (&mut to.words_mut()[range.clone()], &from.words()[range]);
-            let pairs = to.chunks_mut(PAGE / 8).zip(from.chunks(PAGE / 8));
+            let pairs = to.chunks_mut(page / 8).zip(from.chunks(page / 8));
             pairs.for_each(|(to, from)| to.copy_from_slice(from));
-            start.elapsed().as_nanos() as f64 / (STRETCH / PAGE) as f64
+            start.elapsed().as_nanos() as f64 / (STRETCH / page) as f64
         };
         Ok(Reading::of(&repeat(SAMPLES, once)))
     })?
@@ -158,10 +160,11 @@ pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
 pub fn page_move_ns(cpu: usize, from: usize, to: usize) -> io::Result<Option<Reading>> {
     const PAGES: usize = 256;
     on(cpu, || {
-        let mut array = on_node(PAGES * PAGE, from)?;
+        let page = page_bytes();
+        let mut array = on_node(PAGES * page, from)?;
         array.words_mut().fill(1);
         let first = array.words().as_ptr() as usize;
-        let pages: Vec<usize> = (0..PAGES).map(|page| first + page * PAGE).collect();
+        let pages: Vec<usize> = (0..PAGES).map(|at| first + at * page).collect();
         let mut status = vec![0i32; PAGES];
         let mut shift = |to: usize| {
             let nodes = vec![to as i32; PAGES];

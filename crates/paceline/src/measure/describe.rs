@@ -439,8 +439,8 @@ fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
     );
     let stream = "reading one word after the other, from memory";
     put("bandwidth", one(raw.bandwidth_gbs, "bytes/ns", stream, memory_unknown(raw)));
-    let copy = "copying pages of 4 KB in memory";
-    put("page_copy_ns", one(raw.page_copy_ns, "ns", copy, memory_unknown(raw)));
+    let copy = format!("copying pages of {} KB in memory", page_bytes() / 1024.0);
+    put("page_copy_ns", one(raw.page_copy_ns, "ns", &copy, memory_unknown(raw)));
     put("page_move_ns", one(raw.page_move_ns, "ns", "move_pages(2) of 256 pages", ONE_NODE));
     let nodes = raw.place.as_ref().map_or(&[][..], |place| &place.nodes);
     put("node_latency_ns", between_nodes(&raw.node_latency_ns, nodes, "ns"));
