@@ -313,7 +313,7 @@ pub struct Doctor {
 /// Arguments of `measure`.
 #[derive(Args, Debug)]
 pub struct Measure {
-    /// Write the machine to this file, for --machine; without it, it is printed
+    /// Write the machine to this file, for --machine; without it, it is printed, unless --check is given
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Hold the simulator to this machine: pipe rings of 1 to 16 tasks, as measured and as it says

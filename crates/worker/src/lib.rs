@@ -12,6 +12,7 @@
 //!
 //! **Invariant:** [`run`] leaves no process behind, whatever fails, and none outlives its caller.
 
+mod available;
 mod burn;
 mod channel;
 mod groups;
@@ -21,8 +22,8 @@ mod shared;
 mod sync;
 mod task;
 
+pub use available::available_bytes;
 pub use groups::Groups;
-pub use memory::available_bytes;
 pub use processes::run;
 
 use serde::{Deserialize, Serialize};

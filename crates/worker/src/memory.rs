@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The memory that a task asks for: written once before the start, so that it is somewhere, and looked for at the end.
 
-use std::fs;
 use std::io;
 use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::available::available_bytes;
 
 const PAGE: usize = 4096;
 /// Memory nodes that a report has room for.
@@ -22,7 +23,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// So many bytes, each page of which was written by the caller. None where it asks for none.
     ///
-    /// Fails where the machine has less than that to give: it would end whole programs for want of it.
+    /// Fails where there is less than that to be had: the kernel would end whole programs for want of it.
     pub fn new(bytes: u64) -> io::Result<Option<Memory>> {
         let bytes = usize::try_from(bytes).map_err(io::Error::other)?.next_multiple_of(PAGE);
         if bytes == 0 {
@@ -109,13 +110,6 @@ impl Drop for Bound {
         // SAFETY: the default policy has no nodes. A kernel that has bound the thread does not refuse it.
         let _ = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_DEFAULT, nowhere, 0) };
     }
-}
-
-/// Bytes of memory that programs can still have; None: the kernel does not tell.
-pub fn available_bytes() -> Option<usize> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::hint::black_box;
 use std::io;
 use std::ptr;
 
+use super::chips::page_bytes;
+
 /// Bytes of a line, as far as distances between accesses go; what the machine has may be more.
 pub const LINE: usize = 64;
-/// Bytes of the least page of any machine.
-pub(super) const PAGE: usize = 4096;
 
 /// What pages are wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Array {
         pages: Pages,
         prepare: impl FnOnce(*mut libc::c_void, usize) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let bytes = bytes.max(PAGE).next_multiple_of(PAGE);
+        let bytes = bytes.max(1).next_multiple_of(page_bytes());
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, which nobody else knows of

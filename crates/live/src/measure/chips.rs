@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::place::on;
 use crate::facts::tlb_tags;
 
 /// One cache.
@@ -94,9 +95,15 @@ pub fn tags() -> Option<u32> {
     Some(if has_tags { TLB_NR_DYN_ASIDS } else { 0 })
 }
 
-/// The data and the instruction TLB that the processor reports: those whose misses walk the page table.
+/// The data and the instruction TLB that this CPU reports: those whose misses walk the page table. Others may be of another
+/// kind, and report others.
+pub fn tlbs(cpu: usize) -> (Option<Tlb>, Option<Tlb>) {
+    on(cpu, reported).unwrap_or_default()
+}
+
+/// Those of the CPU that the calling thread is on.
 #[cfg(target_arch = "x86_64")]
-pub fn tlbs() -> (Option<Tlb>, Option<Tlb>) {
+fn reported() -> (Option<Tlb>, Option<Tlb>) {
     use std::arch::x86_64::__cpuid_count;
     let leaf = |leaf: u32, sub: u32| {
         let it = __cpuid_count(leaf, sub);
@@ -120,7 +127,7 @@ pub fn tlbs() -> (Option<Tlb>, Option<Tlb>) {
 
 /// Other architectures do not report them.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn tlbs() -> (Option<Tlb>, Option<Tlb>) {
+fn reported() -> (Option<Tlb>, Option<Tlb>) {
     (None, None)
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Latency and bandwidth of caches, of memory and of the walks of page tables, and the copying of pages.
 
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Instant;
 
-use super::array::{Array, LINE, PAGE, Pages, Walk, circle, follow};
+use super::array::{Array, LINE, Pages, Walk, circle, follow};
+use super::chips::page_bytes;
 use super::place::on;
 use super::reading::{Reading, repeat};
 
@@ -62,7 +65,7 @@ pub fn page_walk_ns(cpu: usize, pages: usize) -> io::Result<Option<Reading>> {
         let of = |stride: usize, kind: Pages| -> io::Result<Option<Reading>> {
             Ok(walked(&Array::new(pages * stride, kind)?, pages, stride))
         };
-        let (spread, dense) = (of(PAGE, Pages::Small)?, of(LINE, Pages::Large)?);
+        let (spread, dense) = (of(page_bytes(), Pages::Small)?, of(LINE, Pages::Large)?);
         Ok(spread.zip(dense).map(|(spread, dense)| spread.less(&dense)))
     })?
 }
@@ -98,6 +101,19 @@ pub fn node_bandwidth_gbs(cpu: usize, node: usize, bytes: usize) -> io::Result<O
     })?
 }
 
+/// Bytes of a node's memory that nobody has: who is bound to the node and takes more than that may be ended by the
+/// kernel. None: there is no such node, or the kernel does not tell.
+pub fn node_free_bytes(node: usize) -> Option<usize> {
+    free_below(Path::new("/"), node)
+}
+
+fn free_below(root: &Path, node: usize) -> Option<usize> {
+    let file = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
+    let text = fs::read_to_string(file).ok()?;
+    let number = text.lines().find_map(|line| line.split_once(" MemFree:"))?.1;
+    Some(number.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
+}
+
 fn on_node(bytes: usize, node: usize) -> io::Result<Array> {
     Array::with(bytes, Pages::Large, |at, bytes| bind(at, bytes, node))
 }
@@ -123,6 +139,7 @@ pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
         if bytes < STRETCH {
             return Ok(None);
         }
+        let page = page_bytes();
         let from = Array::new(bytes, Pages::Small)?;
         let mut to = Array::new(bytes, Pages::Small)?;
         let mut at = 0;
@@ -131,9 +148,9 @@ pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
             at = (at + STRETCH / 8) % (bytes / 8);
             let start = Instant::now();
             let (to, from) = (&mut to.words_mut()[range.clone()], &from.words()[range]);
-            let pairs = to.chunks_mut(PAGE / 8).zip(from.chunks(PAGE / 8));
+            let pairs = to.chunks_mut(page / 8).zip(from.chunks(page / 8));
             pairs.for_each(|(to, from)| to.copy_from_slice(from));
-            start.elapsed().as_nanos() as f64 / (STRETCH / PAGE) as f64
+            start.elapsed().as_nanos() as f64 / (STRETCH / page) as f64
         };
         Ok(Reading::of(&repeat(SAMPLES, once)))
     })?
@@ -143,10 +160,11 @@ pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
 pub fn page_move_ns(cpu: usize, from: usize, to: usize) -> io::Result<Option<Reading>> {
     const PAGES: usize = 256;
     on(cpu, || {
-        let mut array = on_node(PAGES * PAGE, from)?;
+        let page = page_bytes();
+        let mut array = on_node(PAGES * page, from)?;
         array.words_mut().fill(1);
         let first = array.words().as_ptr() as usize;
-        let pages: Vec<usize> = (0..PAGES).map(|page| first + page * PAGE).collect();
+        let pages: Vec<usize> = (0..PAGES).map(|at| first + at * page).collect();
         let mut status = vec![0i32; PAGES];
         let mut shift = |to: usize| {
             let nodes = vec![to as i32; PAGES];
@@ -194,5 +212,17 @@ mod tests {
     fn a_node_that_is_not_there_has_no_latency() {
         let cpu = place().unwrap().cpus[0];
         assert!(node_latency_ns(cpu, 1000, 1 << 20).is_err());
+        assert_eq!(node_free_bytes(1000), None);
+    }
+
+    #[test]
+    fn free_memory_of_a_node_is_read_as_the_kernel_writes_it() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("sys/devices/system/node/node2");
+        fs::create_dir_all(&folder).unwrap();
+        let text = "Node 2 MemTotal:       4000 kB\nNode 2 MemFree:         300 kB\n";
+        fs::write(folder.join("meminfo"), text).unwrap();
+        assert_eq!(free_below(root.path(), 2), Some(300 << 10));
+        assert_eq!(free_below(root.path(), 0), None);
     }
 }

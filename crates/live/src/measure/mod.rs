@@ -20,8 +20,8 @@ pub use call::{atomic_ns, barrier_ns, copy_byte_ns, syscall_ns, timer_ns, timer_
 pub use chips::{Cache, Caches, Tlb, caches, page_bytes, tags, tlbs};
 pub use line::{refetch_ns, transfer_ns};
 pub use memory::{
-    bandwidth_gbs, chase_ns, node_bandwidth_gbs, node_latency_ns, page_copy_ns, page_move_ns,
-    page_walk_ns, touch_ns,
+    bandwidth_gbs, chase_ns, node_bandwidth_gbs, node_free_bytes, node_latency_ns, page_copy_ns,
+    page_move_ns, page_walk_ns, touch_ns,
 };
 pub use place::{Place, place};
 pub use reading::{Batch, Reading, merged};

@@ -7,6 +7,7 @@ use std::thread;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::counters::ranges;
 use crate::topology;
 
 /// The CPUs that this process may use.
@@ -14,7 +15,8 @@ use crate::topology;
 pub struct Place {
     /// Their numbers, as the kernel has them.
     pub cpus: Vec<usize>,
-    /// Of each: core, last-level cache, node and kind of core, each numbered from 0.
+    /// Of each: core, last-level cache, node and kind of core, each numbered from 0. Where CPUs of several nodes
+    /// share a cache, each node has one of its own: its part of it.
     pub rows: Vec<[u16; 4]>,
     /// Of each kind, fastest first: what the kernel says that a core of it does, of 1,024.
     pub capacities: Vec<u32>,
@@ -26,6 +28,13 @@ pub struct Place {
     pub tick_ns: u64,
     /// CPUs that are online and not for this process.
     pub others: usize,
+}
+
+impl Place {
+    /// Their numbers as `0-3,8`.
+    pub fn list(&self) -> String {
+        ranges(&self.cpus)
+    }
 }
 
 /// Of this process on this machine.
@@ -50,7 +59,8 @@ fn below(root: &Path, allowed: impl Fn(usize) -> bool) -> anyhow::Result<Place> 
     let mut nodes: Vec<usize> = of_node.iter().map(|node| usize::from(*node)).collect();
     nodes.sort_unstable();
     nodes.dedup();
-    let (cores, llcs, node_numbers) = (dense(&cores), dense(&llcs), dense(&of_node));
+    let parts: Vec<(u16, u16)> = llcs.into_iter().zip(of_node.iter().copied()).collect();
+    let (cores, llcs, node_numbers) = (dense(&cores), dense(&parts), dense(&of_node));
     let kind = |capacity: &u32| capacities.iter().position(|it| it == capacity).unwrap_or(0) as u16;
     let rows = (0..cpus.len())
         .map(|at| [cores[at], llcs[at], node_numbers[at], kind(&capacity[at])])
@@ -60,12 +70,12 @@ fn below(root: &Path, allowed: impl Fn(usize) -> bool) -> anyhow::Result<Place> 
     Ok(Place { rows, capacities, nodes, distances, tick_ns: topology.tick_ns, others, cpus })
 }
 
-/// The same numbers, renamed so that they count from 0.
-fn dense(numbers: &[u16]) -> Vec<u16> {
-    let mut known = numbers.to_vec();
+/// A number from 0 for each of these, the same for those that are equal, in their order.
+fn dense<T: Ord + Copy>(names: &[T]) -> Vec<u16> {
+    let mut known = names.to_vec();
     known.sort_unstable();
     known.dedup();
-    numbers.iter().map(|number| known.partition_point(|it| it < number) as u16).collect()
+    names.iter().map(|name| known.partition_point(|it| it < name) as u16).collect()
 }
 
 /// Runs this on a thread of its own that stays on one CPU; the mask ends with the thread.
@@ -92,14 +102,16 @@ mod tests {
 
     use super::*;
 
+    fn put(root: &Path, file: &str, text: &str) {
+        let file = root.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
     #[test]
     fn cpus_that_are_off_or_not_ours_leave_no_gap() {
         let root = tempfile::tempdir().unwrap();
-        let put = |file: &str, text: &str| {
-            let file = root.path().join(file);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        };
+        let put = |file: &str, text: &str| put(root.path(), file, text);
         put("sys/devices/system/cpu/online", "0-1,4-7\n");
         put("sys/devices/cpu_atom/cpus", "6-7\n");
         for (cpu, core) in [(0, "0-1"), (1, "0-1"), (4, "4-5"), (5, "4-5"), (6, "6"), (7, "7")] {
@@ -113,14 +125,33 @@ mod tests {
         put("sys/devices/system/node/node2/distance", "30 10\n");
         put("sys/devices/system/node/online", "0,2\n");
         let found = below(root.path(), |cpu| cpu != 1 && cpu != 5).unwrap();
-        assert_eq!(found.cpus, [0, 4, 6, 7]);
+        assert_eq!((&found.cpus[..], &*found.list()), (&[0, 4, 6, 7][..], "0,4,6-7"));
         let cores: Vec<u16> = found.rows.iter().map(|row| row[0]).collect();
         let kinds: Vec<u16> = found.rows.iter().map(|row| row[3]).collect();
         let nodes: Vec<u16> = found.rows.iter().map(|row| row[2]).collect();
-        assert_eq!((cores, kinds), (vec![0, 1, 2, 3], vec![0, 0, 1, 1]));
+        let llcs: Vec<u16> = found.rows.iter().map(|row| row[1]).collect();
+        assert_eq!((cores, kinds, llcs), (vec![0, 1, 2, 3], vec![0, 0, 1, 1], vec![0, 1, 1, 1]));
         assert_eq!((nodes, found.nodes, found.others), (vec![0, 1, 1, 1], vec![0, 2], 2));
         assert_eq!(found.distances, [[10, 30], [30, 10]]);
         assert!(below(root.path(), |_| false).is_err());
+    }
+
+    #[test]
+    fn each_node_has_its_part_of_a_cache_that_several_share() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| put(root.path(), file, text);
+        put("sys/devices/system/cpu/online", "0-7\n");
+        for cpu in 0..8 {
+            let package = if cpu < 4 { "0-3" } else { "4-7" };
+            put(&format!("sys/devices/system/cpu/cpu{cpu}/topology/package_cpus_list"), package);
+        }
+        for (node, cpus) in ["0-1", "2-3", "4-5", "6-7"].into_iter().enumerate() {
+            put(&format!("sys/devices/system/node/node{node}/cpulist"), cpus);
+        }
+        let rows = below(root.path(), |_| true).unwrap().rows;
+        let of = |part: usize| rows.iter().map(|row| row[part]).collect::<Vec<u16>>();
+        let parts = vec![0, 0, 1, 1, 2, 2, 3, 3];
+        assert_eq!((of(1), of(2)), (parts.clone(), parts));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use report::text::plural;
 
 use super::fit::{Fitted, fit};
 use super::predict::Program;
-use super::raw::{ALONE, ALONE_WITH_SET, MOVED_BYTES, Raw, RingKey};
+use super::raw::{ALONE, ALONE_WITH_SET, MOVED_BYTES, Raw, RingKey, pairs};
 use crate::failure::Failure;
 
 /// The machine whose numbers stand in where nothing can be measured.
@@ -47,7 +47,7 @@ pub fn describe(raw: &Raw, when: &str) -> Result<Described, Failure> {
         memory: memory(raw),
         observed: observed(raw),
     };
-    let other = (0..place.cpus.len()).find(|at| *at != raw.home).unwrap_or(raw.home);
+    let other = raw.other.unwrap_or(raw.home);
     let program = Program { kilobyte_ns: kilobyte_ns(raw).unwrap_or(0.0), home: raw.home, other };
     let fitted = fit(read(&description)?, raw, &program);
     apply(&mut description, raw, &fitted);
@@ -78,10 +78,17 @@ fn summary(place: &live::measure::Place) -> String {
     )
 }
 
+/// The CPUs by number and the kernel that all is of: on others it is another machine, whatever its shape.
+pub fn holds_for(place: &live::measure::Place) -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {}, its CPUs {}.", release.trim(), place.list())
+}
+
 fn preface(place: &live::measure::Place, when: &str) -> Vec<String> {
     let mut lines = vec![
         format!("Measured by paceline measure on {when}. Ranges are quartiles of repetitions."),
         "Numbers with the tag \"unknown\" have no value: runs that need one are refused.".into(),
+        holds_for(place),
     ];
     if place.others > 0 {
         let what = "online CPUs are not for this process and are left out.";
@@ -127,7 +134,8 @@ fn measured(reading: Option<Reading>, unit: &str, source: &str, why_not: &str) -
     }
 }
 
-const DISTURBED: &str = "the CPU was never left alone for long enough, or the kernel refused";
+/// Why a number is unknown that another try may find.
+pub const DISTURBED: &str = "the CPU was never left alone for long enough, or the kernel refused";
 
 /// Costs before the fit; all of the table's, in which the fit then replaces some.
 fn costs(raw: &Raw, tick_ns: u64) -> BTreeMap<&'static str, Stated> {
@@ -161,13 +169,18 @@ fn costs(raw: &Raw, tick_ns: u64) -> BTreeMap<&'static str, Stated> {
     for (others, name) in ["smt_rate_2", "smt_rate_3", "smt_rate_4"].into_iter().enumerate() {
         put(name, beside(raw, others));
     }
+    let place = raw.place.as_ref().expect("readings begin with it");
+    let pairs = pairs(place, raw.home);
     for (far, line, moved) in [
         (Distance::Core, "line_core_ns", "migrate_core_ns"),
         (Distance::Llc, "line_llc_ns", "migrate_llc_ns"),
         (Distance::Node, "line_node_ns", "migrate_node_ns"),
         (Distance::Remote, "line_remote_ns", "migrate_remote_ns"),
     ] {
-        let none = "no two CPUs of this process are that far apart, or it was too disturbed";
+        let none = match pairs.contains_key(&far) {
+            true => DISTURBED,
+            false => "no two CPUs of this process are that far apart",
+        };
         let source = "half of a line's way there and back between two CPUs";
         put(line, measured(raw.transfer_ns.get(&far).copied(), "ns", source, none));
         let source = format!(
@@ -182,7 +195,7 @@ fn costs(raw: &Raw, tick_ns: u64) -> BTreeMap<&'static str, Stated> {
 }
 
 fn beside(raw: &Raw, others: usize) -> Stated {
-    let alone = raw.work_ns.first().copied().flatten();
+    let alone = raw.work_ns.get(raw.beside_kind).copied().flatten();
     match alone.zip(raw.beside_ns.get(others).copied().flatten()) {
         Some((alone, beside)) => {
             let rate = (alone.median / beside.median).min(1.0);
@@ -191,7 +204,8 @@ fn beside(raw: &Raw, others: usize) -> Stated {
             let source = "a fixed piece of work, alone and beside others on the core's threads";
             Stated::new(rate, "1", Tag::Measured, source).within(range)
         }
-        None => Stated::unknown("1", "the core has no more threads for this process"),
+        None if others < raw.beside_ns.len() => Stated::unknown("1", DISTURBED),
+        None => Stated::unknown("1", "no core has more threads for this process"),
     }
 }
 
@@ -254,7 +268,8 @@ fn interrupts(raw: &Raw, taken: &Machine, put: &mut impl FnMut(&'static str, Sta
             }
         }
         None => {
-            let why = "there is no other CPU to interrupt, or membarrier(2) is not to be had";
+            let alone = raw.other.is_none();
+            let why = if alone { "there is no other CPU to interrupt" } else { DISTURBED };
             put("ipi_send_ns", Stated::unknown("ns", why));
             put("ipi_delivery_ns", Stated::unknown("ns", why));
         }
@@ -276,10 +291,10 @@ fn memory(raw: &Raw) -> BTreeMap<&'static str, Stated> {
     );
     let walk = "a line of each of many times as many small pages as the TLB holds, less as many lines \
                 side by side; loads do not wait for each other";
-    let no_tlb =
-        "neither does the processor report its TLBs (CPUID), nor could they be told by trying";
-    tlbs(raw, no_tlb, &mut put);
-    put("dtlb_miss_ns", measured(raw.page_walk_ns(), "ns", walk, DISTURBED));
+    tlbs(raw, NO_TLB, &mut put);
+    let few_pages = "more pages than TLBs hold are more than a quarter of the memory that is free";
+    let why_not = if raw.has_many_pages() { DISTURBED } else { few_pages };
+    put("dtlb_miss_ns", measured(raw.page_walk_ns(), "ns", walk, why_not));
     put("itlb_miss_ns", Stated::unknown("ns", DISTURBED));
     let no_cache = "/sys does not tell of this machine's caches";
     put(
@@ -311,6 +326,14 @@ fn memory(raw: &Raw) -> BTreeMap<&'static str, Stated> {
         level += 1;
     }
     memory
+}
+
+const NO_TLB: &str =
+    "neither does the processor report its TLBs (CPUID), nor could they be told by trying";
+
+/// What a flush of the TLB costs can be told apart: its size and its tags are known.
+fn knows_tlb(raw: &Raw) -> bool {
+    raw.tags.is_some() && (raw.dtlb.is_some() || raw.pages_held().is_some())
 }
 
 /// What the processor reports, unless more pages than that were seen to be held: a hypervisor may hide
@@ -416,17 +439,12 @@ fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
     );
     let stream = "reading one word after the other, from memory";
     put("bandwidth", one(raw.bandwidth_gbs, "bytes/ns", stream, memory_unknown(raw)));
-    let copy = "copying pages of 4 KB in memory";
-    put("page_copy_ns", one(raw.page_copy_ns, "ns", copy, memory_unknown(raw)));
-    let one_node = "one node, or the kernel refused";
-    put("page_move_ns", one(raw.page_move_ns, "ns", "move_pages(2) of 256 pages", one_node));
-    let table = |rows: &Option<Vec<Vec<f64>>>, unit: &str, source: &str| match rows {
-        Some(rows) => Stated::new(Amount::Table(rows.clone()), unit, Tag::Measured, source),
-        None => Stated::unknown(unit, one_node),
-    };
-    let from = "from the CPUs of each node to the memory of each";
-    put("node_latency_ns", table(&raw.node_latency_ns, "ns", from));
-    put("node_bandwidth", table(&raw.node_bandwidth_gbs, "bytes/ns", from));
+    let copy = format!("copying pages of {} KB in memory", page_bytes() / 1024.0);
+    put("page_copy_ns", one(raw.page_copy_ns, "ns", &copy, memory_unknown(raw)));
+    put("page_move_ns", one(raw.page_move_ns, "ns", "move_pages(2) of 256 pages", ONE_NODE));
+    let nodes = raw.place.as_ref().map_or(&[][..], |place| &place.nodes);
+    put("node_latency_ns", between_nodes(&raw.node_latency_ns, nodes, "ns"));
+    put("node_bandwidth", between_nodes(&raw.node_bandwidth_gbs, nodes, "bytes/ns"));
     let none = "the processor has no vector instructions that are known to slow it down";
     let (name, drop_of) = match raw.vector_drop {
         Some((name, reading)) => (name, Some(reading)),
@@ -449,6 +467,28 @@ fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
         put(&name, one(Some(*reading), "ns", "sched_yield, of each that takes turns", DISTURBED));
     }
     observed
+}
+
+const ONE_NODE: &str = "one node, or the kernel refused";
+
+/// A row for each node's CPUs, a column for the memory of each of these nodes; one of whose memory something is not known
+/// has none.
+fn between_nodes(rows: &[Vec<Option<f64>>], nodes: &[usize], unit: &str) -> Observation {
+    let told = |to: &usize| rows.iter().all(|row| row[*to].is_some());
+    let (known, unknown): (Vec<usize>, Vec<usize>) = (0..rows.len()).partition(told);
+    if known.is_empty() {
+        return Stated::unknown(unit, ONE_NODE);
+    }
+    let row = |row: &Vec<Option<f64>>| known.iter().filter_map(|to| row[*to]).collect();
+    let mut source = "from the CPUs of each node to the memory of each".to_string();
+    if !unknown.is_empty() {
+        let names: Vec<String> = unknown.iter().map(|to| nodes[*to].to_string()).collect();
+        source += &format!(
+            ", without node {}: it has too little that is free, or it was too disturbed",
+            names.join(", node ")
+        );
+    }
+    Stated::new(Amount::Table(rows.iter().map(row).collect()), unit, Tag::Measured, source)
 }
 
 /// Hops by the number of tasks, for each kind of ring; one that lacks a length ends there.
@@ -497,7 +537,11 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
         "so that sim says of rings of {many} and {few} batch processes that they differ as measured: what a flush costs \
          a page of code, the flush itself included"
     );
-    description.memory.insert("itlb_miss_ns", cost(fitted.itlb_miss_ns, "ns", &source));
+    let miss = match fitted.itlb_miss_ns {
+        None if !knows_tlb(raw) => Stated::unknown("ns", NO_TLB),
+        found => cost(found, "ns", &source),
+    };
+    description.memory.insert("itlb_miss_ns", miss);
     let paths = Paths::embedded();
     let lengths = |of: &mut BTreeMap<String, Stated>, names: &[&str], factor, what: &str| {
         let Some(factor) = factor else { return };
@@ -539,6 +583,48 @@ mod tests {
         (raw.caches.l1d, raw.caches.l2, raw.caches.l3) =
             (cache(32 << 10), cache(1 << 20), cache(480 << 20));
         raw
+    }
+
+    #[test]
+    fn a_node_that_gives_no_memory_costs_the_others_nothing() {
+        let rows = vec![
+            vec![Some(1.0), None, Some(2.0)],
+            vec![Some(3.0), Some(4.0), Some(5.0)],
+            vec![Some(6.0), None, Some(7.0)],
+        ];
+        let told = between_nodes(&rows, &[0, 2, 3], "ns");
+        let table = vec![vec![1.0, 2.0], vec![3.0, 5.0], vec![6.0, 7.0]];
+        assert_eq!(told.value, Some(Amount::Table(table)));
+        assert!(told.source.contains("without node 2: "), "{}", told.source);
+        assert_eq!(between_nodes(&[vec![None]], &[0], "ns").tag, Tag::Unknown);
+        assert_eq!(between_nodes(&[], &[0], "ns").source, ONE_NODE);
+    }
+
+    #[test]
+    fn a_file_says_which_cpus_and_kernel_it_holds_for() {
+        let described = describe(&unknown(), "a day").unwrap_or_else(|why| panic!("{why}"));
+        let (text, place) = (described.description.to_toml(), unknown().place.unwrap());
+        let is_of = |text: &str, place| super::super::is_of(text, &described.machine, place);
+        assert!(text.contains(", its CPUs 0-1.\n"), "{text}");
+        assert!(is_of(&text, &place));
+        assert!(!is_of(&text.replace("# Linux ", "# Linux 1."), &place), "another kernel");
+        let elsewhere = live::measure::Place { cpus: vec![0, 8], ..place.clone() };
+        assert!(!is_of(&text, &elsewhere), "others of the same shape");
+    }
+
+    #[test]
+    fn only_what_another_try_may_find_is_said_to_have_been_disturbed() {
+        let raw = Raw { other: Some(1), beside_ns: vec![None], ..unknown() };
+        let costs = costs(&raw, 4_000_000);
+        let disturbed = |name: &str| costs[name].source == DISTURBED;
+        for name in ["line_llc_ns", "migrate_llc_ns", "smt_rate_2", "ipi_send_ns", "syscall_ns"] {
+            assert!(disturbed(name), "{name}");
+        }
+        for name in ["line_core_ns", "migrate_remote_ns", "smt_rate_3", "ticket_slope"] {
+            assert!(costs[name].tag == Tag::Unknown && !disturbed(name), "{name}");
+        }
+        let described = describe(&raw, "a day").unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(described.description.memory["itlb_miss_ns"].source, NO_TLB);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use live::measure::Place;
 use machine::Machine;
 use report::write_whole;
 
@@ -21,7 +22,7 @@ use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
 
-use describe::{Described, describe};
+use describe::{DISTURBED, Described, describe, holds_for};
 use raw::Raw;
 
 /// What `--machine` calls the machine under this command.
@@ -73,8 +74,8 @@ pub fn this() -> Result<Machine, Failure> {
     }
     output::say("this machine has not been measured today; that takes less than a minute");
     let (_, described) = measured()?;
-    if let Some((name, why)) = described.machine.lacks(true, true) {
-        output::say(&format!("not kept for the next time: {name} is unknown ({why})"));
+    if let Some(name) = disturbed(&described.machine) {
+        output::say(&format!("not kept for the next time: {name} is unknown ({DISTURBED})"));
         return Ok(described.machine);
     }
     if let Some(file) = kept {
@@ -92,17 +93,27 @@ pub fn this() -> Result<Machine, Failure> {
     Ok(described.machine)
 }
 
+/// A number that another try may find. What this machine never tells is not worth one.
+fn disturbed(machine: &Machine) -> Option<&'static str> {
+    machine.unknown.iter().find(|(_, why)| *why == DISTURBED).map(|(name, _)| *name)
+}
+
 fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(file)
 }
 
-/// What was measured today, of the CPUs that this process has now.
+/// What was measured today under this kernel, of the CPUs that this process has now.
 fn found(file: &PathBuf) -> Option<Machine> {
     let text = fs::read_to_string(file).ok()?;
     let machine = Machine::from_toml(&text, &file.display().to_string()).ok()?;
-    let rows = live::measure::place().ok()?.rows;
+    is_of(&text, &machine, &live::measure::place().ok()?).then_some(machine)
+}
+
+/// The file is of these CPUs, and of the kernel that runs now.
+fn is_of(text: &str, machine: &Machine, place: &Place) -> bool {
     let same = machine.cpus.iter().map(|cpu| [cpu.core, cpu.llc, cpu.node, cpu.core_type]);
-    same.eq(rows).then_some(machine)
+    let holds_for = format!("# {}", holds_for(place));
+    same.eq(place.rows.iter().copied()) && text.lines().any(|line| line == holds_for)
 }
 
 /// Where this machine is kept: its name and the day tell it from others of a shared home.
@@ -129,6 +140,15 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
+
+    #[test]
+    fn a_machine_that_hides_something_is_kept_and_one_that_was_disturbed_is_not() {
+        let mut machine = machine::find("numa-2x4").unwrap();
+        machine.unknown.insert("tlb_tags", "this architecture does not tell".into());
+        assert_eq!(disturbed(&machine), None);
+        machine.unknown.insert("timer_ns", DISTURBED.into());
+        assert_eq!(disturbed(&machine), Some("timer_ns"));
+    }
 
     #[test]
     fn days_are_dates() {

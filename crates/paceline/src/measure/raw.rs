@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use live::measure::{self as probe, Batch, Caches, Passers, Place, Reading, Ring, Tlb};
-use machine::Distance;
+use machine::{CpuSet, Distance};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -21,6 +21,8 @@ const MEMORY_BYTES: usize = 128 << 20;
 const MEMORY_BYTES_MIN: usize = 2 << 20;
 /// Numbers of pages of which each has a line that is gone through.
 const PAGES: [usize; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768];
+/// With fewer than so many, a TLB may hold too many of them for what a miss costs.
+const PAGES_MANY: usize = 8192;
 /// Rounds through all rings: neighbours of a virtual machine come and go in seconds.
 const PASSES: usize = 8;
 /// No further round begins when so much time has gone by.
@@ -34,12 +36,17 @@ pub const FITTED: [usize; 3] = [1, 2, FULL];
 /// What giving way was measured with: who, and how many.
 pub type Yielders = (Passers, usize);
 
+/// Numbers from the CPUs of each node to the memory of each; empty where there is one node.
+pub type Nodes = Vec<Vec<Option<f64>>>;
+
 /// Everything that was read. None: it could not be, on this machine or at all.
 #[derive(Default)]
 pub struct Raw {
     pub place: Option<Place>,
     /// The CPU on which all was measured that needs one only: its row in `place`.
     pub home: usize,
+    /// The nearest other one, where what is measured needs two. None: there is none.
+    pub other: Option<usize>,
     pub clock_ghz: Option<Reading>,
     pub syscall_ns: Option<Reading>,
     pub atomic_ns: Option<Reading>,
@@ -57,16 +64,19 @@ pub struct Raw {
     /// the other.
     pub touch_ns: Vec<Option<Reading>>,
     pub chase_ns: Vec<Option<Reading>>,
+    /// As many pages were gone through, or tried to.
+    pub pages: Vec<usize>,
     /// What lines on a page each cost more than lines side by side, by the number of pages.
     pub page_walks_ns: Vec<(usize, Reading)>,
     pub page_copy_ns: Option<Reading>,
     pub page_move_ns: Option<Reading>,
     pub bandwidth_gbs: Option<Reading>,
-    /// From the CPUs of each node to the memory of each.
-    pub node_latency_ns: Option<Vec<Vec<f64>>>,
-    pub node_bandwidth_gbs: Option<Vec<Vec<f64>>>,
+    pub node_latency_ns: Nodes,
+    pub node_bandwidth_gbs: Nodes,
     /// A fixed piece of work on each kind of core, and beside 1, 2 and 3 other threads of a core.
     pub work_ns: Vec<Option<Reading>>,
+    /// Of which kind the core is whose threads were side by side.
+    pub beside_kind: usize,
     pub beside_ns: Vec<Option<Reading>>,
     pub vector_drop: Option<(&'static str, Reading)>,
     /// By how far two CPUs are apart.
@@ -116,18 +126,38 @@ fn memory_bytes(cache: Option<usize>, free: Option<usize>) -> Option<usize> {
         .filter(|bytes| *bytes >= MEMORY_BYTES_MIN.max(2 * cache.unwrap_or(0)))
 }
 
+/// Numbers of pages to go through, where pages have so many bytes and so many bytes are free.
+fn pages(page_bytes: usize, free: Option<usize>) -> Vec<usize> {
+    let most = MEMORY_BYTES_MAX.min(free.unwrap_or(MEMORY_BYTES * OF_FREE) / OF_FREE);
+    PAGES.into_iter().filter(|pages| pages * page_bytes <= most).collect()
+}
+
+/// Refuses, before anything is measured, what would be refused at the end.
+fn fits(cpus: usize) -> Result<(), Failure> {
+    const MOST: usize = CpuSet::MAX;
+    match cpus {
+        0..=MOST => Ok(()),
+        _ => Err(Failure::input(format!(
+            "{cpus} CPUs are more than a machine of the simulator has: choose at most {MOST}, as by `taskset -c 0-{}`",
+            MOST - 1
+        ))),
+    }
+}
+
 impl Raw {
     /// Reads all, with these rings beside those that every machine's costs are derived from.
     pub fn take(rings: &[RingKey], progress: &Progress) -> Result<Self, Failure> {
         let place = probe::place().map_err(|error| Failure::input(format!("{error:#}")))?;
+        fits(place.cpus.len())?;
         let fast = |row: &&[u16; 4]| row[3] == 0;
         let count = place.rows.iter().filter(fast).count();
         // The last of the fastest: CPU 0 has most of the interrupts of small machines.
         let at = place.rows.iter().enumerate().filter(|(_, row)| row[3] == 0).nth(count - 1);
         let home = at.map_or(0, |(at, _)| at);
-        let (dtlb, itlb) = probe::tlbs();
+        let (dtlb, itlb) = probe::tlbs(place.cpus[home]);
         let mut raw = Raw {
             home,
+            other: next_to(&place, home),
             caches: probe::caches(place.cpus[home]),
             dtlb,
             itlb,
@@ -183,36 +213,46 @@ impl Raw {
         let levels = self.levels();
         self.touch_ns = levels.iter().map(|bytes| known(probe::touch_ns(cpu, *bytes))).collect();
         self.chase_ns = levels.iter().map(|bytes| known(probe::chase_ns(cpu, *bytes))).collect();
-        for pages in PAGES {
-            if let Some(reading) = known(probe::page_walk_ns(cpu, pages)) {
-                self.page_walks_ns.push((pages, reading));
+        self.pages = pages(probe::page_bytes(), probe::available_bytes());
+        for pages in &self.pages {
+            if let Some(reading) = known(probe::page_walk_ns(cpu, *pages)) {
+                self.page_walks_ns.push((*pages, reading));
             }
+        }
+        if place.nodes.len() > 1 {
+            self.nodes(place);
         }
         let Some(bytes) = self.memory_bytes else { return };
         self.bandwidth_gbs = known(probe::bandwidth_gbs(cpu, bytes));
         self.page_copy_ns = known(probe::page_copy_ns(cpu, bytes / 2));
-        if place.nodes.len() > 1 {
-            self.nodes(place, bytes);
-        }
     }
 
-    fn nodes(&mut self, place: &Place, bytes: usize) {
+    fn nodes(&mut self, place: &Place) {
         let first = |node: usize| {
             let at = place.rows.iter().position(|row| usize::from(row[2]) == node);
             place.cpus[at.unwrap_or(0)]
         };
+        let cache = self.cache_sizes().last().copied();
+        let bytes = |node: usize| {
+            let free = probe::node_free_bytes(node)?;
+            memory_bytes(cache, Some(probe::available_bytes().map_or(free, |all| all.min(free))))
+        };
         type Probe = fn(usize, usize, usize) -> std::io::Result<Option<Reading>>;
-        let all = |read: Probe| -> Option<Vec<Vec<f64>>> {
-            let row = |from: usize| -> Option<Vec<f64>> {
-                let to = place.nodes.iter();
-                to.map(|to| known(read(first(from), *to, bytes)).map(|it| it.median)).collect()
+        let all = |read: Probe| -> Nodes {
+            let cell = |from: usize, to: usize| {
+                known(read(first(from), to, bytes(to)?)).map(|it| it.median)
             };
+            let row = |from: usize| place.nodes.iter().map(|to| cell(from, *to)).collect();
             (0..place.nodes.len()).map(row).collect()
         };
         self.node_latency_ns = all(probe::node_latency_ns);
         self.node_bandwidth_gbs = all(probe::node_bandwidth_gbs);
-        let (from, to) = (place.nodes[0], place.nodes[1]);
-        self.page_move_ns = known(probe::page_move_ns(first(0), from, to));
+        let with_memory = |at: &usize| bytes(place.nodes[*at]).is_some();
+        let with_memory: Vec<usize> = (0..place.nodes.len()).filter(with_memory).collect();
+        if let [from, to, ..] = with_memory[..] {
+            let (here, from, to) = (first(from), place.nodes[from], place.nodes[to]);
+            self.page_move_ns = known(probe::page_move_ns(here, from, to));
+        }
     }
 
     fn cores(&mut self, place: &Place) {
@@ -220,32 +260,30 @@ impl Raw {
             let at = place.rows.iter().position(|row| usize::from(row[3]) == kind);
             self.work_ns.push(at.and_then(|at| known(probe::work_ns(place.cpus[at]))));
         }
-        let home = &place.rows[self.home];
-        let same_core = |at: &usize| *at != self.home && place.rows[*at][0] == home[0];
-        let siblings: Vec<usize> =
-            (0..place.cpus.len()).filter(same_core).map(|at| place.cpus[at]).collect();
-        let cpu = place.cpus[self.home];
-        for others in 1..=siblings.len().min(3) {
-            self.beside_ns.push(known(probe::side_by_side(cpu, &siblings[..others])));
+        let threads = threads(place, self.home);
+        self.beside_kind = usize::from(place.rows[threads[0]][3]);
+        let threads: Vec<usize> = threads.into_iter().map(|at| place.cpus[at]).collect();
+        for others in 1..threads.len().min(4) {
+            self.beside_ns.push(known(probe::side_by_side(threads[0], &threads[1..=others])));
         }
+        let cpu = place.cpus[self.home];
         self.vector_drop = known(probe::vector_drop(cpu));
-        for (far, other) in nearest(place, self.home) {
-            let there = place.cpus[other];
-            if let Some(reading) = known(probe::transfer_ns(cpu, there)) {
+        for (far, (here, there)) in pairs(place, self.home) {
+            let (here, there) = (place.cpus[here], place.cpus[there]);
+            if let Some(reading) = known(probe::transfer_ns(here, there)) {
                 self.transfer_ns.insert(far, reading);
             }
-            if let Some(reading) = known(probe::refetch_ns(cpu, there, MOVED_BYTES)) {
+            if let Some(reading) = known(probe::refetch_ns(here, there, MOVED_BYTES)) {
                 self.refetch_ns.insert(far, reading);
             }
         }
-        let nearest = nearest(place, self.home).into_values().next();
-        self.barrier_ns =
-            nearest.and_then(|other| known(probe::barrier_ns(cpu, place.cpus[other])));
+        let other = self.other.map(|at| place.cpus[at]);
+        self.barrier_ns = other.and_then(|other| known(probe::barrier_ns(cpu, other)));
     }
 
     /// Rings and yields, in turn, so that whoever disturbs the machine disturbs all alike.
     fn rings(&mut self, cpu: usize, place: &Place, more: &[RingKey]) {
-        let other = nearest(place, self.home).into_values().next().map(|at| place.cpus[at]);
+        let other = self.other.map(|at| place.cpus[at]);
         let mut keys = self.needed();
         keys.extend(more);
         keys.sort_unstable();
@@ -300,7 +338,13 @@ impl Raw {
 
     /// What a miss of the TLB costs: of so many pages that it holds few of them.
     pub fn page_walk_ns(&self) -> Option<Reading> {
-        self.page_walks_ns.last().map(|(_, reading)| *reading)
+        let most = self.page_walks_ns.last().filter(|(pages, _)| *pages >= PAGES_MANY);
+        most.map(|(_, reading)| *reading)
+    }
+
+    /// There was memory for as many pages as that takes.
+    pub fn has_many_pages(&self) -> bool {
+        self.pages.last().is_some_and(|pages| *pages >= PAGES_MANY)
     }
 
     /// The most pages that cost next to nothing: those the TLB holds at least.
@@ -329,21 +373,44 @@ pub const ALONE_WITH_SET: RingKey = RingKey { bytes: MOVED_BYTES, ..ALONE };
 pub const YIELDERS: [Yielders; 3] =
     [(Passers::Threads, 1), (Passers::Threads, 2), (Passers::Processes, 2)];
 
-/// One other CPU at each distance that there is, by distance.
-fn nearest(place: &Place, home: usize) -> BTreeMap<Distance, usize> {
-    let own = place.rows[home];
-    let far = |row: &[u16; 4]| match () {
-        () if row[0] == own[0] => Distance::Core,
-        () if row[1] == own[1] => Distance::Llc,
-        () if row[2] == own[2] => Distance::Node,
+/// Two CPUs at each distance that there is, by distance; home is the first of them where it has such another.
+pub fn pairs(place: &Place, home: usize) -> BTreeMap<Distance, (usize, usize)> {
+    let far = |a: &[u16; 4], b: &[u16; 4]| match () {
+        () if a[0] == b[0] => Distance::Core,
+        () if a[1] == b[1] => Distance::Llc,
+        () if a[2] == b[2] => Distance::Node,
         () => Distance::Remote,
     };
-    let others = place.rows.iter().enumerate().filter(|(at, _)| *at != home);
     let mut found = BTreeMap::new();
-    for (at, row) in others {
-        found.entry(far(row)).or_insert(at);
+    let all = 0..place.rows.len();
+    for here in [home].into_iter().chain(all.clone()) {
+        for there in all.clone().filter(|there| *there != here) {
+            let far = far(&place.rows[here], &place.rows[there]);
+            found.entry(far).or_insert((here, there));
+        }
     }
     found
+}
+
+/// The nearest other CPU.
+fn next_to(place: &Place, home: usize) -> Option<usize> {
+    let all = pairs(place, home).into_values();
+    all.filter(|(here, _)| *here == home).map(|(_, there)| there).next()
+}
+
+/// The threads of a core that has the most: home's if no other has more, and home first, else of the fastest kind there is.
+fn threads(place: &Place, home: usize) -> Vec<usize> {
+    let mut cores: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (at, row) in place.rows.iter().enumerate() {
+        cores.entry(row[0]).or_default().push(at);
+    }
+    let rank = |core: &Vec<usize>| {
+        let kind = place.rows[core[0]][3];
+        (core.len(), core.contains(&home), std::cmp::Reverse(kind))
+    };
+    let mut most = cores.into_values().max_by_key(rank).unwrap_or_default();
+    most.sort_by_key(|at| *at != home);
+    most
 }
 
 #[cfg(test)]
@@ -361,5 +428,61 @@ mod tests {
         assert_eq!(memory_bytes(None, None), Some(128 * MB), "no cache is known");
         assert_eq!(memory_bytes(Some(64 << 10), None), Some(2 * MB), "a small cache alone");
         assert_eq!(memory_bytes(None, Some(3 * MB)), None, "nothing to go through");
+    }
+
+    #[test]
+    fn pages_are_no_more_than_there_is_memory_for() {
+        const MB: usize = 1 << 20;
+        let most = |page: usize, free| pages(page << 10, free).last().copied();
+        assert_eq!(most(4, Some(16_384 * MB)), Some(32_768));
+        assert_eq!(most(4, Some(500 * MB)), Some(8192), "the most takes 128 MB");
+        assert_eq!(most(4, None), Some(32_768));
+        assert_eq!(most(64, Some(65_536 * MB)), Some(8192), "not more than is good for anybody");
+        assert_eq!(most(4, Some(0)), None);
+        let few =
+            Raw { page_walks_ns: vec![(4096, Reading::of(&[1.0]).unwrap())], ..Raw::default() };
+        assert_eq!((few.page_walk_ns(), few.has_many_pages()), (None, false));
+    }
+
+    #[test]
+    fn more_cpus_than_a_machine_has_are_refused_at_once() {
+        assert!(fits(512).is_ok());
+        let Err(Failure::Input(said)) = fits(513) else { panic!("it is refused") };
+        assert!(said.starts_with("513 CPUs are more than"), "{said}");
+    }
+
+    fn place(rows: &[[u16; 4]]) -> Place {
+        Place {
+            cpus: (0..rows.len()).collect(),
+            rows: rows.to_vec(),
+            capacities: vec![1024],
+            nodes: vec![0],
+            distances: vec![vec![10]],
+            tick_ns: 4_000_000,
+            others: 0,
+        }
+    }
+
+    #[test]
+    fn a_distance_that_home_has_nobody_at_is_that_of_two_others() {
+        // CPUs 0 to 2 of two cores with two threads each: the last, which is home, is alone.
+        let cut = place(&[[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]]);
+        let found: Vec<_> = pairs(&cut, 2).into_iter().collect();
+        assert_eq!(found, [(Distance::Core, (0, 1)), (Distance::Llc, (2, 0))]);
+        assert_eq!((threads(&cut, 2), next_to(&cut, 2)), (vec![0, 1], Some(0)));
+        let whole = place(&[[0, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0]]);
+        let found: Vec<_> = pairs(&whole, 3).into_iter().collect();
+        assert_eq!(found, [(Distance::Core, (3, 2)), (Distance::Remote, (3, 0))]);
+        assert_eq!((threads(&whole, 3), next_to(&whole, 3)), (vec![3, 2], Some(2)));
+    }
+
+    #[test]
+    fn threads_side_by_side_are_of_the_fastest_core_that_has_them() {
+        let uneven = place(&[[0, 0, 0, 1], [0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0]]);
+        assert_eq!(threads(&uneven, 4), [2, 3]);
+        let slow = place(&[[0, 0, 0, 0], [1, 0, 0, 1], [1, 0, 0, 1]]);
+        assert_eq!(threads(&slow, 0), [1, 2], "only slow ones have more");
+        let one = place(&[[0, 0, 0, 0]]);
+        assert_eq!((threads(&one, 0), next_to(&one, 0)), (vec![0], None));
     }
 }
