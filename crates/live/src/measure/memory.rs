@@ -101,8 +101,8 @@ pub fn node_bandwidth_gbs(cpu: usize, node: usize, bytes: usize) -> io::Result<O
     })?
 }
 
-/// Bytes of a node's memory that nobody has: who is bound to the node and takes more than that may be ended by the
-/// kernel. None: there is no such node, or the kernel does not tell.
+/// Bytes of a node's memory that nobody has, or that files have which nobody reads: who is bound to the node and takes
+/// more than that may be ended by the kernel. None: there is no such node, or the kernel does not tell.
 pub fn node_free_bytes(node: usize) -> Option<usize> {
     free_below(Path::new("/"), node)
 }
@@ -110,8 +110,11 @@ pub fn node_free_bytes(node: usize) -> Option<usize> {
 fn free_below(root: &Path, node: usize) -> Option<usize> {
     let file = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
     let text = fs::read_to_string(file).ok()?;
-    let number = text.lines().find_map(|line| line.split_once(" MemFree:"))?.1;
-    Some(number.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
+    let bytes = |name: &str| {
+        let number = text.lines().find_map(|line| line.split_once(name))?.1;
+        Some(number.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
+    };
+    Some(bytes(" MemFree:")? + bytes(" Inactive(file):").unwrap_or(0))
 }
 
 fn on_node(bytes: usize, node: usize) -> io::Result<Array> {
@@ -223,6 +226,9 @@ mod tests {
         let text = "Node 2 MemTotal:       4000 kB\nNode 2 MemFree:         300 kB\n";
         fs::write(folder.join("meminfo"), text).unwrap();
         assert_eq!(free_below(root.path(), 2), Some(300 << 10));
+        fs::write(folder.join("meminfo"), text.to_string() + "Node 2 Inactive(file): 50 kB\n")
+            .unwrap();
+        assert_eq!(free_below(root.path(), 2), Some(350 << 10));
         assert_eq!(free_below(root.path(), 0), None);
     }
 }

@@ -80,8 +80,7 @@ fn summary(place: &live::measure::Place) -> String {
 
 /// The CPUs by number and the kernel that all is of: on others it is another machine, whatever its shape.
 pub fn holds_for(place: &live::measure::Place) -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Linux {}, its CPUs {}.", release.trim(), place.list())
+    format!("Linux {}, its CPUs {}.", live::kernel_release(), place.list())
 }
 
 fn preface(place: &live::measure::Place, when: &str) -> Vec<String> {
