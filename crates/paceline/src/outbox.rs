@@ -26,33 +26,34 @@ impl Outbox {
             true => self.left_out += 1,
             false => self.rest.extend_from_slice(text.as_bytes()),
         }
-        while !self.rest.is_empty() && is_ready(&to)? {
-            self.write_some(&to)?;
-        }
+        while !self.rest.is_empty() && is_ready(&to)? && self.write_some(&to)? {}
         Ok(())
     }
 
     /// Writes the rest, however long that takes. How many texts were left out since the last time.
     pub fn finish(&mut self, to: impl AsFd) -> Result<u64, Errno> {
         while !self.rest.is_empty() {
-            self.write_some(&to)?;
+            if !self.write_some(&to)? {
+                let _ = poll(&mut [PollFd::new(&to, PollFlags::OUT)], None);
+            }
         }
         Ok(std::mem::take(&mut self.left_out))
     }
 
-    fn write_some(&mut self, to: impl AsFd) -> Result<(), Errno> {
+    /// Whether anything was written: to what somebody has made non-blocking, perhaps nothing.
+    fn write_some(&mut self, to: impl AsFd) -> Result<bool, Errno> {
         let some = self.rest.len().min(AT_ONCE);
         match write(to.as_fd(), &self.rest[..some]) {
-            Ok(written) => drop(self.rest.drain(..written)),
-            Err(Errno::INTR) => {}
-            // Somebody has made it one that never waits.
-            Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&to, PollFlags::OUT)], None)),
+            Ok(written) => {
+                self.rest.drain(..written);
+                Ok(true)
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(false),
             Err(error) => {
                 self.rest.clear();
-                return Err(error);
+                Err(error)
             }
         }
-        Ok(())
     }
 }
 
@@ -67,7 +68,9 @@ fn is_ready(to: impl AsFd) -> Result<bool, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{PipeReader, Read, pipe};
+    use std::io::{PipeReader, PipeWriter, Read, pipe};
+
+    use rustix::fs::{OFlags, fcntl_setfl};
 
     use super::*;
 
@@ -93,7 +96,15 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_reader_and_lines_stay_whole() {
-        let ((mut reader, writer), mut outbox) = (pipe().unwrap(), Outbox::default());
+        for flags in [OFlags::empty(), OFlags::NONBLOCK] {
+            let (reader, writer) = pipe().unwrap();
+            fcntl_setfl(&writer, flags).unwrap();
+            lines_stay_whole(reader, writer);
+        }
+    }
+
+    fn lines_stay_whole(mut reader: PipeReader, writer: PipeWriter) {
+        let mut outbox = Outbox::default();
         let long = format!("{}\n", "x".repeat(3 * AT_ONCE));
         for n in 0..100_000 {
             outbox.offer(&writer, if n % 100 == 0 { &long } else { LINE }).unwrap();
