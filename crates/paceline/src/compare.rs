@@ -36,7 +36,8 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let mut results = Results::new(setting, &measured.outcomes, plan.locks);
     results.notes.clone_from(&measured.notes);
     let report = arguments.report.as_deref();
-    hand_over(&results, &measured, &arguments.exports, report, arguments.json)
+    let shown = hand_over(&results, &measured, &arguments.exports, report, arguments.json);
+    output::end(shown, measured.cut.map_or(Ok(()), Err))
 }
 
 /// Files that it is made of.

@@ -25,6 +25,8 @@ pub struct Measured {
     pub kernel: Option<String>,
     /// What a reader must know about these figures.
     pub notes: Vec<String>,
+    /// Why there are fewer rounds than were asked for, where rounds before that are whole.
+    pub cut: Option<Failure>,
     /// First runs, event by event, where that was asked for and the ground is simulated.
     pub watched: Vec<Watched>,
 }

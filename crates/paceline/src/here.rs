@@ -46,8 +46,8 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
     if let Some(error) = &blind {
         notes.push(format!("switches, waits and idle time are not known: {error:#}"));
     }
-    let mut outcomes = Vec::new();
-    for run in 0..plan.runs {
+    let (mut outcomes, mut cut) = (Vec::new(), None);
+    'rounds: for run in 0..plan.runs {
         for place in live::rotated(run, plan.contenders.len()) {
             let contender = &plan.contenders[place];
             let trial = Trial {
@@ -76,14 +76,36 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
                 own.map_or(Ok(()), OwnClass::end)?;
                 tried.folded()
             };
-            let outcome = run();
-            outcomes.push((place, outcome.map_err(|error| of_trial(contender, &error))?));
+            match run() {
+                Ok(outcome) => outcomes.push((place, outcome)),
+                Err(error) => {
+                    cut = Some(of_trial(contender, &error));
+                    break 'rounds;
+                }
+            }
             progress.step();
         }
     }
+    if let Some(failure) = &cut {
+        let whole = outcomes.len() / plan.contenders.len();
+        if whole == 0 {
+            return Err(failure.clone());
+        }
+        outcomes.truncate(whole * plan.contenders.len());
+        notes.push(format!("{whole} of {} rounds: {}", plan.runs, why(failure)));
+    }
     outcomes.sort_by_key(|(place, outcome)| (*place, outcome.run));
     let outcomes = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
-    Ok(Measured { outcomes, kernel: Some(live::kernel_release()), notes, ..Measured::default() })
+    let kernel = Some(live::kernel_release());
+    Ok(Measured { outcomes, kernel, notes, cut, ..Measured::default() })
+}
+
+/// Why a comparison has fewer rounds than were asked for.
+fn why(failure: &Failure) -> String {
+    match failure {
+        Failure::Status(_) => "it was interrupted".into(),
+        other => other.to_string(),
+    }
 }
 
 /// Where a run finds its workload and leaves what it says.

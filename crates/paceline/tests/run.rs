@@ -532,6 +532,12 @@ fn a_comparison_here_takes_turns() {
         compare --policy cas --partial -- sh -c 'sed -n "s/^policy *: *//p" /proc/$$/sched >class' 2>err || fail partial
         [ "$(cat class)" = 7 ] || fail "the class is $(cat class)"
 
+        # Rounds that are whole are not lost with one that fails.
+        compare --runs 3 --policy default,cas --report page.html -- \
+            sh -c 'echo >>runs; [ $(wc -l <runs) -lt 7 ] || exit 5' >out 2>err; status=$?
+        [ $status = 1 ] && grep -q 'policy [a-z]*: .* failed with status 5' err || fail "a failed round: $status"
+        grep -q '1 of 3 rounds: policy' out && [ -s page.html ] || fail "a whole round is lost: $(cat out)"
+
         # What it started goes with it.
         sleep 1234 & other=$!
         $P compare --on here --policy flsched -- sh -c 'sleep 4321 & echo $! $$ >begun; sleep 4321' >out 2>err & pid=$!
