@@ -276,10 +276,12 @@ fn nobody_waits_for_who_reads_the_lines() {
     in_guest(
         r#"
         mkfifo lines
+        yes "" | head -c 65536 >blank
         for how in "--for 2s" ""; do
             sh -c 'kill -STOP $$; exec cat' <lines >got & reader=$!
             exec 3>lines
-            yes "" | head -c 65536 >&3
+            # Page by page: else the pipe may be full before that.
+            dd if=blank bs=4096 >&3 2>/dev/null
             $P run fifo --json --stats 100ms $how >&3 2>err 3>&- & pid=$!
             await '[ "$(state)" = enabled ]'
             [ "$how" ] || { sleep 1; kill -INT $pid; }
