@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,13 @@ impl Limit {
     /// It caps what its group has; weights only say how groups share.
     pub fn caps(&self) -> bool {
         matches!(self.file, "cpu.max" | "cpu.cfs_quota_us")
+    }
+}
+
+/// As a line says it: `/user.slice/cpu.max is 50000 100000`.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} is {}", self.group.trim_end_matches('/'), self.file, self.value)
     }
 }
 

@@ -28,6 +28,17 @@ pub struct State {
     pub enable_seq: u64,
 }
 
+impl State {
+    /// Whose it is: `lavd is enabled`.
+    pub fn of_whom(&self) -> String {
+        format!("{} is {}", self.who(), self.state)
+    }
+
+    fn who(&self) -> &str {
+        self.ops.as_deref().unwrap_or("another scheduler")
+    }
+}
+
 /// How to mend that another scheduler is in charge.
 pub const STOP_IT: &str = "stop it first, for example: systemctl stop scx scx_loader";
 
@@ -83,12 +94,11 @@ impl OwnClass {
 }
 
 fn stayed(before: &State, now: &State) -> anyhow::Result<()> {
-    let whose = |state: &State| state.ops.clone().unwrap_or_else(|| "another scheduler".into());
     if before.state != "disabled" {
-        bail!("{} is {} here: {STOP_IT}", whose(before), before.state);
+        bail!("{} here: {STOP_IT}", before.of_whom());
     }
     if now.state != "disabled" || now.enable_seq != before.enable_seq {
-        bail!("{} came in charge while it ran: stop that first, and run it again", whose(now));
+        bail!("{} came in charge while it ran: stop that first, and run it again", now.who());
     }
     Ok(())
 }

@@ -57,4 +57,4 @@ pub use process::{
 pub use program::{absent, name as thread_name};
 pub use topology::{cpu_list, topology};
 pub use trial::{Trial, Tried, complete, rotated};
-pub use worker::Groups;
+pub use worker::{Groups, bytes_of};

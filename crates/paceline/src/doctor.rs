@@ -271,12 +271,9 @@ fn numa_balancing(facts: &Facts) -> Finding {
 }
 
 fn limits(facts: &Facts) -> Finding {
-    let named = |limit: &Limit| {
-        format!("{}/{} is {}", limit.group.trim_end_matches('/'), limit.file, limit.value)
-    };
     let caps = facts.limits.iter().filter(|limit| limit.caps());
     let weights = facts.limits.iter().filter(|limit| !limit.caps());
-    let all: Vec<String> = caps.chain(weights).map(named).collect();
+    let all: Vec<String> = caps.chain(weights).map(Limit::to_string).collect();
     let Some(first) = all.first() else { return finding("cgroup limits", Some(true), "none") };
     let found = finding("cgroup limits", None, format!("{}, {first} the first", all.len()));
     Finding { all, ..found }.mend(

@@ -201,8 +201,7 @@ pub fn may_load() -> Result<(), Failure> {
         ))
     })?;
     if state.state != "disabled" {
-        let other = state.ops.as_deref().unwrap_or("another scheduler");
-        return Err(Failure::input(format!("{other} is {} here: {}", state.state, live::STOP_IT)));
+        return Err(Failure::input(format!("{} here: {}", state.of_whom(), live::STOP_IT)));
     }
     let missing = live::missing_to_load();
     if !missing.is_empty() {
@@ -254,12 +253,7 @@ pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(),
 /// The first few.
 fn listed(limits: &[Limit]) -> String {
     const SHOWN: usize = 5;
-    let shown = limits.iter().take(SHOWN);
-    let mut parts: Vec<String> = shown
-        .map(|limit| {
-            format!("{}/{} is {}", limit.group.trim_end_matches('/'), limit.file, limit.value)
-        })
-        .collect();
+    let mut parts: Vec<String> = limits.iter().take(SHOWN).map(Limit::to_string).collect();
     if limits.len() > SHOWN {
         parts.push(format!("and {} more", limits.len() - SHOWN));
     }

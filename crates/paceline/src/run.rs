@@ -259,9 +259,7 @@ impl Watch<'_> {
 /// Who has taken over: another scheduler may have, and throwing one out takes the kernel a while.
 fn who_is_in_charge() -> String {
     match live::state() {
-        Ok(now) if now.state != "disabled" => {
-            format!("{} is {}", now.ops.as_deref().unwrap_or("a scheduler"), now.state)
-        }
+        Ok(now) if now.state != "disabled" => now.of_whom(),
         _ => "Linux's own class is in charge".into(),
     }
 }

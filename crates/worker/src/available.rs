@@ -12,10 +12,15 @@ pub fn available_bytes() -> Option<usize> {
 /// The same on the machine whose files are below `root`.
 fn below(root: &Path) -> Option<usize> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let machine = line.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10;
+    let machine = bytes_of(&text, "MemAvailable:")?;
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     Some(left(&root.join("sys/fs/cgroup"), &own).map_or(machine, |left| left.min(machine)))
+}
+
+/// Bytes by this name in a file of the kernel's that counts in kB, such as `/proc/meminfo`.
+pub fn bytes_of(text: &str, name: &str) -> Option<usize> {
+    let (_, number) = text.lines().find_map(|line| line.split_once(name))?;
+    Some(number.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
 }
 
 /// The least that any group of those that a `/proc/PID/cgroup` names, and of those around them, has left. None: none of

@@ -22,7 +22,7 @@ mod shared;
 mod sync;
 mod task;
 
-pub use available::available_bytes;
+pub use available::{available_bytes, bytes_of};
 pub use groups::Groups;
 pub use processes::run;
 

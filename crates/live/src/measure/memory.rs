@@ -6,6 +6,8 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
+use worker::bytes_of;
+
 use super::array::{Array, LINE, Pages, Walk, circle, follow};
 use super::chips::page_bytes;
 use super::place::on;
@@ -110,11 +112,8 @@ pub fn node_free_bytes(node: usize) -> Option<usize> {
 fn free_below(root: &Path, node: usize) -> Option<usize> {
     let file = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
     let text = fs::read_to_string(file).ok()?;
-    let bytes = |name: &str| {
-        let number = text.lines().find_map(|line| line.split_once(name))?.1;
-        Some(number.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
-    };
-    Some(bytes(" MemFree:")? + bytes(" Inactive(file):").unwrap_or(0))
+    let idle = bytes_of(&text, " Inactive(file):").unwrap_or(0);
+    Some(bytes_of(&text, " MemFree:")? + idle)
 }
 
 fn on_node(bytes: usize, node: usize) -> io::Result<Array> {

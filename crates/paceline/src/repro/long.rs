@@ -131,9 +131,7 @@ fn watched(child: &mut Child) -> std::io::Result<(ExitStatus, u64)> {
 
 /// `VmHWM` in bytes.
 fn high_water(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kilobytes * 1024)
+    live::bytes_of(status, "VmHWM:").map(|bytes| bytes as u64)
 }
 
 /// Writes the text.
