@@ -45,6 +45,8 @@ pub struct Knows {
     pub says: Option<String>,
     /// The memory domain that each thread belongs to which it places.
     pub placed: Vec<(Tid, usize)>,
+    /// A pause of the last second that was longer than it asks for, lest it take more than its part of a CPU ([`SHARE`]).
+    pub held_up: Option<Duration>,
 }
 
 impl Knows {
@@ -55,7 +57,28 @@ impl Knows {
             learned: control.learned(),
             says: control.says().map(|says| says + &memory.moved().told()),
             placed: control.placed(),
+            held_up: None,
         }
+    }
+}
+
+/// A control plane has one part in so many of a CPU's time: it is above all tasks of its policy.
+pub const SHARE: u32 = 20;
+/// What it may have beyond that at a time, for a plan that takes long and is made seldom: its part of two seconds.
+const BURST: Duration = Duration::from_millis(100);
+
+/// CPU time that a control plane has had beyond its part.
+#[derive(Default)]
+pub(crate) struct Budget {
+    over: Duration,
+}
+
+impl Budget {
+    /// The pause after a step that took so much CPU time and began so long after the one before, where the control
+    /// plane asks for this one.
+    pub fn pause(&mut self, passed: Duration, took: Duration, asked: Duration) -> Duration {
+        self.over = self.over.saturating_sub(passed / SHARE).saturating_add(took);
+        asked.max(self.over.saturating_sub(BURST).saturating_mul(SHARE))
     }
 }
 
@@ -75,7 +98,7 @@ pub(crate) fn start(
     let mut control = (plan.begin)(instance, topology, profile);
     let mut programs = Programs::default();
     let memory = HereMemory::default();
-    let mut after_ns = step(&mut *control, &shared, &programs, &memory);
+    let mut pause = step(&mut *control, &shared, &programs, &memory);
     let (stop, stopped) = channel();
     let knows = Arc::<Mutex<Knows>>::default();
     let told = knows.clone();
@@ -85,17 +108,23 @@ pub(crate) fn start(
     let work = move || {
         // Without it the policy may starve its own control plane, of which whoever loads it was told.
         let _ = outrank_policies();
-        while stopped.recv_timeout(Duration::from_nanos(after_ns)) == Err(RecvTimeoutError::Timeout)
-        {
-            after_ns = step(&mut *control, &shared, &programs, &memory);
+        let (mut budget, mut before_ns) = (Budget::default(), now_ns());
+        let mut held_up = None;
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            let (at_ns, had_ns) = (now_ns(), cpu_ns());
+            let asked = step(&mut *control, &shared, &programs, &memory);
             if now_ns() >= tell_ns {
                 tell_ns = now_ns() + TELL_NS;
-                *known(&told) = Knows::of(&*control, &memory);
+                *known(&told) = Knows { held_up: held_up.take(), ..Knows::of(&*control, &memory) };
                 programs.trim();
                 memory.trim();
             }
             let own_ns = [cpu_ns(), memory.moved_in_ns()];
             keeps.look(now_ns(), own_ns, &shared.table, &*control);
+            let [passed, took] = [at_ns - before_ns, cpu_ns() - had_ns].map(Duration::from_nanos);
+            before_ns = at_ns;
+            pause = budget.pause(passed, took, asked);
+            held_up = Some(pause).filter(|pause| *pause > asked).or(held_up);
         }
     };
     let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
@@ -111,8 +140,8 @@ fn step(
     shared: &Shared,
     programs: &Programs,
     memory: &HereMemory,
-) -> u64 {
-    control.step(&View {
+) -> Duration {
+    let after_ns = control.step(&View {
         now_ns: now_ns(),
         table: &shared.table,
         name_of: &program::name,
@@ -120,7 +149,8 @@ fn step(
         parent_of: &program::parent,
         cgroup_of: &|id| shared.cgroups.of(id),
         memory,
-    })
+    });
+    Duration::from_nanos(after_ns)
 }
 
 impl Controlling {
@@ -169,5 +199,36 @@ impl Shared {
         // SAFETY: the table lies within the mapping, which lives as long as this value
         let table = unsafe { TaskTable::new(memory.start.byte_add(offset).cast()) };
         Ok(Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS)), _memory: memory })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_plane_has_its_part_of_a_cpu_and_no_more() {
+        let ms = Duration::from_millis;
+        let (mut now, mut had, mut budget) = (ms(0), ms(0), Budget::default());
+        let mut passed = ms(0);
+        for _ in 0..1000 {
+            let pause = budget.pause(passed, ms(5), ms(1));
+            passed = ms(5) + pause;
+            (now, had) = (now + passed, had + ms(5));
+        }
+        let part = (had - BURST).as_secs_f64() / now.as_secs_f64();
+        assert!((0.99..1.01).contains(&(part * f64::from(SHARE))), "{part}");
+    }
+
+    #[test]
+    fn a_plan_that_is_made_seldom_delays_nothing() {
+        let ms = Duration::from_millis;
+        let mut budget = Budget::default();
+        for step in 0..1000 {
+            // Each two seconds one of 60 ms, and looks of 1 ms every tenth between.
+            let took = if step % 20 == 0 { ms(60) } else { ms(1) };
+            assert_eq!(budget.pause(ms(100), took, ms(100)), ms(100), "{step}");
+        }
+        assert!(budget.pause(ms(100), Duration::MAX, ms(100)) > ms(100));
     }
 }

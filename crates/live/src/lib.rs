@@ -37,7 +37,7 @@ mod trial;
 pub use behind::{Behind, Lookout};
 pub use callbacks::Callback;
 pub use cgroup::{CGROUPS, Limit, limits, own_limits};
-pub use control::Knows;
+pub use control::{Knows, SHARE as CONTROL_SHARE};
 pub use counters::{Counters, Counting, Event, Reader};
 pub use execute::{
     Executed, Execution, Interrupted, end_session, execute, now_ns as monotonic_ns, work,

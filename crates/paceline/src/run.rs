@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use live::{
-    Attached, Behind, Counting, Event, Exit, Glance, Knows, Load, Lookout, Reader, Scope, Standing,
+    Attached, Behind, CONTROL_SHARE, Counting, Event, Exit, Glance, Knows, Load, Lookout, Reader,
+    Scope, Standing,
 };
 use policy::{Instance, Profile, Sources, Told, Topology};
 use serde_json::{Value, json};
@@ -274,6 +275,7 @@ pub fn tell(
     moves: &mut Moves,
 ) -> Result<(), Failure> {
     let sources = knows.as_ref().map(|knows| knows.sources);
+    let held_up = knows.as_ref().and_then(|knows| knows.held_up);
     let moved = knows.as_ref().map_or(Vec::new(), |knows| moves.since(&knows.placed));
     let says = knows.and_then(|knows| knows.says);
     if json {
@@ -284,10 +286,19 @@ pub fn tell(
         if !moved.is_empty() {
             all["placed"] = placed::json(&moved);
         }
+        if let Some(pause) = held_up {
+            all["control_held_up_s"] = json!(pause.as_secs_f64());
+        }
         return output::print(&format!("{all}\n"));
     }
     let control = says.map_or_else(|| speeds_from(sources), |says| format!("; {says}"));
-    output::say(&(line(label, passed, load) + &control));
+    let held_up = held_up.map_or_else(String::new, |pause| {
+        format!(
+            "; its control plane pauses for {:.2} s at a time, or it would take more than a {CONTROL_SHARE}th of a CPU",
+            pause.as_secs_f64()
+        )
+    });
+    output::say(&(line(label, passed, load) + &control + &held_up));
     if let Some(moved) = placed::line(&moved) {
         output::say(&format!("{label}: {moved}"));
     }

@@ -710,6 +710,36 @@ fn a_cpu_that_comes_back_has_its_counter_again() {
     );
 }
 
+/// One that is to plan anew all the time has a part of a CPU all the same, and says so: it is above its policy's tasks.
+#[test]
+fn a_control_plane_takes_no_more_than_its_part() {
+    in_guest(
+        r#"
+        for n in 1 2 3 4 5 6 7; do spin; done
+        for interval in 2s 1ms; do
+            $P run min-fair:interval=$interval,memo=off --core-types 0=fast,1=slow --counter cpu-clock \
+                --json --stats 1s >out 2>err & pid=$!
+            await '[ $(wc -l <out) -ge 3 ]'
+            for thread in /proc/$pid/task/*; do
+                [ $(cat $thread/comm) != control ] || control=${thread##*/}
+            done
+            ran $control; before=${ran%.*}; read from rest </proc/uptime
+            await '[ $(wc -l <out) -ge 9 ]'
+            ran $control; read to rest </proc/uptime
+            # Hundredths of a second, and ms: a tenth of a CPU.
+            passed=$((${to%.*}${to#*.} - ${from%.*}${from#*.})); took=$((${ran%.*} - before))
+            echo "$interval: $took ms of $passed hundredths; $(tail -n 1 out)"
+            [ $took -lt $passed ] || fail "$interval: $took ms of $passed hundredths of a second"
+            held=$(grep -c control_held_up_s out)
+            case $interval in
+                2s) [ $held = 0 ] || fail "held up, and takes nothing";;
+                *) [ $held -gt 0 ] || fail "takes all it wants: $(tail -n 1 out)";;
+            esac
+            kill -INT $pid; wait $pid
+        done"#,
+    );
+}
+
 /// The thread that takes a CPU down has turns shorter than that takes, and is alone there: nobody forgets it.
 #[test]
 fn who_takes_a_cpu_down_has_its_turns() {

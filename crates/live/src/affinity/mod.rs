@@ -27,9 +27,9 @@ pub use self::journal::mend;
 use self::journal::{Journal, Word};
 use self::mask::{Mask, Own};
 use self::thread::{Stat, times};
-use crate::control::Knows;
+use crate::control::{Budget, Knows};
 use crate::counters::{self, Event, Whom, instructions_of};
-use crate::execute::now_ns;
+use crate::execute::{cpu_ns, now_ns};
 use crate::memory::HereMemory;
 use crate::program::{self, Programs, listed};
 use crate::topology;
@@ -94,7 +94,12 @@ struct Known {
 /// Steers until it is dropped; [`Steering::end`] tells what was given back.
 pub struct Steering {
     control: Box<dyn Control>,
+    budget: Budget,
+    /// When it was asked last, and when it is asked again.
+    asked_ns: u64,
     control_ns: u64,
+    /// The pause until then, where that is longer than it asks for.
+    held_up: Option<Duration>,
     keeper: Keeper,
     programs: Programs,
     memory: HereMemory,
@@ -135,7 +140,10 @@ impl Steering {
         let journal = Journal::begin(&journal::place()?, &kinds)?;
         Ok(Steering {
             control,
+            budget: Budget::default(),
+            asked_ns: now_ns(),
             control_ns: 0,
+            held_up: None,
             keeper: Keeper::new(),
             programs: Programs::default(),
             memory: HereMemory::default(),
@@ -167,7 +175,7 @@ impl Steering {
 
     /// What the control plane goes by.
     pub fn knows(&self) -> Knows {
-        Knows::of(&*self.control, &self.memory)
+        Knows { held_up: self.held_up, ..Knows::of(&*self.control, &self.memory) }
     }
 
     /// What those have had since they came that run now.
@@ -192,8 +200,9 @@ impl Steering {
         self.meet(here, &online)?;
         self.charge();
         if now_ns() >= self.control_ns {
+            let (at_ns, had_ns) = (now_ns(), cpu_ns());
             let view = View {
-                now_ns: now_ns(),
+                now_ns: at_ns,
                 table: self.keeper.table(),
                 name_of: &program::name,
                 cgroup_of: &|_| None,
@@ -201,9 +210,15 @@ impl Steering {
                 program_of: &|tid| self.programs.of(tid),
                 parent_of: &program::parent,
             };
-            self.control_ns = now_ns() + self.control.step(&view);
+            let asked = Duration::from_nanos(self.control.step(&view));
             self.programs.trim();
             self.memory.trim();
+            let passed = Duration::from_nanos(at_ns - self.asked_ns);
+            let took = Duration::from_nanos(cpu_ns() - had_ns);
+            let pause = self.budget.pause(passed, took, asked);
+            self.held_up = Some(pause).filter(|pause| *pause > asked);
+            self.asked_ns = at_ns;
+            self.control_ns = now_ns() + pause.as_nanos() as u64;
         }
         self.place(&online)
     }
