@@ -509,7 +509,7 @@ pub struct Machine {
 /// Arguments of `repro`.
 #[derive(Args, Debug)]
 pub struct Repro {
-    /// flsched, cas, min-fair, dino, avx-fair; record (replays held to a guest), live (faults); or all
+    /// flsched, cas, min-fair, dino, avx-fair; record (replays held to a guest), live (faults), simulator (its cost); or all
     pub name: String,
     /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads
     #[arg(long)]

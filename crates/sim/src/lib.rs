@@ -41,6 +41,7 @@ mod swarm;
 mod task;
 mod turns;
 mod whole;
+pub mod yardstick;
 
 pub use account::Func;
 pub use checkers::Violation;

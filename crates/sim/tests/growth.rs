@@ -5,10 +5,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use policy::Instance;
+use sim::yardstick::{many_cpus, mix};
 use sim::{Scenario, Scheduler, run};
-
-#[path = "common/mix.rs"]
-mod mix;
 
 /// Bytes in use, and the most there were.
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -37,27 +35,17 @@ static COUNTING: Counting = Counting;
 
 /// The most bytes that so long a run had in use, on 228 CPUs with 1,000 tasks.
 fn peak(duration_ms: u64) -> usize {
-    let machine = machine::find("xeon-phi-31s1p").unwrap();
     let flsched = Scheduler::Policy(Instance::default(&flsched::FLSCHED));
-    let scenario = Scenario::new(machine, mix::mix(1_000, duration_ms), flsched);
+    let scenario = Scenario::new(many_cpus(), mix(1_000, duration_ms), flsched);
     PEAK.store(USED.load(Ordering::Relaxed), Ordering::Relaxed);
     run(&scenario).unwrap();
     PEAK.load(Ordering::Relaxed)
 }
 
 /// What grows is what tells waits of different lengths apart, and ever more slowly: a task has a number for
-/// each length that it has met, to 2 %. `cargo test --release -p sim --test growth -- --ignored` has the
-/// ten minutes.
+/// each length that it has met, to 2 %. `paceline repro simulator --only memory --only growth` has ten minutes of it.
 #[test]
 fn a_run_needs_little_memory() {
     let bytes = peak(2_000);
     assert!(bytes < 20_000_000, "{bytes} bytes");
-}
-
-#[test]
-#[ignore = "ten simulated minutes of 228 CPUs: some minutes"]
-fn a_longer_run_needs_no_more_memory() {
-    let (short, long) = (peak(300_000), peak(600_000));
-    println!("{short} bytes in 5 minutes, {long} in 10");
-    assert!(long < 100_000_000 && long < short + short / 10, "{short}, {long} bytes");
 }

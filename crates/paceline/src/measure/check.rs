@@ -69,6 +69,13 @@ pub fn hold(rows: &[Row]) -> bool {
     !rows.is_empty() && rows.iter().all(Row::holds)
 }
 
+/// How far the worst of them is, as a part of what was. None: one is missing.
+pub fn farthest(rows: &[Row]) -> Option<f64> {
+    let far =
+        rows.iter().map(|row| Some((row.ratio()? - 1.0).abs())).collect::<Option<Vec<_>>>()?;
+    far.into_iter().reduce(f64::max)
+}
+
 /// What a person reads.
 pub fn text(rows: &[Row]) -> String {
     let ns = |value: Option<f64>| value.map_or("?".to_string(), |ns| format!("{ns:.0}"));
@@ -126,6 +133,11 @@ mod tests {
         assert!(!hold(&[row(None, Some(116.0))]));
         assert!(!hold(&[row(Some(100.0), None)]));
         assert!(!hold(&[]));
+        assert!(
+            farthest(&[row(Some(100.0), Some(110.0)), row(Some(100.0), Some(80.0))]) > Some(0.19)
+        );
+        assert_eq!(farthest(&[row(Some(100.0), Some(114.0)), row(None, Some(116.0))]), None);
+        assert_eq!(farthest(&[]), None);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn run(arguments: &Measure) -> Result<(), Failure> {
     if let Some(path) = &arguments.output {
         check_writable(path, "--output")?;
     }
-    let (raw, described) = measured()?;
+    let (raw, described) = measured(&Progress::new(STEPS))?;
     let text = described.description.to_toml();
     match &arguments.output {
         Some(path) => {
@@ -55,9 +55,15 @@ pub fn run(arguments: &Measure) -> Result<(), Failure> {
     output::end(shown, if check::hold(&rows) { Ok(()) } else { Err(Failure::Gate) })
 }
 
-fn measured() -> Result<(Raw, Described), Failure> {
-    let progress = Progress::new(STEPS);
-    let raw = Raw::take(&check::rings(), &progress)?;
+/// How far the simulator is from a ring of this machine's, as a part of what that was: at the worst of those that are
+/// checked. None: one of them is missing.
+pub fn farthest(progress: &Progress) -> Result<Option<f64>, Failure> {
+    let (raw, described) = measured(progress)?;
+    Ok(check::farthest(&check::rows(&raw, &described)))
+}
+
+fn measured(progress: &Progress) -> Result<(Raw, Described), Failure> {
+    let raw = Raw::take(&check::rings(), progress)?;
     progress.phase("costs of the kernel, from what sim says of the rings");
     let described = describe(&raw, &today())?;
     progress.step();
@@ -73,7 +79,7 @@ pub fn this() -> Result<Machine, Failure> {
         return Ok(machine);
     }
     output::say("this machine has not been measured today; that takes less than a minute");
-    let (_, described) = measured()?;
+    let (_, described) = measured(&Progress::new(STEPS))?;
     if let Some(name) = disturbed(&described.machine) {
         output::say(&format!("not kept for the next time: {name} is unknown ({DISTURBED})"));
         return Ok(described.machine);

@@ -18,7 +18,9 @@ use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quanti
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart, Shown, View};
-use super::{agreement, experiment, faults, mixes, neighbours, placements, predicted, tenants};
+use super::{
+    agreement, experiment, faults, mixes, neighbours, placements, predicted, simulator, tenants,
+};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -157,6 +159,7 @@ impl<'a> Laboratory<'a> {
                 self.progress.phase("a long recording");
                 Ok(vec![self.longs.measure(of, *what)?])
             }
+            Measure::Simulator { of } => simulator::take(of, self.effort.quick, self.progress),
             Measure::Longer { experiment, than, of } => {
                 let (own, other) = (self.outcomes(experiment)?, self.outcomes(than)?);
                 let took = |outcomes: &[Outcome]| values(outcomes, of, Quantity::Elapsed);
@@ -373,7 +376,9 @@ impl<'a> Laboratory<'a> {
         };
         Ok(match measure {
             Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
-            Measure::Long { .. } => Ours { ground: "here", ..Ours::default() },
+            Measure::Long { .. } | Measure::Simulator { .. } => {
+                Ours { ground: "here", ..Ours::default() }
+            }
             Measure::Mixes(_)
             | Measure::Domains(_)
             | Measure::Trial { .. }
@@ -519,6 +524,7 @@ impl Measure {
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Exact { .. }
             | Measure::Long { .. }
+            | Measure::Simulator { .. }
             | Measure::Mixes(_)
             | Measure::Domains(_)
             | Measure::Trial { .. }

@@ -21,6 +21,7 @@ mod paper;
 mod placements;
 mod predicted;
 mod show;
+mod simulator;
 mod sweep;
 mod tenants;
 mod trials;

@@ -13,6 +13,7 @@ use super::judge::Gate;
 use super::long::{Expense, Long};
 use super::mixes::Simulated;
 use super::neighbours::{Neighbours, Taken};
+use super::simulator::Of;
 use super::tenants::By;
 use super::trials::{Trial, TrialValue};
 use super::views::View;
@@ -27,6 +28,7 @@ const PAPERS: &[(&str, &str)] = &[
     ("avx-fair", include_str!("../../../../papers/avx-fair.toml")),
     ("record", include_str!("../../../../papers/record.toml")),
     ("live", include_str!("../../../../papers/live.toml")),
+    ("simulator", include_str!("../../../../papers/simulator.toml")),
 ];
 
 /// A paper.
@@ -520,6 +522,11 @@ pub enum Measure {
         of: Long,
         /// What of it.
         what: Expense,
+    },
+    /// The simulator itself, on this machine.
+    Simulator {
+        /// What of it.
+        of: Of,
     },
     /// `over / under` of one quantity, run by run of the same boot.
     Ratio {

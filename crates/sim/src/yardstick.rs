@@ -1,9 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks of three kinds, of which there may be any number.
+//! What the simulator's own speed and memory are measured by: two machines, one mix of tasks for both, and a loop of
+//! known length for machines whose speed is not constant.
 
+use machine::Machine;
 use workload::{Hw, Step, Task, Touched, Workload};
 
 const MS: u64 = 1_000_000;
+
+/// Four cores of two threads each, of a Xeon's.
+pub fn eight_cpus() -> Machine {
+    let xeon = include_str!("../../../machines/xeon-e5-2699.toml");
+    let eight = xeon.replace("cores_per_llc = { value = 18", "cores_per_llc = { value = 4");
+    let eight = Machine::from_toml(&eight, "xeon").expect("it is sound");
+    assert_eq!(eight.cpus.len(), 8);
+    eight
+}
+
+/// The whole of a Xeon Phi.
+pub fn many_cpus() -> Machine {
+    machine::find("xeon-phi-31s1p").expect("it comes along")
+}
 
 /// A quarter spins, a quarter runs 1 ms and sleeps 9, the rest runs 0.2 ms and sleeps 5.
 pub fn mix(tasks: usize, duration_ms: u64) -> Workload {
@@ -40,4 +56,13 @@ fn touched() -> Hw {
         code: Touched::dense(16 << 10),
         ..Hw::default()
     }
+}
+
+/// So many steps of a xorshift generator: a step waits for the one before, so it takes what it takes.
+pub fn calibration(steps: u64) -> u64 {
+    (0..steps).fold(88_172_645_463_325_252, |mut x: u64, _| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^ x << 17
+    })
 }
