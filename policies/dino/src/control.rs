@@ -388,8 +388,10 @@ impl Places {
                     let pages = view.memory.resident(*pid);
                     let there = pages.get(moved.to).copied().unwrap_or(0) as f64;
                     let behind = (0..pages.len()).filter(|node| *node != moved.to);
-                    if behind.into_iter().any(|node| pages[node] as f64 > BEHIND * there) {
-                        moved.tries += 1;
+                    let stays = behind.into_iter().any(|node| pages[node] as f64 > BEHIND * there);
+                    // Where all is there nobody looks again: that takes seconds of each second where there is much.
+                    moved.tries = if stays { moved.tries + 1 } else { TRIES };
+                    if stays {
                         again.push((*pid, moved.to));
                     }
                 }

@@ -13,6 +13,7 @@ use policy::{Binds, Control, Instance, Profile, Sources, Topology, View};
 use crate::hierarchy::parts;
 use crate::known::{Key, Known, RUNS, Tenancy, Tenant, Thread as KnownThread};
 use crate::memory::Memory;
+use crate::problem::SPEED_MAX;
 use crate::{
     Base, CoreTypes, Deviation, GuaranteedFair, Mode, Policy, Problem, Rules, Task, Thread,
     by_utility, evenly, plan,
@@ -20,6 +21,8 @@ use crate::{
 
 /// Looks in an interval.
 const LOOKS: u64 = 20;
+/// Intervals after which everybody is sampled, however often plans were made meanwhile for those that came and went.
+const SAMPLED_BY: u64 = 2;
 /// Part of its CPU time that a task is to have on each kind so that it can be measured (slide 10).
 const FLOOR: f64 = 0.04;
 /// What a task's share of all kinds together is in the table: `SHARE_ONE` of share.h.
@@ -57,6 +60,8 @@ pub(crate) struct Shares {
     interval_ns: u64,
     looked_ns: Option<u64>,
     planned_ns: u64,
+    /// When those were sampled, too, that are known well.
+    sampled_ns: u64,
     known: Known,
     /// Whom the shares in force were planned for, and on how many cores of each kind.
     planned: (Vec<Key>, Vec<f64>),
@@ -87,6 +92,7 @@ impl Shares {
             interval_ns: instance.get("interval"),
             looked_ns: None,
             planned_ns: 0,
+            sampled_ns: 0,
             planned: Default::default(),
             turns: None,
         }
@@ -255,7 +261,11 @@ impl Control for Shares {
         };
         self.known.look(view, view.now_ns - looked_ns, &self.memory);
         let running = self.known.running();
-        let due = view.now_ns - self.planned_ns >= self.interval_ns;
+        let due = view.now_ns - self.planned_ns >= self.interval_ns
+            || view.now_ns - self.sampled_ns >= SAMPLED_BY * self.interval_ns;
+        if due {
+            self.sampled_ns = view.now_ns;
+        }
         let others = running != self.planned.0 || self.cores_now(view) != self.planned.1;
         if due || others || self.known.any_new(&running) {
             // Guaranteed-fair looks at what was done since the last samples: they come after it.
@@ -306,7 +316,8 @@ fn planned(problem: &Problem, policy: &Policy) -> Option<Vec<Vec<f64>>> {
             least = speeds[*kind].max(least);
             of.push(least);
         }
-        of.iter().rev().map(|speed| speed / of[0]).collect::<Vec<f64>>()
+        // And one that did nothing but wait on the slowest kind may seem to gain more than a plan takes.
+        of.iter().rev().map(|speed| (speed / of[0]).min(SPEED_MAX)).collect::<Vec<f64>>()
     };
     let task = |task: &Task| {
         let places = (0..there.len()).filter(|at| task.allowed.has(there[*at]));
@@ -376,6 +387,10 @@ pub(crate) const DEVIATION: Deviation = Deviation::Sample;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use policy::Keeper;
+
     use super::*;
 
     #[test]
@@ -410,6 +425,62 @@ mod tests {
         let odd = Task::new(vec![1.1, 1.2, 1.0]);
         let problem = Problem { tasks: vec![odd, task()], ..problem };
         assert!(planned(&problem, &Policy::MaxFair).is_some());
+    }
+
+    #[test]
+    fn a_plan_is_made_for_all_where_one_seems_to_gain_without_bound() {
+        let tasks = vec![Task::new(vec![400.0, 1.0]), Task::new(vec![2.0, 1.0])];
+        let problem = Problem { cores: vec![1.0, 1.0], tasks, base: Base::default() };
+        let shares = planned(&problem, &Policy::MaxPerf).unwrap();
+        assert!(shares[0][0] > shares[1][0], "{shares:?}");
+    }
+
+    /// Threads that come and go have a plan made at each look; who is known well is sampled all the same.
+    #[test]
+    fn who_changes_is_seen_to_where_others_come_and_go() {
+        let topology = Topology {
+            core_type: vec![0, 1],
+            llc: vec![0; 2],
+            core: vec![0, 1],
+            node: vec![0; 2],
+            ..Topology::default()
+        };
+        let instance = Instance::parse("min-fair", crate::ALL).unwrap();
+        let mut control =
+            (instance.policy.control.unwrap().begin)(&instance, &topology, &Profile::new());
+        let mut keeper = Keeper::new();
+        let lasting = keeper.enter(1, 1, 100).unwrap();
+        let mut now_ns = 1_000_000_000_000;
+        let (mut speedup, mut passing) = (2, VecDeque::new());
+        for look in 0..400_u32 {
+            now_ns += 100_000_000;
+            // Each is there for three looks.
+            passing.push_back(keeper.enter(100 + look, 100 + look, 100).unwrap());
+            for place in passing.iter().chain([&lasting]) {
+                keeper.charge(place, 0, 40_000_000, Some(speedup * 40_000_000));
+                keeper.charge(place, 1, 40_000_000, Some(40_000_000));
+            }
+            if look == 200 {
+                speedup = 3;
+            }
+            control.step(&View {
+                now_ns,
+                table: keeper.table(),
+                name_of: &|_| None,
+                program_of: &|_| None,
+                parent_of: &|_| None,
+                cgroup_of: &|_| None,
+                memory: &policy::NoMemory,
+            });
+            if passing.len() == 3 {
+                keeper.leave(passing.pop_front().unwrap());
+            }
+        }
+        let mut seen = BTreeMap::new();
+        control.measured(&mut |pid, speeds| {
+            seen.insert(pid, speeds[0]);
+        });
+        assert!(seen[&1] > 2.5, "{seen:?}");
     }
 
     #[test]

@@ -18,6 +18,8 @@ struct World {
     asked: RefCell<Vec<u32>>,
     pages: RefCell<BTreeMap<u32, Vec<u64>>>,
     pulls: RefCell<Vec<(u32, usize)>>,
+    /// How often it was asked where pages are.
+    walks: RefCell<u32>,
     /// Bytes that each node's memory has given.
     traffic: RefCell<Vec<u64>>,
 }
@@ -29,6 +31,7 @@ impl Memory for World {
     }
 
     fn resident(&self, pid: u32) -> Vec<u64> {
+        *self.walks.borrow_mut() += 1;
         // As numa_maps has it: nodes up to the last one that has pages.
         let mut pages = self.pages.borrow().get(&pid).cloned().unwrap_or_default();
         pages.truncate(pages.iter().rposition(|bytes| *bytes > 0).map_or(0, |last| last + 1));
@@ -359,6 +362,16 @@ fn who_sleeps_is_let_go_after_five_intervals() {
     assert!(bench.at().iter().all(Option::is_some));
     bench.sleeps(1);
     assert_eq!(bench.at(), [None; 4]);
+}
+
+#[test]
+fn nobody_walks_over_memory_that_has_come_to_its_end() {
+    let mut bench = Bench::new("dino", &topology(4, 4), &[30.0; 2]);
+    bench.runs(20);
+    assert!(!bench.pulled().is_empty());
+    bench.world.walks.take();
+    bench.runs(20);
+    assert_eq!(bench.world.walks.take(), 0);
 }
 
 #[test]
