@@ -57,18 +57,22 @@ impl Control for Hints {
             let ran = before.is_none_or(|before| before.runtime_ns != runtime_ns);
             let times = before.unwrap_or_default().times + u32::from(ran);
             looks.insert((slot, generation), Looked { times, runtime_ns });
-            let share = match ran && times <= LOOKS_MAX {
+            let known = match ran && times <= LOOKS_MAX {
                 true => self.level(view, pid).map_or(0, |level| level + 1),
                 false => share,
             };
-            match share {
+            match known {
                 0 => self.sources.unknown += 1,
                 _ => self.sources.profile += 1,
             }
-            told.push((*task, share));
+            if known != share {
+                told.push((*task, known));
+            }
         }
         self.looks = looks;
-        view.table.publish(0, &told);
+        if !told.is_empty() {
+            view.table.publish(0, &told);
+        }
         LOOK_NS
     }
 

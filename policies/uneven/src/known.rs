@@ -124,7 +124,11 @@ impl Known {
             }
             one.last = *task;
         }
-        met.into_iter().for_each(|slot| self.meet(slot, view, memory));
+        if !met.is_empty() {
+            let slots: BTreeMap<u32, usize> =
+                tasks.iter().map(|task| (task.pid, task.slot as usize)).collect();
+            met.into_iter().for_each(|slot| self.meet(slot, &slots, view, memory));
+        }
         if gone {
             let alive: BTreeSet<Tenant> =
                 self.threads.iter().flatten().map(|one| one.tenant).collect();
@@ -132,11 +136,17 @@ impl Known {
         }
     }
 
-    /// A thread runs for the first time.
-    fn meet(&mut self, slot: usize, view: &View<'_>, memory: &Memory) {
+    /// A thread runs for the first time. `slots` has those of all threads, by their ids.
+    fn meet(
+        &mut self,
+        slot: usize,
+        slots: &BTreeMap<u32, usize>,
+        view: &View<'_>,
+        memory: &Memory,
+    ) {
         let speeds_of = |pid: u32| {
-            let mut all = self.threads.iter().flatten();
-            all.find(|one| one.last.pid == pid).map(|one| &one.account.estimator)
+            let one = self.threads[*slots.get(&pid)?].as_ref()?;
+            Some(&one.account.estimator)
         };
         let Some(one) = &self.threads[slot] else { return };
         let (origin, estimator) = memory.meet(view, one.last.pid, one.last.tgid, &speeds_of);
