@@ -526,10 +526,17 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
     }
     let cpi = fitted.kernel_cpi.zip(raw.clock_ghz);
     for (name, instructions) in [("callback_ns", 20.0), ("kfunc_ns", 5.0)] {
-        let ns = cpi.map(|(cpi, clock)| instructions * cpi / clock.median);
         let source =
             format!("about {instructions} instructions at kernel_cpi: no program can try it");
-        description.costs.insert(name, cost(ns, "ns", &source));
+        let stated = match cpi {
+            Some((cpi, clock)) => {
+                let ns: f64 = instructions * cpi / clock.median;
+                // As wide as machines/ has it of processors that somebody has described.
+                Stated::new(ns, "ns", Tag::Assumed, source).within([ns / 3.0, ns * 3.0])
+            }
+            None => cost(None, "ns", &source),
+        };
+        description.costs.insert(name, stated);
     }
     let (few, many) = raw.spaces();
     let source = format!(
