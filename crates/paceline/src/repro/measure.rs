@@ -15,12 +15,11 @@ use super::mixes::Simulator;
 use super::neighbours::{Neighbourhood, Neighbours};
 use super::outcomes::{ByRun, of_program, paired, ratios, share_error_s, values};
 use super::paper::{Agreed, Experiment, Figure, Job, Jobs, Measure, Paper, Quantity, Sweep};
+use super::simulator::Costs;
 use super::sweep::{self, Point};
 use super::trials::{Trial, Trials, Tried};
 use super::views::{self, Chart, Shown, View};
-use super::{
-    agreement, experiment, faults, mixes, neighbours, placements, predicted, simulator, tenants,
-};
+use super::{agreement, experiment, faults, mixes, neighbours, placements, predicted, tenants};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -84,6 +83,7 @@ pub struct Laboratory<'a> {
     trials: Trials,
     neighbours: Neighbourhood,
     longs: Longs,
+    costs: Costs,
 }
 
 impl<'a> Laboratory<'a> {
@@ -101,6 +101,7 @@ impl<'a> Laboratory<'a> {
             trials: Trials::default(),
             neighbours: Neighbourhood::default(),
             longs: Longs::default(),
+            costs: Costs::default(),
         }
     }
 
@@ -159,7 +160,7 @@ impl<'a> Laboratory<'a> {
                 self.progress.phase("a long recording");
                 Ok(vec![self.longs.measure(of, *what)?])
             }
-            Measure::Simulator { of } => simulator::take(of, self.effort.quick, self.progress),
+            Measure::Simulator { of } => self.costs.take(of, self.effort.quick, self.progress),
             Measure::Longer { experiment, than, of } => {
                 let (own, other) = (self.outcomes(experiment)?, self.outcomes(than)?);
                 let took = |outcomes: &[Outcome]| values(outcomes, of, Quantity::Elapsed);

@@ -2,6 +2,7 @@
 //! The simulator itself, on this machine: what a switch costs it, how much memory it takes, whether random cases come
 //! out well, and whether it says of this machine what this machine does.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
 use std::time::Instant;
@@ -27,8 +28,11 @@ const STEPS: u64 = 1_000;
 /// That many are timed at once.
 const LOOPS: u64 = 10_000;
 
+/// Runs of each.
+const RUNS: usize = 5;
+
 /// A mix of tasks under `flsched`, on 8 CPUs or on 228.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
     /// Whose machine: `eight` or `many`.
@@ -41,7 +45,7 @@ pub struct Mix {
     quick_duration_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 enum Cpus {
     Eight,
@@ -77,59 +81,71 @@ pub enum Of {
     Measure,
 }
 
-/// Runs of each.
-const RUNS: usize = 5;
+/// What is known of it: the most memory that this process had, in runs of a mix for so many ms.
+#[derive(Debug, Default)]
+pub struct Costs(BTreeMap<(Mix, u64), f64>);
 
-/// Measures it.
-pub fn take(of: &Of, quick: bool, progress: &Progress) -> Result<Vec<f64>, Failure> {
-    if cfg!(debug_assertions) && !matches!(of, Of::Swarm { .. }) {
-        return Err(Failure::input(
-            "what the simulator costs is not to be seen in a debug build: cargo build --release, then target/release/paceline",
-        ));
+impl Costs {
+    fn peak_bytes(&mut self, mix: Mix, duration_ms: u64) -> Result<f64, Failure> {
+        if let Some(bytes) = self.0.get(&(mix, duration_ms)) {
+            return Ok(*bytes);
+        }
+        let bytes = mix.peak_bytes(duration_ms)?;
+        self.0.insert((mix, duration_ms), bytes);
+        Ok(bytes)
     }
-    let runs = if quick { 1 } else { RUNS };
-    let each = |one: &dyn Fn() -> Result<f64, Failure>| (0..runs).map(|_| one()).collect();
-    match of {
-        Of::Switch(mix) => {
-            progress.phase("switches of the simulator");
-            each(&|| mix.switch_ns(quick))
+
+    /// Measures it.
+    pub fn take(&mut self, of: &Of, quick: bool, progress: &Progress) -> Result<Vec<f64>, Failure> {
+        if cfg!(debug_assertions) && !matches!(of, Of::Swarm { .. }) {
+            return Err(Failure::input(
+                "what the simulator costs is not to be seen in a debug build: cargo build --release, then target/release/paceline",
+            ));
         }
-        Of::Steps(mix) => {
-            progress.phase("switches of the simulator, beside a loop of known length");
-            each(&|| {
-                // Before and after: a machine's speed may be another by then.
-                let before_ns = steps_ns();
-                let switch_ns = mix.switch_ns(quick)?;
-                Ok(switch_ns / f64::midpoint(before_ns, steps_ns()))
-            })
-        }
-        Of::Two(mix) => {
-            progress.phase("two runs at once");
-            each(&|| mix.two_at_once(quick))
-        }
-        Of::Memory(mix) => {
-            progress.phase("memory of a long run");
-            Ok(vec![mix.peak_bytes(mix.duration_ms(quick))? / 1e6])
-        }
-        Of::Growth(mix) => {
-            progress.phase("memory of a long run, and of one half as long");
-            let whole = mix.duration_ms(quick);
-            let half = mix.peak_bytes(whole / 2)?;
-            Ok(vec![mix.peak_bytes(whole)? / half])
-        }
-        Of::Swarm { decisions, quick_decisions, first } => {
-            let enough = if quick { *quick_decisions } else { *decisions };
-            swarm(*first, enough, progress)
-        }
-        Of::Rings => {
-            progress.phase("rings of pipes on this machine");
-            Ok(vec![measure::farthest(progress)?.unwrap_or(f64::NAN)])
-        }
-        Of::Measure => {
-            progress.phase("paceline measure");
-            let began = Instant::now();
-            measure::farthest(progress)?;
-            Ok(vec![began.elapsed().as_secs_f64()])
+        let runs = if quick { 1 } else { RUNS };
+        let each = |one: &dyn Fn() -> Result<f64, Failure>| (0..runs).map(|_| one()).collect();
+        match of {
+            Of::Switch(mix) => {
+                progress.phase("switches of the simulator");
+                each(&|| mix.switch_ns(quick))
+            }
+            Of::Steps(mix) => {
+                progress.phase("switches of the simulator, beside a loop of known length");
+                each(&|| {
+                    // Before and after: a machine's speed may be another by then.
+                    let before_ns = steps_ns();
+                    let switch_ns = mix.switch_ns(quick)?;
+                    Ok(switch_ns / f64::midpoint(before_ns, steps_ns()))
+                })
+            }
+            Of::Two(mix) => {
+                progress.phase("two runs at once");
+                each(&|| mix.two_at_once(quick))
+            }
+            Of::Memory(mix) => {
+                progress.phase("memory of a long run");
+                Ok(vec![self.peak_bytes(*mix, mix.duration_ms(quick))? / 1e6])
+            }
+            Of::Growth(mix) => {
+                progress.phase("memory of a long run, and of one half as long");
+                let whole = mix.duration_ms(quick);
+                let half = self.peak_bytes(*mix, whole / 2)?;
+                Ok(vec![self.peak_bytes(*mix, whole)? / half])
+            }
+            Of::Swarm { decisions, quick_decisions, first } => {
+                let enough = if quick { *quick_decisions } else { *decisions };
+                swarm(*first, enough, progress)
+            }
+            Of::Rings => {
+                progress.phase("rings of pipes on this machine");
+                Ok(vec![measure::farthest(progress)?.unwrap_or(f64::NAN)])
+            }
+            Of::Measure => {
+                progress.phase("paceline measure");
+                let began = Instant::now();
+                measure::farthest(progress)?;
+                Ok(vec![began.elapsed().as_secs_f64()])
+            }
         }
     }
 }
@@ -230,7 +246,7 @@ mod tests {
     #[cfg(debug_assertions)]
     fn a_debug_build_says_nothing_of_costs() {
         let mix = Mix { cpus: Cpus::Eight, tasks: 4, duration_ms: 1, quick_duration_ms: 1 };
-        let refused = take(&Of::Switch(mix), true, &Progress::new(1)).unwrap_err();
+        let refused = Costs::default().take(&Of::Switch(mix), true, &Progress::new(1)).unwrap_err();
         assert!(refused.to_string().contains("cargo build --release"), "{refused}");
     }
 }
