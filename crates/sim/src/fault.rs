@@ -136,8 +136,9 @@ impl Engine {
     fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
         let cpu = self.k.tasks[task].cpu;
         self.k.now = self.k.now.max(self.seen_ns(task));
-        let queued = matches!(self.k.tasks[task].state, State::Queued | State::Running);
         let running = self.k.cpus[cpu].curr == Some(task);
+        // Who blocks is on its queue until its CPU schedules, which may be in the next turn.
+        let queued = running || self.k.tasks[task].state == State::Queued;
         self.k.rq_lock(cpu);
         if queued {
             self.class.dequeue(&mut self.k, cpu, task, dequeue::SAVE);

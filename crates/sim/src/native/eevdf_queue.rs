@@ -285,6 +285,8 @@ impl Queue {
         debug_assert!(was, "task {task} is in the tree");
         self.weight -= entity.weight;
         self.moment -= i128::from(entity.weight) * i128::from(entity.vruntime);
+        // Nobody's weight or vruntime may change in the tree.
+        debug_assert!(!self.tree.is_empty() || (self.weight, self.moment) == (0, 0));
     }
 }
 
