@@ -13,7 +13,7 @@ use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 use workload::{Object, Step, Task, Workload};
 
-use crate::fault::{Change, Fault};
+use crate::fault::{Change, Failing, Fault};
 use crate::run::{Options, Scenario, Scheduler, SimError, run};
 use crate::sink::Record;
 
@@ -83,12 +83,14 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
     }
     if workload.duration_ns.is_none() {
         server(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(48)), &mut workload);
+        bomb(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(24)), &mut workload);
     }
     uneven(&mut own, &mut machine);
     stall(&mut own, &mut workload);
     let scheduler = scheduler(&mut rng, registry);
     let mut faults = faults(&mut rng, &machine, &workload);
     hogs(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(32)), &machine, &mut faults);
+    rare(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(40)), &workload, &mut faults);
     Scenario {
         paths: Paths::embedded(),
         seed: rng.random_range(0..u64::MAX),
@@ -380,6 +382,23 @@ fn server(rng: &mut Pcg64Mcg, workload: &mut Workload) {
     }
 }
 
+/// In a tenth of the cases tasks that fork two more each, up to some dozens.
+fn bomb(rng: &mut Pcg64Mcg, workload: &mut Workload) {
+    if !rng.random_bool(0.1) {
+        return;
+    }
+    let first = workload.tasks.len();
+    let tasks = rng.random_range(3..=127);
+    for number in 0..tasks {
+        let children = [2 * number + 1, 2 * number + 2].into_iter().filter(|child| *child < tasks);
+        let mut steps = vec![run_for(rng, 200 * US)];
+        steps.extend(children.map(|child| Step::Fork(first + child)));
+        steps.push(run_for(rng, 2 * MS));
+        add(workload, "bomb", steps);
+        workload.tasks.last_mut().expect("one was just added").forked = number > 0;
+    }
+}
+
 fn barrier(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload) {
     let parties = rng.random_range(1..=2 * cpus as u32);
     let spin_ns = [0, 50 * US, 2 * MS][rng.random_range(0..3)];
@@ -418,6 +437,25 @@ fn hogs(rng: &mut Pcg64Mcg, machine: &Machine, faults: &mut Vec<Fault>) {
         let for_ns = [MS, 30 * MS, 300 * MS, 3_000 * MS][rng.random_range(0..4)];
         let for_ns = rng.random_range(for_ns / 10..=for_ns);
         let change = Change::Hog { cpu, for_ns, priority: rng.random_range(1..=99) };
+        faults.push(Fault { at_ns: rng.random_range(0..100 * MS), change });
+    }
+}
+
+/// In a tenth of the cases what happens seldom: another program in a task, counters that fail, a governor.
+fn rare(rng: &mut Pcg64Mcg, workload: &Workload, faults: &mut Vec<Fault>) {
+    if !rng.random_bool(0.1) {
+        return;
+    }
+    for _ in 0..rng.random_range(1..=4) {
+        let change = match rng.random_range(0..4) {
+            0 => Change::Counters(Failing::JumpBack),
+            1 => Change::Counters(Failing::Stand),
+            2 => Change::Governor(rng.random_range(500..4000)),
+            _ => {
+                let task = rng.random_range(0..workload.tasks.len());
+                Change::Exec(task, 1_000 + rng.random_range(0..4))
+            }
+        };
         faults.push(Fault { at_ns: rng.random_range(0..100 * MS), change });
     }
 }
