@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a thread is, as /proc has it: what it is called, who started it, and which executable it runs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use object::Object;
-use object::read::{File as Executable, ReadCache};
+use object::Endianness;
+use object::elf::{ELF_NOTE_GNU, FileHeader32, FileHeader64, NT_GNU_BUILD_ID};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::{FileKind, ReadCache, ReadRef};
 use policy::Program;
 
 /// A file of /proc/PID. Many have a thread's name in them, which the kernel cuts at 15 bytes, in the midst of a
@@ -40,8 +43,8 @@ pub(crate) fn fields(stat: &str) -> Option<Vec<&str>> {
 /// Executables, each of which is read once.
 #[derive(Default)]
 pub(crate) struct Programs {
-    /// Build ids by device, inode and time of the last change.
-    ids: RefCell<BTreeMap<(u64, u64, i64), String>>,
+    /// What each goes by, by what its file does.
+    ids: RefCell<BTreeMap<String, String>>,
 }
 
 impl Programs {
@@ -50,12 +53,9 @@ impl Programs {
         let link = format!("/proc/{tid}/exe");
         let file = fs::metadata(&link).ok()?;
         let path = fs::read_link(&link).ok();
-        let key = (file.dev(), file.ino(), file.mtime());
-        let id = || {
-            let by_file = || format!("file:{}:{}", file.dev(), file.ino());
-            build_id(Path::new(&link)).unwrap_or_else(by_file)
-        };
-        let id = self.ids.borrow_mut().entry(key).or_insert_with(id).clone();
+        let by_file = by_file(&file);
+        let id = || build_id(Path::new(&link)).unwrap_or_else(|| by_file.clone());
+        let id = self.ids.borrow_mut().entry(by_file.clone()).or_insert_with(id).clone();
         Some(Program { id, path: path.map(|path| path.to_string_lossy().into_owned()) })
     }
 
@@ -68,13 +68,68 @@ impl Programs {
     }
 }
 
-/// What the linker called an executable; a copy of it has the same, and another build of it has not.
+/// What an executable goes by that its linker has not called anything: another one may have its inode later.
+fn by_file(file: &Metadata) -> String {
+    let (device, inode) = (file.dev(), file.ino());
+    format!("file:{device}:{inode}:{}.{:09}", file.mtime(), file.mtime_nsec())
+}
+
+/// So much of an executable is read at most: anybody's may say that its notes are all of a huge file, and who reads
+/// them may have its memory locked, and be before all others.
+const READ_MAX: u64 = 64 << 10;
+/// Linkers' own are of 8 to 32 bytes.
+const ID_MAX: usize = 64;
+
+/// What the linker called an executable; a copy of it has the same, and another build of it has not. None as well
+/// where it is not found in as much as is read.
 fn build_id(path: &Path) -> Option<String> {
-    let cache = ReadCache::new(File::open(path).ok()?);
-    let file = Executable::parse(&cache).ok()?;
-    let id = file.build_id().ok()??;
+    let file = ReadCache::new(File::open(path).ok()?);
+    let start = Start { file: &file, rest: &Cell::new(READ_MAX) };
+    let id = match FileKind::parse(start).ok()? {
+        FileKind::Elf32 => noted::<FileHeader32<Endianness>, _>(start),
+        FileKind::Elf64 => noted::<FileHeader64<Endianness>, _>(start),
+        _ => None,
+    }?;
     let hex = id.iter().map(|byte| format!("{byte:02x}"));
-    (!id.is_empty()).then(|| format!("build-id:{}", hex.collect::<String>()))
+    (1..=ID_MAX).contains(&id.len()).then(|| format!("build-id:{}", hex.collect::<String>()))
+}
+
+/// The build id among the notes that are loaded with an executable: neither its sections nor its symbols are read.
+fn noted<'data, Elf: FileHeader, R: ReadRef<'data>>(data: R) -> Option<&'data [u8]> {
+    let header = Elf::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    for segment in header.program_headers(endian, data).ok()? {
+        let Some(mut notes) = segment.notes(endian, data).ok()? else { continue };
+        while let Some(note) = notes.next().ok()? {
+            if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+                return Some(note.desc());
+            }
+        }
+    }
+    None
+}
+
+/// A file, of which no more than so much is read.
+#[derive(Clone, Copy)]
+struct Start<'data> {
+    file: &'data ReadCache<File>,
+    rest: &'data Cell<u64>,
+}
+
+impl<'data> ReadRef<'data> for Start<'data> {
+    fn len(self) -> Result<u64, ()> {
+        self.file.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'data [u8], ()> {
+        self.rest.set(self.rest.get().checked_sub(size).ok_or(())?);
+        self.file.read_bytes_at(offset, size)
+    }
+
+    /// For strings, which notes have none of.
+    fn read_bytes_at_until(self, _: Range<u64>, _: u8) -> Result<&'data [u8], ()> {
+        Err(())
+    }
 }
 
 /// Which of these names, paths and ids of programs nothing goes by that runs now.
@@ -170,5 +225,58 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "#!/bin/sh\n").unwrap();
         assert_eq!(build_id(file.path()), None);
+    }
+
+    /// An executable of a header, and notes of so many bytes, of which the first is a build id.
+    fn linked(id: &[u8], notes: u64) -> tempfile::NamedTempFile {
+        const NOTES_AT: u64 = 64 + 56;
+        let half = |words: &[u16]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let word = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let long = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let parts: [Vec<u8>; 10] = [
+            b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
+            half(&[2, 62]),
+            word(&[1]),
+            long(&[0, 64, 0]),
+            word(&[0]),
+            half(&[64, 56, 1, 0, 0, 0]),
+            word(&[4, 4]),
+            long(&[NOTES_AT, 0, 0, notes, notes, 4]),
+            word(&[4, id.len() as u32, 3]),
+            [b"GNU\0", id].concat(),
+        ];
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), parts.concat()).unwrap();
+        file.as_file().set_len(NOTES_AT + notes).unwrap();
+        file
+    }
+
+    #[test]
+    fn no_executable_has_more_read_than_a_little() {
+        let of = |id: &[u8], notes| build_id(linked(id, notes).path());
+        assert_eq!(of(&[0xab; 20], 36), Some(format!("build-id:{}", "ab".repeat(20))));
+        assert_eq!(of(&[0xab; 20], 1 << 20), None);
+        assert_eq!(of(&[0xab; 20], 1 << 40), None);
+        assert_eq!(of(&[0xab; ID_MAX + 4], 36 + 48), None);
+        assert_eq!(of(&[], 16), None);
+    }
+
+    #[test]
+    fn notes_have_the_build_id_that_sections_have() {
+        let own = std::env::current_exe().unwrap();
+        let whole = ReadCache::new(File::open(&own).unwrap());
+        let whole = object::File::parse(&whole).unwrap();
+        let id = object::Object::build_id(&whole).unwrap().unwrap_or_default();
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(build_id(&own), (!id.is_empty()).then(|| format!("build-id:{hex}")));
+    }
+
+    #[test]
+    fn a_file_that_has_another_s_inode_is_another() {
+        let file = tempfile::tempfile().unwrap();
+        let before = by_file(&file.metadata().unwrap());
+        assert_eq!(by_file(&file.metadata().unwrap()), before);
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_ne!(by_file(&file.metadata().unwrap()), before);
     }
 }
