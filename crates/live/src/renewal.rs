@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Counters of CPUs that went and came back: the kernel takes a CPU's events away with it (perf_event_exit_cpu), also
-//! while the machine sleeps, and does not bring them back.
+//! while the machine sleeps, and does not bring them back. Nor does it those that found no place in the counter unit for
+//! once (merge_sched_in): pinned as they are, they are in error from then on.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -65,21 +66,40 @@ impl Renewed {
 
     fn look(&mut self) {
         let now = self.enabled_ns();
-        let stands = now.is_some() && now == self.counted_ns;
+        let stands = has_stopped(self.counted_ns, now);
         self.counted_ns = now;
         let (kind, config) = self.event;
-        // It cannot be opened while the CPU is away.
+        // It cannot be opened while the CPU is away; and where others have its place still it is in error again.
         if stands && let Ok(counter) = counters::open(kind, config, Whom::Cpu(self.cpu)) {
             (self.counter, self.counted_ns) = (counter, None);
             let _ = self.put();
         }
     }
 
-    /// For how long it has counted; None where others have its place in the counter unit.
+    /// For how long it has counted; None where others had its place in the counter unit.
     fn enabled_ns(&self) -> Option<u64> {
         let mut said = [0; 16];
         let length = rustix::io::read(&self.counter, &mut said).ok()?;
         let (_count, enabled) = said.split_at(8);
         (length == said.len()).then(|| u64::from_ne_bytes(enabled.try_into().expect("8 bytes")))
+    }
+}
+
+/// Whether it counts no more, by for how long it had counted at the last look, and has now.
+fn has_stopped(before: Option<u64>, now: Option<u64>) -> bool {
+    now.is_none() || now == before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_or_has_lost_its_place_has_stopped() {
+        assert!(!has_stopped(None, Some(5)), "the first look at it");
+        assert!(!has_stopped(Some(5), Some(9)));
+        assert!(has_stopped(Some(5), Some(5)), "its CPU went away");
+        assert!(has_stopped(Some(5), None), "others have its place");
+        assert!(has_stopped(None, None), "and it is in error from then on");
     }
 }

@@ -39,9 +39,13 @@ impl ThreadCounters {
         if !opened.contains_key(&tid) && opened.len() >= THREADS_MAX {
             return None;
         }
-        let pair = opened.entry(tid).or_insert_with(|| Pair::open(tid).ok()).as_ref()?;
-        pair.asked.set(true);
-        Some(Counts { instructions: count(&pair.instructions)?, misses: count(&pair.misses)? })
+        let pair = opened.entry(tid).or_insert_with(|| Pair::open(tid).ok());
+        let counts = pair.as_ref()?.counts();
+        if counts.is_none() {
+            // It would tell nothing any more; the next trim lets it be opened again, from 0.
+            *pair = None;
+        }
+        counts
     }
 
     /// Closes those that nobody has asked for since the last time. Who could not be counted is tried again.
@@ -68,9 +72,14 @@ impl Pair {
             asked: Cell::new(true),
         })
     }
+
+    fn counts(&self) -> Option<Counts> {
+        self.asked.set(true);
+        Some(Counts { instructions: count(&self.instructions)?, misses: count(&self.misses)? })
+    }
 }
 
-/// A pinned counter that could not stay on its CPU reads as end of file.
+/// A pinned counter that once found no place on its CPU reads as end of file for ever.
 fn count(mut counter: &std::fs::File) -> Option<u64> {
     let mut bytes = [0; 8];
     counter.read_exact(&mut bytes).ok()?;
@@ -86,6 +95,18 @@ mod tests {
     fn who_is_gone_has_no_counts_and_keeps_nothing_open() {
         let counters = ThreadCounters::default();
         assert_eq!(counters.read(u32::MAX / 2), None);
+        counters.trim();
+        assert!(counters.opened.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_counter_that_lost_its_place_is_opened_again_after_the_next_trim() {
+        let counters = ThreadCounters::default();
+        let ended = || tempfile::tempfile().unwrap();
+        let dead = Pair { instructions: ended(), misses: ended(), asked: Cell::new(true) };
+        counters.opened.borrow_mut().insert(7, Some(dead));
+        assert_eq!(counters.read(7), None);
+        assert!(counters.opened.borrow()[&7].is_none(), "not at each ask");
         counters.trim();
         assert!(counters.opened.borrow().is_empty());
     }
