@@ -15,12 +15,14 @@ use policy::{Counts, Memory};
 use counts::ThreadCounters;
 pub use counts::counts_misses;
 use mover::{Moved, Mover, Order};
+use traffic::Traffic;
 
 /// All of it, for one control plane. Nothing is counted or moved before somebody asks.
 #[derive(Default)]
 pub(crate) struct HereMemory {
     counters: ThreadCounters,
     mover: Mover,
+    traffic: Traffic,
 }
 
 impl HereMemory {
@@ -50,7 +52,7 @@ impl Memory for HereMemory {
     }
 
     fn traffic(&self) -> Vec<u64> {
-        traffic::by_node(Path::new("/"))
+        self.traffic.by_node(Path::new("/"))
     }
 
     fn pull(&self, pid: u32, node: usize, bytes_a_second: u64) {

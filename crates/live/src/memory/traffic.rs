@@ -2,6 +2,7 @@
 //! How much each node's memory is asked for, by the kernel's own monitors (`resctrl`, mounted and with MBM): all that
 //! cores fetch and write back, prefetches included, whoever asks.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,30 +11,46 @@ use crate::topology;
 
 const RESCTRL: &str = "sys/fs/resctrl";
 
-/// Bytes that each node's memory has given and taken since some moment. Empty: nobody monitors it.
-///
-/// A monitor is of a cache: what its cores ask of memory, and what part of that is their own nodes'. The rest is taken
-/// to be spread evenly over the other nodes.
-pub(super) fn by_node(root: &Path) -> Vec<u64> {
-    let caches = monitored(&root.join(RESCTRL));
-    if caches.is_empty() {
-        return Vec::new();
-    }
-    let nodes = nodes_of_caches(root);
-    let count = nodes.values().flatten().max().map_or(0, |last| last + 1);
-    let mut bytes = vec![0; count];
-    for (cache, [all, local]) in &caches {
-        let Some(own) = nodes.get(cache) else { continue };
-        let remote = all.saturating_sub(*local);
-        let others = count - own.len();
-        for (node, bytes) in bytes.iter_mut().enumerate() {
-            *bytes += match own.contains(&node) {
-                true => local / own.len() as u64,
-                false => remote / others.max(1) as u64,
-            };
+/// Nodes of the CPUs under each last-level cache.
+type Caches = BTreeMap<u32, BTreeSet<usize>>;
+
+/// What each node's memory has given and taken.
+#[derive(Default)]
+pub(super) struct Traffic {
+    /// As of when these CPUs were online: it is in files of each of them.
+    caches: RefCell<(Vec<usize>, Caches)>,
+}
+
+impl Traffic {
+    /// Bytes of each node since some moment. Empty: nobody monitors it.
+    ///
+    /// A monitor is of a cache: what its cores ask of memory, and what part of that is their own nodes'. The rest is
+    /// taken to be spread evenly over the other nodes.
+    pub fn by_node(&self, root: &Path) -> Vec<u64> {
+        let monitored = monitored(&root.join(RESCTRL));
+        if monitored.is_empty() {
+            return Vec::new();
         }
+        let online = topology::online(root).unwrap_or_default();
+        let (known, nodes) = &mut *self.caches.borrow_mut();
+        if *known != online {
+            (*nodes, *known) = (nodes_of_caches(root, &online), online);
+        }
+        let count = nodes.values().flatten().max().map_or(0, |last| last + 1);
+        let mut bytes = vec![0; count];
+        for (cache, [all, local]) in &monitored {
+            let Some(own) = nodes.get(cache) else { continue };
+            let remote = all.saturating_sub(*local);
+            let others = count - own.len();
+            for (node, bytes) in bytes.iter_mut().enumerate() {
+                *bytes += match own.contains(&node) {
+                    true => local / own.len() as u64,
+                    false => remote / others.max(1) as u64,
+                };
+            }
+        }
+        bytes
     }
-    bytes
 }
 
 /// All bytes and local ones by cache, of all groups of tasks together.
@@ -59,16 +76,10 @@ fn monitored(root: &Path) -> BTreeMap<u32, [u64; 2]> {
     caches
 }
 
-/// The root group, control groups, and groups that only monitor.
+/// The root group, and control groups: what is monitored of some of a group's tasks (`mon_groups`) is in its own sum.
 fn groups(root: &Path) -> Vec<PathBuf> {
     let mut groups = vec![root.to_path_buf()];
     groups.extend(folders(root).into_iter().map(|(_, folder)| folder));
-    let monitors: Vec<PathBuf> = groups
-        .iter()
-        .flat_map(|group| folders(&group.join("mon_groups")))
-        .map(|own| own.1)
-        .collect();
-    groups.extend(monitors);
     groups.retain(|group| group.join("mon_data").is_dir());
     groups
 }
@@ -79,11 +90,12 @@ fn folders(of: &Path) -> Vec<(String, PathBuf)> {
     folders.map(|own| (own.file_name().to_string_lossy().into_owned(), own.path())).collect()
 }
 
-/// Nodes of the CPUs under each last-level cache, by the number that the kernel gives it.
-fn nodes_of_caches(root: &Path) -> BTreeMap<u32, BTreeSet<usize>> {
-    let Ok(topology) = topology::below(root) else { return BTreeMap::new() };
-    let mut nodes: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
-    for cpu in topology::online(root).unwrap_or_default() {
+/// The nodes by the number that the kernel gives the cache.
+fn nodes_of_caches(root: &Path, online: &[usize]) -> Caches {
+    let Ok(topology) = topology::below(root) else { return Caches::new() };
+    let mut nodes = Caches::new();
+    // One may have come or gone between both looks.
+    for cpu in online.iter().copied().filter(|cpu| *cpu < topology.node.len()) {
         let file = root.join(format!("sys/devices/system/cpu/cpu{cpu}/cache/index3/id"));
         let id = fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
         if let Some(id) = id {
@@ -129,16 +141,37 @@ mod tests {
         monitor(root.path(), "", 0, "1000\n", "600\n");
         monitor(root.path(), "", 1, "50\n", "50\n");
         monitor(root.path(), "batch/", 0, "10\n", "10\n");
-        monitor(root.path(), "mon_groups/mine/", 1, "7\n", "5\n");
-        monitor(root.path(), "batch/mon_groups/his/", 1, "Unavailable\n", "Error\n");
-        assert_eq!(by_node(root.path()), [612, 455]);
+        monitor(root.path(), "batch/", 1, "Unavailable\n", "Error\n");
+        assert_eq!(Traffic::default().by_node(root.path()), [610, 450]);
+    }
+
+    #[test]
+    fn what_is_monitored_of_a_group_s_tasks_is_in_its_sum() {
+        let root = machine();
+        monitor(root.path(), "", 0, "1000\n", "600\n");
+        monitor(root.path(), "mon_groups/mine/", 0, "300\n", "200\n");
+        monitor(root.path(), "batch/", 1, "10\n", "10\n");
+        monitor(root.path(), "batch/mon_groups/his/", 1, "10\n", "10\n");
+        assert_eq!(Traffic::default().by_node(root.path()), [600, 410]);
+    }
+
+    #[test]
+    fn caches_are_looked_at_again_where_cpus_came_or_went() {
+        let root = machine();
+        monitor(root.path(), "", 1, "50\n", "50\n");
+        let traffic = Traffic::default();
+        assert_eq!(traffic.by_node(root.path()), [0, 50]);
+        fs::remove_dir_all(root.path().join("sys/devices/system/node")).unwrap();
+        assert_eq!(traffic.by_node(root.path()), [0, 50], "nobody came or went");
+        write(root.path(), "sys/devices/system/cpu/online", "0-2\n");
+        assert_eq!(traffic.by_node(root.path()), [50]);
     }
 
     #[test]
     fn a_machine_that_monitors_nothing_tells_nothing() {
         let root = machine();
-        assert!(by_node(root.path()).is_empty());
+        assert!(Traffic::default().by_node(root.path()).is_empty());
         monitor(root.path(), "", 0, "Unavailable\n", "Unavailable\n");
-        assert!(by_node(root.path()).is_empty());
+        assert!(Traffic::default().by_node(root.path()).is_empty());
     }
 }
