@@ -54,7 +54,7 @@ pub use process::{
     Standing, ask_for_sched_ext, end_as_killed, end_as_others, ignore, is_ignored,
     outrank_policies, speak_from_background, stop, unhandle,
 };
-pub use program::{absent, name as thread_name};
+pub use program::{BY_FILE, absent, name as thread_name};
 pub use topology::{cpu_list, topology};
 pub use trial::{Trial, Tried, complete, rotated};
 pub use worker::{Groups, bytes_of};

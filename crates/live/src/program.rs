@@ -68,10 +68,13 @@ impl Programs {
     }
 }
 
-/// What an executable goes by that its linker has not called anything: another one may have its inode later.
+/// What the id of an executable begins with that its linker has not called anything.
+pub const BY_FILE: &str = "file:";
+
+/// Its id: another one may have its inode later.
 fn by_file(file: &Metadata) -> String {
     let (device, inode) = (file.dev(), file.ino());
-    format!("file:{device}:{inode}:{}.{:09}", file.mtime(), file.mtime_nsec())
+    format!("{BY_FILE}{device}:{inode}:{}.{:09}", file.mtime(), file.mtime_nsec())
 }
 
 /// So much of an executable is read at most: anybody's may say that its notes are all of a huge file, and who reads
@@ -179,7 +182,7 @@ mod tests {
         let program = programs.of(own).unwrap();
         let path = std::env::current_exe().unwrap();
         assert_eq!(program.path.as_deref(), path.to_str());
-        assert!(program.id.starts_with("build-id:") || program.id.starts_with("file:"));
+        assert!(program.id.starts_with("build-id:") || program.id.starts_with(BY_FILE));
         assert_eq!(programs.of(own), Some(program), "the same when asked again");
         assert!(name(own).is_some_and(|name| !name.is_empty() && name.len() <= 15));
         assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));

@@ -15,6 +15,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::profile::{self, Given};
 
+/// Programs of a memo: as many as a policy remembers.
+const REMEMBERED: usize = 4096;
 /// How often what was measured is written down.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 
@@ -49,6 +51,7 @@ impl Known {
             report::probe(memo).map_err(|error| Failure::input(format!("--memo: {error}")))?;
             if memo.exists() {
                 remembered = Given::read(memo)?.believed(kinds, instance);
+                remembered.retain(|id, _| outlasts(id));
             }
         }
         let (told, memo) = (told.transpose()?.unwrap_or_default(), args.memo.clone());
@@ -128,12 +131,28 @@ impl Known {
 
     /// Writes down what was measured; a file that cannot be written does not end the policy.
     pub fn keep(&mut self, learned: Profile) {
+        let learned: Profile = learned.into_iter().filter(|(id, _)| outlasts(id)).collect();
         let Some(memo) = self.memo.as_ref().filter(|_| !learned.is_empty()) else { return };
-        self.remembered.extend(learned);
+        remember(&mut self.remembered, learned);
         if let Err(error) = report::write_whole(memo, profile::write(&self.remembered)) {
             output::say(&format!("paceline: --memo: {error}"));
         }
     }
+}
+
+/// Whether an id is the same program's in days to come: a file's inode, and its time, may be another's by then.
+fn outlasts(id: &str) -> bool {
+    !id.starts_with(live::BY_FILE)
+}
+
+/// Takes in what was measured. Where there are too many programs, those go that were not measured in this run: which of
+/// them ran last nobody has written down.
+fn remember(remembered: &mut Profile, learned: Profile) {
+    remembered.retain(|id, _| !learned.contains_key(id));
+    while !remembered.is_empty() && remembered.len() + learned.len() > REMEMBERED {
+        remembered.pop_first();
+    }
+    remembered.extend(learned);
 }
 
 #[cfg(test)]
@@ -180,5 +199,39 @@ mod tests {
             assert!(known(&uneven::MIN_FAIR, &words).is_ok());
         }
         assert!(known(&dino::DINO, "--counter own").is_ok());
+    }
+
+    fn measured(ids: impl Iterator<Item = String>) -> Profile {
+        ids.map(|id| (id, vec![2.0, 1.0])).collect()
+    }
+
+    #[test]
+    fn a_memo_keeps_so_many_programs_and_those_of_this_run_first() {
+        let ids = |from: usize, to| (from..to).map(|id| format!("build-id:{id:08x}"));
+        let mut remembered = measured(ids(10, 10 + REMEMBERED));
+        remember(&mut remembered, measured(ids(0, 3).chain(ids(20, 21))));
+        assert_eq!(remembered.len(), REMEMBERED);
+        let here = |id: usize| remembered.contains_key(&format!("build-id:{id:08x}"));
+        assert_eq!([0, 2, 10, 12, 13, 20].map(here), [true, true, false, false, true, true]);
+    }
+
+    #[test]
+    fn a_memo_has_no_program_that_goes_by_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let memo = folder.path().join("memo.toml");
+        let ids = |ids: [&str; 2]| measured(ids.map(String::from).into_iter());
+        std::fs::write(&memo, profile::write(&ids(["build-id:aa", "file:1:2"]))).unwrap();
+        let topology = Topology { core_type: vec![0, 1], ..Topology::default() };
+        let line = ["paceline", "run", "min-fair", "--memo", memo.to_str().unwrap()];
+        let Verb::Run(args) = Cli::parse_from(line).verb else { panic!("it is another verb") };
+        let instance = Instance::default(&uneven::MIN_FAIR);
+        let mut known = Known::new(&args, &instance, &topology).unwrap();
+        assert_eq!(known.profile().keys().collect::<Vec<_>>(), ["build-id:aa"]);
+        known.keep(measured(["file:1:2:3.0".to_string()].into_iter()));
+        assert!(std::fs::read_to_string(&memo).unwrap().contains("file:1:2"), "nothing is kept");
+        known.keep(ids(["build-id:bb", "file:1:2:3.0"]));
+        let kept = std::fs::read_to_string(&memo).unwrap();
+        assert!(kept.contains("build-id:aa") && kept.contains("build-id:bb"), "{kept}");
+        assert!(!kept.contains("file:"), "{kept}");
     }
 }
