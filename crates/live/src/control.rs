@@ -2,7 +2,9 @@
 //! A policy's control plane beside the running kernel: a thread of a higher class, over the data plane's own
 //! table of tasks, mapped into this process.
 
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -22,6 +24,7 @@ use crate::mapped::Mapped;
 use crate::memory::HereMemory;
 use crate::outrank_policies;
 use crate::program::{self, Programs};
+use crate::threads::end_within;
 
 /// The section of the table, and so the name of its map.
 const SECTION: &str = ".bss.task_table";
@@ -31,7 +34,27 @@ pub(crate) struct Controlling {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     knows: Arc<Mutex<Knows>>,
+    pulse: Pulse,
     pub(crate) kept: Kept,
+}
+
+/// When the step began that it is in the midst of, ns; 0 between two.
+#[derive(Clone, Default)]
+struct Pulse(Arc<AtomicU64>);
+
+impl Pulse {
+    fn begin(&self, now_ns: u64) {
+        self.0.store(now_ns, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn since(&self, now_ns: u64) -> Option<Duration> {
+        let began_ns = Some(self.0.load(Ordering::Relaxed)).filter(|began_ns| *began_ns > 0)?;
+        Some(Duration::from_nanos(now_ns.saturating_sub(began_ns)))
+    }
 }
 
 /// What a control plane goes by.
@@ -47,6 +70,8 @@ pub struct Knows {
     pub placed: Vec<(Tid, usize)>,
     /// A pause of the last second that was longer than it asks for, lest it take more than its part of a CPU ([`SHARE`]).
     pub held_up: Option<Duration>,
+    /// How long the step takes so far that it is in the midst of: what it looks at may keep it in the kernel.
+    pub stepping: Option<Duration>,
 }
 
 impl Knows {
@@ -58,6 +83,7 @@ impl Knows {
             says: control.says().map(|says| says + &memory.moved().told()),
             placed: control.placed(),
             held_up: None,
+            stepping: None,
         }
     }
 }
@@ -84,6 +110,8 @@ impl Budget {
 
 /// Between two looks at what a control plane has learned.
 const TELL_NS: u64 = 1_000_000_000;
+/// So long it is waited for at its end.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Starts it, where the policy has one: its first decision is in force when this returns.
 pub(crate) fn start(
@@ -95,40 +123,75 @@ pub(crate) fn start(
     let Some(plan) = instance.policy.control else { return Ok(None) };
     let shared = Shared::new(object, instance.policy.bpf)
         .with_context(|| format!("policy {}: its table of tasks", instance.label))?;
-    let mut control = (plan.begin)(instance, topology, profile);
-    let mut programs = Programs::default();
-    let memory = HereMemory::default();
-    let mut pause = step(&mut *control, &shared, &programs, &memory);
-    let (stop, stopped) = channel();
-    let knows = Arc::<Mutex<Knows>>::default();
-    let told = knows.clone();
-    let mut tell_ns = 0;
-    let kept = Kept::default();
-    let keeps = kept.clone();
-    let work = move || {
-        // Without it the policy may starve its own control plane, of which whoever loads it was told.
-        let _ = outrank_policies();
-        let (mut budget, mut before_ns) = (Budget::default(), now_ns());
-        let mut held_up = None;
-        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            let (at_ns, had_ns) = (now_ns(), cpu_ns());
-            let asked = step(&mut *control, &shared, &programs, &memory);
-            if now_ns() >= tell_ns {
-                tell_ns = now_ns() + TELL_NS;
-                *known(&told) = Knows { held_up: held_up.take(), ..Knows::of(&*control, &memory) };
-                programs.trim();
-                memory.trim();
+    let control = (plan.begin)(instance, topology, profile);
+    // Without it the policy may starve its own control plane, of which whoever loads it was told.
+    let outrank = || drop(outrank_policies());
+    Ok(Some(Controlling::begin(control, shared, outrank)?))
+}
+
+impl Controlling {
+    /// Its thread owns all that it works with: it may have to be left behind.
+    fn begin(
+        mut control: Box<dyn Control>,
+        shared: Shared,
+        outrank: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let mut programs = Programs::default();
+        let memory = HereMemory::default();
+        let mut pause = step(&mut *control, &shared, &programs, &memory);
+        let (stop, stopped) = channel();
+        let (knows, pulse) = (Arc::<Mutex<Knows>>::default(), Pulse::default());
+        let (told, beats) = (knows.clone(), pulse.clone());
+        let mut tell_ns = 0;
+        let kept = Kept::default();
+        let keeps = kept.clone();
+        let work = move || {
+            outrank();
+            let (mut budget, mut before_ns) = (Budget::default(), now_ns());
+            let mut held_up = None;
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let (at_ns, had_ns) = (now_ns(), cpu_ns());
+                beats.begin(at_ns);
+                let asked = step(&mut *control, &shared, &programs, &memory);
+                if now_ns() >= tell_ns {
+                    tell_ns = now_ns() + TELL_NS;
+                    *known(&told) =
+                        Knows { held_up: held_up.take(), ..Knows::of(&*control, &memory) };
+                    programs.trim();
+                    memory.trim();
+                }
+                let own_ns = [cpu_ns(), memory.moved_in_ns()];
+                keeps.look(now_ns(), own_ns, &shared.table, &*control);
+                beats.end();
+                let [passed, took] =
+                    [at_ns - before_ns, cpu_ns() - had_ns].map(Duration::from_nanos);
+                before_ns = at_ns;
+                pause = budget.pause(passed, took, asked);
+                held_up = Some(pause).filter(|pause| *pause > asked).or(held_up);
             }
-            let own_ns = [cpu_ns(), memory.moved_in_ns()];
-            keeps.look(now_ns(), own_ns, &shared.table, &*control);
-            let [passed, took] = [at_ns - before_ns, cpu_ns() - had_ns].map(Duration::from_nanos);
-            before_ns = at_ns;
-            pause = budget.pause(passed, took, asked);
-            held_up = Some(pause).filter(|pause| *pause > asked).or(held_up);
+        };
+        let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
+        Ok(Controlling { stop: Some(stop), thread: Some(thread), knows, pulse, kept })
+    }
+
+    /// What it goes by: a second old at most, but where a step takes longer.
+    pub fn knows(&self) -> Knows {
+        Knows { stepping: self.pulse.since(now_ns()), ..known(&self.knows).clone() }
+    }
+
+    /// It ends only where it panicked, and has said so: what it decided last stands for ever.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Controlling {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            end_within(thread, PATIENCE);
         }
-    };
-    let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;
-    Ok(Some(Controlling { stop: Some(stop), thread: Some(thread), knows, kept }))
+    }
 }
 
 fn known(knows: &Mutex<Knows>) -> MutexGuard<'_, Knows> {
@@ -153,33 +216,11 @@ fn step(
     Duration::from_nanos(after_ns)
 }
 
-impl Controlling {
-    /// What it goes by: a second old at most.
-    pub fn knows(&self) -> Knows {
-        known(&self.knows).clone()
-    }
-
-    /// It ends only where it panicked, and has said so: what it decided last stands for ever.
-    pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
-    }
-}
-
-impl Drop for Controlling {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// The table of tasks in this process's memory.
 struct Shared {
     table: TaskTable,
     cgroups: Hierarchy,
-    /// What the table lies in.
+    /// What the table lies in; the kernel keeps it for as long as it is mapped, also without the policy.
     _memory: Mapped,
 }
 
@@ -204,7 +245,66 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::Receiver;
+    use std::time::Instant;
+
     use super::*;
+
+    /// Stands still in its second step until it is let go on.
+    struct Stuck {
+        steps: u32,
+        go_on: Receiver<()>,
+        went_on: Sender<()>,
+    }
+
+    impl Control for Stuck {
+        fn step(&mut self, view: &View<'_>) -> u64 {
+            self.steps += 1;
+            if self.steps == 2 {
+                let _ = self.go_on.recv_timeout(10 * PATIENCE);
+                view.table.publish(1, &[]);
+                let _ = self.went_on.send(());
+            }
+            1_000_000
+        }
+    }
+
+    fn empty_table() -> Shared {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(size_of::<RawTable>() as u64).unwrap();
+        let memory = Mapped::new(&file, size_of::<RawTable>(), true).unwrap();
+        // SAFETY: the mapping is as large, lives as long as the table, and zeroes are a valid one
+        let table = unsafe { TaskTable::new(memory.start.cast()) };
+        Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS)), _memory: memory }
+    }
+
+    #[test]
+    fn a_control_plane_that_stands_still_is_seen_and_left_behind() {
+        let ((go, go_on), (went, went_on)) = (channel(), channel());
+        let stuck = Stuck { steps: 0, go_on, went_on: went };
+        let controlling = Controlling::begin(Box::new(stuck), empty_table(), || {}).unwrap();
+        let (began, long) = (Instant::now(), Duration::from_millis(50));
+        let stands = || controlling.knows().stepping.is_some_and(|stands| stands >= long);
+        while !stands() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(stands());
+        let began = Instant::now();
+        drop(controlling);
+        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
+        go.send(()).unwrap();
+        went_on.recv_timeout(10 * PATIENCE).expect("its table is there still");
+    }
+
+    #[test]
+    fn between_two_steps_nothing_stands_still() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.since(9), None);
+        pulse.begin(2);
+        assert_eq!(pulse.since(9), Some(Duration::from_nanos(7)));
+        pulse.end();
+        assert_eq!(pulse.since(9), None);
+    }
 
     #[test]
     fn a_control_plane_has_its_part_of_a_cpu_and_no_more() {

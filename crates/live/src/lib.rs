@@ -30,6 +30,7 @@ pub mod recorder;
 mod renewal;
 pub mod sampler;
 mod symbols;
+mod threads;
 mod topology;
 mod tracefs;
 mod trial;

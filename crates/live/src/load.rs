@@ -19,7 +19,7 @@ use crate::{Exit, Messages, STOP_IT, State, exit, log, state};
 /// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
 pub struct Attached {
     name: String,
-    // Dropped in this order: the policy goes at once, and the control plane before the object whose table it has mapped.
+    // Dropped in this order: the policy goes at once, and the control plane before the object, where it does not stand still.
     link: Option<Link>,
     control: Option<Controlling>,
     switched: Option<Switched>,

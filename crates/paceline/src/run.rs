@@ -34,6 +34,8 @@ const STATS_MIN: Duration = Duration::from_millis(10);
 const LOOK_BEHIND: Duration = Duration::from_secs(2);
 /// Of its time it looks for them a part of so many.
 const LOOK_BEHIND_SHARE: u32 = 50;
+/// A step of a control plane that takes longer stands still, most likely in the kernel.
+const STANDS_STILL: Duration = Duration::from_secs(5);
 /// So long after the kernel has thrown its policy out it has put the reason together.
 const DUMP_TAKES: Duration = Duration::from_secs(2);
 /// So long it may take to throw one out: it waits for every task there is.
@@ -275,8 +277,8 @@ pub fn tell(
     moves: &mut Moves,
 ) -> Result<(), Failure> {
     let sources = knows.as_ref().map(|knows| knows.sources);
-    let held_up = knows.as_ref().and_then(|knows| knows.held_up);
     let moved = knows.as_ref().map_or(Vec::new(), |knows| moves.since(&knows.placed));
+    let troubles = knows.as_ref().map_or(Vec::new(), troubles);
     let says = knows.and_then(|knows| knows.says);
     if json {
         let mut all = statistics(label, passed, load, sources);
@@ -286,23 +288,42 @@ pub fn tell(
         if !moved.is_empty() {
             all["placed"] = placed::json(&moved);
         }
-        if let Some(pause) = held_up {
-            all["control_held_up_s"] = json!(pause.as_secs_f64());
-        }
+        troubles.into_iter().for_each(|trouble| all[trouble.key] = trouble.value);
         return output::print(&format!("{all}\n"));
     }
     let control = says.map_or_else(|| speeds_from(sources), |says| format!("; {says}"));
-    let held_up = held_up.map_or_else(String::new, |pause| {
-        format!(
-            "; its control plane pauses for {:.2} s at a time, or it would take more than a {CONTROL_SHARE}th of a CPU",
-            pause.as_secs_f64()
-        )
-    });
-    output::say(&(line(label, passed, load) + &control + &held_up));
+    let troubles: String =
+        troubles.iter().map(|trouble| format!("; its control plane {}", trouble.said)).collect();
+    output::say(&(line(label, passed, load) + &control + &troubles));
     if let Some(moved) = placed::line(&moved) {
         output::say(&format!("{label}: {moved}"));
     }
     Ok(())
+}
+
+/// What keeps a control plane from its work.
+struct Trouble {
+    /// As a number for machines.
+    key: &'static str,
+    value: Value,
+    said: String,
+}
+
+fn troubles(knows: &Knows) -> Vec<Trouble> {
+    let held_up = knows.held_up.map(|pause| Trouble {
+        key: "control_held_up_s",
+        value: json!(pause.as_secs_f64()),
+        said: format!(
+            "pauses for {:.2} s at a time, or it would take more than a {CONTROL_SHARE}th of a CPU",
+            pause.as_secs_f64()
+        ),
+    });
+    let stands = knows.stepping.filter(|took| *took > STANDS_STILL).map(|took| Trouble {
+        key: "control_stands_still_s",
+        value: json!(took.as_secs_f64()),
+        said: format!("has stood still for {:.0} s", took.as_secs_f64()),
+    });
+    [held_up, stands].into_iter().flatten().collect()
 }
 
 fn line(label: &str, passed: Duration, load: &Load) -> String {
@@ -572,6 +593,23 @@ mod tests {
         assert_eq!(conclude(Err(full()), Ok(()), fails()), own);
         assert_eq!(conclude(Err(full()), Ok(()), ends()), Err(full()));
         assert_eq!(conclude(Ok(End::Time), Err(Failure::Closed), ends()), Ok(()));
+    }
+
+    #[test]
+    fn what_keeps_a_control_plane_from_its_work_is_said() {
+        let said = |knows: &Knows| -> Vec<(&str, String)> {
+            troubles(knows).into_iter().map(|trouble| (trouble.key, trouble.said)).collect()
+        };
+        let stepping = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(said(&Knows { stepping: stepping(5), ..Knows::default() }), []);
+        let still = ("control_stands_still_s", "has stood still for 7 s".to_string());
+        assert_eq!(said(&Knows { stepping: stepping(7), ..Knows::default() }), [still]);
+        let held_up = Some(Duration::from_millis(300));
+        let [(key, said)] = &said(&Knows { held_up, ..Knows::default() })[..] else {
+            panic!("it is one trouble")
+        };
+        assert_eq!(*key, "control_held_up_s");
+        assert!(said.starts_with("pauses for 0.30 s at a time"), "{said}");
     }
 
     #[test]

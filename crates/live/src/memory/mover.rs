@@ -17,12 +17,17 @@ use std::time::{Duration, Instant};
 use super::heat::Heat;
 use super::resident::ranges;
 use crate::execute::cpu_ns;
+use crate::threads::end_within;
 
 /// Pages of one system call: 4 MB of small pages.
 const CHUNK: usize = 1024;
 const PAGE: u64 = 4096;
 /// include/uapi/linux/mempolicy.h: only pages that this process alone has.
 const MPOL_MF_MOVE: i32 = 2;
+
+/// It may stand still in the kernel where a process's memory is taken by somebody else: so long it is waited for at its
+/// end, which is less than its control plane is.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pages of a process that are to be on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +140,7 @@ impl Drop for Mover {
         }
         self.shared.1.notify_one();
         if let Some(Ok(thread)) = self.thread.take() {
-            let _ = thread.join();
+            end_within(thread, PATIENCE);
         }
     }
 }
@@ -348,5 +353,19 @@ mod tests {
         mover.call_off(1);
         assert!(!mover.has(1));
         drop(mover);
+    }
+
+    #[test]
+    fn a_mover_that_stands_still_is_left_behind() {
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let stands = std::thread::spawn(move || {
+            let _ = gone.recv_timeout(10 * PATIENCE);
+        });
+        let mover = Mover::default();
+        assert!(mover.thread.set(Ok(stands)).is_ok());
+        let began = Instant::now();
+        drop(mover);
+        assert!(began.elapsed() < 5 * PATIENCE, "{:?}", began.elapsed());
+        drop(go);
     }
 }
