@@ -72,11 +72,13 @@ pub struct Knows {
     pub held_up: Option<Duration>,
     /// How long the step takes so far that it is in the midst of: what it looks at may keep it in the kernel.
     pub stepping: Option<Duration>,
+    /// Tasks that go without what it plans, as its table was full when they came.
+    pub refused: u64,
 }
 
 impl Knows {
     /// As of now, with what was moved for it.
-    pub(crate) fn of(control: &dyn Control, memory: &HereMemory) -> Self {
+    pub(crate) fn of(control: &dyn Control, memory: &HereMemory, table: &TaskTable) -> Self {
         Knows {
             sources: control.sources(),
             learned: control.learned(),
@@ -84,6 +86,7 @@ impl Knows {
             placed: control.placed(),
             held_up: None,
             stepping: None,
+            refused: table.refused(),
         }
     }
 }
@@ -155,8 +158,8 @@ impl Controlling {
                 let asked = step(&mut *control, &shared, &programs, &memory);
                 if now_ns() >= tell_ns {
                     tell_ns = now_ns() + TELL_NS;
-                    *known(&told) =
-                        Knows { held_up: held_up.take(), ..Knows::of(&*control, &memory) };
+                    let now = Knows::of(&*control, &memory, &shared.table);
+                    *known(&told) = Knows { held_up: held_up.take(), ..now };
                     programs.trim();
                     memory.trim();
                 }

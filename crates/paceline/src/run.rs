@@ -12,6 +12,7 @@ use live::{
     Attached, Behind, CONTROL_SHARE, Counting, Event, Exit, Glance, Knows, Load, Lookout, Reader,
     Scope, Standing,
 };
+use policy::table::SLOTS;
 use policy::{Instance, Profile, Sources, Told, Topology};
 use serde_json::{Value, json};
 
@@ -323,7 +324,15 @@ fn troubles(knows: &Knows) -> Vec<Trouble> {
         value: json!(took.as_secs_f64()),
         said: format!("has stood still for {:.0} s", took.as_secs_f64()),
     });
-    [held_up, stands].into_iter().flatten().collect()
+    let refused = Some(knows.refused).filter(|count| *count > 0).map(|count| Trouble {
+        key: "control_refused_tasks",
+        value: json!(count),
+        said: format!(
+            "plans for {SLOTS} tasks at a time, and not for {} that came beyond those",
+            plural(count as usize, "task")
+        ),
+    });
+    [held_up, stands, refused].into_iter().flatten().collect()
 }
 
 fn line(label: &str, passed: Duration, load: &Load) -> String {
@@ -604,6 +613,9 @@ mod tests {
         assert_eq!(said(&Knows { stepping: stepping(5), ..Knows::default() }), []);
         let still = ("control_stands_still_s", "has stood still for 7 s".to_string());
         assert_eq!(said(&Knows { stepping: stepping(7), ..Knows::default() }), [still]);
+        let full = "plans for 16383 tasks at a time, and not for 1 task that came beyond those";
+        let full = ("control_refused_tasks", full.to_string());
+        assert_eq!(said(&Knows { refused: 1, ..Knows::default() }), [full]);
         let held_up = Some(Duration::from_millis(300));
         let [(key, said)] = &said(&Knows { held_up, ..Knows::default() })[..] else {
             panic!("it is one trouble")

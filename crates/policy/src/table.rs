@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// `MAX_TASKS` of task_table.h.
 pub const MAX_TASKS: usize = 16384;
 
+/// Tasks that have a slot at a time: slot 0 is nobody's.
+pub const SLOTS: usize = MAX_TASKS - 1;
+
 /// Who writes a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -147,6 +150,12 @@ impl TaskTable {
     /// Slots from here on were never given out.
     fn used(&self) -> usize {
         (self.raw().fresh.load(Ordering::Acquire) as usize + 1).min(MAX_TASKS)
+    }
+
+    /// Tasks that came while as many were there as have a slot ([`SLOTS`]), since the policy was loaded: for as long as
+    /// they live nothing is planned for them.
+    pub fn refused(&self) -> u64 {
+        self.raw().fresh.load(Ordering::Relaxed).saturating_sub(SLOTS as u64)
     }
 
     /// CPUs that are there now of each kind of core, or of each domain, whichever a policy's shares are of; all 0 where

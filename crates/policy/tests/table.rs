@@ -120,13 +120,16 @@ fn a_share_meant_for_a_task_that_ended_does_not_reach_the_next_one_in_its_slot()
 fn a_full_table_turns_tasks_away_and_takes_them_again_when_there_is_room() {
     let c = C::new("full");
     let room = MAX_TASKS as i32 - 1; // slot 0 is nobody's
-    (1..=room + 5).for_each(|pid| c.call("enter", pid));
-    assert_eq!(c.table().tasks().len(), MAX_TASKS - 1);
+    (1..=room).for_each(|pid| c.call("enter", pid));
+    assert_eq!(c.table().refused(), 0);
+    (room + 1..=room + 5).for_each(|pid| c.call("enter", pid));
+    assert_eq!((c.table().tasks().len(), c.table().refused()), (MAX_TASKS - 1, 5));
     assert_eq!(c.call::<u32>("slot_of", room + 5), 0);
     c.call::<()>("leave", room + 5);
     c.call::<()>("leave", 77);
     c.call::<()>("enter", room + 6);
     assert_ne!(c.call::<u32>("slot_of", room + 6), 0);
+    assert_eq!(c.table().refused(), 5, "there was room for this one");
 }
 
 proptest! {

@@ -111,6 +111,8 @@ pub struct Steering {
     events: Vec<(u32, u64)>,
     whose: Whose,
     known: BTreeMap<u32, Known>,
+    /// Threads of the last turn that found no place in the table.
+    refused: u64,
     charged_ns: u64,
     /// When it began, in ticks since boot.
     began: u64,
@@ -156,6 +158,7 @@ impl Steering {
             of_cpu: topology.core_type.clone(),
             whose,
             known: BTreeMap::new(),
+            refused: 0,
             charged_ns: now_ns(),
             began: ticks(),
         })
@@ -175,7 +178,8 @@ impl Steering {
 
     /// What the control plane goes by.
     pub fn knows(&self) -> Knows {
-        Knows { held_up: self.held_up, ..Knows::of(&*self.control, &self.memory) }
+        let now = Knows::of(&*self.control, &self.memory, self.keeper.table());
+        Knows { held_up: self.held_up, refused: self.refused, ..now }
     }
 
     /// What those have had since they came that run now.
@@ -234,6 +238,7 @@ impl Steering {
     fn meet(&mut self, threads: Vec<(u32, u32)>, online: &Mask) -> anyhow::Result<()> {
         let mut here = BTreeSet::new();
         let own = std::process::id();
+        self.refused = 0;
         for (tid, tgid) in threads.into_iter().filter(|(_, tgid)| *tgid != own) {
             here.insert(tid);
             let again = self.known.get(&tid).is_some_and(|known| known.age % LOOK_AGAIN != 0);
@@ -280,7 +285,10 @@ impl Steering {
         if let Some(before) = self.known.remove(&tid) {
             self.keeper.leave(before.place);
         }
-        let Some(place) = self.keeper.enter(tid, tgid, stat.weight()) else { return Ok(()) };
+        let Some(place) = self.keeper.enter(tid, tgid, stat.weight()) else {
+            self.refused += 1;
+            return Ok(());
+        };
         let inherited = self.inherited(&mask, tgid, &stat, online);
         let (own, on) = match inherited {
             Some((own, on)) => (own, Some(on)),
