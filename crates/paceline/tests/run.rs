@@ -22,7 +22,8 @@ fn survived(fault: &str, policies: &str) -> String {
     let each = include_str!("../../../faults/each.sh");
     format!(
         "fault() {{\n{fault}\n}}\nPOLICIES='{policies}'\n{{\n{each}\n}} >/tmp/said\n\
-         grep -m 1 ^lost /tmp/said && exit 1; exit 0"
+         grep -m 1 ^lost /tmp/said && exit 1\n\
+         set -- $POLICIES; [ $(grep -c '^survived ' /tmp/said) = $# ] || fail \"of $# policies: $(cat /tmp/said)\""
     )
 }
 
