@@ -246,11 +246,16 @@ fn the_kernel_gets_its_own_class_back_whatever_ends_it() {
 fn partial_mode_takes_who_asks() {
     in_guest(
         r#"
-        class() { sed -n 's/^policy *: *//p' /proc/$1/sched; }
+        # The class that a task asks for, and whether the policy has it: the command, a child of it, and another.
+        cat >look <<'C'
+class() { sed -n -e 's/^policy *: *//p' -e 's/^ext.enabled *: *//p' /proc/$1/sched; }
+class $$; class self; class $1
+C
         sleep 100 & other=$!
-        $P run cas --partial -- sh -c 'sed -n "s/^policy *: *//p" /proc/$$/sched; sleep 0.2' >out 2>err || fail run
-        [ "$(cat out)" = 7 ] || fail "the command's class is $(cat out)"
-        [ "$(class $other)" = 0 ] || fail "another's is $(class $other)"
+        $P run cas --partial -- sh look $other >out 2>err || fail "run: $?"
+        [ "$(tr '\n' ' ' <out)" = "7 1 7 1 0 0 " ] || fail "classes: $(tr '\n' ' ' <out)"
+        $P run cas -- sh look $other >out 2>err || fail "run: $?"
+        [ "$(tr '\n' ' ' <out)" = "0 1 0 1 0 1 " ] || fail "classes without --partial: $(tr '\n' ' ' <out)"
         kill $other
 
         $P run cas --stats 200ms --for 1s --json >out 2>err || fail "statistics: $?"
