@@ -594,7 +594,7 @@ fn a_comparison_here_takes_turns() {
 fn a_storm_of_forks_starves_nobody_above() {
     in_guest(
         r#"
-        for policy in flsched cas; do
+        for policy in flsched cas 'min-fair --core-types 0=fast,1=slow'; do
             touch stormy
             sh -c '
                 hogs=0; while [ $hogs -lt 30 ]; do
@@ -605,6 +605,14 @@ fn a_storm_of_forks_starves_nobody_above() {
             [ $(grep -c '"switches_per_s":' out) -ge 7 ] || fail "$policy: $(wc -l <out) lines of 10"
             $P run $policy 2>err & pid=$!
             await '[ "$(state)" = enabled ]'
+            # All that is its owner's is real-time (SCHED_FIFO), and its memory is locked.
+            case $policy in min-fair*) await 'grep -qx control /proc/$pid/task/*/comm';; esac
+            for thread in /proc/$pid/task/*; do
+                class=$(sed -n 's/^policy *: *//p' $thread/sched)
+                [ "$class" = 1 ] || fail "$policy: $(cat $thread/comm) is of class $class"
+            done
+            locked=$(sed -n 's/^VmLck:[^0-9]*\([0-9]*\) kB$/\1/p' /proc/$pid/status)
+            [ "$locked" -gt 0 ] || fail "$policy: $locked kB are locked"
             kill -INT $pid
             wait $pid; status=$?; [ $status = 130 ] || fail "$policy: $status"
             [ "$(state)" = disabled ] || fail "$policy: still $(state)"
