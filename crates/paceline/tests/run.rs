@@ -218,6 +218,34 @@ fn what_cannot_be_loaded_is_one_line() {
     );
 }
 
+/// There threads have other numbers than in the kernel, and the limits of others' groups are not to be seen.
+#[test]
+fn in_a_container_what_needs_more_than_it_shows_is_refused() {
+    in_guest(
+        r#"
+        refused() {
+            "$@" >out 2>err; status=$?
+            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
+            [ "$(state)" = disabled ] || fail "$*: still $(state)"
+        }
+        pids='unshare --pid --fork --mount-proc'
+        for what in 'run dino --for 1s' 'compare --on here --policy dino -- true'; do
+            refused $pids $P $what
+            grep -q "dino goes by threads' numbers.*--pid=host" err || fail "$what: $(cat err)"
+        done
+        $pids $P run flsched --for 300ms 2>err || fail "flsched knows none: $?"
+        $P run dino --for 300ms 2>err || fail "outside of it: $?"
+
+        groups='unshare --cgroup'
+        for what in 'run fifo --for 1s' 'compare --on here --policy fifo -- true'; do
+            refused $groups $P $what
+            grep -q 'not to be seen in a cgroup namespace.*--cgroupns=host' err || fail "$what: $(cat err)"
+        done
+        $groups $P run fifo --for 300ms --ignore-cgroup-limits 2>err || fail "told to ignore them: $?"
+        $groups $P run fifo --partial -- true 2>err || fail "its own are to be seen: $?""#,
+    );
+}
+
 #[test]
 fn the_kernel_gets_its_own_class_back_whatever_ends_it() {
     in_guest(

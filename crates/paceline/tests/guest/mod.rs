@@ -40,7 +40,7 @@ pub fn request() -> Request {
 pub fn in_guest_with(request: Request, script: &str) {
     let script = format!("{PRELUDE}\nP={BIN}\n{script}");
     let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
-    let programs = ["hackbench", "cyclictest", "chrt", "nice"];
+    let programs = ["hackbench", "cyclictest", "chrt", "nice", "unshare"];
     let workload = WorkloadRef::Command {
         argv: ["sh", "-c", &script].map(Into::into).to_vec(),
         with: [BIN.into()].into_iter().chain(programs.map(program)).collect(),
