@@ -563,6 +563,10 @@ fn a_comparison_here_takes_turns() {
             fail "turns: $(tr '\n' ' ' <turns)"
         [ "$(state)" = disabled ] || fail "still $(state)"
         [ $(grep -c '"context_switches": [1-9]' out) -ge 4 ] || fail "not observed"
+        # The ratio to the first of each, and between what it was, from two rounds.
+        [ $(grep -c '"vs_first": [0-9.]*,$' out) = 2 ] || fail "ratios: $(grep vs_first out)"
+        [ $(grep -A 3 '"vs_first_range": {$' out | grep -c '"\(min\|max\)": [0-9.]*,*$') = 4 ] ||
+            fail "ranges: $(grep -A 3 vs_first_range out)"
 
         compare --policy cas --workload agree-1 >out 2>err || fail "a file: $?"
         compare --policy cas --partial -- sh -c 'sed -n "s/^policy *: *//p" /proc/$$/sched >class' 2>err || fail partial
@@ -613,7 +617,13 @@ fn a_comparison_here_takes_turns() {
         refused compare --policy cas --cpus 4 -- true;    grep -q 'cpus is not for --on here' err || fail cpus
         chmod 755 $(dirname $P)
         refused su nobody -s /bin/sh -c "$P compare --on here --policy cas -- true"
-        grep -q 'needs root' err || fail root"#,
+        grep -q 'needs root' err || fail root
+        echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+        mkdir /sys/fs/cgroup/half; echo '50000 100000' >/sys/fs/cgroup/half/cpu.max
+        refused compare --policy fifo -- true;            grep -q '/half/cpu.max is 50000 100000' err || fail limits
+        compare --policy default -- true 2>err || fail "Linux's own class keeps them: $?"
+        compare --policy fifo --ignore-cgroup-limits -- true 2>err || fail "told to ignore them: $?"
+        rmdir /sys/fs/cgroup/half"#,
     );
 }
 
