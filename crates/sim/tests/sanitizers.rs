@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use policy::{Instance, Policy, Promises};
+use shipped::SHIPPED;
 use sim::{Scenario, Scheduler, run, swarm};
 
 mod common;
+#[path = "common/shipped.rs"]
+mod shipped;
 
 #[test]
 fn the_policies_have_no_fault_in_memory_or_arithmetic() {
@@ -29,18 +32,9 @@ fn a_planted_overflow_is_caught() {
 #[test]
 #[ignore = "runs under sanitizers: the_policies_have_no_fault_in_memory_or_arithmetic"]
 fn watched_policies() {
-    let flsched = watched("policies/flsched/src/bpf/main.bpf.c", &flsched::FLSCHED);
-    let baseline = |name, policy| watched(&format!("policies/baseline/src/bpf/{name}"), policy);
-    let registry = [
-        flsched,
-        baseline("fifo.bpf.c", &baseline::FIFO),
-        baseline("rr.bpf.c", &baseline::RR),
-        watched("policies/cas/src/bpf/main.bpf.c", &cas::CAS),
-        watched("policies/cas/src/bpf/o1.bpf.c", &cas::O1),
-        watched("policies/uneven/src/bpf/main.bpf.c", &uneven::MAX_FAIR),
-        watched("policies/uneven/src/bpf/main.bpf.c", &uneven::MIN_FAIR),
-    ];
-    let failures = swarm(0..200, &registry).failures;
+    let registry: Vec<&Policy> =
+        SHIPPED.iter().map(|policy| watched(source(policy), policy)).collect();
+    let failures = swarm(0..300, &registry).failures;
     assert!(failures.is_empty(), "seed {}: {}", failures[0].seed, failures[0].error);
 }
 
@@ -65,6 +59,21 @@ static OVERFLOW: Policy = Policy {
     promises: |_| Promises::default(),
     control: None,
 };
+
+/// What a policy's native build is made of.
+fn source(policy: &Policy) -> &'static str {
+    match policy.name {
+        "flsched" => "policies/flsched/src/bpf/main.bpf.c",
+        "cas" => "policies/cas/src/bpf/main.bpf.c",
+        "o1" => "policies/cas/src/bpf/o1.bpf.c",
+        "max-fair" | "min-fair" | "guaranteed-fair" => "policies/uneven/src/bpf/main.bpf.c",
+        "avx-fair" => "policies/avx/src/bpf/main.bpf.c",
+        "dino" | "di-migrate" => "policies/dino/src/bpf/main.bpf.c",
+        "fifo" => "policies/baseline/src/bpf/fifo.bpf.c",
+        "rr" => "policies/baseline/src/bpf/rr.bpf.c",
+        other => panic!("{other}: nobody knows its source"),
+    }
+}
 
 /// The policy with a native build that is watched.
 fn watched(source: &str, policy: &'static Policy) -> &'static Policy {
