@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Random cases: `cargo run --release -p sim --example swarm [FIRST [LAST]]`; one seed alone is
-//! repeated and shown.
+//! repeated and shown. Exit code 1 if one failed.
+
+use std::process::ExitCode;
 
 #[path = "../tests/common/shipped.rs"]
 mod shipped;
@@ -10,7 +12,7 @@ use shipped::SHIPPED;
 /// Seeds after which it says where it is: a night is many of them.
 const PART: u64 = 5_000;
 
-fn main() {
+fn main() -> ExitCode {
     let numbers: Vec<u64> =
         std::env::args().skip(1).map(|text| text.parse().expect("a seed is a number")).collect();
     let (first, last) = match numbers[..] {
@@ -33,4 +35,5 @@ fn main() {
             decisions as f64
         );
     }
+    ExitCode::from(u8::from(failed > 0))
 }
