@@ -23,7 +23,7 @@ pub enum Verb {
     Compare(Box<Compare>),
     /// Measure the figures that a talk or paper published, and print ours beside them
     Repro(Repro),
-    /// Put a policy in charge of this machine's own kernel, until Ctrl-C (needs root)
+    /// Put a policy in charge of this machine, until Ctrl-C (needs root, unless --by affinity)
     Run(Run),
     /// Say whether policies can be loaded on this machine, and how to mend what is missing
     Doctor(Doctor),
