@@ -292,10 +292,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(stands());
-        let began = Instant::now();
         drop(controlling);
-        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
-        go.send(()).unwrap();
+        go.send(()).expect("nobody has waited until it went on");
         went_on.recv_timeout(10 * PATIENCE).expect("its table is there still");
     }
 

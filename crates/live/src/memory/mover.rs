@@ -363,9 +363,7 @@ mod tests {
         });
         let mover = Mover::default();
         assert!(mover.thread.set(Ok(stands)).is_ok());
-        let began = Instant::now();
         drop(mover);
-        assert!(began.elapsed() < 5 * PATIENCE, "{:?}", began.elapsed());
-        drop(go);
+        go.send(()).expect("nobody has waited until it went on");
     }
 }
