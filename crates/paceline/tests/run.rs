@@ -682,7 +682,7 @@ fn tasks_share_a_cpu_that_a_real_time_task_visits() {
 /// do not always survive it are in papers/live.toml.
 #[test]
 fn cpus_come_and_go() {
-    let policies = "flsched cas min-fair dino avx-fair rr fifo";
+    let policies = "flsched cas o1 min-fair dino avx-fair rr fifo";
     survives(4, include_str!("../../../faults/hotplug.sh"), policies);
 }
 
