@@ -6,11 +6,29 @@ load
 for i in 1 2 3 4; do spin; done
 taskset 2 sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; touch done' & pinned=$!
 progress $pinned $spinners
-if [ "$IN_PLACE" ]; then from=2; else from=1; fi
+if [ "$IN_PLACE" ]; then from=2; told=2000; else from=1; told=0; fi
 taskset $from chrt -f 50 taskset 2 sh -c 'while :; do :; done' & hog=$!
 await 'ran $hog; [ ${ran%.*} -gt 10 ]'
+# Those of $left that were on that CPU last.
+behind() {
+    behind=
+    for task in $left; do
+        read -r stat </proc/$task/stat
+        set -- ${stat##*) }
+        [ ${37} != 1 ] || behind="$behind $task"
+    done
+}
+# Each has left before the hog has had two seconds since the policy can know, and was looked at as often as that takes:
+# a busy host may stop the other CPU meanwhile. From then on it has half of its part, or more: where the deadline server
+# has its turns, some come back for a moment.
+looks=0 left=$spinners
+until behind; left=$behind; [ -z "$left" ]; do
+    looks=$((looks+1))
+    ran $hog; [ ${ran%.*} -lt $((told + 2000)) ] || [ $looks -lt 20 ] || fail "behind the hog for $ran ms:$left"
+    sleep 0.05
+done
 share 8000
-[ $((12 * least)) -ge $all ] || fail "one of four had $least ms, all had $all ms"
+[ $((8 * least)) -ge $all ] || fail "one of four had $least ms, all had $all ms"
 hackbench -g 1 -l 20 -p >out 2>&1 || fail "hackbench beside the hog: $?"
 kill $spinners
 await "grep -q 'sh\\[$pinned\\] waits for CPU 1, which real-time sh\\[$hog\\]' err"
