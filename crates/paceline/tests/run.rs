@@ -788,7 +788,7 @@ fn a_control_plane_takes_no_more_than_its_part() {
                 *) [ $held -gt 0 ] || fail "takes all it wants: $(tail -n 1 out)";;
             esac
             kill -INT $pid; wait $pid
-        done"#,
+        done; true"#,
     );
 }
 
