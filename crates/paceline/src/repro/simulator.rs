@@ -138,7 +138,7 @@ impl Costs {
             }
             Of::Rings => {
                 progress.phase("rings of pipes on this machine");
-                Ok(vec![measure::farthest(progress)?.unwrap_or(f64::NAN)])
+                each(&|| Ok(measure::farthest(progress)?.unwrap_or(f64::NAN)))
             }
             Of::Measure => {
                 progress.phase("paceline measure");
@@ -206,7 +206,7 @@ fn steps_ns() -> f64 {
     median(&times).unwrap_or(f64::NAN)
 }
 
-/// Cases from this seed on. Errors: one failed, and says how to look into it.
+/// How many cases from this seed on failed, of as many as it takes. Each is said, with its seed.
 fn swarm(first: u64, enough: u64, progress: &Progress) -> Result<Vec<f64>, Failure> {
     let (mut decisions, mut failures) = (0, Vec::new());
     let mut seed = first;
