@@ -78,15 +78,13 @@ pub struct Knows {
 
 impl Knows {
     /// As of now, with what was moved for it.
-    pub(crate) fn of(control: &dyn Control, memory: &HereMemory, table: &TaskTable) -> Self {
+    pub(crate) fn of(control: &dyn Control, memory: &HereMemory) -> Self {
         Knows {
             sources: control.sources(),
             learned: control.learned(),
             says: control.says().map(|says| says + &memory.moved().told()),
             placed: control.placed(),
-            held_up: None,
-            stepping: None,
-            refused: table.refused(),
+            ..Knows::default()
         }
     }
 }
@@ -100,12 +98,24 @@ const BURST: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(crate) struct Budget {
     over: Duration,
+    /// When its last step began, ns.
+    began_ns: Option<u64>,
 }
 
 impl Budget {
+    /// Does a step, which asks for a pause. Returns the pause that it is to have, and the same where that is longer.
+    pub fn step(&mut self, step: impl FnOnce() -> Duration) -> (Duration, Option<Duration>) {
+        let (at_ns, had_ns) = (now_ns(), cpu_ns());
+        let asked = step();
+        let before_ns = self.began_ns.replace(at_ns).unwrap_or(at_ns);
+        let [passed, took] = [at_ns - before_ns, cpu_ns() - had_ns].map(Duration::from_nanos);
+        let pause = self.pause(passed, took, asked);
+        (pause, Some(pause).filter(|pause| *pause > asked))
+    }
+
     /// The pause after a step that took so much CPU time and began so long after the one before, where the control
     /// plane asks for this one.
-    pub fn pause(&mut self, passed: Duration, took: Duration, asked: Duration) -> Duration {
+    fn pause(&mut self, passed: Duration, took: Duration, asked: Duration) -> Duration {
         self.over = self.over.saturating_sub(passed / SHARE).saturating_add(took);
         asked.max(self.over.saturating_sub(BURST).saturating_mul(SHARE))
     }
@@ -150,27 +160,26 @@ impl Controlling {
         let keeps = kept.clone();
         let work = move || {
             outrank();
-            let (mut budget, mut before_ns) = (Budget::default(), now_ns());
-            let mut held_up = None;
+            let (mut budget, mut held_up) = (Budget::default(), None);
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let (at_ns, had_ns) = (now_ns(), cpu_ns());
-                beats.begin(at_ns);
-                let asked = step(&mut *control, &shared, &programs, &memory);
-                if now_ns() >= tell_ns {
-                    tell_ns = now_ns() + TELL_NS;
-                    let now = Knows::of(&*control, &memory, &shared.table);
-                    *known(&told) = Knows { held_up: held_up.take(), ..now };
-                    programs.trim();
-                    memory.trim();
-                }
-                let own_ns = [cpu_ns(), memory.moved_in_ns()];
-                keeps.look(now_ns(), own_ns, &shared.table, &*control);
-                beats.end();
-                let [passed, took] =
-                    [at_ns - before_ns, cpu_ns() - had_ns].map(Duration::from_nanos);
-                before_ns = at_ns;
-                pause = budget.pause(passed, took, asked);
-                held_up = Some(pause).filter(|pause| *pause > asked).or(held_up);
+                let (next, longer) = budget.step(|| {
+                    beats.begin(now_ns());
+                    let asked = step(&mut *control, &shared, &programs, &memory);
+                    if now_ns() >= tell_ns {
+                        tell_ns = now_ns() + TELL_NS;
+                        let refused = shared.table.refused();
+                        let now = Knows::of(&*control, &memory);
+                        *known(&told) = Knows { held_up: held_up.take(), refused, ..now };
+                        programs.trim();
+                        memory.trim();
+                    }
+                    let own_ns = [cpu_ns(), memory.moved_in_ns()];
+                    keeps.look(now_ns(), own_ns, &shared.table, &*control);
+                    beats.end();
+                    asked
+                });
+                pause = next;
+                held_up = longer.or(held_up);
             }
         };
         let thread = std::thread::Builder::new().name("control".into()).spawn(work)?;

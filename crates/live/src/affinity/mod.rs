@@ -29,7 +29,7 @@ use self::mask::{Mask, Own};
 use self::thread::{Stat, times};
 use crate::control::{Budget, Knows};
 use crate::counters::{self, Event, Whom, instructions_of};
-use crate::execute::{cpu_ns, now_ns};
+use crate::execute::now_ns;
 use crate::memory::HereMemory;
 use crate::program::{self, Programs, listed};
 use crate::topology;
@@ -95,8 +95,7 @@ struct Known {
 pub struct Steering {
     control: Box<dyn Control>,
     budget: Budget,
-    /// When it was asked last, and when it is asked again.
-    asked_ns: u64,
+    /// When it is asked again.
     control_ns: u64,
     /// The pause until then, where that is longer than it asks for.
     held_up: Option<Duration>,
@@ -143,7 +142,6 @@ impl Steering {
         Ok(Steering {
             control,
             budget: Budget::default(),
-            asked_ns: now_ns(),
             control_ns: 0,
             held_up: None,
             keeper: Keeper::new(),
@@ -178,7 +176,7 @@ impl Steering {
 
     /// What the control plane goes by.
     pub fn knows(&self) -> Knows {
-        let now = Knows::of(&*self.control, &self.memory, self.keeper.table());
+        let now = Knows::of(&*self.control, &self.memory);
         Knows { held_up: self.held_up, refused: self.refused, ..now }
     }
 
@@ -204,24 +202,21 @@ impl Steering {
         self.meet(here, &online)?;
         self.charge();
         if now_ns() >= self.control_ns {
-            let (at_ns, had_ns) = (now_ns(), cpu_ns());
-            let view = View {
-                now_ns: at_ns,
-                table: self.keeper.table(),
-                name_of: &program::name,
-                cgroup_of: &|_| None,
-                memory: &self.memory,
-                program_of: &|tid| self.programs.of(tid),
-                parent_of: &program::parent,
-            };
-            let asked = Duration::from_nanos(self.control.step(&view));
-            self.programs.trim();
-            self.memory.trim();
-            let passed = Duration::from_nanos(at_ns - self.asked_ns);
-            let took = Duration::from_nanos(cpu_ns() - had_ns);
-            let pause = self.budget.pause(passed, took, asked);
-            self.held_up = Some(pause).filter(|pause| *pause > asked);
-            self.asked_ns = at_ns;
+            let (pause, held_up) = self.budget.step(|| {
+                let after_ns = self.control.step(&View {
+                    now_ns: now_ns(),
+                    table: self.keeper.table(),
+                    name_of: &program::name,
+                    cgroup_of: &|_| None,
+                    memory: &self.memory,
+                    program_of: &|tid| self.programs.of(tid),
+                    parent_of: &program::parent,
+                });
+                self.programs.trim();
+                self.memory.trim();
+                Duration::from_nanos(after_ns)
+            });
+            self.held_up = held_up;
             self.control_ns = now_ns() + pause.as_nanos() as u64;
         }
         self.place(&online)
