@@ -14,6 +14,12 @@ fail() {
 }
 await() { i=0; until eval "$1"; do i=$((i+1)); [ $i -lt 400 ] || fail "never: $1"; sleep 0.05; done; }
 
+# A command line that is refused: one line says why, in err.
+refused() {
+    "$@" >out 2>err; status=$?
+    [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
+}
+
 kernel_said() { dmesg | grep -e 'sched_ext: ' -e 'rcu: '; }
 
 # The policy has charge still; else the kernel has said why not.

@@ -178,10 +178,6 @@ fn it_goes_when_its_time_its_command_or_somebody_ends_it() {
 fn what_cannot_be_loaded_is_one_line() {
     in_guest(
         r#"
-        refused() {
-            "$@" >out 2>err; status=$?
-            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
-        }
         refused $P run default;              grep -q 'there are: flsched' err || fail names
         refused $P run fifo --for 0s;        grep -q 'such as 10s' err || fail zero
         refused $P run fifo -- no-such-one;  grep -q 'no-such-one' err || fail command
@@ -223,14 +219,10 @@ fn what_cannot_be_loaded_is_one_line() {
 fn in_a_container_what_needs_more_than_it_shows_is_refused() {
     in_guest(
         r#"
-        refused() {
-            "$@" >out 2>err; status=$?
-            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
-            [ "$(state)" = disabled ] || fail "$*: still $(state)"
-        }
         pids='unshare --pid --fork --mount-proc'
         for what in 'run dino --for 1s' 'compare --on here --policy dino -- true'; do
             refused $pids $P $what
+            [ "$(state)" = disabled ] || fail "$what: still $(state)"
             grep -q "dino goes by threads' numbers.*--pid=host" err || fail "$what: $(cat err)"
         done
         $pids $P run flsched --for 300ms 2>err || fail "flsched knows none: $?"
@@ -239,6 +231,7 @@ fn in_a_container_what_needs_more_than_it_shows_is_refused() {
         groups='unshare --cgroup'
         for what in 'run fifo --for 1s' 'compare --on here --policy fifo -- true'; do
             refused $groups $P $what
+            [ "$(state)" = disabled ] || fail "$what: still $(state)"
             grep -q 'not to be seen in a cgroup namespace.*--cgroupns=host' err || fail "$what: $(cat err)"
         done
         $groups $P run fifo --for 300ms --ignore-cgroup-limits 2>err || fail "told to ignore them: $?"
@@ -363,10 +356,6 @@ fn speeds_come_from_counters_a_profile_or_memory() {
         grep -q 'taken for one that gains most' err || fail "what it said"
         kill $spinners
 
-        refused() {
-            "$@" >out 2>err; status=$?
-            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
-        }
         refused $P run flsched --memo m;                      grep -q 'such as min-fair' err || fail memo
         refused $P run min-fair --profile sh.toml;            grep -q 'are alike' err || fail alike
         refused $P run min-fair $kinds --profile none.toml;   grep -q 'none.toml' err || fail none
@@ -528,10 +517,6 @@ X
         [ $status = 3 ] || fail "status $status"
         [ "$(masks)" = " 6 3f " ] || fail "others were steered: $(masks)"
 
-        refused() {{
-            "$@" >out 2>err; status=$?
-            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
-        }}
         refused $P run flsched --by affinity $kinds;  grep -q 'flsched decides in the kernel alone' err || fail flsched
         refused $P run min-fair --by affinity;        grep -q 'alike' err || fail alike
         # Where masks cannot be noted, that is said at once, and how the command ends is how this does.
@@ -599,10 +584,6 @@ fn a_comparison_here_takes_turns() {
         kill $other || fail "others are gone too"
         [ -z "$(ls -d /tmp/paceline-* 2>/dev/null)" ] || fail "files are left"
 
-        refused() {
-            "$@" >out 2>err; status=$?
-            [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
-        }
         $P run fifo 2>first & pid=$!
         await '[ "$(state)" = enabled ]'
         compare --policy default -- true 2>err; status=$?
