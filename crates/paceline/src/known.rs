@@ -9,14 +9,13 @@ use std::time::Duration;
 use live::Attached;
 use policy::{Instance, Profile, Told, Topology};
 use report::text::plural;
+use uneven::REMEMBERED;
 
 use crate::cli::{Counter, Run};
 use crate::failure::Failure;
 use crate::output;
 use crate::profile::{self, Given};
 
-/// Programs of a memo: as many as a policy remembers.
-const REMEMBERED: usize = 4096;
 /// How often what was measured is written down.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 

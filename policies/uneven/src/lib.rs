@@ -50,6 +50,7 @@ pub use energy::energy_per_work;
 pub use error::Error;
 pub use estimate::{Counts, Estimator, Rules, interpolate};
 pub use guaranteed::{GuaranteedFair, Mode};
+pub use memory::REMEMBERED;
 pub use metrics::{Deviation, Metrics};
 pub use policies::{
     ALL, EQUAL_PROGRESS, GUARANTEED_FAIR, MAX_FAIR, MAX_PERF, MIN_FAIR, R_FAIR, SIMILAR_MIN_FAIR,

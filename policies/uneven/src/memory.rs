@@ -11,8 +11,8 @@ use policy::{Profile, Program, View};
 
 use crate::{Estimator, Rules};
 
-/// Executables that are remembered.
-const REMEMBERED: usize = 4096;
+/// Executables that are remembered at most, also in a memo.
+pub const REMEMBERED: usize = 4096;
 
 /// What an estimator began with.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,6 +43,11 @@ impl Row {
         Some(self.said_ns? / self.was?.median)
     }
 
+    /// How far that is from what was, as a part of it.
+    fn far(&self) -> Option<f64> {
+        self.ratio().map(|ratio| (ratio - 1.0).abs())
+    }
+
     /// It is one that costs were fitted to, and so no prediction.
     fn fitted(&self) -> bool {
         let RingKey { passers, tasks, bytes, .. } = self.key;
@@ -50,7 +55,7 @@ impl Row {
     }
 
     fn holds(&self) -> bool {
-        self.ratio().is_some_and(|ratio| (ratio - 1.0).abs() <= WITHIN)
+        self.far().is_some_and(|far| far <= WITHIN)
     }
 }
 
@@ -71,8 +76,7 @@ pub fn hold(rows: &[Row]) -> bool {
 
 /// How far the worst of them is, as a part of what was. None: one is missing.
 pub fn farthest(rows: &[Row]) -> Option<f64> {
-    let far =
-        rows.iter().map(|row| Some((row.ratio()? - 1.0).abs())).collect::<Option<Vec<_>>>()?;
+    let far = rows.iter().map(Row::far).collect::<Option<Vec<_>>>()?;
     far.into_iter().reduce(f64::max)
 }
 
@@ -100,7 +104,7 @@ pub fn text(rows: &[Row]) -> String {
     };
     let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
     let headings = ["ring of", "KB", "K", "was, ns", "quartiles", "sim says", "ratio", "holds"];
-    let far = |row: &&Row| row.ratio().map_or(f64::MAX, |ratio| (ratio - 1.0).abs());
+    let far = |row: &&Row| row.far().unwrap_or(f64::MAX);
     let worst = rows.iter().max_by(|a, b| far(a).total_cmp(&far(b)));
     let worst = worst.and_then(Row::ratio).map_or("?".to_string(), |it| format!("{it:.2}"));
     let held = rows.iter().filter(|row| row.holds()).count();

@@ -534,7 +534,7 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
                 // As wide as machines/ has it of processors that somebody has described.
                 Stated::new(ns, "ns", Tag::Assumed, source).within([ns / 3.0, ns * 3.0])
             }
-            None => cost(None, "ns", &source),
+            None => Stated::unknown("ns", DISTURBED),
         };
         description.costs.insert(name, stated);
     }

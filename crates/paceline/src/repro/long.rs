@@ -129,8 +129,8 @@ fn watched(child: &mut Child) -> std::io::Result<(ExitStatus, u64)> {
     }
 }
 
-/// `VmHWM` in bytes.
-fn high_water(status: &str) -> Option<u64> {
+/// `VmHWM` of a process's status, in bytes.
+pub fn high_water(status: &str) -> Option<u64> {
     live::bytes_of(status, "VmHWM:").map(|bytes| bytes as u64)
 }
 

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use sim::yardstick::{calibration, eight_cpus, many_cpus, mix};
 use sim::{Scenario, Scheduler};
 
+use super::long::high_water;
 use crate::failure::Failure;
 use crate::measure;
 use crate::progress::Progress;
@@ -190,8 +191,8 @@ impl Mix {
         fs::write("/proc/self/clear_refs", "5").map_err(failed)?;
         sim::run(&scenario).map_err(failed)?;
         let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
-        let most = live::bytes_of(&status, "VmHWM:");
-        most.map(|bytes| bytes as f64).ok_or_else(|| failed("the kernel does not tell VmHWM"))
+        let most = high_water(&status).ok_or_else(|| failed("the kernel does not tell VmHWM"))?;
+        Ok(most as f64)
     }
 }
 
@@ -208,7 +209,7 @@ fn steps_ns() -> f64 {
 
 /// How many cases from this seed on failed, of as many as it takes. Each is said, with its seed.
 fn swarm(first: u64, enough: u64, progress: &Progress) -> Result<Vec<f64>, Failure> {
-    let (mut decisions, mut failures) = (0, Vec::new());
+    let (mut decisions, mut failed) = (0, 0);
     let mut seed = first;
     while decisions < enough {
         progress.phase(&format!(
@@ -216,22 +217,21 @@ fn swarm(first: u64, enough: u64, progress: &Progress) -> Result<Vec<f64>, Failu
             seed - first,
             decisions as f64,
             enough as f64,
-            failures.len()
+            failed
         ));
         let part = sim::swarm(seed..seed + PART, shipped::SHIPPED);
         decisions += part.decisions;
+        failed += part.failures.len();
         for failure in part.failures {
             progress.known(&format!("seed {}: {}: {}", failure.seed, failure.what, failure.error));
-            failures.push(failure.seed);
         }
         seed += PART;
     }
     progress.known(&format!(
-        "seeds {first} to {seed}: {:.2e} decisions, {} failed",
-        decisions as f64,
-        failures.len()
+        "seeds {first} to {seed}: {:.2e} decisions, {failed} failed",
+        decisions as f64
     ));
-    Ok(vec![failures.len() as f64])
+    Ok(vec![failed as f64])
 }
 
 fn failed(why: impl std::fmt::Display) -> Failure {
