@@ -103,7 +103,7 @@ fn new_task(
     let own = Task::new(task.name.clone(), allowed, task.process, here, at);
     Task {
         nice: task.nice,
-        batch: task.batch,
+        fair: task.fair,
         realtime: task.realtime,
         kernel: task.kernel,
         stalled: task.stalled,

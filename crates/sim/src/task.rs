@@ -2,7 +2,7 @@
 //! A thread as the simulated kernel knows it.
 
 use machine::CpuSet;
-use workload::{Happened, RealTime};
+use workload::{Fair, Happened, RealTime};
 
 use crate::kernel::cgroup_id;
 use crate::program::Cursor;
@@ -48,8 +48,8 @@ pub struct Task {
     pub allowed: CpuSet,
     /// −20 to 19.
     pub nice: i8,
-    /// SCHED_BATCH.
-    pub batch: bool,
+    /// Its policy, where it is not real-time.
+    pub fair: Fair,
     /// It is of the class above, that of real-time tasks.
     pub realtime: RealTime,
     /// Threads of one process share an address space.
@@ -116,7 +116,7 @@ impl Task {
             cpu: here,
             allowed,
             nice: 0,
-            batch: false,
+            fair: Fair::Normal,
             realtime: RealTime::No,
             process,
             cgroup: cgroup_id(None),

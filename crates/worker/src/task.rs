@@ -11,7 +11,7 @@ use rustix::thread::{
     ClockId, CpuSet, clock_nanosleep_absolute, gettid, sched_getaffinity, sched_setaffinity,
     sched_yield, set_name,
 };
-use workload::{Object, RealTime, Step, Task, Workload};
+use workload::{Fair, Object, RealTime, Step, Task, Workload};
 
 use crate::burn::{Burner, cpu_ns, timespec, wall_ns};
 use crate::channel::{Broken, Channel};
@@ -111,7 +111,7 @@ impl Context<'_> {
                 .map_err(|e| Halt::Failed(NICE, e))?;
         }
         let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::NOMEM);
-        become_realtime(task.realtime).map_err(|e| Halt::Failed(REALTIME, errno(e)))?;
+        set_policy(task).map_err(|e| Halt::Failed(REALTIME, errno(e)))?;
         // Until its memory is there.
         let bound = task.nodes.as_ref().map(|nodes| memory::bind(nodes));
         let _bound = bound.transpose().map_err(|e| Halt::Failed(NODES, errno(e)))?;
@@ -150,14 +150,16 @@ impl Context<'_> {
     }
 }
 
-/// Puts the calling thread above all that are not real-time.
-fn become_realtime(realtime: RealTime) -> std::io::Result<()> {
-    let policy = match realtime {
-        RealTime::No => return Ok(()),
-        RealTime::Fifo(_) => libc::SCHED_FIFO,
-        RealTime::Rr(_) => libc::SCHED_RR,
+/// Gives the calling thread the task's scheduling policy. Its nice value stays.
+fn set_policy(task: &Task) -> std::io::Result<()> {
+    let policy = match (task.realtime, task.fair) {
+        (RealTime::Fifo(_), _) => libc::SCHED_FIFO,
+        (RealTime::Rr(_), _) => libc::SCHED_RR,
+        (RealTime::No, Fair::Normal) => return Ok(()),
+        (RealTime::No, Fair::Batch) => libc::SCHED_BATCH,
+        (RealTime::No, Fair::Idle) => libc::SCHED_IDLE,
     };
-    let parameter = libc::sched_param { sched_priority: realtime.priority().into() };
+    let parameter = libc::sched_param { sched_priority: task.realtime.priority().into() };
     // SAFETY: the parameter outlives the call, which keeps no pointer to it
     match unsafe { libc::sched_setscheduler(0, policy, &parameter) } {
         0 => Ok(()),
@@ -370,4 +372,23 @@ fn place(set: &CpuSet) -> Result<(), Halt> {
 /// Only the task itself writes, so this needs no locked instruction.
 fn add(counter: &std::sync::atomic::AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gets_the_fair_policy_of_its_task() {
+        let policy_of = |fair| {
+            let lives = move || {
+                set_policy(&Task { fair, ..Task::default() }).unwrap();
+                // SAFETY: 0 is the calling thread
+                unsafe { libc::sched_getscheduler(0) }
+            };
+            std::thread::spawn(lives).join().unwrap()
+        };
+        let all = [Fair::Normal, Fair::Batch, Fair::Idle].map(policy_of);
+        assert_eq!(all, [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE]);
+    }
 }

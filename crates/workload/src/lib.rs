@@ -27,7 +27,7 @@ pub use causes::Causes;
 pub use domains::DomainMixes;
 pub use hw::{Demand, Hw, Touched};
 pub use json::Error;
-pub use model::{Group, More, Object, ObjectId, RealTime, Step, Task, Workload};
+pub use model::{Fair, Group, More, Object, ObjectId, RealTime, Step, Task, Workload};
 pub use script::{Act, Again, Cut, Happened, Met, Played, Script, Steps, Then};
 pub use vector::Vector;
 pub use write::{Dialect, Unwritable, write};

@@ -79,8 +79,8 @@ pub struct Task {
     pub nice: i8,
     /// Which of [`Workload::groups`] it is in; None is the root.
     pub group: Option<usize>,
-    /// It is SCHED_BATCH: when it wakes it preempts nobody. rt-app has no word for it.
-    pub batch: bool,
+    /// Its policy in the fair class. A real-time task's counts for nothing.
+    pub fair: Fair,
     /// It goes before all tasks that are not real-time, whatever their nice values.
     pub realtime: RealTime,
     /// It is the kernel's own: it has no address space, and nobody's run goes on for it.
@@ -110,6 +110,31 @@ pub struct Task {
     /// How often its maker had woken another than the time before, as Linux counts (`wakee_flips`). The simulator alone
     /// knows of it.
     pub wakee_flips: u32,
+}
+
+/// The scheduling policy of a task that is not real-time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fair {
+    /// SCHED_OTHER, which the kernel calls SCHED_NORMAL.
+    #[default]
+    Normal,
+    /// SCHED_BATCH: when the task wakes, it preempts no other. rt-app has no word for it.
+    Batch,
+    /// SCHED_IDLE: the task weighs 3, where nice 19 weighs 15 and nice 0 weighs 1024, whatever its nice value is. When it
+    /// wakes, it preempts no other, and a waking task of another policy preempts it at once.
+    Idle,
+}
+
+impl Fair {
+    /// The number of the policy in the kernel (`p->policy`): SCHED_NORMAL, SCHED_BATCH or SCHED_IDLE.
+    #[inline]
+    pub fn number(self) -> u32 {
+        match self {
+            Fair::Normal => 0,
+            Fair::Batch => 3,
+            Fair::Idle => 5,
+        }
+    }
 }
 
 /// Whether a task is of the kernel's real-time class, and at which priority, 1 to 99: the higher goes first.

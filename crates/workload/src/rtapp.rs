@@ -3,8 +3,8 @@
 //!
 //! The language is that of rt-app 1.0 (`doc/tutorial.txt` of scheduler-tools/rt-app), with the
 //! freedoms of its `workgen`: comments, trailing commas and repeated keys. What is not modelled is
-//! refused by name and never skipped. `"priority"` is a nice value of SCHED_OTHER and a priority of SCHED_FIFO and
-//! SCHED_RR, which have 10 where they name none, as in rt-app. `mem` takes the time of copying as many bytes
+//! refused by name and never skipped. `"priority"` is a nice value of SCHED_OTHER and
+//! SCHED_IDLE, and a priority of SCHED_FIFO and SCHED_RR, which have 10 where they name none, as in rt-app. `mem` takes the time of copying as many bytes
 //! (`copy_byte_ns` of a machine, however large the buffer is), `iorun` that of a system call for each buffer:
 //! /dev/null does not look at what it is given. Ours, and ignored by rt-app itself:
 //!
@@ -16,6 +16,7 @@
 //!   `"tasks"` (or in `"resources"`), and the events `"write"` and `"read": {"ref": "c", "bytes": N}`;
 //! - `"barriers": {"b": {"parties": N, "spin": µs}}`: a barrier that spins before it blocks;
 //! - `"taskgroups": {"/web": {"weight": 200}}`: `cpu.weight` of groups that tasks name;
+//! - `"policy": "SCHED_BATCH"`, with a nice value; rt-app itself refuses it;
 //! - fractions of a µs, and of a second in `"duration"`.
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use crate::events::{self, Scope};
 use crate::groups::Groups;
 use crate::hw::Hw;
 use crate::json::{Error, Node, Source};
-use crate::model::{Object, ObjectId, RealTime, Step, Task, Workload};
+use crate::model::{Fair, Object, ObjectId, RealTime, Step, Task, Workload};
 use crate::script::Cut;
 
 /// Reads the text of a workload file; `name` stands in errors, and without its directory and
@@ -144,8 +145,20 @@ struct Definition<'a> {
 enum Policy {
     #[default]
     Other,
+    Batch,
+    Idle,
     Fifo,
     Rr,
+}
+
+impl Policy {
+    fn fair(self) -> Fair {
+        match self {
+            Policy::Batch => Fair::Batch,
+            Policy::Idle => Fair::Idle,
+            Policy::Other | Policy::Fifo | Policy::Rr => Fair::Normal,
+        }
+    }
 }
 
 enum Process {
@@ -326,8 +339,11 @@ impl<'a> Reader<'a> {
         }
         let policy = find("policy").map_or(Ok(self.policy), policy)?;
         let realtime = || find("priority").map_or(Ok(PRIORITY), priority);
+        task.fair = policy.fair();
         match policy {
-            Policy::Other => task.nice = find("priority").map_or(Ok(0), nice)?,
+            Policy::Other | Policy::Batch | Policy::Idle => {
+                task.nice = find("priority").map_or(Ok(0), nice)?;
+            }
             Policy::Fifo => task.realtime = RealTime::Fifo(realtime()?),
             Policy::Rr => task.realtime = RealTime::Rr(realtime()?),
         }
@@ -564,10 +580,12 @@ fn io_device(node: Node) -> Result<(), Error> {
 fn policy(node: Node) -> Result<Policy, Error> {
     match node.string("policy")?.as_str() {
         "SCHED_OTHER" => Ok(Policy::Other),
+        "SCHED_BATCH" => Ok(Policy::Batch),
+        "SCHED_IDLE" => Ok(Policy::Idle),
         "SCHED_FIFO" => Ok(Policy::Fifo),
         "SCHED_RR" => Ok(Policy::Rr),
         other => Err(node.error(format!(
-            "policy {other} is not modelled; SCHED_OTHER, SCHED_FIFO and SCHED_RR are"
+            "policy {other} is not modelled; SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_FIFO and SCHED_RR are"
         ))),
     }
 }

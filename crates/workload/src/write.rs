@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::hw::Hw;
-use crate::model::{Object, ObjectId, RealTime, Step, Task, Workload};
+use crate::model::{Fair, Object, ObjectId, RealTime, Step, Task, Workload};
 use crate::rtapp::MEM_BUFFER_BYTES;
 use crate::vector::Vector;
 
@@ -134,9 +134,6 @@ impl Writer<'_> {
     fn task(&self) -> Result<Value, Unwritable> {
         let task = self.task;
         let mut out = Map::new();
-        if task.batch {
-            return Err(self.error("SCHED_BATCH, which rt-app has not"));
-        }
         if task.script.is_some() {
             return Err(
                 self.error("what a recording saw it do, which is replayed by the simulator alone")
@@ -151,13 +148,17 @@ impl Writer<'_> {
         if let Some(nodes) = &task.nodes {
             out.insert("nodes_membind".to_string(), json!(nodes));
         }
-        let policy = match task.realtime {
-            RealTime::No => None,
-            RealTime::Fifo(_) => Some("SCHED_FIFO"),
-            RealTime::Rr(_) => Some("SCHED_RR"),
+        let policy = match (task.realtime, task.fair) {
+            (RealTime::Fifo(_), _) => Some(json!("SCHED_FIFO")),
+            (RealTime::Rr(_), _) => Some(json!("SCHED_RR")),
+            (RealTime::No, Fair::Normal) => None,
+            (RealTime::No, Fair::Batch) => Some(self.ours(json!("SCHED_BATCH"), "SCHED_BATCH")?),
+            (RealTime::No, Fair::Idle) => Some(json!("SCHED_IDLE")),
         };
         if let Some(policy) = policy {
-            out.insert("policy".to_string(), json!(policy));
+            out.insert("policy".to_string(), policy);
+        }
+        if task.realtime.yes() {
             out.insert("priority".to_string(), json!(task.realtime.priority()));
         } else if task.nice != 0 {
             out.insert("priority".to_string(), json!(task.nice));

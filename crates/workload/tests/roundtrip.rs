@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 use workload::hackbench::{Channel, Hackbench, Worker};
 use workload::{
-    Cut, Dialect, Hw, Object, RealTime, Step, Task, Touched, Vector, Workload, rtapp::parse, write,
+    Cut, Dialect, Fair, Hw, Object, RealTime, Step, Task, Touched, Vector, Workload, rtapp::parse,
+    write,
 };
 
 /// Objects of one kind each, that any step may use; first come those that are declared, as the
@@ -95,14 +96,16 @@ fn task() -> impl Strategy<Value = Task> {
 
 fn workload() -> impl Strategy<Value = Workload> {
     let duration = prop::option::of(1..3_000_000_000u64);
-    (prop::collection::vec(task(), 1..5), duration).prop_map(|(mut tasks, duration_ns)| {
+    (prop::collection::vec(task(), 1..6), duration).prop_map(|(mut tasks, duration_ns)| {
         for (at, task) in tasks.iter_mut().enumerate() {
             task.name = format!("t{at}");
             task.process = at;
-            // Nice values of such tasks have no words.
+            // Nice values of real-time tasks have no words.
             match at {
                 1 => (task.nice, task.realtime) = (0, RealTime::Rr(1)),
                 2 => (task.nice, task.realtime) = (0, RealTime::Fifo(99)),
+                3 => task.fair = Fair::Batch,
+                4 => task.fair = Fair::Idle,
                 _ => {}
             }
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What rt-app's JSON means, and how a wrong file is refused.
 
-use workload::{Object, RealTime, Step, Touched, Vector, Workload, rtapp::parse};
+use workload::{Fair, Object, RealTime, Step, Touched, Vector, Workload, rtapp::parse};
 
 fn read(text: &str) -> Workload {
     parse("dir/file.json", text).unwrap_or_else(|e| panic!("{e}"))
@@ -83,6 +83,18 @@ fn what_is_written_to_memory_and_devices_goes_through_one_buffer() {
     assert_eq!(read(&text("")).tasks[0].steps, both(4_194_304));
     let said = read(&text(r#""mem_buffer_size": 4096, "io_device": "/dev/null""#));
     assert_eq!(said.tasks[0].steps, both(4096));
+}
+
+/// Nice values count for all policies of the fair class.
+#[test]
+fn fair_policies_are_read_with_their_nice_values() {
+    let w = read(
+        r#"{"tasks": {"a": {"loop": 1, "run": 1}, "b": {"loop": 1, "policy": "SCHED_BATCH", "priority": 5, "run": 1},
+            "c": {"loop": 1, "policy": "SCHED_OTHER", "run": 1}, "d": {"loop": 1, "policy": "SCHED_RR", "run": 1}},
+            "global": {"default_policy": "SCHED_IDLE"}}"#,
+    );
+    let seen: Vec<_> = w.tasks.iter().map(|task| (task.fair, task.nice)).collect();
+    assert_eq!(seen, [(Fair::Idle, 0), (Fair::Batch, 5), (Fair::Normal, 0), (Fair::Normal, 0)]);
 }
 
 /// `"priority"` means what the policy makes of it, wherever that stands.

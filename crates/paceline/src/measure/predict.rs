@@ -6,7 +6,7 @@ use machine::Machine;
 use sim::{Scenario, Scheduler};
 use trace::Outcome;
 use workload::apps::{self, Apps};
-use workload::{Step, Task, Workload};
+use workload::{Fair, Step, Task, Workload};
 
 use super::raw::{RingKey, Yielders};
 
@@ -39,7 +39,7 @@ pub fn hop_ns(machine: &Machine, program: &Program, key: RingKey) -> Option<f64>
         for (at, task) in workload.tasks.iter_mut().enumerate() {
             let away = key.apart && at % 2 == 1;
             task.cpus = Some(vec![if away { program.other } else { program.home }]);
-            task.batch = key.batch;
+            task.fair = if key.batch { Fair::Batch } else { Fair::Normal };
         }
         run(machine, workload).map(|outcome| outcome.elapsed_ns as f64)
     };

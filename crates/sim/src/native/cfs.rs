@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 
 use machine::{Machine, Paths};
+use workload::Fair;
 
 use super::domains::Domains;
 use crate::account::Func;
@@ -448,7 +449,7 @@ impl Class for Cfs {
     }
 
     fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId, task: TaskId, _flags: u64) {
-        if !k.tasks[task].batch {
+        if k.tasks[task].fair == Fair::Normal {
             self.check_preempt(k, cpu, curr, task);
         }
     }

@@ -11,6 +11,7 @@
 //! groups, bandwidth, misfit and asymmetric CPUs, preferred nodes and caches (`llc_balancing` of 7.2).
 
 use machine::{Machine, Paths};
+use workload::Fair;
 
 use super::domains::Domains;
 use super::eevdf_queue::{Entity, Placing, Queue};
@@ -505,7 +506,7 @@ impl Class for Eevdf {
 
     fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, _curr: TaskId, task: TaskId, flags: u64) {
         // `wakeup_preempt_fair`: BATCH and IDLE tasks do not preempt others.
-        if flags & wake::FORK == 0 && !k.tasks[task].batch {
+        if flags & wake::FORK == 0 && k.tasks[task].fair == Fair::Normal {
             self.check_preempt(k, cpu, task);
         }
     }

@@ -5,7 +5,7 @@ use machine::{Machine, find};
 use trace::Outcome;
 use workload::apps::{Apps, Ring};
 use workload::hackbench::{Channel, Hackbench, Worker};
-use workload::{Workload, mix, rtapp};
+use workload::{Fair, Workload, mix, rtapp};
 
 use crate::{Scenario, Scheduler, run};
 
@@ -285,11 +285,11 @@ fn who_makes_system_calls_gives_way_to_who_is_woken_from_afar() {
 }
 
 /// Tasks that pass a token round on CPU 0.
-fn token_ring(tasks: usize, batch: bool) -> Workload {
+fn token_ring(tasks: usize, fair: Fair) -> Workload {
     let apps = Apps::embedded().with("ring.touch_us", 0.1).unwrap();
     let mut workload = apps.ring(Ring::Threads, tasks, 0);
     for task in &mut workload.tasks {
-        task.batch = batch;
+        task.fair = fair;
         task.hw = None;
     }
     workload
@@ -297,13 +297,13 @@ fn token_ring(tasks: usize, batch: bool) -> Workload {
 
 #[test]
 fn batch_tasks_preempt_nobody_when_they_wake() {
-    let involuntary = |batch: bool| {
-        let outcome = ran(&small(1), &token_ring(5, batch), &Scheduler::Default);
+    let involuntary = |fair: Fair| {
+        let outcome = ran(&small(1), &token_ring(5, fair), &Scheduler::Default);
         outcome.observed.involuntary_switches
     };
-    assert!(involuntary(false) > 500, "{}", involuntary(false));
+    assert!(involuntary(Fair::Normal) > 500, "{}", involuntary(Fair::Normal));
     // A tick may end a slice.
-    assert!(involuntary(true) < 20, "{}", involuntary(true));
+    assert!(involuntary(Fair::Batch) < 20, "{}", involuntary(Fair::Batch));
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn delayed_sleeps_cost_what_the_machine_says() {
     let elapsed_ns = |delayed: &[(&str, f64)]| {
         let mut machine = small(1);
         machine.delayed = delayed.iter().map(|(name, it)| ((*name).to_string(), *it)).collect();
-        ran(&machine, &token_ring(2, true), &Scheduler::Default).elapsed_ns
+        ran(&machine, &token_ring(2, Fair::Batch), &Scheduler::Default).elapsed_ns
     };
     let usual_ns = elapsed_ns(&[]);
     let paths = machine::Paths::embedded();
@@ -329,9 +329,9 @@ fn delayed_sleeps_cost_what_the_machine_says() {
 fn an_unknown_number_is_not_made_up() {
     let mut machine = small(2);
     machine.unknown.insert("line_remote_ns", "no such pair".into());
-    ran(&machine, &token_ring(2, false), &Scheduler::Default);
+    ran(&machine, &token_ring(2, Fair::Normal), &Scheduler::Default);
     machine.unknown.insert("syscall_ns", "nobody tried".into());
-    let scenario = Scenario::new(machine, token_ring(2, false), Scheduler::Default);
+    let scenario = Scenario::new(machine, token_ring(2, Fair::Normal), Scheduler::Default);
     let error = run(&scenario).unwrap_err().to_string();
     assert!(error.contains("syscall_ns of machine numa-2x4 is unknown (nobody tried)"), "{error}");
 }
