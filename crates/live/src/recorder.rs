@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, ProgramMut};
-use record::{Ending, Header, RAW_SIZE, Raw, TaskInfo, WriteError, Writer, task_group};
+use record::{Class, Ending, Header, RAW_SIZE, Raw, TaskInfo, WriteError, Writer, task_group};
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::execute::now_ns;
@@ -307,11 +307,17 @@ pub(crate) fn described(pid: u32, tid: u32) -> Option<TaskInfo> {
     let mask = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"));
     Some(TaskInfo {
         nice: fields.get(16)?.parse().ok()?,
+        class: class(fields.get(38)?, fields.get(37)?).unwrap_or_default(),
         kernel: flags & KERNEL != 0,
         cpus: mask.and_then(first_cpus).unwrap_or(u64::MAX),
         name: name(tid)?,
         ..TaskInfo::new(tid, pid)
     })
+}
+
+/// The scheduling class, by the policy and real-time priority of `/proc/PID/stat`.
+fn class(policy: &str, priority: &str) -> Option<Class> {
+    Class::of_policy(policy.parse().ok()?, priority.parse().ok()?)
 }
 
 /// The last 64 bits of a mask such as `ff,ffffffff`. Where all CPUs are in it, it says no more than none.

@@ -165,6 +165,63 @@ impl Carrier {
     }
 }
 
+/// The scheduling class of a thread, and its priority there (sched(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// SCHED_OTHER, by nice value.
+    #[default]
+    Other,
+    /// SCHED_BATCH, by nice value.
+    Batch,
+    /// SCHED_IDLE: below every nice value.
+    Idle,
+    /// SCHED_FIFO, at a priority of 1 to 99.
+    Fifo(u8),
+    /// SCHED_RR, at a priority of 1 to 99.
+    RoundRobin(u8),
+    /// SCHED_DEADLINE, whose runtime and period no event tells.
+    Deadline,
+}
+
+impl Class {
+    /// The class of the kernel's number for a policy (include/uapi/linux/sched.h), at this real-time priority; None: there
+    /// is none. sched_ext's policy (7) is that of ordinary tasks.
+    pub fn of_policy(policy: u8, priority: u32) -> Option<Class> {
+        let real_time = || u8::try_from(priority).ok().filter(|it| (1..=99).contains(it));
+        Some(match policy {
+            0 | 7 => Class::Other,
+            1 => Class::Fifo(real_time()?),
+            2 => Class::RoundRobin(real_time()?),
+            3 => Class::Batch,
+            5 => Class::Idle,
+            6 => Class::Deadline,
+            _ => return None,
+        })
+    }
+
+    /// The kernel's number for the policy, and the real-time priority.
+    pub(crate) fn policy(self) -> (u8, u32) {
+        match self {
+            Class::Other => (0, 0),
+            Class::Fifo(priority) => (1, priority.into()),
+            Class::RoundRobin(priority) => (2, priority.into()),
+            Class::Batch => (3, 0),
+            Class::Idle => (5, 0),
+            Class::Deadline => (6, 0),
+        }
+    }
+
+    /// The class that the kernel's priority `prio` of the scheduling events tells (include/linux/sched/prio.h): -1 is a
+    /// deadline task's, 0 to 98 are real-time ones'. FIFO is not told from RR by it, nor batch and idle from other.
+    pub fn of_prio(prio: i32) -> Class {
+        match prio {
+            ..0 => Class::Deadline,
+            0..99 => Class::Fifo(99 - prio as u8),
+            _ => Class::Other,
+        }
+    }
+}
+
 /// What is known of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskInfo {
@@ -174,6 +231,8 @@ pub struct TaskInfo {
     pub pid: Tid,
     /// −20 to 19.
     pub nice: i8,
+    /// Its scheduling class.
+    pub class: Class,
     /// It is one of the kernel's own.
     pub kernel: bool,
     /// The first 64 of the CPUs it may use; all ones: any.
@@ -188,7 +247,15 @@ pub struct TaskInfo {
 impl TaskInfo {
     /// A thread of which nothing else is known: as most are, and without a name.
     pub fn new(tid: Tid, pid: Tid) -> Self {
-        let name = String::new();
-        TaskInfo { tid, pid, nice: 0, kernel: false, cpus: u64::MAX, wakee_flips: 0, name }
+        TaskInfo {
+            tid,
+            pid,
+            nice: 0,
+            class: Class::Other,
+            kernel: false,
+            cpus: u64::MAX,
+            wakee_flips: 0,
+            name: String::new(),
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::raw::{RAW_SIZE, Raw};
 /// What the file begins with.
 pub(crate) const MAGIC: &[u8; 8] = b"PACELINE";
 /// Of the layout. A reader refuses what is newer.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 /// Tags of sections.
 pub(crate) const RECORDS: u32 = u32::from_le_bytes(*b"RECS");
 pub(crate) const TIME: u32 = u32::from_le_bytes(*b"TIME");

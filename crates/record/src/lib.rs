@@ -16,7 +16,7 @@ mod raw;
 mod read;
 mod replay;
 
-pub use event::{Carrier, Event, Kind, Left, Sample, TaskInfo};
+pub use event::{Carrier, Class, Event, Kind, Left, Sample, TaskInfo};
 pub use file::{Detail, Ending, Header, Source, WriteError, Writer};
 pub use model::{Fit, Recorded};
 pub use raw::{RAW_SIZE, Raw, sample_group, task_group};

@@ -10,12 +10,15 @@ use std::collections::BTreeMap;
 
 use trace::Tid;
 use workload::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
-use workload::{Act, Again, Causes, Cut, Met, More, Object, Played, Script, Task, Then, Workload};
+use workload::{
+    Act, Again, Causes, Cut, Fair, Met, More, Object, Played, RealTime, Script, Task, Then,
+    Workload,
+};
 
-use crate::Carrier;
 use crate::connections::Connection;
 use crate::gil::{HAS_NS, INTERVAL_NS, Lock, Threads};
 use crate::replay::{Channel, Item, Key, Replay, What};
+use crate::{Carrier, Class};
 
 /// A pipe that is full makes writers wait more often than this.
 const WAITS_MIN: u64 = 10;
@@ -226,6 +229,8 @@ impl Replay {
             process: task.process,
             cpus: allowed(task.info.cpus, self.cpus(), cpus),
             nice: task.info.nice.clamp(-20, 19),
+            realtime: realtime(task.info.class),
+            fair: fair(task.info.class),
             kernel: task.info.kernel,
             wakee_flips: task.info.wakee_flips.into(),
             gil: self.gils.get(&task.process).map(|gil| *gil as usize),
@@ -312,6 +317,24 @@ impl Replay {
             (task.acts, task.asked_ns) = (acts.into(), asked_ns);
         }
         (self.objects, self.agains) = (objects.all, asked.ways.into());
+    }
+}
+
+/// How the simulator has a class: a deadline task, whose runtime and period are not known, goes before all others.
+fn realtime(class: Class) -> RealTime {
+    match class {
+        Class::Fifo(priority) => RealTime::Fifo(priority),
+        Class::RoundRobin(priority) => RealTime::Rr(priority),
+        Class::Deadline => RealTime::Fifo(RealTime::MAX),
+        Class::Other | Class::Batch | Class::Idle => RealTime::No,
+    }
+}
+
+fn fair(class: Class) -> Fair {
+    match class {
+        Class::Batch => Fair::Batch,
+        Class::Idle => Fair::Idle,
+        _ => Fair::Normal,
     }
 }
 

@@ -2,13 +2,13 @@
 //! One record of 16 bytes: what the kernel's side writes, and what is in a file.
 //!
 //! The first word has the time in its low 48 bits (ns since the recording began: 78 hours), then the
-//! kind and a byte whose meaning depends on it; two halves follow. A thread is described by three records
-//! in a row: who it is, its CPUs, its name; what one did for a while by two: how long it ran, how long it
+//! kind and a byte whose meaning depends on it; two halves follow. A thread is described by four records
+//! in a row: its number, its CPUs, its scheduling class, its name; what one did for a while by two: how long it ran, how long it
 //! waited. `live` writes the same from BPF.
 
 use trace::Tid;
 
-use crate::{Carrier, Event, Kind, Left, Sample, TaskInfo};
+use crate::{Carrier, Class, Event, Kind, Left, Sample, TaskInfo};
 
 /// Bytes of a record.
 pub const RAW_SIZE: usize = 16;
@@ -29,6 +29,8 @@ const WAITED: u8 = 13;
 const TIMED: u8 = 14;
 const CONNECT: u8 = 15;
 const ACCEPT: u8 = 16;
+/// Older recordings have none of it.
+const CLASS: u8 = 17;
 
 /// Of a task's byte: it is the kernel's own. The rest is its nice value, from 0.
 const KERNEL: u8 = 0x80;
@@ -111,17 +113,19 @@ impl Raw {
     }
 }
 
-/// The three records that describe a thread.
-pub fn task_group(t_ns: u64, info: &TaskInfo) -> [Raw; 3] {
+/// The four records that describe a thread.
+pub fn task_group(t_ns: u64, info: &TaskInfo) -> [Raw; 4] {
     let nice = (info.nice.clamp(-20, 19) + NICE_0) as u8;
     let byte = nice | if info.kernel { KERNEL } else { 0 };
     let mut name = [0; RAW_SIZE];
     let places = (0..6).chain([7]).chain(8..16);
     places.zip(info.name.bytes()).for_each(|(place, letter)| name[place] = letter);
     name[6] = NAME;
+    let (policy, priority) = info.class.policy();
     [
         Raw::new(t_ns, TASK, byte, info.tid, info.pid),
         Raw::new(t_ns, CPUS, info.wakee_flips, info.cpus as u32, (info.cpus >> 32) as u32),
+        Raw::new(t_ns, CLASS, policy, priority, 0),
         Raw::from_bytes(&name),
     ]
 }
@@ -176,6 +180,12 @@ impl Decoder {
                 if let Some((_, info)) = &mut self.task {
                     info.cpus = u64::from(a) | u64::from(b) << 32;
                     info.wakee_flips = raw.byte();
+                }
+                return Ok(None);
+            }
+            CLASS => {
+                if let Some((_, info)) = &mut self.task {
+                    info.class = Class::of_policy(raw.byte(), a).ok_or(())?;
                 }
                 return Ok(None);
             }
@@ -243,21 +253,25 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_three_records() {
-        for name in ["sh", "", "fifteen-letters"] {
+    fn a_thread_is_four_records() {
+        let classes =
+            [Class::Fifo(99), Class::RoundRobin(1), Class::Deadline, Class::Idle, Class::Batch];
+        for (name, class) in ["sh", "", "fifteen-letters", "a", "b"].into_iter().zip(classes) {
             let info = TaskInfo {
                 tid: 5,
                 pid: 4,
                 nice: -20,
+                class,
                 kernel: true,
                 cpus: 3 << 40,
                 wakee_flips: 9,
                 name: name.into(),
             };
             let mut decoder = Decoder::default();
-            let [who, cpus, name] = task_group(9, &info);
-            assert_eq!(decoder.decode(who), Ok(None));
-            assert_eq!(decoder.decode(cpus), Ok(None));
+            let [thread, cpus, class, name] = task_group(9, &info);
+            for raw in [thread, cpus, class] {
+                assert_eq!(decoder.decode(raw), Ok(None));
+            }
             assert_eq!(decoder.decode(name), Ok(Some((9, Kind::Task(info)))));
         }
     }
@@ -278,5 +292,9 @@ mod tests {
         assert!(decoder.decode(Raw::default()).is_err());
         assert!(decoder.decode(Raw::new(0, 200, 0, 0, 0)).is_err());
         assert!(decoder.decode(Raw::new(0, WAKE, 200, 0, 0)).is_err());
+        for (policy, priority) in [(1, 0), (1, 100), (4, 0), (200, 0)] {
+            decoder.decode(Raw::new(0, TASK, 20, 1, 1)).unwrap();
+            assert!(decoder.decode(Raw::new(0, CLASS, policy, priority, 0)).is_err());
+        }
     }
 }

@@ -539,7 +539,7 @@ impl Replay {
 
     fn start(&mut self, cpu: usize, tid: Tid) {
         let parent = self.parent.remove(&tid).unwrap_or(self.cpus[cpu].current);
-        self.lose(tid);
+        self.lose(tid, None);
         self.index.remove(&tid);
         let unknown = || TaskInfo { name: format!("thread-{tid}"), ..TaskInfo::new(tid, tid) };
         let info = self.known.get(&tid).cloned().unwrap_or_else(unknown);
@@ -571,7 +571,7 @@ impl Replay {
         let (since_ns, since_ran_ns) = (self.now_ns(), self.clocks.ran_ns(cpu));
         self.cpus[cpu] = Cpu { current: next, known: true, since_ns, since_ran_ns };
         if known && current != prev {
-            self.lose(current);
+            self.lose(current, Some(cpu));
         }
         if let Some(task) = self.of(prev).filter(|_| prev != 0) {
             if self.tasks[task].blocked.is_some_and(|blocked| blocked.item != usize::MAX) {
@@ -607,9 +607,12 @@ impl Replay {
         }
     }
 
-    /// When a thread left its CPU is missing: what it did since it was seen last is not known.
-    fn lose(&mut self, tid: Tid) {
-        if let Some(task) = self.of(tid) {
+    /// When a thread left its CPU is missing: what it did there since it was seen last is not known. It may have been seen
+    /// to come to another CPU since. None: whichever CPU it is believed to have.
+    fn lose(&mut self, tid: Tid, cpu: Option<usize>) {
+        let Some(task) = self.of(tid) else { return };
+        let has = self.tasks[task].on.map(|on| on.cpu);
+        if cpu.is_none() || has == cpu {
             self.lets_go(task);
             self.tasks[task].on = None;
         }
@@ -618,7 +621,7 @@ impl Replay {
     /// Where another thread than the first of a process calls exec, that one ends, and it goes on under its number.
     fn exec(&mut self, cpu: usize, tid: Tid, old: Tid) {
         let Some(task) = self.of(old).filter(|_| old != tid) else { return };
-        self.lose(tid);
+        self.lose(tid, None);
         self.index.remove(&old);
         self.index.insert(tid, task);
         self.tasks[task].tid = tid;

@@ -176,18 +176,19 @@ fn threads_are_described_between_other_records() {
         tid: 5,
         pid: 5,
         nice: 3,
+        class: record::Class::RoundRobin(7),
         kernel: false,
         cpus: 2,
         wakee_flips: 255,
         name: "\u{1b}[2J<b>".into(),
     };
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
-    let [who, cpus, name] = task_group(4, &info);
+    let [thread, cpus, class, name] = task_group(4, &info);
     let switch = Kind::Switch { prev: 0, next: 5, left: Left::Blocked };
     let switch = Raw::of(&Event { t_ns: 5, cpu: 1, kind: switch }).unwrap();
-    writer.records(1, &[who, cpus]).unwrap();
+    writer.records(1, &[thread, cpus]).unwrap();
     writer.records(0, &[switch]).unwrap();
-    writer.records(1, &[switch, name]).unwrap();
+    writer.records(1, &[switch, class, name]).unwrap();
     let (events, _) = read(&writer.finish(&Ending::default()).unwrap().0).unwrap();
     assert_eq!(events[0], Event { t_ns: 4, cpu: 1, kind: Kind::Task(info) });
     assert_eq!(events.len(), 3);

@@ -30,11 +30,14 @@ LICENSE;
 
 enum kind {
 	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME, TIMED = 14,
-	CONNECT, ACCEPT,
+	CONNECT, ACCEPT, CLASS,
 };
 
 /* Calls that are no kind of record. */
-enum { ENDS_CONNECTION = ACCEPT + 1, WAKES_BY_FUTEX };
+enum { ENDS_CONNECTION = CLASS + 1, WAKES_BY_FUTEX };
+
+/* Policies of tasks (include/uapi/linux/sched.h). */
+enum { SCHED_OTHER = 0, SCHED_EXT = 7 };
 
 enum left { BLOCKED, PREEMPTED, DEAD, AT_LOCK };
 
@@ -80,6 +83,8 @@ struct task_struct___record {
 	s32 tgid;
 	u32 flags;
 	s32 static_prio;
+	u32 rt_priority;
+	u32 policy;
 	s32 nr_cpus_allowed;
 	u32 wakee_flips;
 	unsigned in_iowait : 1;
@@ -219,7 +224,28 @@ static __always_inline u64 word(enum kind kind, u32 byte)
 	       (u64)byte << 56;
 }
 
-/* Three records: who it is, its CPUs and how widely it wakes, its name around the kind's byte. */
+/* The scheduling classes that threads were last described with, but for SCHED_OTHER. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, s32);
+	__type(value, u32);
+} classes SEC(".maps");
+
+static __always_inline u32 class_of(const struct task_struct___record *p)
+{
+	return p->policy << 8 | p->rt_priority;
+}
+
+static __always_inline bool is_ordinary(const struct task_struct___record *p)
+{
+	return p->policy == SCHED_OTHER || p->policy == SCHED_EXT;
+}
+
+/*
+ * Four records: the thread and its process, its CPUs and how widely it wakes, its scheduling class, its name around
+ * the kind's byte.
+ */
 static __always_inline void describe(const struct task_struct___record *p)
 {
 	const unsigned long *mask = p->cpus_ptr->bits;
@@ -234,6 +260,13 @@ static __always_inline void describe(const struct task_struct___record *p)
 	if (bpf_core_field_exists(p->wakee_flips))
 		flips = p->wakee_flips < 255 ? p->wakee_flips : 255;
 	put(word(CPUS, flips), (u32)cpus, cpus >> 32);
+	put(word(CLASS, p->policy), p->rt_priority, 0);
+	if (!is_ordinary(p)) {
+		u32 class = class_of(p);
+		s32 pid = p->pid;
+
+		bpf_map_update_elem(&classes, &pid, &class, 0);
+	}
 	__builtin_memcpy(name, p->comm, 16);
 	first = (u64)(u8)name[0] | (u64)(u8)name[1] << 8 | (u64)(u8)name[2] << 16 |
 		(u64)(u8)name[3] << 24 | (u64)(u8)name[4] << 32 | (u64)(u8)name[5] << 40 |
@@ -242,6 +275,16 @@ static __always_inline void describe(const struct task_struct___record *p)
 	    (u32)(u8)name[7] | (u32)(u8)name[8] << 8 | (u32)(u8)name[9] << 16 | (u32)(u8)name[10] << 24,
 	    (u32)(u8)name[11] | (u32)(u8)name[12] << 8 | (u32)(u8)name[13] << 16 |
 	    (u32)(u8)name[14] << 24);
+}
+
+/* A thread may change its class at any time, and no tracepoint tells. */
+static __always_inline void describe_new_class(const struct task_struct___record *p)
+{
+	s32 pid = p->pid;
+	u32 *known = bpf_map_lookup_elem(&classes, &pid);
+
+	if (!known || *known != class_of(p))
+		describe(p);
 }
 
 SEC("tp_btf/sched_switch")
@@ -262,6 +305,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct___record *prev,
 		left = AT_LOCK;		/* most often a page's, on which another is at work */
 	}
 	put(word(SWITCH, left), prev->pid, next->pid);
+	if (!is_ordinary(next))
+		describe_new_class(next);
 	return 0;
 }
 
