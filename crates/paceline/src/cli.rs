@@ -382,10 +382,16 @@ pub struct Record {
 /// Arguments of `import`.
 #[derive(Args, Debug)]
 pub struct Import {
-    /// Text of `perf script` after `perf sched record`, of `trace-cmd report` after `trace-cmd record -e sched`,
-    /// or of ftrace's own `trace` file; or a trace of Perfetto's
+    /// Text of `perf script`, of `trace-cmd report`, or of ftrace's own `trace` file; or a trace of Perfetto's. Any of
+    /// them may be compressed by gzip. README.md has the commands that record what a good replay needs
     #[arg(value_name = "FILE")]
     pub text: PathBuf,
+    /// Take a trace of which more than 5 % of the CPU time cannot be attributed to any task
+    #[arg(long)]
+    pub partial_trace: bool,
+    /// The machine to import, where a trace of Perfetto's is of several (0 is the one that recorded it)
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    pub machine_id: Option<u32>,
     /// Write the recording to this file
     #[arg(long, short, value_name = "FILE", default_value = "paceline.trace")]
     pub output: PathBuf,

@@ -2,6 +2,7 @@
 //! Other tools' text as a recording: each text beside what was made of it. `UPDATE=1` writes that anew.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use record::import::{ImportError, import, survey};
@@ -52,11 +53,99 @@ fn what_is_no_such_text_is_told() {
 }
 
 #[test]
-fn a_line_without_an_end_takes_no_memory() {
-    let mut text = b"a-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]\n".to_vec();
-    text.extend(b"b-2 [000] 1.6: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n");
-    text.resize(text.len() + (3 << 20), b'x');
-    assert!(imported(&text).unwrap().lines().count() == 5, "two threads, two events and a heading");
+fn a_line_without_an_end_is_refused_in_bounded_memory() {
+    let text = b"a-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]\n".to_vec();
+    let endless = std::io::repeat(b'x').take(1 << 40);
+    let refused = survey(std::io::BufReader::new(text.chain(endless))).unwrap_err();
+    assert!(refused.to_string().contains("line 2 is longer than a megabyte"), "{refused}");
+}
+
+#[test]
+fn a_line_of_half_a_megabyte_is_one_line() {
+    let switch = "a-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]";
+    let long = format!("{} {switch}\n", "x".repeat(1 << 19));
+    let text = long + "b-2 [000] 1.6: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n";
+    assert_eq!(survey(text.as_bytes()).unwrap().events, 2);
+}
+
+#[test]
+fn json_and_compressed_data_are_refused_with_the_command_that_opens_them() {
+    let line =
+        r"hog-50 [000] d..2 99.9: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 ";
+    let json =
+        format!("{{\"traceEvents\": [], \"systemTraceEvents\": \"# tracer: nop\\n {line}\"}}");
+    let starts: [(&[u8], &str); 6] = [
+        (json.as_bytes(), "JSON of a trace viewer"),
+        (b"\n [{\"ph\": \"X\"}]", "JSON of a trace viewer"),
+        (b"\x28\xb5\x2f\xfd....", "`zstd -dc`"),
+        (b"\xfd7zXZ\0....", "`xz -dc`"),
+        (b"BZh9....", "`bzip2 -dc`"),
+        (b"PK\x03\x04....", "`unzip -p`"),
+    ];
+    for (text, why) in starts {
+        let refused = survey(text).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+/// The same event in a form that lacks a column, or with times that are differences.
+#[test]
+fn text_in_a_form_that_lacks_something_is_refused_for_that() {
+    let fields = "sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 \
+                  next_prio=120";
+    let waking = "sched_waking: comm=a pid=1 prio=120 target_cpu=000";
+    let text = |columns: &str| format!("{columns}{fields}\n{columns}{waking}\n");
+    let refused = |text: &str| survey(text.as_bytes()).unwrap_err().to_string();
+    let no_cpu = refused(&text("a     1 100.010000: sched:"));
+    assert!(no_cpu.contains("line 1 names no CPU") && no_cpu.contains("-F comm"), "{no_cpu}");
+    let no_time = refused(&text("a     1 [000] sched:"));
+    assert!(no_time.contains("line 1 has no time"), "{no_time}");
+    let differences: String =
+        (0..50).map(|n| text(&format!("a 1 [000] 0.00{}000: sched:", [5, 1, 9][n % 3]))).collect();
+    let backwards = refused(&differences);
+    assert!(backwards.contains("without --deltatime"), "{backwards}");
+    let files =
+        format!("{}{}", text("host.dat: a-1 [000] 1.5: "), text("guest.dat: a-1 [000] 1.5: "));
+    assert!(refused(&files).contains("(guest.dat, host.dat)"), "{}", refused(&files));
+}
+
+/// A timer wakes `pulse` on `hog`'s CPU each 10 ms; `late` of 1000 wakeups come a little later.
+#[test]
+fn an_even_pace_shows_a_timer_where_interrupts_are_not_recorded() {
+    let text = |jitter_us: u64| -> String {
+        let switch = |us: u64, prev, left, next| {
+            format!(
+                "x 1 [000] {}.{:06}: sched:sched_switch: {prev} [120] {left} ==> {next} [120]\n",
+                us / 1_000_000,
+                us % 1_000_000
+            )
+        };
+        let mut text = switch(0, "swapper/0:0", "R", "hog:50");
+        for n in 1..60 {
+            let us = n * 10_000 + n * 7919 % (jitter_us + 1);
+            text += &format!(
+                "x 1 [000] 0.{us:06}: sched:sched_waking: comm=pulse pid=60 prio=120 target_cpu=000\n"
+            );
+            text += &switch(us + 5, "hog:50", "R+", "pulse:60");
+            text += &switch(us + 3_005, "pulse:60", "S", "hog:50");
+        }
+        text
+    };
+    let timed = |text: &str| survey(text.as_bytes()).unwrap().timed.into_iter().collect::<Vec<_>>();
+    assert_eq!(timed(&text(50)), [60]);
+    assert_eq!(timed(&text(4_000)), [0; 0], "it comes at any time");
+    assert!(imported(text(50).as_bytes()).unwrap().contains("Wake { tid: 60, by: Timer"));
+    // Two tasks that wake each other in turn do so at an even pace as well.
+    let turn = |n: u64| {
+        let (us, own, other) = (n * 1_000, 101 + n % 2, 102 - n % 2);
+        format!(
+            "x 1 [000] 0.{:06}: sched:sched_waking: comm=srv pid={other} prio=120 target_cpu=000\n\
+             x 1 [000] 0.{:06}: sched:sched_switch: srv:{own} [120] S ==> srv:{other} [120]\n",
+            us + 900,
+            us + 1_000
+        )
+    };
+    assert_eq!(timed(&(0..80).map(turn).collect::<String>()), [0; 0]);
 }
 
 #[test]
@@ -114,8 +203,13 @@ fn who_had_a_cpu_that_was_overwritten_did_nothing_there() {
     };
     let of_nine = |worked: Vec<(u32, u64)>| worked.iter().find(|(tid, _)| *tid == 9).unwrap().1;
     assert_eq!(of_nine(worked(&text.concat())), 2_000_000);
-    // Else it had that CPU since it left the other.
-    assert_eq!(of_nine(worked(&[&text[..3], &text[4..]].concat().concat())), 500_000_000);
+    // Nor does it where nothing but the late first event shows that.
+    let unmarked = [&text[..3], &text[4..]].concat().concat();
+    assert_eq!(of_nine(worked(&unmarked)), 2_000_000);
+    let found = survey(unmarked.as_bytes()).unwrap();
+    assert_eq!(found.doubts.late, [(1, 500_000_000)]);
+    let refused = found.check_whole().unwrap_err().to_string();
+    assert!(refused.contains("the events of CPU 1 begin 0.5 s late"), "{refused}");
 }
 
 /// 2 makes 3, and nothing says so but that, or not even that.
@@ -161,7 +255,7 @@ mod perfettos {
 
     /// What is read back of a recording that was made of a trace.
     fn imported(bytes: &[u8]) -> Vec<Event> {
-        let timeline = Timeline::read(bytes).unwrap();
+        let timeline = Timeline::read(bytes, None).unwrap();
         let found = timeline.survey().unwrap();
         let (file, ..) = timeline.import(&found, "trace", Vec::new()).unwrap();
         let mut reader = Reader::new(&file[..]).unwrap();
@@ -183,6 +277,72 @@ mod perfettos {
         file.switch(1_001_000, 1, 301, State::Asleep, 0).unwrap();
         file.switch(1_002_000, 0, 300, State::Dead, 0).unwrap();
         file.finish().unwrap()
+    }
+
+    #[test]
+    fn a_machine_of_several_has_to_be_named() {
+        let of = |machine: u64, comm: &[u8]| {
+            let event =
+                [vec![1 << 3, 5], bytes(4, &[bytes(5, comm), vec![6 << 3, 7]].concat())].concat();
+            let waking =
+                [vec![1 << 3, 6], bytes(20, &[bytes(1, comm), vec![2 << 3, 7]].concat())].concat();
+            let bundle = [vec![1 << 3, 0], bytes(2, &event), bytes(2, &waking)].concat();
+            let mut packet = bytes(1, &bundle);
+            if machine > 0 {
+                let mut writer = Protobuf::new(&mut packet);
+                writer.write_tag(98 << 3).unwrap();
+                writer.write_uint64(machine).unwrap();
+            }
+            bytes(1, &packet)
+        };
+        let both = [of(0, b"server"), of(77, b"client")].concat();
+        let read = |machine| Timeline::read(&both, machine);
+        let refused = read(None).unwrap_err().to_string();
+        assert!(refused.contains("(0, 77); name one with --machine-id"), "{refused}");
+        let refused = read(Some(5)).unwrap_err().to_string();
+        assert!(refused.contains("no machine 5, but 0, 77"), "{refused}");
+        for (machine, comm) in [(0, "server"), (77, "client")] {
+            let timeline = read(Some(machine)).unwrap();
+            let found = timeline.survey().unwrap();
+            let (file, ..) = timeline.import(&found, "trace", Vec::new()).unwrap();
+            let text = String::from_utf8_lossy(&file).into_owned();
+            assert_eq!(found.events, 2);
+            assert!(
+                text.contains(&comm[..6])
+                    && !text.contains(if comm == "server" { "client" } else { "server" })
+            );
+        }
+        assert!(Timeline::read(&of(77, b"client"), None).is_ok(), "there is but one");
+    }
+
+    /// CPU 1 was overwritten up to 3 s; its bundle says so, and an older recorder's field does.
+    #[test]
+    fn a_bundle_says_from_when_on_a_cpu_is_known() {
+        let event = |t_ns: u64, prev: u64, next: u64| {
+            let mut event = Vec::new();
+            let mut writer = Protobuf::new(&mut event);
+            writer.write_tag(1 << 3).unwrap();
+            writer.write_uint64(t_ns).unwrap();
+            let numbers = |field: u8, value: u64| vec![field << 3, value as u8];
+            event.extend(bytes(4, &[numbers(2, prev), numbers(4, 1), numbers(6, next)].concat()));
+            bytes(2, &event)
+        };
+        let waking = bytes(2, &[vec![1 << 3, 7], bytes(20, &[2 << 3, 9])].concat());
+        for field in [9u32, 10] {
+            let mut second = vec![1 << 3, 1];
+            let mut writer = Protobuf::new(&mut second);
+            writer.write_tag(field << 3).unwrap();
+            writer.write_uint64(3_000_000_007).unwrap();
+            second.extend(event(3_400_000_007, 5, 0));
+            let first = [vec![1 << 3, 0], waking.clone(), event(4_000_000_007, 0, 0)].concat();
+            let trace = [bytes(1, &bytes(1, &first)), bytes(1, &bytes(1, &second))].concat();
+            let timeline = Timeline::read(&trace, None).unwrap();
+            let found = timeline.survey().unwrap();
+            assert_eq!(found.doubts.late, [(1, 3_000_000_000)]);
+            let events = imported(&trace);
+            let came = events.iter().find(|it| matches!(it.kind, Kind::Switch { next: 5, .. }));
+            assert_eq!(came.map(|it| it.t_ns), Some(3_000_000_000), "field {field}");
+        }
     }
 
     #[test]
@@ -292,7 +452,7 @@ mod perfettos {
 
     #[test]
     fn a_group_within_a_group_is_lost() {
-        let lost = |within: &[u8]| Timeline::read(within).unwrap().survey().unwrap().lost;
+        let lost = |within: &[u8]| Timeline::read(within, None).unwrap().survey().unwrap().lost;
         let [one, two] = [group(&written()), group(&group(&written()))];
         assert_eq!((lost(&one), lost(&[written(), two].concat())), (0, 1));
     }
@@ -302,23 +462,23 @@ mod perfettos {
         let zeros = group(&bytes(99, &vec![0; 60 << 20]));
         let bomb = [written(), zeros.repeat(3)].concat();
         assert!(bomb.len() < 1 << 18);
-        assert_eq!(Timeline::read(&bomb).unwrap().survey().unwrap().lost, 2);
+        assert_eq!(Timeline::read(&bomb, None).unwrap().survey().unwrap().lost, 2);
     }
 
     #[test]
     fn what_is_cut_off_or_damaged_is_read_as_far_as_it_goes() {
         let whole = written();
         for length in 0..whole.len() {
-            if let Ok(timeline) = Timeline::read(&whole[..length]) {
+            if let Ok(timeline) = Timeline::read(&whole[..length], None) {
                 let _ = timeline.survey();
             }
         }
-        let cut = Timeline::read(&whole[..whole.len() - 3]).unwrap();
+        let cut = Timeline::read(&whole[..whole.len() - 3], None).unwrap();
         assert_eq!(cut.survey().map(|found| found.lost).unwrap_or(1), 1);
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 0xff;
-            let Ok(timeline) = Timeline::read(&damaged) else { continue };
+            let Ok(timeline) = Timeline::read(&damaged, None) else { continue };
             if let Ok(found) = timeline.survey() {
                 timeline.import(&found, "trace", Vec::new()).unwrap();
             }

@@ -5,26 +5,28 @@
 //! ftrace/ftrace_event, ftrace/sched), whose numbers of fields never change. Events come CPU by CPU, seconds at a
 //! time: they are read whole and put in order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use quick_protobuf::BytesReader;
 use trace::{IDLE, Tid};
 
-use super::line::{Event, Named, What};
-use super::{Found, ImportError, LINE_MAX, Second, Survey, Surveying, Thread};
+use super::fields::{Named, What, left_in};
+use super::line::Event;
+use super::survey::{Surveying, Thread};
+use super::write::Second;
+use super::{Found, ImportError, Survey};
 use crate::{Carrier, Left};
+
+/// The first packet of a trace may be longer than any line of text that begins as one.
+const TEXT_LINE_MAX: u64 = 1 << 16;
 
 /// A group of packets that claims to be larger than this is none.
 const UNPACKED_MAX: usize = 64 << 20;
 /// All groups of a trace together, beside one group, for each of its bytes: recorders pack them to a tenth at best.
 const UNPACKED_PER_BYTE: usize = 32;
 
-/// States in which a task ends, of those that the tracepoint reports (include/linux/sched.h): EXIT_DEAD, EXIT_ZOMBIE.
-const DEAD: u64 = 0x10 | 0x20;
-/// States that are reported; above is that it was preempted.
-const REPORTED: u64 = 0xff;
 /// `common_flags` of events (include/linux/trace_events.h).
 const HARDIRQ: u64 = 0x08;
 const SOFTIRQ: u64 = 0x10;
@@ -37,6 +39,12 @@ pub struct Timeline {
     numbers: HashMap<String, u32>,
     threads: BTreeMap<Tid, Thread>,
     lost: u64,
+    /// From when on each CPU's events are known, where the trace tells.
+    begins: BTreeMap<u32, u64>,
+    /// The machine whose packets are read; None: whichever there is.
+    machine: Option<u32>,
+    /// Machines that have scheduling events.
+    machines: BTreeSet<u32>,
     /// Bytes that groups of packets may still unpack to.
     room: usize,
     /// Who has each CPU, as compact events say who comes alone.
@@ -61,7 +69,7 @@ struct Stored {
 
 #[derive(Clone, Copy, Debug)]
 enum Said {
-    Switch { prev: Who, next: Who, left: Left },
+    Switch { prev: Option<Who>, next: Who, left: Left },
     Waking(Who),
     Wakeup(Who),
     New(Who, u32),
@@ -158,24 +166,33 @@ fn has_packets(first: &[u8]) -> bool {
         match usize::try_from(length).ok().and_then(|length| inner[begin..].get(length..)) {
             Some(behind) => rest = behind,
             // What is cut off here was a packet, if one was before it, or no line is as long.
-            None => return number > 0 || length > LINE_MAX,
+            None => return number > 0 || length > TEXT_LINE_MAX,
         }
     }
     true
 }
 
 impl Timeline {
-    /// Reads a trace, or as much of it as there is.
+    /// Reads a trace, or as much of it as there is. `machine` is the machine whose packets are read, where there are
+    /// several (`machine_id` of a packet; 0, the machine that recorded the trace, has none).
     ///
     /// # Errors
-    /// No packet of it has a scheduling event.
-    pub fn read(bytes: &[u8]) -> Result<Self, ImportError> {
+    /// No packet of it has a scheduling event, or several machines have and none is named.
+    pub fn read(bytes: &[u8], machine: Option<u32>) -> Result<Self, ImportError> {
         let room = UNPACKED_MAX.saturating_add(bytes.len().saturating_mul(UNPACKED_PER_BYTE));
-        let mut timeline = Timeline { room, ..Timeline::default() };
+        let mut timeline = Timeline { room, machine, ..Timeline::default() };
         timeline.name(b"<idle>");
         // One that was cut off in a packet lacks something.
         timeline.lost += u64::from(!timeline.packets(bytes, true));
         timeline.events.sort_by_key(|event| event.t_ns);
+        let machines: Vec<String> = timeline.machines.iter().map(u32::to_string).collect();
+        match machine {
+            None if machines.len() > 1 => return Err(ImportError::Machines(machines.join(", "))),
+            Some(id) if !timeline.machines.contains(&id) && !machines.is_empty() => {
+                return Err(ImportError::NoMachine(id, machines.join(", ")));
+            }
+            _ => {}
+        }
         match timeline.events.is_empty() {
             true => Err(ImportError::Foreign),
             false => Ok(timeline),
@@ -192,9 +209,22 @@ impl Timeline {
     }
 
     fn packet(&mut self, packet: &[u8], outer: bool) {
+        // The machine's number may be behind what is of it.
+        let mut machine = 0;
+        each(packet, |field, value| {
+            if field == 98 {
+                machine = value.number() as u32;
+            }
+        });
+        let wanted = self.machine.is_none_or(|wanted| wanted == machine);
         each(packet, |field, value| match field {
-            1 => self.bundle(value.bytes()),
-            2 => self.tree(value.bytes()),
+            1 => {
+                self.machines.insert(machine);
+                if wanted {
+                    self.bundle(value.bytes());
+                }
+            }
+            2 if wanted => self.tree(value.bytes()),
             50 if outer => {
                 let limit = UNPACKED_MAX.min(self.room);
                 match decompress_to_vec_zlib_with_limit(value.bytes(), limit) {
@@ -228,8 +258,12 @@ impl Timeline {
     }
 
     fn bundle(&mut self, bundle: &[u8]) {
-        let ([_, cpu, _, lost], _) = numbers::<4>(bundle);
+        let ([_, cpu, _, lost, .., last_read_ns, previous_end_ns], _) = numbers::<11>(bundle);
         let cpu = cpu as u32;
+        // The end of the bundle before, which may have been overwritten; of older recorders the last event that was read.
+        if let Some(from_ns) = [previous_end_ns, last_read_ns].into_iter().find(|t_ns| *t_ns > 0) {
+            self.begins.entry(cpu).or_insert(from_ns);
+        }
         // How many is not known.
         self.lost = self.lost.saturating_add(lost);
         if lost > 0 {
@@ -274,7 +308,7 @@ impl Timeline {
                 let prev = self.who(texts[1], prev, prev_prio);
                 let next = self.who(texts[5], next, next_prio);
                 self.current.insert(cpu, next);
-                said = Some(Said::Switch { prev, next, left: left(state) });
+                said = Some(Said::Switch { prev: Some(prev), next, left: left_in(state) });
             }
             17 | 20 | 114 => {
                 let ([_, _, tid, prio, _, target], texts) = numbers::<6>(value.bytes());
@@ -341,9 +375,9 @@ impl Timeline {
         for (at, after_ns) in switch_ns.iter().enumerate() {
             t_ns = t_ns.wrapping_add(*after_ns);
             let Some(next) = who(&tids, &prios, &comms, at) else { break };
-            // Of the first nobody knows who went: as if nobody did.
-            let prev = self.current.insert(cpu, next).unwrap_or_default();
-            let left = left(states.get(at).copied().unwrap_or(0));
+            // Of the first one it is not known which thread left.
+            let prev = self.current.insert(cpu, next);
+            let left = left_in(states.get(at).copied().unwrap_or(0));
             self.put(t_ns, cpu, None, Said::Switch { prev, next, left });
         }
         let mut t_ns = 0u64;
@@ -368,7 +402,8 @@ impl Timeline {
         self.events.iter().map(|event| {
             let what = match event.said {
                 Said::Switch { prev, next, left } => {
-                    What::Switch { prev: self.named(prev), next: self.named(next), left }
+                    let prev = prev.map(|prev| self.named(prev));
+                    What::Switch { prev, next: self.named(next), left }
                 }
                 Said::Waking(who) => What::Waking(self.named(who)),
                 Said::Wakeup(who) => What::Wakeup(self.named(who)),
@@ -378,7 +413,8 @@ impl Timeline {
                 Said::Exit { tid } => What::Exit { tid },
                 Said::Interrupt { of, entered } => What::Interrupt { of, entered },
             };
-            Event { t_ns: event.t_ns, cpu: event.cpu, flags: event.flags, what }
+            let (process, source) = (None, None);
+            Event { t_ns: event.t_ns, cpu: event.cpu, flags: event.flags, process, source, what }
         })
     }
 
@@ -388,11 +424,14 @@ impl Timeline {
     /// It lacks switches or wakeups.
     pub fn survey(&self) -> Result<Survey, ImportError> {
         let mut first = Surveying::new(self.threads.clone());
+        first.lost(self.lost);
         for (number, event) in (1..).zip(self.events()) {
             first.take(number, &event)?;
+            if number == 1 {
+                self.begins.iter().for_each(|(cpu, from_ns)| first.begins(*cpu, Some(*from_ns)));
+            }
         }
-        let found = first.end()?;
-        Ok(Survey { lost: self.lost, ..found })
+        first.end()
     }
 
     /// Writes it as a recording, as [`super::import`] does.
@@ -410,14 +449,5 @@ impl Timeline {
             second.take(&event)?;
         }
         second.end()
-    }
-}
-
-/// Why a task left its CPU, by `prev_state` of the tracepoint.
-fn left(state: u64) -> Left {
-    match state & REPORTED {
-        0 => Left::Preempted,
-        state if state & DEAD != 0 => Left::Dead,
-        _ => Left::Blocked,
     }
 }
