@@ -4,7 +4,8 @@
 #[allow(dead_code)]
 mod guest;
 
-use guest::in_guest;
+use guest::{in_guest, in_guest_beside, in_guest_by};
+use vm::Clock;
 
 #[test]
 fn what_was_recorded_is_kept_whatever_ends_it() {
@@ -55,6 +56,74 @@ fn what_was_recorded_is_kept_whatever_ends_it() {
         replayed there
         grep -q 'coarse: sampled from procfs' there.out || fail "nobody is told: $(cat there.out)""#,
     );
+}
+
+/// cyclictest's threads are SCHED_FIFO, and say how late they were: at most 10 ms, or the test would not tell. So says the
+/// replay, within a millisecond, under a policy that knows no real-time tasks as well.
+#[test]
+fn a_realtime_task_beside_hogs_waits_in_a_replay_as_it_did() {
+    in_guest_by(
+        Clock::Icount,
+        1,
+        r#"
+        cat >load <<'END'
+        (while :; do :; done) & one=$!
+        (while :; do :; done) & two=$!
+        cyclictest -q -t1 -p50 -i10000 -l60 >late
+        kill $one $two
+END
+        $P record -o fifo -- sh load 2>err || fail "$?: $(cat err)"
+        late_us=$(sed -n 's/.*Max: *\([0-9]*\).*/\1/p' late)
+        [ "$late_us" -lt 10000 ] || fail "it was late: $(cat late)"
+        for policy in default flsched; do
+            $P compare --on sim --machine icount-1 --policy $policy --workload fifo --json >json 2>err ||
+                fail "$(cat err)"
+            waited_us=$(tr '{' '\n' <json | grep '"cyclictest"' |
+                sed 's/.*"wait_max_s": *\([0-9.e-]*\).*/\1/' |
+                awk '{ if ($1 * 1e6 > max) max = $1 * 1e6 } END { printf "%d", max }')
+            [ -n "$waited_us" ] && [ "$waited_us" -lt $((late_us + 1000)) ] ||
+                fail "$policy: it waited $waited_us us, and was $late_us us late: $(cat json)"
+        done"#,
+    );
+}
+
+/// The commands of README that record with perf and with trace-cmd: their replay takes as long as what was recorded.
+#[test]
+fn recipes_of_the_readme_record_what_a_replay_needs() {
+    const README: &str = include_str!("../../../README.md");
+    let recipe = |program: &str| {
+        let lines: Vec<&str> = README.lines().skip_while(|line| !line.starts_with(program)).collect();
+        let end = lines.iter().position(|line| line.starts_with("paceline import")).expect("it is imported");
+        lines[..end].join("\n").replace("./job", "sh job")
+    };
+    let script = format!(
+        r#"
+        mount -t debugfs none /sys/kernel/debug 2>/dev/null
+        # A timer preempts a hog.
+        cat >job <<'END'
+awk 'BEGIN {{ while (i++ < 20000000) n += i }}' & hog=$!
+cyclictest -q -t1 -p0 -i10000 -l100 >/dev/null
+kill $hog
+END
+        recorded() {{
+            "$P" import job.txt -o $1.trace --json >$1.json 2>$1.err || fail "$1: $(cat $1.err)"
+            grep -q '"interrupts":true' $1.json || fail "$1: $(cat $1.json)"
+            grep -q '"lost":0' $1.json || fail "$1: $(cat $1.json $1.err)"
+            $P compare --on sim --policy default --workload $1.trace --json >$1.replay 2>$1.err ||
+                fail "$1: $(cat $1.err)"
+            span_s=$(sed -n 's/.*"span_s":\([0-9.]*\).*/\1/p' $1.json)
+            took_s=$(tr ',' '\n' <$1.replay | sed -n 's/.*"elapsed_s": *\([0-9.]*\).*/\1/p' | head -n 1)
+            awk "BEGIN {{ off = $took_s / $span_s - 1; exit !(off < 0.05 && off > -0.05) }}" ||
+                fail "$1: $took_s s in the replay, $span_s s in the recording"
+        }}
+        ({perf}) >said 2>&1 || fail "perf: $(cat said)"
+        recorded perf
+        ({trace_cmd}) >said 2>&1 || fail "trace-cmd: $(cat said)"
+        recorded trace-cmd"#,
+        perf = recipe("perf record"),
+        trace_cmd = recipe("trace-cmd record"),
+    );
+    in_guest_beside(&["perf", "trace-cmd"], &script);
 }
 
 /// Tasks are interrupted in the midst of calls, and in the midst of what writes those down. An interrupt within another

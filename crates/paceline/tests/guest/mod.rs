@@ -26,6 +26,13 @@ pub fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
     in_guest_shaped(Shape { cpus, ..Shape::default() }, clock, script);
 }
 
+/// The same with two CPUs side by side and these programs of the host beside the usual ones.
+#[allow(dead_code)]
+pub fn in_guest_beside(programs: &[&str], script: &str) {
+    let shape = Shape { cpus: 2, ..Shape::default() };
+    run(Request { shape, clock: Clock::Threads, ..request() }, programs, script);
+}
+
 pub fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
     in_guest_with(Request { shape, clock, ..request() }, script);
 }
@@ -38,9 +45,14 @@ pub fn request() -> Request {
 
 /// As the request has it, but for the workload.
 pub fn in_guest_with(request: Request, script: &str) {
+    run(request, &[], script);
+}
+
+fn run(request: Request, beside: &[&str], script: &str) {
     let script = format!("{PRELUDE}\nP={BIN}\n{script}");
-    let program = |name: &str| vm::which(name.as_ref()).expect("it is installed");
+    let program = |name: &&str| vm::which(name.as_ref()).expect("it is installed");
     let programs = ["hackbench", "cyclictest", "chrt", "nice", "unshare"];
+    let programs = programs.iter().chain(beside);
     let workload = WorkloadRef::Command {
         argv: ["sh", "-c", &script].map(Into::into).to_vec(),
         with: [BIN.into()].into_iter().chain(programs.map(program)).collect(),
