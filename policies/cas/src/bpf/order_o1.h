@@ -15,6 +15,8 @@
 
 #define O1_PRIOS		40	/* MAX_USER_PRIO */
 #define O1_NICE_0		20
+#define O1_IDLE			O1_PRIOS	/* in place of the nice value of a SCHED_IDLE task: 2.6.21 had none */
+#define O1_PRIO_IDLE		200	/* its dynamic priority: anybody preempts it, whatever the threshold */
 #define O1_MAX_BONUS		10	/* MAX_USER_PRIO * PRIO_BONUS_RATIO / 100 */
 #define O1_INTERACTIVE_DELTA	2
 #define O1_ON_RUNQUEUE_WEIGHT	30	/* percent */
@@ -103,6 +105,13 @@ static __always_inline void o1_wakes(struct o1_task *t, u64 slept, bool user, u6
 	o1_slept(t, slept, user, slice);
 	if (t->sleep == O1_SLEEP_NORMAL)
 		t->sleep = O1_SLEEP_INTERACTIVE;
+}
+
+/* [recalc_task_prio, sched_setscheduler] The same of a SCHED_BATCH task: it counts as one that never sleeps. */
+static __always_inline void o1_wakes_batch(struct o1_task *t, u64 slice)
+{
+	t->sleep_avg_ns = 0;
+	t->prio = o1_prio(t->nice, 0, slice);
 }
 
 /* [schedule] It gets the CPU: after a sleep, waiting for it counts for a part as sleep. */
