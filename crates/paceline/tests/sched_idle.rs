@@ -10,7 +10,7 @@ fn paceline(words: &[&str]) -> Output {
 }
 
 /// Two hogs on one CPU of two, one of them SCHED_IDLE.
-const BESIDE: &str = r#"{"global": {"duration": 20}, "tasks": {
+const BESIDE: &str = r#"{"global": {"duration": 8}, "tasks": {
     "hog": {"cpus": [0], "run": 1000000000}, "idle": {"cpus": [0], "policy": "SCHED_IDLE", "run": 1000000000}}}"#;
 
 #[test]

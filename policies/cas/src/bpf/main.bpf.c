@@ -391,8 +391,15 @@ void OP(cas_set_weight, struct task_struct *p, u32 weight)
 {
 	struct cas_task *t = leaves_queue(p);
 
-	if (t && t->o1.prio == O1_PRIO_IDLE && !task_is_idle(p))
+	if (!t || (t->o1.prio == O1_PRIO_IDLE) == task_is_idle(p))
+		return;
+	if (!task_is_idle(p)) {
 		t->o1.prio = o1_prio(nice_of(p), 0, knob_slice_ns);
+		return;
+	}
+	/* Where it runs it may be preempted from now on, and what is left of its slice is that of another. */
+	t->o1.prio = O1_PRIO_IDLE;
+	task_set_slice(p, idle_slice(p->scx.slice));
 }
 
 void OP(cas_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
