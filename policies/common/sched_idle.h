@@ -95,9 +95,9 @@ static __always_inline s32 cpu_with_idle_task(struct task_struct *p, s32 from)
 {
 	u32 i;
 
-	if (task_is_idle(p))
+	if (!nr_run_idle || task_is_idle(p))
 		return -1;
-	bpf_for(i, 0, nr_run_idle ? nr_cpus : 0) {
+	bpf_for(i, 0, nr_cpus) {
 		s32 cpu = cpu_neighbour(from, i);
 
 		if (cpu_claim_idle_task(p, cpu))

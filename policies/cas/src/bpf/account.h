@@ -151,9 +151,7 @@ static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *
 		t->o1.cpu = cpu;
 		return;
 	}
-	if (p->policy == SCHED_BATCH)
-		o1_wakes_batch(&t->o1, knob_slice_ns);
-	else if (t->stamp_ns)
+	if (t->stamp_ns)
 		o1_wakes(&t->o1, elapsed_ns(t->stamp_ns, now), p->mm, knob_slice_ns);
 	else	/* new: it has not slept */
 		t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
@@ -197,6 +195,7 @@ static __always_inline bool is_idle(struct task_struct *p)
 /* A SCHED_IDLE task is to wait, or to go on. What it is queued by elsewhere is made anew when it is no longer one. */
 static __always_inline void decide_idle(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now)
 {
+	t->o1.nice = O1_IDLE;
 	if (is_over(t))
 		o1_refill(&t->o1, knob_slice_ns);
 	t->o1.sleep_avg_ns = 0;
@@ -205,6 +204,13 @@ static __always_inline void decide_idle(s32 cpu, struct cas_cpu *c, struct cas_t
 	t->stamp_ns = now;
 	t->key = knob_slack ? vtime_key(c->vtime, slot) : key_of(c->epoch, 1, 0, slot);
 	t->o1.cpu = cpu;
+}
+
+/* [recalc_task_prio] A SCHED_BATCH task wakes: it counts as new, as one that has never slept. */
+static __always_inline void forget_sleep(struct cas_task *t)
+{
+	t->o1.sleep_avg_ns = 0;
+	t->stamp_ns = 0;
 }
 
 /* When a SCHED_IDLE task is to have a turn, where so many wait. */

@@ -68,6 +68,18 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	return cpu_is_taken(prev_cpu) ? place_child(p, prev_cpu, slot) : prev_cpu;
 }
 
+/* Kept out of what is done for all others at each wakeup. */
+static __noinline void enqueue_idle(struct task_struct *p, s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 enq_flags)
+{
+	bool arrives = t->o1.phase == OUT;
+	u64 now = now_ns();
+
+	decide_idle(cpu, c, t, key_slot(t->key), now);
+	queue_idle(p, cpu, c, t, now, enq_flags);
+	if (!arrives)
+		place_kick_idle(p);
+}
+
 void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -84,12 +96,14 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 	t->o1.nice = nice_of(p);
 	if (t->o1.phase != DECIDED)
 		join(t, slot);
-	if (is_idle(p)) {
-		decide_idle(cpu, c, t, slot, now);
-		queue_idle(p, cpu, c, t, now, enq_flags);
-		if (!arrives)
-			place_kick_idle(p);
-		return;
+	if (p->policy != SCHED_NORMAL) {
+		if (is_idle(p)) {
+			if (t->o1.phase != DECIDED)
+				t->key = vtime_key(t->key, slot);
+			return enqueue_idle(p, cpu, c, t, enq_flags);
+		}
+		if (arrives && p->policy == SCHED_BATCH)
+			forget_sleep(t);
 	}
 	if (arrives)
 		arrive(cpu, c, t, p, slot, now);
@@ -345,7 +359,8 @@ void OP(cas_running, struct task_struct *p)
 	c->running = true;
 	c->preempting = false;
 	has_turn(c, t, p, now);
-	cpu_note_idle_task(cpu, c->prio == O1_PRIO_IDLE);
+	if (nr_run_idle || c->prio == O1_PRIO_IDLE)
+		cpu_note_idle_task(cpu, c->prio == O1_PRIO_IDLE);
 	c->turn_end_ns = now + p->scx.slice;
 }
 

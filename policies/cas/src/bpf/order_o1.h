@@ -107,13 +107,6 @@ static __always_inline void o1_wakes(struct o1_task *t, u64 slept, bool user, u6
 		t->sleep = O1_SLEEP_INTERACTIVE;
 }
 
-/* [recalc_task_prio, sched_setscheduler] The same of a SCHED_BATCH task: it counts as one that never sleeps. */
-static __always_inline void o1_wakes_batch(struct o1_task *t, u64 slice)
-{
-	t->sleep_avg_ns = 0;
-	t->prio = o1_prio(t->nice, 0, slice);
-}
-
 /* [schedule] It gets the CPU: after a sleep, waiting for it counts for a part as sleep. */
 static __always_inline void o1_starts(struct o1_task *t, u64 waited, bool user, u64 slice)
 {

@@ -203,14 +203,12 @@ static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_t
 
 	if (!c->running)
 		return false;
-	if (c->prio == O1_PRIO_IDLE)
-		return true;
 	if (is_later(c, t->key))
-		return false;
+		return c->prio == O1_PRIO_IDLE;
 	if (!knob_slack)
 		return context_preempts(t->o1.prio, c->prio, here, knob_threshold);
-	if (!task_preempts(p))
-		return false;
+	if (c->prio == O1_PRIO_IDLE || !task_preempts(p))
+		return c->prio == O1_PRIO_IDLE;
 	running = vtime_ran(c->running_key, elapsed_ns(c->since_ns, now), c->weight);
 	return vtime_preempts(t->key, running, here, knob_slack, knob_slice_ns);
 }

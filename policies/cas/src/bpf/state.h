@@ -95,8 +95,6 @@ static __always_inline u32 nice_of(const struct task_struct *p)
 {
 	u32 nice = p->static_prio - 100;
 
-	if (task_is_idle(p))
-		return O1_IDLE;
 	return nice < O1_PRIOS ? nice : O1_NICE_0;
 }
 

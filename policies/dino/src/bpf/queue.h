@@ -53,9 +53,9 @@ static __always_inline bool domain_preempt_idle(struct task_struct *p, s32 near,
 {
 	u32 i;
 
-	if (task_is_idle(p))
+	if (!nr_run_idle || task_is_idle(p))
 		return false;
-	bpf_for(i, 0, nr_run_idle ? nr_cpus : 0) {
+	bpf_for(i, 0, nr_cpus) {
 		s32 cpu = cpu_neighbour(near, i);
 
 		if (cpu_domain(cpu) == domain && cpu_claim_idle_task(p, cpu)) {
