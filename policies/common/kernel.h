@@ -55,6 +55,11 @@ struct sched_ext_entity {
 /* In scx.flags: it is runnable [enum scx_ent_flags]. */
 #define SCX_TASK_QUEUED 1
 
+/* Scheduling policies of the fair class [include/uapi/linux/sched.h]: in policy of a task. */
+#define SCHED_NORMAL	0
+#define SCHED_BATCH	3
+#define SCHED_IDLE	5
+
 /* In flags: a thread of the kernel's own [include/linux/sched.h]. */
 #define PF_KTHREAD 0x00200000
 
@@ -64,6 +69,7 @@ struct task_struct {
 	u32 flags;
 	s32 nr_cpus_allowed;
 	s32 static_prio;
+	u32 policy;
 	const struct cpumask *cpus_ptr;
 	struct mm_struct *mm;
 	struct sched_ext_entity scx;

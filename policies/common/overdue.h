@@ -36,28 +36,44 @@ static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 
 static u64 forgotten_looked_ns[MAX_CPUS];
 
+/* Times before which those that wait have waited for too long. */
+struct forgotten {
+	u64 too_long_ns;
+	u64 leads_ns;	/* of those that the kernel waits for */
+	u64 idle_ns;	/* of SCHED_IDLE tasks */
+};
+
+/* Since when a SCHED_IDLE task counts as waiting that is due: others that wait for too long go first. */
+static __always_inline u64 forgotten_idle_ns(const struct forgotten *of)
+{
+	return of->too_long_ns - 1;
+}
+
 /*
  * Since when p, which waits, has done so, if it may run here. 0: it may not. If the kernel waits for it, and did before
- * `leads_ns`: since long ago.
+ * `leads_ns`: since long ago. A SCHED_IDLE task is due sooner than others.
  */
-static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu, u64 leads_ns)
+static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu, const struct forgotten *than)
 {
 	struct task_slot_of *of = vtime_clock_of(p);
 
 	if (!of || !cpu_allowed(p, cpu) || (migration_is_disabled(p) && scx_bpf_task_cpu(p) != cpu))
 		return 0;
-	if (of->waits_ns && (s64)(of->waits_ns - leads_ns) < 0 && vtime_is_waited_for(p))
+	if (of->waits_ns && (s64)(of->waits_ns - than->leads_ns) < 0 && vtime_is_waited_for(p))
 		return of->waits_ns - VTIME_LEAD;
+	if (task_is_idle(p) && of->waits_ns && (s64)(of->waits_ns - than->idle_ns) < 0 &&
+	    (s64)(of->waits_ns - than->too_long_ns) >= 0)
+		return forgotten_idle_ns(than);
 	return of->waits_ns;
 }
 
 /* Since when who has done so longest waits in a queue, if that is earlier than `since_ns`. */
-static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns, u64 leads_ns)
+static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns, const struct forgotten *than)
 {
 	struct task_struct *p;
 
 	dsq_for_each(p, queue) {
-		u64 waits_ns = forgotten_since(p, cpu, leads_ns);
+		u64 waits_ns = forgotten_since(p, cpu, than);
 
 		if (waits_ns && (s64)(waits_ns - since_ns) < 0)
 			since_ns = waits_ns;
@@ -65,12 +81,12 @@ static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns, u64
 	return since_ns;
 }
 
-static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns, u64 leads_ns)
+static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns, const struct forgotten *than)
 {
 	struct task_struct *p;
 
 	dsq_for_each(p, queue)
-		if (forgotten_since(p, cpu, leads_ns) == since_ns && dsq_take(p, queue))
+		if (forgotten_since(p, cpu, than) == since_ns && dsq_take(p, queue))
 			return true;
 	return false;
 }
@@ -78,15 +94,16 @@ static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns, u64
 /* Takes one of this CPU's own queue, or of `nr` from `shared` on. Whether there was one. */
 static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
 {
-	u64 now = now_ns(), too_long_ns = now - FORGOTTEN_NS, leads_ns = now - VTIME_LEADS_IN * slice_ns;
+	u64 now = now_ns();
+	struct forgotten than = { now - FORGOTTEN_NS, now - VTIME_LEADS_IN * slice_ns, now - IDLE_WAITS_NS };
 	u64 first, queue = cpu;
 	u32 at = cpu, i;
 
 	if (at >= MAX_CPUS || elapsed_ns(forgotten_looked_ns[at], now) < FORGOTTEN_LOOKS_NS)
 		return false;
-	first = forgotten_first(queue, cpu, too_long_ns, leads_ns);
+	first = forgotten_first(queue, cpu, than.too_long_ns, &than);
 	bpf_for(i, 0, nr) {
-		u64 since_ns = forgotten_first(shared + i, cpu, first, leads_ns);
+		u64 since_ns = forgotten_first(shared + i, cpu, first, &than);
 
 		if (since_ns != first) {
 			first = since_ns;
@@ -94,9 +111,12 @@ static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slic
 		}
 	}
 	forgotten_looked_ns[at] = now;
-	if (first == too_long_ns)
+	if (first == than.too_long_ns)
 		return false;
+	/* SCHED_IDLE tasks have one turn for each look, so that many of them have no more than a few percent of the CPU. */
+	if (first == forgotten_idle_ns(&than))
+		return forgotten_take(queue, cpu, first, &than);
 	/* The next look is in the turn after the next; each is a tick where real-time tasks leave little [cpu_is_shared]. */
 	forgotten_looked_ns[at] -= FORGOTTEN_LOOKS_NS - 3 * (cpu_is_taken_at(at) ? tick_ns : slice_ns) / 2;
-	return forgotten_take(queue, cpu, first, leads_ns);
+	return forgotten_take(queue, cpu, first, &than);
 }

@@ -60,7 +60,7 @@ struct task_slot_of {
 	u32 slot;
 	u32 clock;	/* vtime.h: 1 more than the queue by whose clock its vtime is; 0: by that of all */
 	u64 waits_ns;	/* vtime.h: since when it has not run, though it would; 0: it has */
-	u64 lead_ns;	/* vtime.h: by how much it is queued before its turn */
+	u64 lead_ns;	/* vtime.h: by how much it is queued before its turn; below 0: behind it */
 	u64 led_ns;	/* vtime.h: when it was last */
 };
 

@@ -3,10 +3,12 @@
 #pragma once
 #include "kernel.h"
 #include "hotplug.h"
+#include "sched_idle.h"
 #include "task_table.h"
 
 #define VTIME_BEGINS (1ULL << 40)	/* so that no task has 0 */
 #define VTIME_LEAD (1ULL << 36)	/* of who is urgent, before now: nobody waits for so long */
+#define VTIME_LAG (1ULL << 36)	/* of SCHED_IDLE tasks, behind all others */
 
 /* Of who started last that had the most: those who come start from near it. */
 static u64 vtime_now = VTIME_BEGINS;
@@ -37,6 +39,18 @@ static __always_inline u32 vtime_weight(u32 weight)
 static __always_inline u64 vtime_of(u64 ran_ns, u32 weight)
 {
 	return ran_ns * 100 / vtime_weight(weight);
+}
+
+/* The weight that a task's CPU time counts by. SCHED_IDLE tasks weigh the same among themselves, and lag behind all others. */
+static __always_inline u32 vtime_weight_of(const struct task_struct *p)
+{
+	return task_is_idle(p) ? 100 : p->scx.weight;
+}
+
+/* How far behind its own vtime a task counts where it is compared with others. */
+static __always_inline u64 vtime_lag(const struct task_struct *p)
+{
+	return task_is_idle(p) ? VTIME_LAG : 0;
 }
 
 /* The later of two. */
@@ -100,10 +114,10 @@ static __always_inline u64 vtime_by(const u64 *behind, u64 vtime)
 	return behind ? vtime + *behind : vtime;
 }
 
-/* A task's vtime by the clock of all. */
+/* A running task's vtime by the clock of all, as it is compared with that of others. */
 static __always_inline u64 vtime_common(struct task_struct *p)
 {
-	return vtime_by(vtime_clock(vtime_clock_of(p)), p->scx.dsq_vtime);
+	return vtime_by(vtime_clock(vtime_clock_of(p)), p->scx.dsq_vtime) + vtime_lag(p);
 }
 
 /*
@@ -176,7 +190,7 @@ static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 le
 {
 	u64 now = now_ns();
 
-	if (!of || (!lent && elapsed_ns(of->led_ns, now) < VTIME_LEADS_IN * slice_ns))
+	if (!of || ((s64)lent <= 0 && elapsed_ns(of->led_ns, now) < VTIME_LEADS_IN * slice_ns))
 		return vtime;
 	of->led_ns = now;
 	of->lead_ns = VTIME_LEAD + vtime_ahead(vtime);
@@ -193,6 +207,11 @@ static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 en
 	vtime = vtime_queued(vtime, enq_flags, slice_ns);
 	if (vtime_is_urgent(p, queue, enq_flags))
 		vtime = vtime_lead(of, vtime, lent, slice_ns);
+	if (of && !of->lead_ns && task_is_idle(p)) {
+		of->lead_ns = -VTIME_LAG;
+		vtime += VTIME_LAG;
+		slice_ns = idle_slice(slice_ns);
+	}
 
 	vtime_settle(queue, slice_ns);
 	if (of) {
@@ -262,11 +281,11 @@ static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
 
 /*
  * p, which runs, has got on by so much. Who is never stopped is never started, and would be behind for ever. Returns its
- * vtime by the clock of all.
+ * vtime by the clock of all, as it is compared with that of others.
  */
 static __always_inline u64 vtime_runs(struct task_struct *p, u64 by, u64 slice_ns)
 {
-	return vtime_catch_up(p, p->scx.dsq_vtime + by, slice_ns);
+	return vtime_catch_up(p, p->scx.dsq_vtime + by, slice_ns) + vtime_lag(p);
 }
 
 /* In enable: whatever it went by before it left. */

@@ -82,6 +82,8 @@ fn models() -> String {
 fn one(policy: &'static Policy) -> String {
     let mut text = format!("{}: {}\n\n", policy.name, policy.summary);
     text += &wrapped(policy.about, output::style());
+    text += "\n";
+    text += &kept(policy);
     if policy.knobs.is_empty() {
         return text + "\nIt has no knobs.\n";
     }
@@ -106,6 +108,53 @@ fn one(policy: &'static Policy) -> String {
     text
 }
 
+/// What it keeps of what the kernel is asked for.
+fn kept(policy: &Policy) -> String {
+    let rows = policy.keeps.rows().map(|(what, kept)| {
+        vec![what.to_string(), kept.kept.word().to_string(), kept.how.to_string()]
+    });
+    left(&["what", "kept", "how"], &rows)
+}
+
 fn left(headings: &[&str], rows: &[Vec<String>]) -> String {
     table(headings, rows, Align::Left, output::style())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the name of the policy's C.
+    const READMES: [(&str, &str); 10] = [
+        ("flsched", include_str!("../../../policies/flsched/README.md")),
+        ("cas", include_str!("../../../policies/cas/README.md")),
+        ("o1", include_str!("../../../policies/cas/README.md")),
+        ("uneven", include_str!("../../../policies/uneven/README.md")),
+        ("dino", include_str!("../../../policies/dino/README.md")),
+        ("avx", include_str!("../../../policies/avx/README.md")),
+        ("fifo", BASELINE),
+        ("rr", BASELINE),
+        ("pile", BASELINE),
+        ("starve", BASELINE),
+    ];
+    const BASELINE: &str = include_str!("../../../policies/baseline/README.md");
+
+    #[test]
+    fn readmes_say_what_list_says_of_what_is_kept() {
+        for policy in POLICIES {
+            let (_, readme) = READMES.iter().find(|(ops, _)| *ops == policy.ops).unwrap();
+            for (what, kept) in policy.keeps.rows() {
+                let line = format!("| {what} | {} | {} |", kept.kept.word(), kept.how);
+                let said = readme.lines().any(|other| other == line);
+                assert!(said, "the README of {} has no line\n{line}", policy.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_plain_data() {
+        let json = serde_json::to_value(flsched::FLSCHED.keeps).unwrap();
+        assert_eq!(json["sched_idle"]["kept"], "no");
+        assert_eq!(json["affinity"]["kept"], "yes");
+    }
 }

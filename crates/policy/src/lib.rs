@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 mod control;
 mod instance;
 mod keeper;
+mod keeps;
 mod knob;
 mod memory;
 pub mod native;
@@ -23,6 +24,7 @@ pub mod table;
 pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Sources, Told, View};
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
+pub use keeps::{Extent, Keeps, Kept};
 pub use knob::{Knob, KnobError, Unit};
 pub use memory::{Counts, Memory, NoMemory};
 
@@ -51,6 +53,8 @@ pub struct Policy {
     /// What an instance with these knobs declares it keeps; the simulator's checkers hold it to
     /// this.
     pub promises: fn(&Instance) -> Promises,
+    /// What it keeps of nice values, scheduling policies, cgroups' settings and affinity.
+    pub keeps: Keeps,
     /// What it decides in user space, every so often. None: its data plane decides all.
     pub control: Option<Plan>,
 }
@@ -83,6 +87,8 @@ pub struct Promises {
     pub slice_ns_max: Option<u64>,
     /// Locks the policy itself takes, beyond the runqueue's: none of DSQ or BPF.
     pub lockless: bool,
+    /// A runnable SCHED_IDLE task waits at most so long, whatever others do; None: nothing is said of it in particular.
+    pub sched_idle_wait_ns_max: Option<u64>,
     /// A wakeup never makes a busy CPU switch.
     pub never_preempts: bool,
     /// CPU time is divided among cgroups by their `cpu.weight`.

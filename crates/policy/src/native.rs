@@ -39,6 +39,8 @@ pub struct TaskStruct {
     pub flags: u32,
     pub nr_cpus_allowed: i32,
     pub static_prio: i32,
+    /// The number of its scheduling policy: 0 is SCHED_NORMAL, 3 SCHED_BATCH, 5 SCHED_IDLE.
+    pub policy: u32,
     /// Opaque to policies; the runtime may keep what it likes behind it.
     pub cpus_ptr: *const c_void,
     pub mm: *mut c_void,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a user writes behind `--policy`, and what comes of it.
 
-use policy::{Clocks, Instance, Knob, Policy, Promises, Topology, Unit};
+use policy::{Clocks, Instance, Keeps, Knob, Policy, Promises, Topology, Unit};
 
 static TOY: Policy = Policy {
     name: "toy",
@@ -42,6 +42,7 @@ static TOY: Policy = Policy {
     bpf: &[],
     native: &[],
     promises: |_| Promises::default(),
+    keeps: Keeps::NOTHING,
     control: None,
 };
 

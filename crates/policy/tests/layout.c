@@ -9,7 +9,8 @@ EXPORT const u64 layout[] = {
 	O(sched_ext_entity, dsq_vtime), sizeof(struct sched_ext_entity),
 
 	O(task_struct, pid), O(task_struct, tgid), O(task_struct, flags),
-	O(task_struct, nr_cpus_allowed), O(task_struct, static_prio), O(task_struct, cpus_ptr),
+	O(task_struct, nr_cpus_allowed), O(task_struct, static_prio), O(task_struct, policy),
+	O(task_struct, cpus_ptr),
 	O(task_struct, mm), O(task_struct, scx), sizeof(struct task_struct),
 
 	O(scx_init_task_args, fork), O(scx_init_task_args, cgroup), sizeof(struct scx_init_task_args),

@@ -20,7 +20,7 @@ macro_rules! layout {
 fn c_and_rust_lay_out_the_same_structs() {
     let mut expected = layout! {
         SchedExtEntity { weight flags slice dsq_vtime }
-        TaskStruct { pid tgid flags nr_cpus_allowed static_prio cpus_ptr mm scx }
+        TaskStruct { pid tgid flags nr_cpus_allowed static_prio policy cpus_ptr mm scx }
         ScxInitTaskArgs { fork cgroup }
         Cgroup { kn }
         ScxExitInfo { kind exit_code reason msg dump }

@@ -46,6 +46,7 @@ impl C {
             flags: 0,
             nr_cpus_allowed: 1,
             static_prio: 120,
+            policy: 0,
             cpus_ptr: std::ptr::null(),
             mm: std::ptr::null_mut(),
             scx: SchedExtEntity { weight: 100, ..SchedExtEntity::default() },

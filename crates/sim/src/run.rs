@@ -222,7 +222,7 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     check(scenario)?;
     let mut checkers = Checkers::always(&scenario.machine);
     if let Some(promises) = promises(scenario) {
-        checkers.promised(&promises, &scenario.machine);
+        checkers.promised(&promises, &scenario.machine, &scenario.workload);
     }
     let kinds = scenario.machine.kinds(TYPES_MAX).of;
     let sink = Sink::new(&kinds, scenario.options.record, checkers);

@@ -11,7 +11,7 @@ use policy::{Instance, Knob, Policy, Profile, Unit};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
-use workload::{Object, Step, Task, Workload};
+use workload::{Fair, Object, Step, Task, Workload};
 
 use crate::fault::{Change, Failing, Fault};
 use crate::run::{Options, Scenario, Scheduler, SimError, run};
@@ -85,6 +85,7 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
         server(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(48)), &mut workload);
         bomb(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(24)), &mut workload);
     }
+    policies(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(8)), &mut workload);
     uneven(&mut own, &mut machine);
     stall(&mut own, &mut workload);
     let scheduler = scheduler(&mut rng, registry);
@@ -167,6 +168,19 @@ fn uneven(rng: &mut Pcg64Mcg, machine: &mut Machine) {
             machine.cpus.iter().map(|_| rng.random_range(0..kinds) as u16).collect();
         for cpu in &mut machine.cpus {
             cpu.core_type = kinds[usize::from(cpu.core)];
+        }
+    }
+}
+
+/// In a quarter of the cases some tasks are SCHED_BATCH or SCHED_IDLE. Chance is of its own: nothing else changes.
+fn policies(rng: &mut Pcg64Mcg, workload: &mut Workload) {
+    if !rng.random_bool(0.25) {
+        return;
+    }
+    let often = rng.random_range(0.1..0.9);
+    for task in &mut workload.tasks {
+        if rng.random_bool(often) {
+            task.fair = [Fair::Idle, Fair::Idle, Fair::Batch][rng.random_range(0..3)];
         }
     }
 }

@@ -161,11 +161,32 @@ impl Task {
         self.timer = self.timer.wrapping_add(1);
     }
 
-    /// Its weight in the kernel's table (`sched_prio_to_weight`): 1024 at nice 0.
+    /// Its weight: 1024 at nice 0 [set_load_weight].
     pub fn weight(&self) -> u32 {
-        SCHED_PRIO_TO_WEIGHT[(i32::from(self.nice) + 20) as usize]
+        match self.fair {
+            Fair::Idle => WEIGHT_IDLEPRIO,
+            _ => SCHED_PRIO_TO_WEIGHT[(i32::from(self.nice) + 20) as usize],
+        }
+    }
+
+    /// `p->policy`, the number of its scheduling policy.
+    pub(crate) fn policy(&self) -> u32 {
+        match self.realtime {
+            RealTime::No => self.fair.number(),
+            RealTime::Fifo(_) => 1,
+            RealTime::Rr(_) => 2,
+        }
+    }
+
+    /// `task_has_idle_policy`.
+    #[inline]
+    pub fn has_idle_policy(&self) -> bool {
+        self.fair == Fair::Idle && !self.realtime.yes()
     }
 }
+
+/// The weight of a SCHED_IDLE task, whatever its nice value is.
+const WEIGHT_IDLEPRIO: u32 = 3;
 
 /// `sched_prio_to_weight` of kernel/sched/core.c: each step of nice is a factor of about 1.25.
 pub const SCHED_PRIO_TO_WEIGHT: [u32; 40] = [

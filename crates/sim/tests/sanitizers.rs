@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use policy::{Instance, Policy, Promises};
+use policy::{Instance, Keeps, Policy, Promises};
 use shipped::SHIPPED;
 use sim::{Scenario, Scheduler, run, swarm};
 
@@ -57,6 +57,7 @@ static OVERFLOW: Policy = Policy {
     bpf: &[],
     native: &[],
     promises: |_| Promises::default(),
+    keeps: Keeps::NOTHING,
     control: None,
 };
 

@@ -6,7 +6,7 @@ mod common;
 use common::{burn, cores, task, workload};
 use machine::{find, stalled_for, task_rate};
 use policy::table::TaskView;
-use policy::{Control, Instance, Plan, Policy, Told, View};
+use policy::{Control, Instance, Keeps, Plan, Policy, Told, View};
 use sim::{Scenario, Scheduler, run};
 use trace::Outcome;
 use workload::{Step, Task, Workload};
@@ -55,6 +55,7 @@ impl Control for AsNamed {
 /// The part of its CPU time that each task was on a fast core, and CPU time, s.
 fn shares(fast: &[f64], seconds: u64) -> (Vec<(f64, f64)>, Outcome) {
     let named = Box::leak(Box::new(Policy {
+        keeps: Keeps::NOTHING,
         control: Some(Plan { begin: |_, _, _| Box::new(AsNamed), told: Told::Speeds }),
         name: "named",
         summary: "",

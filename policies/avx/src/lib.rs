@@ -6,7 +6,7 @@
 
 mod hints;
 
-use policy::{Instance, Knob, Plan, Policy, Promises, TICK_NS_MAX, Told, Unit};
+use policy::{Instance, Keeps, Kept, Knob, Plan, Policy, Promises, TICK_NS_MAX, Told, Unit};
 
 const MS: u64 = 1_000_000;
 
@@ -62,6 +62,14 @@ pub static AVX_FAIR: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/avx.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/avx.so")),
     promises,
+    keeps: Keeps {
+        nice: Kept::partly("CPU time by weight from nice -9 to 9; values beyond count as these"),
+        sched_idle: Kept::yes(
+            "runs where no other task wants the CPU, and else for a turn about every 2 s",
+        ),
+        sched_batch: Kept::yes("preempts no other task when it wakes"),
+        ..Keeps::NOTHING
+    },
     control: Some(Plan { begin: hints::plan, told: Told::Levels }),
 };
 
@@ -73,6 +81,7 @@ fn promises(_: &Instance) -> Promises {
         slice_ns_max: None,
         lockless: false,
         never_preempts: false,
-        heeds_cgroup_weights: false,
+        sched_idle_wait_ns_max: Some(10_000 * MS),
+        ..Promises::default()
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Baselines: what the published policies are measured against.
 
-use policy::{Knob, Policy, Promises, Unit};
+use policy::{Keeps, Kept, Knob, Policy, Promises, Unit};
 
 const MS: u64 = 1_000_000;
 
@@ -67,8 +67,9 @@ pub static FIFO: Policy = Policy {
         slice_ns_max: None,
         lockless: false,
         never_preempts: true,
-        heeds_cgroup_weights: false,
+        ..Promises::default()
     },
+    keeps: Keeps::NOTHING,
     control: None,
 };
 
@@ -96,8 +97,9 @@ pub static RR: Policy = Policy {
         slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: false,
         never_preempts: true,
-        heeds_cgroup_weights: false,
+        ..Promises::default()
     },
+    keeps: Keeps::NOTHING,
     control: None,
 };
 
@@ -115,8 +117,9 @@ pub static PILE: Policy = Policy {
         slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: true,
         never_preempts: true,
-        heeds_cgroup_weights: false,
+        ..Promises::default()
     },
+    keeps: Keeps::NOTHING,
     control: None,
 };
 
@@ -134,8 +137,9 @@ pub static STARVE: Policy = Policy {
         slice_ns_max: None,
         lockless: false,
         never_preempts: true,
-        heeds_cgroup_weights: false,
+        ..Promises::default()
     },
+    keeps: Keeps { nice: Kept::no("a task of nice 19 never runs"), ..Keeps::NOTHING },
     control: None,
 };
 
@@ -154,7 +158,8 @@ pub static PROBE: Policy = Policy {
         slice_ns_max: Some(20 * MS),
         lockless: false,
         never_preempts: true,
-        heeds_cgroup_weights: false,
+        ..Promises::default()
     },
+    keeps: Keeps::NOTHING,
     control: None,
 };

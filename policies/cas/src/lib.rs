@@ -3,7 +3,7 @@
 //!
 //! All of it is data plane (`src/bpf/`). This file names the knobs and what the variants promise.
 
-use policy::{Instance, Knob, Policy, Promises, TICK_NS_MAX, Unit};
+use policy::{Instance, Keeps, Kept, Knob, Policy, Promises, TICK_NS_MAX, Unit};
 
 const MS: u64 = 1_000_000;
 
@@ -14,6 +14,29 @@ const SLICE: Knob = Knob {
     default: 100 * MS,
     help: "time slice at nice 0; others follow from it, from 1/20 to 8 times as long",
 };
+
+const O1_KEEPS: Keeps = Keeps {
+    nice: Kept::yes("priority and time slice, as in Linux 2.6.21"),
+    sched_idle: Kept::yes(
+        "runs where no other task wants the CPU, and else for 5 ms about every 2 s",
+    ),
+    sched_batch: Kept::yes("no bonus for sleep, as in Linux 2.6.21"),
+    ..Keeps::NOTHING
+};
+
+const KEEPS: Keeps = Keeps {
+    nice: Kept::partly(
+        "priority and time slice, as in Linux 2.6.21; between programs a difference within `threshold` does nothing; \
+         with `slack`, CPU time by weight from nice -9 to 9",
+    ),
+    sched_batch: Kept::yes(
+        "no bonus for sleep, as in Linux 2.6.21; with `slack`, no preemption of others at a wakeup",
+    ),
+    ..O1_KEEPS
+};
+
+/// No longer than this does a SCHED_IDLE task wait for a turn that is due after two seconds.
+const SCHED_IDLE_WAIT_NS_MAX: u64 = 10_000 * MS;
 
 /// The O(1) scheduler.
 pub static O1: Policy = Policy {
@@ -26,6 +49,7 @@ pub static O1: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/o1.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/o1.so")),
     promises,
+    keeps: O1_KEEPS,
     control: None,
 };
 
@@ -92,6 +116,7 @@ pub static CAS: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/cas.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/cas.so")),
     promises,
+    keeps: KEEPS,
     control: None,
 };
 
@@ -103,6 +128,7 @@ fn promises(_: &Instance) -> Promises {
         slice_ns_max: None,
         lockless: false,
         never_preempts: false,
-        heeds_cgroup_weights: false,
+        sched_idle_wait_ns_max: Some(SCHED_IDLE_WAIT_NS_MAX),
+        ..Promises::default()
     }
 }

@@ -10,5 +10,5 @@ EXPORT u64 task_bytes(void)
 /* What is sized for MAX_CPUS. */
 EXPORT u64 tables_bytes(void)
 {
-	return sizeof(cpus) + sizeof(cpu_visits) + sizeof(cpu_lacks);
+	return sizeof(cpus) + sizeof(cpu_visits) + sizeof(cpu_lacks) + sizeof(cpu_runs_idle);
 }

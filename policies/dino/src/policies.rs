@@ -2,7 +2,8 @@
 //! The policies as sched_ext schedulers: one data plane, and three ways to say who belongs where.
 
 use policy::{
-    Control, Instance, Knob, Plan, Policy, Profile, Promises, TICK_NS_MAX, Told, Topology, Unit,
+    Control, Instance, Keeps, Kept, Knob, Plan, Policy, Profile, Promises, TICK_NS_MAX, Told,
+    Topology, Unit,
 };
 
 use crate::control::{Places, Planner, Rule};
@@ -100,6 +101,15 @@ const ACT: Knob = Knob {
     help: "off: say what would be placed and moved, and place and move nothing",
 };
 
+const KEEPS: Keeps = Keeps {
+    nice: Kept::partly("CPU time by weight from nice -9 to 9; values beyond count as these"),
+    sched_idle: Kept::yes(
+        "runs where no other task wants the CPU, and else for a turn about every 2 s",
+    ),
+    sched_batch: Kept::yes("no wakeup preempts, but of SCHED_IDLE tasks"),
+    ..Keeps::NOTHING
+};
+
 const fn scheduler(
     name: &'static str,
     summary: &'static str,
@@ -115,6 +125,7 @@ const fn scheduler(
         bpf: include_bytes!(concat!(env!("OUT_DIR"), "/dino.bpf.o")),
         native: include_bytes!(concat!(env!("OUT_DIR"), "/dino.so")),
         promises,
+        keeps: KEEPS,
         control: Some(Plan { begin: control, told: Told::Misses }),
     }
 }
@@ -171,5 +182,9 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
 
 /// What waits is taken by a CPU with nothing to do, and at a tick at the latest.
 fn promises(_: &Instance) -> Promises {
-    Promises { idle_while_runnable_ns_max: Some(TICK_NS_MAX), ..Promises::default() }
+    Promises {
+        idle_while_runnable_ns_max: Some(TICK_NS_MAX),
+        sched_idle_wait_ns_max: Some(10_000 * MS),
+        ..Promises::default()
+    }
 }

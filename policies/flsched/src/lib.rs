@@ -4,7 +4,7 @@
 //! All of it is data plane (`src/bpf/`): no shares are computed and no placement is planned, so
 //! there is no control plane. This file names its knobs and what its variants promise.
 
-use policy::{Instance, Knob, Policy, Promises, TICK_NS_MAX, Unit};
+use policy::{Instance, Keeps, Kept, Knob, Policy, Promises, TICK_NS_MAX, Unit};
 
 const MS: u64 = 1_000_000;
 
@@ -50,6 +50,12 @@ pub static FLSCHED: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/flsched.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/flsched.so")),
     promises,
+    keeps: Keeps {
+        nice: Kept::partly(
+            "above nice 0 a task is queued at the head, in one turn of two; below, nothing",
+        ),
+        ..Keeps::NOTHING
+    },
     control: None,
 };
 
@@ -65,6 +71,6 @@ fn promises(instance: &Instance) -> Promises {
         slice_ns_max: Some(instance.get("slice") + defer_ns),
         lockless: !pull,
         never_preempts: true,
-        heeds_cgroup_weights: false,
+        ..Promises::default()
     }
 }

@@ -2,8 +2,8 @@
 //! The policies as sched_ext schedulers: one data plane, and what each shares by.
 
 use policy::{
-    Control, Instance, Knob, Plan, Policy as Scheduler, Profile, Promises, TICK_NS_MAX, Told,
-    Topology, Unit,
+    Control, Instance, Keeps, Kept, Knob, Plan, Policy as Scheduler, Profile, Promises,
+    TICK_NS_MAX, Told, Topology, Unit,
 };
 
 use crate::control::{DEVIATION, Inside, Rule, Shares};
@@ -158,6 +158,7 @@ const fn scheduler(
         bpf: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.bpf.o")),
         native: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.so")),
         promises,
+        keeps: KEEPS,
         control: Some(Plan { begin: control, told: Told::Speeds }),
     }
 }
@@ -298,6 +299,16 @@ pub fn shares_by(instance: &Instance) -> (Policy, Base) {
     (policy, base())
 }
 
+const KEEPS: Keeps = Keeps {
+    nice: Kept::partly("CPU time by weight from nice -9 to 9; values beyond count as these"),
+    sched_idle: Kept::yes(
+        "runs where no other task wants the CPU, and else for a turn about every 2 s",
+    ),
+    sched_batch: Kept::yes("no wakeup preempts, but of SCHED_IDLE tasks"),
+    cpu_weight: Kept::partly("with `tenant=cgroup`"),
+    ..Keeps::NOTHING
+};
+
 /// What waits is taken by a CPU with nothing to do, and at a tick at the latest.
 fn promises(instance: &Instance) -> Promises {
     Promises {
@@ -305,6 +316,7 @@ fn promises(instance: &Instance) -> Promises {
         slice_ns_max: None,
         lockless: false,
         never_preempts: false,
+        sched_idle_wait_ns_max: Some(10_000 * MS),
         heeds_cgroup_weights: instance.get("tenant") == CGROUP,
     }
 }

@@ -7,6 +7,7 @@
 
 mod above;
 mod affinity;
+mod idle_wait;
 mod lockless;
 mod preemption;
 mod time;
@@ -16,6 +17,9 @@ mod work_conservation;
 use machine::Machine;
 use policy::Promises;
 use trace::{Event, Tid};
+use workload::{Fair, Workload};
+
+use crate::kernel::tid;
 
 pub(crate) use lockless::check as check_locks;
 pub(crate) use time::check as check_time;
@@ -85,12 +89,17 @@ impl Checkers {
     }
 
     /// Those for what a policy declares.
-    pub fn promised(&mut self, promises: &Promises, machine: &Machine) {
+    pub fn promised(&mut self, promises: &Promises, machine: &Machine, workload: &Workload) {
         if let Some(idle_ns) = promises.idle_while_runnable_ns_max {
             self.add(work_conservation::WorkConservation::new(machine, idle_ns));
         }
         if let Some(slice_ns) = promises.slice_ns_max {
             self.add(wait_bound::WaitBound::new(machine, slice_ns, promises.lockless));
+        }
+        if let Some(wait_ns) = promises.sched_idle_wait_ns_max {
+            let tasks = workload.tasks.iter().enumerate();
+            let idle = tasks.filter(|(_, task)| task.fair == Fair::Idle);
+            self.add(idle_wait::IdleWait::new(idle.map(|(at, _)| tid(at)).collect(), wait_ns));
         }
         if promises.never_preempts {
             self.add(preemption::Preemption::new(machine));

@@ -33,7 +33,7 @@ use crate::class::{Class, dequeue};
 use crate::kernel::{Kernel, cgroup_id, tid};
 use crate::lock::LockId;
 use crate::related::{Related, Siblings};
-use crate::task::{CpuId, State, TaskId};
+use crate::task::{CpuId, State, Task, TaskId};
 use control::Controller;
 use dsq::{Dsq, Ids, Link};
 use flags::*;
@@ -450,10 +450,11 @@ impl Runtime {
             flags: if of.kernel { PF_KTHREAD } else { 0 },
             nr_cpus_allowed: of.allowed.len() as i32,
             static_prio: 120 + i32::from(of.nice),
+            policy: of.policy(),
             cpus_ptr: (&raw const self.masks[task]).cast(),
             mm: opaque(k.space_of(task)),
             scx: SchedExtEntity {
-                weight: weight(of.nice),
+                weight: weight(of),
                 slice: SLICE_DFL_NS,
                 ..SchedExtEntity::default()
             },
@@ -467,9 +468,8 @@ fn opaque<T>(number: usize) -> *mut T {
 }
 
 /// `sched_weight_to_cgroup`: 100 at nice 0.
-fn weight(nice: i8) -> u32 {
-    let of = crate::task::SCHED_PRIO_TO_WEIGHT[(i32::from(nice) + 20) as usize];
-    ((u64::from(of) * 100 + 512) / 1024).clamp(1, 10_000) as u32
+fn weight(task: &Task) -> u32 {
+    ((u64::from(task.weight()) * 100 + 512) / 1024).clamp(1, 10_000) as u32
 }
 
 impl Class for Ext {
@@ -504,7 +504,7 @@ impl Class for Ext {
         k.enter(rt.func.scx_init_task);
         rt.init_task(k, task);
         let p = rt.pointer(task);
-        rt.entity(task).weight = weight(k.tasks[task].nice);
+        rt.entity(task).weight = weight(&k.tasks[task]);
         callback!(rt, k, enable(p), Some(task));
         let weight = rt.entity(task).weight;
         callback!(rt, k, set_weight(p, weight), Some(task));
@@ -655,7 +655,7 @@ impl Class for Ext {
     fn set_nice(&mut self, k: &mut Kernel, task: TaskId) {
         let rt = &mut *self.rt;
         k.enter(rt.func.reweight_task_scx);
-        let (p, weight) = (rt.pointer(task), weight(k.tasks[task].nice));
+        let (p, weight) = (rt.pointer(task), weight(&k.tasks[task]));
         rt.structs[task].static_prio = 120 + i32::from(k.tasks[task].nice);
         rt.entity(task).weight = weight;
         callback!(rt, k, set_weight(p, weight), Some(task));

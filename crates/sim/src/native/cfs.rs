@@ -322,9 +322,16 @@ impl Cfs {
 
     /// `check_preempt_wakeup`.
     pub(super) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId, task: TaskId) {
+        if k.tasks[task].fair != Fair::Normal {
+            return;
+        }
         k.call(self.func.check_preempt);
         if k.cpus[cpu].need_resched {
             return;
+        }
+        // SCHED_IDLE tasks are preempted by everybody, and do not care to go on.
+        if k.tasks[curr].has_idle_policy() {
+            return k.resched(cpu);
         }
         self.update_curr(k, cpu);
         if !self.beats(task, curr) {
@@ -449,9 +456,7 @@ impl Class for Cfs {
     }
 
     fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId, task: TaskId, _flags: u64) {
-        if k.tasks[task].fair == Fair::Normal {
-            self.check_preempt(k, cpu, curr, task);
-        }
+        self.check_preempt(k, cpu, curr, task);
     }
 
     fn pick_next(

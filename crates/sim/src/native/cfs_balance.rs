@@ -322,7 +322,8 @@ impl Cfs {
         moved
     }
 
-    /// `can_migrate_task`: allowed there, not running, and not warm unless pulling has failed.
+    /// `can_migrate_task`: allowed there, not running, and not warm unless pulling has failed. SCHED_IDLE tasks
+    /// are never warm.
     fn can_migrate(&mut self, k: &mut Kernel, task: TaskId, to: CpuId, level: usize) -> bool {
         // A CPU's code is simulated ahead of others: the task may not have left it yet.
         let leaves = k.tasks[task].on_cpu_until_ns > k.now_ns();
@@ -332,7 +333,9 @@ impl Cfs {
         let domain = self.domains.around(to)[level];
         let tries = if self.domains.all[domain].level == Level::Core { 0 } else { 1 };
         let warm_ns = k.now_ns().saturating_sub(k.tasks[task].exec_start_ns);
-        warm_ns >= MIGRATION_COST_NS || self.rqs[to].balance[level].failed > tries
+        k.tasks[task].has_idle_policy()
+            || warm_ns >= MIGRATION_COST_NS
+            || self.rqs[to].balance[level].failed > tries
     }
 }
 

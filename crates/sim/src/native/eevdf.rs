@@ -55,6 +55,8 @@ pub(super) struct Rq {
     pub estimated: f64,
     /// Runnable tasks: those of the queue that are not delayed.
     pub runnable: usize,
+    /// SCHED_IDLE tasks among those (`h_nr_idle`).
+    pub runnable_idle: usize,
     /// The line of counters that other CPUs read.
     pub line: Line,
     pub idle_since_ns: Option<u64>,
@@ -175,6 +177,7 @@ impl Eevdf {
             avg: Avg::default(),
             estimated: 0.0,
             runnable: 0,
+            runnable_idle: 0,
             line: Line::new(cpu),
             idle_since_ns: None,
             idle_stamp_ns: 0,
@@ -298,22 +301,24 @@ impl Eevdf {
         self.follow(cpu, task);
         self.habits[task].queued_ns = k.now_ns();
         self.rqs[cpu].queue.enqueue(&mut self.entities, task, placing);
-        self.runnable_comes(cpu, task);
+        self.runnable_comes(k, cpu, task);
         self.overloaded |= self.nr_running(cpu) > 1;
         self.dirty(k, cpu);
     }
 
     /// One that is runnable comes to a CPU's queue (`util_est_enqueue`).
-    fn runnable_comes(&mut self, cpu: CpuId, task: TaskId) {
+    fn runnable_comes(&mut self, k: &Kernel, cpu: CpuId, task: TaskId) {
         let rq = &mut self.rqs[cpu];
         rq.runnable += 1;
+        rq.runnable_idle += usize::from(k.tasks[task].has_idle_policy());
         rq.estimated += self.habits[task].estimate.util;
     }
 
     /// And leaves it (`util_est_dequeue`).
-    fn runnable_leaves(&mut self, cpu: CpuId, task: TaskId) {
+    fn runnable_leaves(&mut self, k: &Kernel, cpu: CpuId, task: TaskId) {
         let rq = &mut self.rqs[cpu];
         rq.runnable -= 1;
+        rq.runnable_idle -= usize::from(k.tasks[task].has_idle_policy());
         rq.estimated = (rq.estimated - self.habits[task].estimate.util).max(0.0);
     }
 
@@ -327,16 +332,43 @@ impl Eevdf {
         let delayed = self.entities[task].delayed;
         self.rqs[cpu].queue.dequeue(&mut self.entities, task, sleeps, self.tick_ns);
         if !delayed {
-            self.runnable_leaves(cpu, task);
+            self.runnable_leaves(k, cpu, task);
         }
         self.dirty(k, cpu);
     }
 
+    /// `sched_idle_rq`: all that could run on a CPU are SCHED_IDLE tasks.
+    pub(super) fn runs_idle_policy_only(&self, k: &Kernel, cpu: CpuId) -> bool {
+        let rq = &self.rqs[cpu];
+        rq.runnable > 0 && rq.runnable == rq.runnable_idle && !k.runs_realtime(cpu)
+    }
+
     /// `wakeup_preempt_fair`: whether the new task would be picked now. The runqueue's clock stands
     /// since the task was enqueued, so nothing more is charged to who runs.
-    pub(super) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    pub(super) fn check_preempt(
+        &mut self,
+        k: &mut Kernel,
+        cpu: CpuId,
+        curr: TaskId,
+        task: TaskId,
+        flags: u64,
+    ) {
+        let idle = |task: TaskId| k.tasks[task].has_idle_policy();
+        let at_once = idle(curr) && !idle(task);
+        // BATCH and IDLE tasks do not preempt others.
+        let may = flags & wake::FORK == 0 && k.tasks[task].fair == Fair::Normal;
+        if !at_once && !may {
+            return;
+        }
         k.call(self.func.preempt);
-        if !k.cpus[cpu].need_resched && self.pick_entity(k, cpu) == Some(task) {
+        if k.cpus[cpu].need_resched {
+            return;
+        }
+        if at_once {
+            // `cancel_protect_slice`
+            self.entities[curr].protected = self.entities[curr].vruntime;
+        }
+        if at_once || self.pick_entity(k, cpu) == Some(task) {
             self.resched(k, cpu);
         }
     }
@@ -463,7 +495,7 @@ impl Class for Eevdf {
             // Still on the queue it slept on, which is this one: see `still_queued`.
             self.habits[task].queued_ns = k.now_ns();
             self.rqs[cpu].queue.revive(&mut self.entities, task, self.tick_ns);
-            self.runnable_comes(cpu, task);
+            self.runnable_comes(k, cpu, task);
             self.dirty(k, cpu);
         } else {
             let initial = flags & enqueue::INITIAL != 0;
@@ -493,7 +525,7 @@ impl Class for Eevdf {
             sleeps && !k.tasks[task].exiting && !self.rqs[cpu].queue.eligible(&self.entities, task);
         if stays {
             self.rqs[cpu].queue.delay(&mut self.entities, task, self.tick_ns);
-            self.runnable_leaves(cpu, task);
+            self.runnable_leaves(k, cpu, task);
             self.dirty(k, cpu);
         } else {
             if self.func.dequeue_delayed.is_some() {
@@ -504,11 +536,8 @@ impl Class for Eevdf {
         k.leave();
     }
 
-    fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, _curr: TaskId, task: TaskId, flags: u64) {
-        // `wakeup_preempt_fair`: BATCH and IDLE tasks do not preempt others.
-        if flags & wake::FORK == 0 && k.tasks[task].fair == Fair::Normal {
-            self.check_preempt(k, cpu, task);
-        }
+    fn preempt(&mut self, k: &mut Kernel, cpu: CpuId, curr: TaskId, task: TaskId, flags: u64) {
+        self.check_preempt(k, cpu, curr, task, flags);
     }
 
     fn pick_next(

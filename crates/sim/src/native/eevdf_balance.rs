@@ -178,11 +178,13 @@ impl Eevdf {
         k.leave();
     }
 
-    /// `balance_interval`, 16 times longer while the CPU is busy, at least a tick.
+    /// `balance_interval`, 16 times longer while the CPU is busy with more than SCHED_IDLE tasks, at least a tick.
     fn interval_ns(&self, k: &Kernel, cpu: CpuId, level: usize, idle: Idle) -> u64 {
         let ns = self.rqs[cpu].balance[level].interval_ms * 1_000_000;
         match idle {
-            Idle::Not => (16 * ns).saturating_sub(tick_ns(k)).max(tick_ns(k)),
+            Idle::Not if !self.runs_idle_policy_only(k, cpu) => {
+                (16 * ns).saturating_sub(tick_ns(k)).max(tick_ns(k))
+            }
             _ => ns.max(tick_ns(k)),
         }
     }
@@ -480,7 +482,7 @@ impl Eevdf {
                 // It is about to pick.
                 _ if idle == Idle::Newly => {}
                 Some(curr) if k.tasks[curr].realtime.yes() => {}
-                Some(_) => self.check_preempt(k, to, *task),
+                Some(curr) => self.check_preempt(k, to, curr, *task, 0),
                 None => k.resched(to),
             }
         }
@@ -489,7 +491,7 @@ impl Eevdf {
     }
 
     /// `can_migrate_task`: allowed there, waiting, with its turn still to come or nobody there, and not warm; the latter
-    /// two unless pulling has failed.
+    /// two unless pulling has failed. SCHED_IDLE tasks are never warm.
     fn can_migrate(&self, k: &Kernel, task: TaskId, from: CpuId, env: Env) -> bool {
         let Env { to, level, domain, .. } = env;
         let waits = k.tasks[task].state == State::Queued && !self.entities[task].delayed;
@@ -505,6 +507,7 @@ impl Eevdf {
         }
         let warm_ns = k.now_ns().saturating_sub(k.tasks[task].exec_start_ns);
         self.domains.all[domain].level == Level::Core
+            || k.tasks[task].has_idle_policy()
             || warm_ns >= MIGRATION_COST_NS
             || failed > self.tries(domain)
     }

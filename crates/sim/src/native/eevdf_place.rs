@@ -95,13 +95,13 @@ impl Eevdf {
         allowed: &CpuSet,
     ) -> CpuId {
         k.call(self.func.idle_sibling);
-        if allowed.has(target) && self.looks_idle(k, target) {
+        if allowed.has(target) && self.takes_at_once(k, target, task) {
             return target;
         }
         if prev != target
             && k.share_cache(prev, target)
             && allowed.has(prev)
-            && self.looks_idle(k, prev)
+            && self.takes_at_once(k, prev, task)
         {
             return prev;
         }
@@ -109,7 +109,7 @@ impl Eevdf {
         if let Some(recent) = recent.filter(|cpu| *cpu != prev && *cpu != target)
             && k.share_cache(recent, target)
             && allowed.has(recent)
-            && self.looks_idle(k, recent)
+            && self.takes_at_once(k, recent, task)
         {
             return recent;
         }
@@ -118,12 +118,12 @@ impl Eevdf {
         let idle_core = self.idle_core(k, target, &span);
         if idle_core.is_none() && k.share_cache(prev, target) {
             let siblings = k.siblings(prev).and(&span);
-            if let Some(cpu) = siblings.iter().find(|cpu| *cpu != prev && self.looks_idle(k, *cpu))
-            {
+            let mut others = siblings.iter().filter(|cpu| *cpu != prev);
+            if let Some(cpu) = others.find(|cpu| self.takes_at_once(k, *cpu, task)) {
                 return cpu;
             }
         }
-        idle_core.or_else(|| self.idle_cpu(k, target, &span)).unwrap_or(target)
+        idle_core.or_else(|| self.idle_cpu(k, task, target, &span)).unwrap_or(target)
     }
 
     /// `select_idle_core`: a core whose threads are all idle, where there is SMT.
@@ -142,10 +142,22 @@ impl Eevdf {
     }
 
     /// `select_idle_cpu`, no farther than `nr_idle_scan`.
-    fn idle_cpu(&mut self, k: &mut Kernel, target: CpuId, span: &CpuSet) -> Option<CpuId> {
+    fn idle_cpu(
+        &mut self,
+        k: &mut Kernel,
+        task: TaskId,
+        target: CpuId,
+        span: &CpuSet,
+    ) -> Option<CpuId> {
         let cache = k.machine.cpus[target].llc as usize;
         let scan = self.idle_scan[cache];
-        span.iter_from(target + 1).take(scan).find(|cpu| self.looks_idle(k, *cpu))
+        span.iter_from(target + 1).take(scan).find(|cpu| self.takes_at_once(k, *cpu, task))
+    }
+
+    /// `choose_idle_cpu`: the CPU is idle, or has only SCHED_IDLE tasks, which this one preempts.
+    fn takes_at_once(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) -> bool {
+        self.looks_idle(k, cpu)
+            || self.runs_idle_policy_only(k, cpu) && !k.tasks[task].has_idle_policy()
     }
 
     /// `available_idle_cpu`: reads another CPU's runqueue.
@@ -167,7 +179,7 @@ impl Eevdf {
         let mut next = self.domains.around(here).last().copied();
         while let Some(domain) = next {
             if let Some(group) = self.idlest_group(k, task, cpu, domain, allowed) {
-                cpu = self.idlest_cpu(k, &group, allowed).unwrap_or(cpu);
+                cpu = self.idlest_cpu(k, task, &group, allowed).unwrap_or(cpu);
             }
             let width = self.domains.all[domain].span.len();
             let mut around = self.domains.around(cpu).iter().rev();
@@ -220,7 +232,13 @@ impl Eevdf {
     }
 
     /// `sched_balance_find_dst_group_cpu`: the CPU that went idle last, else the least loaded.
-    fn idlest_cpu(&mut self, k: &mut Kernel, group: &CpuSet, allowed: &CpuSet) -> Option<CpuId> {
+    fn idlest_cpu(
+        &mut self,
+        k: &mut Kernel,
+        task: TaskId,
+        group: &CpuSet,
+        allowed: &CpuSet,
+    ) -> Option<CpuId> {
         let (group, only) = (group.and(allowed), group.is_one());
         if only {
             return group.lowest();
@@ -228,6 +246,9 @@ impl Eevdf {
         let mut idle: Option<(u64, CpuId)> = None;
         let mut least: Option<(f64, CpuId)> = None;
         for cpu in group.iter() {
+            if self.runs_idle_policy_only(k, cpu) && !k.tasks[task].has_idle_policy() {
+                return Some(cpu);
+            }
             if self.looks_idle(k, cpu) {
                 let stamp_ns = self.rqs[cpu].idle_stamp_ns;
                 if idle.is_none_or(|(known, _)| stamp_ns > known) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use machine::Machine;
-use policy::{Instance, Policy, Promises};
+use policy::{Instance, Keeps, Policy, Promises};
 use sim::{Record, Scenario, Scheduler};
 use workload::{Act, Cut, Script, Step, Task, Workload};
 
@@ -39,6 +39,7 @@ pub fn policy_that_promises(name: &'static str, promises: fn(&Instance) -> Promi
         bpf: &[],
         native: native.leak(),
         promises,
+        keeps: Keeps::NOTHING,
         control: None,
     };
     Scheduler::Policy(Instance::default(Box::leak(Box::new(policy))))

@@ -53,7 +53,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 
 	if (place_kick_idle(p))
 		return;
-	if (enq_flags & SCX_ENQ_WAKEUP)
+	if (enq_flags & SCX_ENQ_WAKEUP && task_preempts(p))
 		queue_preempt(p, queue, vtime);
 	cpu_queue_kick(p, queue);
 }
@@ -121,7 +121,7 @@ static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 			return longest;
 	}
 	if (!waiting)
-		return prev ? -1 : queue_longest(cpu, 0);
+		return prev && !task_is_idle(prev) ? -1 : queue_longest(cpu, 0);
 	return queue_goes_first(cpu, prev) ? cpu : -1;
 }
 

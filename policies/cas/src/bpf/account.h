@@ -17,6 +17,12 @@ __noinline u32 waiting(s32 cpu)
 	return count;
 }
 
+/* Whether somebody runs on a CPU who is not SCHED_IDLE. */
+static __always_inline bool runs_other(const struct cas_cpu *c)
+{
+	return c->running && c->prio != O1_PRIO_IDLE;
+}
+
 /* What is left of a slice is less than ticks can tell. */
 static __always_inline bool is_over(const struct cas_task *t)
 {
@@ -67,6 +73,12 @@ static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 	c->expired.since_ns = 0;
 }
 
+/* By virtual time: SCHED_IDLE tasks wait for the others, and need no weight besides. */
+static __always_inline u32 weight_of(const struct task_struct *p)
+{
+	return task_is_idle(p) ? VTIME_WEIGHT : p->scx.weight;
+}
+
 static __always_inline void charge(struct cas_cpu *c, struct cas_task *t,
 				   const struct task_struct *p, u64 now)
 {
@@ -75,7 +87,7 @@ static __always_inline void charge(struct cas_cpu *c, struct cas_task *t,
 	if (knob_aggregate)
 		c->turn_ns = home_turn(c->turn_ns, ran);
 	if (knob_slack)
-		t->key = vtime_ran(t->key, ran, p->scx.weight);
+		t->key = vtime_ran(t->key, ran, weight_of(p));
 	else
 		o1_ran(&t->o1, ran, knob_slice_ns);
 	t->stamp_ns = now;
@@ -89,7 +101,7 @@ static __always_inline void has_turn(struct cas_cpu *c, const struct cas_task *t
 	if (knob_slack) {
 		c->running_key = t->key;
 		c->since_ns = now;
-		c->weight = p->scx.weight;
+		c->weight = weight_of(p);
 	}
 }
 
@@ -169,6 +181,52 @@ static __always_inline void queue_again(s32 cpu, struct cas_cpu *c, struct cas_t
 		epoch++;
 	t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
 	make_key(c, t, epoch, slot);
+}
+
+/*
+ * Whether a task waits for those that are not SCHED_IDLE. Not who was preempted as a reader of RCU's: it goes on as others do
+ * (leads).
+ */
+static __always_inline bool is_idle(struct task_struct *p)
+{
+	return task_is_idle(p) && !holds_up_rcu(p);
+}
+
+/* A SCHED_IDLE task is to wait, or to go on. What it is queued by elsewhere is made anew when it is no longer one. */
+static __always_inline void decide_idle(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now)
+{
+	t->o1.nice = O1_IDLE;
+	if (is_over(t))
+		o1_refill(&t->o1, knob_slice_ns);
+	t->o1.sleep_avg_ns = 0;
+	t->o1.sleep = O1_SLEEP_NORMAL;
+	t->o1.prio = O1_PRIO_IDLE;
+	t->stamp_ns = now;
+	t->key = knob_slack ? vtime_key(c->vtime, slot) : key_of(c->epoch, 1, 0, slot);
+	t->o1.cpu = cpu;
+}
+
+/* [recalc_task_prio] A SCHED_BATCH task wakes: it counts as new, as one that has never slept. */
+static __always_inline void forget_sleep(struct cas_task *t)
+{
+	t->o1.sleep_avg_ns = 0;
+	t->stamp_ns = 0;
+}
+
+/* When a SCHED_IDLE task is to have a turn, where so many wait. */
+static __always_inline void set_idle_due(struct cas_cpu *c, u32 waiting)
+{
+	c->idle_due_ns = c->idle_turn_ns + idle_gap(waiting, tick_ns);
+}
+
+static __always_inline void queue_idle(struct task_struct *p, s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now,
+				       u64 enq_flags)
+{
+	t->o1.phase = QUEUED;
+	if (!c->idle_due_ns)
+		c->idle_turn_ns = now;
+	set_idle_due(c, scx_bpf_dsq_nr_queued(dsq_of_idle(cpu)) + 1);
+	dsq_insert(p, dsq_of_idle(cpu), idle_slice(slice_of(t)), enq_flags);
 }
 
 static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu *c,

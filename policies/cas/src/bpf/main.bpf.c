@@ -56,6 +56,9 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 			home_moves(home, cpu);
 		return cpu;
 	}
+	cpu = cpu_with_idle_task(p, prev_cpu);
+	if (cpu >= 0)
+		return cpu;
 	if (c && wake_flags & SCX_WAKE_FORK)
 		return place_child(p, prev_cpu, slot);
 	/* All are busy: with a waker of its context, where else it would have to wait for another one. */
@@ -63,6 +66,18 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	    cpu_takes(p, this_cpu()))
 		return this_cpu();
 	return cpu_is_taken(prev_cpu) ? place_child(p, prev_cpu, slot) : prev_cpu;
+}
+
+/* Kept out of what is done for all others at each wakeup. */
+static __noinline void enqueue_idle(struct task_struct *p, s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 enq_flags)
+{
+	bool arrives = t->o1.phase == OUT;
+	u64 now = now_ns();
+
+	decide_idle(cpu, c, t, key_slot(t->key), now);
+	queue_idle(p, cpu, c, t, now, enq_flags);
+	if (!arrives)
+		place_kick_idle(p);
 }
 
 void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
@@ -81,6 +96,15 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 	t->o1.nice = nice_of(p);
 	if (t->o1.phase != DECIDED)
 		join(t, slot);
+	if (p->policy != SCHED_NORMAL) {
+		if (is_idle(p)) {
+			if (t->o1.phase != DECIDED)
+				t->key = vtime_key(t->key, slot);
+			return enqueue_idle(p, cpu, c, t, enq_flags);
+		}
+		if (arrives && p->policy == SCHED_BATCH)
+			forget_sleep(t);
+	}
 	if (arrives)
 		arrive(cpu, c, t, p, slot, now);
 	else if (t->o1.phase == STOPPED)
@@ -88,7 +112,7 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 	else if (t->o1.phase != DECIDED)
 		queue_again(cpu, c, t, slot);
 
-	if (arrives && preempts(c, t, slot, now)) {
+	if (arrives && preempts(c, t, p, slot, now)) {
 		/* Chosen here and now: it would be first in dispatch as well. */
 		has_turn(c, t, p, now);
 		c->preempting = true;
@@ -185,6 +209,7 @@ __noinline int clear_queues(s32 cpu)
 
 	bpf_for(slot, 0, knob_slots)
 		dsq_hand_back(dsq_of(cpu, slot), cpu);
+	dsq_hand_back(dsq_of_idle(cpu), cpu);
 	if (c)
 		__sync_fetch_and_or(&c->stale, ~0U);
 	return 0;
@@ -205,6 +230,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	struct cas_task *t = prev ? task_of(prev) : NULL;
 	struct cas_cpu *c = cpus_of(cpu);
 	u64 now, going_on = 0;
+	bool idles = false;	/* who may go on is SCHED_IDLE */
 	u32 class, slot, i;
 
 	if (!c)
@@ -217,9 +243,17 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 		t->o1.nice = nice_of(prev);
 		slot = slot_of(c, prev, now);
 		join(t, slot);
-		decide(cpu, c, t, prev, slot, now, 0);
-		going_on = t->key;
+		idles = is_idle(prev);
+		if (idles) {
+			decide_idle(cpu, c, t, slot, now);
+			t->o1.phase = DECIDED;
+		} else {
+			decide(cpu, c, t, prev, slot, now, 0);
+			going_on = t->key;
+		}
 	}
+	if (c->idle_due_ns && take_due_idle(cpu))
+		return;
 	if ((nr_away && take_from_away(cpu)) || balance(cpu, c, going_on, now))
 		return;
 	switch (next_here(cpu, going_on)) {
@@ -235,8 +269,14 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 			if (take(cpu, cpu_neighbour(cpu, i), class))
 				return;
 	/* While it looked at others, this runqueue's lock was not held all the time. */
-	if (next_here(cpu, 0) == NOBODY)
-		cpu_is_back(cpu, true);
+	if (next_here(cpu, 0) != NOBODY || take_idle(cpu))
+		return;
+	if (idles && t) {
+		go_on(prev, c, t, now);
+		cpu_note_idle_task(cpu, true);
+		return;
+	}
+	cpu_is_back(cpu, true);
 }
 
 /*
@@ -267,6 +307,10 @@ void OP(cas_tick, struct task_struct *p)
 		leave_nobody_behind(p, c);
 	if (c && (knob_slack ? cpu_is_taken(this_cpu()) : epoch_is_closed(this_cpu(), c, now_ns())))
 		task_set_slice(p, 0);
+	if (c && c->idle_due_ns && runs_other(c) && elapsed_ns(c->idle_due_ns, now_ns())) {
+		c->preempting = true;	/* it is next again */
+		task_set_slice(p, 0);
+	}
 	/*
 	 * A CPU that went idle between the search for idle CPUs and an insertion was not kicked, nor one
 	 * that idles while a task waits at home for longer than was thought.
@@ -315,6 +359,8 @@ void OP(cas_running, struct task_struct *p)
 	c->running = true;
 	c->preempting = false;
 	has_turn(c, t, p, now);
+	if (nr_run_idle || c->prio == O1_PRIO_IDLE)
+		cpu_note_idle_task(cpu, c->prio == O1_PRIO_IDLE);
 	c->turn_end_ns = now + p->scx.slice;
 }
 
@@ -345,18 +391,30 @@ void OP(cas_update_idle, s32 cpu, bool idle)
 }
 
 /* A task is taken out of its queue to be changed, and queued again. */
-static __always_inline void leaves_queue(struct task_struct *p)
+static __always_inline struct cas_task *leaves_queue(struct task_struct *p)
 {
 	struct cas_cpu *c = cpus_of(scx_bpf_task_cpu(p));
 	struct cas_task *t = task_of(p);
 
 	if (c && t && (t->o1.phase == QUEUED || t->o1.phase == EXPIRED))
 		__sync_fetch_and_or(&c->stale, 1u << key_slot(t->key));
+	return t;
 }
 
+/* Its nice value has changed, or it is no longer SCHED_IDLE, or has become so. */
 void OP(cas_set_weight, struct task_struct *p, u32 weight)
 {
-	leaves_queue(p);
+	struct cas_task *t = leaves_queue(p);
+
+	if (!t || (t->o1.prio == O1_PRIO_IDLE) == task_is_idle(p))
+		return;
+	if (!task_is_idle(p)) {
+		t->o1.prio = o1_prio(nice_of(p), 0, knob_slice_ns);
+		return;
+	}
+	/* Where it runs it may be preempted from now on, and what is left of its slice is that of another. */
+	t->o1.prio = O1_PRIO_IDLE;
+	task_set_slice(p, idle_slice(p->scx.slice));
 }
 
 void OP(cas_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
@@ -460,6 +518,8 @@ s32 OP_SLEEPABLE(cas_init)
 			if (error)
 				break;
 		}
+		if (!error)
+			error = scx_bpf_create_dsq(dsq_of_idle(cpu), cpu_node[cpu]);
 	}
 	return error;
 }

@@ -15,6 +15,8 @@
 
 #define O1_PRIOS		40	/* MAX_USER_PRIO */
 #define O1_NICE_0		20
+#define O1_IDLE			O1_PRIOS	/* in place of the nice value of a SCHED_IDLE task: 2.6.21 had none */
+#define O1_PRIO_IDLE		200	/* its dynamic priority: anybody preempts it, whatever the threshold */
 #define O1_MAX_BONUS		10	/* MAX_USER_PRIO * PRIO_BONUS_RATIO / 100 */
 #define O1_INTERACTIVE_DELTA	2
 #define O1_ON_RUNQUEUE_WEIGHT	30	/* percent */

@@ -73,7 +73,7 @@ __noinline u64 crowd_at(s32 cpu, u32 slot)
 	if (sibling)
 		same = of_context(cpu, c, slot & (SLOTS_MAX - 1)) +
 		       of_context(beside, sibling, slot & (SLOTS_MAX - 1));
-	return ((u64)(c->running + waiting(cpu) + 1) << 32) - same;
+	return ((u64)(runs_other(c) + waiting(cpu) + 1) << 32) - same;
 }
 
 /*
@@ -188,21 +188,27 @@ __noinline int kick_idle_cpus(s32 cpu)
 
 	for (slot = 0; c && slot < SLOTS_MAX && slot < knob_slots; slot++)
 		if (c->hint[slot] && !place_kick_for(dsq_of(cpu, slot)))
-			break;
+			return 0;
+	if (c && c->idle_due_ns)
+		place_kick_for(dsq_of_idle(cpu));
 	return 0;
 }
 
 /* Whether a task that became runnable takes the CPU from who runs. */
-static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_task *t, u32 slot,
-				     u64 now)
+static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_task *t, const struct task_struct *p,
+				     u32 slot, u64 now)
 {
 	bool here = (c->here | c->tagged) >> slot & 1;
 	u64 running;
 
-	if (!c->running || is_later(c, t->key))
+	if (!c->running)
 		return false;
+	if (is_later(c, t->key))
+		return c->prio == O1_PRIO_IDLE;
 	if (!knob_slack)
 		return context_preempts(t->o1.prio, c->prio, here, knob_threshold);
+	if (c->prio == O1_PRIO_IDLE || !task_preempts(p))
+		return c->prio == O1_PRIO_IDLE;
 	running = vtime_ran(c->running_key, elapsed_ns(c->since_ns, now), c->weight);
 	return vtime_preempts(t->key, running, here, knob_slack, knob_slice_ns);
 }

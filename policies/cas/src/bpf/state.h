@@ -6,6 +6,7 @@
 #include "order_o1.h"
 #include "order_context.h"
 #include "context_slots.h"
+#include "sched_idle.h"
 
 CONFIG u64 knob_slice_ns = 100000000;	/* DEF_TIMESLICE */
 #ifdef O1
@@ -58,6 +59,8 @@ struct cas_cpu {
 	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
 	u64 turn_ns;		/* how long who runs here does so, about */
 	u64 balanced_ns;	/* when it last looked whether others have more to do */
+	u64 idle_turn_ns;	/* since when no SCHED_IDLE task has had a turn here, though one waits */
+	u64 idle_due_ns;	/* when one is to have a turn; 0: none waits */
 	u64 sequence;
 	u32 epoch;
 	u32 here;		/* which slots are of the current context */
@@ -127,6 +130,12 @@ static __always_inline u32 slot_of(struct cas_cpu *c, const struct task_struct *
 static __always_inline u64 dsq_of(s32 cpu, u32 slot)
 {
 	return (u64)cpu << SLOT_BITS | slot;
+}
+
+/* Where SCHED_IDLE tasks wait for a CPU, in turn. */
+static __always_inline u64 dsq_of_idle(s32 cpu)
+{
+	return 1ULL << 32 | (u64)cpu;
 }
 
 static __always_inline u64 head_of(s32 cpu, u32 slot)

@@ -65,6 +65,46 @@ __noinline int take(s32 cpu, s32 victim, u32 class)
 	return 0;
 }
 
+/* Takes a SCHED_IDLE task that waits here. Whether there was one. */
+static __always_inline bool take_own_idle(s32 cpu, struct cas_cpu *c, u64 now)
+{
+	bool was_one = dsq_move_to_local(dsq_of_idle(cpu));
+	u32 left = scx_bpf_dsq_nr_queued(dsq_of_idle(cpu));
+
+	c->idle_turn_ns = now;
+	c->idle_due_ns = 0;
+	if (left)
+		set_idle_due(c, left);
+	return was_one;
+}
+
+/* The same where one is due, although others wait. */
+__noinline int take_due_idle(s32 cpu)
+{
+	struct cas_cpu *c = cpus_of(cpu);
+	u64 now = now_ns();
+
+	return c && c->idle_due_ns && (s64)(now - c->idle_due_ns) >= 0 && take_own_idle(cpu, c, now);
+}
+
+/* Takes a SCHED_IDLE task that waits here, or elsewhere. Whether there was one. */
+__noinline int take_idle(s32 cpu)
+{
+	struct cas_cpu *c = cpus_of(cpu);
+	u32 i;
+
+	if (c && c->idle_due_ns && take_own_idle(cpu, c, now_ns()))
+		return true;
+	bpf_for(i, 1, nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i);
+		struct cas_cpu *theirs = cpus_of(other);
+
+		if (theirs && theirs->idle_due_ns && dsq_move_to_local(dsq_of_idle(other)))
+			return true;
+	}
+	return false;
+}
+
 /* Takes one of whatever class; whether there was one. */
 static __always_inline bool take_any(s32 cpu, s32 victim)
 {
@@ -81,7 +121,7 @@ static __always_inline u32 load_of(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
 
-	return cpu_is_away(cpu) ? 0 : waiting(cpu) + (c && c->running);
+	return cpu_is_away(cpu) ? 0 : waiting(cpu) + (c && runs_other(c));
 }
 
 /*

@@ -60,6 +60,7 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 		       !goes_home && elapsed_ns(state->left_ns, now_ns()) > ARRIVES_NS) || goes_home)
 		return;
 	if (goes_on) {
+		cpu_note_idle_task(cpu, task_is_idle(prev));
 		task_set_slice(prev, knob_slice_ns);
 		return;
 	}
@@ -70,7 +71,8 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 /* Who changes a task's priority, or where it may run, has it stop and start again, from another CPU as it may be. */
 void OP(dino_running, struct task_struct *p)
 {
-	struct dn_cpu *cpu = cpus_of(scx_bpf_task_cpu(p));
+	s32 at = scx_bpf_task_cpu(p);
+	struct dn_cpu *cpu = cpus_of(at);
 
 	if (!cpu)
 		return;
@@ -78,6 +80,7 @@ void OP(dino_running, struct task_struct *p)
 	cpu->leaves = 0;
 	cpu->home = task_home(p);
 	cpu->since_ns = now_ns();
+	cpu_note_idle_task(at, task_is_idle(p));
 	vtime_starts(p, knob_slice_ns);
 }
 

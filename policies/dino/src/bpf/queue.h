@@ -48,6 +48,24 @@ static __always_inline u32 domain_emptiest(s32 cpu)
 	return best;
 }
 
+/* Has a CPU of a domain that runs a SCHED_IDLE task take p in its place. Whether there was one. */
+static __always_inline bool domain_preempt_idle(struct task_struct *p, s32 near, u32 domain)
+{
+	u32 i;
+
+	if (!nr_run_idle || task_is_idle(p))
+		return false;
+	bpf_for(i, 0, nr_cpus) {
+		s32 cpu = cpu_neighbour(near, i);
+
+		if (cpu_domain(cpu) == domain && cpu_claim_idle_task(p, cpu)) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Has a CPU of a domain whose task belongs elsewhere send it home. Whether there was one. */
 static __always_inline bool domain_clear(u32 domain)
 {
@@ -185,11 +203,15 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	/* It was to go home, and cannot. Its CPU has nobody else, and looks no more before it idles [put_prev_task_scx]. */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
-	if (p->nr_cpus_allowed == 1)
+	if (p->nr_cpus_allowed == 1) {
+		queue_preempt_idle(p, cpu);
 		return;
+	}
 	idle = domain_idle(p, cpu, domain);
 	if (idle >= 0)
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	else if (anywhere ? domain_preempt_idle(p, cpu, domain) : queue_preempt_idle(p, cpu))
+		return;
 	else if ((home == NO_DOMAIN || !domain_clear(domain)) && !place_kick_idle(p))
 		cpu_queue_kick(p, cpu);
 }

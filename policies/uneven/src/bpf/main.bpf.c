@@ -79,6 +79,7 @@ void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
 	if (queue_take(cpu, goes_on && !goes_away ? prev : NULL) || goes_away)
 		return;
 	if (goes_on) {
+		cpu_note_idle_task(cpu, task_is_idle(prev));
 		task_set_slice(prev, knob_slice_ns);
 		return;
 	}
@@ -103,6 +104,7 @@ void OP(uneven_running, struct task_struct *p)
 		cpu->wants = task->wants;
 	cpu->since_ns = now_ns();
 	cpu->counted = count_now(at);
+	cpu_note_idle_task(at, task_is_idle(p));
 	vtime_starts(p, knob_slice_ns);
 }
 

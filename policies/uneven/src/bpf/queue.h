@@ -16,7 +16,7 @@ static __always_inline u64 queue_of_kind(u32 kind)
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
-	s32 cpu = scx_bpf_task_cpu(p);
+	s32 cpu = scx_bpf_task_cpu(p), victim;
 	u64 queue;
 
 	if (goes_anywhere(p))
@@ -24,7 +24,12 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	else
 		queue = cpu = p->nr_cpus_allowed == 1 ? cpu : cpu_queue_shortest(p);
 	vtime_insert(p, queue, enq_flags, knob_slice_ns);
-	if (!place_kick_idle(p))
+	if (place_kick_idle(p))
+		return;
+	victim = queue == (u64)cpu ? -1 : cpu_with_idle_task(p, cpu);
+	if (victim >= 0)
+		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+	else if (queue != (u64)cpu || !queue_preempt_idle(p, cpu))
 		cpu_queue_kick(p, cpu);
 }
 

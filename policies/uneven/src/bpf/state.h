@@ -58,7 +58,7 @@ static __always_inline bool may_run(const struct un_cpu *cpu, s32 at)
 /* By which a task's CPU time is reckoned: its own weight, or what the control plane has for it. */
 static __always_inline u32 weight_of(const struct task_struct *p, const struct task_slot *slot)
 {
-	return slot && slot->pace ? slot->pace : p->scx.weight;
+	return slot && slot->pace ? slot->pace : vtime_weight_of(p);
 }
 
 /* Kinds of cores that p may run on, a bit for each. */
