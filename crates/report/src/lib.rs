@@ -5,6 +5,7 @@
 //! is taken from it: a table, a plot and the JSON of one comparison cannot disagree.
 
 pub mod csv;
+pub mod figure;
 mod file;
 pub mod html;
 pub mod plot;

@@ -186,6 +186,14 @@ pub struct Memory {
     pub miss_s: Option<f64>,
 }
 
+impl Memory {
+    /// Misses of both TLBs, users' pages and the kernel's; None: they are not known.
+    pub fn tlb(&self) -> Option<u64> {
+        let data = self.dtlb_user_misses? + self.dtlb_kernel_misses?;
+        Some(data + self.itlb_user_misses? + self.itlb_kernel_misses?)
+    }
+}
+
 /// One of several programs that ran side by side.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[allow(missing_docs)]
@@ -226,6 +234,8 @@ pub struct Summary {
     pub idle_while_runnable_share: Option<Spread>,
     pub wait_p99_s: Option<Spread>,
     pub wait_max_s: Option<Spread>,
+    /// The longest wait of all runs: what every table calls the worst wait.
+    pub worst_wait_s: Option<f64>,
     pub process_s: Option<Spread>,
     pub dtlb_user_misses: Option<Spread>,
     pub dtlb_kernel_misses: Option<Spread>,
@@ -419,6 +429,7 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
         .iter()
         .map(|run| run.locks.as_ref().map(|locks| locks.values().sum::<u64>() as f64))
         .collect();
+    let wait_max_s = spread(|run| run.wait_max_s);
     Summary {
         policy: policy.to_string(),
         runs: runs.len(),
@@ -432,7 +443,8 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
         idle_while_runnable_s: spread(|run| run.idle_while_runnable_s),
         idle_while_runnable_share: spread(|run| run.idle_while_runnable_share),
         wait_p99_s: spread(|run| run.wait_p99_s),
-        wait_max_s: spread(|run| run.wait_max_s),
+        wait_max_s,
+        worst_wait_s: wait_max_s.map(|spread| spread.max),
         process_s: spread(|run| run.process_s),
         dtlb_user_misses: spread(|run| run.memory.dtlb_user_misses.map(|n| n as f64)),
         dtlb_kernel_misses: spread(|run| run.memory.dtlb_kernel_misses.map(|n| n as f64)),
