@@ -56,7 +56,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     let file = args.output.clone().unwrap_or_else(|| scratch.path().join("trace"));
     let kept = record::take_quietly(&recording(args, file.clone()))?;
     let (workload, went) = replay::read(&file, &machine)?;
-    let mut job = Job::replayed(workload, &went);
+    let mut job = Job::replayed(workload, went.clone());
     if let Job::Model { name, named, .. } = &mut job {
         *name = args.command.join(" ");
         *named = args.output.as_ref().map(|path| path.display().to_string());

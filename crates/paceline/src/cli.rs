@@ -485,7 +485,7 @@ pub struct Run {
 #[derive(Args, Debug, Default)]
 pub struct Machine {
     /// A machine that comes along (see `paceline list`), a TOML file, or `this`: the machine under
-    /// this command, as measured [default on sim: numa-2x4]
+    /// this command, as measured [default on sim: numa-2x4; for a recording, plain-N of its number of CPUs]
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
     pub machine: Option<String>,
     /// CPUs of the guest (vm only) [default: 8, on 4 nodes]

@@ -47,8 +47,8 @@ fn machines() -> String {
     left(&["machine", "CPUs", "what it is"], &rows) + "\n" + &wrapped(PLAIN, output::style())
 }
 
-const PLAIN: &str =
-    "plain-N is a machine of N CPUs: one node whose cores share a cache, with numa-2x4's costs.";
+const PLAIN: &str = "plain-N is a machine of N CPUs: one node whose cores share a cache, with numa-2x4's costs. A \
+                     recording of N CPUs is replayed on it where no machine is named.";
 
 fn workloads() -> String {
     let rows: Vec<Vec<String>> = WORKLOADS

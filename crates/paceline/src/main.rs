@@ -19,6 +19,7 @@ mod known;
 mod list;
 mod machines;
 mod measure;
+mod nearness;
 mod outbox;
 mod output;
 mod perfetto;

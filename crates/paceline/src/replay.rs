@@ -7,7 +7,7 @@ use std::path::Path;
 
 use machine::Machine;
 use policy::Instance;
-use record::{Fit, Header, Reader, Replay, Summary};
+use record::{Fit, Header, Reader, Replay, Source, Summary};
 use report::text::count;
 use sim::{Scenario, Scheduler, SimError};
 use workload::Workload;
@@ -37,6 +37,12 @@ pub fn is_recording(path: &Path) -> bool {
 /// How a recording went.
 #[derive(Clone, Debug, Default)]
 pub struct Went {
+    /// CPUs of the machine that it was made on.
+    pub cpus: usize,
+    /// What saw it.
+    pub source: Source,
+    /// It says on which CPUs each task may run.
+    pub affinity: bool,
     /// How long the workload took.
     pub elapsed_s: f64,
     /// The part of the machine's CPU time that others had meanwhile.
@@ -57,6 +63,19 @@ impl Went {
         let doubts = self.doubts.iter().map(|doubt| format!("the recording: {doubt}"));
         coarse.into_iter().chain(doubts).collect()
     }
+}
+
+/// Whether a recording says on which CPUs each task may run.
+fn knows_affinity(header: &Header) -> bool {
+    header.source != Source::Import
+}
+
+/// How many CPUs the machine had that a recording was made on.
+pub fn recorded_cpus(path: &Path) -> Result<usize, Failure> {
+    let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| cannot(&error))?;
+    let reader = Reader::new(BufReader::new(file)).map_err(|error| cannot(&error))?;
+    Ok(reader.header().cpus)
 }
 
 /// Reads a recording, and says what is wrong with it short of everything, and how it went.
@@ -84,7 +103,16 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
     });
     let recorded = under.as_ref().map_or(Scheduler::Default, ground::scheduler);
     let under = under.map(|contender| contender.label().to_string());
-    let went = Went { elapsed_s: elapsed_ns / 1e9, others, under, coarse, doubts };
+    let went = Went {
+        cpus: header.cpus,
+        source: header.source,
+        affinity: knows_affinity(&header),
+        elapsed_s: elapsed_ns / 1e9,
+        others,
+        under,
+        coarse,
+        doubts,
+    };
     Ok((fitted(&replay, &name, machine, &recorded)?, went))
 }
 

@@ -17,7 +17,7 @@ mod timeline;
 mod work;
 
 pub use file::{Draft, FileError, probe, remove_unfinished, write_whole, write_with};
-pub use results::{Clock, Function, Results, Run, Setting, Summary, TaskRun};
+pub use results::{Clock, Function, Recording, Results, Run, Setting, Summary, TaskRun};
 pub use stats::Spread;
 pub use table::comparison;
 pub use text::Style;

@@ -94,9 +94,35 @@ pub struct Results {
     pub summary: Vec<Summary>,
     /// What a reader must know about these figures.
     pub notes: Vec<String>,
+    /// The recording that was replayed, where the workload is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<Recording>,
     /// Pictures of each policy's first run.
     #[serde(skip)]
     pub views: Vec<View>,
+}
+
+/// A recording, and how near its replay comes to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Recording {
+    /// CPUs of the machine that it was made on.
+    pub cpus: usize,
+    /// What saw it: `tracepoints`, `procfs` or `import`.
+    pub source: &'static str,
+    /// How long the recorded workload took.
+    pub elapsed_s: f64,
+    /// The policy in charge meanwhile.
+    pub under: String,
+    /// How long the replay takes under that policy: the median of its runs. None: not known.
+    pub replayed_s: Option<f64>,
+    /// How much longer that is, as a part of the recorded time; below 0 where it is shorter. None: not known.
+    pub distance: Option<f64>,
+    /// The part of the machine's CPU time that others had meanwhile.
+    pub others: f64,
+    /// It says on which CPUs each task may run.
+    pub affinity: bool,
+    /// What a replay would need and the recording has not.
+    pub lacks: Vec<String>,
 }
 
 /// One run of one policy. Seconds everywhere; None is what the ground did not observe.
@@ -255,7 +281,8 @@ impl Results {
         let elapsed_is = setting.clock.elapsed_is();
         let first = |one: &Summary| outcomes.iter().find(|outcome| outcome.policy == one.policy);
         let views = summary.iter().filter_map(first).filter_map(View::new).collect();
-        Results { setting, elapsed_is, runs, summary, notes: Vec::new(), views }
+        let notes = Vec::new();
+        Results { setting, elapsed_is, runs, summary, notes, recording: None, views }
     }
 
     /// The object that `--json` prints.

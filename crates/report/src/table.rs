@@ -45,6 +45,11 @@ pub fn heading(results: &Results) -> String {
     if let Some(kernel) = &setting.kernel {
         text += &format!("kernel {}\n", visible(kernel));
     }
+    let other = results.recording.as_ref().filter(|recording| recording.cpus != setting.cpus);
+    if let Some(recording) = other {
+        let cpus = plural(recording.cpus, "CPU");
+        text += &format!("recorded on {cpus}, replayed on {}\n", setting.cpus);
+    }
     text
 }
 
