@@ -514,9 +514,12 @@ pub struct Repro {
     /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads
     #[arg(long)]
     pub quick: bool,
-    /// Only the figure of this name, or else those whose name contains it; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    /// Only the figure of this name, or else those whose name contains it; several with commas, or repeated
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Show the figures' names, what each measures and its gate, and measure nothing
+    #[arg(long, conflicts_with_all = ["report", "keep"])]
+    pub list: bool,
     /// The guest's kernel: a bzImage, its config beside it
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
