@@ -33,6 +33,7 @@ mod repro;
 mod run;
 mod scratch;
 mod shares;
+mod shell;
 mod turbo;
 
 use std::process::ExitCode;
