@@ -20,7 +20,7 @@ use crate::{ground, output};
 const FITTED: usize = 5;
 
 /// Said where tasks talk, and nobody wrote down what.
-const UNSEEN: &str = "most of its wakeups came through pipes or local sockets, and what was in those it does not tell: \
+pub const UNSEEN: &str = "most of its wakeups came through pipes or local sockets, and what was in those it does not tell: \
                       believe directions only, or record with --calls";
 
 /// Whether a file begins as a recording does.
@@ -51,11 +51,18 @@ pub struct Went {
     pub under: Option<String>,
     /// It is of procfs: which part of the CPU time it has not seen, where that is known.
     pub coarse: Option<Option<f64>>,
+    /// Its tasks talk through pipes and local sockets, and what was in those was not recorded.
+    pub talks_unseen: bool,
     /// What else a reader has to know before they believe a replay.
     pub doubts: Vec<String>,
 }
 
 impl Went {
+    /// Whether something was said against it beyond what its tasks talked.
+    pub fn is_doubtful(&self) -> bool {
+        self.doubts.iter().any(|doubt| doubt != UNSEEN)
+    }
+
     /// What a reader of a replay has to know of the recording.
     pub fn notes(&self) -> Vec<String> {
         let coarse =
@@ -111,6 +118,7 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
         others,
         under,
         coarse,
+        talks_unseen: replay.talks_unseen(),
         doubts,
     };
     Ok((fitted(&replay, &name, machine, &recorded)?, went))

@@ -114,6 +114,7 @@ pub fn comparison(results: &Results) -> String {
     let names: Vec<&str> = results.summary.iter().map(|one| one.policy.as_str()).collect();
     let title = format!("{}: {}", setting.workload, names.join(", "));
     let mut body = format!("<p>{}</p>\n", escape(&table::heading(results)).replace('\n', "<br>\n"));
+    body += &answer(results);
     body += &summary(results);
     body += &done(results);
     body += &plots(results);
@@ -136,6 +137,16 @@ pub fn comparison(results: &Results) -> String {
         download("paceline.csv", "text/csv", &table_of_runs(results))
     );
     page(&title, &body)
+}
+
+/// What a reader asked for comes first.
+fn answer(results: &Results) -> String {
+    let Some(answer) = &results.answer else { return String::new() };
+    let mut html = format!("<p><strong>{}</strong></p>\n", escape(&answer.line()));
+    if let Some(next) = &answer.next {
+        html += &format!("<p>next: <code>{}</code></p>\n", escape(next));
+    }
+    html
 }
 
 /// The same table as `--csv` writes.

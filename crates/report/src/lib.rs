@@ -4,6 +4,7 @@
 //! [`Results`] is made from what a ground measured and knows nothing of grounds. Everything shown
 //! is taken from it: a table, a plot and the JSON of one comparison cannot disagree.
 
+mod answer;
 pub mod csv;
 pub mod figure;
 mod file;
@@ -16,6 +17,7 @@ pub mod text;
 mod timeline;
 mod work;
 
+pub use answer::{Answer, Beside, Costs, Slowed, Verdict};
 pub use file::{Draft, FileError, probe, remove_unfinished, write_whole, write_with};
 pub use results::{Clock, Function, Recording, Results, Run, Setting, Summary, TaskRun};
 pub use stats::Spread;

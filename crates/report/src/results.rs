@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 use trace::{FunctionCost, IDLE, MemoryUse, Missed, Outcome, Tid};
 
-use crate::View;
 use crate::stats::{Spread, median, paired_ratios};
+use crate::{Answer, View};
 
 /// What the seconds of a result are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -97,6 +97,9 @@ pub struct Results {
     /// The recording that was replayed, where the workload is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
+    /// What `try` answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// Pictures of each policy's first run.
     #[serde(skip)]
     pub views: Vec<View>,
@@ -282,7 +285,7 @@ impl Results {
         let first = |one: &Summary| outcomes.iter().find(|outcome| outcome.policy == one.policy);
         let views = summary.iter().filter_map(first).filter_map(View::new).collect();
         let notes = Vec::new();
-        Results { setting, elapsed_is, runs, summary, notes, recording: None, views }
+        Results { setting, elapsed_is, runs, summary, notes, recording: None, answer: None, views }
     }
 
     /// The object that `--json` prints.

@@ -29,6 +29,12 @@ pub fn comparison(results: &Results, style: Style) -> String {
     for line in footnotes(results) {
         text += &wrapped(&line, style);
     }
+    if let Some(answer) = &results.answer {
+        text += &wrapped(&answer.line(), style);
+        // On one line, so that a shell can take it as it is.
+        let next = answer.next.as_ref().map(|next| format!("next: {}\n", visible(next)));
+        text += &next.unwrap_or_default();
+    }
     text
 }
 

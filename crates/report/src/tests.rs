@@ -4,7 +4,7 @@
 use trace::{MemoryUse, Missed, Observed, Outcome, Program, TaskObserved};
 
 use crate::text::{count, digits, time};
-use crate::{Clock, Results, Setting, Style, comparison, html};
+use crate::{Answer, Clock, Results, Setting, Style, Verdict, comparison, html};
 
 fn outcome(policy: &str, boot: usize, elapsed_ns: u64) -> Outcome {
     let mut observed = Observed {
@@ -106,6 +106,29 @@ fn a_figure_is_the_same_in_terminal_page_and_json() {
         }
     }
     assert_eq!(json["summary"][0]["worst_wait_s"], 0.63, "the longest of all runs");
+}
+
+#[test]
+fn an_answer_stands_first_on_the_page_and_last_in_the_terminal_with_its_command_whole() {
+    let mut results = varied();
+    let next = format!("paceline run cas --for 60s -- sh -c 'echo {}  &&  true'", "x ".repeat(60));
+    results.answer = Some(Answer {
+        verdict: Verdict::Try,
+        why: "try <cas> first".into(),
+        next: Some(next.clone()),
+        ..Answer::default()
+    });
+    let text = comparison(&results, Style::PLAIN);
+    assert!(text.ends_with(&format!("answer: try <cas> first\nnext: {next}\n")), "{text}");
+    let page = html::comparison(&results);
+    let (answer, table) = (page.find("answer: try &lt;cas&gt; first"), page.find("<table>"));
+    assert!(answer.is_some() && answer < table, "{answer:?} {table:?}");
+    assert!(page.contains(&html::escape(&next)));
+    let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
+    assert_eq!(
+        (&json["answer"]["verdict"], &json["answer"]["next"]),
+        (&"try".into(), &next.into())
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! outcomes; [`faults`] are what a policy has to survive; [`judge`] holds them to their gates; [`show`] prints them.
 
 mod agreement;
+pub mod answers;
 mod comparison;
 mod domains;
 mod exact;
