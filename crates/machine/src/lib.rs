@@ -41,7 +41,7 @@ pub use frequency::{Frequency, Power, Turbo};
 pub use kinds::Kinds;
 pub use license::{LEVELS, License, LicenseLaw, Phase};
 pub use machine::{
-    Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names,
+    Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names, plain,
 };
 pub use memory::{MEMORY, Memory};
 pub use observed::{Amount, Observation};

@@ -139,6 +139,8 @@ pub enum MachineError {
     Syntax { path: String, line: usize, what: String },
     #[error("no machine is called `{name}`; there are: {known}")]
     Unknown { name: String, known: String },
+    #[error("{name}: expected {PLAIN}N, with N the number of CPUs from 1 to {most}")]
+    BadPlain { name: String, most: usize },
     #[error("machine {machine} has no cost `{name}`; there are: {known}")]
     UnknownCost { machine: String, name: String, known: String },
     #[error("machine {machine}: {name}={value}: expected a number of at least 0")]
@@ -171,13 +173,41 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     EMBEDDED.iter().map(|(name, _)| *name)
 }
 
+/// What a plain machine's name begins with; its number of CPUs follows.
+const PLAIN: &str = "plain-";
+/// The machine whose costs a plain one has.
+const ORDINARY: &str = "numa-2x4";
+
+/// A plain machine of so many CPUs: one node, one last-level cache, no SMT, the costs of `numa-2x4`. None: the
+/// simulator has no room for as many, or there are none.
+pub fn plain(cpus: usize) -> Option<Machine> {
+    if cpus == 0 || cpus > CpuSet::MAX {
+        return None;
+    }
+    let place = |core| Cpu { core, llc: 0, node: 0, core_type: 0 };
+    Some(Machine {
+        name: format!("{PLAIN}{cpus}"),
+        summary: format!("one node of {cpus} cores that share a cache, no SMT; {ORDINARY}'s costs"),
+        cpus: (0..cpus as u16).map(place).collect(),
+        node_distance: vec![vec![10]],
+        ..find(ORDINARY).expect("it comes along")
+    })
+}
+
 /// The machine of this name that comes with the program, or an error that says which exist.
 pub fn find(name: &str) -> Result<Machine, MachineError> {
+    if let Some(cpus) = name.strip_prefix(PLAIN) {
+        return cpus
+            .parse()
+            .ok()
+            .and_then(plain)
+            .ok_or_else(|| MachineError::BadPlain { name: name.to_string(), most: CpuSet::MAX });
+    }
     match EMBEDDED.iter().find(|(known, _)| *known == name) {
         Some((name, text)) => Machine::from_toml(text, &format!("machines/{name}.toml")),
         None => Err(MachineError::Unknown {
             name: name.to_string(),
-            known: names().collect::<Vec<_>>().join(", "),
+            known: names().chain(["plain-N (N CPUs)"]).collect::<Vec<_>>().join(", "),
         }),
     }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Machines are read, and what is wrong with one is said in a line.
 
-use machine::{COSTS, CpuSet, Distance, Each, Machine, MachineError, Paths, Ticks, find, names};
+use machine::{
+    COSTS, CpuSet, Distance, Each, Machine, MachineError, Paths, Ticks, find, names, plain,
+};
 
 const GOOD: &str = include_str!("../../../machines/numa-2x4.toml");
 
@@ -57,6 +59,25 @@ fn an_unknown_machine_says_which_exist() {
 fn no_cpus_is_refused() {
     let error = broken("nodes = { value = 2", "nodes = { value = 0");
     assert!(error.starts_with("m.toml:8: nodes is 0"), "{error}");
+}
+
+#[test]
+fn a_plain_machine_has_any_number_of_cpus_on_one_node() {
+    let ordinary = find("numa-2x4").unwrap();
+    for cpus in [1, 2, 73, CpuSet::MAX] {
+        let machine = find(&format!("plain-{cpus}")).unwrap();
+        assert_eq!(machine, plain(cpus).unwrap());
+        assert_eq!((machine.cpus.len(), machine.node_distance.len()), (cpus, 1));
+        assert_eq!(machine.costs, ordinary.costs);
+        let far = (1..cpus).all(|cpu| machine.distance(0, cpu) == Distance::Llc);
+        assert!(far, "they share a cache, and no core");
+        assert!(machine.lacks(false, true).is_none());
+    }
+    for name in ["plain-0", "plain-513", "plain-", "plain-two"] {
+        let error = find(name).unwrap_err().to_string();
+        assert!(error.contains("expected plain-N, with N the number of CPUs from 1 to 512"));
+    }
+    assert!(plain(0).is_none() && plain(CpuSet::MAX + 1).is_none());
 }
 
 #[test]

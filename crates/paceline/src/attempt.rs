@@ -2,35 +2,32 @@
 //! `try`: from a command to an answer. It is recorded here, replayed in sim under several policies, and what would
 //! change is said in words.
 
+mod answer;
+mod next;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use machine::Machine;
 use policy::Profile;
 use policy::table::TYPES_MAX;
-use report::text::{count, digits, percent, time};
-use report::{Results, Summary};
+use report::Results;
 
 use crate::cli::{Record, Try};
 use crate::compare::hand_over;
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::machines::find_machine;
+use crate::measure::THIS;
+use crate::nearness::DEFAULT;
 use crate::plan::{Job, Place, Plan, SEED, check_learners};
 use crate::progress::Progress;
-use crate::replay::Went;
-use crate::{export, ground, interrupt, output, record, replay};
+use crate::{doctor, export, ground, interrupt, nearness, output, record, replay};
+use answer::Case;
+use next::Ways;
 
 /// Longest that a replay may take on the simulated clock.
 const LIMIT: Duration = Duration::from_secs(3600);
-/// A gain below this is none: the simulator is not that good.
-const GAIN_MIN: f64 = 0.03;
-/// A replay that is farther from its own recording than this is not believed.
-const DISTANCE_MAX: f64 = 0.15;
-/// With more of the CPU time than this for others, elapsed times cannot be compared.
-const OTHERS_MAX: f64 = 0.05;
-
-const DEFAULT: &str = "default";
 /// On any machine.
 const EVEN: &str = "default,flsched,cas,o1";
 /// On one whose cores are not all alike.
@@ -56,7 +53,8 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     let file = args.output.clone().unwrap_or_else(|| scratch.path().join("trace"));
     let kept = record::take_quietly(&recording(args, file.clone()))?;
     let (workload, went) = replay::read(&file, &machine)?;
-    let mut job = Job::replayed(workload, &went);
+    let limit = LIMIT.max(Duration::from_secs_f64(10.0 * went.elapsed_s));
+    let mut job = Job::replayed(workload, went);
     if let Job::Model { name, named, .. } = &mut job {
         *name = args.command.join(" ");
         *named = args.output.as_ref().map(|path| path.display().to_string());
@@ -67,7 +65,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         place: Place::Sim {
             machine: Box::new(machine),
             named: args.machine.clone(),
-            limit: LIMIT.max(Duration::from_secs_f64(10.0 * went.elapsed_s)),
+            limit,
             faults: Vec::new(),
         },
         runs: args.runs as usize,
@@ -88,7 +86,8 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     if kept.interrupted {
         results.notes.push("interrupted: what the command did until then was replayed".into());
     }
-    results.notes.extend(answer(&results.summary, &went));
+    nearness::add(&mut results, &plan);
+    add_answer(&mut results, &plan, args);
     let report = Some(args.report.as_path());
     let shown = hand_over(&results, &measured, &args.exports, report, args.json);
     output::end(shown, kept.ended)
@@ -124,143 +123,61 @@ fn applying(machine: &Machine) -> &'static str {
     if machine.kinds(TYPES_MAX).rates.len() > 1 { UNEVEN } else { EVEN }
 }
 
-/// What would change, in words; the first policy is Linux's own, beside which others stand.
-fn answer(summary: &[Summary], went: &Went) -> Vec<String> {
-    let Some((first, others)) = summary.split_first() else { return Vec::new() };
-    let coarse = went.coarse.is_some();
-    let mut lines = nearness(summary, went);
-    lines.extend(others.iter().map(|one| change(one, first, coarse)));
-    lines.push(choice(first, others));
-    if coarse {
-        lines.push(
+/// The answer, and a line for each policy.
+fn add_answer(results: &mut Results, plan: &Plan, args: &Try) {
+    let (Some(went), Some(recording)) = (plan.job.went(), &results.recording) else { return };
+    let is_coarse = went.coarse.is_some();
+    let is_real = |label: &str| {
+        let mut own = plan.contenders.iter().filter(|one| one.label() == label);
+        own.any(|one| !matches!(one, Contender::Class(class) if !class.in_guest))
+    };
+    let case = Case {
+        recording: recording.clone(),
+        cpus: results.setting.cpus,
+        coarse: went.coarse,
+        talks_unseen: went.talks_unseen,
+        is_doubtful: went.is_doubtful(),
+        contestants: answer::contestants(results, is_coarse, is_real),
+    };
+    let others = case.contestants.iter().skip(1);
+    results.notes.extend(others.map(|one| answer::line(&case, one)));
+    if is_coarse {
+        results.notes.push(
             "unknown: how many switches and waits a policy would save; record with sudo, and not in a container, for \
              that"
-                .to_string(),
+                .into(),
         );
     }
-    lines.push(
+    results.notes.push(
         "unknown: what page placement (dino) or vector units (avx-fair) would change, for misses and \
          instructions are not recorded"
-            .to_string(),
+            .into(),
     );
-    lines
+    let real = case.contestants.iter().filter(|one| one.is_real);
+    let ways = Ways {
+        command: args.command.clone(),
+        options: kept_options(args),
+        machine: Some(args.machine.clone()).filter(|name| name != THIS),
+        calls: args.calls,
+        policies: real.map(|one| one.policy.clone()).collect(),
+        obstacle: doctor::obstacle(),
+    };
+    results.answer = Some(answer::answer(&case, &ways));
 }
 
-/// How far the replay under what was in charge is from the recording itself, and whether that is to be believed.
-fn nearness(summary: &[Summary], went: &Went) -> Vec<String> {
-    let under = went.under.as_deref().unwrap_or(DEFAULT);
-    let Some(own) = summary.iter().find(|one| one.policy == under) else {
-        return vec![format!(
-            "recorded under {under}: it took {}; how near a replay comes is not known, for it is none of these: name \
-             it with --policy",
-            time(went.elapsed_s)
-        )];
-    };
-    let replayed_s = own.elapsed_s.median;
-    let distance = replayed_s / went.elapsed_s - 1.0;
-    let mut lines = vec![format!(
-        "recorded: it took {}; its replay under {under} takes {}, {} {}",
-        time(went.elapsed_s),
-        time(replayed_s),
-        percent(distance.abs()),
-        if distance < 0.0 { "less" } else { "more" },
-    )];
-    if went.others > OTHERS_MAX {
-        lines.push(format!(
-            "others had {} of the CPU time meanwhile; a replay has the machine for itself, so record again on \
-             an idle machine",
-            percent(went.others)
-        ));
-    }
-    if !distance.is_finite() || distance.abs() > DISTANCE_MAX {
-        lines.push(format!(
-            "a replay that is {} off its own recording says little of other policies: it does not know \
-             something of this machine or of the command",
-            percent(distance.abs())
-        ));
-    }
-    lines
-}
-
-/// What one policy would change. What threads wait for is in no coarse recording, nor are switches that would be saved.
-fn change(one: &Summary, first: &Summary, coarse: bool) -> String {
-    let switches = match (one.context_switches, first.context_switches) {
-        (Some(own), Some(of)) if of.median > 0.0 && !coarse => format!(
-            ", {} switches where {} has {}",
-            count(own.median),
-            first.policy,
-            count(of.median)
-        ),
-        _ => String::new(),
-    };
-    let ratio = one.vs_first.unwrap_or(f64::NAN);
-    let range = one.vs_first_range.map_or(String::new(), |range| {
-        format!(" ({} to {})", digits(range.min), digits(range.max))
-    });
-    format!("{}: {} times the time of {}{range}{switches}", one.policy, digits(ratio), first.policy)
-}
-
-/// Which to try first, and why; none where no gain stands out of the spread.
-fn choice(first: &Summary, others: &[Summary]) -> String {
-    let better = |one: &&Summary| {
-        one.vs_first_range.is_some_and(|range| range.max < 1.0)
-            && one.vs_first.is_some_and(|ratio| ratio <= 1.0 - GAIN_MIN)
-    };
-    let best = others
-        .iter()
-        .filter(better)
-        .min_by(|a, b| a.elapsed_s.median.total_cmp(&b.elapsed_s.median));
-    match best {
-        None => format!(
-            "answer: stay with {}; no policy gains {} in every replay",
-            first.policy,
-            percent(GAIN_MIN)
-        ),
-        Some(one) => format!(
-            "answer: try {} first; in every replay it takes less time than {}, {} less in the middle",
-            one.policy,
-            first.policy,
-            percent(1.0 - one.vs_first.unwrap_or(1.0))
-        ),
-    }
+/// Options that another `try` of the same is to have.
+fn kept_options(args: &Try) -> Vec<String> {
+    let policies = args.policy.iter().flat_map(|named| ["--policy".to_string(), named.clone()]);
+    let output = args.output.iter().map(|path| path.display().to_string());
+    policies.chain(output.flat_map(|path| ["-o".to_string(), path])).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use report::Setting;
-    use trace::Outcome;
 
     use super::*;
     use crate::cli::Cli;
-
-    fn summary(of: &[(&str, &[u64])]) -> Vec<Summary> {
-        let runs = |(policy, times): &(&str, &[u64])| {
-            let run = |(run, ms): (usize, &u64)| Outcome {
-                policy: policy.to_string(),
-                run,
-                elapsed_ns: ms * 1_000_000,
-                ..Outcome::default()
-            };
-            times.iter().enumerate().map(run).collect::<Vec<_>>()
-        };
-        let outcomes: Vec<Outcome> = of.iter().flat_map(runs).collect();
-        let setting = Setting {
-            ground: "sim".into(),
-            machine: "m".into(),
-            cpus: 2,
-            workload: "w".into(),
-            seed: None,
-            clock: report::Clock::Simulated,
-            kernel: None,
-        };
-        Results::new(setting, &outcomes, false).summary
-    }
-
-    fn last_but_one(of: &[(&str, &[u64])], recorded_s: f64) -> String {
-        let lines = answer(&summary(of), &Went { elapsed_s: recorded_s, ..Went::default() });
-        lines[lines.len() - 2].clone()
-    }
 
     #[test]
     fn the_help_names_who_takes_part() {
@@ -284,57 +201,5 @@ mod tests {
         assert_eq!(labels("flsched,cas"), "default,flsched,cas");
         assert_eq!(labels("flsched,cas,default,o1"), "default,flsched,cas,o1");
         assert_eq!(labels("default,cas"), "default,cas");
-    }
-
-    #[test]
-    fn a_gain_has_to_stand_out_of_the_spread() {
-        let base: (&str, &[u64]) = ("default", &[100, 104]);
-        let said = last_but_one(&[base, ("cas", &[80, 83]), ("flsched", &[90, 91])], 0.1);
-        assert!(said.starts_with("answer: try cas first;"), "{said}");
-        let said = last_but_one(&[base, ("cas", &[80, 105])], 0.1);
-        assert!(said.starts_with("answer: stay with default;"), "{said}");
-        let said = last_but_one(&[base, ("cas", &[99, 103])], 0.1);
-        assert!(said.starts_with("answer: stay with default;"), "{said}");
-    }
-
-    #[test]
-    fn what_a_coarse_recording_lacks_is_unknown() {
-        let mut summary = summary(&[("default", &[100, 100]), ("cas", &[50, 50])]);
-        for one in &mut summary {
-            let most = one.elapsed_s;
-            one.context_switches = Some(most);
-        }
-        let said = |coarse| {
-            let went = Went { elapsed_s: 0.1, coarse, ..Went::default() };
-            answer(&summary, &went).join("\n")
-        };
-        let unknown = "unknown: how many switches and waits";
-        assert!(said(None).contains("switches where default has") && !said(None).contains(unknown));
-        let coarse = said(Some(None));
-        assert!(!coarse.contains("switches where") && coarse.contains(unknown), "{coarse}");
-    }
-
-    #[test]
-    fn a_replay_is_held_to_what_was_in_charge() {
-        let summary = summary(&[("default", &[200, 200]), ("cas", &[100, 100])]);
-        let first = |under: Option<&str>| {
-            let under = under.map(String::from);
-            answer(&summary, &Went { elapsed_s: 0.1, under, ..Went::default() }).swap_remove(0)
-        };
-        assert!(first(None).contains("under default takes 200 ms"), "{}", first(None));
-        assert!(first(Some("cas")).contains("under cas takes 100 ms"), "{}", first(Some("cas")));
-        assert!(first(Some("o1")).contains("how near a replay comes is not known"));
-    }
-
-    #[test]
-    fn a_replay_that_is_off_is_not_believed() {
-        let lines = |elapsed_s, others| {
-            let went = Went { elapsed_s, others, ..Went::default() };
-            answer(&summary(&[("default", &[100, 100])]), &went).join("\n")
-        };
-        assert!(!lines(0.1, 0.0).contains("says little"));
-        assert!(lines(0.2, 0.0).contains("50.0 % off its own recording"), "{}", lines(0.2, 0.0));
-        assert!(lines(0.0, 0.0).contains("says little"), "nothing was recorded");
-        assert!(lines(0.2, 0.5).contains("others had 50.0 % of the CPU time"));
     }
 }

@@ -491,7 +491,7 @@ pub struct Run {
 #[derive(Args, Debug, Default)]
 pub struct Machine {
     /// A machine that comes along (see `paceline list`), a TOML file, or `this`: the machine under
-    /// this command, as measured [default on sim: numa-2x4]
+    /// this command, as measured [default on sim: numa-2x4; for a recording, plain-N of its number of CPUs]
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
     pub machine: Option<String>,
     /// CPUs of the guest (vm only) [default: 8, on 4 nodes]
@@ -520,9 +520,12 @@ pub struct Repro {
     /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads
     #[arg(long)]
     pub quick: bool,
-    /// Only the figure of this name, or else those whose name contains it; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    /// Only the figure of this name, or else those whose name contains it; several with commas, or repeated
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Show the figures' names, what each measures and its gate, and measure nothing
+    #[arg(long, conflicts_with_all = ["report", "keep"])]
+    pub list: bool,
     /// The guest's kernel: a bzImage, its config beside it
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,

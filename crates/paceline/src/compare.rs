@@ -12,7 +12,7 @@ use crate::files::{check_writable, say_report};
 use crate::ground::Measured;
 use crate::plan::{Place, Plan};
 use crate::progress::Progress;
-use crate::{export, ground, interrupt, output};
+use crate::{export, ground, interrupt, nearness, output};
 
 /// Runs the comparison and shows it.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
@@ -35,6 +35,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     setting.kernel.clone_from(&measured.kernel);
     let mut results = Results::new(setting, &measured.outcomes, plan.locks);
     results.notes.clone_from(&measured.notes);
+    nearness::add(&mut results, &plan);
     let report = arguments.report.as_deref();
     let shown = hand_over(&results, &measured, &arguments.exports, report, arguments.json);
     output::end(shown, measured.cut.map_or(Ok(()), Err))

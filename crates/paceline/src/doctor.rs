@@ -33,10 +33,7 @@ struct Finding {
 
 /// Examines this machine.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
-    let facts = Facts::gather();
-    let btf = facts.btf.as_deref().map(vm::probe::check_btf);
-    let sound = btf.map(|sound| sound.map_err(|error| format!("{error:#}")));
-    let findings = examine(&facts, sound);
+    let findings = examined();
     let shown = if args.json {
         let text = serde_json::to_string_pretty(&findings).map_err(Failure::run)?;
         output::print(&format!("{text}\n"))
@@ -45,6 +42,24 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     };
     let refused = findings.iter().any(|finding| finding.needed && finding.ok == Some(false));
     output::end(shown, if refused { Err(Failure::Status(1)) } else { Ok(()) })
+}
+
+/// What keeps policies from being loaded on this machine now, and how to mend it. None: nothing does.
+pub fn obstacle() -> Option<String> {
+    obstacle_of(&examined())
+}
+
+fn examined() -> Vec<Finding> {
+    let facts = Facts::gather();
+    let btf = facts.btf.as_deref().map(vm::probe::check_btf);
+    let sound = btf.map(|sound| sound.map_err(|error| format!("{error:#}")));
+    examine(&facts, sound)
+}
+
+fn obstacle_of(findings: &[Finding]) -> Option<String> {
+    let first = findings.iter().find(|finding| finding.needed && finding.ok == Some(false))?;
+    let says = visible(&first.says);
+    Some(first.mend.as_ref().map_or(says.clone(), |mend| format!("{says}: {mend}")))
 }
 
 fn line(finding: &Finding) -> String {
@@ -375,6 +390,18 @@ mod tests {
         assert_eq!(wrong(&taken, Some(Ok(()))), ["attached"]);
         let with_gaps = Facts { cpu_numbers: 1920, ..sound() };
         assert_eq!(wrong(&with_gaps, Some(Ok(()))), ["topology"]);
+    }
+
+    #[test]
+    fn an_obstacle_is_the_first_that_is_needed_and_wrong_with_its_mending() {
+        assert_eq!(obstacle_of(&examine(&sound(), Some(Ok(())))), None);
+        let user = Facts { missing_to_load: vec!["root"], ..sound() };
+        let said = obstacle_of(&examine(&user, Some(Ok(())))).unwrap();
+        assert!(said.starts_with("missing: root: run it with sudo"), "{said}");
+        let old = Facts { release: "6.1.0-44-amd64".into(), sched_ext: None, ..sound() };
+        let said = obstacle_of(&examine(&old, None)).unwrap();
+        let wanted = "Linux 6.1.0-44-amd64: sched_ext came with 6.12: install";
+        assert!(said.starts_with(wanted), "{said}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hands a plan to the ground that it names.
 
-use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::failure::Failure;
 use crate::here;
 use crate::plan::{Job, Place, Plan};
 use crate::progress::Progress;
+use crate::shell;
 
 /// What came back.
 #[derive(Debug, Default)]
@@ -163,16 +163,7 @@ fn again(plan: &Plan, machine: &str, contender: &Contender, run: usize) -> Optio
         Job::Model { named, .. } => option("--workload", named.clone()?),
         Job::Npb { .. } | Job::Recording(_) => option("--workload", plan.job.name()),
     }
-    Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> Cow<'_, str> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.into(),
-        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
-    }
+    Some(shell::line(words.iter().map(String::as_str)))
 }
 
 fn on_vm(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
@@ -293,16 +284,5 @@ mod tests {
                 .ends_with(" --seed 2 --limit 10m --workload make.trace")
         );
         assert_eq!(line(None), None);
-    }
-
-    #[test]
-    fn a_shell_takes_a_quoted_word_for_the_word() {
-        for word in ["flsched:slice=5ms,pull=on", "it's.json", "", "a b", "$(x)", "'", "~/x*", "ü"]
-        {
-            let script = format!("printf %s {}", quoted(word));
-            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-            assert_eq!(String::from_utf8(output.stdout).unwrap(), word, "{script}");
-        }
-        assert_eq!(quoted("/x/mine.toml"), "/x/mine.toml");
     }
 }

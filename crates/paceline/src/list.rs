@@ -44,8 +44,11 @@ fn machines() -> String {
         .filter_map(|name| machine::find(name).ok())
         .map(|machine| vec![machine.name, machine.cpus.len().to_string(), machine.summary])
         .collect();
-    left(&["machine", "CPUs", "what it is"], &rows)
+    left(&["machine", "CPUs", "what it is"], &rows) + "\n" + &wrapped(PLAIN, output::style())
 }
+
+const PLAIN: &str = "plain-N is a machine of N CPUs: one node whose cores share a cache, with numa-2x4's costs. A \
+                     recording of N CPUs is replayed on it where no machine is named.";
 
 fn workloads() -> String {
     let rows: Vec<Vec<String>> = WORKLOADS

@@ -19,6 +19,7 @@ mod known;
 mod list;
 mod machines;
 mod measure;
+mod nearness;
 mod outbox;
 mod output;
 mod perfetto;
@@ -32,6 +33,7 @@ mod repro;
 mod run;
 mod scratch;
 mod shares;
+mod shell;
 mod turbo;
 
 use std::process::ExitCode;

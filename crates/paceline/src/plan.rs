@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::Machine;
+use machine::{CpuSet, Machine};
 use policy::Profile;
 use policy::table::TYPES_MAX;
 use record::Detail;
@@ -64,8 +64,8 @@ pub enum Job {
         json: Option<String>,
         together: bool,
         workload: Box<Workload>,
-        /// What a reader must know of it.
-        notes: Vec<String>,
+        /// How the recording went that it replays, where it is a replay.
+        went: Option<Box<Went>>,
         /// What `--workload` has to name for it; None: nothing does.
         named: Option<String>,
     },
@@ -264,7 +264,7 @@ impl Job {
             json: Some(json),
             together: true,
             workload,
-            notes: Vec::new(),
+            went: None,
         })
     }
 
@@ -281,25 +281,30 @@ impl Job {
             json: None,
             together,
             workload: Box::new(workload),
-            notes: Vec::new(),
+            went: None,
         }
     }
 
     /// What a recording holds.
-    pub fn replayed(workload: Workload, went: &Went) -> Self {
+    pub fn replayed(workload: Workload, how: Went) -> Self {
         let mut job = Job::built(workload);
-        if let Job::Model { notes, .. } = &mut job {
-            *notes = went.notes();
+        if let Job::Model { went, .. } = &mut job {
+            *went = Some(Box::new(how));
         }
         job
     }
 
+    /// How the recording went that it replays, where it is a replay.
+    pub fn went(&self) -> Option<&Went> {
+        match self {
+            Job::Model { went, .. } => went.as_deref(),
+            _ => None,
+        }
+    }
+
     /// What a reader must know of it.
     pub fn notes(&self) -> Vec<String> {
-        match self {
-            Job::Model { notes, .. } => notes.clone(),
-            _ => Vec::new(),
-        }
+        self.went().map_or(Vec::new(), Went::notes)
     }
 
     /// What somebody built, whose tasks are all there before any begins.
@@ -399,20 +404,36 @@ fn sim(
 ) -> Result<Place, Failure> {
     refuse(&of_guest(arguments), "is for --on vm; sim takes --machine, --seed and --runs")?;
     only_here(arguments)?;
-    let named = arguments.machine.machine.as_deref().unwrap_or(MACHINE).to_string();
+    let named = match (&arguments.machine.machine, &*job) {
+        (Some(named), _) => named.clone(),
+        (None, Job::Recording(path)) => as_recorded(path)?,
+        (None, _) => MACHINE.to_string(),
+    };
     let machine = find_machine(&named)?;
     if let Job::Npb { name, tasks } = job {
         *job = Job::built(benchmark(name, *tasks, machine.cpus.len())?);
     }
     if let Job::Recording(path) = job {
         let (workload, went) = replay::read(path, &machine)?;
-        *job = Job::replayed(workload, &went);
+        *job = Job::replayed(workload, went);
     }
     let workload = job.model()?;
     check_affinity(&workload, machine.cpus.len())?;
     check_learners(contenders, workload.tasks.iter().any(|task| task.hw.is_some()))?;
     let limit = limit(arguments);
     Ok(Place::Sim { machine: Box::new(machine), named, limit, faults: Vec::new() })
+}
+
+/// The plain machine of as many CPUs as a recording was made on: nothing else is known of that machine.
+fn as_recorded(path: &Path) -> Result<String, Failure> {
+    let cpus = replay::recorded_cpus(path)?;
+    machine::plain(cpus).map(|machine| machine.name).ok_or_else(|| {
+        Failure::input(format!(
+            "{}: recorded on {cpus} CPUs, more than sim has room for ({}); name a machine with --machine",
+            path.display(),
+            CpuSet::MAX
+        ))
+    })
 }
 
 /// Who learns from what tasks touch of memory; no recording says that.
@@ -705,7 +726,12 @@ mod tests {
         let command = cli::Cli::command();
         let compare = command.find_subcommand("compare").unwrap();
         for (option, default) in [
-            ("machine", format!("[default on sim: {MACHINE}]")),
+            (
+                "machine",
+                format!(
+                    "[default on sim: {MACHINE}; for a recording, plain-N of its number of CPUs]"
+                ),
+            ),
             ("cpus", format!("(vm only) [default: {CPUS}, on {NODES} nodes]")),
             ("nodes", format!("(vm only) [default: {NODES}; 1 with --cpus]")),
             ("boots", format!("(vm only) [default: {BOOTS}]")),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use machine::Machine;
 use policy::Instance;
-use record::{Fit, Header, Reader, Replay, Summary};
+use record::{Fit, Header, Reader, Replay, Source, Summary};
 use report::text::count;
 use sim::{Scenario, Scheduler, SimError};
 use workload::Workload;
@@ -20,7 +20,7 @@ use crate::{ground, output};
 const FITTED: usize = 5;
 
 /// Said where tasks talk, and nobody wrote down what.
-const UNSEEN: &str = "most of its wakeups came through pipes or local sockets, and what was in those it does not tell: \
+pub const UNSEEN: &str = "most of its wakeups came through pipes or local sockets, and what was in those it does not tell: \
                       believe directions only, or record with --calls";
 
 /// Whether a file begins as a recording does.
@@ -37,6 +37,12 @@ pub fn is_recording(path: &Path) -> bool {
 /// How a recording went.
 #[derive(Clone, Debug, Default)]
 pub struct Went {
+    /// CPUs of the machine that it was made on.
+    pub cpus: usize,
+    /// What saw it.
+    pub source: Source,
+    /// It says on which CPUs each task may run.
+    pub affinity: bool,
     /// How long the workload took.
     pub elapsed_s: f64,
     /// The part of the machine's CPU time that others had meanwhile.
@@ -45,11 +51,18 @@ pub struct Went {
     pub under: Option<String>,
     /// It is of procfs: which part of the CPU time it has not seen, where that is known.
     pub coarse: Option<Option<f64>>,
+    /// Its tasks talk through pipes and local sockets, and what was in those was not recorded.
+    pub talks_unseen: bool,
     /// What else a reader has to know before they believe a replay.
     pub doubts: Vec<String>,
 }
 
 impl Went {
+    /// Whether something was said against it beyond what its tasks talked.
+    pub fn is_doubtful(&self) -> bool {
+        self.doubts.iter().any(|doubt| doubt != UNSEEN)
+    }
+
     /// What a reader of a replay has to know of the recording.
     pub fn notes(&self) -> Vec<String> {
         let coarse =
@@ -57,6 +70,19 @@ impl Went {
         let doubts = self.doubts.iter().map(|doubt| format!("the recording: {doubt}"));
         coarse.into_iter().chain(doubts).collect()
     }
+}
+
+/// Whether a recording says on which CPUs each task may run.
+fn knows_affinity(header: &Header) -> bool {
+    header.source != Source::Import
+}
+
+/// How many CPUs the machine had that a recording was made on.
+pub fn recorded_cpus(path: &Path) -> Result<usize, Failure> {
+    let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| cannot(&error))?;
+    let reader = Reader::new(BufReader::new(file)).map_err(|error| cannot(&error))?;
+    Ok(reader.header().cpus)
 }
 
 /// Reads a recording, and says what is wrong with it short of everything, and how it went.
@@ -84,7 +110,17 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
     });
     let recorded = under.as_ref().map_or(Scheduler::Default, ground::scheduler);
     let under = under.map(|contender| contender.label().to_string());
-    let went = Went { elapsed_s: elapsed_ns / 1e9, others, under, coarse, doubts };
+    let went = Went {
+        cpus: header.cpus,
+        source: header.source,
+        affinity: knows_affinity(&header),
+        elapsed_s: elapsed_ns / 1e9,
+        others,
+        under,
+        coarse,
+        talks_unseen: replay.talks_unseen(),
+        doubts,
+    };
     Ok((fitted(&replay, &name, machine, &recorded)?, went))
 }
 

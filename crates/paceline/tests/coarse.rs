@@ -138,12 +138,16 @@ fn a_command_that_fails_has_its_answer() {
     let report = folder.path().join("report.html");
     let shown = report.to_str().unwrap();
     let job = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit 3";
-    let words =
-        ["--policy", "cas", "--machine", "numa-2x4", "--report", shown, "--", "sh", "-c", job];
+    let cpus = std::thread::available_parallelism().unwrap();
+    let plain = format!("plain-{cpus}");
+    let words = ["--policy", "cas", "--machine", &plain, "--report", shown, "--", "sh", "-c", job];
     let tried = without_rights(&[&["try"], &words[..]].concat());
     let said = text(&tried.stdout);
     assert_eq!(tried.status.code(), Some(3), "{}", text(&tried.stderr));
-    assert!(said.contains("answer: stay with default"), "{said}");
+    // Which one, a busy machine decides; a coarse recording is never worth more than a direction.
+    let answer = said.replace('\n', " ");
+    let direction = "Take this as a direction and not as a figure: ";
+    assert!(answer.contains("no answer: ") || answer.contains(direction), "{said}");
     assert!(text(&tried.stderr).contains("sh ended with status 3"), "{}", text(&tried.stderr));
     assert!(report.exists());
 }

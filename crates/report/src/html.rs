@@ -2,7 +2,7 @@
 //! The report: one HTML page that needs nothing else.
 
 use crate::text::{count, known, time, unit};
-use crate::{Clock, Results, Run, Spread, csv, plot, table, timeline, work};
+use crate::{Clock, Results, Run, Summary, csv, figure, plot, table, timeline, work};
 
 const STYLE: &str = include_str!("report.css");
 /// Rows of a long table that a reader sees; the data behind the link has all.
@@ -114,6 +114,7 @@ pub fn comparison(results: &Results) -> String {
     let names: Vec<&str> = results.summary.iter().map(|one| one.policy.as_str()).collect();
     let title = format!("{}: {}", setting.workload, names.join(", "));
     let mut body = format!("<p>{}</p>\n", escape(&table::heading(results)).replace('\n', "<br>\n"));
+    body += &answer(results);
     body += &summary(results);
     body += &done(results);
     body += &plots(results);
@@ -138,6 +139,16 @@ pub fn comparison(results: &Results) -> String {
     page(&title, &body)
 }
 
+/// What a reader asked for comes first.
+fn answer(results: &Results) -> String {
+    let Some(answer) = &results.answer else { return String::new() };
+    let mut html = format!("<p><strong>{}</strong></p>\n", escape(&answer.line()));
+    if let Some(next) = &answer.next {
+        html += &format!("<p>next: <code>{}</code></p>\n", escape(next));
+    }
+    html
+}
+
 /// The same table as `--csv` writes.
 fn table_of_runs(results: &Results) -> String {
     let mut table = Vec::new();
@@ -149,39 +160,22 @@ fn summary(results: &Results) -> String {
     let clock = results.setting.clock;
     let first = results.summary.first().map_or("", |one| one.policy.as_str());
     let against = format!("{} / {first}", clock.elapsed_name());
-    let headings = [
-        "policy",
-        "runs",
-        clock.elapsed_name(),
-        &against,
-        "idle while runnable",
-        "switches",
-        "involuntary",
-        "address-space switches",
-        "migrations",
-        "wait p99",
-        "worst wait",
-    ];
-    let rows: Vec<Vec<String>> = results
-        .summary
-        .iter()
-        .map(|one| {
-            vec![
-                one.policy.clone(),
-                one.runs.to_string(),
-                range(Some(one.elapsed_s), time),
-                table::against_first(one),
-                table::idle_while_runnable(one),
-                range(one.context_switches, count),
-                range(one.involuntary_switches, count),
-                range(one.address_space_switches, count),
-                range(one.migrations, count),
-                range(one.wait_p99_s, time),
-                range(one.wait_max_s, time),
-            ]
-        })
-        .collect();
-    table("Median (least – greatest) over the runs", &headings, &rows)
+    let mut headings =
+        vec!["policy", "runs", clock.elapsed_name(), &against, "idle while runnable"];
+    headings.extend(figure::BEHAVIOUR.iter().map(|figure| figure.long));
+    let row = |one: &Summary| {
+        let mut row = vec![
+            one.policy.clone(),
+            one.runs.to_string(),
+            figure::with_range(Some(one.elapsed_s), time),
+            figure::against_first(one),
+            figure::idle_while_runnable(one),
+        ];
+        row.extend(figure::BEHAVIOUR.iter().map(|figure| figure.with_range(one)));
+        row
+    };
+    let rows: Vec<Vec<String>> = results.summary.iter().map(row).collect();
+    table("Median (least – greatest) over the runs; worst wait: of all runs", &headings, &rows)
 }
 
 fn done(results: &Results) -> String {
@@ -190,13 +184,6 @@ fn done(results: &Results) -> String {
         true => String::new(),
         false => table(work::CAPTION, &work::headings(results), &rows),
     }
-}
-
-fn range(spread: Option<Spread>, show: fn(f64) -> String) -> String {
-    known(spread, |spread| match spread.min == spread.max {
-        true => show(spread.median),
-        false => format!("{} ({} – {})", show(spread.median), show(spread.min), show(spread.max)),
-    })
 }
 
 fn plots(results: &Results) -> String {

@@ -4,7 +4,9 @@
 //! [`Results`] is made from what a ground measured and knows nothing of grounds. Everything shown
 //! is taken from it: a table, a plot and the JSON of one comparison cannot disagree.
 
+mod answer;
 pub mod csv;
+pub mod figure;
 mod file;
 pub mod html;
 pub mod plot;
@@ -15,8 +17,9 @@ pub mod text;
 mod timeline;
 mod work;
 
+pub use answer::{Answer, Beside, Costs, Slowed, Verdict};
 pub use file::{Draft, FileError, probe, remove_unfinished, write_whole, write_with};
-pub use results::{Clock, Function, Results, Run, Setting, Summary, TaskRun};
+pub use results::{Clock, Function, Recording, Results, Run, Setting, Summary, TaskRun};
 pub use stats::Spread;
 pub use table::comparison;
 pub use text::Style;

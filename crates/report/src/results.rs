@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 use trace::{FunctionCost, IDLE, MemoryUse, Missed, Outcome, Tid};
 
-use crate::View;
 use crate::stats::{Spread, median, paired_ratios};
+use crate::{Answer, View};
 
 /// What the seconds of a result are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -94,9 +94,38 @@ pub struct Results {
     pub summary: Vec<Summary>,
     /// What a reader must know about these figures.
     pub notes: Vec<String>,
+    /// The recording that was replayed, where the workload is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<Recording>,
+    /// What `try` answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// Pictures of each policy's first run.
     #[serde(skip)]
     pub views: Vec<View>,
+}
+
+/// A recording, and how near its replay comes to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Recording {
+    /// CPUs of the machine that it was made on.
+    pub cpus: usize,
+    /// What saw it: `tracepoints`, `procfs` or `import`.
+    pub source: &'static str,
+    /// How long the recorded workload took.
+    pub elapsed_s: f64,
+    /// The policy in charge meanwhile.
+    pub under: String,
+    /// How long the replay takes under that policy: the median of its runs. None: not known.
+    pub replayed_s: Option<f64>,
+    /// How much longer that is, as a part of the recorded time; below 0 where it is shorter. None: not known.
+    pub distance: Option<f64>,
+    /// The part of the machine's CPU time that others had meanwhile.
+    pub others: f64,
+    /// It says on which CPUs each task may run.
+    pub affinity: bool,
+    /// What a replay would need and the recording has not.
+    pub lacks: Vec<String>,
 }
 
 /// One run of one policy. Seconds everywhere; None is what the ground did not observe.
@@ -186,6 +215,14 @@ pub struct Memory {
     pub miss_s: Option<f64>,
 }
 
+impl Memory {
+    /// Misses of both TLBs, users' pages and the kernel's; None: they are not known.
+    pub fn tlb(&self) -> Option<u64> {
+        let data = self.dtlb_user_misses? + self.dtlb_kernel_misses?;
+        Some(data + self.itlb_user_misses? + self.itlb_kernel_misses?)
+    }
+}
+
 /// One of several programs that ran side by side.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[allow(missing_docs)]
@@ -226,6 +263,8 @@ pub struct Summary {
     pub idle_while_runnable_share: Option<Spread>,
     pub wait_p99_s: Option<Spread>,
     pub wait_max_s: Option<Spread>,
+    /// The longest wait of all runs: what every table calls the worst wait.
+    pub worst_wait_s: Option<f64>,
     pub process_s: Option<Spread>,
     pub dtlb_user_misses: Option<Spread>,
     pub dtlb_kernel_misses: Option<Spread>,
@@ -245,7 +284,8 @@ impl Results {
         let elapsed_is = setting.clock.elapsed_is();
         let first = |one: &Summary| outcomes.iter().find(|outcome| outcome.policy == one.policy);
         let views = summary.iter().filter_map(first).filter_map(View::new).collect();
-        Results { setting, elapsed_is, runs, summary, notes: Vec::new(), views }
+        let notes = Vec::new();
+        Results { setting, elapsed_is, runs, summary, notes, recording: None, answer: None, views }
     }
 
     /// The object that `--json` prints.
@@ -419,6 +459,7 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
         .iter()
         .map(|run| run.locks.as_ref().map(|locks| locks.values().sum::<u64>() as f64))
         .collect();
+    let wait_max_s = spread(|run| run.wait_max_s);
     Summary {
         policy: policy.to_string(),
         runs: runs.len(),
@@ -432,7 +473,8 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
         idle_while_runnable_s: spread(|run| run.idle_while_runnable_s),
         idle_while_runnable_share: spread(|run| run.idle_while_runnable_share),
         wait_p99_s: spread(|run| run.wait_p99_s),
-        wait_max_s: spread(|run| run.wait_max_s),
+        wait_max_s,
+        worst_wait_s: wait_max_s.map(|spread| spread.max),
         process_s: spread(|run| run.process_s),
         dtlb_user_misses: spread(|run| run.memory.dtlb_user_misses.map(|n| n as f64)),
         dtlb_kernel_misses: spread(|run| run.memory.dtlb_kernel_misses.map(|n| n as f64)),

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A comparison as text for a terminal.
 
-use crate::text::{
-    Align, Style, count, digits, known, percent, plural, table, time, visible, wrapped,
-};
-use crate::{Results, Spread, Summary, work};
+use std::collections::BTreeMap;
+
+use crate::results::ProgramRun;
+use crate::stats::median;
+use crate::text::{Align, Style, count, known, plural, table, time, visible, wrapped};
+use crate::{Results, Spread, Summary, figure, work};
 
 /// The whole result: what ran where, the figures side by side, and what they cannot tell.
 pub fn comparison(results: &Results, style: Style) -> String {
@@ -27,6 +29,12 @@ pub fn comparison(results: &Results, style: Style) -> String {
     for line in footnotes(results) {
         text += &wrapped(&line, style);
     }
+    if let Some(answer) = &results.answer {
+        text += &wrapped(&answer.line(), style);
+        // On one line, so that a shell can take it as it is.
+        let next = answer.next.as_ref().map(|next| format!("next: {}\n", visible(next)));
+        text += &next.unwrap_or_default();
+    }
     text
 }
 
@@ -42,6 +50,11 @@ pub fn heading(results: &Results) -> String {
     );
     if let Some(kernel) = &setting.kernel {
         text += &format!("kernel {}\n", visible(kernel));
+    }
+    let other = results.recording.as_ref().filter(|recording| recording.cpus != setting.cpus);
+    if let Some(recording) = other {
+        let cpus = plural(recording.cpus, "CPU");
+        text += &format!("recorded on {cpus}, replayed on {}\n", setting.cpus);
     }
     text
 }
@@ -106,59 +119,27 @@ fn cost_row(summary: &Summary) -> Vec<String> {
         summary.runs.to_string(),
         time(elapsed.median),
         format!("{} – {}", time(elapsed.min), time(elapsed.max)),
-        against_first(summary),
-        idle_while_runnable(summary),
+        figure::against_first(summary),
+        figure::idle_while_runnable(summary),
     ]
-}
-
-/// What it needs of what the first policy needs, with the range of the runs' own ratios where they differ.
-pub fn against_first(summary: &Summary) -> String {
-    let Some(ratio) = summary.vs_first else { return known(None, digits) };
-    let range = summary.vs_first_range.filter(|range| range.max > range.min);
-    let range = range.map(|range| format!(" ({}–{})", digits(range.min), digits(range.max)));
-    format!("{}×{}", digits(ratio), range.unwrap_or_default())
-}
-
-/// Idle-while-runnable with its part of all CPU time.
-pub fn idle_while_runnable(summary: &Summary) -> String {
-    let both = summary.idle_while_runnable_s.zip(summary.idle_while_runnable_share);
-    known(both, |(s, share)| format!("{} ({})", time(s.median), percent(share.median)))
 }
 
 fn behaviour(results: &Results, style: Style) -> String {
     let counted = results.summary.iter().any(|summary| summary.locks.is_some());
-    let mut headings = vec![
-        "policy",
-        "switches",
-        "involuntary",
-        "mm switches",
-        "migrations",
-        "wait p99",
-        "worst wait",
-    ];
+    let mut headings = vec!["policy"];
+    headings.extend(figure::BEHAVIOUR.iter().map(|figure| figure.heading));
     if counted {
         headings.push("locks");
     }
-    let rows: Vec<Vec<String>> = results
-        .summary
-        .iter()
-        .map(|summary| {
-            let median = |spread: Option<Spread>| known(spread, |spread| count(spread.median));
-            let mut row = vec![
-                summary.policy.clone(),
-                median(summary.context_switches),
-                median(summary.involuntary_switches),
-                median(summary.address_space_switches),
-                median(summary.migrations),
-                known(summary.wait_p99_s, |spread| time(spread.median)),
-                known(summary.wait_max_s, |spread| time(spread.max)),
-            ];
-            if counted {
-                row.push(median(summary.locks));
-            }
-            row
-        })
-        .collect();
+    let row = |summary: &Summary| {
+        let mut row = vec![summary.policy.clone()];
+        row.extend(figure::BEHAVIOUR.iter().map(|figure| figure.shown(summary)));
+        if counted {
+            row.push(known(summary.locks, |spread| count(spread.median)));
+        }
+        row
+    };
+    let rows: Vec<Vec<String>> = results.summary.iter().map(row).collect();
     table(&headings, &rows, Align::Right, style)
 }
 
@@ -196,28 +177,16 @@ fn memory(results: &Results, style: Style) -> String {
     table(&headings, &rows, Align::Right, style)
 }
 
-/// A row for each program under each policy, of the first run; nothing where there is one program.
+/// A row for each program under each policy: medians of all runs. Nothing where there is one program.
 fn programs(results: &Results, style: Style) -> String {
     let mut rows = Vec::new();
-    for run in results.runs.iter().filter(|run| (run.run, run.boot) == (0, 0)) {
-        for (name, program) in run.programs.iter().flatten() {
-            let memory = &program.memory;
-            let tlb = [
-                memory.dtlb_user_misses,
-                memory.dtlb_kernel_misses,
-                memory.itlb_user_misses,
-                memory.itlb_kernel_misses,
-            ];
-            rows.push(vec![
-                run.policy.clone(),
-                name.clone(),
-                count(program.threads as f64),
-                count(tlb.iter().flatten().sum::<u64>() as f64),
-                known(memory.cache_misses, |n| count(n as f64)),
-                time(program.process_s),
-                known(program.elapsed_s, time),
-            ]);
+    for summary in &results.summary {
+        let mut runs: BTreeMap<&String, Vec<&ProgramRun>> = BTreeMap::new();
+        let own = results.runs.iter().filter(|run| run.policy == summary.policy);
+        for (name, program) in own.flat_map(|run| run.programs.iter().flatten()) {
+            runs.entry(name).or_default().push(program);
         }
+        rows.extend(runs.iter().map(|(name, runs)| program_row(&summary.policy, name, runs)));
     }
     let headings =
         ["policy", "program", "threads", "TLB misses", "cache misses", "process time", "elapsed"];
@@ -225,6 +194,24 @@ fn programs(results: &Results, style: Style) -> String {
         true => table(&headings, &rows, Align::Right, style) + "\n",
         false => String::new(),
     }
+}
+
+fn program_row(policy: &str, name: &str, runs: &[&ProgramRun]) -> Vec<String> {
+    // A figure that one of the runs lacks is not known.
+    let middle = |of: fn(&ProgramRun) -> Option<f64>| {
+        let values: Option<Vec<f64>> = runs.iter().map(|run| of(run)).collect();
+        values.and_then(|values| median(&values))
+    };
+    let threads = middle(|run| Some(run.threads as f64));
+    vec![
+        policy.to_string(),
+        name.to_string(),
+        known(threads, count),
+        known(middle(|run| run.memory.tlb().map(|n| n as f64)), count),
+        known(middle(|run| run.memory.cache_misses.map(|n| n as f64)), count),
+        known(middle(|run| Some(run.process_s)), time),
+        known(middle(|run| run.elapsed_s), time),
+    ]
 }
 
 fn shortened(text: &str, most: usize) -> String {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a comparison says: keys others rely on, pairing, names, escaping.
 
-use trace::{Observed, Outcome, TaskObserved};
+use trace::{MemoryUse, Missed, Observed, Outcome, Program, TaskObserved};
 
-use crate::{Clock, Results, Setting, Style, comparison, html};
+use crate::text::{count, digits, time};
+use crate::{Answer, Clock, Results, Setting, Style, Verdict, comparison, html};
 
 fn outcome(policy: &str, boot: usize, elapsed_ns: u64) -> Outcome {
     let mut observed = Observed {
@@ -43,6 +44,117 @@ fn results(clock: Clock) -> Results {
         outcome("flsched", 2, 9_000_000_000),
     ];
     Results::new(setting, &outcomes, false)
+}
+
+/// Runs of two policies whose every figure differs from run to run.
+fn varied() -> Results {
+    let run = |policy: &str, boot: usize, by: u64| {
+        let mut run = outcome(policy, boot, by * 100_000_000);
+        let seen = &mut run.observed;
+        seen.context_switches = 10 * by;
+        seen.involuntary_switches = 3 * by;
+        seen.address_space_switches = 2 * by;
+        seen.migrations = by;
+        seen.wait.p99_ns = by * 1_000_000;
+        seen.wait.max_ns = by * 9_000_000;
+        run
+    };
+    let outcomes: Vec<Outcome> = [5, 11, 8, 70]
+        .into_iter()
+        .enumerate()
+        .flat_map(|(boot, by)| [run("default", boot, by), run("cas", boot, 2 * by + 1)])
+        .collect();
+    Results::new(results(Clock::Simulated).setting, &outcomes, false)
+}
+
+/// Cells of the row that begins with a policy's name, of a text table and of the page.
+fn cells(text: &str, page: &str, policy: &str) -> (Vec<String>, Vec<String>) {
+    let own = |line: &&str| line.starts_with(&format!("| {policy} "));
+    let of_line = |line: &str| {
+        line.split('|').map(|cell| cell.trim().to_string()).collect::<Vec<_>>()[1..].to_vec()
+    };
+    let text = text.lines().filter(own).flat_map(of_line).collect();
+    let row = page.split("<tr>").find(|row| row.contains(&format!(">{policy}</th>"))).unwrap();
+    let of_cell = |cell: &str| cell.split("</td>").next().unwrap().replace('\u{a0}', " ");
+    (text, row.split("<td>").skip(1).map(of_cell).collect())
+}
+
+#[test]
+fn a_figure_is_the_same_in_terminal_page_and_json() {
+    let results = varied();
+    let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
+    let (text, page) = (comparison(&results, Style::PLAIN), html::comparison(&results));
+    for (at, one) in results.summary.iter().enumerate() {
+        let (line, row) = cells(&text, &page, &one.policy);
+        let json = &json["summary"][at];
+        let median = |key: &str| json[key]["median"].as_f64().unwrap();
+        let ratio = format!("{}×", digits(json["vs_first"].as_f64().unwrap()));
+        for (what, shown) in [
+            ("elapsed", time(median("elapsed_s"))),
+            ("ratio", ratio),
+            ("idle while runnable", time(median("idle_while_runnable_s"))),
+            ("switches", count(median("context_switches"))),
+            ("involuntary", count(median("involuntary_switches"))),
+            ("mm switches", count(median("address_space_switches"))),
+            ("migrations", count(median("migrations"))),
+            ("wait p99", time(median("wait_p99_s"))),
+            ("worst wait", time(json["worst_wait_s"].as_f64().unwrap())),
+        ] {
+            let has = |cell: &String| *cell == shown || cell.starts_with(&format!("{shown} ("));
+            assert!(line.iter().any(has), "{what} in the terminal: {shown} of {line:?}");
+            assert!(row.iter().any(has), "{what} on the page: {shown} of {row:?}");
+        }
+    }
+    assert_eq!(json["summary"][0]["worst_wait_s"], 0.63, "the longest of all runs");
+}
+
+#[test]
+fn an_answer_stands_first_on_the_page_and_last_in_the_terminal_with_its_command_whole() {
+    let mut results = varied();
+    let next = format!("paceline run cas --for 60s -- sh -c 'echo {}  &&  true'", "x ".repeat(60));
+    results.answer = Some(Answer {
+        verdict: Verdict::Try,
+        why: "try <cas> first".into(),
+        next: Some(next.clone()),
+        ..Answer::default()
+    });
+    let text = comparison(&results, Style::PLAIN);
+    assert!(text.ends_with(&format!("answer: try <cas> first\nnext: {next}\n")), "{text}");
+    let page = html::comparison(&results);
+    let (answer, table) = (page.find("answer: try &lt;cas&gt; first"), page.find("<table>"));
+    assert!(answer.is_some() && answer < table, "{answer:?} {table:?}");
+    assert!(page.contains(&html::escape(&next)));
+    let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
+    assert_eq!(
+        (&json["answer"]["verdict"], &json["answer"]["next"]),
+        (&"try".into(), &next.into())
+    );
+}
+
+#[test]
+fn a_program_has_the_medians_of_all_runs() {
+    let run = |boot, elapsed_ns, ended: bool| {
+        let mut run = outcome("default", boot, elapsed_ns);
+        let one = |process_ns| Program {
+            threads: 2,
+            process_ns,
+            elapsed_ns: ended.then_some(elapsed_ns),
+            missed: Missed { dtlb_user: elapsed_ns / 1_000_000, ..Missed::default() },
+        };
+        let programs = [("chat", one(3 * elapsed_ns)), ("make", one(elapsed_ns))];
+        let programs = programs.map(|(name, one)| (name.to_string(), one)).into();
+        run.memory = Some(MemoryUse { programs, ..MemoryUse::default() });
+        run
+    };
+    let shown = |runs: &[Outcome]| {
+        comparison(&Results::new(results(Clock::Simulated).setting, runs, false), Style::PLAIN)
+    };
+    let second = 1_000_000_000;
+    let text = shown(&[run(0, second, true), run(1, 5 * second, true), run(2, 3 * second, true)]);
+    assert!(text.contains("| default |    chat |       2 |      3,000 |            0 |"), "{text}");
+    assert!(text.contains("9.00 s |  3.00 s |"), "{text}");
+    let text = shown(&[run(0, second, true), run(1, second, false)]);
+    assert!(text.contains("3.00 s |       – |"), "it did not end in one of the runs: {text}");
 }
 
 /// What is told of each run under these names, in JSON and in tables.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use report::stats::{median, quantile};
 use trace::Outcome;
 
+use super::answers::Tries;
 use super::domains;
 use super::exact::{self, Exact, Planned};
 use super::extremes::greatest;
@@ -83,6 +84,7 @@ pub struct Laboratory<'a> {
     trials: Trials,
     neighbours: Neighbourhood,
     longs: Longs,
+    tries: Tries,
     costs: Costs,
 }
 
@@ -101,6 +103,7 @@ impl<'a> Laboratory<'a> {
             trials: Trials::default(),
             neighbours: Neighbourhood::default(),
             longs: Longs::default(),
+            tries: Tries::default(),
             costs: Costs::default(),
         }
     }
@@ -159,6 +162,9 @@ impl<'a> Laboratory<'a> {
             Measure::Long { of, what } => {
                 self.progress.phase("a long recording");
                 Ok(vec![self.longs.measure(of, *what)?])
+            }
+            Measure::Answers { of, what } => {
+                self.tries.measure(of, *what, self.effort.quick, self.progress)
             }
             Measure::Simulator { of } => self.costs.take(of, self.effort.quick, self.progress),
             Measure::Longer { experiment, than, of } => {
@@ -377,7 +383,7 @@ impl<'a> Laboratory<'a> {
         };
         Ok(match measure {
             Measure::Exact { .. } => Ours { ground: "exact", ..Ours::default() },
-            Measure::Long { .. } | Measure::Simulator { .. } => {
+            Measure::Long { .. } | Measure::Answers { .. } | Measure::Simulator { .. } => {
                 Ours { ground: "here", ..Ours::default() }
             }
             Measure::Mixes(_)
@@ -525,6 +531,7 @@ impl Measure {
             Measure::Agreement { guest, .. } => guest.first().map(String::as_str),
             Measure::Exact { .. }
             | Measure::Long { .. }
+            | Measure::Answers { .. }
             | Measure::Simulator { .. }
             | Measure::Mixes(_)
             | Measure::Domains(_)

@@ -5,6 +5,7 @@
 //! outcomes; [`faults`] are what a policy has to survive; [`judge`] holds them to their gates; [`show`] prints them.
 
 mod agreement;
+pub mod answers;
 mod comparison;
 mod domains;
 mod exact;
@@ -15,6 +16,7 @@ mod judge;
 mod long;
 mod measure;
 mod mixes;
+mod names;
 mod neighbours;
 mod outcomes;
 mod paper;
@@ -38,31 +40,24 @@ use crate::ground::of_vm;
 use crate::progress::Progress;
 use crate::{interrupt, output};
 use measure::{Effort, Laboratory};
+use names::Wanted;
 use show::Row;
 
 /// Measures, shows, and fails unless every gate holds and no run failed.
 pub fn run(arguments: &Repro) -> Result<(), Failure> {
     let papers = paper::find(&arguments.name)?;
-    if arguments.only.iter().any(String::is_empty) {
-        return Err(Failure::input("--only is empty; name figures, or leave it away for all"));
+    let wanted = Wanted::new(&papers, &arguments.only)?;
+    if arguments.list {
+        return output::print(&if arguments.json { wanted.json() } else { wanted.text() });
     }
     if let Some(path) = &arguments.report {
         check_writable(path, "--report")?;
     }
-    let wanted = |name: &str| {
-        arguments.only.is_empty() || arguments.only.iter().any(|only| asks_for(&papers, only, name))
-    };
     let names = |paper: &paper::Paper| {
-        let figures = paper.figure.iter().filter(|figure| wanted(&figure.name)).count();
-        figures + paper.view.iter().filter(|view| wanted(&view.name)).count()
+        let figures = paper.figure.iter().filter(|figure| wanted.has(&figure.name)).count();
+        figures + paper.view.iter().filter(|view| wanted.has(&view.name)).count()
     };
     let count: usize = papers.iter().map(names).sum();
-    if count == 0 {
-        let figures = papers.iter().flat_map(|paper| &paper.figure).map(|figure| &*figure.name);
-        let views = papers.iter().flat_map(|paper| &paper.view).map(|view| &*view.name);
-        let known = figures.chain(views).collect::<Vec<_>>().join(", ");
-        return Err(Failure::input(format!("--only matches no figure; there are: {known}")));
-    }
     let _scratch = interrupt::guard()?;
     check_guests(arguments)?;
     let progress = Progress::new(count as u64);
@@ -74,14 +69,14 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
             keep: arguments.keep.clone(),
         };
         let mut laboratory = Laboratory::new(paper, effort, &progress);
-        for figure in paper.figure.iter().filter(|figure| wanted(&figure.name)) {
+        for figure in paper.figure.iter().filter(|figure| wanted.has(&figure.name)) {
             let ours = laboratory.measure(figure)?;
             let row = Row::new(paper, figure, ours, arguments.quick);
             progress.known(&row.line());
             rows.push(row);
             progress.step();
         }
-        for view in paper.view.iter().filter(|view| wanted(&view.name)) {
+        for view in paper.view.iter().filter(|view| wanted.has(&view.name)) {
             charts.push((paper.name.as_str(), laboratory.chart(view)));
             progress.step();
         }
@@ -101,18 +96,6 @@ fn check_guests(arguments: &Repro) -> Result<(), Failure> {
     })
 }
 
-/// Whether a figure or view is what `only` asks for: the one of that name, or where none is, all whose names contain it.
-fn asks_for(papers: &[paper::Paper], only: &str, name: &str) -> bool {
-    let is_one = |paper: &paper::Paper| {
-        let mut figures = paper.figure.iter().map(|figure| &figure.name);
-        figures.any(|name| name == only) || paper.view.iter().any(|view| view.name == only)
-    };
-    match papers.iter().any(is_one) {
-        true => name == only,
-        false => name.contains(only),
-    }
-}
-
 fn finish(
     arguments: &Repro,
     papers: &[paper::Paper],
@@ -129,21 +112,4 @@ fn finish(
     }
     let all = rows.iter().all(Row::passes) && show::lost(rows, charts) == 0;
     output::end(shown, if all { Ok(()) } else { Err(Failure::Gate) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_figure_that_is_named_in_full_is_measured_alone() {
-        let papers = paper::find("live").unwrap();
-        assert!(
-            asks_for(&papers, "stress", "stress") && !asks_for(&papers, "stress", "stress-default")
-        );
-        assert!(
-            asks_for(&papers, "control-", "control-keeps")
-                && !asks_for(&papers, "control-", "stress")
-        );
-    }
 }

@@ -7,6 +7,7 @@ use record::Detail;
 use serde::{Deserialize, Serialize};
 use workload::vector::Beside;
 
+use super::answers::{Answers, Asked};
 use super::domains::Placed;
 use super::exact::{Exact, Mixes};
 use super::judge::Gate;
@@ -522,6 +523,13 @@ pub enum Measure {
         of: Long,
         /// What of it.
         what: Expense,
+    },
+    /// What `try` answers to loads that are recorded on this machine.
+    Answers {
+        /// To which.
+        of: Answers,
+        /// What of the answers.
+        what: Asked,
     },
     /// The simulator itself, on this machine.
     Simulator {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What `try` answers, as `--json` prints it.
+
+use serde::Serialize;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Try a policy.
+    Try,
+    /// Stay with the first one.
+    Stay,
+    /// Several policies gain alike.
+    Tie,
+    /// The replay says too little for an answer.
+    #[default]
+    None,
+}
+
+/// An answer, with what it rests on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Answer {
+    /// What to do.
+    pub verdict: Verdict,
+    /// The policy to try, the cheapest of those that gain alike, or the one to stay with. None: no answer.
+    pub policy: Option<String>,
+    /// All policies that gain alike, where it is a tie.
+    pub alike: Vec<String>,
+    /// How many times as fast as the first policy: from the median of the replays' own ratios.
+    pub gain: Option<f64>,
+    /// The range of the same: least and greatest.
+    pub range: Option<[f64; 2]>,
+    /// What the gain costs.
+    pub costs: Option<Costs>,
+    /// Why it is to be taken as a direction and not as a figure; empty where it is not.
+    pub weak: Vec<String>,
+    /// The answer in words.
+    pub why: String,
+    /// The command to run next, quoted for a shell. None: there is nothing to do.
+    pub next: Option<String>,
+}
+
+impl Answer {
+    /// The sentence that a reader sees.
+    pub fn line(&self) -> String {
+        match self.verdict {
+            Verdict::None => format!("no answer: {}", self.why),
+            _ => format!("answer: {}", self.why),
+        }
+    }
+}
+
+/// What a policy's gain costs. None: not known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Costs {
+    /// 99 % of waits are shorter: the median of the runs.
+    pub wait_p99_s: Option<Beside>,
+    /// The longest wait of all runs.
+    pub worst_wait_s: Option<Beside>,
+    /// Context switches: the median of the runs.
+    pub context_switches: Option<Beside>,
+    /// The task that loses most, or gains least.
+    pub slowest_task: Option<Slowed>,
+}
+
+/// A figure beside the first policy's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Beside {
+    /// The policy's.
+    pub own: f64,
+    /// The first policy's.
+    pub first: f64,
+}
+
+/// A task, and how much longer it takes than under the first policy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Slowed {
+    /// What it is called.
+    pub name: String,
+    /// Its time on CPUs and waiting for one, as a multiple of what that is under the first policy: the median of the
+    /// runs' own ratios.
+    pub ratio: f64,
+}
