@@ -2,8 +2,8 @@
 //! One execution of a workload: a command, or our worker on a workload file.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,19 +23,22 @@ use trace::Tid;
 use worker::Report;
 
 use crate::program::{SESSION, fields, numbered, text};
+use crate::written::{LOOK, Said, Show, Written, again};
 
 /// How often somebody who wants it to stop is listened to.
-const LOOK: Duration = Duration::from_millis(200);
-/// What the workload prints is kept up to this many bytes, from its end.
-const OUTPUT_MAX: usize = 64 << 10;
+const LISTEN: Duration = Duration::from_millis(200);
+/// Lines of a failed command's output that come with its failure.
+const LAST_LINES: usize = 10;
 
 /// What is to be executed.
 #[derive(Clone, Debug)]
 pub struct Execution {
     /// What errors call it.
     pub name: String,
-    /// What becomes its standard output and error; it is left there.
+    /// The file that becomes its standard output; the end of what it writes is left there.
     pub output: PathBuf,
+    /// The file that becomes its standard error.
+    pub errors: PathBuf,
     /// Where our worker leaves its report, if it is our worker.
     pub report: Option<PathBuf>,
     /// It is ended after this much time.
@@ -49,6 +52,16 @@ pub struct Execution {
 #[error("interrupted")]
 pub struct Interrupted;
 
+/// A command that failed, or did not end in time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Broken {
+    /// One line, which ends with the last line that the command wrote.
+    pub why: String,
+    /// The last lines that it wrote.
+    pub last: Vec<String>,
+}
+
 /// What one execution came to.
 #[derive(Clone, Debug)]
 pub struct Executed {
@@ -56,42 +69,40 @@ pub struct Executed {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// The last of what it printed.
+    /// The last of what it wrote to standard output.
     pub output: String,
+    /// The last of what it wrote to standard error.
+    pub errors: String,
     usage: Usage,
     report: Option<Report>,
 }
 
 type Usage = [(&'static str, f64); 4];
 
-/// The end of what a command wrote: there may be more of it than memory.
-fn last_of(output: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(output)?;
-    let from = file.metadata()?.len().saturating_sub(OUTPUT_MAX as u64);
-    file.seek(SeekFrom::Start(from))?;
-    let mut last = Vec::new();
-    file.take(OUTPUT_MAX as u64).read_to_end(&mut last)?;
-    Ok(last)
-}
-
 /// Runs the command once, in a session of its own as a terminal or a service manager would start it, and
-/// then `clear`, which ends what it left behind.
+/// then `clear`, which ends what it left behind. `show` is given lines as they are written.
 ///
-/// Fails where it cannot be started, fails itself or does not end in time.
+/// Fails where it cannot be started, fails itself ([`Broken`]) or does not end in time.
 pub fn execute(
     mut command: Command,
     what: &Execution,
     clear: impl FnOnce(Pid),
+    mut show: Option<Show<'_>>,
 ) -> anyhow::Result<Executed> {
     let Execution { name, limit, .. } = what;
-    let output = File::create(&what.output).with_context(|| what.output.display().to_string())?;
-    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    let written = Written::create(&what.output, &what.errors);
+    let mut written = written.with_context(|| what.output.display().to_string())?;
+    let [output, errors] = written.ends()?;
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
     // SAFETY: setsid may be called between fork and exec
     unsafe { command.pre_exec(|| setsid().map(|_| ()).map_err(Into::into)) };
     let before = usage();
     let start_ns = now_ns();
     let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-    let ended = wait(&mut child, *limit, what.stop.as_deref());
+    // The files' ends are the command's alone.
+    drop(command);
+    let stop = what.stop.as_deref();
+    let ended = wait(&mut child, *limit, stop, &mut written, again(&mut show));
     let end_ns = now_ns();
     let mut usage = usage();
     for ((_, after), (_, before)) in usage.iter_mut().zip(before) {
@@ -100,19 +111,22 @@ pub fn execute(
     clear(Pid::from_child(&child));
     // One that did not end in time has now; unless `clear` has waited for it.
     let _ = child.wait();
-    let output = last_of(&what.output)?;
-    let output = String::from_utf8_lossy(&output);
-    let last = || output.trim_end().lines().next_back().unwrap_or("no output").to_string();
+    let said = written.finish(show)?;
+    let broken = |how: String| {
+        let last = said.last_lines(LAST_LINES);
+        let line = last.last().map_or("no output", String::as_str);
+        Broken { why: format!("{name} {how}: {line}"), last }
+    };
     match ended? {
         Some(0) => {}
         Some(status @ 129..=192) => {
-            bail!("{name} failed with status {status} (signal {}): {}", status - 128, last())
+            bail!(broken(format!("failed with status {status} (signal {})", status - 128)))
         }
-        Some(status) => bail!("{name} failed with status {status}: {}", last()),
-        None => bail!("{name} did not end within {} s: {}", limit.as_secs_f64(), last()),
+        Some(status) => bail!(broken(format!("failed with status {status}"))),
+        None => bail!(broken(format!("did not end within {} s", limit.as_secs_f64()))),
     }
-    let mut executed =
-        Executed { start_ns, end_ns, output: output.into_owned(), usage, report: None };
+    let Said { output, errors, .. } = said;
+    let mut executed = Executed { start_ns, end_ns, output, errors, usage, report: None };
     if let Some(report) = &what.report {
         executed.take_report(report)?;
     }
@@ -204,17 +218,39 @@ fn wait(
     child: &mut Child,
     limit: Duration,
     stop: Option<&AtomicBool>,
+    written: &mut Written,
+    mut show: Option<Show<'_>>,
 ) -> anyhow::Result<Option<i32>> {
     let descriptor = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let started = Instant::now();
+    // Nobody wakes to look while the command is quiet, unless somebody may stop it.
+    let (mut quiet, mut looked) = (true, started);
     loop {
         let rest = limit.saturating_sub(started.elapsed());
-        let rest = if stop.is_some() { rest.min(LOOK) } else { rest };
+        let rest = if stop.is_some() { rest.min(LISTEN) } else { rest };
+        let rest = if quiet { rest } else { rest.min(LOOK) };
         let rest = Timespec { tv_sec: rest.as_secs() as i64, tv_nsec: rest.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&rest)) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => break,
+        let mut ready = [descriptor.as_fd(), written.watch()]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        match poll(&mut ready, Some(&rest)) {
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+        let [ended, wrote] = ready.map(|one| !one.revents().is_empty());
+        if ended {
+            break;
+        }
+        if wrote {
+            written.disarm();
+            (quiet, looked) = (false, Instant::now());
+        } else if !quiet && looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            quiet = !written.look(again(&mut show))?;
+            if quiet {
+                written.arm()?;
+                // What came before the watch was there wakes nobody.
+                quiet = !written.look(again(&mut show))?;
+            }
         }
         if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             bail!(Interrupted);
@@ -270,13 +306,18 @@ mod tests {
     }
 
     fn shell(script: &str, limit: Duration) -> anyhow::Result<Executed> {
+        shown(script, limit, &mut Vec::new())
+    }
+
+    fn shown(script: &str, limit: Duration, lines: &mut Vec<String>) -> anyhow::Result<Executed> {
         let folder = tempfile::tempdir().unwrap();
-        let output = folder.path().join("output");
+        let [output, errors] = ["output", "errors"].map(|name| folder.path().join(name));
         let stop = None;
-        let what = Execution { name: "it".into(), output, report: None, limit, stop };
+        let what = Execution { name: "it".into(), output, errors, report: None, limit, stop };
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        execute(command, &what, end_session)
+        let mut show = |line: &str| lines.push(line.to_string());
+        execute(command, &what, end_session, Some(&mut show))
     }
 
     #[test]
@@ -295,5 +336,34 @@ mod tests {
         assert_eq!(why("kill -9 $$", LONG), "it failed with status 137 (signal 9): no output");
         let short = Duration::from_millis(50);
         assert_eq!(why("echo busy; sleep 1000", short), "it did not end within 0.05 s: busy");
+    }
+    #[test]
+    fn what_goes_to_standard_error_is_told_apart_and_comes_with_a_failure() {
+        const LONG: Duration = Duration::from_secs(600);
+        let executed = shell("echo well; nosuchprog-x & wait; true", LONG).unwrap();
+        assert_eq!(executed.output, "well\n");
+        assert!(executed.errors.contains("nosuchprog-x"), "{}", executed.errors);
+        let error = shell("echo begun; echo torn >&2; exit 127", LONG).unwrap_err();
+        let broken = error.downcast_ref::<Broken>().unwrap();
+        assert_eq!(broken.why, "it failed with status 127: torn");
+        assert_eq!(broken.last, ["begun", "torn"]);
+    }
+
+    /// The command waits until a line of its own has been shown.
+    #[test]
+    fn lines_are_shown_while_the_command_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = folder.path().join("seen");
+        let script = format!("echo now; until [ -e {} ]; do sleep 0.05; done", seen.display());
+        let [output, errors] = ["output", "errors"].map(|name| folder.path().join(name));
+        let (limit, stop) = (Duration::from_secs(600), None);
+        let what = Execution { name: "it".into(), output, errors, report: None, limit, stop };
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        let mut show = |line: &str| {
+            assert_eq!(line, "now");
+            fs::write(&seen, "").unwrap();
+        };
+        execute(command, &what, end_session, Some(&mut show)).unwrap();
     }
 }

@@ -24,6 +24,7 @@ mod mapped;
 pub mod measure;
 mod memory;
 mod observe;
+mod others;
 mod process;
 mod program;
 pub mod recorder;
@@ -34,6 +35,7 @@ mod threads;
 mod topology;
 mod tracefs;
 mod trial;
+mod written;
 
 pub use behind::{Behind, Lookout};
 pub use callbacks::Callback;
@@ -41,7 +43,7 @@ pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use control::{Knows, SHARE as CONTROL_SHARE};
 pub use counters::{Counters, Counting, Event, Reader};
 pub use execute::{
-    Executed, Execution, Interrupted, end_session, execute, now_ns as monotonic_ns, work,
+    Broken, Executed, Execution, Interrupted, end_session, execute, now_ns as monotonic_ns, work,
 };
 pub use exit::Exit;
 pub use facts::{Facts, MISSES, kernel_release, missing_rights, missing_to_load, namespaces};
@@ -51,6 +53,7 @@ pub use load::{Attached, Scope, load};
 pub use locks::{LockCounter, Locks};
 pub use memory::counts_misses;
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
+pub use others::Others;
 pub use process::{
     Standing, ask_for_sched_ext, end_as_killed, end_as_others, ignore, is_ignored,
     outrank_policies, speak_from_background, stop, unhandle,
@@ -59,3 +62,4 @@ pub use program::{BY_FILE, absent, name as thread_name};
 pub use topology::{cpu_list, topology};
 pub use trial::{Trial, Tried, complete, rotated};
 pub use worker::{Groups, bytes_of};
+pub use written::Show;

@@ -2,8 +2,9 @@
 //! Observes the scheduler: a BPF program writes down every switch and wakeup, and what it wrote is
 //! folded into measures afterwards, here or on another machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use anyhow::Context;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
@@ -34,7 +35,7 @@ struct Record {
     flags: u8,
     a: u32,
     b: u32,
-    unused: u32,
+    e: u32,
     c: u64,
     d: u64,
 }
@@ -46,6 +47,10 @@ const FORK: u8 = 3;
 const NAME: u8 = 4;
 const PREV_RUNNABLE: u8 = 1;
 const PREV_DEAD: u8 = 2;
+const BY_OWNER: u8 = 4;
+
+/// The status that a shell ends with that does not find a program, as the kernel keeps it.
+const STATUS_127: u32 = 127 << 8;
 
 /// The observer, attached. Dropping it detaches.
 pub struct Observer {
@@ -66,12 +71,28 @@ pub struct Recording {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
+    /// Measures are to be those of the processes that the observer's owner has started, and of all that descend from
+    /// them; those of the whole machine beside them.
+    #[serde(default)]
+    pub own: bool,
     /// Names of the tasks that were alive at the end.
     pub names: BTreeMap<Tid, String>,
 }
 
-/// Measures and names of all tasks seen.
-pub type Seen = (Observed, BTreeMap<Tid, String>);
+/// What was seen.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Measures: of all tasks, or of the owner's where [`Recording::own`] says so.
+    pub observed: Observed,
+    /// Measures of all tasks, where `observed` has others.
+    pub machine: Option<Observed>,
+    /// Names of all tasks seen.
+    pub names: BTreeMap<Tid, String>,
+    /// How many processes, of those measured, ended with status 127: their program was not found.
+    pub not_found: usize,
+    /// CPU time of the processes that the observer's owner has started, and of all that descend from them, ns.
+    pub own_cpu_ns: u64,
+}
 
 impl Observer {
     /// Loads and attaches the program; records until [`Observer::finish`].
@@ -80,9 +101,13 @@ impl Observer {
         let capacity = capacity()?;
         let (result, words) = log::listen(|| {
             let mut object = ObjectBuilder::default().name("observe")?.open_memory(PROGRAM)?;
+            let (dev, ino) = pid_namespace()?;
             let config = [
                 ("nr_cpus", (cpus as u32).to_ne_bytes().to_vec()),
                 ("capacity", (capacity as u32).to_ne_bytes().to_vec()),
+                ("owner_tgid", std::process::id().to_ne_bytes().to_vec()),
+                ("owner_dev", dev.to_ne_bytes().to_vec()),
+                ("owner_ino", ino.to_ne_bytes().to_vec()),
             ];
             set_rodata(&mut object, PROGRAM, &config)?;
             let mut records = object
@@ -116,7 +141,8 @@ impl Observer {
         }
         let names = task_names();
         let kinds = Vec::new();
-        let recording = Recording { cpus: self.cpus, kinds, start_ns, end_ns, names };
+        let own = false;
+        let recording = Recording { cpus: self.cpus, kinds, start_ns, end_ns, own, names };
         let length = state.chunks * CHUNK * SIZE;
         Ok(Ok((recording, RecordedBytes { mapped: self.records, length })))
     }
@@ -169,26 +195,69 @@ pub fn fold(
             [record.c, record.d].iter().flat_map(|part| part.to_ne_bytes()).collect();
         (record.a, String::from_utf8_lossy(&text).trim_end_matches('\0').to_string())
     }));
-    let mut measures = Measures::new(recording.cpus).with_kinds(&recording.kinds);
+    let descendants = descendants(&records);
+    anyhow::ensure!(
+        !recording.own || !descendants.is_empty(),
+        "the observer did not see the command begin"
+    );
+    let own = recording.own.then(|| descendants.clone());
+    let whole = Measures::new(recording.cpus).with_kinds(&recording.kinds);
+    let of_own = own.clone().map(|own| whole.clone().only(own));
+    let mut all = [Some(whole), of_own];
     for (cpu, (tid, mm)) in running_at(recording, &records) {
-        measures.running(cpu, tid, mm);
+        all.iter_mut().flatten().for_each(|measures| measures.running(cpu, tid, mm));
     }
     // the span starts here and not with its first record
     let start = Kind::Affinity { tid: IDLE, cpus: Vec::new() };
-    measures.event(&Event { t_ns: recording.start_ns, cpu: 0, kind: start });
+    let start = Event { t_ns: recording.start_ns, cpu: 0, kind: start };
+    all.iter_mut().flatten().for_each(|measures| measures.event(&start));
     let mut allowed = BTreeMap::new();
     let span = recording.start_ns..recording.end_ns;
-    for record in records.iter().filter(|record| span.contains(&record.t_ns)) {
+    let in_span = || records.iter().filter(|record| span.contains(&record.t_ns));
+    for record in in_span() {
         for kind in events(record, &mut allowed) {
             let event = Event { t_ns: record.t_ns, cpu: record.cpu.into(), kind };
-            measures.event(&event);
+            all.iter_mut().flatten().for_each(|measures| measures.event(&event));
             each(&event);
         }
     }
-    let mut observed = measures.finish(recording.end_ns);
-    observed.tasks.remove(&IDLE);
-    names.retain(|tid, _| observed.tasks.contains_key(tid));
-    Ok((observed, names))
+    // A process may leave its CPU for the last time after the span has ended.
+    let status = |record: &&Record| record.kind == NAME && record.e == STATUS_127;
+    let measured = |record: &&Record| own.as_ref().is_none_or(|own| own.contains(&record.a));
+    let since = |record: &&Record| record.t_ns >= recording.start_ns;
+    let not_found = records.iter().filter(status).filter(measured).filter(since).count();
+    let [mut whole, of_own] = all.map(|measures| {
+        let mut observed = measures?.finish(recording.end_ns);
+        observed.tasks.remove(&IDLE);
+        Some(observed)
+    });
+    names.retain(|tid, _| whole.iter().any(|whole| whole.tasks.contains_key(tid)));
+    let own_cpu_ns = whole.iter().flat_map(|whole| &whole.tasks);
+    let own_cpu_ns = own_cpu_ns.filter(|(tid, _)| descendants.contains(tid));
+    let own_cpu_ns = own_cpu_ns.map(|(_, task)| task.cpu_ns).sum();
+    let observed = of_own.or_else(|| whole.take()).unwrap_or_default();
+    Ok(Seen { observed, machine: whole, names, not_found, own_cpu_ns })
+}
+
+/// The processes that the observer's owner has started, and all that descend from them.
+fn descendants(records: &[Record]) -> BTreeSet<Tid> {
+    let mut own = BTreeSet::new();
+    for record in records.iter().filter(|record| record.kind == FORK) {
+        if record.flags & BY_OWNER != 0 || own.contains(&record.e) {
+            own.insert(record.a);
+        }
+    }
+    own
+}
+
+/// The PID namespace of this process: the device and inode that the kernel knows it by.
+fn pid_namespace() -> anyhow::Result<(u64, u64)> {
+    const PLACE: &str = "/proc/self/ns/pid";
+    let found = fs::metadata(PLACE).context(PLACE)?;
+    let dev = found.dev();
+    // The kernel's own form of a device number has 20 bits for the minor one.
+    let dev = u64::from(libc::major(dev)) << 20 | u64::from(libc::minor(dev));
+    Ok((dev, found.ino()))
 }
 
 /// What one record says, in the order in which it holds.
@@ -247,7 +316,7 @@ fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Record>> {
             flags: chunk[11],
             a: half(12),
             b: half(16),
-            unused: 0,
+            e: half(20),
             c: word(24),
             d: word(32),
         }
@@ -295,7 +364,7 @@ mod tests {
             bytes.extend(record.t_ns.to_ne_bytes());
             bytes.extend(record.cpu.to_ne_bytes());
             bytes.extend([record.kind, record.flags]);
-            bytes.extend([record.a, record.b, 0].iter().flat_map(|half| half.to_ne_bytes()));
+            bytes.extend([record.a, record.b, record.e].iter().flat_map(|half| half.to_ne_bytes()));
             bytes.extend([record.c, record.d].iter().flat_map(|word| word.to_ne_bytes()));
         }
         bytes
@@ -303,7 +372,7 @@ mod tests {
 
     fn switch(t_ns: u64, cpu: u16, prev: Tid, next: Tid, mm: u64, flags: u8) -> Record {
         let kind = SWITCH;
-        Record { t_ns, cpu, kind, flags, a: prev, b: next, c: mm, d: u64::MAX, unused: 0 }
+        Record { t_ns, cpu, kind, flags, a: prev, b: next, c: mm, d: u64::MAX, e: 0 }
     }
 
     #[test]
@@ -323,7 +392,8 @@ mod tests {
             Record::default(),
         ];
         let recording = Recording { cpus: 2, start_ns: 100, end_ns: 300, ..Recording::default() };
-        let (seen, names) = fold(&recording, &bytes(&records), |_| ()).unwrap();
+        let Seen { observed: seen, names, .. } =
+            fold(&recording, &bytes(&records), |_| ()).unwrap();
         assert_eq!(seen.elapsed_ns, 200);
         assert_eq!(seen.context_switches, 2);
         assert_eq!(seen.involuntary_switches, 1);
@@ -341,11 +411,56 @@ mod tests {
         wake.d = 1;
         let busy = switch(101, 0, 0, 5, 50, 0);
         let recording = Recording { cpus: 2, start_ns: 100, end_ns: 200, ..Recording::default() };
-        let (seen, _) = fold(&recording, &bytes(&[busy, wake]), |_| ()).unwrap();
+        let seen = fold(&recording, &bytes(&[busy, wake]), |_| ()).unwrap().observed;
         assert_eq!(seen.idle_while_runnable_ns, 0);
         wake.d = u64::MAX;
-        let (seen, _) = fold(&recording, &bytes(&[busy, wake]), |_| ()).unwrap();
+        let seen = fold(&recording, &bytes(&[busy, wake]), |_| ()).unwrap().observed;
         assert_eq!(seen.idle_while_runnable_ns, 90);
+    }
+
+    /// 7 is the owner's, 8 is 7's, and 9 is another's.
+    #[test]
+    fn measures_are_those_of_the_command_and_its_descendants() {
+        let fork = |t_ns, tid, parent, flags| {
+            let (kind, d) = (FORK, u64::MAX);
+            Record { t_ns, kind, flags, a: tid, e: parent, d, ..Record::default() }
+        };
+        let ended = |t_ns, tid, status: u32| Record {
+            t_ns,
+            kind: NAME,
+            a: tid,
+            e: status << 8,
+            ..Record::default()
+        };
+        let records = [
+            fork(90, 7, 3, BY_OWNER),
+            switch(100, 0, 0, 7, 70, 0),
+            fork(110, 8, 7, 0),
+            fork(120, 9, 4, 0),
+            switch(130, 0, 7, 9, 90, PREV_RUNNABLE),
+            switch(150, 0, 9, 8, 80, PREV_RUNNABLE),
+            ended(160, 8, 127),
+            ended(170, 9, 127),
+            switch(170, 0, 8, 7, 70, PREV_DEAD),
+        ];
+        let mut recording =
+            Recording { cpus: 1, start_ns: 95, end_ns: 200, ..Recording::default() };
+        let whole = fold(&recording, &bytes(&records), |_| ()).unwrap();
+        assert!(whole.machine.is_none());
+        recording.own = true;
+        let seen = fold(&recording, &bytes(&records), |_| ()).unwrap();
+        assert_eq!(seen.machine.as_ref(), Some(&whole.observed));
+        let own = &seen.observed;
+        assert_eq!(own.tasks.keys().copied().collect::<Vec<_>>(), [7, 8]);
+        assert_eq!((own.context_switches, whole.observed.context_switches), (2, 3));
+        assert_eq!((own.involuntary_switches, whole.observed.involuntary_switches), (1, 2));
+        assert_eq!((seen.not_found, whole.not_found), (1, 2));
+        assert_eq!((seen.own_cpu_ns, whole.own_cpu_ns), (30 + 20 + 30, 30 + 20 + 30));
+        assert_eq!(own.wait.max_ns, 40, "8 and 7 waited for 40 ns");
+        assert_eq!(whole.observed.wait.max_ns, 50, "9 waits since 150");
+        assert_eq!(own.idle_ns, whole.observed.idle_ns);
+        let none = [switch(100, 0, 0, 7, 70, 0)];
+        assert!(fold(&recording, &bytes(&none), |_| ()).is_err(), "nobody saw it begin");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use trace::Outcome;
 use crate::recorder::Recorder;
 use crate::{
     Attached, Callback, Counting, Executed, LockCounter, Locks, Observer, RecordedBytes, Recording,
-    Scope, load,
+    Scope, Seen, load,
 };
 
 /// What is to be run, and how it is looked at.
@@ -28,6 +28,9 @@ pub struct Trial<'a> {
     pub run: usize,
     /// Which boot of the machine.
     pub boot: usize,
+    /// Switches, waits and migrations are those of the command and its descendants, and those of the machine stand
+    /// beside them: for a machine that others use too.
+    pub own: bool,
     /// Run it a second time with the observer attached.
     pub observe: bool,
     /// Run it once more and record it.
@@ -80,6 +83,7 @@ impl Trial<'_> {
                 extra,
                 names: bare.names(),
                 output: bare.output,
+                errors: bare.errors,
                 ..Outcome::default()
             },
             recorded: None,
@@ -91,11 +95,13 @@ impl Trial<'_> {
             settle();
             attached.iter().for_each(Attached::keep);
             let seen = checked(execute(), &mut attached)?;
+            tried.add_errors(&seen);
             // the last of its tasks are still on their way out
             settle();
             match observer.finish(seen.start_ns, seen.end_ns)? {
                 Ok((mut recording, records)) => {
                     recording.kinds.clone_from(&topology.core_type);
+                    recording.own = self.own;
                     tried.recorded = Some((recording, records));
                 }
                 // What the bare run took holds all the same.
@@ -128,6 +134,7 @@ impl Trial<'_> {
             let recorder = Recorder::start(Vec::new(), header)?;
             settle();
             let seen = checked(execute(), &mut attached)?;
+            tried.add_errors(&seen);
             let recorded = recorder.finish(Some((seen.start_ns, seen.end_ns)))?;
             tried.outcome.recording = recorded.out.unwrap_or_default();
         }
@@ -135,7 +142,7 @@ impl Trial<'_> {
             tell("with locks counted")?;
             let counter = LockCounter::attach(topology.llc.len())?;
             settle();
-            checked(execute(), &mut attached)?;
+            tried.add_errors(&checked(execute(), &mut attached)?);
             add_locks(&mut tried.outcome, counter.finish()?, attached.as_ref());
         }
         if let Some(attached) = attached.as_ref().filter(|attached| attached.notes_callbacks()) {
@@ -150,6 +157,13 @@ impl Trial<'_> {
 }
 
 impl Tried {
+    /// An execution that is only looked at may complain where the bare one did not.
+    fn add_errors(&mut self, executed: &Executed) {
+        if self.outcome.errors.trim().is_empty() {
+            self.outcome.errors.clone_from(&executed.errors);
+        }
+    }
+
     /// The whole outcome, where the records are still here.
     pub fn folded(self) -> anyhow::Result<Outcome> {
         let Some((recording, records)) = self.recorded else { return Ok(self.outcome) };
@@ -164,10 +178,16 @@ pub fn complete(
     records: &[u8],
     look: impl FnMut(&trace::Event),
 ) -> anyhow::Result<Outcome> {
-    let (observed, mut names) = crate::fold(recording, records, look)?;
+    let seen = crate::fold(recording, records, look)?;
+    let Seen { observed, machine, mut names, not_found, own_cpu_ns } = seen;
     // the worker knows its tasks by more than the kernel's 15 bytes
     names.extend(std::mem::take(&mut outcome.names));
     (outcome.observed, outcome.names) = (observed, names);
+    outcome.machine = machine.map(Box::new);
+    outcome.extra.insert(trace::OWN_CPU.to_string(), own_cpu_ns as f64 / 1e9);
+    if not_found > 0 {
+        outcome.extra.insert(trace::NOT_FOUND.to_string(), not_found as f64);
+    }
     Ok(outcome)
 }
 

@@ -73,6 +73,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         profile: Profile::new(),
         profile_file: None,
         locks: false,
+        show: false,
         observe: true,
         record: None,
         events: args.exports.take_events(),

@@ -159,6 +159,10 @@ pub struct Compare {
     /// would ignore (here only)
     #[arg(long)]
     pub ignore_cgroup_limits: bool,
+    /// Show on standard error what the workload writes, as it does (vm and here; in a guest that takes work, which is
+    /// measured too)
+    #[arg(long)]
+    pub show_output: bool,
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,

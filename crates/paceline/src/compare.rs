@@ -12,7 +12,7 @@ use crate::files::{check_writable, say_report};
 use crate::ground::Measured;
 use crate::plan::{Place, Plan};
 use crate::progress::Progress;
-use crate::{export, ground, interrupt, nearness, output};
+use crate::{doubt, export, ground, interrupt, nearness, output};
 
 /// Runs the comparison and shows it.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
@@ -36,6 +36,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let mut results = Results::new(setting, &measured.outcomes, plan.locks);
     results.notes.clone_from(&measured.notes);
     nearness::add(&mut results, &plan);
+    doubt::tell(&mut results, &measured.outcomes, &plan.place);
     let report = arguments.report.as_deref();
     let shown = hand_over(&results, &measured, &arguments.exports, report, arguments.json);
     output::end(shown, measured.cut.map_or(Ok(()), Err))

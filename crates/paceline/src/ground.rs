@@ -11,10 +11,9 @@ use trace::{Event, Outcome};
 
 use crate::contender::{Contender, Model};
 use crate::failure::Failure;
-use crate::here;
 use crate::plan::{Job, Place, Plan};
 use crate::progress::Progress;
-use crate::shell;
+use crate::{here, output, shell};
 
 /// What came back.
 #[derive(Debug, Default)]
@@ -172,8 +171,8 @@ fn on_vm(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
     let bars = progress.bars();
     let request = vm::Request { say: progress.log(), ..request(plan)? };
     let kernel = vm::kernel::find(plan.kernel(), None, bars).map_err(of_vm)?;
-    let outcomes = vm::run(&request, &agent, bars).map_err(of_vm)?;
-    Ok(Measured { outcomes, kernel: Some(kernel.release), ..Measured::default() })
+    let (outcomes, notes) = vm::run_noted(&request, &agent, bars).map_err(of_vm)?;
+    Ok(Measured { outcomes, notes, kernel: Some(kernel.release), ..Measured::default() })
 }
 
 /// What the caller can mend is exit code 2, all else is a run that failed.
@@ -188,7 +187,10 @@ pub fn of_vm(error: anyhow::Error) -> Failure {
         true => {
             Failure::input(format!("{error:#}; make room, or set TMPDIR to where there is some"))
         }
-        false => Failure::run(format!("{error:#}")),
+        false => {
+            output::say_last(&error);
+            Failure::run(format!("{error:#}"))
+        }
     }
 }
 
@@ -229,6 +231,7 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
             write: |path, bytes| Ok(report::write_whole(path, bytes)?),
         }),
         say: None,
+        show: plan.show.then_some(output::say as fn(&str)),
     })
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! This machine's own kernel: what has to be so before a policy is put in charge of it, and comparisons on it.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use live::{Executed, Execution, Groups, Interrupted, Limit, OwnClass, Scope, Standing, Trial};
+use live::{
+    Executed, Execution, Groups, Interrupted, Limit, OwnClass, Scope, Show, Standing, Trial,
+};
 use policy::native::MAX_CPUS;
 use policy::{Clocks, Instance};
 use tempfile::TempDir;
@@ -55,21 +58,28 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
                 instance: contender.policy(),
                 profile: &plan.profile,
                 scope: here.scope,
+                own: true,
                 run,
                 boot: 0,
                 observe: blind.is_none(),
                 record: None,
                 count_locks: plan.locks,
             };
+            let step = RefCell::new(String::new());
             let mut say = |text: &str| {
                 anyhow::ensure!(!stop.load(Ordering::Relaxed), Interrupted);
                 progress.phase(text);
+                *step.borrow_mut() = text.to_string();
                 Ok(())
             };
+            let mut show = |line: &str| progress.known(&format!("[{}] {line}", step.borrow()));
             // CPUs come and go.
             let mut topology = live::topology().map_err(failed)?;
             topology.clocks = here.clocks.clone().unwrap_or_default();
-            let mut execute = || files.execute(plan, here, standing, &stop);
+            let mut execute = || {
+                let show = plan.show.then_some(&mut show as Show<'_>);
+                files.execute(plan, here, standing, &stop, show)
+            };
             let mut run = || {
                 let own = trial.instance.is_none().then(OwnClass::begin).transpose()?;
                 let tried = trial.run(&topology, &mut say, &mut execute)?;
@@ -131,6 +141,7 @@ impl Files {
         here: &Here,
         standing: Standing,
         stop: &Arc<AtomicBool>,
+        show: Option<Show<'_>>,
     ) -> anyhow::Result<Executed> {
         let path = |name: &str| self.folder.path().join(name);
         let report = self.is_worker.then(|| path(REPORT));
@@ -152,6 +163,7 @@ impl Files {
         let what = Execution {
             name: plan.job.name(),
             output: path(OUTPUT),
+            errors: path(ERRORS),
             report,
             limit: here.limit,
             stop: Some(stop.clone()),
@@ -160,13 +172,14 @@ impl Files {
             Job::Model { workload, .. } => Some(Groups::to_come(workload)),
             _ => None,
         };
-        live::execute(command, &what, live::end_session)
+        live::execute(command, &what, live::end_session, show)
     }
 }
 
 const WORKLOAD: &str = "workload.json";
 const REPORT: &str = "report.json";
 const OUTPUT: &str = "output";
+const ERRORS: &str = "errors";
 
 fn of_trial(contender: &Contender, error: &anyhow::Error) -> Failure {
     match error.is::<Interrupted>() {
@@ -174,7 +187,10 @@ fn of_trial(contender: &Contender, error: &anyhow::Error) -> Failure {
             output::say("\npaceline: interrupted");
             Failure::Status(130)
         }
-        false => Failure::run(format!("policy {}: {error:#}", contender.label())),
+        false => {
+            output::say_last(error);
+            Failure::run(format!("policy {}: {error:#}", contender.label()))
+        }
     }
 }
 

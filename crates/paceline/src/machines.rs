@@ -7,7 +7,7 @@ use machine::Machine;
 use policy::table::TYPES_MAX;
 
 use crate::failure::Failure;
-use crate::{files, measure};
+use crate::{files, measure, output};
 
 /// A machine that comes along, one of a file, or this one.
 pub fn find_machine(name: &str) -> Result<Machine, Failure> {
@@ -17,7 +17,13 @@ pub fn find_machine(name: &str) -> Result<Machine, Failure> {
     let path = Path::new(name);
     let is_file = name.ends_with(".toml") || name.contains('/');
     match is_file || !machine::names().any(|known| known == name) && path.exists() {
-        true => Machine::from_toml(&files::read(path)?, name).map_err(Failure::input),
+        true => {
+            let text = files::read(path)?;
+            if let Some(busy) = measure::was_busy(&text) {
+                output::say(&format!("paceline: {name}: {busy}"));
+            }
+            Machine::from_toml(&text, name).map_err(Failure::input)
+        }
         false => machine::find(name)
             .map_err(|error| Failure::input(format!("{error}, this, or a TOML file"))),
     }

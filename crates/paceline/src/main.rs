@@ -7,6 +7,7 @@ mod cli;
 mod compare;
 mod contender;
 mod doctor;
+mod doubt;
 mod export;
 mod failure;
 mod files;

@@ -4,6 +4,7 @@
 use std::io::{Error, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::sync::{Mutex, PoisonError};
 
+use live::Broken;
 use report::Style;
 use report::text::{plural, visible};
 
@@ -70,6 +71,15 @@ pub fn say(text: &str) {
         Some([_, err]) => err.offer(stderr(), &(said(text) + "\n")).map_err(Error::from),
         None => writeln!(stderr(), "{}", said(text)),
     };
+}
+
+/// Says what a command that failed wrote last, where that is more than the line that its failure ends with.
+pub fn say_last(error: &anyhow::Error) {
+    let Some(Broken { last, .. }) = error.downcast_ref() else { return };
+    if last.len() > 1 {
+        say("the last lines that the command wrote:");
+        last.iter().for_each(|line| say(&format!("  {line}")));
+    }
 }
 
 fn said(text: &str) -> String {

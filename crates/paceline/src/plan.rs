@@ -44,6 +44,8 @@ pub struct Plan {
     pub profile_file: Option<PathBuf>,
     /// Count locks beyond the runqueue's own.
     pub locks: bool,
+    /// Show what the workload writes, as it does.
+    pub show: bool,
     /// Run it again with the observer attached, where the ground is a guest.
     pub observe: bool,
     /// And once more with the recorder.
@@ -164,6 +166,7 @@ impl Plan {
             runs: arguments.runs.unwrap_or(1) as usize,
             seed: arguments.seed.unwrap_or(SEED),
             locks: arguments.locks,
+            show: arguments.show_output,
             observe: true,
             record: None,
             events: arguments.exports.take_events(),
@@ -404,6 +407,8 @@ fn sim(
 ) -> Result<Place, Failure> {
     refuse(&of_guest(arguments), "is for --on vm; sim takes --machine, --seed and --runs")?;
     only_here(arguments)?;
+    let why = "shows what a workload writes, and on sim nothing runs that writes; leave it out";
+    refuse(&[("--show-output", arguments.show_output)], why)?;
     let named = match (&arguments.machine.machine, &*job) {
         (Some(named), _) => named.clone(),
         (None, Job::Recording(path)) => as_recorded(path)?,
@@ -476,7 +481,14 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
     let cpus = live::topology().map_err(failed)?.llc.len();
     match job {
         Job::Command { argv, .. } => {
-            vm::which(argv[0].as_ref()).map_err(Failure::input)?;
+            let program = vm::which(argv[0].as_ref()).map_err(Failure::input)?;
+            let argv: Vec<_> = argv.iter().map(Into::into).collect();
+            let is_there =
+                |word: &str| vm::which(word.as_ref()).is_ok() || Path::new(word).exists();
+            let missing = vm::missing(&argv, &program, &is_there);
+            if let Some(one) = missing.iter().find(|one| one.sure) {
+                return Err(Failure::input(vm::nowhere(one)));
+            }
         }
         Job::Model { workload, .. } => check_affinity(workload, cpus)?,
         Job::Npb { name, .. } => return Err(only_a_model(name)),

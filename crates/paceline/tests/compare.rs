@@ -330,3 +330,30 @@ fn files_that_cannot_be_written_are_refused_before_the_runs() {
     assert!(job(&["--csv", "/dev/null/x"]).contains("--csv /dev/null/x: "));
     assert!(job(&["--perfetto", "/dev/null"]).contains("it is there and no file"));
 }
+
+/// Half a millisecond of each ten: its waits are of interest, and how long it takes is not.
+#[test]
+fn a_workload_that_sleeps_has_waits_and_no_ratio() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("latency.json");
+    let of = |run: u32, sleep: u32| {
+        let task = format!(r#"{{"loop": 20, "run": {run}, "sleep": {sleep}}}"#);
+        fs::write(&file, format!(r#"{{"tasks": {{"one": {task}}}}}"#)).unwrap();
+        let fixed = ["compare", "--on", "sim", "--policy", "default,fifo"];
+        let run = |more: &[&str]| {
+            let file = ["--workload", file.to_str().unwrap()];
+            paceline(&[&fixed[..], &file, more].concat()).output().unwrap()
+        };
+        (json(&run(&["--json"])), String::from_utf8(run(&[]).stdout).unwrap().replace('\n', " "))
+    };
+    let (result, text) = of(500, 9500);
+    for one in result["summary"].as_array().unwrap() {
+        assert!(one["vs_first"].is_null() && one["vs_first_range"].is_null(), "{one}");
+        assert!(one["wait_p99_s"].is_object() && one["context_switches"].is_object(), "{one}");
+    }
+    assert!(result["notes"].to_string().contains("it mostly slept"), "{}", result["notes"]);
+    assert!(text.contains("it mostly slept") && !text.contains('×'), "{text}");
+    let (result, text) = of(9500, 500);
+    assert_eq!(result["summary"][0]["vs_first"], 1.0);
+    assert!(!text.contains("mostly slept") && text.contains("1.00×"), "{text}");
+}

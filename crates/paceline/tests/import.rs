@@ -121,10 +121,15 @@ fn a_gzipped_text_is_the_same_text() {
 /// perf's text without interrupts: the pace of the wakeups shows the timer.
 #[test]
 fn a_timer_is_recognised_without_interrupts() {
-    let text: String = hog_and_pulse("", "").replace("hog-50    ", "hog 50 ").replace(": sched_", ": sched:sched_");
+    let text: String = hog_and_pulse("", "")
+        .replace("hog-50    ", "hog 50 ")
+        .replace(": sched_", ": sched:sched_");
     let folder = Folder::with(&text);
     let said = folder.said("import text -o x.trace");
-    assert!(said.contains("it has no interrupts") && said.contains("1 task woken at an even pace"), "{said}");
+    assert!(
+        said.contains("it has no interrupts") && said.contains("1 task woken at an even pace"),
+        "{said}"
+    );
     let run = &folder.replayed("numa-2x4", "default")[0];
     assert!((elapsed_s(run) / 0.805 - 1.0).abs() < 0.01, "{run}");
 }
@@ -159,7 +164,10 @@ fn a_deadline_task_is_said_to_be_replayed_as_another() {
     let text = text.replace("next_pid=60 next_prio=120", "next_pid=60 next_prio=-1");
     let said = Folder::with(&text.replace("prev_pid=60 prev_prio=120", "prev_pid=60 prev_prio=-1"))
         .said("import text -o x.trace");
-    assert!(said.contains("1 task of the deadline class, which the simulator does not have"), "{said}");
+    assert!(
+        said.contains("1 task of the deadline class, which the simulator does not have"),
+        "{said}"
+    );
 }
 
 /// Two threads of one process hand a token to each other: no switch between them changes the address space.
@@ -171,11 +179,21 @@ fn threads_of_a_process_share_its_address_space() {
         let (us, next) = (START_US + n * 1_000, ("srv", 101 + n as u32 % 2, 120));
         let columns = |us: u64| {
             let process = if current.1 == 0 { "(-----)" } else { "(  100)" };
-            format!("{:>16}-{:<6} {process} [000] d..2. 5.{:06}: ", current.0, current.1, us - 5_000_000)
+            format!(
+                "{:>16}-{:<6} {process} [000] d..2. 5.{:06}: ",
+                current.0,
+                current.1,
+                us - 5_000_000
+            )
         };
         if n > 0 {
             let other = next.1;
-            writeln!(text, "{}sched_waking: comm=srv pid={other} prio=120 target_cpu=000", columns(us - 100)).unwrap();
+            writeln!(
+                text,
+                "{}sched_waking: comm=srv pid={other} prio=120 target_cpu=000",
+                columns(us - 100)
+            )
+            .unwrap();
         }
         writeln!(text, "{}{}", columns(us), switch(current, "S", next)).unwrap();
         current = next;
@@ -195,14 +213,23 @@ fn a_trace_that_lacks_much_is_refused_unless_asked_for() {
     let mut text = hog_and_pulse("d..2.", "dNh4.");
     let on_1 = |text: String| text.replace("[000]", "[001]");
     text += &on_1(line("late", 80, "d..2.", START_US + 805_001, &switch(late, "S", IDLE)));
-    text += &on_1(line("<idle>", 0, "dNh2.", START_US + 806_000, "sched_waking: comm=late pid=80 prio=120"));
+    text += &on_1(line(
+        "<idle>",
+        0,
+        "dNh2.",
+        START_US + 806_000,
+        "sched_waking: comm=late pid=80 prio=120",
+    ));
     text += &on_1(line("<idle>", 0, "d..2.", START_US + 806_005, &switch(IDLE, "R", late)));
     text += &on_1(line("late", 80, "d..2.", START_US + 846_005, &switch(late, "S", IDLE)));
     let folder = Folder::with(&text);
     let refused = folder.paceline("import text -o x.trace");
     let why = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2), "{why}");
-    assert!(why.contains("the events of CPU 1 begin 0.8 s late") && why.contains("--partial-trace"), "{why}");
+    assert!(
+        why.contains("the events of CPU 1 begin 0.8 s late") && why.contains("--partial-trace"),
+        "{why}"
+    );
     assert_eq!(why.lines().count(), 1, "{why}");
     assert!(!folder.path().join("x.trace").exists());
     let said = folder.said("import text --partial-trace -o x.trace");

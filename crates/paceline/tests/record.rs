@@ -92,8 +92,12 @@ END
 fn recipes_of_the_readme_record_what_a_replay_needs() {
     const README: &str = include_str!("../../../README.md");
     let recipe = |program: &str| {
-        let lines: Vec<&str> = README.lines().skip_while(|line| !line.starts_with(program)).collect();
-        let end = lines.iter().position(|line| line.starts_with("paceline import")).expect("it is imported");
+        let lines: Vec<&str> =
+            README.lines().skip_while(|line| !line.starts_with(program)).collect();
+        let end = lines
+            .iter()
+            .position(|line| line.starts_with("paceline import"))
+            .expect("it is imported");
         lines[..end].join("\n").replace("./job", "sh job")
     };
     let script = format!(

@@ -557,6 +557,20 @@ fn a_comparison_here_takes_turns() {
         compare --policy cas --partial -- sh -c 'sed -n "s/^policy *: *//p" /proc/$$/sched >class' 2>err || fail partial
         [ "$(cat class)" = 7 ] || fail "the class is $(cat class)"
 
+        # Its own switches, beside those of a machine that somebody else uses; and what it writes.
+        (while :; do usleep 500; done) & noise=$!
+        compare --policy default --json --show-output -- sh -c '
+            echo it begins; n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done; echo careful >&2' >out 2>err ||
+            fail "beside others: $?"
+        kill $noise
+        set -- $(sed -n 's/^ *"context_switches": \([0-9]*\),$/\1/p' out)
+        [ $# = 2 ] && [ $1 -gt 0 ] && [ $2 -gt $((10 * $1)) ] || fail "own switches, and the machine's: $*"
+        grep -q '"name": "usleep"' out && fail "another's task is its own"
+        grep -qx '\[default run 1 alone\] it begins' err && grep -qx '\[default run 1 observed\] careful' err ||
+            fail "not shown: $(cat err)"
+        grep -q 'wrote to standard error in 1 of 1 run, though it ended with 0: `careful`' out || fail "no note"
+        grep -q '"vs_first": 1.0' out || fail "it did something"
+
         # Rounds that are whole are not lost with one that fails.
         compare --runs 3 --policy default,cas --report page.html -- \
             sh -c 'echo >>runs; [ $(wc -l <runs) -lt 7 ] || exit 5' >out 2>err; status=$?

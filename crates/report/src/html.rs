@@ -174,7 +174,16 @@ fn summary(results: &Results) -> String {
         row.extend(figure::BEHAVIOUR.iter().map(|figure| figure.with_range(one)));
         row
     };
-    let rows: Vec<Vec<String>> = results.summary.iter().map(row).collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for one in &results.summary {
+        rows.push(row(one));
+        if let Some(machine) = one.whole_machine() {
+            let idle = figure::with_range(machine.idle_while_runnable_s, time);
+            let mut row = vec![machine.policy.clone(), "".into(), "".into(), "".into(), idle];
+            row.extend(figure::BEHAVIOUR.iter().map(|figure| figure.with_range(&machine)));
+            rows.push(row);
+        }
+    }
     table("Median (least – greatest) over the runs; worst wait: of all runs", &headings, &rows)
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value;
-use trace::{FunctionCost, IDLE, MemoryUse, Missed, Outcome, Tid};
+use trace::{FunctionCost, IDLE, MemoryUse, Missed, Observed, Outcome, Tid};
 
 use crate::stats::{Spread, median, paired_ratios};
 use crate::{Answer, View};
@@ -151,6 +151,9 @@ pub struct Run {
     pub wait_max_s: Option<f64>,
     /// CPU time of all tasks, their system calls included.
     pub process_s: Option<f64>,
+    /// What all tasks of the machine did, where the figures above are of the workload's tasks alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineRun>,
     /// Misses of TLBs and caches; None: this ground, or this workload, does not tell.
     #[serde(flatten)]
     pub memory: Memory,
@@ -166,6 +169,22 @@ pub struct Run {
     pub functions: BTreeMap<String, Function>,
     #[serde(flatten)]
     pub extra: BTreeMap<String, f64>,
+}
+
+/// The whole machine during a run, as [`Run`] has it of the workload's tasks.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct MachineRun {
+    pub context_switches: u64,
+    pub involuntary_switches: u64,
+    pub address_space_switches: u64,
+    pub migrations: u64,
+    pub idle_while_runnable_s: f64,
+    pub wait_p50_s: f64,
+    pub wait_p95_s: f64,
+    pub wait_p99_s: f64,
+    pub wait_max_s: f64,
+    pub process_s: f64,
 }
 
 /// One task of a run.
@@ -255,6 +274,9 @@ pub struct Summary {
     pub vs_first: Option<f64>,
     /// The range of those ratios.
     pub vs_first_range: Option<Spread>,
+    /// What all tasks of the machine did, where the figures below are of the workload's tasks alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineSummary>,
     pub context_switches: Option<Spread>,
     pub involuntary_switches: Option<Spread>,
     pub address_space_switches: Option<Spread>,
@@ -276,6 +298,87 @@ pub struct Summary {
     pub locks: Option<Spread>,
 }
 
+/// The whole machine during the runs of one policy.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct MachineSummary {
+    pub context_switches: Spread,
+    pub involuntary_switches: Spread,
+    pub address_space_switches: Spread,
+    pub migrations: Spread,
+    pub idle_while_runnable_s: Spread,
+    pub wait_p99_s: Spread,
+    pub wait_max_s: Spread,
+    pub process_s: Spread,
+}
+
+/// What the row below a policy's is called, where that is of the workload's tasks alone.
+const WHOLE_MACHINE: &str = "- whole machine";
+
+impl Summary {
+    /// The same of all tasks of the machine, where this is of the workload's tasks alone.
+    pub fn whole_machine(&self) -> Option<Summary> {
+        let machine = self.machine?;
+        Some(Summary {
+            policy: WHOLE_MACHINE.to_string(),
+            machine: None,
+            context_switches: Some(machine.context_switches),
+            involuntary_switches: Some(machine.involuntary_switches),
+            address_space_switches: Some(machine.address_space_switches),
+            migrations: Some(machine.migrations),
+            idle_while_runnable_s: Some(machine.idle_while_runnable_s),
+            idle_while_runnable_share: None,
+            wait_p99_s: Some(machine.wait_p99_s),
+            wait_max_s: Some(machine.wait_max_s),
+            worst_wait_s: Some(machine.wait_max_s.max),
+            locks: None,
+            ..self.clone()
+        })
+    }
+}
+
+impl MachineSummary {
+    /// None: no run tells.
+    fn of(runs: &[&Run]) -> Option<Self> {
+        let runs: Vec<MachineRun> = runs.iter().filter_map(|run| run.machine).collect();
+        let spread = |value: fn(&MachineRun) -> f64| {
+            Spread::of(&runs.iter().map(value).collect::<Vec<f64>>())
+        };
+        Some(MachineSummary {
+            context_switches: spread(|run| run.context_switches as f64)?,
+            involuntary_switches: spread(|run| run.involuntary_switches as f64)?,
+            address_space_switches: spread(|run| run.address_space_switches as f64)?,
+            migrations: spread(|run| run.migrations as f64)?,
+            idle_while_runnable_s: spread(|run| run.idle_while_runnable_s)?,
+            wait_p99_s: spread(|run| run.wait_p99_s)?,
+            wait_max_s: spread(|run| run.wait_max_s)?,
+            process_s: spread(|run| run.process_s)?,
+        })
+    }
+}
+
+impl From<&Observed> for MachineRun {
+    fn from(seen: &Observed) -> Self {
+        MachineRun {
+            context_switches: seen.context_switches,
+            involuntary_switches: seen.involuntary_switches,
+            address_space_switches: seen.address_space_switches,
+            migrations: seen.migrations,
+            idle_while_runnable_s: seconds(seen.idle_while_runnable_ns),
+            wait_p50_s: seconds(seen.wait.p50_ns),
+            wait_p95_s: seconds(seen.wait.p95_ns),
+            wait_p99_s: seconds(seen.wait.p99_ns),
+            wait_max_s: seconds(seen.wait.max_ns),
+            process_s: seconds(busy_ns(seen)),
+        }
+    }
+}
+
+/// CPU time of all tasks that were measured.
+fn busy_ns(seen: &Observed) -> u64 {
+    seen.tasks.values().map(|task| task.cpu_ns).sum()
+}
+
 impl Results {
     /// Of these outcomes; `locks` says whether the ground counted lock acquisitions.
     pub fn new(setting: Setting, outcomes: &[Outcome], locks: bool) -> Self {
@@ -286,6 +389,16 @@ impl Results {
         let views = summary.iter().filter_map(first).filter_map(View::new).collect();
         let notes = Vec::new();
         Results { setting, elapsed_is, runs, summary, notes, recording: None, answer: None, views }
+    }
+
+    /// Shows no ratio of these policies to the first, nor of any policy where the first is among them: their time is
+    /// not that of the workload's work.
+    pub fn withhold_ratios(&mut self, policies: &BTreeSet<&str>) {
+        let first = self.summary.first().map(|one| one.policy.clone());
+        let all = first.is_some_and(|first| policies.contains(&*first));
+        for one in self.summary.iter_mut().filter(|one| all || policies.contains(&*one.policy)) {
+            (one.vs_first, one.vs_first_range) = (None, None);
+        }
     }
 
     /// The object that `--json` prints.
@@ -331,8 +444,8 @@ fn without_nulls(value: &mut Value) {
 impl Run {
     fn new(outcome: &Outcome, locks: bool) -> Self {
         let seen = &outcome.observed;
-        let busy_ns: u64 = seen.tasks.values().map(|task| task.cpu_ns).sum();
-        let cpu_time_ns = (busy_ns + seen.idle_ns) as f64;
+        let machine = outcome.machine.as_deref();
+        let cpu_time_ns = (busy_ns(machine.unwrap_or(seen)) + seen.idle_ns) as f64;
         let observed = seen.elapsed_ns > 0;
         let count = |n: u64| observed.then_some(n);
         let time = |ns: u64| observed.then(|| seconds(ns));
@@ -353,7 +466,8 @@ impl Run {
             wait_p95_s: time(seen.wait.p95_ns),
             wait_p99_s: time(seen.wait.p99_ns),
             wait_max_s: time(seen.wait.max_ns),
-            process_s: time(busy_ns),
+            process_s: time(busy_ns(seen)),
+            machine: machine.map(Into::into),
             memory: outcome.memory.as_ref().map_or(Memory::default(), |memory| memory.total.into()),
             programs: outcome.memory.as_ref().map(programs),
             page_moves: (),
@@ -466,6 +580,7 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
         elapsed_s: Spread::of(&elapsed).expect("a policy is listed for its runs"),
         vs_first: median(ratios),
         vs_first_range: Spread::of(ratios),
+        machine: MachineSummary::of(runs),
         context_switches: spread(|run| run.context_switches.map(|n| n as f64)),
         involuntary_switches: spread(|run| run.involuntary_switches.map(|n| n as f64)),
         address_space_switches: spread(|run| run.address_space_switches.map(|n| n as f64)),

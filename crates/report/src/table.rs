@@ -73,6 +73,13 @@ pub fn footnotes(results: &Results) -> Vec<String> {
          space; waits: of a runnable task for a CPU."
             .into(),
     );
+    if results.summary.iter().any(|summary| summary.machine.is_some()) {
+        lines.push(
+            "switches, migrations, waits and idle while runnable are of the workload's own tasks: the command and all \
+             that it started. Whole machine: of all tasks."
+                .into(),
+        );
+    }
     if results.summary.iter().any(|summary| summary.locks.is_some()) {
         lines.push("locks: taken by the scheduler beyond the runqueue's own.".into());
     }
@@ -139,7 +146,11 @@ fn behaviour(results: &Results, style: Style) -> String {
         }
         row
     };
-    let rows: Vec<Vec<String>> = results.summary.iter().map(row).collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for summary in &results.summary {
+        rows.push(row(summary));
+        rows.extend(summary.whole_machine().as_ref().map(row));
+    }
     table(&headings, &rows, Align::Right, style)
 }
 

@@ -354,3 +354,50 @@ fn no_name_commands_the_terminal() {
     let said = comparison(&results, Style::PLAIN) + &table;
     assert!(said.chars().all(|c| !c.is_control() || c == '\n'), "{said:?}");
 }
+
+#[test]
+fn the_machine_stands_below_the_workloads_own_tasks() {
+    let mut own = outcome("default", 0, 1_000_000_000);
+    let mut machine = own.observed.clone();
+    machine.context_switches = 1234;
+    machine.tasks.insert(8, TaskObserved { cpu_ns: 250_000_000, ..TaskObserved::default() });
+    machine.idle_ns -= 250_000_000;
+    own.observed.idle_ns = machine.idle_ns;
+    own.machine = Some(Box::new(machine));
+    let results = Results::new(results(Clock::Real).setting, &[own], false);
+    let text = comparison(&results, Style::PLAIN);
+    assert!(text.contains("| default         |       20 |"), "{text}");
+    assert!(text.contains("| - whole machine |    1,234 |"), "{text}");
+    assert!(text.contains("are of the workload's own tasks"), "{text}");
+    assert!(html::comparison(&results).contains("<td>1,234</td>"));
+    let value: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
+    let run = &value["runs"][0];
+    assert_eq!(
+        (&run["context_switches"], &run["machine"]["context_switches"]),
+        (&20.into(), &1234.into())
+    );
+    assert_eq!(
+        (run["process_s"].as_f64(), run["machine"]["process_s"].as_f64()),
+        (Some(0.5), Some(0.75))
+    );
+    // 250 ms of the two CPUs' two seconds: others' time is a part of all.
+    assert_eq!(run["idle_while_runnable_share"].as_f64(), Some(0.125));
+    assert_eq!(run["tasks"].as_array().map(Vec::len), Some(1));
+    assert_eq!(value["summary"][0]["machine"]["context_switches"]["median"], 1234.0);
+}
+
+#[test]
+fn ratios_are_withheld_of_those_named_and_of_all_where_the_first_is() {
+    let shown = |named: &[&str]| {
+        let mut results = results(Clock::Dilated);
+        results.withhold_ratios(&named.iter().copied().collect());
+        results.summary.iter().map(|one| one.vs_first.is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&[]), [true, true]);
+    assert_eq!(shown(&["flsched"]), [true, false]);
+    assert_eq!(shown(&["default"]), [false, false]);
+    let mut results = results(Clock::Dilated);
+    results.withhold_ratios(&["default"].into());
+    let text = comparison(&results, Style::PLAIN);
+    assert!(!text.contains("1.00×") && !text.contains("0.38×"), "{text}");
+}

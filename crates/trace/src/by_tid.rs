@@ -12,6 +12,7 @@ const PAGE: usize = 256;
 const NONE: u32 = u32::MAX;
 
 /// A map from thread ids.
+#[derive(Clone)]
 pub(crate) struct ByTid<T> {
     pages: Vec<Option<Box<[u32; PAGE]>>>,
     entries: Vec<(Tid, T)>,

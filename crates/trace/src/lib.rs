@@ -19,6 +19,8 @@ pub use event::{Event, IDLE, Kind, MmId, Tid};
 pub use intervals::{Interval, intervals};
 pub use lengths::Lengths;
 pub use measures::{Measures, Observed, Quantiles, TaskObserved};
-pub use outcome::{FunctionCost, MemoryUse, Missed, OBSERVER_LOST, Outcome, Program};
+pub use outcome::{
+    FunctionCost, MemoryUse, Missed, NOT_FOUND, OBSERVER_LOST, OWN_CPU, Outcome, Program,
+};
 pub use placed::{Placed, Placements};
 pub use timeline::Timeline;

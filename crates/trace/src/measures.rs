@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The measures: switches, migrations, waits, and idle-while-runnable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,10 @@ use crate::{Event, IDLE, Kind, MmId, Tid};
 /// respected, integrated over time. One waiting task thus never counts for two idle CPUs.
 /// The part of it during which the waiting task is already queued on the idle CPU itself (the
 /// wakeup is on its way) is also given apart, as `wakeup_in_flight_ns`.
+#[derive(Clone)]
 pub struct Measures {
+    /// Tasks that are measured; None: all.
+    only: Option<BTreeSet<Tid>>,
     start_ns: Option<u64>,
     now_ns: u64,
     cpus: Vec<Cpu>,
@@ -38,7 +41,7 @@ pub struct Measures {
     total: Totals,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Totals {
     context_switches: u64,
     involuntary: u64,
@@ -78,7 +81,10 @@ enum State {
     Dead,
 }
 
+#[derive(Clone)]
 struct Task {
+    /// It is one of those that are measured.
+    counts: bool,
     state: State,
     exiting: bool,
     last_cpu: Option<u32>,
@@ -89,8 +95,9 @@ struct Task {
 }
 
 impl Task {
-    fn new() -> Self {
+    fn new(counts: bool) -> Self {
         Task {
+            counts,
             state: State::Blocked,
             exiting: false,
             last_cpu: None,
@@ -170,6 +177,7 @@ impl Measures {
     /// For a machine of `cpus` CPUs, all idle until an event says otherwise.
     pub fn new(cpus: usize) -> Self {
         Measures {
+            only: None,
             start_ns: None,
             now_ns: 0,
             cpus: vec![Cpu { current: IDLE, since_ns: 0, mm: 0, waiting: 0, kind: 0 }; cpus],
@@ -192,6 +200,13 @@ impl Measures {
     pub fn with_kinds(mut self, kinds: &[u16]) -> Self {
         self.cpus.iter_mut().zip(kinds).for_each(|(cpu, kind)| cpu.kind = *kind);
         self.kinds = 1 + usize::from(kinds.iter().copied().max().unwrap_or(0));
+        self
+    }
+
+    /// The same of these tasks alone: their switches, migrations, waits and times, and idle-while-runnable while one of
+    /// them waits. Others only keep CPUs from being idle. To be said before any event.
+    pub fn only(mut self, tasks: BTreeSet<Tid>) -> Self {
+        self.only = Some(tasks);
         self
     }
 
@@ -222,9 +237,12 @@ impl Measures {
                 State::Blocked => self.start_waiting(*tid, *target),
                 // It was preempted on its way to sleep: the wait that began then goes on.
                 State::Waiting { since_ns, cpu } => {
-                    self.task(*tid).state = State::Waiting { since_ns, cpu: *target };
-                    self.count_queued(cpu, -1);
-                    self.count_queued(*target, 1);
+                    let task = self.task(*tid);
+                    task.state = State::Waiting { since_ns, cpu: *target };
+                    if task.counts {
+                        self.count_queued(cpu, -1);
+                        self.count_queued(*target, 1);
+                    }
                 }
             },
             Kind::Fork { tid } => {
@@ -270,7 +288,7 @@ impl Measures {
             }
         }
         let mut longest = self.waits.max();
-        for task in self.tasks.values_mut() {
+        for task in self.tasks.values_mut().filter(|task| task.counts) {
             if let State::Waiting { since_ns, .. } = task.state {
                 task.seen.wait_max_ns = task.seen.wait_max_ns.max(now_ns - since_ns);
             }
@@ -299,6 +317,7 @@ impl Measures {
                 .tasks
                 .into_entries()
                 .into_iter()
+                .filter(|(_, task)| task.counts)
                 .map(|(tid, task)| (tid, task.seen))
                 .collect(),
         }
@@ -332,19 +351,19 @@ impl Measures {
             self.total.idle_ns += ran_ns;
             return;
         }
-        self.total.context_switches += 1;
         let (kind, kinds) = (self.cpus[cpu as usize].kind, self.kinds);
         let task = self.task(prev);
         task.seen.ran(ran_ns, kind, kinds);
-        let exiting = task.exiting;
+        let (exiting, counts) = (task.exiting, u64::from(task.counts));
         if runnable && !exiting {
             task.seen.involuntary += 1;
-            self.total.involuntary += 1;
+            self.total.involuntary += counts;
             self.start_waiting(prev, cpu);
         } else {
             task.seen.voluntary += 1;
             task.state = if exiting { State::Dead } else { State::Blocked };
         }
+        self.total.context_switches += counts;
     }
 
     fn draw(&mut self, cpu: usize, tid: Tid, since_ns: u64) {
@@ -361,11 +380,12 @@ impl Measures {
             return;
         }
         let last_mm = self.cpus[cpu as usize].mm;
-        if mm != 0 && mm != last_mm {
+        let changes = mm != 0 && mm != last_mm;
+        if changes {
             self.cpus[cpu as usize].mm = mm;
-            self.total.address_space += u64::from(last_mm != 0);
         }
         let task = self.task(next);
+        let counts = task.counts;
         task.state = State::Running;
         if mm != 0 {
             task.mm = mm;
@@ -373,7 +393,8 @@ impl Measures {
         let moved = task.last_cpu.is_some_and(|last| last != cpu);
         task.last_cpu = Some(cpu);
         task.seen.migrations += u64::from(moved);
-        self.total.migrations += u64::from(moved);
+        self.total.migrations += u64::from(moved && counts);
+        self.total.address_space += u64::from(changes && last_mm != 0 && counts);
     }
 
     fn set_current(&mut self, cpu: u32, tid: Tid) {
@@ -397,6 +418,9 @@ impl Measures {
         let since_ns = self.now_ns;
         let task = self.task(tid);
         task.state = State::Waiting { since_ns, cpu };
+        if !task.counts {
+            return;
+        }
         if task.allowed.is_some() {
             self.waiting_restricted.push(tid);
         } else {
@@ -412,6 +436,9 @@ impl Measures {
         let State::Waiting { since_ns, cpu } = task.state else { return };
         let waited_ns = now_ns - since_ns;
         task.state = State::Blocked;
+        if !task.counts {
+            return;
+        }
         task.seen.waits += 1;
         task.seen.wait_ns += waited_ns;
         task.seen.wait_max_ns = task.seen.wait_max_ns.max(waited_ns);
@@ -439,7 +466,8 @@ impl Measures {
     fn set_allowed(&mut self, tid: Tid, cpus: &[u64]) {
         let all = (0..self.cpus.len()).all(|cpu| bit(cpus, cpu));
         let allowed = (!cpus.is_empty() && !all).then(|| cpus.to_vec());
-        let waiting = matches!(self.task(tid).state, State::Waiting { .. });
+        let task = self.task(tid);
+        let waiting = task.counts && matches!(task.state, State::Waiting { .. });
         let was = self.task(tid).allowed.is_some();
         if waiting && was != allowed.is_some() {
             if was {
@@ -456,7 +484,9 @@ impl Measures {
 
     #[inline]
     fn task(&mut self, tid: Tid) -> &mut Task {
-        self.tasks.get_or_insert_with(tid, Task::new)
+        let only = &self.only;
+        let counts = || only.as_ref().is_none_or(|only| only.contains(&tid));
+        self.tasks.get_or_insert_with(tid, || Task::new(counts()))
     }
 
     /// Tasks that may run anywhere match any idle CPU, so only the restricted ones need a search.
@@ -502,7 +532,7 @@ impl Measures {
 }
 
 /// What the search for a matching works on.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Search {
     /// Idle CPUs that the present step has not tried, a bit each.
     free: Vec<u64>,

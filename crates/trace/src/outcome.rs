@@ -10,6 +10,13 @@ use crate::{Observed, Placed, Tid};
 /// In [`Outcome::extra`]: how many events the observer had no room for, where that was any; nothing is observed then.
 pub const OBSERVER_LOST: &str = "observer_lost_events";
 
+/// In [`Outcome::extra`]: how many processes ended with status 127, as a shell's do that does not find a program, where
+/// that was any.
+pub const NOT_FOUND: &str = "status_127_processes";
+
+/// In [`Outcome::extra`]: CPU time of the command and of all that descends from it in the observed run, seconds.
+pub const OWN_CPU: &str = "observed_own_s";
+
 /// One run of one policy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
@@ -25,6 +32,9 @@ pub struct Outcome {
     /// What the scheduler was seen to do. Where observing costs work, this comes from a second run
     /// of the same workload in the same boot.
     pub observed: Observed,
+    /// The same of all tasks of the machine, where `observed` is of the workload's alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Box<Observed>>,
     /// Names of the tasks in `observed`, by thread id.
     pub names: BTreeMap<Tid, String>,
     /// How far each task got, in its workload's own unit, where the ground knows.
@@ -44,8 +54,11 @@ pub struct Outcome {
     pub locks: BTreeMap<String, u64>,
     /// Scheduler functions: how often each ran and the time it took, from the start on.
     pub functions: BTreeMap<String, FunctionCost>,
-    /// What the workload printed, where it printed.
+    /// The last of what the workload wrote to standard output, where it wrote.
     pub output: String,
+    /// The last of what it wrote to standard error.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub errors: String,
     /// Anything else the ground measured, by name with its unit last (`spinlock_ns`).
     pub extra: BTreeMap<String, f64>,
     /// A recording of the workload under this policy, in a run of its own, as `record` reads it; empty where none

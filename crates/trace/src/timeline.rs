@@ -29,7 +29,7 @@ pub struct Timeline {
 }
 
 /// Makes one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Columns {
     column_ns: u64,
     cpus: Vec<Cpu>,

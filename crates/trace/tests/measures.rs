@@ -220,3 +220,51 @@ proptest! {
         prop_assert_eq!(seen.idle_while_runnable_ns, u64::from(all.min().unwrap()));
     }
 }
+
+proptest! {
+    /// Measures of some tasks are what the same events say of these tasks among all.
+    #[test]
+    fn measures_of_some_tasks_are_their_part_of_all(
+        steps in prop::collection::vec((0u64..50, 0u32..3, 0u32..5, any::<bool>()), 1..200),
+        some in prop::collection::btree_set(11u32..15, 0..4),
+    ) {
+        let mut both = [Measures::new(3), Measures::new(3).only(some.clone())];
+        let (mut current, mut now) = ([IDLE; 3], 0);
+        for (gap, cpu, task, runnable) in steps {
+            now += gap;
+            let next = if task == 0 || current.contains(&(task + 10)) { IDLE } else { task + 10 };
+            let prev = std::mem::replace(&mut current[cpu as usize], next);
+            let event = match prev != next {
+                true => switch(now, cpu, prev, next, runnable),
+                false => wake(now, 10 + task, cpu),
+            };
+            both.iter_mut().for_each(|measures| measures.event(&event));
+        }
+        let [mut all, own] = both.map(|measures| measures.finish(now + 10));
+        prop_assert!(own.idle_while_runnable_ns <= all.idle_while_runnable_ns);
+        prop_assert_eq!((own.idle_ns, own.elapsed_ns), (all.idle_ns, all.elapsed_ns));
+        all.tasks.retain(|tid, _| some.contains(tid));
+        prop_assert_eq!(&own.tasks, &all.tasks);
+        let sum = |of: fn(&trace::TaskObserved) -> u64| own.tasks.values().map(of).sum::<u64>();
+        prop_assert_eq!(own.context_switches, sum(|task| task.voluntary + task.involuntary));
+        prop_assert_eq!(own.involuntary_switches, sum(|task| task.involuntary));
+        prop_assert_eq!(own.migrations, sum(|task| task.migrations));
+        let longest = own.tasks.values().map(|task| task.wait_max_ns).max().unwrap_or(0);
+        // The histogram of all waits keeps three digits.
+        prop_assert!((longest..=longest + longest / 500).contains(&own.wait.max_ns));
+    }
+}
+
+#[test]
+fn a_cpu_idles_in_vain_only_for_tasks_that_are_measured() {
+    let in_vain = |only: Option<Tid>| {
+        let mut measures = Measures::new(2);
+        if let Some(tid) = only {
+            measures = measures.only([tid].into());
+        }
+        measures.event(&switch(0, 0, IDLE, 1, false));
+        measures.event(&wake(10, 2, 0));
+        measures.finish(30).idle_while_runnable_ns
+    };
+    assert_eq!([in_vain(None), in_vain(Some(2)), in_vain(Some(1))], [20, 20, 0]);
+}

@@ -140,6 +140,14 @@ impl Image {
         self.entries.contains_key(path.strip_prefix("/").unwrap_or(path))
     }
 
+    /// Whether something is at this path, or where the links of this machine lead from its folder.
+    pub(crate) fn leads_to(&self, path: &Path) -> bool {
+        let Ok(path) = std::path::absolute(path) else { return false };
+        let real = path.parent().and_then(|folder| folder.canonicalize().ok());
+        let real = real.zip(path.file_name()).map(|(folder, name)| folder.join(name));
+        self.has(&path) || real.is_some_and(|real| self.has(&real))
+    }
+
     fn parents(&mut self, path: &str) {
         let path = Path::new(path.trim_start_matches('/'));
         for folder in path.ancestors().skip(1).filter(|folder| *folder != Path::new("")) {

@@ -30,6 +30,8 @@ pub(crate) struct Job {
     pub record: Option<Detail>,
     pub count_locks: bool,
     pub limit_s: f64,
+    /// The host is told what the workload writes, as it does.
+    pub show: bool,
     /// Which kind of core each CPU passes for, the fastest first; empty: all are alike.
     pub core_types: Vec<u16>,
     /// What clocks the guest's cores pass for.
@@ -71,10 +73,12 @@ pub(crate) enum Message {
     Up { after_s: f64 },
     /// What it does now.
     Step { text: String },
+    /// The workload wrote this line in this step.
+    Wrote { step: String, line: String },
     /// One run is done.
     Outcome(Box<Measured>),
-    /// It gives up; the reason is one line.
-    Failed { why: String },
+    /// It gives up; the reason is one line. If the workload failed: the last lines that it wrote.
+    Failed { why: String, last: Vec<String> },
     /// All runs are done.
     Done,
 }

@@ -11,13 +11,16 @@ mod image;
 mod job;
 mod kept;
 pub mod kernel;
+mod lookup;
 pub mod probe;
 mod qemu;
 mod request;
 mod run;
+mod shell;
 
 pub use closure::which;
 pub use kept::Keep;
 pub use kernel::Kernel;
+pub use lookup::{Missing, missing, nowhere};
 pub use request::{BadInput, Clock, PolicyRef, Request, Shape, WorkloadRef};
-pub use run::{Traced, run, run_traced};
+pub use run::{Traced, run, run_noted, run_traced};

@@ -60,6 +60,9 @@ pub struct Request {
     pub keep: Option<Keep>,
     /// Who is told in a line how far the runs are, once a minute at most.
     pub say: Option<fn(&str)>,
+    /// Is told each line that the workload writes, and in which step, while it runs. That takes the guest some work,
+    /// which is measured with the workload's.
+    pub show: Option<fn(&str)>,
 }
 
 impl Request {
@@ -86,6 +89,7 @@ impl Request {
             plugin: None,
             keep: None,
             say: None,
+            show: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Boots the guest, watches it, and collects outcomes.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Read};
@@ -13,13 +14,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use live::Callback;
+use live::{Broken, Callback};
 use trace::{Event, Outcome};
 
-use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
+use crate::closure::{PROGRAMS, add_libraries, add_program, add_with, behind_shim, which};
+use crate::guest::PATH;
 use crate::image::Image;
 use crate::job::{JOB, Job, JobWorkload, Measured, Message};
 use crate::kept::Kept;
+use crate::lookup::{missing, refused_or_told};
 use crate::qemu::{self, Files, Threads};
 use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
 
@@ -59,8 +62,17 @@ pub fn run(
     agent: &Path,
     progress: &MultiProgress,
 ) -> anyhow::Result<Vec<Outcome>> {
-    let runs = boots(request, agent, progress, false)?;
-    Ok(runs.into_iter().map(|run| run.outcome).collect())
+    Ok(run_noted(request, agent, progress)?.0)
+}
+
+/// [`run`], with what a reader has to know of the command: programs that it may call and that are not in the guest.
+pub fn run_noted(
+    request: &Request,
+    agent: &Path,
+    progress: &MultiProgress,
+) -> anyhow::Result<(Vec<Outcome>, Vec<String>)> {
+    let (runs, notes) = boots(request, agent, progress, false)?;
+    Ok((runs.into_iter().map(|run| run.outcome).collect(), notes))
 }
 
 /// One run, with what its policy wrote down.
@@ -80,7 +92,7 @@ pub fn run_traced(
     agent: &Path,
     progress: &MultiProgress,
 ) -> anyhow::Result<Vec<Traced>> {
-    boots(request, agent, progress, true)
+    Ok(boots(request, agent, progress, true)?.0)
 }
 
 /// `events`: whether anybody wants them. There may be a million in a run, and a hundred runs.
@@ -89,14 +101,14 @@ fn boots(
     agent: &Path,
     progress: &MultiProgress,
     events: bool,
-) -> anyhow::Result<Vec<Traced>> {
+) -> anyhow::Result<(Vec<Traced>, Vec<String>)> {
     request.shape.check()?;
     let kernel = kernel::find(request.kernel.as_deref(), request.cache.as_deref(), progress)?;
     let emulator = which(qemu::PROGRAM.as_ref())
         .map_err(|_| BadInput(format!("{} is missing; install qemu-system-x86", qemu::PROGRAM)))?;
     let scratch = tempfile::tempdir().context("no room for the guest's files")?;
     let image = scratch.path().join("image");
-    pack(request, agent, &kernel, &image)?;
+    let notes = pack(request, agent, &kernel, &image)?;
     let kept = match &request.keep {
         Some(keep) if !events => Some(Kept::new(keep, request, &emulator, &kernel, &image)?),
         _ => None,
@@ -147,7 +159,7 @@ fn boots(
     for Traced { outcome, .. } in &mut runs {
         outcome.run += outcome.boot * request.runs_per_boot;
     }
-    Ok(runs)
+    Ok((runs, notes))
 }
 
 fn runs_per_boot(request: &Request) -> usize {
@@ -165,6 +177,7 @@ fn side_by_side(request: &Request) -> usize {
 
 /// How many runs are done, for who waits.
 struct Done {
+    bars: MultiProgress,
     bar: ProgressBar,
     say: Option<fn(&str)>,
     start: Instant,
@@ -178,7 +191,8 @@ impl Done {
         bar.set_style(style());
         bar.enable_steady_tick(Duration::from_millis(200));
         let start = Instant::now();
-        Done { bar, say: request.say, start, said: Mutex::new(start) }
+        let bars = progress.clone();
+        Done { bars, bar, say: request.say, start, said: Mutex::new(start) }
     }
 
     /// One more is done.
@@ -200,9 +214,14 @@ fn style() -> ProgressStyle {
     style.expect("the template is valid").progress_chars("=> ")
 }
 
-/// Writes the guest's root file system.
-fn pack(request: &Request, agent: &Path, kernel: &Kernel, to: &Path) -> anyhow::Result<()> {
-    let mut image = Image::default();
+/// Writes the guest's root file system; what a reader has to know of the command.
+fn pack(
+    request: &Request,
+    agent: &Path,
+    kernel: &Kernel,
+    to: &Path,
+) -> anyhow::Result<Vec<String>> {
+    let (mut image, mut notes) = (Image::default(), Vec::new());
     let busybox = which("busybox".as_ref())
         .map_err(|_| BadInput("busybox is missing; install busybox-static".into()))?;
     for folder in ["proc", "sys", "dev", "tmp", "run", "root"] {
@@ -223,6 +242,9 @@ fn pack(request: &Request, agent: &Path, kernel: &Kernel, to: &Path) -> anyhow::
             add_with(&mut image, path)?;
         }
         image.add(&here)?;
+        let applets = applets(&busybox)?;
+        let is_there = |word: &str| is_in_guest(&image, word, &applets);
+        notes = refused_or_told(&missing(argv, &program, &is_there), "the guest")?;
     }
     add_libraries(&mut image, &std::mem::take(&mut libraries_of))?;
     if let Some(config) = &kernel.config {
@@ -231,7 +253,23 @@ fn pack(request: &Request, agent: &Path, kernel: &Kernel, to: &Path) -> anyhow::
     let job = job(request, kernel, &program.to_string_lossy(), &here.to_string_lossy());
     image.write(JOB, serde_json::to_vec(&job)?);
     let file = File::create(to).with_context(|| to.display().to_string())?;
-    image.archive(BufWriter::with_capacity(1 << 20, file)).context("packing the guest's files")
+    image.archive(BufWriter::with_capacity(1 << 20, file)).context("packing the guest's files")?;
+    Ok(notes)
+}
+
+/// Programs that busybox is in the guest.
+fn applets(busybox: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let listed = Command::new(busybox).arg("--list").output().context("busybox")?;
+    Ok(String::from_utf8_lossy(&listed.stdout).lines().map(String::from).collect())
+}
+
+/// Whether the guest finds this program, or has a file at this path.
+fn is_in_guest(image: &Image, word: &str, applets: &BTreeSet<String>) -> bool {
+    if word.contains('/') {
+        return image.leads_to(Path::new(word));
+    }
+    let folders = PATH.split(':').chain([PROGRAMS]).map(Path::new);
+    applets.contains(word) || folders.into_iter().any(|folder| image.leads_to(&folder.join(word)))
 }
 
 fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
@@ -248,6 +286,7 @@ fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
         record: request.record,
         count_locks: request.count_locks,
         limit_s: request.limit.as_secs_f64(),
+        show: request.show.is_some(),
         core_types: request.shape.core_types.clone(),
         clocks: request.shape.clocks.dilated(dilation),
         profile: request.profile.clone(),
@@ -338,7 +377,7 @@ impl Guest<'_> {
                 }
                 Ok(heard.runs)
             }
-            End::Failed(why) => bail!("{why}"),
+            End::Failed(broken) => bail!(broken),
             End::Silent => {
                 let (limit, words) = (silence_max(self.request), last_words(&console, &complaints));
                 bail!(
@@ -355,6 +394,16 @@ impl Guest<'_> {
                 bail!("the guest died: {words}")
             }
         }
+    }
+
+    /// Shows what the workload wrote, bars out of the way.
+    fn show(&self, step: &str, line: &str) {
+        let Some(show) = self.request.show else { return };
+        let line = match self.request.boots {
+            1 => format!("[{step}] {line}"),
+            _ => format!("[boot {}, {step}] {line}", self.boot + 1),
+        };
+        self.done.bars.suspend(|| show(&line));
     }
 
     /// Reads messages until the guest is done, gone or silent.
@@ -379,8 +428,9 @@ impl Guest<'_> {
                         runs.push(complete(*measured, &mut records, self.events)?);
                         self.done.one_more();
                     }
-                    Message::Failed { why } => {
-                        return Ok(Heard { runs, end: End::Failed(why) });
+                    Message::Wrote { step, line } => self.show(&step, &line),
+                    Message::Failed { why, last } => {
+                        return Ok(Heard { runs, end: End::Failed(Broken { why, last }) });
                     }
                     Message::Done => return Ok(Heard { runs, end: End::Done }),
                 }
@@ -450,7 +500,7 @@ struct Heard {
 
 enum End {
     Done,
-    Failed(String),
+    Failed(Broken),
     Silent,
     Gone,
 }

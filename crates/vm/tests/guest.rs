@@ -53,6 +53,8 @@ fn main() {
         trial("victims_that_move_get_the_same", victims_that_move_get_the_same),
         trial("cgroups_weigh_what_they_are_given", cgroups_weigh_what_they_are_given),
         trial("a_boot_that_is_kept_is_not_done_again", a_boot_that_is_kept_is_not_done_again),
+        trial("what_a_command_writes_is_kept", what_a_command_writes_is_kept),
+        trial("a_failure_comes_with_the_last_lines", a_failure_comes_with_the_last_lines),
         trial("a_lost_scheduler_fails_the_run", a_lost_scheduler_fails_the_run),
         trial("a_panic_fails_the_run", a_panic_fails_the_run),
         trial("bad_input_is_one_line", bad_input_is_one_line),
@@ -756,6 +758,31 @@ fn a_boot_that_is_kept_is_not_done_again() {
     assert!(failure(&request).contains("cannot keep boots in"));
 }
 
+/// More than there is room for: only the end is kept, and what went to standard error apart from it. Who was not found,
+/// and what the command itself used, the observer knows.
+fn what_a_command_writes_is_kept() {
+    // The observed execution writes little: it is there for who was not found.
+    let script = "none=no-such-program; $none >/dev/null 2>&1 & wait; \
+                  [ -e /run/wrote ] || head -c 80000000 /dev/zero || exit 3; touch /run/wrote; \
+                  echo the end; echo a warning >&2";
+    let mut request = request(&["default"], &["sh", "-c", script]);
+    request.observe = true;
+    let outcome = &run(&request).unwrap()[0];
+    assert!(outcome.output.len() <= 64 << 10 && outcome.output.ends_with("\0the end\n"));
+    assert_eq!(outcome.errors, "a warning\n");
+    assert_eq!(outcome.extra[trace::NOT_FOUND], 1.0);
+    let [own_s, seen_s] = [outcome.extra[trace::OWN_CPU], outcome.observed.elapsed_ns as f64 / 1e9];
+    assert!((0.5..1.1).contains(&(own_s / seen_s)), "{own_s} of {seen_s} s");
+}
+
+fn a_failure_comes_with_the_last_lines() {
+    let script = "echo first; echo second; echo torn >&2; exit 127";
+    let error = run(&request(&["default"], &["sh", "-c", script])).expect_err("it fails");
+    let broken = error.downcast_ref::<live::Broken>().expect("the workload failed");
+    assert!(broken.why.ends_with("failed with status 127: torn"), "{}", broken.why);
+    assert_eq!(broken.last, ["first", "second", "torn"]);
+}
+
 fn a_lost_scheduler_fails_the_run() {
     let script = "sleep 0.1; echo S > /proc/sysrq-trigger; sleep 0.1";
     let error = failure(&request(&["fifo"], &["sh", "-c", script]));
@@ -771,6 +798,12 @@ fn a_panic_fails_the_run() {
 fn bad_input_is_one_line() {
     let error = failure(&request(&["default"], &["no-such-program"]));
     assert!(error.contains("no-such-program is not a program"), "{error}");
+    let called = |text| failure(&request(&["default"], &["sh", "-c", text]));
+    let hackbench = vm::which("hackbench".as_ref()).unwrap();
+    let with =
+        format!("hackbench is called, and not in the guest; add --with {}", hackbench.display());
+    assert!(called("hackbench -g 1 & wait").ends_with(&with), "{}", called("hackbench"));
+    assert!(called("no-such-prog & wait").contains("no-such-prog is called, and is not a program"));
     let mut none = request(&["default"], &["true"]);
     none.shape.cpus = 0;
     assert!(failure(&none).contains("at least 1 CPU"));

@@ -21,13 +21,14 @@ enum record_kind {
 	RECORD_NONE,		/* the unused rest of a chunk */
 	RECORD_SWITCH,		/* a: prev, b: next, c: address space of next, d: prev's CPUs */
 	RECORD_WAKE,		/* a: who, b: target CPU, d: its CPUs */
-	RECORD_FORK,		/* a: who, b: target CPU, d: its CPUs; its first wakeup */
-	RECORD_NAME,		/* a: who, c and d: its name as it ends */
+	RECORD_FORK,		/* a: the new task, b: target CPU, d: its CPUs, e: its parent */
+	RECORD_NAME,		/* a: who, c and d: its name as it ends, e: its process's status */
 };
 
 enum record_flag {
 	PREV_RUNNABLE = 1,
 	PREV_DEAD = 2,
+	BY_OWNER = 4,		/* a process that the observer's owner has started */
 };
 
 struct record {
@@ -37,7 +38,7 @@ struct record {
 	u8 flags;
 	u32 a;
 	u32 b;
-	u32 unused;
+	u32 e;
 	u64 c;
 	u64 d;
 };
@@ -69,6 +70,8 @@ struct thread_info___observe {
 struct task_struct___observe {
 	struct thread_info___observe thread_info;
 	s32 pid;
+	s32 tgid;
+	s32 exit_code;
 	s32 nr_cpus_allowed;
 	const struct cpumask___observe *cpus_ptr;
 	struct mm_struct___observe *mm;
@@ -76,7 +79,16 @@ struct task_struct___observe {
 };
 #pragma clang attribute pop
 
+struct bpf_pidns_info {
+	u32 pid;
+	u32 tgid;
+};
+
 CONFIG s32 nr_cpus = 1;
+/* The owner, by its number in its own PID namespace: a container knows no other. */
+CONFIG u32 owner_tgid;
+CONFIG u64 owner_dev;
+CONFIG u64 owner_ino;
 CONFIG u32 capacity = CHUNK;
 
 struct cursor cursors[MAX_CPUS];
@@ -155,35 +167,48 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct___observe *prev,
 		if (!record)
 			return 0;
 		record->a = prev->pid;
+		record->e = prev->pid == prev->tgid ? prev->exit_code : 0;
 		__builtin_memcpy(&record->c, prev->comm, 16);
 	}
 	return 0;
 }
 
-static __always_inline int woken(struct task_struct___observe *p, u8 kind)
+static __always_inline struct record *woken(struct task_struct___observe *p, u8 kind)
 {
-	struct record *record;
+	struct record *record = append(kind);
 
-	/* a task that set out to sleep and was called back before it left */
-	if (p->pid == (s32)bpf_get_current_pid_tgid())
-		return 0;
-	record = append(kind);
 	if (!record)
-		return 0;
+		return NULL;
 	record->a = p->pid;
 	record->b = p->thread_info.cpu;
 	record->d = allowed(p);
-	return 0;
+	return record;
 }
 
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct___observe *p)
 {
-	return woken(p, RECORD_WAKE);
+	/* a task that set out to sleep and was called back before it left */
+	if (p->pid != (s32)bpf_get_current_pid_tgid())
+		woken(p, RECORD_WAKE);
+	return 0;
 }
 
+/* Runs in the parent. */
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct___observe *p)
 {
-	return woken(p, RECORD_FORK);
+	struct record *record = woken(p, RECORD_FORK);
+	u64 parent = bpf_get_current_pid_tgid();
+	struct bpf_pidns_info owner = {};
+
+	if (!record)
+		return 0;
+	record->e = (u32)parent;
+	if (p->tgid == (s32)(parent >> 32))	/* a thread */
+		return 0;
+	if (!bpf_get_ns_current_pid_tgid(owner_dev, owner_ino, &owner, sizeof(owner)) &&
+	    owner.tgid == owner_tgid)
+		record->flags = BY_OWNER;
+	return 0;
 }

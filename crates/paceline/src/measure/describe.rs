@@ -8,7 +8,7 @@ use live::measure::{Cache, Passers, Reading};
 use machine::{
     Amount, COSTS, Description, Distance, Machine, Observation, Paths, Quantity, Stated, Tag,
 };
-use report::text::plural;
+use report::text::{percent, plural};
 
 use super::fit::{Fitted, fit};
 use super::predict::Program;
@@ -31,7 +31,7 @@ pub fn describe(raw: &Raw, when: &str) -> Result<Described, Failure> {
     let mut description = Description {
         name: "this".into(),
         summary: summary(place),
-        preface: preface(place, when),
+        preface: preface(place, when, busy(raw)),
         cpus: cpus(place),
         kind_rates: rates(raw),
         node_distance: Stated::new(
@@ -83,12 +83,34 @@ pub fn holds_for(place: &live::measure::Place) -> String {
     format!("Linux {}, its CPUs {}.", live::kernel_release(), place.list())
 }
 
-fn preface(place: &live::measure::Place, when: &str) -> Vec<String> {
+/// With more of the CPUs' time than this for others, readings are of a machine that is shared: a twentieth slows what
+/// needs two CPUs by about as much, and the simulator is held to 15 %.
+const OTHERS_MAX: f64 = 0.05;
+/// How the line of a file begins that says so.
+const BUSY: &str = "Others had ";
+
+/// What is to be said of readings that were taken while others used the machine; None: it was idle, as far as is known.
+pub fn busy(raw: &Raw) -> Option<String> {
+    let others = raw.others.filter(|others| *others > OTHERS_MAX)?;
+    Some(format!(
+        "{BUSY}{} of the CPU time while this was measured: its numbers are of a busy machine. Measure an idle one.",
+        percent(others)
+    ))
+}
+
+/// What a machine's file says of that, where it does.
+pub fn was_busy(text: &str) -> Option<&str> {
+    let lines = text.lines().take_while(|line| line.starts_with('#'));
+    lines.filter_map(|line| line.strip_prefix("# ")).find(|line| line.starts_with(BUSY))
+}
+
+fn preface(place: &live::measure::Place, when: &str, busy: Option<String>) -> Vec<String> {
     let mut lines = vec![
         format!("Measured by paceline measure on {when}. Ranges are quartiles of repetitions."),
         "Numbers with the tag \"unknown\" have no value: runs that need one are refused.".into(),
         holds_for(place),
     ];
+    lines.extend(busy);
     if place.others > 0 {
         let what = "online CPUs are not for this process and are left out.";
         lines.push(format!("{} {what}", place.others));
@@ -616,6 +638,17 @@ mod tests {
         assert!(!is_of(&text.replace("# Linux ", "# Linux 1."), &place), "another kernel");
         let elsewhere = live::measure::Place { cpus: vec![0, 8], ..place.clone() };
         assert!(!is_of(&text, &elsewhere), "others of the same shape");
+    }
+
+    #[test]
+    fn a_file_of_a_busy_machine_says_so() {
+        let text = |others| {
+            let described = describe(&Raw { others, ..unknown() }, "a day");
+            described.unwrap_or_else(|why| panic!("{why}")).description.to_toml()
+        };
+        let busy = text(Some(0.3));
+        assert!(was_busy(&busy).unwrap().starts_with("Others had 30.0 % of the CPU time"));
+        assert_eq!((was_busy(&text(Some(0.01))), was_busy(&text(None))), (None, None));
     }
 
     #[test]

@@ -22,7 +22,9 @@ use crate::interrupt;
 use crate::output;
 use crate::progress::Progress;
 
-use describe::{DISTURBED, Described, describe, holds_for};
+use describe::{DISTURBED, Described, busy, describe, holds_for};
+
+pub use describe::was_busy;
 use raw::Raw;
 
 /// What `--machine` calls the machine under this command.
@@ -67,6 +69,9 @@ fn measured(progress: &Progress) -> Result<(Raw, Described), Failure> {
     progress.phase("costs of the kernel, from what sim says of the rings");
     let described = describe(&raw, &today())?;
     progress.step();
+    if let Some(line) = busy(&raw) {
+        progress.known(&line);
+    }
     Ok((raw, described))
 }
 
@@ -79,9 +84,9 @@ pub fn this() -> Result<Machine, Failure> {
         return Ok(machine);
     }
     output::say("this machine has not been measured today; that takes less than a minute");
-    let (_, described) = measured(&Progress::new(STEPS))?;
-    if let Some(name) = disturbed(&described.machine) {
-        output::say(&format!("not kept for the next time: {name} is unknown ({DISTURBED})"));
+    let (raw, described) = measured(&Progress::new(STEPS))?;
+    if let Some(why) = not_to_keep(&raw, &described.machine) {
+        output::say(&format!("not kept for the next time: {why}"));
         return Ok(described.machine);
     }
     if let Some(file) = kept {
@@ -97,6 +102,12 @@ pub fn this() -> Result<Machine, Failure> {
         }
     }
     Ok(described.machine)
+}
+
+/// Why these readings are not to be used again today, if they are not.
+fn not_to_keep(raw: &Raw, machine: &Machine) -> Option<String> {
+    let unknown = disturbed(machine).map(|name| format!("{name} is unknown ({DISTURBED})"));
+    busy(raw).map(|_| "this machine is busy".to_string()).or(unknown)
 }
 
 /// A number that another try may find. What this machine never tells is not worth one.
@@ -146,6 +157,14 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
+
+    #[test]
+    fn what_a_busy_machine_gave_is_not_kept() {
+        let machine = machine::find("numa-2x4").unwrap();
+        let kept = |others| not_to_keep(&Raw { others, ..Raw::default() }, &machine).is_none();
+        assert!(kept(Some(0.04)) && kept(None));
+        assert!(!kept(Some(0.06)));
+    }
 
     #[test]
     fn a_machine_that_hides_something_is_kept_and_one_that_was_disturbed_is_not() {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use live::Others;
 use live::measure::{self as probe, Batch, Caches, Passers, Place, Reading, Ring, Tlb};
 use machine::{CpuSet, Distance};
 
@@ -85,6 +86,8 @@ pub struct Raw {
     pub barrier_ns: Option<Reading>,
     pub hops_ns: BTreeMap<RingKey, Reading>,
     pub yields_ns: BTreeMap<Yielders, Reading>,
+    /// The part of these CPUs' time that others had meanwhile. None: the kernel does not tell.
+    pub others: Option<f64>,
 }
 
 /// A ring, as something to look readings up by.
@@ -149,6 +152,7 @@ impl Raw {
     pub fn take(rings: &[RingKey], progress: &Progress) -> Result<Self, Failure> {
         let place = probe::place().map_err(|error| Failure::input(format!("{error:#}")))?;
         fits(place.cpus.len())?;
+        let begun = Others::of(&place.cpus).ok();
         let fast = |row: &&[u16; 4]| row[3] == 0;
         let count = place.rows.iter().filter(fast).count();
         // The last of the fastest: CPU 0 has most of the interrupts of small machines.
@@ -185,6 +189,7 @@ impl Raw {
         progress.phase("pipe rings");
         raw.rings(cpu, &place, rings);
         progress.step();
+        raw.others = begun.and_then(|begun| begun.until_now().ok());
         Ok(raw)
     }
 

@@ -79,6 +79,7 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
         profile,
         profile_file: None,
         locks,
+        show: false,
         observe,
         record,
         events: false,

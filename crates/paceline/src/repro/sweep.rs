@@ -113,6 +113,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                 profile: Profile::new(),
                 profile_file: None,
                 locks: false,
+                show: false,
                 observe: true,
                 record: None,
                 events: false,

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use live::{Executed, Execution, Standing};
+use live::{Executed, Execution, Show, Standing};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::machine::{APPLETS, PATH, busybox, mount_tmpfs};
@@ -21,7 +21,10 @@ pub(crate) const WORKER: &str = "worker";
 /// Where the agent lies in a guest.
 const AGENT: &str = "/init";
 
-const OUTPUT: &str = "/run/output";
+/// What the workload writes lies in a file system of its own, which bounds what it takes between two looks.
+pub(super) const WRITTEN: &str = "/run/written";
+const OUTPUT: &str = "/run/written/output";
+const ERRORS: &str = "/run/written/errors";
 const WORKLOAD: &str = "/run/workload.json";
 const REPORT: &str = "/run/report.json";
 /// Shared memory is a file system of its own.
@@ -29,8 +32,12 @@ const SHARED: &str = "/dev/shm";
 /// Paths of `--with`, untouched.
 const KEPT: &str = "/.kept";
 
-/// Runs the workload once and leaves nothing of it behind.
-pub(crate) fn execute(job: &Job, standing: Standing) -> anyhow::Result<Executed> {
+/// Runs the workload once and leaves nothing of it behind; `show` is given what it writes.
+pub(crate) fn execute(
+    job: &Job,
+    standing: Standing,
+    show: Option<Show<'_>>,
+) -> anyhow::Result<Executed> {
     restore(&job.workload)?;
     let (mut command, name, report) = command(&job.workload)?;
     command.env_clear().env("PATH", format!("{PATH}:{PROGRAMS}:{APPLETS}"));
@@ -39,11 +46,12 @@ pub(crate) fn execute(job: &Job, standing: Standing) -> anyhow::Result<Executed>
     let what = Execution {
         name,
         output: OUTPUT.into(),
+        errors: ERRORS.into(),
         report: report.map(Into::into),
         limit: Duration::from_secs_f64(job.limit_s),
         stop: None,
     };
-    live::execute(command, &what, |_| clear())
+    live::execute(command, &what, |_| clear(), show)
 }
 
 /// Lays out files as they were packed: what one execution built must not spare the next one work.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The guest's machine: mounts, the loopback device, time constants, power.
 
+use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -9,6 +10,8 @@ use anyhow::Context;
 use live::Standing;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
+
+use super::execute::WRITTEN;
 
 /// Where busybox's applets are linked, behind all other folders of `PATH`.
 pub(crate) const APPLETS: &str = "/.busybox";
@@ -43,8 +46,10 @@ pub(crate) fn prepare() -> anyhow::Result<Standing> {
     for (kind, place) in MOUNTS {
         // debugfs and the like bring their own mount points; plain folders are made
         let _ = fs::create_dir_all(place);
-        mount_kind(kind, place)?;
+        mount_kind(kind, place, c"")?;
     }
+    fs::create_dir_all(WRITTEN)?;
+    mount_kind("tmpfs", WRITTEN, c"size=64m")?;
     fs::create_dir_all(APPLETS)?;
     busybox(&["--install", "-s", APPLETS])?;
     busybox(&["ifconfig", "lo", "127.0.0.1", "up"])?;
@@ -56,11 +61,11 @@ pub(crate) fn prepare() -> anyhow::Result<Standing> {
 
 /// An empty file system in memory.
 pub(crate) fn mount_tmpfs(place: &str) -> anyhow::Result<()> {
-    mount_kind("tmpfs", place)
+    mount_kind("tmpfs", place, c"")
 }
 
-fn mount_kind(kind: &str, place: &str) -> anyhow::Result<()> {
-    mount(kind, place, kind, MountFlags::empty(), c"")
+fn mount_kind(kind: &str, place: &str, how: &CStr) -> anyhow::Result<()> {
+    mount(kind, place, kind, MountFlags::empty(), how)
         .with_context(|| format!("mounting {kind} on {place}"))
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One run of the workload under one policy, on its way to the host.
 
-use live::{Scope, Trial};
+use std::cell::RefCell;
+
+use live::{Scope, Show, Trial};
 use policy::Topology;
 
 use super::execute::execute;
@@ -20,14 +22,28 @@ pub(crate) fn one(
         instance: run.instance,
         profile: &job.profile,
         scope: Scope::Everyone,
+        own: false,
         run: run.run,
         boot: run.boot,
         observe: job.observe,
         record: job.record,
         count_locks: job.count_locks,
     };
-    let mut say = |text: &str| host.tell(&Message::Step { text: text.to_string() });
-    let mut tried = trial.run(topology, &mut say, &mut || execute(job, run.standing))?;
+    // Both say something to the host: what is done next, and what the workload writes.
+    let (shared, step) = (RefCell::new(&mut *host), RefCell::new(String::new()));
+    let mut say = |text: &str| {
+        *step.borrow_mut() = text.to_string();
+        shared.borrow_mut().tell(&Message::Step { text: text.to_string() })
+    };
+    let mut run_once = || {
+        let mut show = |line: &str| {
+            let (step, line) = (step.borrow().clone(), line.to_string());
+            // A host that does not listen is found out by the next step.
+            let _ = shared.borrow_mut().tell(&Message::Wrote { step, line });
+        };
+        execute(job, run.standing, job.show.then_some(&mut show as Show<'_>))
+    };
+    let mut tried = trial.run(topology, &mut say, &mut run_once)?;
     let recording = std::mem::take(&mut tried.outcome.recording);
     let mut measured = Measured {
         outcome: tried.outcome,

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::Context;
 pub use execute::worker_command;
-use live::Standing;
+use live::{Broken, Standing};
 pub(crate) use machine::PATH;
 use policy::{Instance, Policy};
 
@@ -40,7 +40,10 @@ pub fn main(registry: &[&'static Policy]) -> ! {
         Ok(mut host) => {
             let end = match work(&mut host, boot, standing, registry) {
                 Ok(()) => Message::Done,
-                Err(error) => Message::Failed { why: format!("{error:#}").replace('\n', "; ") },
+                Err(error) => Message::Failed {
+                    why: format!("{error:#}").replace('\n', "; "),
+                    last: error.downcast_ref::<Broken>().map_or(Vec::new(), |it| it.last.clone()),
+                },
             };
             if let Err(error) = host.tell(&end) {
                 println!("paceline: {error:#}");
