@@ -8,7 +8,7 @@ use std::path::Path;
 use machine::Machine;
 use policy::Instance;
 use record::{Fit, Header, Reader, Replay, Source, Summary};
-use report::text::count;
+use report::text::{count, plural};
 use sim::{Scenario, Scheduler, SimError};
 use workload::Workload;
 
@@ -96,7 +96,14 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
     }
     let (under, doubt) = made_under(header.scheduler.as_deref());
     let unseen = replay.talks_unseen().then(|| UNSEEN.to_string());
-    let doubts: Vec<String> = doubts(&summary).into_iter().chain(doubt).chain(unseen).collect();
+    let deadline = Some(replay.deadline_tasks()).filter(|count| *count > 0).map(|count| {
+        format!(
+            "{} of the deadline class, which the simulator does not have: replayed as SCHED_FIFO of the highest priority",
+            plural(count, "task")
+        )
+    });
+    let doubts = doubts(&summary).into_iter().chain(doubt).chain(deadline).chain(unseen);
+    let doubts: Vec<String> = doubts.collect();
     for line in &doubts {
         output::say(&format!("paceline: {}: {line}", path.display()));
     }

@@ -200,6 +200,11 @@ impl Replay {
         whole_ns.saturating_sub((hooks_ns + self.recorder_ns) as u64)
     }
 
+    /// How many tasks are of the deadline class, which the simulator does not have.
+    pub fn deadline_tasks(&self) -> usize {
+        self.tasks.iter().filter(|task| task.info.class == Class::Deadline).count()
+    }
+
     /// CPU time that tasks had meanwhile that are not the workload's, ns.
     pub fn others_ns(&self) -> u64 {
         self.others_ns
