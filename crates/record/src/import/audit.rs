@@ -18,6 +18,9 @@ use crate::Left;
 /// Clocks of CPUs may differ by this: a thread may seem to come to one before it left another.
 const SKEW_NS: u64 = 1_000_000;
 
+/// A CPU whose first event comes later than this, and than a hundredth of the trace, is named.
+const LATE_NS: u64 = 1_000_000;
+
 /// What the second pass has to know of one CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repair {
@@ -254,7 +257,7 @@ impl Audit {
 
     /// Nothing more happens. `lost`: events that the trace says are missing.
     pub fn end(mut self, last_ns: u64, lost: u64) -> (Doubts, Vec<Repair>) {
-        let late_ns = last_ns / 100;
+        let late_ns = LATE_NS.max(last_ns / 100);
         self.doubts.late.retain(|(_, late_ns_of)| *late_ns_of > late_ns);
         self.doubts.whole_ns = last_ns.saturating_mul(self.cpus.len() as u64);
         // Where events are missing, the last switch of a CPU may be among them.

@@ -148,7 +148,11 @@ impl Survey {
         }
         let late = doubts.late.iter().take(NAMED_MAX);
         said.extend(late.map(|(cpu, late_ns)| {
-            format!("the events of CPU {cpu} begin {:.1} s late", *late_ns as f64 / 1e9)
+            let late = match *late_ns as f64 / 1e9 {
+                s if s < 0.1 => format!("{:.0} ms", s * 1000.0),
+                s => format!("{s:.1} s"),
+            };
+            format!("the events of CPU {cpu} begin {late} late")
         }));
         if doubts.late.len() > NAMED_MAX {
             said.push(format!("and those of {} CPUs more", doubts.late.len() - NAMED_MAX));
