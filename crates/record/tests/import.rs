@@ -122,7 +122,7 @@ fn an_even_pace_shows_a_timer_where_interrupts_are_not_recorded() {
         };
         let mut text = switch(0, "swapper/0:0", "R", "hog:50");
         for n in 1..60 {
-            let us = n * 10_000 + n * 7919 % (jitter_us + 1);
+            let us = n * 10_000 + n * n * 31 % (jitter_us + 1);
             text += &format!(
                 "x 1 [000] 0.{us:06}: sched:sched_waking: comm=pulse pid=60 prio=120 target_cpu=000\n"
             );
