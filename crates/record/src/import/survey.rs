@@ -59,9 +59,9 @@ pub struct Survey {
     pub no_starts: bool,
     /// It says which threads share a process.
     pub processes: bool,
-    /// Threads of the real-time class, and of the deadline class.
+    /// Threads of the real-time class.
     pub realtime: usize,
-    /// The same of the deadline class.
+    /// Threads of the deadline class.
     pub deadline: usize,
     /// Threads that timers wake, by their pace: where nothing else tells.
     pub timed: BTreeSet<Tid>,
