@@ -31,7 +31,6 @@ static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
  * it takes them in every other of its turns, who came first before the others; and before all of them those that the kernel
  * waits for (vtime_is_waited_for) and that have not had the one turn in so many which is theirs.
  */
-#define FORGOTTEN_NS (5 * 1000 * 1000 * 1000ULL)
 #define FORGOTTEN_LOOKS_NS (250 * 1000 * 1000ULL)
 
 static u64 forgotten_looked_ns[MAX_CPUS];
@@ -95,7 +94,7 @@ static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns, con
 static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
 {
 	u64 now = now_ns();
-	struct forgotten than = { now - FORGOTTEN_NS, now - VTIME_LEADS_IN * slice_ns, now - IDLE_WAITS_NS };
+	struct forgotten than = { now - VTIME_WAITS_NS, now - VTIME_LEADS_IN * slice_ns, now - IDLE_WAITS_NS };
 	u64 first, queue = cpu;
 	u32 at = cpu, i;
 

@@ -23,11 +23,12 @@ static u64 vtime_now = VTIME_BEGINS;
 static u64 vtime_moved_ns;	/* when it went on last */
 
 /*
- * How fast a task's vtime goes: nice -9 and 9 at most, a factor of seven. Beyond that a turn of the one would
- * be so long in the other's time that the watchdog takes its wait for a stall.
+ * How fast a task's vtime goes: by its weight, which is 8668 at nice -20 and 1 at nice 19. A turn of the one takes so long in
+ * the other's vtime that overdue.h bounds its wait by real time.
  */
-#define WEIGHT_MAX 745
-#define WEIGHT_MIN 13
+/* [CGROUP_WEIGHT_MAX], [CGROUP_WEIGHT_MIN] */
+#define WEIGHT_MAX 10000
+#define WEIGHT_MIN 1
 
 static __always_inline u32 vtime_weight(u32 weight)
 {
@@ -41,9 +42,14 @@ static __always_inline u64 vtime_of(u64 ran_ns, u32 weight)
 	return ran_ns * 100 / vtime_weight(weight);
 }
 
-/* The weight that a task's CPU time counts by. SCHED_IDLE tasks weigh the same among themselves, and lag behind all others. */
-static __always_inline u32 vtime_weight_of(const struct task_struct *p)
+/*
+ * The weight that a task's CPU time counts by: its own, or what the control plane has set in its place. SCHED_IDLE tasks weigh
+ * the same among themselves, and lag behind all others.
+ */
+static __always_inline u32 vtime_weight_of(const struct task_struct *p, const struct task_slot *slot)
 {
+	if (slot && slot->pace)
+		return slot->pace;
 	return task_is_idle(p) ? 100 : p->scx.weight;
 }
 
@@ -120,14 +126,16 @@ static __always_inline u64 vtime_common(struct task_struct *p)
 	return vtime_by(vtime_clock(vtime_clock_of(p)), p->scx.dsq_vtime) + vtime_lag(p);
 }
 
+#define WEIGHT_USUAL 13	/* most tasks weigh as much: nice 9 */
+
 /*
- * What a task is queued by: who slept has no claim on the time of those who did not; and who ran while nobody waited
- * owes nobody more than a few slices of the lowest weight, which others may be ahead by: or it would wait for as long
- * as all of them together need to have had as much.
+ * The vtime that a task is queued by. A task that slept has no claim on the time of those that did not. A task that ran
+ * while none waited owes the others no more than a few slices of the lowest usual weight, or of its own if that is lower:
+ * else it would wait until all of them together had had as much.
  */
-static __always_inline u64 vtime_queued(u64 vtime, u64 enq_flags, u64 slice_ns)
+static __always_inline u64 vtime_queued(u64 vtime, u32 weight, u64 enq_flags, u64 slice_ns)
 {
-	u64 most = vtime_now + vtime_of(4 * slice_ns, WEIGHT_MIN);
+	u64 most = vtime_now + vtime_of(4 * slice_ns, weight < WEIGHT_USUAL ? weight : WEIGHT_USUAL);
 
 	if ((s64)(vtime - most) > 0)
 		vtime = most;
@@ -204,7 +212,7 @@ static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 en
 	u64 lent = vtime_lent(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
 	u64 *behind;
 
-	vtime = vtime_queued(vtime, enq_flags, slice_ns);
+	vtime = vtime_queued(vtime, vtime_weight_of(p, of ? task_table_at(of->slot) : NULL), enq_flags, slice_ns);
 	if (vtime_is_urgent(p, queue, enq_flags))
 		vtime = vtime_lead(of, vtime, lent, slice_ns);
 	if (of && !of->lead_ns && task_is_idle(p)) {
@@ -264,12 +272,25 @@ static __always_inline bool vtime_take(u64 queue, u64 slice_ns)
 	return dsq_move_to_local(queue);
 }
 
+#define VTIME_WAITS_NS (5 * 1000 * 1000 * 1000ULL)	/* a task that has waited for longer goes before others [overdue.h] */
+
+/* Whether a light task has its turn only because it has waited for so long: the others are far behind it. */
+static __always_inline bool vtime_is_early(struct task_struct *p, const struct task_slot_of *of, u64 now)
+{
+	return of && of->waits_ns && elapsed_ns(of->waits_ns, now) > VTIME_WAITS_NS &&
+	       vtime_weight_of(p, task_table_at(of->slot)) < WEIGHT_USUAL;
+}
+
 /* In running. CPUs do this side by side: what one of them has added may be lost, and comes with the next. */
 static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
 {
-	u64 started = vtime_catch_up(p, p->scx.dsq_vtime, slice_ns), now = now_ns();
+	u64 now = now_ns();
+	bool early = vtime_is_early(p, vtime_clock_of(p), now);
+	u64 started = vtime_catch_up(p, p->scx.dsq_vtime, slice_ns);
 	u64 stood_ns = elapsed_ns(vtime_moved_ns, now);
 
+	if (early)
+		return;
 	if (vtime_ahead(started) > 0)
 		vtime_now = started;
 	else if (stood_ns < slice_ns || vtime_ahead(started) <= -2 * (s64)slice_ns)
@@ -277,6 +298,14 @@ static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
 	else if (stood_ns < VTIME_STOOD_NS)
 		vtime_now += stood_ns / VTIME_CREEPS;
 	vtime_moved_ns = now;
+}
+
+/* In dispatch: p has another turn. Where others wait, which have all had more, that counts as a start. */
+static __always_inline void vtime_goes_on(struct task_struct *p, bool others_wait, u64 slice_ns)
+{
+	task_set_slice(p, slice_ns);
+	if (others_wait)
+		vtime_starts(p, slice_ns);
 }
 
 /*

@@ -78,6 +78,24 @@ fn weights_hold_among_those_that_have_nowhere_else_to_go() {
     }
 }
 
+/// Of two tasks on one CPU the light one has its part by weight, or one short turn in 5 s if that is more.
+#[test]
+fn nice_keeps_its_meaning_to_both_ends_with_the_wait_bounded() {
+    let pairs = [((-20, 0), 100.0 / 8768.0), ((0, 19), 1.0 / 101.0), ((-20, 19), 1.0 / 8669.0)];
+    for policy in POLICIES {
+        for ((heavy, light), ideal) in pairs {
+            let hog = |name, nice| bound(name, 0, nice, vec![burn(100_000)]);
+            let outcome = runs(vec![hog("heavy", heavy), hog("light", light)], 60, policy);
+            let part = cpu_ms(&outcome, 2) as f64 / 60_000.0;
+            let most = 1.1 * f64::max(ideal, 12.0 / 5_000.0);
+            let who = format!("{policy}, nice {heavy} and {light}: the light task");
+            assert!((0.9 * ideal..most).contains(&part), "{who} has {part:.5}, ideal {ideal:.5}");
+            let waited_ms = outcome.observed.tasks[&2].wait_max_ns / MS;
+            assert!(waited_ms < 5_500, "{who} waited for {waited_ms} ms");
+        }
+    }
+}
+
 /// A CPU whose clock is behind stops and starts who runs on another one: between that start and this stop no time passes,
 /// and not all the time that there is.
 #[test]

@@ -63,7 +63,9 @@ pub static AVX_FAIR: Policy = Policy {
     native: include_bytes!(concat!(env!("OUT_DIR"), "/avx.so")),
     promises,
     keeps: Keeps {
-        nice: Kept::partly("CPU time by weight from nice -9 to 9; values beyond count as these"),
+        nice: Kept::yes(
+            "CPU time by weight; a task that has waited for 5 s has a turn before others",
+        ),
         sched_idle: Kept::yes(
             "runs where no other task wants the CPU, and else for a turn about every 2 s",
         ),

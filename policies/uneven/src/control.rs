@@ -30,8 +30,8 @@ const ONE: f64 = 65535.0;
 /// A weight that is even, in the kernel's numbers.
 const EVEN: f64 = 100.0;
 /// The least and the greatest that the data plane goes by.
-const WEIGHT_MIN: f64 = 13.0;
-const WEIGHT_MAX: f64 = 745.0;
+const WEIGHT_MIN: f64 = 1.0;
+const WEIGHT_MAX: f64 = 10_000.0;
 
 /// How the threads of a program share what it has (slide 26).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -300,7 +300,7 @@ pub fn shares_by(instance: &Instance) -> (Policy, Base) {
 }
 
 const KEEPS: Keeps = Keeps {
-    nice: Kept::partly("CPU time by weight from nice -9 to 9; values beyond count as these"),
+    nice: Kept::yes("CPU time by weight; a task that has waited for 5 s has a turn before others"),
     sched_idle: Kept::yes(
         "runs where no other task wants the CPU, and else for a turn about every 2 s",
     ),

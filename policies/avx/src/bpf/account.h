@@ -195,7 +195,7 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		if (counted)
 			tell_levels(slot, &of);
 	}
-	cpu->vtime = vtime_runs(p, vtime_of(charge_ns, vtime_weight_of(p)), knob_slice_ns);
+	cpu->vtime = vtime_runs(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 }
 
 /* p starts here: what was counted before is another's. */

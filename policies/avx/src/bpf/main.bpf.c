@@ -49,7 +49,7 @@ void OP(avx_dispatch, s32 cpu, struct task_struct *prev)
 	if (queue_take(cpu, goes_on ? prev : NULL))
 		return;
 	if (goes_on) {
-		task_set_slice(prev, knob_slice_ns);
+		vtime_goes_on(prev, scx_bpf_dsq_nr_queued(cpu) > 0, knob_slice_ns);
 		return;
 	}
 	cpu_is_back(cpu, true);

@@ -61,7 +61,7 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (goes_on) {
 		cpu_note_idle_task(cpu, task_is_idle(prev));
-		task_set_slice(prev, knob_slice_ns);
+		vtime_goes_on(prev, queue_waits(cpu), knob_slice_ns);
 		return;
 	}
 	cpu_is_back(cpu, true);

@@ -236,6 +236,12 @@ static __always_inline bool take_from_domain_away(s64 least)
 	return false;
 }
 
+/* Whether a task waits for this CPU or in its domain. */
+static __always_inline bool queue_waits(s32 cpu)
+{
+	return scx_bpf_dsq_nr_queued(cpu) > 0 || scx_bpf_dsq_nr_queued(queue_of_domain(cpu_domain(cpu))) > 0;
+}
+
 /*
  * Takes who has had the least CPU time of those that wait for this CPU or in its domain; `prev` goes on unless
  * somebody has had less. With nothing to do it takes one of another domain, for one turn: the next time that one

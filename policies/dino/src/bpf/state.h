@@ -74,7 +74,7 @@ static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu, s3
 	u32 domain = cpu_domain(at);
 
 	cpu->since_ns = now;
-	vtime_runs(p, vtime_of(ran_ns, vtime_weight_of(p)), knob_slice_ns);
+	vtime_runs(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (!slot)
 		return;
 	task_table_ran(slot, p, ran_ns);

@@ -41,6 +41,12 @@ static __always_inline s64 queue_head(u64 queue, s64 handicap)
 	return head == S64_MAX ? head : head + handicap;
 }
 
+/* Whether a task waits for this CPU or its kind. */
+static __always_inline bool queue_waits(s32 cpu)
+{
+	return scx_bpf_dsq_nr_queued(cpu) > 0 || scx_bpf_dsq_nr_queued(queue_of_kind(cpu_kind(cpu))) > 0;
+}
+
 /*
  * Takes who has had the least CPU time of those that wait for this CPU or its kind; or for another kind, if it
  * is a slice behind. `prev` goes on unless somebody has had less. Whether one was taken.

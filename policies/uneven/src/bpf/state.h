@@ -55,12 +55,6 @@ static __always_inline bool may_run(const struct un_cpu *cpu, s32 at)
 	return cpu->may[word] >> ((u32)at % 64) & 1;
 }
 
-/* By which a task's CPU time is reckoned: its own weight, or what the control plane has for it. */
-static __always_inline u32 weight_of(const struct task_struct *p, const struct task_slot *slot)
-{
-	return slot && slot->pace ? slot->pace : vtime_weight_of(p);
-}
-
 /* Kinds of cores that p may run on, a bit for each. */
 static __always_inline u32 kinds_allowed(const struct task_struct *p)
 {
@@ -116,7 +110,7 @@ static __always_inline void charge(struct task_struct *p, s32 at, struct un_cpu 
 
 	cpu->since_ns = now;
 	cpu->counted = count_now(at);
-	vtime_runs(p, vtime_of(ran_ns, weight_of(p, slot)), knob_slice_ns);
+	vtime_runs(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (slot) {
 		task_table_ran(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
