@@ -2,7 +2,7 @@
 //! `try`: from a command to an answer. It is recorded here, replayed in sim under several policies, and what would
 //! change is said in words.
 
-mod answer;
+pub mod answer;
 mod next;
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::measure::THIS;
 use crate::nearness::DEFAULT;
 use crate::plan::{Job, Place, Plan, SEED, check_learners};
 use crate::progress::Progress;
-use crate::{doctor, export, ground, interrupt, nearness, output, record, replay};
+use crate::{contest, doctor, export, ground, interrupt, nearness, output, record, replay};
 use answer::Case;
 use next::Ways;
 
@@ -88,9 +88,9 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         results.notes.push("interrupted: what the command did until then was replayed".into());
     }
     nearness::add(&mut results, &plan);
-    add_answer(&mut results, &plan, args);
+    add_answer(&mut results, &plan, Some(args));
     let report = Some(args.report.as_path());
-    let shown = hand_over(&results, &measured, &args.exports, report, args.json);
+    let shown = hand_over(&results, &measured, &args.exports, report, &args.form);
     output::end(shown, kept.ended)
 }
 
@@ -116,7 +116,14 @@ fn default_first(mut contenders: Vec<Contender>) -> Result<Vec<Contender>, Failu
 
 fn recording(args: &Try, output: PathBuf) -> Record {
     let command = args.command.clone();
-    Record { output, duration: None, calls: args.calls, perfetto: None, json: args.json, command }
+    Record {
+        output,
+        duration: None,
+        calls: args.calls,
+        perfetto: None,
+        json: args.form.json,
+        command,
+    }
 }
 
 /// Policies that it is replayed under on such a machine where none is named.
@@ -124,32 +131,32 @@ fn applying(machine: &Machine) -> &'static str {
     if machine.kinds(TYPES_MAX).rates.len() > 1 { UNEVEN } else { EVEN }
 }
 
-/// The answer, and a line for each policy.
-fn add_answer(results: &mut Results, plan: &Plan, args: &Try) {
+/// The answer, and a line for each policy. `args`: of `try`, where that is it.
+pub fn add_answer(results: &mut Results, plan: &Plan, args: Option<&Try>) {
     let (Some(went), Some(recording)) = (plan.job.went(), &results.recording) else { return };
     let is_coarse = went.coarse.is_some();
-    let is_real = |label: &str| {
-        let mut own = plan.contenders.iter().filter(|one| one.label() == label);
-        own.any(|one| !matches!(one, Contender::Class(class) if !class.in_guest))
-    };
     let case = Case {
         recording: recording.clone(),
         cpus: results.setting.cpus,
         coarse: went.coarse,
         talks_unseen: went.talks_unseen,
         is_doubtful: went.is_doubtful(),
-        contestants: answer::contestants(results, is_coarse, is_real),
+        contestants: contest::contestants(results, is_coarse, |label| plan.is_real(label)),
     };
     let others = case.contestants.iter().skip(1);
-    results.notes.extend(others.map(|one| answer::line(&case, one)));
+    results.details.extend(others.map(|one| answer::line(&case, one)));
     if is_coarse {
-        results.notes.push(
+        results.details.push(
             "unknown: how many switches and waits a policy would save; record with sudo, and not in a container, for \
              that"
                 .into(),
         );
     }
-    results.notes.push(
+    let Some(args) = args else {
+        results.answer = Some(answer::answer(&case, None));
+        return;
+    };
+    results.details.push(
         "unknown: what page placement (dino) or vector units (avx-fair) would change, for misses and \
          instructions are not recorded"
             .into(),
@@ -163,7 +170,7 @@ fn add_answer(results: &mut Results, plan: &Plan, args: &Try) {
         policies: real.map(|one| one.policy.clone()).collect(),
         obstacle: doctor::obstacle(),
     };
-    results.answer = Some(answer::answer(&case, &ways));
+    results.answer = Some(answer::answer(&case, Some(&ways)));
 }
 
 /// Options that another `try` of the same is to have.

@@ -163,9 +163,8 @@ pub struct Compare {
     /// measured too)
     #[arg(long)]
     pub show_output: bool,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: Form,
     /// Write a report: one HTML page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -174,6 +173,17 @@ pub struct Compare {
     /// A command to run, after `--`
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// How a comparison is shown.
+#[derive(Args, Debug, Default)]
+pub struct Form {
+    /// Show every figure, and what each means
+    #[arg(long, conflicts_with = "json")]
+    pub wide: bool,
+    /// Print the result as one JSON object; what the command writes goes to standard error
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Files for other programs.
@@ -351,9 +361,8 @@ pub struct Try {
     pub report: PathBuf,
     #[command(flatten)]
     pub exports: Exports,
-    /// Print the result as one JSON object; the command's output goes to standard error
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: Form,
     /// The command, after `--`
     #[arg(last = true, value_name = "COMMAND", required = true)]
     pub command: Vec<String>,

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use report::{Results, html, write_whole};
 
-use crate::cli::{Compare, Exports};
+use crate::cli::{Compare, Exports, Form};
 use crate::export::Named;
 use crate::failure::Failure;
 use crate::files::{check_writable, say_report};
 use crate::ground::Measured;
 use crate::plan::{Place, Plan};
 use crate::progress::Progress;
-use crate::{doubt, export, ground, interrupt, nearness, output};
+use crate::{doubt, export, ground, interrupt, nearness, output, verdict};
 
 /// Runs the comparison and shows it.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
@@ -37,8 +37,9 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     results.notes.clone_from(&measured.notes);
     nearness::add(&mut results, &plan);
     doubt::tell(&mut results, &measured.outcomes, &plan.place);
+    verdict::add(&mut results, &plan);
     let report = arguments.report.as_deref();
-    let shown = hand_over(&results, &measured, &arguments.exports, report, arguments.json);
+    let shown = hand_over(&results, &measured, &arguments.exports, report, &arguments.form);
     output::end(shown, measured.cut.map_or(Ok(()), Err))
 }
 
@@ -59,17 +60,17 @@ pub fn hand_over(
     measured: &Measured,
     exports: &Exports,
     report: Option<&Path>,
-    json: bool,
+    form: &Form,
 ) -> Result<(), Failure> {
     let page = |path| write_whole(path, html::comparison(results)).map_err(Failure::input);
     let written =
         export::write(exports, measured, results).and_then(|()| report.map_or(Ok(()), page));
-    let mut shown = output::print(&match json {
+    let mut shown = output::print(&match form.json {
         true => results.json() + "\n",
-        false => report::comparison(results, output::style()),
+        false => report::comparison(results, output::style().wide(form.wide)),
     });
     if let Some(path) = report.filter(|_| shown.is_ok() && written.is_ok()) {
-        shown = say_report(path, json);
+        shown = say_report(path, form.json);
     }
     written.and(shown)
 }

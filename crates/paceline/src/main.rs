@@ -6,6 +6,7 @@ mod attempt;
 mod cli;
 mod compare;
 mod contender;
+mod contest;
 mod doctor;
 mod doubt;
 mod export;
@@ -36,6 +37,7 @@ mod scratch;
 mod shares;
 mod shell;
 mod turbo;
+mod verdict;
 
 use std::process::ExitCode;
 

@@ -29,7 +29,9 @@ pub fn add(results: &mut Results, plan: &Plan) {
         None => replayed_under(plan, under),
     };
     let recording = held(went, own.as_ref().ok().copied());
-    results.notes.extend(lines(&recording, results.setting.cpus, own.err().as_ref()));
+    let mut lines = lines(&recording, results.setting.cpus, own.err().as_ref());
+    results.details.push(lines.remove(0));
+    results.notes.extend(lines);
     let told = |contender: &Contender| contender.policy().and_then(|own| own.policy.told());
     results.notes.extend(
         plan.contenders

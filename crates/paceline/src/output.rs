@@ -86,12 +86,20 @@ fn said(text: &str) -> String {
     text.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
-/// Boxes for a terminal, plain text for a pipe; never wider than 100 columns.
+/// Fewer columns than a terminal has are of no use to any table.
+const NARROWEST: u16 = 40;
+/// Longer lines are hard to read.
+const WIDEST: u16 = 120;
+
+/// For a terminal: as wide as that is, boxes, and colours unless NO_COLOR or TERM=dumb says otherwise. Else plain text.
 pub fn style() -> Style {
-    match stdout().is_terminal() {
-        true => Style { boxes: true, ..Style::PLAIN },
-        false => Style::PLAIN,
+    if !stdout().is_terminal() {
+        return Style::PLAIN;
     }
+    let width = terminal_size::terminal_size().map_or(Style::PLAIN.width, |(width, _)| width.0);
+    let choice = anstream::AutoStream::choice(&stdout());
+    let color = choice != anstream::ColorChoice::Never;
+    Style { width: width.clamp(NARROWEST, WIDEST), boxes: true, color, ..Style::PLAIN }
 }
 
 #[cfg(test)]

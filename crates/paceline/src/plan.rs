@@ -136,6 +136,12 @@ fn limit(arguments: &cli::Compare) -> Duration {
 }
 
 impl Plan {
+    /// Whether there are kernels that can have the policy of this label.
+    pub fn is_real(&self, label: &str) -> bool {
+        let mut own = self.contenders.iter().filter(|one| one.label() == label);
+        own.any(|one| !matches!(one, Contender::Class(class) if !class.in_guest))
+    }
+
     /// Checks what the command line says.
     pub fn new(arguments: &cli::Compare) -> Result<Self, Failure> {
         let contenders = contender::parse_all(&arguments.policy)?;

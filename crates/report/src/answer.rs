@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use crate::text::sentence;
+
 /// What to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,19 +37,38 @@ pub struct Answer {
     pub costs: Option<Costs>,
     /// Why it is to be taken as a direction and not as a figure; empty where it is not.
     pub weak: Vec<String>,
-    /// The answer in words.
+    /// The answer in one sentence.
+    pub headline: String,
+    /// What it costs and what speaks against it, a sentence each.
+    pub details: Vec<String>,
+    /// All of that in one text.
     pub why: String,
     /// The command to run next, quoted for a shell. None: there is nothing to do.
     pub next: Option<String>,
 }
 
 impl Answer {
-    /// The sentence that a reader sees.
-    pub fn line(&self) -> String {
-        match self.verdict {
-            Verdict::None => format!("no answer: {}", self.why),
-            _ => format!("answer: {}", self.why),
-        }
+    /// A verdict in words: a sentence, and a sentence for each detail.
+    pub fn new(verdict: Verdict, headline: String, details: Vec<String>) -> Self {
+        let mut answer = Answer { verdict, headline, details, ..Answer::default() };
+        answer.join();
+        answer
+    }
+
+    /// Adds a detail.
+    pub fn add(&mut self, detail: String) {
+        self.details.push(detail);
+        self.join();
+    }
+
+    /// Whether its headline says that waits grow.
+    pub fn is_costly(&self) -> bool {
+        self.headline.to_lowercase().contains("waits grow")
+    }
+
+    fn join(&mut self) {
+        let sentences = [&self.headline].into_iter().chain(&self.details);
+        self.why = sentences.map(|it| sentence(it)).collect::<Vec<_>>().join(" ");
     }
 }
 

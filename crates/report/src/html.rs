@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The report: one HTML page that needs nothing else.
 
-use crate::text::{count, known, time, unit};
-use crate::{Clock, Results, Run, Summary, csv, figure, plot, table, timeline, work};
+use crate::text::{count, known, sentence, time, unit};
+use crate::{Clock, Results, Run, Summary, Verdict, csv, figure, plot, table, timeline, work};
 
 const STYLE: &str = include_str!("report.css");
 /// Rows of a long table that a reader sees; the data behind the link has all.
@@ -113,8 +113,8 @@ pub fn comparison(results: &Results) -> String {
     let setting = &results.setting;
     let names: Vec<&str> = results.summary.iter().map(|one| one.policy.as_str()).collect();
     let title = format!("{}: {}", setting.workload, names.join(", "));
-    let mut body = format!("<p>{}</p>\n", escape(&table::heading(results)).replace('\n', "<br>\n"));
-    body += &answer(results);
+    let mut body = answer(results);
+    body += &format!("<p>{}</p>\n", escape(&table::heading(results)).replace('\n', "<br>\n"));
     body += &summary(results);
     body += &done(results);
     body += &plots(results);
@@ -142,11 +142,23 @@ pub fn comparison(results: &Results) -> String {
 /// What a reader asked for comes first.
 fn answer(results: &Results) -> String {
     let Some(answer) = &results.answer else { return String::new() };
-    let mut html = format!("<p><strong>{}</strong></p>\n", escape(&answer.line()));
-    if let Some(next) = &answer.next {
-        html += &format!("<p>next: <code>{}</code></p>\n", escape(next));
+    let kind = match answer.verdict {
+        Verdict::Try | Verdict::Tie if answer.is_costly() => "costly",
+        Verdict::Try | Verdict::Tie => "gain",
+        Verdict::Stay => "stay",
+        Verdict::None => "none",
+    };
+    let mut html = format!(
+        "<section class=\"answer {kind}\" aria-label=\"Answer\">\n<p><strong>{}</strong></p>\n",
+        escape(&sentence(&answer.headline))
+    );
+    for detail in &answer.details {
+        html += &format!("<p>{}</p>\n", escape(&sentence(detail)));
     }
-    html
+    if let Some(next) = &answer.next {
+        html += &format!("<p>Next: <code>{}</code></p>\n", escape(next));
+    }
+    html + "</section>\n"
 }
 
 /// The same table as `--csv` writes.

@@ -94,10 +94,12 @@ pub struct Results {
     pub summary: Vec<Summary>,
     /// What a reader must know about these figures.
     pub notes: Vec<String>,
+    /// What more is known of them, for a reader who wants all.
+    pub details: Vec<String>,
     /// The recording that was replayed, where the workload is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
-    /// What `try` answers.
+    /// The answer in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
     /// Pictures of each policy's first run.
@@ -387,8 +389,9 @@ impl Results {
         let elapsed_is = setting.clock.elapsed_is();
         let first = |one: &Summary| outcomes.iter().find(|outcome| outcome.policy == one.policy);
         let views = summary.iter().filter_map(first).filter_map(View::new).collect();
-        let notes = Vec::new();
-        Results { setting, elapsed_is, runs, summary, notes, recording: None, answer: None, views }
+        let (notes, details) = (Vec::new(), Vec::new());
+        let (recording, answer) = (None, None);
+        Results { setting, elapsed_is, runs, summary, notes, details, recording, answer, views }
     }
 
     /// Shows no ratio of these policies to the first, nor of any policy where the first is among them: their time is

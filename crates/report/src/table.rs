@@ -3,16 +3,76 @@
 
 use std::collections::BTreeMap;
 
+use anstyle::AnsiColor;
+
 use crate::results::ProgramRun;
 use crate::stats::median;
-use crate::text::{Align, Style, count, known, plural, table, time, visible, wrapped};
-use crate::{Results, Spread, Summary, figure, work};
+use crate::text::{
+    Align, Style, count, fitting, known, percent, plural, sentence, table, time, visible, wrapped,
+};
+use crate::{Answer, Results, Spread, Summary, Verdict, figure, work};
 
-/// The whole result: what ran where, the figures side by side, and what they cannot tell.
+/// The whole result: the answer, what ran where, the figures side by side, and what they cannot tell.
 pub fn comparison(results: &Results, style: Style) -> String {
-    let mut text = heading(results);
-    text += "\n";
-    text += &cost(results, style);
+    let answer = results.answer.as_ref().map(|answer| self::answer(answer, style));
+    let shown = if style.wide { all(results, style) } else { compact(results, style) };
+    answer.unwrap_or_default() + &heading(results) + "\n" + &shown
+}
+
+/// The answer: the decision, what speaks for and against it, and what to do next.
+fn answer(answer: &Answer, style: Style) -> String {
+    let color = match answer.verdict {
+        Verdict::Try | Verdict::Tie if answer.is_costly() => Some(AnsiColor::Yellow),
+        Verdict::Try | Verdict::Tie => Some(AnsiColor::Green),
+        Verdict::None => Some(AnsiColor::Yellow),
+        Verdict::Stay => None,
+    };
+    let form = anstyle::Style::new().bold().fg_color(color.map(Into::into));
+    let mut text = style.painted(form, &wrapped(&sentence(&answer.headline), style));
+    text += &answer.details.iter().map(|it| wrapped(&sentence(it), style)).collect::<String>();
+    // On one line, so that a shell can take it as it is.
+    if let Some(next) = &answer.next {
+        text += &format!("next: {}\n", visible(next));
+    }
+    text + "\n"
+}
+
+/// The figures that matter most, as many as the width takes, and what a reader must know of them.
+fn compact(results: &Results, style: Style) -> String {
+    let name = results.setting.clock.elapsed_name();
+    let first = results.summary.first().map_or("", |summary| summary.policy.as_str());
+    let against = format!("/ {}", shortened(first, 16));
+    let mut headings = vec!["policy", name, &against, "idle while runnable"];
+    let shown = ["wait p99", "worst wait", "switches", "migrations"];
+    let columns = shown
+        .iter()
+        .filter_map(|name| figure::BEHAVIOUR.iter().find(|figure| figure.heading == *name));
+    headings.extend(columns.clone().map(|figure| figure.heading));
+    let row = |one: &Summary| {
+        let idle = known(one.idle_while_runnable_share, |share| percent(share.median));
+        let mut row =
+            vec![one.policy.clone(), time(one.elapsed_s.median), figure::against_first(one), idle];
+        row.extend(columns.clone().map(|figure| figure.shown(one)));
+        row
+    };
+    let mut rows: Vec<Vec<String>> = results.summary.iter().map(row).collect();
+    let kept = fitting(&headings, &rows, style);
+    rows.iter_mut().for_each(|row| row.truncate(kept));
+    let mut text = table(&headings[..kept], &rows, Align::Right, style) + "\n";
+    text += &progress(results, style);
+    let clock = results.setting.clock;
+    if clock.counts_work() {
+        text += &wrapped(&format!("{name}: {}.", clock.elapsed_is()), style);
+    }
+    for note in lost(results).iter().chain(&results.notes) {
+        text += &wrapped(note, style);
+    }
+    text + "--wide shows every figure, and what each means.\n"
+}
+
+/// Every figure, and what each means.
+fn all(results: &Results, style: Style) -> String {
+    let mut text = cost(results, style);
     text += "\n";
     text += &behaviour(results, style);
     text += "\n";
@@ -21,19 +81,9 @@ pub fn comparison(results: &Results, style: Style) -> String {
         text += "\n";
         text += &programs(results, style);
     }
-    let done: Vec<Vec<String>> = work::rows(results).iter().map(work::Work::row).collect();
-    if !done.is_empty() {
-        text += &table(&work::headings(results), &done, Align::Right, style);
-        text += "\n";
-    }
+    text += &progress(results, style);
     for line in footnotes(results) {
         text += &wrapped(&line, style);
-    }
-    if let Some(answer) = &results.answer {
-        text += &wrapped(&answer.line(), style);
-        // On one line, so that a shell can take it as it is.
-        let next = answer.next.as_ref().map(|next| format!("next: {}\n", visible(next)));
-        text += &next.unwrap_or_default();
     }
     text
 }
@@ -95,7 +145,7 @@ pub fn footnotes(results: &Results) -> Vec<String> {
         lines.push("program: work that a thread of it got done, against the first policy.".into());
     }
     lines.extend(lost(results));
-    lines.extend(results.notes.iter().cloned());
+    lines.extend(results.notes.iter().chain(&results.details).cloned());
     lines
 }
 
@@ -114,21 +164,20 @@ fn cost(results: &Results, style: Style) -> String {
     let name = results.setting.clock.elapsed_name();
     let first = results.summary.first().map_or("", |summary| summary.policy.as_str());
     let against = format!("{name} / {}", shortened(first, 16));
-    let headings = ["policy", "runs", name, "min – max", &against, "idle while runnable"];
-    let rows: Vec<Vec<String>> = results.summary.iter().map(cost_row).collect();
+    let mut headings = vec!["policy", "runs", name, &against, "idle while runnable"];
+    let ranges = results.summary.iter().any(|one| one.runs > 1);
+    if ranges {
+        headings.insert(3, "min – max");
+    }
+    let row = |summary: &Summary| {
+        let elapsed = &summary.elapsed_s;
+        let range = ranges.then(|| format!("{} – {}", time(elapsed.min), time(elapsed.max)));
+        let before = [summary.policy.clone(), summary.runs.to_string(), time(elapsed.median)];
+        let after = [figure::against_first(summary), figure::idle_while_runnable(summary)];
+        before.into_iter().chain(range).chain(after).collect()
+    };
+    let rows: Vec<Vec<String>> = results.summary.iter().map(row).collect();
     table(&headings, &rows, Align::Right, style)
-}
-
-fn cost_row(summary: &Summary) -> Vec<String> {
-    let elapsed = &summary.elapsed_s;
-    vec![
-        summary.policy.clone(),
-        summary.runs.to_string(),
-        time(elapsed.median),
-        format!("{} – {}", time(elapsed.min), time(elapsed.max)),
-        figure::against_first(summary),
-        figure::idle_while_runnable(summary),
-    ]
 }
 
 fn behaviour(results: &Results, style: Style) -> String {
@@ -152,6 +201,15 @@ fn behaviour(results: &Results, style: Style) -> String {
         rows.extend(summary.whole_machine().as_ref().map(row));
     }
     table(&headings, &rows, Align::Right, style)
+}
+
+/// How far the threads of each program got, where policies differ in that.
+fn progress(results: &Results, style: Style) -> String {
+    let rows: Vec<Vec<String>> = work::rows(results).iter().map(work::Work::row).collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => table(&work::headings(results), &rows, Align::Right, style) + "\n",
+    }
 }
 
 /// Whether any run tells what TLBs and caches missed.

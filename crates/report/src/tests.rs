@@ -79,11 +79,14 @@ fn cells(text: &str, page: &str, policy: &str) -> (Vec<String>, Vec<String>) {
     (text, row.split("<td>").skip(1).map(of_cell).collect())
 }
 
+/// As `--wide` shows it.
+const WIDE: Style = Style { wide: true, ..Style::PLAIN };
+
 #[test]
 fn a_figure_is_the_same_in_terminal_page_and_json() {
     let results = varied();
     let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
-    let (text, page) = (comparison(&results, Style::PLAIN), html::comparison(&results));
+    let (text, page) = (comparison(&results, WIDE), html::comparison(&results));
     for (at, one) in results.summary.iter().enumerate() {
         let (line, row) = cells(&text, &page, &one.policy);
         let json = &json["summary"][at];
@@ -109,26 +112,39 @@ fn a_figure_is_the_same_in_terminal_page_and_json() {
 }
 
 #[test]
-fn an_answer_stands_first_on_the_page_and_last_in_the_terminal_with_its_command_whole() {
+fn an_answer_stands_first_with_its_command_whole() {
     let mut results = varied();
     let next = format!("paceline run cas --for 60s -- sh -c 'echo {}  &&  true'", "x ".repeat(60));
-    results.answer = Some(Answer {
-        verdict: Verdict::Try,
-        why: "try <cas> first".into(),
-        next: Some(next.clone()),
-        ..Answer::default()
-    });
+    let said = Answer::new(Verdict::Try, "Try <cas> first".into(), vec!["It costs nothing".into()]);
+    results.answer = Some(Answer { next: Some(next.clone()), ..said });
     let text = comparison(&results, Style::PLAIN);
-    assert!(text.ends_with(&format!("answer: try <cas> first\nnext: {next}\n")), "{text}");
+    let wanted = format!("Try <cas> first.\nIt costs nothing.\nnext: {next}\n\n");
+    assert!(text.starts_with(&wanted), "{text}");
+    let colored = comparison(&results, Style { color: true, ..Style::PLAIN });
+    assert!(colored.starts_with("\u{1b}[1m\u{1b}[32mTry <cas> first."), "{colored:?}");
     let page = html::comparison(&results);
-    let (answer, table) = (page.find("answer: try &lt;cas&gt; first"), page.find("<table>"));
+    let (answer, table) = (page.find("Try &lt;cas&gt; first."), page.find("<table>"));
     assert!(answer.is_some() && answer < table, "{answer:?} {table:?}");
     assert!(page.contains(&html::escape(&next)));
     let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
-    assert_eq!(
-        (&json["answer"]["verdict"], &json["answer"]["next"]),
-        (&"try".into(), &next.into())
-    );
+    let answer = &json["answer"];
+    assert_eq!((&answer["verdict"], &answer["next"]), (&"try".into(), &next.into()));
+    assert_eq!(answer["why"], "Try <cas> first. It costs nothing.");
+}
+
+#[test]
+fn a_narrow_terminal_has_fewer_columns_and_whole_words() {
+    let lines = |width| {
+        let text = comparison(&varied(), Style { width, ..Style::PLAIN });
+        let table: Vec<String> =
+            text.lines().filter(|line| line.starts_with('|')).map(String::from).collect();
+        assert!(table.iter().all(|line| line.chars().count() <= width as usize), "{text}");
+        assert!(text.contains("| policy") && text.contains("1.00×"), "{text}");
+        table.join("\n")
+    };
+    assert!(lines(120).contains("migrations"));
+    let phone = lines(60);
+    assert!(phone.contains("idle") && !phone.contains("migrations"), "{phone}");
 }
 
 #[test]
@@ -147,7 +163,7 @@ fn a_program_has_the_medians_of_all_runs() {
         run
     };
     let shown = |runs: &[Outcome]| {
-        comparison(&Results::new(results(Clock::Simulated).setting, runs, false), Style::PLAIN)
+        comparison(&Results::new(results(Clock::Simulated).setting, runs, false), WIDE)
     };
     let second = 1_000_000_000;
     let text = shown(&[run(0, second, true), run(1, 5 * second, true), run(2, 3 * second, true)]);
@@ -365,7 +381,7 @@ fn the_machine_stands_below_the_workloads_own_tasks() {
     own.observed.idle_ns = machine.idle_ns;
     own.machine = Some(Box::new(machine));
     let results = Results::new(results(Clock::Real).setting, &[own], false);
-    let text = comparison(&results, Style::PLAIN);
+    let text = comparison(&results, WIDE);
     assert!(text.contains("| default         |       20 |"), "{text}");
     assert!(text.contains("| - whole machine |    1,234 |"), "{text}");
     assert!(text.contains("are of the workload's own tasks"), "{text}");

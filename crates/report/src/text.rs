@@ -10,11 +10,49 @@ pub struct Style {
     pub width: u16,
     /// Draw with box characters; without, plain ASCII that other programs can cut.
     pub boxes: bool,
+    /// Every figure, and what each means.
+    pub wide: bool,
+    /// The terminal shows colours.
+    pub color: bool,
 }
 
 impl Style {
     /// For a file or a pipe.
-    pub const PLAIN: Style = Style { width: 100, boxes: false };
+    pub const PLAIN: Style = Style { width: 100, boxes: false, wide: false, color: false };
+
+    /// The same, with every figure.
+    pub fn wide(self, wide: bool) -> Self {
+        Style { wide, ..self }
+    }
+
+    /// Text in this form, line by line, where the terminal shows colours.
+    pub fn painted(self, form: anstyle::Style, text: &str) -> String {
+        match self.color {
+            true => text.lines().map(|line| format!("{form}{line}{form:#}\n")).collect(),
+            false => text.to_string(),
+        }
+    }
+}
+
+/// Ends with a full stop, as a sentence does. It may begin with the name of a policy, which has no capital.
+pub fn sentence(text: &str) -> String {
+    let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
+    format!("{text}{end}")
+}
+
+/// As many of the columns, from the left, as fit the width without a broken word; the first two at least.
+pub fn fitting(headings: &[&str], rows: &[Vec<String>], style: Style) -> usize {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| with_unit(cell)).collect()).collect();
+    let mut least = least(headings, &rows, style);
+    // Figures stay on one line.
+    least.iter_mut().zip(widths(&vec![""; headings.len()], &rows)).skip(1).for_each(
+        |(least, own)| {
+            *least = own.max(*least);
+        },
+    );
+    let taken = |columns: usize| least[..columns].iter().map(|own| own + 3).sum::<usize>() + 1;
+    (2..=headings.len()).rev().find(|columns| taken(*columns) <= style.width as usize).unwrap_or(2)
 }
 
 /// How many of the unit that fits a time are a second, its sign, and its name.
@@ -287,7 +325,7 @@ mod tests {
                 &headings,
                 std::slice::from_ref(&row),
                 Align::Right,
-                Style { boxes, width: 100 },
+                Style { boxes, ..Style::PLAIN },
             );
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
             for at in 0..15 {
@@ -303,7 +341,7 @@ mod tests {
             ["flsched:slice=50ms,pull=true,defer=100ms,place=near", "4.31 ms – 4.42 ms", "1.00×"];
         let rows = [row.map(String::from).to_vec()];
         let headings = ["policy", "min – max", "elapsed / flsched:slice=50ms"];
-        let style = Style { width: 60, boxes: false };
+        let style = Style { width: 60, ..Style::PLAIN };
         let text = table(&headings, &rows, Align::Right, style);
         assert!(text.contains("| 4.31 ms – 4.42 ms |"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");

@@ -2,10 +2,11 @@
 //! What is answered, by example; and of any replays, that no answer contradicts a warning.
 
 use proptest::prelude::*;
-use report::{Clock, Setting};
+use report::{Beside, Clock, Results, Setting};
 use trace::{Observed, Outcome, TaskObserved};
 
 use super::*;
+use crate::contest::contestants;
 use crate::nearness;
 use crate::replay::{UNSEEN, Went};
 use crate::repro::answers::contradictions;
@@ -71,8 +72,8 @@ fn tried(of: &[(&str, Vec<Ran>)], went: &Went, ways: &Ways) -> Results {
         is_doubtful: went.is_doubtful(),
         contestants: contestants(&results, went.coarse.is_some(), |name| name != "cfs"),
     };
-    results.notes.extend(case.contestants.iter().skip(1).map(|one| line(&case, one)));
-    results.answer = Some(answer(&case, ways));
+    results.details.extend(case.contestants.iter().skip(1).map(|one| line(&case, one)));
+    results.answer = Some(answer(&case, Some(ways)));
     results.recording = Some(recording);
     results
 }
@@ -116,13 +117,12 @@ fn a_gain_beyond_chance_and_error_is_worth_a_try() {
     let (fast, slower) = (("cas", runs(&[80, 83])), ("flsched", runs(&[95, 96])));
     let said = answered(&[base.clone(), fast, slower], &went());
     assert_eq!((said.verdict, said.policy.as_deref()), (Verdict::Try, Some("cas")));
-    let wanted = "answer: try cas first: 1.24× faster than default (1.23–1.25)";
-    assert!(said.line().starts_with(wanted), "{}", said.line());
+    assert_eq!(said.headline, "Try cas first: 1.24× faster than default (1.23–1.25)");
     assert_eq!(said.next.as_deref(), Some("paceline run cas --for 60s -- make"));
     for other in [[80, 103], [99, 101], [110, 112]] {
         let said = answered(&[base.clone(), ("cas", runs(&other))], &went());
         assert_eq!((said.verdict, said.next), (Verdict::Stay, None), "{}", said.why);
-        assert!(said.why.starts_with("stay with default;"), "{}", said.why);
+        assert!(said.why.starts_with("Stay with default: "), "{}", said.why);
     }
     let said = answered(&[base, ("cas", runs(&[80, 103]))], &went());
     assert!(said.why.contains("cas takes 9.51 % less time, not in every replay"), "{}", said.why);
@@ -132,8 +132,8 @@ fn a_gain_beyond_chance_and_error_is_worth_a_try() {
 fn a_gain_below_the_replays_own_error_is_not_recommended() {
     let of = |other: [u64; 2]| [("default", runs(&[108, 108])), ("cas", runs(&other))];
     let noted = |other, end: &str| {
-        let notes = tried(&of(other), &went(), &ways()).notes;
-        assert!(notes.iter().any(|note| note.ends_with(end)), "{notes:?}");
+        let details = tried(&of(other), &went(), &ways()).details;
+        assert!(details.iter().any(|line| line.ends_with(end)), "{details:?}");
     };
     let said = answered(&of([102, 102]), &went());
     assert_eq!(said.verdict, Verdict::Stay);
@@ -161,10 +161,10 @@ fn policies_that_the_replays_cannot_tell_apart_gain_alike() {
 }
 
 #[test]
-fn what_a_gain_costs_stands_in_the_sentence() {
+fn what_a_gain_costs_stands_beside_it() {
     let said = answered(&[base(), ("cas", waiting(&[80, 80], 5, 20))], &went());
-    let wanted = "try cas first: 1.25× faster than default, but 99 % of waits are up to 5.00 ms (3.00 ms under \
-                  default), the longest is 20.0 ms (20.0 ms), 80 switches (100 under default), no task takes longer";
+    let wanted = "Try cas first: 1.25× faster than default. Its cost: 99 % of waits are up to 5.00 ms (3.00 ms under \
+                  default), the longest is 20.0 ms (20.0 ms), 80 switches (100 under default), no task takes longer.";
     assert_eq!(said.why, wanted);
     let costs = said.costs.unwrap();
     assert_eq!(costs.wait_p99_s, Some(Beside { own: 0.005, first: 0.003 }));
@@ -176,15 +176,16 @@ fn waits_that_grow_more_than_twice_are_told_first() {
     for (p99, max) in [(7, 20), (3, 41)] {
         let said = answered(&[base(), ("cas", waiting(&[80, 80], p99, max))], &went());
         assert_eq!(said.verdict, Verdict::Try);
-        assert!(said.why.starts_with("waits grow: 99 % of waits are up to"), "{}", said.why);
-        let tried = "where that does not matter, try cas: 1.25× faster";
-        assert!(said.why.contains(tried), "{}", said.why);
+        let wanted = "Waits grow under cas, which is 1.25× faster than default";
+        assert_eq!(said.headline, wanted);
+        assert!(said.details[0].starts_with("99 % of waits are up to"), "{:?}", said.details);
+        assert_eq!(said.details[1], "Try it where that does not matter");
     }
     let (fast, calmer) = (("cas", waiting(&[80, 80], 11, 20)), ("o1", runs(&[90, 90])));
     let said = answered(&[base(), fast, calmer], &went());
     assert_eq!(said.policy.as_deref(), Some("o1"));
     let other = "cas is 1.25× faster than default, but 99 % of waits are up to 11.0 ms (3.00 ms under default)";
-    assert!(said.why.starts_with("try o1 first") && said.why.contains(other), "{}", said.why);
+    assert!(said.why.starts_with("Try o1 first") && said.why.contains(other), "{}", said.why);
 }
 
 #[test]
@@ -210,30 +211,30 @@ fn there_is_no_answer_where_the_replay_says_little_and_the_reason_is_the_true_on
     let said = |went: Went| {
         let said = answered(&half(), &went);
         assert_eq!((said.verdict, said.policy, said.gain), (Verdict::None, None, None));
-        (format!("no answer: {}", said.why), said.next.unwrap())
+        (said.why, said.next.unwrap())
     };
     let off = Went { elapsed_s: 0.2, ..went() };
     let (why, next) = said(Went { others: 0.3, ..off.clone() });
-    let wanted = "no answer: the replay under default is 50.0 % off its own recording, and others had 30.0 % of the \
-                  CPU time, record again on an idle machine";
+    let wanted = "No answer: the replay under default is 50.0 % off its own recording, and others had 30.0 % of the \
+                  CPU time. Record again on an idle machine.";
     assert_eq!((why.as_str(), next.as_str()), (wanted, "paceline try -- make"));
     let (why, next) = said(Went { others: 0.3, ..went() });
-    let wanted = "no answer: others had 30.0 % of the CPU time, record again on an idle machine";
+    let wanted = "No answer: others had 30.0 % of the CPU time. Record again on an idle machine.";
     assert_eq!((why.as_str(), next.as_str()), (wanted, "paceline try -- make"));
     let (why, next) = said(off.clone());
     assert!(!why.contains("record again on an idle machine"), "nobody else had it: {why}");
     assert_eq!(next, "paceline compare --on vm --policy default -- make");
     let (why, next) = said(Went { talks_unseen: true, ..off.clone() });
-    assert!(why.ends_with("record again with --calls"), "{why}");
+    assert!(why.ends_with("Record again with --calls."), "{why}");
     assert_eq!(next, "paceline try --calls -- make");
     let (why, _) = said(Went { coarse: Some(Some(0.3)), ..went() });
-    assert!(why.contains("has not seen 30.0 % of the CPU time, record again with sudo"), "{why}");
+    assert!(why.contains("has not seen 30.0 % of the CPU time. Record again with sudo"), "{why}");
     let (why, _) = said(Went { cpus: 8, ..went() });
-    assert!(why.starts_with("no answer: it was recorded on 8 CPUs and replayed on 2"), "{why}");
+    assert!(why.starts_with("No answer: it was recorded on 8 CPUs and replayed on 2"), "{why}");
     let (why, _) = said(Went { under: Some("o1".into()), ..went() });
     assert!(why.contains("is not known"), "{why}");
     let once = [("default", runs(&[100])), ("cas", runs(&[50]))];
-    assert!(answered(&once, &went()).line().starts_with("no answer: one replay of each policy"));
+    assert!(answered(&once, &went()).why.starts_with("No answer: one replay of each policy"));
 }
 
 #[test]
@@ -242,12 +243,12 @@ fn a_weak_answer_says_so_in_one_sentence() {
     assert!(!said(went()).contains("direction"));
     let weak = said(Went { others: 0.12, ..went() });
     let wanted =
-        ". Take this as a direction and not as a figure: others had 12.0 % of the CPU time";
+        " Take this as a direction and not as a figure: others had 12.0 % of the CPU time.";
     assert!(weak.ends_with(wanted), "{weak}");
     let weak = said(Went { others: 0.12, coarse: Some(None), ..went() });
-    assert!(weak.ends_with("12.0 % of the CPU time, and the recording is coarse"), "{weak}");
+    assert!(weak.ends_with("12.0 % of the CPU time, and the recording is coarse."), "{weak}");
     let unseen = said(Went { talks_unseen: true, ..went() });
-    assert!(unseen.ends_with("what went through its pipes was not recorded"), "{unseen}");
+    assert!(unseen.ends_with("what went through its pipes was not recorded."), "{unseen}");
 }
 
 #[test]
@@ -264,14 +265,14 @@ fn where_nothing_can_be_loaded_the_answer_says_what_to_do() {
 fn a_model_that_no_kernel_has_is_not_recommended() {
     let results = tried(&[base(), ("cfs", runs(&[50, 50]))], &went(), &ways());
     assert_eq!(results.answer.unwrap().verdict, Verdict::Stay);
-    let noted = |note: &String| note.ends_with(": a model, which no kernel has");
-    assert!(results.notes.iter().any(noted), "{:?}", results.notes);
+    let told = |line: &String| line.ends_with(": a model, which no kernel has");
+    assert!(results.details.iter().any(told), "{:?}", results.details);
 }
 
 #[test]
 fn what_a_coarse_recording_lacks_is_not_told() {
     let said = |coarse| tried(&half(), &Went { coarse, ..went() }, &ways());
-    let told = |results: &Results, what| results.notes.iter().any(|note| note.contains(what));
+    let told = |results: &Results, what| results.details.iter().any(|line| line.contains(what));
     assert!(told(&said(None), "50 switches where default has 100"));
     let coarse = said(Some(None));
     assert!(!told(&coarse, "switches where"));

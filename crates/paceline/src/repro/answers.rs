@@ -250,7 +250,7 @@ pub fn contradictions(result: &Value) -> Vec<String> {
             };
             let is_costly = grows(|one| one["wait_p99_s"]["median"].as_f64())
                 || grows(|one| one["worst_wait_s"].as_f64());
-            let is_first = why.starts_with("waits grow");
+            let is_first = why.to_lowercase().starts_with("waits grow");
             find(is_costly && !is_first, "waits that grow are not told first");
         }
         let shown = gaining.iter().find(|one| one["policy"] == chosen);

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Policies held against the first of a comparison: how much faster each is, and what that costs, in words.
+
+use report::stats::median;
+use report::text::{count, digits, time};
+use report::{Beside, Costs, Results, Run, Slowed, Spread, Summary};
+
+/// Waits that grow to more than this many times what they were are told before anything else.
+const TAIL_MAX: f64 = 2.0;
+/// A cost that grows by less is not worth a "but".
+const WORSE: f64 = 1.05;
+/// A task with less of all CPU time than this does not show how fair a policy is.
+const TASK_MIN: f64 = 0.01;
+
+/// A policy, as its replays were.
+#[derive(Clone, Debug, Default)]
+pub struct Contestant {
+    /// Its label.
+    pub policy: String,
+    /// There are kernels that can have it.
+    pub is_real: bool,
+    /// Replays under it.
+    pub runs: usize,
+    /// Its time as a part of the first policy's, by seed.
+    pub ratio: Option<Spread>,
+    /// 99 % of waits are shorter: the median of the runs.
+    pub wait_p99_s: Option<f64>,
+    /// The longest wait of all runs.
+    pub worst_wait_s: Option<f64>,
+    /// Context switches: the median of the runs.
+    pub switches: Option<f64>,
+    /// The task that loses most, or gains least.
+    pub slowest: Option<Slowed>,
+}
+
+/// The contestants of a result, in its order.
+pub fn contestants(
+    results: &Results,
+    is_coarse: bool,
+    is_real: impl Fn(&str) -> bool,
+) -> Vec<Contestant> {
+    let first = results.summary.first().map_or("", |one| one.policy.as_str());
+    let of = |one: &Summary| Contestant {
+        policy: one.policy.clone(),
+        is_real: is_real(&one.policy),
+        runs: one.runs,
+        ratio: one.vs_first_range,
+        wait_p99_s: one.wait_p99_s.map(|spread| spread.median),
+        worst_wait_s: one.worst_wait_s,
+        // Switches that a policy would save are in no coarse recording.
+        switches: one.context_switches.filter(|_| !is_coarse).map(|spread| spread.median),
+        slowest: slowest(&results.runs, &one.policy, first),
+    };
+    results.summary.iter().map(of).collect()
+}
+
+/// The task whose time on CPUs and waiting for one grows most, of those with a part of the CPU time that counts: the
+/// median of the runs' own ratios.
+fn slowest(runs: &[Run], policy: &str, first: &str) -> Option<Slowed> {
+    let of_first = |run: &Run| {
+        let same = |other: &&Run| (other.boot, other.run) == (run.boot, run.run);
+        runs.iter().filter(|other| other.policy == first).find(same)
+    };
+    let own = runs.iter().filter(|run| run.policy == policy);
+    let pairs: Vec<(&Run, &Run)> = own.filter_map(|run| Some((run, of_first(run)?))).collect();
+    let (_, base) = pairs.first()?;
+    let all_s: f64 = base.tasks.iter().map(|task| task.cpu_s).sum();
+    let counts = base.tasks.iter().filter(|task| task.cpu_s >= TASK_MIN * all_s);
+    let ratio = |tid| {
+        let time_s = |run: &Run| {
+            let task = run.tasks.iter().find(|task| task.tid == tid)?;
+            Some(task.cpu_s + task.wait_s).filter(|s| *s > 0.0)
+        };
+        let ratios: Option<Vec<f64>> =
+            pairs.iter().map(|(own, base)| Some(time_s(own)? / time_s(base)?)).collect();
+        median(&ratios?)
+    };
+    let slowed =
+        counts.filter_map(|task| Some(Slowed { name: task.name.clone(), ratio: ratio(task.tid)? }));
+    slowed.max_by(|one, other| one.ratio.total_cmp(&other.ratio))
+}
+
+pub fn costs(one: &Contestant, first: &Contestant) -> Costs {
+    let beside =
+        |own: Option<f64>, of: Option<f64>| own.zip(of).map(|(own, first)| Beside { own, first });
+    Costs {
+        wait_p99_s: beside(one.wait_p99_s, first.wait_p99_s),
+        worst_wait_s: beside(one.worst_wait_s, first.worst_wait_s),
+        context_switches: beside(one.switches, first.switches),
+        slowest_task: one.slowest.clone(),
+    }
+}
+
+/// Whether something costs more than so many times what it does under the first policy.
+fn grows(cost: Option<Beside>, times: f64) -> bool {
+    cost.is_some_and(|cost| cost.own > times * cost.first)
+}
+
+pub fn tail_grows(costs: &Costs) -> bool {
+    grows(costs.wait_p99_s, TAIL_MAX) || grows(costs.worst_wait_s, TAIL_MAX)
+}
+
+/// `99 % of waits are up to 11.0 ms (3.00 ms under default)` and `the longest is 80.0 ms (24.0 ms)`.
+pub fn waits(costs: &Costs, first: &str) -> Vec<String> {
+    let under = format!(" under {first}");
+    let p99 = costs.wait_p99_s.map(|wait| {
+        let (own, of) = (time(wait.own), time(wait.first));
+        format!("99 % of waits are up to {own} ({of}{under})")
+    });
+    let again = if p99.is_none() { under.as_str() } else { "" };
+    let worst = costs.worst_wait_s.map(|wait| {
+        let (own, of) = (time(wait.own), time(wait.first));
+        format!("the longest is {own} ({of}{again})")
+    });
+    p99.into_iter().chain(worst).collect()
+}
+
+/// Costs beside waits.
+fn rest(costs: &Costs, first: &str) -> Vec<String> {
+    let switches = costs.context_switches.map(|switches| {
+        format!("{} switches ({} under {first})", count(switches.own), count(switches.first))
+    });
+    let slowed = costs.slowest_task.as_ref().map(|task| match task.ratio > WORSE {
+        true => format!("task {} takes {}× as long", task.name, digits(task.ratio)),
+        false => "no task takes longer".to_string(),
+    });
+    switches.into_iter().chain(slowed).collect()
+}
+
+fn is_worse(costs: &Costs) -> bool {
+    let all = [costs.wait_p99_s, costs.worst_wait_s, costs.context_switches];
+    let slower = costs.slowest_task.as_ref().is_some_and(|task| task.ratio > WORSE);
+    slower || all.into_iter().any(|cost| grows(cost, WORSE))
+}
+
+/// `1.14× faster than default (1.12–1.16)`.
+pub fn faster(one: &Contestant, first: &str) -> String {
+    let (gain, range) = gain(one);
+    let range = match range[1] > range[0] {
+        true => format!(" ({}–{})", digits(range[0]), digits(range[1])),
+        false => String::new(),
+    };
+    format!("{}× faster than {first}{range}", digits(gain))
+}
+
+/// How many times as fast: the median, and the range.
+pub fn gain(one: &Contestant) -> (f64, [f64; 2]) {
+    let ratio = one.ratio.expect("it gains, so its ratio is known");
+    (1.0 / ratio.median, [1.0 / ratio.max, 1.0 / ratio.min])
+}
+
+pub fn middle(one: &Contestant) -> f64 {
+    one.ratio.map_or(f64::INFINITY, |ratio| ratio.median)
+}
+
+/// What a policy costs, in a sentence that says whether that is more than under the first one.
+pub fn at_what_cost(one: &Contestant, first: &Contestant) -> Vec<String> {
+    let is_worse = is_worse(&costs(one, first));
+    let cost = |told: String| if is_worse { format!("Its cost: {told}") } else { told };
+    told_costs(one, first).into_iter().map(cost).collect()
+}
+
+/// What a policy costs, in one sentence; none where nothing of it is known.
+pub fn told_costs(one: &Contestant, first: &Contestant) -> Vec<String> {
+    let costs = costs(one, first);
+    let told = [waits(&costs, &first.policy), rest(&costs, &first.policy)].concat();
+    if told.is_empty() { Vec::new() } else { vec![told.join(", ")] }
+}
