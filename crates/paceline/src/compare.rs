@@ -2,8 +2,9 @@
 //! `paceline compare`: one workload under several policies, side by side.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use report::{Results, html, write_whole};
+use report::{Origin, Results, html, write_whole};
 
 use crate::cli::{Compare, Exports, Form};
 use crate::export::Named;
@@ -12,7 +13,7 @@ use crate::files::{check_writable, say_report};
 use crate::ground::Measured;
 use crate::plan::{Place, Plan};
 use crate::progress::Progress;
-use crate::{doubt, export, ground, interrupt, nearness, output, verdict};
+use crate::{doubt, export, ground, interrupt, nearness, output, shell, verdict};
 
 /// Runs the comparison and shows it.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
@@ -62,7 +63,8 @@ pub fn hand_over(
     report: Option<&Path>,
     form: &Form,
 ) -> Result<(), Failure> {
-    let page = |path| write_whole(path, html::comparison(results)).map_err(Failure::input);
+    let page =
+        |path| write_whole(path, html::comparison(results, &origin())).map_err(Failure::input);
     let written =
         export::write(exports, measured, results).and_then(|()| report.map_or(Ok(()), page));
     let mut shown = output::print(&match form.json {
@@ -73,4 +75,16 @@ pub fn hand_over(
         shown = say_report(path, form.json);
     }
     written.and(shown)
+}
+
+/// This build, this moment, this command.
+fn origin() -> Origin {
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = ["paceline"].into_iter().chain(words.iter().map(String::as_str));
+    Origin {
+        version: env!("CARGO_PKG_VERSION").into(),
+        date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        command: shell::line(words),
+    }
 }

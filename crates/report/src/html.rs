@@ -2,7 +2,10 @@
 //! The report: one HTML page that needs nothing else.
 
 use crate::text::{count, known, sentence, time, unit};
-use crate::{Clock, Results, Run, Summary, Verdict, csv, figure, plot, table, timeline, work};
+use crate::{
+    Clock, Results, Run, Spread, Summary, Verdict, csv, differences, figure, plot, table, timeline,
+    work,
+};
 
 const STYLE: &str = include_str!("report.css");
 /// Rows of a long table that a reader sees; the data behind the link has all.
@@ -108,13 +111,28 @@ pub fn download(name: &str, mime: &str, data: &str) -> String {
     format!("<a download=\"{name}\" href='data:{mime};charset=utf-8,{encoded}'>{shown}</a>")
 }
 
-/// The report of one comparison.
-pub fn comparison(results: &Results) -> String {
+/// Where a report comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// Of Paceline.
+    pub version: String,
+    /// When it was made.
+    pub date: String,
+    /// The command that makes it again.
+    pub command: String,
+}
+
+/// The report of one comparison: the answer, how much and how sure, what differs, then all figures.
+pub fn comparison(results: &Results, origin: &Origin) -> String {
     let setting = &results.setting;
     let names: Vec<&str> = results.summary.iter().map(|one| one.policy.as_str()).collect();
     let title = format!("{}: {}", setting.workload, names.join(", "));
     let mut body = answer(results);
     body += &format!("<p>{}</p>\n", escape(&table::heading(results)).replace('\n', "<br>\n"));
+    body += &made(origin);
+    body += &gains(results);
+    body += &differences(results);
+    body += "<h2>Figures</h2>\n";
     body += &summary(results);
     body += &done(results);
     body += &plots(results);
@@ -137,6 +155,53 @@ pub fn comparison(results: &Results) -> String {
         download("paceline.csv", "text/csv", &table_of_runs(results))
     );
     page(&title, &body)
+}
+
+fn made(origin: &Origin) -> String {
+    if origin.command.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<p class=\"made\">{}, paceline {}. Again: <code>{}</code></p>\n",
+        escape(&origin.date),
+        escape(&origin.version),
+        escape(&origin.command)
+    )
+}
+
+/// How much, and how sure: each run of each policy against the first policy's.
+fn gains(results: &Results) -> String {
+    let Some((first, others)) = results.summary.split_first() else { return String::new() };
+    let name = results.setting.clock.elapsed_name();
+    let rows: Vec<(String, Vec<f64>)> = others
+        .iter()
+        .filter(|one| one.vs_first.is_some())
+        .map(|one| (one.policy.clone(), results.ratios(&one.policy)))
+        .filter(|(_, ratios)| !ratios.is_empty())
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let title = format!("{name} as a multiple of {}", first.policy);
+    let caption = format!("{title}: a dot for each run, a bar to their median; below 1 is better");
+    let axis = format!("times {}", first.policy);
+    format!(
+        "<h2>How much, and how sure</h2>\n{}",
+        figure(&caption, &plot::strips(&title, &axis, &rows))
+    )
+}
+
+/// What each policy did differently, in words.
+fn differences(results: &Results) -> String {
+    let sentences = differences::sentences(results);
+    if sentences.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from("<h2>What each policy did differently</h2>\n<ul>\n");
+    for sentence in sentences {
+        html += &format!("<li>{}</li>\n", escape(&sentence));
+    }
+    html + "</ul>\n"
 }
 
 /// What a reader asked for comes first.
@@ -231,16 +296,31 @@ fn plots(results: &Results) -> String {
         ("Involuntary switches", counts(|run| run.involuntary_switches.map(|n| n as f64))),
         ("Wait of a runnable task, 99 % at most", times("", |run| run.wait_p99_s)),
     ];
-    strips
-        .iter()
-        .filter(|(_, (_, rows))| rows.iter().any(|(_, values)| !values.is_empty()))
-        .map(|(title, (axis, rows))| {
-            figure(
-                &format!("{title}: a dot for each run, a bar to their median"),
-                &plot::strips(title, axis, rows),
-            )
-        })
-        .collect()
+    let drawn =
+        strips.iter().filter(|(_, (_, rows))| rows.iter().any(|(_, values)| !values.is_empty()));
+    let (telling, alike): (Vec<_>, Vec<_>) = drawn.partition(|(_, (_, rows))| differs(rows));
+    let draw = |(title, (axis, rows)): &(&str, (String, Vec<(String, Vec<f64>)>))| {
+        let caption = format!("{title}: a dot for each run, a bar to their median");
+        figure(&caption, &plot::strips(title, axis, rows))
+    };
+    let mut html: String = telling.into_iter().map(draw).collect();
+    if !alike.is_empty() {
+        let names: Vec<String> = alike.iter().map(|(title, _)| title.to_lowercase()).collect();
+        let folded: String = alike.into_iter().map(draw).collect();
+        html += &format!(
+            "<details><summary>Charts without a difference: {}</summary>\n{folded}</details>\n",
+            escape(&names.join(", "))
+        );
+    }
+    html
+}
+
+/// Whether a policy's runs all differ from all of the first policy's.
+fn differs(rows: &[(String, Vec<f64>)]) -> bool {
+    let range = |values: &[f64]| Spread::of(values);
+    let Some(first) = rows.first().and_then(|(_, values)| range(values)) else { return true };
+    let apart = |own: Spread| own.min > first.max || own.max < first.min;
+    rows[1..].iter().filter_map(|(_, values)| range(values)).any(apart)
 }
 
 fn elapsed_title(clock: Clock) -> &'static str {

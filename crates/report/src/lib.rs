@@ -6,6 +6,7 @@
 
 mod answer;
 pub mod csv;
+pub mod differences;
 pub mod figure;
 mod file;
 pub mod html;
@@ -19,6 +20,7 @@ mod work;
 
 pub use answer::{Answer, Beside, Costs, Slowed, Verdict};
 pub use file::{Draft, FileError, probe, remove_unfinished, write_whole, write_with};
+pub use html::Origin;
 pub use results::{Clock, Function, Recording, Results, Run, Setting, Summary, TaskRun};
 pub use stats::Spread;
 pub use table::comparison;

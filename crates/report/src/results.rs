@@ -382,6 +382,17 @@ fn busy_ns(seen: &Observed) -> u64 {
 }
 
 impl Results {
+    /// Each run's time as a multiple of the first policy's in the same boot and run; empty where ratios are withheld.
+    pub fn ratios(&self, policy: &str) -> Vec<f64> {
+        let elapsed = |policy: &str| -> Vec<_> {
+            let own = self.runs.iter().filter(|run| run.policy == policy);
+            own.map(|run| ((run.boot, run.run), run.elapsed_s)).collect()
+        };
+        let shown = self.summary.iter().any(|one| one.policy == policy && one.vs_first.is_some());
+        let first = self.summary.first().map_or("", |one| one.policy.as_str());
+        if shown { paired_ratios(&elapsed(policy), &elapsed(first)) } else { Vec::new() }
+    }
+
     /// Of these outcomes; `locks` says whether the ground counted lock acquisitions.
     pub fn new(setting: Setting, outcomes: &[Outcome], locks: bool) -> Self {
         let runs: Vec<Run> = outcomes.iter().map(|outcome| Run::new(outcome, locks)).collect();

@@ -4,7 +4,7 @@
 use trace::{MemoryUse, Missed, Observed, Outcome, Program, TaskObserved};
 
 use crate::text::{count, digits, time};
-use crate::{Answer, Clock, Results, Setting, Style, Verdict, comparison, html};
+use crate::{Answer, Clock, Origin, Results, Setting, Style, Verdict, comparison, html};
 
 fn outcome(policy: &str, boot: usize, elapsed_ns: u64) -> Outcome {
     let mut observed = Observed {
@@ -86,7 +86,7 @@ const WIDE: Style = Style { wide: true, ..Style::PLAIN };
 fn a_figure_is_the_same_in_terminal_page_and_json() {
     let results = varied();
     let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
-    let (text, page) = (comparison(&results, WIDE), html::comparison(&results));
+    let (text, page) = (comparison(&results, WIDE), html::comparison(&results, &Origin::default()));
     for (at, one) in results.summary.iter().enumerate() {
         let (line, row) = cells(&text, &page, &one.policy);
         let json = &json["summary"][at];
@@ -122,7 +122,7 @@ fn an_answer_stands_first_with_its_command_whole() {
     assert!(text.starts_with(&wanted), "{text}");
     let colored = comparison(&results, Style { color: true, ..Style::PLAIN });
     assert!(colored.starts_with("\u{1b}[1m\u{1b}[32mTry <cas> first."), "{colored:?}");
-    let page = html::comparison(&results);
+    let page = html::comparison(&results, &Origin::default());
     let (answer, table) = (page.find("Try &lt;cas&gt; first."), page.find("<table>"));
     assert!(answer.is_some() && answer < table, "{answer:?} {table:?}");
     assert!(page.contains(&html::escape(&next)));
@@ -258,7 +258,7 @@ fn seconds_under_icount_are_called_work() {
 
 #[test]
 fn a_page_stands_alone_and_escapes_what_it_shows() {
-    let page = html::comparison(&results(Clock::Dilated));
+    let page = html::comparison(&results(Clock::Dilated), &Origin::default());
     assert!(!page.contains("<worker>") && page.contains("&lt;worker&gt;"));
     assert!(!page.contains("\"<&>\""));
     for external in ["src=", "@import", "url(", "<link", "<script"] {
@@ -274,7 +274,7 @@ fn the_table_of_a_page_is_the_one_for_other_programs() {
     let mut table = Vec::new();
     crate::csv::runs(&results, &mut table).unwrap();
     let table = String::from_utf8(table).unwrap();
-    let page = html::comparison(&results);
+    let page = html::comparison(&results, &Origin::default());
     assert!(page.contains(&html::download("paceline.csv", "text/csv", &table)));
     let columns: Vec<&str> = table.lines().next().unwrap().split(',').collect();
     for column in MEASURES.iter().chain(&["policy", "boot", "run"]) {
@@ -324,7 +324,7 @@ fn who_got_how_far_is_told_where_policies_differ() {
     let table = |other: [f64; 3]| {
         let outcomes = [run("default", [30.0, 50.0, 100.0]), run("avx-fair", other)];
         let results = Results::new(results(Clock::Threads).setting, &outcomes, false);
-        (comparison(&results, Style::PLAIN), html::comparison(&results))
+        (comparison(&results, Style::PLAIN), html::comparison(&results, &Origin::default()))
     };
     let (text, page) = table([50.0, 50.0, 90.0]);
     assert!(text.contains("| nginx   |       2 |    1.25× |"), "{text}");
@@ -352,7 +352,7 @@ fn a_page_of_many_tasks_is_small() {
     let setting = results(Clock::Simulated).setting;
     let outcomes: Vec<Outcome> = (0..20).map(many).collect();
     let results = Results::new(setting, &outcomes, false);
-    let page = html::comparison(&results);
+    let page = html::comparison(&results, &Origin::default());
     assert!(page.len() < 3_000_000, "{} bytes", page.len());
     assert!(page.contains("tasks are of the first run"));
     let data: serde_json::Value = serde_json::from_str(&results.json_for_page()).unwrap();
@@ -385,7 +385,7 @@ fn the_machine_stands_below_the_workloads_own_tasks() {
     assert!(text.contains("| default         |       20 |"), "{text}");
     assert!(text.contains("| - whole machine |    1,234 |"), "{text}");
     assert!(text.contains("are of the workload's own tasks"), "{text}");
-    assert!(html::comparison(&results).contains("<td>1,234</td>"));
+    assert!(html::comparison(&results, &Origin::default()).contains("<td>1,234</td>"));
     let value: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
     let run = &value["runs"][0];
     assert_eq!(
@@ -416,4 +416,25 @@ fn ratios_are_withheld_of_those_named_and_of_all_where_the_first_is() {
     results.withhold_ratios(&["default"].into());
     let text = comparison(&results, Style::PLAIN);
     assert!(!text.contains("1.00×") && !text.contains("0.38×"), "{text}");
+}
+
+#[test]
+fn a_page_says_how_much_what_differs_and_how_to_make_it_again() {
+    let mut faster = varied();
+    let origin = Origin {
+        version: "1.2".into(),
+        date: "2026-11-28".into(),
+        command: "paceline compare --policy default,<cas>".into(),
+    };
+    let page = html::comparison(&faster, &origin);
+    let order = ["How much, and how sure", "What each policy did differently", "<h2>Figures</h2>"];
+    let places: Vec<usize> = order.iter().map(|what| page.find(what).expect(what)).collect();
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(page.contains("Again: <code>paceline compare --policy default,&lt;cas&gt;</code>"));
+    let said = crate::differences::sentences(&faster);
+    assert_eq!(said.len(), faster.summary.len() - 1);
+    // Withheld ratios are in no chart either.
+    let all: Vec<String> = faster.summary.iter().map(|one| one.policy.clone()).collect();
+    faster.withhold_ratios(&all.iter().map(String::as_str).collect());
+    assert!(!html::comparison(&faster, &origin).contains("How much, and how sure"));
 }
