@@ -28,6 +28,8 @@ use next::Ways;
 
 /// Longest that a replay may take on the simulated clock.
 const LIMIT: Duration = Duration::from_secs(3600);
+/// Replays under each policy.
+const RUNS: u32 = 5;
 /// On any machine.
 const EVEN: &str = "default,flsched,cas,o1";
 /// On one whose cores are not all alike.
@@ -68,7 +70,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
             limit,
             faults: Vec::new(),
         },
-        runs: args.runs as usize,
+        runs: args.runs.unwrap_or(RUNS) as usize,
         seed: SEED,
         profile: Profile::new(),
         profile_file: None,

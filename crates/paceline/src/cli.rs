@@ -7,36 +7,73 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Published schedulers on stock Linux: see what each would do to your workload before loading it
 #[derive(Parser, Debug)]
-#[command(name = "paceline", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "paceline", version, max_term_width = 100)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
     pub verb: Verb,
+    /// Say nothing of progress; errors and warnings are still told
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more of progress: each step on a line of its own
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
 }
 
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Show policies with their knobs, and the machines and workloads that come along
+    #[command(
+        after_help = "Examples:\n  paceline list\n  paceline list flsched\n  paceline list machines\n  paceline list xeon-phi-31s1p --json"
+    )]
     List(List),
     /// Run one workload under several policies, side by side
+    #[command(
+        after_help = "Examples:\n  paceline compare --on vm --policy default,flsched -- hackbench -g 4 -l 60 -p\n  paceline compare --on sim --machine xeon-phi-31s1p --policy cfs,flsched -- hackbench -g 10 -l 20\n  paceline compare --on sim --policy default,flsched:slice=50ms,cas --runs 5 --workload job.trace\n  paceline compare --on here --policy default,flsched --runs 5 -- make -j8"
+    )]
     Compare(Box<Compare>),
     /// Measure the figures that a talk or paper published, and print ours beside them
+    #[command(
+        after_help = "Examples:\n  paceline repro flsched --quick\n  paceline repro cas --list\n  paceline repro dino --only factors"
+    )]
     Repro(Repro),
     /// Put a policy in charge of this machine, until Ctrl-C (needs root, unless --by affinity)
+    #[command(
+        after_help = "Examples:\n  paceline run flsched --for 60s\n  paceline run cas -- make -j8\n  paceline run min-fair --by affinity --for 60s"
+    )]
     Run(Run),
     /// Say whether policies can be loaded on this machine, and how to mend what is missing
+    #[command(after_help = "Examples:\n  paceline doctor\n  paceline doctor --json")]
     Doctor(Doctor),
     /// Measure what this machine is, for the simulator, in less than a minute and without root
+    #[command(
+        after_help = "Examples:\n  paceline measure -o mine.toml\n  paceline measure --check"
+    )]
     Measure(Measure),
     /// Record a command here, replay it under several policies, and say which to try
+    #[command(
+        after_help = "Examples:\n  paceline try -- make -j8\n  paceline try --calls -- ./server --for-a-minute\n  paceline try --policy default,cas --wide -- ./job"
+    )]
     Try(Try),
     /// Record what the scheduler of this machine does, for a command or for a time
+    #[command(
+        after_help = "Examples:\n  paceline record -o job.trace -- ./job\n  paceline record --for 10s -o machine.trace"
+    )]
     Record(Record),
     /// Make a recording of what `perf script` or `trace-cmd report` print
+    #[command(
+        after_help = "Examples:\n  paceline import perf.txt -o job.trace\n  paceline import trace.pftrace --partial-trace"
+    )]
     Import(Import),
     /// Say what each task would get on uneven cores under a policy, without running anything
+    #[command(
+        after_help = "Examples:\n  paceline shares --policy min-fair --cores 2,4 --speedups 3.5,3.1,2.7,2.3,2.0,1.7\n  paceline shares --policy min-fair --cores 2,4 --speedups 3.5,3.1,1.7 --sweep --report sweep.html"
+    )]
     Shares(Box<Shares>),
+    /// Show the defaults that config files give to `compare` and `try`
+    #[command(after_help = "Examples:\n  paceline config")]
+    Config(Config),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -61,8 +98,21 @@ pub enum Verb {
 /// Arguments of `list`.
 #[derive(Args, Debug)]
 pub struct List {
-    /// Show this policy, with each knob's unit, range and default
-    pub policy: Option<String>,
+    /// Show policies, machines, workloads or figures; or one policy with its knobs, one machine with its costs, or one
+    /// workload, by its name [default: policies, machines and workloads]
+    #[arg(value_name = "KIND|NAME")]
+    pub what: Option<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `config`.
+#[derive(Args, Debug)]
+pub struct Config {
+    /// Print them as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where a comparison runs.
@@ -98,8 +148,24 @@ fn turn(text: &str) -> Result<humantime::Duration, String> {
 }
 
 fn time_such_as(example: &str, text: &str) -> Result<humantime::Duration, String> {
-    let time = text.parse::<humantime::Duration>();
-    time.map_err(|error| format!("{error}; give a time such as {example}"))
+    text.parse().map_err(|_| format!("expected a time such as {example}"))
+}
+
+/// A whole number within bounds.
+fn whole<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (LEAST..=MOST).contains(number));
+    number.ok_or_else(|| format!("expected a whole number from {LEAST} to {MOST}"))
+}
+
+/// A whole number that anything may be.
+fn any_whole<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "expected a whole number from 0".into())
+}
+
+/// A number.
+fn number(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| "expected a number such as 0.85".into())
 }
 
 /// Arguments of `compare`.
@@ -108,8 +174,9 @@ pub struct Compare {
     /// Where to run
     #[arg(long, value_name = "GROUND")]
     pub on: Ground,
-    /// Policies, comma-separated, each with its knobs: A,B:knob=value,knob=value; may be repeated
-    #[arg(long, value_name = "POLICIES", required = true)]
+    /// Policies, comma-separated, each with its knobs: A,B:knob=value,knob=value; may be repeated [default: that of a
+    /// config file]
+    #[arg(long, value_name = "POLICIES")]
     pub policy: Vec<String>,
     #[command(flatten)]
     pub machine: Machine,
@@ -124,13 +191,13 @@ pub struct Compare {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = turn)]
     pub turn: Option<humantime::Duration>,
     /// How many times the guest is booted; the policies take turns in each (vm only) [default: 3]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<1, 1000>)]
     pub boots: Option<u32>,
     /// Runs of each policy: in each boot, or each with another seed on sim [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<1, 1000>)]
     pub runs: Option<u32>,
     /// The seed of chance: of the simulator, or of the guest's memory layout [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = any_whole::<u64>)]
     pub seed: Option<u64>,
     /// The guest's kernel: a bzImage, its config beside it (vm only)
     #[arg(long, value_name = "FILE")]
@@ -263,7 +330,8 @@ pub struct Shares {
         value_name = "N,N",
         value_delimiter = ',',
         required = true,
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        value_parser = number
     )]
     pub cores: Vec<f64>,
     /// How many times as fast each task is on a fast core as on a slow one: 3.5,3.1,1.7; with more core
@@ -277,31 +345,31 @@ pub struct Shares {
     )]
     pub speedups: Vec<String>,
     /// The part of fair performance that everybody keeps [default: 0.85]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", allow_negative_numbers = true, value_parser = number)]
     pub target: Option<f64>,
     /// A target for each task, in place of --target
-    #[arg(long, value_name = "T,T", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, value_name = "T,T", value_delimiter = ',', allow_hyphen_values = true, value_parser = number)]
     pub targets: Vec<f64>,
     /// How much speeds of similar tasks may differ [default: 0.2]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number)]
     pub similarity: Option<f64>,
     /// The least uniformity [default: 0.85]
-    #[arg(long, value_name = "U", allow_negative_numbers = true)]
+    #[arg(long, value_name = "U", allow_negative_numbers = true, value_parser = number)]
     pub uniformity: Option<f64>,
     /// The part that is max-fair [default: 0.5]
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = number)]
     pub ratio: Option<f64>,
     /// How r-fair is read [default: greedy]
     #[arg(long, value_name = "READING")]
     pub reading: Option<ShareReading>,
     /// Computing power of each core type, for scaled-load [default: its tasks' mean speed]
-    #[arg(long, value_name = "P,P", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, value_name = "P,P", value_delimiter = ',', allow_hyphen_values = true, value_parser = number)]
     pub powers: Vec<f64>,
     /// What fairness is measured against [default: max-fair]
     #[arg(long, value_name = "BASE")]
     pub base: Option<ShareBase>,
     /// CPU time of each task relative to others', as nice values or cpu.weight give it [default: even]
-    #[arg(long, value_name = "W,W", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, value_name = "W,W", value_delimiter = ',', allow_hyphen_values = true, value_parser = number)]
     pub weights: Vec<f64>,
     /// Go through targets from 0 to 1, with throughput, minimum, uniformity and the energy that the same
     /// work takes relative to max-fair. Of energy it is assumed that a core draws the same whoever runs on
@@ -346,9 +414,9 @@ pub struct Try {
     /// Replay on this machine instead of the one under this command: a name, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "this")]
     pub machine: String,
-    /// Replays under each policy, each with another seed
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub runs: u32,
+    /// Replays under each policy, each with another seed [default: 5]
+    #[arg(long, value_name = "N", value_parser = whole::<1, 1000>)]
+    pub runs: Option<u32>,
     /// Record every read and write of pipes and sockets too, as `record --calls` does: for commands whose tasks
     /// talk through them
     #[arg(long)]
@@ -375,7 +443,7 @@ pub struct Record {
     #[arg(long, short, value_name = "FILE", default_value = "paceline.trace")]
     pub output: PathBuf,
     /// End it after this time, such as 10s; a command goes on without it
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
+    #[arg(long = "for", alias = "duration", value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     pub duration: Option<humantime::Duration>,
     /// Record every read and write of pipes and sockets too, and not only those that somebody waits for: a
     /// replay knows then when a pipe is full. It costs every system call; a recording without takes little
@@ -396,14 +464,15 @@ pub struct Record {
 #[derive(Args, Debug)]
 pub struct Import {
     /// Text of `perf script`, of `trace-cmd report`, or of ftrace's own `trace` file; or a trace of Perfetto's. Any of
-    /// them may be compressed by gzip. README.md has the commands that record what a good replay needs
+    /// them may be compressed by gzip. docs/src/guides/record-and-replay.md has the commands that record what a good replay
+    /// needs
     #[arg(value_name = "FILE")]
     pub text: PathBuf,
     /// Take a trace of which more than 5 % of the CPU time cannot be attributed to any task
     #[arg(long)]
     pub partial_trace: bool,
     /// The machine to import, where a trace of Perfetto's is of several (0 is the one that recorded it)
-    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true, value_parser = any_whole::<u32>)]
     pub machine_id: Option<u32>,
     /// Write the recording to this file
     #[arg(long, short, value_name = "FILE", default_value = "paceline.trace")]
@@ -508,20 +577,20 @@ pub struct Machine {
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
     pub machine: Option<String>,
     /// CPUs of the guest (vm only) [default: 8, on 4 nodes]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=255))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<1, 255>)]
     pub cpus: Option<u32>,
     /// Memory nodes among which its CPUs are divided (vm only) [default: 4; 1 with --cpus]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<1, 64>)]
     pub nodes: Option<u32>,
     /// Threads of a core (vm only) [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<1, 8>)]
     pub smt: Option<u32>,
     /// Which kind of core policies take each of the guest's CPUs for, the fastest kind first, such as
     /// 0-1=fast,2-5=slow (vm only; emulated cores are all alike)
     #[arg(long, value_name = "CPUS=KIND,...")]
     pub core_types: Option<String>,
     /// How far another node is, where the own node is 10 (vm only) [default: 20]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(11..=254))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<11, 254>)]
     pub distance: Option<u32>,
 }
 

@@ -4,6 +4,7 @@
 use policy::{Instance, InstanceError, Policy};
 
 use crate::failure::Failure;
+use crate::meant;
 
 /// Every policy, in the order in which `paceline list` shows them.
 pub static POLICIES: &[&Policy] = &[
@@ -80,6 +81,12 @@ pub static CLASSES: &[Class] = &[
     },
 ];
 
+/// What `--policy` takes.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let classes = CLASSES.iter().map(|class| class.name);
+    classes.chain(POLICIES.iter().map(|policy| policy.name))
+}
+
 /// What takes part in a comparison.
 #[derive(Clone, Debug)]
 pub enum Contender {
@@ -116,9 +123,14 @@ impl Contender {
             };
         }
         let instance = Instance::parse(text, POLICIES).map_err(|error| match error {
-            InstanceError::UnknownPolicy { name, known } => {
-                let classes: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
-                format!("no policy is called `{name}`; there are: {}, {known}", classes.join(", "))
+            InstanceError::UnknownPolicy { name, .. } => format!(
+                "no policy is called `{name}`; {}there are: {}",
+                meant::proposal(&name, names()),
+                names().collect::<Vec<_>>().join(", ")
+            ),
+            InstanceError::UnknownKnob { policy, name, known } => {
+                let proposal = meant::proposal(&name, known.split(", "));
+                format!("policy {policy} has no knob `{name}`; {proposal}it has: {known}")
             }
             other => other.to_string(),
         });

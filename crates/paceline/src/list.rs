@@ -1,65 +1,228 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `paceline list`: what there is to choose from.
 
+use machine::Machine;
+use policy::table::TYPES_MAX;
 use policy::{Instance, Policy};
-use report::text::{Align, table, wrapped};
+use report::text::{Align, plural, table, wrapped};
+use serde_json::{Value, json};
+use workload::Workload;
 use workload::npb::Npb;
 
 use crate::cli::List;
-use crate::contender::{CLASSES, Contender, POLICIES};
+use crate::contender::{self, CLASSES, Contender, POLICIES};
 use crate::failure::Failure;
-use crate::output;
 use crate::plan::WORKLOADS;
+use crate::repro::figures;
+use crate::{meant, output};
 
-/// Shows everything, or one policy.
+/// Kinds of things that can be listed.
+const KINDS: [&str; 4] = ["policies", "machines", "workloads", "figures"];
+
+/// Shows everything, one kind of things, or one thing.
 pub fn run(list: &List) -> Result<(), Failure> {
-    let text = match &list.policy {
-        None => all(),
-        Some(name) => match Contender::parse(name)? {
-            Contender::Class(class) => format!("{}: {}\n", class.name, class.summary),
-            Contender::Policy(instance) => one(instance.policy),
+    let shown = match list.what.as_deref() {
+        None => Shown {
+            text: policies().text + "\n" + &machines().text + "\n" + &workloads().text,
+            json: json!({
+                "policies": policies().json, "machines": machines().json, "workloads": workloads().json,
+            }),
         },
+        Some("policies") => policies(),
+        Some("machines") => machines(),
+        Some("workloads") => workloads(),
+        Some("figures") => {
+            let (text, json) = figures()?;
+            Shown { text, json }
+        }
+        Some(name) => one(name)?,
     };
-    output::print(&text)
+    output::print(&match list.json {
+        true => serde_json::to_string_pretty(&shown.json).expect("it is plain data") + "\n",
+        false => shown.text,
+    })
 }
 
-fn all() -> String {
+/// The same for a person and for a program.
+struct Shown {
+    text: String,
+    json: Value,
+}
+
+/// A policy, a machine or a workload, whichever has this name.
+fn one(name: &str) -> Result<Shown, Failure> {
+    let base = name.split(':').next().unwrap_or_default();
+    if contender::names().any(|known| known == base) {
+        return Ok(match Contender::parse(name)? {
+            Contender::Class(class) => Shown {
+                text: format!("{}: {}\n", class.name, class.summary),
+                json: class_json(class),
+            },
+            Contender::Policy(instance) => one_policy(instance.policy),
+        });
+    }
+    if let Ok(machine) = machine::find(name) {
+        return Ok(one_machine(&machine));
+    }
+    if let Some(workload) = embedded().find(|workload| workload.name == name) {
+        return Ok(one_workload(&workload));
+    }
+    let known = KINDS.into_iter().chain(contender::names()).chain(machine::names());
+    let known = known.chain(WORKLOADS.iter().map(|(known, _)| *known));
+    Err(Failure::input(format!(
+        "no policy, machine or workload is called `{name}`; {}`paceline list policies`, `list machines` and \
+         `list workloads` show what there is",
+        meant::proposal(name, known)
+    )))
+}
+
+fn policies() -> Shown {
+    let classes = CLASSES
+        .iter()
+        .map(|class| vec![class.name.to_string(), class.summary.to_string(), String::new()]);
     let policies = POLICIES.iter().map(|policy| {
         let knobs: Vec<&str> = policy.knobs.iter().map(|knob| knob.name).collect();
         vec![policy.name.to_string(), policy.summary.to_string(), knobs.join(", ")]
     });
-    let classes = CLASSES
-        .iter()
-        .map(|class| vec![class.name.to_string(), class.summary.to_string(), String::new()]);
     let rows: Vec<Vec<String>> = classes.chain(policies).collect();
-    left(&["policy", "what it does", "knobs"], &rows)
-        + "\npaceline list POLICY shows a policy's knobs with their units, ranges and defaults.\n\n"
-        + &machines()
-        + "\n"
-        + &workloads()
+    let text = left(&["policy", "what it does", "knobs"], &rows)
+        + "\npaceline list POLICY shows a policy's knobs with their units, ranges and defaults.\n";
+    let json = CLASSES.iter().map(class_json).chain(POLICIES.iter().map(|own| policy_json(own)));
+    Shown { text, json: json.collect() }
 }
 
-fn machines() -> String {
-    let rows: Vec<Vec<String>> = machine::names()
-        .filter_map(|name| machine::find(name).ok())
-        .map(|machine| vec![machine.name, machine.cpus.len().to_string(), machine.summary])
-        .collect();
-    left(&["machine", "CPUs", "what it is"], &rows) + "\n" + &wrapped(PLAIN, output::style())
+fn class_json(class: &contender::Class) -> Value {
+    json!({"name": class.name, "summary": class.summary, "knobs": []})
+}
+
+fn policy_json(policy: &Policy) -> Value {
+    let defaults = policy.knobs.iter().map(|knob| {
+        json!({
+            "name": knob.name, "default": knob.format(knob.default),
+            "values": knob.unit.to_string(), "help": knob.help,
+        })
+    });
+    json!({
+        "name": policy.name, "summary": policy.summary, "about": policy.about,
+        "keeps": policy.keeps, "knobs": defaults.collect::<Vec<_>>(),
+    })
+}
+
+fn machines() -> Shown {
+    let all: Vec<Machine> = machine::names().filter_map(|name| machine::find(name).ok()).collect();
+    let row = |machine: &Machine| {
+        vec![machine.name.clone(), machine.cpus.len().to_string(), machine.summary.clone()]
+    };
+    let rows: Vec<Vec<String>> = all.iter().map(row).collect();
+    let text = left(&["machine", "CPUs", "what it is"], &rows)
+        + "\n"
+        + &wrapped(PLAIN, output::style())
+        + "paceline list MACHINE shows what is known of one.\n";
+    Shown { text, json: all.iter().map(machine_json).collect() }
 }
 
 const PLAIN: &str = "plain-N is a machine of N CPUs: one node whose cores share a cache, with numa-2x4's costs. A \
                      recording of N CPUs is replayed on it where no machine is named.";
 
-fn workloads() -> String {
-    let rows: Vec<Vec<String>> = WORKLOADS
-        .iter()
-        .filter_map(|(name, json)| workload::rtapp::parse(name, json).ok())
-        .map(|workload| vec![workload.name, workload.tasks.len().to_string()])
-        .collect();
-    left(&["workload", "tasks"], &rows)
+fn machine_json(machine: &Machine) -> Value {
+    let cost = |(name, of): (&&str, &machine::Quantity)| {
+        json!({
+            "name": name, "value": of.value, "range": of.range, "unit": of.unit, "tag": of.tag,
+            "source": of.source,
+        })
+    };
+    json!({
+        "name": machine.name, "summary": machine.summary, "cpus": machine.cpus.len(),
+        "cores": distinct(machine, |cpu| cpu.core), "caches": distinct(machine, |cpu| cpu.llc),
+        "nodes": distinct(machine, |cpu| cpu.node), "core_rates": machine.core_rates,
+        "models": models_of(machine), "costs": machine.sources.iter().map(cost).collect::<Vec<_>>(),
+    })
+}
+
+fn distinct(machine: &Machine, of: fn(&machine::Cpu) -> u16) -> usize {
+    let mut all: Vec<u16> = machine.cpus.iter().map(of).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.len()
+}
+
+/// What of hardware is modelled beside costs.
+fn models_of(machine: &Machine) -> Vec<&'static str> {
+    let all = [
+        (machine.memory.is_some(), "TLBs and caches"),
+        (machine.fabric.is_some(), "memory domains"),
+        (machine.frequency.is_some(), "frequency"),
+        (machine.kinds(TYPES_MAX).rates.len() > 1, "kinds of cores"),
+    ];
+    all.into_iter().filter(|(has, _)| *has).map(|(_, what)| what).collect()
+}
+
+fn one_machine(machine: &Machine) -> Shown {
+    let mut text = format!("{}: {}\n\n", machine.name, machine.summary);
+    text += &format!(
+        "{}, {}, {}, {}\n",
+        plural(machine.cpus.len(), "CPU"),
+        plural(distinct(machine, |cpu| cpu.core), "core"),
+        plural(distinct(machine, |cpu| cpu.llc), "last-level cache"),
+        plural(distinct(machine, |cpu| cpu.node), "memory node"),
+    );
+    let modelled = models_of(machine);
+    text += &match modelled.is_empty() {
+        true => "modelled: costs alone\n\n".to_string(),
+        false => format!("modelled beside costs: {}\n\n", modelled.join(", ")),
+    };
+    let row = |(name, of): (&&str, &machine::Quantity)| {
+        let range = of.range.map_or(String::new(), |[least, most]| format!("{least} to {most}"));
+        let tag = serde_json::to_value(of.tag).expect("it is a word");
+        let tag = tag.as_str().unwrap_or_default().to_string();
+        vec![name.to_string(), format!("{} {}", of.value, of.unit), range, tag]
+    };
+    let rows: Vec<Vec<String>> = machine.sources.iter().map(row).collect();
+    text += &left(&["cost", "value", "range", "how it is known"], &rows);
+    text +=
+        &format!("\n--on sim --machine {}; --json has the source of each number\n", machine.name);
+    Shown { text, json: machine_json(machine) }
+}
+
+fn embedded() -> impl Iterator<Item = Workload> {
+    WORKLOADS.iter().filter_map(|(name, json)| workload::rtapp::parse(name, json).ok())
+}
+
+fn workload_json(workload: &Workload) -> Value {
+    json!({
+        "name": workload.name, "tasks": workload.tasks.len(),
+        "duration_s": workload.duration_ns.map(|ns| ns as f64 / 1e9),
+    })
+}
+
+fn workloads() -> Shown {
+    let rows: Vec<Vec<String>> =
+        embedded().map(|workload| vec![workload.name, workload.tasks.len().to_string()]).collect();
+    let text = left(&["workload", "tasks"], &rows)
         + "\n"
         + &wrapped(COMMANDS, output::style())
-        + &wrapped(&models(), output::style())
+        + &wrapped(&models(), output::style());
+    Shown { text, json: embedded().map(|workload| workload_json(&workload)).collect() }
+}
+
+fn one_workload(workload: &Workload) -> Shown {
+    let mut programs: Vec<(String, usize)> = Vec::new();
+    for task in &workload.tasks {
+        let name = task.name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-');
+        match programs.iter_mut().find(|(known, _)| known == name) {
+            Some((_, count)) => *count += 1,
+            None => programs.push((name.to_string(), 1)),
+        }
+    }
+    let rows: Vec<Vec<String>> =
+        programs.into_iter().map(|(name, count)| vec![name, count.to_string()]).collect();
+    let until = workload.duration_ns.map_or("until all tasks end".into(), |ns| {
+        format!("for {}", report::text::time(ns as f64 / 1e9))
+    });
+    let text = format!("{}: {}, {until}\n\n", workload.name, plural(workload.tasks.len(), "task"))
+        + &left(&["program", "tasks"], &rows)
+        + &format!("\n--workload {}\n", workload.name);
+    Shown { text, json: workload_json(workload) }
 }
 
 /// Workloads that are command lines.
@@ -82,14 +245,17 @@ fn models() -> String {
     )
 }
 
-fn one(policy: &'static Policy) -> String {
+fn one_policy(policy: &'static Policy) -> Shown {
     let mut text = format!("{}: {}\n\n", policy.name, policy.summary);
     text += &wrapped(policy.about, output::style());
     text += "\n";
     text += &kept(policy);
-    if policy.knobs.is_empty() {
-        return text + "\nIt has no knobs.\n";
-    }
+    text += &knobs(policy);
+    Shown { text, json: policy_json(policy) }
+}
+
+fn knobs(policy: &'static Policy) -> String {
+    let Some(first) = policy.knobs.first() else { return "\nIt has no knobs.\n".into() };
     let defaults = Instance::default(policy);
     let rows: Vec<Vec<String>> = policy
         .knobs
@@ -104,11 +270,11 @@ fn one(policy: &'static Policy) -> String {
             ]
         })
         .collect();
-    text += "\n";
-    text += &left(&["knob", "default", "values", "what it does"], &rows);
-    let first = &policy.knobs[0];
-    text += &format!("\n--policy {}:{}={}\n", policy.name, first.name, first.format(first.default));
-    text
+    let example = format!("{}:{}={}", policy.name, first.name, first.format(first.default));
+    format!(
+        "\n{}\n--policy {example}\n",
+        left(&["knob", "default", "values", "what it does"], &rows)
+    )
 }
 
 /// What it keeps of what the kernel is asked for.

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use machine::Machine;
+use machine::{Machine, MachineError};
 use policy::table::TYPES_MAX;
 
 use crate::failure::Failure;
-use crate::{files, measure, output};
+use crate::{files, meant, measure, output};
 
 /// A machine that comes along, one of a file, or this one.
 pub fn find_machine(name: &str) -> Result<Machine, Failure> {
@@ -24,8 +24,15 @@ pub fn find_machine(name: &str) -> Result<Machine, Failure> {
             }
             Machine::from_toml(&text, name).map_err(Failure::input)
         }
-        false => machine::find(name)
-            .map_err(|error| Failure::input(format!("{error}, this, or a TOML file"))),
+        false => machine::find(name).map_err(|error| {
+            Failure::input(match error {
+                MachineError::Unknown { name, known } => format!(
+                    "no machine is called `{name}`; {}there are: {known}, this, or a TOML file",
+                    meant::proposal(&name, machine::names())
+                ),
+                error => error.to_string(),
+            })
+        }),
     }
 }
 

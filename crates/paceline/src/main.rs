@@ -5,6 +5,7 @@ mod affinity;
 mod attempt;
 mod cli;
 mod compare;
+mod config;
 mod contender;
 mod contest;
 mod doctor;
@@ -20,6 +21,7 @@ mod interrupt;
 mod known;
 mod list;
 mod machines;
+mod meant;
 mod measure;
 mod nearness;
 mod outbox;
@@ -30,6 +32,8 @@ mod plan;
 mod profile;
 mod progress;
 mod record;
+#[cfg(test)]
+mod reference;
 mod replay;
 mod repro;
 mod run;
@@ -41,7 +45,7 @@ mod verdict;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Verb};
@@ -62,17 +66,25 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
+    progress::say_as_much_as(cli.quiet, cli.verbose);
     match cli.verb {
         Verb::List(list) => list::run(&list),
-        Verb::Compare(compare) => compare::run(&compare),
+        Verb::Compare(mut compare) => {
+            config::fill_compare(&mut compare)?;
+            compare::run(&compare)
+        }
         Verb::Repro(repro) => repro::run(&repro),
         Verb::Run(run) => run::run(&run),
         Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Measure(measure) => measure::run(&measure),
-        Verb::Try(attempt) => attempt::run(&attempt),
+        Verb::Try(mut attempt) => {
+            config::fill_try(&mut attempt)?;
+            attempt::run(&attempt)
+        }
         Verb::Record(record) => record::run(&record),
         Verb::Import(import) => import::run(&import),
         Verb::Shares(shares) => shares::run(&shares),
+        Verb::Config(config) => config::run(&config),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
         Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
@@ -107,16 +119,42 @@ fn one_line(error: &clap::Error, text: &str) -> String {
         ["\nUsage:", "\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
     let said = text[..end.unwrap_or(text.len())].trim_start_matches("error: ").trim();
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let mend = match error.kind() {
-        ErrorKind::InvalidSubcommand => &format!("; there are: {}", verbs().join(", ")),
-        ErrorKind::UnknownArgument if !text.contains("argument '-") => {
-            "; see --help, or put `--` before a command that is to be run"
+    let said = lines.join(" ");
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let unknown = context(error, ContextKind::InvalidSubcommand);
+            let proposal = meant::proposal(&unknown, verbs().iter().map(String::as_str));
+            format!("there is no verb `{unknown}`; {proposal}there are: {}", verbs().join(", "))
         }
-        ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => "; see --help",
-        ErrorKind::InvalidUtf8 => return foreign_argument(),
-        _ => "",
-    };
-    lines.join(" ") + mend
+        ErrorKind::ValueValidation => {
+            let why = std::error::Error::source(error).map_or(said, ToString::to_string);
+            format!("{}: {why}", given(error))
+        }
+        ErrorKind::InvalidValue => {
+            let values = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(values)) if !values.is_empty() => values.join(", "),
+                _ => return said,
+            };
+            format!("{}: expected one of {values}", given(error))
+        }
+        ErrorKind::UnknownArgument if !text.contains("argument '-") => {
+            said + "; see --help, or put `--` before a command that is to be run"
+        }
+        ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => said + "; see --help",
+        ErrorKind::InvalidUtf8 => foreign_argument(),
+        _ => said,
+    }
+}
+
+/// An option and what was given for it: `--runs 0`.
+fn given(error: &clap::Error) -> String {
+    let option = context(error, ContextKind::InvalidArg);
+    let option = option.split(" <").next().unwrap_or_default();
+    format!("{option} {}", context(error, ContextKind::InvalidValue)).trim().to_string()
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> String {
+    error.get(kind).map(ToString::to_string).unwrap_or_default()
 }
 
 /// What there is to do, as far as the help names it.

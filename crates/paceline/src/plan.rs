@@ -23,7 +23,7 @@ use crate::here::{self, Here};
 use crate::machines::{core_types, find_machine};
 use crate::profile::Given;
 use crate::replay::Went;
-use crate::{hackbench, output, replay, turbo};
+use crate::{hackbench, meant, output, replay, turbo};
 
 /// A comparison.
 #[derive(Clone, Debug)]
@@ -255,8 +255,9 @@ impl Job {
             Some((_, json)) => json.to_string(),
             None if is_bare(path) && !path.exists() => {
                 return Err(Failure::input(format!(
-                    "no workload is called `{name}`; `paceline list` shows those that come along; \
-                     or name a file"
+                    "no workload is called `{name}`; {}`paceline list workloads` shows those that come along; \
+                     or name a file",
+                    meant::proposal(&name, WORKLOADS.iter().map(|(known, _)| *known))
                 )));
             }
             None => text_of(path, "it is neither rt-app JSON nor a recording")?,

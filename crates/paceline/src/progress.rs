@@ -2,32 +2,69 @@
 //! What a person sees while they wait: on standard error, where nothing else goes but errors.
 
 use std::io::{IsTerminal, stderr};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use report::text::visible;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::text::{plural, visible};
 
 use crate::output;
 
-/// Bars on a terminal; elsewhere a line for each phase. Nothing of it commands the terminal.
+/// Where nothing moves a line says how far it is, as often.
+const LINES: Duration = Duration::from_secs(10);
+
+const QUIET: u8 = 0;
+const USUAL: u8 = 1;
+const VERBOSE: u8 = 2;
+
+/// How much is said.
+static SAYS: AtomicU8 = AtomicU8::new(USUAL);
+
+/// From now on progress says nothing (`-q`), or each step on a line of its own (`-v`).
+pub fn say_as_much_as(quiet: bool, verbose: bool) {
+    let says = if quiet {
+        QUIET
+    } else if verbose {
+        VERBOSE
+    } else {
+        USUAL
+    };
+    SAYS.store(says, Ordering::Relaxed);
+}
+
+/// Bars on a terminal; elsewhere a line for each phase, and one every ten seconds. Nothing of it commands the terminal.
 pub struct Progress {
     bars: MultiProgress,
     own: Option<ProgressBar>,
+    lines: Option<Lines>,
+    says: u8,
 }
 
 impl Progress {
     /// For as many steps.
     pub fn new(steps: u64) -> Self {
+        let says = SAYS.load(Ordering::Relaxed);
         let bars = MultiProgress::new();
-        let own = stderr().is_terminal().then(|| bars.add(bar(steps)));
-        Progress { bars, own }
+        if says == QUIET {
+            bars.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let moves = says == USUAL && stderr().is_terminal();
+        let own = moves.then(|| bars.add(bar(steps)));
+        let lines = (!moves && says != QUIET).then(|| Lines::new(steps));
+        Progress { bars, own, lines, says }
     }
 
     /// What happens from now on.
     pub fn phase(&self, text: &str) {
-        match &self.own {
-            Some(bar) => bar.set_message(visible(text)),
-            None => output::say(text),
+        if let Some(bar) = &self.own {
+            bar.set_message(visible(text));
+        }
+        if let Some(lines) = &self.lines {
+            lines.far.lock().unwrap_or_else(PoisonError::into_inner).now = text.to_string();
+            output::say(text);
         }
     }
 
@@ -35,13 +72,14 @@ impl Progress {
     pub fn known(&self, text: &str) {
         match &self.own {
             Some(bar) => bar.println(visible(text)),
+            None if self.says == QUIET => {}
             None => output::say(text),
         }
     }
 
     /// Who writes how far a ground is where its bars are not seen.
     pub fn log(&self) -> Option<fn(&str)> {
-        self.own.is_none().then_some(output::say)
+        self.lines.is_some().then_some(output::say)
     }
 
     /// How far the present phase is; too often for a log.
@@ -49,12 +87,21 @@ impl Progress {
         if let Some(bar) = &self.own {
             bar.set_message(visible(text));
         }
+        if let Some(lines) = &self.lines {
+            lines.far.lock().unwrap_or_else(PoisonError::into_inner).now = text.to_string();
+            if self.says == VERBOSE {
+                output::say(text);
+            }
+        }
     }
 
     /// A step is done.
     pub fn step(&self) {
         if let Some(bar) = &self.own {
             bar.inc(1);
+        }
+        if let Some(lines) = &self.lines {
+            lines.far.lock().unwrap_or_else(PoisonError::into_inner).done += 1;
         }
     }
 
@@ -72,10 +119,92 @@ impl Drop for Progress {
     }
 }
 
+/// How far it is.
+struct Far {
+    now: String,
+    done: u64,
+    of: u64,
+    begun: Instant,
+}
+
+impl Far {
+    fn line(&self) -> String {
+        let passed = self.begun.elapsed();
+        let left = match self.done {
+            0 => String::new(),
+            done => {
+                let left = passed.mul_f64(self.of.saturating_sub(done) as f64 / done as f64);
+                format!(", about {} left", said(left))
+            }
+        };
+        let done = if self.of > 1 {
+            format!("{} of {} done, ", self.done, self.of)
+        } else {
+            String::new()
+        };
+        format!("{}: {done}{} passed{left}", self.now, said(passed))
+    }
+}
+
+/// Lines that say how far it is, from a thread of their own.
+struct Lines {
+    far: Arc<Mutex<Far>>,
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lines {
+    fn new(of: u64) -> Self {
+        let far = Far { now: String::new(), done: 0, of, begun: Instant::now() };
+        let far = Arc::new(Mutex::new(far));
+        let (end, ended) = channel::<()>();
+        let own = far.clone();
+        let thread = thread::spawn(move || {
+            while ended.recv_timeout(LINES) == Err(RecvTimeoutError::Timeout) {
+                let line = own.lock().unwrap_or_else(PoisonError::into_inner).line();
+                output::say(&line);
+            }
+        });
+        Lines { far, end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// `40 s`, `3 min`.
+fn said(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds < 120 => format!("{seconds} s"),
+        seconds => plural(seconds as usize / 60, "minute"),
+    }
+}
+
 fn bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {wide_msg}");
-    bar.set_style(style.expect("the template is sound"));
+    let style = match steps {
+        0 | 1 => "{spinner} {elapsed} {wide_msg}",
+        _ => "{spinner} {elapsed} {bar:20} {pos}/{len}, {eta} left {wide_msg}",
+    };
+    bar.set_style(ProgressStyle::with_template(style).expect("the template is sound"));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is_and_how_long_it_takes_still() {
+        let begun = Instant::now().checked_sub(Duration::from_secs(30)).unwrap();
+        let far = |done, of| Far { now: "runs".into(), done, of, begun }.line();
+        assert_eq!(far(0, 1), "runs: 30 s passed");
+        assert_eq!(far(3, 9), "runs: 3 of 9 done, 30 s passed, about 60 s left");
+        assert_eq!(said(Duration::from_secs(400)), "6 minutes");
+    }
 }

@@ -151,11 +151,11 @@ fn take(args: &Record) -> Result<Taken, Failure> {
 /// Whether it is a recording of procfs, for want of rights; refuses what cannot be recorded.
 fn is_coarse(args: &Record) -> Result<bool, Failure> {
     if args.duration.is_some_and(|until| until.is_zero()) {
-        return Err(Failure::input("--duration 0s: give it a time such as 10s"));
+        return Err(Failure::input("--for 0s: expected a time such as 10s"));
     }
     if args.command.is_empty() && args.duration.is_none() {
         return Err(Failure::input(
-            "nothing to record; name a command after --, or a time with --duration 10s",
+            "nothing to record; name a command after --, or a time with --for 10s",
         ));
     }
     if let Some(program) = args.command.first() {

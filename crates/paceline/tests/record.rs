@@ -23,7 +23,7 @@ fn what_was_recorded_is_kept_whatever_ends_it() {
         replayed ctrl-c
         grep -q 'cut off' ctrl-c.err && fail "it has an end"
 
-        $P record -o whole --duration 1h 2>err & pid=$!
+        $P record -o whole --for 1h 2>err & pid=$!
         await '[ "$(cat .tmp* 2>/dev/null | wc -c)" -gt 1000 ]'
         kill -INT $pid
         wait $pid; status=$?; [ $status = 130 ] || fail "nobody has a status but it: $status"
@@ -87,13 +87,13 @@ END
     );
 }
 
-/// The commands of README that record with perf and with trace-cmd: their replay takes as long as what was recorded.
+/// The commands of the guide that record with perf and with trace-cmd: their replay takes as long as what was recorded.
 #[test]
-fn recipes_of_the_readme_record_what_a_replay_needs() {
-    const README: &str = include_str!("../../../README.md");
+fn recipes_of_the_guide_record_what_a_replay_needs() {
+    const GUIDE: &str = include_str!("../../../docs/src/guides/record-and-replay.md");
     let recipe = |program: &str| {
         let lines: Vec<&str> =
-            README.lines().skip_while(|line| !line.starts_with(program)).collect();
+            GUIDE.lines().skip_while(|line| !line.starts_with(program)).collect();
         let end = lines
             .iter()
             .position(|line| line.starts_with("paceline import"))

@@ -113,3 +113,11 @@ fn finish(
     let all = rows.iter().all(Row::passes) && show::lost(rows, charts) == 0;
     output::end(shown, if all { Ok(()) } else { Err(Failure::Gate) })
 }
+
+/// Every figure and chart by its name, for a person and for a program.
+pub fn figures() -> Result<(String, serde_json::Value), Failure> {
+    let papers = paper::find("all")?;
+    let all = names::Wanted::new(&papers, &[])?;
+    let json = serde_json::from_str(&all.json()).expect("it was written just now");
+    Ok((all.text(), json))
+}

@@ -6,11 +6,7 @@ use serde_json::{Value, json};
 use super::judge::Gate;
 use super::paper::Paper;
 use crate::failure::Failure;
-
-/// A name is near another from this similarity on (Jaro and Winkler: 1 is the same).
-const NEAR: f64 = 0.85;
-/// As many near names are proposed.
-const PROPOSED: usize = 3;
+use crate::meant;
 
 /// A figure, or a chart, that `repro` can be asked for.
 struct Entry<'a> {
@@ -59,7 +55,7 @@ impl<'a> Wanted<'a> {
             None => Ok(Wanted { papers, only }),
             Some(unknown) => Err(Failure::input(format!(
                 "--only {unknown} matches no figure; {}`paceline repro {} --list` shows all",
-                proposal(papers, unknown),
+                meant::proposal(unknown, entries(papers).map(|one| one.name)),
                 match papers {
                     [one] => &one.name,
                     _ => "all",
@@ -105,33 +101,6 @@ fn asks_for(papers: &[Paper], only: &str, name: &str) -> bool {
     match entries(papers).any(|one| one.name == only) {
         true => name == only,
         false => name.contains(only),
-    }
-}
-
-/// How near a name is, or a part of it: names are long, and `--only` asks for parts. A part begins behind a hyphen.
-fn similarity(name: &str, unknown: &str) -> f64 {
-    let length = unknown.chars().count();
-    let starts = name.match_indices('-').map(|(at, _)| at + 1);
-    let parts = [0].into_iter().chain(starts).map(|at| &name[at..]);
-    let one = |part: &str| {
-        let begin: String = part.chars().take(length).collect();
-        strsim::jaro_winkler(part, unknown).max(strsim::jaro_winkler(&begin, unknown))
-    };
-    parts.map(one).fold(0.0, f64::max)
-}
-
-/// Names that somebody may have meant, the nearest first.
-fn proposal(papers: &[Paper], unknown: &str) -> String {
-    let mut near: Vec<(f64, &str)> = entries(papers)
-        .map(|one| (similarity(one.name, unknown), one.name))
-        .filter(|(similarity, _)| *similarity >= NEAR)
-        .collect();
-    near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    near.dedup_by_key(|(_, name)| *name);
-    let names: Vec<&str> = near.iter().take(PROPOSED).map(|(_, name)| *name).collect();
-    match names.is_empty() {
-        true => String::new(),
-        false => format!("did you mean {}? ", names.join(", ")),
     }
 }
 

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Pages of the book that are made from the code: verbs from the command line's own description, policies from their
+//! knobs. `UPDATE_DOCS=1 cargo test -p paceline reference` writes them again.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use clap::builder::PossibleValue;
+use clap::{Arg, Command, CommandFactory};
+
+use crate::cli::Cli;
+use crate::contender::{CLASSES, POLICIES};
+
+const MADE: &str =
+    "<!-- Made from the code: UPDATE_DOCS=1 cargo test -p paceline reference -->\n\n";
+
+/// Text as a table's cell has it.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ").replace('<', "&lt;")
+}
+
+fn verbs() -> String {
+    let mut command = Cli::command();
+    command.build();
+    let mut page = format!("{MADE}# Verbs and options\n\n");
+    page += "`paceline help VERB` and `paceline man VERB` show the same. `-q` and `-v` are options of every verb.\n";
+    for verb in
+        command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
+    {
+        page += &one_verb(verb);
+    }
+    page
+}
+
+fn one_verb(verb: &Command) -> String {
+    let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+    let mut text = format!("\n## {}\n\n{about}.\n", verb.get_name());
+    if let Some(examples) = verb.get_after_help() {
+        let lines = examples.to_string();
+        let lines = lines.lines().skip(1).map(str::trim).collect::<Vec<_>>().join("\n");
+        write!(text, "\n<!-- not run: examples of the help, which the test `examples_are_sound` parses -->\n```sh\n{lines}\n```\n")
+            .expect("memory takes it");
+    }
+    text += "\n| option | meaning |\n|---|---|\n";
+    let own = |arg: &&Arg| !arg.is_hide_set() && !arg.is_global_set() && arg.get_id() != "help";
+    for arg in verb.get_arguments().filter(own) {
+        writeln!(text, "| {} | {} |", option(arg), meaning(arg)).expect("memory takes it");
+    }
+    text
+}
+
+fn option(arg: &Arg) -> String {
+    let names: Vec<&str> =
+        arg.get_value_names().into_iter().flatten().map(|name| name.as_str()).collect();
+    let takes = arg.get_action().takes_values();
+    let value = if takes { names.join(" ") } else { String::new() };
+    let short = arg.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
+    let name = match arg.get_long() {
+        Some(long) => format!("{short}--{long} {value}"),
+        None if arg.is_last_set() => format!("-- {value}"),
+        None => value,
+    };
+    format!("`{}`", name.trim().replace('|', "\\|"))
+}
+
+fn meaning(arg: &Arg) -> String {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let values = arg.get_possible_values();
+    let values: Vec<String> = match arg.get_action().takes_values() {
+        true => values.iter().filter(|value| !value.is_hide_set()).map(value).collect(),
+        false => Vec::new(),
+    };
+    let defaults: Vec<String> =
+        arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+    let mut text = cell(&help);
+    if !values.is_empty() {
+        write!(text, ". {}", values.join("; ")).expect("memory takes it");
+    }
+    if !defaults.is_empty() && arg.get_action().takes_values() {
+        write!(text, " [default: {}]", cell(&defaults.join(", "))).expect("memory takes it");
+    }
+    text
+}
+
+fn value(value: &PossibleValue) -> String {
+    let help = value.get_help().map(|help| format!(": {}", cell(&help.to_string())));
+    format!("`{}`{}", value.get_name(), help.unwrap_or_default())
+}
+
+fn policies() -> String {
+    let mut page = format!("{MADE}# Policies and knobs\n\n");
+    page += "`paceline list POLICY` shows the same. [Which policy for which problem](../policies.md) helps to choose.\n";
+    for class in CLASSES {
+        write!(page, "\n## {}\n\n{}.\n", class.name, class.summary).expect("memory takes it");
+    }
+    for policy in POLICIES {
+        write!(page, "\n## {}\n\n{}.\n\n{}\n", policy.name, policy.summary, policy.about)
+            .expect("memory takes it");
+        page += "\n| keeps | | how |\n|---|---|---|\n";
+        for (what, kept) in policy.keeps.rows() {
+            writeln!(page, "| {what} | {} | {} |", kept.kept.word(), cell(kept.how))
+                .expect("memory takes it");
+        }
+        if policy.knobs.is_empty() {
+            continue;
+        }
+        page += "\n| knob | default | values | what it does |\n|---|---|---|---|\n";
+        for knob in policy.knobs {
+            let default = knob.format(knob.default);
+            let unit = cell(&knob.unit.to_string());
+            writeln!(page, "| `{}` | {default} | {unit} | {} |", knob.name, cell(knob.help))
+                .expect("memory takes it");
+        }
+    }
+    page
+}
+
+/// A page of the book is what the code says.
+fn assert_is(name: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference").join(name);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, wanted).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    let differs = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
+    assert!(
+        found == wanted,
+        "docs/src/reference/{name} is not what the code says ({differs:?}); UPDATE_DOCS=1 cargo test -p paceline \
+         reference"
+    );
+}
+
+#[test]
+fn the_page_of_verbs_is_what_the_command_line_takes() {
+    assert_is("verbs.md", &verbs());
+}
+
+#[test]
+fn the_page_of_policies_is_what_policies_say() {
+    assert_is("policies.md", &policies());
+}
+
+#[test]
+fn examples_are_sound() {
+    let mut command = Cli::command();
+    command.build();
+    for verb in
+        command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
+    {
+        let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines: Vec<&str> = examples.lines().skip(1).map(str::trim).collect();
+        assert!(!lines.is_empty(), "{} has no example", verb.get_name());
+        for line in lines {
+            let parsed = Cli::command().try_get_matches_from(line.split(' '));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+}
