@@ -71,6 +71,11 @@ pub enum Verb {
         after_help = "Examples:\n  paceline shares --policy min-fair --cores 2,4 --speedups 3.5,3.1,2.7,2.3,2.0,1.7\n  paceline shares --policy min-fair --cores 2,4 --speedups 3.5,3.1,1.7 --sweep --report sweep.html"
     )]
     Shares(Box<Shares>),
+    /// Make a report of what `compare --json` or `try --json` printed, or of two such results side by side
+    #[command(
+        after_help = "Examples:\n  paceline report result.json -o report.html\n  paceline report before.json after.json -o both.html"
+    )]
+    Report(Report),
     /// Show the defaults that config files give to `compare` and `try`
     #[command(after_help = "Examples:\n  paceline config")]
     Config(Config),
@@ -105,6 +110,19 @@ pub struct List {
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+pub struct Report {
+    /// What `--json` printed; two results of one workload are held against each other, as before and after
+    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    pub results: Vec<PathBuf>,
+    /// Write the report to this file: one HTML page that needs nothing else
+    #[arg(long, short, value_name = "FILE", default_value = "paceline.html")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub form: Form,
 }
 
 /// Arguments of `config`.

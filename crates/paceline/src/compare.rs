@@ -78,7 +78,7 @@ pub fn hand_over(
 }
 
 /// This build, this moment, this command.
-fn origin() -> Origin {
+pub fn origin() -> Origin {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let words = ["paceline"].into_iter().chain(words.iter().map(String::as_str));

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::cli::{Compare, Config, Ground, Try};
 use crate::failure::Failure;
-use crate::{contender, files, output};
+use crate::{contender, files, output, replay};
 
 /// Of all users.
 const SYSTEM: &str = "/etc/paceline.toml";
@@ -42,7 +42,11 @@ pub fn run(config: &Config) -> Result<(), Failure> {
         true => {
             let all: BTreeMap<_, _> = rows
                 .iter()
-                .map(|(key, value, from)| (key, json!({"value": value, "from": from})))
+                .map(|(key, value, from)| {
+                    let number = value.as_ref().and_then(|value| value.parse::<u32>().ok());
+                    let value = number.map_or_else(|| json!(value), |number| json!(number));
+                    (key, json!({"value": value, "from": from}))
+                })
                 .collect();
             serde_json::to_string_pretty(&all).expect("it is plain data") + "\n"
         }
@@ -134,8 +138,9 @@ impl Defaults {
             && shape.nodes.is_none()
             && shape.smt.is_none()
             && shape.distance.is_none();
-        // A recording has its own number of CPUs, and a name of the simulator's alone is none of a guest's.
-        if is_free && compare.on == Ground::Sim && compare.workload.is_none() {
+        // A recording has its own number of CPUs; a guest has a shape and no name.
+        let is_recording = compare.workload.as_deref().is_some_and(replay::is_recording);
+        if is_free && compare.on == Ground::Sim && !is_recording {
             compare.machine.machine = machine;
         }
         if compare.on == Ground::Vm {

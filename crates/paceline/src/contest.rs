@@ -166,3 +166,12 @@ pub fn told_costs(one: &Contestant, first: &Contestant) -> Vec<String> {
     let told = [waits(&costs, &first.policy), rest(&costs, &first.policy)].concat();
     if told.is_empty() { Vec::new() } else { vec![told.join(", ")] }
 }
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn and(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_string(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}

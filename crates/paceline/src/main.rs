@@ -2,6 +2,7 @@
 //! The command: reads the command line and hands over to one of its verbs.
 
 mod affinity;
+mod again;
 mod attempt;
 mod cli;
 mod compare;
@@ -84,6 +85,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Record(record) => record::run(&record),
         Verb::Import(import) => import::run(&import),
         Verb::Shares(shares) => shares::run(&shares),
+        Verb::Report(report) => again::run(&report),
         Verb::Config(config) => config::run(&config),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),

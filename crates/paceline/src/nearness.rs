@@ -29,9 +29,13 @@ pub fn add(results: &mut Results, plan: &Plan) {
         None => replayed_under(plan, under),
     };
     let recording = held(went, own.as_ref().ok().copied());
-    let mut lines = lines(&recording, results.setting.cpus, own.err().as_ref());
-    results.details.push(lines.remove(0));
-    results.notes.extend(lines);
+    // The answer carries both where they matter.
+    let (notes, details): (Vec<_>, Vec<_>) =
+        lines(&recording, results.setting.cpus, own.err().as_ref())
+            .into_iter()
+            .partition(|line| !line.starts_with("recorded: ") && !line.starts_with("others had "));
+    results.details.extend(details);
+    results.notes.extend(notes);
     let told = |contender: &Contender| contender.policy().and_then(|own| own.policy.told());
     results.notes.extend(
         plan.contenders
@@ -69,7 +73,8 @@ pub fn held(went: &Went, replayed_s: Option<f64>) -> Recording {
             Source::Tracepoints => "tracepoints",
             Source::Procfs => "procfs",
             Source::Import => "import",
-        },
+        }
+        .into(),
         elapsed_s: went.elapsed_s,
         under: went.under.clone().unwrap_or_else(|| DEFAULT.into()),
         replayed_s,
@@ -186,7 +191,7 @@ mod tests {
     fn an_import_lacks_what_its_source_does_not_tell() {
         let import = Went { source: Source::Import, affinity: false, ..went(0.1) };
         let recording = held(&import, Some(0.1));
-        assert_eq!((recording.source, recording.affinity), ("import", false));
+        assert_eq!((recording.source.as_str(), recording.affinity), ("import", false));
         assert_eq!(recording.lacks.len(), 2);
         let lacks = "the recording lacks on which CPUs each task may run";
         assert!(said(&import, Some(0.1), 2).contains(lacks));

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::text::{plural, visible};
+use report::text::visible;
 
 use crate::output;
 
@@ -176,11 +176,11 @@ impl Drop for Lines {
     }
 }
 
-/// `40 s`, `3 min`.
+/// `40 s`, `3 min 20 s`.
 fn said(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds < 120 => format!("{seconds} s"),
-        seconds => plural(seconds as usize / 60, "minute"),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
 }
 
@@ -205,6 +205,6 @@ mod tests {
         let far = |done, of| Far { now: "runs".into(), done, of, begun }.line();
         assert_eq!(far(0, 1), "runs: 30 s passed");
         assert_eq!(far(3, 9), "runs: 3 of 9 done, 30 s passed, about 60 s left");
-        assert_eq!(said(Duration::from_secs(400)), "6 minutes");
+        assert_eq!(said(Duration::from_secs(400)), "6 min 40 s");
     }
 }

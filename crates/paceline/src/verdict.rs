@@ -9,8 +9,9 @@ use report::text::digits;
 use report::{Answer, Clock, Results, Spread, Verdict};
 
 use crate::contest::{
-    Contestant, contestants, costs, faster, gain, middle, tail_grows, told_costs,
+    Contestant, and, contestants, costs, faster, gain, middle, tail_grows, told_costs,
 };
+use crate::nearness::DEFAULT;
 use crate::plan::{Job, Place, Plan};
 use crate::shell::line;
 use crate::{attempt, doctor};
@@ -33,6 +34,11 @@ pub fn add(results: &mut Results, plan: &Plan) {
         next(plan, &contestants[0].policy, policy).filter(|_| real)
     });
     results.answer = Some(answer);
+}
+
+/// The answer of results that are read again: what can be run next is not known.
+pub fn of_results(results: &Results) -> Answer {
+    of(results.setting.clock, &contestants(results, false, |_| true))
 }
 
 /// What became of a policy.
@@ -83,20 +89,49 @@ fn of(clock: Clock, contestants: &[Contestant]) -> Answer {
 fn gains(clock: Clock, first: &Contestant, best: &Contestant, rest: &[&Contestant]) -> Answer {
     let (times, range) = gain(best);
     let cost = costs(best, first);
+    let (alike, rest): (Vec<&Contestant>, Vec<&Contestant>) =
+        rest.iter().partition(|one| are_alike(best, one));
     let grow = if tail_grows(&cost) { ", but waits grow" } else { "" };
-    let headline = format!("{}{grow}", less(clock, best, first));
+    let names: Vec<&str> = [best].iter().chain(&alike).map(|one| one.policy.as_str()).collect();
+    let (verdict, headline) = match alike.is_empty() {
+        true => (Verdict::Try, format!("{}{grow}", less(clock, best, first))),
+        false => {
+            let all: Vec<String> =
+                [best].iter().chain(&alike).map(|one| less(clock, one, first)).collect();
+            (Verdict::Tie, format!("{} gain alike: {}{grow}", and(&names), all.join(", ")))
+        }
+    };
     let mut details = told_costs(best, first);
-    details.extend((!rest.is_empty()).then(|| {
-        let all: Vec<String> = rest.iter().map(|one| less(clock, one, first)).collect();
-        all.join("; ")
-    }));
+    if !alike.is_empty() {
+        details = [&best].into_iter().chain(&alike).flat_map(|one| own_costs(one, first)).collect();
+    }
+    let others: Vec<String> = rest.iter().map(|one| less(clock, one, first)).collect();
+    details.extend((!others.is_empty()).then(|| others.join("; ")));
     Answer {
         policy: Some(best.policy.clone()),
+        alike: if alike.is_empty() {
+            Vec::new()
+        } else {
+            names.into_iter().map(String::from).collect()
+        },
         gain: Some(times),
         range: Some(range),
         costs: Some(cost),
-        ..Answer::new(Verdict::Try, headline, details)
+        ..Answer::new(verdict, headline, details)
     }
+}
+
+fn own_costs(one: &Contestant, first: &Contestant) -> Vec<String> {
+    let told = told_costs(one, first);
+    told.into_iter().map(|told| format!("{}: {told}", one.policy)).collect()
+}
+
+/// Whether the runs cannot tell two policies apart.
+fn are_alike(one: &Contestant, other: &Contestant) -> bool {
+    let both = one.ratio.zip(other.ratio);
+    both.is_some_and(|(a, b)| {
+        a.min <= b.max && b.min <= a.max || (a.median - b.median).abs() < GAIN_MIN
+    })
 }
 
 /// `flsched is 1.14× faster than default (1.12–1.16)`, or `flsched needs 0.71× the work of default (0.69–0.73)`.
@@ -144,6 +179,8 @@ fn none_gains(clock: Clock, first: &Contestant, others: &[Contestant]) -> Answer
 /// The next nearer to the machine: from the simulator to a guest, from there to this kernel, from there to be in charge.
 fn next(plan: &Plan, first: &str, policy: &str) -> Option<String> {
     let Job::Command { argv, .. } = &plan.job else { return None };
+    // A model is in no kernel: Linux's own class stands in its place.
+    let first = if plan.is_real(first) { first } else { DEFAULT };
     let both = format!("{first},{policy}");
     let before: &[&str] = match plan.place {
         Place::Sim { .. } => &["compare", "--on", "vm", "--policy", &both],
@@ -208,6 +245,24 @@ mod tests {
     fn one_run_is_a_direction() {
         let answer = said(Clock::Real, &[contestant("cas", &[0.5], 3.0)]);
         assert!(answer.why.contains("Take this as a direction"), "{}", answer.why);
+    }
+
+    #[test]
+    fn policies_that_the_runs_cannot_tell_apart_gain_alike() {
+        let others = [contestant("o1", &[0.8, 0.82], 3.0), contestant("cas", &[0.79, 0.83], 4.0)];
+        let answer = said(Clock::Simulated, &others);
+        assert!(
+            answer.headline.starts_with("cas and o1 gain alike: ")
+                || answer.headline.starts_with("o1 and cas gain alike: "),
+            "{}",
+            answer.headline
+        );
+        assert_eq!((answer.verdict, answer.alike.len()), (Verdict::Tie, 2));
+        assert!(
+            answer.details[0].contains("99 % of waits") && answer.details.len() == 2,
+            "{:?}",
+            answer.details
+        );
     }
 
     #[test]

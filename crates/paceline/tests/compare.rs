@@ -79,6 +79,45 @@ fn a_report_stands_alone_in_its_folder() {
 }
 
 #[test]
+fn a_result_becomes_a_report_and_two_are_held_against_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = |name: &str, more: &[&str]| {
+        let path = folder.path().join(name);
+        fs::write(
+            &path,
+            compare("default,flsched", &[&["--json", "--runs", "2"], more].concat()).stdout,
+        )
+        .unwrap();
+        path
+    };
+    let (before, after) = (kept("before.json", &[]), kept("after.json", &["--seed", "5"]));
+    let page = folder.path().join("both.html");
+    let report = |files: &[&std::path::Path]| {
+        let mut command = paceline(&["report", "-o", page.to_str().unwrap()]);
+        command.args(files).output().unwrap()
+    };
+    let one = report(&[&before]);
+    let shown = String::from_utf8(one.stdout).unwrap();
+    assert!(shown.contains("| flsched") && shown.ends_with("both.html\n"), "{shown}");
+    assert!(fs::read_to_string(&page).unwrap().contains("How much, and how sure"));
+    let both = String::from_utf8(report(&[&before, &after]).stdout).unwrap();
+    assert!(both.contains("default (before)") && both.contains("flsched (after)"), "{both}");
+    // What is no result, or one of another workload, is one line.
+    let wrong = folder.path().join("wrong.json");
+    for text in ["", "{}", "{\"ground\": \"sim\"}"] {
+        fs::write(&wrong, text).unwrap();
+        let refused = report(&[&wrong]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("it is not what `compare --json` prints"), "{said}");
+    }
+    let other = fs::read_to_string(&before).unwrap().replace("hackbench -g 1", "hackbench -g 2");
+    fs::write(&wrong, other).unwrap();
+    let said = String::from_utf8(report(&[&before, &wrong]).stderr).unwrap();
+    assert!(said.contains("the workload is hackbench -g 1"), "{said}");
+}
+
+#[test]
 fn a_reader_that_has_gone_away_is_no_error() {
     let fixed = ["compare", "--on", "sim", "--policy", "fifo", "--", "hackbench", "-g", "1"];
     let mut child = paceline(&fixed).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

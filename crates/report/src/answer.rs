@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What `try` answers, as `--json` prints it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::text::sentence;
 
 /// What to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Try a policy.
@@ -21,7 +21,7 @@ pub enum Verdict {
 }
 
 /// An answer, with what it rests on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// What to do.
     pub verdict: Verdict,
@@ -73,7 +73,7 @@ impl Answer {
 }
 
 /// What a policy's gain costs. None: not known.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// 99 % of waits are shorter: the median of the runs.
     pub wait_p99_s: Option<Beside>,
@@ -86,7 +86,7 @@ pub struct Costs {
 }
 
 /// A figure beside the first policy's.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
     /// The policy's.
     pub own: f64,
@@ -95,7 +95,7 @@ pub struct Beside {
 }
 
 /// A task, and how much longer it takes than under the first policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slowed {
     /// What it is called.
     pub name: String,

@@ -10,7 +10,7 @@ const FACTOR: f64 = 1.25;
 /// A figure of a summary, and how a sentence speaks of it.
 struct Told {
     of: fn(&Summary) -> Option<Spread>,
-    /// `38 % fewer switches` or `1.8 times as many switches`; else `waits 1.8 times as long`.
+    /// `38 % fewer switches` or `1.8 times as many switches`; else `waits are 1.8 times as long`.
     counted: bool,
     what: &'static str,
     show: fn(f64) -> String,
@@ -70,6 +70,7 @@ fn phrase(told: &Told, one: &Summary, first: &Summary) -> Option<String> {
             format!("{} fewer {what} ({shown})", percent(1.0 - factor))
                 .replace("fewer CPU", "less CPU"),
         ),
-        () => Some(format!("{what} take {} times as long ({shown})", digits(factor))),
+        () if is_more => Some(format!("{what} are {} times as long ({shown})", digits(factor))),
+        () => Some(format!("{what} are {} shorter ({shown})", percent(1.0 - factor))),
     }
 }

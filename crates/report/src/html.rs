@@ -173,15 +173,12 @@ fn made(origin: &Origin) -> String {
 fn gains(results: &Results) -> String {
     let Some((first, others)) = results.summary.split_first() else { return String::new() };
     let name = results.setting.clock.elapsed_name();
-    let rows: Vec<(String, Vec<f64>)> = others
-        .iter()
-        .filter(|one| one.vs_first.is_some())
-        .map(|one| (one.policy.clone(), results.ratios(&one.policy)))
-        .filter(|(_, ratios)| !ratios.is_empty())
-        .collect();
-    if rows.is_empty() {
+    let row = |one: &Summary| (one.policy.clone(), results.ratios(&one.policy));
+    let shown: Vec<_> = others.iter().map(row).filter(|(_, ratios)| !ratios.is_empty()).collect();
+    if shown.is_empty() {
         return String::new();
     }
+    let rows: Vec<(String, Vec<f64>)> = [row(first)].into_iter().chain(shown).collect();
     let title = format!("{name} as a multiple of {}", first.policy);
     let caption = format!("{title}: a dot for each run, a bar to their median; below 1 is better");
     let axis = format!("times {}", first.policy);

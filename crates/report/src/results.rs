@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trace::{FunctionCost, IDLE, MemoryUse, Missed, Observed, Outcome, Tid};
 
@@ -11,7 +11,7 @@ use crate::stats::{Spread, median, paired_ratios};
 use crate::{Answer, View};
 
 /// What the seconds of a result are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// A guest whose clock counts instructions.
@@ -62,7 +62,7 @@ impl Clock {
 }
 
 /// What was compared, where.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setting {
     /// `sim`, `vm` or `here`.
     pub ground: String,
@@ -81,12 +81,13 @@ pub struct Setting {
 }
 
 /// A comparison: every run of every policy, and what they come to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
     /// What was compared, where.
     #[serde(flatten)]
     pub setting: Setting,
     /// What `elapsed_s` is, in a sentence.
+    #[serde(skip_deserializing)]
     pub elapsed_is: &'static str,
     /// Every run, in the order in which they were made.
     pub runs: Vec<Run>,
@@ -95,6 +96,7 @@ pub struct Results {
     /// What a reader must know about these figures.
     pub notes: Vec<String>,
     /// What more is known of them, for a reader who wants all.
+    #[serde(default)]
     pub details: Vec<String>,
     /// The recording that was replayed, where the workload is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,12 +110,12 @@ pub struct Results {
 }
 
 /// A recording, and how near its replay comes to it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// CPUs of the machine that it was made on.
     pub cpus: usize,
     /// What saw it: `tracepoints`, `procfs` or `import`.
-    pub source: &'static str,
+    pub source: String,
     /// How long the recorded workload took.
     pub elapsed_s: f64,
     /// The policy in charge meanwhile.
@@ -131,7 +133,7 @@ pub struct Recording {
 }
 
 /// One run of one policy. Seconds everywhere; None is what the ground did not observe.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Run {
     pub policy: String,
@@ -162,19 +164,23 @@ pub struct Run {
     /// Programs that ran side by side, by name; None as `memory`.
     pub programs: Option<BTreeMap<String, ProgramRun>>,
     /// Always null: nobody counts pages that are moved, and the key stays.
+    #[serde(default)]
     pub page_moves: (),
+    #[serde(default)]
     pub tasks: Vec<TaskRun>,
     /// Always null: what each task had alone on the machine is not measured, and the key stays.
+    #[serde(default)]
     pub fairness: (),
     /// Lock acquisitions in scheduler code beyond the runqueue's own, by place; None: not counted.
     pub locks: Option<BTreeMap<String, u64>>,
+    #[serde(default)]
     pub functions: BTreeMap<String, Function>,
     #[serde(flatten)]
     pub extra: BTreeMap<String, f64>,
 }
 
 /// The whole machine during a run, as [`Run`] has it of the workload's tasks.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct MachineRun {
     pub context_switches: u64,
@@ -190,14 +196,14 @@ pub struct MachineRun {
 }
 
 /// One task of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct TaskRun {
     pub name: String,
     pub tid: Tid,
     pub cpu_s: f64,
     /// The same on each kind of core, the fastest first; absent where they are all alike.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kind_s: Vec<f64>,
     /// Times it left a CPU because it waited or ended, and although it could have gone on.
     pub voluntary_switches: u64,
@@ -213,17 +219,17 @@ pub struct TaskRun {
     /// In the workload's own unit; None: this ground cannot know.
     pub progress: Option<f64>,
     /// Memory domains that the policy placed it in, one after the other; absent where it did not.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<usize>,
     /// Bytes of its memory on each node at its end; absent where that is not known.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resident: Vec<u64>,
     #[serde(flatten)]
     pub memory: Memory,
 }
 
 /// Misses of TLBs and caches, and the CPU time they cost; all None where it is not known.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Memory {
     pub dtlb_user_misses: Option<u64>,
@@ -245,7 +251,7 @@ impl Memory {
 }
 
 /// One of several programs that ran side by side.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct ProgramRun {
     pub threads: usize,
@@ -257,7 +263,7 @@ pub struct ProgramRun {
 }
 
 /// Calls of a scheduler function and their time.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Function {
     pub count: u64,
@@ -265,7 +271,7 @@ pub struct Function {
 }
 
 /// What the runs of one policy come to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Summary {
     pub policy: String,
@@ -301,7 +307,7 @@ pub struct Summary {
 }
 
 /// The whole machine during the runs of one policy.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct MachineSummary {
     pub context_switches: Spread,
@@ -403,6 +409,41 @@ impl Results {
         let (notes, details) = (Vec::new(), Vec::new());
         let (recording, answer) = (None, None);
         Results { setting, elapsed_is, runs, summary, notes, details, recording, answer, views }
+    }
+
+    /// What `--json` printed, or what a report carries: all but the pictures.
+    ///
+    /// # Errors
+    /// The text is no such object.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        let mut results: Results = serde_json::from_str(text)?;
+        results.elapsed_is = results.setting.clock.elapsed_is();
+        Ok(results)
+    }
+
+    /// Two results of the same workload as one: each policy under a name that says which it is of, held against the
+    /// first policy of the first.
+    #[must_use]
+    pub fn beside(mut self, mut other: Self, names: [&str; 2]) -> Self {
+        for (results, name) in [(&mut self, names[0]), (&mut other, names[1])] {
+            for run in &mut results.runs {
+                run.policy = format!("{} ({name})", run.policy);
+            }
+            for note in &mut results.notes {
+                *note = format!("{name}: {note}");
+            }
+        }
+        let runs = [self.runs, other.runs].concat();
+        Results {
+            summary: summarize(&runs),
+            runs,
+            notes: [self.notes, other.notes].concat(),
+            details: Vec::new(),
+            recording: None,
+            answer: None,
+            views: Vec::new(),
+            ..self
+        }
     }
 
     /// Shows no ratio of these policies to the first, nor of any policy where the first is among them: their time is

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Order statistics of a few runs, and ratios of runs that belong together.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Median and range of some runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle one, or the mean of the two in the middle.
     pub median: f64,

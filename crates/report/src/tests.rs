@@ -438,3 +438,22 @@ fn a_page_says_how_much_what_differs_and_how_to_make_it_again() {
     faster.withhold_ratios(&all.iter().map(String::as_str).collect());
     assert!(!html::comparison(&faster, &origin).contains("How much, and how sure"));
 }
+
+#[test]
+fn a_result_is_read_again_as_it_was_and_two_stand_side_by_side() {
+    let mut results = varied();
+    results.notes.push("a note".into());
+    results.answer = Some(Answer::new(Verdict::Stay, "Stay".into(), Vec::new()));
+    let again = Results::from_json(&results.json()).unwrap();
+    assert_eq!(comparison(&again, WIDE), comparison(&results, WIDE));
+    let of_page = Results::from_json(&results.json_for_page()).unwrap();
+    assert_eq!(comparison(&of_page, WIDE), comparison(&results, WIDE));
+    assert!(Results::from_json("{}").is_err());
+    let both = results.clone().beside(again, ["before", "after"]);
+    let names: Vec<&str> = both.summary.iter().map(|one| one.policy.as_str()).collect();
+    assert_eq!(names.len(), 2 * results.summary.len());
+    assert_eq!(both.summary[0].policy, "default (before)");
+    let after = both.summary.iter().find(|one| one.policy == "default (after)").unwrap();
+    assert_eq!(after.vs_first, Some(1.0));
+    assert_eq!(both.notes, ["before: a note", "after: a note"]);
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pictures of one run of each policy: who had each CPU when, and how long waits were.
+//! Pictures of one run of each policy: what ran on each CPU when, and how long waits were.
 //!
 //! No script: a picture is drawn once, and the page's style sheet colours it by what the reader has chosen.
 
@@ -11,13 +11,14 @@ use trace::{IDLE, Lengths, Outcome, Tid, Timeline};
 use crate::html::{download, escape, figure};
 use crate::plot::{Line, lines_named};
 use crate::text::time;
+use crate::work::program;
 
 /// Colours that are told apart; what comes behind them shares the last.
 const COLORS: usize = 8;
 /// Rows of a picture: a machine with more CPUs shows its first.
 const ROWS: usize = 64;
-/// Width of a column and height of a row, in the picture's units.
-const COLUMN: usize = 2;
+/// Width of the longest run and height of a row, in the picture's units.
+const WIDTH: usize = 1200;
 const ROW: usize = 20;
 /// Room for the CPUs' names.
 const LEFT: usize = 60;
@@ -47,6 +48,16 @@ impl View {
         };
         view.timeline.cpus.iter().any(|cpu| cpu.iter().any(|tid| *tid != IDLE)).then_some(view)
     }
+
+    /// The program of a thread, as far as its name tells; empty where it has none.
+    fn program(&self, tid: Tid) -> &str {
+        self.names.get(&tid).map_or("", |name| program(name))
+    }
+
+    fn long_ns(&self) -> f64 {
+        let columns = self.timeline.cpus.iter().map(Vec::len).max().unwrap_or(0);
+        columns as f64 * self.timeline.column_ns as f64
+    }
 }
 
 /// Timelines, then waits.
@@ -54,11 +65,34 @@ pub(crate) fn drawn(views: &[View]) -> String {
     if views.is_empty() {
         return String::new();
     }
-    let mut html = String::from("<h2>Who ran where</h2>\n");
+    let mut html = String::from("<h2>What ran where</h2>\n");
+    let shared = Shared::new(views);
     for (number, view) in views.iter().enumerate() {
-        html += &timeline(number, view);
+        html += &timeline(number, view, &shared);
     }
     html + &waits(views)
+}
+
+/// What is the same in every policy's picture: a program's colour, and how long the time axis is.
+struct Shared<'v> {
+    programs: Legend<&'v str>,
+    longest_ns: f64,
+}
+
+impl<'v> Shared<'v> {
+    fn new(views: &'v [View]) -> Self {
+        let ran = views.iter().flat_map(|view| {
+            let shown = view.timeline.cpus.iter().take(ROWS).flatten();
+            shown.filter(|tid| **tid != IDLE).map(|tid| view.program(*tid))
+        });
+        Shared {
+            programs: Legend::new(ran, |program| match program {
+                "" => "unnamed".into(),
+                name => name.to_string(),
+            }),
+            longest_ns: views.iter().map(View::long_ns).fold(1.0, f64::max),
+        }
+    }
 }
 
 /// What colours stand for: the most frequent first, and how each of all is coloured.
@@ -96,7 +130,7 @@ impl<K: Ord + Copy> Legend<K> {
     }
 }
 
-fn timeline(number: usize, view: &View) -> String {
+fn timeline(number: usize, view: &View, shared: &Shared) -> String {
     let Timeline { column_ns, cpus, spaces, kinds } = &view.timeline;
     let shown = &cpus[..cpus.len().min(ROWS)];
     let busy = || shown.iter().flatten().copied().filter(|tid| *tid != IDLE);
@@ -106,7 +140,7 @@ fn timeline(number: usize, view: &View) -> String {
     };
     let space = |tid: Tid| spaces.get(&tid).copied().unwrap_or(0);
     let kind = |cpu: usize| kinds.get(cpu).copied().unwrap_or(0);
-    let tasks = Legend::new(busy(), name);
+    let programs = &shared.programs;
     let of_space = |mm| {
         let mut own = busy().filter(|tid| space(*tid) == mm);
         own.next().map_or(String::new(), |tid| format!("that of {}", name(tid)))
@@ -117,10 +151,11 @@ fn timeline(number: usize, view: &View) -> String {
     });
     let types = Legend::new(of_kinds, |kind| format!("type {kind}"));
 
-    let columns = cpus.iter().map(Vec::len).max().unwrap_or(0);
-    let (width, height) = (LEFT + columns * COLUMN, shown.len() * ROW + 24);
-    let run_s = columns as f64 * *column_ns as f64 / 1e9;
-    let title = format!("{}: who had each CPU, in its first run", view.policy);
+    let (width, height) = (LEFT + WIDTH, shown.len() * ROW + 24);
+    let run_s = shared.longest_ns / 1e9;
+    let place =
+        |column: usize| column as f64 * *column_ns as f64 / shared.longest_ns * WIDTH as f64;
+    let title = format!("{}: what ran on each CPU, in its first run", view.policy);
     let mut svg = format!(
         "<svg class=\"timeline\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {height}\">",
         escape(&title)
@@ -130,10 +165,11 @@ fn timeline(number: usize, view: &View) -> String {
         let _ = write!(svg, "<text x=\"0\" y=\"{}\">CPU {cpu}</text>", top + 14);
         let mut paths: BTreeMap<(usize, usize, usize), String> = BTreeMap::new();
         for (from, to, tid) in stretches(columns) {
-            let key = (tasks.of[&tid], spaces_of.of[&space(tid)], types.of[&kind(cpu)]);
-            let (x, w) = (LEFT + from * COLUMN, (to - from) * COLUMN);
+            let key =
+                (programs.of[view.program(tid)], spaces_of.of[&space(tid)], types.of[&kind(cpu)]);
+            let (x, end) = (LEFT as f64 + place(from), LEFT as f64 + place(to));
             let path = paths.entry(key).or_default();
-            let _ = write!(path, "M{x} {}h{w}v{}h-{w}z", top + 2, ROW - 4);
+            let _ = write!(path, "M{x:.1} {}H{end:.1}v{}H{x:.1}z", top + 2, ROW - 4);
         }
         for ((task, space, kind), path) in paths {
             let _ = write!(svg, "<path class=\"t{task} s{space} k{kind}\" d=\"{path}\"/>");
@@ -156,7 +192,7 @@ fn timeline(number: usize, view: &View) -> String {
     }
     svg += "</svg>";
     let mut html = String::from("<figure class=\"views\">\n<fieldset><legend>Colour by</legend>");
-    for (by, label) in [("task", "task"), ("space", "address space"), ("type", "core type")] {
+    for (by, label) in [("task", "program"), ("space", "address space"), ("type", "core type")] {
         let checked = if by == "task" { " checked" } else { "" };
         let _ = write!(
             html,
@@ -164,7 +200,7 @@ fn timeline(number: usize, view: &View) -> String {
         );
     }
     html += "</fieldset>\n";
-    html += &tasks.html("task", 't');
+    html += &programs.html("task", 't');
     html += &spaces_of.html("space", 's');
     html += &types.html("type", 'k');
     let note = match cpus.len() > ROWS {
@@ -174,7 +210,7 @@ fn timeline(number: usize, view: &View) -> String {
     let _ = write!(
         html,
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">{svg}</div>\n<figcaption>{0}: \
-         whoever had most of each {1}{note}. {2}</figcaption>\n</figure>\n",
+         the task that had most of each {1}{note}. One time axis for all policies; a gap is an idle CPU. {2}</figcaption>\n</figure>\n",
         escape(&title),
         escape(&time(*column_ns as f64 / 1e9)),
         download(&format!("timeline-{}.csv", view.policy), "text/csv", &csv(view))

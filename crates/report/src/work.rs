@@ -82,7 +82,7 @@ fn of_policy<'a>(results: &'a Results, policy: &str) -> BTreeMap<&'a str, (usize
 }
 
 /// Instances of a task are called `NAME-0`, `NAME-1` and so on.
-fn program(task: &str) -> &str {
+pub(crate) fn program(task: &str) -> &str {
     match task.rsplit_once('-') {
         Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => task,

@@ -10,7 +10,7 @@ use report::{Answer, Recording, Spread, Verdict};
 
 use super::next::Ways;
 use crate::contest::{
-    Contestant, at_what_cost, costs, faster, gain, middle, tail_grows, told_costs, waits,
+    Contestant, and, at_what_cost, costs, faster, gain, middle, tail_grows, told_costs, waits,
 };
 use crate::nearness::{DISTANCE_MAX, OTHERS_WARNED};
 
@@ -305,12 +305,10 @@ fn recommend(
         let waits = waits(&costs(one, first), &first.policy).join(", ");
         format!("{} is {}, but {waits}", one.policy, faster(one, &first.policy))
     }));
-    details.extend(ways.and_then(|ways| ways.obstacle.as_ref()).map(|obstacle| {
-        format!(
-            "No policy can be loaded here ({obstacle}): see it on a guest's kernel; `paceline doctor` says how to \
-             fix that"
-        )
-    }));
+    if ways.is_some_and(|ways| ways.obstacle.is_some()) {
+        details
+            .push("No policy can be loaded here: see it in a guest, and `paceline doctor`".into());
+    }
     let p99 = |one: &Contestant| one.wait_p99_s.unwrap_or(f64::INFINITY);
     let cheapest = alike.iter().min_by(|a, b| p99(a).total_cmp(&p99(b)));
     let chosen = *cheapest.expect("the fastest is one of them");
@@ -345,15 +343,6 @@ fn each(alike: &[&Contestant], first: &Contestant) -> Vec<String> {
         [] => format!("The costs of {} are not known", one.policy),
     };
     alike.iter().map(one).collect()
-}
-
-/// `a`, `a and b`, `a, b and c`.
-fn and(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).to_string(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
-    }
 }
 
 #[cfg(test)]

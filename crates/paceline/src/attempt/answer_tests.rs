@@ -255,8 +255,8 @@ fn a_weak_answer_says_so_in_one_sentence() {
 fn where_nothing_can_be_loaded_the_answer_says_what_to_do() {
     let closed = Ways { obstacle: Some("the kernel has none: boot another".into()), ..ways() };
     let said = tried(&half(), &went(), &closed).answer.unwrap();
-    let wanted = "No policy can be loaded here (the kernel has none: boot another)";
-    assert!(said.why.contains(wanted) && said.why.contains("`paceline doctor`"), "{}", said.why);
+    assert!(said.why.contains("No policy can be loaded here"), "{}", said.why);
+    assert!(said.why.contains("`paceline doctor`"), "{}", said.why);
     let next = "paceline compare --on vm --policy default,cas -- make";
     assert_eq!(said.next.as_deref(), Some(next));
 }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `paceline report`: a report of results that were kept as JSON, or of two of them as before and after.
+
+use std::path::Path;
+
+use report::{Results, html, write_whole};
+
+use crate::cli::Report;
+use crate::compare::origin;
+use crate::failure::Failure;
+use crate::files::{self, check_writable, say_report};
+use crate::{output, verdict};
+
+/// Reads, shows and writes.
+pub fn run(args: &Report) -> Result<(), Failure> {
+    check_writable(&args.output, "-o")?;
+    let results = match &args.results[..] {
+        [one] => read(one)?,
+        [before, after, ..] => beside(before, after)?,
+        [] => return Err(Failure::input("name a file that --json printed")),
+    };
+    write_whole(&args.output, html::comparison(&results, &origin())).map_err(Failure::input)?;
+    output::print(&match args.form.json {
+        true => results.json() + "\n",
+        false => report::comparison(&results, output::style().wide(args.form.wide)),
+    })?;
+    say_report(&args.output, args.form.json)
+}
+
+fn read(path: &Path) -> Result<Results, Failure> {
+    let results = Results::from_json(&files::read(path)?).map_err(|error| {
+        let why = error.to_string().replace('\n', " ");
+        Failure::input(format!("{}: it is not what `compare --json` prints: {why}", path.display()))
+    })?;
+    match results.summary.is_empty() || results.runs.is_empty() {
+        true => Err(Failure::input(format!("{}: no run is in it", path.display()))),
+        false => Ok(results),
+    }
+}
+
+/// Two results of one workload, on one kind of clock.
+fn beside(before: &Path, after: &Path) -> Result<Results, Failure> {
+    let (one, other) = (read(before)?, read(after)?);
+    let (a, b) = (&one.setting, &other.setting);
+    let differ = |what: &str, a: &str, b: &str| {
+        Failure::input(format!(
+            "{} and {} cannot be held against each other: {what} is {a} in one and {b} in the other",
+            before.display(),
+            after.display()
+        ))
+    };
+    if a.workload != b.workload {
+        return Err(differ("the workload", &a.workload, &b.workload));
+    }
+    if a.clock != b.clock {
+        return Err(differ("the clock", a.clock.name(), b.clock.name()));
+    }
+    let other_setting = b.clone();
+    let mut both = one.beside(other, ["before", "after"]);
+    let setting = &both.setting;
+    let mut changed = Vec::new();
+    for (what, a, b) in [
+        ("ground", &setting.ground, &other_setting.ground),
+        ("machine", &setting.machine, &other_setting.machine),
+    ] {
+        if a != b {
+            changed.push(format!("{what}: {a} before, {b} after"));
+        }
+    }
+    if setting.kernel != other_setting.kernel {
+        let named = |kernel: &Option<String>| kernel.clone().unwrap_or_else(|| "unknown".into());
+        let (a, b) = (named(&setting.kernel), named(&other_setting.kernel));
+        changed.push(format!("kernel: {a} before, {b} after"));
+    }
+    both.notes.extend(changed);
+    both.answer = Some(verdict::of_results(&both));
+    Ok(both)
+}
