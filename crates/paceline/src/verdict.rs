@@ -28,7 +28,7 @@ pub fn add(results: &mut Results, plan: &Plan) {
         return attempt::add_answer(results, plan, None);
     }
     let contestants = contestants(results, false, |label| plan.is_real(label));
-    let mut answer = of(results.setting.clock, &contestants);
+    let mut answer = of(results.setting.clock, &contestants, &report::progress(results));
     answer.next = answer.policy.as_ref().filter(|_| answer.gain.is_some()).and_then(|policy| {
         let real = contestants.iter().any(|one| one.policy == *policy && one.is_real);
         next(plan, &contestants[0].policy, policy).filter(|_| real)
@@ -38,7 +38,8 @@ pub fn add(results: &mut Results, plan: &Plan) {
 
 /// The answer of results that are read again: what can be run next is not known.
 pub fn of_results(results: &Results) -> Answer {
-    of(results.setting.clock, &contestants(results, false, |_| true))
+    let contestants = contestants(results, false, |_| true);
+    of(results.setting.clock, &contestants, &report::progress(results))
 }
 
 /// What became of a policy.
@@ -61,8 +62,22 @@ fn change(one: &Contestant) -> Change {
     }
 }
 
-fn of(clock: Clock, contestants: &[Contestant]) -> Answer {
+/// Times that differ by less are those of a workload that runs for a time, and not to its end.
+const SAME: f64 = 0.005;
+
+/// `progress`: how far programs got under each policy, where they got differently far.
+fn of(clock: Clock, contestants: &[Contestant], progress: &[String]) -> Answer {
     let Some((first, others)) = contestants.split_first() else { return Answer::default() };
+    let takes_as_long = |one: &Contestant| {
+        one.ratio
+            .is_some_and(|ratio| (ratio.min - 1.0).abs() < SAME && (ratio.max - 1.0).abs() < SAME)
+    };
+    if !progress.is_empty() && others.iter().all(takes_as_long) {
+        let headline = "The workload runs for a time, in which programs get differently far";
+        let details =
+            progress.iter().map(|told| format!("{told} of what they do under {}", first.policy));
+        return Answer::new(Verdict::None, headline.into(), details.collect());
+    }
     let mut gaining: Vec<&Contestant> =
         others.iter().filter(|one| change(one) == Change::Gains).collect();
     gaining.sort_by(|a, b| middle(a).total_cmp(&middle(b)));
@@ -209,7 +224,7 @@ mod tests {
 
     fn said(clock: Clock, others: &[Contestant]) -> Answer {
         let first = contestant("default", &[1.0, 1.0, 1.0], 3.0);
-        of(clock, &[&[first], others].concat())
+        of(clock, &[&[first], others].concat(), &[])
     }
 
     #[test]
@@ -239,6 +254,20 @@ mod tests {
         assert_eq!(slower.headline, "cas needs 1.25× the time of default (1.20–1.30)");
         let lost = Contestant { ratio: None, ..contestant("cas", &[1.0, 1.0], 3.0) };
         assert_eq!(said(Clock::Real, &[lost]).headline, "cas: not known");
+    }
+
+    #[test]
+    fn a_workload_that_runs_for_a_time_has_no_faster_policy() {
+        let first = contestant("default", &[1.0, 1.0], 3.0);
+        let told = ["cas: busy 1.19×, waits 0.64×".to_string()];
+        let said = |ratios: &[f64]| {
+            of(Clock::Simulated, &[first.clone(), contestant("cas", ratios, 9.0)], &told)
+        };
+        let answer = said(&[1.0, 1.001]);
+        assert_eq!((answer.verdict, answer.gain), (Verdict::None, None));
+        let wanted = "cas: busy 1.19×, waits 0.64× of what they do under default";
+        assert_eq!(answer.details, [wanted]);
+        assert_eq!(said(&[0.8, 0.8]).verdict, Verdict::Try, "it ran to its end");
     }
 
     #[test]

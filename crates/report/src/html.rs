@@ -141,7 +141,8 @@ pub fn comparison(results: &Results, origin: &Origin) -> String {
     for line in table::footnotes(results) {
         body += &format!("<li>{}</li>\n", escape(&line));
     }
-    body += "</ul>\n<h2>Every run</h2>\n";
+    body += "</ul>\n<p class=\"paper\">On a screen this page has every run, every task and the data, too.</p>\n";
+    body += "<div class=\"screen\">\n<h2>Every run</h2>\n";
     body += &runs(results);
     body += &functions(results);
     body += &tasks(results);
@@ -154,6 +155,7 @@ pub fn comparison(results: &Results, origin: &Origin) -> String {
         download("paceline.json", "application/json", &results.json_for_page()),
         download("paceline.csv", "text/csv", &table_of_runs(results))
     );
+    body += "</div>\n";
     page(&title, &body)
 }
 
@@ -178,7 +180,7 @@ fn gains(results: &Results) -> String {
     if shown.is_empty() {
         return String::new();
     }
-    let rows: Vec<(String, Vec<f64>)> = [row(first)].into_iter().chain(shown).collect();
+    let rows: Vec<Strip> = [row(first)].into_iter().chain(shown).collect();
     let title = format!("{name} as a multiple of {}", first.policy);
     let caption = format!("{title}: a dot for each run, a bar to their median; below 1 is better");
     let axis = format!("times {}", first.policy);
@@ -269,8 +271,11 @@ fn done(results: &Results) -> String {
     }
 }
 
+/// A policy and the values of its runs.
+type Strip = (String, Vec<f64>);
+
 fn plots(results: &Results) -> String {
-    let rows = |value: fn(&Run) -> Option<f64>| -> Vec<(String, Vec<f64>)> {
+    let rows = |value: fn(&Run) -> Option<f64>| -> Vec<Strip> {
         let of = |policy: &str| {
             let runs = results.runs.iter().filter(|run| run.policy == policy);
             runs.filter_map(value).collect()
@@ -296,16 +301,17 @@ fn plots(results: &Results) -> String {
     let drawn =
         strips.iter().filter(|(_, (_, rows))| rows.iter().any(|(_, values)| !values.is_empty()));
     let (telling, alike): (Vec<_>, Vec<_>) = drawn.partition(|(_, (_, rows))| differs(rows));
-    let draw = |(title, (axis, rows)): &(&str, (String, Vec<(String, Vec<f64>)>))| {
+    let draw = |(title, (axis, rows)): &(&str, (String, Vec<Strip>))| {
         let caption = format!("{title}: a dot for each run, a bar to their median");
         figure(&caption, &plot::strips(title, axis, rows))
     };
-    let mut html: String = telling.into_iter().map(draw).collect();
+    let telling: String = telling.into_iter().map(draw).collect();
+    let mut html = format!("<div class=\"charts\">\n{telling}</div>\n");
     if !alike.is_empty() {
         let names: Vec<String> = alike.iter().map(|(title, _)| title.to_lowercase()).collect();
         let folded: String = alike.into_iter().map(draw).collect();
         html += &format!(
-            "<details><summary>Charts without a difference: {}</summary>\n{folded}</details>\n",
+            "<details class=\"screen\"><summary>Charts without a difference: {}</summary>\n{folded}</details>\n",
             escape(&names.join(", "))
         );
     }
@@ -313,7 +319,7 @@ fn plots(results: &Results) -> String {
 }
 
 /// Whether a policy's runs all differ from all of the first policy's.
-fn differs(rows: &[(String, Vec<f64>)]) -> bool {
+fn differs(rows: &[Strip]) -> bool {
     let range = |values: &[f64]| Spread::of(values);
     let Some(first) = rows.first().and_then(|(_, values)| range(values)) else { return true };
     let apart = |own: Spread| own.min > first.max || own.max < first.min;

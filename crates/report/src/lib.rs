@@ -26,6 +26,7 @@ pub use stats::Spread;
 pub use table::comparison;
 pub use text::Style;
 pub use timeline::View;
+pub use work::told as progress;
 
 #[cfg(test)]
 mod tests;
