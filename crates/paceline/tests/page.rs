@@ -111,6 +111,7 @@ fn the_report_of_a_minute_is_read_on_any_device() {
     }
     keys_reach_everything(&mut desk);
     everything_has_a_name(&mut desk);
+    the_timeline_says_what_runs_under_the_cursor(&mut desk);
     paper_has_what_matters(&mut desk);
 
     let mut phone = Browser::show(&page, PHONE, true);
@@ -180,6 +181,24 @@ fn keys_reach_everything(browser: &mut Browser) {
     browser.press("ArrowRight", 39);
     assert_eq!(browser.value("document.activeElement.value"), "space");
     assert_ne!(browser.value(color), by_task);
+}
+
+/// Arrow keys move a cursor through a timeline that has the focus; plus makes it wider.
+fn the_timeline_says_what_runs_under_the_cursor(browser: &mut Browser) {
+    let told = "document.querySelector('figure.views output').textContent";
+    assert!(browser.value(told).as_str().unwrap().contains("arrow keys move"));
+    browser.value("document.querySelector('figure.views .scroll').focus()");
+    browser.press("ArrowRight", 39);
+    let first = browser.value(told);
+    let first = first.as_str().unwrap();
+    assert!(first.starts_with("CPU 0 at 0.3") && first.contains("<i>&\"busy\"-"), "{first}");
+    browser.press("ArrowDown", 40);
+    assert!(browser.value(told).as_str().unwrap().starts_with("CPU 1 at 0.3"));
+    let width = "document.querySelector('svg.timeline').getBoundingClientRect().width";
+    let before = browser.value(width).as_f64().unwrap();
+    browser.press("+", 187);
+    assert!(browser.value(width).as_f64().unwrap() > 1.5 * before);
+    browser.press("-", 189);
 }
 
 fn everything_has_a_name(browser: &mut Browser) {

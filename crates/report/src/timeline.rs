@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Pictures of one run of each policy: what ran on each CPU when, and how long waits were.
 //!
-//! No script: a picture is drawn once, and the page's style sheet colours it by what the reader has chosen.
+//! A picture is drawn once, and the page's style sheet colours it by what the reader has chosen. A small script
+//! (`report.js`) says what is under the pointer; without it nothing is lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use trace::{IDLE, Lengths, Outcome, Tid, Timeline};
 
-use crate::html::{download, escape, figure};
+use crate::html::{download, escape, figure, table};
 use crate::plot::{Line, lines_named};
 use crate::text::time;
 use crate::work::program;
 
+/// Says what runs under the pointer or a cursor. The pictures need it for nothing else.
+const SCRIPT: &str = include_str!("report.js");
 /// Colours that are told apart; what comes behind them shares the last.
 const COLORS: usize = 8;
 /// Rows of a picture: a machine with more CPUs shows its first.
@@ -32,6 +35,8 @@ pub struct View {
     timeline: Timeline,
     names: BTreeMap<Tid, String>,
     waits: Lengths,
+    /// The same by program.
+    program_waits: BTreeMap<String, Lengths>,
 }
 
 impl View {
@@ -39,12 +44,18 @@ impl View {
     pub(crate) fn new(outcome: &Outcome) -> Option<Self> {
         let seen = &outcome.observed;
         let mut waits = Lengths::default();
-        seen.tasks.values().for_each(|task| waits.merge(&task.wait_lengths));
+        let mut program_waits: BTreeMap<String, Lengths> = BTreeMap::new();
+        for (tid, task) in &seen.tasks {
+            waits.merge(&task.wait_lengths);
+            let name = outcome.names.get(tid).map_or("", |name| program(name));
+            program_waits.entry(name.to_string()).or_default().merge(&task.wait_lengths);
+        }
         let view = View {
             policy: outcome.policy.clone(),
             timeline: seen.timeline.clone(),
             names: outcome.names.clone(),
             waits,
+            program_waits,
         };
         view.timeline.cpus.iter().any(|cpu| cpu.iter().any(|tid| *tid != IDLE)).then_some(view)
     }
@@ -70,7 +81,7 @@ pub(crate) fn drawn(views: &[View]) -> String {
     for (number, view) in views.iter().enumerate() {
         html += &timeline(number, view, &shared);
     }
-    html + &waits(views)
+    html + &waits(views) + &format!("<script>\n{SCRIPT}</script>\n")
 }
 
 /// What is the same in every policy's picture: a program's colour, and how long the time axis is.
@@ -157,8 +168,10 @@ fn timeline(number: usize, view: &View, shared: &Shared) -> String {
         |column: usize| column as f64 * *column_ns as f64 / shared.longest_ns * WIDTH as f64;
     let title = format!("{}: what ran on each CPU, in its first run", view.policy);
     let mut svg = format!(
-        "<svg class=\"timeline\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {height}\">",
-        escape(&title)
+        "<svg class=\"timeline\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {height}\" \
+         data-left=\"{LEFT}\" data-row=\"{ROW}\" data-seconds=\"{run_s}\" data-cpus=\"{}\">",
+        escape(&title),
+        shown.len()
     );
     for (cpu, columns) in shown.iter().enumerate() {
         let top = cpu * ROW;
@@ -278,7 +291,38 @@ fn waits(views: &[View]) -> String {
     });
     let link = download("waits.csv", "text/csv", &text);
     format!(
-        "<h2>Waits</h2>\n{}<p>{link}</p>\n",
-        figure(&format!("{title}, in each policy's first run"), &svg)
+        "<h2>Waits</h2>\n{}<p>{link}</p>\n{}",
+        figure(&format!("{title}, in each policy's first run"), &svg),
+        waits_by_program(views)
     )
+}
+
+/// Programs that a reader takes in.
+const PROGRAMS: usize = 12;
+
+/// How long waits of each program are, under each policy; nothing where there is one program.
+fn waits_by_program(views: &[View]) -> String {
+    let first = &views[0].program_waits;
+    let mut programs: Vec<(&String, u64)> = first
+        .iter()
+        .filter(|(name, waits)| !name.is_empty() && !waits.is_empty())
+        .map(|(name, waits)| (name, waits.quantile(0.99).unwrap_or(0)))
+        .collect();
+    if programs.len() < 2 {
+        return String::new();
+    }
+    programs.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let headings: Vec<&str> =
+        ["program"].into_iter().chain(views.iter().map(|view| view.policy.as_str())).collect();
+    let cell = |waits: Option<&Lengths>| {
+        let quantile = |part| Some(time(waits?.quantile(part)? as f64 / 1e9));
+        let both = quantile(0.5).zip(quantile(0.99));
+        both.map_or("–".to_string(), |(middle, most)| format!("{middle} / {most}"))
+    };
+    let row = |(name, _): &(&String, u64)| {
+        let cells = views.iter().map(|view| cell(view.program_waits.get(*name)));
+        [(*name).clone()].into_iter().chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = programs.iter().take(PROGRAMS).map(row).collect();
+    table("Waits by program: half are at most / 99 % are at most so long", &headings, &rows)
 }
