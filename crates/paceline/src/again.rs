@@ -8,12 +8,13 @@ use report::{Results, html, write_whole};
 use crate::cli::Report;
 use crate::compare::origin;
 use crate::failure::Failure;
-use crate::files::{self, check_writable, say_report};
-use crate::{output, verdict};
+use crate::files::{self, say_report};
+use crate::{export, output, verdict};
 
 /// Reads, shows and writes.
 pub fn run(args: &Report) -> Result<(), Failure> {
-    check_writable(&args.output, "-o")?;
+    let read_from: Vec<_> = args.results.iter().map(|path| ("the result", path.clone())).collect();
+    export::check_files(&[("-o", args.output.clone())], &read_from)?;
     let results = match &args.results[..] {
         [one] => read(one)?,
         [before, after, ..] => beside(before, after)?,
@@ -29,8 +30,11 @@ pub fn run(args: &Report) -> Result<(), Failure> {
 
 fn read(path: &Path) -> Result<Results, Failure> {
     let results = Results::from_json(&files::read(path)?).map_err(|error| {
-        let why = error.to_string().replace('\n', " ");
-        Failure::input(format!("{}: it is not what `compare --json` prints: {why}", path.display()))
+        Failure::input(format!(
+            "{}: it is not what `compare --json` or `try --json` prints, or a part of it is missing (line {})",
+            path.display(),
+            error.line()
+        ))
     })?;
     match results.summary.is_empty() || results.runs.is_empty() {
         true => Err(Failure::input(format!("{}: no run is in it", path.display()))),
@@ -56,6 +60,10 @@ fn beside(before: &Path, after: &Path) -> Result<Results, Failure> {
         return Err(differ("the clock", a.clock.name(), b.clock.name()));
     }
     let other_setting = b.clone();
+    // A replay is no nearer to the truth than to its own recording.
+    let off =
+        |results: &Results| results.recording.as_ref().map(|it| it.distance.map_or(1.0, f64::abs));
+    let error = off(&one).into_iter().chain(off(&other)).fold(0.0, f64::max);
     let mut both = one.beside(other, ["before", "after"]);
     let setting = &both.setting;
     let mut changed = Vec::new();
@@ -73,6 +81,6 @@ fn beside(before: &Path, after: &Path) -> Result<Results, Failure> {
         changed.push(format!("kernel: {a} before, {b} after"));
     }
     both.notes.extend(changed);
-    both.answer = Some(verdict::of_results(&both));
+    both.answer = Some(verdict::before_and_after(&both, error));
     Ok(both)
 }

@@ -266,7 +266,7 @@ pub struct Form {
     /// Show every figure, and what each means
     #[arg(long, conflicts_with = "json")]
     pub wide: bool,
-    /// Print the result as one JSON object; what the command writes goes to standard error
+    /// Print the result as one JSON object; all else goes to standard error
     #[arg(long)]
     pub json: bool,
 }

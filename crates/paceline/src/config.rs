@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::env::var_os;
 use std::path::{Path, PathBuf};
 
-use report::text::{Align, table};
+use report::text::{Align, table, visible};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -59,7 +59,12 @@ pub fn run(config: &Config) -> Result<(), Failure> {
             let looked: Vec<String> =
                 paths().iter().map(|path| path.display().to_string()).collect();
             table(&["key", "value", "from"], &rows, Align::Left, output::style())
-                + &format!("\nfiles, the later goes first: {}\n", looked.join(", "))
+                + "\n"
+                + &visible(&format!(
+                    "from {}; the last one that is there wins",
+                    looked.join(", then ")
+                ))
+                + "\n"
         }
     })
 }
@@ -85,6 +90,7 @@ impl Defaults {
         let file: File = toml::from_str(text).map_err(|error: toml::de::Error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             let why = error.message().replace('\n', " ");
+            let why = why.replace("u32", "a whole number from 1 to 1000");
             Failure::input(format!("{}:{line}: {why}", path.display()))
         })?;
         let bad = |why: &str| Failure::input(format!("{}: {why}", path.display()));

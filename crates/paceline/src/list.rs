@@ -7,7 +7,9 @@ use policy::{Instance, Policy};
 use report::text::{Align, plural, table, wrapped};
 use serde_json::{Value, json};
 use workload::Workload;
+use workload::apps::Apps;
 use workload::npb::Npb;
+use workload::programs::Programs;
 
 use crate::cli::List;
 use crate::contender::{self, CLASSES, Contender, POLICIES};
@@ -64,7 +66,9 @@ fn one(name: &str) -> Result<Shown, Failure> {
     if let Ok(machine) = machine::find(name) {
         return Ok(one_machine(&machine));
     }
-    if let Some(workload) = embedded().find(|workload| workload.name == name) {
+    let model = || Apps::embedded().build(name).or_else(|| Programs::embedded().build(name));
+    let workload = embedded().find(|workload| workload.name == name).or_else(model);
+    if let Some(workload) = workload {
         return Ok(one_workload(&workload));
     }
     let known = KINDS.into_iter().chain(contender::names()).chain(machine::names());
@@ -175,7 +179,8 @@ fn one_machine(machine: &Machine) -> Shown {
         let range = of.range.map_or(String::new(), |[least, most]| format!("{least} to {most}"));
         let tag = serde_json::to_value(of.tag).expect("it is a word");
         let tag = tag.as_str().unwrap_or_default().to_string();
-        vec![name.to_string(), format!("{} {}", of.value, of.unit), range, tag]
+        let unit = if of.unit == "1" { "" } else { &of.unit };
+        vec![name.to_string(), format!("{} {unit}", of.value).trim_end().to_string(), range, tag]
     };
     let rows: Vec<Vec<String>> = machine.sources.iter().map(row).collect();
     text += &left(&["cost", "value", "range", "how it is known"], &rows);

@@ -104,7 +104,7 @@ fn parse() -> Result<Cli, Failure> {
         output::print(&text)?;
         return Err(Failure::Closed);
     }
-    if !text.starts_with("error: ") {
+    if !text.starts_with("error: ") || error.kind() == ErrorKind::MissingSubcommand {
         let verbs = verbs();
         let (last, others) = verbs.split_last().expect("there are some");
         return Err(Failure::input(format!(
@@ -139,10 +139,20 @@ fn one_line(error: &clap::Error, text: &str) -> String {
             };
             format!("{}: expected one of {values}", given(error))
         }
-        ErrorKind::UnknownArgument if !text.contains("argument '-") => {
-            said + "; see --help, or put `--` before a command that is to be run"
+        ErrorKind::UnknownArgument => {
+            let unknown = context(error, ContextKind::InvalidArg);
+            let meant = match &*context(error, ContextKind::SuggestedArg) {
+                "" => String::new(),
+                meant => format!("did you mean {meant}? "),
+            };
+            match unknown.starts_with('-') {
+                true => format!("there is no option {unknown} here; {meant}see --help"),
+                false => format!(
+                    "unexpected argument {unknown}; see --help, or put `--` before a command that is to be run"
+                ),
+            }
         }
-        ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => said + "; see --help",
+        ErrorKind::MissingRequiredArgument => said + "; see --help",
         ErrorKind::InvalidUtf8 => foreign_argument(),
         _ => said,
     }

@@ -20,9 +20,13 @@ fn similarity(name: &str, unknown: &str) -> f64 {
 
 /// `did you mean flsched? `, the nearest name first; nothing where none is near.
 pub fn proposal<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+    if unknown.is_empty() {
+        return String::new();
+    }
+    let unknown = unknown.to_lowercase();
     let mut near: Vec<(f64, &str)> = names
         .into_iter()
-        .map(|name| (similarity(name, unknown), name))
+        .map(|name| (similarity(name, &unknown), name))
         .filter(|(similarity, _)| *similarity >= NEAR)
         .collect();
     near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
@@ -43,6 +47,7 @@ mod tests {
         let names = ["default", "flsched", "min-fair", "similar-min-fair"];
         assert_eq!(proposal("flshed", names), "did you mean flsched? ");
         assert_eq!(proposal("min-fiar", names), "did you mean min-fair, similar-min-fair? ");
-        assert_eq!(proposal("xqzwvk", names), "");
+        assert_eq!(proposal("FLSCHED", names), "did you mean flsched? ");
+        assert_eq!([proposal("xqzwvk", names), proposal("", names)], ["", ""]);
     }
 }

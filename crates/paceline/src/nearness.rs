@@ -29,11 +29,12 @@ pub fn add(results: &mut Results, plan: &Plan) {
         None => replayed_under(plan, under),
     };
     let recording = held(went, own.as_ref().ok().copied());
-    // The answer carries both where they matter.
-    let (notes, details): (Vec<_>, Vec<_>) =
+    // An answer says how busy the machine was where that matters.
+    let is_answered = plan.contenders.len() > 1;
+    let (details, notes): (Vec<_>, Vec<_>) =
         lines(&recording, results.setting.cpus, own.err().as_ref())
             .into_iter()
-            .partition(|line| !line.starts_with("recorded: ") && !line.starts_with("others had "));
+            .partition(|line| is_answered && line.starts_with("others had "));
     results.details.extend(details);
     results.notes.extend(notes);
     let told = |contender: &Contender| contender.policy().and_then(|own| own.policy.told());

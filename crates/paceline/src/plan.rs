@@ -312,6 +312,14 @@ impl Job {
         }
     }
 
+    /// Whether it says for how long it runs, whatever it gets done.
+    pub fn lasts(&self) -> bool {
+        match self {
+            Job::Model { workload, .. } => workload.duration_ns.is_some(),
+            _ => false,
+        }
+    }
+
     /// What a reader must know of it.
     pub fn notes(&self) -> Vec<String> {
         self.went().map_or(Vec::new(), Went::notes)

@@ -5,11 +5,12 @@
 //! its own. All others are judged by the runs alone: a policy *gains* where the median of its runs' own ratios is below 1
 //! by [`GAIN_MIN`] or more, and each run needs less.
 
-use report::text::digits;
+use report::stats::paired_ratios;
+use report::text::{digits, percent};
 use report::{Answer, Clock, Results, Spread, Verdict};
 
 use crate::contest::{
-    Contestant, and, contestants, costs, faster, gain, middle, tail_grows, told_costs,
+    Contestant, and, contestants, costs, faster, gain, middle, tail_grows, told_costs, waits,
 };
 use crate::nearness::DEFAULT;
 use crate::plan::{Job, Place, Plan};
@@ -28,7 +29,8 @@ pub fn add(results: &mut Results, plan: &Plan) {
         return attempt::add_answer(results, plan, None);
     }
     let contestants = contestants(results, false, |label| plan.is_real(label));
-    let mut answer = of(results.setting.clock, &contestants, &report::progress(results));
+    let lasts = plan.job.lasts();
+    let mut answer = of(results.setting.clock, &contestants, &report::progress(results), lasts);
     answer.next = answer.policy.as_ref().filter(|_| answer.gain.is_some()).and_then(|policy| {
         let real = contestants.iter().any(|one| one.policy == *policy && one.is_real);
         next(plan, &contestants[0].policy, policy).filter(|_| real)
@@ -36,10 +38,53 @@ pub fn add(results: &mut Results, plan: &Plan) {
     results.answer = Some(answer);
 }
 
-/// The answer of results that are read again: what can be run next is not known.
-pub fn of_results(results: &Results) -> Answer {
-    let contestants = contestants(results, false, |_| true);
-    of(results.setting.clock, &contestants, &report::progress(results))
+/// What became of each policy between two results that stand side by side ([`Results::beside`]); `error`: how far
+/// replays are from their recordings, 0 where they are none.
+pub fn before_and_after(both: &Results, error: f64) -> Answer {
+    let elapsed = |policy: &str| -> Vec<_> {
+        let own = both.runs.iter().filter(|run| run.policy == policy);
+        own.map(|run| ((run.boot, run.run), run.elapsed_s)).collect()
+    };
+    let what = if both.setting.clock.counts_work() { "work" } else { "time" };
+    let (mut changed, mut same) = (Vec::new(), Vec::new());
+    for one in &both.summary {
+        let Some(policy) = one.policy.strip_suffix(" (before)") else { continue };
+        let after = elapsed(&format!("{policy} (after)"));
+        let ratios = paired_ratios(&after, &elapsed(&one.policy));
+        let Some(ratio) = Spread::of(&ratios) else { continue };
+        let apart = (ratio.median - 1.0).abs() >= GAIN_MIN.max(error);
+        match apart && (ratio.min > 1.0 || ratio.max < 1.0) {
+            true => changed.push(format!("{policy} takes {}", times_before(ratio, what))),
+            false => same.push(policy.to_string()),
+        }
+    }
+    let details = match same.is_empty() || changed.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("No difference under {}", same.join(", "))],
+    };
+    let headline = match &changed[..] {
+        [] => "No difference between before and after".to_string(),
+        changed => changed.join(", and "),
+    };
+    let mut answer = Answer::new(Verdict::None, headline, details);
+    if both.summary.iter().any(|one| one.runs < 2) {
+        answer.add("Take this as a direction: one run does not tell a change from chance".into());
+    }
+    if error > 0.0 {
+        let off = percent(error);
+        answer
+            .add(format!("A change below {off} is none: so far are replays off their recordings"));
+    }
+    answer
+}
+
+/// `2.00× the time it took before (1.98–2.01)`.
+fn times_before(ratio: Spread, what: &str) -> String {
+    let range = match ratio.max - ratio.min > 1e-9 {
+        true => format!(" ({}–{})", digits(ratio.min), digits(ratio.max)),
+        false => String::new(),
+    };
+    format!("{}× the {what} it took before{range}", digits(ratio.median))
 }
 
 /// What became of a policy.
@@ -66,17 +111,19 @@ fn change(one: &Contestant) -> Change {
 const SAME: f64 = 0.005;
 
 /// `progress`: how far programs got under each policy, where they got differently far.
-fn of(clock: Clock, contestants: &[Contestant], progress: &[String]) -> Answer {
+/// `lasts`: the workload says for how long it runs.
+fn of(clock: Clock, contestants: &[Contestant], progress: &[String], lasts: bool) -> Answer {
     let Some((first, others)) = contestants.split_first() else { return Answer::default() };
     let takes_as_long = |one: &Contestant| {
         one.ratio
             .is_some_and(|ratio| (ratio.min - 1.0).abs() < SAME && (ratio.max - 1.0).abs() < SAME)
     };
-    if !progress.is_empty() && others.iter().all(takes_as_long) {
-        let headline = "The workload runs for a time, in which programs get differently far";
-        let details =
+    if (lasts || !progress.is_empty()) && others.iter().all(takes_as_long) {
+        let far = if progress.is_empty() { "equally" } else { "differently" };
+        let headline = format!("The workload runs for a time, in which programs get {far} far");
+        let told =
             progress.iter().map(|told| format!("{told} of what they do under {}", first.policy));
-        return Answer::new(Verdict::None, headline.into(), details.collect());
+        return Answer::new(Verdict::None, headline, told.chain(growing(first, others)).collect());
     }
     let mut gaining: Vec<&Contestant> =
         others.iter().filter(|one| change(one) == Change::Gains).collect();
@@ -187,8 +234,19 @@ fn none_gains(clock: Clock, first: &Contestant, others: &[Contestant]) -> Answer
             (format!("No policy needs less {what} than {}", first.policy), vec![all.join("; ")])
         }
     };
+    let details = details.into_iter().chain(growing(first, others)).collect();
     let said = Answer::new(Verdict::Stay, headline, details);
     Answer { policy: Some(first.policy.clone()), ..said }
+}
+
+/// Policies under which waits grow, though nothing else changes.
+fn growing(first: &Contestant, others: &[Contestant]) -> Vec<String> {
+    let grows = others.iter().filter(|one| tail_grows(&costs(one, first)));
+    let told = grows.map(|one| {
+        let waits = waits(&costs(one, first), &first.policy).join(", ");
+        format!("Waits grow under {}: {waits}", one.policy)
+    });
+    told.collect()
 }
 
 /// The next nearer to the machine: from the simulator to a guest, from there to this kernel, from there to be in charge.
@@ -224,7 +282,7 @@ mod tests {
 
     fn said(clock: Clock, others: &[Contestant]) -> Answer {
         let first = contestant("default", &[1.0, 1.0, 1.0], 3.0);
-        of(clock, &[&[first], others].concat(), &[])
+        of(clock, &[&[first], others].concat(), &[], false)
     }
 
     #[test]
@@ -261,13 +319,19 @@ mod tests {
         let first = contestant("default", &[1.0, 1.0], 3.0);
         let told = ["cas: busy 1.19×, waits 0.64×".to_string()];
         let said = |ratios: &[f64]| {
-            of(Clock::Simulated, &[first.clone(), contestant("cas", ratios, 9.0)], &told)
+            of(Clock::Simulated, &[first.clone(), contestant("cas", ratios, 4.0)], &told, false)
         };
         let answer = said(&[1.0, 1.001]);
         assert_eq!((answer.verdict, answer.gain), (Verdict::None, None));
         let wanted = "cas: busy 1.19×, waits 0.64× of what they do under default";
         assert_eq!(answer.details, [wanted]);
         assert_eq!(said(&[0.8, 0.8]).verdict, Verdict::Try, "it ran to its end");
+        let cas = contestant("cas", &[1.0, 1.0], 9.0);
+        let equal = of(Clock::Simulated, &[first.clone(), cas], &[], true);
+        assert!(equal.headline.ends_with("programs get equally far"), "{}", equal.headline);
+        let wanted =
+            "Waits grow under cas: 99 % of waits are up to 9.00 ms (3.00 ms under default)";
+        assert_eq!(equal.details, [wanted]);
     }
 
     #[test]

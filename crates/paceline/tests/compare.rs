@@ -101,7 +101,24 @@ fn a_result_becomes_a_report_and_two_are_held_against_each_other() {
     assert!(shown.contains("| flsched") && shown.ends_with("both.html\n"), "{shown}");
     assert!(fs::read_to_string(&page).unwrap().contains("How much, and how sure"));
     let both = String::from_utf8(report(&[&before, &after]).stdout).unwrap();
-    assert!(both.contains("default (before)") && both.contains("flsched (after)"), "{both}");
+    assert!(both.contains("(before)") && both.contains("(after)"), "{both}");
+    let same = String::from_utf8(report(&[&before, &before]).stdout).unwrap();
+    assert!(same.starts_with("No difference between before and after"), "{same}");
+    // All of it twice as slow.
+    let mut slow: Value = serde_json::from_str(&fs::read_to_string(&before).unwrap()).unwrap();
+    for run in slow["runs"].as_array_mut().unwrap() {
+        run["elapsed_s"] = (2.0 * run["elapsed_s"].as_f64().unwrap()).into();
+    }
+    let slower = folder.path().join("slower.json");
+    fs::write(&slower, slow.to_string()).unwrap();
+    let said = String::from_utf8(report(&[&before, &slower]).stdout).unwrap();
+    assert!(said.starts_with("default takes 2.00× the time it took before, and flsched"), "{said}");
+    let over = paceline(&["report", before.to_str().unwrap(), "-o", before.to_str().unwrap()]);
+    let refused = { over }.output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        String::from_utf8(refused.stderr).unwrap().contains("it is the result; name another file")
+    );
     // What is no result, or one of another workload, is one line.
     let wrong = folder.path().join("wrong.json");
     for text in ["", "{}", "{\"ground\": \"sim\"}"] {
@@ -109,7 +126,7 @@ fn a_result_becomes_a_report_and_two_are_held_against_each_other() {
         let refused = report(&[&wrong]);
         let said = String::from_utf8(refused.stderr).unwrap();
         assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("it is not what `compare --json` prints"), "{said}");
+        assert!(said.contains("it is not what `compare --json` or"), "{said}");
     }
     let other = fs::read_to_string(&before).unwrap().replace("hackbench -g 1", "hackbench -g 2");
     fs::write(&wrong, other).unwrap();

@@ -329,7 +329,7 @@ fn who_got_how_far_is_told_where_policies_differ() {
     let (text, page) = table([50.0, 50.0, 90.0]);
     let outcomes = [run("default", [30.0, 50.0, 100.0]), run("avx-fair", [50.0, 50.0, 90.0])];
     let told = crate::progress(&Results::new(results(Clock::Threads).setting, &outcomes, false));
-    assert_eq!(told, ["avx-fair: nginx 1.25×, x265 0.90×"]);
+    assert_eq!(told, ["avx-fair: x265 0.90×, nginx 1.25×"]);
     assert!(text.contains("| nginx   |       2 |    1.25× |"), "{text}");
     assert!(text.contains("| x265    |       1 |    0.90× |"), "{text}");
     assert!(!text.contains("| <worker>"), "nobody knows what it did: {text}");

@@ -42,11 +42,11 @@ pub fn headings(results: &Results) -> Vec<&str> {
     ["program", "threads"].into_iter().chain(others).collect()
 }
 
-/// Programs in a sentence.
-const TOLD: usize = 4;
+/// Programs at each end that a sentence names.
+const TOLD: usize = 2;
 
-/// For each policy but the first, how far programs got against the first, those that differ most: `cas: busy 1.19×, waits
-/// 0.64×`. None where all runs did all there was to do.
+/// For each policy but the first, how far programs got against the first: `cas: waits 0.64×, nice 0.65×, busy 1.19×`; of
+/// many those that got least and most. None where all runs did all there was to do.
 pub fn told(results: &Results) -> Vec<String> {
     let rows = rows(results);
     let of = |(at, one): (usize, &Summary)| {
@@ -54,11 +54,18 @@ pub fn told(results: &Results) -> Vec<String> {
             .iter()
             .filter_map(|row| Some((row.program.as_str(), row.against_first.get(at).copied()??)))
             .collect();
-        programs.sort_by(|(_, one), (_, other)| (other - 1.0).abs().total_cmp(&(one - 1.0).abs()));
-        let programs = programs.iter().take(TOLD);
-        let words: Vec<String> =
-            programs.map(|(name, ratio)| format!("{name} {}×", digits(*ratio))).collect();
-        (!words.is_empty()).then(|| format!("{}: {}", one.policy, words.join(", ")))
+        programs.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        let words = |part: &[(&str, f64)]| {
+            let words: Vec<String> =
+                part.iter().map(|(name, ratio)| format!("{name} {}×", digits(*ratio))).collect();
+            words.join(", ")
+        };
+        let told = match programs.len() {
+            0 => return None,
+            few if few <= 2 * TOLD => words(&programs),
+            many => format!("{} to {}", words(&programs[..TOLD]), words(&programs[many - TOLD..])),
+        };
+        Some(format!("{}: {told}", one.policy))
     };
     results.summary.iter().skip(1).enumerate().filter_map(of).collect()
 }
