@@ -43,7 +43,7 @@ const SPEEDUP_MAX: Knob = Knob {
     symbol: "control_speedup_max",
     unit: Unit::Decimal { min: ONE, max: 100 * ONE },
     default: 3_500_000,
-    help: "how many times as fast a task of which nothing is known may be on the fastest cores (slide 20)",
+    help: "how many times as fast an unknown task may be on the fastest cores (slide 20)",
 };
 
 const DEVIATIONS: Knob = Knob {
@@ -51,7 +51,7 @@ const DEVIATIONS: Knob = Knob {
     symbol: "control_deviations",
     unit: Unit::Decimal { min: 0, max: 10 * ONE },
     default: 2 * ONE,
-    help: "guarantees are reckoned with speeds so many standard deviations above what was measured",
+    help: "guarantees are computed with speeds this many standard deviations above the measured ones",
 };
 
 const TENANT: Knob = Knob {
@@ -59,7 +59,7 @@ const TENANT: Knob = Knob {
     symbol: "control_tenant",
     unit: Unit::Choice(&["thread", "program", "cgroup"]),
     default: 0,
-    help: "to whom shares are given: to programs as a whole (slide 26), or to cgroups, by cpu.weight",
+    help: "what gets a share: each thread, each program as a whole (slide 26), or each cgroup by cpu.weight",
 };
 
 /// Among the choices of `tenant`.
