@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use report::{Results, html, write_whole};
+use report::Results;
 
 use crate::cli::Report;
-use crate::compare::origin;
+use crate::compare::{print, write_page};
 use crate::failure::Failure;
 use crate::files::{self, say_report};
-use crate::{export, output, verdict};
+use crate::{export, verdict};
 
 /// Reads, shows and writes.
 pub fn run(args: &Report) -> Result<(), Failure> {
@@ -20,11 +20,8 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         [before, after, ..] => beside(before, after)?,
         [] => return Err(Failure::input("name a file that --json printed")),
     };
-    write_whole(&args.output, html::comparison(&results, &origin())).map_err(Failure::input)?;
-    output::print(&match args.form.json {
-        true => results.json() + "\n",
-        false => report::comparison(&results, output::style().wide(args.form.wide)),
-    })?;
+    write_page(&args.output, &results)?;
+    print(&results, &args.form)?;
     say_report(&args.output, args.form.json)
 }
 
@@ -59,27 +56,21 @@ fn beside(before: &Path, after: &Path) -> Result<Results, Failure> {
     if a.clock != b.clock {
         return Err(differ("the clock", a.clock.name(), b.clock.name()));
     }
-    let other_setting = b.clone();
+    let kernel = |kernel: &Option<String>| kernel.clone().unwrap_or_else(|| "unknown".into());
+    let changed: Vec<String> = [
+        ("ground", a.ground.clone(), b.ground.clone()),
+        ("machine", a.machine.clone(), b.machine.clone()),
+        ("kernel", kernel(&a.kernel), kernel(&b.kernel)),
+    ]
+    .iter()
+    .filter(|(_, a, b)| a != b)
+    .map(|(what, a, b)| format!("{what}: {a} before, {b} after"))
+    .collect();
     // A replay is no nearer to the truth than to its own recording.
     let off =
         |results: &Results| results.recording.as_ref().map(|it| it.distance.map_or(1.0, f64::abs));
     let error = off(&one).into_iter().chain(off(&other)).fold(0.0, f64::max);
     let mut both = one.beside(other, ["before", "after"]);
-    let setting = &both.setting;
-    let mut changed = Vec::new();
-    for (what, a, b) in [
-        ("ground", &setting.ground, &other_setting.ground),
-        ("machine", &setting.machine, &other_setting.machine),
-    ] {
-        if a != b {
-            changed.push(format!("{what}: {a} before, {b} after"));
-        }
-    }
-    if setting.kernel != other_setting.kernel {
-        let named = |kernel: &Option<String>| kernel.clone().unwrap_or_else(|| "unknown".into());
-        let (a, b) = (named(&setting.kernel), named(&other_setting.kernel));
-        changed.push(format!("kernel: {a} before, {b} after"));
-    }
     both.notes.extend(changed);
     both.answer = Some(verdict::before_and_after(&both, error));
     Ok(both)

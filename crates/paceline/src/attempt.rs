@@ -2,7 +2,7 @@
 //! `try`: from a command to an answer. It is recorded here, replayed in sim under several policies, and what would
 //! change is said in words.
 
-pub mod answer;
+mod answer;
 mod next;
 
 use std::path::PathBuf;

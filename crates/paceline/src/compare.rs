@@ -63,22 +63,30 @@ pub fn hand_over(
     report: Option<&Path>,
     form: &Form,
 ) -> Result<(), Failure> {
-    let page =
-        |path| write_whole(path, html::comparison(results, &origin())).map_err(Failure::input);
-    let written =
-        export::write(exports, measured, results).and_then(|()| report.map_or(Ok(()), page));
-    let mut shown = output::print(&match form.json {
-        true => results.json() + "\n",
-        false => report::comparison(results, output::style().wide(form.wide)),
-    });
+    let written = export::write(exports, measured, results)
+        .and_then(|()| report.map_or(Ok(()), |path| write_page(path, results)));
+    let mut shown = print(results, form);
     if let Some(path) = report.filter(|_| shown.is_ok() && written.is_ok()) {
         shown = say_report(path, form.json);
     }
     written.and(shown)
 }
 
+/// Writes the report.
+pub fn write_page(path: &Path, results: &Results) -> Result<(), Failure> {
+    write_whole(path, html::comparison(results, &origin())).map_err(Failure::input)
+}
+
+/// Shows the result in the form that is asked for.
+pub fn print(results: &Results, form: &Form) -> Result<(), Failure> {
+    output::print(&match form.json {
+        true => results.json() + "\n",
+        false => report::comparison(results, output::style().wide(form.wide)),
+    })
+}
+
 /// This build, this moment, this command.
-pub fn origin() -> Origin {
+fn origin() -> Origin {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let words = ["paceline"].into_iter().chain(words.iter().map(String::as_str));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies held against the first of a comparison: how much faster each is, and what that costs, in words.
 
+use report::figure::range;
 use report::stats::median;
 use report::text::{count, digits, time};
 use report::{Beside, Costs, Results, Run, Slowed, Spread, Summary};
 
-/// Waits that grow to more than this many times what they were are told before anything else.
-const TAIL_MAX: f64 = 2.0;
+/// A gain below this is none: neither the simulator nor a run is that good.
+pub const GAIN_MIN: f64 = 0.03;
 /// A cost that grows by less is not worth a "but".
 const WORSE: f64 = 1.05;
 /// A task with less of all CPU time than this does not show how fair a policy is.
@@ -80,6 +81,7 @@ fn slowest(runs: &[Run], policy: &str, first: &str) -> Option<Slowed> {
     slowed.max_by(|one, other| one.ratio.total_cmp(&other.ratio))
 }
 
+/// What a policy costs beside the first one.
 pub fn costs(one: &Contestant, first: &Contestant) -> Costs {
     let beside =
         |own: Option<f64>, of: Option<f64>| own.zip(of).map(|(own, first)| Beside { own, first });
@@ -89,15 +91,6 @@ pub fn costs(one: &Contestant, first: &Contestant) -> Costs {
         context_switches: beside(one.switches, first.switches),
         slowest_task: one.slowest.clone(),
     }
-}
-
-/// Whether something costs more than so many times what it does under the first policy.
-fn grows(cost: Option<Beside>, times: f64) -> bool {
-    cost.is_some_and(|cost| cost.own > times * cost.first)
-}
-
-pub fn tail_grows(costs: &Costs) -> bool {
-    grows(costs.wait_p99_s, TAIL_MAX) || grows(costs.worst_wait_s, TAIL_MAX)
 }
 
 /// `99 % of waits are up to 11.0 ms (3.00 ms under default)` and `the longest is 80.0 ms (24.0 ms)`.
@@ -130,17 +123,13 @@ fn rest(costs: &Costs, first: &str) -> Vec<String> {
 fn is_worse(costs: &Costs) -> bool {
     let all = [costs.wait_p99_s, costs.worst_wait_s, costs.context_switches];
     let slower = costs.slowest_task.as_ref().is_some_and(|task| task.ratio > WORSE);
-    slower || all.into_iter().any(|cost| grows(cost, WORSE))
+    slower || all.into_iter().flatten().any(|cost| cost.grows(WORSE))
 }
 
 /// `1.14× faster than default (1.12–1.16)`.
 pub fn faster(one: &Contestant, first: &str) -> String {
-    let (gain, range) = gain(one);
-    let range = match range[1] > range[0] {
-        true => format!(" ({}–{})", digits(range[0]), digits(range[1])),
-        false => String::new(),
-    };
-    format!("{}× faster than {first}{range}", digits(gain))
+    let (gain, [least, greatest]) = gain(one);
+    format!("{}× faster than {first}{}", digits(gain), range(least, greatest))
 }
 
 /// How many times as fast: the median, and the range.
@@ -149,22 +138,22 @@ pub fn gain(one: &Contestant) -> (f64, [f64; 2]) {
     (1.0 / ratio.median, [1.0 / ratio.max, 1.0 / ratio.min])
 }
 
+/// Its time as a part of the first policy's, in the middle.
 pub fn middle(one: &Contestant) -> f64 {
     one.ratio.map_or(f64::INFINITY, |ratio| ratio.median)
 }
 
 /// What a policy costs, in a sentence that says whether that is more than under the first one.
-pub fn at_what_cost(one: &Contestant, first: &Contestant) -> Vec<String> {
-    let is_worse = is_worse(&costs(one, first));
-    let cost = |told: String| if is_worse { format!("Its cost: {told}") } else { told };
-    told_costs(one, first).into_iter().map(cost).collect()
+pub fn at_what_cost(one: &Contestant, first: &Contestant) -> Option<String> {
+    let told = told_costs(one, first)?;
+    Some(if is_worse(&costs(one, first)) { format!("Its cost: {told}") } else { told })
 }
 
 /// What a policy costs, in one sentence; none where nothing of it is known.
-pub fn told_costs(one: &Contestant, first: &Contestant) -> Vec<String> {
+pub fn told_costs(one: &Contestant, first: &Contestant) -> Option<String> {
     let costs = costs(one, first);
     let told = [waits(&costs, &first.policy), rest(&costs, &first.policy)].concat();
-    if told.is_empty() { Vec::new() } else { vec![told.join(", ")] }
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -30,13 +30,10 @@ pub fn add(results: &mut Results, plan: &Plan) {
     };
     let recording = held(went, own.as_ref().ok().copied());
     // An answer says how busy the machine was where that matters.
-    let is_answered = plan.contenders.len() > 1;
-    let (details, notes): (Vec<_>, Vec<_>) =
-        lines(&recording, results.setting.cpus, own.err().as_ref())
-            .into_iter()
-            .partition(|line| is_answered && line.starts_with("others had "));
-    results.details.extend(details);
-    results.notes.extend(notes);
+    let told = busy(&recording).filter(|_| plan.contenders.len() > 1);
+    let lines = lines(&recording, results.setting.cpus, own.err().as_ref());
+    results.notes.extend(lines.into_iter().filter(|line| Some(line) != told.as_ref()));
+    results.details.extend(told);
     let told = |contender: &Contender| contender.policy().and_then(|own| own.policy.told());
     results.notes.extend(
         plan.contenders
@@ -118,13 +115,7 @@ pub fn lines(recording: &Recording, cpus: usize, why: Option<&Failure>) -> Vec<S
             recording.distance.map_or(String::new(), off),
         ),
     }];
-    if recording.others > OTHERS_WARNED {
-        lines.push(format!(
-            "others had {} of the CPU time meanwhile; a replay has the machine for itself, so record again on \
-             an idle machine",
-            percent(recording.others)
-        ));
-    }
+    lines.extend(busy(recording));
     match recording.distance {
         _ if recording.cpus != cpus => lines.push(format!(
             "recorded on {} and replayed on {cpus}: how far the replay is from the recording says nothing of the model",
@@ -142,6 +133,17 @@ pub fn lines(recording: &Recording, cpus: usize, why: Option<&Failure>) -> Vec<S
     }
     lines.extend(recording.lacks.iter().map(|what| format!("the recording lacks {what}")));
     lines
+}
+
+/// That others had the machine meanwhile, where it is so much that a reader must know.
+fn busy(recording: &Recording) -> Option<String> {
+    (recording.others > OTHERS_WARNED).then(|| {
+        format!(
+            "others had {} of the CPU time meanwhile; a replay has the machine for itself, so record again on \
+             an idle machine",
+            percent(recording.others)
+        )
+    })
 }
 
 /// `, 3.10 % more`.

@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ impl Progress {
             bar.set_message(visible(text));
         }
         if let Some(lines) = &self.lines {
-            lines.far.lock().unwrap_or_else(PoisonError::into_inner).now = text.to_string();
+            lines.far().now = text.to_string();
             output::say(text);
         }
     }
@@ -88,7 +88,7 @@ impl Progress {
             bar.set_message(visible(text));
         }
         if let Some(lines) = &self.lines {
-            lines.far.lock().unwrap_or_else(PoisonError::into_inner).now = text.to_string();
+            lines.far().now = text.to_string();
             if self.says == VERBOSE {
                 output::say(text);
             }
@@ -101,7 +101,7 @@ impl Progress {
             bar.inc(1);
         }
         if let Some(lines) = &self.lines {
-            lines.far.lock().unwrap_or_else(PoisonError::into_inner).done += 1;
+            lines.far().done += 1;
         }
     }
 
@@ -166,6 +166,12 @@ impl Lines {
             }
         });
         Lines { far, end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Lines {
+    fn far(&self) -> MutexGuard<'_, Far> {
+        self.far.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,20 +5,17 @@
 //! its own. All others are judged by the runs alone: a policy *gains* where the median of its runs' own ratios is below 1
 //! by [`GAIN_MIN`] or more, and each run needs less.
 
-use report::stats::paired_ratios;
+use report::figure::range;
 use report::text::{digits, percent};
 use report::{Answer, Clock, Results, Spread, Verdict};
 
 use crate::contest::{
-    Contestant, and, contestants, costs, faster, gain, middle, tail_grows, told_costs, waits,
+    Contestant, GAIN_MIN, and, contestants, costs, faster, gain, middle, told_costs, waits,
 };
 use crate::nearness::DEFAULT;
 use crate::plan::{Job, Place, Plan};
 use crate::shell::line;
 use crate::{attempt, doctor};
-
-/// A gain below this is called no difference.
-const GAIN_MIN: f64 = 0.03;
 
 /// Adds the answer, where there is something to hold against the first policy.
 pub fn add(results: &mut Results, plan: &Plan) {
@@ -41,16 +38,11 @@ pub fn add(results: &mut Results, plan: &Plan) {
 /// What became of each policy between two results that stand side by side ([`Results::beside`]); `error`: how far
 /// replays are from their recordings, 0 where they are none.
 pub fn before_and_after(both: &Results, error: f64) -> Answer {
-    let elapsed = |policy: &str| -> Vec<_> {
-        let own = both.runs.iter().filter(|run| run.policy == policy);
-        own.map(|run| ((run.boot, run.run), run.elapsed_s)).collect()
-    };
     let what = if both.setting.clock.counts_work() { "work" } else { "time" };
     let (mut changed, mut same) = (Vec::new(), Vec::new());
     for one in &both.summary {
         let Some(policy) = one.policy.strip_suffix(" (before)") else { continue };
-        let after = elapsed(&format!("{policy} (after)"));
-        let ratios = paired_ratios(&after, &elapsed(&one.policy));
+        let ratios = both.ratios_to(&format!("{policy} (after)"), &one.policy);
         let Some(ratio) = Spread::of(&ratios) else { continue };
         let apart = (ratio.median - 1.0).abs() >= GAIN_MIN.max(error);
         match apart && (ratio.min > 1.0 || ratio.max < 1.0) {
@@ -80,10 +72,9 @@ pub fn before_and_after(both: &Results, error: f64) -> Answer {
 
 /// `2.00× the time it took before (1.98–2.01)`.
 fn times_before(ratio: Spread, what: &str) -> String {
-    let range = match ratio.max - ratio.min > 1e-9 {
-        true => format!(" ({}–{})", digits(ratio.min), digits(ratio.max)),
-        false => String::new(),
-    };
+    // JSON does not keep the last bit of a number.
+    let differ = ratio.max - ratio.min > 1e-9;
+    let range = if differ { range(ratio.min, ratio.max) } else { String::new() };
     format!("{}× the {what} it took before{range}", digits(ratio.median))
 }
 
@@ -153,7 +144,7 @@ fn gains(clock: Clock, first: &Contestant, best: &Contestant, rest: &[&Contestan
     let cost = costs(best, first);
     let (alike, rest): (Vec<&Contestant>, Vec<&Contestant>) =
         rest.iter().partition(|one| are_alike(best, one));
-    let grow = if tail_grows(&cost) { ", but waits grow" } else { "" };
+    let grow = if cost.tail_grows() { ", but waits grow" } else { "" };
     let names: Vec<&str> = [best].iter().chain(&alike).map(|one| one.policy.as_str()).collect();
     let (verdict, headline) = match alike.is_empty() {
         true => (Verdict::Try, format!("{}{grow}", less(clock, best, first))),
@@ -163,18 +154,18 @@ fn gains(clock: Clock, first: &Contestant, best: &Contestant, rest: &[&Contestan
             (Verdict::Tie, format!("{} gain alike: {}{grow}", and(&names), all.join(", ")))
         }
     };
-    let mut details = told_costs(best, first);
-    if !alike.is_empty() {
-        details = [&best].into_iter().chain(&alike).flat_map(|one| own_costs(one, first)).collect();
-    }
+    let of_each = |one: &&Contestant| Some(format!("{}: {}", one.policy, told_costs(one, first)?));
+    let mut details: Vec<String> = match alike.is_empty() {
+        true => told_costs(best, first).into_iter().collect(),
+        false => [best].iter().chain(&alike).filter_map(of_each).collect(),
+    };
     let others: Vec<String> = rest.iter().map(|one| less(clock, one, first)).collect();
     details.extend((!others.is_empty()).then(|| others.join("; ")));
     Answer {
         policy: Some(best.policy.clone()),
-        alike: if alike.is_empty() {
-            Vec::new()
-        } else {
-            names.into_iter().map(String::from).collect()
+        alike: match names.len() {
+            1 => Vec::new(),
+            _ => names.into_iter().map(String::from).collect(),
         },
         gain: Some(times),
         range: Some(range),
@@ -183,17 +174,10 @@ fn gains(clock: Clock, first: &Contestant, best: &Contestant, rest: &[&Contestan
     }
 }
 
-fn own_costs(one: &Contestant, first: &Contestant) -> Vec<String> {
-    let told = told_costs(one, first);
-    told.into_iter().map(|told| format!("{}: {told}", one.policy)).collect()
-}
-
 /// Whether the runs cannot tell two policies apart.
 fn are_alike(one: &Contestant, other: &Contestant) -> bool {
     let both = one.ratio.zip(other.ratio);
-    both.is_some_and(|(a, b)| {
-        a.min <= b.max && b.min <= a.max || (a.median - b.median).abs() < GAIN_MIN
-    })
+    both.is_some_and(|(a, b)| a.overlaps(&b) || (a.median - b.median).abs() < GAIN_MIN)
 }
 
 /// `flsched is 1.14× faster than default (1.12–1.16)`, or `flsched needs 0.71× the work of default (0.69–0.73)`.
@@ -209,10 +193,7 @@ fn part(ratio: Option<Spread>, what: &str, first: &Contestant) -> String {
     let Some(ratio) = ratio else {
         return format!("an unknown part of the {what} of {}", first.policy);
     };
-    let range = match ratio.max > ratio.min {
-        true => format!(" ({}–{})", digits(ratio.min), digits(ratio.max)),
-        false => String::new(),
-    };
+    let range = range(ratio.min, ratio.max);
     format!("{}× the {what} of {}{range}", digits(ratio.median), first.policy)
 }
 
@@ -241,7 +222,7 @@ fn none_gains(clock: Clock, first: &Contestant, others: &[Contestant]) -> Answer
 
 /// Policies under which waits grow, though nothing else changes.
 fn growing(first: &Contestant, others: &[Contestant]) -> Vec<String> {
-    let grows = others.iter().filter(|one| tail_grows(&costs(one, first)));
+    let grows = others.iter().filter(|one| costs(one, first).tail_grows());
     let told = grows.map(|one| {
         let waits = waits(&costs(one, first), &first.policy).join(", ");
         format!("Waits grow under {}: {waits}", one.policy)

@@ -61,9 +61,9 @@ impl Answer {
         self.join();
     }
 
-    /// Whether its headline says that waits grow.
+    /// Whether waits grow under what it names.
     pub fn is_costly(&self) -> bool {
-        self.headline.to_lowercase().contains("waits grow")
+        self.costs.as_ref().is_some_and(Costs::tail_grows)
     }
 
     fn join(&mut self) {
@@ -85,6 +85,17 @@ pub struct Costs {
     pub slowest_task: Option<Slowed>,
 }
 
+/// Waits that grow to more than this many times what they were are told before anything else.
+const TAIL_MAX: f64 = 2.0;
+
+impl Costs {
+    /// Whether 99 % of waits, or the longest, grow by so much that this is told first.
+    pub fn tail_grows(&self) -> bool {
+        let grows = |wait: Option<Beside>| wait.is_some_and(|wait| wait.grows(TAIL_MAX));
+        grows(self.wait_p99_s) || grows(self.worst_wait_s)
+    }
+}
+
 /// A figure beside the first policy's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
@@ -92,6 +103,13 @@ pub struct Beside {
     pub own: f64,
     /// The first policy's.
     pub first: f64,
+}
+
+impl Beside {
+    /// Whether it is more than so many times the first policy's.
+    pub fn grows(&self, times: f64) -> bool {
+        self.own > times * self.first
+    }
 }
 
 /// A task, and how much longer it takes than under the first policy.

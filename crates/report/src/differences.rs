@@ -7,38 +7,28 @@ use crate::{Results, Spread, Summary};
 /// A figure counts as different from this factor on, in either direction.
 const FACTOR: f64 = 1.25;
 
-/// A figure of a summary, and how a sentence speaks of it.
-struct Told {
-    of: fn(&Summary) -> Option<Spread>,
-    /// `38 % fewer switches` or `1.8 times as many switches`; else `waits are 1.8 times as long`.
-    counted: bool,
-    what: &'static str,
-    show: fn(f64) -> String,
+/// How a sentence speaks of a figure.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// `38 % fewer switches`, `1.8 times as many switches`.
+    Number,
+    /// `38 % less CPU time`, `1.8 times as much CPU time`.
+    Amount,
+    /// `waits are 38 % shorter`, `waits are 1.8 times as long`.
+    Length,
 }
 
+/// A figure of a summary: what it is called, and how it is shown.
+type Told = (Kind, &'static str, fn(&Summary) -> Option<Spread>, fn(f64) -> String);
+
 const TOLD: &[Told] = &[
-    Told { of: |one| one.context_switches, counted: true, what: "switches", show: count },
-    Told {
-        of: |one| one.involuntary_switches,
-        counted: true,
-        what: "involuntary switches",
-        show: count,
-    },
-    Told {
-        of: |one| one.address_space_switches,
-        counted: true,
-        what: "switches of the address space",
-        show: count,
-    },
-    Told { of: |one| one.migrations, counted: true, what: "migrations", show: count },
-    Told {
-        of: |one| one.idle_while_runnable_s,
-        counted: true,
-        what: "CPU time idle while tasks waited",
-        show: time,
-    },
-    Told { of: |one| one.wait_p99_s, counted: false, what: "99 % of waits", show: time },
-    Told { of: |one| one.cache_misses, counted: true, what: "cache misses", show: count },
+    (Kind::Number, "switches", |one| one.context_switches, count),
+    (Kind::Number, "involuntary switches", |one| one.involuntary_switches, count),
+    (Kind::Number, "switches of the address space", |one| one.address_space_switches, count),
+    (Kind::Number, "migrations", |one| one.migrations, count),
+    (Kind::Amount, "CPU time idle while tasks waited", |one| one.idle_while_runnable_s, time),
+    (Kind::Length, "99 % of waits", |one| one.wait_p99_s, time),
+    (Kind::Number, "cache misses", |one| one.cache_misses, count),
 ];
 
 /// A sentence for each policy but the first.
@@ -55,22 +45,20 @@ fn sentence(one: &Summary, first: &Summary) -> String {
     }
 }
 
-fn phrase(told: &Told, one: &Summary, first: &Summary) -> Option<String> {
-    let (own, of) = ((told.of)(one)?.median, (told.of)(first)?.median);
+fn phrase((kind, what, value, show): &Told, one: &Summary, first: &Summary) -> Option<String> {
+    let (own, of) = (value(one)?.median, value(first)?.median);
     let factor = own / of;
-    let shown = format!("{} for {}", (told.show)(own), (told.show)(of));
-    let (what, is_more) = (told.what, factor > 1.0);
-    match () {
-        () if !factor.is_finite() || (1.0 / FACTOR..FACTOR).contains(&factor) => None,
-        () if told.counted && is_more => Some(
-            format!("{} times as many {what} ({shown})", digits(factor))
-                .replace("many CPU", "much CPU"),
-        ),
-        () if told.counted => Some(
-            format!("{} fewer {what} ({shown})", percent(1.0 - factor))
-                .replace("fewer CPU", "less CPU"),
-        ),
-        () if is_more => Some(format!("{what} are {} times as long ({shown})", digits(factor))),
-        () => Some(format!("{what} are {} shorter ({shown})", percent(1.0 - factor))),
+    if !factor.is_finite() || (1.0 / FACTOR..FACTOR).contains(&factor) {
+        return None;
     }
+    let (times, less) = (digits(factor), percent(1.0 - factor));
+    let said = match (kind, factor > 1.0) {
+        (Kind::Number, true) => format!("{times} times as many {what}"),
+        (Kind::Number, false) => format!("{less} fewer {what}"),
+        (Kind::Amount, true) => format!("{times} times as much {what}"),
+        (Kind::Amount, false) => format!("{less} less {what}"),
+        (Kind::Length, true) => format!("{what} are {times} times as long"),
+        (Kind::Length, false) => format!("{what} are {less} shorter"),
+    };
+    Some(format!("{said} ({} for {})", show(own), show(of)))
 }

@@ -81,9 +81,16 @@ pub fn with_range(spread: Option<Spread>, show: fn(f64) -> String) -> String {
 /// differ.
 pub fn against_first(summary: &Summary) -> String {
     let Some(ratio) = summary.vs_first else { return known(None, digits) };
-    let range = summary.vs_first_range.filter(|range| range.max > range.min);
-    let range = range.map(|range| format!(" ({}–{})", digits(range.min), digits(range.max)));
-    format!("{}×{}", digits(ratio), range.unwrap_or_default())
+    let between = summary.vs_first_range.map(|ratio| range(ratio.min, ratio.max));
+    format!("{}×{}", digits(ratio), between.unwrap_or_default())
+}
+
+/// ` (0.69–0.73)` behind a ratio; nothing where both ends are the same.
+pub fn range(least: f64, greatest: f64) -> String {
+    match greatest > least {
+        true => format!(" ({}–{})", digits(least), digits(greatest)),
+        false => String::new(),
+    }
 }
 
 /// Idle-while-runnable with its part of all CPU time.

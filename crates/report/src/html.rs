@@ -320,10 +320,8 @@ fn plots(results: &Results) -> String {
 
 /// Whether a policy's runs all differ from all of the first policy's.
 fn differs(rows: &[Strip]) -> bool {
-    let range = |values: &[f64]| Spread::of(values);
-    let Some(first) = rows.first().and_then(|(_, values)| range(values)) else { return true };
-    let apart = |own: Spread| own.min > first.max || own.max < first.min;
-    rows[1..].iter().filter_map(|(_, values)| range(values)).any(apart)
+    let Some(first) = rows.first().and_then(|(_, values)| Spread::of(values)) else { return true };
+    rows[1..].iter().filter_map(|(_, values)| Spread::of(values)).any(|own| !own.overlaps(&first))
 }
 
 fn elapsed_title(clock: Clock) -> &'static str {

@@ -390,13 +390,14 @@ fn busy_ns(seen: &Observed) -> u64 {
 impl Results {
     /// Each run's time as a multiple of the first policy's in the same boot and run; empty where ratios are withheld.
     pub fn ratios(&self, policy: &str) -> Vec<f64> {
-        let elapsed = |policy: &str| -> Vec<_> {
-            let own = self.runs.iter().filter(|run| run.policy == policy);
-            own.map(|run| ((run.boot, run.run), run.elapsed_s)).collect()
-        };
         let shown = self.summary.iter().any(|one| one.policy == policy && one.vs_first.is_some());
         let first = self.summary.first().map_or("", |one| one.policy.as_str());
-        if shown { paired_ratios(&elapsed(policy), &elapsed(first)) } else { Vec::new() }
+        if shown { self.ratios_to(policy, first) } else { Vec::new() }
+    }
+
+    /// The same, as a multiple of any other policy's.
+    pub fn ratios_to(&self, policy: &str, other: &str) -> Vec<f64> {
+        paired_ratios(&elapsed(&self.runs, policy), &elapsed(&self.runs, other))
     }
 
     /// Of these outcomes; `locks` says whether the ground counted lock acquisitions.
@@ -596,6 +597,12 @@ fn programs(memory: &MemoryUse) -> BTreeMap<String, ProgramRun> {
     memory.programs.iter().map(one).collect()
 }
 
+/// A policy's times by boot and run.
+fn elapsed(runs: &[Run], policy: &str) -> Vec<((usize, usize), f64)> {
+    let own = runs.iter().filter(|run| run.policy == policy);
+    own.map(|run| ((run.boot, run.run), run.elapsed_s)).collect()
+}
+
 fn summarize(runs: &[Run]) -> Vec<Summary> {
     let mut policies: Vec<&str> = Vec::new();
     for run in runs {
@@ -603,16 +610,12 @@ fn summarize(runs: &[Run]) -> Vec<Summary> {
             policies.push(&run.policy);
         }
     }
-    let elapsed = |policy: &str| -> Vec<((usize, usize), f64)> {
-        let of_policy = runs.iter().filter(|run| run.policy == policy);
-        of_policy.map(|run| ((run.boot, run.run), run.elapsed_s)).collect()
-    };
-    let first = policies.first().map(|policy| elapsed(policy)).unwrap_or_default();
+    let first = policies.first().map(|policy| elapsed(runs, policy)).unwrap_or_default();
     policies
         .iter()
         .map(|policy| {
             let own: Vec<&Run> = runs.iter().filter(|run| run.policy == *policy).collect();
-            let ratios = paired_ratios(&elapsed(policy), &first);
+            let ratios = paired_ratios(&elapsed(runs, policy), &first);
             summary_of(policy, &own, &ratios)
         })
         .collect()

@@ -15,6 +15,11 @@ pub struct Spread {
 }
 
 impl Spread {
+    /// Whether both ranges have a value in common.
+    pub fn overlaps(&self, other: &Spread) -> bool {
+        self.min <= other.max && other.min <= self.max
+    }
+
     /// None without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         Some(Spread {

@@ -5,17 +5,16 @@
 //! median of the replays and their range. A policy *gains* where that median is below 1 by [`GAIN_MIN`] or more, by
 //! more than chance (each replay is faster) and by more than the replay's own error (its distance from the recording).
 
+use report::figure::range;
 use report::text::{count, digits, percent, plural};
 use report::{Answer, Recording, Spread, Verdict};
 
 use super::next::Ways;
 use crate::contest::{
-    Contestant, and, at_what_cost, costs, faster, gain, middle, tail_grows, told_costs, waits,
+    Contestant, GAIN_MIN, and, at_what_cost, costs, faster, gain, middle, told_costs, waits,
 };
 use crate::nearness::{DISTANCE_MAX, OTHERS_WARNED};
 
-/// A gain below this is none: the simulator is not that good.
-const GAIN_MIN: f64 = 0.03;
 /// With more other load than this, elapsed times cannot be compared.
 const OTHERS_MAX: f64 = 0.20;
 /// With more of its CPU time unseen than this, a coarse recording says little.
@@ -217,11 +216,7 @@ fn change(case: &Case, one: &Contestant) -> Change {
 pub fn line(case: &Case, one: &Contestant) -> String {
     let Some(first) = case.contestants.first() else { return String::new() };
     let ratio = one.ratio.map_or("an unknown part of".into(), |ratio| {
-        let range = match ratio.max > ratio.min {
-            true => format!(" ({}–{})", digits(ratio.min), digits(ratio.max)),
-            false => String::new(),
-        };
-        format!("{}×{range}", digits(ratio.median))
+        format!("{}×{}", digits(ratio.median), range(ratio.min, ratio.max))
     });
     let switches = one.switches.zip(first.switches).map_or(String::new(), |(own, of)| {
         format!(", {} switches where {} has {}", count(own), first.policy, count(of))
@@ -263,8 +258,7 @@ fn stay(case: &Case, first: &Contestant, others: &[Contestant]) -> Answer {
 /// Whether the replays cannot tell two policies apart: by chance, by the simulator's own quality, or by its error.
 fn are_alike(case: &Case, one: &Contestant, other: &Contestant) -> bool {
     let (Some(a), Some(b)) = (one.ratio, other.ratio) else { return false };
-    let overlap = a.min <= b.max && b.min <= a.max;
-    overlap || (a.median - b.median).abs() <= GAIN_MIN.max(error(case))
+    a.overlaps(&b) || (a.median - b.median).abs() <= GAIN_MIN.max(error(case))
 }
 
 /// Of those that gain, the fastest whose waits do not grow; where all of them let waits grow, the fastest at that cost.
@@ -275,7 +269,7 @@ fn recommend(
     ways: Option<&Ways>,
 ) -> Answer {
     let (costly, calm): (Vec<&Contestant>, Vec<&Contestant>) =
-        gaining.iter().partition(|one| tail_grows(&costs(one, first)));
+        gaining.iter().partition(|one| costs(one, first).tail_grows());
     let pool = if calm.is_empty() { &costly } else { &calm };
     let fastest = pool.iter().min_by(|a, b| middle(a).total_cmp(&middle(b)));
     let fastest = *fastest.expect("one gains, at a cost or not");
@@ -285,11 +279,11 @@ fn recommend(
     let (headline, mut details) = match (&alike[..], calm.is_empty()) {
         ([one], false) => (
             format!("Try {} first: {}", one.policy, faster(one, &first.policy)),
-            at_what_cost(one, first),
+            at_what_cost(one, first).into_iter().collect(),
         ),
         ([one], true) => (
             format!("Waits grow under {}, which is {}", one.policy, faster(one, &first.policy)),
-            told_costs(one, first),
+            told_costs(one, first).into_iter().collect(),
         ),
         (alike, false) => (gain_alike(alike, first), each(alike, first)),
         (alike, true) => (
@@ -338,9 +332,9 @@ fn gain_alike(alike: &[&Contestant], first: &Contestant) -> String {
 
 /// What each of several costs.
 fn each(alike: &[&Contestant], first: &Contestant) -> Vec<String> {
-    let one = |one: &&Contestant| match &told_costs(one, first)[..] {
-        [told, ..] => format!("{}: {told}", one.policy),
-        [] => format!("The costs of {} are not known", one.policy),
+    let one = |one: &&Contestant| match told_costs(one, first) {
+        Some(told) => format!("{}: {told}", one.policy),
+        None => format!("The costs of {} are not known", one.policy),
     };
     alike.iter().map(one).collect()
 }
