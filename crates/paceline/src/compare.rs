@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use report::{Origin, Results, html, write_whole};
+use report::{About, Origin, Results, html, write_whole};
 
 use crate::cli::{Compare, Exports, Form};
+use crate::contender::{self, Contender};
 use crate::export::Named;
 use crate::failure::Failure;
 use crate::files::{check_writable, say_report};
@@ -74,7 +75,7 @@ pub fn hand_over(
 
 /// Writes the report.
 pub fn write_page(path: &Path, results: &Results) -> Result<(), Failure> {
-    write_whole(path, html::comparison(results, &origin())).map_err(Failure::input)
+    write_whole(path, html::comparison(results, &origin(results))).map_err(Failure::input)
 }
 
 /// Shows the result in the form that is asked for.
@@ -85,14 +86,51 @@ pub fn print(results: &Results, form: &Form) -> Result<(), Failure> {
     })
 }
 
-/// This build, this moment, this command.
-fn origin() -> Origin {
+/// Where the book is on the web, for a build that knows: a report then links to the page of each policy.
+const BOOK: Option<&str> = option_env!("PACELINE_BOOK");
+
+/// This build, this moment, this command, these policies.
+fn origin(results: &Results) -> Origin {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let words = ["paceline"].into_iter().chain(words.iter().map(String::as_str));
+    // Of two results that stand side by side each policy is there twice, as `cas (before)` and `cas (after)`.
+    let labels = results.summary.iter().filter_map(|one| one.policy.split(" (").next());
+    let mut policies: Vec<&str> = Vec::new();
+    labels.for_each(|label| {
+        if !policies.contains(&label) {
+            policies.push(label)
+        }
+    });
     Origin {
         version: env!("CARGO_PKG_VERSION").into(),
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         command: shell::line(words),
+        policies: policies.into_iter().filter_map(about).collect(),
     }
+}
+
+/// What a reader is told of a policy: of results of another version some may be unknown.
+fn about(label: &str) -> Option<About> {
+    let own = match Contender::parse(label).ok()? {
+        Contender::Class(class) => {
+            return Some(About {
+                policy: label.into(),
+                text: format!("{}.", class.summary),
+                page: None,
+            });
+        }
+        Contender::Policy(instance) => instance.policy,
+    };
+    let text = format!("{}. {}", own.summary, own.about);
+    let page = BOOK.map(|book| format!("{book}/policies/{}.html", contender::page(own)));
+    let text = match page {
+        Some(_) => text,
+        None => format!(
+            "{text} docs/src/policies/{}.md and `paceline list {}` say more.",
+            contender::page(own),
+            own.name
+        ),
+    };
+    Some(About { policy: label.into(), text, page })
 }

@@ -87,6 +87,15 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     classes.chain(POLICIES.iter().map(|policy| policy.name))
 }
 
+/// The page of the book that is about a policy, without its ending.
+pub fn page(policy: &Policy) -> &'static str {
+    match policy.ops {
+        "o1" => "cas",
+        "fifo" | "rr" | "pile" | "starve" => "baseline",
+        own => own,
+    }
+}
+
 /// What takes part in a comparison.
 #[derive(Clone, Debug)]
 pub enum Contender {

@@ -3,8 +3,8 @@
 
 use crate::text::{count, known, sentence, time, unit};
 use crate::{
-    Clock, Results, Run, Spread, Summary, Verdict, csv, differences, figure, plot, table, timeline,
-    work,
+    Clock, Results, Run, Spread, Summary, Verdict, csv, differences, fairness, figure, plot, table,
+    timeline, work,
 };
 
 const STYLE: &str = include_str!("report.css");
@@ -120,6 +120,19 @@ pub struct Origin {
     pub date: String,
     /// The command that makes it again.
     pub command: String,
+    /// What each policy is.
+    pub policies: Vec<About>,
+}
+
+/// What a reader who does not know a policy is told of it.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The policy, as the comparison names it.
+    pub policy: String,
+    /// A sentence or a paragraph.
+    pub text: String,
+    /// Its page in the book.
+    pub page: Option<String>,
 }
 
 /// The report of one comparison: the answer, how much and how sure, what differs, then all figures.
@@ -136,7 +149,9 @@ pub fn comparison(results: &Results, origin: &Origin) -> String {
     body += &summary(results);
     body += &done(results);
     body += &plots(results);
+    body += &fairness::drawn(results);
     body += &timeline::drawn(&results.views);
+    body += &policies(&origin.policies);
     body += "<h2>What these figures are</h2>\n<ul>\n";
     for line in table::footnotes(results) {
         body += &format!("<li>{}</li>\n", escape(&line));
@@ -169,6 +184,22 @@ fn made(origin: &Origin) -> String {
         escape(&origin.version),
         escape(&origin.command)
     )
+}
+
+/// What each policy is, with its page in the book.
+fn policies(all: &[About]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from("<div class=\"screen\">\n<h2>The policies</h2>\n<dl>\n");
+    for About { policy, text, page } in all {
+        let more = page.as_deref().map_or(String::new(), |page| {
+            let (page, policy) = (escape(page), escape(policy));
+            format!(" <a href=\"{page}\">More about {policy}</a>")
+        });
+        html += &format!("<dt>{}</dt>\n<dd>{}{more}</dd>\n", breaking(policy), escape(text));
+    }
+    html + "</dl>\n</div>\n"
 }
 
 /// How much, and how sure: each run of each policy against the first policy's.
@@ -381,7 +412,8 @@ fn functions(results: &Results) -> String {
     match rows.is_empty() {
         true => String::new(),
         false => format!(
-            "<h2>Scheduler functions</h2>\n{}",
+            "<h2>Scheduler functions</h2>\n<details><summary>{} rows</summary>\n{}</details>\n",
+            rows.len(),
             table("Of each policy's first run", &["policy", "function", "calls", "time"], &rows)
         ),
     }

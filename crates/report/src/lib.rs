@@ -7,9 +7,12 @@
 mod answer;
 pub mod csv;
 pub mod differences;
+mod fairness;
 pub mod figure;
 mod file;
 pub mod html;
+mod moments;
+mod nodes;
 pub mod plot;
 mod results;
 pub mod stats;
@@ -20,7 +23,7 @@ mod work;
 
 pub use answer::{Answer, Beside, Costs, Slowed, Verdict};
 pub use file::{Draft, FileError, probe, remove_unfinished, write_whole, write_with};
-pub use html::Origin;
+pub use html::{About, Origin};
 pub use results::{Clock, Function, Recording, Results, Run, Setting, Summary, TaskRun};
 pub use stats::Spread;
 pub use table::comparison;

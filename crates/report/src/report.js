@@ -10,6 +10,7 @@ for (const figure of document.querySelectorAll('figure.views')) {
   const link = figure.querySelector('figcaption a[download]');
   const left = Number(svg.dataset.left), row = Number(svg.dataset.row), width = svg.viewBox.baseVal.width;
   const seconds = Number(svg.dataset.seconds), cpus = Number(svg.dataset.cpus);
+  const column = Number(svg.dataset.column), waiting = svg.dataset.waiting.split(',').map(Number);
   const stretch = /^(\d+),\d+,([\d.e+-]+),([\d.e+-]+),(\d+),"((?:[^"]|"")*)"/;
   const text = decodeURIComponent(link.href.slice(link.href.indexOf(',') + 1));
   const ran = text.split('\n').map(line => line.match(stretch)).filter(Boolean).map(part => ({
@@ -28,7 +29,8 @@ for (const figure of document.querySelectorAll('figure.views')) {
   const show = () => {
     const now = ran.find(it => it.cpu === cpu && it.from <= at && at < it.to);
     const what = now ? `${now.name || 'unnamed'} (${now.thread}), from ${now.from.toFixed(4)} to ${now.to.toFixed(4)} s` : 'idle';
-    told.textContent = `CPU ${cpu} at ${at.toFixed(4)} s: ${what}`;
+    const wait = waiting[Math.min(Math.floor(at / column), waiting.length - 1)] || 0;
+    told.textContent = `CPU ${cpu} at ${at.toFixed(4)} s: ${what}; waiting: ${wait} tasks`;
     const x = left + at / seconds * (width - left);
     cursor.setAttribute('x1', x);
     cursor.setAttribute('x2', x);

@@ -4,7 +4,7 @@
 use trace::{MemoryUse, Missed, Observed, Outcome, Program, TaskObserved};
 
 use crate::text::{count, digits, time};
-use crate::{Answer, Clock, Origin, Results, Setting, Style, Verdict, comparison, html};
+use crate::{About, Answer, Clock, Origin, Results, Setting, Style, Verdict, comparison, html};
 
 fn outcome(policy: &str, boot: usize, elapsed_ns: u64) -> Outcome {
     let mut observed = Observed {
@@ -428,12 +428,19 @@ fn a_page_says_how_much_what_differs_and_how_to_make_it_again() {
         version: "1.2".into(),
         date: "2026-11-28".into(),
         command: "paceline compare --policy default,<cas>".into(),
+        policies: vec![About {
+            policy: "cas".into(),
+            text: "runs siblings in a row".into(),
+            page: Some("https://example.org/cas.html".into()),
+        }],
     };
     let page = html::comparison(&faster, &origin);
     let order = ["How much, and how sure", "What each policy did differently", "<h2>Figures</h2>"];
     let places: Vec<usize> = order.iter().map(|what| page.find(what).expect(what)).collect();
     assert!(places.is_sorted(), "{places:?}");
     assert!(page.contains("Again: <code>paceline compare --policy default,&lt;cas&gt;</code>"));
+    let link = "<a href=\"https://example.org/cas.html\">More about cas</a>";
+    assert!(page.contains("runs siblings in a row") && page.contains(link));
     let said = crate::differences::sentences(&faster);
     assert_eq!(said.len(), faster.summary.len() - 1);
     // Withheld ratios are in no chart either.

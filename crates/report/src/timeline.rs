@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use trace::{IDLE, Lengths, Outcome, Tid, Timeline};
+use trace::{IDLE, Lengths, Outcome, Tid, Timeline, Waits};
 
 use crate::html::{download, escape, figure, table};
+use crate::moments::{self, Moment};
+use crate::nodes::{self, Nodes};
 use crate::plot::{Line, lines_named};
-use crate::text::time;
+use crate::text::{digits, time};
 use crate::work::program;
 
 /// Says what runs under the pointer or a cursor. The pictures need it for nothing else.
@@ -23,6 +25,8 @@ const ROWS: usize = 64;
 /// Width of the longest run and height of a row, in the picture's units.
 const WIDTH: usize = 1200;
 const ROW: usize = 20;
+/// Height of the row of waiting tasks.
+const WAITING: usize = 28;
 /// Room for the CPUs' names.
 const LEFT: usize = 60;
 /// Parts of the time that are named below a picture.
@@ -37,6 +41,7 @@ pub struct View {
     waits: Lengths,
     /// The same by program.
     program_waits: BTreeMap<String, Lengths>,
+    nodes: Nodes,
 }
 
 impl View {
@@ -56,6 +61,7 @@ impl View {
             names: outcome.names.clone(),
             waits,
             program_waits,
+            nodes: Nodes::new(outcome),
         };
         view.timeline.cpus.iter().any(|cpu| cpu.iter().any(|tid| *tid != IDLE)).then_some(view)
     }
@@ -65,9 +71,40 @@ impl View {
         self.names.get(&tid).map_or("", |name| program(name))
     }
 
+    fn columns(&self) -> usize {
+        self.timeline.cpus.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
     fn long_ns(&self) -> f64 {
-        let columns = self.timeline.cpus.iter().map(Vec::len).max().unwrap_or(0);
-        columns as f64 * self.timeline.column_ns as f64
+        self.columns() as f64 * self.timeline.column_ns as f64
+    }
+
+    /// Of a column: how many tasks waited, and how many CPUs idled that they might have used, in the mean.
+    fn waited(&self, column: usize) -> (f64, f64) {
+        let Waits { waiting_ns, idle_ns } =
+            self.timeline.waits.get(column).copied().unwrap_or_default();
+        let of = |ns: u64| ns as f64 / self.timeline.column_ns as f64;
+        (of(waiting_ns), of(idle_ns))
+    }
+
+    /// CPUs that each program had between two times, in the mean; the last is idle time.
+    fn uses(&self, programs: &Legend<&str>, from_ns: f64, to_ns: f64) -> Vec<f64> {
+        let mut uses = vec![0.0; programs.names.len() + 1];
+        let idle = programs.names.len();
+        let column_ns = self.timeline.column_ns as f64;
+        let (first, last) = ((from_ns / column_ns) as usize, (to_ns / column_ns).ceil() as usize);
+        for cpu in &self.timeline.cpus {
+            for column in first..last {
+                let begin_ns = column as f64 * column_ns;
+                let part = (to_ns.min(begin_ns + column_ns) - from_ns.max(begin_ns)).max(0.0);
+                let what = match cpu.get(column) {
+                    Some(tid) if *tid != IDLE => programs.rank(self.program(*tid)),
+                    _ => idle,
+                };
+                uses[what] += part / (to_ns - from_ns);
+            }
+        }
+        uses
     }
 }
 
@@ -81,13 +118,18 @@ pub(crate) fn drawn(views: &[View]) -> String {
     for (number, view) in views.iter().enumerate() {
         html += &timeline(number, view, &shared);
     }
-    html + &waits(views) + &format!("<script>\n{SCRIPT}</script>\n")
+    let homes =
+        nodes::drawn(views.iter().map(|view| (view.policy.as_str(), &view.nodes, &view.names)));
+    html + &homes + &waits(views) + &format!("<script>\n{SCRIPT}</script>\n")
 }
 
-/// What is the same in every policy's picture: a program's colour, and how long the time axis is.
+/// What is the same in every policy's picture: a program's colour, how long the time axis is, and how high that of
+/// waiting tasks.
 struct Shared<'v> {
+    first: &'v View,
     programs: Legend<&'v str>,
     longest_ns: f64,
+    most_waiting: f64,
 }
 
 impl<'v> Shared<'v> {
@@ -96,13 +138,29 @@ impl<'v> Shared<'v> {
             let shown = view.timeline.cpus.iter().take(ROWS).flatten();
             shown.filter(|tid| **tid != IDLE).map(|tid| view.program(*tid))
         });
+        let waiting = |view: &View| {
+            (0..view.columns()).map(|column| view.waited(column).0).fold(0.0, f64::max)
+        };
         Shared {
+            first: &views[0],
+            most_waiting: views.iter().map(waiting).fold(0.0, f64::max),
             programs: Legend::new(ran, |program| match program {
                 "" => "unnamed".into(),
                 name => name.to_string(),
             }),
             longest_ns: views.iter().map(View::long_ns).fold(1.0, f64::max),
         }
+    }
+
+    /// When a policy uses its CPUs most differently from the first one.
+    fn moments(&self, view: &View) -> Vec<Moment> {
+        if view.policy == self.first.policy {
+            return Vec::new();
+        }
+        let own = |from: f64, to: f64| view.uses(&self.programs, from, to);
+        let first = |from: f64, to: f64| self.first.uses(&self.programs, from, to);
+        let common_ns = view.long_ns().min(self.first.long_ns());
+        moments::of(&self.programs.names, &own, (&self.first.policy, &first), common_ns)
     }
 }
 
@@ -127,6 +185,11 @@ impl<K: Ord + Copy> Legend<K> {
         Legend { names, of: of.collect() }
     }
 
+    /// The colour of one, whether or not a picture shows it.
+    fn rank(&self, key: K) -> usize {
+        self.of.get(&key).copied().unwrap_or(self.names.len().saturating_sub(1))
+    }
+
     fn html(&self, by: &str, class: char) -> String {
         let mut html = format!("<ul class=\"legend by-{by}\">");
         for (rank, name) in self.names.iter().enumerate() {
@@ -142,7 +205,7 @@ impl<K: Ord + Copy> Legend<K> {
 }
 
 fn timeline(number: usize, view: &View, shared: &Shared) -> String {
-    let Timeline { column_ns, cpus, spaces, kinds } = &view.timeline;
+    let Timeline { column_ns, cpus, spaces, kinds, .. } = &view.timeline;
     let shown = &cpus[..cpus.len().min(ROWS)];
     let busy = || shown.iter().flatten().copied().filter(|tid| *tid != IDLE);
     let name = |tid: Tid| match view.names.get(&tid) {
@@ -162,16 +225,23 @@ fn timeline(number: usize, view: &View, shared: &Shared) -> String {
     });
     let types = Legend::new(of_kinds, |kind| format!("type {kind}"));
 
-    let (width, height) = (LEFT + WIDTH, shown.len() * ROW + 24);
+    let lane = shown.len() * ROW;
+    let (width, height) = (LEFT + WIDTH, lane + WAITING + 40);
     let run_s = shared.longest_ns / 1e9;
     let place =
         |column: usize| column as f64 * *column_ns as f64 / shared.longest_ns * WIDTH as f64;
     let title = format!("{}: what ran on each CPU, in its first run", view.policy);
     let mut svg = format!(
         "<svg class=\"timeline\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {width} {height}\" \
-         data-left=\"{LEFT}\" data-row=\"{ROW}\" data-seconds=\"{run_s}\" data-cpus=\"{}\">",
+         data-left=\"{LEFT}\" data-row=\"{ROW}\" data-seconds=\"{run_s}\" data-cpus=\"{}\" \
+         data-column=\"{}\" data-waiting=\"{}\">",
         escape(&title),
-        shown.len()
+        shown.len(),
+        *column_ns as f64 / 1e9,
+        (0..view.columns())
+            .map(|column| format!("{:.1}", view.waited(column).0))
+            .collect::<Vec<_>>()
+            .join(",")
     );
     for (cpu, columns) in shown.iter().enumerate() {
         let top = cpu * ROW;
@@ -187,6 +257,26 @@ fn timeline(number: usize, view: &View, shared: &Shared) -> String {
         for ((task, space, kind), path) in paths {
             let _ = write!(svg, "<path class=\"t{task} s{space} k{kind}\" d=\"{path}\"/>");
         }
+        let mut wasted = String::new();
+        for (from, to) in idle_beside_waiting(view, columns) {
+            let (x, end) = (LEFT as f64 + place(from), LEFT as f64 + place(to));
+            let _ = write!(wasted, "M{x:.1} {}H{end:.1}v{}H{x:.1}z", top + 7, ROW - 14);
+        }
+        if !wasted.is_empty() {
+            let _ = write!(svg, "<path class=\"wasted\" d=\"{wasted}\"/>");
+        }
+    }
+    svg += &waiting_lane(view, shared, lane + 4, &place);
+    let moments = shared.moments(view);
+    for (number, moment) in moments.iter().enumerate() {
+        let middle_ns = (moment.from_ns + moment.to_ns) / 2.0;
+        let x = LEFT as f64 + middle_ns / shared.longest_ns * WIDTH as f64;
+        let _ = write!(
+            svg,
+            "<text class=\"moment\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">▲{}</text>",
+            lane + WAITING + 18,
+            number + 1
+        );
     }
     let bottom = height - 6;
     for tick in 0..=TICKS {
@@ -216,6 +306,15 @@ fn timeline(number: usize, view: &View, shared: &Shared) -> String {
     html += &programs.html("task", 't');
     html += &spaces_of.html("space", 's');
     html += &types.html("type", 'k');
+    let told: String =
+        moments.iter().map(|moment| format!("<li>{}</li>", escape(&moment.told()))).collect();
+    let told = match told.is_empty() {
+        true => told,
+        false => format!(
+            "<p class=\"marks\">Most unlike {}, at the marks ▲:</p>\n<ol class=\"marks\">{told}</ol>\n",
+            escape(&shared.first.policy)
+        ),
+    };
     let note = match cpus.len() > ROWS {
         true => format!("; the first {ROWS} of {} CPUs", cpus.len()),
         false => String::new(),
@@ -223,12 +322,50 @@ fn timeline(number: usize, view: &View, shared: &Shared) -> String {
     let _ = write!(
         html,
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">{svg}</div>\n<figcaption>{0}: \
-         the task that had most of each {1}{note}. One time axis for all policies; a gap is an idle CPU. {2}</figcaption>\n</figure>\n",
+         the task that had most of each {1}{note}. One time axis for all policies. A gap is an idle CPU; a thin line in it \
+         says that a task waited that might have run there. The lowest row is how many tasks wait. {2}</figcaption>\n\
+         {told}</figure>\n",
         escape(&title),
         escape(&time(*column_ns as f64 / 1e9)),
         download(&format!("timeline-{}.csv", view.policy), "text/csv", &csv(view))
     );
     html
+}
+
+/// From which column to which a CPU was idle while, for half of the time or more, a task waited that might have used an
+/// idle CPU.
+fn idle_beside_waiting(view: &View, columns: &[Tid]) -> Vec<(usize, usize)> {
+    let is_wasted = |column: usize| {
+        columns.get(column).is_none_or(|tid| *tid == IDLE) && view.waited(column).1 >= 0.5
+    };
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    for column in (0..view.columns()).filter(|column| is_wasted(*column)) {
+        match found.last_mut() {
+            Some((_, end)) if *end == column => *end += 1,
+            _ => found.push((column, column + 1)),
+        }
+    }
+    found
+}
+
+/// How many tasks waited, as an area on a scale that all policies share.
+fn waiting_lane(view: &View, shared: &Shared, top: usize, place: &dyn Fn(usize) -> f64) -> String {
+    let bottom = top + WAITING;
+    let most = digits(shared.most_waiting);
+    let mut svg = format!("<text x=\"0\" y=\"{}\">waiting</text>", top + 12);
+    if shared.most_waiting == 0.0 {
+        return svg;
+    }
+    let _ = write!(svg, "<text x=\"0\" y=\"{}\">up to {most}</text>", top + 26);
+    let mut path = format!("M{LEFT} {bottom}");
+    for column in 0..view.columns() {
+        let high = view.waited(column).0 / shared.most_waiting * WAITING as f64;
+        let (x, end) = (LEFT as f64 + place(column), LEFT as f64 + place(column + 1));
+        let _ = write!(path, "L{x:.1} {0:.1}H{end:.1}", bottom as f64 - high);
+    }
+    let _ = write!(path, "V{bottom}z");
+    let _ = write!(svg, "<path class=\"waiting\" d=\"{path}\"/>");
+    svg
 }
 
 /// From which column to which one thread had a CPU, idle time left out.
@@ -242,7 +379,7 @@ fn stretches(columns: &[Tid]) -> impl Iterator<Item = (usize, usize, Tid)> {
 }
 
 fn csv(view: &View) -> String {
-    let Timeline { column_ns, cpus, spaces, kinds } = &view.timeline;
+    let Timeline { column_ns, cpus, spaces, kinds, .. } = &view.timeline;
     let mut text = String::from("cpu,core_type,from_s,to_s,thread,name,address_space\n");
     for (cpu, columns) in cpus.iter().enumerate() {
         for (from, to, tid) in stretches(columns) {

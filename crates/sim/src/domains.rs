@@ -11,11 +11,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use machine::{Copy, Fabric, Links, Machine, Runs, Speed, alone, speeds_by};
 use policy::{Counts, Memory};
+use trace::Home;
 use workload::{Demand, Workload};
 
 use crate::cpu::Cpu;
 use crate::engine::Engine;
 use crate::event::Due;
+use crate::kernel::tid;
 use crate::task::{CpuId, Task, TaskId};
 
 /// Pages are moved in chunks of so much time.
@@ -150,6 +152,25 @@ impl Domains {
     pub fn memory_of(&self, task: TaskId) -> Option<Vec<u64>> {
         let pages = self.pages.get(self.process.get(task)?)?;
         Some(pages.iter().map(|bytes| *bytes as u64).collect())
+    }
+
+    /// Where each of the workload's tasks and its pages were, look by look, from the workload's start on.
+    pub fn homes(&self, start_ns: u64) -> Vec<Home> {
+        let most = |pages: &[f64]| {
+            let fullest = (0..pages.len()).max_by(|a, b| pages[*a].total_cmp(&pages[*b]));
+            fullest.filter(|node| pages[*node] >= 1.0)
+        };
+        let looks = self.whereabouts.iter().filter(|at| at.at_ns >= start_ns);
+        let of_look = |at: &Whereabouts| -> Vec<Home> {
+            let home = |(id, node): (TaskId, &Option<usize>)| Home {
+                at_ns: at.at_ns - start_ns,
+                tid: tid(id),
+                node: *node,
+                pages: at.memory.get(&self.process[id]).and_then(|pages| most(pages)),
+            };
+            at.threads.iter().enumerate().map(home).collect()
+        };
+        looks.flat_map(of_look).collect()
     }
 
     fn part(&self, process: usize) -> Vec<f64> {

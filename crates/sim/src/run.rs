@@ -443,6 +443,7 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     }
     outcome.extra.insert("spinlock_ns".into(), spinlock_ns as f64);
     if let Some(domains) = &k.domains {
+        outcome.homes = domains.homes(start_ns);
         outcome.extra.insert("memory_moves".into(), domains.moves as f64);
         outcome.extra.insert("memory_moved_gb".into(), domains.moved_bytes / 1e9);
     }

@@ -22,5 +22,5 @@ pub use measures::{Measures, Observed, Quantiles, TaskObserved};
 pub use outcome::{
     FunctionCost, MemoryUse, Missed, NOT_FOUND, OBSERVER_LOST, OWN_CPU, Outcome, Program,
 };
-pub use placed::{Placed, Placements};
-pub use timeline::Timeline;
+pub use placed::{Home, Placed, Placements};
+pub use timeline::{Timeline, Waits};

@@ -339,6 +339,8 @@ impl Measures {
             self.matching = Some(matching);
             self.total.idle_while_runnable_ns += (t_ns - from_ns) * matching;
             self.total.wakeup_in_flight_ns += (t_ns - from_ns) * self.in_flight.min(matching);
+            let waiting = (self.waiting_anywhere + self.waiting_restricted.len()) as u64;
+            self.columns.waited(waiting, matching, from_ns - start_ns, t_ns - start_ns);
         }
         self.now_ns = from_ns.max(t_ns);
     }

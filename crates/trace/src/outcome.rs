@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Observed, Placed, Tid};
+use crate::{Home, Observed, Placed, Tid};
 
 /// In [`Outcome::extra`]: how many events the observer had no room for, where that was any; nothing is observed then.
 pub const OBSERVER_LOST: &str = "observer_lost_events";
@@ -45,6 +45,9 @@ pub struct Outcome {
     /// Who was placed in which memory domain, in the order of time; empty where the policy places nobody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placed: Vec<Placed>,
+    /// Where threads and their pages were, look by look; empty where the ground does not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub homes: Vec<Home>,
     /// Bytes of memory of each task on each node at its end, or of its whole process where tasks share it; no task
     /// where the ground does not tell.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -18,6 +18,19 @@ pub struct Placed {
     pub domain: usize,
 }
 
+/// Where a thread and its memory were at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// When, ns since the workload's start.
+    pub at_ns: u64,
+    /// The thread.
+    pub tid: Tid,
+    /// The node that it ran on last. None: it had not run.
+    pub node: Option<usize>,
+    /// The node with most of its process's pages. None: it had none.
+    pub pages: Option<usize>,
+}
+
 /// Notes changes from one look to the next.
 #[derive(Clone, Debug, Default)]
 pub struct Placements {

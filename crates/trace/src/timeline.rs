@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who had each CPU when, as coarse as a picture can show it, in memory that does not grow with time.
+//! Which task had each CPU when, and how many waited, as coarse as a picture can show it, in memory that does not grow
+//! with time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -26,6 +27,18 @@ pub struct Timeline {
     pub spaces: BTreeMap<Tid, MmId>,
     /// By CPU: which kind of core it is, the fastest 0.
     pub kinds: Vec<u16>,
+    /// How many tasks waited, and how many CPUs idled that one of these might have used: by stretch.
+    #[serde(default)]
+    pub waits: Vec<Waits>,
+}
+
+/// What waited in a stretch of time, as sums over it: divided by its length they are means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Task-nanoseconds of waiting for a CPU.
+    pub waiting_ns: u64,
+    /// CPU-nanoseconds of idling while a task waited that might have run there.
+    pub idle_ns: u64,
 }
 
 /// Makes one.
@@ -33,6 +46,7 @@ pub struct Timeline {
 pub(crate) struct Columns {
     column_ns: u64,
     cpus: Vec<Cpu>,
+    waits: Vec<Waits>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -45,21 +59,50 @@ struct Cpu {
 
 impl Columns {
     pub fn new(cpus: usize) -> Self {
-        Columns { column_ns: COLUMN_NS, cpus: vec![Cpu::default(); cpus] }
+        Columns { column_ns: COLUMN_NS, cpus: vec![Cpu::default(); cpus], waits: Vec::new() }
     }
 
     /// Forgets what was.
     pub fn restart(&mut self) {
         self.column_ns = COLUMN_NS;
         self.cpus.iter_mut().for_each(|cpu| *cpu = Cpu::default());
+        self.waits.clear();
+    }
+
+    /// Makes columns long enough for a run until then.
+    fn reach(&mut self, to_ns: u64) {
+        while to_ns > self.column_ns * COLUMNS as u64 {
+            self.column_ns *= 2;
+            self.cpus.iter_mut().for_each(Cpu::halve);
+            self.waits = self.waits.chunks(2).map(Waits::sum).collect();
+        }
+    }
+
+    /// So many tasks waited from one time to another, ns since the start, and so many CPUs idled that they might have
+    /// used.
+    pub fn waited(&mut self, tasks: u64, idle: u64, from_ns: u64, to_ns: u64) {
+        if tasks == 0 || to_ns <= from_ns {
+            return;
+        }
+        self.reach(to_ns);
+        let digits = self.column_ns.trailing_zeros();
+        let last = ((to_ns - 1) >> digits) as usize;
+        if self.waits.len() <= last {
+            self.waits.resize(last + 1, Waits::default());
+        }
+        let mut at_ns = from_ns;
+        while at_ns < to_ns {
+            let column = (at_ns >> digits) as usize;
+            let end_ns = to_ns.min((column as u64 + 1) << digits);
+            self.waits[column].waiting_ns += tasks * (end_ns - at_ns);
+            self.waits[column].idle_ns += idle * (end_ns - at_ns);
+            at_ns = end_ns;
+        }
     }
 
     /// A thread had a CPU from one time to another, ns since the start.
     pub fn ran(&mut self, cpu: usize, tid: Tid, from_ns: u64, to_ns: u64) {
-        while to_ns > self.column_ns * COLUMNS as u64 {
-            self.column_ns *= 2;
-            self.cpus.iter_mut().for_each(Cpu::halve);
-        }
+        self.reach(to_ns);
         // A shift: it is a power of two.
         let digits = self.column_ns.trailing_zeros();
         let begins = |column: usize| (column as u64) << digits;
@@ -84,7 +127,16 @@ impl Columns {
         let cpus: Vec<Vec<Tid>> = self.cpus.iter().map(columns).collect();
         let seen: BTreeSet<Tid> = cpus.iter().flatten().copied().collect();
         let spaces = mms.filter(|(tid, _)| *tid != IDLE && seen.contains(tid)).collect();
-        Timeline { column_ns: self.column_ns, cpus, spaces, kinds }
+        Timeline { column_ns: self.column_ns, cpus, spaces, kinds, waits: self.waits }
+    }
+}
+
+impl Waits {
+    fn sum(all: &[Waits]) -> Waits {
+        Waits {
+            waiting_ns: all.iter().map(|one| one.waiting_ns).sum(),
+            idle_ns: all.iter().map(|one| one.idle_ns).sum(),
+        }
     }
 }
 
@@ -176,6 +228,19 @@ mod tests {
         let half = cpus[0].len() / 2;
         assert!(cpus[0][..half - 1].iter().all(|tid| *tid == 1), "{cpus:?}");
         assert!(cpus[0][half + 1..].iter().all(|tid| *tid == 2), "{cpus:?}");
+    }
+
+    #[test]
+    fn waits_are_kept_whole_however_long_columns_become() {
+        let mut columns = Columns::new(1);
+        for turn in 0..10_000 {
+            columns.waited(3, 1, turn * 4096 + 100, turn * 4096 + 2100);
+            columns.waited(0, 0, turn * 4096 + 2100, turn * 4096 + 4096);
+        }
+        let Timeline { column_ns, waits, .. } = columns.finish(vec![0], std::iter::empty());
+        let all = Waits::sum(&waits);
+        assert_eq!((all.waiting_ns, all.idle_ns), (3 * 20_000_000, 20_000_000));
+        assert!(waits.len() <= COLUMNS && waits.iter().all(|one| one.idle_ns <= column_ns));
     }
 
     #[test]
