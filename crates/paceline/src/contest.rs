@@ -156,6 +156,24 @@ pub fn told_costs(one: &Contestant, first: &Contestant) -> Option<String> {
     (!told.is_empty()).then(|| told.join(", "))
 }
 
+/// Policies whose costs are told in words; those of more are in the table.
+const TOLD: usize = 2;
+
+/// What each of several that gain alike costs, where they are few; else what the first of them costs.
+pub fn each_costs(alike: &[&Contestant], first: &Contestant) -> Vec<String> {
+    let one = |one: &&Contestant| match told_costs(one, first) {
+        Some(told) => format!("{}: {told}", one.policy),
+        None => format!("The costs of {} are not known", one.policy),
+    };
+    match alike {
+        [best, rest @ ..] if alike.len() > TOLD => {
+            let names: Vec<&str> = rest.iter().map(|one| one.policy.as_str()).collect();
+            vec![one(best), format!("The table has what {} cost", and(&names))]
+        }
+        few => few.iter().map(one).collect(),
+    }
+}
+
 /// `a`, `a and b`, `a, b and c`.
 pub fn and(names: &[&str]) -> String {
     match names {

@@ -10,7 +10,8 @@ use report::text::{digits, percent};
 use report::{Answer, Clock, Results, Spread, Verdict};
 
 use crate::contest::{
-    Contestant, GAIN_MIN, and, contestants, costs, faster, gain, middle, told_costs, waits,
+    Contestant, GAIN_MIN, and, contestants, costs, each_costs, faster, gain, middle, told_costs,
+    waits,
 };
 use crate::nearness::DEFAULT;
 use crate::plan::{Job, Place, Plan};
@@ -154,10 +155,9 @@ fn gains(clock: Clock, first: &Contestant, best: &Contestant, rest: &[&Contestan
             (Verdict::Tie, format!("{} gain alike: {}{grow}", and(&names), all.join(", ")))
         }
     };
-    let of_each = |one: &&Contestant| Some(format!("{}: {}", one.policy, told_costs(one, first)?));
     let mut details: Vec<String> = match alike.is_empty() {
         true => told_costs(best, first).into_iter().collect(),
-        false => [best].iter().chain(&alike).filter_map(of_each).collect(),
+        false => each_costs(&[&[best], &alike[..]].concat(), first),
     };
     let others: Vec<String> = rest.iter().map(|one| less(clock, one, first)).collect();
     details.extend((!others.is_empty()).then(|| others.join("; ")));

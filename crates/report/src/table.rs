@@ -16,7 +16,12 @@ use crate::{Answer, Results, Spread, Summary, Verdict, figure, work};
 pub fn comparison(results: &Results, style: Style) -> String {
     let answer = results.answer.as_ref().map(|answer| self::answer(answer, style));
     let shown = if style.wide { all(results, style) } else { compact(results, style) };
-    answer.unwrap_or_default() + &heading(results) + "\n" + &shown
+    answer.unwrap_or_default() + &heading(results) + apart(style) + &shown
+}
+
+/// Between a table and what stands around it: where it has a frame, that is enough.
+fn apart(style: Style) -> &'static str {
+    if style.boxes && !style.wide { "" } else { "\n" }
 }
 
 /// The answer: the decision, what speaks for and against it, and what to do next.
@@ -58,7 +63,7 @@ fn compact(results: &Results, style: Style) -> String {
     let mut rows: Vec<Vec<String>> = results.summary.iter().map(row).collect();
     let kept = fitting(&headings, &rows, style);
     rows.iter_mut().for_each(|row| row.truncate(kept));
-    let mut text = table(&headings[..kept], &rows, Align::Right, style) + "\n";
+    let mut text = table(&headings[..kept], &rows, Align::Right, style) + apart(style);
     text += &progress(results, style);
     let clock = results.setting.clock;
     if clock.counts_work() {

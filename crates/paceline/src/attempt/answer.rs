@@ -11,7 +11,8 @@ use report::{Answer, Recording, Spread, Verdict};
 
 use super::next::Ways;
 use crate::contest::{
-    Contestant, GAIN_MIN, and, at_what_cost, costs, faster, gain, middle, told_costs, waits,
+    Contestant, GAIN_MIN, and, at_what_cost, costs, each_costs, faster, gain, middle, told_costs,
+    waits,
 };
 use crate::nearness::{DISTANCE_MAX, OTHERS_WARNED};
 
@@ -156,7 +157,7 @@ fn refused(case: &Case, refusal: Refusal) -> (String, String) {
         }
         Refusal::Off => (
             off(),
-            "The machine was idle otherwise, so the model lacks something of this machine or of the command: \
+            "No other task had much of the CPUs, so the model lacks something of this machine or of the command: \
              compare on a real kernel",
         ),
         Refusal::Missed => {
@@ -285,10 +286,10 @@ fn recommend(
             format!("Waits grow under {}, which is {}", one.policy, faster(one, &first.policy)),
             told_costs(one, first).into_iter().collect(),
         ),
-        (alike, false) => (gain_alike(alike, first), each(alike, first)),
+        (alike, false) => (gain_alike(alike, first), each_costs(alike, first)),
         (alike, true) => (
             format!("Waits grow with each that is faster: {}", gain_alike(alike, first)),
-            each(alike, first),
+            each_costs(alike, first),
         ),
     };
     if calm.is_empty() {
@@ -323,20 +324,18 @@ fn recommend(
     }
 }
 
-/// `flsched and cas gain alike: 1.14× faster than default (1.12–1.16), 1.13× ...`.
+/// `flsched and cas gain alike: 1.14× faster than default (1.12–1.16), 1.13× ...`; of more than two from where to where
+/// their medians are, as the table has each.
 fn gain_alike(alike: &[&Contestant], first: &Contestant) -> String {
     let names: Vec<&str> = alike.iter().map(|one| one.policy.as_str()).collect();
-    let gains: Vec<String> = alike.iter().map(|one| faster(one, &first.policy)).collect();
-    format!("{} gain alike: {}", and(&names), gains.join(", "))
-}
-
-/// What each of several costs.
-fn each(alike: &[&Contestant], first: &Contestant) -> Vec<String> {
-    let one = |one: &&Contestant| match told_costs(one, first) {
-        Some(told) => format!("{}: {told}", one.policy),
-        None => format!("The costs of {} are not known", one.policy),
+    let gains = match alike {
+        [best, _, .., last] => {
+            let (most, least) = (digits(gain(best).0), digits(gain(last).0));
+            vec![format!("{least} to {most}× faster than {}", first.policy)]
+        }
+        few => few.iter().map(|one| faster(one, &first.policy)).collect(),
     };
-    alike.iter().map(one).collect()
+    format!("{} gain alike: {}", and(&names), gains.join(", "))
 }
 
 #[cfg(test)]

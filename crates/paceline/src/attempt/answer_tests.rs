@@ -111,6 +111,42 @@ fn half() -> All<'static> {
     vec![base(), ("cas", runs(&[50, 50]))]
 }
 
+/// Rows of a terminal, and those in which the answer must stand.
+const ROWS: usize = 24;
+const FIRST: usize = 3;
+
+#[test]
+fn what_try_prints_fits_a_terminal_of_80_columns_with_the_answer_first() {
+    let style = report::Style { width: 80, boxes: true, ..report::Style::PLAIN };
+    let names = ["default", "flsched", "cas", "o1", "min-fair", "max-fair", "max-perf"];
+    let all = |ms: [u64; 7], count: usize| -> All<'static> {
+        let of = |(name, ms): (&&'static str, &u64)| (*name, runs(&[*ms, ms + 1]));
+        names.iter().zip(&ms).take(count).map(of).collect()
+    };
+    let coarse = Went { coarse: Some(Some(0.02)), talks_unseen: true, ..went() };
+    let off = Went { elapsed_s: 1.0, ..went() };
+    let busy = Went { others: 0.15, ..went() };
+    for went in [went(), coarse, off, busy] {
+        for ms in [[100; 7], [100, 80, 81, 79, 120, 80, 130], [100, 60, 110, 97, 98, 99, 98]] {
+            // Seven policies take part on uneven cores alone; with warnings they take a few lines more.
+            let is_warned = went.coarse.is_some() || went.others > 0.0;
+            let counts: &[usize] = if is_warned { &[4] } else { &[4, 7] };
+            for count in counts.iter().copied() {
+                let mut results = tried(&all(ms, count), &went, &ways());
+                results.setting.workload = "cargo build --package trace".into();
+                let shown = report::comparison(&results, style) + "report: paceline-try.html\n";
+                let lines: Vec<&str> = shown.lines().collect();
+                assert!(lines.len() <= ROWS, "{} lines:\n{shown}", lines.len());
+                let answer = &results.answer.as_ref().unwrap().headline;
+                let begins = lines[..FIRST].join(" ");
+                assert!(begins.contains(answer.split(',').next().unwrap()), "{shown}");
+                let wide = |line: &&&str| line.chars().count() > 80 && !line.starts_with("next: ");
+                assert_eq!(lines.iter().find(wide), None);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_gain_beyond_chance_and_error_is_worth_a_try() {
     let base = ("default", runs(&[100, 102]));
