@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use browser::Browser;
+use browser::pictures::{Pictures, axe};
 use serde_json::{Value, json};
 
 /// A minute of two programs, one of which does little and often.
@@ -104,8 +105,13 @@ fn the_report_of_a_minute_is_read_on_any_device() {
     println!("{bytes} bytes, loaded in {loaded_ms} ms");
     nothing_goes_wrong(&desk);
     wide_things_scroll_alone(&mut desk);
+    let mut pictures = Pictures::new(folder.path());
     for scheme in ["light", "dark"] {
         desk.prefer("screen", scheme);
+        pictures.compare(&mut desk, scheme);
+        if let Some(wrong) = axe(&mut desk) {
+            assert_eq!(wrong, Vec::<String>::new(), "{scheme}");
+        }
         let unreadable = desk.value(UNREADABLE);
         assert_eq!(list(&unreadable), Vec::<&str>::new(), "{scheme}");
     }
@@ -113,9 +119,11 @@ fn the_report_of_a_minute_is_read_on_any_device() {
     everything_has_a_name(&mut desk);
     the_timeline_says_what_runs_under_the_cursor(&mut desk);
     paper_has_what_matters(&mut desk);
+    pictures.compare(&mut desk, "print");
 
     let mut phone = Browser::show(&page, PHONE, true);
     nothing_goes_wrong(&phone);
+    pictures.compare(&mut phone, "phone");
     wide_things_scroll_alone(&mut phone);
     a_row_has_its_name_beside_its_figures(&mut phone);
 }

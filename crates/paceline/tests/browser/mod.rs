@@ -3,6 +3,8 @@
 //!
 //! <https://chromedevtools.github.io/devtools-protocol/>
 
+pub mod pictures;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -101,7 +103,7 @@ impl Browser {
 
     /// What an expression of JavaScript is.
     pub fn value(&mut self, expression: &str) -> Value {
-        let ask = json!({"expression": expression, "returnByValue": true});
+        let ask = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let given = self.ask("Runtime.evaluate", ask);
         assert!(given["exceptionDetails"].is_null(), "{expression}: {given}");
         given["result"]["value"].clone()
@@ -129,10 +131,12 @@ impl Browser {
         }
     }
 
-    /// A picture of all of the page.
-    #[allow(dead_code)]
-    pub fn picture(&mut self) -> String {
-        let how = json!({"format": "png", "captureBeyondViewport": true});
+    /// A picture of all of the page in this size, as base64 of a PNG.
+    pub fn picture(&mut self, scale: f64) -> String {
+        let size = self
+            .value("[document.documentElement.clientWidth, document.documentElement.scrollHeight]");
+        let clip = json!({"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": scale});
+        let how = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
         self.ask("Page.captureScreenshot", how)["data"].as_str().unwrap().to_string()
     }
 }
