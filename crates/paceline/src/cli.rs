@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
+
+use crate::complete;
 
 /// Published schedulers on stock Linux: see what each would do to your workload before loading it
 #[derive(Parser, Debug)]
@@ -105,7 +108,7 @@ pub enum Verb {
 pub struct List {
     /// Show policies, machines, workloads or figures; or one policy with its knobs, one machine with its costs, or one
     /// workload, by its name [default: policies, machines and workloads]
-    #[arg(value_name = "KIND|NAME")]
+    #[arg(value_name = "KIND|NAME", add = ArgValueCompleter::new(complete::listed))]
     pub what: Option<String>,
     /// Print it as JSON
     #[arg(long)]
@@ -194,12 +197,12 @@ pub struct Compare {
     pub on: Ground,
     /// Policies, comma-separated, each with its knobs: A,B:knob=value,knob=value; may be repeated [default: that of a
     /// config file]
-    #[arg(long, value_name = "POLICIES")]
+    #[arg(long, value_name = "POLICIES", add = ArgValueCompleter::new(complete::policies))]
     pub policy: Vec<String>,
     #[command(flatten)]
     pub machine: Machine,
     /// A workload that comes along (see `paceline list`), rt-app JSON, or a recording (sim)
-    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command", add = ArgValueCompleter::new(complete::workloads))]
     pub workload: Option<PathBuf>,
     /// What the guest's clock counts (vm only) [default: dilated]
     #[arg(long, value_name = "CLOCK")]
@@ -238,7 +241,7 @@ pub struct Compare {
     pub partial: bool,
     /// A machine that has the turbo table and the licenses of this one, for avx-fair: a name or a TOML file (here
     /// only)
-    #[arg(long, value_name = "MACHINE")]
+    #[arg(long, value_name = "MACHINE", add = ArgValueCompleter::new(complete::machines))]
     pub clocks: Option<String>,
     /// Load policies although cgroups have limits (cpu.max, and cpu.weight but with tenant=cgroup), which they
     /// would ignore (here only)
@@ -427,10 +430,10 @@ pub struct Measure {
 pub struct Try {
     /// Policies to replay it under, as `compare` takes them [default: default,flsched,cas,o1; with uneven
     /// cores also min-fair,max-fair,max-perf]
-    #[arg(long, value_name = "POLICIES")]
+    #[arg(long, value_name = "POLICIES", add = ArgValueCompleter::new(complete::policies))]
     pub policy: Vec<String>,
     /// Replay on this machine instead of the one under this command: a name, or a TOML file
-    #[arg(long, value_name = "NAME|FILE", default_value = "this")]
+    #[arg(long, value_name = "NAME|FILE", default_value = "this", add = ArgValueCompleter::new(complete::machines))]
     pub machine: String,
     /// Replays under each policy, each with another seed [default: 5]
     #[arg(long, value_name = "N", value_parser = whole::<1, 1000>)]
@@ -538,6 +541,7 @@ pub enum CountedBy {
 #[derive(Args, Debug)]
 pub struct Run {
     /// The policy, with its knobs: NAME or NAME:knob=value,knob=value
+    #[arg(add = ArgValueCompleter::new(complete::policies))]
     pub policy: String,
     /// Take only tasks that ask for SCHED_EXT; the command does
     #[arg(long)]
@@ -576,7 +580,7 @@ pub struct Run {
     #[arg(long, value_name = "CPUS=KIND,...")]
     pub core_types: Option<String>,
     /// A machine that has the turbo table and the licenses of this one, for avx-fair: a name or a TOML file
-    #[arg(long, value_name = "MACHINE")]
+    #[arg(long, value_name = "MACHINE", add = ArgValueCompleter::new(complete::machines))]
     pub clocks: Option<String>,
     /// Load it although cgroups have limits (cpu.max, and cpu.weight but with tenant=cgroup), which it would
     /// ignore
@@ -592,7 +596,12 @@ pub struct Run {
 pub struct Machine {
     /// A machine that comes along (see `paceline list`), a TOML file, or `this`: the machine under
     /// this command, as measured [default on sim: numa-2x4; for a recording, plain-N of its number of CPUs]
-    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["cpus", "nodes", "smt", "distance"])]
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        conflicts_with_all = ["cpus", "nodes", "smt", "distance"],
+        add = ArgValueCompleter::new(complete::machines)
+    )]
     pub machine: Option<String>,
     /// CPUs of the guest (vm only) [default: 8, on 4 nodes]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<1, 255>)]
@@ -616,12 +625,13 @@ pub struct Machine {
 #[derive(Args, Debug)]
 pub struct Repro {
     /// flsched, cas, min-fair, dino, avx-fair; record (replays held to a guest), live (faults), simulator (its cost); or all
+    #[arg(add = ArgValueCompleter::new(complete::papers))]
     pub name: String,
     /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads
     #[arg(long)]
     pub quick: bool,
     /// Only the figure of this name, or else those whose name contains it; several with commas, or repeated
-    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    #[arg(long, value_name = "TEXT", value_delimiter = ',', add = ArgValueCompleter::new(complete::figures))]
     pub only: Vec<String>,
     /// Show the figures' names, what each measures and its gate, and measure nothing
     #[arg(long, conflicts_with_all = ["report", "keep"])]

@@ -6,6 +6,7 @@ mod again;
 mod attempt;
 mod cli;
 mod compare;
+mod complete;
 mod config;
 mod contender;
 mod contest;
@@ -53,6 +54,7 @@ use cli::{Cli, Verb};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    complete::answer();
     interrupt::outlive_file_limits();
     match parse().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
@@ -186,8 +188,8 @@ fn foreign_argument() -> String {
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "paceline", &mut script);
+    let script = complete::script(shell)
+        .map_err(|error| Failure::run(format!("cannot write the script: {error}")))?;
     output::print(&String::from_utf8_lossy(&script))
 }
 

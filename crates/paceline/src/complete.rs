@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a shell completes: the names that options take. The shell's own script asks this binary, so that it knows what
+//! this version has.
+
+use std::ffi::OsStr;
+use std::io;
+
+use clap::CommandFactory;
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter as _};
+use clap_complete::env::Shells;
+
+use crate::cli::Cli;
+use crate::contender::{self, POLICIES};
+use crate::list::KINDS;
+use crate::plan::WORKLOADS;
+use crate::repro;
+
+/// What a shell's script sets when it asks.
+const ASKS: &str = "COMPLETE";
+
+/// Answers a shell that asks, and ends; returns where none does.
+pub fn answer() {
+    CompleteEnv::with_factory(Cli::command).var(ASKS).complete();
+}
+
+/// The script that a shell reads, which asks this binary.
+pub fn script(shell: clap_complete::Shell) -> io::Result<Vec<u8>> {
+    let mut script = Vec::new();
+    let shells = Shells::builtins();
+    let own = shells.completer(&shell.to_string()).expect("each shell of the list has one");
+    own.write_registration(ASKS, "paceline", "paceline", "paceline", &mut script)?;
+    Ok(script)
+}
+
+/// Names that begin like this.
+fn beginning(typed: &str, names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
+    names.filter(|name| name.starts_with(typed)).map(CompletionCandidate::new).collect()
+}
+
+/// Policies, behind the last comma; behind a colon, knobs. Knobs are parted by commas too, so behind one either may
+/// follow.
+pub fn policies(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let (before, last) = match typed.rfind(',') {
+        Some(comma) => typed.split_at(comma + 1),
+        None => ("", &*typed),
+    };
+    let found: Vec<String> = match last.split_once(':') {
+        Some((name, _)) => knobs(name).map(|knob| format!("{before}{name}:{knob}=")).collect(),
+        None => {
+            let open = before.rsplit(',').find_map(|part| part.split_once(':'));
+            let knobs = open.into_iter().flat_map(|(name, _)| knobs(name));
+            let names = contender::names().map(String::from);
+            names
+                .chain(knobs.map(|knob| format!("{knob}=")))
+                .map(|end| format!("{before}{end}"))
+                .collect()
+        }
+    };
+    beginning(&typed, found.into_iter())
+}
+
+fn knobs(policy: &str) -> impl Iterator<Item = &'static str> {
+    let own = POLICIES.iter().find(|own| own.name == policy);
+    own.into_iter().flat_map(|own| own.knobs.iter().map(|knob| knob.name))
+}
+
+/// Machines that come along, `this`, and files.
+pub fn machines(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let names = machine::names().chain(["this"]).map(String::from);
+    let mut found = beginning(&typed.to_string_lossy(), names);
+    found.extend(PathCompleter::file().complete(typed));
+    found
+}
+
+/// Workloads that come along, and files.
+pub fn workloads(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let names = WORKLOADS.iter().map(|(name, _)| name.to_string());
+    let mut found = beginning(&typed.to_string_lossy(), names);
+    found.extend(PathCompleter::file().complete(typed));
+    found
+}
+
+/// What `repro` takes.
+pub fn papers(typed: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(&typed.to_string_lossy(), repro::papers().map(String::from))
+}
+
+/// Figures of all papers.
+pub fn figures(typed: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(&typed.to_string_lossy(), repro::figure_names().into_iter())
+}
+
+/// What `list` takes.
+pub fn listed(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let names = KINDS.into_iter().chain(contender::names()).chain(machine::names());
+    let names = names.chain(WORKLOADS.iter().map(|(name, _)| *name)).map(String::from);
+    beginning(&typed.to_string_lossy(), names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(found: Vec<CompletionCandidate>) -> Vec<String> {
+        found.iter().map(|one| one.get_value().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn policies_go_on_behind_a_comma_and_knobs_behind_a_colon() {
+        let policies = |typed: &str| words(policies(OsStr::new(typed)));
+        assert_eq!(policies("fls"), ["flsched"]);
+        assert_eq!(policies("default,avx"), ["default,avx-fair"]);
+        assert!(policies("flsched:").contains(&"flsched:slice=".to_string()));
+        assert_eq!(policies("flsched:sl"), ["flsched:slice="]);
+        let both = policies("default,flsched:slice=5ms,p");
+        for wanted in ["parekh", "pile", "pull="] {
+            let wanted = format!("default,flsched:slice=5ms,{wanted}");
+            assert!(both.contains(&wanted), "{wanted}: {both:?}");
+        }
+        assert!(policies("nonsense").is_empty());
+    }
+
+    #[test]
+    fn machines_workloads_papers_and_figures_are_known() {
+        assert_eq!(words(machines(OsStr::new("phenom-2"))), ["phenom-2f4s"]);
+        assert!(words(workloads(OsStr::new("uneven"))).contains(&"uneven-6".to_string()));
+        assert_eq!(words(papers(OsStr::new("min"))), ["min-fair"]);
+        assert_eq!(words(figures(OsStr::new("turns-sockets-4-p"))), ["turns-sockets-4-pull"]);
+        assert_eq!(words(listed(OsStr::new("polic"))), ["policies"]);
+    }
+}
