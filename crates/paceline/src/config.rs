@@ -12,7 +12,8 @@ use serde_json::json;
 
 use crate::cli::{Compare, Config, Ground, Try};
 use crate::failure::Failure;
-use crate::{contender, files, output, replay};
+use crate::measure::THIS;
+use crate::{contender, files, meant, output, replay};
 
 /// Of all users.
 const SYSTEM: &str = "/etc/paceline.toml";
@@ -97,6 +98,16 @@ impl Defaults {
         if let Some(policy) = &file.policy {
             contender::parse_all(std::slice::from_ref(policy))
                 .map_err(|failure| bad(&format!("policy: {failure}")))?;
+        }
+        if let Some(machine) = &file.machine {
+            let is_known = machine == THIS || machine::find(machine).is_ok();
+            if !is_known && !Path::new(machine).exists() {
+                let proposal = meant::proposal(machine, machine::names());
+                return Err(bad(&format!(
+                    "machine: no machine and no file is called `{machine}`; {proposal}`paceline list machines` shows \
+                     what there is"
+                )));
+            }
         }
         if file.runs.is_some_and(|runs| !(1..=1000).contains(&runs)) {
             return Err(bad("runs: expected a whole number from 1 to 1000"));
@@ -237,6 +248,10 @@ mod tests {
                 "0.toml: policy: no policy is called `flshed`; did you mean flsched?",
             ),
             ("runs = \"x\"", "0.toml:1: invalid type"),
+            (
+                "machine = \"xeon-phi\"",
+                "0.toml: machine: no machine and no file is called `xeon-phi`; did you mean",
+            ),
         ] {
             let error = defaults(&[text]).unwrap_err().to_string();
             assert!(error.starts_with(why) && !error.contains('\n'), "{error}");

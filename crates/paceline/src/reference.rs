@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pages of the book that are made from the code: verbs from the command line's own description, policies from their
-//! knobs. `UPDATE_DOCS=1 cargo test -p paceline reference` writes them again.
+//! Pages of the book that are made: verbs from the command line's own description, policies from their knobs, figures
+//! from what `repro --json` came to. `UPDATE_DOCS=1 cargo test -p paceline reference` writes them again.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,9 +8,11 @@ use std::path::Path;
 
 use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
+use serde_json::Value;
 
 use crate::cli::Cli;
 use crate::contender::{CLASSES, POLICIES};
+use crate::repro;
 
 const MADE: &str =
     "<!-- Made from the code: UPDATE_DOCS=1 cargo test -p paceline reference -->\n\n";
@@ -116,9 +118,66 @@ fn policies() -> String {
     page
 }
 
+/// What `script/accuracy` kept of a paper's figures.
+fn kept(paper: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
+    match fs::read_to_string(path.join(format!("{paper}.json"))) {
+        Ok(text) => serde_json::from_str(&text).unwrap(),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn measured() -> String {
+    let mut page = String::from(
+        "<!-- Made from docs/figures/*.json: UPDATE_DOCS=1 cargo test -p paceline reference -->\n\n# Figures as measured last\n\n",
+    );
+    page += "`script/accuracy PAPER` measures figures again and writes this page. Each figure has its own command:\n\n";
+    page += "<!-- not run: takes minutes to hours -->\n```sh\npaceline repro PAPER --only NAME\n```\n\n";
+    page += "*Quick* figures were measured with `--quick`: fewer boots, seeds and sizes. Ranges are those of boots, seeds or \
+             costs. [Accuracy](accuracy.md) says why figures are missed.\n";
+    for paper in repro::papers().filter(|paper| *paper != "all") {
+        let figures = kept(paper);
+        if figures.is_empty() {
+            continue;
+        }
+        write!(page, "\n## {paper}\n\n| figure | published | ours | gate | | measured | name |\n|---|---|---|---|---|---|---|\n")
+            .expect("memory takes it");
+        figures.iter().for_each(|figure| page += &one_figure(figure));
+    }
+    page
+}
+
+fn one_figure(figure: &Value) -> String {
+    let text = |key: &str| figure[key].as_str().unwrap_or("–").to_string();
+    let unit = text("unit");
+    let said = |value: &Value| value.as_f64().map(|value| repro::said(&unit, value));
+    let range = figure["ours_range"].as_array().filter(|range| range[0] != range[1]);
+    let range = range.and_then(|range| said(&range[0]).zip(said(&range[1])));
+    let range = range.map_or(String::new(), |(least, most)| format!(" ({least} – {most})"));
+    let published = said(&figure["published"]).unwrap_or_else(|| text("published_as"));
+    let verdict = match (figure["gate"].is_string(), figure["holds"].as_bool()) {
+        (false, _) => "",
+        (true, Some(true)) => "holds",
+        (true, Some(false)) => "**missed**",
+        (true, None) => "not judged",
+    };
+    let quick = if figure["quick"] == true { ", quick" } else { "" };
+    let date = text("date");
+    format!(
+        "| {} | {} | {}{range} | {} | {verdict} | {}, {}{quick} | `{}` |\n",
+        cell(&text("metric")),
+        cell(&published),
+        said(&figure["ours"]).unwrap_or_else(|| "–".into()),
+        cell(&text("gate")),
+        text("ground"),
+        date.split('T').next().unwrap_or_default(),
+        text("name"),
+    )
+}
+
 /// A page of the book is what the code says.
 fn assert_is(name: &str, wanted: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, wanted).unwrap();
     }
@@ -126,19 +185,24 @@ fn assert_is(name: &str, wanted: &str) {
     let differs = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
     assert!(
         found == wanted,
-        "docs/src/reference/{name} is not what the code says ({differs:?}); UPDATE_DOCS=1 cargo test -p paceline \
+        "docs/src/{name} is not what the code says ({differs:?}); UPDATE_DOCS=1 cargo test -p paceline \
          reference"
     );
 }
 
 #[test]
 fn the_page_of_verbs_is_what_the_command_line_takes() {
-    assert_is("verbs.md", &verbs());
+    assert_is("reference/verbs.md", &verbs());
 }
 
 #[test]
 fn the_page_of_policies_is_what_policies_say() {
-    assert_is("policies.md", &policies());
+    assert_is("reference/policies.md", &policies());
+}
+
+#[test]
+fn the_page_of_figures_is_what_was_kept() {
+    assert_is("measured.md", &measured());
 }
 
 #[test]

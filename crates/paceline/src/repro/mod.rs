@@ -48,7 +48,8 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
     let papers = paper::find(&arguments.name)?;
     let wanted = Wanted::new(&papers, &arguments.only)?;
     if arguments.list {
-        return output::print(&if arguments.json { wanted.json() } else { wanted.text() });
+        let style = output::style();
+        return output::print(&if arguments.json { wanted.json() } else { wanted.text(style) });
     }
     if let Some(path) = &arguments.report {
         check_writable(path, "--report")?;
@@ -114,10 +115,28 @@ fn finish(
     output::end(shown, if all { Ok(()) } else { Err(Failure::Gate) })
 }
 
+#[cfg(test)]
+pub use show::said;
+
+/// What `repro` takes.
+pub fn papers() -> impl Iterator<Item = &'static str> {
+    paper::PAPERS.iter().map(|(name, _)| *name).chain(["all"])
+}
+
+/// Names of all figures and charts.
+pub fn figure_names() -> Vec<String> {
+    let papers = paper::find("all").unwrap_or_default();
+    let of = |paper: &paper::Paper| {
+        let figures = paper.figure.iter().map(|figure| figure.name.clone());
+        figures.chain(paper.view.iter().map(|view| view.name.clone())).collect::<Vec<_>>()
+    };
+    papers.iter().flat_map(of).collect()
+}
+
 /// Every figure and chart by its name, for a person and for a program.
 pub fn figures() -> Result<(String, serde_json::Value), Failure> {
     let papers = paper::find("all")?;
     let all = names::Wanted::new(&papers, &[])?;
     let json = serde_json::from_str(&all.json()).expect("it was written just now");
-    Ok((all.text(), json))
+    Ok((all.text(output::style()), json))
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Figures and charts by their names: which of them `--only` asks for, and what `--list` shows.
 
+use report::Style;
+use report::text::wrapped;
 use serde_json::{Value, json};
 
 use super::judge::Gate;
@@ -70,13 +72,22 @@ impl<'a> Wanted<'a> {
         self.only.is_empty() || self.only.iter().any(asks)
     }
 
-    /// A line for each name, with what it measures.
-    pub fn text(&self) -> String {
+    /// Each name with what it measures: on a line, or on a terminal below each other, within its width.
+    pub fn text(&self, style: Style) -> String {
         let all: Vec<Entry> = entries(self.papers).filter(|one| self.has(one.name)).collect();
         let width = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
         let line = |one: &Entry| {
             let gate = one.gate.map_or(String::new(), |gate| format!(" [{gate}]"));
-            format!("{:width$}  {}{gate}\n", one.name, one.measures)
+            let measures = format!("{}{gate}", one.measures);
+            match style.boxes {
+                false => format!("{:width$}  {measures}\n", one.name),
+                true => {
+                    let narrower = Style { width: style.width.saturating_sub(4), ..style };
+                    let told = wrapped(&measures, narrower);
+                    let told: String = told.lines().map(|line| format!("    {line}\n")).collect();
+                    format!("{}\n{told}", one.name)
+                }
+            }
         };
         all.iter().map(line).collect()
     }
@@ -137,9 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_breaks_no_line_of_the_list() {
+        let papers = paper::find("all").unwrap();
+        let style = Style { boxes: true, width: 60, ..Style::PLAIN };
+        let list = Wanted::new(&papers, &[]).unwrap().text(style);
+        let long: Vec<&str> = list.lines().filter(|line| line.chars().count() > 60).collect();
+        assert!(long.is_empty(), "{long:?}");
+    }
+
+    #[test]
     fn every_name_of_the_list_can_be_asked_for_and_says_what_it_measures() {
         let papers = paper::find("all").unwrap();
-        let list = Wanted::new(&papers, &[]).unwrap().text();
+        let list = Wanted::new(&papers, &[]).unwrap().text(Style::PLAIN);
         let names: usize = papers.iter().map(|paper| paper.figure.len() + paper.view.len()).sum();
         assert_eq!(list.lines().count(), names, "a line each");
         for line in list.lines() {

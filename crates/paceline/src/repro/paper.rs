@@ -21,7 +21,7 @@ use super::views::View;
 use crate::failure::Failure;
 
 /// The papers that `repro` knows: name and text of `papers/NAME.toml`.
-const PAPERS: &[(&str, &str)] = &[
+pub const PAPERS: &[(&str, &str)] = &[
     ("flsched", include_str!("../../../../papers/flsched.toml")),
     ("cas", include_str!("../../../../papers/cas.toml")),
     ("min-fair", include_str!("../../../../papers/min-fair.toml")),

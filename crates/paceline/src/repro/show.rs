@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Shows a paper's figures with ours beside them: text, JSON, HTML.
 
+use std::time::SystemTime;
+
 use report::stats::median;
 use report::text::{Align, count, digits, percent, table, time, wrapped};
 use report::{html, plot};
@@ -88,13 +90,7 @@ impl<'a> Row<'a> {
     }
 
     fn shown(&self, value: f64) -> String {
-        match self.figure.unit.as_str() {
-            "1" => digits(value),
-            "s" => time(value),
-            "share" => percent(value),
-            "count" => count(value),
-            unit => format!("{} {unit}", digits(value)),
-        }
+        said(&self.figure.unit, value)
     }
 
     fn gate(&self) -> String {
@@ -130,7 +126,26 @@ impl<'a> Row<'a> {
             "missing": self.ours.missing,
             "lost": self.ours.lost,
             "quick": self.quick,
+            "date": humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            "command": self.command(),
         })
+    }
+
+    /// What measures this figure alone.
+    fn command(&self) -> String {
+        let quick = if self.quick { " --quick" } else { "" };
+        format!("paceline repro {}{quick} --only {}", self.paper.name, self.figure.name)
+    }
+}
+
+/// A value in its unit.
+pub fn said(unit: &str, value: f64) -> String {
+    match unit {
+        "1" => digits(value),
+        "s" => time(value),
+        "share" => percent(value),
+        "count" => count(value),
+        unit => format!("{} {unit}", digits(value)),
     }
 }
 
