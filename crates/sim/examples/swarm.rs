@@ -4,7 +4,8 @@
 
 use std::process::ExitCode;
 
-#[path = "../tests/common/shipped.rs"]
+#[path = "../tests/all/common/shipped.rs"]
+#[allow(dead_code, reason = "this takes the list alone")]
 mod shipped;
 
 use shipped::SHIPPED;

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use policy::{Instance, Keeps, Policy, Promises};
-use shipped::SHIPPED;
 use sim::{Scenario, Scheduler, run, swarm};
 
+use common::shipped::SHIPPED;
+
+#[path = "all/common/mod.rs"]
+#[allow(dead_code, reason = "this takes a part of it")]
 mod common;
-#[path = "common/shipped.rs"]
-mod shipped;
 
 #[test]
 fn the_policies_have_no_fault_in_memory_or_arithmetic() {

@@ -19,7 +19,8 @@ use crate::measure;
 use crate::progress::Progress;
 
 /// The registry that cases are made with: a seed says the same to `cargo run --release -p sim --example swarm SEED`.
-#[path = "../../../sim/tests/common/shipped.rs"]
+#[path = "../../../sim/tests/all/common/shipped.rs"]
+#[allow(dead_code, reason = "this takes the list alone")]
 mod shipped;
 
 /// Seeds after which it says where it is: a night is many of them.

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Shell scripts as root in a guest, with the command in it.
+
+mod machine;
+mod record;
+mod run;
+mod sched_idle;
+
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressDrawTarget};
+use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
+
+const BIN: &str = env!("CARGO_BIN_EXE_paceline");
+
+/// The command as `$P`, the state of sched_ext, an end with a reason: what `repro live` gives its scripts, too.
+const PRELUDE: &str = include_str!("../../../../../faults/prelude.sh");
+
+/// Runs a shell script as root in a guest with two CPUs side by side.
+pub fn in_guest(script: &str) {
+    in_guest_of(2, script);
+}
+
+/// The same with more of them.
+pub fn in_guest_of(cpus: usize, script: &str) {
+    in_guest_by(Clock::Threads, cpus, script);
+}
+
+/// The same by another clock.
+pub fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
+    in_guest_shaped(Shape { cpus, ..Shape::default() }, clock, script);
+}
+
+/// The same with two CPUs side by side and these programs of the host beside the usual ones.
+pub fn in_guest_beside(programs: &[&str], script: &str) {
+    let shape = Shape { cpus: 2, ..Shape::default() };
+    run(Request { shape, clock: Clock::Threads, ..request() }, programs, script);
+}
+
+pub fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
+    in_guest_with(Request { shape, clock, ..request() }, script);
+}
+
+/// What it is otherwise: a kernel of its own, for one.
+pub fn request() -> Request {
+    let nothing = WorkloadRef::Command { argv: Vec::new(), with: Vec::new() };
+    Request::new(vec![PolicyRef::Default], nothing)
+}
+
+/// As the request has it, but for the workload.
+pub fn in_guest_with(request: Request, script: &str) {
+    run(request, &[], script);
+}
+
+fn run(request: Request, beside: &[&str], script: &str) {
+    let script = format!("{PRELUDE}\nP={BIN}\n{script}");
+    let program = |name: &&str| vm::which(name.as_ref()).expect("it is installed");
+    let programs = ["hackbench", "cyclictest", "chrt", "nice", "unshare"];
+    let programs = programs.iter().chain(beside);
+    let workload = WorkloadRef::Command {
+        argv: ["sh", "-c", &script].map(Into::into).to_vec(),
+        with: [BIN.into()].into_iter().chain(programs.map(program)).collect(),
+    };
+    let limit = Duration::from_secs(1200);
+    let request = Request { workload, limit, or_in_turn: true, ..request };
+    let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+    if let Err(error) = vm::run(&request, BIN.as_ref(), &hidden) {
+        let said = format!("{error:#}");
+        // an error begins with the whole script
+        panic!("{}", said.rsplit_once("failed with status").map_or(&*said, |(_, why)| why));
+    }
+}

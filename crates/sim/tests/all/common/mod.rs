@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Policies for one test each, compiled when the test runs.
+
+pub mod shipped;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use machine::Machine;
+use policy::{Instance, Keeps, Policy, Promises};
+use sim::{Record, Scenario, Scheduler};
+use workload::{Act, Cut, Script, Step, Task, Workload};
+
+pub const MS: u64 = 1_000_000;
+
+/// The policy of `tests/policies/NAME.bpf.c`, whose ops table is `NAME_ops`.
+pub fn policy(name: &'static str) -> Scheduler {
+    policy_that_promises(name, |_| Promises::default())
+}
+
+/// The same, to be held to something.
+pub fn policy_that_promises(name: &'static str, promises: fn(&Instance) -> Promises) -> Scheduler {
+    // Tests run side by side: each compiles for itself.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let out = format!("{name}-{}-{number}", std::process::id());
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(out);
+    std::fs::create_dir_all(&out).unwrap();
+    let source = here.join("tests/policies").join(format!("{name}.bpf.c"));
+    let native = std::fs::read(policy_build::test_library(&source, &out)).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    let policy = Policy {
+        name,
+        summary: "",
+        about: "",
+        knobs: &[],
+        ops: name,
+        bpf: &[],
+        native: native.leak(),
+        promises,
+        keeps: Keeps::NOTHING,
+        control: None,
+    };
+    Scheduler::Policy(Instance::default(Box::leak(Box::new(policy))))
+}
+
+/// One node, one cache, so many cores without SMT.
+pub fn cores(n: usize) -> Machine {
+    let text = include_str!("../../../../../machines/numa-2x4.toml");
+    let text = text
+        .replace("nodes = { value = 2", "nodes = { value = 1")
+        .replace("cores_per_llc = { value = 4", &format!("cores_per_llc = {{ value = {n}"))
+        .replace("[[10, 20], [20, 10]]", "[[10]]");
+    Machine::from_toml(&text, "cores").unwrap()
+}
+
+/// One that does what a recording has, with nothing left out of it.
+pub fn played(name: &str, acts: &[Act]) -> Task {
+    let script = Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
+    Task { script, ..task(name, Vec::new()) }
+}
+
+pub fn task(name: &str, steps: Vec<Step>) -> Task {
+    Task { name: name.into(), steps, ..Task::default() }
+}
+
+pub fn burn(ms: u64) -> Step {
+    Step::Run { work_ns: ms * MS }
+}
+
+pub fn workload(tasks: Vec<Task>) -> Workload {
+    Workload { name: "test".into(), tasks, ..Workload::default() }
+}
+
+/// Recorded, without chance in the work.
+pub fn scenario(machine: Machine, workload: Workload, scheduler: Scheduler) -> Scenario {
+    let mut scenario = Scenario::new(machine, workload, scheduler);
+    scenario.options.record = Record { events: true, callbacks: true, ..Record::default() };
+    scenario.options.jitter = 0.0;
+    scenario
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tests of the simulator: that policies do in it what they say, and that it does what a kernel would.
+
+mod cas;
+mod common;
+mod determinism;
+mod domains;
+mod ext;
+mod faults;
+mod flsched;
+mod frequency;
+mod fuzz;
+mod housekeeping;
+mod large;
+mod memory;
+mod objects;
+mod piles;
+mod promises;
+mod realtime;
+mod related;
+mod rr;
+mod rtapp;
+mod sched_idle;
+mod start;
+mod swarm;
+mod tenants;
+mod uneven;
+mod vtime;
+mod waits;
