@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the hardware charges for what a kernel does.
+//! The hardware's costs for the work of a kernel.
 //!
 //! One table names every cost with its unit. The same costs hold for every policy.
 
@@ -78,9 +78,9 @@ table! {
     Costs, COSTS, "costs";
     /// Clock of a core.
     clock_ghz, "GHz", 1, 1.0;
-    /// Cycles an instruction of kernel code takes on a core whose other threads are idle.
+    /// Cycles per instruction of kernel code on a core with idle other threads.
     kernel_cpi, "cycles/instruction", 1, 1.0;
-    /// Progress of one of two busy threads of a core, of what it makes alone.
+    /// Progress of one of two busy threads of a core, relative to its progress alone.
     smt_rate_2, "1", 2, 1.0;
     /// Progress of one of three.
     smt_rate_3, "1", 3, 1.0;
@@ -109,7 +109,7 @@ table! {
     tick_period_ns, "ns", 1, 4_000_000.0;
     /// Programming the timer for the next tick.
     timer_ns, "ns", 1, 0.0;
-    /// What sending an interrupt to another CPU costs the sender.
+    /// The sender's cost of an interrupt to another CPU.
     ipi_send_ns, "ns", 1, 0.0;
     /// From sending until the other CPU enters it.
     ipi_delivery_ns, "ns", 1, 0.0;
@@ -134,36 +134,36 @@ table! {
     /// Ticket locks: each further waiter lengthens the handoff by this part of it, as all of them
     /// fetch the line again (a in h·(1 + a·waiters)). Queued locks ignore it.
     ticket_slope, "1", 1, 0.0;
-    /// What the path lengths of Linux 2.6.38's own functions are multiplied by.
+    /// Factor for the path lengths of Linux 2.6.38's own functions.
     paths_2_6_38, "1", usize::MAX, 1.0;
-    /// How late the kernel may be with a timer: 50 µs unless prctl(2) PR_SET_TIMERSLACK says else.
+    /// Timer slack of the kernel: 50 µs unless prctl(2) PR_SET_TIMERSLACK sets another.
     timer_slack_ns, "ns", usize::MAX, 50_000.0;
-    /// Starting the tick again that an idle CPU has stopped.
+    /// Restarting the tick that an idle CPU has stopped.
     tick_restart_ns, "ns", usize::MAX, 0.0;
-    /// And what it takes longer where no timer of this CPU expires before that tick.
+    /// Extra cost of that if no timer of this CPU expires before that tick.
     tick_program_ns, "ns", usize::MAX, 0.0;
-    /// The part of a timer's interrupt that comes after what the timer was set for.
+    /// The part of a timer's interrupt after the timer's own function.
     timer_rearm_ns, "ns", usize::MAX, 0.0;
-    /// What an observer of scheduling events takes for one of them, until it reads the clock.
+    /// Cost of one scheduling event to an observer, until it reads the clock.
     observe_before_ns, "ns", usize::MAX, 0.0;
-    /// And from there on.
+    /// Cost from there on.
     observe_after_ns, "ns", usize::MAX, 0.0;
-    /// And for a read or a write of a channel that returns, where it writes down those.
+    /// Its cost for a returning read or write of a channel, if it records those.
     observe_call_ns, "ns", usize::MAX, 0.0;
-    /// A task looks at its CPU clock so often to see whether its work is done.
+    /// Time between two looks of a task at its CPU clock, to see whether its work is done.
     burn_look_ns, "ns", usize::MAX, 0.0;
-    /// From the last look to what it does next.
+    /// Time from the last look to the task's next action.
     burn_end_ns, "ns", usize::MAX, 0.0;
     /// Longest turn of a CPU of an emulator that runs its CPUs one after the other on one clock; 0
     /// where they run side by side.
     turn_ns, "ns", usize::MAX, 0.0;
-    /// What making a thread costs its maker in user code and page faults, where a workload's tasks
-    /// are all made before it starts.
+    /// Cost of making a thread to its creator, in user code and page faults, if a workload's tasks are all made before
+    /// it starts.
     thread_make_ns, "ns", usize::MAX, 0.0;
-    /// What a new thread does before it stands ready for such a start.
+    /// Work of a new thread before it is ready for such a start.
     thread_start_ns, "ns", usize::MAX, 0.0;
-    /// How much longer a task's stalls take, as a part of them, for each unit of pressure of the tasks that run on
-    /// the other cores of its last-level cache ([`contended_rate`](crate::contended_rate)).
+    /// Lengthening of a task's stalls, as a part of them, for each unit of pressure of the tasks that run on the other
+    /// cores of its last-level cache ([`contended_rate`](crate::contended_rate)).
     llc_contention, "1", usize::MAX, 0.0;
     /// A trap at the first use of vector registers that were disabled, from there to the task's next instruction.
     vector_trap_ns, "ns", usize::MAX, 0.0;
@@ -174,12 +174,12 @@ table! {
 }
 
 impl Costs {
-    /// One instruction of kernel code, in ns, on a core whose other threads are idle.
+    /// One instruction of kernel code, in ns, on a core with idle other threads.
     pub fn instruction_ns(&self) -> f64 {
         self.kernel_cpi / self.clock_ghz
     }
 
-    /// Progress of one of `busy` busy threads of a core, of what it makes alone.
+    /// Progress of one of `busy` busy threads of a core, relative to its progress alone.
     pub fn smt_rate(&self, busy: usize) -> f64 {
         match busy {
             0 | 1 => 1.0,

@@ -67,27 +67,27 @@ impl CpuSet {
         Some(at * 64 + self.words[at].trailing_zeros() as usize)
     }
 
-    /// Whether any is in both.
+    /// Whether the sets have a CPU in common.
     #[inline]
     pub fn meets(&self, other: &CpuSet) -> bool {
         self.words.iter().zip(&other.words).fold(0, |all, (a, b)| all | a & b) != 0
     }
 
-    /// Those in both.
+    /// The CPUs in both.
     #[inline]
     #[must_use]
     pub fn and(&self, other: &CpuSet) -> CpuSet {
         self.zip(other, |a, b| a & b)
     }
 
-    /// Those in either.
+    /// The CPUs in either.
     #[inline]
     #[must_use]
     pub fn or(&self, other: &CpuSet) -> CpuSet {
         self.zip(other, |a, b| a | b)
     }
 
-    /// Those not in `other`.
+    /// The CPUs not in `other`.
     #[inline]
     #[must_use]
     pub fn without(&self, other: &CpuSet) -> CpuSet {

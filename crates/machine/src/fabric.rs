@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory domains of a machine: shared caches, the ports behind them, memory controllers, and the links between
-//! nodes; and how fast threads get on that share them.
+//! Memory domains of a machine: shared caches, the ports behind them, memory controllers, and the links between nodes;
+//! and the speed of threads that share them.
 //!
-//! **Approach.** Each of these gives so many bytes a second; who asks for a line waits for it as in an M/M/1 queue,
-//! stretched by how bursty misses are. A line waits for those of others, and for its own thread's others on the way,
-//! but not for itself (Schweitzer's approximation of mean value analysis). Threads that wait longer ask less, so
-//! their speeds are a fixed point.
+//! **Approach.** Each of these gives a number of bytes a second. A thread waits for a line as in an M/M/1 queue,
+//! stretched by the burstiness of misses. A line waits for other threads' lines, and for its own thread's other lines
+//! in flight, but not for itself (Schweitzer's approximation of mean value analysis). Threads that wait longer ask
+//! less, so their speeds are a fixed point.
 //!
-//! **Source.** The four factors are those of slides 4 to 8 of Blagodurov and others, USENIX ATC 2011: the shared
-//! cache (CA), the memory controller (MC), the interconnect (IC), and remote latency (RL). The numbers are the
-//! machine's, each with its own source.
+//! **Source.** The four factors are those of slides 4 to 8 of Blagodurov and others, USENIX ATC 2011: the shared cache
+//! (CA), the memory controller (MC), the interconnect (IC), and remote latency (RL). The numbers are the machine's,
+//! each with its own source.
 
 use crate::costs::table;
 
 table! {
-    /// What shared memory costs. A machine whose file has no `[fabric]` has none of this.
+    /// Costs of shared memory. A machine has none of this if its file has no `[fabric]`.
     Fabric, FABRIC, "fabric";
     /// Bytes a second that a node's memory controller gives.
     controller_gbs, "GB/s", 1, 1.0;
-    /// Bytes a second that get into the cores under one last-level cache from all memory: a front-side bus, or the
-    /// port of a cache.
+    /// Bytes a second from all memory into the cores under one last-level cache: a front-side bus, or the port of a
+    /// cache.
     port_gbs, "GB/s", 1, 1.0;
-    /// How many times as long a line waits as it would if misses came evenly spread.
+    /// How many times as long a line waits as it would with evenly spaced misses.
     burst, "1", 1, 1.0;
-    /// The part of a miss's latency that a thread does not wait for, as others are on the way at the same time; of
-    /// threads that do not say it of themselves.
+    /// The part of a miss's latency that a thread does not wait for, as other misses are in flight at the same time.
+    /// For threads that do not give their own.
     overlap, "1", 1, 0.0;
-    /// How many more lines a thread misses, as a part of them, for each neighbour under its cache that misses
-    /// `llc_full_mpki` or more; in proportion for one that misses less.
+    /// Growth of a thread's misses, as a part of them, for each neighbour under its cache that misses `llc_full_mpki`
+    /// or more; in proportion for one that misses less.
     llc_growth, "1", 1, 0.0;
-    /// And with all of them at most.
+    /// The most by which all neighbours together increase them.
     llc_growth_max, "1", 1, 0.0;
     /// See `llc_growth`.
     llc_full_mpki, "MPKI", 1, 1.0;
@@ -39,11 +39,11 @@ table! {
     copy_stall, "1", 1, 0.0;
 }
 
-/// Bytes of a line: what a miss asks for.
+/// Bytes of a line, the unit of a miss.
 const LINE: f64 = 64.0;
-/// Nothing is taken for fuller than this: what waits there has no bound.
+/// Utilization is capped here: a queue at 1 has no bound.
 const FULL: f64 = 0.99;
-/// Steps of the fixed point; and when it is near enough, as a part of a speed.
+/// Steps of the fixed point, and the tolerance at which it ends, as a part of a speed.
 const STEPS: usize = 200;
 const NEAR: f64 = 1e-6;
 
@@ -58,8 +58,8 @@ pub struct Links {
     pub latency_ns: Vec<Vec<f64>>,
     /// From which node to which, and bytes a second, GB/s, in each direction.
     pub links: Vec<(usize, usize, f64)>,
-    /// By pairs of nodes, which links (twice their number, and one more against their direction) lead from the one to the
-    /// other: on a shortest way, and of those on the one through the lowest numbers.
+    /// By pairs of nodes: the links from the one to the other (twice their number, and one more against their
+    /// direction). They form a shortest way; of several, the one through the lowest numbers.
     routes: Vec<Vec<Vec<usize>>>,
 }
 
@@ -111,8 +111,8 @@ impl Links {
         Ok(Links { latency_ns, links, routes })
     }
 
-    /// The same with the bandwidth of all links multiplied by `bandwidth`, and what a remote access takes longer than
-    /// a local one by `distance`; for sweeps.
+    /// The same with the bandwidth of all links multiplied by `bandwidth`, and the extra latency of a remote access by
+    /// `distance`; for sweeps.
     #[must_use]
     pub fn scaled(mut self, bandwidth: f64, distance: f64) -> Self {
         self.links.iter_mut().for_each(|(_, _, gbs)| *gbs *= bandwidth);
@@ -136,52 +136,52 @@ pub struct Runs {
     pub node: usize,
     /// The last-level cache of its core.
     pub llc: usize,
-    /// Instructions a second where it misses nothing.
+    /// Instructions a second without misses.
     pub ips: f64,
     /// Lines of the last-level cache that it misses in 1,000 instructions, alone under it.
     pub mpki: f64,
-    /// The part of its accesses that goes to each node's memory: by where its pages are. Sums to 1.
+    /// The part of its accesses to each node's memory, by the places of its pages. Sums to 1.
     pub pages: Vec<f64>,
     /// The part of a miss's latency that it does not wait for; None: the machine's.
     pub overlap: Option<f64>,
-    /// Pages of its address space are on the way.
+    /// Pages of its address space are being moved.
     pub copied: bool,
 }
 
-/// Pages on the way.
+/// Pages being moved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Copy {
-    /// Where they are read.
+    /// The node they are read from.
     pub from: usize,
-    /// Where they are written.
+    /// The node they are written to.
     pub to: usize,
     /// Bytes a second.
     pub rate: f64,
 }
 
-/// What a thread gets.
+/// The speed of a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     /// Instructions a second.
     pub ips: f64,
-    /// Of what it would have alone on the machine, all its pages on its own node.
+    /// Relative to its speed alone on the machine, with all its pages on its own node.
     pub of_alone: f64,
-    /// Lines that it misses in a second.
+    /// Misses a second, in lines.
     pub misses: f64,
 }
 
-/// What one part gives, and what it is asked for.
+/// The bandwidth of one part, and the copies through it.
 struct Part {
     gives: f64,
     copies: f64,
 }
 
-/// How fast threads get on beside each other.
+/// Speeds of threads beside each other.
 pub fn speeds(fabric: &Fabric, links: &Links, runs: &[Runs], copies: &[Copy]) -> Vec<Speed> {
     speeds_by(fabric, links, runs, copies, &mut |run| alone(fabric, links, run))
 }
 
-/// The same for somebody who keeps what [`alone`] came to.
+/// The same for a caller that caches the results of [`alone`].
 pub fn speeds_by(
     fabric: &Fabric,
     links: &Links,
@@ -205,7 +205,7 @@ pub fn speeds_by(
         let next: Vec<f64> = (0..runs.len()).map(next).collect();
         let off = |(next, ips): (&f64, &f64)| (next / ips - 1.0).abs();
         let error = next.iter().zip(&ips).map(off).fold(0.0, f64::max);
-        // Steps that overshoot are made smaller.
+        // Smaller steps after an overshoot.
         if error > last {
             weight = (weight * 0.7).max(0.01);
         }
@@ -231,7 +231,7 @@ pub fn alone(fabric: &Fabric, links: &Links, run: &Runs) -> f64 {
     pages[run.node] = 1.0;
     let local = [Runs { pages, copied: false, ..run.clone() }];
     let parts = Parts::new(fabric, links, &local);
-    // Its other lines keep it waiting: the same fixed point, of one unknown.
+    // It waits for its own other lines: the same fixed point, with one unknown.
     let (mut low, mut high) = (0.0, run.ips);
     for _ in 0..50 {
         let ips = 0.5 * (low + high);
@@ -254,7 +254,7 @@ fn grown(fabric: &Fabric, runs: &[Runs], own: usize) -> f64 {
     runs[own].mpki * (1.0 + more)
 }
 
-/// What all parts are asked for, and a thread's own part in that.
+/// The load on all parts, and a thread's own part of it.
 struct Load<'a> {
     /// Bytes a second, by part.
     all: &'a [f64],
@@ -276,7 +276,7 @@ fn rate(fabric: &Fabric, links: &Links, parts: &Parts, run: &Runs, load: &Load<'
             .filter(uses)
             .map(|(_, pages)| pages)
             .sum();
-        // Of its own lines on the way, all but one are before it.
+        // All but one of its own lines in flight are before it.
         let before = load.all[part] - (1.0 - overlap) * own * bytes;
         parts.list[part].wait_ns(fabric, before)
     };
@@ -328,7 +328,7 @@ impl Parts {
         }
     }
 
-    /// Bytes a second that each part is asked for.
+    /// The load on each part, bytes a second.
     fn asked(&self, links: &Links, runs: &[Runs], mpki: &[f64], ips: &[f64]) -> Vec<f64> {
         let mut asked = vec![0.0; self.list.len()];
         for ((run, mpki), ips) in runs.iter().zip(mpki).zip(ips) {
@@ -337,7 +337,7 @@ impl Parts {
         asked
     }
 
-    /// Adds what a thread that asks for so many bytes a second asks of each part.
+    /// Adds the load of a thread that asks for `bytes` bytes a second to each part.
     fn add(&self, links: &Links, run: &Runs, bytes: f64, asked: &mut [f64]) {
         for (node, pages) in run.pages.iter().enumerate().filter(|(_, pages)| **pages > 0.0) {
             self.way(links, run, node).for_each(|part| asked[part] += pages * bytes);

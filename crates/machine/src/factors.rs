@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The four factors of contention one at a time: one victim, three aggressors, and all else out of the way (slides 4 to
-//! 9 of Blagodurov and others, USENIX ATC 2011).
+//! The four factors of contention one at a time: one victim, three aggressors, and nothing else (slides 4 to 9 of
+//! Blagodurov and others, USENIX ATC 2011).
 
 use crate::fabric::{Fabric, Links, Runs, speeds};
 
-/// Bytes a second that never fill up, GB/s.
+/// A bandwidth that is never used up, GB/s.
 const AMPLE: f64 = 1e3;
 
 /// How much longer the victim takes than alone, as a part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Factors {
-    /// CA: all under one cache, with a controller that gives whatever is asked.
+    /// CA: all under one cache, with a controller of ample bandwidth.
     pub cache: f64,
-    /// MC: each under a cache of its own, all memory on one node, over links that never fill.
+    /// MC: each under a cache of its own, all memory on one node, over links of ample bandwidth.
     pub controller: f64,
-    /// IC: two pairs fetch over links from a node whose controller gives whatever is asked.
+    /// IC: two pairs fetch over links from a node with a controller of ample bandwidth.
     pub interconnect: f64,
-    /// RL: the victim alone, its memory as far away as it can be, over links that never fill.
+    /// RL: the victim alone, its memory as far away as it can be, over links of ample bandwidth.
     pub remote: f64,
 }
 
-/// For threads of so many instructions a second and misses in 1,000; a machine of four nodes at least.
+/// For threads of `ips` instructions a second and `mpki` misses in 1,000, on a machine of at least four nodes.
 pub fn factors(fabric: &Fabric, links: &Links, ips: f64, mpki: f64) -> Factors {
     let nodes = links.latency_ns.len();
     let thread = |node: usize, memory: usize| {

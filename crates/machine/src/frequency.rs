@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Clocks of cores: turbo by license level and active cores, and what a limit on power leaves of them.
+//! Clocks of cores: turbo by license level and active cores, and the limit that power sets on them.
 
 use crate::Machine;
 use crate::license::{LEVELS, LicenseLaw};
 
-/// What a machine's clocks follow.
+/// The rules of a machine's clocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frequency {
     /// Greatest clocks.
     pub turbo: Turbo,
-    /// How licenses change. None: the part has none, and all runs at level 0.
+    /// How licenses change. None: the part has none, and all code runs at level 0.
     pub license: Option<LicenseLaw>,
-    /// What its cores draw, and may draw. None: not known, and never too much.
+    /// The power of its cores, and its limit. None: not known, and never a limit.
     pub power: Option<Power>,
 }
 
 impl Frequency {
-    /// How many levels of licenses there are.
+    /// Number of license levels.
     pub fn levels(&self) -> usize {
         if self.license.is_some() { LEVELS } else { 1 }
     }
 }
 
 impl Machine {
-    /// Greatest clocks in kHz, of each level, with 1 active core, with 2, …; empty where they are not known.
+    /// Greatest clocks in kHz, of each level, with 1 active core, with 2, …; empty if they are not known.
     pub fn turbo_khz(&self) -> Vec<[u32; LEVELS]> {
         let Some(frequency) = &self.frequency else { return Vec::new() };
         let khz = |ghz: &f64| (ghz * 1e6).round() as u32;
@@ -31,16 +31,16 @@ impl Machine {
     }
 }
 
-/// Greatest clock of each license level by how many cores of the package are active.
+/// Greatest clock of each license level by the number of active cores of the package.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turbo {
-    /// With 1 active core, 2, …: GHz of each level. Never empty; more cores run at the last.
+    /// With 1 active core, 2, …: GHz of each level. Never empty; the last entry holds for more cores, too.
     by_active: Vec<[f64; LEVELS]>,
 }
 
 impl Turbo {
-    /// A table of rows: up to so many active cores, GHz of each level. None where cores do not rise from row to
-    /// row, a clock is not above 0, or one rises with cores or level.
+    /// A table of rows: a number of active cores, and GHz of each level with up to so many. None if cores do not rise
+    /// from row to row, a clock is not above 0, or a clock rises with cores or level.
     pub fn new(rows: &[(usize, [f64; LEVELS])]) -> Option<Self> {
         let mut by_active: Vec<[f64; LEVELS]> = Vec::new();
         for (cores, ghz) in rows {
@@ -56,38 +56,38 @@ impl Turbo {
         (!by_active.is_empty()).then_some(Turbo { by_active })
     }
 
-    /// GHz of a level with so many active cores.
+    /// GHz of a level with `active` active cores.
     #[inline]
     pub fn ghz(&self, level: u8, active: usize) -> f64 {
         let row = active.clamp(1, self.by_active.len()) - 1;
         self.by_active[row][usize::from(level).min(LEVELS - 1)]
     }
 
-    /// How many active cores it tells apart.
+    /// The greatest number of active cores that it distinguishes.
     pub fn cores(&self) -> usize {
         self.by_active.len()
     }
 }
 
-/// Power of a package: what is always drawn, and of each active core the cube of its clock.
+/// Power of a package: a constant part, and for each active core the cube of its clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Power {
     /// The package's limit.
     pub limit_w: f64,
-    /// What does not depend on cores.
+    /// The part that does not depend on cores.
     pub base_w: f64,
-    /// Of a core at the machine's `clock_ghz`, by the level of the code that it runs.
+    /// Power of a core at the machine's `clock_ghz`, by the level of the code that it runs.
     pub core_w: [f64; LEVELS],
 }
 
 impl Power {
-    /// What a core draws at a clock, given as a part of the machine's.
+    /// Power of a core at a clock, given as a part of the machine's.
     pub fn core_w(&self, code: u8, clock: f64) -> f64 {
         self.core_w[usize::from(code).min(LEVELS - 1)] * clock.powi(3)
     }
 
-    /// The greatest clock, as a part of the machine's, that the limit leaves the cores of a package, each of which
-    /// runs code of a level and no faster than its own clock. None: all can run as fast as they may.
+    /// The greatest common clock, as a part of the machine's, within the limit of a package. Each core runs code of a
+    /// level and no faster than its own clock. None: the limit slows no core.
     pub fn clock(&self, cores: &[(u8, f64)]) -> Option<f64> {
         let drawn = |(code, clock): &(u8, f64)| self.core_w(*code, *clock);
         let mut rest = (self.limit_w - self.base_w).max(0.0);
@@ -97,7 +97,7 @@ impl Power {
         let mut weight: f64 = cores.iter().map(|(code, _)| self.core_w(*code, 1.0)).sum();
         let mut slowest_first = cores.to_vec();
         slowest_first.sort_by(|a, b| a.1.total_cmp(&b.1));
-        // Who is slower than what is left for all keeps its own clock, and leaves more to the others.
+        // A core slower than the common clock keeps its own, and leaves more power to the others.
         for core in &slowest_first {
             let common = (rest / weight).cbrt();
             if core.1 >= common {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Kinds of cores as a policy tells them apart: no more than it can.
+//! Kinds of cores, no more than a policy can distinguish.
 
 use crate::Machine;
 
@@ -13,9 +13,9 @@ pub struct Kinds {
 }
 
 impl Machine {
-    /// Its kinds of cores, at most so many: where there are more, neighbours in speed are taken for one kind, those
-    /// first whose cores differ least from what they then count as (the sum of squared distances from the mean,
-    /// Ward 1963). Each core still runs at its own rate.
+    /// Its kinds of cores, at most `most`. If there are more, neighbours in speed are merged into one kind. The pair with
+    /// the least increase of the sum of squared distances from the mean rate goes first (Ward 1963). Each core still runs
+    /// at its own rate.
     pub fn kinds(&self, most: usize) -> Kinds {
         let mut order: Vec<usize> = (0..self.core_rates.len()).collect();
         order.sort_by(|a, b| self.core_rates[*b].total_cmp(&self.core_rates[*a]));
@@ -57,7 +57,7 @@ struct Group {
 }
 
 impl Group {
-    /// What the sum of squared distances grows by where both are one.
+    /// The increase of the sum of squared distances if both are merged.
     fn spread_with(&self, other: &Group) -> f64 {
         let both = self.cores * other.cores / (self.cores + other.cores);
         both * (self.rate - other.rate).powi(2)

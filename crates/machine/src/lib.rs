@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The hardware: topology, costs and work rates, as pure functions.
 //!
-//! A [`Machine`] is read from TOML (`machines/*.toml`), in which every number is a table that says
-//! where it comes from; so provenance is data, and a range is something a sweep can use. What the
-//! kernel's functions cost is in [`Paths`], shared by all machines: instructions and cache lines,
-//! which a machine's [`Costs`] turn into time.
+//! A [`Machine`] is read from TOML (`machines/*.toml`). Every number there is a table that gives its source, so
+//! provenance is data, and a sweep can use a range. The lengths of the kernel's functions are in [`Paths`], shared by
+//! all machines: instructions and cache lines, which a machine's [`Costs`] turn into time.
 //!
 //! **Invariant:** nothing here does I/O or knows the name of a policy.
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The frequency license of a core: power-hungry vector code asks for a lower clock, and keeps it for a while.
+//! The frequency license of a core: power-hungry vector code requests a lower clock, and keeps it for a while.
 //!
-//! A request goes up one level at a time: the core issues wide instructions at a part of its rate until the voltage
-//! is there (throttled), stands still while the clock changes (halted), and goes on. A level is given back when
-//! nobody has needed it for the release time. Observed so on Skylake-X and Skylake-W by Downs ("Gathering Intel
-//! on Intel AVX-512 Transitions", 2020) and Khalil (thesis, KIT 2018).
+//! A request goes up one level at a time. Until the voltage is there, the core issues wide instructions at a part of
+//! its rate (throttled). It stands still while the clock changes (halted), and then goes on. A level is given back when
+//! no thread has needed it for the release time. Observed so on Skylake-X and Skylake-W by Downs ("Gathering Intel on
+//! Intel AVX-512 Transitions", 2020) and Khalil (thesis, KIT 2018).
 
 /// Levels of vector code, and of licenses: 0 scalar, 1 heavy 256-bit or light 512-bit, 2 heavy 512-bit.
 pub const LEVELS: usize = 3;
@@ -18,13 +18,13 @@ pub struct LicenseLaw {
     pub release_ns: u64,
     /// From a request until the voltage is there.
     pub throttle_ns: u64,
-    /// The core stands still for so long while the clock changes.
+    /// How long the core stands still while the clock changes.
     pub halt_ns: u64,
-    /// Rate of a thread that needs more than it has, while it waits for it; of its own.
+    /// Rate of a thread that waits for a higher level, relative to its own rate.
     pub throttle_rate: f64,
 }
 
-/// What a core does.
+/// The state of a core.
 ///
 /// ```text
 /// Steady --needs more--> Throttled --voltage--> Halted --clock--> Steady, a level up
@@ -34,9 +34,9 @@ pub struct LicenseLaw {
 pub enum Phase {
     /// Runs at its level.
     Steady,
-    /// Waits for the voltage of the next level, until then.
+    /// Waits for the voltage of the next level, until this time.
     Throttled(u64),
-    /// Changes its clock to this level, until then.
+    /// Changes its clock to this level, until this time.
     Halted(u8, u64),
 }
 
@@ -46,7 +46,7 @@ pub struct License {
     level: u8,
     phase: Phase,
     demand: u8,
-    /// Until when each level is needed, or kept for who needed it.
+    /// Until when each level is needed, or kept after the need has ended.
     held_until_ns: [u64; LEVELS],
 }
 
@@ -57,17 +57,17 @@ impl Default for License {
 }
 
 impl License {
-    /// The level that the core's clock is at.
+    /// The level of the core's clock.
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// What it does.
+    /// The core's state.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Rate of a thread of the core that now needs `demand`, of its rate at the core's clock.
+    /// Rate of a thread of the core that now needs `demand`, relative to its rate at the core's clock.
     pub fn rate(&self, demand: u8, law: &LicenseLaw) -> f64 {
         match self.phase {
             Phase::Throttled(_) if demand > self.level => law.throttle_rate,
@@ -91,7 +91,7 @@ impl License {
         self.pass(now_ns, law)
     }
 
-    /// Time passes until `now_ns`. Returns when something changes next, if nobody demands anything else.
+    /// Time passes until `now_ns`. Returns the time of the next change, if the demand stays the same.
     pub fn pass(&mut self, now_ns: u64, law: &LicenseLaw) -> Option<u64> {
         let mut at_ns = None;
         loop {
@@ -108,7 +108,7 @@ impl License {
                     at_ns = Some(until_ns);
                 }
                 Phase::Steady => {
-                    // A change that ended in the past begins the next one then, not now.
+                    // After a change that ended in the past, the next one begins at that time, not now.
                     let wanted = self.wanted(at_ns.unwrap_or(now_ns));
                     if wanted > self.level {
                         self.phase = Phase::Throttled(at_ns.unwrap_or(now_ns) + law.throttle_ns);
@@ -124,12 +124,12 @@ impl License {
         }
     }
 
-    /// The highest level that is needed, or kept, at a time.
+    /// The highest level that is needed, or still kept, at a time.
     fn wanted(&self, at_ns: u64) -> u8 {
         (0..LEVELS).rev().find(|level| self.held_until_ns[*level] > at_ns).unwrap_or(0) as u8
     }
 
-    /// Since when the present level is kept for nobody, if it is.
+    /// When the release of the present level was due, if that has passed.
     fn given_back(&self, now_ns: u64) -> Option<u64> {
         let until_ns = self.held_until_ns[usize::from(self.level)];
         (until_ns <= now_ns).then_some(until_ns)
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_outlives_who_needed_it() {
+    fn level_outlives_the_need_for_it() {
         let mut license = License::default();
         license.demand(0, 2, &LAW);
         license.pass(1_000_000, &LAW);
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(license.level(), 0, "both levels were needed last at the same time");
     }
 
-    /// What somebody needs once in 0.6 ms it keeps for ever.
+    /// A level needed once in 0.6 ms is kept for ever.
     #[test]
     fn a_touch_before_the_release_keeps_the_level() {
         let mut license = License::default();

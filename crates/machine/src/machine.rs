@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine: its CPUs, their places, and what they cost.
+//! A machine: its CPUs, their places, and its costs.
 
 use std::collections::BTreeMap;
 
@@ -28,43 +28,42 @@ pub struct Cpu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LockKind {
-    /// All waiters watch one line (Linux 2.6.25 to 4.1): a handoff takes longer the more they are.
+    /// All waiters watch one line (Linux 2.6.25 to 4.1): a handoff takes longer with more waiters.
     Ticket,
     /// Each waiter watches a line of its own (Linux 4.2 and later): a handoff is one transfer.
     Queued,
 }
 
-/// What a kernel does with the periodic ticks of its CPUs.
+/// How a kernel runs the periodic ticks of its CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ticks {
-    /// Those of different CPUs come at different times; a CPU that goes idle stops its own at once.
+    /// Ticks of different CPUs come at different times; a CPU that goes idle stops its own at once.
     Apart,
-    /// All come at one time, and a CPU that goes idle stops its own only when one has found it idle
+    /// All ticks come at one time. A CPU that goes idle stops its own only after a tick has found it idle
     /// (`tick_nohz_idle_got_tick`, Linux 7.2).
     Together,
 }
 
-/// Threads of one kind that the kernel has for itself. They have work at the expiry of a timer, and
-/// rest until it expires again.
+/// Kernel threads of one kind. They have work at the expiry of a timer, and rest until it expires again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Housekeeper {
-    /// What results call them, before the number of the CPU or the node.
+    /// Their name in results, before the number of the CPU or the node.
     pub name: String,
-    /// What there is one of them for.
+    /// Whether there is one for each CPU or for each node.
     pub each: Each,
     /// Time from the end of a piece of work until the timer expires again.
     pub period_ns: u64,
     /// The timer expires at multiples of this: the next one after the period.
     pub step_ns: u64,
-    /// Where given, periods are those of the clock and not from the end of a piece of work
-    /// (`round_jiffies_relative`): the timer of CPU n expires n times this before them.
+    /// If given, periods count from the clock and not from the end of a piece of work (`round_jiffies_relative`): the
+    /// timer of CPU n expires n times this before them.
     pub skew_ns: Option<u64>,
     /// CPU time of a piece of work.
     pub work_ns: u64,
 }
 
-/// What there is one thread for.
+/// The unit that has one thread each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Each {
@@ -74,7 +73,7 @@ pub enum Each {
     Node,
 }
 
-/// How far one CPU is from another.
+/// The distance between two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// The same CPU.
@@ -92,46 +91,46 @@ pub enum Distance {
 /// A machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// What `--machine` takes.
+    /// The argument of `--machine`.
     pub name: String,
-    /// One line.
+    /// A description in one line.
     pub summary: String,
     /// Its hardware threads, by number.
     pub cpus: Vec<Cpu>,
     /// Distance of each node from each, as ACPI's SLIT has it: 10 is itself.
     pub node_distance: Vec<Vec<u32>>,
-    /// Work rate of each core type, of the fastest one.
+    /// Work rate of each core type, relative to the fastest.
     pub core_rates: Vec<f64>,
-    /// What its kernel's spinlocks are.
+    /// The kind of its kernel's spinlocks.
     pub lock: LockKind,
-    /// What its kernel does with ticks.
+    /// How its kernel schedules ticks.
     pub ticks: Ticks,
-    /// Threads that its kernel has for itself.
+    /// Its kernel's own threads.
     pub housekeepers: Vec<Housekeeper>,
-    /// What things cost.
+    /// Its costs.
     pub costs: Costs,
     /// Instructions of kernel functions that are known to differ on this machine from those of
     /// [`crate::Paths`], by name.
     pub paths: BTreeMap<String, f64>,
-    /// The same where the CPU runs the idle task.
+    /// The same for a CPU that runs the idle task.
     pub from_idle: BTreeMap<String, f64>,
-    /// The same of a task that sleeps before its debt is paid, or is woken from that (DELAY_DEQUEUE).
+    /// The same for a task that blocks with its dequeue delayed, or is woken from that (DELAY_DEQUEUE).
     pub delayed: BTreeMap<String, f64>,
-    /// Its TLBs and caches; None: not known, and no run that needs them can be made.
+    /// Its TLBs and caches; None: not known, and no run that needs them is possible.
     pub memory: Option<Memory>,
-    /// Its memory domains, and how they are joined; None: not known, and memory is as near and as fast for all.
+    /// Its memory domains and the links between them; None: not known, and all memory is equally near and fast.
     pub fabric: Option<(Fabric, Links)>,
-    /// What its clocks follow; None: they are always the same.
+    /// Rules of its clocks; None: they never change.
     pub frequency: Option<Frequency>,
-    /// Where each cost comes from, and its range.
+    /// The source of each cost, and its range.
     pub sources: BTreeMap<&'static str, Quantity>,
-    /// Costs that nobody could measure, and why: [`Machine::lacks`] says whether that matters.
+    /// Costs that could not be measured, and why: [`Machine::lacks`] says whether that matters.
     pub unknown: BTreeMap<&'static str, String>,
-    /// What was measured beside, of which no run makes use.
+    /// Other measurements; no run uses them.
     pub observed: BTreeMap<String, Observation>,
 }
 
-/// What is wrong with a machine's description, or with what was asked of it.
+/// An error in a machine's description, or in a request for one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum MachineError {
@@ -173,13 +172,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     EMBEDDED.iter().map(|(name, _)| *name)
 }
 
-/// What a plain machine's name begins with; its number of CPUs follows.
+/// The prefix of a plain machine's name; its number of CPUs follows.
 const PLAIN: &str = "plain-";
-/// The machine whose costs a plain one has.
+/// The machine that a plain one takes its costs from.
 const ORDINARY: &str = "numa-2x4";
 
-/// A plain machine of so many CPUs: one node, one last-level cache, no SMT, the costs of `numa-2x4`. None: the
-/// simulator has no room for as many, or there are none.
+/// A plain machine of `cpus` CPUs: one node, one last-level cache, no SMT, the costs of `numa-2x4`. None: `cpus` is 0
+/// or more than the simulator supports.
 pub fn plain(cpus: usize) -> Option<Machine> {
     if cpus == 0 || cpus > CpuSet::MAX {
         return None;
@@ -213,7 +212,7 @@ pub fn find(name: &str) -> Result<Machine, MachineError> {
 }
 
 impl Machine {
-    /// Reads a description; `path` is what errors call it.
+    /// Reads a description; `path` names it in errors.
     ///
     /// # Errors
     /// Names the line and what was expected there.
@@ -270,9 +269,9 @@ impl Machine {
         }
     }
 
-    /// The first unknown number, and why it is not known, that a run needs: one whose workload says
-    /// what it touches (`touches`), or that has a sched_ext policy (`policy`). What its topology has
-    /// no use for matters to no run.
+    /// The first unknown number that a run needs, and why it is not known. `touches`: the run's workload says what
+    /// memory it touches. `policy`: the run has a sched_ext policy. A number that the topology has no use for is never
+    /// needed.
     pub fn lacks(&self, touches: bool, policy: bool) -> Option<(&'static str, &str)> {
         let pairs = || (0..self.cpus.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
         let some = |far: Distance| pairs().any(|(a, b)| self.distance(a, b) == far);
@@ -297,8 +296,8 @@ impl Machine {
         found.map(|(name, why)| (*name, why.as_str()))
     }
 
-    /// The same machine with one cost set, for a sweep. `line_transfer_ns` sets the transfer
-    /// between two cores of a cache and scales the farther ones by as much; `release_ns` is of its licenses.
+    /// The same machine with one cost set, for a sweep. `line_transfer_ns` sets the transfer between two cores of a
+    /// cache and scales the farther ones by as much; `release_ns` belongs to its licenses.
     pub fn with_cost(mut self, name: &str, value: f64) -> Result<Self, MachineError> {
         if !(value.is_finite() && value >= 0.0) {
             let (machine, name) = (self.name, name.to_string());

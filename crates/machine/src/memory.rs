@@ -4,27 +4,27 @@
 use crate::costs::table;
 
 table! {
-    /// Sizes and costs of TLBs and caches. A machine whose file has no `[memory]` has none of this.
+    /// Sizes and costs of TLBs and caches. A machine has none of this if its file has no `[memory]`.
     Memory, MEMORY, "memory";
     /// Bytes of a page of users' memory.
     page_bytes, "bytes", 1, 4096.0;
-    /// Address spaces whose entries the kernel lets live side by side in the TLB of a CPU; 0: a change
+    /// Limit on address spaces with entries side by side in the TLB of a CPU, set by the kernel; 0: a change
     /// of the address space loses all entries that are not global.
     tlb_tags, "tags", 1, 0.0;
-    /// Entries of the data TLB whose misses walk the page table, for small pages.
+    /// Entries of the last data TLB before a page walk, for small pages.
     dtlb_entries, "entries", 1, 1.0;
     /// Its ways.
     dtlb_ways, "ways", 1, 1.0;
-    /// What a miss in it costs a program, a mean.
+    /// Mean cost of a miss to a program.
     dtlb_miss_ns, "ns", 1, 0.0;
     /// Entries of the instruction TLB. Left out where one TLB serves both.
     itlb_entries, "entries", usize::MAX, 0.0;
     /// Its ways.
     itlb_ways, "ways", usize::MAX, 0.0;
-    /// What a miss in it costs a program, a mean.
+    /// Mean cost of a miss to a program.
     itlb_miss_ns, "ns", 1, 0.0;
-    /// Entries of the data TLB for large pages, which map the kernel. Left out where the kernel's
-    /// entries stand among the others.
+    /// Entries of the data TLB for large pages, which map the kernel. Left out if the kernel's entries share the other
+    /// TLB.
     dtlb_large_entries, "entries", usize::MAX, 0.0;
     /// Their ways.
     dtlb_large_ways, "ways", usize::MAX, 0.0;
@@ -38,18 +38,18 @@ table! {
     l1d_bytes, "bytes", 1, 1.0;
     /// Its ways.
     l1d_ways, "ways", 1, 1.0;
-    /// What a line costs a program that misses it and hits the next level, a mean.
+    /// Mean cost of a line that misses it and hits the next level, to a program.
     l1d_miss_ns, "ns", 1, 0.0;
     /// Second-level cache: shared by the cores of an LLC where there is no third, else of a core.
     l2_bytes, "bytes", 1, 1.0;
     /// Its ways.
     l2_ways, "ways", 1, 1.0;
-    /// What a line costs that misses it, beyond the miss of the level before, a mean.
+    /// Mean cost of a line that misses it, beyond the miss of the level before.
     l2_miss_ns, "ns", 1, 0.0;
     /// Third-level cache, shared by the cores of an LLC. Left out where there is none.
     l3_bytes, "bytes", usize::MAX, 0.0;
     /// Its ways.
     l3_ways, "ways", usize::MAX, 0.0;
-    /// What a line costs that misses it, beyond the misses of the levels before, a mean.
+    /// Mean cost of a line that misses it, beyond the misses of the levels before.
     l3_miss_ns, "ns", usize::MAX, 0.0;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What was measured of a machine beside its costs: for readers, and for models that come later. No
-//! run depends on it.
+//! Measurements of a machine beside its costs: for readers, and for later models. No run depends on them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Path lengths of kernel functions, shared by all machines.
 //!
-//! `machines/paths.toml` gives each function that a scheduler runs its instructions: its own, not
-//! those of functions that have an entry of their own, and without locks and cache lines, which
-//! are charged where they are taken. A class asks for its functions by name once, at its start.
+//! `machines/paths.toml` gives the instructions of each function that a scheduler runs. A length excludes functions
+//! that have an entry of their own. It also excludes locks and cache lines, which are charged where they are taken. A
+//! class looks up its functions by name once, at its start.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -50,7 +50,7 @@ struct File {
 }
 
 impl Paths {
-    /// Those that come with the program.
+    /// The path lengths that are compiled in.
     pub fn embedded() -> Self {
         static EMBEDDED: LazyLock<Paths> = LazyLock::new(|| {
             let text = include_str!("../../../machines/paths.toml");
@@ -59,7 +59,7 @@ impl Paths {
         EMBEDDED.clone()
     }
 
-    /// Reads path lengths; `path` is what errors call the file.
+    /// Reads path lengths; `path` names the file in errors.
     pub fn from_toml(text: &str, path: &str) -> Result<Self, MachineError> {
         let file: File = read::document(text, path)?;
         let mut paths = Vec::new();
@@ -85,18 +85,18 @@ impl Paths {
         Ok(Paths { paths })
     }
 
-    /// The function of this name; panics where `paths.toml` has none, for only code asks.
+    /// The function of this name; panics if `paths.toml` has none, since names come only from code.
     pub fn id(&self, name: &str) -> PathId {
         let found = self.paths.binary_search_by(|path| path.name.as_str().cmp(name));
         PathId(found.unwrap_or_else(|_| panic!("machines/paths.toml has no `{name}`")) as u16)
     }
 
-    /// Linux 2.6.38's function of this name; panics where `paths.toml` has none.
+    /// Linux 2.6.38's function of this name; panics if `paths.toml` has none.
     pub fn old_id(&self, name: &str) -> PathId {
         self.id(&old_name(name))
     }
 
-    /// What is known of it.
+    /// The function of this id.
     #[inline]
     pub fn get(&self, id: PathId) -> &Path {
         &self.paths[id.0 as usize]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPUs of a machine of any shape: where each of them is, by a row of a table.
+//! CPUs of a machine of any shape: a table with a row for the place of each.
 
 use crate::CpuSet;
 use crate::machine::Cpu;

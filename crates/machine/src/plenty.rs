@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a cache holds of sets that it has room for all at once, with room to spare.
+//! The contents of a cache that has room for all sets at once, with room to spare.
 //!
-//! Nothing is lost there, so it does not matter when which set was used: two rows a set are all there is to know, and
-//! say to the last bit what the list of [`Recency`](crate::recency::Recency) would.
+//! Nothing is lost there, so the order of uses does not matter. Two rows a set are enough, and give bit for bit the
+//! results of the list of [`Recency`](crate::recency::Recency).
 
 use crate::recency::{Group, NOTHING, SETS};
 use crate::row::Row;
 
-/// What is held of each set: the part that was used last, and what is left of older ones.
+/// Lines held of each set: those of the part that was used last, and those of older parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Plenty<const N: usize> {
     held: Vec<[Row<N>; 2]>,
@@ -27,7 +27,7 @@ impl<const N: usize> Plenty<N> {
         })
     }
 
-    /// So great a part of each set of a group was used, at most all.
+    /// The part `part` of each set of a group was used, at most all of it.
     pub fn used(&mut self, group: &Group<N>, part: f64) {
         for (set, lines) in group.iter().filter(|(_, lines)| !lines.is_zero()) {
             let [newest, older] = &mut self.held[*set as usize];
@@ -40,7 +40,7 @@ impl<const N: usize> Plenty<N> {
     }
 }
 
-/// So great a part of lines; as good as nothing is nothing.
+/// The part `part` of lines; less than [`NOTHING`] is 0.
 pub(crate) fn rest<const N: usize>(lines: Row<N>, part: f64) -> Row<N> {
     Row(lines.0.map(|lines| if lines * part < NOTHING { 0.0 } else { lines * part }))
 }
@@ -55,7 +55,7 @@ mod tests {
         fn it_is_what_the_list_is_where_all_fits(
             turns in proptest::collection::vec((0_u32..9, 0_u32..9, 1_u32..=11), 1..200),
         ) {
-            // Of one column all sets fit into far less than what hits for sure, of the other just so.
+            // In one column all sets fit into far less than the certain capacity, in the other just barely.
             let mut list = Recency::new([(1e6, 16.0), (300.0, 300.0)]);
             let mut plenty = list.clone();
             let lines = |set: u32| (set, Row([f64::from(set * set), f64::from(3 * set)]));

@@ -13,9 +13,9 @@ pub enum Tag {
     Derived,
     /// Measured by us, the way the source says.
     Measured,
-    /// Nobody states it: a guess, whose range says how wide.
+    /// No source states it: a guess, with a range that says how wide.
     Assumed,
-    /// There is none: it could not be measured, and the source says why.
+    /// Not known: it could not be measured, and the source says why.
     Unknown,
 }
 
@@ -23,7 +23,7 @@ pub enum Tag {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table, { value = …, unit = …, source = …, tag = … }")]
 pub struct Quantity<T = f64> {
-    /// What is used unless a sweep says otherwise.
+    /// The value used unless a sweep says otherwise.
     pub value: T,
     /// Least and most it may be.
     #[serde(default = "none")]
@@ -61,20 +61,20 @@ impl<T> Stated<T> {
         Stated { value: Some(value), range: None, unit, source, tag }
     }
 
-    /// One that could not be measured, and why.
+    /// A quantity that could not be measured, and why.
     pub fn unknown(unit: &str, why: impl Into<String>) -> Self {
         let (unit, source) = (unit.to_string(), why.into());
         Stated { value: None, range: None, unit, source, tag: Tag::Unknown }
     }
 
-    /// The same, which may lie so.
+    /// The same, with the range it may lie in.
     #[must_use]
     pub fn within(mut self, range: [f64; 2]) -> Self {
         self.range = Some(range);
         self
     }
 
-    /// The quantity, or None where it is unknown.
+    /// The quantity, or None if it is unknown.
     ///
     /// # Errors
     /// A value and its tag contradict each other.

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast a task gets on by the kind of core it is on.
+//! The speed of a task by the kind of its core.
 
-/// Work rate of a task on a core, of its rate on the reference CPU; above 0 and at most 1.
+/// Work rate of a task on a core, relative to its rate on the reference CPU; above 0 and at most 1.
 ///
-/// `core_rate` is how fast the core is where nothing has to be waited for (its frequency, say), `stalled` the
-/// part of the task's time on the reference CPU that takes as long on any core, because it waits for memory:
+/// `core_rate` is the core's speed without stalls (its frequency, say). `stalled` is the part of the task's time on the
+/// reference CPU that takes as long on any core, because it waits for memory:
 ///
 /// ```text
 /// time = (1 − stalled) / core_rate + stalled
 /// ```
 ///
-/// The split of time into a part that goes with frequency and one that does not is that of Koala (Snowdon
-/// and others, EuroSys 2009), which the min-fair talk names for cores that differ in it (slide 19).
+/// Koala (Snowdon and others, EuroSys 2009) splits time into the same two parts: one scales with frequency and one does
+/// not. The min-fair talk names it for cores that differ in frequency (slide 19).
 #[inline]
 pub fn task_rate(core_rate: f64, stalled: f64) -> f64 {
     contended_rate(core_rate, stalled, 0.0)
 }
 
-/// The same where the stalls take longer by a part `longer` of them, because others press on the cache: a run of
-/// 1 s on the reference CPU alone takes `(1 − stalled) / core_rate + stalled · (1 + longer)`.
+/// The same with stalls that take longer by the part `longer`, because other tasks press on the cache. A run of 1 s on
+/// the reference CPU alone takes `(1 − stalled) / core_rate + stalled · (1 + longer)`.
 ///
-/// The talk leaves the effect of shared caches out (slide 20). That co-runners slow a program by what they put
-/// through the cache is what Zhuravlev and others found to predict it best (ASPLOS 2010).
+/// The talk leaves the effect of shared caches out (slide 20). Zhuravlev and others (ASPLOS 2010) found the co-runners'
+/// cache traffic to be the best predictor of a program's slowdown.
 #[inline]
 pub fn contended_rate(core_rate: f64, stalled: f64, longer: f64) -> f64 {
     match stalled == 0.0 {
@@ -30,14 +30,14 @@ pub fn contended_rate(core_rate: f64, stalled: f64, longer: f64) -> f64 {
     }
 }
 
-/// How fast a task is on cores of these rates, of its speed on the last, the slowest.
+/// The speeds of a task on cores of these rates, relative to its speed on the last, the slowest.
 pub fn speeds(core_rates: &[f64], stalled: f64) -> Vec<f64> {
     let slowest = core_rates.last().map_or(1.0, |rate| task_rate(*rate, stalled));
     core_rates.iter().map(|rate| task_rate(*rate, stalled) / slowest).collect()
 }
 
-/// The part of its time that a task must be stalled so that it is `speedup` times as fast on the reference CPU
-/// as on a core of this rate; None where no part makes it so.
+/// The part of its time that a task must be stalled to be `speedup` times as fast on the reference CPU as on a core of
+/// this rate; None if no part makes it so.
 pub fn stalled_for(speedup: f64, core_rate: f64) -> Option<f64> {
     let most = 1.0 / core_rate - 1.0;
     let stalled = 1.0 - (speedup - 1.0) / most;

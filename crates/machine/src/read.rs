@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads a machine from TOML, and says where it cannot.
+//! Reads a machine from TOML, with errors that name the place.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -63,13 +63,13 @@ type Given = BTreeMap<Spanned<String>, Spanned<Stated>>;
 #[serde(deny_unknown_fields)]
 struct Places {
     cpus: Spanned<Quantity<Rows>>,
-    /// Work rate of each kind of core, of the fastest.
+    /// Work rate of each kind of core, relative to the fastest.
     kind_rates: Spanned<Quantity<Vec<f64>>>,
     #[serde(default = "none")]
     node_distance: Option<Spanned<Quantity<Vec<Vec<u32>>>>>,
 }
 
-/// A machine whose nodes, caches and cores are all alike.
+/// A machine with nodes, caches and cores that are all alike.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Topology {
@@ -80,7 +80,7 @@ struct Topology {
     numbering: Quantity<Numbering>,
     #[serde(default = "none")]
     node_distance: Option<Spanned<Quantity<Vec<Vec<u32>>>>>,
-    /// Work rate of each core of an LLC, of the fastest; all alike where it is missing.
+    /// Work rate of each core of an LLC, relative to the fastest; all alike if it is missing.
     #[serde(default = "none")]
     core_rates: Option<Spanned<Quantity<Vec<f64>>>>,
 }
@@ -106,7 +106,7 @@ struct Kernel {
     ticks: Option<Quantity<Ticks>>,
 }
 
-/// Threads of one kind that the kernel has for itself.
+/// Kernel threads of one kind.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keeper {
@@ -118,7 +118,7 @@ struct Keeper {
     work_ns: Spanned<Quantity>,
 }
 
-/// What errors call the text, and the text to count lines in.
+/// The text's name in errors, and the text to count lines in.
 pub(crate) struct Source<'a> {
     text: &'a str,
     path: &'a str,
@@ -229,7 +229,7 @@ fn irregular(source: &Source, places: &Places) -> Result<Shape, MachineError> {
     Ok(Shape { cpus, core_rates, threads, node_distance })
 }
 
-/// Of the fastest. No machine's cores differ by more; beyond it a run would not come to an end.
+/// Relative to the fastest. No machine's cores differ by more; a run with slower cores would not end.
 const RATE_MIN: f64 = 1e-3;
 
 fn is_rate(rate: &f64) -> bool {
@@ -337,7 +337,7 @@ fn cpus(source: &Source, topology: &Topology) -> Result<(Vec<Cpu>, Vec<f64>), Ma
     Ok(((0..total).map(place).collect(), core_rates))
 }
 
-/// The rates that occur, fastest first, and which of them each core of an LLC has.
+/// The distinct rates, fastest first, and the index into them of each core of an LLC.
 fn core_types(
     source: &Source,
     topology: &Topology,
@@ -373,7 +373,7 @@ fn distances(
     }
     for (a, row) in matrix.iter().enumerate() {
         for (b, far) in row.iter().enumerate() {
-            // As Linux has it (`slit_valid`); 255 says that there is no way.
+            // As in Linux (`slit_valid`); 255 means unreachable.
             let (fits, wanted) = match a == b {
                 true => (*far == 10, "10, as it is the same node"),
                 false => ((11..=254).contains(far), "11 to 254, as a node is 10 from itself"),
@@ -388,14 +388,14 @@ fn distances(
     Ok(matrix.clone())
 }
 
-/// Costs that were given, and those that a file says are unknown, with the reason.
+/// Costs that were given, and the costs that a file says are unknown, with the reason.
 #[derive(Default)]
 struct Seen {
     sources: BTreeMap<&'static str, Quantity>,
     unknown: BTreeMap<&'static str, String>,
 }
 
-/// Reads one section: only what its table has, each with its unit, and all that must be there.
+/// Reads one section: only numbers of its table, each with its unit, and all mandatory ones.
 fn table<T: Table>(
     source: &Source,
     given: &Given,
@@ -449,7 +449,7 @@ fn check(
         () if cost.name.starts_with("smt_rate") && !is_rate(value) => {
             format!("expected a number from {RATE_MIN} to 1")
         }
-        // a run in shorter ones comes to no end
+        // shorter turns would make a run endless
         () if cost.name == "turn_ns" && *value > 0.0 && *value < TURN_MIN_NS => {
             format!("expected 0, for CPUs side by side, or a number from {TURN_MIN_NS}")
         }
@@ -465,11 +465,11 @@ fn check(
 /// The shortest turns of CPUs that run one after the other, ns.
 const TURN_MIN_NS: f64 = 1000.0;
 
-/// Between which a number may lie. Far wider than any machine; beyond them a run would not come to an
-/// end, or its clock of 64 bits would overflow.
+/// Bounds of a number. They are far wider than any machine; beyond them a run would not end, or its clock of 64 bits
+/// would overflow.
 fn bounds(cost: &CostName) -> (f64, f64) {
     match (cost.name, cost.unit) {
-        // no kernel has HZ above 10,000, and a tick that takes longer than its period is all there is
+        // no kernel has HZ above 10,000, and a tick longer than its period leaves no time for anything else
         ("tick_period_ns", _) => (1e5, 1e9),
         (_, "ns") => (0.0, 1e9),
         (_, "GHz" | "cycles/instruction") => (1e-3, 1e3),

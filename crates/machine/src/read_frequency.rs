@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads the clocks of a machine: `[frequency]`, in which each cell of the turbo table has its own source.
+//! Reads the clocks of a machine: `[frequency]`. Each cell of its turbo table has its own source.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -21,7 +21,7 @@ pub(crate) struct Clocks {
     power: Option<Drawn>,
 }
 
-/// The clock of one level with up to so many active cores.
+/// The clock of one level with up to `cores` active cores.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cell {

@@ -1,32 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What TLBs and caches still hold of a set that was touched some time ago.
+//! The part of a set that TLBs and caches still hold some time after it was touched.
 //!
 //! # Problem
-//! A simulation makes millions of switches and cannot follow addresses. What it knows is which sets
-//! of lines (or pages) were touched, one after the other, and how large each is.
+//! A simulation makes millions of switches and cannot follow addresses. It knows which sets of lines (or pages) were
+//! touched, one after the other, and how large each is.
 //!
 //! # Approach
-//! The stack distance of a line is the number of distinct other lines touched since it was touched
-//! last. In a cache of `S` sets and `K` ways with LRU in each set, a line whose distance is `d` is
-//! still there when fewer than `K` of those `d` lines fell into its set. Where lines fall
-//! independently that is binomial, and for many sets nearly
+//! The stack distance of a line is the number of distinct other lines touched since it was touched last. Take a cache
+//! of `S` sets and `K` ways with LRU in each set. A line at distance `d` is still there if fewer than `K` of those `d`
+//! lines fell into its set. If lines fall independently, that is binomial, and for many sets nearly
 //!
 //! ```text
 //! P(hit | d) = P(Poisson(d / S) < K)
 //! ```
 //!
-//! (Smith, 1978; Hill and Smith, Evaluating Associativity in CPU Caches, IEEE Transactions on
-//! Computers 38(12), 1989). Lines of physically indexed caches fall so because pages do. Where there
-//! is one set, it is a step: a hit while `d < K`.
+//! (Smith, 1978; Hill and Smith, Evaluating Associativity in CPU Caches, IEEE Transactions on Computers 38(12), 1989).
+//! Lines of physically indexed caches fall so because pages do. With one set, it is a step: a hit while `d < K`.
 //!
-//! A program goes through its sets again in each of its turns on a CPU, so all lines of them have about
-//! one distance: what others touched since, and the program's own. So a list of the sets in the
-//! order of their last use is enough; where a turn was cut short, the part of a set that it did not
-//! get to keeps the older place. What was touched so long ago that nothing of it can be left
-//! is forgotten: the list has as many entries as sets fit into a few times the capacity.
+//! A program goes through its sets again in each of its turns on a CPU. So all lines of them have about one distance:
+//! the lines that others touched since, and the program's own. So a list of the sets in the order of their last use is
+//! enough. If a turn was cut short, the untouched part of a set keeps the older place. Sets touched so long ago that
+//! nothing of them can be left are forgotten: the list has as many entries as sets fit into a few times the capacity.
 //!
-//! All TLBs and caches of a core see the same sets used in the same order. So they have one list, and
-//! what is held of a set is a row of numbers in it, one for each of them.
+//! All TLBs and caches of a core see the same sets used in the same order. So they have one list. An entry holds a row
+//! of numbers: the lines held of a set, one number for each TLB or cache.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -37,34 +34,34 @@ use crate::row::Row;
 
 /// Parts of the table of hits, per way.
 const STEPS: usize = 32;
-/// Beyond so many times its capacity nothing is left in a cache.
+/// Beyond this multiple of its capacity nothing is left in a cache.
 const FORGOTTEN: f64 = 3.0;
-/// A hit that is so nearly certain is.
+/// A hit with at least this probability counts as certain.
 const CERTAIN: f64 = 1.0 - 1e-12;
 
-/// Less than this of a set is as good as nothing, in lines.
+/// Lines of a set below which it counts as empty.
 pub(crate) const NOTHING: f64 = 0.01;
 
-/// Places whose lines are summed up together.
+/// Places in a block; the lines of a block have one sum.
 const BLOCK: usize = 16;
 /// Sets of a group.
 pub(crate) const SETS: usize = 3;
-/// No place: the first is nobody's.
+/// No place: the first place is unused.
 const NONE: u32 = 0;
 
-/// Sets that are used together, and their lines; those of none are not.
+/// Sets that are used together, and their lines; a set without lines is not used.
 pub type Group<const N: usize> = [(u32, Row<N>); SETS];
 
 /// One TLB or cache.
 #[derive(Clone, Debug)]
 struct Column {
     ways: f64,
-    /// Lines beyond which nothing is left, and within which everything is.
+    /// Lines beyond which nothing is left, and up to which everything is.
     most: f64,
     all: f64,
-    /// Of the table, by a line of distance.
+    /// Steps of the table for a line of distance.
     steps_per_line: f64,
-    /// P(hit) at `STEPS` distances for each way; none of fully associative ones.
+    /// P(hit) at `STEPS` distances for each way; empty for fully associative columns.
     hits: Rc<[f64]>,
 }
 
@@ -83,7 +80,7 @@ impl Column {
         Column { ways, most: FORGOTTEN * sets * ways, all, steps_per_line, hits }
     }
 
-    /// Probability that a line is still there after so many distinct others.
+    /// Probability that a line is still there after `distance` distinct others.
     fn hit(&self, distance: f64) -> f64 {
         if self.hits.is_empty() {
             return f64::from(u8::from(distance <= self.ways));
@@ -99,22 +96,22 @@ impl Column {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry<const N: usize> {
-    /// Lines that were there when this part of the set was touched last; none: nobody's place any more.
+    /// Lines that were there when this part of the set was touched last; none: the place is unused.
     held: Row<N>,
     set: u32,
-    /// The address space whose entries these are; 0: global ones, of the kernel.
+    /// The address space of these entries; 0: global ones, of the kernel.
     space: u32,
-    /// Where the part of the set is that was touched before, and not since.
+    /// The place of the part of the set that was touched before this one, and not since.
     older: u32,
-    /// The place before this one that was given out to its address space.
+    /// The previous place that was given out to its address space.
     before: u32,
 }
 
-/// The sets that `N` TLBs and caches may still hold, in the order of their last use. Each is a column: all see the same
-/// uses, but each its own number of lines (or pages) of a set, or none.
+/// The sets that `N` TLBs and caches may still hold, in the order of their last use. Each is a column. All columns see
+/// the same uses, but each holds its own number of lines (or pages) of a set, or none.
 ///
-/// Places are given out in that order and not reused, so what lies behind a place was used after it; sums of
-/// blocks of places make its distance a few additions, however long the list is.
+/// Places are given out in that order and not reused, so any later place was used later. Sums of blocks of places make
+/// its distance a few additions, however long the list is.
 #[derive(Clone, Debug)]
 pub struct Recency<const N: usize> {
     columns: [Column; N],
@@ -131,14 +128,14 @@ pub struct Recency<const N: usize> {
     oldest: [usize; N],
     /// Places that have seen a flush of all address spaces.
     flushed: usize,
-    /// With more places than these the list is closed up.
+    /// The list is compacted beyond so many places.
     full: usize,
-    /// Instead of the list, where all sets fit.
+    /// Replaces the list if all sets fit.
     plenty: Option<Plenty<N>>,
 }
 
 impl<const N: usize> Recency<N> {
-    /// Of so many lines (or entries), in so many ways; of no lines where there is no such TLB or cache.
+    /// For columns of so many lines (or entries) and ways; 0 lines if there is no such TLB or cache.
     pub fn new(sizes: [(f64, f64); N]) -> Self {
         let nobody = Entry { held: Row::ZERO, set: 0, space: 0, older: NONE, before: NONE };
         Recency {
@@ -155,29 +152,29 @@ impl<const N: usize> Recency<N> {
         }
     }
 
-    /// Nothing but sets of numbers below this is ever used, `all` lines together, by groups of at most so many lines, and
-    /// none is flushed. To be said before anything is used. Returns whether there is room for all.
+    /// Promises that only sets of numbers below `sets` are used, `all` lines together, in groups of at most `group`
+    /// lines, and that none is flushed. Call it before any use. Returns whether there is room for all.
     pub fn expect(&mut self, sets: usize, all: Row<N>, group: Row<N>) -> bool {
-        // No distance is greater than what is held and the lines asked for; the rest is for rounding.
+        // No distance exceeds the lines held and the lines asked for; the margin is for rounding.
         let fits = |(column, lines): (&Column, f64)| 1.001 * lines <= column.all;
         let all_fit = self.columns.iter().zip((all + group).0).all(fits);
         self.plenty = all_fit.then(|| Plenty::new(sets));
         all_fit
     }
 
-    /// How many lines are left of each set of a group; never more than its lines.
+    /// Lines left of each set of a group; never more than its lines.
     pub fn left(&self, group: &Group<N>) -> [Row<N>; SETS] {
         if let Some(plenty) = &self.plenty {
             return plenty.left(group);
         }
         let mut distance = lines_of(group);
-        // Nearer than this lies all that is there: a large cache need not know how near.
+        // All held lines lie nearer than this: a large cache need not know how near.
         let near = self.total + distance;
         if self.columns.iter().zip(near.0).all(|(column, near)| near <= column.all) {
             return group.map(|(set, lines)| self.held_of(set).min(lines));
         }
         let mut left = [Row::ZERO; SETS];
-        // From the end of the list, and the newest place of each set that was not come to.
+        // From the end of the list, and the newest place of each set that is still to come.
         let mut end = self.entries.len();
         let mut next = group.map(|(set, lines)| match lines.is_zero() {
             true => NONE,
@@ -202,15 +199,15 @@ impl<const N: usize> Recency<N> {
         left
     }
 
-    /// How many lines are left of each set of a group that is gone through again, and so many others with it.
+    /// Lines left of each set of a group that is gone through again, together with `others` lines.
     pub fn left_again(&self, group: &Group<N>, others: Row<N>) -> [Row<N>; SETS] {
         let own = lines_of(group);
         let hits = self.hits(&own, &(own + others));
         group.map(|(_, lines)| lines * hits)
     }
 
-    /// Probability that a line is still there after so many distinct others, in columns that have lines.
-    // Inlined, rows fall apart into single numbers; so here and below.
+    /// Probability that a line is still there after `distance` distinct others, in columns that have lines.
+    // Inlined, rows become single numbers; the same here and below.
     #[inline(never)]
     fn hits(&self, lines: &Row<N>, distance: &Row<N>) -> Row<N> {
         Row(array::from_fn(|at| match lines.0[at] > 0.0 {
@@ -219,7 +216,7 @@ impl<const N: usize> Recency<N> {
         }))
     }
 
-    /// Adds what is held from one place on and before another one.
+    /// Adds the lines held from `from` on and before `end`.
     #[inline(never)]
     fn add_between(&self, from: usize, end: usize, sum: &mut Row<N>) {
         let (first, last) = (from.div_ceil(BLOCK), end / BLOCK);
@@ -234,7 +231,7 @@ impl<const N: usize> Recency<N> {
         *sum = lines;
     }
 
-    /// What is held of a set.
+    /// Lines held of a set.
     fn held_of(&self, set: u32) -> Row<N> {
         let (mut held, mut place) = (Row::ZERO, self.newest_of(set));
         while place != NONE {
@@ -245,12 +242,12 @@ impl<const N: usize> Recency<N> {
         held
     }
 
-    /// The place where the newest part of a set is.
+    /// The place of the newest part of a set.
     fn newest_of(&self, set: u32) -> u32 {
         self.newest.get(set as usize).copied().unwrap_or(NONE)
     }
 
-    /// So great a part of each set of a group was used; the rest of it was not.
+    /// The part `part` of each set of a group was used; the rest was not.
     pub fn used(&mut self, space: u32, group: &Group<N>, part: f64) {
         if part <= 0.0 {
             return;
@@ -275,7 +272,7 @@ impl<const N: usize> Recency<N> {
         }
     }
 
-    /// A place at the end of the list, or of the part that has been gone through, is its entry's.
+    /// Gives a place at the end of the list, or of its compacted part, to its entry.
     #[inline(always)]
     fn give_out(&mut self, place: usize) {
         let entry = &mut self.entries[place];
@@ -288,7 +285,7 @@ impl<const N: usize> Recency<N> {
         self.total += entry.held;
     }
 
-    /// All of a set is at this place, and no longer at older ones.
+    /// Moves all of a set to this place: older places hold none of it.
     fn leave(&mut self, newest: usize) {
         let mut place = mem::replace(&mut self.entries[newest].older, NONE);
         while place != NONE {
@@ -297,7 +294,7 @@ impl<const N: usize> Recency<N> {
         }
     }
 
-    /// So great a part of a set is still at places older than this one: in each column where its oldest lines are.
+    /// Leaves the part `part` of a set at places older than this one: in each column at the place of its oldest lines.
     fn age(&mut self, newest: usize, part: f64) {
         let (mut held, mut oldest) = (Row::ZERO, Row::ZERO);
         let mut place = self.entries[newest].older;
@@ -324,7 +321,7 @@ impl<const N: usize> Recency<N> {
         self.entries[last].older = NONE;
     }
 
-    /// From now on so many lines are held at a place.
+    /// Sets the lines held at a place.
     fn hold(&mut self, place: usize, lines: Row<N>) {
         let held = &mut self.entries[place].held;
         let more = lines - mem::replace(held, lines);
@@ -332,7 +329,7 @@ impl<const N: usize> Recency<N> {
         self.total += more;
     }
 
-    /// What lies farther back than anything can be found is lost.
+    /// Drops the lines that lie too far back for any hit.
     fn forget(&mut self) {
         for column in 0..N {
             while self.total.0[column] > self.columns[column].most
@@ -344,14 +341,14 @@ impl<const N: usize> Recency<N> {
         }
     }
 
-    /// What a column holds at a place is lost.
+    /// Drops the lines that a column holds at a place.
     fn lose(&mut self, place: usize, column: usize) {
         let lines = mem::take(&mut self.entries[place].held.0[column]);
         self.blocks[place / BLOCK].0[column] -= lines;
         self.total.0[column] -= lines;
     }
 
-    /// All entries of this address space are lost in these columns.
+    /// Drops all entries of this address space from these columns.
     pub fn flush(&mut self, space: u32, columns: Range<usize>) {
         let Some(latest) = self.latest.get_mut(space as usize) else { return };
         let mut place = mem::replace(latest, NONE);
@@ -361,7 +358,7 @@ impl<const N: usize> Recency<N> {
         }
     }
 
-    /// All entries are lost in these columns that are not global.
+    /// Drops all entries that are not global from these columns.
     pub fn flush_all(&mut self, columns: Range<usize>) {
         for place in mem::replace(&mut self.flushed, self.entries.len())..self.entries.len() {
             if self.entries[place].space != 0 {
@@ -370,7 +367,7 @@ impl<const N: usize> Recency<N> {
         }
     }
 
-    /// Gives out the places anew, in the same order, but those that are nobody's.
+    /// Compacts the list: renumbers the places in order and drops unused ones.
     #[inline(never)]
     fn close_up(&mut self) {
         self.blocks.truncate(1);
@@ -401,7 +398,7 @@ pub(crate) fn lines_of<const N: usize>(group: &Group<N>) -> Row<N> {
     *a + *b + *c
 }
 
-/// The place that a list has for this number.
+/// The slot of this number in a list, which grows as needed.
 fn slot(list: &mut Vec<u32>, number: u32) -> &mut u32 {
     if number as usize >= list.len() {
         return lengthened(list, number);
@@ -504,7 +501,7 @@ mod tests {
         assert!(left(&cache, 1, 1000.0) > 999.0);
     }
 
-    /// A column, said plainly: a list of who was used last, looked through from its end.
+    /// A plain column: a list in the order of last use, searched from its end.
     #[derive(Default)]
     struct Plain {
         entries: Vec<(u32, u32, f64)>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Numbers that are calculated with together.
+//! Rows of numbers, with arithmetic on all of them at once.
 
 use std::array;
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -14,17 +14,17 @@ impl<const N: usize> Row<N> {
     /// Nothing in any column.
     pub const ZERO: Self = Row([0.0; N]);
 
-    /// Whether it is that; no number is negative.
+    /// Whether it is [`Self::ZERO`]; no number is negative.
     pub fn is_zero(&self) -> bool {
         !self.0.iter().any(|lines| *lines > 0.0)
     }
 
-    /// The lesser of each two.
+    /// The lesser of each pair.
     pub fn min(self, most: Self) -> Self {
         self.with(most, |lines, most| if lines < most { lines } else { most })
     }
 
-    /// Made of each two.
+    /// Combines each pair by `of`.
     pub fn with(self, other: Self, of: impl Fn(f64, f64) -> f64) -> Self {
         Row(array::from_fn(|column| of(self.0[column], other.0[column])))
     }

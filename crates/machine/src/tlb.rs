@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Address spaces whose TLB entries may live side by side on a CPU.
+//! Address spaces with TLB entries side by side on a CPU.
 
-/// What happens to the TLB when a CPU takes on another address space.
+/// The effect of a new address space on a CPU's TLB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing: its entries are still valid.
     Keep,
-    /// Its tag was another's, whose entries are lost.
+    /// Its tag belonged to this other space, which loses its entries.
     Evict(u32),
-    /// All entries are lost that are not global.
+    /// All entries that are not global are lost.
     FlushAll,
 }
 
-/// The tags of one CPU. A new address space takes the tag that was given out the longest ago, whoever
-/// used his in between: that is what Linux on x86 does (`choose_new_asid` in arch/x86/mm/tlb.c
-/// goes round the `TLB_NR_DYN_ASIDS` tags).
+/// The tags of one CPU. A new address space takes the tag that was given out the longest ago, even if its owner has
+/// used it since. Linux on x86 does so (`choose_new_asid` in arch/x86/mm/tlb.c goes round the `TLB_NR_DYN_ASIDS` tags).
 #[derive(Clone, Debug)]
 pub struct Tags {
     spaces: Vec<u32>,
@@ -23,7 +22,7 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// So many; 0: entries carry none.
+    /// With `tags` tags; 0: entries carry none.
     pub fn new(tags: usize) -> Self {
         Tags { spaces: vec![0; tags], next: 0, present: 0 }
     }

@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a task finds of its pages and lines when it gets a CPU, and what fetching the rest costs it.
+//! The pages and lines that a task finds when it gets a CPU, and the cost of fetching the rest.
 //!
 //! # Problem
-//! A switch costs more than the kernel's instructions: who comes finds TLB and caches full of what
-//! others used. How much is lost depends on who ran since, on whether they share pages and lines with
-//! him, and on whether the TLB was flushed.
+//! A switch costs more than the kernel's instructions: the next task finds TLB and caches full of other tasks' data.
+//! The loss depends on the tasks that ran since, on whether they share pages and lines with it, and on whether the TLB
+//! was flushed.
 //!
 //! # Approach
-//! A task touches sets ([`Footprint`]): its own data, data that it shares with others of its address
-//! space, its code; and in the kernel its own stack and structures, what all tasks share, and the
-//! kernel's code. A list of each core and one of each last-level cache keep in which order sets were
-//! used ([`Recency`]), so what is missing of a set of `n` lines when its user comes back is
+//! A task touches sets ([`Footprint`]): its own data, data that it shares with others of its address space, its code;
+//! and in the kernel its own stack and structures, data that all tasks share, and the kernel's code. One list for each
+//! core and one for each last-level cache keep the order in which sets were used ([`Recency`]). When a task runs again,
+//! its set of `n` lines misses
 //!
 //! ```text
 //! m = n − h · P(hit | others' lines since then + the user's own)
 //! ```
 //!
-//! with `h ≤ n` the lines of it that were there when it was used last.
+//! where `h ≤ n` lines of the set were there when it was used last.
 //!
-//! **A rate, not a debt.** A task goes through its sets once in `reach` of its own work, and the next
-//! time round finds what its own sets left of each other. So while it works for the first time since it
-//! got the CPU it is slower by `m · cost / reach`, and from then on by the misses that it would have
-//! alone. A task that soon loses the CPU again pays for what it fetched and for no more, and the
-//! rest is missing still when it comes back: a policy that cuts turns short is charged neither twice
-//! nor not at all. The kernel's part is touched by the switch itself, and charged there, in full.
+//! **A rate, not a debt.** A task goes through its sets once in `reach` of its own work. The next round finds what its
+//! own sets left of each other. So in its first round on a CPU it is slower by `m · cost / reach`, and from then on by
+//! the misses that it would have alone. A task that soon loses the CPU again pays only for what it fetched. The rest is
+//! still missing when it runs again: a policy with short slices is charged neither twice nor not at all. The switch
+//! itself touches the kernel's part, and is charged for it in full.
 //!
-//! TLBs and first-level caches are a core's, the last-level cache is an LLC's; hardware threads of a core
-//! share, as their sets stand in one list. While they run side by side, each also keeps pushing out
-//! what the other goes through again and again: a round's distance is the task's own sets and those of
-//! who runs beside it when it comes, less what they share. (Cores that share an LLC push each other's
-//! lines out only from turn to turn.) Entries of the kernel are global: no flush takes them. Instruction
-//! caches are not modelled; code counts from the second level on.
+//! TLBs and first-level caches belong to a core, the last-level cache to an LLC. Hardware threads of a core share them,
+//! as their sets stand in one list. While they run side by side, each also keeps pushing out lines that the other goes
+//! through again and again. A round's distance is the task's own sets and those of the tasks that run beside it at its
+//! start, less the sets they share. (Cores that share an LLC push each other's lines out only from turn to turn.)
+//! Entries of the kernel are global: no flush takes them. Instruction caches are not modelled; code counts from the
+//! second level on.
 //!
-//! **Bounds**, which tests hold: misses are never negative, and a round never misses more than it
-//! touches; with tags a TLB misses no more than without; with sets of the same pages, a switch
-//! between siblings misses no more than going on.
+//! **Bounds**, which tests hold: misses are never negative, and a round never misses more than it touches; with tags a
+//! TLB misses no more than without; with sets of the same pages, a switch between siblings misses no more than going
+//! on.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -48,10 +47,10 @@ use crate::recency::{Group, Recency, SETS, lines_of};
 use crate::row::Row;
 use crate::tlb::{Change, Tags};
 
-/// Pages and bytes that are touched together, and by whom: whoever names the same `id` shares them.
+/// Pages and bytes that are touched together; users that name the same `id` share them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Set {
-    /// Who shares it. 0 is nobody.
+    /// Identifies the set among its users. 0: no user.
     pub id: u32,
     /// Pages it is spread over: of users' size, or the kernel's own.
     pub pages: f64,
@@ -59,7 +58,7 @@ pub struct Set {
     pub bytes: f64,
 }
 
-/// What one task touches in a round of its work.
+/// Memory that one task touches in a round of its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Footprint {
     /// Its address space, from 1.
@@ -72,12 +71,11 @@ pub struct Footprint {
     pub code: Set,
     /// The kernel's data about it: stack, task, descriptors, buffers.
     pub kernel_own: Set,
-    /// The kernel's data that everybody's switches and system calls touch.
+    /// The kernel's data that every task's switches and system calls touch.
     pub kernel_shared: Set,
     /// The kernel's code, likewise.
     pub kernel_code: Set,
-    /// Work, as CPU time on the reference CPU with everything at hand, in which it goes through its
-    /// sets once, in ns.
+    /// Work, as CPU time on the reference CPU with warm caches, in which it goes through its sets once, in ns.
     pub reach_ns: f64,
 }
 
@@ -122,11 +120,11 @@ const ITLB: usize = 1;
 const DTLB_LARGE: usize = 2;
 const ITLB_LARGE: usize = 3;
 const L1D: usize = 4;
-/// Where there is a third level.
+/// If there is a third level.
 const L2: usize = 5;
-/// Those of pages.
+/// The columns of pages.
 const TLBS: Range<usize> = DTLB..L1D;
-/// Those of users' pages, which a flush empties.
+/// The columns of users' pages, which a flush empties.
 const FLUSHED: Range<usize> = DTLB..DTLB_LARGE;
 
 /// Two sets of data and one of code, as the lists of a core and of a last-level cache see them.
@@ -149,12 +147,12 @@ pub struct Touches {
     space: u32,
     reach_ns: f64,
     user: Sets,
-    /// Where it touches anything in the kernel.
+    /// None if it touches nothing in the kernel.
     kernel: Option<Sets>,
     again: Cell<Option<Again>>,
 }
 
-/// Misses of each further round, as they were last: they depend on the task's sets and what others go through beside it.
+/// Misses of each further round, as last computed. They depend on the task's sets and on other tasks' lines beside it.
 #[derive(Clone, Copy, Debug)]
 struct Again {
     beside: (Row<COLUMNS>, Row<1>),
@@ -168,7 +166,7 @@ impl Touches {
     }
 }
 
-/// What is missing of a task's sets, and the CPU time that it costs.
+/// The missing part of a task's sets, and the CPU time that it costs.
 struct Missing {
     dtlb: f64,
     itlb: f64,
@@ -177,7 +175,8 @@ struct Missing {
 }
 
 impl Missing {
-    /// Where so much of each set is left. Pages of code count as the instruction TLB's, whichever they go through.
+    /// For the lines left of each set. Pages of code count as the instruction TLB's, even if they share a TLB with
+    /// data.
     fn new(sets: &Sets, core: &[Row<COLUMNS>; SETS], last: &[Row<1>; SETS], costs: &Costs) -> Self {
         let [own, shared, code] = array::from_fn(|at| sets.core[at].1 - core[at]);
         let data = own + shared;
@@ -198,7 +197,7 @@ impl Missing {
     }
 }
 
-/// What a miss costs in each column, of data and of code, and in the last-level cache, in ns.
+/// Cost of a miss in each column, of data and of code, and in the last-level cache, in ns.
 struct Costs {
     data: Row<COLUMNS>,
     code: Row<COLUMNS>,
@@ -225,8 +224,8 @@ pub struct Turn {
     /// Misses of the first round, and of each further one.
     first: Misses,
     again: Misses,
-    /// CPU time that a piece of work takes, of what it takes with everything at hand: in the first round, and in each
-    /// further one.
+    /// CPU time of a piece of work, relative to its CPU time with warm caches: in the first round, and in each further
+    /// one.
     cold_rate: f64,
     rate: f64,
     /// Misses of the kernel, paid at the switch.
@@ -255,13 +254,13 @@ impl Turn {
         (self.reach_ns - self.done_ns).max(0.0)
     }
 
-    /// CPU time that so much more work takes, in ns.
+    /// CPU time of `work_ns` more work, in ns.
     pub fn effort_ns(&self, work_ns: f64) -> f64 {
         let cold_ns = work_ns.min(self.cold_ns());
         work_ns + (cold_ns * self.first.ns + (work_ns - cold_ns) * self.again.ns) / self.reach_ns
     }
 
-    /// Work that gets done in so much CPU time, in ns: the inverse of [`Turn::effort_ns`].
+    /// Work done in `effort_ns` of CPU time, in ns: the inverse of [`Turn::effort_ns`].
     pub fn work_ns(&self, effort_ns: f64) -> f64 {
         let cold_ns = self.cold_ns();
         match effort_ns <= cold_ns * self.cold_rate {
@@ -270,7 +269,7 @@ impl Turn {
         }
     }
 
-    /// So much work was done. Returns the misses it made.
+    /// Counts `work_ns` as done. Returns its misses.
     pub fn worked(&mut self, work_ns: f64) -> Misses {
         let cold_ns = work_ns.min(self.cold_ns());
         let mut misses = Misses::default();
@@ -295,14 +294,14 @@ pub struct Warmth {
     llc_per_core: bool,
     /// The other hardware threads of each CPU's core.
     siblings: Vec<Vec<usize>>,
-    /// What each CPU's present task goes through.
+    /// The sets of each CPU's present task.
     present: Vec<Option<Rc<Touches>>>,
     memory: Memory,
     costs: Costs,
 }
 
 impl Warmth {
-    /// Everything cold. None: the machine's file does not say what its TLBs and caches are.
+    /// All caches cold. None: the machine's file does not describe its TLBs and caches.
     pub fn new(machine: &Machine) -> Option<Self> {
         let memory = machine.memory.clone()?;
         let places: Vec<_> =
@@ -340,8 +339,8 @@ impl Warmth {
         })
     }
 
-    /// Only these footprints will ever be entered: a last-level cache that has room for all of them need not know in which
-    /// order.
+    /// Promises that only these footprints will be entered. A last-level cache with room for all of them then need not
+    /// track their order.
     pub fn expect<'a>(&mut self, footprints: impl Iterator<Item = &'a Touches>) {
         let (mut sets, mut most) = (BTreeMap::new(), 0.0_f64);
         for group in footprints.flat_map(Touches::last) {
@@ -376,7 +375,7 @@ impl Warmth {
         }
     }
 
-    /// Two sets of data and one of code, whose pages go through these TLBs.
+    /// Two sets of data and one of code; their pages go through these TLBs.
     fn sets(&self, sets: [Set; SETS], dtlb: usize, itlb: usize) -> Sets {
         let lines = |set: Set| set.bytes / self.memory.line_bytes;
         let core = |set: Set, tlb: usize, l1d: f64| {
@@ -394,8 +393,8 @@ impl Warmth {
         }
     }
 
-    /// A CPU takes on an address space; kernel threads and idling keep the last one, as lazy TLB
-    /// does, and are no change.
+    /// Switches a CPU to an address space. Kernel threads and idling keep the last one, as lazy TLB does, and are no
+    /// change.
     pub fn change_space(&mut self, cpu: usize, space: u32) {
         let core = &mut self.cores[self.places[cpu].0];
         match self.tags[cpu].change(space) {
@@ -405,7 +404,8 @@ impl Warmth {
         }
     }
 
-    /// What others go through beside this CPU's task, and it does not: in a core's columns, and in an LLC of its own.
+    /// Lines that siblings go through beside this CPU's task, without its own sets: in a core's columns, and in an LLC
+    /// of its own.
     fn beside(&self, cpu: usize, task: &Touches) -> (Row<COLUMNS>, Row<1>) {
         let (mut core, mut last) = (Row::ZERO, Row::ZERO);
         let siblings = &self.siblings[cpu];
@@ -438,7 +438,7 @@ impl Warmth {
         misses
     }
 
-    /// A task gets a CPU, whose address space was changed before where it had to be.
+    /// A task gets a CPU. If the address space had to change, [`Warmth::change_space`] came first.
     pub fn enter(&mut self, cpu: usize, task: &Rc<Touches>) -> Turn {
         let kernel = self.enter_kernel(cpu, task);
         let (core, llc) = self.places[cpu];

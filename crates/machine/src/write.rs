@@ -12,32 +12,32 @@ use crate::observed::{Amount, Observation};
 use crate::places::Rows;
 use crate::quantity::Stated;
 
-/// What a machine's file says.
+/// The contents of a machine's file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// What `--machine` would take.
+    /// The argument of `--machine`.
     pub name: String,
-    /// One line.
+    /// A description in one line.
     pub summary: String,
-    /// Lines of comment above all: when and how it came to be.
+    /// Lines of comment at the top: when and how the file was made.
     pub preface: Vec<String>,
-    /// Where each CPU is.
+    /// The place of each CPU.
     pub cpus: Stated<Rows>,
-    /// Work rate of each kind of core, of the fastest.
+    /// Work rate of each kind of core, relative to the fastest.
     pub kind_rates: Stated<Vec<f64>>,
     /// Distance of each node from each.
     pub node_distance: Stated<Vec<Vec<u32>>>,
     /// `queued` or `ticket`.
     pub lock: Stated<String>,
-    /// By name, of [`crate::COSTS`].
+    /// By name, from [`crate::COSTS`].
     pub costs: BTreeMap<&'static str, Stated>,
-    /// Lengths of kernel functions that differ here, in instructions.
+    /// Lengths of kernel functions that differ on this machine, in instructions.
     pub paths: BTreeMap<String, Stated>,
-    /// The same of sleeps and wakeups with delayed dequeueing.
+    /// The same for sleeps and wakeups with delayed dequeueing.
     pub delayed: BTreeMap<String, Stated>,
-    /// By name, of [`crate::MEMORY`].
+    /// By name, from [`crate::MEMORY`].
     pub memory: BTreeMap<&'static str, Stated>,
-    /// What else was measured.
+    /// Other measurements.
     pub observed: BTreeMap<String, Observation>,
 }
 
@@ -56,7 +56,7 @@ impl Description {
         entry(&mut text, "node_distance", &self.node_distance);
         text += "\n[kernel]\n";
         entry(&mut text, "lock", &self.lock);
-        // In the tables' own order, which keeps together what belongs together.
+        // In the tables' own order, which keeps related costs together.
         let by_table = |names: &'static [crate::CostName], of: &BTreeMap<&'static str, Stated>| {
             let mut lines = String::new();
             for name in names {
@@ -104,7 +104,7 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_string()).to_string()
 }
 
-/// As it is written; a number that is none (a division by nothing) is said to be unknown.
+/// The quantity rounded for the file; a number that is not finite (a division by 0) becomes unknown.
 fn rounded(stated: &Stated) -> Stated {
     let Some(value) = stated.value else { return stated.clone() };
     if !value.is_finite() {

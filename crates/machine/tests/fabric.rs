@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory domains: what each of the talk's four factors does to a thread, and what the modelled machines give.
+//! Memory domains: the effect of each of the talk's four factors on a thread, and the results of the modelled machines.
 
 use machine::{Copy, Fabric, Factors, Links, Runs, factors, find, shared_speeds};
 
@@ -7,13 +7,13 @@ fn opteron() -> (Fabric, Links) {
     find("opteron-8356").unwrap().fabric.unwrap()
 }
 
-/// A thread on a node's core, its pages on another's.
+/// A thread on one node's core, with its pages on another node.
 fn thread(node: usize, pages: usize, mpki: f64) -> Runs {
     let share = (0..4).map(|at| f64::from(u8::from(at == pages))).collect();
     Runs { node, llc: node, ips: 2.3e9 / 0.8, mpki, pages: share, overlap: None, copied: false }
 }
 
-/// How much longer the first one takes than alone, its pages at home.
+/// How much longer the first thread takes than alone, with its pages on its own node.
 fn degradation(runs: &[Runs]) -> f64 {
     let (fabric, links) = opteron();
     1.0 / shared_speeds(&fabric, &links, runs, &[])[0].of_alone - 1.0
@@ -41,7 +41,7 @@ fn a_thread_alone_at_home_is_the_measure() {
 }
 
 #[test]
-fn memory_left_behind_helps_nobody_and_brought_along_all() {
+fn memory_left_behind_helps_no_thread_and_brought_along_helps_all() {
     let together = degradation(&vec![thread(0, 0, 30.0); 4]);
     let left = [thread(1, 0, 30.0), thread(0, 0, 30.0), thread(2, 0, 30.0), thread(3, 0, 30.0)];
     let left = degradation(&left);
@@ -60,7 +60,7 @@ fn latency_is_as_published() {
     for (pages, published_ns) in [(0, 130.0), (1, 138.0), (3, 146.0)] {
         let run = thread(0, pages, 1000.0);
         let speed = shared_speeds(&fabric, &links, std::slice::from_ref(&run), &[])[0];
-        // Every instruction is a miss: what it takes beyond its own time.
+        // Every instruction is a miss: its latency is the time beyond its own.
         let latency_ns = (1.0 / speed.ips - 1.0 / run.ips) * 1e9;
         let off = latency_ns / published_ns - 1.0;
         assert!(off.abs() < 0.15, "node {pages}: {latency_ns:.0} ns of {published_ns} ns");
@@ -70,7 +70,7 @@ fn latency_is_as_published() {
 #[test]
 fn four_streams_get_nearly_all_that_a_controller_gives() {
     let (fabric, links) = opteron();
-    // Prefetched: eight lines on the way at a time, as many as a core of family 10h keeps track of.
+    // Prefetched: eight lines in flight at a time, as many as a core of family 10h tracks.
     let stream = |pages: usize| Runs { overlap: Some(0.875), ..thread(0, pages, 120.0) };
     let speeds = shared_speeds(&fabric, &links, &vec![stream(0); 4], &[]);
     let gbs: f64 = speeds.iter().map(|speed| speed.misses * 64.0 / 1e9).sum();

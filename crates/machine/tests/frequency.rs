@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Clocks of the machines that come along, tables that are refused, and what holds of every license.
+//! Clocks of the machines that are compiled in, tables that are refused, and properties of every license.
 
 use machine::{LEVELS, License, LicenseLaw, Machine, Phase, find};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn published_cells_are_as_published() {
     assert_eq!((limited.levels(), limited.turbo.ghz(2, 8)), (1, 4.0));
 }
 
-/// What licenses are for: no level's cores exceed the limit at its clock.
+/// The purpose of licenses: no level's cores exceed the limit at its clock.
 #[test]
 fn licensed_clocks_fit_the_limit() {
     let gold = find("xeon-gold-6130").unwrap();
@@ -96,7 +96,7 @@ fn law() -> LicenseLaw {
 }
 
 proptest! {
-    /// Who looks in between changes nothing, so events may come in any grain.
+    /// Extra calls in between change nothing, so events may have any granularity.
     #[test]
     fn looking_changes_nothing(
         demands in prop::collection::vec((1_u64..2_000_000, 0_u8..3), 1..30),
@@ -121,8 +121,8 @@ proptest! {
         }
     }
 
-    /// After two changes a level that is needed is there; when nobody needs any for long, none is left; and
-    /// the next change that is announced is a change.
+    /// After two changes a level that is needed is there. When no thread needs any for long, none is left. And the next
+    /// change that is announced is a change.
     #[test]
     fn what_is_needed_comes_and_goes(
         demands in prop::collection::vec((1_u64..2_000_000, 0_u8..3), 1..30),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Machines are read, and what is wrong with one is said in a line.
+//! Machines are read, and errors in one are reported in a line.
 
 use machine::{
     COSTS, CpuSet, Distance, Each, Machine, MachineError, Paths, Ticks, find, names, plain,
@@ -110,7 +110,7 @@ fn errors_name_line_and_what_was_expected() {
     }
 }
 
-/// At a rate of next to nothing no run would come to its end.
+/// At a rate near 0 no run would end.
 #[test]
 fn the_slowest_core_gets_something_done() {
     let cores = include_str!("../../../machines/phenom-2f4s.toml");

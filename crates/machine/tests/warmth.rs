@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a task finds of its pages and lines: properties on random footprints, and shapes known from
-//! measurements.
+//! The pages and lines that a task finds: properties on random footprints, and shapes known from measurements.
 
 use std::rc::Rc;
 
@@ -11,7 +10,7 @@ fn set(id: u32, pages: f64) -> Set {
     Set { id, pages, bytes: pages * 4096.0 }
 }
 
-/// Task `number` of process `space`: so many pages of its own, and so many of its process's.
+/// Task `number` of process `space`: `own` pages of its own, and `shared` of its process's.
 fn task(number: u32, space: u32, own: f64, shared: f64) -> Footprint {
     Footprint {
         space,
@@ -139,7 +138,7 @@ proptest! {
     }
 }
 
-/// A turn that is cut into pieces, with nobody in between, fetches no more than a whole one.
+/// A turn that is cut into pieces, with no other task in between, fetches no more than a whole one.
 #[test]
 fn pieces_of_a_turn_sum_up() {
     let machine = core2();
@@ -152,7 +151,7 @@ fn pieces_of_a_turn_sum_up() {
     assert!(sum >= expected * 0.98, "{sum} {expected}");
 }
 
-/// Without tags a switch to another address space walks for every page again; at so much a walk.
+/// Without tags a switch to another address space walks for every page again, at a fixed cost per walk.
 #[test]
 fn a_flush_costs_a_walk_a_page() {
     let machine = core2();
@@ -167,7 +166,7 @@ fn a_flush_costs_a_walk_a_page() {
     assert!(misses.dtlb_kernel + misses.itlb_kernel < 0.5, "global entries survive: {misses:?}");
 }
 
-/// Six spaces keep their entries under six tags, a seventh loses everybody's: Linux's tags go round.
+/// Six spaces keep their entries under six tags. A seventh makes all lose theirs: Linux's tags go round.
 #[test]
 fn the_seventh_space_is_one_too_many() {
     let rotating = |spaces| {
@@ -178,8 +177,8 @@ fn the_seventh_space_is_one_too_many() {
     assert!(rotating(7) > 15.9, "{}", rotating(7));
 }
 
-/// lat_ctx's shape: a switch is cheap while the sets of all fit into the cache together, then the
-/// cost climbs to a miss for every line, and stays there.
+/// lat_ctx's shape: a switch is cheap while all sets fit into the cache together. Then the cost rises to a miss for
+/// every line, and stays there.
 #[test]
 fn the_cost_of_a_switch_rises_when_the_sets_exceed_the_cache() {
     let missed = |pages: f64| {
@@ -216,8 +215,8 @@ fn a_machine_that_does_not_say_has_none() {
     assert!(Warmth::new(&find("numa-2x4").unwrap()).is_none());
 }
 
-/// Two hardware threads of a core: beside a task of other pages than its own one misses more in each
-/// further round, beside a sibling that shares them hardly, and beside nobody not at all.
+/// Two hardware threads of a core. A task misses more in each further round beside a task of other pages, hardly more
+/// beside a sibling that shares its pages, and no more if the other thread idles.
 #[test]
 fn hardware_threads_of_a_core_push_out_what_they_do_not_share() {
     let machine = find("xeon-e5-2699").unwrap();

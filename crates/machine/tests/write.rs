@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is written is read back equal, and what is unknown stays so.
+//! A machine that is written is read back equal, and unknown numbers stay unknown.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a simulated context switch costs with all its callbacks, hardware effects on; beside a loop of known
-//! length, for machines whose speed is not constant. `paceline repro simulator` holds the same to gates.
+//! Cost of a simulated context switch with all its callbacks, hardware effects on. A loop of known length runs beside
+//! it, for machines of varying speed. `paceline repro simulator` holds the same to gates.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn switches(bench: &mut Criterion) {
     group.finish();
 }
 
-/// As long as so many of the switches took.
+/// Time of `times` switches.
 fn per_switch(scenario: &Scenario, times: u64) -> Duration {
     let (mut took, mut switches) = (Duration::ZERO, 0);
     while switches < times {

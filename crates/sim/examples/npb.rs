@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where the time of a model of the NAS benchmarks goes: `cargo run --release -p sim --example npb
-//! -- [NAME [TASKS_PER_THREAD [STEPS [PLANES [MACHINE]]]]]`, under `cfs` and `flsched`.
+//! The use of time by a model of the NAS benchmarks: `cargo run --release -p sim --example npb -- [NAME
+//! [TASKS_PER_THREAD [STEPS [PLANES [MACHINE]]]]]`, under `cfs` and `flsched`.
 //!
-//! Time is cut into windows; of each, how many tasks ran, how many were stacked (runnable, and not
-//! running) while CPUs were idle, and how many moved.
+//! Time is cut into windows. For each it shows how many tasks ran, how many were stacked (runnable, and not running)
+//! while CPUs were idle, and how many moved.
 
 use policy::Instance;
 use sim::{Record, Scenario, Scheduler, run_traced};

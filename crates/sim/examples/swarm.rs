@@ -10,7 +10,7 @@ mod shipped;
 
 use shipped::SHIPPED;
 
-/// Seeds after which it says where it is: a night is many of them.
+/// Seeds between two progress messages: a night covers many.
 const PART: u64 = 5_000;
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs an rt-app file in the simulator and writes every scheduling event, one file a run, in the
-//! form of `crates/vm/examples/compare.rs` with EVENTS: to find where two grounds part.
+//! Runs an rt-app file in the simulator and writes every scheduling event, one file a run, in the form of
+//! `crates/vm/examples/compare.rs` with EVENTS: to find where two grounds diverge.
 //!
 //! `trace MACHINE POLICY SEEDS FILE FOLDER`, POLICY being `default` or one of `flsched` and `fifo`.
 

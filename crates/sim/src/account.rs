@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where kernel time goes: calls and time of each function, and time at locks.
+//! Accounting of kernel time: calls and time of each function, and time at locks.
 
 use std::collections::BTreeMap;
 
 use machine::{Machine, PathId, Paths};
 use trace::FunctionCost;
 
-/// What a call takes with 1, 2, 3, 4 busy threads on the core.
+/// Time of a call with 1, 2, 3, 4 busy threads on the core.
 fn call_ns(instructions: f64, fixed_ns: f64, machine: &Machine) -> [u64; 4] {
     std::array::from_fn(|busy| {
         let ns = instructions * machine.costs.instruction_ns() / machine.costs.smt_rate(busy + 1);
@@ -19,7 +19,7 @@ fn call_ns(instructions: f64, fixed_ns: f64, machine: &Machine) -> [u64; 4] {
 pub struct Func(pub(crate) u16);
 
 impl Func {
-    /// Runs where no other does.
+    /// Runs while no other function does.
     const NOBODY: Func = Func(0);
 
     #[inline]
@@ -34,14 +34,14 @@ impl From<PathId> for Func {
     }
 }
 
-/// Who calls a function: on an idle CPU or not, and how many threads of its core are busy.
+/// The caller of a function: on an idle CPU or not, and with how many busy threads on its core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Caller(u8);
 
 impl Caller {
     const ALL: usize = 8;
 
-    /// On a core with so many busy threads, from 1 to 4, on a CPU that runs the idle task or not.
+    /// On a core with `busy` busy threads, from 1 to 4, on a CPU that runs the idle task or not.
     pub fn new(busy: usize, idle: bool) -> Self {
         Caller((busy - 1) as u8 + if idle { 4 } else { 0 })
     }
@@ -54,15 +54,15 @@ struct Function {
 
 /// Functions that may run within each other.
 const DEPTH: usize = 64;
-/// Functions that there may be: a power of two, so that no place needs to be checked for being one.
+/// Limit on functions: a power of two, so that no place needs a bounds check.
 const FUNCTIONS: usize = 256;
 
 /// Calls of a function by some caller.
 #[derive(Clone, Copy, Default)]
 struct Calls {
-    /// What each takes.
+    /// Time of each call.
     own_ns: u64,
-    /// How many have entered it, and how many have called it as one that calls nothing.
+    /// Calls that entered it, and calls of it as a leaf.
     entered: u64,
     called: u64,
 }
@@ -71,7 +71,7 @@ struct Calls {
 pub(crate) struct Account {
     functions: Vec<Function>,
     calls: Box<[[Calls; Caller::ALL]; FUNCTIONS]>,
-    /// Time in each, but that of calls that call nothing.
+    /// Time in each function, without its calls as a leaf.
     spent_ns: Box<[u64; FUNCTIONS]>,
     /// The function that is running, and those that it was called from.
     running: Func,
@@ -115,7 +115,7 @@ impl Account {
         account
     }
 
-    /// A function that `paths.toml` does not know by this name: so many instructions, and `fixed_ns`.
+    /// A function that `paths.toml` does not know by this name: `instructions`, and `fixed_ns`.
     pub fn add(
         &mut self,
         name: &str,
@@ -135,14 +135,14 @@ impl Account {
 
     /// A stretch of kernel code begins.
     pub fn begin(&mut self, now_ns: u64) {
-        // Not empty only where the run has failed within a function.
+        // Not empty only if the run has failed within a function.
         self.depth = 0;
         self.running = Func::NOBODY;
         self.mark_ns = now_ns;
     }
 
-    /// Forgets all calls and times up to now. Locks taken are counted on: those of a guest's kernel are
-    /// from the launch on, too.
+    /// Forgets all calls and times up to now. Counts of locks go on: counts of a guest's kernel begin at the launch,
+    /// too.
     pub fn restart(&mut self, now_ns: u64) {
         self.mark_ns = now_ns;
         self.spent_ns.fill(0);
@@ -154,7 +154,7 @@ impl Account {
         }
     }
 
-    /// Enters a function; returns when its own instructions are done.
+    /// Enters a function; returns the time at which its own instructions are done.
     #[inline]
     pub fn enter(&mut self, func: Func, now_ns: u64, caller: Caller) -> u64 {
         self.flush(now_ns);
@@ -182,13 +182,13 @@ impl Account {
         self.running = self.stack[self.depth % DEPTH];
     }
 
-    /// A function that calls nothing; returns when it is done.
+    /// Calls a leaf function; returns the time at which it is done.
     #[inline]
     pub fn call(&mut self, func: Func, now_ns: u64, caller: Caller) -> u64 {
         let calls = self.calls_of(func, caller);
         calls.called += 1;
         let ns = calls.own_ns;
-        // None of it is of the function that is running.
+        // None of it counts for the running function.
         self.mark_ns += ns;
         now_ns + ns
     }
@@ -196,7 +196,7 @@ impl Account {
     #[inline]
     fn flush(&mut self, now_ns: u64) {
         let spent_ns = &mut self.spent_ns[self.running.place()];
-        // Nobody's time is asked for by nobody, and may go back to 0 when a run is set up.
+        // Time of [`Func::NOBODY`] is never reported, and may go back to 0 during setup.
         *spent_ns = spent_ns.wrapping_add(now_ns.wrapping_sub(self.mark_ns));
         self.mark_ns = now_ns;
     }

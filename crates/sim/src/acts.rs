@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the model adds to what a recorded task does, told apart by what happens to it meanwhile.
+//! Estimates the CPU time that the model adds to the acts of a recorded task, by what happens to the task meanwhile.
 //!
-//! The time that a recording has for an act is the kernel's in part: a read that waits takes three times as long as one
-//! that finds data. A replay charges for that itself, and in it others may wait than did. So each act that ends is
-//! counted: what it took beyond its own work, and how often its task has waited, was preempted, and woke others in it.
+//! The recorded time of an act is the kernel's in part: a read that waits takes three times as long as one that finds
+//! data. A replay charges for that itself, and in it other acts may wait than in the recording. So for each finished
+//! act it counts the time beyond its own work, and how often its task has waited, was preempted, and woke others in it.
 
 use workload::{Causes, Cut, Happened, Then};
 
-/// What is known when an act begins.
+/// State at the begin of an act.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     worked_ns: f64,
     asked_ns: f64,
 }
 
-/// Of all recorded tasks of a run.
+/// For all recorded tasks of a run.
 #[derive(Debug)]
 pub(crate) struct Acts {
     marks: Vec<Mark>,
@@ -31,8 +31,8 @@ impl Acts {
         }
     }
 
-    /// A task has come to the end of an act, in which so much has happened to it: until now it has worked so long, and
-    /// asked again for so long. The act had so much work, and this came after it.
+    /// A task has finished an act in which `happened` happened to it. Until now it has worked for `worked_ns`, of that
+    /// `asked_ns` in asking again. The act had `work_ns` of work, and `then` came after it.
     pub fn ended(
         &mut self,
         task: usize,
@@ -48,12 +48,12 @@ impl Acts {
         self.causes.add(then, happened, work_ns, added_ns);
     }
 
-    /// What has happened to a task in its acts that have ended.
+    /// Events that happened to a task in its finished acts.
     pub fn happened(&self, task: usize) -> Happened {
         self.happened[task]
     }
 
-    /// What each of the three adds.
+    /// CPU time that each of the three adds.
     pub fn added(&self) -> Cut {
         self.causes.take()
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Pipes and stream sockets, as fs/pipe.c and net/unix/af_unix.c keep them.
 //!
-//! A reader that finds data does not block, and wakes a writer only where there was no room before;
-//! a writer wakes a reader only where there was nothing to read. So how often tasks switch follows
-//! from the order in which a policy runs them.
+//! A reader that finds data does not block, and wakes a writer only if there was no room before; a writer wakes a
+//! reader only if there was nothing to read. So the order in which a policy runs tasks decides how often they switch.
 
 use std::collections::VecDeque;
 
@@ -18,9 +17,9 @@ const PAGE: u32 = 4096;
 
 /// [`crate::program::Cursor::phase`] of a task that has waited for data or room.
 const WAITED: u8 = 1;
-/// Of one that has slept for the pipe's mutex, and has done nothing yet.
+/// Of a task that has slept for the pipe's mutex, and has done nothing yet.
 const SLEPT: u8 = 2;
-/// Of one that was interrupted within the mutex.
+/// Of a task that was interrupted while it held the mutex.
 const WITHIN: u8 = 3;
 
 /// A pipe: a ring of pages.
@@ -30,7 +29,7 @@ pub(crate) struct Pipe {
     pages_max: usize,
     /// Each message has a page of its own.
     apart: bool,
-    /// `pipe->mutex`; it is held so shortly that its waiters spin, unless who holds it has lost its CPU.
+    /// `pipe->mutex`. It is held so shortly that its waiters spin, unless the holder has lost its CPU.
     lock: LockId,
     held: Option<Held>,
     sleepers: Sleepers,
@@ -38,9 +37,9 @@ pub(crate) struct Pipe {
     writers: VecDeque<TaskId>,
 }
 
-/// Who sleeps for a mutex [__mutex_lock_common, __mutex_unlock_slowpath]. The first is woken when it is given back, and
-/// stays the first until it has it: others who come by may take it before, however often; of the rest nobody is woken
-/// meanwhile. Once the first has found it taken again, it is handed to it the next time.
+/// Tasks that sleep for a mutex [__mutex_lock_common, __mutex_unlock_slowpath]. An unlock wakes the first. It stays the
+/// first until it has the mutex: newcomers may take it before, however often. No other sleeper is woken meanwhile. Once
+/// the first has found it taken again, the next unlock hands it over.
 #[derive(Default)]
 struct Sleepers {
     queue: VecDeque<TaskId>,
@@ -50,7 +49,7 @@ struct Sleepers {
 }
 
 impl Sleepers {
-    /// Whether somebody may take it who finds nobody within.
+    /// Whether `task` may take the free mutex.
     fn admit(&mut self, task: TaskId) -> bool {
         let first = self.queue.front() == Some(&task);
         if first {
@@ -60,7 +59,7 @@ impl Sleepers {
         first || !self.handed_over
     }
 
-    /// Goes to sleep, perhaps once more.
+    /// Goes to sleep, possibly again.
     fn sleep(&mut self, task: TaskId) {
         if self.queue.front() == Some(&task) {
             self.woken = false;
@@ -70,7 +69,7 @@ impl Sleepers {
         }
     }
 
-    /// The mutex is given back. Returns who is to be woken.
+    /// The mutex is unlocked. Returns the task to wake.
     fn given_back(&mut self) -> Option<TaskId> {
         let first = *self.queue.front()?;
         self.handed_over = self.wants_handoff;
@@ -78,7 +77,7 @@ impl Sleepers {
     }
 }
 
-/// What a call has done while it had the mutex.
+/// Results of a call while it held the mutex.
 #[derive(Clone, Copy)]
 struct Held {
     /// Bytes put in, or taken out.
@@ -107,7 +106,7 @@ impl Pipe {
         Pipe { apart: false, ..Pipe::of_packets(capacity / PAGE, k) }
     }
 
-    /// It keeps messages apart.
+    /// A pipe that keeps messages apart.
     pub fn of_packets(pages: u32, k: &mut Kernel) -> Self {
         Pipe {
             apart: true,
@@ -125,8 +124,8 @@ impl Pipe {
         self.pages.len() >= self.pages_max
     }
 
-    /// Puts in as much of `bytes` as there is room for, and returns how much that is. What is left
-    /// of the last page is used only where the odd part of the message fits into it.
+    /// Puts in as much of `bytes` as there is room for, and returns how much that is. The rest of the last page is used
+    /// only if the odd part of the message fits into it.
     fn put(&mut self, bytes: u32) -> u32 {
         let mut left = bytes;
         let odd = bytes % PAGE;
@@ -201,8 +200,8 @@ impl Engine {
         self.k.charge_ns(f64::from(bytes) * self.k.machine.costs.copy_byte_ns);
     }
 
-    /// What a call does while it has a pipe's mutex. None: it sleeps for the mutex, or an interrupt comes that may
-    /// take its CPU away, and it goes on from there.
+    /// The part of a call within a pipe's mutex. None: the task sleeps for the mutex, or an interrupt comes that may
+    /// take its CPU away; the call then goes on from there.
     fn within_mutex(
         &mut self,
         task: TaskId,
@@ -223,7 +222,7 @@ impl Engine {
         }
         let lock = pipe.lock;
         let from_ns = self.k.now;
-        // Nearly all of either function is within it.
+        // Nearly all of either function is within the mutex.
         self.k.lock(lock);
         self.k.enter(if writes { self.funcs.pipe_write } else { self.funcs.pipe_read });
         let left = bytes - self.k.tasks[task].at.bytes;
@@ -249,7 +248,7 @@ impl Engine {
         None
     }
 
-    /// Whether an interrupt comes after then and until now that may take the CPU away from kernel code.
+    /// Whether an interrupt that may take the CPU away from kernel code comes after `from_ns` and until now.
     fn interrupted(&self, from_ns: u64) -> bool {
         let (k, cpu) = (&self.k, self.k.this);
         let until_ns = self.over_ns(cpu, k.now);
@@ -317,7 +316,7 @@ impl Engine {
         }
     }
 
-    /// A call that moved what it was to move returns.
+    /// A call that moved all of its bytes returns.
     fn returns(&mut self, task: TaskId) {
         self.k.charge_ns(self.k.machine.costs.observe_call_ns);
         self.next(task);
@@ -336,7 +335,7 @@ impl Engine {
         self.k.enter(self.funcs.unix_stream_sendmsg);
         let socket = object!(self, Socket, channel);
         if socket.used >= socket.capacity {
-            // sock_wait_for_wmem: all that wait are woken together, and look again.
+            // sock_wait_for_wmem: all waiters are woken together, and check again.
             socket.writers.push_back(task);
             self.set_phase(task, 1);
             self.block(task);
@@ -435,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mutex_is_handed_to_who_woke_in_vain() {
+    fn mutex_is_handed_to_a_sleeper_that_found_it_taken() {
         let mut sleepers = Sleepers::default();
         sleepers.sleep(1);
         assert_eq!(sleepers.given_back(), Some(1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The scheduler core: what kernel/sched/core.c does for the tasks of every class.
+//! The scheduler core: the work of kernel/sched/core.c for the tasks of every class.
 
 use machine::{CpuSet, Ticks};
 use trace::{IDLE, Kind};
@@ -35,8 +35,7 @@ impl Engine {
         }
     }
 
-    /// Kernel code of this CPU is about to end: interrupts are on again, and the CPU schedules
-    /// where it was asked to.
+    /// Kernel code of this CPU is about to end: interrupts are on again, and the CPU schedules if it was asked to.
     pub(crate) fn settle(&mut self) {
         let cpu = self.k.this;
         for _ in 0..PASSES_MAX {
@@ -62,7 +61,7 @@ impl Engine {
         k.cpus[cpu].free_ns = now;
         self.end_in_turn(cpu);
         let state = &mut self.k.cpus[cpu];
-        // Where a change from outside was made before this CPU's own code went on, interrupts still wait for that.
+        // If a change from outside came before this CPU's own code went on, pending interrupts wait for that code.
         match state.idle() && !state.gives_way() && state.pending.is_empty() {
             true => state.set_mode(Mode::Idle, now),
             false => self.due_at(cpu, now),
@@ -97,7 +96,7 @@ impl Engine {
         k.cpus[cpu].need_resched = false;
         k.cpus[cpu].lazy_resched = false;
         if std::mem::take(&mut k.cpus[cpu].tick_asked) {
-            // Perhaps long ago: a system call went on, or others had their turn.
+            // Perhaps long after the tick: a system call went on, or other CPUs had their turn.
             k.hint(Hint::Tick);
         }
         let prev = k.cpus[cpu].curr;
@@ -107,7 +106,7 @@ impl Engine {
             self.deactivate(cpu, prev);
         }
         let next = self.class.pick_next(&mut self.k, cpu, prev, runnable);
-        // Code simulated before this may have queued it at a later time than now.
+        // Code simulated earlier may have queued it at a later virtual time.
         let queued_ns = next.map_or(0, |next| self.k.tasks[next].queued_ns);
         self.k.now = self.k.now.max(queued_ns);
         if next == prev {
@@ -137,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// `tick_nohz_idle_exit`, where the tick was stopped.
+    /// `tick_nohz_idle_exit`, if the tick was stopped.
     fn restart_tick(&mut self, cpu: CpuId) {
         let k = &mut self.k;
         if k.machine.ticks == Ticks::Apart || k.cpus[cpu].tick_armed {
@@ -165,7 +164,7 @@ impl Engine {
         self.k.cpus[cpu].nr_running -= 1;
     }
 
-    /// The CPU goes over from one task to the other.
+    /// The CPU switches from one task to the other.
     fn switch(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>, runnable: bool) {
         self.trace_switch(prev, next);
         let k = &mut self.k;
@@ -200,7 +199,7 @@ impl Engine {
         self.k.call(self.k.func.finish_task_switch);
     }
 
-    /// Where the tracepoint is: who goes on is known, and nothing is switched yet.
+    /// At the tracepoint: the next task is known, and nothing is switched yet.
     fn trace_switch(&mut self, prev: Option<TaskId>, next: Option<TaskId>) {
         let k = &mut self.k;
         k.charge(k.whole.observe_before_ns);
@@ -208,7 +207,7 @@ impl Engine {
         if let Some(prev) = dead {
             k.emit(Kind::Exit { tid: tid(prev) });
         }
-        // Who must leave for another CPU could go on as well.
+        // A task that must leave for another CPU is still runnable.
         let stays = prev.is_some_and(|prev| k.tasks[prev].state == State::Running);
         k.emit(Kind::Switch {
             prev: prev.map_or(IDLE, tid),
@@ -232,16 +231,16 @@ impl Engine {
         k.charge(k.whole.observe_after_ns);
     }
 
-    /// What the next task brings: its address space, and cold caches.
+    /// Effects of the next task: its address space, and cold caches.
     fn switch_to(&mut self, cpu: CpuId, next: TaskId) {
         let vary = self.varied();
         let k = &mut self.k;
         let costs = &k.machine.costs;
         let mut debt_ns = 0.0;
-        // A thread of the kernel's own keeps the one that is there.
+        // A kernel thread keeps the present address space.
         let mm = if k.tasks[next].kernel { k.cpus[cpu].mm } else { k.space_of(next) };
         let other_mm = k.cpus[cpu].mm != mm;
-        // Of a task that says what it touches, the model below knows better.
+        // The cache model covers a task that says what memory it touches.
         if !k.hw.as_ref().is_some_and(|hw| hw.knows(next)) {
             if other_mm {
                 debt_ns += costs.mm_refill_ns;
@@ -305,7 +304,7 @@ impl Engine {
                 self.alive -= usize::from(!self.k.tasks[prev].kernel);
             }
             State::Running => self.move_away(prev),
-            // It blocked before the stopper came, which has it wake elsewhere [migration_cpu_stop].
+            // It blocked before the stopper came; the stopper has it wake elsewhere [migration_cpu_stop].
             State::Blocked if self.k.tasks[prev].must_move => {
                 self.k.tasks[prev].must_move = false;
                 self.push_off(prev);
@@ -314,7 +313,7 @@ impl Engine {
         }
     }
 
-    /// The stopper's work: a task that may no longer run where it was goes elsewhere.
+    /// The stopper's work: moves a task that may no longer run on its CPU.
     pub(crate) fn move_away(&mut self, task: TaskId) {
         self.k.call(self.k.func.migration_stop);
         self.k.tasks[task].must_move = false;
@@ -347,7 +346,7 @@ impl Engine {
         let prev = k.tasks[task].cpu;
         let flags = wake::TTWU | if sync { wake::SYNC } else { 0 };
         if self.class.still_queued(task) {
-            // `ttwu_runnable`: woken where it is, by whoever wakes it.
+            // `ttwu_runnable`: woken in place, by any waker.
             self.k.rq_lock(prev);
             self.activate(prev, task, enqueue::WAKEUP, flags);
             self.k.rq_unlock(prev);
@@ -384,8 +383,8 @@ impl Engine {
         self.k.leave_with(true)
     }
 
-    /// `ttwu_queue_wakelist`: leaves the rest of a wakeup to a CPU that is far away, or has nothing
-    /// else to do. Returns whether it did.
+    /// `ttwu_queue_wakelist`: leaves the rest of a wakeup to a CPU that is far away, or has nothing else to do. Returns
+    /// whether it did.
     fn leave_to(&mut self, cpu: CpuId, task: TaskId, flags: u64) -> bool {
         let k = &mut self.k;
         let far = !k.share_cache(k.this, cpu);
@@ -402,7 +401,7 @@ impl Engine {
         true
     }
 
-    /// `sched_ttwu_pending`: wakeups that others left to this CPU.
+    /// `sched_ttwu_pending`: wakeups that other CPUs left to this one.
     pub(crate) fn wake_pending(&mut self) {
         let cpu = self.k.this;
         let mut list = std::mem::take(&mut self.k.cpus[cpu].wake_list);
@@ -419,7 +418,7 @@ impl Engine {
         self.k.rq_unlock(cpu);
         self.k.leave();
         for (task, _) in list.drain(..) {
-            // Meanwhile its mask has changed, or the CPU has gone: the stopper moves it [affine_move_task].
+            // Meanwhile its mask has changed, or the CPU went offline: the stopper moves it [affine_move_task].
             if !self.k.tasks[task].allowed.has(cpu) || !self.k.online.has(cpu) {
                 self.push_off(task);
             }
@@ -427,7 +426,7 @@ impl Engine {
         self.k.cpus[cpu].wake_list = list;
     }
 
-    /// A task becomes runnable on `cpu`, whose runqueue is locked: `ttwu_do_activate`.
+    /// `ttwu_do_activate`: a task becomes runnable on `cpu`. The runqueue is locked.
     pub(crate) fn activate(&mut self, cpu: CpuId, task: TaskId, flags: u64, wake: u64) {
         let k = &mut self.k;
         k.enter(k.func.ttwu_do_activate);
@@ -435,7 +434,7 @@ impl Engine {
         let outer_ns = k.standing_ns.replace(k.now);
         k.touch_task(task);
         k.tasks[task].state = State::Queued;
-        // One that still leaves its CPU waits from when it has left.
+        // A task that still leaves its CPU waits from the time it has left.
         let Task { on_cpu_until_ns, locked_out_ns, .. } = k.tasks[task];
         let queued_ns = k.now.max(on_cpu_until_ns).max(locked_out_ns);
         k.tasks[task].queued_ns = queued_ns;
@@ -449,12 +448,12 @@ impl Engine {
         }
         self.k.standing_ns = outer_ns;
         if flags & enqueue::MOVE == 0 {
-            // Where the tracepoint is: `ttwu_do_wakeup`, the last of an activation.
+            // At the tracepoint: `ttwu_do_wakeup`, the last step of an activation.
             let k = &mut self.k;
             k.charge(k.whole.observe_before_ns);
             let at_ns = k.now.max(queued_ns);
             k.sink.emit(at_ns, k.this, Kind::Wake { tid: tid(task), target: cpu as u32 });
-            // Its runqueue is locked until here: nobody takes it from there earlier.
+            // Its runqueue is locked until here, so no CPU takes it earlier.
             k.tasks[task].queued_ns = at_ns;
             k.charge(k.whole.observe_after_ns);
             self.class.woken(k, cpu, task);
@@ -462,7 +461,7 @@ impl Engine {
         self.k.leave();
     }
 
-    /// `select_task_rq`: where a task is to become runnable.
+    /// `select_task_rq`: the CPU on which a task is to become runnable.
     fn place(&mut self, task: TaskId, prev: CpuId, flags: u64) -> CpuId {
         let cpu = match self.k.tasks[task].pinned() {
             true => self.k.tasks[task].allowed.lowest().unwrap_or(prev),
@@ -472,8 +471,8 @@ impl Engine {
         if usable { cpu } else { self.fallback(task, prev) }
     }
 
-    /// `select_fallback_rq`: a CPU of the task's mask, of the same node if there is one. Where all of the
-    /// mask are offline, the task may use any from now on.
+    /// `select_fallback_rq`: a CPU of the task's mask, of the same node if there is one. If all of the mask are
+    /// offline, the task may use any CPU from now on.
     fn fallback(&mut self, task: TaskId, prev: CpuId) -> CpuId {
         let k = &mut self.k;
         if k.tasks[task].allowed.and(&k.online).is_empty() {
@@ -503,7 +502,7 @@ impl Engine {
             k.hint(Hint::RealTime(tid(task)));
         }
         k.emit(Kind::Fork { tid: tid(task) });
-        // Also of CPUs that are not there now, and may come.
+        // Also for CPUs that are offline now, and may come online.
         if !k.machine.all().within(&k.tasks[task].allowed) {
             let cpus = k.tasks[task].allowed.words().to_vec();
             k.emit(Kind::Affinity { tid: tid(task), cpus });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A CPU as the simulated kernel knows it.
+//! A CPU of the simulated kernel.
 
 use crate::event::Irq;
 use crate::lock::LockId;
 use crate::pelt::Avg;
 use crate::task::TaskId;
 
-/// What a CPU does.
+/// The activity of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Idle,
@@ -16,15 +16,15 @@ pub(crate) enum Mode {
     User,
 }
 
-/// A CPU and its runqueue, as far as all classes share it.
+/// A CPU and its runqueue: the part that all classes share.
 pub struct Cpu {
-    /// Who runs here; None is the idle task.
+    /// The running task; None is the idle task.
     pub curr: Option<TaskId>,
     /// Runnable tasks that belong to it, the running one included.
     pub nr_running: usize,
     /// It is to schedule as soon as it can.
     pub need_resched: bool,
-    /// The same on the way out of the kernel (TIF_NEED_RESCHED_LAZY): nobody interrupts it for that.
+    /// The same on the way out of the kernel (TIF_NEED_RESCHED_LAZY): no interrupt is sent for it.
     pub lazy_resched: bool,
     /// A tick has asked for that.
     pub(crate) tick_asked: bool,
@@ -39,19 +39,19 @@ pub struct Cpu {
     pub(crate) rate: f64,
     /// Interrupts that came while it was in the kernel.
     pub(crate) pending: Vec<Irq>,
-    /// How much of it real-time tasks take [avg_rt].
+    /// The part of its time that real-time tasks take [avg_rt].
     pub(crate) taken: Avg,
-    /// Asked for by the class: run `Class::irq_work` as soon as interrupts are on.
+    /// The class has asked to run `Class::irq_work` as soon as interrupts are on.
     pub(crate) irq_work: bool,
-    /// The same, asked for on another CPU, whose interrupt is on its way.
+    /// The same, asked for on another CPU; its interrupt is on its way.
     pub(crate) irq_work_sent: bool,
-    /// Tasks that others woke for it.
+    /// Tasks that other CPUs woke for it.
     pub(crate) wake_list: Vec<(TaskId, u32)>,
     pub(crate) tick_armed: bool,
     /// When timers that were set here expire.
     timers: Vec<u64>,
     tick_phase_ns: u64,
-    /// How long it has run since the last switch, ns; in its turns alone, where CPUs have such.
+    /// How long it has run since the last switch, ns; only time in its turns counts, if CPUs run in turn.
     pub(crate) worked_ns: f64,
     /// The tick that was armed last; 0: none was.
     pub(crate) tick_ns: u64,
@@ -65,7 +65,7 @@ pub struct Cpu {
     mode_since_ns: u64,
 }
 
-/// Where a CPU's time went, in ns.
+/// The use of a CPU's time, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Idle.
@@ -77,7 +77,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Without what is simulated ahead of `t_ns` already.
+    /// Without code that is already simulated ahead of `t_ns`.
     pub(crate) fn cut(mut self, t_ns: u64) -> Spent {
         let mut ahead_ns = (self.idle_ns + self.kernel_ns + self.user_ns).saturating_sub(t_ns);
         for part in [&mut self.kernel_ns, &mut self.user_ns, &mut self.idle_ns] {
@@ -88,7 +88,7 @@ impl Spent {
         self
     }
 
-    /// Since it was as `before` says. Kernel code that was to end just before then was counted until then.
+    /// Since the state `before`. Kernel code that was to end just before then was counted until then.
     pub(crate) fn since(&self, before: &Spent) -> Spent {
         Spent {
             idle_ns: self.idle_ns.saturating_sub(before.idle_ns),
@@ -153,7 +153,7 @@ impl Cpu {
         self.mode = mode;
     }
 
-    /// Where its time went until `t_ns`.
+    /// The use of its time until `t_ns`.
     pub(crate) fn spent_until(&self, t_ns: u64) -> Spent {
         let mut spent = self.spent;
         let rest_ns = t_ns.saturating_sub(self.mode_since_ns);
@@ -177,7 +177,7 @@ impl Cpu {
 
     /// The next tick after `now_ns`.
     pub(crate) fn next_tick_ns(&self, now_ns: u64, period_ns: u64) -> u64 {
-        // Mostly the one after the last that was armed: that needs no division.
+        // Mostly the one after the last armed tick: that needs no division.
         let next_ns = self.tick_ns + period_ns;
         if self.tick_ns > 0 && (self.tick_ns..next_ns).contains(&now_ns) {
             return next_ns;

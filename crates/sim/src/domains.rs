@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory domains under the simulated tasks: how fast each gets on by where it and its pages are, and pages that move.
+//! Memory domains under the simulated tasks: their speeds by the places of tasks and pages, and pages that move.
 //!
-//! Absent where the machine has no `[fabric]` or no task has `"memory"` in its `"hw"`: then nothing here runs. A task's data
-//! lies on the node where it ran first, or on those that it is bound to. Pages are moved by one mover that is none of the machine's threads, one order
-//! after the other, at the machine's rate or the order's; meanwhile the copies load controllers and links, and threads
-//! of the address space lose the part of their time that the machine says.
+//! Absent if the machine has no `[fabric]` or no task has `"memory"` in its `"hw"`: then nothing here runs. A task's
+//! data lies on the node where it ran first, or on the nodes that it is bound to. One mover, which is no thread of the
+//! machine, moves pages order by order, at the machine's rate or the order's. Meanwhile the copies load controllers and
+//! links, and threads of the address space lose the part of their time that the machine gives.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,14 +20,14 @@ use crate::event::Due;
 use crate::kernel::tid;
 use crate::task::{CpuId, Task, TaskId};
 
-/// Pages are moved in chunks of so much time.
+/// Time of a chunk in which pages are moved.
 const CHUNK_NS: u64 = 50_000_000;
-/// Whereabouts are kept so often.
+/// Time between two records of whereabouts.
 const KEEP_NS: u64 = 1_000_000_000;
-/// Speeds that differ by less are taken for the same.
+/// Speeds that differ by less count as the same.
 const SAME: f64 = 1e-4;
 
-/// Where threads and memory were at a moment.
+/// The places of threads and memory at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Whereabouts {
     /// When, ns from the beginning of the simulation.
@@ -49,10 +49,10 @@ struct Order {
     rate: u64,
 }
 
-/// What two tasks that get on alike have in common: cache, process, and cycles, misses and overlap.
+/// Common properties of two tasks of the same speed: cache, process, and cycles, misses and overlap.
 type Kind = (u16, usize, [u64; 3]);
 
-/// So many sets of running tasks are remembered.
+/// Limit on remembered sets of running tasks.
 const KNOWN_MAX: usize = 50_000;
 
 /// State of memory.
@@ -60,20 +60,20 @@ pub(crate) struct Domains {
     fabric: Fabric,
     links: Links,
     clock_hz: f64,
-    /// What each of the workload's tasks asks of memory now, and which process it is of.
+    /// The present demand on memory of each of the workload's tasks, and its process.
     demands: Vec<Option<Demand>>,
     process: Vec<usize>,
-    /// Nodes that its memory is bound to.
+    /// Nodes that each task's memory is bound to.
     bound: Vec<Option<Vec<usize>>>,
     touched: Vec<bool>,
     ran_on: Vec<Option<usize>>,
     /// Bytes of each process by node.
     pages: BTreeMap<usize, Vec<f64>>,
-    /// How fast each CPU's task gets on.
+    /// Speed of each CPU's task.
     speeds: Vec<Option<Speed>>,
-    /// What threads would do alone, by node, cycles an instruction, misses and overlap.
+    /// Speeds of threads alone, by node, cycles an instruction, misses and overlap.
     alone: BTreeMap<(usize, [u64; 3]), f64>,
-    /// Speeds by who runs, as long as memory stays where it is.
+    /// Speeds by the set of running tasks, as long as memory stays in place.
     known: BTreeMap<Vec<Kind>, Vec<Speed>>,
     counts: Vec<(f64, f64)>,
     new: RefCell<Vec<(usize, Option<Order>)>>,
@@ -85,7 +85,7 @@ pub(crate) struct Domains {
 }
 
 impl Domains {
-    /// For a workload whose tasks say what they ask of memory, on a machine that says what it gives.
+    /// For a workload that gives its tasks' demand on memory, on a machine that describes its memory.
     pub fn new(machine: &Machine, workload: &Workload) -> Option<Self> {
         let (fabric, links) = machine.fabric.clone()?;
         let demands: Vec<Option<Demand>> = workload.tasks.iter().map(|task| task.memory).collect();
@@ -115,7 +115,7 @@ impl Domains {
         })
     }
 
-    /// How fast a CPU's task gets on, of alone on the machine with its data at home.
+    /// Speed of a CPU's task, relative to its speed alone on the machine with its data on its own node.
     pub fn rate(&self, cpu: CpuId) -> f64 {
         self.speeds[cpu].map_or(1.0, |speed| speed.of_alone)
     }
@@ -128,7 +128,7 @@ impl Domains {
             let nodes = self.links.latency_ns.len();
             self.known.clear();
             let pages = self.pages.entry(self.process[task]).or_insert_with(|| vec![0.0; nodes]);
-            // Who says nothing of its data has some all the same.
+            // A task without given data still has some.
             let bytes = (demand.bytes as f64).max(1.0);
             match &self.bound[task] {
                 Some(bound) => {
@@ -139,7 +139,7 @@ impl Domains {
         }
     }
 
-    /// A CPU's task has worked for so long.
+    /// A CPU's task has worked for `elapsed_ns`.
     pub fn count(&mut self, cpu: CpuId, task: TaskId, elapsed_ns: f64) {
         let (Some(speed), Some(counts)) = (self.speeds[cpu], self.counts.get_mut(task)) else {
             return;
@@ -148,13 +148,13 @@ impl Domains {
         counts.1 += speed.misses * elapsed_ns / 1e9;
     }
 
-    /// Bytes of a task's process on each node. None: it has none that matter.
+    /// Bytes of a task's process on each node. None: a negligible amount.
     pub fn memory_of(&self, task: TaskId) -> Option<Vec<u64>> {
         let pages = self.pages.get(self.process.get(task)?)?;
         Some(pages.iter().map(|bytes| *bytes as u64).collect())
     }
 
-    /// Where each of the workload's tasks and its pages were, look by look, from the workload's start on.
+    /// The places of each of the workload's tasks and its pages, look by look, from the workload's start on.
     pub fn homes(&self, start_ns: u64) -> Vec<Home> {
         let most = |pages: &[f64]| {
             let fullest = (0..pages.len()).max_by(|a, b| pages[*a].total_cmp(&pages[*b]));
@@ -179,7 +179,7 @@ impl Domains {
         pages.iter().map(|bytes| bytes / all).collect()
     }
 
-    /// Speeds of all CPUs as they run now.
+    /// Speeds of all CPUs with their present tasks.
     fn speeds(&mut self, cpus: &[Cpu], places: &[machine::Cpu]) -> Vec<Option<Speed>> {
         let moving = self.orders.front().and_then(|order| self.next(order));
         let mut running: Vec<(Kind, CpuId, TaskId)> = Vec::new();
@@ -228,7 +228,7 @@ impl Domains {
         speeds
     }
 
-    /// What an order moves next.
+    /// The next move of an order.
     fn next(&self, order: &Order) -> Option<(usize, Copy)> {
         let pages = self.pages.get(&order.process)?;
         let others = (0..pages.len()).filter(|node| *node != order.to && pages[*node] >= 1.0);
@@ -238,7 +238,7 @@ impl Domains {
         Some((order.process, Copy { from, to: order.to, rate }))
     }
 
-    /// Moves what could be moved since the last time; then takes new orders.
+    /// Moves the pages that could be moved since the last time; then takes new orders.
     fn carry(&mut self, now_ns: u64) {
         let mut left_s = (now_ns - self.looked_ns) as f64 / 1e9;
         self.looked_ns = now_ns;
@@ -318,7 +318,7 @@ impl Memory for Domains {
 }
 
 impl Engine {
-    /// Others run than before, or memory is elsewhere: those whose speed that changes go on at the new one.
+    /// Other tasks run than before, or memory has moved: tasks go on at their new speeds.
     pub(crate) fn rerate_domains(&mut self) {
         let Some(domains) = &mut self.k.domains else { return };
         let next = domains.speeds(&self.k.cpus, &self.k.machine.cpus);
@@ -342,7 +342,7 @@ impl Engine {
         }
     }
 
-    /// A task's program says that it misses more or less from now on.
+    /// A task's program changes its misses from now on.
     pub(crate) fn phase_domains(&mut self, task: TaskId, mpki: f64) {
         if let Some(domains) = &mut self.k.domains
             && let Some(Some(demand)) = domains.demands.get_mut(task)
@@ -352,7 +352,7 @@ impl Engine {
         }
     }
 
-    /// Pages have come some way.
+    /// A copy of pages has made progress.
     pub(crate) fn on_memory(&mut self, t_ns: u64) {
         self.k.now = t_ns;
         if let Some(domains) = &mut self.k.domains {
@@ -367,7 +367,7 @@ impl Engine {
         self.k.queue.push(t_ns + CHUNK_NS, Due::Memory);
     }
 
-    /// Brings counters up to date, for somebody who reads them.
+    /// Brings counters up to date before they are read.
     pub(crate) fn count_domains(&mut self, t_ns: u64) {
         if self.k.domains.is_none() {
             return;

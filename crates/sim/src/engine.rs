@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The event loop: CPUs run tasks, take interrupts, and pass in and out of the kernel.
+//! The event loop: CPUs run tasks, take interrupts, and enter and leave the kernel.
 
 use machine::Ticks;
 use workload::{More, RealTime, Step, Workload};
@@ -16,12 +16,12 @@ use crate::program::{Cursor, Op, compile_between};
 use crate::task::{CpuId, State, Task, TaskId};
 use crate::turns::{Cuts, Turns};
 
-/// Operations in a row that take no time before a loop is charged for going round.
+/// Operations in a row that take no time before a loop is charged for an iteration.
 const ROUNDS_MAX: u32 = 1000;
-/// What it is charged: an empty loop is not free.
+/// The charge: an empty loop is not free.
 const ROUNDS_NS: f64 = 1000.0;
-/// The kernel's own threads of a recording have been there for longer than the workload, and mostly slept: policies go
-/// by that. So long before the workload starts they begin to.
+/// The kernel's own threads of a recording have existed for longer than the workload, and mostly slept; policies rely
+/// on that. So they begin this long before the workload starts.
 const RESTED_NS: u64 = 1_000_000_000;
 
 /// One run.
@@ -36,30 +36,30 @@ pub(crate) struct Engine {
     pub faults: Vec<Fault>,
     /// Tasks that faults start, each with the fault's place.
     pub hogs: Vec<(usize, TaskId)>,
-    /// Each piece of work is longer or shorter by up to this part of it.
+    /// Each piece of work varies by up to this part of it.
     pub jitter: f64,
-    /// When the run must have ended, and whether that is how it ends; and for how long the workload lasts, from its start.
+    /// When the run must have ended, whether that is its normal end, and how long the workload lasts from its start.
     pub stop_ns: u64,
     pub lasts_ns: u64,
-    /// Where tasks wait for the start, if they do.
+    /// The gate at which tasks wait for the start, if they do.
     pub gate: Option<Gate>,
-    /// When the workload started, and what CPUs had done until then.
+    /// When the workload started, and the time that CPUs had spent until then.
     pub start_ns: u64,
     pub spent_before: Vec<Spent>,
     /// The barrier at which the first task starts the workload's own clock, and when it did.
     pub timed_from: Option<usize>,
     pub timed_from_ns: Option<u64>,
     pub turns: Turns,
-    /// Tasks burn CPU time until they see on a clock that it was enough, as `worker` has them; those of a
-    /// recording do what they did.
+    /// Tasks burn CPU time until they see on a clock that it was enough, as `worker` has them. Tasks of a recording do
+    /// the recorded work.
     pub burns: bool,
     pub housekeeping: Housekeeping,
-    /// What is added to acts, of a recording.
+    /// CPU time that is added to acts of a recording.
     pub acts: Option<Acts>,
 }
 
-/// The thread that forks these tasks. Where one of them is real-time, it must not keep this one from forking
-/// the others.
+/// The thread that forks these tasks. If one of them is real-time, so is this thread: else that task would keep it from
+/// forking the others.
 fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Task {
     workload::Task {
         name: "launcher".to_string(),
@@ -77,8 +77,8 @@ fn launcher(workload: &Workload, first: &[usize], make_ns: u64) -> workload::Tas
     }
 }
 
-/// A task that waits for `rest_ns` first, before the workload's time begins, and then for its delay. That of one that is
-/// forked counts from where that time begins, and not from its fork: [`Op::Delay`].
+/// A task that waits for `rest_ns` first, before the workload's time begins, and then for its delay. The delay of a
+/// forked task counts from the begin of that time, and not from its fork: [`Op::Delay`].
 fn new_task(
     k: &Kernel,
     task: &workload::Task,
@@ -117,7 +117,7 @@ fn new_task(
     }
 }
 
-/// Whole ns that are no less; without the library's `ceil`, which is a call.
+/// The next whole ns; without the library's `ceil`, which is a call.
 #[inline]
 fn rounded_up(ns: f64) -> u64 {
     let whole = ns as i64;
@@ -129,15 +129,15 @@ fn rounded_up(ns: f64) -> u64 {
 pub(crate) enum End {
     /// All tasks ended, or the workload's time was over, at this time.
     At(u64),
-    /// Nothing can happen any more, and these tasks have not ended.
+    /// No event can happen any more, and these tasks have not ended.
     Stuck(Vec<TaskId>),
-    /// The class was given up, or something could not go on.
+    /// The kernel gave the class up, or the run could not go on.
     Failed(String),
 }
 
 impl Engine {
-    /// Makes the tasks and objects, and lets the tasks that nobody forks start: a thread of its own
-    /// forks them one by one, as a program's main thread does.
+    /// Makes the tasks and objects, and lets the tasks start that no task forks. A thread of its own forks them one by
+    /// one, as a program's main thread does.
     pub fn load(&mut self, workload: &Workload, together: bool) -> Result<(), String> {
         let k = &mut self.k;
         k.cgroups = cgroups(workload);
@@ -189,7 +189,7 @@ impl Engine {
         self.make_hogs();
         let k = &mut self.k;
         let keepers = k.tasks.len();
-        // Where the kernel's own threads were recorded, the machine's would be in twice.
+        // With recorded kernel threads, the machine's would be in twice.
         if !workload.tasks.iter().any(|task| task.kernel) {
             self.housekeeping.make(k);
         }
@@ -249,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due.
+    /// Handles a due event.
     pub(crate) fn dispatch(&mut self, due: Due, t_ns: u64) {
         match due {
             Due::Cpu(cpu) => self.on_cpu(usize::from(cpu), t_ns),
@@ -288,7 +288,7 @@ impl Engine {
         }
     }
 
-    /// The policy's control plane has its turn: on a CPU that is none of the machine's, at no cost.
+    /// Steps the policy's control plane: on no CPU of the machine, at no cost.
     fn on_control(&mut self, t_ns: u64) {
         self.k.now = t_ns;
         self.count_domains(t_ns);
@@ -297,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// A CPU is done with what it was doing.
+    /// A CPU has finished its present activity.
     fn on_cpu(&mut self, cpu: CpuId, t_ns: u64) {
         if self.k.in_user(cpu) {
             self.pause(cpu, t_ns);
@@ -385,7 +385,7 @@ impl Engine {
         }
     }
 
-    /// [`Engine::finish`]; where nothing else happens before, whoever has the CPU then goes on at once.
+    /// [`Engine::finish`]. If no event comes before, the CPU's task then goes on at once.
     fn finish_and_go_on(&mut self) {
         self.settle();
         let (cpu, now) = (self.k.this, self.k.now);
@@ -396,7 +396,7 @@ impl Engine {
         }
     }
 
-    /// Whether the present task of `cpu` is amid a piece of work, and nothing else is to be looked at.
+    /// Whether the present task of `cpu` is in the middle of a piece of work, and nothing else is pending for it.
     #[inline]
     fn works_on(&self, cpu: CpuId) -> bool {
         let Some(task) = self.k.cpus[cpu].curr.map(|task| &self.k.tasks[task]) else {
@@ -416,7 +416,7 @@ impl Engine {
         let Some(mut task) = self.k.cpus[cpu].curr else { return };
         let mut t_ns = t_ns;
         let mut rounds = 0;
-        // The kernel's code has ended, where it was called: whoever has the CPU then goes on, if anybody does at once.
+        // After kernel code: the CPU's task goes on, if it may do so at once.
         macro_rules! call_kernel {
             ($call:expr) => {{
                 match self.call_kernel(cpu, task, t_ns, $call) {
@@ -467,7 +467,7 @@ impl Engine {
                 }
                 Op::Runtime { .. } if at.until_ns <= t_ns => at.next(),
                 Op::Barrier(_) | Op::Await { .. } if at.phase == objects::RELEASED => at.next(),
-                // It has slept: what is left of the system call takes no time, and others have had theirs.
+                // It has slept: the rest of the system call takes no time, and no other CPU has an earlier event.
                 Op::Sleep { .. }
                     if at.phase == 1
                         && !self.k.cpus[cpu].gives_way()
@@ -502,7 +502,7 @@ impl Engine {
         }
     }
 
-    /// Counts what was added to the acts that the task of `cpu` has come to the end of.
+    /// Counts the additions to the acts that the task of `cpu` has finished.
     #[inline]
     fn act_ends(&mut self, cpu: CpuId, task: TaskId) {
         let Some(acts) = &mut self.acts else { return };
@@ -520,8 +520,8 @@ impl Engine {
         }
     }
 
-    /// The task of `cpu` calls the kernel then. Who goes on at once when the call, or a part of a long one, is over; None:
-    /// nobody, the kernel's code ends there, and others get their turn.
+    /// The task of `cpu` calls the kernel at `t_ns`. Returns the task that goes on at once after the call, or after a
+    /// part of a long one. None: the kernel's code ends there, and other CPUs get their turn.
     #[inline]
     fn call_kernel(
         &mut self,
@@ -540,8 +540,8 @@ impl Engine {
         None
     }
 
-    /// Kernel code of this CPU is over. Whether its task goes on at once, as nothing else happens anywhere before. Where
-    /// CPUs run in turn, only who has called the kernel does.
+    /// Kernel code of this CPU is over. Returns whether its task goes on at once, as no event comes before. If CPUs run
+    /// in turn, only the task that called the kernel does.
     #[inline]
     fn goes_on(&mut self, caller: Option<TaskId>) -> bool {
         let k = &mut self.k;
@@ -562,10 +562,10 @@ impl Engine {
         goes_on
     }
 
-    /// Whether this CPU schedules here, where a piece of kernel code ends. Within a system call that goes on
-    /// when others have had their turn it takes interrupts, and schedules where its kernel preempts itself:
-    /// between two wakeups of a futex (`wake_up_q`), and for no lazy flag. Who wakes those of a queue has its
-    /// lock, and does not.
+    /// Whether this CPU schedules here, where a piece of kernel code ends. A long system call lets other CPUs have
+    /// their turn in between. There it takes interrupts, and schedules if its kernel preempts itself: between two
+    /// wakeups of a futex (`wake_up_q`), and for no lazy flag. A task that wakes the waiters of a queue holds its lock,
+    /// and does not schedule.
     pub(crate) fn is_to_schedule(&self, cpu: CpuId) -> bool {
         let state = &self.k.cpus[cpu];
         if !state.gives_way() {
@@ -580,7 +580,7 @@ impl Engine {
         }
     }
 
-    /// How long it takes a task to see that its work is done.
+    /// Time until a task sees that its work is done.
     fn until_seen_ns(&mut self) -> f64 {
         let costs = &self.k.machine.costs;
         let (look_ns, end_ns) = (costs.burn_look_ns, costs.burn_end_ns);
@@ -590,14 +590,14 @@ impl Engine {
         end_ns + look_ns * f64::from(self.k.random_u32()) / f64::from(u32::MAX)
     }
 
-    /// What the task's next piece of work is to be multiplied by, where one begins now.
+    /// The factor for the task's next piece of work, if one begins now.
     fn jittered(&mut self, task: TaskId) -> f64 {
         let at = &self.k.tasks[task].at;
         let begins = at.phase == 0 && matches!(at.op(), Op::Run { .. } | Op::Mem { .. });
         if begins { self.varied() } else { 1.0 }
     }
 
-    /// A number near 1, by which lengths of users' work vary.
+    /// A random factor near 1 for lengths of users' work.
     pub(crate) fn varied(&mut self) -> f64 {
         if self.jitter == 0.0 {
             return 1.0;
@@ -624,7 +624,7 @@ impl Engine {
                 let effort_ns = k.hw.as_ref().map_or(at.left, |hw| hw.effort_ns(cpu, at.left));
                 (at.debt + effort_ns) / rate
             }
-            // Its time may be over while it waits: what it owes it pays all the same.
+            // Its time may be over while it waits: it still pays its debt.
             Op::Runtime { .. } if at.phase == 1 => {
                 (at.until_ns.saturating_sub(t_ns) as f64).max(at.debt / rate)
             }
@@ -696,7 +696,7 @@ impl Engine {
         }
     }
 
-    /// Who runs its own code on `cpu` gets on at another speed from `t_ns` on.
+    /// The task in its own code on `cpu` has another speed from `t_ns` on.
     pub(crate) fn rerate(&mut self, cpu: CpuId, t_ns: u64) {
         if self.k.in_user(cpu) {
             self.pause(cpu, t_ns);
@@ -705,7 +705,7 @@ impl Engine {
         }
     }
 
-    /// The other threads of a core now get on at another speed.
+    /// The other threads of a core have another speed from now on.
     pub(crate) fn rerate_siblings(&mut self, cpu: CpuId) {
         let now = self.k.now;
         for at in 0.. {
@@ -717,8 +717,8 @@ impl Engine {
         }
     }
 
-    /// Another task runs on a CPU: those on the other cores of its cache now get on at another speed, where it
-    /// presses on that cache more or less than the one before.
+    /// Another task runs on a CPU. If it presses on the cache more or less than the one before, tasks on the other
+    /// cores of that cache have another speed from now on.
     pub(crate) fn rerate_cache(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>) {
         let k = &mut self.k;
         let of = |task: Option<TaskId>| task.map_or(0.0, |task| k.tasks[task].pressure);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is to happen, in the order of time.
+//! Future events, in the order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Something due.
+/// A due event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The CPU is done with what it was doing. At most one such is due for each CPU.
+    /// The CPU has finished its present activity. Each CPU has at most one such event.
     Cpu(u16),
     /// An interrupt.
     Irq { cpu: u16, irq: Irq },
@@ -17,9 +17,9 @@ pub(crate) enum Due {
     Watchdog,
     /// The policy's control plane looks at its tasks.
     Control,
-    /// Pages that are on the way have come some way.
+    /// A copy of pages has made progress.
     Memory,
-    /// The license of a core goes on; void unless `timer` is still its timer.
+    /// The license of a core changes; void unless `timer` is still its timer.
     License { core: u16, timer: u32 },
     /// A change from outside: index into the scenario's faults.
     Fault(u32),
@@ -36,7 +36,7 @@ pub(crate) enum Irq {
     Wakeups,
     /// A task's timer expires; void unless `timer` is still its timer.
     Timer { task: u32, timer: u32 },
-    /// A task is started that nobody forks.
+    /// Starts a task that no task forks.
     Start { task: u32 },
     /// A timer of the class's own, for the end of a slice.
     Slice,
@@ -47,7 +47,7 @@ pub(crate) enum Irq {
 }
 
 impl Due {
-    /// Does nothing by itself: where only such are left, nothing will ever happen again.
+    /// Does nothing by itself: if only such events are left, nothing will ever happen again.
     fn background(self) -> bool {
         matches!(
             self,
@@ -61,8 +61,8 @@ impl Due {
     }
 }
 
-/// When something comes: its time, and of two of one time the number under which it was put in. What a CPU is due
-/// for has the CPU's number besides, which decides nothing.
+/// The order of an event: its time, then the number under which it was put in. A CPU's event also has the CPU's number,
+/// which decides nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Order(u128);
 
@@ -70,7 +70,7 @@ impl Order {
     const NEVER: Order = Order(u128::MAX);
     const CPU_BITS: u32 = 16;
 
-    /// `seq` is below 2^48: that many things do not happen in a run.
+    /// `seq` is below 2^48: no run has that many events.
     #[inline]
     fn new(t_ns: u64, seq: u64, cpu: usize) -> Self {
         Order(u128::from(t_ns) << 64 | u128::from(seq << Self::CPU_BITS | cpu as u64))
@@ -115,18 +115,18 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// Everything due. Two things due at one time come in the order in which they were put in.
+/// All due events. Two events at one time come in the order in which they were put in.
 ///
-/// What a CPU is due for changes whenever it is interrupted, and far more often than it comes about. So CPUs
-/// are not in the heap: each has a leaf of a tree whose nodes hold the earlier of their two children.
+/// The event of a CPU changes whenever it is interrupted, far more often than it comes about. So CPUs are not in the
+/// heap: each has a leaf of a tree. Each node holds the earlier of its two children.
 #[derive(Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Reverse<Entry>>,
     seq: u64,
     background: usize,
-    /// The root is the second, the children of `n` are `2n` and `2n + 1`; the latter half are the CPUs.
+    /// The root is the second; the children of `n` are `2n` and `2n + 1`. The latter half are the CPUs.
     cpus: Vec<Order>,
-    /// A CPU that is due no more, but is in the tree still: mostly it is put in again before anybody looks.
+    /// A CPU without an event that is still in the tree: mostly it gets a new one before the next look.
     stale: Option<usize>,
 }
 
@@ -138,7 +138,7 @@ impl Queue {
         self.heap.push(Reverse(Entry { order: Order::new(t_ns, self.seq, 0), due }));
     }
 
-    /// From now on `cpu` is due at `t_ns`, and at no other time.
+    /// The event of `cpu` is at `t_ns` from now on.
     #[inline]
     pub fn push_cpu(&mut self, t_ns: u64, cpu: usize) {
         self.seq += 1;
@@ -151,7 +151,7 @@ impl Queue {
         self.set_cpu(cpu, Order::new(t_ns, self.seq, cpu));
     }
 
-    /// `cpu` is due at no time.
+    /// `cpu` has no event.
     #[inline]
     pub fn cancel_cpu(&mut self, cpu: usize) {
         if self.stale != Some(cpu) && 2 * cpu < self.cpus.len() {
@@ -160,7 +160,7 @@ impl Queue {
         }
     }
 
-    /// Takes who is due no more out of the tree.
+    /// Removes the stale CPU from the tree.
     #[inline]
     fn clear(&mut self) {
         if let Some(cpu) = self.stale.take() {
@@ -192,18 +192,18 @@ impl Queue {
         }
     }
 
-    /// When a CPU is due first.
+    /// The first event of a CPU.
     #[inline]
     fn first_cpu(&self) -> Order {
         let first = self.cpus.get(1).copied().unwrap_or(Order::NEVER);
         match self.stale {
             Some(cpu) if first.cpu() == cpu => self.first_beside(cpu),
-            // Behind the first, who is due no more changes nothing.
+            // A stale CPU behind the first changes nothing.
             _ => first,
         }
     }
 
-    /// The same, but for this one.
+    /// The same without this CPU.
     #[inline]
     fn first_beside(&self, cpu: usize) -> Order {
         let (mut at, mut first) = (self.cpus.len() / 2 + cpu, Order::NEVER);
@@ -283,7 +283,7 @@ mod tests {
         assert!(queue.only_background());
     }
 
-    /// The same, said plainly: a list that is searched.
+    /// A plain version: a list that is searched.
     #[derive(Default)]
     struct Plain(Vec<(u64, u64, Due)>);
 

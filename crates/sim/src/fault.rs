@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Changes from outside during a run: affinity, nice values, CPUs that come and go or are taken by a higher class.
+//! Changes from outside during a run: affinity, nice values, CPUs that go offline or online or are taken by a higher
+//! class.
 
 use machine::CpuSet;
 use trace::Kind;
@@ -13,41 +14,41 @@ use crate::kernel::tid;
 use crate::program::Op;
 use crate::task::{CpuId, State, TaskId};
 
-/// A change, and when it happens.
+/// A change, and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     /// Nanoseconds after the start.
     pub at_ns: u64,
-    /// What changes.
+    /// The change.
     pub change: Change,
 }
 
-/// What changes.
+/// A change from outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A task's mask of CPUs, by its index in the workload.
     Affinity(TaskId, CpuSet),
     /// A task's nice value.
     Nice(TaskId, i8),
-    /// A task calls exec: from then on its address space is that of this process. No class hears of it.
+    /// A task calls exec: from then on its address space is that of this process. No class is told.
     Exec(TaskId, usize),
     /// A CPU goes offline.
     Offline(CpuId),
-    /// A CPU comes back.
+    /// A CPU goes online again.
     Online(CpuId),
-    /// A thread of the kernel's own, of SCHED_FIFO and bound to a CPU, runs there until so many ns have passed. It is
-    /// no task of the workload, and no run goes on for it.
+    /// A kernel thread of SCHED_FIFO, bound to a CPU, runs there for `for_ns`. It is no task of the workload, and no
+    /// run is prolonged for it.
     Hog {
-        /// Where it runs.
+        /// The CPU.
         cpu: CpuId,
-        /// For how long, ns.
+        /// How long it runs, ns.
         for_ns: u64,
         /// Its priority, 1 to 99.
         priority: u8,
     },
     /// Counters fail: of instructions, and of cycles at each license level.
     Counters(Failing),
-    /// From then on no core's clock rises above so many MHz, as a governor may choose.
+    /// From then on no core's clock rises above this many MHz, as a governor may choose.
     Governor(u32),
 }
 
@@ -73,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// The workload starts now: so does the time of faults.
+    /// The workload starts now: times of faults count from here.
     pub(crate) fn plan_faults(&mut self) {
         let now = self.k.now;
         for (index, fault) in self.faults.iter().enumerate() {
@@ -83,7 +84,7 @@ impl Engine {
 
     pub(crate) fn on_fault(&mut self, index: usize, t_ns: u64) {
         let change = self.faults[index].change.clone();
-        // Somebody makes the system call: on a CPU that the change leaves alone.
+        // The system call is made on a CPU that the change leaves alone.
         let here = match change {
             Change::Offline(cpu) => self.k.online.iter().find(|other| *other != cpu),
             _ => self.k.online.lowest(),
@@ -93,11 +94,11 @@ impl Engine {
         };
         let free_ns = self.k.cpus[here].free_ns;
         if free_ns > t_ns {
-            // Others would see the change before it is made.
+            // Other CPUs would see the change before it is made.
             return self.k.queue.push(free_ns, Due::Fault(index as u32));
         }
         self.begin(here, t_ns);
-        // Code simulated from here on may see the change, whatever its time.
+        // Code simulated from here on may see the change, whatever its virtual time.
         self.k.sink.hint(t_ns, here, Hint::Disturbed);
         match change {
             Change::Affinity(task, cpus) => self.set_affinity(task, cpus, t_ns),
@@ -132,12 +133,12 @@ impl Engine {
         self.finish();
     }
 
-    /// Does `change` to a task whose runqueue is locked, dequeued meanwhile if it is runnable.
+    /// Does `change` to a task with its runqueue locked. A runnable task is dequeued meanwhile.
     fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
         let cpu = self.k.tasks[task].cpu;
         self.k.now = self.k.now.max(self.seen_ns(task));
         let running = self.k.cpus[cpu].curr == Some(task);
-        // Who blocks is on its queue until its CPU schedules, which may be in the next turn.
+        // A blocking task is on its queue until its CPU schedules, which may be in the next turn.
         let queued = running || self.k.tasks[task].state == State::Queued;
         self.k.rq_lock(cpu);
         if queued {
@@ -159,8 +160,8 @@ impl Engine {
         self.k.rq_unlock(cpu);
     }
 
-    /// Since when a task is where it is found: another CPU's code, simulated ahead of this, may have
-    /// queued it or switched to it at a later time, with the runqueue locked.
+    /// Since when a task is in its present state. Another CPU's code, simulated ahead of this, may have queued it or
+    /// switched to it at a later virtual time, with the runqueue locked.
     fn seen_ns(&self, task: TaskId) -> u64 {
         let of = &self.k.tasks[task];
         match of.state {
@@ -174,7 +175,7 @@ impl Engine {
         if matches!(self.k.tasks[task].state, State::New | State::Dead) || cpus.is_empty() {
             return;
         }
-        // Code that is simulated from here on goes by the new mask, whatever its time.
+        // Code simulated from here on uses the new mask, whatever its virtual time.
         let at_ns = from_ns.max(self.seen_ns(task));
         let kind = Kind::Affinity { tid: tid(task), cpus: cpus.words().to_vec() };
         self.k.sink.emit(at_ns, self.k.this, kind);
@@ -199,7 +200,7 @@ impl Engine {
     pub(crate) fn push_off(&mut self, task: TaskId) {
         let cpu = self.k.tasks[task].cpu;
         match self.k.tasks[task].state {
-            // Who blocks may still be there, for its turn has ended.
+            // A blocking task may still be there, because the CPU's turn has ended.
             State::Running | State::Blocked if self.k.cpus[cpu].curr == Some(task) => {
                 self.k.tasks[task].must_move = true;
                 self.k.resched(cpu);
@@ -219,7 +220,7 @@ impl Engine {
                 self.class.forget_sleeper(&mut self.k, task);
                 self.k.rq_unlock(cpu);
             }
-            // One that waits to be woken there is pushed off when it has been: see `wake_pending`.
+            // A task that waits on a wake list there is pushed off after its wakeup: see `wake_pending`.
             State::New | State::Running | State::Waking | State::Dead => {}
         }
     }
@@ -241,8 +242,8 @@ impl Engine {
         }
         self.k.cpus[cpu].online = false;
         self.k.online.remove(cpu);
-        // Whom the CPU picks it sends away, for a while before a policy hears that it goes, which may queue them for
-        // it still [sched_cpu_deactivate: balance_push_set].
+        // The CPU pushes away each task it picks. It does so for a while before a policy is told that it goes offline;
+        // the policy may still queue tasks for it [sched_cpu_deactivate: balance_push_set].
         let here: Vec<TaskId> =
             (0..self.k.tasks.len()).filter(|task| self.k.tasks[*task].cpu == cpu).collect();
         here.into_iter().for_each(|task| self.push_off(task));

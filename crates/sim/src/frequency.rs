@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Clocks under the simulated tasks: each core's license, the turbo of its package, a limit on power.
 //!
-//! Absent where the machine says nothing of clocks: then all cores always run at their rate. A node is a package.
-//! What a task asks of the license follows from its vector code, whether it is in a system call or not. Kernel paths
-//! take as long at any clock; what runs on a core that halts for a change of clock gets nothing done.
+//! Absent if the machine's file does not describe clocks: then all cores always run at their rate. A node is a package.
+//! A task's license demand follows from its vector code, whether it is in a system call or not. Kernel paths take as
+//! long at any clock. A core that halts for a change of clock does no work.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::event::Due;
 use crate::kernel::Kernel;
 use crate::task::CpuId;
 
-/// What counters of a CPU say, since the start.
+/// Counters of a CPU, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counted {
     /// Cycles in which it was busy, by the license level of its core.
@@ -31,7 +31,7 @@ struct Core {
     ghz: f64,
     limited: bool,
     since_ns: u64,
-    /// Counts its timers, so that a late one is told from the present one.
+    /// Counts its timers, to distinguish a late one from the present one.
     timer: u32,
     cpus: Vec<CpuId>,
     node: usize,
@@ -43,14 +43,14 @@ pub(crate) struct Clocks {
     reference_ghz: f64,
     cores: Vec<Core>,
     core_of: Vec<usize>,
-    /// What each CPU's present task runs; None where it idles.
+    /// Level of the code of each CPU's present task; None if it idles.
     code: Vec<Option<u8>>,
     counted: Vec<Counted>,
-    /// The widest code of each CPU since somebody asked; None: nobody asks, and nothing traps.
+    /// The widest code of each CPU since the last request; None: there was no request, and nothing traps.
     used: Vec<Option<u8>>,
     /// Counters of clocks have failed.
     pub fail: bool,
-    /// What a governor allows.
+    /// The highest clock that a governor allows.
     governed_ghz: f64,
 }
 
@@ -85,16 +85,16 @@ impl Clocks {
         })
     }
 
-    /// How fast a CPU's clock lets its present task go, of its rate at the machine's own clock.
+    /// Speed of a CPU's present task by its clock, relative to the machine's own clock.
     pub fn rate(&self, cpu: CpuId) -> f64 {
         let core = &self.cores[self.core_of[cpu]];
         let code = self.code[cpu].unwrap_or(0);
         let issued = self.model.license.as_ref().map_or(1.0, |law| core.license.rate(code, law));
-        // A halt ends with an event; until then the task is due for as good as never.
+        // A halt ends with an event; until then the task is practically never due.
         (core.ghz / self.reference_ghz * issued).max(1e-6)
     }
 
-    /// What counters of a CPU say at a time. None: they have failed.
+    /// Counters of a CPU at a time. None: they have failed.
     pub fn counted(&mut self, cpu: CpuId, t_ns: u64) -> Option<Counted> {
         self.accrue(self.core_of[cpu], t_ns);
         (!self.fail).then_some(self.counted[cpu])
@@ -105,7 +105,7 @@ impl Clocks {
         self.counted.fill(Counted::default());
     }
 
-    /// The widest code that a CPU's tasks have run since this was asked last; from now on first uses trap.
+    /// The widest code that a CPU's tasks have run since the last call; from now on first uses trap.
     pub fn trapped(&mut self, cpu: CpuId) -> u8 {
         self.used[cpu].replace(0).unwrap_or(0)
     }
@@ -122,7 +122,7 @@ impl Clocks {
         }
     }
 
-    /// Counts what a core did until now.
+    /// Updates a core's counters up to now.
     fn accrue(&mut self, number: usize, t_ns: u64) {
         let core = &mut self.cores[number];
         let from_ns = core.since_ns;
@@ -152,7 +152,7 @@ impl Clocks {
         }
     }
 
-    /// Clocks of a package's cores, after something has changed there.
+    /// Sets the clocks of a package's cores, after a change there.
     fn settle(&mut self, node: usize) {
         let busy = |core: &Core| core.cpus.iter().any(|cpu| self.code[*cpu].is_some());
         let active = self.cores.iter().filter(|core| core.node == node && busy(core)).count();
@@ -173,7 +173,7 @@ impl Clocks {
 }
 
 impl Kernel {
-    /// What the counters of the CPU that this code runs on say of its clock, if there are any that work.
+    /// Clock counters of the CPU that this code runs on, if there are any that work.
     pub(crate) fn clocks_counted(&mut self) -> Option<Counted> {
         let (cpu, now) = (self.this, self.now);
         self.clocks.as_mut()?.counted(cpu, now)
@@ -181,8 +181,8 @@ impl Kernel {
 }
 
 impl Engine {
-    /// Another task runs on a CPU from now on, or its task's code is another: its license, and all clocks of its
-    /// package, may change.
+    /// Another task runs on a CPU from now on, or its task's code changes: its license, and all clocks of its package,
+    /// may change.
     pub(crate) fn code_changes(&mut self, cpu: CpuId, t_ns: u64) {
         let k = &mut self.k;
         let Some(clocks) = &mut k.clocks else { return };
@@ -217,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// The license of a core goes on.
+    /// The license of a core changes.
     pub(crate) fn on_license(&mut self, number: usize, timer: u32, t_ns: u64) {
         let Some(clocks) = &mut self.k.clocks else { return };
         if clocks.cores[number].timer != timer {
@@ -242,7 +242,7 @@ impl Engine {
         }
     }
 
-    /// Who runs on a core whose clock has changed gets on at another speed.
+    /// Tasks on cores with a changed clock have another speed from now on.
     fn clocks_change(&mut self, node: usize, before: &[f64], t_ns: u64) {
         let Some(clocks) = &mut self.k.clocks else { return };
         clocks.settle(node);
@@ -255,7 +255,7 @@ impl Engine {
     }
 }
 
-/// Of every CPU.
+/// The rate of every CPU.
 fn rates(clocks: &Clocks) -> Vec<f64> {
     (0..clocks.code.len()).map(|cpu| clocks.rate(cpu)).collect()
 }

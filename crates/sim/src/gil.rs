@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPython's global interpreter lock [Python/ceval_gil.c]: whose threads work one at a time.
+//! CPython's global interpreter lock [Python/ceval_gil.c]: its threads work one at a time.
 //!
-//! Who finds it taken waits for it, a few ms at most: then it asks for it, and waits again. Who has it sees that, lets
-//! go, and waits until another has it [FORCE_SWITCHING]. Who blocks or ends, or makes a call that may block, lets go as
-//! well, and waits for nobody.
+//! A thread that finds it taken waits for it, a few ms at most. Then it asks for it, and waits again. The holder sees
+//! the request, releases the lock, and waits until another thread has it [FORCE_SWITCHING]. A thread that blocks or
+//! ends, or makes a call that may block, releases it as well, and does not wait.
 
 use std::collections::VecDeque;
 
@@ -18,17 +18,18 @@ pub(crate) struct Gil {
     interval_ns: u64,
     ask_ns: u64,
     holder: Option<TaskId>,
-    /// Who had it last, and how often another took it.
+    /// The last holder, and how often another thread took it.
     last: Option<TaskId>,
     switches: u64,
-    /// Who waits until it is free, and since which switch: one that is awake has waited for long enough.
+    /// Tasks that wait until it is free, and since which switch. A task here that is awake has waited for long enough.
     waiters: VecDeque<(TaskId, u64)>,
     /// One of them has asked for it.
     asked: bool,
-    /// Who has let go of it, woken the first of them, and not left the mutex around that; and those who wait for that one.
+    /// The task that has released it and woken the first waiter, and not left the mutex around that; and the tasks that
+    /// wait for that task.
     within: Option<TaskId>,
     outside: VecDeque<TaskId>,
-    /// That one was asked to, and will wait until another has the lock.
+    /// The lock was asked of that task, which will wait until another one has it.
     was_asked: bool,
     switching: Option<TaskId>,
 }
@@ -38,7 +39,7 @@ impl Gil {
         Gil { interval_ns, ask_ns, ..Gil::default() }
     }
 
-    /// Nobody has it from now on. Returns who is woken.
+    /// Releases it. Returns the task to wake.
     fn drop(&mut self) -> Option<TaskId> {
         self.holder = None;
         self.asked = false;
@@ -47,14 +48,14 @@ impl Gil {
 }
 
 impl Engine {
-    /// Whether a task may work as far as its lock goes.
+    /// Whether a task may work as far as its lock is concerned.
     #[inline]
     pub(crate) fn has_gil(&self, task: TaskId) -> bool {
         let Some(gil) = self.k.tasks[task].gil else { return true };
         !matches!(&self.objects[gil], Object::Gil(gil) if gil.holder != Some(task))
     }
 
-    /// Whether a task has to see to its lock before it goes on.
+    /// Whether a task must handle its lock before it goes on.
     #[inline]
     pub(crate) fn is_at_gil(&self, task: TaskId) -> bool {
         let Some(gil) = self.k.tasks[task].gil else { return false };
@@ -66,11 +67,11 @@ impl Engine {
                 matches!(at.op(), Op::Read { .. } | Op::Write { .. } | Op::Accept { .. });
             return gil.asked && works || may_wait && at.phase == 0;
         }
-        // What it owes it pays first.
+        // It pays its debt first.
         gil.within == Some(task) || works && at.debt < 1.0
     }
 
-    /// Takes the lock, waits for it, asks for it, or lets go of it. The task is left running, or blocked and off its CPU.
+    /// Takes the lock, waits for it, asks for it, or releases it. The task is left running, or blocked and off its CPU.
     pub(crate) fn pass_gil(&mut self, task: TaskId) {
         let Some(at) = self.k.tasks[task].gil else { return };
         self.take_or_drop_gil(task, at);
@@ -109,7 +110,7 @@ impl Engine {
         if let Some(place) = gil.waiters.iter().position(|(waiter, _)| *waiter == task)
             && let Some((_, since)) = gil.waiters.remove(place)
         {
-            // Who waited while it changed hands waits once more.
+            // A task that waited while it changed hands waits once more.
             if let Some(holder) = gil.holder
                 && since == gil.switches
             {
@@ -143,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// Who has the lock sees that it is asked for, if it works now; else it will before it works on.
+    /// The holder sees the request at once if it works now; else before it works on.
     fn looks_up(&mut self, holder: TaskId) {
         let (cpu, now) = (self.k.tasks[holder].cpu, self.k.now);
         if self.k.cpus[cpu].curr == Some(holder) && self.k.in_user(cpu) {

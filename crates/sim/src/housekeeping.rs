@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads that a machine's kernel has for itself ([`machine::Housekeeper`]): tasks of the class like
-//! any other, seen like any other, which nobody forks, and for which no run goes on.
+//! A machine's kernel threads ([`machine::Housekeeper`]): tasks of the class, observed like any other. No task forks
+//! them, and no run is prolonged for them.
 //!
-//! Their timers are those of the timer wheel: looked at in the ticks of CPUs that have ticks, and late
-//! where none has. So nothing is due for them, and a workload that can go on no more is found stuck.
+//! Their timers are those of the timer wheel: checked in the ticks of CPUs that have ticks, and late without ticks. So
+//! no event is queued for them, and a stuck workload is still found stuck.
 
 use machine::{CpuSet, Each, Housekeeper};
 use rand::RngExt;
@@ -18,7 +18,7 @@ use crate::task::{CpuId, State, TaskId};
 #[derive(Default)]
 pub(crate) struct Housekeeping {
     keepers: Vec<Keeper>,
-    /// What the clock that timers are rounded on shows when the run begins.
+    /// The clock that timers are rounded on, at the begin of the run.
     clock_ns: u64,
 }
 
@@ -27,14 +27,14 @@ struct Keeper {
     kind: Housekeeper,
     /// Number of its CPU or node.
     number: u64,
-    /// Where it belongs. While none of these is online it may run anywhere.
+    /// The CPUs it belongs to. While none of these is online it may run anywhere.
     cpus: CpuSet,
     /// When its timer expires; None while it has work.
     due_ns: Option<u64>,
 }
 
 impl Housekeeping {
-    /// Makes the machine's threads. Chance is asked only where there are some.
+    /// Makes the machine's threads. Draws random numbers only if there are some.
     pub fn make(&mut self, k: &mut Kernel) {
         let kinds = k.machine.housekeepers.clone();
         let longest_ns = kinds.iter().map(|kind| kind.period_ns.saturating_mul(kind.step_ns)).max();
@@ -60,8 +60,8 @@ impl Housekeeping {
 }
 
 impl Keeper {
-    /// When the timer expires, on the clock, that was set before the run; `rest_ns` is what is left of
-    /// a period that the clock does not set.
+    /// When a timer that was set before the run expires, on the clock; `rest_ns` is the rest of a period that is not
+    /// aligned to the clock.
     fn first_ns(&self, clock_ns: u64, rest_ns: u64) -> u64 {
         let Housekeeper { period_ns, step_ns, skew_ns, .. } = self.kind;
         let at_ns = match skew_ns {
@@ -74,13 +74,13 @@ impl Keeper {
         step_after(at_ns.max(clock_ns), step_ns)
     }
 
-    /// When a timer expires, on the clock, that is set now.
+    /// When a timer that is set now expires, on the clock.
     fn expires_ns(&self, clock_ns: u64) -> u64 {
         let Housekeeper { period_ns, step_ns, skew_ns, .. } = self.kind;
         let at_ns = match skew_ns {
             None => clock_ns + period_ns,
             Some(skew_ns) => {
-                // The full period that is nearest to the next one.
+                // The full period nearest to the next one.
                 let skew_ns = self.number * skew_ns;
                 let late_ns = (clock_ns + skew_ns) % period_ns;
                 let full_ns = clock_ns + skew_ns - late_ns + period_ns;
@@ -92,8 +92,8 @@ impl Keeper {
     }
 }
 
-/// The timer wheel's next step: no timer may expire early, so one that is due at a step waits for the
-/// next [calc_index].
+/// The timer wheel's next step. No timer may expire early, so a timer that is due at a step waits for the next
+/// [calc_index].
 fn step_after(at_ns: u64, step_ns: u64) -> u64 {
     (at_ns / step_ns + 1) * step_ns
 }
@@ -115,7 +115,7 @@ fn keeper(k: &mut Kernel, kind: &Housekeeper, number: usize) -> TaskId {
 }
 
 impl Engine {
-    /// The class gets to know them, from `first` on; they wait for their timers.
+    /// Announces them to the class, from `first` on; they wait for their timers.
     pub(crate) fn keepers_rest(&mut self, first: TaskId) {
         for task in first..self.k.tasks.len() {
             self.class.fork(&mut self.k, task);
@@ -123,13 +123,12 @@ impl Engine {
             let cpus = self.k.tasks[task].allowed.words().to_vec();
             self.k.emit(Kind::Affinity { tid: tid(task), cpus });
         }
-        // That was long ago.
+        // That was long ago in virtual time.
         self.k.now = 0;
     }
 
-    /// After a tick: wakes those whose timers have expired. A timer is where its thread was last; of a
-    /// CPU without ticks, others look at the timers of threads that do not belong to it
-    /// (`tmigr_handle_remote`).
+    /// After a tick: wakes the threads with expired timers. A timer is on its thread's last CPU. If that CPU has no
+    /// ticks, other CPUs check the timers of threads that are not bound to it (`tmigr_handle_remote`).
     pub(crate) fn wake_keepers(&mut self) {
         let (this, now) = (self.k.this, self.k.now);
         for index in 0..self.housekeeping.keepers.len() {
@@ -144,8 +143,7 @@ impl Engine {
         }
     }
 
-    /// A CPU has come back: threads that belong there are bound again [rebind_workers,
-    /// kthreads_online_cpu].
+    /// A CPU is online again: its threads are bound to it again [rebind_workers, kthreads_online_cpu].
     pub(crate) fn rebind_keepers(&mut self, cpu: CpuId) {
         for index in 0..self.housekeeping.keepers.len() {
             let Keeper { task, cpus, .. } = self.housekeeping.keepers[index];

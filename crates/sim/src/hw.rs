@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! TLBs and caches under the simulated tasks, for workloads that say what they touch.
+//! TLBs and caches under the simulated tasks, for workloads that say what memory they touch.
 //!
-//! Absent where no task has `hw`: then switches cost the machine's flat figures, and nothing here
-//! runs. Where it is present, a task with `hw` pays for what it finds gone instead of those
-//! figures (`mm_refill_ns`, `switch_refill_ns`, `migrate_*_ns`), never both; what loading the page-table
-//! root itself takes (`mm_switch_ns`) is charged to all. No cost depends on who schedules.
+//! Absent if no task has `hw`: then switches cost the machine's flat figures, and nothing here runs. If it is present,
+//! a task with `hw` pays for its misses instead of those figures (`mm_refill_ns`, `switch_refill_ns`, `migrate_*_ns`),
+//! never both. All tasks are charged for loading the page-table root itself (`mm_switch_ns`). No cost depends on the
+//! scheduler.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,25 +14,25 @@ use workload::{Touched, Workload};
 
 use crate::task::{CpuId, TaskId};
 
-/// State of the hardware, and what each task has missed.
+/// State of the hardware, and the misses of each task.
 pub(crate) struct Hw {
     warmth: Warmth,
     touches: Vec<Option<Rc<Touches>>>,
-    /// Which set of others' data each task touches.
+    /// The set of shared data that each task touches.
     shared: Vec<Option<u32>>,
-    /// What each CPU's present task found when it came.
+    /// Misses that each CPU's present task has to expect in its turn.
     turns: Vec<Option<Turn>>,
     pub misses: Vec<Misses>,
-    /// How many times as long work takes, for who records what is touched.
+    /// Factor on the time of work, while an observer records the touched sets.
     pub slowed: f64,
-    /// Time lost to misses, and work, of a task after another on the same CPU, while somebody asks.
+    /// Time lost to misses, and work, of a task after another on the same CPU, if sampling is on.
     pub sampled: Option<BTreeMap<(TaskId, TaskId), (f64, f64)>>,
-    /// Who left each CPU last.
+    /// The task that left each CPU last.
     before: Vec<Option<TaskId>>,
 }
 
 impl Hw {
-    /// For a workload whose tasks say what they touch, on a machine that says what it has.
+    /// For a workload that gives its tasks' memory, on a machine that describes its caches.
     pub fn new(machine: &Machine, workload: &Workload) -> Option<Self> {
         if workload.tasks.iter().all(|task| task.hw.is_none()) {
             return None;
@@ -60,17 +60,17 @@ impl Hw {
         })
     }
 
-    /// Forgets what was missed up to now; what is warm stays so.
+    /// Forgets the misses up to now; caches stay warm.
     pub fn restart(&mut self) {
         self.misses.fill(Misses::default());
     }
 
-    /// Whether it is known what this task touches. The thread that starts the others is not known.
+    /// Whether it is known what memory this task touches. Not known of the thread that starts the others.
     pub fn knows(&self, task: TaskId) -> bool {
         self.touches.get(task).is_some_and(|touches| touches.is_some())
     }
 
-    /// A CPU goes over to a task of an address space. Returns the kernel's time for its own misses, ns.
+    /// A CPU switches to a task of an address space. Returns the kernel's time for its own misses, ns.
     pub fn enter(&mut self, cpu: CpuId, task: TaskId, space: usize) -> f64 {
         self.warmth.change_space(cpu, space as u32);
         let Some(Some(touches)) = self.touches.get(task) else { return 0.0 };
@@ -101,17 +101,17 @@ impl Hw {
         }
     }
 
-    /// Which set of others' data a task touches. None: none.
+    /// The set of shared data that a task touches. None: none.
     pub fn shares(&self, task: TaskId) -> Option<u32> {
         self.shared.get(task).copied().flatten()
     }
 
-    /// CPU time that so much work of the CPU's present task takes, its misses included.
+    /// CPU time of `work_ns` of work of the CPU's present task, its misses included.
     pub fn effort_ns(&self, cpu: CpuId, work_ns: f64) -> f64 {
         self.turns[cpu].as_ref().map_or(work_ns, |turn| self.slowed * turn.effort_ns(work_ns))
     }
 
-    /// Work that the CPU's present task gets done in so much CPU time, at most so much.
+    /// Work that the CPU's present task gets done in `effort_ns` of CPU time, at most `most_ns`.
     pub fn worked_ns(&mut self, cpu: CpuId, task: TaskId, effort_ns: f64, most_ns: f64) -> f64 {
         let Some(turn) = &mut self.turns[cpu] else { return effort_ns.min(most_ns) };
         let work_ns = turn.work_ns(effort_ns / self.slowed).min(most_ns);
@@ -121,7 +121,7 @@ impl Hw {
     }
 }
 
-/// Numbers of sets: who names the same set shares it.
+/// Numbers of sets: equal names share a set.
 #[derive(Default)]
 struct Names {
     known: BTreeMap<(&'static str, usize, String), u32>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The simulated kernel as a scheduling class sees it: time, locks, tasks, CPUs.
 //!
-//! Kernel code of a CPU runs at a cursor of virtual time ([`Kernel::now_ns`]): whatever it does
-//! moves the cursor. It is simulated in one go from an event to its end, then other CPUs get their
-//! turn; so it can be ahead of them by the length of a system call or a pass of the scheduler.
+//! Kernel code of a CPU runs at a cursor of virtual time ([`Kernel::now_ns`]), which every action moves. It is
+//! simulated in one go from an event to its end, then other CPUs get their turn. So it can be ahead of them by the
+//! length of a system call or a pass of the scheduler.
 
 use machine::{CpuSet, Machine, Paths, Ticks, contended_rate};
 use policy::Cgroup;
@@ -92,15 +92,15 @@ impl CoreFuncs {
 pub struct Kernel {
     /// The hardware under it.
     pub machine: Machine,
-    /// Its costs as they are charged here.
+    /// Its costs in whole ns, as charged.
     pub(crate) whole: Whole,
-    /// What its functions cost.
+    /// The lengths of its functions.
     pub paths: Paths,
     /// Its CPUs.
     pub cpus: Vec<Cpu>,
     /// Its tasks: those of the workload, in its order.
     pub tasks: Vec<Task>,
-    /// Who makes another task at this moment.
+    /// The task that creates another one at this moment.
     pub(crate) forker: Option<TaskId>,
     /// Its cgroups, the root first: those of the workload, in its order.
     pub cgroups: Vec<Cgroup>,
@@ -111,43 +111,43 @@ pub struct Kernel {
     pub(crate) queue: Queue,
     pub(crate) sink: Sink,
     pub(crate) rng: Pcg64Mcg,
-    /// What counters count wrong, and clocks tell.
+    /// Errors of counters and clocks.
     pub(crate) noise: Noise,
-    /// How much the tasks that run press on each last-level cache.
+    /// Pressure of the running tasks on each last-level cache.
     pub(crate) pressure: Vec<f64>,
-    /// TLBs and caches, where the workload says what its tasks touch.
+    /// TLBs and caches, if the workload says what memory its tasks touch.
     pub(crate) hw: Option<Box<Hw>>,
-    /// Memory domains, where the machine has them and the workload says what its tasks ask of memory.
+    /// Memory domains, if the machine has them and the workload gives its tasks' demand on memory.
     pub(crate) domains: Option<Box<Domains>>,
-    /// Clocks, where the machine says what they follow.
+    /// Clocks, if the machine gives their rules.
     pub(crate) clocks: Option<Box<Clocks>>,
     /// Counters of instructions have failed.
     pub(crate) counters_stand: bool,
-    /// The CPU whose code is being simulated, what a function costs there, and its cursor.
+    /// The CPU that is being simulated, the cost class of functions there, and its cursor.
     pub(crate) this: CpuId,
     caller: Caller,
     pub(crate) now: u64,
-    /// While a pass of the scheduler or a wakeup holds a runqueue, its clock stands (`rq_clock`): what
-    /// that code takes belongs to who runs next, or is seen at the next look.
+    /// While a pass of the scheduler or a wakeup holds a runqueue, its clock stands (`rq_clock`). The time of that code
+    /// is charged to the next task, or appears at the next update.
     pub(crate) standing_ns: Option<u64>,
-    /// What waiting and waking take of recorded tasks, beyond what is charged here.
+    /// Extra CPU time of recorded tasks for waiting and waking, beyond the charges here.
     pub(crate) takes_more: Cut,
-    /// Since when its time is nobody's yet ([`Kernel::credit`]).
+    /// Start of the CPU time that no task has been credited with yet ([`Kernel::credit`]).
     since_ns: u64,
     /// Why the run must end, first reason first.
     pub(crate) failure: Option<String>,
     locks: Vec<Lock>,
-    /// Where CPUs run in turn.
+    /// State of turns, if CPUs run in turn.
     pub(crate) cuts: Option<Box<Cuts>>,
     core_busy: Vec<usize>,
     core_cpus: Vec<CpuSet>,
     /// The same as a list.
     core_threads: Vec<Vec<CpuId>>,
-    /// What each CPU has been given last where any of several will do.
+    /// The CPU that each CPU last got from [`Kernel::any_and_distribute`].
     given: Vec<CpuId>,
 }
 
-/// A look at a clock, of [`Kernel::took_ns`].
+/// A reading of the clock, for [`Kernel::took_ns`].
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     own_ns: u64,
@@ -210,13 +210,13 @@ impl Kernel {
         }
     }
 
-    /// The cursor: virtual time at which the code simulated now has arrived, in ns.
+    /// The cursor: the virtual time that the simulated code has reached, in ns.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.now
     }
 
-    /// The CPU whose code is being simulated.
+    /// The CPU that is being simulated.
     #[inline]
     pub fn this_cpu(&self) -> CpuId {
         self.this
@@ -229,7 +229,7 @@ impl Kernel {
         self.failure.get_or_insert(reason.into());
     }
 
-    /// A number from the run's seed.
+    /// A random number from the run's seed.
     pub fn random_u32(&mut self) -> u32 {
         self.rng.next_u32()
     }
@@ -241,13 +241,13 @@ impl Kernel {
         self.paths.id(name).into()
     }
 
-    /// A function of the class's own, of so many instructions and `fixed_ns` beside.
+    /// A function of the class's own, of `instructions` and an extra `fixed_ns`.
     pub fn add_function(&mut self, name: &str, instructions: f64, fixed_ns: f64) -> Func {
         self.account.add(name, true, instructions, fixed_ns, &self.machine)
     }
 
-    /// Enters a function: charges its instructions, and counts all time up to [`Kernel::leave`]
-    /// for it, save what functions called from it take.
+    /// Enters a function: charges its instructions, and counts all time up to [`Kernel::leave`] for it, except the time
+    /// of functions called from it.
     #[inline]
     pub fn enter(&mut self, func: Func) {
         self.now = self.account.enter(func, self.now, self.caller);
@@ -259,7 +259,7 @@ impl Kernel {
         self.account.leave(self.now);
     }
 
-    /// [`Kernel::leave`], as a function's last word.
+    /// [`Kernel::leave`], as the last call of a function.
     #[inline]
     pub(crate) fn leave_with<T>(&mut self, answer: T) -> T {
         self.leave();
@@ -275,7 +275,7 @@ impl Kernel {
     /// Moves the cursor by a cost of the machine.
     #[inline]
     pub fn charge_ns(&mut self, ns: f64) {
-        // By way of a signed number, which is shorter; a cost is no longer than 2^63 ns.
+        // Converted through a signed number, which takes fewer instructions; a cost is at most 2^63 ns.
         self.charge(ns as i64 as u64);
     }
 
@@ -285,13 +285,13 @@ impl Kernel {
         self.now += ns;
     }
 
-    /// What a line costs this CPU that another one wrote last.
+    /// Cost to this CPU of a line that `cpu` wrote last.
     #[inline]
     fn line_from(&self, cpu: CpuId) -> LineCost {
         self.whole.line(self.machine.distance(cpu, self.this))
     }
 
-    /// What the code simulated now took so far is the CPU's present task's own.
+    /// Credits the CPU's present task with the time of the code simulated so far.
     #[inline]
     pub(crate) fn credit(&mut self) {
         let took_ns = self.now - std::mem::replace(&mut self.since_ns, self.now);
@@ -328,7 +328,7 @@ impl Kernel {
         self.look_at_caller();
     }
 
-    /// What functions cost has changed: another CPU is simulated, or it has become idle or busy.
+    /// Costs of functions have changed: another CPU is simulated, or it has become idle or busy.
     fn look_at_caller(&mut self) {
         let busy = self.core_busy[self.machine.cpus[self.this].core as usize].clamp(1, 4);
         self.caller = Caller::new(busy, self.cpus[self.this].idle());
@@ -356,7 +356,7 @@ impl Kernel {
         }
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     #[inline]
     pub fn unlock(&mut self, lock: LockId) {
         self.locks[lock.0].give(self.now);
@@ -365,7 +365,7 @@ impl Kernel {
         }
     }
 
-    /// Takes a lock only if that needs no waiting; says whether it did.
+    /// Takes a lock only if that needs no waiting; returns whether it did.
     pub fn trylock(&mut self, lock: LockId) -> bool {
         let free = self.locks[lock.0].free(self.now);
         if free {
@@ -391,14 +391,14 @@ impl Kernel {
         self.lock(self.cpus[cpu].rq_lock);
     }
 
-    /// Gives the lock of a CPU's runqueue back.
+    /// Releases the lock of a CPU's runqueue.
     #[inline]
     pub fn rq_unlock(&mut self, cpu: CpuId) {
         self.unlock(self.cpus[cpu].rq_lock);
     }
 
-    /// `double_lock_balance`: with `this`'s runqueue locked, locks `other`'s too, in the order of
-    /// their numbers; `this`'s may be given back and taken again meanwhile.
+    /// `double_lock_balance`: with `this`'s runqueue locked, locks `other`'s too, in the order of their numbers;
+    /// `this`'s may be released and taken again meanwhile.
     pub fn rq_double_lock(&mut self, this: CpuId, other: CpuId) {
         if self.trylock(self.cpus[other].rq_lock) {
             return;
@@ -418,7 +418,7 @@ impl Kernel {
 
     // ---- tasks ----
 
-    /// The clock of the runqueue that is being worked on: `rq_clock_task`.
+    /// The clock of the runqueue in use: `rq_clock_task`.
     pub fn rq_clock_ns(&self) -> u64 {
         self.standing_ns.unwrap_or(self.now)
     }
@@ -442,7 +442,7 @@ impl Kernel {
         delta_ns
     }
 
-    /// Adds a thread of the kernel's own, in a process of its own; nobody has forked it.
+    /// Adds a kernel thread, in a process of its own; no task has forked it.
     pub(crate) fn add_thread(&mut self, name: String, allowed: CpuSet, program: &[Op]) -> TaskId {
         let process = self.tasks.iter().map(|task| task.process + 1).max().unwrap_or(0);
         let at = Cursor::new(program.into(), None, 0);
@@ -451,15 +451,14 @@ impl Kernel {
         self.tasks.len() - 1
     }
 
-    /// A task's address space; 0 where it has none.
+    /// A task's address space; 0 if it has none.
     pub(crate) fn space_of(&self, task: TaskId) -> usize {
         let task = &self.tasks[task];
         if task.kernel { 0 } else { task.process + 1 }
     }
 
-    /// Makes a queued task belong to another CPU: `set_task_cpu`. The class has dequeued it from
-    /// the old one's queue and enqueues it on the new one's; both runqueues are locked, or the task
-    /// is in nobody's queue.
+    /// Makes a queued task belong to another CPU: `set_task_cpu`. The class has dequeued it from the old one's queue
+    /// and enqueues it on the new one's. Both runqueues are locked, or the task is in no queue.
     pub fn set_task_cpu(&mut self, task: TaskId, cpu: CpuId) {
         let was = std::mem::replace(&mut self.tasks[task].cpu, cpu);
         if was != cpu && self.tasks[task].state == State::Queued {
@@ -469,7 +468,7 @@ impl Kernel {
         self.touch_task(task);
     }
 
-    /// Asks a CPU to schedule: `resched_curr`. Sends an interrupt where it is another one.
+    /// Asks a CPU to schedule: `resched_curr`. Sends an interrupt to another CPU.
     pub fn resched(&mut self, cpu: CpuId) {
         if std::mem::replace(&mut self.cpus[cpu].need_resched, true) {
             return;
@@ -490,7 +489,7 @@ impl Kernel {
         self.cpus[cpu].curr.is_some_and(|curr| self.tasks[curr].realtime.yes())
     }
 
-    /// What real-time tasks leave of a CPU to the class below, of 1024 [scale_rt_capacity].
+    /// The capacity of a CPU that real-time tasks leave to the class below, of 1024 [scale_rt_capacity].
     pub(crate) fn capacity_left(&mut self, cpu: CpuId) -> f64 {
         let runs = self.runs_realtime(cpu);
         let now = self.now;
@@ -512,7 +511,7 @@ impl Kernel {
         self.cpus[self.this].irq_work = true;
     }
 
-    /// The same on any CPU, which another one sends an interrupt: `irq_work_queue_on`.
+    /// The same on any CPU, by an interrupt if it is another one: `irq_work_queue_on`.
     pub fn raise_irq_work_on(&mut self, cpu: CpuId) {
         if cpu == self.this {
             self.raise_irq_work();
@@ -532,14 +531,14 @@ impl Kernel {
         self.core_cpus[self.machine.cpus[cpu].core as usize]
     }
 
-    /// Thread `at` of the core of `cpu`, itself included; None: it has no more.
+    /// Thread `at` of the core of `cpu`, itself included; None: the core has fewer.
     #[inline]
     pub(crate) fn thread_of_core(&self, cpu: CpuId, at: usize) -> Option<CpuId> {
         self.core_threads[self.machine.cpus[cpu].core as usize].get(at).copied()
     }
 
-    /// Any CPU that is in both: the next one behind what this CPU was given last, so that many who ask
-    /// one after the other are spread. `cpumask_any_and_distribute`.
+    /// Any CPU that is in both sets: the next one after the last answer to this CPU, so that successive callers are
+    /// spread. `cpumask_any_and_distribute`.
     #[inline]
     pub fn any_and_distribute(&mut self, set: &CpuSet, allowed: &CpuSet) -> Option<CpuId> {
         if !set.meets(allowed) {
@@ -550,15 +549,15 @@ impl Kernel {
         Some(*given)
     }
 
-    /// What this CPU's code sees of time.
+    /// Reads the clock on this CPU.
     pub fn stamp(&self) -> Stamp {
         let turn_ns = self.machine.costs.turn_ns as u64;
         let rounds = self.cuts.as_ref().map_or(0, |cuts| cuts.rounds(self.now, turn_ns));
         Stamp { own_ns: self.now, rounds }
     }
 
-    /// How long this CPU's code has taken since then, by a clock: where CPUs run in turn, and a turn has ended meanwhile or was
-    /// given away for a lock, all others that have something to run have had theirs.
+    /// How long this CPU's code has taken since then, by a clock. If CPUs run in turn, a turn may have ended meanwhile
+    /// or been given away for a lock: all other busy CPUs have had theirs then.
     pub fn took_ns(&self, since: Stamp) -> u64 {
         let now = self.stamp();
         let busy = |cpu: &CpuId| *cpu != self.this && !self.cpus[*cpu].idle();
@@ -582,7 +581,7 @@ impl Kernel {
 
     // ---- progress ----
 
-    /// How fast a CPU's present task gets on: of the reference CPU.
+    /// Speed of a CPU's present task, relative to the reference CPU.
     pub(crate) fn rate_of(&self, cpu: CpuId) -> f64 {
         let place = &self.machine.cpus[cpu];
         let busy = self.core_busy[place.core as usize];
@@ -596,8 +595,7 @@ impl Kernel {
         contended_rate(core_rate, stalled, longer) * self.machine.costs.smt_rate(busy) * shared
     }
 
-    /// `cpu` has started or stopped being busy. Returns whether others of its core now get on at another
-    /// speed.
+    /// `cpu` has started or stopped being busy. Returns whether other threads of its core have another speed now.
     pub(crate) fn set_busy(&mut self, cpu: CpuId, busy: bool) -> bool {
         let core = self.machine.cpus[cpu].core as usize;
         let was = self.core_busy[core];
@@ -618,7 +616,7 @@ pub(crate) fn tid(task: TaskId) -> Tid {
     task as Tid + 1
 }
 
-/// The cgroup that nobody made.
+/// The root cgroup.
 const ROOT: Cgroup = Cgroup { parent: 0, weight: 100 };
 
 /// The number of a group of the workload; None is the root, as the inode of its folder is 1.

@@ -6,12 +6,12 @@ use machine::CpuSet;
 use crate::task::CpuId;
 use crate::whole::LineCost;
 
-/// A cache line: who wrote it last, and who has read it since.
+/// A cache line: its last writer, and its readers since.
 #[derive(Clone, Debug)]
 pub struct Line {
     owner: CpuId,
     readers: CpuSet,
-    /// Until when an atomic operation on it lasts: they come one after the other.
+    /// End of the last atomic operation on it: they come one after the other.
     busy_ns: u64,
 }
 
@@ -21,13 +21,13 @@ impl Line {
         Line { owner: cpu, readers: CpuSet::EMPTY, busy_ns: 0 }
     }
 
-    /// Who wrote it last.
+    /// The last writer.
     #[inline]
     pub(crate) fn owner(&self) -> CpuId {
         self.owner
     }
 
-    /// When an atomic operation of `cpu` is done that starts at `now_ns` and costs so much.
+    /// When an atomic operation of `cpu` is done that starts at `now_ns` with this cost.
     pub(crate) fn atomic(&mut self, now_ns: u64, cpu: CpuId, cost: LineCost) -> u64 {
         // A write far in the future belongs to code that was simulated early: do not wait for it.
         let queue_ns = if self.busy_ns < now_ns + 4 * cost.fetch_ns { self.busy_ns } else { 0 };
@@ -38,7 +38,7 @@ impl Line {
         done_ns
     }
 
-    /// Whether `cpu` has it: it has written or read it since another one wrote it.
+    /// Whether `cpu` has it: it has written or read it since the last write of another CPU.
     #[inline]
     pub(crate) fn has(&self, cpu: CpuId) -> bool {
         self.owner == cpu || self.readers.has(cpu)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where connections wait to be accepted. Recordings alone have them: the system calls around are in their work.
+//! A queue of connections to be accepted. Only recordings have them: the system calls around are in their work.
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use crate::task::TaskId;
 /// A listening socket.
 #[derive(Default)]
 pub(crate) struct Listener {
-    /// Connections that nobody has accepted, by the first of their two channels.
+    /// Connections that are not accepted yet, by the first of their two channels.
     begun: VecDeque<usize>,
     waiters: VecDeque<TaskId>,
 }
 
-/// One direction of a connection, once one was accepted, and who waits for that.
+/// One direction of a connection, once it was accepted, and the tasks that wait for that.
 #[derive(Default)]
 pub(crate) struct Accepted {
     channel: Option<usize>,
@@ -34,7 +34,7 @@ impl Engine {
     pub(crate) fn accept(&mut self, task: TaskId, listener: usize, accepted: usize) {
         let object = object!(self, Listener, listener);
         let Some(connection) = object.begun.pop_front() else {
-            // Another may take what it is woken for: then it waits once more.
+            // Another task may take the connection first: then this one waits once more.
             object.waiters.push_back(task);
             return self.block(task);
         };
@@ -48,7 +48,7 @@ impl Engine {
         self.next(task);
     }
 
-    /// The channel itself, where this is an end of one that was accepted. None: the task waits until one is.
+    /// The channel itself, if this is an end of an accepted connection. None: the task waits until one is accepted.
     pub(crate) fn channel(&mut self, task: TaskId, at: usize) -> Option<usize> {
         let Object::Accepted(end) = &mut self.objects[at] else { return Some(at) };
         if end.channel.is_none() {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Spinlocks in virtual time.
 //!
-//! A CPU's kernel code is simulated in one go from the time it starts, so a lock's history is known
-//! when the next CPU asks for it: when it was last taken and given back, by whom, and who queued for
-//! it. A taker pays for the line that the last holder wrote; one that comes while the lock is held
-//! waits for its holder and for the handoff. A ticket lock's handoff h takes h·(1 + a·waiters),
-//! because every waiter fetches the line again (Boyd-Wickizer et al., "Non-scalable locks are
-//! dangerous", 2012); a queued lock's is one transfer.
+//! A CPU's kernel code is simulated in one go from the time it starts. So a lock's history is known when the next CPU
+//! asks for it: when it was last taken and released, by which CPU, and which CPUs queued for it. A taker pays for the
+//! line that the last holder wrote. A CPU that asks while the lock is held waits for its holder and for the handoff. A
+//! ticket lock's handoff h takes h·(1 + a·waiters), because every waiter fetches the line again (Boyd-Wickizer et al.,
+//! "Non-scalable locks are dangerous", 2012); a queued lock's is one transfer.
 
 use std::collections::VecDeque;
 
@@ -24,24 +23,24 @@ pub struct LockId(pub(crate) usize);
 pub(crate) struct Lock {
     /// Index of its place: locks of one place are counted together.
     pub place: usize,
-    /// Who has it in the code simulated now.
+    /// The holder in the code simulated now.
     pub holder: Option<CpuId>,
-    /// Who had it last.
+    /// The last holder.
     pub last: CpuId,
-    /// When its last taker asked for it, which is the latest code to be simulated that did.
+    /// When its last taker asked for it; no code that asked later has been simulated.
     asked_ns: u64,
     free_ns: u64,
     free_before_ns: u64,
-    /// When those that waited got it or will; old ones are dropped.
+    /// When each waiter got it or will; old ones are dropped.
     grants: VecDeque<u64>,
 }
 
-/// What taking a lock came to.
+/// The result of taking a lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Taken {
     /// When the taker has it.
     pub at_ns: u64,
-    /// Of that, time spent waiting for others.
+    /// Of that, time spent waiting for other CPUs.
     pub waited_ns: u64,
 }
 
@@ -58,11 +57,11 @@ impl Lock {
         }
     }
 
-    /// `cpu` asks for the lock at `now_ns`; `cost` is that of the line that its last holder wrote.
+    /// `cpu` asks for the lock at `now_ns`; `cost` is the cost of the line that its last holder wrote.
     pub fn take(&mut self, now_ns: u64, cpu: CpuId, machine: &Machine, cost: LineCost) -> Taken {
         assert!(self.holder.is_none(), "a lock is taken while {:?} holds it", self.holder);
         self.holder = Some(cpu);
-        // Code simulated before may have taken the lock at a later time than this: it was free then.
+        // Code simulated earlier may have taken the lock at a later virtual time: it was free before that.
         let before = now_ns < self.asked_ns && self.free_before_ns <= now_ns;
         if before || self.free_ns <= now_ns {
             let at_ns = now_ns + cost.atomic_ns;
@@ -88,7 +87,7 @@ impl Lock {
         Taken { at_ns, waited_ns: at_ns - now_ns }
     }
 
-    /// Its holder gives it back at `now_ns`.
+    /// Its holder releases it at `now_ns`.
     pub fn give(&mut self, now_ns: u64) {
         self.last = self.holder.take().expect("a lock is given back by its holder");
         self.free_ns = self.free_ns.max(now_ns);

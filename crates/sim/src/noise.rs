@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What counters count wrong, and clocks tell.
+//! Errors of counters and clocks.
 //!
-//! Real counts vary from interval to interval by what no model of a program has: interrupts, other data, a
-//! counter that is shared out in time. Noise that is new at each switch would be gone from any average over an
-//! interval, so each factor holds for as long as the talk's interval (slide 11), and for each kind of core.
+//! Real counts vary from interval to interval for reasons that no model of a program has: interrupts, other data, a
+//! multiplexed counter. Noise that is new at each switch would vanish from any average over an interval. So each factor
+//! holds for as long as the talk's interval (slide 11), for each kind of core.
 //!
-//! Of `scx_bpf_now` only one CPU's never goes back: those of two may be apart, and it is for policies not to mind.
+//! `scx_bpf_now` is monotonic only on one CPU: the clocks of two CPUs may differ, and policies must cope with that.
 
 /// How long a factor holds.
 const HOLDS_NS: u64 = 2_000_000_000;
 
-/// Factors on what is counted of tasks, normal around 1; and how far clocks are ahead.
+/// Factors on counts of tasks, normal around 1; and offsets of clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
     /// Standard deviation of a factor.
@@ -21,7 +21,7 @@ pub(crate) struct Noise {
 }
 
 impl Noise {
-    /// For what this task does on this kind of core at this time; one seed gives one factor.
+    /// The factor for this task on this kind of core at this time; one seed gives one factor.
     pub fn factor(&self, task: usize, kind: u16, t_ns: u64) -> f64 {
         if self.deviation == 0.0 {
             return 1.0;
@@ -45,7 +45,7 @@ impl Noise {
     }
 }
 
-/// SplitMix64 (Steele and others 2014): neighbours become strangers.
+/// SplitMix64 (Steele and others 2014): similar inputs give unrelated outputs.
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

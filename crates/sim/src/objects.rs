@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tasks meet at: who blocks and who wakes whom follows from the order in which they run.
+//! Objects through which tasks interact. The order in which tasks run decides which task blocks and which task wakes
+//! it.
 //!
-//! Channels (pipes, sockets) are in `channel.rs`, what is accepted in `listener.rs`, an
-//! interpreter's lock in `gil.rs`; here are sleeping, locks, conditions, barriers.
+//! Channels (pipes, sockets) are in `channel.rs`, accepted connections in `listener.rs`, an interpreter's lock in
+//! `gil.rs`; here are sleeping, locks, conditions, barriers.
 
 use std::collections::VecDeque;
 
@@ -24,9 +25,9 @@ use crate::task::{State, TaskId};
 
 /// [`crate::program::Cursor::phase`] of a task that spins at a barrier.
 pub(crate) const SPINNING: u8 = 1;
-/// Of one that blocks there.
+/// Of a task that blocks there.
 const BLOCKED: u8 = 2;
-/// Of one that may go on.
+/// Of a task that may go on.
 pub(crate) const RELEASED: u8 = 3;
 
 /// An hour of spinning, after which a task that waits for a flag goes on spinning.
@@ -51,21 +52,21 @@ pub(crate) enum Object {
     Socket(Socket),
 }
 
-/// A word in user memory, and those who wait for it in the kernel.
+/// A word in user memory, and the tasks that wait for it in the kernel.
 pub(crate) struct Futex {
-    /// Who holds the mutex.
+    /// The task that holds the mutex.
     owner: Option<TaskId>,
     waiters: VecDeque<TaskId>,
     line: Line,
     bucket: LockId,
 }
 
-/// Where all tasks of a workload wait for its start.
+/// The gate where all tasks of a workload wait for its start.
 pub(crate) struct Gate {
     parties: usize,
     ready: usize,
     waiters: VecDeque<TaskId>,
-    /// Who waits to open it.
+    /// The task that waits to open it.
     opener: Option<TaskId>,
     bucket: LockId,
 }
@@ -85,7 +86,7 @@ pub(crate) struct Barrier {
     futex: Futex,
 }
 
-/// What one task waits for, and others give.
+/// Tokens that one task waits for, and others give.
 #[derive(Default)]
 pub(crate) struct Tokens {
     count: u64,
@@ -95,12 +96,12 @@ pub(crate) struct Tokens {
 /// A word in user memory that threads watch by spinning.
 pub(crate) struct Flag {
     up: bool,
-    /// Who spins until it is up, or down.
+    /// Tasks that spin until it is up, or down.
     spinners: Vec<(TaskId, bool)>,
     line: Line,
 }
 
-/// Functions that objects pass through.
+/// Kernel functions of objects.
 pub(crate) struct Funcs {
     pub pipe_write: Func,
     pub pipe_read: Func,
@@ -172,7 +173,7 @@ impl Futex {
     }
 }
 
-/// The object at this index, which must be of this kind: a workload's reader sees to that.
+/// The object at this index, which must be of this kind: a workload's reader ensures that.
 macro_rules! object {
     ($engine:expr, $kind:ident, $id:expr) => {
         match &mut $engine.objects[$id] {
@@ -235,7 +236,7 @@ impl Engine {
             Op::Io { bytes, buffer } => self.write_device(task, bytes, buffer),
             Op::Cpus(mask) => self.set_own_cpus(task, mask as usize),
             Op::Fork(_) if self.phase(task) == 0 && !self.k.tasks[task].at.recorded() => {
-                // The copying takes long: others go on before the child appears. In a recording it is work.
+                // Copying takes long: other CPUs go on before the child appears. In a recording it is part of the work.
                 self.set_phase(task, 1);
                 self.enter_kernel();
                 self.k.call(self.k.func.copy_process);
@@ -243,7 +244,7 @@ impl Engine {
             Op::Fork(child) => {
                 self.next(task);
                 if self.k.tasks[child].state == State::New {
-                    // Models' tasks are all there from the beginning: who releases one has not made it.
+                    // A model's tasks exist from the beginning, so the task that releases one is not its creator.
                     self.k.forker = self.k.tasks[task].at.recorded().then_some(task);
                     self.fork(child);
                     self.k.forker = None;
@@ -279,7 +280,7 @@ impl Engine {
 
     pub(crate) fn wrong_kind(&mut self, object: usize, expected: &str) {
         self.k.fail(format!("object {object} of the workload is not a {expected}"));
-        // Nobody can go on from here; the run ends at the next event.
+        // No task can go on from here; the run ends at the next event.
         let cpu = self.k.this;
         if let Some(task) = self.k.cpus[cpu].curr {
             self.block(task);
@@ -308,13 +309,13 @@ impl Engine {
         self.stop(task);
     }
 
-    /// The same of one that keeps its interpreter's lock.
+    /// The same for a task that keeps its interpreter's lock.
     fn stop(&mut self, task: TaskId) {
         self.k.call(self.funcs.prepare_to_wait);
         self.k.tasks[task].state = State::Blocked;
     }
 
-    /// `wake_up`: wakes who waits longest. Returns whether somebody did.
+    /// `wake_up`: wakes the longest waiter. Returns whether there was one.
     pub(crate) fn wake_first(&mut self, waiter: Option<TaskId>, sync: bool) -> bool {
         let Some(waiter) = waiter else { return false };
         self.k.enter(self.funcs.wake_up_common);
@@ -328,7 +329,7 @@ impl Engine {
         self.k.leave_with(true)
     }
 
-    /// One `write` of as many bytes as a buffer holds, which the device takes without looking at them.
+    /// One `write` of one buffer, which the device takes without looking at it.
     fn write_device(&mut self, task: TaskId, bytes: u32, buffer: u32) {
         self.enter_kernel();
         let at = &mut self.k.tasks[task].at;
@@ -338,7 +339,7 @@ impl Engine {
         }
     }
 
-    /// The task chooses its CPUs; where it has no change to make, it makes no system call.
+    /// The task sets its own CPUs; if nothing changes, it makes no system call.
     fn set_own_cpus(&mut self, task: TaskId, mask: usize) {
         self.next(task);
         let cpus = self.k.tasks[task].masks[mask];
@@ -350,10 +351,11 @@ impl Engine {
     }
 
     fn exit(&mut self, task: TaskId) {
-        // Its program does so before it calls the kernel [thread_run]. That takes so long that a wakeup behind it,
-        // simulated in one go, would be far ahead: a tick elsewhere would see who is not woken yet, and end a slice.
+        // Its program releases the lock before it calls the kernel [thread_run]. The call takes so long that a wakeup
+        // after it, simulated in one go, would be far ahead. A tick elsewhere would see the task before its wakeup, and
+        // end a slice.
         self.drop_gil(task);
-        // In a recording it is the last of the work.
+        // In a recording it is the last part of the work.
         if !self.k.tasks[task].at.recorded() {
             self.enter_kernel();
             self.k.call(self.k.func.do_exit);
@@ -364,7 +366,7 @@ impl Engine {
 
     // ---- waits of a recording ----
 
-    /// The system calls around it are in the recorded work; only the wakeup is not.
+    /// The system calls around it are in the recorded work; the wakeup is not.
     fn give(&mut self, task: TaskId, at: usize, more: More, sync: bool) {
         let (mut at, mut more) = (at, more);
         let mut locked_out = Vec::new();
@@ -391,7 +393,7 @@ impl Engine {
         }
     }
 
-    /// Does a task's work up to what it gives next, if that comes next: in the same stretch of the kernel's code.
+    /// Does a task's work up to its next token, if that comes next: in the same stretch of the kernel's code.
     fn gives_next(&mut self, task: TaskId) -> Option<(usize, More)> {
         if let Op::Run { work_ns } = self.k.tasks[task].at.op() {
             self.k.charge_ns(work_ns as f64);
@@ -404,7 +406,7 @@ impl Engine {
         }
     }
 
-    /// Others have a lock of the kernel's that the task needs for so long. Its interpreter's it keeps.
+    /// Other tasks hold a lock of the kernel's for `ns` that the task needs. It keeps its interpreter's lock.
     fn contend(&mut self, task: TaskId, ns: u64) {
         if self.phase(task) == 1 {
             return self.next(task);
@@ -429,7 +431,7 @@ impl Engine {
         self.block(task);
     }
 
-    /// Who is given one while its timer is on its way here takes it: it asked in time.
+    /// A task that is given a token just before its timer interrupt takes it: it asked in time.
     fn take_within(&mut self, task: TaskId, at: usize, ns: u64, work_ns: u64) {
         self.k.tasks[task].at.giving = More::No;
         let asked = self.phase(task) == 1;
@@ -457,7 +459,7 @@ impl Engine {
         self.block_until(task, at_ns);
     }
 
-    /// Blocks a task until somebody wakes it, or then.
+    /// Blocks a task until it is woken, or until `at_ns`.
     pub(crate) fn block_until(&mut self, task: TaskId, at_ns: u64) {
         let k = &mut self.k;
         k.call(self.funcs.hrtimer_nanosleep);
@@ -469,7 +471,7 @@ impl Engine {
         self.block(task);
     }
 
-    /// This CPU wakes a task then, and at no time that was set before.
+    /// This CPU wakes a task at `at_ns`; earlier timers of it are void.
     fn wake_at(&mut self, task: TaskId, at_ns: u64) {
         let k = &mut self.k;
         k.tasks[task].drop_timer();
@@ -529,7 +531,7 @@ impl Engine {
 
     // ---- the start ----
 
-    /// The task is ready, and says so to who opens the gate.
+    /// The task is ready, and tells the opener of the gate.
     fn wait_at_gate(&mut self, task: TaskId) {
         if self.phase(task) == 1 {
             return self.next(task);
@@ -545,7 +547,7 @@ impl Engine {
         self.futex_wait(task, bucket, 1);
     }
 
-    /// Lets all go at one time, once all stand ready: the workload starts, and is measured from here.
+    /// Starts all tasks together, once all are ready: the workload starts, and is measured from here.
     fn open_gate(&mut self, task: TaskId) {
         self.enter_kernel();
         let Some(gate) = &mut self.gate else { return self.next(task) };
@@ -572,8 +574,8 @@ impl Engine {
         self.k.leave();
     }
 
-    /// `futex_wake`: wakes the first waiter. The others are woken one by one by [`Engine::wake_rest`],
-    /// so that those woken first get on meanwhile: a barrier of hundreds of threads takes long to open.
+    /// `futex_wake`: wakes the first waiter. [`Engine::wake_rest`] wakes the others one by one, so that the first ones
+    /// run meanwhile: a barrier of hundreds of threads takes long to open.
     fn futex_wake(&mut self, task: TaskId, mut waiters: VecDeque<TaskId>, bucket: LockId) {
         self.k.enter(self.funcs.futex_wake);
         self.k.lock(bucket);
@@ -586,7 +588,7 @@ impl Engine {
         self.k.leave();
     }
 
-    /// Goes on with a [`Engine::futex_wake`] that has more to wake.
+    /// Continues a [`Engine::futex_wake`] with more tasks to wake.
     pub(crate) fn wake_rest(&mut self, task: TaskId) {
         if let Some(waiter) = self.k.tasks[task].at.to_wake.pop_front() {
             self.try_to_wake_up(waiter, false);
@@ -664,7 +666,7 @@ impl Engine {
         let phase = self.phase(task);
         let object = object!(self, Barrier, barrier);
         if phase == SPINNING || phase == BLOCKED {
-            // It has spun for as long as it may.
+            // It has spun for its maximum.
             object.spinners.retain(|other| *other != task);
             object.futex.waiters.push_back(task);
             let bucket = object.futex.bucket;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Load, utilisation and how many are runnable, as averages that halve in 32 periods of 1024 µs: kernel/sched/pelt.c.
+//! Load, utilisation and number of runnable tasks, as averages that halve in 32 periods of 1024 µs:
+//! kernel/sched/pelt.c.
 //!
 //! Only additions, multiplications and divisions, so that every machine gets the same numbers.
 
@@ -9,7 +10,7 @@ const PERIOD_NS: u64 = 1024 * 1024;
 const Y: f64 = 0.978_572_062_087_700_1;
 /// −ln y, for parts of a period.
 const RATE: f64 = std::f64::consts::LN_2 / 32.0;
-/// After so many half-lives nothing is left.
+/// After so many half-lives the average is 0.
 const HALVES_MAX: u64 = 40;
 
 /// `struct sched_avg`.
@@ -20,7 +21,7 @@ pub(crate) struct Avg {
     pub load: f64,
     /// 1024 times the part of time running.
     pub util: f64,
-    /// 1024 times how many are runnable.
+    /// 1024 times the number of runnable tasks.
     pub runnable: f64,
 }
 
@@ -30,7 +31,8 @@ impl Avg {
         Avg { at_ns: now_ns, load: weight as f64, ..Avg::default() }
     }
 
-    /// What a new task of this weight is taken for where others' average is `rq` (`post_init_entity_util_avg`).
+    /// The initial estimate for a new task of this weight, on a runqueue with average `rq`
+    /// (`post_init_entity_util_avg`).
     pub fn guess(&mut self, rq: &Avg, weight: u64) {
         let room = (1024.0 - rq.util) / 2.0;
         if room > 0.0 {
@@ -40,7 +42,8 @@ impl Avg {
         self.runnable = self.util;
     }
 
-    /// Time has passed with so many runnable, of this weight together, and one of them running or none.
+    /// Advances to `now_ns`: meanwhile `runnable` tasks of `weight` together were runnable, and one was running or
+    /// none.
     pub fn update(&mut self, now_ns: u64, weight: u64, runnable: usize, running: bool) {
         if now_ns <= self.at_ns {
             return;
@@ -60,7 +63,7 @@ impl Avg {
         self.runnable += other.runnable;
     }
 
-    /// And leaves it.
+    /// A task's average leaves a runqueue's (`detach_entity_load_avg`).
     pub fn sub(&mut self, other: &Avg) {
         self.load = (self.load - other.load).max(0.0);
         self.util = (self.util - other.util).max(0.0);
@@ -68,20 +71,20 @@ impl Avg {
     }
 }
 
-/// The utilisation that a task is taken for when it has slept (`util_est`): what it had at the ends of its turns.
+/// A task's estimated utilisation after a sleep (`util_est`): made of its utilisation at the ends of its turns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Estimate {
     pub util: f64,
-    /// Whether the average is still the one that it was last made from (UTIL_AVG_UNCHANGED), by its period.
+    /// The period of the average that it was last made from: it is made once from each (UTIL_AVG_UNCHANGED).
     made_in: u64,
 }
 
 impl Estimate {
-    /// UTIL_EST_MARGIN: what is as good as the same.
+    /// UTIL_EST_MARGIN: smaller decreases are ignored.
     const MARGIN: f64 = 10.0;
 
-    /// `util_est_update`: the task goes to sleep. Grows at once and falls by a quarter of the difference, and does not
-    /// where the task waited for its CPU. Returns by how much it has changed.
+    /// `util_est_update`: the task goes to sleep. The estimate grows at once, and falls by a quarter of the difference.
+    /// It does not fall if the task waited for its CPU. Returns the change.
     pub fn sleeps(&mut self, avg: &Avg) -> f64 {
         let period = avg.at_ns / PERIOD_NS;
         if std::mem::replace(&mut self.made_in, period) == period {
@@ -104,7 +107,7 @@ impl Estimate {
     }
 }
 
-/// What is left of an average after this long without.
+/// The factor that is left of an average after this long without activity.
 fn decay(ns: u64) -> f64 {
     let periods = ns / PERIOD_NS;
     let halves = periods / 32;
@@ -128,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_slept_is_taken_for_what_it_was() {
+    fn utilisation_estimate_survives_a_sleep() {
         let (mut avg, mut estimate) = (Avg::default(), Estimate::default());
         let at = |periods: u64| periods * PERIOD_NS;
         avg.update(at(32), 1024, 1, true);
         assert!((estimate.sleeps(&avg) - 512.0).abs() < 1.0, "it grows at once");
         avg.update(at(64), 0, 0, false);
         assert!((estimate.of(&avg) - 512.0).abs() < 1.0, "whatever it has slept");
-        // Half of that by now.
+        // The average has halved by now.
         assert!((estimate.sleeps(&avg) + 64.0).abs() < 1.0, "it falls by a quarter");
         assert_eq!(estimate.sleeps(&avg), 0.0, "of the same it is made once");
         let known = estimate.util;

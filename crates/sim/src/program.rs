@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task's steps as a flat list, and how far it has got.
+//! A task's steps as a flat list, and its progress in them.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ pub(crate) enum Op {
     Mem {
         bytes: u32,
     },
-    /// Writes to a device that takes all, as many bytes a system call.
+    /// Writes to a device that takes everything, one buffer per system call.
     Io {
         bytes: u32,
         buffer: u32,
@@ -59,9 +59,9 @@ pub(crate) enum Op {
     Resume(ObjectId),
     /// Waits at the gate before a workload's start.
     Gate,
-    /// Opens it once all are there.
+    /// Opens it once all tasks are there.
     Open,
-    /// A thread of the kernel's own waits for its timer.
+    /// A kernel thread waits for its timer.
     Rest,
     Yield,
     /// The mask of this number among the task's.
@@ -106,9 +106,9 @@ pub(crate) enum Op {
         work_ns: u64,
     },
     Fork(usize),
-    /// The place where what was recorded is played, one operation after the other.
+    /// The place where the recorded script is played, one operation after the other.
     Script,
-    /// Enters a loop that runs so often; None is forever.
+    /// Enters a loop of `times` rounds; None is forever.
     Loop {
         times: Option<u64>,
     },
@@ -120,7 +120,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// For an error: the event as a workload's file has it, and the name of what it waits for.
+    /// For an error: the event as in a workload's file, and the name of the object it waits for.
     pub fn describe(self, workload: &Workload) -> String {
         let name = |id| workload.object_name(id);
         match self {
@@ -145,23 +145,23 @@ impl Op {
     }
 }
 
-/// How far a task has got.
+/// The progress of a task.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     program: Rc<[Op]>,
     at: usize,
     /// The present operation.
     op: Op,
-    /// What comes after it, where that is to be done once more.
+    /// The operation after it, if it is to be repeated.
     again: Option<Op>,
     /// Work done in asking again, ns.
     asked_ns: f64,
-    /// What is left to play at [`Op::Script`], and how many acts of it were seen to end.
+    /// The rest to play at [`Op::Script`], and the number of its acts that were counted.
     script: Option<Steps>,
     ended: usize,
     /// Rounds left of each loop it is in, the innermost last.
     loops: Vec<Option<u64>>,
-    /// How far it is in the present operation; each operation counts for itself from 0.
+    /// Its progress in the present operation; each operation counts for itself from 0.
     pub phase: u8,
     /// Work left of the present `Run`, ns on the reference CPU.
     pub left: f64,
@@ -175,7 +175,7 @@ pub(crate) struct Cursor {
     pub timers: Vec<(ObjectId, u64)>,
     /// Work done, ns on the reference CPU.
     pub done: f64,
-    /// Who is still to be woken by the system call it is in.
+    /// Tasks that the present system call still has to wake.
     pub to_wake: VecDeque<TaskId>,
     /// Whether the system call in which it has given a token goes on.
     pub giving: More,
@@ -214,12 +214,12 @@ impl Cursor {
         self.op
     }
 
-    /// What it does was recorded: what the kernel did for it meanwhile is in its work.
+    /// It plays a recording: kernel time is part of its recorded work.
     pub fn recorded(&self) -> bool {
         self.script.is_some()
     }
 
-    /// How far it has got in its script, in so much time; so much has happened meanwhile.
+    /// Its progress in its script, with the time it has worked and what has happened meanwhile.
     pub fn played(&self, worked_ns: f64, happened: Happened) -> Played {
         let acts = self.script.as_ref().map_or(0, Steps::done);
         let into_ns = match self.op {
@@ -229,15 +229,15 @@ impl Cursor {
         Played { acts, into_ns: self.asked_ns + into_ns, worked_ns, happened }
     }
 
-    /// Work done in asking again for what it waited for, ns.
+    /// Work done in asking again for a token, ns.
     pub fn asked_ns(&self) -> f64 {
         self.asked_ns
     }
 
-    /// The next act of its script that it has come to the end of, if there is one: its work, ns, and what came after that.
+    /// The next finished act of its script that was not counted yet, if any: its work, ns, and the action after it.
     pub fn act_ended(&mut self) -> Option<(u64, Then)> {
         let script = self.script.as_ref()?;
-        // The last one that was begun is not over while what comes after its work is done; all are behind the script.
+        // The last act is not finished while its action is under way; all are finished after the script.
         let begins = matches!(self.op, Op::Run { .. }) && self.again.is_none();
         let behind = self.program[self.at] != Op::Script;
         let ended = script.done() - usize::from(!begins && !behind && script.done() > 0);
@@ -255,7 +255,7 @@ impl Cursor {
         self.op = Op::Run { work_ns };
     }
 
-    /// It asks for what it waits for, which takes so much work.
+    /// It asks for its lock, which takes `work_ns` of work.
     pub fn asks(&mut self, work_ns: f64) {
         self.debt += work_ns;
         self.asked_ns += work_ns;
@@ -285,7 +285,7 @@ impl Cursor {
         }
     }
 
-    /// The script's next operation; behind the last one, the program's.
+    /// The script's next operation; after the last one, the program's.
     fn play(&mut self) -> Op {
         match self.script.as_mut().and_then(Steps::next) {
             Some(step) => plain(&step).expect("what was recorded has no loops and masks"),
@@ -302,7 +302,7 @@ impl Cursor {
         self.next();
     }
 
-    /// Goes back to `start`, or on where no round is left.
+    /// Goes back to `start`, or on if no round is left.
     pub fn again(&mut self, start: usize) {
         let rounds = self.loops.last_mut().expect("a loop ends only where it began");
         match rounds {
@@ -334,8 +334,8 @@ pub(crate) fn compile(steps: &[Step]) -> Rc<[Op]> {
 /// Masks of CPUs; None is all.
 type Masks = Vec<Option<Vec<usize>>>;
 
-/// Flattens steps, with operations of the simulator's own before and after them. Gives the masks that
-/// [`Op::Cpus`] means, too.
+/// Flattens steps, with operations of the simulator's own before and after them. Also returns the masks that
+/// [`Op::Cpus`] refers to.
 pub(crate) fn compile_between(before: &[Op], steps: &[Step], after: &[Op]) -> (Rc<[Op]>, Masks) {
     let (mut ops, mut masks) = (before.to_vec(), Masks::new());
     append(steps, &mut ops, &mut masks);

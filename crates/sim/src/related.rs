@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two earlier schedulers that put threads together by what they learn of them, as arms of comparison
-//! for CAS, as far as its talk defines them. Both take turns between a phase that learns and a phase
-//! that schedules by it. What to run in a row once that is known is CAS's own rule, with
-//! the group in the place of the address space: so what differs is how siblings are found, and what that costs.
+//! Two earlier schedulers that group threads by observation, as arms of comparison for CAS, as far as its talk defines
+//! them. Both alternate between a learning phase and a scheduling phase that uses the result. Which tasks then run in a
+//! row is CAS's own rule, with the group in the place of the address space. So they differ only in how siblings are
+//! found, and in its cost.
 //!
-//! * **Traced**: Koka et al., Opportunities for Cache Friendly Process Scheduling (2005; the talk, slide
-//!   41). Each thread's execution is traced, and threads that share memory are put together. Work
-//!   takes [`TRACED`] times as long while it is traced.
-//! * **Sampled**: Parekh et al., Thread-Sensitive Scheduling for SMT Processors (2000; slide 32). Counters
-//!   are read at each switch, and threads are put together of which one misses little after the other.
-//!   That is for threads side by side; on a CPU of one thread "after" takes the place of "beside".
+//! * **Traced**: Koka et al., Opportunities for Cache Friendly Process Scheduling (2005; the talk, slide 41). Each
+//!   thread's execution is traced, and threads that share memory form a group. Work takes [`TRACED`] times as long
+//!   while it is traced.
+//! * **Sampled**: Parekh et al., Thread-Sensitive Scheduling for SMT Processors (2000; slide 32). Counters are read at
+//!   each switch. Threads form a group if one misses little after the other. The paper is about threads side by side;
+//!   on a CPU of one thread "after" takes the place of "beside".
 //!
-//! Lengths of the phases, the cost of tracing and what counts as little are assumed: the talk has none.
+//! Lengths of the phases, the cost of tracing and the threshold for "little" are assumed: the talk has none.
 
 use std::collections::BTreeMap;
 
@@ -21,22 +21,22 @@ use crate::task::TaskId;
 /// How siblings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Related {
-    /// By tracing what memory each touches.
+    /// By tracing the memory that each touches.
     Traced,
-    /// By counting what each misses after others.
+    /// By counting the misses of each after others.
     Sampled,
 }
 
-/// A phase that learns: a slice of nice 0, so that about as many threads are seen as the CPUs get through.
+/// A learning phase: a slice of nice 0, so that about as many threads are seen as the CPUs run in it.
 const LEARNING_NS: u64 = 100_000_000;
-/// A phase that schedules by it.
+/// A scheduling phase.
 const SCHEDULING_NS: u64 = 1_000_000_000;
 /// How much longer work takes while every access to memory is recorded.
 const TRACED: f64 = 10.0;
-/// It misses little after one of these that costs it less than so much of what it costs on average.
+/// It misses little after a task that costs it less than this part of its mean cost.
 const LITTLE: f64 = 0.5;
 
-/// What is known of siblings, and until when.
+/// The known siblings, and until when they are used.
 pub(crate) struct Siblings {
     how: Related,
     learning: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Siblings {
 }
 
 impl Siblings {
-    /// Begins to learn. None: the workload does not say what tasks touch.
+    /// Starts to learn. None: the workload does not say what memory tasks touch.
     pub fn new(how: Related, k: &mut Kernel) -> Option<Self> {
         k.hw.as_ref()?;
         let mut siblings =
@@ -55,7 +55,7 @@ impl Siblings {
         Some(siblings)
     }
 
-    /// At a tick: where a phase is over, the group of each task from here on, from 1; 0: none is known.
+    /// At a tick: if a phase is over, the group of each task from here on, from 1; 0: none is known.
     pub fn tick(&mut self, k: &mut Kernel) -> Option<Vec<usize>> {
         let now_ns = k.now_ns();
         if now_ns < self.until_ns {
@@ -115,7 +115,7 @@ impl Siblings {
     }
 }
 
-/// Tasks that were joined, directly or by others.
+/// Tasks that were joined, directly or through others.
 struct Groups {
     parent: Vec<TaskId>,
     joined: Vec<bool>,

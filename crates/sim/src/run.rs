@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One run: what goes in, what comes out.
+//! One run: its input and its result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,37 +30,37 @@ use crate::sink::{CallbackRecord, Kept, Record, Sink};
 use crate::task::{Task, TaskId};
 use crate::turns::Turns;
 
-/// Who schedules.
+/// The scheduler of a run.
 #[derive(Clone, Debug)]
 pub enum Scheduler {
     /// Linux's own class as of today: EEVDF.
     Default,
-    /// Linux's own class as of 2.6: CFS, with ticket locks where the machine has them.
+    /// Linux's own class as of 2.6: CFS, with ticket locks if the machine has them.
     Cfs,
     /// A sched_ext policy.
     Policy(Instance),
-    /// The same, which takes for an address space what was learned of siblings.
+    /// The same, with learned groups of siblings in the place of address spaces.
     Related(Instance, Related),
 }
 
-/// Everything a run depends on.
+/// All inputs of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The hardware.
     pub machine: Machine,
-    /// What its kernel's functions cost.
+    /// Lengths of its kernel's functions.
     pub paths: Paths,
-    /// What is to be done.
+    /// The workload.
     pub workload: Workload,
-    /// Who schedules it.
+    /// The scheduler.
     pub scheduler: Scheduler,
-    /// Where chance comes from: phases of ticks, small differences in work.
+    /// Seed of random numbers: phases of ticks, small differences in work.
     pub seed: u64,
     /// Changes from outside.
     pub faults: Vec<Fault>,
-    /// What a policy's control plane knows of programs beforehand.
+    /// The policy's control plane's prior knowledge of programs.
     pub profile: Profile,
-    /// The rest.
+    /// Further settings.
     pub options: Options,
 }
 
@@ -72,18 +72,18 @@ pub struct Options {
     /// Each piece of users' work, and each refill of caches, is longer or shorter by up to this
     /// part of it.
     pub jitter: f64,
-    /// What to keep beside the measures.
+    /// Records to keep beside the measures.
     pub record: Record,
-    /// Hold a policy to what its variant declares. It costs time on large machines.
+    /// Hold a policy to its variant's promises. It costs time on large machines.
     pub check: bool,
-    /// Tasks wait until all are there, then start together, as those of `worker` do; the workload's
-    /// time and what is seen of it begin there.
+    /// Tasks wait until all are ready, then start together, as those of `worker` do. The workload's time and its
+    /// observation begin there.
     pub together: bool,
     /// CPUs count instructions for policies: one for each ns of work on the reference CPU.
     pub counters: bool,
-    /// What they count is wrong by this standard deviation, of itself, in each 2 s on each kind of core.
+    /// Standard deviation of the counts, relative to themselves, in each 2 s on each kind of core.
     pub counter_noise: f64,
-    /// Clocks of CPUs are apart by up to this, where policies look at them.
+    /// Clocks of CPUs differ by up to this, as policies read them.
     pub clock_skew_ns: u64,
 }
 
@@ -125,7 +125,7 @@ impl Scenario {
     }
 }
 
-/// Why a run came to no result.
+/// Why a run has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum SimError {
@@ -172,34 +172,34 @@ pub enum SimError {
     Violation(Violation),
 }
 
-/// A run with what was recorded of it.
+/// A run with its records.
 #[derive(Debug)]
 pub struct Traced {
-    /// What it came to.
+    /// Its outcome.
     pub outcome: Outcome,
     /// Scheduling events from the start on, at ns after it, if asked for.
     pub events: Vec<Event>,
     /// The policy's callbacks, likewise.
     pub callbacks: Vec<CallbackRecord>,
-    /// Where each CPU's time went.
+    /// The use of each CPU's time.
     pub spent: Vec<Spent>,
     /// When each task of the workload ended, ns after the start; None: it did not.
     pub ended_ns: Vec<Option<u64>>,
-    /// How far each task of the workload has got in its script.
+    /// The progress of each task of the workload in its script.
     pub played: Vec<Played>,
-    /// What was added to acts of a recording, by what happened meanwhile.
+    /// CPU time added to acts of a recording, by what happened meanwhile.
     pub added: Cut,
-    /// If asked for: how fast the policy's control plane measured each thread to be on each kind of core, of its
-    /// speed on the slowest; the mean of all its looks.
+    /// If asked for: the speed of each thread on each kind of core as measured by the policy's control plane, relative
+    /// to its speed on the slowest; the mean of all its looks.
     pub speeds: BTreeMap<Tid, Vec<f64>>,
-    /// Where threads and their memory were, each second; empty where memory has no domains.
+    /// The places of threads and their memory, each second; empty if memory has no domains.
     pub whereabouts: Vec<Whereabouts>,
 }
 
 /// Runs a scenario.
 ///
 /// # Errors
-/// The policy was given up, a checker found something not kept, or the workload cannot end.
+/// The policy was given up, a checker found a violation, or the workload cannot end.
 pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
     run_traced(scenario).map(|traced| traced.outcome)
 }
@@ -209,12 +209,12 @@ pub fn run_all(scenarios: &[Scenario]) -> Vec<Result<Outcome, SimError>> {
     scenarios.par_iter().map(run).collect()
 }
 
-/// The same with what was recorded.
+/// The same with the records.
 pub fn trace_all(scenarios: &[Scenario]) -> Vec<Result<Traced, SimError>> {
     scenarios.par_iter().map(run_traced).collect()
 }
 
-/// Runs a scenario and gives what was recorded as well.
+/// Runs a scenario and returns its records, too.
 ///
 /// # Errors
 /// As [`run`].
@@ -239,7 +239,7 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     run_class(scenario, k, class)
 }
 
-/// What the run is to be held to.
+/// The promises that the run is held to.
 fn promises(scenario: &Scenario) -> Option<Promises> {
     match &scenario.scheduler {
         Scheduler::Policy(instance) if scenario.options.check => Some(instance.promises()),
@@ -247,9 +247,9 @@ fn promises(scenario: &Scenario) -> Option<Promises> {
     }
 }
 
-/// Whether its policy is to take no lock. Where CPUs go away the kernel takes some for it: what was meant
-/// for a CPU that has gone meanwhile waits in the kernel's own global queue. And while real-time tasks come often, who waits
-/// has to be where others can take it from.
+/// Whether its policy must take no lock. If CPUs go offline the kernel takes some for it: a dispatch to a CPU that is
+/// offline by then goes to the kernel's own global queue. And while real-time tasks come often, waiting tasks must be
+/// in queues that other CPUs can take them from.
 fn lockless(scenario: &Scenario) -> bool {
     let goes = |fault: &Fault| matches!(fault.change, Change::Offline(_));
     promises(scenario).is_some_and(|promises| promises.lockless)
@@ -375,7 +375,7 @@ fn run_class(scenario: &Scenario, k: Kernel, class: Box<dyn Class>) -> Result<Tr
     }
 }
 
-/// What each task missed, and each program.
+/// The misses of each task, and of each program.
 fn memory_use(tasks: &[Task], hw: &Hw, start_ns: u64, outcome: &Outcome) -> MemoryUse {
     let mut memory = MemoryUse::default();
     let mut programs: BTreeMap<&str, (Program, Misses)> = BTreeMap::new();
@@ -455,7 +455,7 @@ fn finish(scenario: &Scenario, engine: Engine, at_ns: u64) -> Result<Traced, Sim
     outcome.extra.insert("scheduler_ns".into(), scheduler_ns as f64);
     for (id, task) in k.tasks.iter().enumerate() {
         outcome.names.insert(tid(id), task.name.clone());
-        // Behind the workload's own: who launches them, and threads of the kernel's.
+        // Not the launcher of the workload's tasks, nor kernel threads, which come after them.
         if id < scenario.workload.tasks.len() && !task.kernel {
             outcome.progress.insert(tid(id), task.at.done);
             let pages = k.domains.as_ref().and_then(|domains| domains.memory_of(id));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where events go: into the measures, the checkers, and a list where one is asked for.
+//! The destination of events: the measures, the checkers, and a list if one is asked for.
 //!
-//! Kernel code is simulated in one go, so events are made a little ahead of time; they wait here
-//! until nothing earlier can come.
+//! Kernel code is simulated in one go, so events are made a little ahead of time; they wait here until nothing earlier
+//! can come.
 
 use std::collections::VecDeque;
 
@@ -20,18 +20,18 @@ pub struct CallbackRecord {
     pub cpu: CpuId,
     /// Its name in `struct sched_ext_ops`.
     pub op: &'static str,
-    /// The thread it is about, where it is about one.
+    /// The thread that the callback concerns, if any.
     pub tid: Option<trace::Tid>,
 }
 
-/// What to keep of a run beside its measures.
+/// Which records of a run to keep beside its measures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record {
     /// Every scheduling event.
     pub events: bool,
     /// Every callback of the policy.
     pub callbacks: bool,
-    /// How fast the policy's control plane measures threads to be.
+    /// The speeds of threads that the policy's control plane measures.
     pub speeds: bool,
 }
 
@@ -51,16 +51,16 @@ enum What {
 pub(crate) struct Sink {
     measures: Measures,
     record: Record,
-    /// In the order of time, and of two of one time in that in which they came.
+    /// In the order of time; at equal times in the order of arrival.
     early: VecDeque<Early>,
     events: Vec<Event>,
     callbacks: Vec<CallbackRecord>,
     checkers: Checkers,
-    /// Somebody wants them.
+    /// Whether any checker uses hints.
     hints: bool,
 }
 
-/// What a run has left behind.
+/// The records of a run.
 pub(crate) struct Kept {
     pub observed: Observed,
     pub events: Vec<Event>,
@@ -91,7 +91,7 @@ impl Sink {
         }
     }
 
-    /// Most come in the order of time nearly: the place is sought from the end.
+    /// Most come nearly in the order of time, so the place is searched from the end.
     fn wait(&mut self, t_ns: u64, cpu: CpuId, what: What) {
         let early = Early { t_ns, cpu: cpu as u32, what };
         if self.early.back().is_none_or(|last| last.t_ns <= t_ns) {
@@ -135,7 +135,7 @@ impl Sink {
         }
     }
 
-    /// Ends at `now_ns`. Times of what is kept are from `start_ns` on, which is 0 or the last restart.
+    /// Ends at `now_ns`. Times of the records count from `start_ns`, which is 0 or the last restart.
     pub fn finish(mut self, now_ns: u64, start_ns: u64) -> Kept {
         self.advance(now_ns);
         self.checkers.finish(now_ns);

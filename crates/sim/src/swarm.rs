@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Swarm: random machines, workloads, knobs and changes from outside, all from a seed.
 //!
-//! A seed names a case, so a failing one is repeated by naming it again.
+//! A seed identifies a case, so a failing case is repeated by its seed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,23 +20,23 @@ use crate::sink::Record;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// A case that did not come out well.
+/// A failed case.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which case: give it to [`case`] to look into it.
+    /// The seed of the case: [`case`] builds it again.
     pub seed: u64,
     /// The scheduler with its knobs, and the size of the case.
     pub what: String,
-    /// What was wrong.
+    /// The error.
     pub error: SimError,
 }
 
-/// What came of many cases.
+/// The result of many cases.
 #[derive(Clone, Debug, Default)]
 pub struct Swarmed {
-    /// Those that failed, in the order of their seeds.
+    /// The failed cases, in the order of their seeds.
     pub failures: Vec<Failure>,
-    /// How often somebody was chosen to run next, or nobody (`schedule`), in all cases that did not fail.
+    /// Number of scheduling decisions (`schedule`), also for the idle task, in all cases that did not fail.
     pub decisions: u64,
 }
 
@@ -76,7 +76,7 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut machine = machine(&mut rng);
     let mut workload = workload(&mut rng, machine.cpus.len());
-    // Chance of its own: the other cases stay what they are.
+    // A random stream of its own: the other choices of a seed stay the same.
     let mut own = Pcg64Mcg::seed_from_u64(!seed);
     if own.random_bool(0.3) && workload.duration_ns.is_none() {
         chatter(&mut own, &mut workload);
@@ -113,7 +113,7 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
     }
 }
 
-/// Clocks that are apart, in some cases: by no more than those of sockets are.
+/// Skewed clocks, in some cases: by no more than the clocks of sockets.
 fn skew_ns(seed: u64) -> u64 {
     let mut own = Pcg64Mcg::seed_from_u64(seed.rotate_left(16));
     if own.random_bool(0.25) { own.random_range(0..10 * US) } else { 0 }
@@ -172,7 +172,8 @@ fn uneven(rng: &mut Pcg64Mcg, machine: &mut Machine) {
     }
 }
 
-/// In a quarter of the cases some tasks are SCHED_BATCH or SCHED_IDLE. Chance is of its own: nothing else changes.
+/// In a quarter of the cases some tasks are SCHED_BATCH or SCHED_IDLE. The random stream is its own: nothing else
+/// changes.
 fn policies(rng: &mut Pcg64Mcg, workload: &mut Workload) {
     if !rng.random_bool(0.25) {
         return;
@@ -216,7 +217,7 @@ fn scheduler(rng: &mut Pcg64Mcg, registry: &[&'static Policy]) -> Scheduler {
 fn knob_value(rng: &mut Pcg64Mcg, knob: &Knob) -> u64 {
     match knob.unit {
         Unit::Duration { min, max } => {
-            // Short and long ones alike; of whole µs, as a user writes them.
+            // Short and long times alike; in whole µs, as a user writes them.
             let (low, high) = (min.max(1) as f64, max.max(1) as f64);
             let ns = low * (high / low).powf(rng.random_range(0.0..1.0));
             ((ns as u64) / US * US).clamp(min, max)
@@ -295,8 +296,8 @@ fn sleepers(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload) {
     }
 }
 
-/// Few CPUs, and on them for longer than a watchdog waits: hogs, bound ones and free, and groups that
-/// outrank them and hardly sleep. Nobody may starve.
+/// Few CPUs, for longer than a watchdog waits: pinned and free hogs, and groups that outrank them and hardly sleep. No
+/// task may starve.
 fn siege(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload) {
     const CPUS: usize = 3;
     let first = rng.random_range(0..cpus);
@@ -391,7 +392,7 @@ fn server(rng: &mut Pcg64Mcg, workload: &mut Workload) {
     for steps in threads {
         add(workload, "thread", steps);
         let thread = workload.tasks.last_mut().expect("it was added");
-        // Far from the others' numbers.
+        // Far from the other processes' numbers.
         (thread.gil, thread.process) = (Some(gil), usize::MAX / 2);
     }
 }
@@ -440,14 +441,14 @@ fn lockers(rng: &mut Pcg64Mcg, workload: &mut Workload) {
     }
 }
 
-/// Real-time tasks that keep CPUs for a while, in a fifth of the cases. Chance is of its own here, too.
+/// Real-time tasks that keep CPUs for a while, in a fifth of the cases. The random stream is its own here, too.
 fn hogs(rng: &mut Pcg64Mcg, machine: &Machine, faults: &mut Vec<Fault>) {
     if !rng.random_bool(0.2) {
         return;
     }
     for _ in 0..rng.random_range(1..=3) {
         let cpu = rng.random_range(0..machine.cpus.len());
-        // Some for no longer than a slice, some for so long that others are given their part meanwhile.
+        // Some for no longer than a slice, some so long that the class below gets its share meanwhile.
         let for_ns = [MS, 30 * MS, 300 * MS, 3_000 * MS][rng.random_range(0..4)];
         let for_ns = rng.random_range(for_ns / 10..=for_ns);
         let change = Change::Hog { cpu, for_ns, priority: rng.random_range(1..=99) };
@@ -455,7 +456,7 @@ fn hogs(rng: &mut Pcg64Mcg, machine: &Machine, faults: &mut Vec<Fault>) {
     }
 }
 
-/// In a tenth of the cases what happens seldom: another program in a task, counters that fail, a governor.
+/// In a tenth of the cases rare events: another program in a task, counters that fail, a governor.
 fn rare(rng: &mut Pcg64Mcg, workload: &Workload, faults: &mut Vec<Fault>) {
     if !rng.random_bool(0.1) {
         return;
@@ -474,7 +475,7 @@ fn rare(rng: &mut Pcg64Mcg, workload: &Workload, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Changes from outside, in a third of the cases. CPUs go away only where all tasks may use the first.
+/// Changes from outside, in a third of the cases. CPUs go offline only if all tasks may use the first.
 fn faults(rng: &mut Pcg64Mcg, machine: &Machine, workload: &Workload) -> Vec<Fault> {
     let mut faults = Vec::new();
     if !rng.random_bool(0.33) {
@@ -494,7 +495,7 @@ fn faults(rng: &mut Pcg64Mcg, machine: &Machine, workload: &Workload) -> Vec<Fau
                 Change::Affinity(task, mask)
             }
             1 if !besieged && cpu != 0 => {
-                // Never the first, which every mask has: nobody is left without a CPU.
+                // Never the first, which every mask has: no task is left without a CPU.
                 let back_ns = at_ns + rng.random_range(MS..50 * MS);
                 faults.push(Fault { at_ns: back_ns, change: Change::Online(cpu) });
                 Change::Offline(cpu)

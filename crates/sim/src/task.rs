@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A thread as the simulated kernel knows it.
+//! A thread of the simulated kernel.
 
 use machine::CpuSet;
 use workload::{Fair, Happened, RealTime};
@@ -13,7 +13,7 @@ pub type TaskId = usize;
 /// A CPU's number.
 pub type CpuId = usize;
 
-/// Where a task is in its life.
+/// The life cycle of a task.
 ///
 /// ```text
 /// New -> Queued <-> Running -> Dead
@@ -40,15 +40,15 @@ pub enum State {
 pub struct Task {
     /// Shown in tables.
     pub name: String,
-    /// Where it is in its life. Already `Blocked` or `Dead` in `Class::dequeue` of one that blocks.
+    /// Its state. Already `Blocked` or `Dead` in `Class::dequeue` of a task that blocks.
     pub state: State,
-    /// The CPU whose runqueue it belongs to, or belonged to last: `task_cpu()`.
+    /// The CPU with the runqueue it belongs to, or belonged to last: `task_cpu()`.
     pub cpu: CpuId,
     /// CPUs it may run on; never empty.
     pub allowed: CpuSet,
     /// −20 to 19.
     pub nice: i8,
-    /// Its policy, where it is not real-time.
+    /// Its policy, if it is not real-time.
     pub fair: Fair,
     /// It is of the class above, that of real-time tasks.
     pub realtime: RealTime,
@@ -66,38 +66,38 @@ pub struct Task {
     pub exiting: bool,
     /// When it ended; 0 while it has not.
     pub(crate) ended_ns: u64,
-    /// Since when it is runnable: nobody can run it earlier.
+    /// Since when it is runnable: it cannot run earlier.
     pub(crate) queued_ns: u64,
-    /// Until when others keep the lock of the queue that it was woken in: whoever runs it waits for that.
+    /// Until when the lock of the queue that it was woken in is held: the CPU that runs it waits for that.
     pub(crate) locked_out_ns: u64,
     /// Until when the CPU it leaves still works on leaving it: `p->on_cpu`.
     pub(crate) on_cpu_until_ns: u64,
-    /// How long it has run up to when it left its CPU last, ns; in its CPUs' turns alone, where they have such.
+    /// How long it has run up to its last switch, ns; only time in its CPUs' turns counts, if CPUs run in turn.
     pub(crate) worked_ns: f64,
     pub(crate) happened: Happened,
     /// The CPU that wrote its `task_struct` last.
     pub(crate) line: CpuId,
-    /// Its mask has changed under it: it must leave its CPU.
+    /// Its mask was changed from outside: it must leave its CPU.
     pub(crate) must_move: bool,
-    /// Where it is to go then, as whoever changed its mask has chosen.
+    /// The CPU to move it to, as chosen when its mask was changed.
     pub(crate) moves_to: Option<CpuId>,
-    /// What it does, and how far it got.
+    /// Its program, and its progress there.
     pub(crate) at: Cursor,
-    /// The part of its time on the reference CPU that is as long on any core.
+    /// The part of its time on the reference CPU that no faster core shortens.
     pub(crate) stalled: f64,
     /// How much it presses on the cache of the CPU that it runs on.
     pub(crate) pressure: f64,
     /// The license level that its code needs.
     pub(crate) vector: u8,
-    /// It is the kernel's own: it has no address space, and keeps nobody's run going.
+    /// A kernel thread: it has no address space, and no run is prolonged for it.
     pub(crate) kernel: bool,
-    /// CPUs of the phases that it says so of.
+    /// Masks of its phases with CPUs of their own.
     pub(crate) masks: Vec<CpuSet>,
     /// The interpreter's lock that it needs to work.
     pub(crate) gil: Option<usize>,
-    /// How often its maker had woken another than the time before.
+    /// How often its creator had woken a task other than the last one it woke.
     pub(crate) wakee_flips: u32,
-    /// Counts its timers, so that a late one is told from the present one.
+    /// Counts its timers, to distinguish a late one from the present one.
     pub(crate) timer: u32,
 }
 
@@ -145,18 +145,18 @@ impl Task {
         }
     }
 
-    /// It may run on this one CPU only: the kernel then asks no class where to put it.
+    /// It may run on one CPU only: the kernel then calls no select_task_rq.
     #[inline]
     pub fn pinned(&self) -> bool {
         self.allowed.is_one()
     }
 
-    /// The stopper takes it from the CPU that it runs on.
+    /// The stopper takes it from its CPU.
     pub fn is_stopped(&self) -> bool {
         self.must_move && self.state == State::Running
     }
 
-    /// What is left of its timer is for nobody.
+    /// Makes its present timer void.
     pub(crate) fn drop_timer(&mut self) {
         self.timer = self.timer.wrapping_add(1);
     }

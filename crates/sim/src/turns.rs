@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CPUs that run one after the other on one clock, as those of QEMU under icount do.
 //!
-//! The clock counts the instructions of all CPUs. A CPU has its turn until the next multiple of the
-//! machine's `turn_ns`, until any CPU's timer expires, or until it idles; then comes the next, by
-//! number, that is not idle or has an interrupt to take (QEMU's `rr_cpu_thread_fn`). What is due for
-//! a CPU meanwhile waits for its turn: interrupts, and the end of its task's work, which the task can
-//! only see by looking at the clock. A task's CPU time runs on the one clock, in its CPU's turn or
-//! not, as the guest's kernel counts it; the worker's tasks go by it, and those of a recording work in their
-//! CPU's turns alone.
+//! The clock counts the instructions of all CPUs. A CPU has its turn until the next multiple of the machine's
+//! `turn_ns`, until any CPU's timer expires, or until it idles. Then comes the next CPU, by number, that is not idle or
+//! has an interrupt to take (QEMU's `rr_cpu_thread_fn`). Events of a CPU wait for its turn meanwhile: interrupts, and
+//! the end of its task's work, which the task can only see by looking at the clock. A task's CPU time runs on the one
+//! clock, in its CPU's turn or not, as the guest's kernel counts it. The worker's tasks use that time; tasks of a
+//! recording work only in their CPU's turns.
 //!
-//! Kernel code is simulated in one go, and a turn that ends meanwhile ends with it, all later ones as much later; its
-//! CPU's next turn is the shorter for it. So each CPU has its part, and none runs in the turn of another. Where a task
-//! is to give its CPU away in the end, that is left to the next turn: the time until then is the task's. A lock
-//! that the turn was to end with is taken until that CPU's next one: who meets it meanwhile spins, says so at each round
-//! (x86's PAUSE, QEMU's `do_pause`), and so gives the rest of its own turn away. What it does with the lock is simulated
-//! all the same, earlier than it would be by those turns.
+//! Kernel code is simulated in one go. A turn that ends meanwhile ends with it, and all later turns are delayed by as
+//! much; its CPU's next turn is shorter by as much. So each CPU has its part, and none runs in the turn of another. If
+//! a task is to give its CPU away at the end of a turn, that is left to the next turn: the time until then is the
+//! task's. A lock that is held at the end of a turn stays taken until its holder's next turn. A CPU that asks for it
+//! meanwhile spins. It says so at each round (x86's PAUSE, QEMU's `do_pause`), and so gives the rest of its own turn
+//! away. Its code under the lock is simulated all the same, earlier than it would be by those turns.
 
 use machine::Ticks;
 
@@ -24,17 +23,17 @@ use crate::event::{Due, Irq};
 use crate::lock::LockId;
 use crate::task::{CpuId, State, TaskId};
 
-/// Whose turn it is, and what waits for the turns of others.
+/// The CPU that has its turn, and the events that wait for other CPUs' turns.
 pub(crate) struct Turns {
     length_ns: u64,
     holder: Option<CpuId>,
     last: CpuId,
     number: u64,
-    /// A time at which a turn ends, as all do that are whole turns before or after it.
+    /// A time at which a turn ends; others end at whole turns before or after it.
     ends_ns: u64,
     /// When the present turn is to end, kernel code or not.
     due_ns: u64,
-    /// By CPU: how much longer than its turns its kernel code took.
+    /// By CPU: the excess of its kernel code over its turns.
     owes_ns: Vec<u64>,
     /// By CPU: its task's work or its kernel code has ended meanwhile.
     late: Vec<bool>,
@@ -61,7 +60,7 @@ impl Turns {
         self.length_ns == 0
     }
 
-    /// This CPU's turn begins. When it is to end: it lasts for a ns at least.
+    /// This CPU's turn begins. Returns when it is to end: it lasts for a ns at least.
     fn begin(&mut self, cpu: CpuId, t_ns: u64) -> u64 {
         let since_ns = (t_ns as i64 - self.ends_ns as i64).rem_euclid(self.length_ns as i64) as u64;
         let left_ns = self.length_ns - since_ns;
@@ -73,18 +72,19 @@ impl Turns {
     }
 }
 
-/// Locks that a turn's end finds taken: until their holder has its next turn they are.
+/// Locks that are held when a turn ends: they stay taken until their holder's next turn.
 #[derive(Debug)]
 pub(crate) struct Cuts {
     /// When the turn of the code simulated now ends.
     ends_ns: u64,
     /// By CPU: how many turns it has had.
     turns: Vec<u64>,
-    /// By lock: when it was taken, and whose turn ended before it was given back, with how many that one had had.
+    /// By lock: when it was taken. If its holder's turn ended before the release: the holder, and its number of turns
+    /// so far.
     locks: Vec<(u64, Option<(CpuId, u64)>)>,
-    /// The code simulated now has met such a lock: it spins until the holder's next turn, and gives its own away.
+    /// The code simulated now has found such a lock: it spins until the holder's next turn, and gives its own away.
     spins: bool,
-    /// Turns that code has waited for in this way, all told.
+    /// Turns that simulated code has waited for in this way, in total.
     waited: u64,
 }
 
@@ -109,8 +109,8 @@ impl Cuts {
         }
     }
 
-    /// Turns that code simulated until now has waited for, one after the other, where it comes to this time in turns of this
-    /// length: only differences mean something.
+    /// Turns that simulated code has waited for, one after the other, when it reaches `now_ns` in turns of `length_ns`.
+    /// Only differences are meaningful.
     pub fn rounds(&self, now_ns: u64, length_ns: u64) -> u64 {
         let over = now_ns.checked_sub(self.ends_ns).map_or(0, |over_ns| 1 + over_ns / length_ns);
         self.waited + over
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// Kernel code of a CPU has come to its end: where it has spun, or the CPU idles, the turn is over.
+    /// Kernel code of a CPU has ended: if it has spun, or the CPU idles, the turn is over.
     pub(crate) fn end_in_turn(&mut self, cpu: CpuId) {
         let spun = self.k.cuts.as_mut().is_some_and(|cuts| std::mem::take(&mut cuts.spins));
         if self.turns.holder == Some(cpu) && (spun || self.k.cpus[cpu].idle()) {
@@ -143,13 +143,13 @@ impl Engine {
         }
     }
 
-    /// Does what is due if its CPU has its turn, or needs none for it; else it waits.
+    /// Handles an event if its CPU has its turn, or needs none for it; else the event waits.
     pub(crate) fn in_turn(&mut self, due: Due, t_ns: u64) {
         let (cpu, irq) = match due {
             Due::Cpu(cpu) if self.turns.holder != Some(cpu.into()) => {
                 return self.turns.late[usize::from(cpu)] = true;
             }
-            // Its kernel code has come to its end, and others wait for that.
+            // Its kernel code has ended, and other CPUs wait for that.
             Due::Cpu(cpu) if t_ns >= self.turns.due_ns => {
                 self.turns.late[usize::from(cpu)] = true;
                 return self.end_turn(self.turns.number, t_ns);
@@ -171,7 +171,7 @@ impl Engine {
         }
     }
 
-    /// An interrupt that does not come, or changes nothing that is seen.
+    /// An interrupt that does not come, or changes nothing visible.
     fn void(&self, cpu: CpuId, irq: Irq) -> bool {
         match irq {
             Irq::Tick => self.k.cpus[cpu].idle() && self.k.machine.ticks == Ticks::Apart,
@@ -180,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// This turn ends, or does once kernel code has come to its end.
+    /// Ends this turn, or lets it end with its kernel code.
     pub(crate) fn end_turn(&mut self, number: u64, t_ns: u64) {
         let turns = &mut self.turns;
         if number != turns.number {
@@ -199,8 +199,8 @@ impl Engine {
         self.next_turn(t_ns);
     }
 
-    /// When kernel code of the CPU that has its turn, which comes to this place then, would be there: where the turn ends
-    /// before, not before the next one, if all others that want one now have theirs.
+    /// When kernel code of the CPU that has its turn really gets here, if it gets here at `t_ns` by the cursor. If the
+    /// turn ends before, that is in its next turn, after those of all other CPUs that want one now.
     pub(crate) fn over_ns(&self, cpu: CpuId, t_ns: u64) -> u64 {
         if self.turns.none() || t_ns < self.turns.due_ns {
             return t_ns;
@@ -210,7 +210,7 @@ impl Engine {
         t_ns + others.count() as u64 * self.turns.length_ns
     }
 
-    /// Whether a CPU is to schedule in its next turn only: this one has ended on the way there.
+    /// Whether a CPU is to schedule in its next turn only: this one has ended in the meantime.
     pub(crate) fn turn_is_over(&self, cpu: CpuId) -> bool {
         let goes_on =
             |task: TaskId| matches!(self.k.tasks[task].state, State::Running | State::Blocked);
@@ -223,7 +223,7 @@ impl Engine {
         self.k.cpus[cpu].mode != Mode::Idle || !self.turns.waiting[cpu].is_empty()
     }
 
-    /// Whether users' work stands still on this CPU: others have their turn.
+    /// Whether users' work stands still on this CPU: other CPUs have their turn.
     pub(crate) fn stands_still(&self, cpu: CpuId) -> bool {
         !self.burns && !self.turns.none() && self.turns.holder != Some(cpu)
     }
@@ -249,7 +249,7 @@ impl Engine {
         let works = !self.burns && self.k.in_user(next);
         let mut since_ns = self.k.cpus[next].since_ns;
         if works {
-            // What others had is not its own work.
+            // Other CPUs' turns are not its own work.
             since_ns = since_ns.max(t_ns);
             self.k.cpus[next].since_ns = since_ns;
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Costs of a machine in whole ns, as they are charged: a machine's do not change while it runs, and most are asked for
-//! several times at each switch.
+//! Costs of a machine in whole ns, as they are charged. They do not change during a run, and most are needed several
+//! times at each switch.
 
 use machine::{Costs, Distance};
 
 macro_rules! whole {
     ($($name:ident),*) => {
-        /// Costs of the machine's of the same names.
+        /// The machine's costs of the same names.
         pub(crate) struct Whole {
             $(pub $name: u64,)*
-            /// By distance of who wrote a line last.
+            /// By distance of the CPU that wrote a line last.
             lines: [LineCost; 5],
         }
 
@@ -51,17 +51,17 @@ whole!(
     timer_rearm_ns
 );
 
-/// What a CPU pays for a line.
+/// A CPU's cost of a line.
 #[derive(Clone, Copy)]
 pub(crate) struct LineCost {
-    /// To have it here.
+    /// To fetch it.
     pub fetch_ns: u64,
-    /// The same and an atomic operation on it.
+    /// To fetch it and do an atomic operation on it.
     pub atomic_ns: u64,
 }
 
 impl Whole {
-    /// For a line that a CPU so far away wrote last.
+    /// For a line that a CPU at this distance wrote last.
     #[inline]
     pub fn line(&self, distance: Distance) -> LineCost {
         self.lines[distance as usize]

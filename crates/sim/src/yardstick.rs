@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the simulator's own speed and memory are measured by: two machines, one mix of tasks for both, and a loop of
-//! known length for machines whose speed is not constant.
+//! Yardsticks for the simulator's own speed and memory: two machines, one mix of tasks for both, and a loop of known
+//! length for machines of varying speed.
 
 use machine::Machine;
 use workload::{Hw, Step, Task, Touched, Workload};
@@ -58,7 +58,7 @@ fn touched() -> Hw {
     }
 }
 
-/// So many steps of a xorshift generator: a step waits for the one before, so it takes what it takes.
+/// `steps` steps of a xorshift generator: each step depends on the one before, so its time is fixed.
 pub fn calibration(steps: u64) -> u64 {
     (0..steps).fold(88_172_645_463_325_252, |mut x: u64, _| {
         x ^= x << 13;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run takes of this machine's memory, and that a longer one takes no more.
+//! The memory that a run takes of this machine, and that a longer run takes no more.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use policy::Instance;
 use sim::yardstick::{many_cpus, mix};
 use sim::{Scenario, Scheduler, run};
 
-/// Bytes in use, and the most there were.
+/// Bytes in use, and their maximum.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The most bytes that so long a run had in use, on 228 CPUs with 1,000 tasks.
+/// The maximum of bytes in use during a run of this length, on 228 CPUs with 1,000 tasks.
 fn peak(duration_ms: u64) -> usize {
     let flsched = Scheduler::Policy(Instance::default(&flsched::FLSCHED));
     let scenario = Scenario::new(many_cpus(), mix(1_000, duration_ms), flsched);
@@ -42,8 +42,8 @@ fn peak(duration_ms: u64) -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
-/// What grows is what tells waits of different lengths apart, and ever more slowly: a task has a number for
-/// each length that it has met, to 2 %. `paceline repro simulator --only memory --only growth` has ten minutes of it.
+/// Only the histograms of waits grow, and ever more slowly: a task has a number for each length of a wait that has
+/// occurred, to 2 %. `paceline repro simulator --only memory --only growth` has ten minutes of it.
 #[test]
 fn a_run_needs_little_memory() {
     let bytes = peak(2_000);

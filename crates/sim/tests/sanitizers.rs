@@ -62,7 +62,7 @@ static OVERFLOW: Policy = Policy {
     control: None,
 };
 
-/// What a policy's native build is made of.
+/// The source of a policy's native build.
 fn source(policy: &Policy) -> &'static str {
     match policy.name {
         "flsched" => "policies/flsched/src/bpf/main.bpf.c",
@@ -77,7 +77,7 @@ fn source(policy: &Policy) -> &'static str {
     }
 }
 
-/// The policy with a native build that is watched.
+/// The policy with a sanitized native build.
 fn watched(source: &str, policy: &'static Policy) -> &'static Policy {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(source);
     let out = format!("sanitized-{}-{}", policy.name, std::process::id());

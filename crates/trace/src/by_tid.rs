@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A map from thread ids that is asked at every event: two loads, whatever the ids are.
+//! A map from thread ids that is looked up at every event: two loads, whatever the ids are.
 //!
-//! A kernel gives ids of up to 4,194,304 (`PID_MAX_LIMIT`), and those of one run lie near each other: places
-//! are looked up in pages of ids, of which only those exist that somebody has an id of.
+//! A kernel gives ids of up to 4,194,304 (`PID_MAX_LIMIT`), and the ids of one run lie near each other. Places are
+//! looked up in pages of ids. A page exists only if one of its ids is in use.
 
 use crate::Tid;
 
@@ -41,7 +41,7 @@ impl<T> ByTid<T> {
         self.place(tid).map(|place| &mut self.entries[place].1)
     }
 
-    /// What is there, or else what `make` gives.
+    /// The value of `tid`, or else the result of `make`.
     #[inline]
     pub fn get_or_insert_with(&mut self, tid: Tid, make: impl FnOnce() -> T) -> &mut T {
         let place = match self.place(tid) {

@@ -26,9 +26,9 @@ pub struct Event {
 pub enum Kind {
     /// `cpu` left `prev` for `next`.
     Switch {
-        /// Who left the CPU.
+        /// The task that left the CPU.
         prev: Tid,
-        /// Who got it.
+        /// The task that got it.
         next: Tid,
         /// `prev` could have gone on: its slice ended or it was preempted.
         prev_runnable: bool,
@@ -37,7 +37,7 @@ pub enum Kind {
     },
     /// `tid` became runnable and was queued for `target`.
     Wake {
-        /// Who woke.
+        /// The task that woke.
         tid: Tid,
         /// The CPU it was placed on.
         target: u32,
@@ -49,12 +49,12 @@ pub enum Kind {
     },
     /// `tid` will never run again once it leaves its CPU.
     Exit {
-        /// Who ended.
+        /// The task that ended.
         tid: Tid,
     },
     /// From now on `tid` may only run on these CPUs, as a bit set of 64-bit words; empty means any.
     Affinity {
-        /// Whose mask changed.
+        /// The task that the mask is of.
         tid: Tid,
         /// The allowed CPUs.
         cpus: Vec<u64>,

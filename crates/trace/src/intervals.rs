@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who had which CPU from when to when.
+//! Which thread had which CPU, from when to when.
 
 use crate::{Event, IDLE, Kind, MmId, Tid};
 
@@ -18,7 +18,7 @@ pub struct Interval {
     pub to_ns: u64,
 }
 
-/// All intervals of a run that took so long, in the order in which they ended. What idled is left out.
+/// All intervals of a run of `elapsed_ns`, in the order in which they ended. Idle intervals are left out.
 pub fn intervals(events: &[Event], elapsed_ns: u64) -> Vec<Interval> {
     let mut open = std::collections::BTreeMap::<u32, Interval>::new();
     let mut all = Vec::new();
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpu_is_somebodys_until_it_switches() {
+    fn cpu_belongs_to_a_thread_until_it_switches() {
         let switch = |t_ns, cpu, prev, next| Event {
             t_ns,
             cpu,

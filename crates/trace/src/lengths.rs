@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many lengths of time there were of each size.
+//! A histogram of lengths of time.
 
 use serde::{Deserialize, Serialize};
 
-/// Sizes between a power of two and the next, and of a part of the list.
+/// Sizes between a power of two and the next, and sizes in a part of the list.
 const SIZES: usize = 64;
-/// Binary digits of which sizes up to this are told apart.
+/// Binary digits of [`SIZES`]: lengths are distinguished to so many digits.
 const DIGITS: u32 = SIZES.ilog2();
 
 /// How many lengths of time there were of each size, to seven binary digits: within 1 %.
 ///
-/// Parts of the list in which there are none are not there.
+/// Empty parts of the list are not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(usize, u64)>", into = "Vec<(usize, u64)>")]
 pub struct Lengths(Vec<Option<Box<[u64; SIZES]>>>);
@@ -44,7 +44,7 @@ impl From<Vec<(usize, u64)>> for Lengths {
 }
 
 impl Lengths {
-    /// One more, of `ns`.
+    /// Counts one more length of `ns`.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.add_at(place(ns), 1);
@@ -64,12 +64,12 @@ impl Lengths {
         self.0.is_empty()
     }
 
-    /// All those of another.
+    /// Adds all lengths of another histogram.
     pub fn merge(&mut self, other: &Lengths) {
         other.sizes().for_each(|(place, count)| self.add_at(place, count));
     }
 
-    /// Places and how many there are, from short to long.
+    /// Places and their counts, from short to long.
     fn sizes(&self) -> impl Iterator<Item = (usize, u64)> {
         let parts = self.0.iter().enumerate();
         let there = parts.filter_map(|(part, sizes)| Some((part, sizes.as_ref()?)));
@@ -79,7 +79,7 @@ impl Lengths {
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// The least length that the part `at` of all do not exceed, in ns; None where there is none.
+    /// The least length that the part `at` of all lengths do not exceed, in ns; None if there is no length.
     pub fn quantile(&self, at: f64) -> Option<u64> {
         let all: u64 = self.sizes().map(|(_, count)| count).sum();
         let wanted = (at * all as f64).ceil().max(1.0) as u64;

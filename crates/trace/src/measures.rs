@@ -13,11 +13,10 @@ use crate::{Event, IDLE, Kind, MmId, Tid};
 
 /// Folds events into [`Observed`].
 ///
-/// **Idle-while-runnable** is CPU time spent idle while a task that might have used it waits: at
-/// each instant the size of the largest matching between idle CPUs and waiting tasks, affinity
-/// respected, integrated over time. One waiting task thus never counts for two idle CPUs.
-/// The part of it during which the waiting task is already queued on the idle CPU itself (the
-/// wakeup is on its way) is also given apart, as `wakeup_in_flight_ns`.
+/// **Idle-while-runnable** is CPU time spent idle while a task that might have used it waits. At each instant it is the
+/// size of the largest matching between idle CPUs and waiting tasks, affinity respected, integrated over time. One
+/// waiting task thus never counts for two idle CPUs. The part of it during which the waiting task is already queued on
+/// the idle CPU itself (the wakeup is in flight) is also given apart, as `wakeup_in_flight_ns`.
 #[derive(Clone)]
 pub struct Measures {
     /// Tasks that are measured; None: all.
@@ -108,7 +107,7 @@ impl Task {
     }
 }
 
-/// What one task was seen to do.
+/// Observations of one task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskObserved {
     /// Time on a CPU.
@@ -145,7 +144,7 @@ pub struct Quantiles {
     pub max_ns: u64,
 }
 
-/// What was seen between the first event and the end.
+/// Observations between the first event and the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     /// Length of the observation.
@@ -169,7 +168,7 @@ pub struct Observed {
     pub wait: Quantiles,
     /// Each task that ran or waited, by thread id.
     pub tasks: BTreeMap<Tid, TaskObserved>,
-    /// Who had each CPU when.
+    /// Which task had each CPU over time.
     pub timeline: Timeline,
 }
 
@@ -196,21 +195,21 @@ impl Measures {
         }
     }
 
-    /// The same for cores of several kinds: which each CPU is.
+    /// The same for cores of several kinds: `kinds` gives the kind of each CPU.
     pub fn with_kinds(mut self, kinds: &[u16]) -> Self {
         self.cpus.iter_mut().zip(kinds).for_each(|(cpu, kind)| cpu.kind = *kind);
         self.kinds = 1 + usize::from(kinds.iter().copied().max().unwrap_or(0));
         self
     }
 
-    /// The same of these tasks alone: their switches, migrations, waits and times, and idle-while-runnable while one of
-    /// them waits. Others only keep CPUs from being idle. To be said before any event.
+    /// The same for these tasks alone: their switches, migrations, waits and times, and idle-while-runnable while one
+    /// of them waits. Other tasks only keep CPUs from being idle. Call it before any event.
     pub fn only(mut self, tasks: BTreeSet<Tid>) -> Self {
         self.only = Some(tasks);
         self
     }
 
-    /// Says what `cpu` runs at the start, before any event.
+    /// Sets the task that `cpu` runs at the start. Call it before any event.
     pub fn running(&mut self, cpu: u32, tid: Tid, mm: MmId) {
         if tid == IDLE {
             return;
@@ -222,8 +221,8 @@ impl Measures {
         task.last_cpu = Some(cpu);
     }
 
-    /// Folds in one event. Events come in the order of time; one that is older than the last is
-    /// taken to have happened at the same time.
+    /// Folds in one event. Events come in the order of time; an event older than the last counts as simultaneous with
+    /// it.
     pub fn event(&mut self, event: &Event) {
         self.advance(event.t_ns);
         let cpu = event.cpu;
@@ -255,7 +254,7 @@ impl Measures {
         }
     }
 
-    /// Forgets what was seen until `t_ns`, and goes on from who runs and who waits then.
+    /// Forgets everything before `t_ns`, and goes on with the tasks that run or wait then.
     pub fn restart(&mut self, t_ns: u64) {
         self.advance(t_ns);
         let now_ns = self.now_ns;
@@ -450,7 +449,7 @@ impl Measures {
         } else {
             self.waiting_anywhere -= 1;
         }
-        // grows by itself; only saturating_record would cut at its present top
+        // The histogram resizes itself; only saturating_record would clip at its present maximum.
         self.waits.record(waited_ns).expect("a wait is shorter than 2^63 ns");
         self.count_queued(cpu, -1);
         self.matching = None;
@@ -501,7 +500,7 @@ impl Measures {
         search.free.clone_from(&self.idle);
         let mut restricted = 0;
         for tid in &self.waiting_restricted {
-            // CPUs that were tried in vain lead nowhere until somebody else has found one.
+            // CPUs that were tried in vain lead nowhere until another task has found one.
             if self.augment(*tid, &mut search) {
                 restricted += 1;
                 search.free.copy_from_slice(&self.idle);
@@ -533,16 +532,16 @@ impl Measures {
     }
 }
 
-/// What the search for a matching works on.
+/// Working state of the search for a matching.
 #[derive(Clone, Default)]
 struct Search {
     /// Idle CPUs that the present step has not tried, a bit each.
     free: Vec<u64>,
-    /// Who has each CPU so far; [`IDLE`]: nobody.
+    /// The task matched to each CPU so far; [`IDLE`]: none.
     owner: Vec<Tid>,
 }
 
-/// The lowest bits, so many, of a word.
+/// A word with its lowest `bits` bits set.
 fn below(bits: usize) -> u64 {
     if bits < 64 { (1 << bits) - 1 } else { u64::MAX }
 }

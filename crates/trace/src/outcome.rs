@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What one run of one policy came to, on any ground.
+//! The result of one run of one policy, on any ground.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Home, Observed, Placed, Tid};
 
-/// In [`Outcome::extra`]: how many events the observer had no room for, where that was any; nothing is observed then.
+/// In [`Outcome::extra`]: events that the observer lost for lack of room, if any; nothing is observed then.
 pub const OBSERVER_LOST: &str = "observer_lost_events";
 
-/// In [`Outcome::extra`]: how many processes ended with status 127, as a shell's do that does not find a program, where
-/// that was any.
+/// In [`Outcome::extra`]: processes that ended with status 127, if any. A shell ends so if it does not find a program.
 pub const NOT_FOUND: &str = "status_127_processes";
 
-/// In [`Outcome::extra`]: CPU time of the command and of all that descends from it in the observed run, seconds.
+/// In [`Outcome::extra`]: CPU time of the command and all its descendants in the observed run, seconds.
 pub const OWN_CPU: &str = "observed_own_s";
 
 /// One run of one policy.
@@ -29,8 +28,8 @@ pub struct Outcome {
     /// From the start of the workload to its end, without the observer where the ground can: under
     /// icount this is guest work, the instructions of all CPUs.
     pub elapsed_ns: u64,
-    /// What the scheduler was seen to do. Where observing costs work, this comes from a second run
-    /// of the same workload in the same boot.
+    /// The scheduler's observed behaviour. If observing costs work, this comes from a second run of the same workload
+    /// in the same boot.
     pub observed: Observed,
     /// The same of all tasks of the machine, where `observed` is of the workload's alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +41,7 @@ pub struct Outcome {
     /// CPU time that the policy itself charged each task for on each kind of core, ns; empty where it does not say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub charged: BTreeMap<Tid, Vec<u64>>,
-    /// Who was placed in which memory domain, in the order of time; empty where the policy places nobody.
+    /// Which task was placed in which memory domain, in the order of time; empty if the policy places no task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placed: Vec<Placed>,
     /// Where threads and their pages were, look by look; empty where the ground does not tell.
@@ -68,7 +67,7 @@ pub struct Outcome {
     /// was made.
     #[serde(skip)]
     pub recording: Vec<u8>,
-    /// What TLBs and caches missed, where the ground knows.
+    /// Misses of TLBs and caches, if the ground knows.
     #[serde(default)]
     pub memory: Option<MemoryUse>,
 }
@@ -98,20 +97,20 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// Of both TLBs, users' pages and the kernel's.
+    /// Misses of both TLBs, for pages of users and of the kernel.
     pub fn tlb(&self) -> u64 {
         self.dtlb_user + self.dtlb_kernel + self.itlb_user + self.itlb_kernel
     }
 }
 
-/// What a run's tasks missed.
+/// Misses of a run's tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
     /// All tasks.
     pub total: Missed,
-    /// Each task of which it is known, by thread id.
+    /// Each task with known misses, by thread id.
     pub tasks: BTreeMap<Tid, Missed>,
-    /// Programs that ran side by side, by name: what stands before the first `-` of their tasks' names.
+    /// Programs that ran side by side, by name: the part of their tasks' names before the first `-`.
     pub programs: BTreeMap<String, Program>,
 }
 
@@ -124,7 +123,7 @@ pub struct Program {
     pub process_ns: u64,
     /// When its last thread ended, from the start of the workload; None: one has not.
     pub elapsed_ns: Option<u64>,
-    /// What they missed.
+    /// Its misses.
     pub missed: Missed,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Scheduling events as a file that ui.perfetto.dev opens: its protobuf, of which four messages are enough.
+//! Scheduling events as a file that ui.perfetto.dev opens: four messages of its protobuf are enough.
 //!
-//! Source: Perfetto's protos/perfetto/trace (trace_packet, ps/process_tree, ftrace/ftrace_event_bundle,
-//! ftrace/sched), whose numbers of fields never change.
+//! Source: Perfetto's protos/perfetto/trace (trace_packet, ps/process_tree, ftrace/ftrace_event_bundle, ftrace/sched).
+//! Their field numbers never change.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ mod fields {
     pub const SCHED_WAKING: u64 = 20;
 }
 
-/// Why a task left its CPU, as `prev_state` of the kernel's tracepoint has it.
+/// Why a task left its CPU: `prev_state` of the kernel's tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It could go on.
@@ -42,7 +42,7 @@ pub enum State {
     Dead = 16,
 }
 
-/// Writes such a file, event by event. Those of one CPU come in the order of time.
+/// Writes such a file, event by event. Events of one CPU come in the order of time.
 pub struct Perfetto<W: Write> {
     out: W,
     names: BTreeMap<Tid, String>,
@@ -51,13 +51,13 @@ pub struct Perfetto<W: Write> {
 }
 
 impl<W: Write> Perfetto<W> {
-    /// Of a machine with so many CPUs.
+    /// For a machine of `cpus` CPUs.
     pub fn new(out: W, cpus: usize) -> Self {
         let (current, events) = (vec![0; cpus], vec![Vec::new(); cpus]);
         Perfetto { out, names: BTreeMap::new(), current, events }
     }
 
-    /// A thread, what it is called from now on, and its process.
+    /// A thread, its name from now on, and its process.
     ///
     /// # Errors
     /// As writing fails.
@@ -78,7 +78,7 @@ impl<W: Write> Perfetto<W> {
         self.packet(fields::PROCESS_TREE, &tree)
     }
 
-    /// A CPU goes over to `next`; 0 is its idle task.
+    /// A CPU switches to `next`; 0 is its idle task.
     ///
     /// # Errors
     /// As writing fails.
@@ -103,7 +103,7 @@ impl<W: Write> Perfetto<W> {
         Ok(())
     }
 
-    /// Who runs on this CPU wakes `tid`, which goes to `target`.
+    /// The task that runs on this CPU wakes `tid`, which goes to `target`.
     ///
     /// # Errors
     /// As writing fails.
@@ -117,7 +117,7 @@ impl<W: Write> Perfetto<W> {
         self.event(t_ns, cpu, self.current[cpu as usize], fields::SCHED_WAKING, &body)
     }
 
-    /// Writes what is left. Returns how it is written to.
+    /// Writes the rest and returns the writer.
     ///
     /// # Errors
     /// As writing fails.

@@ -39,7 +39,7 @@ pub struct Placements {
 }
 
 impl Placements {
-    /// At this moment this is all that is placed.
+    /// Takes note of all placements at this moment.
     pub fn look(&mut self, at_ns: u64, placed: impl Iterator<Item = (Tid, usize)>) {
         let now: BTreeMap<Tid, usize> = placed.collect();
         for (tid, domain) in &now {
@@ -50,7 +50,7 @@ impl Placements {
         self.at = now;
     }
 
-    /// What has changed since the last time that somebody asked, in the order of time and thread.
+    /// The changes since the last call, in the order of time and thread.
     pub fn take(&mut self) -> Vec<Placed> {
         std::mem::take(&mut self.changes)
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_stays_is_not_named_again_and_who_comes_back_is() {
+    fn task_that_stays_is_not_named_again_and_one_that_returns_is() {
         let mut placements = Placements::default();
         placements.look(1, [(7, 0), (8, 1)].into_iter());
         placements.look(2, [(7, 0), (8, 2)].into_iter());

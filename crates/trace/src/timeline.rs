@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which task had each CPU when, and how many waited, as coarse as a picture can show it, in memory that does not grow
+//! Which task had each CPU over time, and how many tasks waited, at the resolution of a picture. Memory does not grow
 //! with time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,12 @@ use crate::{IDLE, MmId, Tid};
 
 /// Columns that a picture has at most.
 const COLUMNS: usize = 512;
-/// Threads that share a column and are told apart: who comes later has less of it.
+/// The time of the first so many threads of a column is summed up. Intervals of later threads count one by one.
 const SHARERS: usize = 16;
 /// Length of a column at first, ns. It doubles whenever there are too many.
 const COLUMN_NS: u64 = 1024;
 
-/// Who had each CPU for the longest part of each of some stretches of equal length.
+/// The thread that had each CPU for the longest part of each of some stretches of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Length of a stretch, ns.
@@ -32,7 +32,7 @@ pub struct Timeline {
     pub waits: Vec<Waits>,
 }
 
-/// What waited in a stretch of time, as sums over it: divided by its length they are means.
+/// Waiting and idling in a stretch of time, as sums over it. Divided by the stretch's length they are means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
     /// Task-nanoseconds of waiting for a CPU.
@@ -51,9 +51,9 @@ pub(crate) struct Columns {
 
 #[derive(Clone, Debug, Default)]
 struct Cpu {
-    /// Who had most of each column so far, and how much.
+    /// The thread that had most of each column so far, and for how long.
     columns: Vec<(Tid, u64)>,
-    /// What each had of the last one: the first of them, where they are many.
+    /// How long each thread had the last column: the first threads only, where there are many.
     last: Vec<(Tid, u64)>,
 }
 
@@ -62,14 +62,14 @@ impl Columns {
         Columns { column_ns: COLUMN_NS, cpus: vec![Cpu::default(); cpus], waits: Vec::new() }
     }
 
-    /// Forgets what was.
+    /// Forgets what was recorded so far.
     pub fn restart(&mut self) {
         self.column_ns = COLUMN_NS;
         self.cpus.iter_mut().for_each(|cpu| *cpu = Cpu::default());
         self.waits.clear();
     }
 
-    /// Makes columns long enough for a run until then.
+    /// Makes columns long enough for a run until `to_ns`.
     fn reach(&mut self, to_ns: u64) {
         while to_ns > self.column_ns * COLUMNS as u64 {
             self.column_ns *= 2;
@@ -78,7 +78,7 @@ impl Columns {
         }
     }
 
-    /// So many tasks waited from one time to another, ns since the start, and so many CPUs idled that they might have
+    /// `tasks` tasks waited from one time to another, ns since the start, and `idle` CPUs idled that they might have
     /// used.
     pub fn waited(&mut self, tasks: u64, idle: u64, from_ns: u64, to_ns: u64) {
         if tasks == 0 || to_ns <= from_ns {
@@ -141,7 +141,7 @@ impl Waits {
 }
 
 impl Cpu {
-    /// It had all of these columns, of which nobody had any yet.
+    /// One thread had all of these columns, and no thread had any of them before.
     fn add_whole(&mut self, columns: Range<usize>, tid: Tid, column_ns: u64) {
         self.columns.resize(columns.start, (IDLE, 0));
         self.columns.resize(columns.end, (tid, column_ns));
@@ -171,7 +171,7 @@ impl Cpu {
         }
     }
 
-    /// Two columns become one: whoever had more of it, as far as is known still.
+    /// Merges pairs of columns: the thread that had more of the pair, as far as is still known, gets both.
     fn halve(&mut self) {
         let one = |pair: &[(Tid, u64)]| match *pair {
             [(a, of_a), (b, of_b)] if a == b => (a, of_a + of_b),
@@ -186,7 +186,7 @@ impl Cpu {
         };
         let whole = self.columns.len().is_multiple_of(2);
         self.columns = self.columns.chunks(2).map(one).collect();
-        // The next thing that happens begins a column, or goes on in the last.
+        // The next interval begins a column, or goes on in the last.
         if whole {
             self.last.clear();
         }
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_had_most_of_a_column_has_it() {
+    fn thread_with_most_of_a_column_gets_it() {
         let mut columns = Columns::new(2);
         columns.ran(0, 7, 0, 500);
         columns.ran(0, 8, 500, 700);

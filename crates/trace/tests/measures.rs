@@ -119,7 +119,7 @@ fn everything_on_one_cpu_is_seen_as_idling_elsewhere() {
 }
 
 #[test]
-fn a_wakeup_of_who_waits_already_does_not_begin_the_wait_anew() {
+fn wakeup_of_a_waiting_task_does_not_restart_its_wait() {
     let seen = observe(
         2,
         &[
@@ -187,7 +187,7 @@ proptest! {
 }
 
 proptest! {
-    /// By Hall's deficiency: of any of the tasks, no more get a CPU than there are CPUs for them.
+    /// By Hall's deficiency: no set of tasks gets more CPUs than may run its tasks.
     #[test]
     fn as_many_wait_in_vain_as_no_set_of_them_can_avoid(
         masks in prop::collection::vec(0u8..32, 0..7),
@@ -206,7 +206,7 @@ proptest! {
             for (at, cpu) in CPUS.iter().enumerate() {
                 cpus[cpu / 64] |= u64::from(mask >> at & 1) << (cpu % 64);
             }
-            // No CPU at all says that it may run anywhere: one that does not idle.
+            // An empty mask would mean any CPU, so add one that does not idle.
             cpus[0] |= 1 << 5;
             measures.event(&at(0, 5, Kind::Affinity { tid, cpus }));
             measures.event(&wake(0, tid, 5));
@@ -222,7 +222,7 @@ proptest! {
 }
 
 proptest! {
-    /// Measures of some tasks are what the same events say of these tasks among all.
+    /// Measures restricted to some tasks equal these tasks' part in the measures of all.
     #[test]
     fn measures_of_some_tasks_are_their_part_of_all(
         steps in prop::collection::vec((0u64..50, 0u32..3, 0u32..5, any::<bool>()), 1..200),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory that this process can still have: what the machine has left, and what the cgroups around it let it take.
+//! Memory that this process can still have: the rest of the machine's, and of the limits of the cgroups around it.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ pub fn available_bytes() -> Option<usize> {
     below(Path::new("/"))
 }
 
-/// The same on the machine whose files are below `root`.
+/// The same for the machine with its files below `root`.
 fn below(root: &Path) -> Option<usize> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let machine = bytes_of(&text, "MemAvailable:")?;
@@ -23,8 +23,8 @@ pub fn bytes_of(text: &str, name: &str) -> Option<usize> {
     Some(number.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
 }
 
-/// The least that any group of those that a `/proc/PID/cgroup` names, and of those around them, has left. None: none of
-/// them has a limit.
+/// The least that is left in any group that a `/proc/PID/cgroup` names, or in any of their ancestors. None: no such
+/// group has a limit.
 fn left(groups: &Path, membership: &str) -> Option<usize> {
     let of_line = |line: &str| {
         let (controllers, own) = line.split_once(':')?.1.split_once(':')?;
@@ -33,20 +33,20 @@ fn left(groups: &Path, membership: &str) -> Option<usize> {
             _ if controllers.split(',').any(|it| it == "memory") => (groups.join("memory"), &OLD),
             _ => return None,
         };
-        // Who is in a namespace of its own sees a group of it, which may have another path or none: its root is there.
+        // A process in a cgroup namespace sees only a subtree, under another path or none: its root is there.
         let around = Path::new(own.trim_start_matches('/')).ancestors();
         around.filter_map(|group| of_group(&root.join(group), files)).min()
     };
     membership.lines().filter_map(of_line).min()
 }
 
-/// A group's files: its limit, what it has, and the line of `memory.stat` that says what of that are pages of files which
-/// nobody uses, and which give way before anything is refused.
+/// A group's files: its limit, its usage, and the line of `memory.stat` for inactive file pages. The kernel reclaims
+/// those before it refuses an allocation.
 type Files = [&'static str; 3];
 const UNIFIED: Files = ["memory.max", "memory.current", "inactive_file"];
 const OLD: Files = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
-/// What a group has left. None: it has no limit, or there is no such group.
+/// Memory left in a group. None: it has no limit, or there is no such group.
 fn of_group(folder: &Path, [limit, usage, idle]: &Files) -> Option<usize> {
     let text = |file: &str| fs::read_to_string(folder.join(file)).ok();
     let number = |file: &str| text(file)?.trim().parse::<usize>().ok();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Burns CPU time of the calling thread.
 //!
-//! Reading a thread's CPU clock is a system call; so the burner spins in chunks whose length it
-//! learns, each nine tenths of what remains, and asks the clock between them: a handful of calls
-//! for any length of work.
+//! Reading a thread's CPU clock is a system call. So the burner spins in chunks, each nine tenths of the rest, and
+//! reads the clock between them: a handful of calls for any length of work. It learns the speed for that.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -30,9 +29,9 @@ const CHUNK_MAX_NS: u64 = 2_000_000;
 /// Below this the next look at the clock would cost more than what remains.
 const CLOSE_ENOUGH_NS: u64 = 500;
 
-/// A burner and what it has learnt of this CPU.
+/// A burner and the speed that it has learnt for this CPU.
 pub(crate) struct Burner {
-    /// Spins a µs of CPU time.
+    /// Spins per µs of CPU time.
     spins_per_us: u64,
 }
 
@@ -41,7 +40,7 @@ impl Burner {
         Burner { spins_per_us: 100 }
     }
 
-    /// Burns `work_ns` of CPU time; ends early where `stopped`. Gives what it has burnt.
+    /// Burns `work_ns` of CPU time; ends early if `stopped`. Returns the time it has burnt.
     pub(crate) fn burn(&mut self, work_ns: u64, stopped: impl Fn() -> bool) -> u64 {
         let start = cpu_ns();
         let mut now = start;
@@ -64,12 +63,11 @@ impl Burner {
         }
     }
 
-    /// Slower is believed at once, faster bit by bit: where CPUs take turns (a guest under icount) a
-    /// chunk that fits into one turn looks many times faster than the next, and a chunk that is
-    /// too long overshoots.
+    /// A lower speed is adopted at once, a higher one bit by bit. If CPUs take turns (a guest under icount), a chunk
+    /// that fits into one turn looks many times faster than the next, and a chunk that is too long overshoots.
     fn learn(&mut self, spins: u64, took_ns: u64) {
         let seen = (spins * 1000 / took_ns.max(1)).clamp(1, 100_000);
-        // What is short says little of the upper side: the clock's own cost is in it.
+        // A short chunk gives a poor upper bound: the clock's own cost is in it.
         let most = self.spins_per_us + (self.spins_per_us / 8).max(1);
         self.spins_per_us = seen.min(most);
     }

@@ -73,7 +73,7 @@ impl Channel {
     }
 }
 
-/// What the kernel sizes pipes by.
+/// The kernel's unit for sizes of pipes.
 const PAGE_BYTES: usize = 4096;
 
 /// A longer message goes in pieces of this size.

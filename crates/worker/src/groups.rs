@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups that a workload's tasks belong to: made below the one that this process is in, for threads, and
-//! gone with this value.
+//! Cgroups of a workload's tasks, made below the cgroup of this process, for threads, and removed when this value is
+//! dropped.
 
 use std::fs;
 use std::io;
@@ -15,12 +15,12 @@ use crate::Error;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Folders of the groups, in the workload's order: each behind the one that it is in.
+/// Folders of the groups, in the workload's order: each after its parent.
 pub struct Groups(Vec<PathBuf>);
 
 impl Groups {
-    /// Those that a worker will make for this process: they go with this value as well, for a worker that is killed
-    /// leaves them behind. What is there already is not of them.
+    /// The groups that a worker will make for this process. Dropping the value removes them, since a killed worker
+    /// leaves them behind. Groups that exist already are not included.
     pub fn to_come(workload: &Workload) -> Self {
         let mut all = folders(workload);
         all.retain(|folder| !folder.exists());
@@ -56,7 +56,7 @@ fn folders(workload: &Workload) -> Vec<PathBuf> {
     groups.map(|group| base.join(group.path.trim_start_matches('/'))).collect()
 }
 
-/// Has a group that was just made take threads, and weigh so much.
+/// Makes a new group accept threads, and sets its weight.
 fn prepare(folder: &Path, weight: u32) -> io::Result<()> {
     fs::write(folder.join("cgroup.type"), "threaded")?;
     if let Some(parent) = folder.parent() {
@@ -67,7 +67,7 @@ fn prepare(folder: &Path, weight: u32) -> io::Result<()> {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        /// So often, as who was killed is in its group for a moment yet.
+        /// Attempts: a killed task stays in its group for a moment.
         const TRIES: usize = 100;
         for folder in self.0.iter().rev() {
             for _ in 0..TRIES {
@@ -75,7 +75,7 @@ impl Drop for Groups {
                     Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                         thread::sleep(Duration::from_millis(1));
                     }
-                    // What others have put there meanwhile stays, and so does the folder.
+                    // Groups that others have made in the folder stay, and so does the folder.
                     _ => break,
                 }
             }

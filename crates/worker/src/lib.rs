@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs a [`Workload`] for real: a process for each address space, a thread for each task.
 //!
-//! The same rt-app file can so run in the simulator and on a kernel. Work is burnt in CPU time of
-//! the thread ([`burn`]), not in loops, so that it means the same on a slow guest; pipes and sockets
-//! are the kernel's; locks, conditions and barriers are futexes in memory that all processes share
-//! ([`sync`]). Nothing here speaks while the workload runs: results lie in shared memory until all
-//! have ended.
+//! So the same rt-app file can run in the simulator and on a kernel. Work is burnt in CPU time of the thread
+//! ([`burn`]), not in loops, so that it means the same on a slow guest. Pipes and sockets are the kernel's. Locks,
+//! conditions and barriers are futexes in memory that all processes share ([`sync`]). Nothing is printed while the
+//! workload runs: results stay in shared memory until all have ended.
 //!
-//! Every thread is there before the workload starts; [`workload::Step::Fork`] releases one that
-//! waits, so a fork's own cost is not part of what is seen.
+//! Every thread exists before the workload starts; [`workload::Step::Fork`] releases a waiting thread, so a fork's own
+//! cost is not part of the observation.
 //!
-//! **Invariant:** [`run`] leaves no process behind, whatever fails, and none outlives its caller.
+//! **Invariant:** [`run`] leaves no process behind, even after a failure, and none outlives its caller.
 
 mod available;
 mod burn;
@@ -28,7 +27,7 @@ pub use processes::run;
 
 use serde::{Deserialize, Serialize};
 
-/// What came of a workload.
+/// The result of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// When all tasks started together, on CLOCK_MONOTONIC.
@@ -39,7 +38,7 @@ pub struct Report {
     pub tasks: Vec<TaskReport>,
 }
 
-/// What came of one task.
+/// The result of one task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskReport {
     /// Its name; the kernel's name of the thread is its first 15 bytes.
@@ -50,12 +49,11 @@ pub struct TaskReport {
     pub pid: u32,
     /// CPU time since the common start, as the kernel accounts it.
     pub cpu_ns: u64,
-    /// CPU time it was asked to burn and did ([`workload::Step::Run`]).
+    /// CPU time that it was asked to burn and did ([`workload::Step::Run`]).
     pub work_ns: u64,
     /// Steps it has finished.
     pub steps: u64,
-    /// Bytes of the memory it asks for on each node, at its end; empty where it asks for none, or the kernel does
-    /// not tell.
+    /// Bytes of its memory on each node, at its end; empty if it asks for no memory, or the kernel does not tell.
     pub resident: Vec<u64>,
 }
 

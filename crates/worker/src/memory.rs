@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The memory that a task asks for: written once before the start, so that it is somewhere, and looked for at the end.
+//! The memory that a task asks for: written once before the start, so that it is resident, and located at the end.
 
 use std::io;
 use std::ptr::NonNull;
@@ -21,9 +21,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// So many bytes, each page of which was written by the caller. None where it asks for none.
+    /// `bytes` bytes, with each page written by the caller. None if `bytes` is 0.
     ///
-    /// Fails where there is less than that to be had: the kernel would end whole programs for want of it.
+    /// Fails if less than that is available: the kernel would kill whole programs for want of it.
     pub fn new(bytes: u64) -> io::Result<Option<Memory>> {
         let bytes = usize::try_from(bytes).map_err(io::Error::other)?.next_multiple_of(PAGE);
         if bytes == 0 {
@@ -44,20 +44,20 @@ impl Memory {
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let memory = Memory { base, bytes };
         for page in (0..bytes).step_by(PAGE) {
-            // SAFETY: within the mapping, which nobody else knows of
+            // SAFETY: within the mapping, which no other code knows of
             unsafe { memory.base.add(page).write_volatile(1) };
         }
         Ok(Some(memory))
     }
 
-    /// Bytes of it on each node; all 0 where the kernel does not tell.
+    /// Bytes of it on each node; all 0 if the kernel does not tell.
     pub fn resident(&self) -> [u64; NODES_MAX] {
         let mut resident = [0; NODES_MAX];
         let pages: Vec<usize> =
             (0..self.bytes).step_by(PAGE).map(|at| self.base.as_ptr() as usize + at).collect();
         for pages in pages.chunks(CHUNK) {
             let mut nodes = vec![-libc::ENOENT; pages.len()];
-            // SAFETY: both arrays have as many entries as the call is told; without nodes to go to nothing is moved
+            // SAFETY: both arrays have as many entries as the call is told; without target nodes nothing is moved
             let told = unsafe {
                 libc::syscall(
                     libc::SYS_move_pages,
@@ -80,12 +80,12 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length. A failure would leave it in place, which harms nobody.
+        // SAFETY: mapped by `new` with this length. A failure would leave it in place, which is harmless.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// The calling thread's memory comes from some nodes, and nobody moves it away, until this is dropped.
+/// Until this is dropped, the calling thread's memory comes from some nodes and is not migrated.
 pub(crate) struct Bound(());
 
 /// From now on the calling thread's memory comes from these nodes.
@@ -95,7 +95,7 @@ pub(crate) fn bind(nodes: &[usize]) -> io::Result<Bound> {
     for node in nodes {
         *mask.get_mut(node / BITS).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % BITS);
     }
-    // The kernel takes one bit more than it looks at.
+    // The kernel looks at one bit less than the number it is given.
     let bits = mask.len() * BITS + 1;
     // SAFETY: the mask has as many bits as the call looks at
     match unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, mask.as_ptr(), bits) } {

@@ -24,17 +24,17 @@ use crate::shared::{Shared, Slot};
 use crate::task::{Context, FAILURES, THREAD, fail};
 use crate::{Error, Report, TaskReport};
 
-/// Room for a thread of a task: its steps nest only as deep as their loops.
+/// Stack of a task's thread: its steps nest only as deep as their loops.
 const STACK_BYTES: usize = 128 << 10;
-/// How often threads that sleep are told again that all must end.
+/// How often sleeping threads are signalled again when all must end.
 const NUDGE_NS: u64 = 10_000_000;
-/// So often, and then they are killed.
+/// Signals before threads are killed.
 const NUDGES_MAX: u32 = 500;
 
 /// Runs a workload to its end, or for its duration.
 ///
 /// # Errors
-/// Says which task could not do what; all processes are gone then.
+/// Says which task failed at which step; all processes are gone then.
 pub fn run(workload: &Workload) -> Result<Report, Error> {
     check_cpus(workload)?;
     let system = |what: &'static str| move |cause: io::Error| Error::System { what, cause };
@@ -47,7 +47,7 @@ pub fn run(workload: &Workload) -> Result<Report, Error> {
         .map(Channel::open)
         .collect::<io::Result<_>>()
         .map_err(system("open the workload's channels"))?;
-    // Dropped last: a group can go when its tasks are gone.
+    // Dropped last: a group can be removed only after its tasks.
     let groups = Groups::make(workload)?;
     let context = Context { workload, shared: &shared, channels: &channels, groups: &groups };
     let mut processes = Processes { alive: Vec::new(), shared: &shared };
@@ -68,7 +68,7 @@ fn by_process(workload: &Workload) -> BTreeMap<usize, Vec<usize>> {
     groups
 }
 
-/// A task whose CPUs are all missing is known before anything starts.
+/// Before anything starts, finds tasks with no CPU of their mask on this machine.
 fn check_cpus(workload: &Workload) -> Result<(), Error> {
     let here = sched_getaffinity(None)
         .map_err(|e| Error::System { what: "read the CPUs of this process", cause: e.into() })?;
@@ -81,7 +81,7 @@ fn check_cpus(workload: &Workload) -> Result<(), Error> {
     Ok(())
 }
 
-/// Many channels need many descriptors; where the hard limit is too low, opening them says so.
+/// Many channels need many descriptors; if the hard limit is too low, opening them fails with an error.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -92,7 +92,7 @@ struct Process {
     fd: OwnedFd,
 }
 
-/// The children that live. Dropped early, it kills and reaps them.
+/// The living children. Dropped early, it kills and reaps them.
 struct Processes<'s> {
     alive: Vec<Process>,
     shared: &'s Shared,
@@ -116,7 +116,7 @@ impl Processes<'_> {
         }
     }
 
-    /// Lets all go at one time, once all stand ready.
+    /// Starts all tasks together, once all are ready.
     fn open_gate(&mut self, tasks: u32) -> Result<(), Error> {
         let header = self.shared.header();
         loop {
@@ -137,7 +137,7 @@ impl Processes<'_> {
         Ok(())
     }
 
-    /// Waits for the end of all, or ends them at the deadline.
+    /// Waits for all to end, or ends them at the deadline.
     fn supervise(&mut self, deadline_ns: Option<u64>) -> Result<(), Error> {
         let header = self.shared.header();
         let mut nudges = 0;
@@ -169,14 +169,14 @@ impl Processes<'_> {
         let _ = poll(&mut fds, timeout_ns.map(timespec).as_ref());
     }
 
-    /// Makes threads that sleep look at the stop flag: the signal does nothing but interrupt.
+    /// Makes sleeping threads look at the stop flag: the signal does nothing but interrupt.
     fn nudge(&self) {
         let alive = |slot: &&crate::shared::Slot| slot.end_ns.load(Ordering::Acquire) == 0;
         for slot in self.shared.slots().filter(alive) {
             let pid = slot.pid.load(Ordering::Relaxed) as i32;
             let tid = slot.tid.load(Ordering::Relaxed) as i32;
             if self.alive.iter().any(|p| p.pid.as_raw_nonzero().get() == pid) {
-                // SAFETY: plain numbers; a thread that is gone is an error that is meant.
+                // SAFETY: plain numbers; an error is expected for a thread that is gone.
                 unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR1) };
             }
         }
@@ -237,7 +237,7 @@ fn child(context: &Context, tasks: &[usize], parent: Pid) -> ! {
             context.live(tasks[0]);
         });
     }));
-    // SAFETY: ends this process at once; what the parent left in its buffers is not ours to flush.
+    // SAFETY: ends this process at once; data in the parent's buffers is not ours to flush.
     unsafe { libc::_exit(i32::from(lived.is_err())) }
 }
 
@@ -279,7 +279,7 @@ fn report(workload: &Workload, shared: &Shared, start_ns: u64) -> Result<Report,
     Ok(report)
 }
 
-/// By node, as far as there is anything.
+/// By node, up to the last node with any.
 fn resident(slot: &Slot) -> Vec<u64> {
     let mut resident: Vec<u64> =
         slot.resident.iter().map(|bytes| bytes.load(Ordering::Relaxed)).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The memory that all processes of a workload share: the start gate, the stop flag, the state of
-//! locks and barriers, and what each task reports.
+//! The memory that all processes of a workload share: the start gate, the stop flag, the state of locks and barriers,
+//! and the report of each task.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -26,14 +26,14 @@ impl Header {
     }
 }
 
-/// One object of the workload; what the words mean is [`crate::sync`]'s.
+/// One object of the workload; [`crate::sync`] gives the words their meaning.
 #[repr(C)]
 pub(crate) struct Words {
     pub(crate) a: AtomicU32,
     pub(crate) b: AtomicU32,
 }
 
-/// What a task tells. Only the task writes it, but for `released`.
+/// The report of a task. Only the task writes it, except `released`.
 #[repr(C)]
 pub(crate) struct Slot {
     pub(crate) tid: AtomicU32,
@@ -46,7 +46,7 @@ pub(crate) struct Slot {
     /// What failed: an index into [`crate::task::FAILURES`], from 1.
     pub(crate) failure: AtomicU32,
     pub(crate) errno: AtomicI32,
-    /// A fork has let it go.
+    /// A fork has released it.
     pub(crate) released: AtomicU32,
     /// Bytes of its memory on each node, at its end.
     pub(crate) resident: [AtomicU64; NODES_MAX],
@@ -112,8 +112,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; nothing borrowed from it outlives `self`.
-        // A failure would leave the mapping in place, which harms nobody.
+        // SAFETY: mapped by `new` with this length; nothing borrowed from it outlives `self`. A failure would leave the
+        // mapping in place, which is harmless.
         let _ = unsafe { munmap(self.base.cast(), self.bytes) };
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Locks, conditions and barriers between processes, on futexes.
 //!
-//! They make the system calls that glibc's would: one to wait, one to wake where somebody may wait,
-//! none otherwise. All end with [`Stopped`] when the workload must end.
+//! They make the same system calls as glibc's: one to wait, one to wake if a waiter is possible, none otherwise. All
+//! end with [`Stopped`] when the workload must end.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,20 +25,20 @@ pub(crate) fn wait(header: &Header, word: &AtomicU32, value: u32) -> Result<(), 
         match futex::wait(word, futex::Flags::empty(), value, None) {
             Ok(()) | Err(Errno::AGAIN) => return Ok(()),
             Err(Errno::INTR) => continue,
-            // Nothing else can come of a mapped word; the caller looks at it again.
+            // No other error is possible for a mapped word; the caller looks at it again.
             Err(_) => return Ok(()),
         }
     }
     Ok(())
 }
 
-/// Wakes up to `count` that sleep on `word`.
+/// Wakes up to `count` threads that sleep on `word`.
 pub(crate) fn wake(word: &AtomicU32, count: u32) {
     let _ = futex::wake(word, futex::Flags::empty(), count);
 }
 
-/// The mutex of Drepper's "Futexes are tricky", as glibc has it: 0 free, 1 held, 2 held and perhaps
-/// waited for. A woken waiter tries again; nobody hands over.
+/// The mutex of Drepper's "Futexes are tricky", as glibc has it: 0 free, 1 held, 2 held and perhaps waited for. A woken
+/// waiter tries again; the lock is never handed over.
 pub(crate) fn lock(header: &Header, mutex: &Words) -> Result<(), Stopped> {
     let word = &mutex.a;
     if word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -59,7 +59,7 @@ pub(crate) fn unlock(mutex: &Words) {
     }
 }
 
-/// `a` counts signals, `b` those who may wait.
+/// `a` counts signals, `b` possible waiters.
 pub(crate) fn condition_wait(
     header: &Header,
     condition: &Words,
@@ -102,7 +102,7 @@ pub(crate) fn await_flag(header: &Header, flag: &Words, up: bool) -> Result<(), 
     Ok(())
 }
 
-/// `a` counts rounds, `b` who has come in this one.
+/// `a` counts rounds, `b` the parties that have arrived in this one.
 pub(crate) fn barrier(
     header: &Header,
     barrier: &Words,

@@ -20,7 +20,7 @@ use crate::memory::{self, Memory};
 use crate::shared::{Header, Shared, Slot};
 use crate::sync::{self, Stopped};
 
-/// What a task can fail at; its slot holds an index, from 1.
+/// The possible failures of a task; its slot holds an index, from 1.
 pub(crate) const FAILURES: &[&str] = &[
     "set its CPUs",
     "set its nice value",
@@ -44,11 +44,11 @@ const MEMORY: u32 = 8;
 const DEVICE: u32 = 9;
 const REALTIME: u32 = 10;
 
-/// What all tasks of a workload refer to.
+/// Context that all tasks of a workload share.
 pub(crate) struct Context<'w> {
     pub(crate) workload: &'w Workload,
     pub(crate) shared: &'w Shared,
-    /// By object; None where it is no channel.
+    /// By object; None if it is not a channel.
     pub(crate) channels: &'w [Option<Channel>],
     pub(crate) groups: &'w Groups,
 }
@@ -95,10 +95,10 @@ impl Context<'_> {
         }
     }
 
-    /// All but the start. Returns the memory that the task asks for.
+    /// All preparations for the start. Returns the memory that the task asks for.
     fn prepare(&self, task: &Task) -> Result<Option<Memory>, Halt> {
         let short: Vec<u8> = task.name.bytes().filter(|b| *b != 0).take(15).collect();
-        // A thread without its name is still the thread.
+        // A thread without its name still works.
         let _ = CString::new(short).map(|name| set_name(&name));
         if let Some(group) = task.group {
             self.groups.enter(group).map_err(|e| Halt::Failed(GROUP, e))?;
@@ -112,7 +112,7 @@ impl Context<'_> {
         }
         let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::NOMEM);
         set_policy(task).map_err(|e| Halt::Failed(REALTIME, errno(e)))?;
-        // Until its memory is there.
+        // Bound until its memory is written.
         let bound = task.nodes.as_ref().map(|nodes| memory::bind(nodes));
         let _bound = bound.transpose().map_err(|e| Halt::Failed(NODES, errno(e)))?;
         let bytes = task.memory.map_or(0, |demand| demand.bytes);
@@ -175,7 +175,7 @@ pub(crate) fn fail(shared: &Shared, at: usize, what: u32, errno: Errno) {
     shared.header().stop.store(1, Ordering::Release);
 }
 
-/// A task on its way through its steps.
+/// The state of a task in its steps.
 struct Run<'a> {
     context: &'a Context<'a>,
     header: &'a Header,
@@ -185,10 +185,10 @@ struct Run<'a> {
     timers: Vec<Option<u64>>,
     /// The workload's start plus the task's delay.
     origin_ns: u64,
-    /// Where it may run; None is anywhere, which is where it could before it said so itself.
+    /// CPUs it may run on; None is its CPUs from before its first own change.
     cpus: Option<Vec<usize>>,
     anywhere: CpuSet,
-    /// What it writes, and where to; both are there once they are needed.
+    /// The buffer it writes, and the device it writes to; both exist once needed.
     buffer: Vec<u8>,
     device: Option<File>,
 }
@@ -271,7 +271,7 @@ impl Run<'_> {
                 place(&cpus.as_deref().map_or(self.anywhere, set_of))?;
                 self.cpus.clone_from(cpus);
             }
-            // What real cores are stalled or slowed by, real programs decide.
+            // On real cores, real programs decide about stalls and clocks.
             Step::Stalled { .. } | Step::Mpki { .. } | Step::Vector(_) => {}
             Step::Write { channel, bytes } => self.message(*channel, WRITE, *bytes)?,
             Step::Read { channel, bytes } => self.message(*channel, READ, *bytes)?,
@@ -280,7 +280,7 @@ impl Run<'_> {
                 released.store(1, Ordering::Release);
                 sync::wake(released, 1);
             }
-            // A recording's waits: nothing reads those from a file.
+            // A recording's waits: no file has those.
             Step::Connect { .. }
             | Step::Accept { .. }
             | Step::Give { .. }

@@ -48,7 +48,7 @@ fn memory_and_a_device_are_written() {
     let report = ran(r#"{"global": {"mem_buffer_size": 65536},
         "tasks": {"a": {"loop": 2, "mem": 1000000000, "iorun": 10000000}}}"#);
     let task = &report.tasks[0];
-    // No machine writes 500 bytes in a ns; there are some that write 160.
+    // No machine writes 500 bytes in a ns; some write 160.
     assert!(task.steps == 4 && task.cpu_ns > 4_000_000 && task.work_ns == 0, "{task:?}");
 }
 
@@ -81,7 +81,7 @@ fn a_task_may_run_where_its_phase_says() {
 }
 
 #[test]
-fn who_waits_is_woken() {
+fn waiting_tasks_are_woken() {
     // Ends at all only if every signal, resume, barrier and message arrives.
     let report = ran(r#"{"channels": {"there": {"type": "pipe"}, "back": {"type": "socket"}},
             "barriers": {"born": {"parties": 2}}, "tasks": {
@@ -110,14 +110,14 @@ fn a_flag_goes_to_and_fro() {
 
 #[test]
 fn a_mutex_keeps_others_out() {
-    // Under the lock the counter of steps can be seen to advance for one task at a time only by
-    // the time it takes: four times 20 ms of sleep under one lock take 80 ms, not 20.
+    // Under the lock the counter of steps can be seen to advance for one task at a time only by the time it takes: four
+    // times 20 ms of sleep under one lock take 80 ms, not 20.
     let text = r#"{"tasks": {"a": {"instance": 4, "loop": 1, "lock": "m", "sleep": 20000, "unlock": "m"}}}"#;
     assert!(ran(text).elapsed_ns >= 80_000_000);
 }
 
 #[test]
-fn a_signal_wakes_who_waits_for_the_condition() {
+fn signal_wakes_a_waiter_of_the_condition() {
     let report = ran(r#"{"tasks": {
             "waits": {"loop": 1, "lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m"},
             "signals": {"loop": 1, "delay": 50000, "lock": "m", "signal": "c", "unlock": "m"},
@@ -157,7 +157,7 @@ fn nice_and_cpus_are_set_where_they_can_be() {
 }
 
 #[test]
-fn a_failed_task_ends_all_and_leaves_nobody() {
+fn failed_task_ends_all_and_leaves_no_process() {
     // A pipe of this size is refused before anything starts.
     let mut workload = read(
         r#"{"channels": {"c": {"type": "pipe", "capacity": 2147483648}},
@@ -175,7 +175,7 @@ fn a_failed_task_ends_all_and_leaves_nobody() {
     assert_eq!(children_named("sleeps"), 0);
 }
 
-/// Living children of this process whose main thread has this name.
+/// Living children of this process with a main thread of this name.
 fn children_named(name: &str) -> usize {
     let me = std::process::id().to_string();
     let stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

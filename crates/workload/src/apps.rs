@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Models of programs with many threads in few processes, and of a ring of pipes: what CAS was
-//! measured with.
+//! Models of programs with many threads in few processes, and of a ring of pipes: the programs that CAS was measured
+//! with.
 //!
-//! Chat and VolanoMark are rooms of users. A user has four threads, two in the client and two in the
-//! server: the client's sender writes to the server's reader, which hands each message to the writers of
-//! all others of the room through their queues; each writes to its client's receiver. A queue inside a
-//! process stands here as a pipe: who blocks and who is woken is the same, and its system calls
-//! stand for those of the monitor. SysBench is a database server's threads, DaCapo a virtual machine's
-//! that compute. What each touches is in [`Task::hw`]. Every number is data, with its source:
-//! `workloads/apps.toml`.
+//! Chat and VolanoMark are rooms of users. A user has four threads, two in the client and two in the server. The
+//! client's sender writes to the server's reader. The reader hands each message to the writers of all others of the
+//! room through their queues; each writer writes to its client's receiver. A queue inside a process is modelled as a
+//! pipe: the same threads block and are woken, and the pipe's system calls stand for those of the monitor. SysBench is
+//! a database server's threads; DaCapo is a virtual machine's threads that compute. [`Task::hw`] says what memory each
+//! touches. Every number is data, with its source: `workloads/apps.toml`.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +32,7 @@ pub struct Apps {
     sections: BTreeMap<String, BTreeMap<String, Quantity>>,
 }
 
-/// Who passes the token round.
+/// The tasks that pass the token round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ring {
     /// Threads of one process that sum up one array.
@@ -65,7 +64,7 @@ impl Apps {
         Some(self)
     }
 
-    /// Least and greatest that a number, `section.name`, may be. None: it is known, or not there.
+    /// Least and greatest value of a number, `section.name`. None: it is known exactly, or there is no such number.
     pub fn range(&self, name: &str) -> Option<[f64; 2]> {
         let (section, name) = name.split_once('.')?;
         self.sections.get(section)?.get(name)?.range
@@ -106,8 +105,8 @@ impl Apps {
         Some(builder.workload)
     }
 
-    /// So many tasks on CPU 0 pass a token round and sum up arrays of so many bytes. One task passes
-    /// it to itself and never gives up its CPU: what a round costs without a switch.
+    /// `tasks` tasks on CPU 0 pass a token round and sum up arrays of `bytes` bytes. A single task passes the token to
+    /// itself and never gives up its CPU: its rounds show the cost without a switch.
     pub fn ring(&self, ring: Ring, tasks: usize, bytes: u64) -> Workload {
         let mut builder = Builder { apps: self, workload: Workload::default(), processes: 0 };
         builder.ring(ring, tasks.max(1), bytes);
@@ -165,7 +164,7 @@ impl Builder<'_> {
         self.workload.tasks.push(Task { name, process, hw, steps, ..Task::default() });
     }
 
-    /// What a program of this section touches.
+    /// The memory that a program of this section touches.
     fn hw(&self, section: &str) -> Hw {
         let of = |set: &str| Touched {
             pages: self.apps.get(section, &format!("{set}_pages")) as u32,
@@ -254,7 +253,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Threads that compute, meet at monitors, and wait for the collector now and then.
+    /// Threads that compute, contend for monitors, and wait for the collector now and then.
     fn dacapo(&mut self) {
         let of = |key: &str| self.apps.get("dacapo", key);
         let (threads, times) = (of("threads") as usize, of("bursts") as u64);
@@ -293,7 +292,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Threads of so many processes take turns on CPU 0.
+    /// Threads of `processes` processes take turns on CPU 0.
     fn rotate(&mut self, processes: usize) {
         let of = |key: &str| self.apps.get("rotate", key);
         let (threads, hw) = (of("threads") as usize, self.hw("rotate"));
@@ -330,7 +329,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Threads of so many servers that are never out of work, on all CPUs.
+    /// Threads of `processes` servers that are never out of work, on all CPUs.
     fn crowd(&mut self, processes: usize) {
         let of = |key: &str| self.apps.get("crowd", key);
         let (threads, hw) = (of("threads") as usize, self.hw("volanomark"));

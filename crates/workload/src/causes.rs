@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What waiting, being preempted and waking others take, told apart: by regression over acts, within those of one kind,
-//! for what a call takes at any rate is the same for all of these.
+//! Separates the CPU time of waiting, of being preempted and of waking others: by regression over acts.
+//!
+//! Only acts of one kind are compared, because a call of that kind has a fixed cost that is the same for all of them.
 
 use crate::script::{Cut, Happened, Then};
 
 /// Kinds of acts, by what comes after the work.
 const KINDS: usize = 6;
 
-/// What is looked for: of waiting, being preempted, waking.
+/// The causes to estimate: waiting, being preempted, waking.
 const CAUSES: usize = 3;
 
-/// So much doubt is in each of the three: what happens seldom says little.
+/// Regularization of each of the three: a cause that was seen seldom gets a small estimate.
 const DOUBT: f64 = 1.0;
 
-/// An act of so much work says half as much as a short one, and longer ones ever less: what happens in them besides,
-/// ticks for one, is more than what is looked for, ns.
+/// An act of this length has half the weight of a short one, and longer acts have ever less, ns. Other things that
+/// happen during a long act, such as ticks, exceed the quantity to estimate.
 const LONG_NS: f64 = 20_000.0;
 
 /// Sums over acts of one kind.
@@ -27,14 +28,14 @@ struct Sums {
     products: [f64; CAUSES],
 }
 
-/// How long acts took, and what happened in them.
+/// Lengths of acts, and what happened in them.
 #[derive(Clone, Debug, Default)]
 pub struct Causes {
     sums: [Sums; KINDS],
 }
 
 impl Causes {
-    /// An act of so much work has taken so long, and so much has happened to its task in it.
+    /// Adds an act of `work_ns` of work that took `ns`, in which `happened` happened to its task.
     pub fn add(&mut self, then: Then, happened: Happened, work_ns: f64, ns: f64) {
         let says = 1.0 / (1.0 + (work_ns / LONG_NS).powi(2));
         let Happened { waited, preempted, woke } = happened;
@@ -50,7 +51,7 @@ impl Causes {
         }
     }
 
-    /// What each of the three takes, ns; never less than nothing, and nothing where it makes no difference that is seen.
+    /// CPU time of each of the three, ns: never negative, and 0 if no effect was seen.
     pub fn take(&self) -> Cut {
         let (mut matrix, mut wanted) = ([[0.0; CAUSES]; CAUSES], [0.0; CAUSES]);
         for sums in self.sums.iter().filter(|sums| sums.acts > 0.0) {

@@ -10,7 +10,7 @@ use crate::hw::Demand;
 use crate::model::{Object, Step, Task, Workload};
 
 const SECOND_NS: f64 = 1e9;
-/// Ranks meet each time they have worked for so long, ns.
+/// Work of a rank between two barriers, ns.
 const MEET_NS: u64 = 200_000_000;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -20,7 +20,7 @@ struct Program {
     phases: Vec<(f64, f64)>,
     cpi: f64,
     megabytes: u64,
-    /// Of one that waits between: work and sleep.
+    /// Of a program that sleeps in between: work and sleep.
     #[serde(default)]
     work_ms: u64,
     #[serde(default)]
@@ -31,18 +31,18 @@ struct Program {
 #[serde(deny_unknown_fields)]
 struct Mix {
     summary: String,
-    /// A process of one thread each.
+    /// Processes of one thread each.
     #[serde(default)]
     alone: Vec<String>,
-    /// So many processes of one thread each that meet at a barrier.
+    /// Jobs, each with its number of single-threaded processes that wait for each other at a barrier.
     #[serde(default)]
     jobs: Vec<(String, u32)>,
-    /// One process of so many threads.
+    /// Servers, each a process with its number of threads.
     #[serde(default)]
     servers: Vec<(String, u32)>,
 }
 
-/// All of them.
+/// All programs and mixes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DomainMixes {
@@ -51,7 +51,7 @@ pub struct DomainMixes {
 }
 
 impl DomainMixes {
-    /// Those that come along.
+    /// The mixes that are compiled in.
     pub fn embedded() -> DomainMixes {
         let text = include_str!("../../../workloads/domains.toml");
         toml::from_str(text).expect("a test reads the embedded file")
@@ -62,7 +62,8 @@ impl DomainMixes {
         self.mixes.iter().map(|(name, mix)| (name.as_str(), mix.summary.as_str()))
     }
 
-    /// A mix that runs for so long. Tasks are named after their program, or their job. None: there is no such mix.
+    /// A mix that runs for `duration_ns`. Tasks are named after their program, or their job. None: there is no such
+    /// mix.
     pub fn build(&self, name: &str, duration_ns: u64) -> Option<Workload> {
         let mix = self.mixes.get(name)?;
         let mut workload = Workload {
@@ -99,7 +100,7 @@ impl DomainMixes {
 }
 
 impl Program {
-    /// The same with its phases begun elsewhere: ranks of a job are not in step.
+    /// The same program, begun in another phase: ranks of a job are not in step.
     fn shifted(&self, rank: u32) -> Program {
         let mut program = self.clone();
         let phases = program.phases.len();

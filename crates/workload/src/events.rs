@@ -7,7 +7,7 @@ use crate::model::{Object, ObjectId, Step};
 use crate::rtapp::{Objects, bytes, unknown};
 use crate::vector::Vector;
 
-/// How a key is told apart: by the longest name in front of it, as rt-app does.
+/// Kinds of events. A key is recognized by its longest known prefix, as in rt-app.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     Run,
@@ -64,7 +64,7 @@ const EVENTS: &[(&str, Event)] = &[
     ("read", Event::Read),
 ];
 
-/// What rt-app knows and we do not model.
+/// Events of rt-app that are not modelled.
 const REFUSED: &[&str] = &[
     "memrun",
     "sem_post",
@@ -82,7 +82,7 @@ fn event(key: &str) -> Option<Event> {
     EVENTS.iter().find(|(name, _)| key.starts_with(name)).map(|(_, event)| *event)
 }
 
-/// Whether a key is an event; else it is refused by its name, or `known` says what may stand there.
+/// Whether a key is an event. If not, it is refused by its name, or `known` lists what may stand there.
 pub(crate) fn expect(key: &str, node: Node, known: &str) -> Result<(), Error> {
     if let Some(name) = REFUSED.iter().find(|name| key.starts_with(**name)) {
         return Err(node.error(format!("\"{name}\" of rt-app is not modelled")));
@@ -90,13 +90,13 @@ pub(crate) fn expect(key: &str, node: Node, known: &str) -> Result<(), Error> {
     if event(key).is_some() { Ok(()) } else { Err(unknown(node, key, known)) }
 }
 
-/// What the events of one task refer to.
+/// The objects and tasks that the events of one task refer to.
 pub(crate) struct Scope<'r, 'a> {
     pub(crate) objects: &'r mut Objects,
     /// Names of forked tasks; steps hold indices into it until all tasks are read.
     pub(crate) forks: &'r mut Vec<(String, Node<'a>)>,
     pub(crate) task: &'r str,
-    /// Threads that do this: the task's instances, none of one that is only forked.
+    /// Threads that do this: the task's instances, or none if the task is only forked.
     pub(crate) threads: u32,
     /// Bytes of the buffer that `mem` and `iorun` write.
     pub(crate) buffer: u32,

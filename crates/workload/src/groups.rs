@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups in a workload file: which there are, and how heavy each is.
+//! Cgroups in a workload file, with their weights.
 
 use crate::Group;
 use crate::json::{Error, Node};
 
-/// Those read so far.
+/// The groups read so far.
 #[derive(Default)]
 pub(crate) struct Groups {
     pub(crate) all: Vec<Group>,
@@ -35,7 +35,7 @@ impl Groups {
         self.enter(&node.string("taskgroup")?, node)
     }
 
-    /// A group by its path, with all that it is in.
+    /// A group by its path, created with all its ancestors.
     fn enter(&mut self, path: &str, node: Node<'_>) -> Result<usize, Error> {
         let names = path.strip_prefix('/').unwrap_or_default();
         let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.contains('\0');

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The message storm of rt-tests' `hackbench`, as objects and steps.
 //!
-//! Source: src/hackbench/hackbench.c of rt-tests. Main starts, group by group, `fds` receivers and
-//! then `fds` senders. Each tells main through one common channel that it is ready and waits; when
-//! all have, main wakes them together. A sender writes one message to each receiver of its group in
-//! turn, `loops` times; a receiver reads `fds × loops` messages from its own channel and ends. The time
-//! that it reports begins when all are ready and ends when all have ended: the forks are not in it.
+//! Source: src/hackbench/hackbench.c of rt-tests. Main starts, group by group, `fds` receivers and then `fds` senders.
+//! Each tells main through one common channel that it is ready, and waits; when all have, main wakes them together. A
+//! sender writes one message to each receiver of its group in turn, `loops` times; a receiver reads `fds × loops`
+//! messages from its own channel and ends. The time that it reports begins when all are ready and ends when all have
+//! ended, so it excludes the forks.
 //!
-//! The wake-up is a poll on a descriptor that main writes once. Here it is a barrier of all: the
-//! same, but that a worker which main overtakes is waited for.
+//! The wake-up is a poll on a descriptor that main writes once. Here it is a barrier of all tasks. The only difference:
+//! a worker that main overtakes is waited for.
 
 use crate::model::{Object, ObjectId, Step, Task, Workload};
 
 /// Pages that a pipe has (pipe(7)).
 pub const PIPE_PAGES: u32 = 16;
 
-/// What a pipe holds.
+/// Bytes that a pipe holds.
 pub const PIPE_BYTES: u32 = PIPE_PAGES * 4096;
 
-/// What a socket holds: `net.core.wmem_default`, which is 256 packets of `SKB_TRUESIZE(256)`
-/// (include/net/sock.h of the kernel).
+/// Bytes that a socket holds: `net.core.wmem_default`, which is 256 packets of `SKB_TRUESIZE(256)` (include/net/sock.h
+/// of the kernel).
 pub const SOCKET_BYTES: u32 = 212_992;
 
-/// Bookkeeping of a message up to 192 bytes long: a truesize of 768 for the hundred bytes of
-/// hackbench, of which 278 fill a socket (212,992 / 768, rounded up).
-/// Derived: sk_buff 256, its data rounded to 128 with skb_shared_info 320 in a block of 512.
+/// Bookkeeping of a message up to 192 bytes long. The hundred bytes of hackbench have a truesize of 768, so 278
+/// messages fill a socket (212,992 / 768, rounded up). Derived: sk_buff 256, its data rounded to 128 with
+/// skb_shared_info 320 in a block of 512.
 pub const SOCKET_OVERHEAD_BYTES: u32 = 668;
 
-/// What goes between senders and receivers.
+/// The channel between senders and receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// `-p`.
@@ -36,7 +36,7 @@ pub enum Channel {
     Socket,
 }
 
-/// What a sender or receiver is.
+/// The kind of a sender or receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
     /// `-T`: all share one address space.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a task touches of memory: rt-app JSON's `"hw"`.
+//! The memory that a task touches: rt-app JSON's `"hw"`.
 //!
 //! ```json
 //! "hw": {
@@ -16,30 +16,28 @@
 //! }
 //! ```
 //!
-//! Each set is the bytes that are touched and the pages over which they are spread. One that is left
-//! out is empty; a set without `bytes` touches all of its pages, one without `pages` fills them.
+//! Each set gives the bytes that are touched and the pages over which they are spread. A set that is left out is empty;
+//! a set without `bytes` touches all of its pages, a set without `pages` fills them.
 //!
-//! - `stalled`: the part of its time on the reference CPU, from 0 to 1, that is no shorter on a faster core and
-//!   no longer on a slower one: it waits for memory. May stand alone; 0 where it is left out. A program whose
-//!   phases differ has `"stalled"` among its events, too: from there on.
-//! - `memory`: how much it asks of memory, for machines whose memory has domains (`[fabric]`). `mpki`: lines of the
-//!   last-level cache that it misses in 1,000 instructions; a program whose phases differ has `"mpki"` among its
-//!   events, too: from there on. `cpi`: cycles an instruction takes where nothing is missed. `bytes`: its data, which
-//!   lies on the node where it ran first. `overlap`: the part of a miss's latency that it does not wait for, where that
-//!   is not the machine's. May stand alone. All of its time is then reckoned as alone on the machine, its data at home.
-//! - `pressure`: how much it presses on the last-level cache while it runs, from 0 to 1; stalls of others under
-//!   that cache take longer, by as much as the machine says (`llc_contention`). May stand alone; 0 where it is left
-//!   out.
-//! - `reach`: CPU time of its own work, in µs on the reference CPU with everything at hand, in which the
-//!   task goes through its sets once. Required where there are sets.
-//! - `own`: data nobody else touches. `shared`: data that all threads of its process touch whose
-//!   `shared` has the same `"name"`; without a name, all of the process. `code`: its process's.
-//! - `kernel`: the kernel's data about the task. `kernel_shared`, `kernel_code`: what the
-//!   system calls and switches of all tasks touch. Pages of the kernel are of the size in which it maps
-//!   itself: 2 MB on x86.
+//! - `stalled`: the part of its time on the reference CPU, from 0 to 1, in which it waits for memory. That part is no
+//!   shorter on a faster core and no longer on a slower one. May stand alone; default 0. A program with different
+//!   phases also has `"stalled"` among its events: it holds from there on.
+//! - `memory`: its demand on memory, for machines with memory domains (`[fabric]`). May stand alone. All of its
+//!   time is then taken to be alone on the machine, with its data on its own node. `mpki`: lines of the last-level
+//!   cache that it misses in 1,000 instructions; a program with different phases also has `"mpki"` among its events: it
+//!   holds from there on. `cpi`: cycles per instruction without misses. `bytes`: its data, which lies on the node where
+//!   it ran first. `overlap`: the part of a miss's latency that it does not wait for, if not the machine's.
+//! - `pressure`: how much it presses on the last-level cache while it runs, from 0 to 1. Stalls of other tasks under
+//!   that cache take longer; the machine says by how much (`llc_contention`). May stand alone; default 0.
+//! - `reach`: CPU time of its own work, in µs on the reference CPU with warm caches, in which the task goes through its
+//!   sets once. Required if there are sets.
+//! - `own`: data that no other task touches. `shared`: data that the threads of its process share if their `shared` has
+//!   the same `"name"`; without a name, all threads of the process. `code`: its process's.
+//! - `kernel`: the kernel's data about the task. `kernel_shared`, `kernel_code`: data and code that the system calls
+//!   and switches of all tasks touch. Pages of the kernel are of the size in which it maps itself: 2 MB on x86.
 //!
-//! A simulated machine whose file has `[memory]` makes the task pay for what it finds gone; others
-//! refuse such a workload. Tasks without `hw` pay the machine's flat costs.
+//! A simulated machine with `[memory]` in its file makes the task pay for the lines and entries that are gone; other
+//! machines refuse such a workload. Tasks without `hw` pay the machine's flat costs.
 
 use serde_json::{Map, Value, json};
 
@@ -47,7 +45,7 @@ use crate::json::{Error, Node};
 use crate::rtapp::unknown;
 use crate::vector::Vector;
 
-/// Bytes of the page for which `bytes` and `pages` stand in for each other.
+/// Bytes of a page, to derive `bytes` from `pages` and the reverse.
 const PAGE: u64 = 4096;
 
 /// Bytes that are touched, and over how many pages.
@@ -60,41 +58,41 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// So many bytes, densely.
+    /// `bytes` bytes on as few pages as possible.
     pub fn dense(bytes: u64) -> Self {
         Touched { pages: bytes.div_ceil(PAGE) as u32, bytes }
     }
 }
 
-/// What one task touches in a round of its work.
+/// Memory that one task touches in a round of its work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hw {
     /// Work in which it goes through its sets once, in ns.
     pub reach_ns: u64,
-    /// Data nobody else touches.
+    /// Data that no other task touches.
     pub own: Touched,
-    /// Data that others of its process touch too.
+    /// Data that other threads of its process touch too.
     pub shared: Touched,
     /// Which of the process's shared data: threads that name the same share it.
     pub shared_name: String,
     /// Code.
     pub code: Touched,
-    /// The kernel's data about it.
+    /// The kernel's data that all tasks touch.
     pub kernel: Touched,
-    /// The kernel's data that everybody touches.
+    /// The kernel's data that all tasks touch.
     pub kernel_shared: Touched,
-    /// The kernel's code that everybody runs.
+    /// The kernel's code that all tasks run.
     pub kernel_code: Touched,
 }
 
 const KEYS: &str = "stalled, pressure, vector, memory, reach, own, shared, code, kernel, kernel_shared, kernel_code";
 
-/// What one task asks of memory.
+/// The demand of one task on memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// Lines of the last-level cache that it misses in 1,000 instructions.
     pub mpki: f64,
-    /// Cycles an instruction takes where nothing is missed.
+    /// Cycles per instruction without misses.
     pub cpi: f64,
     /// Bytes of its data.
     pub bytes: u64,
@@ -127,7 +125,7 @@ impl Demand {
     }
 }
 
-/// A number that is at least so much, and no more than 1,000.
+/// A number from `least` to 1,000.
 pub(crate) fn rate(node: Node, key: &str, least: f64) -> Result<f64, Error> {
     let value = node.number(key)?;
     match (least..=1000.0).contains(&value) {
@@ -136,18 +134,18 @@ pub(crate) fn rate(node: Node, key: &str, least: f64) -> Result<f64, Error> {
     }
 }
 
-/// All that `"hw"` says.
+/// The contents of `"hw"`.
 #[derive(Default)]
 pub(crate) struct Said {
-    /// What it touches, where it says so.
+    /// The memory it touches, if given.
     pub touches: Option<Hw>,
-    /// Which part of its time it is stalled.
+    /// The part of its time in which it is stalled.
     pub stalled: f64,
     /// How much it presses on the cache.
     pub pressure: f64,
-    /// What it asks of memory, where it says so.
+    /// Its demand on memory, if given.
     pub memory: Option<Demand>,
-    /// What its work is made of.
+    /// The kind of its instructions.
     pub vector: Vector,
 }
 

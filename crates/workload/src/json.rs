@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! JSON as rt-app's files have it: C comments, trailing commas, keys that repeat, `"suspend"` without a value,
-//! and lines to name in an error.
+//! JSON with the extensions of rt-app's files: C comments, trailing commas, keys that repeat, `"suspend"` without a
+//! value, and lines to name in an error.
 //!
-//! `serde_json` checks the grammar; a [`Node`] is a slice of the text that still knows where it
-//! stands, so a wrong value is reported with its line and the order of keys is kept.
+//! `serde_json` checks the grammar. A [`Node`] is a slice of the text that still knows its position, so a wrong value
+//! is reported with its line and the order of keys is kept.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::fmt;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// What is wrong with a workload file, in one line.
+/// The error in a workload file, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct Error {
@@ -19,7 +19,7 @@ pub struct Error {
     pub file: String,
     /// Counted from 1.
     pub line: usize,
-    /// What was found, what was expected.
+    /// The value that was found, and the value that was expected.
     pub problem: String,
 }
 
@@ -169,7 +169,7 @@ impl<'a> Visitor<'a> for Elements<'_, 'a> {
     }
 }
 
-/// Puts spaces where comments and trailing commas are; lines and offsets stay.
+/// Replaces comments and trailing commas with spaces; lines and offsets stay.
 fn blank(text: &str) -> String {
     let mut out = text.as_bytes().to_vec();
     let (mut at, mut comma) = (0, None);
@@ -207,13 +207,13 @@ fn blank(text: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Gives `"suspend",` an empty value, as `workgen` gives it one: who is meant is the task itself.
+/// Gives `"suspend",` an empty value, as `workgen` does: the task suspends itself.
 fn valued(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut done, mut at, mut before) = (String::with_capacity(text.len()), 0, 0, b' ');
     while at < bytes.len() {
         let end = if bytes[at] == b'"' { string_end(bytes, at) } else { at + 1 };
-        // What follows is looked at for these strings alone: behind every byte there may be a long comment.
+        // Look ahead for these strings alone: a long comment may follow any byte.
         if matches!(before, b'{' | b',') && bytes[at..].starts_with(b"\"suspend") {
             let next = bytes[end..].iter().find(|byte| !byte.is_ascii_whitespace());
             if matches!(next, Some(b',' | b'}')) {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_suspends_without_a_name_suspends_itself() {
+    fn task_that_suspends_without_a_name_suspends_itself() {
         let source =
             Source::new("f", "{\"loop\": -1,\n \"suspend\",\n \"run\": 1, \"suspend2\"\n}");
         let members = source.root().unwrap().members("file").unwrap();
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_long_comment_takes_no_longer_than_its_length() {
-        // Looked through once for each of its bytes, these were hours.
+        // Scanning them once for each of their bytes would take hours.
         let (comment, spaces) = ("x".repeat(4 << 20), " ".repeat(4 << 20));
         let text =
             format!("{{ /* {comment} */ \"suspend\", {spaces} \"run\": 1, // {comment}\n }}");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads: what each task does, step by step, and the objects tasks meet at.
+//! Workloads: what each task does, step by step, and the objects through which tasks interact.
 //!
-//! A [`Workload`] is plain data. Pipes, sockets, locks and barriers are objects in it, so that who
-//! blocks and who wakes whom follows from the order in which a policy runs the tasks. It is read
-//! from rt-app's JSON ([`rtapp::parse`]) and written as such ([`write`]), or built from a model of a
-//! known program ([`hackbench`], [`npb`], [`apps`], [`programs`]); [`mix`] has yardsticks.
+//! A [`Workload`] is plain data. Pipes, sockets, locks and barriers are objects in it. So the order in which a policy
+//! runs the tasks decides which task blocks and which task wakes another. It is read from rt-app's JSON
+//! ([`rtapp::parse`]) and written as such ([`write`]), or built from a model of a known program ([`hackbench`],
+//! [`npb`], [`apps`], [`programs`]); [`mix`] has yardsticks.
 
 pub mod apps;
 mod causes;

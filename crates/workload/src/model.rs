@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a workload is.
+//! The model of a workload.
 
 use crate::hw::{Demand, Hw};
 use crate::script::{Cut, Script};
@@ -8,10 +8,10 @@ use crate::vector::Vector;
 /// Index into [`Workload::objects`].
 pub type ObjectId = usize;
 
-/// Tasks and the objects they meet at.
+/// Tasks and the objects through which they interact.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workload {
-    /// Named after its file, or by who built it.
+    /// Named after its file, or by the code that built it.
     pub name: String,
     /// Stop after this long even if tasks remain; None runs until all have ended.
     pub duration_ns: Option<u64>,
@@ -19,16 +19,17 @@ pub struct Workload {
     pub tasks: Vec<Task>,
     /// Pipes, locks, barriers.
     pub objects: Vec<Object>,
-    /// What the file calls each of the objects; empty where the workload is from no file.
+    /// The file's name of each object; empty if the workload is not from a file.
     pub object_names: Vec<String>,
     /// The barrier at which the first task starts the clock that the program itself reports its time
     /// by, as hackbench does; None where it reports none.
     pub timed_from: Option<ObjectId>,
     /// It is a recording: work is what CPUs were seen to do, with all system calls in it.
     pub recorded: bool,
-    /// What waiting and waking took where it was recorded, beyond what the simulator charges; `each_ns` means nothing.
+    /// CPU time that waiting and waking took where it was recorded, beyond what the simulator charges; `each_ns` is
+    /// unused.
     pub takes_more: Cut,
-    /// Cgroups that tasks belong to; a group stands behind the one that it is in.
+    /// Cgroups that tasks belong to; a group stands after its parent.
     pub groups: Vec<Group>,
 }
 
@@ -37,22 +38,22 @@ pub struct Workload {
 pub struct Group {
     /// Its path from the root of the hierarchy, such as `/web/workers`.
     pub path: String,
-    /// `cpu.weight`, 1 to 10000; 100 unless somebody sets it.
+    /// `cpu.weight`, 1 to 10000; default 100.
     pub weight: u32,
 }
 
 impl Group {
-    /// `cpu.weight` of a group that nobody has set it of.
+    /// Default `cpu.weight` of a group.
     pub const WEIGHT: u32 = 100;
 
-    /// The path of the group that it is in; empty for the root.
+    /// The path of its parent group; empty for the root.
     pub fn parent(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(parent, _)| parent)
     }
 }
 
 impl Workload {
-    /// What an object is called: as in the file, or by its kind and number.
+    /// An object's name: as in the file, or made of its kind and number.
     pub fn object_name(&self, id: ObjectId) -> String {
         let made_up = || self.objects.get(id).map_or(format!("object{id}"), |it| it.numbered(id));
         self.object_names.get(id).cloned().unwrap_or_else(made_up)
@@ -79,36 +80,36 @@ pub struct Task {
     pub nice: i8,
     /// Which of [`Workload::groups`] it is in; None is the root.
     pub group: Option<usize>,
-    /// Its policy in the fair class. A real-time task's counts for nothing.
+    /// Its policy in the fair class. Ignored for a real-time task.
     pub fair: Fair,
     /// It goes before all tasks that are not real-time, whatever their nice values.
     pub realtime: RealTime,
-    /// It is the kernel's own: it has no address space, and nobody's run goes on for it.
+    /// A kernel thread: it has no address space, and no run is prolonged to wait for it.
     pub kernel: bool,
     /// It becomes runnable this long after the start.
     pub delay_ns: u64,
     /// Not started with the workload: a [`Step::Fork`] starts it.
     pub forked: bool,
-    /// What it does, once; repetition is [`Step::Repeat`]. It ends after the last step.
+    /// Its steps, once; repetition is [`Step::Repeat`]. It ends after the last step.
     pub steps: Vec<Step>,
-    /// What it was recorded to do, after its steps. The simulator alone plays it.
+    /// Its recorded behaviour, after its steps. Only the simulator plays it.
     pub script: Option<Script>,
-    /// What it touches of memory (rt-app JSON's `"hw"`, which rt-app itself ignores). None: not known.
+    /// The memory it touches (rt-app JSON's `"hw"`, which rt-app itself ignores). None: not known.
     pub hw: Option<Hw>,
-    /// The part of its time on the reference CPU, 0 to 1, in which it waits for what is no faster on a faster
-    /// core: memory (`"stalled"` in `"hw"`).
+    /// The part of its time on the reference CPU, 0 to 1, in which it waits for memory. A faster core does not shorten
+    /// that part (`"stalled"` in `"hw"`).
     pub stalled: f64,
-    /// How much it presses on the last-level cache while it runs, 0 to 1 (`"pressure"` in `"hw"`): stalls of others
-    /// under that cache take longer, by as much as the machine says (`llc_contention`).
+    /// How much it presses on the last-level cache while it runs, 0 to 1 (`"pressure"` in `"hw"`). Stalls of other
+    /// tasks under that cache take longer; the machine says by how much (`llc_contention`).
     pub pressure: f64,
-    /// What it asks of memory (`"memory"` in `"hw"`). None: nothing that matters.
+    /// Its demand on memory (`"memory"` in `"hw"`). None: negligible.
     pub memory: Option<Demand>,
-    /// What instructions its work is made of (`"vector"` in `"hw"`), until a [`Step::Vector`] says else.
+    /// The kind of instructions its work is made of (`"vector"` in `"hw"`), until a [`Step::Vector`] changes it.
     pub vector: Vector,
-    /// The [`Object::Gil`] that it has to have while it works. The simulator alone knows of it.
+    /// The [`Object::Gil`] that it must hold while it works. Only the simulator supports it.
     pub gil: Option<ObjectId>,
-    /// How often its maker had woken another than the time before, as Linux counts (`wakee_flips`). The simulator alone
-    /// knows of it.
+    /// How often its creator had woken a task other than the last one it woke, as Linux counts (`wakee_flips`). Only
+    /// the simulator supports it.
     pub wakee_flips: u32,
 }
 
@@ -118,7 +119,7 @@ pub enum Fair {
     /// SCHED_OTHER, which the kernel calls SCHED_NORMAL.
     #[default]
     Normal,
-    /// SCHED_BATCH: when the task wakes, it preempts no other. rt-app has no word for it.
+    /// SCHED_BATCH: when the task wakes, it preempts no other. rt-app does not support it.
     Batch,
     /// SCHED_IDLE: the task weighs 3, where nice 19 weighs 15 and nice 0 weighs 1024, whatever its nice value is. When it
     /// wakes, it preempts no other, and a waking task of another policy preempts it at once.
@@ -137,15 +138,15 @@ impl Fair {
     }
 }
 
-/// Whether a task is of the kernel's real-time class, and at which priority, 1 to 99: the higher goes first.
+/// Whether a task is of the kernel's real-time class, and its priority, 1 to 99: the higher goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RealTime {
-    /// It is not.
+    /// Not real-time.
     #[default]
     No,
     /// SCHED_FIFO: it runs until it blocks, yields, or a higher priority comes.
     Fifo(u8),
-    /// SCHED_RR: those of one priority take turns.
+    /// SCHED_RR: tasks of one priority take turns.
     Rr(u8),
 }
 
@@ -153,13 +154,13 @@ impl RealTime {
     /// The highest priority.
     pub const MAX: u8 = 99;
 
-    /// Whether it is.
+    /// Whether it is real-time.
     #[inline]
     pub fn yes(self) -> bool {
         self != RealTime::No
     }
 
-    /// Its priority; 0 where it is not.
+    /// Its priority; 0 if it is not real-time.
     #[inline]
     pub fn priority(self) -> u8 {
         match self {
@@ -187,16 +188,16 @@ impl Task {
     }
 }
 
-/// Whether a system call that has given a token goes on until it gives another. Its task leaves its CPU meanwhile only where
-/// the kernel preempts itself.
+/// Whether a system call that has given a token goes on to give another. Its task leaves its CPU in between only if the
+/// kernel preempts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// That was the last.
+    /// That was the last token.
     No,
-    /// It does, and who was woken goes on meanwhile: so a futex is woken.
+    /// It gives another, and the woken task may run in the meantime: a futex wake does so.
     Free,
-    /// It does, with the lock of a queue, which all who wait there need to leave it (`__wake_up_common_lock` and
-    /// `remove_wait_queue` of the kernel): nobody goes on before the last is woken.
+    /// It gives another, and holds the lock of the wait queue. Every waiter needs that lock to leave the queue
+    /// (`__wake_up_common_lock` and `remove_wait_queue` of the kernel), so no task goes on before the last is woken.
     Locked,
 }
 
@@ -221,7 +222,7 @@ pub enum Step {
         /// Bytes of the buffer: `mem_buffer_size`.
         buffer: u32,
     },
-    /// Writes to /dev/null, as many bytes a system call as a buffer holds: rt-app's `iorun`.
+    /// Writes to /dev/null, one buffer per system call: rt-app's `iorun`.
     Io {
         /// Bytes that are written.
         bytes: u32,
@@ -248,7 +249,7 @@ pub enum Step {
     Lock(ObjectId),
     /// Gives a mutex back and wakes one waiter.
     Unlock(ObjectId),
-    /// Waits for a condition; the mutex is given back meanwhile and held again afterwards.
+    /// Waits for a condition; the mutex is released meanwhile and held again afterwards.
     Wait {
         /// An [`Object::Condition`].
         condition: ObjectId,
@@ -259,29 +260,29 @@ pub enum Step {
     Signal(ObjectId),
     /// Wakes all waiters of a condition.
     Broadcast(ObjectId),
-    /// Waits until all parties of a barrier have come.
+    /// Waits until all parties of a barrier have arrived.
     Barrier(ObjectId),
     /// Spins until a flag is up, or down. It reads memory and makes no system call, however long it takes.
     Await {
         /// An [`Object::Flag`].
         flag: ObjectId,
-        /// What is waited for.
+        /// The state to wait for.
         up: bool,
     },
-    /// Raises a flag, or lowers it: one store.
+    /// Raises or lowers a flag: one store.
     Set {
         /// An [`Object::Flag`].
         flag: ObjectId,
-        /// What it becomes.
+        /// The new state.
         up: bool,
     },
-    /// Blocks until somebody resumes this name: rt-app's `suspend`.
+    /// Blocks until a task resumes this name: rt-app's `suspend`.
     Suspend(ObjectId),
-    /// Wakes all that are suspended there.
+    /// Wakes all tasks that are suspended there.
     Resume(ObjectId),
-    /// Lets others run first.
+    /// Lets other tasks run first (yield).
     Yield,
-    /// May run on these CPUs from here on; None is all. Where it may already, it makes no system call.
+    /// May run on these CPUs from here on; None is all. If the mask does not change, it makes no system call.
     Cpus(Option<Vec<usize>>),
     /// Another phase of a program begins: from here on [`Task::stalled`] is this. It takes no time.
     Stalled {
@@ -302,37 +303,38 @@ pub enum Step {
         /// Bytes of one message.
         bytes: u32,
     },
-    /// Reads from a pipe or socket what one message of `bytes` holds; blocks while it is empty.
+    /// Reads as much from a pipe or socket as one message of `bytes` holds; blocks while it is empty.
     Read {
         /// An [`Object::Pipe`], [`Object::Packets`] or [`Object::Socket`].
         channel: ObjectId,
         /// Bytes of one message.
         bytes: u32,
     },
-    /// Begins a connection, and wakes who waits to accept one. It takes no time of its own but for the wakeup.
+    /// Begins a connection, and wakes a task that waits to accept one. It takes no time of its own but for the wakeup.
     Connect {
         /// An [`Object::Listener`].
         listener: ObjectId,
-        /// The channel that it sends to; the next one is what it receives from.
+        /// The channel that it sends to; the next channel is the one it receives from.
         connection: ObjectId,
     },
-    /// Accepts the connection that came first, or waits for one. It takes no time of its own but for the wait.
+    /// Accepts the connection that arrived first, or waits for one. It takes no time of its own but for the wait.
     Accept {
         /// An [`Object::Listener`].
         listener: ObjectId,
-        /// The [`Object::Accepted`] that it receives from from then on; the next one is what it sends to.
+        /// The [`Object::Accepted`] that it receives from afterwards; the next object is the one it sends to.
         accepted: ObjectId,
     },
-    /// Gives a token, and wakes who waits for one. It takes no time of its own but for the wakeup.
+    /// Gives a token, and wakes a task that waits for one. It takes no time of its own but for the wakeup.
     Give {
         /// An [`Object::Tokens`].
         tokens: ObjectId,
         /// Whether the system call in which it happens gives another.
         more: More,
-        /// Whether it tells that it is about to block (`WF_SYNC`), as who writes into a pipe does, and who ends.
+        /// Whether the waker says that it is about to block (`WF_SYNC`), as a task does that writes into a pipe, or
+        /// ends.
         sync: bool,
     },
-    /// Waits for a lock of the kernel's, which others have for so long, ns. It takes no time of its own but for the wait.
+    /// Waits for a lock of the kernel's, which other tasks hold for `ns`. It takes no time of its own but for the wait.
     Contend {
         /// How long.
         ns: u64,
@@ -354,21 +356,21 @@ pub enum Step {
     Repeat {
         /// How often; None is until the workload's duration is over.
         times: Option<u64>,
-        /// What is repeated.
+        /// The repeated steps.
         steps: Vec<Step>,
     },
 }
 
-/// What tasks meet at.
+/// An object through which tasks interact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
-    /// A sleeping lock (futex): handed to nobody, the woken waiter tries again.
+    /// A sleeping lock (futex). It is handed to no task: the woken waiter tries again.
     Mutex,
     /// A condition variable.
     Condition,
-    /// A barrier for `parties` threads, each of which spins `spin_ns` before it blocks.
+    /// A barrier for `parties` threads. Each spins for `spin_ns` before it blocks.
     Barrier {
-        /// How many threads meet.
+        /// How many threads wait for each other.
         parties: u32,
         /// How long a thread spins, in wall time on its CPU, before it blocks on a futex.
         spin_ns: u64,
@@ -379,28 +381,29 @@ pub enum Object {
     Timer,
     /// A rendezvous for suspend and resume.
     Suspension,
-    /// What one task waits for and others give: a wait that was recorded. Known to the simulator alone.
+    /// One task waits for these and others give them: a recorded wait. Only the simulator supports it.
     Tokens,
-    /// CPython's global interpreter lock: of the tasks that need it one works at a time, until it blocks, reads or
-    /// writes, or another asks for it. Known to the simulator alone.
+    /// CPython's global interpreter lock. Of the tasks that need it one works at a time. It gives the lock up when it
+    /// blocks, reads or writes, or when another task asks for it. Only the simulator supports it.
     Gil {
-        /// How long one waits before it asks.
+        /// How long a task waits before it asks.
         interval_ns: u64,
-        /// CPU time in which it does, ns on the reference CPU.
+        /// CPU time for asking, ns on the reference CPU.
         ask_ns: u64,
     },
-    /// Where connections wait to be accepted. Known to the simulator alone.
+    /// A queue of connections to be accepted. Only the simulator supports it.
     Listener,
-    /// One direction of the connection that was accepted into it: who reads or writes before that waits for it. Known to
-    /// the simulator alone.
+    /// One direction of the connection that was accepted into it. A task that reads or writes before that waits for it.
+    /// Only the simulator supports it.
     Accepted,
-    /// A pipe of so many bytes: 65,536 on Linux, in pages; each message of up to a page that does
-    /// not fit into the rest of the last page takes a new one.
+    /// A pipe of `capacity` bytes: 65,536 on Linux, in pages; each message of up to a page that does not fit into the
+    /// rest of the last page takes a new one.
     Pipe {
         /// Bytes it holds.
         capacity: u32,
     },
-    /// A pipe that keeps messages of up to a page apart (`O_DIRECT`), each in a page of its own: who reads takes one whole.
+    /// A pipe that keeps messages of up to a page apart (`O_DIRECT`), each in a page of its own. A read takes one whole
+    /// message.
     Packets {
         /// Messages it holds: a power of two on Linux.
         messages: u32,
@@ -418,7 +421,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// A name where nobody has given one.
+    /// A name for an object that has none.
     pub(crate) fn numbered(&self, id: ObjectId) -> String {
         let kind = match self {
             Object::Mutex => "mutex",

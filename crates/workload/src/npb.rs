@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Models of the NAS Parallel Benchmarks with OpenMP: work between barriers.
 //!
-//! A step is so many loops; a thread does its part of each and meets the others at a barrier, where
-//! it spins as libgomp does and then blocks. MG's loops get eight times shorter from level to level;
-//! LU sweeps planes in which each thread spins on flags of its neighbours. Every number is data, with its
-//! source: `workloads/npb.toml`.
+//! A step consists of loops. A thread does its part of each loop and waits for the others at a barrier, where it spins
+//! as libgomp does and then blocks. MG's loops get eight times shorter from level to level. LU sweeps planes in which
+//! each thread spins on flags of its neighbours. Every number is data, with its source: `workloads/npb.toml`.
 
 use std::collections::BTreeMap;
 
@@ -64,11 +63,11 @@ pub struct Size {
     pub threads: usize,
     /// CPUs of the machine: libgomp spins less where threads outnumber them.
     pub cpus: usize,
-    /// At most so many steps are run, so that a simulation ends.
+    /// Limit on the number of steps, to bound a simulation.
     pub steps_max: u64,
-    /// At most so many planes of each sweep of LU are run; what a thread does in one stays.
+    /// Limit on the number of planes of each sweep of LU; a thread's work in one plane stays the same.
     pub planes_max: u64,
-    /// Of the imbalance.
+    /// Seed of the imbalance.
     pub seed: u64,
 }
 
@@ -84,9 +83,9 @@ impl Npb {
         self.kernels.keys().map(String::as_str)
     }
 
-    /// The workload of one benchmark, with the steps in which each thread has worked for `work_ns`,
-    /// alone on the reference CPU; fewer where it then has waited for others `waits` times, but one at
-    /// least, and never more than `size` allows. None where there is no benchmark of this name.
+    /// The workload of one benchmark, with as many steps as give each thread `work_ns` of work, alone on the reference
+    /// CPU. It has fewer steps if each thread then has waited for others `waits` times. It has at least one step, and
+    /// never more than `size` allows. None if there is no benchmark of this name.
     pub fn build_for(&self, name: &str, size: Size, work_ns: u64, waits: u64) -> Option<Workload> {
         let steps_max = self.steps(name, size, work_ns, waits)?.min(size.steps_max);
         self.build(name, Size { steps_max, ..size })
@@ -99,13 +98,13 @@ impl Npb {
         Some(by_work.min(by_waits).clamp(1, kernel.steps.value as u64))
     }
 
-    /// One thread's work in one step, were it even.
+    /// One thread's work in one step, if evenly divided.
     fn step_ns(&self, kernel: &Kernel, threads: usize) -> f64 {
         let operations = kernel.gops.value * 1e9 / (kernel.steps.value * threads as f64);
         operations * 1e9 / self.common.operations_per_s.value
     }
 
-    /// The workload of one benchmark; None where there is none of this name.
+    /// The workload of one benchmark; None if there is none of this name.
     pub fn build(&self, name: &str, size: Size) -> Option<Workload> {
         let kernel = self.kernels.get(name)?;
         let spins = match size.threads > size.cpus {
@@ -135,14 +134,14 @@ struct Builder<'w> {
     size: Size,
     spin_ns: u64,
     imbalance: f64,
-    /// One thread's work in one step, were it even.
+    /// One thread's work in one step, if evenly divided.
     step_ns: f64,
     rng: Pcg64Mcg,
     workload: &'w mut Workload,
 }
 
 impl Builder<'_> {
-    /// What each thread does in one step.
+    /// The steps of each thread in one step of the benchmark.
     fn step(&mut self, kernel: &Kernel) -> Vec<Vec<Step>> {
         let mut threads = vec![Vec::new(); self.size.threads];
         // A sweep of planes does half of what LU computes, forward and back, and ends at a barrier.
@@ -176,9 +175,8 @@ impl Builder<'_> {
         threads
     }
 
-    /// Lower or upper sweep, as blts and buts of LU/lu.c have them: a thread starts a plane when the
-    /// neighbour before it has raised its flag, and the one behind it has lowered the thread's own;
-    /// both are done with the plane in question then.
+    /// Lower or upper sweep, as in blts and buts of LU/lu.c. A thread starts a plane when the neighbour before it has
+    /// raised its flag, and the neighbour behind it has lowered the thread's own. Both are done with that plane then.
     fn sweep(
         &mut self,
         threads: &mut [Vec<Step>],
@@ -225,7 +223,7 @@ impl Builder<'_> {
         self.workload.objects.len() - 1
     }
 
-    /// As libgomp's team does, all threads meet before the first loop starts.
+    /// As in libgomp's team, all threads wait for each other before the first loop starts.
     fn tasks(&mut self, threads: Vec<Vec<Step>>, times: u64) {
         let dock = self.barrier(threads.len());
         for (at, steps) in threads.into_iter().enumerate() {
@@ -235,7 +233,7 @@ impl Builder<'_> {
     }
 }
 
-/// LU's, a step.
+/// Sweeps of LU in a step.
 const SWEEPS: usize = 2;
 
 /// Parts of the work on each level, the finest first; they sum to 1.
@@ -358,8 +356,8 @@ mod tests {
         }
     }
 
-    /// Run by hand, each thread as far as it comes: nobody is stuck, and a flag that is up is never
-    /// raised, nor one that is down lowered.
+    /// Each thread is run by hand as far as possible. No thread is stuck; no raised flag is raised again, and no
+    /// lowered flag is lowered again.
     #[test]
     fn a_sweep_hands_each_plane_on() {
         let lu = Npb::embedded().build("lu", Size { planes_max: 4, steps_max: 1, ..SIZE }).unwrap();

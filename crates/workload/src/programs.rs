@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs that never wait, for machines of uneven cores: each gains from a fast core what it gains, has phases,
-//! and presses on the shared cache. Every number is data, and says that it is made up: `workloads/programs.toml`.
+//! Programs that never wait, for machines of uneven cores. Each has its own gain from a fast core, its phases, and its
+//! pressure on the shared cache. Every number is data, and says that it is made up: `workloads/programs.toml`.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde::Deserialize;
 
 use crate::model::{Step, Task, Workload};
 
-/// How many times as fast the fast cores are that speedups were given for, 2.8 GHz of 0.8 GHz.
+/// How many times as fast the fast cores are for which speedups were given: 2.8 GHz against 0.8 GHz.
 const RATIO: f64 = 3.5;
 /// Part of a period's work in the first phase, which is the less stalled one.
 const FIRST: f64 = 0.6;
-/// How long a mix runs where nobody says.
+/// Default length of a mix.
 const MIX_NS: u64 = 20_000_000_000;
 const SECOND_NS: f64 = 1e9;
 
@@ -30,7 +30,7 @@ pub struct Program {
     pressure: f64,
 }
 
-/// What of a program is modelled.
+/// The features of a program that are modelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// It has phases; without, it is the same all along.
@@ -40,7 +40,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// All that there is.
+    /// All features.
     pub const ALL: Features = Features { phases: true, pressure: true };
 }
 
@@ -50,7 +50,7 @@ impl Program {
         rounded(1.0 - (self.speedup - 1.0) / (RATIO - 1.0))
     }
 
-    /// Its run of so much work again and again, or once, with a name that `called` says.
+    /// A task that runs `work_ns` of work, repeated or once, named by `called`.
     pub fn task(
         &self,
         called: &str,
@@ -73,7 +73,7 @@ impl Program {
         }
     }
 
-    /// A run: as many whole periods as are nearest to so much work, so that its speedup is that of the program.
+    /// A run: whole periods, as many as come nearest to `work_ns`, so that its speedup is that of the program.
     fn phases(&self, work_ns: u64) -> Vec<Step> {
         let periods = (work_ns as f64 / SECOND_NS / self.period_s).round().max(1.0);
         let period_ns = work_ns as f64 / periods;
@@ -86,12 +86,12 @@ impl Program {
     }
 }
 
-/// To what JSON keeps.
+/// Rounds to the digits that JSON keeps.
 fn rounded(part: f64) -> f64 {
     (part * 1e6).round() / 1e6
 }
 
-/// All of them, and mixes by name.
+/// All programs, and mixes by name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Programs {
@@ -105,7 +105,7 @@ pub struct Programs {
 pub const MIXES: &[&str] = &["diverse", "similar"];
 
 impl Programs {
-    /// Those that come along.
+    /// The programs that are compiled in.
     pub fn embedded() -> Programs {
         let text = include_str!("../../../workloads/programs.toml");
         toml::from_str(text).expect("a test reads the embedded file")

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads rt-app's JSON into a [`Workload`].
 //!
-//! The language is that of rt-app 1.0 (`doc/tutorial.txt` of scheduler-tools/rt-app), with the
-//! freedoms of its `workgen`: comments, trailing commas and repeated keys. What is not modelled is
-//! refused by name and never skipped. `"priority"` is a nice value of SCHED_OTHER and
-//! SCHED_IDLE, and a priority of SCHED_FIFO and SCHED_RR, which have 10 where they name none, as in rt-app. `mem` takes the time of copying as many bytes
-//! (`copy_byte_ns` of a machine, however large the buffer is), `iorun` that of a system call for each buffer:
-//! /dev/null does not look at what it is given. Ours, and ignored by rt-app itself:
+//! The language is that of rt-app 1.0 (`doc/tutorial.txt` of scheduler-tools/rt-app), with the extensions of its
+//! `workgen`: comments, trailing commas and repeated keys. A key that is not modelled is refused by name and never
+//! skipped. `"priority"` is a nice value of SCHED_OTHER and SCHED_IDLE, and a priority of SCHED_FIFO and SCHED_RR, with
+//! a default of 10, as in rt-app. `mem` takes the time of copying as many bytes (`copy_byte_ns` of a machine, however
+//! large the buffer is). `iorun` takes the time of a system call for each buffer: /dev/null ignores the data. Our
+//! extensions, which rt-app itself ignores:
 //!
-//! - in a task, `"hw": {…}`: what it touches of memory ([`crate::Hw`]);
-//! - in a task, `"process": "name"`: its address space; threads of one name share it, a name that
-//!   begins with `unique` gives each instance its own; without it all tasks share one;
+//! - in a task, `"hw": {…}`: the memory it touches ([`crate::Hw`]);
+//! - in a task, `"process": "name"`: its address space. Threads of one name share it; a name that begins with `unique`
+//!   gives each instance its own; without it all tasks share one;
 //! - `"channels": {"c": {"type": "pipe" | "socket", "capacity": BYTES, "overhead": BYTES}, "d": {"type": "packets",
-//!   "messages": MESSAGES}}` beside
-//!   `"tasks"` (or in `"resources"`), and the events `"write"` and `"read": {"ref": "c", "bytes": N}`;
+//!   "messages": MESSAGES}}` beside `"tasks"` (or in `"resources"`), and the events `"write"` and `"read": {"ref": "c",
+//!   "bytes": N}`;
 //! - `"barriers": {"b": {"parties": N, "spin": µs}}`: a barrier that spins before it blocks;
 //! - `"taskgroups": {"/web": {"weight": 200}}`: `cpu.weight` of groups that tasks name;
 //! - `"policy": "SCHED_BATCH"`, with a nice value; rt-app itself refuses it;
@@ -28,8 +28,8 @@ use crate::json::{Error, Node, Source};
 use crate::model::{Fair, Object, ObjectId, RealTime, Step, Task, Workload};
 use crate::script::Cut;
 
-/// Reads the text of a workload file; `name` stands in errors, and without its directory and
-/// ending it becomes the workload's name.
+/// Reads the text of a workload file; `name` stands in errors, and without its directory and extension it becomes the
+/// workload's name.
 pub fn parse(name: &str, text: &str) -> Result<Workload, Error> {
     let source = Source::new(name, text);
     let root = source.root()?;
@@ -64,12 +64,12 @@ pub(crate) fn unknown(node: Node, key: &str, known: &str) -> Error {
     node.error(format!("\"{key}\" is not known here; expected one of: {known}"))
 }
 
-/// Objects by what they are and their name; what is declared or used first comes first.
+/// Objects by kind and name, in the order of their first declaration or use.
 #[derive(Default)]
 pub(crate) struct Objects {
     by_name: BTreeMap<(&'static str, String), ObjectId>,
     all: Vec<Object>,
-    /// Barriers whose parties a declaration fixed.
+    /// Barriers with parties fixed by a declaration.
     fixed: Vec<ObjectId>,
     /// The task that uses a timer which is not `unique`.
     timer_owners: BTreeMap<String, String>,
@@ -111,13 +111,13 @@ impl Objects {
         if names.is_empty() { "none".to_string() } else { names.join(", ") }
     }
 
-    /// Whether `task` may use this timer: nobody else does.
+    /// Whether `task` may use this timer: a timer belongs to one task.
     pub(crate) fn claim_timer(&mut self, timer: &str, task: &str) -> bool {
         let owner = self.timer_owners.entry(timer.to_string()).or_insert_with(|| task.to_string());
         owner == task
     }
 
-    /// A use of a barrier by so many threads: rt-app counts its parties so.
+    /// A use of a barrier by `threads` threads: rt-app counts its parties so.
     pub(crate) fn join_barrier(&mut self, name: String, threads: u32) -> ObjectId {
         let new = || Object::Barrier { parties: 0, spin_ns: 0 };
         let id = self.get("barrier", name, new);
@@ -140,7 +140,7 @@ struct Definition<'a> {
     task: Task,
 }
 
-/// `"policy"`; what `"priority"` means goes by it.
+/// `"policy"`; it decides the meaning of `"priority"`.
 #[derive(Clone, Copy, Default)]
 enum Policy {
     #[default]
@@ -178,7 +178,7 @@ struct Wanted {
 #[derive(Default)]
 struct Reader<'a> {
     duration_ns: Option<u64>,
-    /// Of tasks that name none.
+    /// The policy of tasks that name none.
     policy: Policy,
     /// Bytes of the buffer that `mem` and `iorun` write.
     buffer: u32,
@@ -188,11 +188,11 @@ struct Reader<'a> {
     /// Process numbers given out, beside the common one.
     named_processes: usize,
     definitions: Vec<Definition<'a>>,
-    /// Fork targets: their names, by the number that stands in the steps meanwhile.
+    /// Fork targets: their names, by the placeholder number in the steps.
     forks: Vec<(String, Node<'a>)>,
 }
 
-/// What rt-app knows in `"global"` and has no bearing on what tasks do.
+/// Keys of rt-app's `"global"` that do not affect the behaviour of tasks.
 const IGNORED_GLOBALS: &[&str] = &[
     "calibration",
     "lock_pages",
@@ -205,13 +205,13 @@ const IGNORED_GLOBALS: &[&str] = &[
     "frag",
 ];
 
-/// `mem_buffer_size` where a file does not say, bytes.
+/// Default of `mem_buffer_size`, bytes.
 pub(crate) const MEM_BUFFER_BYTES: u32 = 4 << 20;
 
-/// Priority of a real-time task that names none (DEFAULT_THREAD_PRIORITY).
+/// Default priority of a real-time task (DEFAULT_THREAD_PRIORITY).
 const PRIORITY: u8 = 10;
 
-/// Tasks of a workload, forked ones included: more fit into no machine's memory.
+/// Limit on tasks of a workload, forked tasks included: more fit into no machine's memory.
 const TASKS_MAX: usize = 1_000_000;
 
 const TASK_KEYS: &str = "instance, loop, phases, cpus, nodes_membind, priority, policy, delay, process, taskgroup, hw, or an event";
@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
             };
             let barrier = matches!(object, Object::Barrier { .. });
             let kind = if barrier { "barrier" } else { "channel" };
-            // Tasks are read later: whoever has the name was declared too.
+            // Tasks are read later, so an object of this name was declared too.
             if self.objects.find(kind, &name).is_some() {
                 return Err(value.error(format!(
                     "{name}: there is a {kind} of this name before; give one of them another"
@@ -501,7 +501,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The CPUs of a phase. One that names none has the task's.
+/// The CPUs of a phase. A phase that names none has the task's.
 fn phase_cpus(phase: Node) -> Result<Option<Vec<usize>>, Error> {
     let members = phase.members("a phase")?;
     let cpus = members.iter().rev().find(|(key, _)| key == "cpus");
@@ -540,7 +540,7 @@ fn repeat(times: Option<u64>, steps: Vec<Step>) -> Vec<Step> {
     if times == Some(1) { steps } else { vec![Step::Repeat { times, steps }] }
 }
 
-/// How often a phase is gone through, or a task without any, which is one itself.
+/// Loop count of a phase, or of a task without phases, which counts as one phase.
 fn phase_loop(value: Node) -> Result<Option<u64>, Error> {
     match loop_count(value)? {
         Some(0) => {
@@ -638,8 +638,8 @@ fn endless(steps: &[Step]) -> bool {
     })
 }
 
-/// The timers that a step calls absolute. A mode is the timer's: in rt-app, which reads all before it runs any, one
-/// such step makes all uses absolute, those before it, too.
+/// The timers that a step calls absolute. The mode belongs to the timer. rt-app reads all steps before it runs any, so
+/// one such step makes all uses of the timer absolute, earlier ones too.
 fn absolute_timers(steps: &[Step], out: &mut Vec<ObjectId>) {
     for step in steps {
         match step {

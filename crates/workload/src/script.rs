@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recorded task did, kept short: a recording has millions of steps, and all of its replays share them.
+//! The behaviour of a recorded task, stored compactly: a recording has millions of steps, and all of its replays share
+//! them.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::model::{More, ObjectId, Step};
 
-/// Work, and what comes after it.
+/// A piece of work, and the action after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Act {
     /// CPU time, ns.
     pub work_ns: f32,
-    /// What happened to the task meanwhile, and took a part of it.
+    /// Events that happened to the task during it, and took a part of its CPU time.
     pub met: Met,
-    /// What comes after it.
+    /// The action after it.
     pub then: Then,
 }
 
-/// How often a task was held up within an act, or woke another; 255 is that or more.
+/// How often a task was interrupted within an act, or woke another; 255 is that or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     /// It blocked.
     pub waited: u8,
-    /// It lost its CPU, and could have gone on.
+    /// It lost its CPU while it was still runnable.
     pub preempted: u8,
     /// It woke another.
     pub woke: u8,
 }
 
 impl Met {
-    /// This, and that as well.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Met) -> Met {
         Met {
@@ -40,12 +41,12 @@ impl Met {
     }
 }
 
-/// The same, of acts that may be many.
+/// The same for several acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Happened {
     /// It blocked.
     pub waited: u32,
-    /// It lost its CPU, and could have gone on.
+    /// It lost its CPU while it was still runnable.
     pub preempted: u32,
     /// It woke another.
     pub woke: u32,
@@ -65,34 +66,34 @@ impl AddAssign for Happened {
     }
 }
 
-/// What is left out of acts, since the machine adds it: CPU time, ns.
+/// CPU time to subtract from acts, since the simulated machine adds it, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cut {
-    /// Of each.
+    /// For each act.
     pub each_ns: f64,
     /// For each time that it blocked.
     pub waited_ns: f64,
     /// For each time that it was preempted.
     pub preempted_ns: f64,
-    /// For each that it woke.
+    /// For each task that it woke.
     pub woke_ns: f64,
 }
 
 impl Cut {
-    /// What is left out for what has happened, ns: the same of each act is not in it.
+    /// CPU time to subtract for what has happened, ns, without `each_ns`.
     pub fn of_ns(&self, happened: Happened) -> f64 {
         f64::from(happened.waited) * self.waited_ns
             + f64::from(happened.preempted) * self.preempted_ns
             + f64::from(happened.woke) * self.woke_ns
     }
 
-    /// What is left of an act's work, ns: 0 or more.
+    /// The rest of an act's work, ns: 0 or more.
     pub fn left_ns(&self, act: &Act) -> f64 {
         (f64::from(act.work_ns) - self.each_ns - self.of_ns(act.met.into())).max(0.0)
     }
 }
 
-/// What a task does after a piece of work. Objects are indices into [`crate::Workload::objects`].
+/// The action of a task after a piece of work. Objects are indices into [`crate::Workload::objects`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Then {
@@ -106,12 +107,12 @@ pub enum Then {
         channel: u32,
         bytes: u32,
     },
-    /// Begins a connection: the first of its two channels, which are next to each other.
+    /// Begins a connection. `connection` is the first of its two channels, which are adjacent.
     Connect {
         listener: u32,
         connection: u32,
     },
-    /// Accepts one, into the first of two [`crate::Object::Accepted`].
+    /// Accepts a connection, into the first of two adjacent [`crate::Object::Accepted`].
     Accept {
         listener: u32,
         accepted: u32,
@@ -124,40 +125,40 @@ pub enum Then {
         sync: bool,
     },
     Take(u32),
-    /// Takes one, and asks for it as often as this one of [`Script::new`]'s ways to ask says.
+    /// Takes a token, and polls for it in the way of this index in `agains` of [`Script::new`].
     TakeWithin {
         tokens: u32,
         again: u32,
     },
-    /// Blocks so long, µs.
+    /// Blocks for this long, µs.
     Wait(f32),
-    /// The same at a lock of the kernel's.
+    /// Blocks for this long at a lock of the kernel's, µs.
     Contend(f32),
 }
 
-/// How a task asks for what it waits for: it gives up after a while, works, and asks again.
+/// How a task polls for a token: it gives up after a while, works, and asks again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Again {
     /// How long it waits each time, ns.
     pub wait_ns: f64,
-    /// CPU time before it asks again, ns. Nothing is left out of it: what a machine adds is left out of acts.
+    /// CPU time before it asks again, ns. Nothing is subtracted from it: the machine's costs are subtracted from acts.
     pub work_ns: f64,
 }
 
 /// How far a task has got in its [`Script`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Played {
-    /// Acts that are done.
+    /// Finished acts.
     pub acts: usize,
-    /// Work that is done of the next one, and in asking again for what it waited for, ns.
+    /// Work done of the next act, and in asking again for a token, ns.
     pub into_ns: f64,
-    /// How long it has worked in all, kernel code included, ns; where CPUs run in turn, in their turns alone.
+    /// How long it has worked in all, kernel code included, ns. If CPUs run in turn, only time in their turns counts.
     pub worked_ns: f64,
-    /// What has happened to it in the acts that are done.
+    /// Events that happened to it in the finished acts.
     pub happened: Happened,
 }
 
-/// A list of [`Act`]s, with what is left out of each.
+/// A list of [`Act`]s, with the CPU time to subtract from each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
     acts: Arc<[Act]>,
@@ -167,8 +168,8 @@ pub struct Script {
 }
 
 impl Script {
-    /// These, with so much less work in each, and waits that end `slack_ns` earlier: what a machine adds. `agains`
-    /// are the ways to ask again that [`Then::TakeWithin`] means.
+    /// A script of `acts`, with `cut` subtracted from the work of each, and waits that end `slack_ns` earlier: the
+    /// machine adds both again. [`Then::TakeWithin`] is an index into `agains`.
     pub fn new(acts: Arc<[Act]>, agains: Arc<[Again]>, cut: Cut, slack_ns: f64) -> Self {
         Script { acts, agains, cut, slack_ns }
     }
@@ -232,12 +233,12 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Acts that are done.
+    /// Finished acts.
     pub fn done(&self) -> usize {
         self.at
     }
 
-    /// The work of one of its acts, ns, and what comes after it.
+    /// The work of one of its acts, ns, and the action after it.
     pub fn act(&self, at: usize) -> Option<(u64, Then)> {
         let act = *self.script.acts.get(at)?;
         Some((self.script.work_ns(act), act.then))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Vector code: how wide, and programs that have some for a part of their time, or none.
+//! Vector code: its width, and programs that run it for a part of their time, or never.
 //!
-//! `"hw": {"vector": "avx512"}` of a task says what its work is; an event `"vector"` begins another phase.
+//! `"hw": {"vector": "avx512"}` of a task gives the kind of its work; an event `"vector"` begins another phase.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::json::{Error, Node};
 use crate::model::{Step, Task, Workload};
 
-/// What instructions a task's work is made of, as far as a core's clock depends on it.
+/// The kind of instructions of a task's work, as far as a core's clock depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vector {
     /// Scalar, 128-bit, or light 256-bit code.
@@ -31,7 +31,7 @@ impl Vector {
         self as u8
     }
 
-    /// As a workload's file writes it.
+    /// Its name in a workload's file.
     pub fn name(self) -> &'static str {
         Vector::ALL[self as usize].0
     }
@@ -46,7 +46,7 @@ impl Vector {
 }
 
 impl Task {
-    /// The widest code that it has.
+    /// The widest code of the task.
     pub fn widest(&self) -> Vector {
         self.vector.max(widest(&self.steps))
     }
@@ -61,7 +61,7 @@ fn widest(steps: &[Step]) -> Vector {
     steps.iter().map(of).max().unwrap_or_default()
 }
 
-/// A program with wide code in rounds.
+/// A program that runs wide code in rounds.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Culprit {
@@ -79,7 +79,7 @@ enum Width {
     Avx512,
 }
 
-/// A program beside it.
+/// A program that runs beside the culprit.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Victim {
@@ -89,19 +89,19 @@ pub struct Victim {
     stalled: f64,
 }
 
-/// Who runs beside whom: tasks of the first are named `a-N`, those of the second `b-N`.
+/// Which programs run side by side: tasks of the first are named `a-N`, tasks of the second `b-N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Beside {
     /// The culprit and the victim.
     Mixed,
-    /// The same, with the culprit's wide code switched off: what the victim is compared with.
+    /// The same, with the culprit's wide code switched off: the baseline for the victim.
     Scalar,
-    /// The culprit beside itself: what it is compared with.
+    /// The culprit beside itself: the baseline for the culprit.
     Culprits,
 }
 
-/// All of them.
+/// All programs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Programs {
@@ -112,7 +112,7 @@ pub struct Programs {
 const US: u64 = 1000;
 
 impl Programs {
-    /// Those that come along.
+    /// The programs that are compiled in.
     pub fn embedded() -> Programs {
         let text = include_str!("../../../workloads/vector.toml");
         toml::from_str(text).expect("a test reads the embedded file")
@@ -174,7 +174,7 @@ fn paused(round: Vec<Step>, every: u64, pause_us: u64) -> Vec<Step> {
     }
 }
 
-/// So many threads of both for so long. Threads of each are a process.
+/// `threads` threads of both programs for `duration_ns`. The threads of each program form one process.
 pub fn beside(
     culprit: &Culprit,
     victim: &Victim,
@@ -187,7 +187,7 @@ pub fn beside(
         process: usize::from(name == "b") + 1,
         steps: vec![Step::Repeat { times: None, steps }],
         stalled,
-        // Rounds of different threads are not to go side by side.
+        // Stagger the rounds of different threads.
         delay_ns: at as u64 * 37 * US,
         ..Task::default()
     };
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::{Dialect, rtapp, write};
 
-    /// Each event once, as a task comes to it, in one round of all.
+    /// The steps of one round with all repetitions expanded.
     fn unrolled(steps: &[Step]) -> Vec<Step> {
         let one = |step: &Step| match step {
             Step::Repeat { times, steps } => {

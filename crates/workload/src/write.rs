@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Writes a [`Workload`] as rt-app's JSON.
 //!
-//! rt-app has two levels of loops, a task's and a phase's, and no names for what the model numbers;
-//! so names are made up (`mutex0`, `barrier3`, …) and reading the text back gives the same
-//! workload but for objects' names, objects numbered in the order of their first use.
+//! rt-app has two levels of loops, a task's and a phase's, and names for what the model numbers. So names are made up
+//! (`mutex0`, `barrier3`, …). Reading the text back gives the same workload but for the objects' names and numbers:
+//! objects are numbered in the order of their first use.
 
 use serde_json::{Map, Value, json};
 
@@ -12,10 +12,10 @@ use crate::model::{Fair, Object, ObjectId, RealTime, Step, Task, Workload};
 use crate::rtapp::MEM_BUFFER_BYTES;
 use crate::vector::Vector;
 
-/// Who shall read it.
+/// The reader that the text is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// rt-app itself: what it does not know is an error.
+    /// rt-app itself: an unknown key is an error.
     RtApp,
     /// [`crate::rtapp::parse`], with its additions.
     Paceline,
@@ -27,7 +27,7 @@ pub enum Dialect {
 pub struct Unwritable {
     /// The task where it was found.
     pub task: String,
-    /// What has no words in the dialect.
+    /// The part that the dialect cannot express.
     pub problem: String,
 }
 
@@ -85,7 +85,7 @@ fn buffers_of(steps: &[Step], out: &mut Vec<u32>) {
     }
 }
 
-/// What rt-app does not need declared, or does not have.
+/// Declares objects that rt-app needs no declaration for, or does not have.
 fn declare(workload: &Workload, root: &mut Map<String, Value>) {
     let (mut channels, mut barriers) = (Map::new(), Map::new());
     for (id, object) in workload.objects.iter().enumerate() {

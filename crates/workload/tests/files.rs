@@ -28,8 +28,9 @@ fn they_can_be_read_and_rtapp_runs_those_that_say_so() {
     }
 }
 
-/// The examples of Debian's rt-app 1.0-1 (/usr/share/doc/rt-app; GPL-2.0, as the package's copyright file says), and by
-/// what they are refused, if they are. Those of `merge` and `taskset` are of a language that rt-app itself has given up.
+/// The examples of Debian's rt-app 1.0-1 (/usr/share/doc/rt-app; GPL-2.0, as the package's copyright file says), with
+/// the error that refuses them, if any. The examples of `merge` and `taskset` use a language that rt-app itself has
+/// given up.
 const EXAMPLES: &[(&str, Option<&str>)] = &[
     ("example1", None),
     ("example2", None),

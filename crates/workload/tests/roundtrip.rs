@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is written is read back as it was.
+//! A workload that is written and read back stays the same.
 
 use proptest::prelude::*;
 use workload::hackbench::{Channel, Hackbench, Worker};
@@ -8,8 +8,8 @@ use workload::{
     write,
 };
 
-/// Objects of one kind each, that any step may use; first come those that are declared, as the
-/// reader numbers them.
+/// One object of each kind, for any step to use. Declared objects come first, in the order in which the reader numbers
+/// them.
 const PIPE: usize = 0;
 const PACKETS: usize = 1;
 const SOCKET: usize = 2;
@@ -100,7 +100,7 @@ fn workload() -> impl Strategy<Value = Workload> {
         for (at, task) in tasks.iter_mut().enumerate() {
             task.name = format!("t{at}");
             task.process = at;
-            // Nice values of real-time tasks have no words.
+            // Nice values of real-time tasks cannot be written.
             match at {
                 1 => (task.nice, task.realtime) = (0, RealTime::Rr(1)),
                 2 => (task.nice, task.realtime) = (0, RealTime::Fifo(99)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What rt-app's JSON means, and how a wrong file is refused.
+//! The meaning of rt-app's JSON, and how a wrong file is refused.
 
 use workload::{Fair, Object, RealTime, Step, Touched, Vector, Workload, rtapp::parse};
 
@@ -36,7 +36,7 @@ fn phases_run_in_order_and_repeat_inside_the_task() {
             "heavy": {"run0": 2, "run1": 3, "timer": {"ref": "unique", "period": 5, "mode": "absolute"}}
         }}}}"#,
     );
-    // One use of a timer that is absolute makes all of them so.
+    // One absolute use of a timer makes all of its uses absolute.
     let timer = |us: u64| Step::Timer { timer: 0, period_ns: us * 1000, relative: false };
     let light = vec![run(1), timer(30_000)];
     let phases = vec![Step::Repeat { times: Some(10), steps: light }, run(2), run(3), timer(5)];
@@ -97,7 +97,7 @@ fn fair_policies_are_read_with_their_nice_values() {
     assert_eq!(seen, [(Fair::Idle, 0), (Fair::Batch, 5), (Fair::Normal, 0), (Fair::Normal, 0)]);
 }
 
-/// `"priority"` means what the policy makes of it, wherever that stands.
+/// The policy decides the meaning of `"priority"`, wherever it stands.
 #[test]
 fn real_time_tasks_have_a_priority_of_their_own() {
     let w = read(
@@ -126,7 +126,7 @@ fn instances_are_numbered_and_share_objects() {
     assert_eq!((task.stalled, task.vector), (0.25, Vector::Avx2));
     assert_eq!((hw.reach_ns, hw.own), (2500, Touched { pages: 2, bytes: 5000 }));
     assert_eq!(hw.code, Touched { pages: 3, bytes: 12_288 });
-    // rt-app counts a barrier's parties by the threads whose events name it.
+    // rt-app counts a barrier's parties by the threads that name it in an event.
     assert_eq!(w.objects, [Object::Barrier { parties: 4, spin_ns: 0 }]);
 }
 

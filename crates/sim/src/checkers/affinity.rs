@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! No task runs where it may not, in two places at once, or after its end, and none becomes runnable
-//! while it runs: the kernel holds the runqueue's lock from an enqueue until a wakeup is told.
+//! No task runs outside its mask, in two places at once, or after its end. None becomes runnable while it runs: the
+//! kernel holds the runqueue's lock from an enqueue until the wakeup's event.
 
 use trace::{Event, IDLE, Kind, Tid};
 
@@ -17,7 +17,7 @@ struct Task {
     runs_on: Option<u32>,
     /// None: it may run everywhere.
     allowed: Option<Vec<u64>>,
-    /// When its mask changed under it last: it may stay until its CPU has heard of it.
+    /// When its mask was last changed from outside: it may stay until its CPU has noticed.
     changed_ns: Option<u64>,
     ended: bool,
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_from_somebody_else_is_found() {
+    fn switch_from_a_task_that_did_not_run_is_found() {
         let events = [switch(5, 0, IDLE, 7, false), switch(6, 0, 8, IDLE, false)];
         assert!(say(Affinity::new(2), &events).is_err());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A runnable SCHED_IDLE task waits no longer than its policy declares, whatever others do.
+//! A runnable SCHED_IDLE task waits no longer than its policy declares, whatever the other tasks do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ pub(super) struct IdleWait {
     wait_ns_max: u64,
     /// The SCHED_IDLE tasks.
     tids: BTreeSet<Tid>,
-    /// Since when those that wait do so.
+    /// Start of the wait of each waiting one.
     waiting: BTreeMap<Tid, u64>,
     exiting: Option<Tid>,
     above: Above,
-    /// When somebody last changed a task or a CPU.
+    /// When a task or a CPU was last changed from outside.
     disturbed_ns: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
         IdleWait::new([2].into(), 1000 * MS)
     }
 
-    /// Task `waits` wakes behind task 1, and gets the CPU after so long.
+    /// Task `waits` wakes behind task 1, and gets the CPU after `ms`.
     fn waited(waits: Tid, ms: u64) -> Result<(), String> {
         let events = [
             wake(0, 1, 0),

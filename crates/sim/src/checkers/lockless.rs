@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy that says it takes no locks takes none: of queues or of its own.
+//! A policy that promises to take no locks takes none: neither locks of queues nor its own.
 
 use trace::Outcome;
 
 use super::Violation;
 
-/// Locks beyond the runqueue's, where the policy promises none.
+/// Locks beyond the runqueue's, if the policy promises none.
 pub(crate) fn check(lockless: bool, outcome: &Outcome) -> Option<Violation> {
     let (place, count) = outcome.locks.iter().find(|(_, count)| **count > 0)?;
     lockless.then(|| Violation {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Checkers: what a run must keep, watched from outside the scheduler.
+//! Checkers: properties that every run must have, watched from outside the scheduler.
 //!
-//! Each has a file of its own with a test that plants a fault and sees it caught. Time and affinity
-//! are checked in every run; what a policy's variant declares ([`Promises`]) where
-//! [`crate::Options::check`] asks for it.
+//! Each has a file of its own with a test that plants a fault and sees it caught. Time and affinity are checked in
+//! every run. The declarations of a policy's variant ([`Promises`]) are checked if [`crate::Options::check`] asks for
+//! it.
 
 mod above;
 mod affinity;
@@ -24,34 +24,33 @@ use crate::kernel::tid;
 pub(crate) use lockless::check as check_locks;
 pub(crate) use time::check as check_time;
 
-/// Something that was not kept.
+/// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which checker says so.
+    /// The checker that found it.
     pub checker: &'static str,
     /// When it was first seen.
     pub t_ns: u64,
-    /// What was not kept.
+    /// The violation in words.
     pub what: String,
 }
 
-/// What a checker may know beyond the events of a trace.
+/// Facts for a checker beyond the events of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
-    /// The CPU took its tick, or schedules because a tick asked for it.
+    /// The CPU took its tick, or schedules because of one.
     Tick,
-    /// The CPU saw that its task's slice is used up: perhaps long after it was, at a tick or when somebody asked the CPU to
-    /// schedule.
+    /// The CPU saw that its task's slice is used up, at a tick or a call to schedule. That may be long after its end.
     SliceOver,
-    /// The task gave its turn away.
+    /// The task yielded.
     Yield(Tid),
-    /// The task is real-time: of the class above, which no policy's promise is about. Said before it first runs.
+    /// The task is real-time: of the class above, which no policy's promise covers. Sent before it first runs.
     RealTime(Tid),
-    /// Somebody changed the task's properties or its CPU under it: no promise covers that.
+    /// The task's properties or its CPU were changed from outside: no promise covers that.
     Disturbed,
     /// The CPU goes offline.
     Offline,
-    /// The CPU comes back.
+    /// The CPU goes online again.
     Online,
 }
 
@@ -61,9 +60,9 @@ pub(crate) trait Checker {
     fn name(&self) -> &'static str;
     /// An event, in the order of time.
     fn event(&mut self, event: &Event) -> Result<(), String>;
-    /// Something else worth knowing, in the same order.
+    /// A hint, in the same order.
     fn hint(&mut self, _t_ns: u64, _cpu: u32, _hint: Hint) {}
-    /// Whether it makes anything of hints.
+    /// Whether it uses hints.
     fn hears_hints(&self) -> bool {
         true
     }
@@ -81,14 +80,14 @@ pub(crate) struct Checkers {
 }
 
 impl Checkers {
-    /// Those of every run.
+    /// The checkers of every run.
     pub fn always(machine: &Machine) -> Self {
         let mut checkers = Checkers::default();
         checkers.add(affinity::Affinity::new(machine.cpus.len()));
         checkers
     }
 
-    /// Those for what a policy declares.
+    /// The checkers of a policy's promises.
     pub fn promised(&mut self, promises: &Promises, machine: &Machine, workload: &Workload) {
         if let Some(idle_ns) = promises.idle_while_runnable_ns_max {
             self.add(work_conservation::WorkConservation::new(machine, idle_ns));
@@ -120,7 +119,7 @@ impl Checkers {
         }
     }
 
-    /// Whether somebody makes anything of hints.
+    /// Whether any checker uses hints.
     pub fn hear_hints(&self) -> bool {
         self.checkers.iter().any(|checker| checker.hears_hints())
     }
@@ -129,7 +128,7 @@ impl Checkers {
         self.ask(t_ns, |checker| checker.finish(t_ns));
     }
 
-    /// A checker that has complained once is asked no more.
+    /// A checker that has reported a violation is not called again.
     fn ask(&mut self, t_ns: u64, ask: impl Fn(&mut dyn Checker) -> Result<(), String>) {
         let mut at = 0;
         while let Some(checker) = self.checkers.get_mut(at) {
@@ -144,9 +143,9 @@ impl Checkers {
     }
 }
 
-/// What a wakeup or a switch may take at most on this machine, ns: an interrupt to an idle CPU, and
-/// two passes of the scheduler with cold lines, behind every other CPU at one lock. Where CPUs run in
-/// turn, all others have theirs before the interrupt is taken, and whenever a turn ends meanwhile.
+/// The longest wakeup or switch on this machine, ns: an interrupt to an idle CPU, and two passes of the scheduler with
+/// cold lines, behind every other CPU at one lock. If CPUs run in turn, all others have their turn before the interrupt
+/// is taken, and whenever a turn ends meanwhile.
 fn in_flight_ns(machine: &Machine) -> u64 {
     let cpus = machine.cpus.len() as f64;
     let instructions = 20_000.0 + 2_000.0 * cpus;
@@ -175,7 +174,7 @@ pub(crate) mod testing {
         Event { t_ns, cpu, kind: Kind::Switch { prev, next, prev_runnable, next_mm: 1 } }
     }
 
-    /// What the checker says to these events.
+    /// The checker's answer to these events.
     pub fn say(mut checker: impl Checker, events: &[Event]) -> Result<(), String> {
         events.iter().try_for_each(|event| checker.event(event))?;
         checker.finish(events.last().map_or(0, |event| event.t_ns))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where a policy says that a wakeup never makes a busy CPU switch: a task that could go on leaves
-//! its CPU only because its slice ended, which a tick sees or who asks the CPU to schedule after that, or by its own will.
+//! For a policy that promises that a wakeup never makes a busy CPU switch. A runnable task leaves its CPU only if it
+//! yields or its slice has ended. A tick sees the end of a slice, or the next call that makes the CPU schedule.
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
@@ -9,9 +9,9 @@ use super::above::Above;
 use super::{Checker, Hint, in_flight_ns};
 
 pub(super) struct Preemption {
-    /// When each CPU last looked whether a slice had ended, and when a task was last woken onto it.
+    /// When each CPU last checked for the end of a slice, and when a task was last woken onto it.
     cpus: Vec<Cpu>,
-    /// Who is of a class above: it takes a CPU from anybody.
+    /// Tasks of a class above: they take a CPU from any task.
     above: Above,
     disturbed: bool,
     near_ns: u64,
@@ -21,7 +21,7 @@ pub(super) struct Preemption {
 struct Cpu {
     looked_ns: Option<u64>,
     wake_ns: Option<u64>,
-    /// Who gave its turn away here last.
+    /// The last task that yielded here.
     yielded: Option<Tid>,
 }
 

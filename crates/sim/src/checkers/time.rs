@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Every nanosecond of every CPU is accounted for, and once.
+//! Every nanosecond of every CPU is accounted for exactly once.
 
 use trace::Observed;
 
 use super::Violation;
 use crate::cpu::Spent;
 
-/// Each CPU was idle, in the kernel, or in a task's own code; and what tasks and idling came to in
-/// the trace is the same time over again.
+/// Each CPU was idle, in the kernel, or in a task's own code. The times of tasks and of idling in the trace have the
+/// same sum.
 pub(crate) fn check(elapsed_ns: u64, spent: &[Spent], observed: &Observed) -> Option<Violation> {
     let violation = |what| Some(Violation { checker: "time", t_ns: elapsed_ns, what });
     for (cpu, spent) in spent.iter().enumerate() {

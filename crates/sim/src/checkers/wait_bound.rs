@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A runnable task waits at most for the turns of those ahead of it.
+//! A runnable task waits at most for the turns of the tasks ahead of it.
 //!
-//! A turn is a slice and up to one tick, since slices end at ticks. Ahead are those that wait or run
-//! on the same CPU when the wait begins (all CPUs where queues are shared); those that began to wait
-//! before it elsewhere and were moved here; and those that come later and still go first; of the latter
-//! at most one a turn, as a policy's head of the queue allows.
+//! A turn is a slice and up to one tick, since slices end at ticks. Ahead are tasks that wait or run on the same CPU
+//! when the wait begins (on any CPU if queues are shared). Also ahead are tasks that began to wait before it elsewhere
+//! and were moved here, and tasks that come later and still go first. Of the latter at most one counts per turn, as a
+//! policy's head of the queue allows.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ pub(super) struct WaitBound {
     turn_ns: u64,
     slack_ns: u64,
     near_ns: u64,
-    /// Queues are each CPU's own.
+    /// Each CPU has its own queue.
     own_queues: bool,
     waiting: BTreeMap<Tid, Wait>,
     running: Vec<Tid>,
     exiting: Option<Tid>,
-    /// No policy says how long who is kept from running by these waits.
+    /// Tasks of a class above. No policy promises how long they keep its tasks waiting.
     above: Above,
     disturbed: bool,
 }
@@ -64,14 +64,15 @@ impl WaitBound {
         self.waiting.insert(tid, Wait { since_ns: t_ns, cpu, ahead, overtaken: 0 });
     }
 
-    /// `tid` gets `cpu`: who waits there, and had not counted it as ahead, was behind it or is overtaken.
+    /// `tid` gets `cpu`. A task that waits there and had not counted `tid` as ahead is overtaken, or began to wait
+    /// later.
     fn end(&mut self, t_ns: u64, tid: Tid, cpu: u32) -> Result<(), String> {
         let Some(wait) = self.waiting.remove(&tid) else { return Ok(()) };
         for other in self.waiting.values_mut() {
             let here = !self.own_queues || other.cpu == cpu;
             let from_elsewhere = self.own_queues && wait.cpu != cpu;
             let known = wait.since_ns <= other.since_ns && !from_elsewhere;
-            // Of two that come at about one time either may get the lock first.
+            // Of two that come at about the same time either may get the lock first.
             let later = wait.since_ns > other.since_ns + self.near_ns;
             other.overtaken += u64::from(here && !known && later);
             other.ahead += u64::from(here && !known && !later);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_higher_class_was_promised_nothing() {
+    fn wait_behind_a_higher_class_has_no_bound() {
         let mut checker = WaitBound::new(&machine::find("numa-2x4").unwrap(), 20 * MS, true);
         checker.hint(0, 0, Hint::RealTime(1));
         let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
@@ -165,8 +166,8 @@ mod tests {
         assert_eq!(say(checker, &[&events[..], &late[..]].concat()), Ok(()));
     }
 
-    /// Task 2 waits on CPU 0 from 3 ms on, with nobody there that it could know of. Task 3 has waited on CPU 1
-    /// since `since_ns`, and goes first for 20 ms; so does 4, at the head, for as long.
+    /// Task 2 waits on CPU 0 from 3 ms on, with no task there that it could know of. Task 3 has waited on CPU 1 since
+    /// `since_ns`, and goes first for 20 ms. So does task 4, at the head, for as long.
     fn moved_ahead(since_ns: u64) -> Result<(), String> {
         let checker = WaitBound::new(&machine::find("numa-2x4").unwrap(), 20 * MS, true);
         let mut events = vec![wake(since_ns, 3, 1), wake(3 * MS, 2, 0), wake(6 * MS, 4, 0)];
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_elsewhere_for_longer_may_be_ahead() {
+    fn moved_task_with_a_longer_wait_may_be_ahead() {
         assert_eq!(moved_ahead(2 * MS), Ok(()));
         assert_eq!(moved_ahead(3 * MS + 1), Ok(()), "at one time, as far as can be told");
         assert!(moved_ahead(5 * MS).is_err(), "two that came later");

@@ -11,20 +11,20 @@ use super::{Checker, Hint, in_flight_ns};
 
 pub(super) struct WorkConservation {
     allowed_ns: u64,
-    /// Since when each CPU idles; None while it runs something.
+    /// Start of each CPU's idling; None while it runs a task.
     idle_since: Vec<Option<u64>>,
-    /// Since when each task waits.
+    /// Start of each task's wait.
     waiting: BTreeMap<Tid, u64>,
     masks: BTreeMap<Tid, Vec<u64>>,
     exiting: Option<Tid>,
-    /// Who is of a class above, and none of the policy's.
+    /// Tasks of a class above, which are not the policy's.
     above: Above,
-    /// Who is not there idles not.
+    /// An offline CPU does not idle.
     offline: Vec<bool>,
 }
 
 impl WorkConservation {
-    /// `idle_ns` is what was promised; what a wakeup takes to arrive comes on top.
+    /// `idle_ns` is the promise; the time that a wakeup needs to arrive is added.
     pub fn new(machine: &Machine, idle_ns: u64) -> Self {
         WorkConservation {
             allowed_ns: idle_ns + in_flight_ns(machine),
@@ -86,7 +86,7 @@ impl Checker for WorkConservation {
                 self.waiting.entry(*tid).or_insert(event.t_ns);
             }
             Kind::Affinity { tid, cpus } => {
-                // A new mask: whatever it waits for begins anew.
+                // A new mask: its wait counts from now.
                 self.masks.insert(*tid, cpus.clone());
                 self.waiting.entry(*tid).and_modify(|since| *since = event.t_ns);
             }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_of_a_higher_class_is_not_the_policys() {
+    fn task_of_a_higher_class_is_not_judged() {
         let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
         checker.hint(0, 0, Hint::RealTime(2));
         let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_behind_a_higher_class_is_not_judged_until_it_has_gone() {
+    fn task_behind_a_higher_class_is_not_judged_until_that_leaves() {
         let waits = |until_ms: u64| {
             let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
             checker.hint(0, 0, Hint::RealTime(1));

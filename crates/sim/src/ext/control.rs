@@ -15,7 +15,8 @@ use crate::kernel::{Kernel, cgroup_id};
 pub(super) struct Controller {
     control: Box<dyn Control>,
     table: TaskTable,
-    /// Speeds as it measured them, by thread: sums of all looks at which it knew any, and how many. None: not kept.
+    /// Speeds as measured by the control plane, by thread: sums over all looks that gave one, and their number. None:
+    /// not kept.
     measured: Option<BTreeMap<u32, (Vec<f64>, f64)>>,
     placements: Placements,
 }
@@ -42,11 +43,11 @@ impl Controller {
         }))
     }
 
-    /// Its turn; after how long to give it the next, in ns.
+    /// Steps it; returns the ns until its next step.
     pub fn step(&mut self, k: &Kernel) -> u64 {
         let name_of =
             |tid: u32| k.tasks.get((tid as usize).wrapping_sub(1)).map(|t| t.name.clone());
-        // As results have it: tasks whose names are alike up to the first `-` are of one program.
+        // As in results: tasks with equal names up to the first `-` belong to one program.
         let program_of = |tid: u32| {
             let name = name_of(tid)?;
             Some(Program { id: name.split('-').next()?.to_string(), path: None })
@@ -73,17 +74,17 @@ impl Controller {
         next_ns
     }
 
-    /// Keeps what it measures from here on.
+    /// Keeps its measurements from here on.
     pub fn keep_measured(&mut self) {
         self.measured = Some(BTreeMap::new());
     }
 
-    /// Whom it has placed where.
+    /// Its placements of tasks.
     pub fn placed(&mut self) -> Vec<Placed> {
         self.placements.take()
     }
 
-    /// Mean speeds of each thread, of all looks.
+    /// Mean speeds of each thread, over all looks.
     pub fn measured(&self) -> BTreeMap<u32, Vec<f64>> {
         let mean = |(tid, (sum, looks)): (&u32, &(Vec<f64>, f64))| {
             (*tid, sum.iter().map(|sum| sum / looks).collect())

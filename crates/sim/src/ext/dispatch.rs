@@ -8,13 +8,13 @@ use crate::class::{dequeue, enqueue};
 use crate::kernel::{Kernel, tid};
 use crate::task::{CpuId, TaskId};
 
-/// What there is to run.
+/// The result of a balance: what can run.
 #[derive(PartialEq)]
 enum Verdict {
     Nothing,
     /// The local queue has tasks.
     Local,
-    /// Who runs goes on.
+    /// The present task goes on.
     Prev,
 }
 
@@ -48,8 +48,8 @@ impl Runtime {
         next
     }
 
-    /// `balance_one`: who ran goes on while it has slice left; then the local queue; then what the
-    /// policy dispatches; and who ran once more if there is nobody else.
+    /// `balance_one`: the present task goes on while it has slice left; then the local queue; then the tasks that the
+    /// policy dispatches. The present task runs again if there is no other.
     fn balance(&mut self, k: &mut Kernel, cpu: CpuId, prev: Option<TaskId>) -> Verdict {
         self.acquire(k, cpu);
         if let Some(prev) = prev {
@@ -73,8 +73,7 @@ impl Runtime {
         self.is_queued(prev) && self.entity(prev).slice > 0
     }
 
-    /// `scx_dispatch_sched`: calls dispatch until this CPU has something to run, or it produces no
-    /// more tasks.
+    /// `scx_dispatch_sched`: calls dispatch until this CPU has a task to run, or it produces no more tasks.
     fn dispatch(&mut self, k: &mut Kernel, cpu: CpuId, prev: Option<TaskId>) -> Verdict {
         let global = self.global_dsq(k, cpu);
         if self.consume(k, cpu, global) {
@@ -104,7 +103,7 @@ impl Runtime {
         Verdict::Nothing
     }
 
-    /// `flush_dispatch_buf`: does the insertions of a call of dispatch.
+    /// `flush_dispatch_buf`: performs the insertions of a call of dispatch.
     pub(super) fn flush(&mut self, k: &mut Kernel, cpu: CpuId) {
         let mut buffer = std::mem::take(&mut self.buffer);
         self.produced += buffer.len();
@@ -116,7 +115,7 @@ impl Runtime {
         self.buffer = buffer;
     }
 
-    /// `finish_dispatch`: only a task that is still with the policy, since the insertion, counts.
+    /// `finish_dispatch`: an insertion counts only if the task has stayed with the policy since.
     fn finish_dispatch(&mut self, k: &mut Kernel, cpu: CpuId, inserted: &Inserted) {
         let task = inserted.task;
         match self.tasks[task].ops {
@@ -206,7 +205,7 @@ impl Runtime {
                 k.leave();
                 return true;
             }
-            // A task that may not run here: its line is read, and it is passed over.
+            // A task that may not run here: its line is read, and it is skipped.
             k.charge_ns(k.machine.line_ns(of, cpu));
             next = dsq::next(&self.links, task);
         }
@@ -237,7 +236,7 @@ impl Runtime {
         k.leave_with(waits)
     }
 
-    /// Moves a task out of a queue, whose lock is held and given back, into the local queue.
+    /// Moves a task out of a queue into the local queue. The queue's lock is held, and released.
     fn move_here(&mut self, k: &mut Kernel, cpu: CpuId, from: DsqIndex, task: TaskId) {
         let of = k.tasks[task].cpu;
         if of != cpu {
@@ -282,7 +281,7 @@ impl Runtime {
         k.leave();
     }
 
-    /// `kick_cpus_irq_workfn`, and direct dispatches that no hook has done.
+    /// `kick_cpus_irq_workfn`, and direct dispatches that no hook has performed.
     pub(super) fn irq_work(&mut self, k: &mut Kernel, this: CpuId) {
         if !self.rqs[this].deferred.is_empty() || self.rqs[this].reenqueue {
             k.rq_lock(this);

@@ -11,10 +11,10 @@ use crate::task::TaskId;
 /// Index of a queue in the runtime's list.
 pub(super) type DsqIndex = usize;
 
-/// Which queue a policy's own id names.
+/// Maps a policy's own ids to queues.
 #[derive(Default)]
 pub(super) struct Ids {
-    /// By the id, which is a small number as a rule; 0 is none, as the first queue is a CPU's.
+    /// By the id, which is usually a small number; 0 is none, as the first queue is a CPU's.
     small: Vec<DsqIndex>,
     large: BTreeMap<u64, DsqIndex>,
 }
@@ -74,7 +74,7 @@ impl Dsq {
     }
 }
 
-/// Who comes after `task` in its queue.
+/// The task after `task` in its queue.
 #[inline]
 pub(super) fn next(links: &[Link], task: TaskId) -> Option<TaskId> {
     links[task].next
@@ -94,7 +94,7 @@ pub(super) fn insert(
     }
 }
 
-/// Puts `task` behind all whose vtime is not later: `before` compares two tasks' vtimes.
+/// Puts `task` behind all tasks with an equal or earlier vtime: `before` compares two tasks' vtimes.
 pub(super) fn insert_by_vtime(
     dsq: &mut Dsq,
     index: DsqIndex,

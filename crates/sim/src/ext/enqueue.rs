@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Into and out of the policy's hands: select_cpu, enqueue, direct dispatch, dequeue.
+//! Into and out of the policy's custody: select_cpu, enqueue, direct dispatch, dequeue.
 
 use super::dsq::{self, DsqIndex};
 use super::flags::*;
@@ -68,7 +68,7 @@ impl Runtime {
         k.leave();
     }
 
-    /// `do_enqueue_task`: straight to a queue where that is decided, else to the policy.
+    /// `do_enqueue_task`: straight to a queue if that is decided, else to the policy.
     pub(super) fn do_enqueue(
         &mut self,
         k: &mut Kernel,
@@ -98,7 +98,7 @@ impl Runtime {
         k.leave();
     }
 
-    /// Kernels after 7.2 throw out a policy that queues a task again and again, and never runs it.
+    /// Kernels after 7.2 unload a policy that re-enqueues a task again and again, and never runs it.
     fn count_again(&mut self, k: &mut Kernel, task: TaskId) {
         let times = self.tasks[task].requeued + 1;
         self.tasks[task].requeued = times;
@@ -136,8 +136,8 @@ impl Runtime {
         self.dispatch_enqueue(k, cpu, to, task, flags);
     }
 
-    /// `direct_dispatch`: into the queue that select_cpu or enqueue named; another CPU's local
-    /// queue has to wait until this runqueue can be unlocked.
+    /// `direct_dispatch`: into the queue that select_cpu or enqueue named. A dispatch to another CPU's local queue
+    /// waits until this runqueue can be unlocked.
     fn direct_dispatch(&mut self, k: &mut Kernel, task: TaskId, flags: u64) {
         let cpu = k.tasks[task].cpu;
         let Some((id, direct_flags)) = self.tasks[task].direct else { return };
@@ -154,8 +154,8 @@ impl Runtime {
         self.dispatch_enqueue(k, cpu, to, task, flags);
     }
 
-    /// After a wakeup, `task_woken` does what was deferred; anything else needs an interrupt of the
-    /// runqueue's own CPU.
+    /// After a wakeup, `task_woken` performs deferred dispatches; otherwise they need an interrupt of the runqueue's
+    /// own CPU.
     fn schedule_deferred(&mut self, k: &mut Kernel, cpu: CpuId, flags: u64) {
         if flags & ENQ_WAKEUP == 0 {
             k.raise_irq_work_on(cpu);
@@ -173,8 +173,7 @@ impl Runtime {
         }
     }
 
-    /// `find_dsq_for_dispatch`: `cpu` is whose runqueue is meant by "local", `task_cpu` whose node
-    /// by "global".
+    /// `find_dsq_for_dispatch`: "local" means the runqueue of `cpu`, "global" the node of `task_cpu`.
     pub(super) fn find_dsq(
         &mut self,
         k: &mut Kernel,
@@ -278,7 +277,7 @@ impl Runtime {
         }
         match k.cpus[cpu].curr {
             None => k.resched(cpu),
-            // Not its slice is what another class ends by.
+            // The slice of a task of another class does not end its run.
             Some(curr) if k.tasks[curr].realtime.yes() => {}
             Some(curr) if flags & ENQ_PREEMPT != 0 && curr != task => {
                 self.entity(curr).slice = 0;
@@ -288,7 +287,7 @@ impl Runtime {
         }
     }
 
-    /// `task_leave_custody`: whether the policy is to hear that it no longer has the task.
+    /// `task_leave_custody`: whether the policy must be told that it no longer has the task.
     pub(super) fn leave_custody(&mut self, task: TaskId) -> bool {
         let state = &mut self.tasks[task];
         if !state.in_custody || state.moving_to.is_some() {
@@ -348,7 +347,7 @@ impl Runtime {
         k.leave();
     }
 
-    /// `put_prev_task_scx`: who ran goes back to a queue or to the policy.
+    /// `put_prev_task_scx`: the task that ran goes back to a queue or to the policy.
     pub(super) fn put_prev(
         &mut self,
         k: &mut Kernel,
@@ -362,8 +361,8 @@ impl Runtime {
         }
     }
 
-    /// The stopper takes a CPU from who runs there and may not any more: the policy hears of another class, as of a
-    /// real-time task. It is then taken out of whatever queue that has put it into.
+    /// The stopper takes a CPU from a running task that may not run there any more. The policy sees it as another
+    /// class, like a real-time task. The task is then removed from whatever queue the policy has put it into.
     pub(super) fn stop(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         self.put(k, cpu, task, Some(task));
         self.release(k, cpu, task, PREEMPT_STOP);

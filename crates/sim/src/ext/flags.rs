@@ -20,10 +20,10 @@ pub(super) const ENQ_REENQ: u64 = 1 << 40;
 pub(super) const ENQ_LAST: u64 = 1 << 41;
 /// Kept by the runtime: the task goes into the DSQ in the order of its vtime.
 pub(super) const ENQ_DSQ_PRIQ: u64 = 1 << 57;
-/// What a policy may pass to an insertion, as far as it is modelled.
+/// The flags that a policy may pass to an insertion, as far as they are modelled.
 pub(super) const ENQ_KNOWN: u64 = ENQ_WAKEUP | ENQ_HEAD | ENQ_PREEMPT | ENQ_REENQ | ENQ_LAST;
 
-/// More often than that no task is queued again before it runs.
+/// Limit on re-enqueues of a task before it runs.
 pub(super) const REENQ_MAX_REPEAT: u32 = 256;
 
 pub(super) const DEQ_SLEEP: u64 = 0x1;
@@ -41,7 +41,7 @@ pub(super) const OPS_ENQ_EXITING: u64 = 1 << 2;
 pub(super) const OPS_SWITCH_PARTIAL: u64 = 1 << 3;
 pub(super) const OPS_ENQ_MIGRATION_DISABLED: u64 = 1 << 4;
 pub(super) const OPS_ALLOW_QUEUED_WAKEUP: u64 = 1 << 5;
-/// Flags that are modelled, or make no difference where every task is the policy's.
+/// Flags that are modelled, or make no difference if every task is the policy's.
 pub(super) const OPS_KNOWN: u64 = OPS_KEEP_BUILTIN_IDLE
     | OPS_ENQ_LAST
     | OPS_ENQ_EXITING
@@ -55,7 +55,7 @@ pub(super) const PF_KTHREAD: u32 = 0x0020_0000;
 /// Slice of a task that the policy gives none.
 pub(super) const SLICE_DFL_NS: u64 = 20_000_000;
 pub(super) const SLICE_INF: u64 = u64::MAX;
-/// The kernel's own timeout, where the policy names none.
+/// The kernel's own timeout, if the policy names none.
 pub(super) const WATCHDOG_MAX_MS: u64 = 30_000;
 /// Tasks that one call of dispatch may hand over.
 pub(super) const DISPATCH_BATCH: usize = 32;

@@ -9,19 +9,19 @@ use crate::kernel::Kernel;
 use crate::line::Line;
 use crate::task::{CpuId, TaskId};
 
-/// The idle masks, and what the search for an idle CPU goes by.
+/// The idle masks, and the inputs of the search for an idle CPU.
 pub(super) struct Idle {
     cpus: CpuSet,
-    /// CPUs of cores that are idle as a whole.
+    /// CPUs of fully idle cores.
     cores: CpuSet,
     /// Each mask is a line that all CPUs read and write.
     cpus_line: Line,
     cores_line: Line,
     /// `sched_smt_active`.
     smt: bool,
-    /// CPUs under the cache of each CPU; None where all are under one.
+    /// CPUs under the cache of each CPU; None if all are under one.
     llc: Option<Vec<CpuSet>>,
-    /// CPUs of the node of each CPU; None where that narrows nothing beyond the cache.
+    /// CPUs of the node of each CPU; None if the node has no CPUs beyond the cache's.
     node: Option<Vec<CpuSet>>,
     select_cpu_dfl: Func,
     pick_idle_cpu: Func,
@@ -53,8 +53,8 @@ impl Idle {
         idle
     }
 
-    /// `scx_idle_update_selcpu_topology`: caches matter where there are several, nodes where they
-    /// are not just the caches over again. The kernel looks at the first CPU online.
+    /// `scx_idle_update_selcpu_topology`: caches matter if there are several, nodes if they differ from the caches. The
+    /// kernel looks at the first CPU online.
     pub fn update_topology(&mut self, k: &Kernel) {
         let same = |f: fn(&machine::Cpu) -> u16| -> Vec<CpuSet> {
             let place = |cpu: usize| f(&k.machine.cpus[cpu]);
@@ -118,7 +118,7 @@ impl Idle {
         was
     }
 
-    /// The CPU's core is no longer idle as a whole.
+    /// The CPU's core is no longer fully idle.
     fn claim_core(&mut self, k: &mut Kernel, cpu: CpuId) {
         let core = core(k, cpu);
         if core.meets(&self.cores) || self.cores.has(cpu) {
@@ -128,7 +128,7 @@ impl Idle {
         }
     }
 
-    /// `scx_pick_idle_cpu`: claims an idle CPU of `allowed`, of a whole idle core if there is one.
+    /// `scx_pick_idle_cpu`: claims an idle CPU of `allowed`, of a fully idle core if there is one.
     pub fn pick(&mut self, k: &mut Kernel, allowed: &CpuSet, flags: u64) -> Option<CpuId> {
         k.enter(self.pick_idle_cpu);
         let found = self.pick_in(k, allowed, flags);
@@ -157,8 +157,8 @@ impl Idle {
         }
     }
 
-    /// `scx_select_cpu_dfl`: the idle CPU that suits a waking task best, claimed, or `-EBUSY`.
-    /// `local_nr` is how many tasks wait in this CPU's local queue.
+    /// `scx_select_cpu_dfl`: claims and returns the best idle CPU for a waking task, or `-EBUSY`. `local_nr` is the
+    /// number of tasks that wait in this CPU's local queue.
     pub fn select(
         &mut self,
         k: &mut Kernel,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kfuncs: what a policy's C calls, as functions of this process.
+//! The kfuncs that a policy's C calls, as functions of this process.
 //!
-//! A policy's copy has the address of a table of functions, and the table has a context: the
-//! runtime and the kernel, lent for the time of one callback.
+//! A policy's copy has the address of a table of functions. The table has a context: the runtime and the kernel, set
+//! for the duration of one callback.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -15,7 +15,7 @@ use super::{Direct, Inserted, Ops, Runtime};
 use crate::kernel::Kernel;
 use crate::task::{CpuId, TaskId};
 
-/// What the functions work on while a callback runs.
+/// The context of the functions while a callback runs.
 #[derive(Clone, Copy)]
 struct Context {
     runtime: *mut Runtime,
@@ -101,10 +101,10 @@ pub(super) fn lend<R>(
     answer
 }
 
-/// The runtime and the kernel of the callback that is running, with this kfunc charged for.
+/// The runtime and the kernel of the running callback, with this kfunc charged.
 ///
 /// # Safety
-/// Only within a callback: `lend` has set both, and whoever lent them does not use them meanwhile.
+/// Only within a callback: `lend` has set both, and its caller does not use them meanwhile.
 unsafe fn lent<'a>(table: *mut KernelTable) -> (&'a mut Runtime, &'a mut Kernel) {
     // SAFETY: see above.
     let (rt, k) = unsafe {
@@ -125,8 +125,8 @@ impl Runtime {
         task
     }
 
-    /// `check_builtin_idle_enabled`: a policy that hears of idle CPUs itself has the kernel's masks only
-    /// if it asks for both.
+    /// `check_builtin_idle_enabled`: a policy with an update_idle callback has the kernel's masks only if it asks for
+    /// both.
     fn tracks_idle(&mut self, k: &mut Kernel) -> bool {
         if !self.builtin_idle {
             self.error(k, "built-in idle tracking is disabled");
@@ -274,7 +274,7 @@ unsafe extern "C" fn dsq_next(
     next.map_or(std::ptr::null_mut(), |task| rt.pointer(task))
 }
 
-/// The CPU for which dispatch is called: what may be called there alone is an error elsewhere.
+/// The CPU for which dispatch is called; a call from outside of dispatch is an error.
 fn dispatching(rt: &mut Runtime, k: &mut Kernel, name: &str) -> Option<CpuId> {
     if rt.dispatching.is_none() {
         rt.error(k, format_args!("{name} outside dispatch"));
@@ -384,7 +384,7 @@ unsafe extern "C" fn kick_cpu(table: *mut KernelTable, cpu: i32, flags: u64) {
     }
 }
 
-/// In cpu_release: what waits on the CPU's local queue goes back to the policy at once.
+/// In cpu_release: re-enqueues the tasks on the CPU's local queue at once.
 unsafe extern "C" fn reenqueue_local(table: *mut KernelTable) -> u32 {
     // SAFETY: a policy calls this within a callback.
     let (rt, k) = unsafe { lent(table) };
@@ -472,14 +472,14 @@ unsafe extern "C" fn forker(table: *mut KernelTable) -> *mut TaskStruct {
     k.forker.map_or(std::ptr::null_mut(), |task| rt.pointer(task))
 }
 
-/// What the PMU would have counted: work, as so many instructions for each ns on the reference CPU.
+/// The PMU's count of instructions: work, at a fixed number for each ns on the reference CPU.
 unsafe extern "C" fn cpu_instructions(table: *mut KernelTable) -> u64 {
     // SAFETY: a policy calls this within a callback.
     let (_, k) = unsafe { lent(table) };
     k.cpus[k.this_cpu()].instructions as u64
 }
 
-/// What the PMU would have counted of this CPU's clock.
+/// The PMU's counts of this CPU's clock.
 unsafe extern "C" fn clock_counts(table: *mut KernelTable, out: *mut ClockCounts) -> bool {
     // SAFETY: a policy calls this within a callback.
     let (_, k) = unsafe { lent(table) };
@@ -502,8 +502,8 @@ unsafe extern "C" fn vector_used(table: *mut KernelTable) -> u32 {
     k.clocks.as_mut().map_or(0, |clocks| u32::from(clocks.trapped(cpu)))
 }
 
-/// Registers that a task's code has in use, as the header of its saved state names them; of whose code there is
-/// nothing to say, what glibc's string functions leave behind in every program.
+/// Registers that a task's code has in use, as in the header of its saved state. For a task without known code: the
+/// registers that glibc's string functions leave in use in every program.
 unsafe extern "C" fn task_xfeatures(table: *mut KernelTable, p: *const TaskStruct) -> u64 {
     const SSE: u64 = 1 << 1;
     const YMM: u64 = 1 << 2;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! sched_ext: the class that runs a policy (kernel/sched/ext/ext.c, 6.12 to 7.2).
 //!
-//! The policy's whole `main.bpf.c` runs here, as a private copy of its native build; its kfuncs are
-//! in `kfuncs.rs`. What the kernel would refuse ends the run with the kernel's reason; what is not
-//! modelled ends it with its name.
+//! The policy's whole `main.bpf.c` runs here, as a private copy of its native build; its kfuncs are in `kfuncs.rs`. A
+//! call that the kernel would refuse ends the run with the kernel's reason. A call that is not modelled ends it with
+//! its name.
 
 mod control;
 mod dispatch;
@@ -48,11 +48,11 @@ pub(crate) struct Ext {
     copy: Option<Copy>,
     rt: Box<Runtime>,
     instance: Instance,
-    /// Where the policy is told groups of tasks instead of their address spaces.
+    /// If the policy is told groups of tasks instead of their address spaces.
     siblings: Option<Siblings>,
 }
 
-/// Where a runnable task is, between the policy and the queues (`SCX_OPSS_*`).
+/// The state of a runnable task between the policy and the queues (`SCX_OPSS_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Ops {
     /// In a queue, running, or blocked.
@@ -60,20 +60,20 @@ enum Ops {
     None,
     /// Being handed to the policy.
     Queueing,
-    /// With the policy; the number tells one stay there from the next.
+    /// With the policy; the number distinguishes one stay there from the next.
     Queued(u64),
 }
 
-/// What sched_ext knows of a task.
+/// State of a task in sched_ext.
 #[derive(Default)]
 struct ExtTask {
     ops: Ops,
     seq: u64,
-    /// The policy is to hear when it no longer has it (`SCX_TASK_IN_CUSTODY`).
+    /// The policy must be told when it no longer has it (`SCX_TASK_IN_CUSTODY`).
     in_custody: bool,
-    /// How often it was queued again since it ran last (`reenq_cnt`).
+    /// How often it was re-enqueued since it ran last (`reenq_cnt`).
     requeued: u32,
-    /// Queue and flags of a direct dispatch that is still to be done.
+    /// Queue and flags of a pending direct dispatch.
     direct: Option<(u64, u64)>,
     /// It waits in its CPU's list of deferred direct dispatches.
     deferred: bool,
@@ -86,29 +86,29 @@ struct ExtTask {
     reset_wait: bool,
 }
 
-/// What sched_ext knows of a CPU.
+/// State of a CPU in sched_ext.
 #[derive(Default)]
 struct ExtRq {
     in_balance: bool,
-    /// Direct dispatches to other CPUs, to be done as soon as locks allow.
+    /// Direct dispatches to other CPUs, to be performed as soon as locks allow.
     deferred: Vec<TaskId>,
-    /// A higher class has taken the CPU, and the policy has heard of it [cpu_released].
+    /// A higher class has taken the CPU, and the policy was told [cpu_released].
     released: bool,
-    /// What waits in the local queue is to be queued again, as soon as locks allow.
+    /// The tasks in the local queue are to be re-enqueued as soon as locks allow.
     reenqueue: bool,
     kick: CpuSet,
     kick_if_idle: CpuSet,
     kick_preempt: CpuSet,
 }
 
-/// Which task a direct dispatch may name (`direct_dispatch_task`).
+/// The task that a direct dispatch may name (`direct_dispatch_task`).
 #[derive(Clone, Copy, PartialEq)]
 enum Direct {
     /// None: insertions go into the dispatch buffer, inside dispatch, or are refused.
     No,
-    /// This one, not yet.
+    /// This one, not dispatched yet.
     Task(TaskId),
-    /// It has been.
+    /// It has been dispatched.
     Done,
 }
 
@@ -120,7 +120,7 @@ struct Inserted {
     flags: u64,
 }
 
-/// Everything the class and the kfuncs share.
+/// State that the class and the kfuncs share.
 struct Runtime {
     ops: SchedExtOps,
     policy: String,
@@ -138,14 +138,14 @@ struct Runtime {
     idle: Idle,
     builtin_idle: bool,
     direct: Direct,
-    /// The CPU that dispatches, while it does.
+    /// The CPU that dispatches, if any.
     dispatching: Option<CpuId>,
     /// In cpu_release.
     releasing: bool,
     buffer: Vec<Inserted>,
     /// Tasks that the present call of dispatch has handed over.
     produced: usize,
-    /// What the policy keeps of each task, by the address of the map: there are one or two.
+    /// The policy's task storage, by the address of the map: there are one or two.
     storage: Vec<Vec<(usize, Box<[u64]>)>>,
     bpf_locks: BTreeMap<usize, LockId>,
     timeout_ns: u64,
@@ -156,7 +156,7 @@ struct Runtime {
 
 macro_rules! functions {
     ($($name:ident),*) => {
-        /// Functions of the kernel that are charged for.
+        /// Functions of the kernel that are charged.
         struct Funcs { $($name: Func,)* }
 
         impl Funcs {
@@ -240,8 +240,8 @@ callbacks!(
     enable
 );
 
-/// Calls one callback if the policy has it: charges for it, records it, and gives its kfuncs the
-/// kernel for as long as it runs. Evaluates to what it returned, if it was called.
+/// Calls one callback if the policy has it: charges for it, records it, and gives its kfuncs the kernel during the
+/// call. Evaluates to its return value, if it was called.
 macro_rules! callback {
     ($rt:expr, $k:expr, $op:ident($($arg:expr),*), $task:expr) => {
         match $rt.ops.$op {
@@ -296,7 +296,7 @@ impl Ext {
         })
     }
 
-    /// The same, but the policy is told groups of tasks where it looks for their address spaces.
+    /// The same, but the policy is told groups of tasks in place of their address spaces.
     pub fn related(instance: &Instance, how: Related, k: &mut Kernel) -> Result<Self, String> {
         let siblings = Siblings::new(how, k).ok_or(
             "it learns from what tasks touch of memory: needs a workload that says so (\"hw\"), and a \
@@ -306,7 +306,7 @@ impl Ext {
     }
 }
 
-/// What a policy is told of a machine's clocks.
+/// The clocks of a machine, as told to a policy.
 pub fn clocks(machine: &Machine) -> Clocks {
     let Some(frequency) = &machine.frequency else { return Clocks::default() };
     let law = frequency.license.as_ref();
@@ -375,13 +375,13 @@ impl Runtime {
         kfuncs::lend(table, me, k, call)
     }
 
-    /// What the policy sees of a task.
+    /// The policy's view of a task.
     #[inline]
     fn pointer(&mut self, task: TaskId) -> *mut TaskStruct {
         &raw mut self.structs[task]
     }
 
-    /// The task behind what a policy passed, if it is one.
+    /// The task that a policy's pointer refers to, if any.
     fn task_of(&self, p: *const TaskStruct) -> Option<TaskId> {
         let offset = (p as usize).checked_sub(self.structs.as_ptr() as usize)?;
         let index = offset / size_of::<TaskStruct>();
@@ -393,7 +393,7 @@ impl Runtime {
         &mut self.structs[task].scx
     }
 
-    /// Whether a task is runnable as far as sched_ext is concerned.
+    /// Whether a task is runnable as sched_ext sees it.
     #[inline]
     fn is_queued(&self, task: TaskId) -> bool {
         self.structs[task].scx.flags & TASK_QUEUED != 0
@@ -462,7 +462,7 @@ impl Runtime {
     }
 }
 
-/// An address space as policies see it, who compare it and no more. 0 is none.
+/// An address space as policies see it: they only compare it. 0 is none.
 fn opaque<T>(number: usize) -> *mut T {
     std::ptr::without_provenance_mut(number << 12)
 }
@@ -511,7 +511,7 @@ impl Class for Ext {
         k.leave();
     }
 
-    /// `scx_fork`: a task that may become the policy's is made known to it.
+    /// `scx_fork`: announces a task to the policy that may become the policy's.
     fn fork_other(&mut self, k: &mut Kernel, task: TaskId) {
         k.enter(self.rt.func.scx_init_task);
         self.rt.init_task(k, task);
@@ -537,7 +537,7 @@ impl Class for Ext {
         cpu
     }
 
-    /// `scx_allow_ttwu_queue`: what a policy says concerns its own tasks.
+    /// `scx_allow_ttwu_queue`: a policy's flag concerns its own tasks.
     fn queued_wakeups(&self, k: &Kernel, task: TaskId) -> bool {
         k.tasks[task].realtime.yes() || self.rt.ops.flags & OPS_ALLOW_QUEUED_WAKEUP != 0
     }
@@ -557,7 +557,7 @@ impl Class for Ext {
     }
 
     fn preempt(&mut self, _: &mut Kernel, _: CpuId, _: TaskId, _: TaskId, _: u64) {
-        // A policy preempts through the slice of who runs, when it inserts or kicks.
+        // A policy preempts through the slice of the running task, when it inserts or kicks.
     }
 
     fn woken(&mut self, k: &mut Kernel, cpu: CpuId, _: TaskId) {
@@ -571,7 +571,7 @@ impl Class for Ext {
         prev: Option<TaskId>,
         _runnable: bool,
     ) -> Option<TaskId> {
-        // Who was stopped has left before it is looked for another one: the stopper is not a policy's.
+        // A stopped task has left before another one is picked: the stopper is not a policy's.
         let prev = prev.filter(|prev| !k.tasks[*prev].is_stopped());
         self.rt.pick_next(k, cpu, prev)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A higher class takes a CPU and gives it back: what the policy hears, and what it can do for who waits there.
+//! A higher class takes a CPU and returns it: the callbacks of the policy, and its means for the waiting tasks.
 
 use super::dsq;
 use super::flags::*;
@@ -9,10 +9,10 @@ use crate::task::{CpuId, TaskId};
 
 /// `SCX_CPU_PREEMPT_RT`: a real-time task has taken the CPU.
 pub(super) const PREEMPT_RT: u32 = 0;
-/// `SCX_CPU_PREEMPT_STOP`: the stopper has, for some us.
+/// `SCX_CPU_PREEMPT_STOP`: the stopper has taken the CPU, for some µs.
 pub(super) const PREEMPT_STOP: u32 = 2;
 
-/// `struct scx_cpu_release_args`, of which policies know the name.
+/// `struct scx_cpu_release_args`. Policies only know its name.
 #[repr(C)]
 struct ReleaseArgs {
     reason: u32,
@@ -32,16 +32,16 @@ impl Runtime {
         self.releasing = false;
     }
 
-    /// At the beginning of `balance_one`: it has the CPU again.
+    /// At the beginning of `balance_one`: the policy has the CPU again.
     pub(super) fn acquire(&mut self, k: &mut Kernel, cpu: CpuId) {
         if std::mem::take(&mut self.rqs[cpu].released) {
             callback!(self, k, cpu_acquire(cpu as i32, std::ptr::null_mut()), None);
         }
     }
 
-    /// `reenq_local`: what waits in the local queue of this CPU, whose runqueue is locked, goes back to the policy.
-    /// Returns how many do. The present task of a CPU that runs a program may not migrate for so long, and such tasks
-    /// are the policy's only if it asks for them [do_enqueue_task].
+    /// `reenq_local`: re-enqueues the tasks in the local queue of this CPU, and returns their number. The runqueue is
+    /// locked. While a CPU runs a BPF program its present task may not migrate. Such a task goes to the policy only if
+    /// the policy asks for it [do_enqueue_task].
     pub(super) fn reenqueue(&mut self, k: &mut Kernel, cpu: CpuId, in_program: bool) -> u32 {
         let mut waiting = Vec::new();
         let mut next = self.dsqs[cpu].first();

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CFS as of Linux 2.6.38: the baseline of the FLSCHED talk on the Xeon Phi.
 //!
-//! Each CPU has a timeline of tasks by vruntime, CPU time weighted by nice. Who has the least runs
-//! next. A tick ends a run that is longer than the task's part of the latency period; a wakeup ends
-//! it where the woken task is behind by more than the wakeup granularity. Placement is in
-//! `cfs_place`, balancing in `cfs_balance`.
+//! Each CPU has a timeline of tasks by vruntime, CPU time weighted by nice. The task with the least runs next. A tick
+//! ends a run that is longer than the task's part of the latency period. A wakeup ends it if the woken task is behind
+//! by more than the wakeup granularity. Placement is in `cfs_place`, balancing in `cfs_balance`.
 //!
-//! Where the kernel reads or writes a runqueue of another CPU this pays for its lines, and where it
-//! takes a lock it takes it. 2.6.38 has no queued wakeups (3.0) and no bandwidth control for fair
-//! tasks (3.2). Not modelled: group scheduling, hrticks, active balancing by the stopper thread, the
-//! averages of load that periodic balancing goes by (`cpu_load[]`: here it goes by the present load),
-//! and that the idle balancer of 2.6.37 to 3.1 may give up over a stale `idle_at_tick`.
+//! If the kernel reads or writes a runqueue of another CPU, the model pays for its lines; if it takes a lock, so does
+//! the model. 2.6.38 has no queued wakeups (3.0) and no bandwidth control for fair tasks (3.2). Not modelled: group
+//! scheduling, hrticks, active balancing by the stopper thread, and the averages of load for periodic balancing
+//! (`cpu_load[]`: the model uses the present load). Nor is it modelled that the idle balancer of 2.6.37 to 3.1 may give
+//! up over a stale `idle_at_tick`.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +63,7 @@ impl Tunables {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entity {
     pub vruntime_ns: u64,
-    /// The CPU whose clock `vruntime_ns` counts by; None where it counts from that clock's least.
+    /// The CPU with the clock that `vruntime_ns` counts by; None: it counts from that clock's minimum.
     pub base: Option<CpuId>,
     pub weight: u64,
     pub on_rq: bool,
@@ -72,11 +71,11 @@ pub(super) struct Entity {
     pub ran_before_ns: u64,
     /// When it was put on its queue.
     queued_ns: u64,
-    /// Its place among equals: later comes later.
+    /// Its place among tasks of equal vruntime: in the order of arrival.
     seq: u64,
 }
 
-/// `struct cfs_rq`, with what balancing keeps beside it.
+/// `struct cfs_rq`, with the state of balancing.
 #[derive(Debug)]
 pub(super) struct Rq {
     pub timeline: BTreeSet<(u64, u64, TaskId)>,
@@ -85,7 +84,7 @@ pub(super) struct Rq {
     /// Weights of all its tasks, the running one included.
     pub load: u64,
     pub nr: u64,
-    /// Who was preempted by a wakeup, and would like to go on.
+    /// The task that was preempted by a wakeup, and prefers to go on.
     last: Option<TaskId>,
     /// The line of `rq->load`, `rq->nr_running` and the clock, which other CPUs read.
     pub line: Line,
@@ -96,7 +95,7 @@ pub(super) struct Rq {
     pub next_balance_ns: u64,
 }
 
-/// What a CPU remembers of balancing one of its domains.
+/// A CPU's state of balancing for one of its domains.
 #[derive(Clone, Debug)]
 pub(super) struct Balance {
     pub last_ns: u64,
@@ -104,7 +103,7 @@ pub(super) struct Balance {
     pub failed: u32,
 }
 
-/// Functions that are charged for.
+/// Functions that are charged.
 pub(super) struct Funcs {
     pub enqueue: Func,
     pub dequeue: Func,
@@ -167,13 +166,13 @@ pub struct Cfs {
     pub(super) entities: Vec<Entity>,
     pub(super) rqs: Vec<Rq>,
     pub(super) domains: Domains,
-    /// When idle CPUs that sleep may next be balanced by one of them (`nohz.next_balance`).
+    /// When one idle CPU may next balance for all that sleep (`nohz.next_balance`).
     pub(super) nohz_next_ns: u64,
     seq: u64,
 }
 
 impl Cfs {
-    /// For this machine; `paths` say what functions cost.
+    /// For this machine; `paths` gives the lengths of functions.
     pub fn new(machine: &Machine, paths: &Paths) -> Self {
         let domains = Domains::new(machine);
         let rq = |cpu| Rq {
@@ -210,7 +209,7 @@ impl Cfs {
         &mut self.entities[task]
     }
 
-    /// The CPU writes its runqueue's counters, which others may have read.
+    /// The CPU writes its runqueue's counters, which other CPUs may have read.
     fn dirty(&mut self, k: &mut Kernel, cpu: CpuId) {
         k.read(&mut self.rqs[cpu].line);
         self.rqs[cpu].line = Line::new(k.this_cpu());
@@ -261,7 +260,7 @@ impl Cfs {
         entity.vruntime_ns = entity.vruntime_ns.max(place_ns);
     }
 
-    /// Makes a vruntime count by another CPU's clock.
+    /// Converts a vruntime to another CPU's clock.
     fn rebase(&mut self, task: TaskId, to: Option<CpuId>) {
         let entity = &mut self.entities[task];
         let from_ns = entity.base.map_or(ORIGIN_NS, |cpu| self.rqs[cpu].min_vruntime_ns);
@@ -329,7 +328,7 @@ impl Cfs {
         if k.cpus[cpu].need_resched {
             return;
         }
-        // SCHED_IDLE tasks are preempted by everybody, and do not care to go on.
+        // SCHED_IDLE tasks are preempted by every task, and do not prefer to go on.
         if k.tasks[curr].has_idle_policy() {
             return k.resched(cpu);
         }
@@ -410,7 +409,7 @@ impl Class for Cfs {
         self.place(k, task, prev, flags)
     }
 
-    /// As kernels for servers were built then.
+    /// As in server kernels of that time.
     fn preempts_kernel(&self) -> bool {
         false
     }
@@ -562,7 +561,7 @@ impl Cfs {
         };
     }
 
-    /// Whether a wakeup is one of a waker that is about to block.
+    /// Whether a wakeup's waker is about to block.
     pub(super) fn sync(flags: u64) -> bool {
         flags & wake::SYNC != 0
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How CFS of 2.6.38 balances: before a CPU goes idle, from the tick, and for CPUs that sleep.
+//! Balancing of CFS of 2.6.38: before a CPU goes idle, from the tick, and for CPUs that sleep.
 //!
-//! Each pass over a domain reads the runqueues of all its CPUs, which the line of each costs; a
-//! pull takes both runqueue locks.
+//! Each pass over a domain reads the runqueues of all its CPUs, and pays for the line of each; a pull takes both
+//! runqueue locks.
 
 use machine::CpuSet;
 
@@ -19,7 +19,7 @@ enum Idle {
     Newly,
 }
 
-/// `struct sg_lb_stats`, as far as decisions need it.
+/// `struct sg_lb_stats`, the part that decisions need.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     cpus: CpuSet,
@@ -51,8 +51,8 @@ impl Group {
 const NR_MIGRATE: usize = 32;
 
 impl Cfs {
-    /// `idle_balance`: a CPU that would go idle pulls a task, if it is idle long enough on average
-    /// for that to pay. Its runqueue is locked and is given back meanwhile.
+    /// `idle_balance`: a CPU that would go idle pulls a task, if its mean idle time is long enough for that to pay. Its
+    /// runqueue is locked and is released meanwhile.
     pub(super) fn idle_balance(&mut self, k: &mut Kernel, cpu: CpuId) {
         k.enter(self.func.idle_balance);
         self.rqs[cpu].idle_since_ns = Some(k.now_ns());
@@ -124,7 +124,7 @@ impl Cfs {
         ns.max(tick_ns(k))
     }
 
-    /// `load_balance` for `cpu` over one of its domains: returns how many tasks it has pulled.
+    /// `load_balance` for `cpu` over one of its domains: returns the number of tasks pulled.
     fn load_balance(&mut self, k: &mut Kernel, cpu: CpuId, level: usize, idle: Idle) -> usize {
         k.enter(self.func.load_balance);
         let domain = self.domains.around(cpu)[level];
@@ -167,7 +167,7 @@ impl Cfs {
         let mut stats = Vec::with_capacity(groups.len());
         for group in &groups {
             stats.push(self.group_stats(k, cpu, group));
-            // For the whole group one CPU balances: an idle one first, else the lowest.
+            // One CPU balances for the whole group: an idle one first, else the lowest.
             if group.has(cpu) && idle != Idle::Newly {
                 let members = group.and(&k.online);
                 let first_idle = members.iter().find(|member| k.cpus[*member].idle());
@@ -226,8 +226,8 @@ impl Cfs {
         child.is_some_and(|child| child.level != Level::Core)
     }
 
-    /// `update_sg_lb_stats`: reads every runqueue of the group. Only a group that is not `here`'s own
-    /// counts as out of balance in itself.
+    /// `update_sg_lb_stats`: reads every runqueue of the group. Only a group other than `here`'s own counts as out of
+    /// balance in itself.
     fn group_stats(&mut self, k: &mut Kernel, here: CpuId, group: &CpuSet) -> Group {
         let mut stats = Group { cpus: group.and(&k.online), ..Group::default() };
         let (mut most, mut least, mut nr_most) = (0, u64::MAX, 0);
@@ -252,8 +252,8 @@ impl Cfs {
         stats
     }
 
-    /// `find_busiest_queue`: the most loaded runqueue. A thread of a core too small to count as a CPU
-    /// is not passed over for running one task only, although that one cannot be taken.
+    /// `find_busiest_queue`: the most loaded runqueue. A thread of a core too small to count as a CPU is considered
+    /// even with one task, although that task cannot be taken.
     fn busiest_queue(
         &mut self,
         k: &mut Kernel,
@@ -339,8 +339,8 @@ impl Cfs {
     }
 }
 
-/// `calculate_imbalance`: load to move, so that neither group gets to the other side of the mean and
-/// the busiest keeps what it has room for.
+/// `calculate_imbalance`: load to move, so that neither group crosses the mean and the busiest keeps as much as it has
+/// capacity for.
 fn imbalance(local: &Group, busiest: &Group, avg_load: u64) -> u64 {
     let mut per_task = busiest.load_per_task();
     if busiest.imbalanced {
@@ -357,8 +357,8 @@ fn imbalance(local: &Group, busiest: &Group, avg_load: u64) -> u64 {
     if moved >= per_task { moved } else { small_imbalance(local, busiest, per_task, moved) }
 }
 
-/// `fix_small_imbalance`: one task, where the groups are a task apart or where both then use more of
-/// their power; else `moved`, which may be too little for any.
+/// `fix_small_imbalance`: one task, if the groups differ by a task or if both then use more of their power; else
+/// `moved`, which may be too little for any task.
 fn small_imbalance(local: &Group, busiest: &Group, per_task: u64, moved: u64) -> u64 {
     let (here, there) = (local.avg_load(), busiest.avg_load());
     let heavier = local.nr > 0 && per_task > local.load_per_task();
@@ -391,7 +391,7 @@ fn tick_ns(k: &Kernel) -> u64 {
 mod tests {
     use super::*;
 
-    /// A core of four threads with so many tasks of nice 0.
+    /// A core of four threads with `nr` tasks of nice 0.
     fn core(nr: u64) -> Group {
         Group { load: nr * 1024, nr, power: 4 * 294, capacity: 1, ..Group::default() }
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where CFS of 2.6.38 puts a task that wakes or is forked: `select_task_rq_fair`.
+//! Placement of a woken or forked task by CFS of 2.6.38: `select_task_rq_fair`.
 //!
-//! A woken task stays near its last CPU or comes to the waker's (`wake_affine` compares their
-//! loads), on an idle CPU of the cache there if there is one. A forked one goes to the idlest CPU
-//! of the idlest group of the widest domain, and for that the runqueues of all are read.
+//! A woken task stays near its last CPU or moves to the waker's (`wake_affine` compares their loads), on an idle CPU of
+//! the cache there if there is one. A forked one goes to the idlest CPU of the idlest group of the widest domain, for
+//! which the runqueues of all are read.
 
 use machine::CpuSet;
 
@@ -32,7 +32,7 @@ impl Cfs {
         cpu
     }
 
-    /// The narrowest domain that has both; any CPU meets itself.
+    /// The narrowest domain that has both; a CPU has one with itself.
     fn meet(&self, here: CpuId, prev: CpuId) -> Option<usize> {
         let around = self.domains.around(here);
         around.iter().copied().find(|domain| self.domains.all[*domain].span.has(prev))
@@ -97,8 +97,8 @@ impl Cfs {
         target
     }
 
-    /// `idle_cpu`: reads another CPU's runqueue. Until Linux 3.2 that is whether the idle task runs
-    /// there, even where others have been queued already and it is about to give way.
+    /// `idle_cpu`: reads another CPU's runqueue. Until Linux 3.2 it says whether the idle task runs there, even if
+    /// other tasks are queued already and it is about to give way.
     fn looks_idle(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         k.call(self.func.idle_cpu);
         k.read(&mut self.rqs[cpu].line);
@@ -122,7 +122,7 @@ impl Cfs {
         if allowed.has(cpu) { cpu } else { allowed.lowest().unwrap_or(here) }
     }
 
-    /// `find_idlest_group`: None where the local one is idle enough.
+    /// `find_idlest_group`: None if the local one is idle enough.
     fn idlest_group(
         &mut self,
         k: &mut Kernel,
@@ -172,7 +172,7 @@ impl Cfs {
         best.1
     }
 
-    /// `cpu_power`: 1024, or a thread's part of a core's 1178 (`smt_gain`); less what real-time tasks take
+    /// `cpu_power`: 1024, or a thread's part of a core's 1178 (`smt_gain`); less the time of real-time tasks
     /// (`scale_rt_power`).
     pub(super) fn power(&self, k: &mut Kernel, cpu: CpuId) -> u64 {
         let core = self.domains.around(cpu).first().map(|domain| &self.domains.all[*domain]);

@@ -8,7 +8,7 @@ use machine::{Cpu, CpuSet, Machine};
 
 use crate::task::CpuId;
 
-/// What the CPUs of a domain share.
+/// The resource that the CPUs of a domain share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     /// A core: SMT.
@@ -17,7 +17,7 @@ pub(super) enum Level {
     Cache,
     /// A node: CPU, later PKG.
     Node,
-    /// The machine, where it has several nodes: NUMA.
+    /// The machine, if it has several nodes: NUMA.
     Machine,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Domains {
     of: Vec<Vec<usize>>,
 }
 
-/// Where a CPU is, on one level.
+/// A CPU's place on one level.
 type Place = fn(&Cpu) -> u16;
 
 const LEVELS: [(Level, Place); 4] = [
@@ -90,8 +90,8 @@ impl Domains {
         &self.of[cpu]
     }
 
-    /// `imb_numa_nr` of a domain of nodes: how many may run on one of them while others are idle. A few where a node has
-    /// one cache, and one under each where it has several.
+    /// `imb_numa_nr` of a domain of nodes: how many tasks may run on one node while others are idle. A few if a node
+    /// has one cache, and one for each cache if it has several.
     pub fn numa_allowed(&self, domain: usize) -> usize {
         let node = self.all[domain].groups.first().map_or(CpuSet::EMPTY, |group| *group);
         let cache = node.lowest().and_then(|cpu| self.cache(cpu)).map_or(1, |it| it.span.len());
@@ -99,7 +99,7 @@ impl Domains {
         if caches > 1 { caches } else { (node.len() >> 3).max(1) }
     }
 
-    /// The widest domain around a CPU whose CPUs share a cache.
+    /// The widest domain around a CPU in which all CPUs share a cache.
     pub fn cache(&self, cpu: CpuId) -> Option<&Domain> {
         let sharing = self.of[cpu].iter().map(|domain| &self.all[*domain]);
         sharing.rev().find(|domain| domain.level <= Level::Cache)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! EEVDF as Linux 6.12 to 7.2 has it: what `default` means in the simulator.
+//! EEVDF as in Linux 6.12 to 7.2: the scheduler `default` of the simulator.
 //!
-//! Who is next is in `eevdf_queue`, where a task wakes in `eevdf_place`, balancing in
-//! `eevdf_balance`, what both know of groups of CPUs in `eevdf_group`.
+//! Picks are in `eevdf_queue`, placement at wakeup in `eevdf_place`, balancing in `eevdf_balance`, and statistics of
+//! groups of CPUs for both in `eevdf_group`.
 //!
-//! Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE,
-//! RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION, TTWU_QUEUE, SIS_UTIL, UTIL_EST, NI_RANDOM, NI_RATE, HRTICK (slices
-//! end on time and not at a tick: so it is seen to be in 7.2); NEXT_BUDDY off. With lazy preemption a task gives way
-//! when it next leaves the kernel, for a tick at the latest, and other CPUs are not interrupted for it. Not modelled:
-//! groups, bandwidth, misfit and asymmetric CPUs, preferred nodes and caches (`llc_balancing` of 7.2).
+//! Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE, RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION,
+//! TTWU_QUEUE, SIS_UTIL, UTIL_EST, NI_RANDOM, NI_RATE, HRTICK (slices end on time and not at a tick, as observed in
+//! 7.2); NEXT_BUDDY off. With lazy preemption a task gives way when it next leaves the kernel, for a tick at the
+//! latest, and other CPUs are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs,
+//! preferred nodes and caches (`llc_balancing` of 7.2).
 
 use machine::{Machine, Paths};
 use workload::Fair;
@@ -30,12 +30,12 @@ const BASE_SLICE_NS: i64 = 700_000;
 /// sysctl_sched_migration_cost.
 pub(super) const MIGRATION_COST_NS: u64 = 500_000;
 
-/// What a task carries beside its place in virtual time.
+/// State of a task beside its place in virtual time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Habit {
     pub avg: Avg,
     pub estimate: Estimate,
-    /// The CPU whose queue it is on, or whose average holds its load.
+    /// The CPU that has it on its queue, or its load in its average.
     pub cpu: Option<CpuId>,
     /// When it was put on its queue.
     pub queued_ns: u64,
@@ -51,7 +51,7 @@ pub(super) struct Habit {
 pub(super) struct Rq {
     pub queue: Queue,
     pub avg: Avg,
-    /// Of its runnable tasks together (`cfs_rq->avg.util_est`).
+    /// The sum over its runnable tasks (`cfs_rq->avg.util_est`).
     pub estimated: f64,
     /// Runnable tasks: those of the queue that are not delayed.
     pub runnable: usize,
@@ -65,13 +65,13 @@ pub(super) struct Rq {
     pub avg_idle_ns: u64,
     pub balance: Vec<Balance>,
     pub next_balance_ns: u64,
-    /// When the running task's slice ends, where others wait.
+    /// When the running task's slice ends, if other tasks wait.
     slice_end_ns: Option<u64>,
-    /// When the interrupt that looks after it comes.
+    /// When the interrupt that checks it comes.
     slice_irq_ns: Option<u64>,
 }
 
-/// What a CPU remembers of balancing one of its domains.
+/// A CPU's state of balancing for one of its domains.
 #[derive(Clone, Debug)]
 pub(super) struct Balance {
     pub last_ns: u64,
@@ -82,14 +82,14 @@ pub(super) struct Balance {
     pub newidle: NewIdle,
 }
 
-/// Functions that are charged for.
+/// Functions that are charged.
 pub(super) struct Funcs {
     pub enqueue: Func,
     pub dequeue: Func,
-    /// Of a task that is woken before its debt is paid.
+    /// For a task that is woken before its debt is paid.
     pub enqueue_delayed: Func,
-    /// What `dequeue` does where the task stays for its debt, if the machine tells that apart, and
-    /// what is left for when it goes.
+    /// `dequeue` of a task that stays until its debt is paid, if the machine gives a separate length, and the rest of
+    /// it when the task leaves.
     pub dequeue_delayed: Option<Func>,
     pub dequeue_rest: Func,
     pub update_curr: Func,
@@ -161,15 +161,14 @@ pub struct Eevdf {
     /// By cache: CPUs that a search for an idle one may look at (`nr_idle_scan`).
     pub(super) idle_scan: Vec<usize>,
     pub(super) nohz_next_ns: u64,
-    /// Some CPU has had more than one task since a pass over the whole machine looked
-    /// (`rd->overloaded`).
+    /// Some CPU has had more than one task since the last pass over the whole machine (`rd->overloaded`).
     pub(super) overloaded: bool,
     slice_ns: i64,
     tick_ns: i64,
 }
 
 impl Eevdf {
-    /// For this machine, with lazy preemption; `paths` say what functions cost.
+    /// For this machine, with lazy preemption; `paths` gives the lengths of functions.
     pub fn new(machine: &Machine, paths: &Paths) -> Self {
         let domains = Domains::new(machine);
         let rq = |cpu| Rq {
@@ -239,7 +238,7 @@ impl Eevdf {
         &mut self.habits[task]
     }
 
-    /// The CPU writes its runqueue's counters, which others may have read.
+    /// The CPU writes its runqueue's counters, which other CPUs may have read.
     fn dirty(&mut self, k: &mut Kernel, cpu: CpuId) {
         k.read(&mut self.rqs[cpu].line);
         self.rqs[cpu].line = Line::new(k.this_cpu());
@@ -295,7 +294,7 @@ impl Eevdf {
     /// Puts a task on a CPU's queue, without charge but for its lines.
     pub(super) fn attach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, placing: Placing) {
         if self.habits[task].cpu.is_some_and(|old| old != cpu) {
-            // Nothing of it is warm here [ENQUEUE_MIGRATED].
+            // It has no warm cache here [ENQUEUE_MIGRATED].
             k.tasks[task].exec_start_ns = 0;
         }
         self.follow(cpu, task);
@@ -306,7 +305,7 @@ impl Eevdf {
         self.dirty(k, cpu);
     }
 
-    /// One that is runnable comes to a CPU's queue (`util_est_enqueue`).
+    /// A runnable task joins a CPU's queue (`util_est_enqueue`).
     fn runnable_comes(&mut self, k: &Kernel, cpu: CpuId, task: TaskId) {
         let rq = &mut self.rqs[cpu];
         rq.runnable += 1;
@@ -314,7 +313,7 @@ impl Eevdf {
         rq.estimated += self.habits[task].estimate.util;
     }
 
-    /// And leaves it (`util_est_dequeue`).
+    /// A runnable task leaves a CPU's queue (`util_est_dequeue`).
     fn runnable_leaves(&mut self, k: &Kernel, cpu: CpuId, task: TaskId) {
         let rq = &mut self.rqs[cpu];
         rq.runnable -= 1;
@@ -322,7 +321,7 @@ impl Eevdf {
         rq.estimated = (rq.estimated - self.habits[task].estimate.util).max(0.0);
     }
 
-    /// `rq->nr_running`: sleepers that owe are among them.
+    /// `rq->nr_running`: delayed sleepers are included.
     pub(super) fn nr_running(&self, cpu: CpuId) -> usize {
         self.rqs[cpu].queue.len(&self.entities)
     }
@@ -337,14 +336,14 @@ impl Eevdf {
         self.dirty(k, cpu);
     }
 
-    /// `sched_idle_rq`: all that could run on a CPU are SCHED_IDLE tasks.
+    /// `sched_idle_rq`: all runnable tasks of a CPU are SCHED_IDLE tasks.
     pub(super) fn runs_idle_policy_only(&self, k: &Kernel, cpu: CpuId) -> bool {
         let rq = &self.rqs[cpu];
         rq.runnable > 0 && rq.runnable == rq.runnable_idle && !k.runs_realtime(cpu)
     }
 
-    /// `wakeup_preempt_fair`: whether the new task would be picked now. The runqueue's clock stands
-    /// since the task was enqueued, so nothing more is charged to who runs.
+    /// `wakeup_preempt_fair`: whether the new task would be picked now. The runqueue's clock stands since the task was
+    /// enqueued, so no more time is charged to the running task.
     pub(super) fn check_preempt(
         &mut self,
         k: &mut Kernel,
@@ -373,7 +372,7 @@ impl Eevdf {
         }
     }
 
-    /// `pick_task_fair`: sleepers that have paid their debt leave on the way.
+    /// `pick_task_fair`: sleepers that have paid their debt are dequeued on the way.
     fn pick_entity(&mut self, k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
         loop {
             k.call(self.func.pick_eevdf);
@@ -388,7 +387,7 @@ impl Eevdf {
         }
     }
 
-    /// `hrtick_start_fair`: an interrupt for the end of the slice, where somebody waits.
+    /// `hrtick_start_fair`: an interrupt for the end of the slice, if a task waits.
     fn arm_slice_end(&mut self, k: &mut Kernel, cpu: CpuId) {
         let rq = &mut self.rqs[cpu];
         rq.slice_end_ns = None;
@@ -404,7 +403,7 @@ impl Eevdf {
         }
     }
 
-    /// The interrupt has come: `hrtick`. One that was armed for another slice only looks.
+    /// The interrupt has come: `hrtick`. If it was armed for another slice, it only checks.
     fn slice_irq(&mut self, k: &mut Kernel, cpu: CpuId) {
         if self.rqs[cpu].slice_irq_ns.is_none_or(|irq_ns| irq_ns > k.now_ns()) {
             return;
@@ -461,7 +460,7 @@ impl Class for Eevdf {
         self.entities[task] = Entity::new(weight as i64, self.slice_ns);
     }
 
-    /// What it wakes is counted for it all the same [record_wakee].
+    /// A waker is tracked all the same [record_wakee].
     fn fork_other(&mut self, _k: &mut Kernel, task: TaskId) {
         self.task(task);
     }
@@ -550,7 +549,7 @@ impl Class for Eevdf {
         k.enter(self.func.pick);
         if runnable {
             self.update_curr(k, cpu);
-            // The charge may ask for what is being done.
+            // The charge may ask for the pass that is under way.
             k.cpus[cpu].lazy_resched = false;
         }
         let mut next = self.pick_entity(k, cpu);
@@ -559,7 +558,7 @@ impl Class for Eevdf {
         }
         if let Some(next) = next {
             super::not_before(k, self.habits[next].queued_ns);
-            // Who goes on is not set anew, and has a new slice all the same.
+            // A task that goes on is not set again, but has a new slice all the same.
             let rq = &self.rqs[cpu];
             if rq.queue.curr == Some(next) && rq.slice_end_ns.is_none() {
                 self.arm_slice_end(k, cpu);
@@ -581,7 +580,7 @@ impl Class for Eevdf {
         if runnable {
             self.update_load(k, cpu, Some(prev));
         }
-        // A sleeper that the pick has found paid up is off the queue, and perhaps woken elsewhere.
+        // The pick has dequeued a sleeper with a paid debt; it may be awake elsewhere.
         if self.rqs[cpu].queue.curr == Some(prev) {
             self.rqs[cpu].queue.put_prev(&mut self.entities, prev);
         }

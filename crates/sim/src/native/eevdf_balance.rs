@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How Linux 6.12 and later balance: before a CPU goes idle, from the tick, and for CPUs that sleep.
+//! Balancing of Linux 6.12 and later: before a CPU goes idle, from the tick, and for CPUs that sleep.
 
 use machine::CpuSet;
 
@@ -18,7 +18,7 @@ enum Idle {
     Newly,
 }
 
-/// What is to be moved: `env->migration_type` and `env->imbalance`.
+/// The amount to move: `env->migration_type` and `env->imbalance`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pull {
     Tasks(usize),
@@ -29,23 +29,23 @@ enum Pull {
 /// A pass of a CPU over one of its domains: `struct lb_env`.
 #[derive(Clone, Copy)]
 struct Env {
-    /// Who balances, and where tasks come to.
+    /// The CPU that balances, and that tasks move to.
     to: CpuId,
     level: usize,
     domain: usize,
     idle: Idle,
 }
 
-/// What a pass over a domain came to.
+/// The result of a pass over a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
-    /// Nobody has too much, or nobody who has may come.
+    /// No CPU has too much, or none of its tasks may come here.
     Balanced,
-    /// So many tasks were pulled.
+    /// The number of tasks pulled.
     Pulled(usize),
-    /// Who runs there may not come.
+    /// The running task there may not run here.
     Pinned,
-    /// Who runs there is on his way.
+    /// The running task there is on its way here.
     Pushed,
 }
 
@@ -54,8 +54,8 @@ const NR_MIGRATE: usize = 32;
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Eevdf {
-    /// `sched_balance_newidle`: returns whether there is something to run now. The runqueue is
-    /// locked and is given back meanwhile.
+    /// `sched_balance_newidle`: returns whether there is a task to run now. The runqueue is locked and is released
+    /// meanwhile.
     pub(super) fn newidle_balance(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         k.enter(self.func.newidle);
         if !k.cpus[cpu].wake_list.is_empty() {
@@ -81,7 +81,7 @@ impl Eevdf {
         work
     }
 
-    /// `update_next_balance`: a CPU that idles balances more often than it did while it was busy.
+    /// `update_next_balance`: an idle CPU balances more often than it did while it was busy.
     fn balance_sooner(&mut self, k: &Kernel, cpu: CpuId) {
         for level in 0..self.rqs[cpu].balance.len() {
             let last_ns = self.rqs[cpu].balance[level].last_ns;
@@ -122,7 +122,7 @@ impl Eevdf {
         if k.now_ns() >= self.rqs[cpu].next_balance_ns {
             self.rebalance(k, cpu, Idle::Not);
         }
-        // `nohz_balancer_kick`: there is something to move here, or perhaps under this cache.
+        // `nohz_balancer_kick`: there are tasks to move here, or perhaps under this cache.
         let kicks = self.nr_running(cpu) >= 2
             || self.domains.cache(cpu).is_some_and(|cache| {
                 cache.span.iter().filter(|other| !k.cpus[*other].idle()).count() > 1
@@ -150,7 +150,7 @@ impl Eevdf {
         }
     }
 
-    /// `sched_balance_domains` for a CPU that idles, where it is time.
+    /// `sched_balance_domains` for an idle CPU, if it is due.
     pub(super) fn balance_idle(&mut self, k: &mut Kernel, cpu: CpuId) {
         if k.now_ns() >= self.rqs[cpu].next_balance_ns {
             self.rebalance(k, cpu, Idle::Is);
@@ -163,7 +163,7 @@ impl Eevdf {
         let mut next_ns = k.now_ns() + 60 * SECOND_NS;
         for level in 0..self.domains.around(cpu).len() {
             let state = &mut self.rqs[cpu].balance[level];
-            // The cost of the longest pass is forgotten, 1 % a second.
+            // The cost of the longest pass decays by 1 % a second.
             if k.now_ns() > state.last_ns + SECOND_NS {
                 state.newidle_max_ns = state.newidle_max_ns * 253 / 256;
             }
@@ -189,7 +189,7 @@ impl Eevdf {
         }
     }
 
-    /// `sched_balance_rq` for `cpu` over one of its domains: tasks pulled.
+    /// `sched_balance_rq` for `cpu` over one of its domains: returns the number of tasks pulled.
     fn load_balance(&mut self, k: &mut Kernel, cpu: CpuId, level: usize, idle: Idle) -> usize {
         k.enter(self.func.load_balance);
         let domain = self.domains.around(cpu)[level];
@@ -220,7 +220,8 @@ impl Eevdf {
         if let Came::Pulled(moved) = came { moved } else { 0 }
     }
 
-    /// Finds from where, and pulls. A CPU all of whose tasks may not come here is left out, and another looked for.
+    /// Finds a CPU to pull from, and pulls. If none of a CPU's tasks may come here, it excludes that CPU and finds
+    /// another.
     fn balance_domain(&mut self, k: &mut Kernel, env: Env) -> Came {
         let mut looked_at = self.domains.all[env.domain].span;
         loop {
@@ -255,8 +256,8 @@ impl Eevdf {
         tasks.all(|task| !k.tasks[task].allowed.has(to))
     }
 
-    /// `active_load_balance_cpu_stop`, where pulling has failed for so long (`imbalanced_active_balance`): the stopper
-    /// takes the CPU from who runs there, and brings him here.
+    /// `active_load_balance_cpu_stop`, after pulling has failed too often (`imbalanced_active_balance`): the stopper
+    /// takes the running task off its CPU, and brings it here.
     fn push_running(&mut self, k: &mut Kernel, from: CpuId, env: Env, pull: Pull) -> Came {
         let Env { to, level, idle, .. } = env;
         let tries = self.tries(env.domain);
@@ -282,7 +283,7 @@ impl Eevdf {
         Came::Pushed
     }
 
-    /// `should_we_balance`: for a group its first idle CPU, else its first.
+    /// `should_we_balance`: the first idle CPU of a group balances, or its first one if none is idle.
     fn should_balance(&self, k: &Kernel, cpu: CpuId, domain: usize, idle: Idle) -> bool {
         if idle == Idle::Newly {
             return true;
@@ -293,7 +294,7 @@ impl Eevdf {
         first_idle.or(members.lowest()) == Some(cpu)
     }
 
-    /// `sched_balance_find_src_group`, among CPUs that are looked at.
+    /// `sched_balance_find_src_group`, among the CPUs under consideration.
     fn busiest_group(
         &mut self,
         k: &mut Kernel,
@@ -324,7 +325,7 @@ impl Eevdf {
         let capacity: f64 = stats.iter().map(|group| group.capacity).sum();
         let avg_load = load * 1024.0 / capacity.max(1.0);
         let siblings = sibling_imbalance(k, idle, &local, &busiest);
-        // SD_PREFER_SIBLING is what all domains have that are a group of another.
+        // All domains that are a group of another have SD_PREFER_SIBLING.
         let uneven = busiest.weight > 1 && local.kind == Kind::HasSpare && siblings > 1;
         let balanced = if local.kind > busiest.kind {
             true
@@ -421,7 +422,7 @@ impl Eevdf {
             let rq = &mut self.rqs[other];
             k.read(&mut rq.line);
             let capacity = k.capacity_left(other);
-            // One alone is taken where it would do as well here, or shares its CPU with real-time tasks.
+            // A single task is taken if it would do as well here, or shares its CPU with real-time tasks.
             let busy = match pull {
                 _ if rq.runnable == 0 => continue,
                 Pull::Tasks(_) => rq.runnable as f64,
@@ -448,7 +449,7 @@ impl Eevdf {
         k.rq_lock(from);
         self.update_curr(k, from);
         let mut tasks: Vec<TaskId> = self.rqs[from].queue.waiting().collect();
-        // The list is in the order in which they came or ran last, the oldest looked at first.
+        // The list is in the order in which tasks were queued or ran last, the oldest first.
         let listed_ns = |task: TaskId| k.tasks[task].exec_start_ns.max(self.habits[task].queued_ns);
         tasks.sort_by_key(|task| (listed_ns(*task), *task));
         let mut left = pull;
@@ -490,8 +491,8 @@ impl Eevdf {
         moved.len()
     }
 
-    /// `can_migrate_task`: allowed there, waiting, with its turn still to come or nobody there, and not warm; the latter
-    /// two unless pulling has failed. SCHED_IDLE tasks are never warm.
+    /// `can_migrate_task`: allowed there, waiting, eligible or with no task there, and not warm. The latter two do not
+    /// apply if pulling has failed. SCHED_IDLE tasks are never warm.
     fn can_migrate(&self, k: &Kernel, task: TaskId, from: CpuId, env: Env) -> bool {
         let Env { to, level, domain, .. } = env;
         let waits = k.tasks[task].state == State::Queued && !self.entities[task].delayed;
@@ -512,7 +513,7 @@ impl Eevdf {
             || failed > self.tries(domain)
     }
 
-    /// `cache_nice_tries`: passes in vain before a warm task is taken.
+    /// `cache_nice_tries`: failed passes before a warm task is taken.
     fn tries(&self, domain: usize) -> u32 {
         match self.domains.all[domain].level {
             Level::Core => 0,
@@ -522,7 +523,7 @@ impl Eevdf {
     }
 }
 
-/// `sibling_imbalance`: how many tasks more the busiest group has, for its cores.
+/// `sibling_imbalance`: the surplus of tasks of the busiest group, in proportion to its cores.
 fn sibling_imbalance(k: &Kernel, idle: Idle, local: &Group, busiest: &Group) -> usize {
     if idle == Idle::Not {
         return 0;
@@ -538,7 +539,7 @@ fn sibling_imbalance(k: &Kernel, idle: Idle, local: &Group, busiest: &Group) -> 
     if each <= 1 && local.nr == 0 && busiest.nr > 1 { 2 } else { each }
 }
 
-/// Whether a task fits in what is still to be moved, and takes it off.
+/// Whether a task fits in the amount still to be moved; subtracts it.
 fn fits(left: &mut Pull, habit: &Habit, failed: u32) -> bool {
     let (avg, util_of) = (&habit.avg, habit.estimate.of(&habit.avg));
     let part = 1.0 / f64::from(1u32 << failed.min(16));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How much a group of CPUs has to do, as balancing and the search for a new task's place see it: `struct sg_lb_stats`.
+//! Load of a group of CPUs, for balancing and for the placement of a new task: `struct sg_lb_stats`.
 
 use std::cmp::Ordering;
 
@@ -11,10 +11,10 @@ use crate::account::Func;
 use crate::kernel::Kernel;
 use crate::task::TaskId;
 
-/// A difference of so many tasks between nodes is allowed where few run: `NUMA_IMBALANCE_MIN`.
+/// Between nodes a difference of so many tasks is allowed if few run: `NUMA_IMBALANCE_MIN`.
 const NUMA_IMBALANCE_MIN: usize = 2;
 
-/// `enum group_type`, as far as it is modelled.
+/// `enum group_type`, the part that is modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     HasSpare,
@@ -25,15 +25,15 @@ pub(super) enum Kind {
 /// `struct sg_lb_stats`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
-    /// Those that count.
+    /// The CPUs under consideration.
     pub cpus: CpuSet,
-    /// How many CPUs are online in all of it.
+    /// Number of online CPUs in the whole group.
     pub weight: usize,
     pub kind: Kind,
     pub load: f64,
     pub util: f64,
     pub runnable: f64,
-    /// 1024 for each CPU, less what real-time tasks take.
+    /// 1024 for each CPU, less the time of real-time tasks.
     pub capacity: f64,
     pub nr: usize,
     pub idle: usize,
@@ -80,14 +80,14 @@ impl Group {
     }
 }
 
-/// `adjust_numa_imbalance`: how many tasks are too many on the other node, where so many would run on this one.
+/// `adjust_numa_imbalance`: the surplus of tasks on the other node, if `running` would run on this one.
 pub(super) fn numa_imbalance(more: usize, running: usize, allowed: usize) -> usize {
     if running <= allowed && more <= NUMA_IMBALANCE_MIN { 0 } else { more }
 }
 
 impl Eevdf {
-    /// `update_sg_lb_stats`: reads the runqueue of each of these CPUs of a group of a domain; and where a task looks for
-    /// its place, `update_sg_wakeup_stats`, as if that were nowhere. `func` is what a CPU costs.
+    /// `update_sg_lb_stats`: reads the runqueue of each of these CPUs of a group of a domain. For a task's placement it
+    /// is `update_sg_wakeup_stats`, which leaves the task `without` out. `func` is charged for each CPU.
     pub(super) fn group_stats(
         &mut self,
         k: &mut Kernel,
@@ -139,7 +139,7 @@ impl Eevdf {
         stats
     }
 
-    /// `imbalance_pct`: what is more than that, of 100, is uneven.
+    /// `imbalance_pct`: more than this, of 100, is uneven.
     pub(super) fn imbalance_pct(&self, domain: usize) -> u64 {
         if self.domains.all[domain].level == Level::Core { 110 } else { 117 }
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_may_stay_on_a_node_where_nobody_else_runs() {
+    fn pair_may_stay_on_a_node_without_other_tasks() {
         assert_eq!(numa_imbalance(2, 1, 1), 0);
         assert_eq!(numa_imbalance(2, 2, 1), 2);
         assert_eq!(numa_imbalance(3, 1, 1), 3);

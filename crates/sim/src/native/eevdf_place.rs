@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where Linux 6.12 and later put a task that wakes or is forked: `select_task_rq_fair`.
+//! Placement of a woken or forked task by Linux 6.12 and later: `select_task_rq_fair`.
 
 use machine::CpuSet;
 
@@ -32,7 +32,7 @@ impl Eevdf {
         cpu
     }
 
-    /// `record_wakee` and `wake_wide`: a waker of many should not draw them all to its cache.
+    /// `record_wakee` and `wake_wide`: a waker of many tasks should not draw them all to its cache.
     fn wakes_widely(&mut self, k: &Kernel, here: CpuId, task: TaskId) -> bool {
         let Some(waker) = k.cpus[here].curr else { return false };
         let now_ns = k.now_ns();
@@ -126,7 +126,7 @@ impl Eevdf {
         idle_core.or_else(|| self.idle_cpu(k, task, target, &span)).unwrap_or(target)
     }
 
-    /// `select_idle_core`: a core whose threads are all idle, where there is SMT.
+    /// `select_idle_core`: a core with all threads idle, if there is SMT.
     fn idle_core(&mut self, k: &mut Kernel, target: CpuId, span: &CpuSet) -> Option<CpuId> {
         if k.siblings(target).len() < 2 {
             return None;
@@ -188,7 +188,7 @@ impl Eevdf {
         if allowed.has(cpu) { cpu } else { allowed.lowest().unwrap_or(here) }
     }
 
-    /// `sched_balance_find_dst_group`: None where the local group will do.
+    /// `sched_balance_find_dst_group`: None if the local group will do.
     fn idlest_group(
         &mut self,
         k: &mut Kernel,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One runqueue of EEVDF: virtual time, lag, eligibility and who is next. Pure: no kernel here.
+//! One runqueue of EEVDF: virtual time, lag, eligibility and the pick. Pure: no kernel here.
 //!
-//! V is the mean of vruntimes by weight; a task's lag is V less its vruntime, what it is owed; who
-//! is owed something is eligible, and of those the earliest virtual deadline runs. Source: Stoica
-//! and Abdel-Wahab, Earliest Eligible Virtual Deadline First (1995), as kernel/sched/fair.c has it.
+//! V is the mean of vruntimes by weight. A task's lag is V less its vruntime: the time it is owed. A task with a lag of
+//! 0 or more is eligible. Of these the earliest virtual deadline runs. Source: Stoica and Abdel-Wahab, Earliest
+//! Eligible Virtual Deadline First (1995), as kernel/sched/fair.c has it.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub(super) struct Entity {
     /// Requested slice.
     pub slice_ns: i64,
     pub on_rq: bool,
-    /// Asleep, but not eligible: it stays until its debt is paid (DELAY_DEQUEUE).
+    /// Asleep, but not eligible: it stays queued until its debt is paid (DELAY_DEQUEUE).
     pub delayed: bool,
     seq: u64,
 }
@@ -76,7 +76,7 @@ pub(super) struct Queue {
 pub(super) enum Placing {
     /// It is new: half a slice.
     Initial,
-    /// It comes back with its lag.
+    /// It is queued again with its lag.
     Back,
 }
 
@@ -165,8 +165,8 @@ impl Queue {
         }
     }
 
-    /// `update_entity_lag`: within a slice and a tick. The debt of a sleeper that stays for it does not grow, and
-    /// becomes no credit (DELAY_ZERO). Returns whether the lag is another now than where it stands says.
+    /// `update_entity_lag`: within a slice and a tick. The debt of a delayed sleeper does not grow, and becomes no
+    /// credit (DELAY_ZERO). Returns whether its vruntime no longer matches the lag.
     fn update_lag(&self, entities: &mut [Entity], task: TaskId, tick_ns: i64) -> bool {
         let average = self.average(entities);
         let entity = &mut entities[task];
@@ -179,7 +179,7 @@ impl Queue {
         average - lag != entity.vruntime
     }
 
-    /// `set_delayed`: a task sleeps and stays for its debt.
+    /// `set_delayed`: a task sleeps and stays queued until its debt is paid.
     pub fn delay(&mut self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
         self.update_lag(entities, task, tick_ns);
         entities[task].delayed = true;
@@ -255,7 +255,7 @@ impl Queue {
         }
     }
 
-    /// `yield_task_fair`: gives the rest of its request away.
+    /// `yield_task_fair`: gives up the rest of its request.
     pub fn give_way(&mut self, entities: &mut [Entity], task: TaskId) {
         if self.eligible(entities, task) {
             entities[task].vruntime = entities[task].vruntime.max(entities[task].deadline);
@@ -285,7 +285,7 @@ impl Queue {
         debug_assert!(was, "task {task} is in the tree");
         self.weight -= entity.weight;
         self.moment -= i128::from(entity.weight) * i128::from(entity.vruntime);
-        // Nobody's weight or vruntime may change in the tree.
+        // No weight or vruntime may change while its task is in the tree.
         debug_assert!(!self.tree.is_empty() || (self.weight, self.moment) == (0, 0));
     }
 }
@@ -307,7 +307,7 @@ mod tests {
         (queue, entities)
     }
 
-    /// Runs the queue by itself: who is picked runs until it must give way.
+    /// Runs the queue alone: the picked task runs until it must give way.
     fn run(queue: &mut Queue, entities: &mut [Entity], total_ns: i64) -> Vec<i64> {
         let mut ran = vec![0; entities.len()];
         let mut left = total_ns;
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_is_not_preempted_before_its_deadline() {
+    fn running_task_is_not_preempted_while_eligible_and_protected() {
         let (mut queue, mut entities) = queue(&[1024]);
         queue.set_next(&mut entities, 0);
         entities.push(Entity::new(1024, SLICE_NS));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_is_forgotten_by_who_is_woken_late() {
+    fn delayed_sleeper_woken_late_has_no_credit() {
         let (mut queue, mut entities) = queue(&[1024; 2]);
         queue.set_next(&mut entities, 0);
         queue.charge(&mut entities, SLICE_NS / 2);
@@ -394,7 +394,7 @@ mod tests {
         }
 
         #[test]
-        fn somebody_is_always_eligible(ops in prop::collection::vec((0..6usize, 0..4u8, 1..5_000_000i64), 1..200)) {
+        fn some_task_is_always_eligible(ops in prop::collection::vec((0..6usize, 0..4u8, 1..5_000_000i64), 1..200)) {
             let weights = [15i64, 335, 1024, 1024, 9548, 820];
             let mut entities: Vec<Entity> = weights.iter().map(|w| Entity::new(*w, SLICE_NS)).collect();
             let mut queue = Queue::default();

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Linux's own classes, native to the simulated kernel: they are no sched_ext policies and do not
-//! pay its costs.
+//! Linux's own classes, native to the simulated kernel: they are not sched_ext policies and do not pay its costs.
 //!
-//! `Cfs` is the class of Linux 2.6.38, `Eevdf` that of 6.12 and later. Both are written from what
-//! kernel/sched/fair.c (kernel/sched_fair.c then) does, step by step, and pay for what they read
-//! from other CPUs.
+//! `Cfs` is the class of Linux 2.6.38, `Eevdf` that of 6.12 and later. Both follow kernel/sched/fair.c
+//! (kernel/sched_fair.c then) step by step, and pay for their reads from other CPUs.
 
 mod cfs;
 mod cfs_balance;
@@ -32,8 +30,8 @@ pub(crate) fn cfs(k: &mut Kernel) -> Result<Box<dyn Class>, String> {
     Ok(Box::new(cfs::Cfs::new(&k.machine, &k.paths)))
 }
 
-/// A CPU's code is simulated in one go, ahead of others; so a CPU may see a task that another sends
-/// it only later. It gets it when it is there.
+/// A CPU's code is simulated in one go, ahead of other CPUs. So a CPU may see a task that another one sends at a later
+/// virtual time. It gets the task at that time.
 fn not_before(k: &mut Kernel, t_ns: u64) {
     let early_ns = t_ns.saturating_sub(k.now_ns());
     k.charge_ns(early_ns as f64);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How often a CPU looks for tasks elsewhere before it idles: as often as it has found some.
+//! How often a CPU looks for tasks elsewhere before it idles: in proportion to its successes.
 
-/// What a CPU remembers of such passes over one of its domains (`struct sched_domain`).
+/// A CPU's record of such passes over one of its domains (`struct sched_domain`).
 #[derive(Clone, Debug)]
 pub(super) struct NewIdle {
     calls: u32,

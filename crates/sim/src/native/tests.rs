@@ -31,7 +31,7 @@ fn json(text: &str) -> Workload {
     rtapp::parse("test.json", text).unwrap()
 }
 
-/// CPU seconds of tasks whose names begin so.
+/// CPU seconds of tasks with names that begin with `name`.
 fn cpu_s(outcome: &Outcome, name: &str) -> f64 {
     let named = outcome.names.iter().filter(|(_, known)| known.starts_with(name));
     named.map(|(tid, _)| outcome.observed.tasks[tid].cpu_ns as f64 / 1e9).sum()
@@ -55,10 +55,10 @@ fn shares_of_one_cpu_follow_the_weights() {
     }
 }
 
-/// Who goes on has a new slice, and its end is looked for as that of any other: a guest with one CPU switches 14,288 times
-/// in 10 s between two that compute (Linux 7.2.12).
+/// A task that goes on gets a new slice, and its end is checked like that of any other task. A guest with one CPU
+/// switches 14,288 times in 10 s between two tasks that compute (Linux 7.2.12).
 #[test]
-fn turns_end_with_their_slices_whoever_had_the_last() {
+fn turns_end_with_their_slices_when_the_same_task_goes_on() {
     for others in [1, 2] {
         let workload = json(&format!(
             r#"{{"global": {{"duration": 4}}, "tasks": {{
@@ -70,7 +70,7 @@ fn turns_end_with_their_slices_whoever_had_the_last() {
     }
 }
 
-/// The threads that start it take longer than it lasts.
+/// Creating its threads takes longer than the workload lasts.
 #[test]
 fn a_workload_lasts_from_its_start() {
     let workload = json(
@@ -82,7 +82,7 @@ fn a_workload_lasts_from_its_start() {
     assert!(busy_ns > 15_000_000, "4 CPUs worked for {busy_ns} ns of 5 ms each");
 }
 
-/// rt-app sleeps until so long after the start, whoever forks the task, and when.
+/// rt-app's delay counts from the start of the workload, whichever task forks this one, and whenever.
 #[test]
 fn a_delay_counts_from_the_start() {
     let workload = json(
@@ -97,7 +97,7 @@ fn a_delay_counts_from_the_start() {
 
 #[test]
 fn as_many_burners_as_cpus_have_one_each() {
-    // one task starts them one after another: beside so much work that is little
+    // one task starts them one after another: little time beside so much work
     let work_ns = 500_000_000;
     for scheduler in &BOTH {
         for (machine, cpus) in [(machine("numa-2x4"), 8), (machine("xeon-phi-31s1p"), 228)] {
@@ -136,13 +136,13 @@ fn a_periodic_task_is_served_soon_beside_hogs() {
         );
         let beat = outcome.names.iter().find(|(_, name)| *name == "beat").unwrap().0;
         let worst_ms = outcome.observed.tasks[beat].wait_max_ns as f64 / 1e6;
-        // Four hogs, each at most a minimal slice, and the tick's coarseness.
+        // Four hogs, each for at most a minimal slice, and the tick's coarseness.
         assert!(worst_ms < 25.0, "{scheduler:?}: {worst_ms} ms");
     }
 }
 
 #[test]
-fn nobody_is_lost_in_a_storm() {
+fn storm_loses_no_task() {
     for scheduler in &BOTH {
         for (name, groups) in [("numa-2x4", 3), ("xeon-e5-2699", 2), ("xeon-phi-31s1p", 3)] {
             for (channel, worker) in
@@ -202,7 +202,7 @@ fn events(machine: Machine, text: &str) -> Vec<trace::Event> {
     crate::run_traced(&scenario).unwrap().events
 }
 
-/// How long each turn on a CPU lasted that ended although its task could have gone on, ns.
+/// Length of each turn on a CPU that ended with its task still runnable, ns.
 fn cut_short(events: &[trace::Event]) -> Vec<u64> {
     let mut since = std::collections::BTreeMap::new();
     let mut lengths = Vec::new();
@@ -234,8 +234,8 @@ const FOUR_HOGS: &str = r#"{"global": {"duration": 1}, "tasks": {
     "a": {"cpus": [0], "instance": 2, "run": 50000},
     "b": {"cpus": [1], "instance": 2, "run": 50000}}}"#;
 
-/// `hrtick_start_fair`: a slice ends when it is used up; where CPUs take turns (QEMU under icount),
-/// when the CPU's own turn comes after that.
+/// `hrtick_start_fair`: a slice ends when it is used up. If CPUs take turns (QEMU under icount), it ends when the CPU's
+/// own turn comes after that.
 #[test]
 fn a_slice_ends_in_its_cpus_turn() {
     let late = |name: &str| {
@@ -251,9 +251,8 @@ fn a_slice_ends_in_its_cpus_turn() {
     assert!((500..30_000).contains(&in_turns), "{in_turns}");
 }
 
-/// `wakeup_preempt_fair`: the runqueue's clock stands between a task's enqueue and the question
-/// whether it preempts, so who runs alone and has outlived its protection is not asked to go. It goes
-/// when its request ends.
+/// `wakeup_preempt_fair`: the runqueue's clock stands between a task's enqueue and the preemption check. So a task that
+/// runs alone and has outlived its protection is not preempted. It goes when its request ends.
 #[test]
 fn a_wakeup_does_not_cut_a_request_short() {
     let events = events(
@@ -263,15 +262,15 @@ fn a_wakeup_does_not_cut_a_request_short() {
             "beat": {"cpus": [0], "run": 100, "timer": {"ref": "unique", "period": 20000}}}}"#,
     );
     let waits = waits(&events, 2);
-    // Where in a request of the hog's the timer falls is chance: some wait for most of it.
+    // The timer falls anywhere in a request of the hog: some waits last for most of it.
     let longest = waits.iter().copied().max().unwrap_or(0);
     assert!((1_000_000..2_900_000).contains(&longest), "{longest} of {waits:?}");
 }
 
-/// `resched_curr_lazy`: who is to give way to a task that another CPU has woken does so on its way out of the kernel,
+/// `resched_curr_lazy`: a task that must give way to a task woken by another CPU does so on its way out of the kernel,
 /// without an interrupt, and long before its slice or its tick ends.
 #[test]
-fn who_makes_system_calls_gives_way_to_who_is_woken_from_afar() {
+fn task_in_system_calls_yields_to_a_task_woken_from_another_cpu() {
     let events = events(
         machine("numa-2x4"),
         r#"{"global": {"duration": 2}, "tasks": {
@@ -296,7 +295,7 @@ fn token_ring(tasks: usize, fair: Fair) -> Workload {
 }
 
 #[test]
-fn batch_tasks_preempt_nobody_when_they_wake() {
+fn waking_batch_tasks_preempt_no_task() {
     let involuntary = |fair: Fair| {
         let outcome = ran(&small(1), &token_ring(5, fair), &Scheduler::Default);
         outcome.observed.involuntary_switches
@@ -319,7 +318,7 @@ fn delayed_sleeps_cost_what_the_machine_says() {
     let both = ["enqueue_task_fair", "dequeue_task_fair"];
     let same = both.map(|name| (name, length(name)));
     let same_ns = elapsed_ns(&same);
-    // A sleep that is paid for later has nothing left to do then.
+    // A delayed dequeue has no work left then.
     assert!(same_ns <= usual_ns && same_ns > usual_ns * 9 / 10, "{same_ns} of {usual_ns}");
     assert!(elapsed_ns(&both.map(|name| (name, 3000.0))) > usual_ns * 5 / 4);
     assert!(elapsed_ns(&both.map(|name| (name, 10.0))) < usual_ns * 9 / 10);
@@ -336,7 +335,7 @@ fn an_unknown_number_is_not_made_up() {
     assert!(error.contains("syscall_ns of machine numa-2x4 is unknown (nobody tried)"), "{error}");
 }
 
-/// When tasks came to a CPU, and which.
+/// When tasks started on a CPU, and on which.
 fn went(events: &[trace::Event], named: std::ops::RangeInclusive<trace::Tid>) -> Vec<(u64, u32)> {
     let came = |event: &trace::Event| match event.kind {
         trace::Kind::Switch { next, .. } if named.contains(&next) => Some((event.t_ns, event.cpu)),
@@ -345,9 +344,9 @@ fn went(events: &[trace::Event], named: std::ops::RangeInclusive<trace::Tid>) ->
     events.iter().filter_map(came).collect()
 }
 
-/// `update_pick_idlest`: of CPUs as idle as others the one that has done least, so not the first each time.
+/// `update_pick_idlest`: of equally idle CPUs the one with the least utilisation, so not the first each time.
 #[test]
-fn who_is_forked_one_after_the_other_goes_round_the_cpus() {
+fn children_forked_in_sequence_go_round_the_cpus() {
     let phase = |child: usize| {
         format!(r#""p{child}": {{"loop": 1, "run": 2000, "fork": "c{child}", "sleep": 4000}}"#)
     };
@@ -365,7 +364,7 @@ fn who_is_forked_one_after_the_other_goes_round_the_cpus() {
     assert!(cpus.len() >= 6, "{cpus:?}");
 }
 
-/// Tasks that run on CPUs of their own for 12 ms of work, and then where they may be wanted.
+/// Tasks that run on CPUs of their own for 12 ms of work, and then on any CPU.
 fn burners_from(cpus: &[&str]) -> String {
     let one = |(number, cpus): (usize, &&str)| {
         format!(
@@ -377,9 +376,9 @@ fn burners_from(cpus: &[&str]) -> String {
     format!(r#"{{"tasks": {{{}}}}}"#, tasks.join(", "))
 }
 
-/// SD_PREFER_SIBLING of a node's own domain: five on one node and three on the other are uneven.
+/// SD_PREFER_SIBLING of a node's own domain: five tasks on one node and three on the other are uneven.
 #[test]
-fn an_idle_cpu_of_another_node_takes_who_waits() {
+fn idle_cpu_of_another_node_pulls_a_waiting_task() {
     let first = ["[0, 1, 2, 3]"; 5].into_iter().chain(["[4]", "[5]", "[6]"]);
     let events = events(machine("numa-2x4"), &burners_from(&first.collect::<Vec<_>>()));
     let last = events.iter().filter(|event| event.cpu == 7 && event.t_ns > 16_000_000);
@@ -387,9 +386,9 @@ fn an_idle_cpu_of_another_node_takes_who_waits() {
     assert!(busy_ns.is_some_and(|ns| ns < 60_000_000), "CPU 7 came by work at {busy_ns:?} ns");
 }
 
-/// `detach_task` and `attach_task`: who is pulled is dequeued and enqueued as any other.
+/// `detach_task` and `attach_task`: a pulled task is dequeued and enqueued like any other.
 #[test]
-fn who_is_pulled_costs_what_who_is_woken_does() {
+fn pulled_task_costs_an_activation_like_a_woken_one() {
     let scenario =
         Scenario::new(small(2), json(&burners_from(&["[0]", "[0]"])), Scheduler::Default);
     let outcome = run(&scenario).unwrap();
@@ -397,9 +396,9 @@ fn who_is_pulled_costs_what_who_is_woken_does() {
     assert_eq!(calls("activate_task") - calls("ttwu_do_activate"), 1);
 }
 
-/// `active_load_balance_cpu_stop`: nobody waits, so who runs is taken by the stopper.
+/// `active_load_balance_cpu_stop`: no task waits, so the stopper moves the running one.
 #[test]
-fn who_runs_is_pushed_to_the_emptier_node_in_the_end() {
+fn running_task_is_pushed_to_the_emptier_node_in_the_end() {
     let text = burners_from(&["[0]", "[1]", "[2]", "[4]"]);
     let events = events(machine("numa-2x4"), &text);
     let other_node = went(&events, 1..=3).into_iter().find(|(_, cpu)| *cpu >= 4);

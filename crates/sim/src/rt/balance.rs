@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which CPU a real-time task gets: where it wakes, and who is pushed and pulled when CPUs change hands.
+//! Which CPU a real-time task gets: placement at wakeup, and pushes and pulls when CPUs change hands.
 
 use machine::CpuSet;
 
@@ -11,13 +11,13 @@ use crate::task::{CpuId, State, TaskId};
 const MOVES_MAX: usize = 32;
 
 impl Ranked {
-    /// The highest priority that runs or waits on a CPU [cpupri]; 0: none but tasks of the class below, or nobody.
+    /// The highest priority that runs or waits on a CPU [cpupri]; 0: only tasks of the class below, or none.
     fn highest(&self, k: &Kernel, cpu: CpuId) -> u8 {
         let runs = self.rqs[cpu].curr.map_or(0, |curr| priority(k, curr));
         runs.max(self.waiting(k, cpu))
     }
 
-    /// `select_task_rq_rt`: where it ran, unless one that must not be kept from running is there.
+    /// `select_task_rq_rt`: its last CPU, unless a real-time task runs there that is pinned or has no lower priority.
     pub(super) fn place(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId) -> CpuId {
         k.enter(self.func.select);
         let own = priority(k, task);
@@ -32,8 +32,8 @@ impl Ranked {
         found.unwrap_or(prev)
     }
 
-    /// `find_lowest_rq`: of the CPUs where the lowest priority runs, lower than its own, the nearest to where it was.
-    /// CPUs that idle count as those that run tasks of the class below do.
+    /// `find_lowest_rq`: of the CPUs where the lowest priority runs, lower than its own, the nearest to its last CPU.
+    /// Idle CPUs count like CPUs that run tasks of the class below.
     fn lowest(&mut self, k: &mut Kernel, task: TaskId, near: CpuId) -> Option<CpuId> {
         k.call(self.func.lowest);
         let usable = k.tasks[task].allowed.and(&k.online);
@@ -43,7 +43,7 @@ impl Ranked {
         }
         let lowest: CpuSet = usable.iter().filter(|cpu| self.highest(k, *cpu) == least).collect();
         let (here, of) = (k.this_cpu(), &k.machine.cpus);
-        // `this_cpu` is cheaper to interrupt than others as near.
+        // `this_cpu` is cheaper to interrupt than others at the same distance.
         let distance = |cpu: &CpuId| {
             let (own, other) = (&of[near], &of[*cpu]);
             let far = match () {
@@ -61,8 +61,8 @@ impl Ranked {
         if self.old { best.lowest() } else { k.any_and_distribute(&best, &usable) }
     }
 
-    /// `check_preempt_equal_prio`: a woken task that can run nowhere else goes before one of its priority that can, which
-    /// is pushed away then. Whether it does.
+    /// `check_preempt_equal_prio`: a woken task that can run nowhere else goes before a running task of its priority
+    /// that can, which is then pushed away. Returns whether it does.
     pub(super) fn goes_before(
         &mut self,
         k: &Kernel,
@@ -82,7 +82,7 @@ impl Ranked {
         goes
     }
 
-    /// `task_woken_rt`: a woken task that must wait behind who runs goes where it need not.
+    /// `task_woken_rt`: pushes a woken task that must wait behind the running one to a CPU where it need not wait.
     pub(super) fn push_woken(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         let waits = self.rqs[cpu]
             .curr
@@ -102,7 +102,7 @@ impl Ranked {
         k.rq_unlock(cpu);
     }
 
-    /// `push_rt_task`, until it moves nobody; the runqueue is locked.
+    /// `push_rt_task`, until it moves no task; the runqueue is locked.
     fn push(&mut self, k: &mut Kernel, cpu: CpuId) {
         for _ in 0..MOVES_MAX {
             let queue = &self.rqs[cpu].queue;
@@ -110,7 +110,7 @@ impl Ranked {
             k.enter(self.func.push);
             let runs = running(k, cpu);
             if priority(k, task) > runs {
-                // It is about to run here, or when the server's task has had its time.
+                // It is about to run here, now or after the server's task has had its time.
                 k.resched(cpu);
                 return k.leave();
             }
@@ -122,7 +122,7 @@ impl Ranked {
         }
     }
 
-    /// `pull_rt_task`: who waits elsewhere, and outranks all that are here.
+    /// `pull_rt_task`: a task that waits elsewhere and outranks all tasks here.
     pub(super) fn pull(&mut self, k: &mut Kernel, cpu: CpuId) {
         for other in (0..self.rqs.len()).filter(|other| *other != cpu) {
             let own = self.waiting(k, cpu);
@@ -131,7 +131,7 @@ impl Ranked {
                 movable(k, *task) && k.tasks[*task].allowed.has(cpu) && priority(k, *task) > own
             };
             let Some(task) = self.rqs[other].queue.iter().copied().find(fits) else { continue };
-            // One that outranks who runs there is about to run there.
+            // A task that outranks the running one there is about to run there.
             if !k.online.has(cpu) || priority(k, task) > runs {
                 continue;
             }
@@ -141,7 +141,7 @@ impl Ranked {
         }
     }
 
-    /// Between CPUs, of which the one whose code this is has its runqueue locked.
+    /// Between two CPUs. The CPU that is being simulated has its runqueue locked.
     fn move_task(&mut self, k: &mut Kernel, task: TaskId, from: CpuId, to: CpuId) {
         let (locked, other) = if k.holds(k.rq_lock_of(from)) { (from, to) } else { (to, from) };
         k.rq_double_lock(locked, other);
@@ -158,12 +158,12 @@ impl Ranked {
     }
 }
 
-/// The priority of who runs on a CPU; 0 where nobody real-time does.
+/// The priority of the running task of a CPU; 0 if it is not real-time.
 fn running(k: &Kernel, cpu: CpuId) -> u8 {
     k.cpus[cpu].curr.map_or(0, |curr| priority(k, curr))
 }
 
-/// Whether it waits, and may do so elsewhere. One that has not left its CPU yet may not.
+/// Whether it waits, and may do so elsewhere. A task that has not left its CPU yet may not.
 fn movable(k: &Kernel, task: TaskId) -> bool {
     let of = &k.tasks[task];
     of.state == State::Queued && !of.pinned() && of.on_cpu_until_ns <= k.now_ns()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The real-time class above another: SCHED_FIFO and SCHED_RR (kernel/sched/rt.c, 6.12 to 7.2).
 //!
-//! [`Ranked`] stands before the class that a run is about and passes on what concerns that one's tasks. It is there
-//! only where a run has a real-time task. Where tasks wait and run is in this file, how they go from CPU to CPU in
-//! `balance.rs`, and what is left to the class below in `server.rs`.
+//! [`Ranked`] stands before the class that a run is about and forwards calls about that class's tasks. It exists only
+//! if a run has a real-time task. Queues and picks are in this file, moves between CPUs in `balance.rs`, and the share
+//! of the class below in `server.rs`.
 //!
 //! Not modelled: groups, priority inheritance, and bandwidth that CPUs borrow from each other [do_balance_runtime].
 
@@ -21,14 +21,14 @@ use crate::kernel::Kernel;
 use crate::task::{CpuId, TaskId};
 use server::Server;
 
-/// How long one of SCHED_RR runs while others of its priority wait [RR_TIMESLICE].
+/// How long a task of SCHED_RR runs while others of its priority wait [RR_TIMESLICE].
 const RR_TIMESLICE_NS: u64 = 100_000_000;
 
 /// The real-time class, and the class below it.
 pub(crate) struct Ranked {
     below: Box<dyn Class>,
     rqs: Vec<Rq>,
-    /// What is left of the turn of each task of SCHED_RR, ns, by task.
+    /// The rest of the turn of each task of SCHED_RR, ns, by task.
     turns_left_ns: BTreeMap<TaskId, u64>,
     func: Funcs,
     /// The kernel is Linux 2.6.38.
@@ -38,18 +38,18 @@ pub(crate) struct Ranked {
 /// A CPU's runqueue.
 #[derive(Default)]
 struct Rq {
-    /// Who waits: the highest priority first, and of one priority in the order of arrival.
+    /// Waiting tasks: the highest priority first, and within a priority in the order of arrival.
     queue: Vec<TaskId>,
-    /// Who runs, if it is real-time.
+    /// The running task, if it is real-time.
     curr: Option<TaskId>,
-    /// Who runs has yielded, or had its turn: it goes behind those of its priority.
+    /// The running task has yielded, or its turn is over: it goes behind the tasks of its priority.
     gives_way: bool,
-    /// One of its priority goes before who runs, which comes next.
+    /// A waiting task of the same priority goes before the running task, which comes next.
     goes_second: bool,
     server: Server,
 }
 
-/// Functions that are charged for.
+/// Functions that are charged.
 struct Funcs {
     enqueue: Func,
     dequeue: Func,
@@ -67,7 +67,7 @@ struct Funcs {
 }
 
 impl Funcs {
-    /// Those of Linux 2.6.38, or of today.
+    /// The functions of Linux 2.6.38, or of today.
     fn new(k: &Kernel, old: bool) -> Self {
         let id = |name: &str| match old {
             true => Func::from(k.paths.old_id(name)),
@@ -91,7 +91,7 @@ impl Funcs {
     }
 }
 
-/// A task's priority; 0 where it is not real-time.
+/// A task's priority; 0 if it is not real-time.
 #[inline]
 fn priority(k: &Kernel, task: TaskId) -> u8 {
     k.tasks[task].realtime.priority()
@@ -109,12 +109,12 @@ impl Ranked {
         }
     }
 
-    /// The priority of who waits first; 0 where nobody does.
+    /// The priority of the first waiting task; 0 if none waits.
     fn waiting(&self, k: &Kernel, cpu: CpuId) -> u8 {
         self.rqs[cpu].queue.first().map_or(0, |task| priority(k, *task))
     }
 
-    /// Behind those of its priority, or before them.
+    /// Behind the tasks of its priority, or before them.
     fn insert(&mut self, k: &Kernel, cpu: CpuId, task: TaskId, at_head: bool) {
         let own = priority(k, task);
         let goes_first = |other: &TaskId| match at_head {
@@ -147,7 +147,7 @@ impl Ranked {
         self.rqs[cpu].server.kept_waiting(delta_ns, kept);
     }
 
-    /// Who of this class is to run: who ran, unless one that waits goes before it.
+    /// The task of this class to run: the running task, unless a waiting one goes before it.
     fn pick(&mut self, k: &mut Kernel, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
         k.call(self.func.pick);
         let rq = &self.rqs[cpu];
@@ -235,7 +235,7 @@ impl Class for Ranked {
             return self.below.enqueue(k, cpu, task, flags);
         }
         k.enter(self.func.enqueue);
-        // One whose properties change has kept its place [move_entity], and who runs is in no queue.
+        // A task with changed properties has kept its place [move_entity], and the running task is in no queue.
         let restored = flags & enqueue::RESTORE != 0;
         let stays =
             restored && (k.cpus[cpu].curr == Some(task) || self.rqs[cpu].queue.contains(&task));
@@ -263,7 +263,7 @@ impl Class for Ranked {
         match (new > 0, old > 0) {
             (false, false) => self.below.preempt(k, cpu, curr, task, flags),
             (false, true) => {}
-            // Who runs for the server has its deadline.
+            // A task that runs for the server has the server's deadline.
             (true, false) if self.rqs[cpu].server.serves() => {}
             (true, false) => k.resched(cpu),
             (true, true) => {
@@ -293,7 +293,7 @@ impl Class for Ranked {
         let theirs = prev.filter(|_| own.is_none());
         match own {
             Some(own) if runnable => self.update_curr(k, cpu, own),
-            // `balance_rt`: who ran leaves nobody of its priority behind here.
+            // `balance_rt`: the task that ran leaves no task of its priority behind here.
             Some(own) if self.waiting(k, cpu) < priority(k, own) => self.pull(k, cpu),
             _ => {}
         }
@@ -348,7 +348,7 @@ impl Class for Ranked {
             k.tasks[next].exec_start_ns = now_ns;
             k.cpus[cpu].taken.update(now_ns, 0, 0, false);
             k.leave();
-            // `rt_queue_push_tasks`: when the switch is done, who waits is sent where it can run.
+            // `rt_queue_push_tasks`: after the switch, waiting tasks are pushed to CPUs where they can run.
             if self.rqs[cpu].queue.iter().any(|task| !k.tasks[*task].pinned()) {
                 k.raise_irq_work();
             }

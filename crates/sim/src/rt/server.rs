@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What real-time tasks leave to the class below: 50 ms of each second on each CPU.
+//! The share of the class below real-time tasks: 50 ms of each second on each CPU.
 //!
-//! Today's kernels have a server with a deadline that runs for the class below once it has been kept waiting for so
-//! long [fair_server_init, dl_server_timer], for sched_ext since 7.0: from 6.12 to 6.19 nothing is left to it. Before 6.12
-//! real-time tasks were stopped for as long [sched_rt_runtime_us]. Both come to the same shares here. It is looked at in
-//! ticks.
+//! Today's kernels have a server with a deadline. It runs for the class below after that was kept waiting for so long
+//! [fair_server_init, dl_server_timer]. sched_ext has one since 7.0; from 6.12 to 6.19 it gets nothing. Before 6.12
+//! real-time tasks were stopped for as long [sched_rt_runtime_us]. Both give the same shares here. Ticks do the checks.
 
 /// How long the class below may be kept waiting, ns.
 const KEPT_MAX_NS: u64 = 950_000_000;
-/// What it gets then, ns.
+/// Its share after that, ns.
 const SERVED_NS: u64 = 50_000_000;
 
-/// A CPU's.
+/// The server of a CPU.
 #[derive(Default)]
 pub(super) struct Server {
-    /// For how long real-time tasks have run here while others waited, and the others have run, since they were
-    /// given their part last.
+    /// How long real-time tasks have run here while tasks of the class below waited, since those last got their share;
+    /// and how long the class below has run since then.
     kept_ns: u64,
     ran_ns: u64,
-    /// Since when one of the class below runs.
+    /// Since when a task of the class below runs.
     since_ns: Option<u64>,
     serves: bool,
 }
@@ -29,7 +28,7 @@ impl Server {
         self.serves
     }
 
-    /// A real-time task ran for so long; `kept` is whether others waited.
+    /// A real-time task ran for `ns`; `kept` is whether tasks of the class below waited.
     pub fn kept_waiting(&mut self, ns: u64, kept: bool) {
         match kept {
             true => self.kept_ns += ns,
@@ -37,12 +36,12 @@ impl Server {
         }
     }
 
-    /// One of the class below runs from now on.
+    /// A task of the class below runs from now on.
     pub fn runs_from(&mut self, now_ns: u64) {
         self.since_ns = Some(now_ns);
     }
 
-    /// It has run until now. What it gets while no real-time task wants the CPU counts as well.
+    /// It has run until now. Time it gets while no real-time task wants the CPU counts as well.
     pub fn ran_until(&mut self, now_ns: u64) {
         let since_ns = self.since_ns.take().unwrap_or(now_ns);
         self.ran_ns += now_ns.saturating_sub(since_ns);
@@ -51,13 +50,13 @@ impl Server {
         }
     }
 
-    /// It has nobody that could run.
+    /// The class below has no runnable task.
     pub fn has_nobody(&mut self) {
         self.restart();
     }
 
-    /// In a tick: whether the other class is to run from now on. `starved` is whether the class below waits behind a
-    /// real-time task.
+    /// In a tick: whether the classes change places now. `starved` is whether the class below waits behind a real-time
+    /// task.
     pub fn tick(&mut self, starved: bool) -> bool {
         match self.serves {
             true if self.ran_ns >= SERVED_NS => {
@@ -85,7 +84,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn who_is_kept_waiting_gets_a_twentieth() {
+    fn starved_class_gets_a_twentieth() {
         let mut server = Server::default();
         let (mut served, mut now_ns) = (0, 0);
         for _ in 0..10_000 {

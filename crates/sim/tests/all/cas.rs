@@ -19,7 +19,7 @@ fn of(process: usize, nice: i8, task: Task) -> Task {
     Task { process, nice, ..task }
 }
 
-/// Tasks that become runnable one after the other while a better one runs.
+/// Tasks that become runnable one after the other while a task with precedence runs.
 fn queued(tasks: &[(usize, i8)]) -> Workload {
     let one = |(number, &(process, nice)): (usize, &(usize, i8))| {
         let delay_ns = (number as u64 + 2) * MS;
@@ -30,7 +30,7 @@ fn queued(tasks: &[(usize, i8)]) -> Workload {
     workload(all)
 }
 
-/// In which order they run once all wait, and how often the address space changes among them.
+/// The order in which they run once all wait, and the number of changes of the address space among them.
 fn order(policy: &str, tasks: &[(usize, i8)]) -> (String, usize) {
     order_of(policy, queued(tasks))
 }
@@ -54,7 +54,7 @@ fn order_of(policy: &str, load: Workload) -> (String, usize) {
     (ran.iter().map(|(tid, _)| (b'A' - 1 + *tid as u8) as char).collect(), switches)
 }
 
-/// The kernel's threads have been there for longer than any workload, and mostly slept.
+/// The kernel's threads have existed for longer than any workload, and mostly slept.
 #[test]
 fn a_recorded_thread_of_the_kernels_has_slept() {
     let kworker = Task { kernel: true, delay_ns: 20 * MS, ..task("kworker", vec![burn(1)]) };
@@ -85,9 +85,9 @@ fn the_orders_of_the_talk() {
     assert_eq!(order("cas", &slide_47), ("ACDBE".into(), 1));
 }
 
-/// It runs in whatever address space is there.
+/// It runs in whatever address space is loaded.
 #[test]
-fn a_thread_of_the_kernels_is_everybodys_sibling() {
+fn kernel_thread_is_a_sibling_of_every_task() {
     let tasks = [(1, 0), (3, 0), (2, 0), (1, 0), (2, 0)];
     let mut load = queued(&tasks);
     load.tasks[1].kernel = true;
@@ -140,8 +140,8 @@ fn a_child_begins_with_half_of_what_its_parent_has_left() {
     assert!((26 * MS..34 * MS).contains(&first_ns), "{first_ns}");
 }
 
-/// Four hogs of one context and one of another: whatever the threshold, the one waits for a slice of
-/// each of the four and no longer, and gets as much as they do.
+/// Four hogs of one context and one of another. Whatever the threshold, the one waits for a slice of each of the four
+/// and no longer, and gets as much as they do.
 #[test]
 fn an_epoch_bounds_what_a_context_takes() {
     for policy in ["o1", "cas:threshold=1", "cas:threshold=40"] {
@@ -162,8 +162,8 @@ fn an_epoch_bounds_what_a_context_takes() {
     }
 }
 
-/// Four hogs of one context and one of another by virtual time: nobody is ahead by more than the slack, a
-/// turn (a 32nd of the slice, looked at by ticks) and what a tick adds; and the slack is used.
+/// Four hogs of one context and one of another by virtual time. No task is ahead by more than the slack, a turn (a 32nd
+/// of the slice, rounded up to ticks) and a tick; and the slack is used.
 #[test]
 fn the_slack_bounds_the_service_error() {
     let mut changes = Vec::new();
@@ -184,10 +184,10 @@ fn the_slack_bounds_the_service_error() {
     assert!(changes[1] * 4 < changes[0], "{changes:?}");
 }
 
-/// Fifteen that run 1 ms of 10 take more than a CPU together, and are interactive all of them: who computes,
-/// and a sixteenth of another process, have their turn all the same.
+/// Fifteen tasks that run 1 ms of 10 take more than a CPU together, and all are interactive. A task that computes, and
+/// a sixteenth of another process, have their turn all the same.
 #[test]
-fn nobody_starves_behind_those_who_sleep_much() {
+fn no_task_starves_behind_interactive_tasks() {
     for policy in ["o1", "o1:slice=1s", "cas:threshold=0", "cas", "cas:threshold=40"] {
         let nap =
             || vec![Step::Repeat { times: None, steps: vec![burn(1), Step::Sleep { ns: 9 * MS }] }];
@@ -209,7 +209,7 @@ fn nobody_starves_behind_those_who_sleep_much() {
     }
 }
 
-/// The lightest has its turn in time beside the heaviest by virtual time too.
+/// By virtual time too, the lightest has its turn in time beside the heaviest.
 #[test]
 fn the_nicest_does_not_starve_behind_the_least_nice() {
     let hog = |nice| of(1, nice, task(&format!("nice{nice}"), vec![burn(60_000)]));
@@ -221,7 +221,7 @@ fn the_nicest_does_not_starve_behind_the_least_nice() {
     assert!(last.wait_max_ns <= 2 * 8 * 8 * 8 * MS, "{last:?}");
 }
 
-/// A context is kept at home while few of it wait there: many of one spread.
+/// A context is kept at home while few of its tasks wait there; if many wait, they spread.
 #[test]
 fn a_home_that_fills_up_overflows() {
     let steps = || vec![Step::Run { work_ns: 15_000 }, Step::Sleep { ns: 200_000 }];
@@ -253,8 +253,8 @@ fn homes_have_cores_of_their_own() {
     assert!(kept < spread, "{kept} ns at home, {spread} ns spread");
 }
 
-/// By virtual time a CPU's clock is its own: who is taken by another CPU, or moved, is neither ahead nor
-/// behind for it. Six hogs on three CPUs, two of which are for two of them alone.
+/// By virtual time each CPU's clock is its own. A task that is pulled to another CPU, or moved, is neither ahead nor
+/// behind for that. Six hogs on three CPUs, two of which are reserved for two of the hogs.
 #[test]
 fn clocks_of_cpus_that_run_apart_do_no_harm() {
     let hog = |number: usize| of(number, 0, task(&format!("hog{number}"), vec![burn(600)]));
@@ -266,9 +266,9 @@ fn clocks_of_cpus_that_run_apart_do_no_harm() {
     assert!((1..=6).all(|tid| waited(tid) < 200 * MS), "{:?}", [1, 2, 3, 4, 5, 6].map(waited));
 }
 
-/// One that sleeps more than it runs is preferred, and goes on while hogs wait for the next epoch.
+/// A task that sleeps more than it runs is preferred, and goes on while hogs wait for the next epoch.
 #[test]
-fn who_sleeps_is_served_first() {
+fn interactive_task_is_served_first() {
     let nap =
         vec![Step::Repeat { times: Some(200), steps: vec![Step::Sleep { ns: 9 * MS }, burn(1)] }];
     let mut tasks: Vec<Task> = (1..4).map(|n| of(n, 0, task("hog", vec![burn(2000)]))).collect();
@@ -282,7 +282,7 @@ fn who_sleeps_is_served_first() {
     assert!(mean_ns < 5 * MS, "{mean_ns}");
 }
 
-/// More processes than a policy could have queues for, each gone as soon as it came.
+/// More processes than a policy could have queues for, each short-lived.
 #[test]
 fn ten_thousand_short_lived_processes_come_and_go() {
     let one = |number: usize| {
@@ -298,8 +298,8 @@ fn ten_thousand_short_lived_processes_come_and_go() {
     assert!((1..=10_000).all(|tid| outcome.observed.tasks[&tid].cpu_ns >= 40_000));
 }
 
-/// A task is kept at home behind one whose turns were short until now. Of the idle CPUs, the nearest is
-/// none that it may use: the tick must wake the one that is.
+/// A task is kept at home behind one with short turns until now. It may not use the nearest of the idle CPUs: the tick
+/// must wake an idle CPU that it may use.
 #[test]
 fn an_idle_cpu_is_found_for_a_task_that_may_not_run_on_the_nearest() {
     let nap = vec![Step::Run { work_ns: 5_000 }, Step::Sleep { ns: 100_000 }];
@@ -317,10 +317,10 @@ fn an_idle_cpu_is_found_for_a_task_that_may_not_run_on_the_nearest() {
     }
 }
 
-/// Three wake at once, each better than the one before, and take the CPU from who runs there and from each other. Soon
-/// afterwards the other CPU idles.
+/// Three wake at once, each with precedence over the one before. They take the CPU from the running task and from each
+/// other. Soon afterwards the other CPU idles.
 #[test]
-fn who_was_about_to_run_is_left_behind_by_nobody() {
+fn preempted_woken_tasks_are_not_left_behind() {
     let hog = |cpu: usize, nice: i8, steps: Vec<Step>| Task {
         cpus: Some(vec![cpu]),
         ..of(cpu, nice, task("hog", steps))

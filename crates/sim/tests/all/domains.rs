@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory domains: how fast a task gets on depends on where it runs, where its pages are, and who else asks for memory.
+//! Memory domains: a task's speed depends on its CPU, on the places of its pages, and on other tasks' demand on memory.
 
 use machine::find;
 use policy::Instance;
@@ -36,14 +36,14 @@ fn policy(name: &str) -> Scheduler {
     Scheduler::Policy(Instance::parse(name, dino::ALL).unwrap())
 }
 
-/// Work of each task in the time, of what it would have done alone.
+/// Work of each task in the time, relative to its work alone.
 fn speeds(traced: &Traced, seconds: u64) -> Vec<f64> {
     let all = (seconds * SECOND_NS) as f64;
     traced.outcome.progress.values().map(|done| done / all).collect()
 }
 
 #[test]
-fn who_shares_a_controller_is_slower_by_what_the_machine_says() {
+fn tasks_that_share_a_controller_are_slower_as_the_machine_says() {
     let apart = runs((0..4).map(|n| devil(n, Some(4 * n), 30.0)).collect(), 5, Scheduler::Default);
     assert!(speeds(&apart, 5).iter().all(|speed| *speed > 0.99), "{:?}", speeds(&apart, 5));
     let together = runs((0..4).map(|n| devil(n, Some(n), 30.0)).collect(), 5, Scheduler::Default);
@@ -93,7 +93,7 @@ fn others_are_not_touched_by_it() {
     assert!(traced.whereabouts.is_empty() && !traced.outcome.extra.contains_key("memory_moves"));
 }
 
-/// Where each thread is at the end, and the node that most of its process's memory is on.
+/// The node of each thread at the end, and the node with most of its process's memory.
 fn ends(traced: &Traced) -> Vec<(usize, usize)> {
     let last = traced.whereabouts.last().unwrap();
     let home = |process: usize| {
@@ -129,7 +129,7 @@ fn dino_spreads_devils_and_brings_their_memory_and_then_rests() {
     assert_eq!(at(20), at(29), "nobody moves any more");
 }
 
-/// Who waits at home while others are busy everywhere else would wait until its CPUs are back.
+/// A task that waits at home while other tasks are busy everywhere else would wait until its CPUs are returned.
 #[test]
 fn a_domain_that_has_no_cpu_left_has_its_tasks_run_elsewhere() {
     let taken = |cpu| Change::Hog { cpu, for_ns: 60 * SECOND_NS, priority: 50 };
@@ -141,7 +141,7 @@ fn a_domain_that_has_no_cpu_left_has_its_tasks_run_elsewhere() {
         let traced = runs_with(devils, 30, policy("dino"), faults);
         let ran = |tid| traced.outcome.observed.tasks[&tid].cpu_ns as f64 / 1e9;
         let least = (1..=16).map(ran).fold(f64::MAX, f64::min);
-        // Three quarters of 20 s and 10 s before that, in the mean.
+        // Three quarters of 20 s and 10 s before that, on average.
         let all: Vec<f64> = (1..=16).map(ran).collect();
         assert!(least > 20.0, "{:?}: {all:.1?} s of 30", change(0));
     }

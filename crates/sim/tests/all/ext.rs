@@ -71,7 +71,7 @@ fn dispatch_comes_before_prev_stops() {
 }
 
 #[test]
-fn who_is_alone_keeps_the_cpu() {
+fn lone_task_keeps_its_cpu() {
     let load = workload(vec![task("alone", vec![burn(100)])]);
     let outcome = run(&scenario(cores(1), load, policy("all"))).unwrap();
     assert_eq!(outcome.observed.tasks[&1].involuntary, 0, "slices are refilled without a switch");
@@ -96,7 +96,7 @@ fn a_slice_ends_at_the_tick_after_it() {
 }
 
 #[test]
-fn the_watchdog_names_who_starves() {
+fn watchdog_names_the_starving_task() {
     let mut one = task("hungry", vec![burn(1)]);
     one.cpus = Some(vec![0]);
     let error = run(&scenario(cores(1), workload(vec![one]), policy("starve"))).unwrap_err();
@@ -127,10 +127,10 @@ fn a_local_queue_of_another_cpu_can_be_named() {
     assert!(!elsewhere, "everything was sent to CPU 0");
 }
 
-/// Who may no longer run where it was is queued on a CPU of its new mask, by code of the one that it
-/// leaves; the policy names a third, which idles.
+/// A task that may no longer run on its CPU is queued on a CPU of its new mask, by code of the CPU that it leaves. The
+/// policy names a third CPU, which idles.
 #[test]
-fn who_is_sent_to_a_third_cpu_need_not_wait_for_a_tick_of_the_second() {
+fn task_sent_to_a_third_cpu_does_not_wait_for_a_tick_of_the_second() {
     let turns = vec![
         Step::Cpus(Some(vec![0])),
         Step::Run { work_ns: 1_300_000 },
@@ -158,7 +158,7 @@ fn vtime_shares_by_weight() {
         range.map(|tid| outcome.observed.tasks[&tid].cpu_ns).sum()
     };
     let ratio = cpu_ns(1..=4) as f64 / cpu_ns(5..=8) as f64;
-    // Weights 1024 and 335; who stops is not in the queue when the next one is chosen.
+    // Weights 1024 and 335; a stopping task is not in the queue when the next one is chosen.
     assert!((2.5..3.2).contains(&ratio), "{ratio}");
 }
 
@@ -182,9 +182,9 @@ fn an_unknown_queue_ends_the_run_with_the_kernels_reason() {
     assert_eq!(error.to_string(), "policy wrong: non-existent DSQ 0x3039");
 }
 
-/// The kernel throws it out whichever way it asks.
+/// The kernel unloads it whichever way it asks.
 #[test]
-fn who_hears_of_idle_cpus_itself_does_not_get_any_from_the_kernel() {
+fn policy_with_update_idle_gets_no_idle_cpus_from_the_kernel() {
     for cpus in [None, Some(vec![0])] {
         let one = Task { cpus, ..task("one", vec![burn(1)]) };
         let error = run(&scenario(cores(2), workload(vec![one]), policy("alone"))).unwrap_err();
@@ -204,8 +204,8 @@ fn a_barrier_lets_all_go_on_together() {
     assert!(outcome.elapsed_ns > 10 * MS && outcome.elapsed_ns < 11 * MS);
 }
 
-/// The runqueue's lock is held from an enqueue until the wakeup is told: who takes the task from there
-/// comes after it. The checkers see it if not.
+/// The runqueue's lock is held from an enqueue until the wakeup's event, so another CPU can take the task only after
+/// it. The checkers see it if not.
 #[test]
 fn a_task_is_taken_by_another_cpu_only_after_it_was_woken() {
     const US: u64 = 1_000;

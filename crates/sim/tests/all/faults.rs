@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPUs that come and go, masks and nice values that change under a run.
+//! CPUs that go offline and online, and masks and nice values that change during a run.
 
 use std::collections::BTreeMap;
 
@@ -38,9 +38,9 @@ fn tasks_leave_a_cpu_that_goes_offline() {
     }
 }
 
-/// They come while the only other CPU is away, and may not run there when it is back: it idles meanwhile, and may.
+/// They come while the only other CPU is offline, and may not run there when it is online again: it may idle then.
 #[test]
-fn who_comes_while_a_cpu_is_away_is_known_to_be_bound() {
+fn task_forked_while_a_cpu_is_offline_is_known_to_be_pinned() {
     for scheduler in every_scheduler() {
         let bound = |n: usize| Task {
             cpus: Some(vec![0]),
@@ -56,8 +56,8 @@ fn who_comes_while_a_cpu_is_away_is_known_to_be_bound() {
     }
 }
 
-/// Two cores of two threads: one thread has gone, and the other of its core is a whole core from then on, which is chosen
-/// before the second thread of a core that is half busy.
+/// Two cores of two threads. One thread is offline, and the other of its core is a whole core from then on. It is
+/// chosen before the second thread of a half-busy core.
 #[test]
 fn what_is_left_of_a_core_is_a_whole_one() {
     let text = include_str!("../../../../machines/numa-2x4.toml")
@@ -73,7 +73,7 @@ fn what_is_left_of_a_core_is_a_whole_one() {
     let nap = vec![Step::Run { work_ns: MS / 10 }, Step::Sleep { ns: MS }];
     let naps = vec![Step::Repeat { times: Some(50), steps: nap }];
     let naps = Task { cpus: Some(vec![left, other[1]]), delay_ns: 10 * MS, ..task("naps", naps) };
-    // It begins beside who is bound, as the whole core is busy until later.
+    // It begins beside a pinned task, as the whole core is busy until later.
     let load = workload(vec![bound(left, 20), bound(other[0], 200), naps]);
     let mut scenario =
         scenario(machine, load, Scheduler::Policy(Instance::default(&baseline::FIFO)));
@@ -94,7 +94,7 @@ fn a_policy_without_hotplug_callbacks_is_unloaded() {
     assert_eq!(error, "policy pile: cpu 2 going offline, exiting scheduler");
 }
 
-/// A queue that nobody is in any more looks the shortest: what comes then must not be put there.
+/// The abandoned queue of an offline CPU looks the shortest: new tasks must not be put there.
 #[test]
 fn tasks_that_come_are_not_put_where_a_cpu_went() {
     const REGISTRY: &[&Policy] = &[&flsched::FLSCHED, &cas::CAS, &baseline::FIFO];
@@ -248,12 +248,12 @@ fn longest_wait_ns(traced: &Traced, tid: Tid, from_ns: u64) -> u64 {
     longest.max(since_ns.map_or(0, |since_ns| end_ns - since_ns))
 }
 
-/// A third of what the watchdog allows.
+/// A third of the watchdog's limit.
 const LONG_MS: u64 = 10_000;
 
-/// Tasks that may use two CPUs wait for the one that goes, where the other one always has others to run.
+/// Tasks that may use two CPUs wait for the one that goes offline, while the other one always has other tasks to run.
 #[test]
-fn who_waits_for_a_cpu_that_goes_is_run_by_one_that_is_busy() {
+fn task_of_an_offline_cpu_is_run_by_a_busy_one() {
     for scheduler in every_scheduler() {
         let mut load = burners(12, 100_000);
         let steps = |n: u64| vec![burn(1 + n), Step::Sleep { ns: (1 + n) * MS / 3 }];
@@ -278,9 +278,9 @@ fn who_waits_for_a_cpu_that_goes_is_run_by_one_that_is_busy() {
     }
 }
 
-/// It ran while nobody else wanted to: that is no debt which others have to be given for minutes first.
+/// It ran while no other task wanted to. That is no debt for which the others get minutes first.
 #[test]
-fn who_was_alone_does_not_wait_for_all_that_it_had() {
+fn task_that_was_alone_does_not_wait_for_its_past_cpu_time() {
     for scheduler in every_scheduler() {
         let late =
             |n| Task { delay_ns: 2_000 * MS, ..task(&format!("late{n}"), vec![burn(100_000)]) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! FLSCHED's placement, whole: what comes of it where tasks outnumber CPUs.
+//! FLSCHED's placement as a whole: its results when tasks outnumber CPUs.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use workload::{Object, RealTime, Step, Task, Workload};
 use crate::common;
 use crate::common::MS;
 
-/// The longest waits of tasks whose names begin with `name`, in ms.
+/// The longest waits of tasks with names that begin with `name`, in ms.
 fn wait_ms(policy: &str, cpus: usize, workload: &Workload, name: &str) -> u64 {
     let instance = Instance::parse(policy, REGISTRY).unwrap();
     let workload = Workload { duration_ns: Some(20_000 * MS), ..workload.clone() };
@@ -37,9 +37,9 @@ fn sleeper(name: &str, nice: i8, run_ms: u64, sleep_ms: u64) -> Task {
     Task { nice, ..common::task(name, for_ever(vec![common::burn(run_ms), pause])) }
 }
 
-/// The kernel does not ask select_cpu where a task has just one CPU.
+/// The kernel does not call select_cpu for a task with just one CPU.
 #[test]
-fn who_outranks_is_next_also_where_it_has_just_one_cpu() {
+fn task_that_outranks_is_next_also_with_just_one_cpu() {
     let load = |nice, cpus: &Option<Vec<usize>>| {
         let urgent = Task { cpus: cpus.clone(), ..sleeper("urgent", nice, 1, 40) };
         common::workload([vec![urgent], hogs(4, cpus)].concat())
@@ -61,26 +61,26 @@ fn what_the_kernel_does_for_all_is_next() {
     assert!(waits(false) > 10, "a user's waits for all that are ahead: {} ms", waits(false));
 }
 
-/// However many wake that outrank it, and however long their turns are.
+/// Whatever the number of waking tasks that outrank it, and the length of their turns.
 #[test]
-fn nobody_starves_behind_the_head_of_a_queue() {
+fn no_task_starves_behind_the_head_of_a_queue() {
     let urgent = (0..20).map(|at| sleeper(&format!("urgent-{at}"), -5, 50, 1)).collect();
     let load = common::workload([hogs(4, &None), urgent].concat());
     let waited_ms = wait_ms("flsched:variant=code", 2, &load, "hog");
-    // of 12 on a CPU 11 are ahead, for a turn each of slice, deferral and tick; others pass it in as many
+    // of 12 on a CPU 11 are ahead, for a turn each of slice, deferral and tick; others overtake it in as many
     assert!(waited_ms <= 2 * 11 * 114, "{waited_ms} ms");
 }
 
-/// A real-time task that wakes on a CPU each `every_ms`, for so long.
+/// A real-time task that wakes on a CPU each `every_ms`, for `ns`.
 fn visitor(cpu: usize, every_ms: u64, ns: u64) -> Task {
     let steps = for_ever(vec![Step::Run { work_ns: ns }, Step::Sleep { ns: every_ms * MS }]);
     let cpus = Some(vec![cpu]);
     Task { realtime: RealTime::Fifo(7), cpus, ..common::task(&format!("visitor-{cpu}"), steps) }
 }
 
-/// Who is interrupted is first again, and for 20 ms anew.
+/// An interrupted task is first again, with a new slice of 20 ms.
 #[test]
-fn nobody_starves_behind_one_that_is_interrupted() {
+fn no_task_starves_behind_an_interrupted_one() {
     let mut uneven = Vec::new();
     for policy in ["flsched", "flsched:pull=true", "flsched:variant=code,defer=20ms"] {
         for (cpus, every_ms) in [1, 2].into_iter().flat_map(|n| [1, 4, 10, 18].map(|ms| (n, ms))) {
@@ -103,7 +103,7 @@ fn nobody_starves_behind_one_that_is_interrupted() {
 }
 
 #[test]
-fn with_pull_nobody_starves_behind_those_that_have_just_one_cpu() {
+fn with_pull_no_task_starves_behind_pinned_ones() {
     let bound = |cpu: usize| hogs(2, &Some(vec![cpu]));
     let free = common::task("free", for_ever(vec![common::burn(5)]));
     let load = common::workload([bound(0), bound(1), vec![free]].concat());
@@ -123,7 +123,7 @@ fn migrations_and_ms(policy: &str, cpus: usize, load: &Workload) -> (u64, BTreeM
 }
 
 #[test]
-fn who_can_go_on_pulls_nothing() {
+fn busy_cpus_pull_nothing() {
     let bound = (0..6).flat_map(|cpu| hogs(1, &Some(vec![cpu]))).collect();
     let load = common::workload([bound, hogs(9, &None)].concat());
     let (migrations, _) = migrations_and_ms("flsched:pull=true", 8, &load);
@@ -139,9 +139,9 @@ fn with_pull_slices_end_where_fewer_wait() {
     assert!(4 * a.max(b) < 5 * a.min(b), "{a} and {b} ms");
 }
 
-/// Eight that slept on CPUs 0 and 1 wake together, and may run on the other six alone.
+/// Eight tasks that slept on CPUs 0 and 1 wake together, and may run on the other six only.
 #[test]
-fn who_may_not_go_back_to_its_cpu_goes_where_few_wait() {
+fn task_barred_from_its_last_cpu_goes_where_few_wait() {
     let steps = vec![Step::Barrier(0), Step::Sleep { ns: 10 * MS }, common::burn(50)];
     let bound = |at: usize| Task {
         cpus: Some(vec![0, 1]),
@@ -170,7 +170,7 @@ fn outcome(policy: &str, machine: &str, workload: Workload) -> Outcome {
     run(&scenario).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Where all wait on their last CPU, some queues run dry while others are long.
+/// If all tasks wait on their last CPU, some queues run dry while others are long.
 #[test]
 fn a_second_choice_keeps_cpus_from_idling_while_tasks_wait() {
     let idle_ns = |policy| {
@@ -181,8 +181,8 @@ fn a_second_choice_keeps_cpus_from_idling_while_tasks_wait() {
     assert!(chosen < last / 2, "{chosen} ns, and {last} ns where all wait on their last CPU");
 }
 
-/// So many threads, two for each CPU, that meet at a barrier and are not spread evenly by the wakeups
-/// there; then each does these steps.
+/// `threads` threads, two for each CPU, wait for each other at a barrier. The wakeups there do not spread them evenly.
+/// Then each does these steps.
 fn team(threads: usize, steps: Vec<Step>) -> Workload {
     let steps = [vec![Step::Barrier(0)], steps].concat();
     let tasks = (0..threads).map(|at| common::task(&format!("omp-{at}"), steps.clone()));
@@ -192,7 +192,7 @@ fn team(threads: usize, steps: Vec<Step>) -> Workload {
 
 #[test]
 fn queues_even_out_where_slices_end() {
-    // No CPU idles before the end, so that nothing else evens them out.
+    // No CPU idles before the end, so no idle CPU evens them out.
     let team = || Workload { duration_ns: Some(600 * MS), ..team(456, vec![common::burn(5000)]) };
     let least_of_most = |policy| {
         let outcome = outcome(policy, "xeon-phi-31s1p", team());
@@ -204,7 +204,7 @@ fn queues_even_out_where_slices_end() {
     assert!(evened > 0.6 && last < 0.4, "{evened}, and {last} where all wait on their last CPU");
 }
 
-/// Turns shorter than a slice, as FT with two threads a CPU has: all wait for the CPU with a third.
+/// Turns shorter than a slice, as in FT with two threads a CPU: all wait for the CPU with a third thread.
 #[test]
 fn a_third_task_goes_where_a_cpu_idles() {
     let rounds = Step::Repeat { times: Some(40), steps: vec![common::burn(4), Step::Barrier(0)] };
@@ -231,9 +231,9 @@ fn a_cpu_idles_for_a_tick_at_most_while_a_task_waits_behind_another() {
     assert!(outcome.elapsed_ns < 65 * MS, "{} ns of 55 ms", outcome.elapsed_ns);
 }
 
-/// What was claimed for one that blocked first is no use to those behind it, who cannot leave, and is to another.
+/// A CPU was claimed for a task that blocked first. The claim is no use to pinned tasks behind it, but to another task.
 #[test]
-fn a_claim_does_not_outlive_who_could_use_it() {
+fn claim_does_not_outlive_the_task_that_could_use_it() {
     let moves = Task { cpus: Some(vec![0, 1]), ..sleeper("moves", 0, 6, 20) };
     let short = Task { cpus: Some(vec![1]), ..common::task("short", vec![common::burn(3)]) };
     let load = common::workload([hogs(2, &Some(vec![0])), vec![short, moves]].concat());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Clocks: what vector code costs those that run it, and those beside and after them; and who is charged for it.
+//! Clocks: the cost of vector code to the tasks that run it, and to those beside and after them; and the tasks that are
+//! charged for it.
 
 use machine::{Machine, find};
 use policy::Instance;
@@ -40,7 +41,7 @@ fn done(outcome: &Outcome) -> Vec<f64> {
     outcome.progress.values().copied().collect()
 }
 
-/// The machine whose licenses, once granted, stay for the run.
+/// The machine with licenses that, once granted, stay for the run.
 fn permanent(name: &str) -> Machine {
     let mut machine = find(name).unwrap();
     if let Some(law) = machine.frequency.as_mut().and_then(|own| own.license.as_mut()) {
@@ -63,14 +64,14 @@ fn wide_code_runs_at_its_own_clock() {
 }
 
 #[test]
-fn who_comes_after_wide_code_is_slow_for_as_long_as_the_license_is_kept() {
+fn task_after_wide_code_is_slow_while_the_license_is_kept() {
     let machine = find("xeon-w-2104").unwrap();
     let law = machine.frequency.as_ref().unwrap().license.unwrap();
     let touch = vec![Step::Vector(Vector::Avx512), burn(1), Step::Vector(Vector::None), burn(100)];
     let plain = simulate(&machine, vec![on(0, Vector::None, vec![burn(101)])], fifo(), None);
     let touched = simulate(&machine, vec![on(0, Vector::None, touch)], fifo(), None);
     let lost = touched.elapsed_ns as f64 - plain.elapsed_ns as f64;
-    // 1 ms of wide code is longer by a third and some throttling; the release is, too, and halts.
+    // 1 ms of wide code is longer by a third and some throttling; then come the release time and the halts.
     let kept = law.release_ns as f64 * (1.0 - 2.4 / 3.2);
     let own = MS as f64 / 3.0;
     assert!((kept + own..kept + own + 100_000.0).contains(&lost), "{lost}");
@@ -105,8 +106,8 @@ fn wide_code_slows_all_cores_where_power_is_limited() {
     assert!((rate(Vector::Avx512) / rate(Vector::None) - clock).abs() < 0.003);
 }
 
-/// Work of victim and culprit that share a CPU for 20 s, of what each has where the other is like it: on the Xeon W,
-/// or on a Xeon Gold whose other cores are busy. The ratio of clocks is `ratio`.
+/// Work of victim and culprit that share a CPU for 20 s, relative to the same with two alike: on the Xeon W, or on a
+/// Xeon Gold with its other cores busy. The ratio of clocks is `ratio`.
 fn shared(machine: &Machine, busy: usize, knobs: &str) -> (f64, f64, Outcome) {
     let others = (1..busy).map(|cpu| on(cpu, Vector::None, forever(vec![burn(10)])));
     let pair = |a, b| {
@@ -136,7 +137,7 @@ fn one_culprit_and_one_victim_both_get_what_the_formula_says() {
     }
 }
 
-/// What registers a task had in use when it stopped says the same as a trap, a moment later.
+/// The registers that a task had in use when it stopped say the same as a trap, a moment later.
 #[test]
 fn saved_registers_tell_culprit_from_victim() {
     let machine = permanent("xeon-w-2104");
@@ -149,16 +150,16 @@ fn saved_registers_tell_culprit_from_victim() {
         let wide = run.extra["saved_wide"] / run.extra["saved_looks"];
         assert!((0.4..0.6).contains(&wide), "every other turn is the culprit's: {wide}");
     }
-    // Nobody is told of, and nothing is looked at: nobody is refunded.
+    // No culprit is named, and nothing is inspected: no task is refunded.
     let (victim, _, run) = shared(&machine, 1, "detect=told");
     assert_eq!((run.extra["saved_looks"], run.extra["refunded_ns"]), (0.0, 0.0));
     assert!((victim - ratio).abs() < 0.005, "{victim}");
 }
 
 #[test]
-fn nothing_is_refunded_where_nobody_runs_wide_code() {
+fn nothing_is_refunded_without_wide_code() {
     let machine = find("xeon-gold-6130").unwrap();
-    // Cores come and go, so turbo bins change all the time.
+    // Cores go idle and busy, so turbo bins change all the time.
     let steps = |at: u64| forever(vec![burn(1 + at % 7), Step::Sleep { ns: (1 + at % 5) * MS }]);
     let tasks: Vec<Task> =
         (0..40).map(|at| Task { process: at, ..task("t", steps(at as u64)) }).collect();
@@ -166,7 +167,8 @@ fn nothing_is_refunded_where_nobody_runs_wide_code() {
     assert_eq!((outcome.extra["refunded_ns"], outcome.extra["surcharged_ns"]), (0.0, 0.0));
 }
 
-/// Two tasks on CPU 0 of a machine whose licenses stay: work of each over what it has beside one like it.
+/// Two tasks on CPU 0 of a machine with permanent licenses: work of each relative to its work beside a task like
+/// itself.
 fn pair(
     machine: &Machine,
     vectors: [Vector; 2],
@@ -199,10 +201,10 @@ fn an_avx2_task_beside_an_avx512_task_is_a_victim_too() {
 }
 
 #[test]
-fn who_needs_the_lowest_clock_is_never_refunded() {
+fn task_that_needs_the_lowest_clock_is_never_refunded() {
     let machine = permanent("xeon-w-2104");
     let (_, outcome) = pair(&machine, [Vector::Avx512; 2], "detect=trap", &[]);
-    // What the launcher of both ran for in between is all that there was to refund.
+    // Only the time of their launcher in between could be refunded.
     assert!(outcome.extra["refunded_ns"] < 2e6, "{}", outcome.extra["refunded_ns"]);
     let (_, outcome) = pair(&machine, [Vector::None, Vector::Avx512], "detect=trap", &[]);
     assert!(outcome.extra["refunded_ns"] > 0.1 * 10e9, "the control: a victim is");
@@ -223,7 +225,8 @@ fn counters_that_fail_refund_nothing_and_those_that_jump_refund_the_rest() {
     assert!((0.99..=1.001).contains(&jumped), "a stretch of time is lost, no more: {jumped}");
 }
 
-/// What a model says is lost is refunded as far as cycles say so, too: somebody may be told to need what it does not.
+/// A model's estimated loss is refunded only as far as cycles confirm it: a task may be declared to need more than it
+/// does.
 #[test]
 fn a_model_is_held_to_what_cycles_say() {
     let machine = permanent("xeon-w-2104");
@@ -265,7 +268,7 @@ fn nice_divides_what_is_charged() {
 #[test]
 fn virtual_time_stays_comparable_where_tasks_move() {
     let machine = permanent("xeon-w-2104");
-    // Half of the CPUs are slowed for ever by culprits that are bound to them; victims go anywhere.
+    // Half of the CPUs are slowed for ever by culprits that are pinned to them; victims go anywhere.
     let culprits = (0..2).map(|cpu| on(cpu, Vector::Avx512, forever(vec![burn(10)])));
     let victim = |at: usize| Task { process: 10 + at, ..task("v", forever(vec![burn(10)])) };
     let tasks: Vec<Task> = culprits.chain((0..5).map(victim)).collect();
@@ -305,7 +308,7 @@ fn a_cpu_may_go_while_its_license_is_held() {
     assert!(done.iter().all(|work| *work > most / 3.0), "nobody was forgotten: {done:?}");
 }
 
-/// Work that each of two tasks gets done that share CPU 0 of a Xeon W for 10 s.
+/// Work of two tasks that share CPU 0 of a Xeon W for 10 s.
 fn side_by_side(steps: [&Vec<Step>; 2], knobs: &str) -> (Vec<f64>, f64) {
     let machine = find("xeon-w-2104").unwrap();
     let tasks = steps.map(|steps| on(0, Vector::None, forever(steps.clone())));
@@ -313,7 +316,7 @@ fn side_by_side(steps: [&Vec<Step>; 2], knobs: &str) -> (Vec<f64>, f64) {
     (done(&run), run.extra["refunded_ns"])
 }
 
-/// Code that touches a wide register for a us, and then runs for so long without.
+/// Code that touches a wide register for a µs, and then runs for `then_ns` without.
 fn touch(then_ns: u64) -> Vec<Step> {
     vec![
         Step::Vector(Vector::Avx512),
@@ -323,9 +326,10 @@ fn touch(then_ns: u64) -> Vec<Step> {
     ]
 }
 
-/// Who touches a wide register once in 0.6 ms keeps its core at the lowest clock: it is a culprit, and has no more by it.
+/// A task that touches a wide register once in 0.6 ms keeps its core at the lowest clock: it is a culprit, and gains
+/// nothing.
 #[test]
-fn who_looks_heavy_gains_nothing_and_loses_nothing_to_others() {
+fn task_that_fakes_wide_code_gains_nothing_and_loses_nothing_to_others() {
     let (gaming, plain) = (touch(450_000), vec![Step::Run { work_ns: 451_000 }]);
     let share = |knobs: &str| {
         let (honest, _) = side_by_side([&plain, &plain], knobs);
@@ -341,9 +345,9 @@ fn who_looks_heavy_gains_nothing_and_loses_nothing_to_others() {
     }
 }
 
-/// Who causes drops now and then is refunded none of them, however seldom that is, nor what it did before it began.
+/// A task that causes drops now and then is refunded none of them, however seldom, nor for the time before its first.
 #[test]
-fn who_causes_its_own_drops_is_not_refunded_for_them() {
+fn task_that_causes_its_own_drops_is_not_refunded() {
     let scalar_first = [vec![burn(100)], vec![Step::Vector(Vector::Avx512), burn(1900)]].concat();
     for (name, steps) in [
         ("every 0.6 ms", touch(450_000)),
@@ -359,7 +363,7 @@ fn who_causes_its_own_drops_is_not_refunded_for_them() {
         let gained = refunded / (10 * SECOND) as f64;
         assert!(gained < 0.01, "{name}: {gained} of its time, {work:?}");
     }
-    // The control: with somebody else's drops it is another matter.
+    // The control: drops that another task causes are refunded.
     let (heavy, plain) = (touch(450_000), vec![Step::Run { work_ns: 451_000 }]);
     let refund = |knobs: &str| side_by_side([&heavy, &plain], knobs).1 / SECOND as f64;
     let (observed, trapped) = (refund("detect=observed"), refund("detect=trap"));
@@ -368,7 +372,7 @@ fn who_causes_its_own_drops_is_not_refunded_for_them() {
 
 /// A victim that never runs for a ms at a stretch, as a server's threads do.
 #[test]
-fn who_runs_for_short_times_is_refunded_too() {
+fn task_with_short_runs_is_refunded_too() {
     let server = vec![Step::Run { work_ns: 300_000 }, Step::Sleep { ns: 600_000 }];
     let (culprit, plain) =
         (vec![Step::Vector(Vector::Avx512), burn(4), Step::Sleep { ns: 3 * MS }], vec![burn(4)]);
@@ -380,9 +384,9 @@ fn who_runs_for_short_times_is_refunded_too() {
     assert_eq!(refund(&plain, "detect=observed"), 0.0);
 }
 
-/// A clock that a governor chose is below what licenses allow: they took nothing.
+/// A clock that a governor chose is below the licenses' limit: licenses took nothing.
 #[test]
-fn a_governors_own_choice_is_refunded_to_nobody() {
+fn governors_own_choice_is_not_refunded() {
     let machine = permanent("xeon-w-2104");
     let vectors = [Vector::None, Vector::Avx512];
     let refund = |knobs: &str, faults: &[Fault]| pair(&machine, vectors, knobs, faults);
@@ -396,8 +400,8 @@ fn a_governors_own_choice_is_refunded_to_nobody() {
     assert!(free.extra["refunded_ns"] > 0.1 * 10e9, "the control");
 }
 
-/// Turbo is another with each core that comes or goes, and as often as not it does within a tick: what is refunded is
-/// what the license took at the turbo of each moment, as ticks of 50 us tell.
+/// Turbo changes with each core that goes idle or busy, often within a tick. The refund is the loss to the license at
+/// the turbo of each moment, as sampled by ticks of 50 µs.
 #[test]
 fn refunds_follow_turbo_while_cores_come_and_go() {
     let machine = permanent("xeon-gold-6130");
@@ -419,12 +423,12 @@ fn refunds_follow_turbo_while_cores_come_and_go() {
     assert!(often > 0.2 && (seldom / often - 1.0).abs() < 0.02, "{seldom} s, and {often} s");
 }
 
-/// Without traps or anybody's word: from what licenses do while tasks run. Who always runs beside a culprit is never
-/// sure to be none, so lengths of work vary here, as they do.
+/// Without traps or declarations: from the licenses' behaviour while tasks run. A task that always runs beside a
+/// culprit is never sure to be none, so lengths of work vary here.
 #[test]
-fn who_caused_a_drop_is_observed() {
+fn cause_of_a_drop_is_observed() {
     let machine = find("xeon-gold-6130").unwrap();
-    // Ten tasks on the two threads of a core whose clock is that of a busy package, four of them with wide code.
+    // Ten tasks on the two threads of a core at the clock of a busy package; four of them have wide code.
     let steps = |ms| forever(vec![burn(ms), Step::Sleep { ns: 200_000 }]);
     let task = |at: usize| Task {
         cpus: Some(vec![0, 16]),

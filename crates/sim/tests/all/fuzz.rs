@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files and knobs that are nearly right: each is refused in one line, or runs as far as it can. Nothing
-//! panics, and nothing runs for ever.
+//! Files and knobs that are nearly right: each is refused in one line, or runs as far as it can. Nothing panics, and
+//! nothing runs for ever.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
     files
 }
 
-/// What is put in place of a number, or of a word.
+/// Replacements of a number, or of a word.
 const VALUES: &[&str] = &[
     "0",
     "-1",
@@ -58,16 +58,16 @@ const VALUES: &[&str] = &[
     "null",
 ];
 
-/// Something that goes wrong while a file is edited.
+/// An editing mistake in a file.
 #[derive(Clone, Debug)]
 enum Slip {
     /// A number or a word becomes another value.
     Value(Index, &'static str),
-    /// A number is so many times as great.
+    /// A number is multiplied by this.
     Scaled(Index, f64),
     /// A line is lost.
     Lost(Index),
-    /// A line is there twice.
+    /// A line is duplicated.
     Twice(Index),
     /// Two lines change places.
     Swapped(Index, Index),
@@ -153,7 +153,7 @@ fn with_value(
 }
 
 fn is_one_line(message: &str) -> Result<(), TestCaseError> {
-    // What a parser shows of the file stands below its first line.
+    // The part of the file that a parser shows is below its first line.
     prop_assert!(!message.lines().next().unwrap_or_default().is_empty(), "{message:?}");
     Ok(())
 }
@@ -166,7 +166,7 @@ fn some_tasks() -> Workload {
     rtapp::parse("some", text).unwrap()
 }
 
-/// Runs it for 20 simulated ms, whatever comes of it.
+/// Runs it for 20 simulated ms, whatever the result.
 fn goes_on(machine: Machine, workload: Workload, instance: Instance, seed: u64) {
     let scheduler = Scheduler::Policy(instance);
     let mut scenario = Scenario { seed, ..Scenario::new(machine, workload, scheduler) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads of the kernel's own: they take CPUs from the workload's tasks, and are none of them.
+//! Kernel threads: they take CPUs from the workload's tasks, and are none of them.
 
 use machine::{Each, Housekeeper, Machine, Ticks};
 use sim::{Change, Fault, Record, Scheduler, SimError, Traced, run, run_traced};
@@ -72,7 +72,7 @@ fn a_timer_expires_at_a_step_after_the_period() {
 fn rounded_periods_are_those_of_the_clock() {
     let traced = traced(machine(vec![keeper(Each::Cpu, Some(0))]), 5);
     let (first, second) = (wakes(&traced, "keeper/0"), wakes(&traced, "keeper/1"));
-    // 100 ms of the clock, one of them left out where the step after it is as near to the next but one.
+    // 100 ms of the clock; a period is skipped if the step after it is as near to the next but one.
     assert!(first.len().abs_diff(second.len()) <= 1 && (8..=11).contains(&first.len()));
     let tick_ns = cores(1).costs.tick_period_ns as u64;
     for at_ns in &first[1..first.len() - 1] {
@@ -127,7 +127,7 @@ fn a_thread_of_a_cpu_that_goes_offline_works_elsewhere_meanwhile() {
     let busy = Housekeeper { work_ns: 20 * MS, ..keeper(Each::Cpu, None) };
     for scheduler in [Scheduler::Default, Scheduler::Cfs, policy("all")] {
         let mut scenario = scenario(machine(vec![busy.clone()]), hogs(), scheduler).seed(1);
-        // Every 8 ms CPU 1 is away for 4: also while its thread has work.
+        // Every 8 ms CPU 1 is offline for 4 ms: also while its thread has work.
         let away = |n: u64| [(8 * n, Change::Offline(1)), (8 * n + 4, Change::Online(1))];
         let faults = (1..100).flat_map(away);
         scenario.faults =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! 228 hardware threads under a message storm: the checkers that hold everywhere hold here.
+//! 228 hardware threads under a message storm: the checkers of every run hold here, too.
 
 use policy::{Instance, Policy};
 use sim::{Scenario, Scheduler, run_all};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tests of the simulator: that policies do in it what they say, and that it does what a kernel would.
+//! Tests of the simulator: policies behave in it as they declare, and it behaves as a kernel would.
 
 mod cas;
 mod common;

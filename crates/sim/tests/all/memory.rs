@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that say what they touch pay for what they find gone, once, and under every scheduler alike.
+//! Tasks with known memory pay for their misses, once, and under every scheduler alike.
 
 use machine::{Machine, find};
 use policy::Instance;
@@ -32,7 +32,7 @@ fn memory(outcome: &Outcome) -> &MemoryUse {
     outcome.memory.as_ref().expect("its tasks say what they touch")
 }
 
-/// Every way of losing time to misses.
+/// All costs of misses.
 const MISS_COSTS: [&str; 4] = ["dtlb_miss_ns", "itlb_miss_ns", "l1d_miss_ns", "l2_miss_ns"];
 
 fn free(machine: Machine) -> Machine {
@@ -47,7 +47,7 @@ fn what_misses_cost_is_what_a_run_takes_longer() {
         let cheap = on(free(core2()), job(), fifo());
         let (lost, added) = (memory(&dear).total.ns, dear.elapsed_ns - cheap.elapsed_ns);
         assert_eq!(memory(&cheap).total.ns, 0);
-        // Whole ns at each switch, and ticks that fall on other places.
+        // Rounding to whole ns at each switch, and ticks at other times.
         let off = (lost as f64 - added as f64).abs() / lost as f64;
         assert!(lost > 0 && off < 0.02, "{kind:?}: {lost} ns lost, {added} ns longer");
     }
@@ -55,7 +55,7 @@ fn what_misses_cost_is_what_a_run_takes_longer() {
 
 #[test]
 fn counts_times_costs_are_the_time() {
-    // With only the TLBs' costs left, the time is theirs.
+    // With only the TLBs' costs left, all of the time is theirs.
     let machine = core2().with_cost("l1d_miss_ns", 0.0).unwrap();
     let machine = machine.with_cost("l2_miss_ns", 0.0).unwrap();
     let costs = machine.memory.clone().unwrap();
@@ -79,7 +79,7 @@ fn a_task_that_says_nothing_pays_the_flat_costs_and_one_that_does_pays_none() {
     let (flat_ns, none_ns) =
         (elapsed(core2(), untold.clone()), elapsed(zero(core2()), untold.clone()));
     assert!(flat_ns as f64 > 1.05 * none_ns as f64, "{flat_ns} {none_ns}");
-    // The thread that starts the others says nothing: it alone may differ.
+    // The memory of the thread that starts the others is not known: it alone may differ.
     let (with, without) = (elapsed(core2(), told()), elapsed(zero(core2()), told()));
     assert!((with as f64 / without as f64 - 1.0).abs() < 0.005, "{with} {without}");
 }
@@ -134,7 +134,7 @@ fn a_machine_that_does_not_say_refuses_and_names_those_that_do() {
     }
 }
 
-/// Slides 13 and 51: what a switch costs processes, beyond what it costs threads that share.
+/// Slides 13 and 51: the cost of a switch to processes, beyond its cost to threads that share.
 #[test]
 fn processes_pay_more_than_siblings_until_nothing_fits() {
     let misses = |kind, kilobytes| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Objects and the clock: who blocks, who wakes whom, and how fast work gets on.
+//! Objects and the clock: which task blocks, which task wakes it, and how fast work is done.
 
 use machine::Machine;
 use policy::Instance;
@@ -17,7 +17,7 @@ fn on(machine: Machine, tasks: Vec<Task>, objects: Vec<Object>) -> Outcome {
     ran(machine, Workload { objects, ..workload(tasks) })
 }
 
-/// The same, as a recording has them.
+/// The same, as in a recording.
 fn replayed(machine: Machine, tasks: Vec<Task>, objects: Vec<Object>) -> Outcome {
     ran(machine, Workload { objects, recorded: true, ..workload(tasks) })
 }
@@ -92,9 +92,9 @@ fn a_mutex_lets_one_in() {
     assert!(outcome.elapsed_ns < 42 * MS, "{}", outcome.elapsed_ns);
 }
 
-/// Two threads that hand a flag to and fro work in turns, and none leaves its CPU meanwhile.
+/// Two threads that pass a flag to and fro work in turns, and neither leaves its CPU meanwhile.
 #[test]
-fn who_waits_for_a_flag_spins() {
+fn waiting_for_a_flag_spins() {
     let turn = |mine| {
         let wait = Step::Await { flag: 0, up: mine };
         again(10, vec![wait, burn(1), Step::Set { flag: 0, up: !mine }])
@@ -107,7 +107,7 @@ fn who_waits_for_a_flag_spins() {
     assert!(outcome.observed.tasks[&2].cpu_ns > 19 * MS, "spinning is CPU time");
 }
 
-/// On one CPU the spinner uses up its turn, and goes on when the flag was set meanwhile.
+/// On one CPU the spinner uses up its turn, and goes on if the flag was set meanwhile.
 #[test]
 fn a_spinner_that_does_not_run_sees_the_flag_later() {
     let wait = vec![Step::Await { flag: 0, up: true }, burn(1)];
@@ -118,7 +118,7 @@ fn a_spinner_that_does_not_run_sees_the_flag_later() {
 }
 
 #[test]
-fn a_condition_wakes_who_waits() {
+fn condition_wakes_its_waiters() {
     let wait = vec![Step::Lock(0), Step::Wait { condition: 1, mutex: 0 }, Step::Unlock(0), burn(1)];
     let wake = vec![burn(5), Step::Lock(0), Step::Broadcast(1), Step::Unlock(0)];
     let tasks = vec![task("a", wait.clone()), task("b", wait), task("waker", wake)];
@@ -127,7 +127,7 @@ fn a_condition_wakes_who_waits() {
 }
 
 #[test]
-fn nobody_to_wake_is_reported_and_not_waited_for() {
+fn stuck_task_is_reported_and_not_waited_for() {
     let stuck = vec![task("lonely", vec![Step::Suspend(0)])];
     let load = Workload { objects: vec![Object::Suspension], ..workload(stuck) };
     let error = run(&scenario(cores(2), load, fifo())).unwrap_err();
@@ -153,7 +153,7 @@ fn a_timer_keeps_its_period_whatever_the_work() {
     let step = Step::Timer { timer: 0, period_ns: 10 * MS, relative: false };
     let tasks = vec![task("periodic", again(10, vec![burn(3), step]))];
     let outcome = on(cores(1), tasks, vec![Object::Timer]);
-    // Ten periods from the start of the workload, wherever its first use is: as rt-app counts.
+    // Ten periods from the start of the workload, wherever its first use is: as in rt-app.
     assert!((100 * MS..101 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
@@ -195,10 +195,10 @@ fn a_workload_that_never_ends_meets_the_cap() {
     }
 }
 
-/// Waking a whole team takes far longer than what each does then. Those woken first have to be done
-/// by the time the last is, so a policy that looks for idle CPUs finds theirs again.
+/// Waking a whole team takes far longer than the work of each after it. The first ones woken have to be done when the
+/// last is woken, so that a policy that looks for idle CPUs finds theirs again.
 #[test]
-fn who_opens_a_barrier_does_not_hold_up_those_it_wakes() {
+fn opening_a_barrier_does_not_hold_up_the_woken_tasks() {
     let barrier = vec![Object::Barrier { parties: 400, spin_ns: 0 }];
     let steps = again(20, vec![Step::Run { work_ns: 1000 }, Step::Barrier(0)]);
     let team = (0..400).map(|at| task(&format!("omp-{at}"), steps.clone())).collect();
@@ -210,7 +210,7 @@ fn who_opens_a_barrier_does_not_hold_up_those_it_wakes() {
     assert!(worst_ms < 0.2, "with 228 CPUs for 400 threads one waited {worst_ms} ms");
 }
 
-/// As hackbench's own `Time:`: what the forks take is not in it.
+/// As hackbench's own `Time:`, which excludes the forks.
 #[test]
 fn a_storm_is_timed_from_when_all_are_ready() {
     let timed = |loops| {
@@ -226,7 +226,7 @@ fn a_storm_is_timed_from_when_all_are_ready() {
     assert!(!other.unwrap().extra.contains_key("own_time_s"), "it reports no time");
 }
 
-/// Times that two tasks on one CPU blocked which fill a pipe that has room for all.
+/// How often two tasks on one CPU blocked while they filled a pipe that has room for everything.
 fn blocked_writers(scheduler: Scheduler) -> u64 {
     let objects = vec![Object::Pipe { capacity: 1 << 24 }];
     let write = || again(40_000, vec![Step::Write { channel: 0, bytes: 100 }]);
@@ -235,7 +235,7 @@ fn blocked_writers(scheduler: Scheduler) -> u64 {
     [1, 2].map(|tid| outcome.observed.tasks[&tid].voluntary - 1).iter().sum()
 }
 
-/// Each writes 1000 times, to pipes by turns that are never full.
+/// Each writes 1000 times, by turns to pipes that are never full.
 fn writers(machine: Machine, tasks: usize, pipes: usize, bytes: u32) -> Outcome {
     let writer = |at: usize| {
         let write = Step::Write { channel: at % pipes, bytes };
@@ -245,7 +245,7 @@ fn writers(machine: Machine, tasks: usize, pipes: usize, bytes: u32) -> Outcome 
     on(machine, (0..tasks).map(writer).collect(), objects)
 }
 
-/// What waiting and waking took where it was recorded is taken of who waits, and of who wakes.
+/// The recorded extra time of waiting is charged to the waiting task, that of waking to the waker.
 #[test]
 fn waiting_and_waking_take_as_long_as_they_did() {
     let write = again(100, vec![Step::Sleep { ns: MS }, Step::Write { channel: 0, bytes: 100 }]);
@@ -263,7 +263,7 @@ fn waiting_and_waking_take_as_long_as_they_did() {
         let [slow_writer, slow_reader] = cpu_ns(waited_ns, woke_ns);
         [slow_writer - writer, slow_reader - reader].map(|ns| (ns / 100_000.0).round())
     };
-    // Both wait a hundred times: the one sleeps, the other finds nothing; and the one wakes.
+    // Both wait a hundred times: one sleeps, the other finds no data. One of them wakes the other.
     assert_eq!(more(5_000.0, 0.0), [5.0, 5.0]);
     assert_eq!(more(0.0, 3_000.0), [3.0, 0.0]);
 }
@@ -278,13 +278,13 @@ fn an_observer_of_calls_takes_its_time_of_each() {
     assert_eq!((cpu_ns(700.0) - cpu_ns(0.0)) / 1000, 700);
 }
 
-/// And it is counted in the act that it happens in, beside what the model adds itself.
+/// It is also counted in the act in which it happens, beside the model's own costs.
 #[test]
 fn what_waking_takes_is_seen_to_be_added() {
     let act = |then| Act { work_ns: 2000.0, met: Met::default(), then };
     let write = |channel| act(Then::Write { channel, bytes: 100 });
     let read = act(Then::Read { channel: 0, bytes: 100 });
-    // The first pipe's reader waits for each message, of the second there is none.
+    // The first pipe's reader waits for each message; the second pipe has no reader.
     let writes = [write(0), write(1), act(Then::Wait(1000.0))].repeat(100);
     let added = |woke_ns: f64| {
         let tasks = vec![played("writer", &writes), played("reader", &[read; 100])];
@@ -305,20 +305,20 @@ fn writers_to_one_pipe_wait_for_each_other() {
     assert!(spent_ns(1) > 20.0, "{} ns a write", spent_ns(1));
 }
 
-/// Where CPUs run in turn on one clock, who spins gives its turns away, and all get on as if they did not meet.
+/// If CPUs run in turn on one clock, a spinner gives its turns away, and all tasks proceed as if they did not contend.
 #[test]
-fn who_spins_takes_no_time_from_others() {
+fn spinner_takes_no_time_from_other_tasks() {
     let machine = machine::find("icount-2x4").unwrap();
     let elapsed_ns = |pipes| writers(machine.clone(), 4, pipes, 4000).elapsed_ns as f64;
     let ratio = elapsed_ns(1) / elapsed_ns(4);
     assert!(ratio < 1.05, "{ratio}");
 }
 
-/// Where CPUs run in turn on one clock, who is to give its CPU away when its turn ends does so in the next: that time is
-/// its own, and not of who comes after it. So a writer that works for longer than its reader owes to it, and gives way
-/// at most of its messages.
+/// If CPUs run in turn on one clock, a task that is to give way at the end of a turn does so in the next one. That time
+/// is its own, and not its successor's. So a writer that works for longer than its reader is charged for it, and gives
+/// way at most of its messages.
 #[test]
-fn who_gives_way_when_its_turn_ends_does_so_in_the_next() {
+fn task_preempted_at_the_end_of_a_turn_leaves_in_the_next() {
     let machine = machine::find("icount-2x4").unwrap();
     let of = |name: &str, cpu: usize, steps| Task { cpus: Some(vec![cpu]), ..task(name, steps) };
     let write = again(2000, vec![burn_us(2), Step::Write { channel: 0, bytes: 100 }]);
@@ -332,8 +332,8 @@ fn who_gives_way_when_its_turn_ends_does_so_in_the_next() {
     assert!(gave_way > 1000, "{gave_way}");
 }
 
-/// Where CPUs run in turn on one clock, one of them runs at any time, in the kernel or not: all that tasks get is no
-/// more than the time, and little less while some always want it.
+/// If CPUs run in turn on one clock, one of them runs at any time, in the kernel or not. The tasks' CPU time is no more
+/// than the elapsed time, and little less if some task always wants to run.
 #[test]
 fn cpus_that_run_in_turn_share_all_of_the_time() {
     let talk = |at: usize| {
@@ -363,7 +363,7 @@ fn cpus_that_run_in_turn_share_all_of_the_time() {
 }
 
 #[test]
-fn who_loses_its_cpu_within_a_pipe_keeps_others_out() {
+fn task_preempted_within_a_pipe_keeps_others_out() {
     let blocked = blocked_writers(Scheduler::Default);
     assert!(blocked > 0, "nobody slept for the mutex");
     assert_eq!(blocked_writers(Scheduler::Cfs), 0, "a kernel of then does not preempt itself");
@@ -381,7 +381,7 @@ fn a_token_that_is_there_is_not_waited_for() {
     assert!((20 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
-/// Where one goes on who slept on CPU 2, woken from CPU 7, which is under another cache.
+/// The CPU on which a task goes on that slept on CPU 2 and was woken from CPU 7, which is under another cache.
 fn goes_on_at(sync: bool) -> u32 {
     let taker = vec![Step::Cpus(Some(vec![2])), burn(1), Step::Cpus(None), Step::Take(0), burn(1)];
     let give = Step::Give { tokens: 0, more: More::No, sync };
@@ -397,14 +397,14 @@ fn goes_on_at(sync: bool) -> u32 {
     traced.events.iter().find(on).unwrap().cpu
 }
 
-/// `wake_affine`: a waker that is about to block draws whom it wakes to its cache, and a futex's does not.
+/// `wake_affine`: a waker that is about to block draws the woken task to its cache; a futex's waker does not.
 #[test]
-fn who_gives_and_goes_on_leaves_whom_it_wakes_where_it_was() {
+fn woken_task_stays_where_it_was_when_its_waker_goes_on() {
     assert_eq!(goes_on_at(false), 2);
     assert!((4..8).contains(&goes_on_at(true)), "{}", goes_on_at(true));
 }
 
-/// Less than the kernel may be late with a timer.
+/// Less than the kernel's timer slack.
 #[test]
 fn a_lock_that_others_have_is_waited_for_as_long_as_they_do() {
     let needs = again(1000, vec![Step::Contend { ns: 10_000 }, Step::Run { work_ns: 10_000 }]);
@@ -413,7 +413,7 @@ fn a_lock_that_others_have_is_waited_for_as_long_as_they_do() {
     assert!((20 * MS..30 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
-/// When the first of three whom one wakes, a millisecond of work apart, has done a moment's work, ms.
+/// One task wakes three, a millisecond of work apart. The result is when the first has done a moment's work, ms.
 fn first_woken_ends_ms(more: More) -> f64 {
     let give = |tokens, more| Step::Give { tokens, more, sync: true };
     let giver = vec![
@@ -433,16 +433,16 @@ fn first_woken_ends_ms(more: More) -> f64 {
 }
 
 #[test]
-fn who_is_woken_in_a_locked_queue_goes_on_when_all_are() {
+fn task_woken_in_a_locked_queue_goes_on_when_all_are_woken() {
     let free_ms = first_woken_ends_ms(More::Free);
     assert!((5.0..5.3).contains(&free_ms), "{free_ms}");
     let locked_ms = first_woken_ends_ms(More::Locked);
     assert!((7.0..7.3).contains(&locked_ms), "{locked_ms}");
 }
 
-/// The second client comes first, and is served first: the server reads what that one sends.
+/// The second client arrives first, and is served first: the server reads its message.
 #[test]
-fn a_server_accepts_whoever_comes_first() {
+fn server_accepts_the_first_connection_first() {
     let pipe = || Object::Pipe { capacity: 4096 };
     let mut objects = vec![Object::Listener, pipe(), pipe(), pipe(), pipe()];
     objects.extend(vec![Object::Accepted; 4]);
@@ -470,9 +470,9 @@ fn a_server_accepts_whoever_comes_first() {
     assert!((25 * MS..27 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
-/// It is there before who accepts connections.
+/// It reads before the server accepts.
 #[test]
-fn who_reads_from_a_connection_waits_until_it_is_accepted() {
+fn read_from_a_connection_waits_until_it_is_accepted() {
     let pipe = || Object::Pipe { capacity: 4096 };
     let objects = vec![Object::Listener, pipe(), pipe(), Object::Accepted, Object::Accepted];
     let bytes = 10;
@@ -488,7 +488,7 @@ fn who_reads_from_a_connection_waits_until_it_is_accepted() {
     assert!((25 * MS..26 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
-/// Threads with these programs, which share an interpreter's lock, on so many CPUs.
+/// Threads with these programs, which share an interpreter's lock, on `cpus` CPUs.
 fn interpreted<const N: usize>(cpus: usize, programs: [Vec<Step>; N]) -> Outcome {
     let mut tasks = programs.map(|steps| task("thread", steps)).to_vec();
     tasks.iter_mut().for_each(|task| task.gil = Some(0));
@@ -502,22 +502,24 @@ fn threads_of_an_interpreter_work_one_at_a_time_by_turns_of_5_ms() {
     assert!((40 * MS..41 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
     let [first, second] = [1, 2].map(|tid| &outcome.observed.tasks[&tid]);
     let blocked = first.voluntary + second.voluntary;
-    // Eight turns, at whose ends one lets go and the other has asked; and some meet at the mutex.
+    // Eight turns. At the end of each one thread releases the lock and the other has asked; sometimes both contend for
+    // the mutex.
     assert!((14..=28).contains(&blocked), "{blocked}");
     assert!(first.cpu_ns.abs_diff(second.cpu_ns) < MS, "{outcome:?}");
 }
 
-/// Who has waited for 5 ms while others took turns waits once more: else four of them would hand it round in 2 ms.
+/// A thread that has waited for 5 ms while others took turns waits once more: else four threads would pass it round in
+/// 2 ms.
 #[test]
 fn turns_of_an_interpreter_are_no_shorter_where_many_wait() {
     let outcome = interpreted(4, [20; 4].map(|ms| vec![burn(ms)]));
     let blocked: u64 = outcome.observed.tasks.values().map(|task| task.voluntary).sum();
-    // Sixteen turns, at the end of each of which one lets go and waits, and others have waited in vain.
+    // Sixteen turns. At the end of each one thread releases the lock and waits, and others have waited in vain.
     assert!(blocked <= 52, "{blocked}");
 }
 
 #[test]
-fn who_blocks_or_ends_lets_go_of_the_interpreter() {
+fn blocking_or_ending_releases_the_interpreter() {
     let outcome = interpreted(2, [vec![Step::Sleep { ns: 20 * MS }], vec![burn(20)]]);
     assert!((20 * MS..21 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
     assert_eq!(outcome.observed.tasks[&2].voluntary, 1, "nobody asks for it");
@@ -526,9 +528,9 @@ fn who_blocks_or_ends_lets_go_of_the_interpreter() {
     assert!(outcome.observed.tasks.values().all(|task| task.voluntary <= 2), "nobody asks for it");
 }
 
-/// Who waits for it would else be woken when the kernel is done with the thread that ends, and that is long after.
+/// A waiter would otherwise be woken only when the kernel is done with the ending thread, long after.
 #[test]
-fn who_ends_lets_go_of_the_interpreter_before_the_kernel_ends_it() {
+fn ending_thread_releases_the_interpreter_before_the_kernel_ends_it() {
     let thread = |ms| Task { gil: Some(0), ..task("thread", vec![burn(ms)]) };
     let gil = Object::Gil { interval_ns: 5 * MS, ask_ns: 10_000 };
     let load = Workload { objects: vec![gil], ..workload(vec![thread(2), thread(2)]) };
@@ -544,16 +546,17 @@ fn who_ends_lets_go_of_the_interpreter_before_the_kernel_ends_it() {
     assert!(woken_ns + takes_ns as u64 <= ended_ns, "{woken_ns} {ended_ns} {takes_ns}");
 }
 
-/// It works for 1 ms at a time, and writes. Who is woken then comes too late to find the lock free, and waits anew.
+/// It works for 1 ms at a time, and writes. The thread woken then is too late to find the lock free, and waits anew.
 #[test]
-fn who_writes_lets_go_of_the_interpreter() {
+fn writing_releases_the_interpreter() {
     let writes = again(20, vec![burn(1), Step::Write { channel: 1, bytes: 1 }]);
     let outcome = interpreted(2, [writes, vec![burn(1)]]);
     let second = &outcome.observed.tasks[&2];
     assert!(second.voluntary >= 20, "{second:?}");
 }
 
-/// A taker that gives up after 5 ms, works for one and asks again, and then sleeps; one gives it a token after so long.
+/// A taker gives up after 5 ms, works for 1 ms and asks again, and then sleeps. A giver gives it a token after
+/// `given_ns`.
 fn asking(given_ns: u64) -> Outcome {
     let giver =
         vec![Step::Sleep { ns: given_ns }, Step::Give { tokens: 0, more: More::No, sync: true }];
@@ -563,7 +566,7 @@ fn asking(given_ns: u64) -> Outcome {
 }
 
 #[test]
-fn who_gives_up_works_and_asks_again() {
+fn taker_that_gives_up_works_and_asks_again() {
     let outcome = asking(14 * MS);
     let taker = &outcome.observed.tasks[&2];
     assert_eq!(taker.voluntary, 5, "it asks three times, sleeps, and ends");
@@ -572,15 +575,15 @@ fn who_gives_up_works_and_asks_again() {
 }
 
 #[test]
-fn who_gets_what_it_asks_for_is_not_woken_by_its_timer() {
+fn taker_that_gets_its_token_is_not_woken_by_its_timer() {
     let outcome = asking(2 * MS);
     assert_eq!(outcome.observed.tasks[&2].voluntary, 3, "it asks once, sleeps, and ends");
     assert!((22 * MS..23 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
 }
 
-/// A thread of the kernel's own wakes in the midst of the other's work, and sleeps on when that is done.
+/// A kernel thread wakes in the middle of the other's work, and still sleeps when that is done.
 #[test]
-fn nobodys_run_goes_on_for_a_recorded_thread_of_the_kernels() {
+fn recorded_kernel_thread_prolongs_no_run() {
     let wakes = vec![Step::Sleep { ns: 2 * MS }, burn(1), Step::Sleep { ns: 500 * MS }];
     let kworker = Task { kernel: true, delay_ns: MS, ..task("kworker", wakes) };
     let machine = machine::find("icount-1").unwrap();
@@ -600,7 +603,7 @@ fn recorded_work_is_done_in_its_cpus_turns_alone() {
         let machine = machine::find("icount-2x4").unwrap();
         run(&scenario(machine, load, fifo())).unwrap_or_else(|error| panic!("{error}")).elapsed_ns
     };
-    // One clock counts all: who works by that clock is done when others have worked as well.
+    // One clock counts for all: a task that works by that clock is done when others have worked as well.
     assert!(elapsed(false) < 8 * MS, "{}", elapsed(false));
     assert!((20 * MS..24 * MS).contains(&elapsed(true)), "{}", elapsed(true));
 }
@@ -647,7 +650,7 @@ fn a_task_goes_where_its_phase_may_run() {
             Kind::Switch { next: 1, .. } => Some(event.cpu),
             _ => None,
         });
-        // Leaving CPU 1 is nothing that the last phase asks for.
+        // The last phase does not ask to leave CPU 1.
         assert_eq!(went.collect::<Vec<_>>(), [0, 2, 1], "{}", traced.outcome.policy);
         assert_eq!(traced.outcome.progress[&1], 20e6);
     }

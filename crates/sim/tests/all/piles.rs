@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPUs that are all busy, some with more than others: as many tasks are to come to each in the end.
+//! CPUs that are all busy, some with more tasks than others: in the end each is to have as many.
 
 use sim::{Change, Fault, run};
 use workload::{Object, Step, Task, Workload};
@@ -7,7 +7,7 @@ use workload::{Object, Step, Task, Workload};
 use crate::common::shipped::every_scheduler;
 use crate::common::{MS, burn, cores, scenario, task, workload};
 
-/// A pool: forked one by one they find a CPU each that idles, mostly the same, and block. Then there is work for all.
+/// A pool: forked one by one, each thread finds an idle CPU, mostly the same, and blocks. Then there is work for all.
 fn pool(threads: usize, ms: u64) -> Workload {
     let worker = |at: usize| Task {
         forked: true,
@@ -44,9 +44,10 @@ fn a_pool_that_was_piled_up_spreads() {
     assert!(uneven.is_empty(), "{}", uneven.join("\n"));
 }
 
-/// Most wait for a CPU that all of them are bound to. Of the others six may leave theirs, later on, for that of a seventh.
+/// Most tasks wait for a CPU that they are all pinned to. Six of the others may leave their CPU, later on, for that of
+/// a seventh.
 #[test]
-fn a_pile_that_cannot_spread_is_in_nobodys_way() {
+fn pile_that_cannot_spread_does_not_hinder_other_tasks() {
     let mut uneven = Vec::new();
     for scheduler in every_scheduler().split_off(2) {
         let hog = |cpu: usize| Task {
@@ -65,7 +66,7 @@ fn a_pile_that_cannot_spread_is_in_nobodys_way() {
         scenario.faults = (9..15).map(free).collect();
         let outcome = run(&scenario).unwrap();
         let ms: Vec<u64> = (10..=16).map(|tid| outcome.observed.tasks[&tid].cpu_ns / MS).collect();
-        // three and four on a CPU each, or all alike; avx-fair looks at the one queue that is behind most
+        // three and four on a CPU each, or all alike; avx-fair looks at the one queue that is most behind
         if outcome.policy != "avx-fair" && ms.iter().any(|ms| !(4_000..7_500).contains(ms)) {
             uneven.push(format!("{}: {ms:?} ms", outcome.policy));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Policies keep what their variants declare, and the one that cheats is seen.
+//! Policies keep the promises of their variants, and a cheating policy is found.
 
 use policy::{Instance, Policy, Promises};
 use sim::{Scenario, Scheduler, SimError, run};
@@ -80,7 +80,7 @@ fn promises_are_kept_where_cpus_run_in_turn() {
     }
 }
 
-/// Its slice ends with nobody behind it, and it goes on; then somebody wakes.
+/// Its slice ends with no task behind it, and it goes on; then a task wakes.
 #[test]
 fn promises_are_kept_behind_a_task_that_was_alone() {
     let nap = vec![Step::Sleep { ns: 7 * MS }, Step::Run { work_ns: MS }];
@@ -97,8 +97,8 @@ fn promises_are_kept_behind_a_task_that_was_alone() {
     }
 }
 
-/// Who opens a barrier wakes hundreds, in one system call; a tick ends its slice meanwhile, and it gives
-/// way when the call is over.
+/// A task that opens a barrier wakes hundreds, in one system call. A tick ends its slice meanwhile, and it gives way
+/// when the call is over.
 #[test]
 fn a_slice_may_end_in_a_long_system_call() {
     let mut load = burners(0, MS);
@@ -115,9 +115,9 @@ fn a_slice_may_end_in_a_long_system_call() {
     }
 }
 
-/// Slices are shorter than the time between two ticks, and whoever wakes asks its CPU to schedule.
+/// Slices are shorter than the time between two ticks, and each woken task makes its CPU schedule.
 #[test]
-fn a_slice_may_end_when_somebody_asks_the_cpu_to_schedule() {
+fn slice_may_end_when_the_cpu_is_asked_to_schedule() {
     let nap = vec![Step::Sleep { ns: 7 * MS / 3 }, Step::Run { work_ns: 100_000 }];
     let naps = vec![Step::Repeat { times: Some(40), steps: nap }];
     let load = common::workload(vec![

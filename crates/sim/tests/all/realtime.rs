@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Real-time tasks, and what they leave of CPUs to the class below.
+//! Real-time tasks, and the class below them on the CPUs they take.
 
 use policy::Instance;
 use sim::{Change, Fault, Scenario, Scheduler, Traced, run_traced};
@@ -63,7 +63,7 @@ fn of_one_priority_fifo_goes_on_and_rr_takes_turns() {
 }
 
 #[test]
-fn who_yields_goes_behind_its_priority() {
+fn yielding_task_goes_behind_its_priority() {
     let yields = vec![burn(5), Step::Yield, burn(5)];
     let load =
         workload(["a", "b"].map(|name| realtime(name, RealTime::Fifo(5), yields.clone())).to_vec());
@@ -72,9 +72,9 @@ fn who_yields_goes_behind_its_priority() {
     assert_eq!(took, [1, 2, 1, 2]);
 }
 
-/// Three of them on two CPUs: one must wait, and goes wherever a CPU gets free first.
+/// Three real-time tasks on two CPUs: one must wait, and goes wherever a CPU gets free first.
 #[test]
-fn who_waits_is_pushed_and_pulled_to_where_it_can_run() {
+fn waiting_task_is_pushed_and_pulled_to_where_it_can_run() {
     for scheduler in every_scheduler() {
         let of = |name, ms, prio| realtime(name, RealTime::Fifo(prio), vec![burn(ms)]);
         let late = Task { delay_ns: 5 * MS, ..of("late", 20, 9) };
@@ -88,9 +88,9 @@ fn who_waits_is_pushed_and_pulled_to_where_it_can_run() {
     }
 }
 
-/// Three that are bound come to three CPUs. On one of these is a fourth of their priority, which goes elsewhere for them.
+/// Three pinned tasks wake on three CPUs. One of these runs a fourth task of their priority, which moves away for them.
 #[test]
-fn who_is_bound_goes_before_one_of_its_priority_that_can_go_elsewhere() {
+fn pinned_task_goes_before_one_of_its_priority_that_can_move() {
     for scheduler in every_scheduler() {
         let of = |name, ms| realtime(name, RealTime::Fifo(5), vec![burn(ms)]);
         let bound = |cpu| Task { delay_ns: 10 * MS, cpus: Some(vec![cpu]), ..of("bound", 20) };
@@ -104,8 +104,8 @@ fn who_is_bound_goes_before_one_of_its_priority_that_can_go_elsewhere() {
     }
 }
 
-/// One of a class below has its twentieth of the CPU of a real-time task, which waits for that and does not go elsewhere,
-/// though it could: `push_rt_task` moves nobody who outranks who runs.
+/// A task of the class below has its twentieth of the CPU of a real-time task. That task waits meanwhile and does not
+/// go elsewhere, though it could: `push_rt_task` moves no task that outranks the running one.
 #[test]
 fn a_hog_stays_where_others_have_their_twentieth() {
     for scheduler in every_scheduler().into_iter().filter(|one| !matches!(one, Scheduler::Cfs)) {
@@ -121,8 +121,8 @@ fn a_hog_stays_where_others_have_their_twentieth() {
     }
 }
 
-/// One wakes 400 that wait at a barrier, or each for a token of a recording's, all on one CPU, while a real-time task naps
-/// so many times: who gets the CPU before the last is woken.
+/// A task wakes 400 that wait at a barrier, or each for a token of a recording's, all on one CPU. Meanwhile a real-time
+/// task wakes `naps` times. The result is the tasks that get the CPU before the last is woken.
 fn meanwhile(naps: u64, scheduler: &Scheduler, recorded: bool) -> Vec<Tid> {
     let nap = vec![Step::Run { work_ns: 1000 }, Step::Sleep { ns: 50_000 }];
     let nap = vec![Step::Repeat { times: Some(naps), steps: nap }];
@@ -150,7 +150,7 @@ fn meanwhile(naps: u64, scheduler: &Scheduler, recorded: bool) -> Vec<Tid> {
 }
 
 #[test]
-fn who_wakes_many_gives_way_in_between_where_the_kernel_preempts_itself() {
+fn waker_of_many_is_preempted_in_between_if_the_kernel_preempts_itself() {
     for scheduler in every_scheduler() {
         let preempts = !matches!(scheduler, Scheduler::Cfs);
         for recorded in [false, true] {
@@ -158,7 +158,7 @@ fn who_wakes_many_gives_way_in_between_where_the_kernel_preempts_itself() {
             assert_eq!(gives_way, preempts, "{scheduler:?}, recorded: {recorded}");
         }
     }
-    // Linux's own class asks lazily that who was woken has its turn: on the way out of the kernel.
+    // Linux's own class lets a woken task preempt lazily: on the way out of the kernel.
     assert!([false, true].iter().all(|it| meanwhile(1, &Scheduler::Default, *it).is_empty()));
 }
 
@@ -190,16 +190,16 @@ fn ran_ns(traced: &Traced, n: usize, from_ns: u64, to_ns: u64) -> Vec<u64> {
     ran_ns.iter().zip(since_ns).map(|(ran_ns, since)| ran_ns + on(since)).collect()
 }
 
-/// What each is to get at least of a fair part, in percent.
+/// The least that each is to get of a fair part, in percent.
 fn part(name: &str) -> u64 {
     match name {
-        // By load and capacity, in steps: it sends a task back now and then.
+        // By load and capacity, in steps: it moves a task back now and then.
         "default" | "cfs" => 50,
         _ => 75,
     }
 }
 
-/// Four of them on two CPUs, of which one is taken: all share the other, and what is left of the taken one.
+/// Four tasks on two CPUs, one of which is taken: all share the other, and the rest of the taken one.
 #[test]
 fn tasks_leave_a_cpu_that_a_hog_takes() {
     let mut short = Vec::new();
@@ -218,8 +218,8 @@ fn tasks_leave_a_cpu_that_a_hog_takes() {
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
 
-/// One CPU goes shortly after a hog had it, the next has another: all share the one that is left. Who counts the first
-/// twice, as taken and as gone, takes it that no CPU is left.
+/// One CPU goes offline shortly after a hog had it, and the next has a hog: all tasks share the remaining one. A policy
+/// that counts the first twice, as taken and as offline, concludes that no CPU is left.
 #[test]
 fn a_cpu_that_goes_while_it_is_taken_is_away_once() {
     let mut short = Vec::new();
@@ -238,8 +238,8 @@ fn a_cpu_that_goes_while_it_is_taken_is_away_once() {
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
 
-/// It cannot leave: it gets its twentieth of each second, and ends when the hog has gone. The others share their CPU
-/// as if it were not there.
+/// It cannot leave: it gets its twentieth of each second, and ends after the hog. The others share their CPU as if it
+/// were not there.
 #[test]
 fn a_task_that_is_bound_behind_a_hog_is_not_lost() {
     let mut short = Vec::new();
@@ -262,9 +262,10 @@ fn a_task_that_is_bound_behind_a_hog_is_not_lost() {
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
 
-/// The fastest of five CPUs idles when it is taken, which no policy hears of. Each of the others has one task, which goes on.
+/// The fastest of five CPUs idles when it is taken, and no policy is told. Each of the others has one task, which goes
+/// on.
 #[test]
-fn nobody_is_sent_to_an_idle_cpu_that_a_hog_has_taken() {
+fn no_task_is_sent_to_an_idle_cpu_that_a_hog_has_taken() {
     let mut machine = cores(5);
     machine.core_rates = vec![1.0, 0.5];
     machine.cpus[1..].iter_mut().for_each(|cpu| cpu.core_type = 1);
@@ -280,8 +281,8 @@ fn nobody_is_sent_to_an_idle_cpu_that_a_hog_has_taken() {
     }
 }
 
-/// Three tasks may run on two CPUs: one goes, the other a real-time task has first, which does `steps` from then on.
-/// Each of the three is to run for so long in each second, ms.
+/// Three tasks may run on two CPUs. One goes offline; the other is first taken by a real-time task, which does `steps`
+/// from then on. Each of the three must run for at least `least` ms in each second.
 fn each_has_ms(steps: &[Step], least: u64) {
     let mut short = Vec::new();
     for scheduler in every_scheduler() {
@@ -301,18 +302,18 @@ fn each_has_ms(steps: &[Step], least: u64) {
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
 
-/// It had the CPU for a while once, and comes by for a moment ten times a second since.
+/// It had the CPU for a while once, and has run for a moment ten times a second since.
 #[test]
 fn a_cpu_that_is_visited_is_not_taken() {
     each_has_ms(&[Step::Sleep { ns: 100 * MS }, Step::Run { work_ns: MS / 10 }], 250);
 }
 
 #[test]
-fn who_waits_for_a_cpu_that_went_has_the_part_of_one_that_is_taken() {
+fn task_of_an_offline_cpu_has_the_part_of_one_that_is_taken() {
     each_has_ms(&[burn(1000)], 10);
 }
 
-/// Once each time, whatever happens until it has the CPU back.
+/// Once each time, whatever happens until the policy has the CPU again.
 #[test]
 fn a_policy_hears_once_that_a_cpu_is_taken_and_that_it_is_back() {
     for scheduler in every_scheduler().split_off(2) {
@@ -337,13 +338,13 @@ fn visitor(cpu: usize) -> Task {
     Task { cpus: Some(vec![cpu]), ..comes(None, 4) }
 }
 
-/// One that wakes so often, or for ever, each so many ms, for 0.1 ms.
+/// A task that wakes `times` times, or for ever, each `each_ms`, for 0.1 ms.
 fn comes(times: Option<u64>, each_ms: u64) -> Task {
     let steps = vec![Step::Run { work_ns: MS / 10 }, Step::Sleep { ns: each_ms * MS }];
     realtime("visitor", RealTime::Fifo(7), vec![Step::Repeat { times, steps }])
 }
 
-/// Who is interrupted goes on: it has neither yielded nor had its turn.
+/// An interrupted task goes on: it has neither yielded nor had its turn.
 #[test]
 fn nice_means_the_same_where_a_real_time_task_wakes_often() {
     let mut wrong = Vec::new();
@@ -364,7 +365,7 @@ fn nice_means_the_same_where_a_real_time_task_wakes_often() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// It takes a fortieth of a CPU, and who waits there is taken by nobody for that.
+/// It takes a fortieth of a CPU, and no CPU pulls the tasks that wait there for that.
 #[test]
 fn tasks_do_not_leave_a_cpu_that_is_visited() {
     let mut uneven = Vec::new();
@@ -382,10 +383,10 @@ fn tasks_do_not_leave_a_cpu_that_is_visited() {
     assert!(uneven.is_empty(), "{}", uneven.join("\n"));
 }
 
-/// Real-time tasks wake on all CPUs, and many wait: nobody is sent from one end of a queue to another until the kernel has
-/// had enough of it, and nobody runs more than others for that.
+/// Real-time tasks wake on all CPUs, and many tasks wait. No task is sent from one end of a queue to another until the
+/// kernel unloads the policy, and no task runs more than others for that.
 #[test]
-fn who_waits_where_all_cpus_are_visited_is_not_sent_around() {
+fn waiting_task_is_not_sent_around_when_all_cpus_are_visited() {
     let mut uneven = Vec::new();
     for scheduler in every_scheduler() {
         let mut load = spinners(40, 10_000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two earlier ways to find siblings, as arms of comparison: each finds those that there are, pays for
-//! finding them, and is told of nothing else.
+//! Two earlier ways to find siblings, as arms of comparison. Each finds existing siblings, pays for finding them, and
+//! is told nothing else.
 
 use machine::find;
 use policy::Instance;
@@ -31,14 +31,14 @@ fn spaces(outcome: &Outcome) -> u64 {
     outcome.observed.address_space_switches
 }
 
-/// Threads of a program share its data: whoever traces that runs them in a row.
+/// Threads of a program share its data: a scheduler that traces that runs them in a row.
 #[test]
 fn tracing_finds_siblings() {
     let (before, traced) = (on("chat", o1()), on("chat", related(Related::Traced)));
     assert!(spaces(&traced) * 4 < spaces(&before), "{} {}", spaces(&traced), spaces(&before));
 }
 
-/// Threads that share nothing are not put together, and tracing them costs time.
+/// Threads that share nothing are not grouped, and tracing them costs time.
 #[test]
 fn tracing_those_that_share_nothing_only_costs() {
     let (before, traced) = (on("apart", o1()), on("apart", related(Related::Traced)));
@@ -47,8 +47,8 @@ fn tracing_those_that_share_nothing_only_costs() {
     assert!(spaces(&traced) * 2 > spaces(&before), "{} {}", spaces(&traced), spaces(&before));
 }
 
-/// What missed little after another is put with it: fewer changes than without, more than with the
-/// address space known.
+/// A thread that missed little after another is grouped with it: fewer changes than without, more than with the address
+/// space known.
 #[test]
 fn sampling_finds_some_siblings() {
     let (before, sampled) = (on("chat", o1()), on("chat", related(Related::Sampled)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The 15 locks of `rr`: each is taken where its time comes, and each can be left out.
+//! The 15 locks of `rr`: each is taken in its situation, and each can be left out.
 
 use policy::{Instance, Policy, Unit};
 use sim::{Change, Fault, Scheduler, run};
@@ -9,8 +9,8 @@ use crate::common::{MS, burn, cores, scenario, task, workload};
 
 const REGISTRY: &[&Policy] = &[&baseline::RR];
 
-/// How many locks rr takes: for longer than a period, on three CPUs, one of which uses its allowance up,
-/// borrows from the others, goes away in debt and comes again.
+/// Number of locks rr takes on three CPUs in more than a period. One CPU uses up its allowance, borrows from the
+/// others, goes offline in debt and online again.
 fn taken(policy: &str) -> u64 {
     let at = |ms: u64, change| Fault { at_ns: ms * MS, change };
     let forever = |steps| vec![Step::Repeat { times: None, steps }];

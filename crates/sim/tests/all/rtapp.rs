@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! rt-app's own examples, those of Debian's package, run.
+//! The examples of rt-app itself, from Debian's package, run.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use workload::rtapp::parse;
 
 use crate::common::MS;
 
-/// Long enough for everything in them to begin.
+/// Long enough for all of their tasks to begin.
 const DURATION_NS: u64 = 1_500 * MS;
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! SCHED_IDLE and SCHED_BATCH, under Linux's own classes and under each policy that heeds them.
+//! SCHED_IDLE and SCHED_BATCH, under Linux's own classes and under each policy that honours them.
 
 use policy::{Extent, Instance};
 use sim::{Scheduler, run};
@@ -9,7 +9,7 @@ use workload::{Fair, Step, Task};
 use crate::common::shipped;
 use crate::common::{MS, burn, cores, scenario, task, workload};
 
-/// Each that says that it heeds SCHED_IDLE tasks.
+/// The policies that declare to honour SCHED_IDLE tasks.
 const HEED: [&str; 11] = [
     "cas",
     "cas:threshold=40,slots=32",
@@ -88,7 +88,7 @@ fn a_sched_idle_task_gets_next_to_nothing_beside_another() {
     }
 }
 
-/// As many as a build starts: none waits for so long that the kernel's watchdog throws the policy out after 30 s.
+/// As many as a build starts: none waits so long that the kernel's watchdog unloads the policy after 30 s.
 #[test]
 fn many_sched_idle_tasks_have_a_bounded_wait_beside_others() {
     for (name, scheduler) in schedulers().into_iter().skip(2) {
@@ -112,7 +112,7 @@ fn two_sched_idle_tasks_alone_share_evenly() {
     }
 }
 
-/// A CPU that runs a SCHED_IDLE task is as good as an idle one to the others.
+/// To other tasks a CPU that runs a SCHED_IDLE task is as good as an idle one.
 #[test]
 fn tasks_spread_over_cpus_that_run_sched_idle_tasks() {
     for (name, scheduler) in schedulers() {
@@ -128,11 +128,11 @@ fn tasks_spread_over_cpus_that_run_sched_idle_tasks() {
 fn a_waking_task_preempts_a_sched_idle_one_at_once() {
     for (name, scheduler) in schedulers() {
         for fair in [Fair::Normal, Fair::Batch] {
-            // They have nowhere else to go: the waking task's wait is what it takes to preempt.
+            // They have no other CPU: the waking task's wait is the time to preempt.
             let tasks = [idle("idle", hog()), of(fair, "naps", naps())];
             let outcome = ran(1, 10, &tasks, &scheduler);
             let naps = &outcome.observed.tasks[&2];
-            // Of cfs neither of the two preempts where it is SCHED_BATCH; nor does it of avx-fair.
+            // Under cfs neither of the two preempts if it is SCHED_BATCH; nor does it under avx-fair.
             let waits = fair == Fair::Batch
                 && ["cfs", "avx-fair", "avx-fair:pick=balanced"].contains(&name);
             if !waits {
@@ -144,7 +144,7 @@ fn a_waking_task_preempts_a_sched_idle_one_at_once() {
     }
 }
 
-/// When a SCHED_BATCH task wakes, it leaves the CPU to the one that runs.
+/// When a SCHED_BATCH task wakes, it leaves the CPU to the running task.
 #[test]
 fn waking_batch_tasks_wait_for_the_one_that_runs() {
     for (name, scheduler) in schedulers() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A workload whose tasks are all there before any begins: what is told of it is told from there on.
+//! All tasks of a workload exist before any begins: observation starts at that point.
 
 use policy::Instance;
 use sim::{Change, Fault, Scheduler, Traced, run, run_traced};
@@ -23,7 +23,7 @@ fn functions_are_counted_from_the_start_on() {
     let runs = |kind: &Kind| matches!(kind, Kind::Switch { next, .. } if *next != IDLE);
     let switches = traced.events.iter().filter(|event| runs(&event.kind)).count() as u64;
     let calls = traced.outcome.functions["set_next_task_scx"].count;
-    // Each CPU may be within one while another one opens the gate.
+    // Each CPU may be within a call while another one opens the gate.
     assert!(calls.abs_diff(switches) <= 8, "{calls} calls, {switches} switches");
 }
 
@@ -61,7 +61,7 @@ fn changes_from_outside_come_at_their_time_after_the_start() {
     assert!((20 * MS..40 * MS).contains(&at_ns), "{at_ns}");
 }
 
-/// Who gets a CPU once misses its kernel's pages once; the threads' launch had them all there before.
+/// Each task misses its kernel pages once when it first gets a CPU; the threads' launch had them all there before.
 #[test]
 fn misses_of_the_launch_are_not_the_workloads() {
     const PAGES: u32 = 100;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random cases keep what is promised; a promise that is not kept is found, by a seed that repeats.
+//! Random cases keep all promises; a broken promise is found, by a seed that repeats.
 
 use policy::{Instance, Policy, Promises};
 use sim::{Failure, SimError, case, run, swarm};
@@ -19,10 +19,10 @@ fn random_cases_come_out_well() {
     assert!(swarmed.decisions >= 10_000_000, "{} decisions", swarmed.decisions);
 }
 
-/// What long runs found that chance brings about once in some hundred thousand cases: a slice used up before its
-/// tick, one moved before it had been woken, interrupts that a change from outside left pending on an idle CPU, and a nice
-/// value that changed between a task's blocking and its CPU's next turn.
-/// A seed says the same for as long as cases are made as they are now.
+/// Findings of long runs: chance brings each about once in some hundred thousand cases. A slice was used up before its
+/// tick; a task moved before its wakeup. A change from outside left interrupts pending on an idle CPU. A nice value
+/// changed between a task's blocking and its CPU's next turn. A seed gives the same case for as long as cases are made
+/// as they are now.
 #[test]
 fn cases_that_failed_once_come_out_well() {
     for seed in [50_052_127, 51_098_325, 70_032_612, 72_011_470] {
@@ -49,8 +49,8 @@ fn liar(policy: &'static Policy, promises: fn(&Instance) -> Promises) -> &'stati
     }))
 }
 
-/// A fault is planted for each of the promises; affinity and time are nothing that a policy could break,
-/// and have theirs in the checkers' own tests.
+/// A fault is planted for each of the promises. No policy can break affinity and time: the checkers' own tests cover
+/// those.
 #[test]
 fn a_policy_that_promises_too_much_is_found() {
     type Lie = (&'static str, &'static Policy, fn(&Instance) -> Promises);

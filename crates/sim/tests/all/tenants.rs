@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who is guaranteed a part of the fast cores: threads by nice, programs, cgroups by weight, tasks that are
-//! bound; and what becomes of it when cores go and tasks come in crowds.
+//! Guaranteed parts of the fast cores: for threads by nice, programs, cgroups by weight, and pinned tasks; also when
+//! cores go offline and tasks come in crowds.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::common;
 use crate::common::{burn, task, workload};
 
 const MS: u64 = 1_000_000;
-/// Speed on the fast cores of the talk's machine, of that on the slow ones.
+/// Speed on the fast cores of the talk's machine, relative to the slow ones.
 const SPEEDUPS: [f64; 4] = [3.4, 2.6, 2.1, 1.7];
 
 /// A task that burns for ever, `s2.6-7`: the tenant and the speedup are in its name.
@@ -39,7 +39,7 @@ fn scenario(policy: &str, job: &Workload) -> Scenario {
     scenario
 }
 
-/// What each tenant got done, in seconds of a slow core, and its CPU time in s; tenants by `of`.
+/// Work of each tenant, in seconds of a slow core, and its CPU time in s; tenants by `of`.
 fn done(job: &Workload, outcome: &Outcome, of: &dyn Fn(&Task) -> usize) -> Vec<(f64, f64)> {
     let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for (at, task) in job.tasks.iter().enumerate().filter(|(_, task)| task.name.starts_with('s')) {
@@ -52,8 +52,8 @@ fn done(job: &Workload, outcome: &Outcome, of: &dyn Fn(&Task) -> usize) -> Vec<(
     sums.into_values().collect()
 }
 
-/// Performance of each tenant under min-fair(85 %), of that under max-fair with the same tenants; and CPU times under
-/// min-fair. A tenant gains: otherwise a policy that does nothing would do.
+/// Performance of each tenant under min-fair(85 %), relative to max-fair with the same tenants; and CPU times under
+/// min-fair. Some tenant must gain: otherwise a policy that does nothing would pass.
 fn guaranteed(job: &Workload, knobs: &str, of: &dyn Fn(&Task) -> usize) -> (Vec<f64>, Vec<f64>) {
     let (relative, cpu) = kept(job, knobs, of);
     assert!(relative.iter().any(|relative| *relative > 1.05), "nobody gained: {relative:?}");
@@ -92,8 +92,8 @@ fn nice_divides_cpu_time_and_the_guarantee_holds_for_each() {
     }
 }
 
-/// A plan counts by the same weights as the data plane. Six tasks of nice -20 leave the others a twentieth of the
-/// CPU time, so that there is little to gain.
+/// A plan counts by the same weights as the data plane. Six tasks of nice -20 leave the others a twentieth of the CPU
+/// time, so there is little to gain.
 #[test]
 fn the_nicest_and_the_least_nice_have_their_guarantee() {
     for (nice, gain) in [(-20, 1.03), (19, 1.05)] {
@@ -152,7 +152,7 @@ fn cgroups_divide_cpu_time_by_weight_and_each_is_guaranteed() {
     for (cpu, weight) in cpu.iter().zip([1.0, 2.0, 4.0]) {
         assert!((cpu / all - weight / 7.0).abs() < 0.02, "{cpu} s of {all} s, weight {weight}");
     }
-    // Without them as tenants all threads have the same.
+    // Without cgroups as tenants all threads have the same.
     let outcome = run(&scenario("min-fair:deviations=0", &job)).unwrap();
     let flat = done(&job, &outcome, &|task| task.group.unwrap());
     assert!((flat[0].1 / flat[2].1 - 1.0).abs() < 0.05, "{flat:?}");
@@ -163,7 +163,7 @@ fn a_group_within_a_group_divides_what_that_has() {
     let member = |at: usize| Task { group: Some(at % 3), ..burner(2.6, at) };
     let mut job = for_10_s((0..18).map(member).collect());
     let group = |path: &str| Group { path: path.to_string(), weight: 100 };
-    // Two of the tasks' three groups are in one.
+    // Two of the tasks' three groups share a parent group.
     job.groups = vec![group("/alone"), group("/both/a"), group("/both/b"), group("/both")];
     let policy = "max-fair:deviations=0,tenant=cgroup";
     let outcome = run(&scenario(policy, &job)).unwrap();
@@ -175,8 +175,8 @@ fn a_group_within_a_group_divides_what_that_has() {
 }
 
 #[test]
-fn who_is_bound_to_a_kind_has_its_share_first() {
-    // Two are bound to fast cores, two to slow ones, six are free; one is bound to one core of each.
+fn task_bound_to_a_kind_of_core_has_its_share_first() {
+    // Two are pinned to fast cores, two to slow ones, six are free; one is bound to one core of each kind.
     let bound = |at: usize| match at {
         0 | 1 => Some(vec![0, 1]),
         2 | 3 => Some(vec![2, 3, 4, 5]),
@@ -211,7 +211,7 @@ fn when_the_last_fast_core_goes_all_share_the_slow_ones_and_it_comes_back() {
     gone.faults.extend([at(200, Change::Online(0)), at(200, Change::Online(1))]);
     let outcome = run(&gone).unwrap();
     let fast = |at: u32| outcome.observed.tasks[&(at + 1)].kind_ns[0] as f64 / 1e10;
-    // min-fair's plan for these speeds: what the slowest must have, and nobody less.
+    // min-fair's plan for these speeds: the guarantee of the slowest, and no task gets less.
     let planned = uneven::plan(
         &uneven::Problem::two_types(2.0, 4.0, &[3.4, 2.6, 2.1, 1.7, 3.4, 2.6]),
         &uneven::Policy::MinFair { target: 0.85 },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cores of several kinds: how fast a task gets on depends on both.
+//! Cores of several kinds: a task's speed depends on both the task and the core.
 
 use machine::{find, stalled_for, task_rate};
 use policy::table::TaskView;
@@ -12,7 +12,7 @@ use crate::common::{burn, cores, task, workload};
 
 const MS: u64 = 1_000_000;
 
-/// How long one task of this speedup takes on each kind of core of the talk's machine, in ns.
+/// Time of one task of this speedup alone on each kind of core of the talk's machine, in ns.
 fn alone(speedup: f64, cpu: usize) -> f64 {
     let machine = find("phenom-2f4s").unwrap();
     let stalled = stalled_for(speedup, machine.core_rates[1]).unwrap();
@@ -33,7 +33,7 @@ fn a_task_gains_from_a_fast_core_what_it_is_to_gain() {
     }
 }
 
-/// Hands out shares as the tasks' names have them: `t-0.25` is to be on fast cores for a quarter of its time.
+/// Gives out the shares in the tasks' names: `t-0.25` is to be on fast cores for a quarter of its time.
 struct AsNamed;
 
 impl Control for AsNamed {
@@ -96,15 +96,15 @@ fn tasks_get_their_shares_of_fast_cores() {
         }
         let seen = &outcome.observed;
         assert!(seen.idle_while_runnable_ns < 60 * 10 * MS / 10, "{}", seen.idle_while_runnable_ns);
-        // Six tasks that rotate change places some 130 times a second: two migrations each.
+        // Six tasks that rotate swap places some 130 times a second: two migrations each.
         assert!(seen.migrations < 10 * 700, "{}", seen.migrations);
     }
 }
 
-/// Slides 5 and 8's programs, a few more: speedups in the order of the tasks.
+/// The programs of slides 5 and 8, and a few more: speedups in the order of the tasks.
 const SPEEDUPS: [f64; 6] = [3.5, 3.1, 2.7, 2.3, 2.0, 1.7];
 
-/// Burners of these speedups on the talk's machine, for so long; the profile says how fast they are.
+/// Burners of these speedups on the talk's machine, for `seconds`; the profile gives their speeds.
 fn mix(policy: &str, speedups: &[f64], seconds: u64) -> Scenario {
     let machine = find("phenom-2f4s").unwrap();
     let slow = machine.core_rates[1];
@@ -159,9 +159,9 @@ fn each_policy_reaches_what_it_plans() {
     }
 }
 
-/// Linux cuts masks to the CPUs that are online (sched_setaffinity, cpusets): who may run on all of them is not bound.
+/// Linux cuts masks to the online CPUs (sched_setaffinity, cpusets): a task that may run on all of them is not pinned.
 #[test]
-fn who_may_run_on_all_cpus_that_are_there_changes_places() {
+fn task_that_may_run_on_all_online_cpus_rotates() {
     let mut scenario = mix("min-fair:deviations=0", &SPEEDUPS[..5], 10);
     scenario.workload.tasks.iter_mut().for_each(|task| task.cpus = Some((0..5).collect()));
     scenario.faults = vec![sim::Fault { at_ns: 0, change: sim::Change::Offline(5) }];
@@ -174,10 +174,10 @@ fn who_may_run_on_all_cpus_that_are_there_changes_places() {
     }
 }
 
-/// It is bound to a slow core, and may run on all CPUs that are there until a fast one comes back, which is to take it over
-/// then, and finds that it cannot leave.
+/// It is bound to a slow core, and may run on all online CPUs until a fast one goes online again. That one is to take
+/// it over then, and finds that it cannot leave.
 #[test]
-fn who_cannot_go_where_it_was_to_go_runs_on() {
+fn task_that_cannot_move_runs_on() {
     let change = |ms: u64, change| sim::Fault { at_ns: ms * MS, change };
     let mut machine = cores(2);
     machine.core_rates = vec![1.0, 0.5];
@@ -194,10 +194,10 @@ fn who_cannot_go_where_it_was_to_go_runs_on() {
     }
 }
 
-/// Two change places several times in a turn, so that somebody is always sent to either CPU. A third wakes on one of them
-/// now and then, and has that CPU when the turn is over, and another one that began just before.
+/// Two tasks swap places several times in a turn, so that a task is always sent to either CPU. A third wakes on one of
+/// them now and then. It has that CPU when the turn is over, and so does another one that began just before.
 #[test]
-fn who_waits_where_others_change_places_is_not_forgotten() {
+fn task_that_waits_where_others_swap_is_not_starved() {
     let mut machine = cores(2);
     machine.core_rates = vec![1.0, 0.5];
     machine.cpus[1].core_type = 1;
@@ -220,7 +220,7 @@ fn who_waits_where_others_change_places_is_not_forgotten() {
 
 /// Three may run on one fast core and two slow ones, three on the others: each group has a fast core to share.
 #[test]
-fn who_may_run_on_each_others_cpus_changes_places() {
+fn tasks_that_may_run_on_each_others_cpus_rotate() {
     let mut scenario = mix("max-fair", &SPEEDUPS, 20);
     for (at, task) in scenario.workload.tasks.iter_mut().enumerate() {
         task.cpus = Some(if at < 3 { vec![0, 2, 3] } else { vec![1, 4, 5] });
@@ -229,7 +229,7 @@ fn who_may_run_on_each_others_cpus_changes_places() {
     assert!(got.iter().all(|share| (share - 1.0 / 3.0).abs() < 0.02), "{got:?}");
 }
 
-/// The same mix where speeds are measured; its counters fail after so many seconds.
+/// The same mix with measured speeds; its counters fail at this second.
 fn measured(fault: Option<(u64, sim::Failing)>, seconds: u64) -> Vec<f64> {
     let policy = "min-fair:memo=off,deviations=0,interval=500ms";
     let mut scenario = mix(policy, &SPEEDUPS, seconds);
@@ -308,7 +308,7 @@ fn a_phase_begins_where_the_program_says() {
 }
 
 #[test]
-fn who_presses_on_the_cache_slows_the_others_of_that_cache() {
+fn pressure_on_a_cache_slows_the_other_tasks_of_that_cache() {
     let mut machine = find("phenom-2f4s").unwrap();
     machine.costs.llc_contention = 0.5;
     let mut took = |pressure: f64, other: usize| {
@@ -323,7 +323,7 @@ fn who_presses_on_the_cache_slows_the_others_of_that_cache() {
         machine.cpus[1].llc = 1;
         elapsed_ns as f64 / MS as f64
     };
-    // For 100 ms stalls take half as long again: 100 / 1.3 of the work is done in them.
+    // For 100 ms stalls take 1.3 times as long: 100 / 1.3 of the work is done in them.
     let slowed = took(1.0, 1);
     assert!((slowed - (400.0 + 100.0 - 100.0 / 1.3)).abs() < 2.0, "{slowed}");
     assert!(
@@ -333,7 +333,7 @@ fn who_presses_on_the_cache_slows_the_others_of_that_cache() {
     assert!((took(0.0, 0) - 500.0).abs() < 3.0, "on one CPU they take turns");
 }
 
-/// The talk's machines and others whose cores are not alike.
+/// The talk's machines and other machines with different cores.
 const UNEVEN: [&str; 5] = ["phenom-2f4s", "odroid-xu3", "die-8", "tensor-g1", "core-ultra-255h"];
 
 #[test]

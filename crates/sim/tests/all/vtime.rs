@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Policies that go by virtual time, where some tasks get on faster in it than others.
+//! Policies by virtual time, in cases where some tasks advance faster in it than others.
 
 use policy::Instance;
 use sim::{Change, Fault, Scheduler, run};
@@ -19,7 +19,7 @@ fn bound(name: &str, cpu: usize, nice: i8, steps: Vec<Step>) -> Task {
     Task { cpus: Some(vec![cpu]), nice, ..task(name, steps) }
 }
 
-/// Starts again and again, so that all the others are behind it soon.
+/// Starts again and again, so that it soon passes all others in virtual time.
 fn starts_often() -> Vec<Step> {
     vec![Step::Repeat { times: None, steps: vec![burn(4), Step::Sleep { ns: 50_000 }] }]
 }
@@ -36,7 +36,7 @@ fn runs_with(faults: Vec<Fault>, tasks: Vec<Task>, seconds: u64, policy: &str) -
     run(&scenario).unwrap()
 }
 
-/// From 5 s on each CPU has a real-time task that does not let go.
+/// From 5 s on each CPU has a real-time task that does not leave.
 fn runs_beside_hogs(tasks: Vec<Task>, seconds: u64, policy: &str) -> Outcome {
     let hog = |cpu| Change::Hog { cpu, for_ns: 60_000 * MS, priority: 50 };
     let hogs = [0, 1].map(|cpu| Fault { at_ns: 5_000 * MS, change: hog(cpu) });
@@ -47,9 +47,10 @@ fn cpu_ms(outcome: &Outcome, tid: u32) -> u64 {
     outcome.observed.tasks[&tid].cpu_ns / MS
 }
 
-/// Who has had its CPU all the time was never stopped, and never started: it may not look as if it had had nothing.
+/// A task that has had its CPU all the time was never stopped and never started: it must not look as if it had run for
+/// 0 s.
 #[test]
-fn who_comes_late_has_its_part_beside_who_was_never_stopped() {
+fn late_task_gets_its_part_beside_a_task_that_was_never_stopped() {
     for policy in POLICIES {
         let hog = task("hog", vec![burn(100_000)]);
         let late = Task { delay_ns: 5_000 * MS, ..bound("late", 1, 0, vec![burn(100_000)]) };
@@ -58,7 +59,7 @@ fn who_comes_late_has_its_part_beside_who_was_never_stopped() {
     }
 }
 
-/// They are ten for one CPU, and another gets on ten times as fast.
+/// Ten of them share one CPU, and a task on another CPU advances ten times as fast.
 #[test]
 fn weights_hold_among_those_that_have_nowhere_else_to_go() {
     for policy in POLICIES {
@@ -94,10 +95,10 @@ fn nice_keeps_its_meaning_to_both_ends_with_the_wait_bounded() {
     }
 }
 
-/// A CPU whose clock is behind stops and starts who runs on another one: between that start and this stop no time passes,
-/// and not all the time that there is.
+/// A CPU with a clock that is behind stops and starts the running task of another one. Between that start and this stop
+/// the time must be near 0, and not wrap around.
 #[test]
-fn clocks_that_are_apart_cost_nobody_its_part() {
+fn skewed_clocks_cost_no_task_its_part() {
     for policy in POLICIES.into_iter().chain(["cas"]) {
         for seed in 0..4 {
             let mut load = workload(vec![
@@ -120,12 +121,12 @@ fn clocks_that_are_apart_cost_nobody_its_part() {
     }
 }
 
-/// Two that waited for one CPU, and have CPUs of their own now, where one gets on faster: whoever still waits there is
-/// behind neither.
+/// Two tasks waited for one CPU, and now have CPUs of their own, one of them faster. A task that still waits there must
+/// be behind neither.
 #[test]
-fn who_has_waited_in_a_queue_and_left_it_does_not_move_its_clock() {
+fn task_that_left_a_queue_does_not_move_its_clock() {
     let nap = |times| Step::Repeat { times, steps: vec![burn(14), Step::Sleep { ns: MS }] };
-    // They sleep when they may run elsewhere, and find a CPU that idles: they do not come by a queue any more.
+    // They sleep until they may run elsewhere, and then find an idle CPU: they do not pass a queue any more.
     let moves = || vec![nap(Some(3)), Step::Sleep { ns: 2_000 * MS }, nap(None)];
     for policy in POLICIES {
         let mut load = workload(vec![
@@ -149,10 +150,10 @@ fn who_has_waited_in_a_queue_and_left_it_does_not_move_its_clock() {
     }
 }
 
-/// Each is fresh, and so has had less than who is there; and there is always one. It waits for as long as now takes to get
-/// to where a task may be ahead of it.
+/// Each is new, and so has had less than the tasks that are there, and there is always one. A task waits only until the
+/// virtual clock reaches the limit for tasks ahead of it.
 #[test]
-fn nobody_starves_while_others_keep_coming() {
+fn no_task_starves_while_new_ones_keep_coming() {
     for policy in POLICIES {
         let fresh = |at: u64| Task { delay_ns: at * 2 * MS, ..task("fresh", vec![burn(6)]) };
         let tasks = [task("old", vec![burn(100_000)])].into_iter().chain((1..10_000).map(fresh));
@@ -162,10 +163,10 @@ fn nobody_starves_while_others_keep_coming() {
     }
 }
 
-/// Of each second they leave the others a twentieth, twelve turns of a tick: a few slices of 40 others are half a minute
-/// then, and 160 for each CPU are 13 s where all have their turns one after the other.
+/// Of each second they leave the other tasks a twentieth, twelve turns of a tick. A few slices of 40 others take half a
+/// minute then. 160 for each CPU take 13 s if all have their turns one after the other.
 #[test]
-fn nobody_is_forgotten_behind_real_time_tasks() {
+fn no_task_starves_behind_real_time_tasks() {
     for (others, at_most_ms) in [(80, 15_000), (300, 18_000)] {
         for policy in POLICIES {
             let busy = (0..others).map(|n| task(&format!("busy{n}"), vec![burn(100_000)]));
@@ -179,7 +180,7 @@ fn nobody_is_forgotten_behind_real_time_tasks() {
     }
 }
 
-/// RCU's, and that of the watchdog: the kernel throws a policy out that leaves them waiting. By epochs, too.
+/// RCU's threads, and the watchdog's: the kernel unloads a policy that leaves them waiting. By epochs, too.
 #[test]
 fn the_kernels_own_threads_wait_for_no_crowd() {
     for policy in POLICIES.into_iter().chain(["cas", "o1"]) {
@@ -192,7 +193,7 @@ fn the_kernels_own_threads_wait_for_no_crowd() {
             let outcome = runs_beside_hogs(busy.chain([own]).collect(), 30, policy);
             outcome.observed.tasks[&401].wait_max_ns / MS
         });
-        // Both CPUs are the real-time tasks' for 950 ms of each second.
+        // The real-time tasks have both CPUs for 950 ms of each second.
         assert!(
             longest_ms.iter().all(|ms| *ms < 1_200),
             "{policy}: it waited for {longest_ms:?} ms"
@@ -200,7 +201,7 @@ fn the_kernels_own_threads_wait_for_no_crowd() {
     }
 }
 
-/// One that nearly always has something to do, as where disks are encrypted.
+/// A kernel thread that nearly always has work, as with encrypted disks.
 #[test]
 fn the_kernels_own_threads_have_no_more_than_their_part_in_a_crowd() {
     for policy in POLICIES {
@@ -213,9 +214,9 @@ fn the_kernels_own_threads_have_no_more_than_their_part_in_a_crowd() {
     }
 }
 
-/// Its queue is that of a CPU which idles: that one has to look, whoever else is near.
+/// It waits in the queue of an idle CPU: that CPU has to look, whichever other CPUs are near.
 #[test]
-fn who_may_go_elsewhere_now_is_seen_by_the_cpu_that_it_waits_for() {
+fn idle_cpu_sees_a_waiting_task_after_its_mask_has_grown() {
     for seed in 0..20 {
         let mut load = workload(vec![
             bound("first", 6, 0, vec![burn(100)]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a wait of a woken task contains: what lies between the kernel's two tracepoints.
+//! The components of a woken task's wait: all between the kernel's two tracepoints.
 
 use machine::{Machine, Ticks};
 use sim::{Scheduler, run};
@@ -7,7 +7,7 @@ use workload::{Act, Met, Step, Task, Then};
 
 use crate::common::{MS, burn, cores, played, scenario, task, workload};
 
-/// All waits of a task that is started, sleeps for so long, and is woken, alone on one CPU.
+/// All waits of a task that is started, sleeps for `sleep_ns`, and is woken, alone on one CPU.
 fn wait_ns(machine: Machine, sleep_ns: u64) -> u64 {
     let steps = vec![burn(1), Step::Sleep { ns: sleep_ns }, burn(1)];
     let scenario = scenario(machine, workload(vec![task("sleeper", steps)]), Scheduler::Default);

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Hears of idle CPUs itself, and asks the kernel for some all the same: for tasks of one CPU, whether that idles. */
+/*
+ * Has an update_idle callback, and asks the kernel for idle CPUs all the same. For a task with one
+ * CPU it asks whether that CPU idles.
+ */
 #include "kernel.h"
 
 LICENSE;
 
-void OP(alone_update_idle, s32 cpu, bool idle) {}
+void OP(alone_update_idle, s32 cpu, bool idle)
+{
+}
 
 s32 OP(alone_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -20,8 +25,8 @@ void OP(alone_enqueue, struct task_struct *p, u64 enq_flags)
 }
 
 OPS(alone) = {
-	.update_idle	= (void *)alone_update_idle,
-	.select_cpu	= (void *)alone_select_cpu,
-	.enqueue	= (void *)alone_enqueue,
-	.name		= "alone",
+	.update_idle = (void *)alone_update_idle,
+	.select_cpu = (void *)alone_select_cpu,
+	.enqueue = (void *)alone_enqueue,
+	.name = "alone",
 };

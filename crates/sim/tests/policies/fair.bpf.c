@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* By vtime: who has had least is next. */
+/* By vtime: the task with the least is next. */
 #include "kernel.h"
 
 LICENSE;
@@ -27,9 +27,9 @@ s32 OP_SLEEPABLE(fair_init)
 }
 
 OPS(fair) = {
-	.enqueue	= (void *)fair_enqueue,
-	.dispatch	= (void *)fair_dispatch,
-	.stopping	= (void *)fair_stopping,
-	.init		= (void *)fair_init,
-	.name		= "fair",
+	.enqueue = (void *)fair_enqueue,
+	.dispatch = (void *)fair_dispatch,
+	.stopping = (void *)fair_stopping,
+	.init = (void *)fair_init,
+	.name = "fair",
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Whoever wakes asks its CPU to schedule: a slice that is used up ends there and then, not at a tick. */
+/* A woken task makes its CPU schedule: a used-up slice ends there and then, not at a tick. */
 #include "kernel.h"
 
 LICENSE;
@@ -11,6 +11,6 @@ void OP(kicks_enqueue, struct task_struct *p, u64 enq_flags)
 }
 
 OPS(kicks) = {
-	.enqueue	= (void *)kicks_enqueue,
-	.name		= "kicks",
+	.enqueue = (void *)kicks_enqueue,
+	.name = "kicks",
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Each task goes to the last CPU that it may use, whatever CPU it belongs to. */
+/* Each task goes to the last CPU of its mask, whatever CPU it belongs to. */
 #include "kernel.h"
 
 LICENSE;
@@ -19,7 +19,7 @@ s32 OP(last_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 }
 
 OPS(last) = {
-	.select_cpu	= (void *)last_select_cpu,
-	.enqueue	= (void *)last_enqueue,
-	.name		= "last",
+	.select_cpu = (void *)last_select_cpu,
+	.enqueue = (void *)last_enqueue,
+	.name = "last",
 };

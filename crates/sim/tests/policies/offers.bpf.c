@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Offers who runs to idle CPUs as flsched does, but its slice goes on: it blocks, and the claim outlives it. */
+/*
+ * Offers the running task to idle CPUs as flsched does, but its slice goes on. When it blocks, the
+ * claim outlives it.
+ */
 #include "kernel.h"
 #include "../../../../policies/flsched/src/bpf/offer.h"
 #include "place_idle.h"
@@ -31,8 +34,8 @@ void OP(offers_tick, struct task_struct *p)
 }
 
 OPS(offers) = {
-	.select_cpu	= (void *)offers_select_cpu,
-	.enqueue	= (void *)offers_enqueue,
-	.tick		= (void *)offers_tick,
-	.name		= "offers",
+	.select_cpu = (void *)offers_select_cpu,
+	.enqueue = (void *)offers_enqueue,
+	.tick = (void *)offers_tick,
+	.name = "offers",
 };

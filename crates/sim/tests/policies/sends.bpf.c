@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* All that waits on a CPU is queued again whenever a real-time task takes it. */
+/* Re-enqueues all tasks that wait on a CPU whenever a real-time task takes it. */
 #include "kernel.h"
 
 LICENSE;
@@ -15,7 +15,7 @@ void OP(sends_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 }
 
 OPS(sends) = {
-	.enqueue	= (void *)sends_enqueue,
-	.cpu_release	= (void *)sends_cpu_release,
-	.name		= "sends",
+	.enqueue = (void *)sends_enqueue,
+	.cpu_release = (void *)sends_cpu_release,
+	.name = "sends",
 };

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Keeps what it gets: nothing is ever dispatched. */
+/* Keeps every task: nothing is ever dispatched. */
 #include "kernel.h"
 
 LICENSE;
 
-void OP(starve_enqueue, struct task_struct *p, u64 enq_flags) {}
+void OP(starve_enqueue, struct task_struct *p, u64 enq_flags)
+{
+}
 
 OPS(starve) = {
-	.enqueue	= (void *)starve_enqueue,
-	.timeout_ms	= 2000,
-	.name		= "starve",
+	.enqueue = (void *)starve_enqueue,
+	.timeout_ms = 2000,
+	.name = "starve",
 };

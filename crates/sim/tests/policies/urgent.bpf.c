@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Whoever wakes takes CPU 0 at once. */
+/* A woken task takes CPU 0 at once. */
 #include "kernel.h"
 
 LICENSE;
@@ -19,7 +19,7 @@ s32 OP(urgent_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 }
 
 OPS(urgent) = {
-	.select_cpu	= (void *)urgent_select_cpu,
-	.enqueue	= (void *)urgent_enqueue,
-	.name		= "urgent",
+	.select_cpu = (void *)urgent_select_cpu,
+	.enqueue = (void *)urgent_enqueue,
+	.name = "urgent",
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Names a queue that nobody has made. */
+/* Names a queue that does not exist. */
 #include "kernel.h"
 
 LICENSE;
@@ -10,6 +10,6 @@ void OP(wrong_enqueue, struct task_struct *p, u64 enq_flags)
 }
 
 OPS(wrong) = {
-	.enqueue	= (void *)wrong_enqueue,
-	.name		= "wrong",
+	.enqueue = (void *)wrong_enqueue,
+	.name = "wrong",
 };

@@ -13,12 +13,12 @@ use workload::{Act, Cut, Script, Step, Task, Workload};
 
 pub const MS: u64 = 1_000_000;
 
-/// The policy of `tests/policies/NAME.bpf.c`, whose ops table is `NAME_ops`.
+/// The policy of `tests/policies/NAME.bpf.c`; its ops table is `NAME_ops`.
 pub fn policy(name: &'static str) -> Scheduler {
     policy_that_promises(name, |_| Promises::default())
 }
 
-/// The same, to be held to something.
+/// The same, held to `promises`.
 pub fn policy_that_promises(name: &'static str, promises: fn(&Instance) -> Promises) -> Scheduler {
     // Tests run side by side: each compiles for itself.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -45,7 +45,7 @@ pub fn policy_that_promises(name: &'static str, promises: fn(&Instance) -> Promi
     Scheduler::Policy(Instance::default(Box::leak(Box::new(policy))))
 }
 
-/// One node, one cache, so many cores without SMT.
+/// One node, one cache, `n` cores without SMT.
 pub fn cores(n: usize) -> Machine {
     let text = include_str!("../../../../../machines/numa-2x4.toml");
     let text = text
@@ -55,7 +55,7 @@ pub fn cores(n: usize) -> Machine {
     Machine::from_toml(&text, "cores").unwrap()
 }
 
-/// One that does what a recording has, with nothing left out of it.
+/// A task that plays these acts, with no time subtracted.
 pub fn played(name: &str, acts: &[Act]) -> Task {
     let script = Some(Script::new(acts.into(), [].into(), Cut::default(), 0.0));
     Task { script, ..task(name, Vec::new()) }
@@ -73,7 +73,7 @@ pub fn workload(tasks: Vec<Task>) -> Workload {
     Workload { name: "test".into(), tasks, ..Workload::default() }
 }
 
-/// Recorded, without chance in the work.
+/// Recorded, without random variation of the work.
 pub fn scenario(machine: Machine, workload: Workload, scheduler: Scheduler) -> Scenario {
     let mut scenario = Scenario::new(machine, workload, scheduler);
     scenario.options.record = Record { events: true, callbacks: true, ..Record::default() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! All policies that are shipped, but those that break a promise on purpose.
+//! All policies that are shipped, except those that break a promise on purpose.
 
 use policy::{Instance, Policy};
 use sim::Scheduler;
