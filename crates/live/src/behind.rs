@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that no policy can help: every CPU they may run on is kept by a real-time task.
+//! Tasks that no policy can help: a real-time task keeps every CPU that they may run on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,11 +10,12 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::program::text;
 
-/// Real-time tasks keep a CPU that they ran on for this part of the time, all together.
+/// Real-time tasks keep a CPU if together they ran on it for this part of the time.
 const KEPT: f64 = 0.8;
-/// Who ran for less than this part of the time waits; the kernel gives some even behind a real-time task.
+/// A runnable task that ran for less than this part of the time is waiting; the kernel gives it some even behind a
+/// real-time task.
 const WAITS: f64 = 0.1;
-/// Whoever looks runs, a real-time task runs, one waits.
+/// At least the observer itself, a real-time task, and a waiting task are runnable.
 const RUNNABLE_MIN: u64 = 3;
 
 /// A task that waits behind real-time tasks.
@@ -22,26 +23,26 @@ const RUNNABLE_MIN: u64 = 3;
 pub struct Behind {
     /// The task.
     pub task: Named,
-    /// Every CPU it may run on.
+    /// Every CPU that it may run on.
     pub cpus: Vec<usize>,
-    /// Who keeps the first of them, or most of it.
+    /// The real-time task that has most of the first of them.
     pub real_time: Named,
-    /// It had so much CPU time since the last look.
+    /// Its CPU time since the last look.
     pub ran: Duration,
-    /// That was so long ago.
+    /// Time since the last look.
     pub passed: Duration,
 }
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// As the kernel shows it.
+    /// Its name in the kernel.
     pub name: String,
     /// Thread id.
     pub tid: i32,
 }
 
-/// Looks for them again and again.
+/// Looks for waiting tasks periodically.
 #[derive(Debug)]
 pub struct Lookout {
     at: Instant,
@@ -59,12 +60,12 @@ struct Runnable {
 }
 
 impl Lookout {
-    /// Knows of nobody yet.
+    /// A lookout that has seen no task yet.
     pub fn new() -> Self {
         Lookout { at: Instant::now(), ran: BTreeMap::new(), told: BTreeSet::new() }
     }
 
-    /// Who waits behind real-time tasks since the last look; each is told of once.
+    /// Tasks that have waited behind real-time tasks since the last look; each is reported once.
     pub fn look(&mut self) -> Vec<Behind> {
         let (now, passed) = (Instant::now(), self.at.elapsed());
         let threads = if runnable() >= RUNNABLE_MIN { threads() } else { Vec::new() };
@@ -88,7 +89,7 @@ impl Lookout {
             let ran = thread.ran.saturating_sub(*self.ran.get(&thread.task.tid)?);
             Some((ran, ran.as_secs_f64() / passed.as_secs_f64()))
         };
-        // By CPU: what real-time tasks had of it together, and who of them had most.
+        // By CPU: the part that real-time tasks had together, and the one that had most.
         let mut kept: BTreeMap<usize, (f64, f64, &Runnable)> = BTreeMap::new();
         for thread in threads.iter().filter(|thread| thread.real_time) {
             let Some((_, part)) = part(thread) else { continue };
@@ -124,14 +125,14 @@ impl Default for Lookout {
     }
 }
 
-/// How many threads run or wait for a CPU: cheap, for most of the time there is nobody to look for.
+/// How many threads run or wait for a CPU. Cheap: usually there is no task to look for.
 fn runnable() -> u64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let field = text.split(' ').nth(3).and_then(|field| field.split_once('/'));
     field.and_then(|(running, _)| running.parse().ok()).unwrap_or(0)
 }
 
-/// All of them. A thread that ends meanwhile is left out.
+/// All runnable threads. A thread that ends meanwhile is left out.
 fn threads() -> Vec<Runnable> {
     let numbers = |folder: &str| -> Vec<i32> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -149,7 +150,7 @@ fn threads() -> Vec<Runnable> {
     numbers("/proc").into_iter().flat_map(of_process).collect()
 }
 
-/// None where the thread sleeps.
+/// None if the thread sleeps.
 fn parse(tid: i32, stat: &str, schedstat: impl Fn() -> Option<String>) -> Option<Runnable> {
     const CPU: usize = 36;
     const POLICY: usize = 38;
@@ -169,7 +170,7 @@ fn parse(tid: i32, stat: &str, schedstat: impl Fn() -> Option<String>) -> Option
     })
 }
 
-/// CPUs that a thread may run on; none where it has ended.
+/// CPUs that a thread may run on; empty if it has ended.
 fn affinity(tid: i32) -> Vec<usize> {
     let set = sched_getaffinity(Pid::from_raw(tid)).unwrap_or_else(|_| CpuSet::new());
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_has_no_other_cpu_is_behind() {
+    fn only_a_task_without_another_cpu_is_behind() {
         let hog = || thread(1, 1, true, 1990);
         let pinned = |ran_ms| thread(2, 1, false, ran_ms);
         assert_eq!(waiting(&[hog(), pinned(0)], |_| vec![1]), [2]);

@@ -7,7 +7,7 @@
 //!   into the table below), `s32 pid` of the thread it is about or 0, `s32 cpu`, 4 bytes unused;
 //! - `u64 callbacks_made`: how many were made, also those that found no room.
 //!
-//! `dispatch` is about the thread that ran last (`prev`), where there was one.
+//! `dispatch` is about the thread that ran last (`prev`), if there was one.
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -38,11 +38,11 @@ const OPS: &[&str] = &[
 pub struct Callback {
     /// When it was called, on CLOCK_MONOTONIC.
     pub t_ns: u64,
-    /// On which CPU.
+    /// The CPU that it was called on.
     pub cpu: u32,
     /// Its name in `struct sched_ext_ops`.
     pub op: String,
-    /// The thread it is about, where it is about one.
+    /// The thread it is about, if any.
     pub tid: Option<Tid>,
 }
 
@@ -52,8 +52,7 @@ impl Attached {
         variables(self.bpf(), ".bss").is_ok_and(|places| places.contains_key("callbacks_made"))
     }
 
-    /// All callbacks since the policy was loaded; fails where some found no room, and for policies
-    /// that write none down.
+    /// All callbacks since the policy was loaded. Fails if some found no room, or if the policy writes none down.
     pub fn callbacks(&self) -> anyhow::Result<Vec<Callback>> {
         let places = variables(self.bpf(), ".bss")?;
         let place = |name: &str| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups by number, and limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight`, and what version 1
-//! has for them, act on Linux's own class.
+//! Cgroups by number, and limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight`, and version 1's
+//! equivalents, act on Linux's own class.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,36 +11,35 @@ use std::path::{Path, PathBuf};
 
 use policy::Cgroup;
 
-/// Where the hierarchy of version 2 is, on every distribution of the last years. Where there are those of version 1, they are
-/// below it.
+/// The hierarchy of version 2, on every recent distribution. Hierarchies of version 1, if there are any, are below it.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// A limit that somebody has set.
+/// A limit that differs from the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The group, from the root of the hierarchy: `/user.slice`.
     pub group: String,
     /// `cpu.max` or `cpu.weight`; of version 1 `cpu.cfs_quota_us` or `cpu.shares`.
     pub file: &'static str,
-    /// As the kernel prints it, such as `50000 100000`: of so many µs it may run so many.
+    /// In the kernel's format, such as `50000 100000`: 50000 µs of CPU time in each 100000 µs.
     pub value: String,
 }
 
 impl Limit {
-    /// It caps what its group has; weights only say how groups share.
+    /// Whether it caps its group's CPU time; weights only say how groups share.
     pub fn caps(&self) -> bool {
         matches!(self.file, "cpu.max" | "cpu.cfs_quota_us")
     }
 }
 
-/// As a line says it: `/user.slice/cpu.max is 50000 100000`.
+/// In a line: `/user.slice/cpu.max is 50000 100000`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{} is {}", self.group.trim_end_matches('/'), self.file, self.value)
     }
 }
 
-/// Groups by number, which is the inode of their folder, as they are found when asked for.
+/// Groups by number, which is the inode of their folder, looked up on demand.
 pub(crate) struct Hierarchy {
     root: PathBuf,
     folders: RefCell<BTreeMap<u64, PathBuf>>,
@@ -51,11 +50,11 @@ impl Hierarchy {
         Hierarchy { root: root.to_path_buf(), folders: RefCell::default() }
     }
 
-    /// One of them as it is now. None: it is gone, or belongs to another hierarchy.
+    /// A group as it is now. None: it was removed, or belongs to another hierarchy.
     pub(crate) fn of(&self, id: u64) -> Option<Cgroup> {
         let folder = self.folder(id)?;
         let parent = if folder == self.root { 0 } else { inode(folder.parent()?)? };
-        // The root has no weight: it competes with nobody.
+        // The root has no weight: no other group competes with it.
         let weight = fs::read_to_string(folder.join("cpu.weight")).ok();
         let weight = weight.and_then(|text| text.trim().parse().ok()).unwrap_or(100);
         Some(Cgroup { parent, weight })
@@ -79,7 +78,7 @@ fn inode(folder: &Path) -> Option<u64> {
     Some(fs::metadata(folder).ok()?.ino())
 }
 
-/// All limits below `root`, ordered by group. A hierarchy that is not there has none.
+/// All limits below `root`, ordered by group. A missing hierarchy has none.
 pub fn limits(root: &Path) -> Vec<Limit> {
     let mut found = Vec::new();
     walk(root, "", &mut |folder, group| of_group(folder, group, &mut found));
@@ -87,13 +86,13 @@ pub fn limits(root: &Path) -> Vec<Limit> {
     found
 }
 
-/// Those of the group that this process is in, and of all groups around it.
+/// Limits of the group that this process is in, and of all groups around it.
 pub fn own_limits(root: &Path) -> Vec<Limit> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     of_member(root, &text)
 }
 
-/// Those that a `/proc/TID/cgroup` names.
+/// Limits of the groups that a `/proc/TID/cgroup` names.
 fn of_member(root: &Path, membership: &str) -> Vec<Limit> {
     let mut found = Vec::new();
     for line in membership.lines() {
@@ -101,7 +100,7 @@ fn of_member(root: &Path, membership: &str) -> Vec<Limit> {
         else {
             continue;
         };
-        // The folder of a hierarchy of version 1 is called as its controllers are, or linked so.
+        // The folder of a hierarchy of version 1 has the name of its controllers, or a link of that name.
         let own = match controllers.split(',').any(|name| name == "cpu") {
             true => format!("/cpu{own}"),
             false if controllers.is_empty() => own.to_string(),
@@ -116,8 +115,8 @@ fn of_member(root: &Path, membership: &str) -> Vec<Limit> {
     found
 }
 
-/// CPUs that a cpuset lets its tasks have now: of the group that a `/proc/TID/cgroup` names, or of the next one around
-/// it that has one. None: there is none, or it is not to be seen from here.
+/// CPUs that a cpuset allows now: of the group that a `/proc/TID/cgroup` names, or of the next group around it with a
+/// cpuset. None: there is none, or it is not visible from here.
 pub(crate) fn cpuset(root: &Path, membership: &str) -> Option<String> {
     let group = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mut groups = Path::new(group).ancestors().filter(|_| !group.starts_with(".."));
@@ -135,7 +134,7 @@ fn walk(folder: &Path, group: &str, visit: &mut dyn FnMut(&Path, &str)) {
     }
 }
 
-/// What may be limited, and how it is said that it is not.
+/// Files of limits, and the value of each that means no limit.
 const FILES: [(&str, &str); 4] =
     [("cpu.max", "max"), ("cpu.weight", "100"), ("cpu.cfs_quota_us", "-1"), ("cpu.shares", "1024")];
 
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_somebody_set_is_a_limit() {
+    fn only_a_value_other_than_the_default_is_a_limit() {
         let root = tempfile::tempdir().unwrap();
         let group = |path: &str, max: &str, weight: &str| {
             let folder = root.path().join(path);

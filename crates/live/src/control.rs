@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy's control plane beside the running kernel: a thread of a higher class, over the data plane's own
-//! table of tasks, mapped into this process.
+//! A policy's control plane beside the running kernel: a thread of a higher class, over the data plane's own table of
+//! tasks, mapped into this process.
 
 use std::io;
 use std::path::Path;
@@ -26,10 +26,10 @@ use crate::outrank_policies;
 use crate::program::{self, Programs};
 use crate::threads::end_within;
 
-/// The section of the table, and so the name of its map.
+/// The section of the table, which is also the name of its map.
 const SECTION: &str = ".bss.task_table";
 
-/// A control plane at work, until it is dropped.
+/// A running control plane, until it is dropped.
 pub(crate) struct Controlling {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -38,7 +38,7 @@ pub(crate) struct Controlling {
     pub(crate) kept: Kept,
 }
 
-/// When the step began that it is in the midst of, ns; 0 between two.
+/// When the current step began, ns; 0 between two steps.
 #[derive(Clone, Default)]
 struct Pulse(Arc<AtomicU64>);
 
@@ -57,27 +57,27 @@ impl Pulse {
     }
 }
 
-/// What a control plane goes by.
+/// Knowledge of a control plane.
 #[derive(Clone, Debug, Default)]
 pub struct Knows {
-    /// Where speeds come from.
+    /// The sources of its speeds.
     pub sources: Sources,
-    /// What was measured of programs, by the id of their executables.
+    /// Measurements of programs, by the id of their executables.
     pub learned: Profile,
-    /// What the control plane says of what it does.
+    /// The control plane's own line about its activity.
     pub says: Option<String>,
-    /// The memory domain that each thread belongs to which it places.
+    /// The memory domain of each thread that it places.
     pub placed: Vec<(Tid, usize)>,
-    /// A pause of the last second that was longer than it asks for, lest it take more than its part of a CPU ([`SHARE`]).
+    /// A pause in the last second that was longer than requested, to keep it within its part of a CPU ([`SHARE`]).
     pub held_up: Option<Duration>,
-    /// How long the step takes so far that it is in the midst of: what it looks at may keep it in the kernel.
+    /// Duration of the current step so far: a step may be held up in the kernel.
     pub stepping: Option<Duration>,
-    /// Tasks that go without what it plans, as its table was full when they came.
+    /// Tasks outside its plans, because its table was full when they came.
     pub refused: u64,
 }
 
 impl Knows {
-    /// As of now, with what was moved for it.
+    /// Its present state, with the moves made for it.
     pub(crate) fn of(control: &dyn Control, memory: &HereMemory) -> Self {
         Knows {
             sources: control.sources(),
@@ -89,9 +89,9 @@ impl Knows {
     }
 }
 
-/// A control plane has one part in so many of a CPU's time: it is above all tasks of its policy.
+/// A control plane gets one part in this many of a CPU's time: it precedes all tasks of its policy.
 pub const SHARE: u32 = 20;
-/// What it may have beyond that at a time, for a plan that takes long and is made seldom: its part of two seconds.
+/// The CPU time that it may use beyond that at a time, for a long plan that is rarely made: its part of two seconds.
 const BURST: Duration = Duration::from_millis(100);
 
 /// CPU time that a control plane has had beyond its part.
@@ -103,7 +103,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Does a step, which asks for a pause. Returns the pause that it is to have, and the same where that is longer.
+    /// Does a step, which asks for a pause. Returns the pause to make, and the same if it is longer than requested.
     pub fn step(&mut self, step: impl FnOnce() -> Duration) -> (Duration, Option<Duration>) {
         let (at_ns, had_ns) = (now_ns(), cpu_ns());
         let asked = step();
@@ -113,20 +113,20 @@ impl Budget {
         (pause, Some(pause).filter(|pause| *pause > asked))
     }
 
-    /// The pause after a step that took so much CPU time and began so long after the one before, where the control
-    /// plane asks for this one.
+    /// The pause after a step that took `took` of CPU time and began `passed` after the one before. `asked`: the pause
+    /// that the control plane asks for.
     fn pause(&mut self, passed: Duration, took: Duration, asked: Duration) -> Duration {
         self.over = self.over.saturating_sub(passed / SHARE).saturating_add(took);
         asked.max(self.over.saturating_sub(BURST).saturating_mul(SHARE))
     }
 }
 
-/// Between two looks at what a control plane has learned.
+/// Time between two publications of the control plane's knowledge.
 const TELL_NS: u64 = 1_000_000_000;
-/// So long it is waited for at its end.
+/// Longest wait for its thread to end.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Starts it, where the policy has one: its first decision is in force when this returns.
+/// Starts it, if the policy has one: its first decision is in force when this returns.
 pub(crate) fn start(
     instance: &Instance,
     topology: &Topology,
@@ -137,13 +137,13 @@ pub(crate) fn start(
     let shared = Shared::new(object, instance.policy.bpf)
         .with_context(|| format!("policy {}: its table of tasks", instance.label))?;
     let control = (plan.begin)(instance, topology, profile);
-    // Without it the policy may starve its own control plane, of which whoever loads it was told.
+    // Without a higher class the policy may starve its own control plane. The user was warned of that.
     let outrank = || drop(outrank_policies());
     Ok(Some(Controlling::begin(control, shared, outrank)?))
 }
 
 impl Controlling {
-    /// Its thread owns all that it works with: it may have to be left behind.
+    /// Its thread owns all that it uses, because it may have to be left behind.
     fn begin(
         mut control: Box<dyn Control>,
         shared: Shared,
@@ -186,12 +186,12 @@ impl Controlling {
         Ok(Controlling { stop: Some(stop), thread: Some(thread), knows, pulse, kept })
     }
 
-    /// What it goes by: a second old at most, but where a step takes longer.
+    /// The control plane's knowledge, at most a second old unless a step takes longer.
     pub fn knows(&self) -> Knows {
         Knows { stepping: self.pulse.since(now_ns()), ..known(&self.knows).clone() }
     }
 
-    /// It ends only where it panicked, and has said so: what it decided last stands for ever.
+    /// Whether its thread has ended. It ends only by a panic, which prints a message; its last decision stays in force.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
@@ -232,11 +232,11 @@ fn step(
 struct Shared {
     table: TaskTable,
     cgroups: Hierarchy,
-    /// What the table lies in; the kernel keeps it for as long as it is mapped, also without the policy.
+    /// Memory of the table. The kernel keeps it as long as it is mapped, even without the policy.
     _memory: Mapped,
 }
 
-// SAFETY: the memory that the table points to goes with it, and all its fields are atomics
+// SAFETY: the memory that the table points to moves with it, and all its fields are atomics
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// Stands still in its second step until it is let go on.
+    /// Blocks in its second step until it is released.
     struct Stuck {
         steps: u32,
         go_on: Receiver<()>,
@@ -335,7 +335,7 @@ mod tests {
         let ms = Duration::from_millis;
         let mut budget = Budget::default();
         for step in 0..1000 {
-            // Each two seconds one of 60 ms, and looks of 1 ms every tenth between.
+            // A step of 60 ms every two seconds, and steps of 1 ms every 100 ms in between.
             let took = if step % 20 == 0 { ms(60) } else { ms(1) };
             assert_eq!(budget.pause(ms(100), took, ms(100)), ms(100), "{step}");
         }

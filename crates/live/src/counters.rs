@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Counters for policies that read them: of each CPU retired instructions, or cycles at each license level, or cycles.
+//! Counters for policies that read them: each CPU's retired instructions, its cycles at each license level, or its
+//! cycles.
 //!
-//! Who reads them: the policy itself, which the kernel allows from 6.15 on (ae0a457f5d33), else a program on each
-//! switch (`bpf/switched.bpf.c`), which may since 5.7 (b80b033bedae) and adds them to the policy's own table of
-//! tasks; but not licenses, which are charged for while a task still runs. Uneven machines have a counter unit for each
-//! kind of core, so each CPU is asked for its own.
+//! From kernel 6.15 on (ae0a457f5d33) the policy itself reads them. Before, a program reads them on each switch
+//! (`bpf/switched.bpf.c`), which is allowed since 5.7 (b80b033bedae), and adds them to the policy's own table of tasks.
+//! That does not work for licenses, which are charged while a task still runs. Uneven machines have a counter unit for
+//! each kind of core, so each CPU is asked for its own.
 
 use std::fs;
 use std::io;
@@ -23,30 +24,30 @@ use crate::{licenses, log, topology};
 
 static SWITCHED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switched.bpf.o"));
 
-/// What is counted.
+/// The event to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Event {
-    /// What the policy goes by, as far as CPUs have a counter unit that may be used.
+    /// The event that the policy uses, if the CPUs have a counter unit that may be used.
     #[default]
     Own,
-    /// Nanoseconds, which every CPU counts, in the place of instructions, or of cycles at the highest license level: to
-    /// see that the way from the counter to a task's speed is open.
+    /// Nanoseconds, which every CPU counts, instead of instructions or of cycles at the highest license level. It tests
+    /// the path from the counter to a task's speed.
     CpuClock,
     /// Nothing.
     Nothing,
 }
 
-/// Who reads it.
+/// The reader of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reader {
-    /// The policy, where the kernel lets it; else the program at switches.
+    /// The policy, if the kernel allows it; else the program at switches.
     #[default]
     Either,
     /// The program at switches.
     Switches,
 }
 
-/// What a policy goes by.
+/// The counts that a policy uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum What {
     /// Retired instructions.
@@ -54,12 +55,12 @@ pub(crate) enum What {
     Instructions,
     /// Cycles at each license level.
     Licenses,
-    /// Cycles, where levels are a model's.
+    /// Cycles, if a model gives the levels.
     Cycles,
 }
 
 impl What {
-    /// None: its control plane is told of nothing.
+    /// None: its control plane uses no counts.
     pub fn of(instance: &Instance) -> Option<Self> {
         let modelled = instance.choice("source") == Some("model");
         Some(match instance.policy.told()? {
@@ -69,7 +70,7 @@ impl What {
         })
     }
 
-    /// Maps of the policy's from which it reads them.
+    /// The policy's maps from which it reads them.
     fn maps(self) -> &'static [&'static str] {
         match self {
             What::Instructions => &["instructions"],
@@ -79,12 +80,12 @@ impl What {
     }
 }
 
-/// What is to be counted, and how.
+/// The event to count, and its reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counting {
-    /// What.
+    /// The event.
     pub event: Event,
-    /// By whom.
+    /// The reader.
     pub reader: Reader,
 }
 
@@ -96,7 +97,7 @@ const HW_INSTRUCTIONS: u64 = 1;
 const SW_CPU_CLOCK: u64 = 0;
 /// Never counts anything.
 const SW_DUMMY: u64 = 9;
-/// Which counter unit a generic hardware event is for, in the upper half of its config.
+/// The counter unit of a generic hardware event, in the upper half of its config.
 const UNIT_SHIFT: u32 = 32;
 /// INST_RETIRED of Arm's PMUv3.
 const ARM_INSTRUCTIONS: u64 = 0x08;
@@ -111,23 +112,23 @@ pub struct Counters {
     missing: Vec<(usize, String)>,
 }
 
-/// Those of a CPU: one for each map.
+/// The counters of a CPU: one for each map.
 #[derive(Debug)]
 struct Opened {
     cpu: usize,
     /// The name of its counter unit.
     unit: String,
-    /// Type and config of each.
+    /// Type and config of each event.
     events: Vec<(u32, u64)>,
-    /// Until they are put where a policy reads them.
+    /// Held until they are put into the policy's maps.
     counters: Vec<OwnedFd>,
 }
 
-/// A way to count: the unit's name, and of each event its type and config.
+/// A way to count: the unit's name, and the type and config of each event.
 type Way = (String, Vec<(u32, u64)>);
 
 impl Counters {
-    /// Opens those of each online CPU, as far as there are any.
+    /// Opens the counters of each online CPU that has them.
     pub(crate) fn open(what: What, event: Event) -> Self {
         let mut counters = Counters { what, ..Counters::default() };
         if event == Event::Nothing {
@@ -155,12 +156,12 @@ impl Counters {
         counters
     }
 
-    /// Whether there is any.
+    /// Whether any counter is open.
     pub fn any(&self) -> bool {
         !self.opened.is_empty()
     }
 
-    /// CPUs by unit, and those without: `cpu_core on 0-3, cpu_atom on 4-11`.
+    /// CPUs by unit, and CPUs without counters: `cpu_core on 0-3, cpu_atom on 4-11`.
     pub fn describe(&self) -> String {
         let mut units: Vec<(&str, Vec<usize>)> = Vec::new();
         for Opened { cpu, unit, .. } in &self.opened {
@@ -178,7 +179,7 @@ impl Counters {
         parts.join(", ")
     }
 
-    /// Puts them where a policy reads them, and sees to it that CPUs which go and come back have them again.
+    /// Puts them into the policy's maps. A CPU that goes offline and comes back gets them again.
     pub(crate) fn put(&mut self, object: &Object) -> anyhow::Result<Renewal> {
         let map = |name: &str| {
             let map = object.maps().find(|map| map.name() == name);
@@ -199,19 +200,19 @@ impl Counters {
         Ok(Renewal::start(all)?)
     }
 
-    /// Whether a policy has the maps where it reads them.
+    /// Whether the policy has the maps for them.
     pub(crate) fn fit(&self, object: &Object) -> bool {
         self.what.maps().iter().all(|name| object.maps().any(|map| map.name() == *name))
     }
 
-    /// Closes them, for this reason.
+    /// Closes them and notes the reason.
     pub(crate) fn give_up(&mut self, why: &str) {
         let cpus = self.opened.drain(..).map(|of| (of.cpu, why.to_string()));
         self.missing.splice(..0, cpus);
     }
 }
 
-/// The program that reads them at switches in a policy's place, until it is dropped.
+/// The program that reads them at switches in the policy's place, until it is dropped.
 pub(crate) struct Switched {
     _links: Vec<Link>,
     _renewal: Renewal,
@@ -219,7 +220,7 @@ pub(crate) struct Switched {
 }
 
 impl Switched {
-    /// Over the table of tasks of `policy`.
+    /// Attaches it to the table of tasks of `policy`.
     pub fn attach(
         counters: &mut Counters,
         policy: &Object,
@@ -279,7 +280,7 @@ pub(crate) fn instructions_of(root: &Path, cpu: usize) -> Vec<(String, u32, u64)
     counted_of(root, cpu, HW_INSTRUCTIONS)
 }
 
-/// The same of another generic event.
+/// Ways to count another generic event on this CPU.
 fn counted_of(root: &Path, cpu: usize, event: u64) -> Vec<(String, u32, u64)> {
     let mut ways = Vec::new();
     let mut units: Vec<_> =
@@ -287,7 +288,7 @@ fn counted_of(root: &Path, cpu: usize, event: u64) -> Vec<(String, u32, u64)> {
     units.sort_by_key(|unit| unit.file_name());
     for unit in units {
         let name = unit.file_name().to_string_lossy().into_owned();
-        // Units of cores say which CPUs they belong to; those of the rest of a chip have a `cpumask`.
+        // Units of cores list their CPUs; units of the rest of a chip have a `cpumask`.
         let read = |file: &str| fs::read_to_string(unit.path().join(file)).ok();
         let Some(cpus) = read("cpus") else { continue };
         let number = read("type").and_then(|text| text.trim().parse::<u32>().ok());
@@ -304,7 +305,7 @@ fn counted_of(root: &Path, cpu: usize, event: u64) -> Vec<(String, u32, u64)> {
     ways
 }
 
-/// Whose events are counted.
+/// The events to count: a CPU's or a thread's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whom {
     /// All on a CPU: needs CAP_PERFMON.
@@ -313,7 +314,8 @@ pub(crate) enum Whom {
     Thread(u32),
 }
 
-/// Opens a counter that counts from now on, and never takes turns with others. A CPU's tells for how long, too.
+/// Opens a counter that counts from now on, and never takes turns with others. A CPU's counter also has its counting
+/// time.
 pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
     let mut wanted = perf_event_attr {
         type_: kind,
@@ -329,10 +331,10 @@ pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
     opened(&wanted, whom)
 }
 
-/// Files that counters of threads leave to others: to open /proc, or masks could not be given back.
+/// Files that counters of threads leave for others: for /proc, without which masks could not be restored.
 const FILES_LEFT: u64 = 64;
 
-/// Opens an event as it is described.
+/// Opens the described event.
 pub(crate) fn opened(wanted: &perf_event_attr, whom: Whom) -> io::Result<OwnedFd> {
     const CLOSE_ON_EXEC: libc::c_ulong = 8;
     let (thread, cpu) = match whom {
@@ -365,7 +367,7 @@ pub(crate) fn opened(wanted: &perf_event_attr, whom: Whom) -> io::Result<OwnedFd
     }
 }
 
-/// `0-3,8`.
+/// Ranges such as `0-3,8`.
 pub(crate) fn ranges(cpus: &[usize]) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for cpu in cpus {
@@ -413,7 +415,7 @@ mod tests {
         assert_eq!(instructions_of(phone.path(), 4), [plain]);
     }
 
-    /// In a process of its own, which may open few.
+    /// In a process of its own, which may open few files.
     #[test]
     fn counters_of_threads_leave_files_to_others() {
         const CLOCK: (u32, u64) = (SOFTWARE, SW_CPU_CLOCK);

@@ -25,25 +25,25 @@ use worker::Report;
 use crate::program::{SESSION, fields, numbered, text};
 use crate::written::{LOOK, Said, Show, Written, again};
 
-/// How often somebody who wants it to stop is listened to.
+/// How often a request to stop is checked.
 const LISTEN: Duration = Duration::from_millis(200);
-/// Lines of a failed command's output that come with its failure.
+/// Lines of a failed command's output that its error carries.
 const LAST_LINES: usize = 10;
 
-/// What is to be executed.
+/// An execution to run.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// What errors call it.
+    /// Its name in errors.
     pub name: String,
-    /// The file that becomes its standard output; the end of what it writes is left there.
+    /// The file of its standard output; only the end of the output stays in it.
     pub output: PathBuf,
-    /// The file that becomes its standard error.
+    /// The file of its standard error.
     pub errors: PathBuf,
-    /// Where our worker leaves its report, if it is our worker.
+    /// The file of our worker's report, if it is our worker.
     pub report: Option<PathBuf>,
-    /// It is ended after this much time.
+    /// It is ended after this time.
     pub limit: Duration,
-    /// It is ended when somebody sets this. None: nobody will, so nobody wakes to look while it runs.
+    /// It is ended when this is set. None: it is never set, so nothing has to check it while the command runs.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -56,22 +56,22 @@ pub struct Interrupted;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Broken {
-    /// One line, which ends with the last line that the command wrote.
+    /// One line, which ends with the last line of the command's output.
     pub why: String,
-    /// The last lines that it wrote.
+    /// The last lines of its output.
     pub last: Vec<String>,
 }
 
-/// What one execution came to.
+/// The result of one execution.
 #[derive(Clone, Debug)]
 pub struct Executed {
     /// On CLOCK_MONOTONIC, as is the end.
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// The last of what it wrote to standard output.
+    /// The end of its standard output.
     pub output: String,
-    /// The last of what it wrote to standard error.
+    /// The end of its standard error.
     pub errors: String,
     usage: Usage,
     report: Option<Report>,
@@ -79,10 +79,10 @@ pub struct Executed {
 
 type Usage = [(&'static str, f64); 4];
 
-/// Runs the command once, in a session of its own as a terminal or a service manager would start it, and
-/// then `clear`, which ends what it left behind. `show` is given lines as they are written.
+/// Runs the command once, in a session of its own as a terminal or a service manager would start it. Then calls
+/// `clear`, which ends the processes it left behind. `show` is called with lines as they are written.
 ///
-/// Fails where it cannot be started, fails itself ([`Broken`]) or does not end in time.
+/// Fails if it cannot be started, fails itself ([`Broken`]) or does not end in time.
 pub fn execute(
     mut command: Command,
     what: &Execution,
@@ -99,7 +99,7 @@ pub fn execute(
     let before = usage();
     let start_ns = now_ns();
     let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-    // The files' ends are the command's alone.
+    // Only the command keeps the files' ends open.
     drop(command);
     let stop = what.stop.as_deref();
     let ended = wait(&mut child, *limit, stop, &mut written, again(&mut show));
@@ -109,7 +109,7 @@ pub fn execute(
         *after -= before;
     }
     clear(Pid::from_child(&child));
-    // One that did not end in time has now; unless `clear` has waited for it.
+    // A command that exceeded its limit has ended now, unless `clear` has waited for it.
     let _ = child.wait();
     let said = written.finish(show)?;
     let broken = |how: String| {
@@ -140,9 +140,9 @@ pub fn work(name: &str, file: &Path, report: &Path) -> anyhow::Result<()> {
     fs::write(report, serde_json::to_vec(&done)?).with_context(|| report.display().to_string())
 }
 
-/// Ends all that is left of a command's session, in whatever process groups: for a machine that others use too.
+/// Ends all processes left of a command's session, in whatever process groups: for a machine with other users.
 pub fn end_session(leader: Pid) {
-    /// Whoever was forked while others were ended is found by the next.
+    /// A process forked during one pass is found by the next.
     const PASSES: usize = 100;
     let session = leader.as_raw_pid().to_string();
     let is_left = |pid: &u32| {
@@ -150,7 +150,7 @@ pub fn end_session(leader: Pid) {
         let of = fields(&stat).unwrap_or_default();
         of.get(SESSION) == Some(&session.as_str()) && of.first().is_some_and(|state| *state != "Z")
     };
-    // All of its own group at once, or who forks faster than /proc is read would get away. There may be nobody left.
+    // The whole group at once, or a process that forks faster than /proc is read would escape. It may be empty.
     let _ = kill_process_group(leader, Signal::KILL);
     for _ in 0..PASSES {
         let left: Vec<u32> = numbered("/proc").into_iter().filter(is_left).collect();
@@ -158,7 +158,7 @@ pub fn end_session(leader: Pid) {
             return;
         }
         for pid in left.into_iter().filter_map(|pid| Pid::from_raw(pid as i32)) {
-            // It may have gone meanwhile.
+            // It may have ended meanwhile.
             let _ = kill_process(pid, Signal::KILL);
         }
         thread::sleep(Duration::from_millis(1));
@@ -175,32 +175,32 @@ impl Executed {
         Ok(())
     }
 
-    /// How far each task got: the CPU time, in ns, that it was asked to burn and did.
+    /// Progress of each task: the CPU time, in ns, of the work that it was asked for and did.
     pub(crate) fn progress(&self) -> BTreeMap<Tid, f64> {
         let tasks = self.report.iter().flat_map(|report| &report.tasks);
         tasks.map(|task| (task.tid, task.work_ns as f64)).collect()
     }
 
-    /// Bytes of each task's memory on each node at its end, of those that asked for any.
+    /// Bytes of each task's memory on each node at its end, for tasks that asked for memory.
     pub(crate) fn resident(&self) -> BTreeMap<Tid, Vec<u64>> {
         let tasks = self.report.iter().flat_map(|report| &report.tasks);
         let some = tasks.filter(|task| !task.resident.is_empty());
         some.map(|task| (task.tid, task.resident.clone())).collect()
     }
 
-    /// Names as the workload has them.
+    /// Names of tasks in the workload.
     pub(crate) fn names(&self) -> BTreeMap<Tid, String> {
         let tasks = self.report.iter().flat_map(|report| &report.tasks);
         tasks.map(|task| (task.tid, task.name.clone())).collect()
     }
 
-    /// Switches as the kernel itself counts them for processes that have ended.
+    /// Switches by the kernel's own count, for processes that have ended.
     pub(crate) fn counted_switches(&self) -> f64 {
         let switches = self.usage.iter().filter(|(name, _)| name.ends_with("_switches"));
         switches.map(|(_, count)| count).sum()
     }
 
-    /// What else is known: resource usage, and the time that the program itself reports.
+    /// Further figures: resource usage, and the time that the program itself reports.
     pub(crate) fn extra(&self) -> BTreeMap<String, f64> {
         let usage = self.usage.iter().map(|(name, value)| (name.to_string(), *value));
         let own = own_time_s(&self.output).map(|time| ("own_time_s".to_string(), time));
@@ -213,7 +213,7 @@ fn own_time_s(output: &str) -> Option<f64> {
     output.lines().find_map(|line| line.strip_prefix("Time: ")?.trim().parse().ok())
 }
 
-/// The child's exit status, 128 and more for a signal; None where the limit passed.
+/// The child's exit status, 128 and more for a signal; None if the limit passed.
 fn wait(
     child: &mut Child,
     limit: Duration,
@@ -223,7 +223,7 @@ fn wait(
 ) -> anyhow::Result<Option<i32>> {
     let descriptor = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let started = Instant::now();
-    // Nobody wakes to look while the command is quiet, unless somebody may stop it.
+    // Nothing checks anything while the command is quiet, unless `stop` has to be checked.
     let (mut quiet, mut looked) = (true, started);
     loop {
         let rest = limit.saturating_sub(started.elapsed());
@@ -248,7 +248,7 @@ fn wait(
             quiet = !written.look(again(&mut show))?;
             if quiet {
                 written.arm()?;
-                // What came before the watch was there wakes nobody.
+                // Output from before the watch existed wakes nothing.
                 quiet = !written.look(again(&mut show))?;
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel told a policy when it took it out: `policies/common/exit.h`.
+//! The kernel's message to a policy on its exit: `policies/common/exit.h`.
 
 use std::ffi::CStr;
 
@@ -12,19 +12,19 @@ pub struct Exit {
     pub kind: i32,
     /// In a few words, such as `runnable task stall`.
     pub reason: String,
-    /// Which task, which CPU; empty where there is nothing to add.
+    /// The task or CPU concerned; empty if there is nothing to add.
     pub message: String,
-    /// The state of CPUs and tasks at that moment, many lines; empty where it was no error.
+    /// The state of CPUs and tasks at that moment, many lines; empty if it was no error.
     pub dump: String,
 }
 
 const MAP: &str = ".data.exit";
-/// Places in `struct exit_record`.
+/// Offsets in `struct exit_record`.
 const REASON: usize = 16;
 const MESSAGE: usize = REASON + 128;
 const DUMP: usize = MESSAGE + 1024;
 
-/// The record of a loaded policy; None while it is in charge, or where it keeps none.
+/// The record of a loaded policy; None while it is in charge, or if it keeps none.
 pub(crate) fn read(object: &Object) -> Option<Exit> {
     let map = object.maps().find(|map| map.name() == MAP)?;
     parse(&map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What this machine and its kernel have, as far as schedulers depend on it. Read, never tried out,
-//! but for counters: whether one can be opened is known only by opening it.
+//! Facts about this machine and its kernel that schedulers depend on. They are read, never tried out, except for
+//! counters: opening one is the only way to know whether it can be opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,55 +13,55 @@ use crate::kernel::{FOLDER, OPS, TYPES};
 use crate::process::is_root;
 use crate::{licenses, topology, tracefs};
 
-/// What was found. None and empty lists: it is not there, or may not be read.
+/// The facts. None and empty lists: not present, or not readable.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// `7.2.12+deb14-cloud-amd64`.
     pub release: String,
-    /// The distribution's `ID`, and those that it is `ID_LIKE`.
+    /// The distribution's `ID`, and its `ID_LIKE`.
     pub distribution: Vec<String>,
-    /// `enabled`, `disabled` or between; None where the kernel has no sched_ext.
+    /// `enabled`, `disabled` or between; None if the kernel has no sched_ext.
     pub sched_ext: Option<String>,
-    /// The scheduler in charge, where there is one.
+    /// The scheduler in charge, if there is one.
     pub attached: Option<String>,
-    /// The kernel's type information, where it has any.
+    /// The file of the kernel's type information, if it has any.
     pub btf: Option<PathBuf>,
     /// CPUs online.
     pub cpus: usize,
-    /// One more than the highest number of a CPU: numbers may have gaps.
+    /// The highest number of a CPU plus one: numbers may have gaps.
     pub cpu_numbers: usize,
-    /// Cores among them.
+    /// Their cores.
     pub cores: usize,
-    /// Last-level caches among them; packages, where the kernel knows of no third level.
+    /// Their last-level caches; packages, if the kernel knows of no third level.
     pub caches: usize,
     /// Memory nodes that have CPUs.
     pub nodes: usize,
-    /// CPUs of each kind, by how much a core of it does (1,024: the most); one kind where all are alike
-    /// or the kernel does not tell.
+    /// CPUs of each kind, by the capacity of its cores (1,024: the greatest). One kind if all are alike or the kernel
+    /// does not say.
     pub kinds: BTreeMap<u32, usize>,
     /// The processor counts cycles at each license level.
     pub licenses: bool,
-    /// The TLB keeps entries of several address spaces apart (x86: pcid); None: not known.
+    /// The TLB distinguishes entries of several address spaces (x86: pcid); None: not known.
     pub tlb_tags: Option<bool>,
-    /// Counters that can be opened for this process, of those that policies look at.
+    /// Counters that policies use and this process can open.
     pub counters: Vec<&'static str>,
-    /// Those that cannot, and the kernel's reason.
+    /// Counters that it cannot open, and the kernel's reason.
     pub missing_counters: BTreeMap<&'static str, String>,
-    /// Counters of instructions that a policy would have, and on which CPUs; None where there is none.
+    /// Counters of instructions for policies, and their CPUs; None if there are none.
     pub policy_counters: Option<String>,
-    /// Capabilities that this process has, of those that matter.
+    /// Relevant capabilities that this process has.
     pub rights: Vec<&'static str>,
-    /// What it lacks to load a policy: [`missing_to_load`].
+    /// Requirements for loading a policy that it lacks: [`missing_to_load`].
     pub missing_to_load: Vec<&'static str>,
-    /// Namespaces of a container that this process is in, of those that hide something of the machine: `pid`, `cgroup`.
+    /// Namespaces of a container around this process that hide parts of the machine: `pid`, `cgroup`.
     pub namespaces: Vec<&'static str>,
     /// `kernel.numa_balancing` is on.
     pub numa_balancing: Option<bool>,
-    /// Limits of CPU time that somebody has set.
+    /// Limits of CPU time that differ from the default.
     pub limits: Vec<Limit>,
 }
 
-/// Capabilities that matter, by number (include/uapi/linux/capability.h).
+/// Relevant capabilities, by number (include/uapi/linux/capability.h).
 const RIGHTS: [(&str, u32); 5] = [
     ("CAP_SYS_PTRACE", 19),
     ("CAP_SYS_ADMIN", 21),
@@ -70,10 +70,10 @@ const RIGHTS: [(&str, u32); 5] = [
     ("CAP_BPF", 39),
 ];
 
-/// The name of the counter that tells which threads go to memory much.
+/// Name of the counter that shows which threads access memory often.
 pub const MISSES: &str = "last-level cache misses";
 
-/// Counters that matter: name, type and config (include/uapi/linux/perf_event.h).
+/// Relevant counters: name, type and config (include/uapi/linux/perf_event.h).
 const COUNTERS: [(&str, u32, u64); 4] = [
     ("cycles", 0, 0),
     ("instructions", 0, 1),
@@ -82,7 +82,7 @@ const COUNTERS: [(&str, u32, u64); 4] = [
 ];
 
 impl Facts {
-    /// Of this machine.
+    /// Gathers the facts of this machine.
     pub fn gather() -> Self {
         let mut facts = Self::read(Path::new("/"));
         facts.release = kernel_release();
@@ -99,7 +99,7 @@ impl Facts {
         facts
     }
 
-    /// What files below `root` say.
+    /// Reads the facts from files below `root`.
     fn read(root: &Path) -> Self {
         let text = |file: &str| {
             fs::read_to_string(root.join(file)).ok().map(|text| text.trim().to_string())
@@ -146,7 +146,7 @@ fn distribution(os_release: &str) -> Vec<String> {
     all.split_whitespace().map(str::to_string).collect()
 }
 
-/// Whether `/proc/cpuinfo` says that the TLB tells address spaces apart; None: it does not tell.
+/// Whether the TLB distinguishes address spaces, according to `/proc/cpuinfo`; None: it does not say.
 pub(crate) fn tlb_tags(cpuinfo: &str) -> Option<bool> {
     let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?;
     Some(flags.split_whitespace().any(|flag| flag == "pcid"))
@@ -163,8 +163,8 @@ pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Capabilities that count: those that a user namespace gives (`unshare -r`, a container that is not privileged) are
-/// good within it alone, and schedulers and counters of a machine are not within any.
+/// Capabilities that hold for the machine. Those from a user namespace (`unshare -r`, an unprivileged container) hold
+/// in it alone, and a machine's schedulers and counters are in none.
 fn real_rights(root: &Path) -> Vec<&'static str> {
     match in_user_namespace(root) {
         true => Vec::new(),
@@ -172,19 +172,20 @@ fn real_rights(root: &Path) -> Vec<&'static str> {
     }
 }
 
-/// Whether this process is in a user namespace other than the first, whose users are all themselves. A kernel
+/// Whether this process is in a user namespace other than the first, in which each user has its own id. A kernel
 /// without such namespaces has no such file.
 pub(crate) fn in_user_namespace(root: &Path) -> bool {
     let map = fs::read_to_string(root.join("proc/self/uid_map"));
     map.is_ok_and(|map| !map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
-/// Capabilities that observing the scheduler takes and this process lacks.
+/// Capabilities that observing the scheduler needs and this process lacks.
 pub fn missing_rights() -> Vec<&'static str> {
     lacking(&real_rights(Path::new("/")), tracefs::is_open())
 }
 
-/// What this process lacks to load a policy: it has to be root's, and to have the capabilities that BPF takes.
+/// Requirements for loading a policy that this process lacks: it has to be root's, and to have the capabilities for
+/// BPF.
 pub fn missing_to_load() -> Vec<&'static str> {
     let root = Path::new("/");
     let mut missing = to_load(is_root(), &real_rights(root));
@@ -192,10 +193,10 @@ pub fn missing_to_load() -> Vec<&'static str> {
     missing
 }
 
-/// What is missing where the kernel lets no BPF program read its memory.
+/// The requirement that is not met if the kernel does not let BPF programs read its memory.
 const UNLOCKED: &str = "a kernel that is not locked down for confidentiality";
 
-/// Whether the kernel lets no BPF program read its memory, which every policy does (security/lockdown).
+/// Whether the kernel does not let BPF programs read its memory, which every policy does (security/lockdown).
 fn is_confidential(root: &Path) -> bool {
     let modes = fs::read_to_string(root.join("sys/kernel/security/lockdown"));
     modes.is_ok_and(|modes| modes.contains("[confidentiality]"))
@@ -204,8 +205,8 @@ fn is_confidential(root: &Path) -> bool {
 /// The first namespaces of a machine have fixed numbers (include/linux/proc_ns.h).
 const NAMESPACES: [(&str, u64); 2] = [("pid", 0xeffffffc), ("cgroup", 0xeffffffb)];
 
-/// The namespaces of a container that this process is in: with one of `pid`, threads have other numbers than in the
-/// kernel; with one of `cgroup`, others' groups are not to be seen. Kernels without namespaces have none.
+/// Namespaces of a container around this process. In one of `pid`, threads have other numbers than in the kernel; in
+/// one of `cgroup`, other containers' groups are not visible. Kernels without namespaces have none.
 pub fn namespaces() -> Vec<&'static str> {
     let is_own = |(name, first): &(&str, u64)| {
         fs::metadata(format!("/proc/self/ns/{name}")).is_ok_and(|own| own.ino() != *first)
@@ -217,7 +218,7 @@ fn to_load(is_root: bool, own: &[&'static str]) -> Vec<&'static str> {
     if is_root { lacking(own, true) } else { vec!["root"] }
 }
 
-/// Tracepoints are found in tracefs, which is root's where nobody has opened it to others.
+/// Tracepoints are found in tracefs, which only root can read by default.
 fn lacking(own: &[&'static str], tracefs_is_open: bool) -> Vec<&'static str> {
     if own.contains(&"CAP_SYS_ADMIN") {
         return Vec::new();

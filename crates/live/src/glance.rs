@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How loaded this machine is, between two looks at it.
+//! How loaded this machine is between two looks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +11,10 @@ use anyhow::Context;
 use crate::kernel::FOLDER;
 
 const STAT: &str = "/proc/stat";
-/// In sched_ext's folder.
+/// Its file in sched_ext's folder.
 const EVENTS: &str = "root/events";
 
-/// One look at the machine: counters since boot.
+/// Counters of the machine since boot, at one moment.
 #[derive(Clone, Debug)]
 pub struct Glance {
     at: Instant,
@@ -25,21 +25,21 @@ pub struct Glance {
     events: BTreeMap<String, u64>,
 }
 
-/// What happened between two looks.
+/// The load between two looks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// CPU time used, as a part of all there was.
+    /// CPU time used, as a part of all CPU time.
     pub busy: f64,
     /// Context switches each second.
     pub switches_per_s: f64,
     /// Tasks that run or wait for a CPU, at the second look.
     pub runnable: u64,
-    /// What sched_ext had to mend (`SCX_EV_…`), and how often; none that did not happen.
+    /// sched_ext's corrections (`SCX_EV_…`) and how often each happened; without those that did not.
     pub events: BTreeMap<String, u64>,
 }
 
 impl Glance {
-    /// Looks now.
+    /// Reads the counters now.
     pub fn now() -> anyhow::Result<Self> {
         let text = fs::read_to_string(STAT).context(STAT)?;
         let events = fs::read_to_string(Path::new(FOLDER).join(EVENTS)).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Glance {
         })
     }
 
-    /// What happened since an earlier look.
+    /// The load since an earlier look.
     pub fn since(&self, before: &Glance) -> Load {
         let passed = (self.at - before.at).as_secs_f64();
         let all = self.all.saturating_sub(before.all).max(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What it takes a CPU to write an event down: two threads of one CPU that wake each other in turn are timed
-//! without the recorder and with it, and so is one that moves a byte through a pipe of its own.
+//! A CPU's time for writing an event down. Two threads of one CPU that wake each other in turn are timed without the
+//! recorder and with it. So is a thread that moves a byte through a pipe of its own.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::thread;
@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// Turns of each thread that are timed together, and how often: what else the machine does makes some longer.
+/// Turns of each thread that are timed together, and how often: other activity on the machine makes some longer.
 const TURNS: u32 = 100;
 const ROUNDS: usize = 10;
 
-/// Lengths, ns; the least of some rounds each.
+/// Times, ns; each the least of several rounds.
 #[derive(Clone, Copy)]
 pub(crate) struct Timed {
     /// From one thread's turn to the other's: a wakeup, a switch, a read and a write.
@@ -32,7 +32,7 @@ impl Timed {
         timed
     }
 
-    /// What a wakeup or a switch takes longer than that, and what a call does, ns.
+    /// Time that recording adds to a wakeup or a switch, and to a call, ns.
     pub(crate) fn more_than(self, alone: Timed) -> (f64, f64) {
         let call_ns = (self.call_ns - alone.call_ns).max(0.0);
         let event_ns = (self.turn_ns - alone.turn_ns) / 2.0 - call_ns;

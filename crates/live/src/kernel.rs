@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel says about sched_ext: its state files and its log.
+//! The kernel's state files and log about sched_ext.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 pub(crate) const FOLDER: &str = "/sys/kernel/sched_ext";
-/// In it, the name of the scheduler in charge.
+/// Its file with the name of the scheduler in charge.
 pub(crate) const OPS: &str = "root/ops";
 const O_NONBLOCK: i32 = 0o4000;
 
@@ -18,9 +18,9 @@ const O_NONBLOCK: i32 = 0o4000;
 pub struct State {
     /// `enabled`, `disabled`, or a state between.
     pub state: String,
-    /// The name of the attached scheduler, where there is one.
+    /// The name of the attached scheduler, if there is one.
     pub ops: Option<String>,
-    /// It has the tasks that asked for it, and no others.
+    /// It has only the tasks that asked for it.
     pub partial: bool,
     /// Tasks that were refused a switch to SCHED_EXT by the scheduler.
     pub nr_rejected: u64,
@@ -29,7 +29,7 @@ pub struct State {
 }
 
 impl State {
-    /// Whose it is: `lavd is enabled`.
+    /// The state as a phrase: `lavd is enabled`.
     pub fn of_whom(&self) -> String {
         format!("{} is {}", self.who(), self.state)
     }
@@ -39,13 +39,13 @@ impl State {
     }
 }
 
-/// How to mend that another scheduler is in charge.
+/// Advice if another scheduler is in charge.
 pub const STOP_IT: &str = "stop it first, for example: systemctl stop scx scx_loader";
 
-/// The kernel's description of its own types, by which a policy's accesses are checked.
+/// The kernel's description of its own types, against which a policy's accesses are checked.
 pub(crate) const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// What a kernel must have for any policy to be loaded; an error says what it lacks. Not whether it is free.
+/// Checks that the kernel can load policies; an error says what it lacks. It does not check whether sched_ext is free.
 pub fn can_load() -> anyhow::Result<State> {
     let state = state()?;
     if !Path::new(TYPES).exists() {
@@ -54,7 +54,7 @@ pub fn can_load() -> anyhow::Result<State> {
     Ok(state)
 }
 
-/// Reads the state; an error says where the kernel has no sched_ext.
+/// Reads the state; an error says if the kernel has no sched_ext.
 pub fn state() -> anyhow::Result<State> {
     let read = |name: &str| fs::read_to_string(format!("{FOLDER}/{name}"));
     let number = |name: &str| read(name).ok().and_then(|text| text.trim().parse().ok());
@@ -70,7 +70,7 @@ pub fn state() -> anyhow::Result<State> {
     })
 }
 
-/// The sched_ext scheduler that has all tasks at present. None: Linux's own class has them.
+/// The sched_ext scheduler that has all tasks now. None: Linux's own class has them.
 pub fn scheduler() -> Option<String> {
     state().ok().filter(|state| !state.partial)?.ops
 }
@@ -79,15 +79,15 @@ pub fn scheduler() -> Option<String> {
 pub struct OwnClass(Option<State>);
 
 impl OwnClass {
-    /// It begins; fails where another scheduler is in charge.
+    /// Begins it; fails if another scheduler is in charge.
     pub fn begin() -> anyhow::Result<Self> {
-        // A kernel without sched_ext has no other.
+        // A kernel without sched_ext has no other scheduler.
         let begun = state().ok();
         begun.iter().try_for_each(|now| stayed(now, now))?;
         Ok(OwnClass(begun))
     }
 
-    /// It ends; fails where another scheduler was in charge meanwhile.
+    /// Ends it; fails if another scheduler was in charge meanwhile.
     pub fn end(self) -> anyhow::Result<()> {
         self.0.map_or(Ok(()), |before| stayed(&before, &state()?))
     }
@@ -109,8 +109,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Starts to listen; what was said before is not returned. Without the right to read the log
-    /// nothing is heard.
+    /// Starts to listen; earlier messages are not returned. Without the right to read the log there are no messages.
     pub fn from_now() -> Self {
         let mut kmsg =
             OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open("/dev/kmsg").ok();
@@ -121,7 +120,7 @@ impl Messages {
         Messages { kmsg }
     }
 
-    /// What sched_ext has said since the last call, without levels and time stamps.
+    /// Messages of sched_ext since the last call, without levels and time stamps.
     pub fn about_sched_ext(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         let Some(kmsg) = &mut self.kmsg else { return said };
@@ -135,7 +134,7 @@ impl Messages {
                     let line = message.lines().next().unwrap_or_default();
                     said.extend(line.strip_prefix("sched_ext: ").map(str::to_string));
                 }
-                // records overwritten before they were read: the next read goes on behind them
+                // records overwritten before they were read: the next read continues behind them
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => continue,
                 Err(_) => break,
             }

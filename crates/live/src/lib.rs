@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What touches a running kernel: load a policy, run a workload under it, observe the scheduler.
+//! Everything that touches a running kernel: loads a policy, runs a workload under it, observes the scheduler.
 //!
 //! The same code runs inside the guest of `vm` and, as root, on this machine.
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events of frequency licenses: cycles of a core at each of three levels, which some of Intel's processors count.
+//! Events of frequency licenses: a core's cycles at each of three levels, which some of Intel's processors count.
 //!
 //! CORE_POWER.LVL0_TURBO_LICENSE and its two neighbours, codes as in tools/perf/pmu-events/arch/x86 of the kernel's
-//! source. Haswell and Broadwell have the levels and no events, Sapphire Rapids and later, and AMD's, neither.
+//! source. Haswell and Broadwell have the levels but no events. Sapphire Rapids and later, and AMD's, have neither.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const MASKS: [u64; 3] = [0x07, 0x18, 0x20];
 /// Lake servers; Ice Lake, Tiger Lake and Rocket Lake.
 const MODELS: [u32; 8] = [0x55, 0x6A, 0x6C, 0x7D, 0x7E, 0x8C, 0x8D, 0xA7];
 
-/// Type and config of the event of each level. None: this kind of processor counts nothing of the kind.
+/// Type and config of the event of each level. None: this kind of processor has no such events.
 pub(crate) fn events(root: &Path) -> Option<Vec<(u32, u64)>> {
     let info = fs::read_to_string(root.join("proc/cpuinfo")).ok()?;
     let lines = || info.lines().filter_map(|line| line.split_once(':'));

@@ -16,10 +16,10 @@ use crate::counters::{Counters, Counting, Reader, Switched, What};
 use crate::renewal::Renewal;
 use crate::{Exit, Messages, STOP_IT, State, exit, log, state};
 
-/// A policy in charge of this kernel, until it is dropped or the kernel throws it out.
+/// A policy in charge of this kernel, until it is dropped or the kernel ejects it.
 pub struct Attached {
     name: String,
-    // Dropped in this order: the policy goes at once, and the control plane before the object, where it does not stand still.
+    // Dropped in this order: the policy at once, and the control plane, unless it is stuck, before the object.
     link: Option<Link>,
     control: Option<Controlling>,
     switched: Option<Switched>,
@@ -31,18 +31,18 @@ pub struct Attached {
     before: State,
 }
 
-/// Whose tasks a policy schedules.
+/// The tasks that a policy schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All but those of real-time and deadline classes.
+    /// All tasks except those of real-time and deadline classes.
     Everyone,
-    /// Those that ask for it, by the scheduling class SCHED_EXT.
+    /// Tasks that ask for it, by the scheduling class SCHED_EXT.
     WhoAsks,
 }
 
-/// Sets the instance's knobs and the topology, has the kernel verify the policy, and puts it in
-/// charge, its control plane beside it, which is told what is known of programs and has counters, as far as
-/// they can be opened. Fails where another scheduler is attached.
+/// Sets the instance's knobs and the topology, has the kernel verify the policy, and puts it in charge, with its
+/// control plane beside it. The control plane gets the profile, and the counters that can be opened. Fails if another
+/// scheduler is attached.
 pub fn load(
     instance: &Instance,
     topology: &Topology,
@@ -77,7 +77,7 @@ pub fn load(
     })?;
     let (mut renewal, mut switched) = (None, None);
     match (counters.any(), reads) {
-        // One whose control plane counts by itself has no place for them.
+        // A policy with a control plane that counts by itself has no maps for them.
         (true, true) if !counters.fit(&object) => {}
         (true, true) => renewal = Some(counters.put(&object)?),
         (true, false) => {
@@ -116,13 +116,13 @@ pub fn load(
 }
 
 impl Attached {
-    /// Keeps what the policy charges its tasks for, and where it places them, from here on.
+    /// Keeps the policy's charges to its tasks, and its placements, from here on.
     pub(crate) fn keep(&self) {
         self.control.iter().for_each(|control| control.kept.keep());
     }
 
-    /// CPU time that the policy charged each thread for on each kind of core, ns; nothing where it has no control
-    /// plane, which looks at that.
+    /// CPU time that the policy charged each thread for on each kind of core, ns. Empty if it has no control plane,
+    /// which keeps it.
     pub(crate) fn charged(&self) -> BTreeMap<trace::Tid, Vec<u64>> {
         self.control.as_ref().map(|control| control.kept.charged()).unwrap_or_default()
     }
@@ -132,12 +132,12 @@ impl Attached {
         self.control.as_ref()?.kept.own_ns()
     }
 
-    /// Whom the control plane has placed in which memory domain since [`Attached::keep`].
+    /// The control plane's placements of tasks in memory domains since [`Attached::keep`].
     pub(crate) fn placed(&self) -> Vec<trace::Placed> {
         self.control.as_ref().map(|control| control.kept.placed()).unwrap_or_default()
     }
 
-    /// What the policy has added up in variables of these names, where it has them.
+    /// The policy's counters of these names, if it has them.
     pub(crate) fn totals(&self, names: &[&str]) -> anyhow::Result<BTreeMap<String, f64>> {
         let places = variables(self.bpf, ".bss")?;
         let own: Vec<&&str> = names.iter().filter(|name| places.contains_key(**name)).collect();
@@ -152,7 +152,7 @@ impl Attached {
         Ok(own.into_iter().filter_map(total).collect())
     }
 
-    /// Fails with the kernel's own reason where the policy is no longer in charge.
+    /// Fails with the kernel's own reason if the policy is no longer in charge.
     pub fn verify(&mut self) -> anyhow::Result<()> {
         let now = state()?;
         if self.is_in_charge(&now) {
@@ -164,7 +164,7 @@ impl Attached {
         bail!("the kernel stopped policy {}: {why}", self.name)
     }
 
-    /// Whether it is; it stops being when the kernel throws it out. Fails where its control plane has ended.
+    /// Whether it is in charge; it is not after the kernel has ejected it. Fails if its control plane has ended.
     pub fn in_charge(&self) -> anyhow::Result<bool> {
         let stands_still = self.control.as_ref().is_some_and(Controlling::has_ended);
         anyhow::ensure!(
@@ -175,12 +175,12 @@ impl Attached {
         Ok(self.is_in_charge(&state()?))
     }
 
-    /// Whether the kernel has done with it: throwing one out takes it a while.
+    /// Whether the kernel has removed it completely, which takes a while after an ejection.
     pub fn is_out(&self) -> bool {
         state().is_ok_and(|now| now.state == "disabled" || self.is_another(&now))
     }
 
-    /// Whether another one was loaded since, perhaps of the same name.
+    /// Whether another policy was loaded since, perhaps of the same name.
     fn is_another(&self, now: &State) -> bool {
         now.enable_seq > self.before.enable_seq + 1
     }
@@ -195,8 +195,8 @@ impl Attached {
         exit::read(&self.object)
     }
 
-    /// Calls of bpf_spin_lock in the policy's programs. They cannot be counted as they happen (the
-    /// helper may not be probed), but a policy without a call takes none.
+    /// Calls of bpf_spin_lock in the policy's programs. They cannot be counted as they happen, as the helper may not be
+    /// probed. But a policy without a call takes none.
     pub fn spin_lock_calls(&self) -> usize {
         const CALL: u8 = 0x85;
         const BPF_SPIN_LOCK: i32 = 93;
@@ -210,9 +210,8 @@ impl Attached {
         calls.sum()
     }
 
-    /// Time in ns that the policy's programs took so far, and how often they were called: as far as
-    /// the kernel counts it (sysctl kernel.bpf_stats_enabled), else zeroes. A struct_ops program is
-    /// a callback, so the calls are those of callbacks.
+    /// Time in ns of the policy's programs so far, and the number of calls, if the kernel counts them (sysctl
+    /// kernel.bpf_stats_enabled); else zeroes. A struct_ops program is a callback, so the calls are those of callbacks.
     pub fn program_time(&self) -> anyhow::Result<(u64, u64)> {
         let mut total = (0, 0);
         for program in self.object.progs() {
@@ -233,12 +232,12 @@ impl Attached {
         &self.counters
     }
 
-    /// Whether the policy reads them not itself, but has them read at switches.
+    /// Whether the program at switches reads the counters for the policy.
     pub fn counts_at_switches(&self) -> bool {
         self.switched.is_some()
     }
 
-    /// What its control plane goes by, where it has one.
+    /// The control plane's knowledge, if the policy has one.
     pub fn knows(&self) -> Option<Knows> {
         self.control.as_ref().map(Controlling::knows)
     }
@@ -252,7 +251,7 @@ impl Attached {
         self.bpf
     }
 
-    /// Takes the policy out and waits until Linux's own classes are back.
+    /// Removes the policy and waits until Linux's own classes are back.
     pub fn detach(mut self) -> anyhow::Result<()> {
         self.verify()?;
         drop(self.link.take());
@@ -289,11 +288,11 @@ fn ops_table(instance: &Instance) -> String {
     format!("{}_ops", instance.policy.ops)
 }
 
-/// Flags that a policy does as well without: before 6.15 wakeups are not queued for sched_ext at all.
+/// Flags that a policy can do without: before 6.15 wakeups are not queued for sched_ext at all.
 const MAY_LACK: [(&str, u64); 1] = [("SCX_OPS_ALLOW_QUEUED_WAKEUP", 1 << 5)];
 
-/// Writes the policy's name into its table of callbacks, for policies of a family share one; and into its flags what
-/// [`flags`] makes of them.
+/// Writes the policy's name into its table of callbacks, as policies of a family share one, and the result of [`flags`]
+/// into its flags.
 fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow::Result<()> {
     let table = ops_table(instance);
     let (name_at, flags_at) = places_in_ops(instance.policy.bpf)
@@ -314,8 +313,8 @@ fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow
     Ok(())
 }
 
-/// A policy's flags with SCX_OPS_SWITCH_PARTIAL where it is to leave others alone, and without those of [`MAY_LACK`]
-/// that the kernel does not know: it refuses a table with any of them.
+/// A policy's flags, with SCX_OPS_SWITCH_PARTIAL if it is to leave other tasks alone. Flags of [`MAY_LACK`] that the
+/// kernel does not know are left out: it refuses a table with any of them.
 fn flags(own: u64, scope: Scope, known: &BTreeSet<String>) -> u64 {
     const SWITCH_PARTIAL: u64 = 1 << 3;
     let partial = if scope == Scope::WhoAsks { SWITCH_PARTIAL } else { 0 };
@@ -323,7 +322,7 @@ fn flags(own: u64, scope: Scope, known: &BTreeSet<String>) -> u64 {
     lacks.fold(own | partial, |flags, (_, bit)| flags & !bit)
 }
 
-/// What an enum's values are called, whether they take 32 bits or 64.
+/// Names of an enum's values, whether they take 32 bits or 64.
 fn names_in(name: &str, btf: &Btf<'_>) -> BTreeSet<String> {
     let short = btf.type_by_name::<Enum<'_>>(name);
     let long = btf.type_by_name::<Enum64<'_>>(name);
@@ -332,7 +331,7 @@ fn names_in(name: &str, btf: &Btf<'_>) -> BTreeSet<String> {
     short.chain(long).map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
-/// Where the name and the flags are in the policy's own struct sched_ext_ops.
+/// Offsets of the name and the flags in the policy's own struct sched_ext_ops.
 fn places_in_ops(bytes: &[u8]) -> Option<(usize, usize)> {
     let btf = Btf::from_raw("policy", bytes).ok()??;
     let ops = btf.type_by_name::<Struct<'_>>("sched_ext_ops")?;
@@ -396,7 +395,7 @@ pub(crate) fn variables(
     Ok(variables.collect())
 }
 
-/// Fails where a program that has so much for each CPU has too little: two CPUs would write to one place.
+/// Fails if a program with arrays by CPU has too few entries: two CPUs would write to one place.
 pub(crate) fn room_for(cpus: usize) -> anyhow::Result<()> {
     const MAX: usize = policy::native::MAX_CPUS;
     anyhow::ensure!(

@@ -13,14 +13,13 @@ use crate::symbols::Symbols;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/locks.bpf.o"));
 
-/// What can be probed; lock functions that a kernel inlines are not there.
+/// Functions that can be probed; lock functions that a kernel inlines are missing.
 const FUNCTIONS: &[&str] =
     &["_raw_spin_lock", "_raw_spin_lock_irq", "_raw_spin_lock_irqsave", "_raw_spin_trylock"];
 
-/// Functions of kernel/sched whose locks are no queue's, by the beginnings of their names. Whatever
-/// is not here counts.
+/// Functions of kernel/sched with locks that are no queue's, by the beginnings of their names. All others count.
 const NOT_OF_QUEUES: &[&str] = &[
-    // wait queues and completions: locks of those who wait
+    // wait queues and completions: locks of waiting tasks
     "__wake_up",
     "add_wait_queue",
     "autoremove_wake",
@@ -33,7 +32,7 @@ const NOT_OF_QUEUES: &[&str] = &[
     "try_wait_for_completion",
     "wait_for_",
     "woken_wake",
-    // core.c: the task's own lock (pi_lock), taken alike whatever class it is in
+    // core.c: the task's own lock (pi_lock), taken alike in every class
     "_task_rq_lock",
     "do_task_dead",
     "sched_cgroup_fork",
@@ -65,13 +64,13 @@ pub struct LockCounter {
 /// Acquisitions by scheduler code since the counter was attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locks {
-    /// Of the runqueues' own locks.
+    /// Acquisitions of the runqueues' own locks.
     pub runqueue: u64,
-    /// Of the list of all tasks, which sched_ext itself keeps at fork and exit for any policy.
+    /// Acquisitions of the lock of the list of all tasks, which sched_ext itself keeps at fork and exit for any policy.
     pub task_list: u64,
-    /// Of all others by functions of sched_ext: a DSQ's, most often.
+    /// Acquisitions of all other locks by functions of sched_ext: most often a DSQ's.
     pub ext: BTreeMap<String, u64>,
-    /// Of all others by functions of other classes.
+    /// Acquisitions of all other locks by functions of other classes.
     pub other: BTreeMap<String, u64>,
 }
 
@@ -82,7 +81,7 @@ impl LockCounter {
         // core.c comes first, and its first function is the one that takes a runqueue's lock
         let start = symbols.address("raw_spin_rq_lock_nested")?;
         let end = start + TEXT_BYTES_MAX;
-        // Where there is no sched_ext, nobody takes its lock.
+        // Without sched_ext its lock does not exist.
         let tasks_lock = match ext_text(&symbols)?.is_empty() {
             true => 0,
             false => symbols.address("scx_tasks_lock")?,
@@ -146,7 +145,7 @@ impl LockCounter {
     }
 }
 
-/// From the first to the last function that is sched_ext's by its name; empty where a kernel has none.
+/// From the first to the last function with a name of sched_ext's; empty if a kernel has none.
 fn ext_text(symbols: &Symbols) -> anyhow::Result<Range<u64>> {
     let start = symbols.address("raw_spin_rq_lock_nested")?;
     let own = |name: &str| {

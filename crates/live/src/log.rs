@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! libbpf's own words, kept so that a refusal of the verifier comes back as an error.
+//! libbpf's messages, kept so that a refusal of the verifier becomes an error.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use libbpf_rs::{PrintLevel, set_print};
 
 static WORDS: Mutex<String> = Mutex::new(String::new());
 
-/// Runs `action`; returns its result and everything libbpf said meanwhile.
+/// Runs `action`; returns its result and libbpf's messages meanwhile.
 pub(crate) fn listen<T>(action: impl FnOnce() -> T) -> (T, String) {
     words().clear();
     let before = set_print(Some((PrintLevel::Info, keep)));
@@ -16,10 +16,10 @@ pub(crate) fn listen<T>(action: impl FnOnce() -> T) -> (T, String) {
     (result, std::mem::take(&mut words()))
 }
 
-/// The line that says why: the verifier's last before its summary, with the program that it is about, or
-/// libbpf's last complaint.
+/// The line with the reason: the verifier's last before its summary, with the name of the program, or libbpf's last
+/// complaint.
 pub(crate) fn reason(log: &str) -> String {
-    // Where the kernel has no log to give, libbpf frames none.
+    // If the kernel gives no log, libbpf prints no frame around it.
     let said = |line: &&str| !line.is_empty() && !line.ends_with("PROG LOAD LOG --");
     let lines: Vec<&str> = log.lines().map(str::trim).filter(said).collect();
     let verdict = lines.iter().rposition(|line| line.starts_with("processed "));
@@ -34,7 +34,7 @@ pub(crate) fn reason(log: &str) -> String {
     }
 }
 
-/// The last that the verifier refused.
+/// The program that the verifier refused last.
 fn refused_program<'a>(lines: &[&'a str]) -> Option<&'a str> {
     lines.iter().rev().find_map(|line| {
         line.strip_prefix("libbpf: prog '")?

@@ -7,17 +7,17 @@ use std::ptr::NonNull;
 use anyhow::Context;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// It, until this is dropped.
+/// The mapping, until this is dropped.
 pub(crate) struct Mapped {
     pub start: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: the mapping belongs to the process; who reads and writes what in it is its users' to agree on
+// SAFETY: the mapping belongs to the process; its users agree on access to its contents
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// So many bytes of it, to be read, or written as well.
+    /// Maps so many bytes, read-only or writable.
     pub fn new(of: impl AsFd, bytes: usize, writable: bool) -> anyhow::Result<Self> {
         let length = bytes.next_multiple_of(rustix::param::page_size());
         let rights = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Observes the scheduler: a BPF program writes down every switch and wakeup, and what it wrote is
-//! folded into measures afterwards, here or on another machine.
+//! Observes the scheduler: a BPF program writes down every switch and wakeup. Its records are folded into measures
+//! afterwards, here or on another machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +22,7 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"
 const CHUNK: usize = 1024;
 /// Records may take this part of the free memory.
 const MEMORY_SHARE: usize = 8;
-/// And no more than this, bytes: the kernel sets all of it aside at once.
+/// Most bytes of records: the kernel reserves all of it at once.
 const MEMORY_MAX: usize = 1 << 30;
 
 /// `struct record` of observe.bpf.c.
@@ -49,7 +49,7 @@ const PREV_RUNNABLE: u8 = 1;
 const PREV_DEAD: u8 = 2;
 const BY_OWNER: u8 = 4;
 
-/// The status that a shell ends with that does not find a program, as the kernel keeps it.
+/// The exit status of a shell that does not find a program, in the kernel's format.
 const STATUS_127: u32 = 127 << 8;
 
 /// The observer, attached. Dropping it detaches.
@@ -60,37 +60,37 @@ pub struct Observer {
     cpus: usize,
 }
 
-/// What was recorded, apart from the records themselves.
+/// Facts about the observation beside the records.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Recording {
     /// CPUs of the machine.
     pub cpus: usize,
-    /// Which kind of core policies take each for.
+    /// The kind of core that policies take each CPU for.
     pub kinds: Vec<u16>,
     /// When the observed span began, on CLOCK_MONOTONIC.
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Measures are to be those of the processes that the observer's owner has started, and of all that descend from
-    /// them; those of the whole machine beside them.
+    /// Measures are of the processes that the observer's owner has started, and all their descendants. Measures of the
+    /// whole machine stand beside them.
     #[serde(default)]
     pub own: bool,
     /// Names of the tasks that were alive at the end.
     pub names: BTreeMap<Tid, String>,
 }
 
-/// What was seen.
+/// The result of an observation.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Measures: of all tasks, or of the owner's where [`Recording::own`] says so.
+    /// Measures of all tasks, or of the owner's if [`Recording::own`].
     pub observed: Observed,
-    /// Measures of all tasks, where `observed` has others.
+    /// Measures of all tasks, if `observed` has others.
     pub machine: Option<Observed>,
     /// Names of all tasks seen.
     pub names: BTreeMap<Tid, String>,
-    /// How many processes, of those measured, ended with status 127: their program was not found.
+    /// How many of the measured processes ended with status 127: their program was not found.
     pub not_found: usize,
-    /// CPU time of the processes that the observer's owner has started, and of all that descend from them, ns.
+    /// CPU time of the processes that the observer's owner has started, and of all their descendants, ns.
     pub own_cpu_ns: u64,
 }
 
@@ -128,7 +128,7 @@ impl Observer {
         Ok(Observer { links, object, records, cpus })
     }
 
-    /// Stops recording. Err within: so many records were lost, and measures with holes are worse than none.
+    /// Stops recording. Err within: the number of lost records; measures with holes are worse than none.
     pub fn finish(
         mut self,
         start_ns: u64,
@@ -175,13 +175,13 @@ pub struct RecordedBytes {
 impl RecordedBytes {
     /// All chunks that were taken.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the mapping is at least this long and lives as long as self; nobody writes to it
-        // since the program was detached
+        // SAFETY: the mapping is at least this long and lives as long as self; no program writes to it since the
+        // observer was detached
         unsafe { std::slice::from_raw_parts(self.mapped.start.as_ptr(), self.length) }
     }
 }
 
-/// Folds records into measures; `each` is given every event that is measured, in their order.
+/// Folds records into measures; `each` is called with every measured event, in order.
 pub fn fold(
     recording: &Recording,
     bytes: &[u8],
@@ -207,7 +207,7 @@ pub fn fold(
     for (cpu, (tid, mm)) in running_at(recording, &records) {
         all.iter_mut().flatten().for_each(|measures| measures.running(cpu, tid, mm));
     }
-    // the span starts here and not with its first record
+    // the span starts here, before its first record
     let start = Kind::Affinity { tid: IDLE, cpus: Vec::new() };
     let start = Event { t_ns: recording.start_ns, cpu: 0, kind: start };
     all.iter_mut().flatten().for_each(|measures| measures.event(&start));
@@ -239,7 +239,7 @@ pub fn fold(
     Ok(Seen { observed, machine: whole, names, not_found, own_cpu_ns })
 }
 
-/// The processes that the observer's owner has started, and all that descend from them.
+/// The processes that the observer's owner has started, and all their descendants.
 fn descendants(records: &[Record]) -> BTreeSet<Tid> {
     let mut own = BTreeSet::new();
     for record in records.iter().filter(|record| record.kind == FORK) {
@@ -250,7 +250,7 @@ fn descendants(records: &[Record]) -> BTreeSet<Tid> {
     own
 }
 
-/// The PID namespace of this process: the device and inode that the kernel knows it by.
+/// The PID namespace of this process, by the kernel's device and inode.
 fn pid_namespace() -> anyhow::Result<(u64, u64)> {
     const PLACE: &str = "/proc/self/ns/pid";
     let found = fs::metadata(PLACE).context(PLACE)?;
@@ -260,7 +260,7 @@ fn pid_namespace() -> anyhow::Result<(u64, u64)> {
     Ok((dev, found.ino()))
 }
 
-/// What one record says, in the order in which it holds.
+/// The events of one record, in the order in which they hold.
 fn events(record: &Record, allowed: &mut BTreeMap<Tid, u64>) -> Vec<Kind> {
     let Record { a, b, c, d, flags, .. } = *record;
     let mut affinity = |tid: Tid| {
@@ -286,8 +286,7 @@ fn events(record: &Record, allowed: &mut BTreeMap<Tid, u64>) -> Vec<Kind> {
     }
 }
 
-/// Who ran where when the span began: the last one switched to before, else the first one switched
-/// from after.
+/// The task on each CPU when the span began: the last one switched to before, else the first one switched from after.
 fn running_at(recording: &Recording, records: &[Record]) -> BTreeMap<u32, (Tid, u64)> {
     let mut running = BTreeMap::new();
     for record in records.iter().filter(|record| record.kind == SWITCH) {
@@ -330,10 +329,10 @@ fn capacity() -> anyhow::Result<usize> {
     Ok(fitting(free))
 }
 
-/// The same where so many bytes are free.
+/// How many records fit if so many bytes are free.
 fn fitting(free: usize) -> usize {
     let bytes = (free / MEMORY_SHARE).min(MEMORY_MAX);
-    // Their numbers have 32 bits.
+    // Record numbers have 32 bits.
     let chunks = (bytes / (CHUNK * SIZE)).clamp(1, u32::MAX as usize / CHUNK);
     chunks * CHUNK
 }
@@ -418,7 +417,7 @@ mod tests {
         assert_eq!(seen.idle_while_runnable_ns, 90);
     }
 
-    /// 7 is the owner's, 8 is 7's, and 9 is another's.
+    /// 7 is a child of the owner, 8 a child of 7, and 9 of another process.
     #[test]
     fn measures_are_those_of_the_command_and_its_descendants() {
         let fork = |t_ns, tid, parent, flags| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How much of some CPUs others use, while this process and its children use the rest.
+//! How much of some CPUs other processes use, while this process and its children use the rest.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use anyhow::Context;
 
 const STAT: &str = "/proc/stat";
 
-/// A look at CPUs, to compare with a later one.
+/// The use of CPUs at one moment, to compare with a later one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Others {
     cpus: Vec<usize>,
@@ -17,7 +17,7 @@ pub struct Others {
 }
 
 impl Others {
-    /// Looks at these CPUs now. This process and its children have to run on no others.
+    /// Reads the use of these CPUs now. This process and its children have to run on no others.
     pub fn of(cpus: &[usize]) -> anyhow::Result<Self> {
         let text = fs::read_to_string(STAT).context(STAT)?;
         // SAFETY: the call takes a value alone
@@ -42,7 +42,7 @@ impl Others {
         Some(Others { cpus: cpus.to_vec(), used_s: seconds(used), all_s: seconds(all), own_s })
     }
 
-    /// The part of these CPUs' time that others have used since, time stolen by a hypervisor included.
+    /// The part of these CPUs' time that other processes have used since, time stolen by a hypervisor included.
     pub fn until_now(&self) -> anyhow::Result<f64> {
         Ok(self.until(&Others::of(&self.cpus)?))
     }
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn others_have_what_this_process_has_not_used() {
         let before = look("10 0 0 90 0 0 0 0 0 0", 1.0);
-        // 200 ticks more: 120 used, of which 0.7 s were its own; stolen time is others'.
+        // 200 ticks more: 120 used, of which 0.7 s were its own; stolen time counts as others'.
         let after = look("70 0 20 160 10 0 0 40 0 0", 1.7);
         assert!((before.until(&after) - 0.25).abs() < 1e-9, "{}", before.until(&after));
         let alone = look("80 0 0 120 0 0 0 0 0 0", 1.8);
@@ -94,7 +94,7 @@ mod tests {
         assert!(Others::parse("cpu1 1 2 three 4 5\n", &[1], 100.0, 0.0).is_none());
     }
 
-    /// What this process itself uses is nobody else's.
+    /// This process's own use does not count as others'.
     #[test]
     fn own_work_is_counted_as_such() {
         let before = own_s();

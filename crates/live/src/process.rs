@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Scheduling classes of processes: of the one that holds a policy, and of those that ask for it.
+//! Scheduling classes of processes: of the process that holds a policy, and of those that ask for it.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -15,15 +15,15 @@ use crate::facts::in_user_namespace;
 const SCHED_EXT: libc::c_int = 7;
 const SCHED_DEADLINE: libc::c_int = 6;
 
-/// Signals that Paceline handles, and that whoever starts it may have it ignore: `nohup` hangups, a shell without job
-/// control Ctrl-C in the background.
+/// Signals that Paceline handles unless it was started with them ignored: `nohup` ignores hangups, a shell without job
+/// control ignores Ctrl-C in the background.
 const HANDLED: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP];
 
-/// How this process is scheduled, its class, nice value and timer slack, how many files it may open, and which signals
-/// it ignores and blocks: what its children begin with as well.
+/// This process's scheduling class, nice value and timer slack, its limit of open files, and the signals that it
+/// ignores and blocks. Its children begin with the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// None: nobody inherits it, as it was to be reset for children anyway, or is of deadlines.
+    /// None: children do not inherit it, because it is reset on fork or is SCHED_DEADLINE.
     class: Option<(libc::c_int, libc::c_int)>,
     nice: libc::c_int,
     slack_ns: libc::c_int,
@@ -34,8 +34,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// As it is now: to be asked before signals are handled or blocked, and before [`outrank_policies`], after which children
-    /// begin with none of it.
+    /// The present standing. Call it before signals are handled or blocked, and before [`outrank_policies`], after
+    /// which children inherit none of it.
     pub fn now() -> Self {
         let mut param = libc::sched_param { sched_priority: 0 };
         // SAFETY: the parameter outlives the call, and the others take values alone
@@ -51,7 +51,7 @@ impl Standing {
         Standing { class, nice, slack_ns, files, ignores, blocks: blocked() }
     }
 
-    /// Has a command begin with it, as far as it may.
+    /// Makes a command begin with it, as far as permitted.
     pub fn give(self, command: &mut Command) {
         let Standing { class, nice, slack_ns, files, ignores, blocks } = self;
         let blocks = set_of(|signal| blocks >> (signal - 1) & 1 == 1);
@@ -79,22 +79,22 @@ impl Standing {
     }
 }
 
-/// Puts this process above every policy, with its memory locked: a policy that starves everybody must
-/// not starve the one that can take it out. It may open as many files as anybody lets it: counters of threads take two
+/// Puts this process above every policy, with its memory locked: a policy that starves every task must not starve the
+/// process that can remove it. It raises the limit of open files as far as permitted: counters of threads take two
 /// each. Its children begin in Linux's own class, or with a [`Standing`].
 pub fn outrank_policies() -> anyhow::Result<()> {
     let all = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
-    // Anybody may do that, and root alone what follows.
+    // Any user may do that; only root may do the rest.
     let files = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     // SAFETY: the call takes values alone
     let locked =
         checked(unsafe { libc::mlockall(all) }).context("cannot lock this process in memory");
-    // Who may do one of them has that at least.
+    // If only one of them is permitted, do that one.
     outrank_thread().context("cannot run above the policy (SCHED_FIFO)").and(locked)
 }
 
-/// Puts this thread above all that are not real-time.
+/// Puts this thread above all threads that are not real-time.
 pub(crate) fn outrank_thread() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -102,8 +102,8 @@ pub(crate) fn outrank_thread() -> io::Result<()> {
     checked(unsafe { libc::sched_setscheduler(0, class, &lowest) })
 }
 
-/// Has what this process says reach its terminal from the background as well, where `stty tostop` stops who does that:
-/// with a policy in charge. Commands that it starts are not meant.
+/// Lets this process write to its terminal from the background too, where `stty tostop` would stop it: needed with a
+/// policy in charge. Its commands are not affected.
 pub fn speak_from_background() {
     let set = set_of(|signal| signal == libc::SIGTTOU);
     // SAFETY: the set outlives the call
@@ -125,7 +125,7 @@ fn set_of(is_in: impl Fn(libc::c_int) -> bool) -> libc::sigset_t {
     }
 }
 
-/// Signals that this thread blocks, as [`Standing`] keeps them.
+/// Signals that this thread blocks, in the format of [`Standing`].
 fn blocked() -> u64 {
     let mut set = set_of(|_| false);
     // SAFETY: the set outlives the call
@@ -135,7 +135,7 @@ fn blocked() -> u64 {
     SIGNALS.filter(is_in).map(|signal| 1u64 << (signal - 1)).sum()
 }
 
-/// Whether a signal does nothing to this process.
+/// Whether this process ignores a signal.
 pub fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: all zeroes is a valid action, and the call writes it whole where it succeeds
     unsafe {
@@ -145,7 +145,7 @@ pub fn is_ignored(signal: libc::c_int) -> bool {
     }
 }
 
-/// Has a signal do nothing to this process, nor to what it starts.
+/// Makes this process, and its children, ignore a signal.
 pub fn ignore(signal: libc::c_int) {
     // SAFETY: the call takes values alone
     unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -155,12 +155,12 @@ pub fn ignore(signal: libc::c_int) {
 const ENDING: [libc::c_int; 6] =
     [libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGVTALRM, libc::SIGXCPU];
 
-/// Has them do what they did before [`end_as_killed`].
+/// Resets them to what they did before [`end_as_killed`].
 pub fn end_as_others() {
     ENDING.into_iter().for_each(unhandle);
 }
 
-/// Has Ctrl-\ and other signals that end a process do what a polite kill does, unless they do nothing.
+/// Makes Ctrl-\ and other signals that end a process act like SIGTERM, unless they are ignored.
 ///
 /// # Errors
 /// The kernel does not take a handler.
@@ -170,7 +170,7 @@ pub fn end_as_killed() -> io::Result<()> {
         unsafe { libc::raise(libc::SIGTERM) };
     }
     for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
-        // SAFETY: the handler is there for as long as this program
+        // SAFETY: the handler exists as long as this program
         let before = unsafe { libc::signal(signal, killed as *const () as libc::sighandler_t) };
         if before == libc::SIG_ERR {
             return Err(io::Error::last_os_error());
@@ -179,7 +179,7 @@ pub fn end_as_killed() -> io::Result<()> {
     Ok(())
 }
 
-/// Has a signal that is handled do what it does to processes that do not.
+/// Resets a handled signal to its default action.
 pub fn unhandle(signal: libc::c_int) {
     if !is_ignored(signal) {
         // SAFETY: the call takes values alone
@@ -187,18 +187,18 @@ pub fn unhandle(signal: libc::c_int) {
     }
 }
 
-/// Stops this process, until somebody continues it.
+/// Stops this process, until it is continued.
 pub fn stop() {
-    // Nobody may forbid that.
+    // A process may always stop itself.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
 }
 
-/// Whether this process may do what root may: root of a user namespace may not.
+/// Whether this process has root's rights: root of a user namespace does not.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root() && !in_user_namespace(Path::new("/"))
 }
 
-/// Has a command and all its children ask for SCHED_EXT: a policy in partial mode takes no others.
+/// Makes a command and all its children ask for SCHED_EXT: a policy in partial mode takes no other tasks.
 pub fn ask_for_sched_ext(command: &mut Command) {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: sched_setscheduler may be called between fork and exec
@@ -215,7 +215,7 @@ fn checked(result: libc::c_int) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A line of a command's own status, which begins with a standing or without.
+    /// A line of a command's own status; the command begins with a standing or without.
     fn status_of(standing: Option<Standing>, line: &str) -> u64 {
         let mut command = Command::new("cat");
         command.arg("/proc/self/status");
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_be_ignored_is_so_by_a_command_whoever_handles_it_here() {
+    fn a_command_ignores_inherited_signals_even_if_they_are_handled_here() {
         extern "C" fn nothing(_: libc::c_int) {}
         let ignores = |status: u64| status >> (libc::SIGHUP - 1) & 1 == 1;
         ignore(libc::SIGHUP);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a thread is, as /proc has it: what it is called, who started it, and which executable it runs.
+//! A thread's name, its parent and its executable, from /proc.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,13 +15,12 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{FileKind, ReadCache, ReadRef};
 use policy::Program;
 
-/// A file of /proc/PID. Many have a thread's name in them, which the kernel cuts at 15 bytes, in the midst of a
-/// character, too.
+/// A file of /proc/PID. Many contain a thread's name, which the kernel cuts at 15 bytes, even within a character.
 pub(crate) fn text(file: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(file)?).into_owned())
 }
 
-/// What a thread calls itself.
+/// A thread's name.
 pub fn name(tid: u32) -> Option<String> {
     Some(text(format!("/proc/{tid}/comm")).ok()?.trim_end().to_string())
 }
@@ -35,20 +34,20 @@ pub(crate) fn parent(tid: u32) -> Option<u32> {
 pub(crate) const PARENT: usize = 1;
 pub(crate) const SESSION: usize = 3;
 
-/// The fields of a `stat` line behind the name, which may hold blanks and brackets: the first is the state.
+/// The fields of a `stat` line behind the name, which may contain blanks and brackets: the first is the state.
 pub(crate) fn fields(stat: &str) -> Option<Vec<&str>> {
     Some(stat[stat.rfind(')')? + 1..].split_whitespace().collect())
 }
 
-/// Executables, each of which is read once.
+/// Executables; each is read once.
 #[derive(Default)]
 pub(crate) struct Programs {
-    /// What each goes by, by what its file does.
+    /// The id of each, by its file's id.
     ids: RefCell<BTreeMap<String, String>>,
 }
 
 impl Programs {
-    /// What a thread runs; none for the kernel's own, and for who has gone.
+    /// A thread's executable; None for the kernel's own threads, and for a thread that has ended.
     pub fn of(&self, tid: u32) -> Option<Program> {
         let link = format!("/proc/{tid}/exe");
         let file = fs::metadata(&link).ok()?;
@@ -59,7 +58,7 @@ impl Programs {
         Some(Program { id, path: path.map(|path| path.to_string_lossy().into_owned()) })
     }
 
-    /// Forgets all where there are many.
+    /// Forgets all if there are many.
     pub fn trim(&mut self) {
         const KEPT: usize = 4096;
         if self.ids.get_mut().len() > KEPT {
@@ -68,23 +67,23 @@ impl Programs {
     }
 }
 
-/// What the id of an executable begins with that its linker has not called anything.
+/// Prefix of the id of an executable without a build id.
 pub const BY_FILE: &str = "file:";
 
-/// Its id: another one may have its inode later.
+/// Its id, with the time of change: another file may get its inode later.
 fn by_file(file: &Metadata) -> String {
     let (device, inode) = (file.dev(), file.ino());
     format!("{BY_FILE}{device}:{inode}:{}.{:09}", file.mtime(), file.mtime_nsec())
 }
 
-/// So much of an executable is read at most: anybody's may say that its notes are all of a huge file, and who reads
-/// them may have its memory locked, and be before all others.
+/// Most bytes of an executable that are read. Any user's executable may claim notes as large as a huge file, and the
+/// reader may have its memory locked and precede all other tasks.
 const READ_MAX: u64 = 64 << 10;
-/// Linkers' own are of 8 to 32 bytes.
+/// Linkers make ids of 8 to 32 bytes.
 const ID_MAX: usize = 64;
 
-/// What the linker called an executable; a copy of it has the same, and another build of it has not. None as well
-/// where it is not found in as much as is read.
+/// The linker's id of an executable: a copy has the same, another build has not. None also if it is not found in the
+/// part that is read.
 fn build_id(path: &Path) -> Option<String> {
     let file = ReadCache::new(File::open(path).ok()?);
     let start = Start { file: &file, rest: &Cell::new(READ_MAX) };
@@ -97,7 +96,7 @@ fn build_id(path: &Path) -> Option<String> {
     (1..=ID_MAX).contains(&id.len()).then(|| format!("build-id:{}", hex.collect::<String>()))
 }
 
-/// The build id among the notes that are loaded with an executable: neither its sections nor its symbols are read.
+/// The build id among an executable's loaded notes: neither its sections nor its symbols are read.
 fn noted<'data, Elf: FileHeader, R: ReadRef<'data>>(data: R) -> Option<&'data [u8]> {
     let header = Elf::parse(data).ok()?;
     let endian = header.endian().ok()?;
@@ -112,7 +111,7 @@ fn noted<'data, Elf: FileHeader, R: ReadRef<'data>>(data: R) -> Option<&'data [u
     None
 }
 
-/// A file, of which no more than so much is read.
+/// A file with a limit on how much of it is read.
 #[derive(Clone, Copy)]
 struct Start<'data> {
     file: &'data ReadCache<File>,
@@ -129,13 +128,13 @@ impl<'data> ReadRef<'data> for Start<'data> {
         self.file.read_bytes_at(offset, size)
     }
 
-    /// For strings, which notes have none of.
+    /// Only for strings, which notes do not contain.
     fn read_bytes_at_until(self, _: Range<u64>, _: u8) -> Result<&'data [u8], ()> {
         Err(())
     }
 }
 
-/// Which of these names, paths and ids of programs nothing goes by that runs now.
+/// Those of these names, paths and ids that no running program has.
 pub fn absent<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut absent: Vec<String> = names.cloned().collect();
     let programs = Programs::default();
@@ -157,17 +156,16 @@ pub(crate) fn numbered(folder: &str) -> Vec<u32> {
     listed(folder).unwrap_or_default()
 }
 
-/// The same for who must not take one that cannot be read for an empty one; one that
-/// has gone, or is hidden, is.
+/// The same, but with an error if the folder cannot be read. A folder that is gone or hidden counts as empty.
 pub(crate) fn listed(folder: &str) -> io::Result<Vec<u32>> {
     use io::ErrorKind::{NotFound, PermissionDenied};
     let entries = match fs::read_dir(folder) {
-        // Of others where /proc is mounted with hidepid.
+        // Other users' processes, if /proc is mounted with hidepid.
         Err(error) if [NotFound, PermissionDenied].contains(&error.kind()) => return Ok(Vec::new()),
         entries => entries?,
     };
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    // Of a process that goes meanwhile the rest is gone.
+    // If a process ends meanwhile, its remaining entries are gone.
     Ok(entries.map_while(Result::ok).filter_map(number).collect())
 }
 
@@ -189,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_whose_name_is_cut_in_a_character_is_seen() {
+    fn a_thread_with_a_name_cut_in_a_character_is_seen() {
         let seen = || {
             let tid = rustix::thread::gettid().as_raw_pid() as u32;
             let described = crate::recorder::described(std::process::id(), tid);
             (name(tid), described.map(|info| info.name), parent(tid).is_some())
         };
-        // Fourteen bytes, and one of two.
+        // Fourteen bytes, and a character of two.
         let called = std::thread::Builder::new().name("fourteen-bytesé".to_string());
         let cut = Some("fourteen-bytes\u{fffd}".to_string());
         assert_eq!(called.spawn(seen).unwrap().join().unwrap(), (cut.clone(), cut, true));
@@ -230,7 +228,7 @@ mod tests {
         assert_eq!(build_id(file.path()), None);
     }
 
-    /// An executable of a header, and notes of so many bytes, of which the first is a build id.
+    /// An executable of a header, and notes of so many bytes, the first of which is a build id.
     fn linked(id: &[u8], notes: u64) -> tempfile::NamedTempFile {
         const NOTES_AT: u64 = 64 + 56;
         let half = |words: &[u16]| words.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Records what the scheduler of this machine does: a BPF program writes events into rings, and a thread
-//! takes them from there to wherever they are kept.
+//! Records this machine's scheduler: a BPF program writes events into rings, and a thread moves them from there to the
+//! output.
 
 use std::fs;
 use std::io::Write;
@@ -27,12 +27,12 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o")
 
 /// How often rings are emptied.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Records of a CPU's ring, where the machine has few CPUs: 2.6 million a second fit.
+/// Records of a CPU's ring, if the machine has few CPUs: 2.6 million a second fit.
 const RING: usize = 1 << 17;
 /// Bytes of all rings together.
 const BYTES_MAX: usize = 256 << 20;
 
-/// A recording under way. Dropping it ends it without its last lines.
+/// A running recording. Dropping it ends it without its last lines.
 pub struct Recorder<W: Write + Send + 'static> {
     kernel: Kernel,
     stop: Arc<AtomicBool>,
@@ -40,10 +40,10 @@ pub struct Recorder<W: Write + Send + 'static> {
     start_ns: u64,
 }
 
-/// What came of a recording.
+/// The result of a recording.
 #[derive(Debug)]
 pub struct Recorded<W> {
-    /// Where it was written to; None where that failed.
+    /// The output; None if writing failed.
     pub out: Option<W>,
     /// Records written.
     pub records: u64,
@@ -51,21 +51,21 @@ pub struct Recorded<W> {
     pub bytes: u64,
     /// Events that are missing.
     pub lost: Lost,
-    /// Why writing ended before the recording did: what was written before is sound.
+    /// Why writing ended before the recording did; everything written before is sound.
     pub cut: Option<WriteError>,
 }
 
-/// Events that are missing from a recording, by what kept them out.
+/// Events that are missing from a recording, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// There was no room: nobody took others away in time.
+    /// There was no room: earlier events were not removed in time.
     pub no_room: u64,
-    /// The kernel did not call the recorder, which was at work there already.
+    /// The kernel did not call the recorder, because it was running there already.
     pub not_called: u64,
 }
 
 impl Lost {
-    /// How many in all.
+    /// Their total.
     pub fn all(self) -> u64 {
         self.no_room + self.not_called
     }
@@ -86,10 +86,10 @@ struct Rings {
 }
 
 impl<W: Write + Send + 'static> Recorder<W> {
-    /// Begins to record all of the machine, which has so many CPUs, into `out`.
+    /// Begins to record the whole machine, with the header's number of CPUs, into `out`.
     ///
-    /// Fails where the kernel does not let this process, has no tracepoints to attach to, or more CPUs than there is
-    /// room for.
+    /// Fails if the kernel does not permit it, has no tracepoints to attach to, or has more CPUs than there is room
+    /// for.
     pub fn start(out: W, mut header: Header) -> anyhow::Result<Self> {
         room_for(header.cpus)?;
         let size = (BYTES_MAX / RAW_SIZE / header.cpus.max(1)).min(RING);
@@ -112,19 +112,19 @@ impl<W: Write + Send + 'static> Recorder<W> {
         Ok(Recorder { kernel, stop, thread, start_ns })
     }
 
-    /// When it began, on CLOCK_MONOTONIC.
+    /// The beginning, on CLOCK_MONOTONIC.
     pub fn start_ns(&self) -> u64 {
         self.start_ns
     }
 
-    /// Whether writing has failed already: there is no use in going on.
+    /// Whether writing has failed already: then there is no use in continuing.
     pub fn is_cut(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Ends the recording; the command was started and ended then, on CLOCK_MONOTONIC.
+    /// Ends the recording. `command_ns`: the start and end of the command, on CLOCK_MONOTONIC.
     ///
-    /// Fails where the kernel does not say what was lost.
+    /// Fails if the kernel does not say what was lost.
     pub fn finish(mut self, command_ns: Option<(u64, u64)>) -> anyhow::Result<Recorded<W>> {
         self.kernel.links.clear();
         let end_ns = now_ns() - self.start_ns;
@@ -149,11 +149,11 @@ impl<W: Write + Send + 'static> Recorder<W> {
     }
 }
 
-/// What sees connections: kernels that lack what one of these attaches to are recorded without.
+/// Programs that see connections. A kernel that lacks a function they attach to is recorded without them.
 const CONNECTIONS: [&str; 2] = ["on_accepted", "on_connected"];
-/// And what they carry, where not every call is recorded.
+/// Programs that see connections' data, if not every call is recorded.
 const CARRIED: [&str; 2] = ["on_sent", "on_received"];
-/// What sees waits for the kernel's own locks. They are found by name, as they are attached.
+/// Programs that see waits for the kernel's own locks. They attach by name.
 const LOCKS: [&str; 2] = ["on_lock", "on_lock_end"];
 
 fn attach(header: &Header, size: usize, start_ns: u64) -> anyhow::Result<(Kernel, Rings)> {
@@ -181,7 +181,7 @@ fn is_optional(name: &str) -> bool {
     [&CONNECTIONS, &CARRIED, &LOCKS].iter().any(|those| those.contains(&name))
 }
 
-/// Brings the programs into the kernel, and of those that not every kernel can have these.
+/// Loads the programs into the kernel. `optional`: those to load that not every kernel can have.
 fn load(header: &Header, size: usize, start_ns: u64, optional: &[&str]) -> anyhow::Result<Object> {
     let cpus = header.cpus;
     let (result, words) = log::listen(|| {
@@ -214,7 +214,7 @@ fn loaded(program: &ProgramMut<'_>) -> bool {
 }
 
 impl Kernel {
-    /// Records that found no room, and hooks that were not run as they were running already.
+    /// Records that found no room, and hooks that were skipped because they were running already.
     fn lost(&self) -> anyhow::Result<Lost> {
         let bytes = bss(&self.object)?;
         let places = variables(PROGRAM, ".bss")?;
@@ -234,14 +234,14 @@ impl Kernel {
     }
 }
 
-/// Empties the rings until told to stop, and once more then.
+/// Empties the rings until told to stop, and once more after that.
 fn empty<W: Write>(
     mut rings: Rings,
     mut writer: Writer<W>,
     stop: &AtomicBool,
     start_ns: u64,
 ) -> (Writer<W>, Option<WriteError>) {
-    // Above what it records, or a busy machine fills the rings first; where that is not allowed, it is counted.
+    // Above the recorded tasks, or a busy machine fills the rings first. Without the right to, losses are counted.
     let _ = outrank_thread();
     loop {
         let last = stop.load(Ordering::Acquire);
@@ -262,7 +262,7 @@ fn empty<W: Write>(
 }
 
 impl Rings {
-    /// What a CPU has written since, at most a ring of it.
+    /// A CPU's new records, at most a ring of them.
     fn take(&mut self, cpu: usize) -> &[Raw] {
         self.buffer.clear();
         while self.buffer.len() < self.size {
@@ -286,7 +286,7 @@ impl Rings {
     }
 }
 
-/// Every thread there is.
+/// Every present thread.
 fn tasks() -> Vec<TaskInfo> {
     let of =
         |pid: u32| numbered(&format!("/proc/{pid}/task")).into_iter().map(move |tid| (pid, tid));
@@ -320,7 +320,7 @@ fn class(policy: &str, priority: &str) -> Option<Class> {
     Class::of_policy(policy.parse().ok()?, priority.parse().ok()?)
 }
 
-/// The last 64 bits of a mask such as `ff,ffffffff`. Where all CPUs are in it, it says no more than none.
+/// The last 64 bits of a mask such as `ff,ffffffff`. A mask of all CPUs restricts nothing.
 fn first_cpus(mask: &str) -> Option<u64> {
     let words: Vec<u32> = mask
         .trim()

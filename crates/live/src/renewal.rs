@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Counters of CPUs that went and came back: the kernel takes a CPU's events away with it (perf_event_exit_cpu), also
-//! while the machine sleeps, and does not bring them back. Nor does it those that found no place in the counter unit for
-//! once (merge_sched_in): pinned as they are, they are in error from then on.
+//! Counters of CPUs that went offline and came back. The kernel removes a CPU's events with it (perf_event_exit_cpu),
+//! also while the machine sleeps, and does not restore them. Nor does it restore events that once found no place in the
+//! counter unit (merge_sched_in): they are pinned, so they are in error from then on.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::counters::{self, Whom};
 
-/// A read asks the CPU itself, and wakes it where it idles: not more often than this.
+/// A read asks the CPU itself, and wakes an idle one: no more often than this.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// One of a CPU's counters, in a policy's map.
@@ -21,13 +21,13 @@ pub(crate) struct Renewed {
     /// Its type and config.
     event: (u32, u64),
     counter: OwnedFd,
-    /// Where the policy reads it.
+    /// The policy's map.
     map: MapHandle,
-    /// For how long it had counted at the last look, ns.
+    /// Its counting time at the last look, ns.
     counted_ns: Option<u64>,
 }
 
-/// Opens again what has stopped, until it is dropped.
+/// Reopens stopped counters, until it is dropped.
 pub(crate) struct Renewal {
     end: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -48,7 +48,7 @@ impl Renewal {
 impl Drop for Renewal {
     fn drop(&mut self) {
         self.end = None;
-        // It has nothing to say.
+        // The thread returns nothing.
         self.thread.take().map(JoinHandle::join);
     }
 }
@@ -58,7 +58,7 @@ impl Renewed {
         Renewed { cpu, event, counter, map, counted_ns: None }
     }
 
-    /// Puts it where the policy reads it.
+    /// Puts it into the policy's map.
     pub fn put(&self) -> libbpf_rs::Result<()> {
         let (key, value) = ((self.cpu as u32).to_ne_bytes(), self.counter.as_raw_fd());
         self.map.update(&key, &value.to_ne_bytes(), MapFlags::ANY)
@@ -69,14 +69,14 @@ impl Renewed {
         let stands = has_stopped(self.counted_ns, now);
         self.counted_ns = now;
         let (kind, config) = self.event;
-        // It cannot be opened while the CPU is away; and where others have its place still it is in error again.
+        // It cannot be opened while the CPU is offline. If other events still have its place, it is in error again.
         if stands && let Ok(counter) = counters::open(kind, config, Whom::Cpu(self.cpu)) {
             (self.counter, self.counted_ns) = (counter, None);
             let _ = self.put();
         }
     }
 
-    /// For how long it has counted; None where others had its place in the counter unit.
+    /// Its counting time; None if other events had its place in the counter unit.
     fn enabled_ns(&self) -> Option<u64> {
         let mut said = [0; 16];
         let length = rustix::io::read(&self.counter, &mut said).ok()?;
@@ -85,7 +85,7 @@ impl Renewed {
     }
 }
 
-/// Whether it counts no more, by for how long it had counted at the last look, and has now.
+/// Whether it has stopped, from its counting times at the last look and now.
 fn has_stopped(before: Option<u64>, now: Option<u64>) -> bool {
     now.is_none() || now == before
 }

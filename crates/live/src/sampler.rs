@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Records what a command does as far as procfs tells it, which takes no rights: every so often all of its threads
-//! are looked at, how long each has run, and has waited for a CPU.
+//! Records what a command does as far as procfs shows it, which needs no rights. At intervals it reads how long each of
+//! the command's threads has run, and has waited for a CPU.
 //!
-//! What a thread waits for, and who wakes it, nobody tells. A thread that ends between two looks takes with it what
-//! it did since the last one; how much that is in all is known at the end, from what the kernel charges
-//! the command.
+//! Procfs does not show what a thread waits for, or what wakes it. A thread that ends between two looks takes its time
+//! since the last look with it. The sum of that is known at the end, from the kernel's account of the command.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,12 +24,12 @@ use crate::execute::now_ns;
 use crate::program::{numbered, parent};
 use crate::recorder::{Lost, Recorded, described};
 
-/// How often threads are looked at.
+/// Time between looks.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Between looks at what a thread is called, and where it may run.
+/// Looks between readings of a thread's name and CPUs.
 const LOOKS: u64 = 8;
 
-/// A coarse recording under way.
+/// A running coarse recording.
 pub struct Sampler<W: Write + Send + 'static> {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(Writer<W>, u64, Option<WriteError>)>,
@@ -40,16 +39,16 @@ pub struct Sampler<W: Write + Send + 'static> {
 }
 
 impl<W: Write + Send + 'static> Sampler<W> {
-    /// Begins to look at what this process will start.
+    /// Begins to look at the processes that this one will start.
     ///
-    /// Fails where the kernel does not tell how long threads run, or who was started by whom.
+    /// Fails if the kernel does not show how long threads run, or the parents of processes.
     pub fn start(out: W, mut header: Header) -> anyhow::Result<Self> {
         let own = std::process::id();
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         if schedstat(own, thread).is_none() || children(own, thread).is_none() {
             bail!("this kernel has no /proc/PID/task/TID/schedstat or children");
         }
-        // Who loses its parent stays in sight.
+        // An orphan becomes a child of this process and stays visible.
         set_child_subreaper(Some(rustix::process::getpid()))
             .context("cannot become a subreaper")?;
         header.recorder = Some(own);
@@ -67,13 +66,14 @@ impl<W: Write + Send + 'static> Sampler<W> {
         Ok(Sampler { stop, thread, start_ns, used_before_ns, busy_before_ns })
     }
 
-    /// Whether writing has failed already: there is no use in going on.
+    /// Whether writing has failed already: then there is no use in continuing.
     pub fn is_cut(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Looks once more, then has `reap` wait for the command, and ends the recording; the command was started and
-    /// ended then, on CLOCK_MONOTONIC, if it has ended. Gives what part of its CPU time no look has seen, too.
+    /// Looks once more, calls `reap` to wait for the command, and ends the recording. `reap` returns the start and end
+    /// of the command, on CLOCK_MONOTONIC, if it has ended. Returns also the part of its CPU time that no look has
+    /// seen.
     pub fn finish(
         self,
         command_ns: Option<(u64, u64)>,
@@ -87,7 +87,7 @@ impl<W: Write + Send + 'static> Sampler<W> {
             self.thread.join().map_err(|_| anyhow::anyhow!("the sampler fell over"))?;
         reap();
         let used_ns = children_used_ns() - self.used_before_ns;
-        // Who is not waited for is not charged to anybody yet.
+        // A child that was not waited for is in no account yet.
         let known = used_ns > 0;
         let unseen_ns = known.then(|| used_ns.saturating_sub(seen_ns));
         let (mut bytes, mut records) = writer.so_far();
@@ -108,13 +108,13 @@ impl<W: Write + Send + 'static> Sampler<W> {
     }
 }
 
-/// How long the machine's CPUs were busy since it was booted.
+/// Busy time of the machine's CPUs since boot.
 fn busy_ns() -> Option<u64> {
     busy_ticks(&fs::read_to_string("/proc/stat").ok()?)
         .map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 
-/// All of the first line but the time in which CPUs idled, and what guests had, which is in others of it.
+/// The first line's sum without idle time, and without guests' time, which other fields include.
 fn busy_ticks(stat: &str) -> Option<u64> {
     let times = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let times: Vec<u64> = times.map(|ticks| ticks.parse().ok()).collect::<Option<_>>()?;
@@ -134,7 +134,7 @@ fn children_used_ns() -> u64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-/// Looks every so often until told to stop, and once more then. Gives the CPU time that it has seen, too.
+/// Looks at intervals until told to stop, and once more after that. Returns also the CPU time that it has seen.
 fn look_on<W: Write>(
     mut writer: Writer<W>,
     stop: &AtomicBool,
@@ -156,7 +156,7 @@ fn look_on<W: Write>(
     }
 }
 
-/// What is known of the command's threads.
+/// State of the command's threads.
 #[derive(Default)]
 struct Looks {
     own: u32,
@@ -181,7 +181,7 @@ struct Stat {
 }
 
 impl Looks {
-    /// Looks at all threads; what is new, as records.
+    /// Looks at all threads; returns the news as records.
     fn look(&mut self, t_ns: u64) -> Vec<Raw> {
         self.number += 1;
         let mut records = Vec::new();
@@ -208,7 +208,7 @@ impl Looks {
 
     fn thread(&mut self, pid: u32, tid: u32, stat: Stat, t_ns: u64, records: &mut Vec<Raw>) {
         let known = self.threads.get(&tid);
-        // A number that runs backwards is another thread's, which has got this one's.
+        // If a counter went backwards, another thread has got this number.
         let fresh = known.is_none_or(|known| {
             stat.ran_ns < known.stat.ran_ns
                 || stat.slices < known.stat.slices
@@ -219,7 +219,7 @@ impl Looks {
             if known.is_some() {
                 records.extend(raw(t_ns, Kind::Exit { tid }));
             }
-            // It was not there at the last look, and has begun since.
+            // It has begun since the last look.
             let from_ns = self.last_ns;
             let by = if tid == pid { parent(pid).unwrap_or(0) } else { pid };
             records.extend(task_group(from_ns, &info));
@@ -245,7 +245,7 @@ impl Looks {
             slices: short(stat.slices - before.slices),
         };
         self.seen_ns += ran_ns;
-        // Who has done nothing is not worth a record.
+        // A thread that did nothing needs no record.
         if sample != (Sample { tid, ..Sample::default() }) {
             records.extend(sample_group(t_ns, &sample));
         }
@@ -256,7 +256,7 @@ fn raw(t_ns: u64, kind: Kind) -> Option<Raw> {
     Raw::of(&Event { t_ns, cpu: 0, kind })
 }
 
-/// Processes that this one has started, and those that lost their parents.
+/// Processes that this one has started, and orphans among their descendants.
 fn started_by(pid: u32) -> Vec<u32> {
     let threads = numbered(&format!("/proc/{pid}/task"));
     threads.into_iter().filter_map(|tid| children(pid, tid)).flatten().collect()
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_idles_or_waits_for_a_disk_is_not_busy() {
+    fn idle_time_and_waits_for_a_disk_are_not_busy_time() {
         let stat = "cpu  1 10 100 5000 5000 1000 10000 100000 7 7\ncpu0 1 1 1\n";
         assert_eq!(busy_ticks(stat), Some(111_111));
         assert_eq!(busy_ticks("intr 1"), None);

@@ -7,7 +7,7 @@ use anyhow::Context;
 
 /// `/proc/kallsyms`, by address.
 pub(crate) struct Symbols {
-    /// Address, and where the name lies in the text.
+    /// Address, and the range of the name in the text.
     by_address: Vec<(u64, std::ops::Range<usize>)>,
     text: String,
 }
@@ -35,7 +35,7 @@ impl Symbols {
         Symbols { by_address, text }
     }
 
-    /// Where a symbol lies.
+    /// Address of a symbol.
     pub(crate) fn address(&self, name: &str) -> anyhow::Result<u64> {
         let found = self.by_address.iter().find(|(_, place)| &self.text[place.clone()] == name);
         let (address, _) = found.with_context(|| format!("the kernel has no symbol {name}"))?;
@@ -54,7 +54,7 @@ impl Symbols {
             .map(|(address, place)| (*address, &self.text[place.clone()]))
     }
 
-    /// The symbol that an address lies behind.
+    /// The last symbol up to an address.
     pub(crate) fn name(&self, address: u64) -> &str {
         let behind = self.by_address.partition_point(|(start, _)| *start <= address);
         match behind.checked_sub(1) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads of our own that may stand still in the kernel: in a file of a server that does not answer, or waiting for
-//! another process's memory.
+//! Threads of our own that may block in the kernel: in a file of a server that does not answer, or on another process's
+//! memory.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether one has ended.
+/// How often the thread's end is checked.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Waits for one that was told to end, but no longer than this: then it is left behind, with all that it owns. Whether
-/// it has ended.
+/// Waits for a thread that was told to end, but at most `patience`: after that it is left behind, with all that it
+/// owns. Returns whether it has ended.
 pub(crate) fn end_within(thread: JoinHandle<()>, patience: Duration) -> bool {
     let began = Instant::now();
     while !thread.is_finished() {
@@ -18,7 +18,7 @@ pub(crate) fn end_within(thread: JoinHandle<()>, patience: Duration) -> bool {
         }
         thread::sleep(LOOK);
     }
-    // One that panicked has said so.
+    // A thread that panicked has printed its message.
     let _ = thread.join();
     true
 }
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_end_is_left_behind() {
+    fn a_thread_that_does_not_end_is_left_behind() {
         let (go, gone) = channel::<()>();
         let stands = thread::spawn(move || {
             let _ = gone.recv();

@@ -11,13 +11,13 @@ use policy::table::TYPES_MAX;
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
 
-/// Which core, cache and node each online CPU of this machine belongs to.
+/// Core, cache and node of each online CPU of this machine.
 pub fn topology() -> anyhow::Result<Topology> {
     below(Path::new("/"))
 }
 
-/// The same of the machine whose files are below `root`. Caches are numbered by their lowest CPU's
-/// order; a machine without cache facts has one per package.
+/// The topology of the machine with its files below `root`. Caches are numbered by their lowest CPU's order; a machine
+/// without cache facts has one per package.
 pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
     let folder = root.join(CPUS);
     let cpus = online(root).with_context(|| match fs::read_to_string(folder.join("online")) {
@@ -66,19 +66,19 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
     Ok(topology)
 }
 
-/// The CPUs that are online; None where the kernel does not tell.
+/// The online CPUs; None if the kernel does not say.
 pub(crate) fn online(root: &Path) -> Option<Vec<usize>> {
     read(root.join(CPUS).join("online")).map(|list| cpu_list(&list))
 }
 
-/// How much a core of this CPU's kind does, of 1,024: `cpu_capacity`, where the kernel tells.
+/// Capacity of this CPU's core, of 1,024: `cpu_capacity`, if the kernel has it.
 pub(crate) fn capacity(root: &Path, cpu: usize) -> u32 {
     let told = read(root.join(CPUS).join(format!("cpu{cpu}/cpu_capacity")));
     told.and_then(|text| text.parse().ok()).unwrap_or_else(|| hybrid(root, cpu))
 }
 
-/// The kind of each core, the fastest first; where there are more kinds than policies tell apart, the slowest
-/// count as one.
+/// The kind of each core, the fastest first. If there are more kinds than policies distinguish, the slowest count as
+/// one.
 fn core_types(capacities: Vec<u32>) -> Vec<u16> {
     let mut kinds = capacities.clone();
     kinds.sort_unstable_by(|a, b| b.cmp(a));
@@ -87,8 +87,8 @@ fn core_types(capacities: Vec<u32>) -> Vec<u16> {
     capacities.iter().map(|capacity| kind(capacity).min(TYPES_MAX - 1) as u16).collect()
 }
 
-/// Intel's uneven parts have a counter unit for each kind of core: the slower one is called atom, and one slower still,
-/// apart from the others' cache, lowpower. A kernel that does not know the last has its cores in no unit.
+/// Intel's uneven parts have a counter unit for each kind of core: the slower one is called atom. A still slower one,
+/// apart from the others' cache, is called lowpower. A kernel that does not know the last has its cores in no unit.
 fn hybrid(root: &Path, cpu: usize) -> u32 {
     const FASTEST: u32 = 1024;
     const SLOWER: u32 = 512;
@@ -106,7 +106,7 @@ fn hybrid(root: &Path, cpu: usize) -> u32 {
     }
 }
 
-/// Distances of these nodes from each other, as SLIT has them; 10 and 20 where the kernel is silent.
+/// Distances of these nodes from each other, from SLIT; 10 and 20 if the kernel does not say.
 pub(crate) fn distances(root: &Path, nodes: &[usize]) -> Vec<Vec<u32>> {
     let file = |node: usize| read(root.join(NODES).join(format!("node{node}/distance")));
     // A row has a number for each node that is online.
@@ -127,7 +127,7 @@ pub(crate) fn distances(root: &Path, nodes: &[usize]) -> Vec<Vec<u32>> {
     nodes.iter().map(row).collect()
 }
 
-/// The coarse clock moves at ticks and at nothing else, so its resolution is their distance.
+/// The coarse clock advances only at ticks, so its resolution is their distance.
 fn tick_ns() -> u64 {
     let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     tick.tv_sec as u64 * 1_000_000_000 + tick.tv_nsec as u64

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where the kernel numbers its tracepoints: a file system that not everybody mounts.
+//! tracefs, where the kernel numbers its tracepoints: a file system that is not always mounted.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -11,14 +11,15 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 const PLACE: &str = "/sys/kernel/tracing";
 
-/// Whether this process sees them where they belong.
+/// Whether this process sees it in its usual place.
 pub(crate) fn is_open() -> bool {
     Path::new(PLACE).join("events").exists()
 }
 
-/// Does what reads the numbers: where they are not to be seen, on a thread of its own that mounts them for itself.
+/// Calls `does`, which reads the numbers. If tracefs is not visible, a thread of its own calls it and mounts tracefs
+/// for itself.
 ///
-/// Fails where that may not be.
+/// Fails if mounting is not permitted.
 pub(crate) fn with<T: Send>(does: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
     if is_open() {
         return Ok(does());
@@ -35,7 +36,7 @@ pub(crate) fn with<T: Send>(does: impl FnOnce() -> T + Send) -> anyhow::Result<T
 }
 
 fn mount_for_this_thread() -> rustix::io::Result<()> {
-    // SAFETY: of what threads share it takes the mounts and the working directory alone, and no descriptor.
+    // SAFETY: the thread unshares mounts and working directory only, and no descriptor.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

@@ -13,23 +13,23 @@ use crate::{
     Scope, Seen, load,
 };
 
-/// What is to be run, and how it is looked at.
+/// A policy's run of a command, and how to observe it.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
-    /// What the policy is called in results.
+    /// The policy's name in results.
     pub label: &'a str,
     /// None is Linux's own class.
     pub instance: Option<&'a Instance>,
-    /// What is known of programs beforehand.
+    /// Known figures of programs.
     pub profile: &'a Profile,
-    /// Whom the policy is in charge of.
+    /// The tasks that the policy is in charge of.
     pub scope: Scope,
-    /// Which run of this policy it is, in its boot.
+    /// Number of the run of this policy, in its boot.
     pub run: usize,
-    /// Which boot of the machine.
+    /// Number of the boot.
     pub boot: usize,
-    /// Switches, waits and migrations are those of the command and its descendants, and those of the machine stand
-    /// beside them: for a machine that others use too.
+    /// Switches, waits and migrations are those of the command and its descendants, beside those of the machine: for a
+    /// machine with other users.
     pub own: bool,
     /// Run it a second time with the observer attached.
     pub observe: bool,
@@ -39,21 +39,21 @@ pub struct Trial<'a> {
     pub count_locks: bool,
 }
 
-/// What came of it.
+/// The result.
 pub struct Tried {
-    /// Without what was observed, which is to be folded from the records: see [`crate::fold`].
+    /// Without `observed`, which is folded from the records: see [`crate::fold`].
     pub outcome: Outcome,
-    /// What the observer recorded.
+    /// The observer's records.
     pub recorded: Option<(Recording, RecordedBytes)>,
-    /// What a policy that writes down its callbacks has written.
+    /// Callbacks that the policy wrote down, if it does.
     pub callbacks: Vec<Callback>,
 }
 
 impl Trial<'_> {
-    /// Loads the policy, calls `execute` once for each way to look at it, and unloads the policy. `say` is told
-    /// what is done next.
+    /// Loads the policy, calls `execute` once for each way to look at it, and unloads the policy. `say` is called with
+    /// each next step.
     ///
-    /// Fails where the policy cannot be loaded or was thrown out, and as `execute` does.
+    /// Fails if the policy cannot be loaded or was ejected, and as `execute` does.
     pub fn run(
         &self,
         topology: &Topology,
@@ -96,7 +96,7 @@ impl Trial<'_> {
             attached.iter().for_each(Attached::keep);
             let seen = checked(execute(), &mut attached)?;
             tried.add_errors(&seen);
-            // the last of its tasks are still on their way out
+            // the last of its tasks are still exiting
             settle();
             match observer.finish(seen.start_ns, seen.end_ns)? {
                 Ok((mut recording, records)) => {
@@ -104,7 +104,7 @@ impl Trial<'_> {
                     recording.own = self.own;
                     tried.recorded = Some((recording, records));
                 }
-                // What the bare run took holds all the same.
+                // The bare run's results are valid all the same.
                 Err(lost) => {
                     tried.outcome.extra.insert(trace::OBSERVER_LOST.to_string(), lost as f64);
                 }
@@ -157,21 +157,21 @@ impl Trial<'_> {
 }
 
 impl Tried {
-    /// An execution that is only looked at may complain where the bare one did not.
+    /// An observed execution may complain where the bare one did not.
     fn add_errors(&mut self, executed: &Executed) {
         if self.outcome.errors.trim().is_empty() {
             self.outcome.errors.clone_from(&executed.errors);
         }
     }
 
-    /// The whole outcome, where the records are still here.
+    /// The whole outcome, if the records are still here.
     pub fn folded(self) -> anyhow::Result<Outcome> {
         let Some((recording, records)) = self.recorded else { return Ok(self.outcome) };
         complete(self.outcome, &recording, records.as_slice(), |_| {})
     }
 }
 
-/// The outcome with what the observer recorded of it; `look` sees each event.
+/// The outcome with the observer's measures; `look` is called with each event.
 pub fn complete(
     mut outcome: Outcome,
     recording: &Recording,
@@ -191,13 +191,12 @@ pub fn complete(
     Ok(outcome)
 }
 
-/// Who is next in a round of so many, whose turns come in another order each time: whoever came first comes
-/// last in the next round.
+/// The order of turns in a round: in each next round, the first one moves to the end.
 pub fn rotated(round: usize, of: usize) -> impl Iterator<Item = usize> {
     (0..of).map(move |place| (place + round) % of)
 }
 
-/// What the policy's programs took in the bare run, where the workload had the kernel count it.
+/// Time of the policy's programs in the bare run, if the workload made the kernel count it.
 fn program_time(attached: &Option<Attached>) -> anyhow::Result<Vec<(String, f64)>> {
     let Some(attached) = attached else { return Ok(Vec::new()) };
     let (time_ns, calls) = attached.program_time()?;
@@ -207,7 +206,7 @@ fn program_time(attached: &Option<Attached>) -> anyhow::Result<Vec<(String, f64)
     Ok(vec![("bpf_time_ns".into(), time_ns as f64), ("bpf_calls".into(), calls as f64)])
 }
 
-/// What counts is the class in charge; what others took stands beside it.
+/// The locks that count are those of the class in charge; others' locks stand beside them.
 fn add_locks(outcome: &mut Outcome, locks: Locks, attached: Option<&Attached>) {
     let Locks { runqueue, task_list, ext, other } = locks;
     let (mut own, others) = if attached.is_some() { (ext, other) } else { (other, ext) };
@@ -224,7 +223,7 @@ fn add_locks(outcome: &mut Outcome, locks: Locks, attached: Option<&Attached>) {
     outcome.extra.extend(beside.map(|(name, count)| (name.to_string(), count as f64)));
 }
 
-/// A policy that was thrown out explains a workload's failure better than the workload does.
+/// A policy's ejection explains a workload's failure better than the workload does.
 fn checked(
     executed: anyhow::Result<Executed>,
     attached: &mut Option<Attached>,

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a command writes: two files that keep the end of it, however much it is.
+//! A command's output: two files that keep the end of it, however long it is.
 //!
-//! **Problem.** Whoever reads a pipe while a command runs is woken at each write, takes CPU time, and stops the command
-//! when it falls behind. All three would be part of what is measured. A plain file has no reader, but it grows.
+//! **Problem.** A reader of a pipe is woken at each write of the command, takes CPU time, and blocks the command when
+//! it falls behind. All three would be part of the measurement. A plain file has no reader, but it grows.
 //!
-//! **Approach.** The command writes into files, so that a write costs the writer alone. The first write after a quiet
-//! time wakes the watcher once (inotify, one shot). It then looks every [`LOOK`] until the command has been quiet for
-//! that long, and gives back to the file system what lies before the end that is kept ([`Written::look`] punches holes).
-//! A command that writes nothing wakes nobody, and one that writes gigabytes has no more on disk than it writes
-//! between two looks.
+//! **Approach.** The command writes into files, so that a write costs only the command. The first write after a quiet
+//! time wakes the watcher once (inotify, one shot). The watcher then looks every [`LOOK`] until the command has been
+//! quiet for that long. It frees the blocks before the end that is kept ([`Written::look`] punches holes). A command
+//! without output wakes nothing. One with gigabytes of output has no more on disk than it writes between two looks.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,28 +20,28 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
 
-/// Time between two looks at files that grow. A guest writes some 50 MB meanwhile at most.
+/// Time between two looks at files that grow. A guest writes at most some 50 MB in it.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of a file's end that are kept.
 const KEPT: u64 = 64 << 10;
-/// Bytes before them that wait to be given back.
+/// Bytes before them that may accumulate before they are freed.
 const SLACK: u64 = 1 << 20;
 /// Holes begin and end on pages.
 const PAGE: u64 = 4096;
 
-/// What a command wrote.
+/// A command's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// The last of what it wrote to standard output.
+    /// The end of its standard output.
     pub output: String,
-    /// The last of what it wrote to standard error.
+    /// The end of its standard error.
     pub errors: String,
-    /// It wrote to standard error last.
+    /// Its last write was to standard error.
     pub errors_last: bool,
 }
 
 impl Said {
-    /// The last lines: those of standard error after those of standard output, unless they came first.
+    /// The last lines: standard error's after standard output's, unless standard error came first.
     pub fn last_lines(&self, most: usize) -> Vec<String> {
         let of = |text: &str| {
             let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -59,10 +58,10 @@ impl Said {
     }
 }
 
-/// Who is shown whole lines as they are written.
+/// Called with whole lines as they are written.
 pub type Show<'a> = &'a mut dyn FnMut(&str);
 
-/// The same for a shorter time.
+/// Reborrows it for a shorter time.
 pub(crate) fn again<'a>(show: &'a mut Option<Show<'_>>) -> Option<Show<'a>> {
     match show {
         Some(show) => Some(&mut **show),
@@ -81,14 +80,14 @@ struct Stream {
     file: File,
     /// Length at the last look.
     length: u64,
-    /// What lies before is given back.
+    /// Bytes before this are freed.
     freed: u64,
-    /// What lies before has been shown.
+    /// Bytes before this have been shown.
     shown: u64,
 }
 
 impl Written {
-    /// Makes both files anew: standard output's and standard error's.
+    /// Creates both files: standard output's and standard error's.
     pub fn create(output: &Path, errors: &Path) -> io::Result<Self> {
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let written =
@@ -97,8 +96,8 @@ impl Written {
         Ok(written)
     }
 
-    /// What a command writes through. Each write appends, also to a file that the command itself has cut short, as
-    /// `>/dev/stderr` does.
+    /// The command's ends. Each write appends, even to a file that the command itself has truncated, as `>/dev/stderr`
+    /// does.
     pub fn ends(&self) -> io::Result<[File; 2]> {
         let end = |stream: &Stream| OpenOptions::new().append(true).open(&stream.path);
         Ok([end(&self.streams[0])?, end(&self.streams[1])?])
@@ -109,7 +108,7 @@ impl Written {
         self.watch.as_fd()
     }
 
-    /// Has the next write wake the watcher.
+    /// Makes the next write wake the watcher.
     pub fn arm(&self) -> io::Result<()> {
         for stream in &self.streams {
             inotify::add_watch(
@@ -121,14 +120,14 @@ impl Written {
         Ok(())
     }
 
-    /// Forgets that the watcher was woken.
+    /// Clears the watcher's wakeup.
     pub fn disarm(&self) {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 512];
         let mut events = inotify::Reader::new(&self.watch, &mut buffer);
         while events.next().is_ok() {}
     }
 
-    /// Shows what is new, and gives back what is not kept. Whether a file has grown since the last look.
+    /// Shows new output, and frees what is not kept. Returns whether a file has grown since the last look.
     pub fn look(&mut self, mut show: Option<Show<'_>>) -> io::Result<bool> {
         let mut grew = false;
         for stream in &mut self.streams {
@@ -163,7 +162,7 @@ impl Stream {
         let length = self.file.metadata()?.len();
         let grew = length != self.length;
         self.length = length;
-        // A command that opens the file anew may cut it short.
+        // A command that reopens the file may truncate it.
         (self.freed, self.shown) = (self.freed.min(length), self.shown.min(length));
         if let Some(show) = show {
             self.show(show, all)?;
@@ -175,12 +174,12 @@ impl Stream {
         Ok(grew)
     }
 
-    /// Gives back what lies before `to`.
+    /// Frees the bytes before `to`.
     fn free(&mut self, to: u64) -> io::Result<()> {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.file, hole, self.freed, to - self.freed) {
             Ok(()) => self.freed = to,
-            // A file system without holes: the end is written again at the start, and what comes is appended.
+            // A file system without holes: the end is rewritten at the start, and further output is appended.
             Err(Errno::OPNOTSUPP) => {
                 let end = self.read(to, self.length)?;
                 ftruncate(&self.file, 0)?;
@@ -192,7 +191,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Shows whole lines, or `all` there is. Of more than is kept only the end is shown.
+    /// Shows whole lines, or everything if `all`. If there is more than is kept, only the end is shown.
     fn show(&mut self, show: Show<'_>, all: bool) -> io::Result<()> {
         let from = self.shown.max(self.length.saturating_sub(KEPT));
         if from > self.shown {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Compiles a policy's C twice: for BPF, and natively for the simulator.
 //!
-//! Called from a policy crate's `build.rs`. It needs clang 18 or later; `BPF_CLANG` names it where
-//! it is not `clang-19`.
+//! A policy crate's `build.rs` calls it. It needs clang 18 or later; `BPF_CLANG` names it if it is not `clang-19`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +9,8 @@ use std::{env, fs};
 
 use libbpf_sys as _;
 
-/// Compiles `source` to `OUT_DIR/NAME.bpf.o` and `OUT_DIR/NAME.so`; panics with the compiler's own
-/// words where it fails, as a build script should.
+/// Compiles `source` to `OUT_DIR/NAME.bpf.o` and `OUT_DIR/NAME.so`. Panics with the compiler's own words if it fails,
+/// as a build script should.
 pub fn policy(name: &str, source: &str) {
     program(name, source);
     let object = shared(Path::new(source), &out_dir(), NO_UNDEFINED);
@@ -26,23 +25,22 @@ pub fn program(name: &str, source: &str) {
     bpf(source, &out_dir().join(format!("{name}.bpf.o")));
 }
 
-/// Compiles C that wraps a policy's decisions for a test, and returns the shared object: everything
-/// marked `EXPORT` can be called. For tests, so `out` is theirs to choose.
+/// Compiles C that wraps a policy's decisions for a test, and returns the shared object: everything marked `EXPORT` can
+/// be called. `out` is chosen by the test.
 pub fn test_library(source: &Path, out: &Path) -> PathBuf {
     shared(source, out, NO_UNDEFINED)
 }
 
-/// Compiles a policy natively so that AddressSanitizer and UndefinedBehaviorSanitizer watch it. Their
-/// runtimes are not linked: the program that loads the object has to run under `LD_PRELOAD` of both.
-/// For tests.
+/// Compiles a policy natively so that AddressSanitizer and UndefinedBehaviorSanitizer check it. Their runtimes are not
+/// linked: the program that loads the object has to run under `LD_PRELOAD` of both. For tests.
 pub fn sanitized(source: &Path, out: &Path) -> PathBuf {
     shared(source, out, SANITIZERS)
 }
 
-/// A kernel function that the native build lacks is an error when it is linked, not when it is called.
+/// A kernel function that the native build lacks is an error at link time, not when it is called.
 const NO_UNDEFINED: &[&str] = &["-Wl,-z,defs"];
 
-/// The check of indirect calls goes: it wants types that only C++ records.
+/// The check of indirect calls is off: it wants types that only C++ records.
 const SANITIZERS: &[&str] = &[
     "-fsanitize=address,undefined",
     "-fno-sanitize=function",
@@ -51,7 +49,7 @@ const SANITIZERS: &[&str] = &[
     "-fno-omit-frame-pointer",
 ];
 
-/// A shared object from which everything marked `EXPORT` can be reached, and nothing else.
+/// A shared object that exports everything marked `EXPORT`, and nothing else.
 fn shared(source: &Path, out: &Path, flags: &[&str]) -> PathBuf {
     let object = out.join(source.with_extension("so").file_name().expect("a source has a name"));
     let mut clang = clang();

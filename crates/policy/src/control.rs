@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy's control plane: looks at the task table every so often, and puts shares in force.
+//! A policy's control plane: reads the task table periodically and publishes shares.
 //!
-//! A ground calls it: from a thread of a higher class beside a real kernel, as an event in the
-//! simulator. It reads no clock and does no I/O; what it needs comes with each call.
+//! A ground calls it: from a thread of a higher class beside a real kernel, as an event in the simulator. It reads no
+//! clock and does no I/O; all its input comes with each call.
 
 use std::collections::BTreeMap;
 
@@ -12,72 +12,72 @@ use crate::{Instance, Memory, Topology};
 /// A policy's control plane.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Makes that of an instance.
+    /// Makes an instance's control plane.
     pub begin: fn(&Instance, &Topology, &Profile) -> Box<dyn Control>,
-    /// What it takes a profile's numbers for.
+    /// The meaning it gives to a profile's numbers.
     pub told: Told,
 }
 
-/// What the numbers of a profile are.
+/// The meaning of a profile's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
-    /// How fast a program is on each kind of core, of its speed on the slowest, the fastest kind first.
+    /// The program's speed on each kind of core as a multiple of its speed on the slowest, the fastest kind first.
     Speeds,
-    /// One: its misses of the last-level cache in 1,000 instructions.
+    /// One number: its misses of the last-level cache in 1,000 instructions.
     Misses,
-    /// One: the license level that its widest code needs.
+    /// One number: the license level that its widest code needs.
     Levels,
 }
 
-/// What is known beforehand of programs, by what a thread is called, or by its executable's path or id. What the
-/// numbers are depends on the policy: [`Told`].
+/// Known figures of programs, by a thread's name, or by its executable's path or id. The meaning of the numbers depends
+/// on the policy: [`Told`].
 pub type Profile = BTreeMap<String, Vec<f64>>;
 
-/// What a build id begins with.
+/// Prefix of a build id.
 const BUILD_ID: &str = "build-id:";
 
 /// An executable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// The same in each run of it, and no other's.
+    /// The same in each run of this executable, and different from every other's.
     pub id: String,
-    /// Where it lies, if anywhere.
+    /// Its path, if it has one.
     pub path: Option<String>,
 }
 
-/// Where speeds of the tasks that run come from: how many each.
+/// How many running tasks have their speeds from each source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// Measured.
+    /// Measured by counters.
     pub counters: usize,
-    /// Somebody said so beforehand.
+    /// Given in a profile.
     pub profile: usize,
     /// Measured in another run of the same executable.
     pub memory: usize,
-    /// Nowhere.
+    /// Speed not known.
     pub unknown: usize,
 }
 
-/// What a control plane sees.
+/// The input of a control plane.
 pub struct View<'a> {
     /// Time since some moment in the past, ns.
     pub now_ns: u64,
     /// The tasks.
     pub table: &'a TaskTable,
-    /// What a thread is called, by its id. None: it is gone, or nobody knows.
+    /// A thread's name, by its id. None: it has ended, or its name is not known.
     pub name_of: &'a dyn Fn(u32) -> Option<String>,
-    /// What it runs. Costs a few system calls: not to be asked for each task at each look.
+    /// A thread's executable. Costs a few system calls: do not ask for every task each time.
     pub program_of: &'a dyn Fn(u32) -> Option<Program>,
     /// The process that started a thread's process.
     pub parent_of: &'a dyn Fn(u32) -> Option<u32>,
-    /// A cgroup by its number in the table. None: it is gone, or there are none.
+    /// A cgroup by its number in the table. None: it was removed, or there are none.
     pub cgroup_of: &'a dyn Fn(u64) -> Option<Cgroup>,
-    /// Memory, for who places it.
+    /// Memory, for control planes that place it.
     pub memory: &'a dyn Memory,
 }
 
 impl View<'_> {
-    /// What a profile has of a thread, by what it is called or by its executable's path.
+    /// A profile's entry for a thread, by the thread's name or by its executable's path.
     pub fn named<'p>(&self, profile: &'p Profile, tid: u32) -> Option<&'p Vec<f64>> {
         if profile.is_empty() {
             return None;
@@ -99,7 +99,7 @@ impl View<'_> {
         named().or_else(placed)
     }
 
-    /// The same, or by its executable's build id.
+    /// A profile's entry for a thread as in [`Self::named`], or by its executable's build id.
     pub fn told<'p>(&self, profile: &'p Profile, tid: u32) -> Option<&'p Vec<f64>> {
         let built = || {
             let any = profile.keys().any(|key| key.starts_with(BUILD_ID));
@@ -113,53 +113,54 @@ impl View<'_> {
 /// A cgroup, as far as it divides CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// The number of the one that it is in; 0 for the root.
+    /// The number of its parent cgroup; 0 for the root.
     pub parent: u64,
     /// `cpu.weight`, 1 to 10000; 100 is even.
     pub weight: u32,
 }
 
-/// What shares say to who can do no more than bind threads to CPUs, on kernels that take no scheduler.
+/// The meaning of shares for a ground that can only bind threads to CPUs, on kernels without sched_ext.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Binds {
-    /// Nothing: the policy is in its data plane.
+    /// None: the policy is in its data plane.
     Nothing,
-    /// What part of its time a thread is to be on each kind of core.
+    /// The part of its time that a thread is to be on each kind of core.
     Kinds,
-    /// To which domain a thread belongs: none where a share is 0, else one less than that. The CPUs of each.
+    /// A thread's domain: a share of 0 is no domain, any other is the domain's number plus one. Holds the CPUs of each
+    /// domain.
     Domains(Vec<Vec<usize>>),
 }
 
 /// A control plane.
 pub trait Control: Send {
-    /// Looks, decides, and puts what was decided in force. Returns after how long to call it again, ns.
+    /// Reads the view, decides, and publishes the result. Returns the time until the next call, ns.
     fn step(&mut self, view: &View<'_>) -> u64;
 
-    /// What its shares say of CPUs.
+    /// The effect of its shares on the choice of CPUs.
     fn binds(&self) -> Binds {
         Binds::Nothing
     }
 
-    /// Where the speeds come from that it goes by.
+    /// Sources of the speeds that it uses.
     fn sources(&self) -> Sources {
         Sources::default()
     }
 
-    /// What it does, in a line, where that needs to be said.
+    /// Its current activity in a line, if that is worth a line.
     fn says(&self) -> Option<String> {
         None
     }
 
-    /// What it has measured of programs, by the id of their executables.
+    /// Its measurements of programs, by the id of their executables.
     fn learned(&self) -> Profile {
         Profile::new()
     }
 
-    /// Tells how fast it has measured each thread to be on each kind of core, of its speed on the slowest: by the
-    /// thread's id, the fastest kind first.
+    /// Calls `tell` for each measured thread, with its id and its speeds, the fastest kind first. A speed is a multiple
+    /// of the thread's speed on the slowest kind.
     fn measured(&self, _tell: &mut dyn FnMut(u32, &[f64])) {}
 
-    /// The memory domain that each thread belongs to which it places, by the thread's id.
+    /// The memory domain of each thread that it places, by the thread's id.
     fn placed(&self) -> Vec<(u32, usize)> {
         Vec::new()
     }

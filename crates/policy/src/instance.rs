@@ -7,9 +7,9 @@ use crate::{KnobError, Policy, Promises, Topology, Unit, find};
 /// A policy with its knobs set.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Which policy.
+    /// The policy.
     pub policy: &'static Policy,
-    /// What it is called in results: the name, and the knobs that are not at their default.
+    /// Its name in results: the policy's name, and the knobs that are not at their default.
     pub label: String,
     /// One value for each of the policy's knobs.
     pub values: Vec<u64>,
@@ -62,7 +62,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The value of a knob; panics where the policy has none of this name.
+    /// The value of a knob; panics if the policy has none of this name.
     pub fn get(&self, knob: &str) -> u64 {
         let index = self.policy.knobs.iter().position(|k| k.name == knob);
         self.values[index.expect("a policy asks for its own knobs")]
@@ -78,13 +78,13 @@ impl Instance {
         }
     }
 
-    /// The value of a decimal knob; panics where the policy has none of this name.
+    /// The value of a decimal knob; panics if the policy has none of this name.
     pub fn decimal(&self, knob: &str) -> f64 {
         self.get(knob) as f64 / 1e6
     }
 
-    /// The same instance for a clock on which a CPU gets 1/`factor` of each second: durations are
-    /// as many times longer. The label stays.
+    /// The same instance for a clock on which a CPU gets 1/`factor` of each second: durations are multiplied by
+    /// `factor`. The label stays.
     pub fn dilated(&self, factor: u64) -> Self {
         let mut scaled = self.clone();
         for (value, knob) in scaled.values.iter_mut().zip(self.policy.knobs) {
@@ -97,7 +97,7 @@ impl Instance {
         scaled
     }
 
-    /// What this variant declares it keeps.
+    /// The promises of this variant.
     pub fn promises(&self) -> Promises {
         (self.policy.promises)(self)
     }
@@ -159,13 +159,13 @@ impl Instance {
     }
 }
 
-/// The rows of the turbo table that clocks.h has place for.
+/// The rows of the turbo table that fit into clocks.h's.
 fn turbo(topology: &Topology) -> &[[u32; 3]] {
     let rows = &topology.clocks.turbo_khz;
     &rows[..rows.len().min(TURBO_CORES)]
 }
 
-/// The next CPU of each one's core, in a ring.
+/// The next CPU of each CPU's core, in a ring.
 fn siblings(core: &[u16]) -> Vec<u16> {
     let next = |cpu: usize| {
         let others = (cpu + 1..core.len()).chain(0..=cpu);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task table whose data plane is in user space: for grounds that have no policy in the kernel.
+//! A task table with a data plane in user space: for grounds that have no policy in the kernel.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::table::{MAX_TASKS, RawTable, TYPES_MAX, TaskTable};
 
-/// A table, and who writes to it in a policy's place.
+/// A table, written in a policy's place by this value.
 pub struct Keeper {
     raw: NonNull<RawTable>,
     table: TaskTable,
@@ -40,12 +40,12 @@ impl Keeper {
         Keeper { raw, table, free: Vec::new(), fresh: 0 }
     }
 
-    /// What a control plane sees.
+    /// The table that a control plane reads.
     pub fn table(&self) -> &TaskTable {
         &self.table
     }
 
-    /// A task comes. None: the table is full.
+    /// Adds a task. None: the table is full.
     pub fn enter(&mut self, pid: u32, tgid: u32, weight: u32) -> Option<Place> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -72,30 +72,31 @@ impl Keeper {
         Some(Place(index))
     }
 
-    /// It goes.
+    /// Removes a task.
     pub fn leave(&mut self, place: Place) {
         self.table.slot(place.0).generation.fetch_add(1, Relaxed);
         self.free.push(place.0);
     }
 
-    /// Its weight is another now.
+    /// Sets a task's weight.
     pub fn weigh(&mut self, place: &Place, weight: u32) {
         self.table.slot(place.0).weight.store(weight, Relaxed);
     }
 
-    /// It may run on these kinds of cores only: a bit for each; 0: on all.
+    /// Sets the kinds of cores that a task may run on: a bit for each; 0: all.
     pub fn bind(&mut self, place: &Place, kinds: u32) {
         self.table.slot(place.0).kinds.store(kinds, Relaxed);
     }
 
-    /// So many CPUs of each kind, or of each domain, are there now.
+    /// Sets the number of available CPUs of each kind, or of each domain.
     pub fn there(&self, cpus: impl IntoIterator<Item = usize>) {
         for (count, now) in self.table.counted().iter().zip(cpus) {
             count.store(now as u64, Relaxed);
         }
     }
 
-    /// It ran for so long on a kind of core, and retired so many instructions meanwhile; None: nobody knows.
+    /// Charges a task for `ran_ns` on a kind of core, and the instructions that it retired in this time; None: not
+    /// counted.
     pub fn charge(&mut self, place: &Place, kind: usize, ran_ns: u64, retired: Option<u64>) {
         let (slot, kind) = (self.table.slot(place.0), kind.min(TYPES_MAX - 1));
         slot.runtime_ns.fetch_add(ran_ns, Relaxed);
@@ -106,12 +107,12 @@ impl Keeper {
         }
     }
 
-    /// Its share as it is, for policies whose shares are no parts of kinds; 0 where nothing is planned for it.
+    /// A task's share as stored, for policies with shares that are not parts of kinds; 0 if none was published for it.
     pub fn share(&self, place: &Place) -> u64 {
         self.table.share(place.0)
     }
 
-    /// Its share of each kind of core, of 1; that of newcomers where nothing is planned for it yet.
+    /// A task's share of each kind of core, as parts of 1; a newcomer's if none was published for it yet.
     pub fn shares(&self, place: &Place) -> [f64; TYPES_MAX] {
         let packed = match self.table.share(place.0) {
             0 => self.table.share(0),

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy keeps of what users and administrators ask the kernel for.
+//! Which requests of users and administrators to the kernel a policy honours.
 
 use serde::Serialize;
 
-/// How far something is kept.
+/// How far a request is honoured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
-    /// As the kernel's own class keeps it.
+    /// As the kernel's own class honours it.
     Yes,
     /// In part, or with some knobs.
     Partly,
-    /// It does nothing.
+    /// Not at all.
     No,
 }
 
 impl Extent {
-    /// One word.
+    /// The extent in one word.
     pub fn word(self) -> &'static str {
         match self {
             Extent::Yes => "yes",
@@ -26,33 +26,33 @@ impl Extent {
     }
 }
 
-/// What a policy does with one of them.
+/// How a policy treats one kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// How far.
+    /// How far it is honoured.
     pub kept: Extent,
-    /// How, in a phrase.
+    /// How it is honoured, in a phrase.
     pub how: &'static str,
 }
 
 impl Kept {
-    /// It is kept.
+    /// It is honoured.
     pub const fn yes(how: &'static str) -> Self {
         Kept { kept: Extent::Yes, how }
     }
 
-    /// It is kept in part.
+    /// It is honoured in part.
     pub const fn partly(how: &'static str) -> Self {
         Kept { kept: Extent::Partly, how }
     }
 
-    /// It is not.
+    /// It is not honoured.
     pub const fn no(how: &'static str) -> Self {
         Kept { kept: Extent::No, how }
     }
 }
 
-/// What a policy keeps. `paceline list POLICY` shows it, and its README has the same lines.
+/// The requests that a policy honours. `paceline list POLICY` shows them, and its README has the same lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Keeps {
     /// Nice values.
@@ -65,12 +65,12 @@ pub struct Keeps {
     pub cpu_weight: Kept,
     /// `cpu.max` of cgroups.
     pub cpu_max: Kept,
-    /// CPUs that tasks are bound to.
+    /// Affinity: the CPUs that tasks are pinned to.
     pub affinity: Kept,
 }
 
 impl Keeps {
-    /// Nothing but the kernel's own affinity: to name the rest beside it.
+    /// Only the kernel's own affinity is honoured. A policy names the rest beside it.
     pub const NOTHING: Keeps = Keeps {
         nice: Kept::no("all tasks have the same turns"),
         sched_idle: Kept::no("SCHED_IDLE tasks have the same turns as others"),
@@ -80,7 +80,7 @@ impl Keeps {
         affinity: Kept::yes("no task runs outside its CPUs"),
     };
 
-    /// Each with the name that users know it by.
+    /// Each with its name for users.
     pub fn rows(&self) -> [(&'static str, Kept); 6] {
         [
             ("nice", self.nice),

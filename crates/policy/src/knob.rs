@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Knobs: what a user may set of a policy, by name, with a unit, a range and a default.
+//! Knobs: a policy's settings, each with a name, a unit, a range and a default.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,25 +11,25 @@ pub struct Knob {
     pub name: &'static str,
     /// Its variable in the policy's C.
     pub symbol: &'static str,
-    /// How it is written and what is allowed.
+    /// Format and range of its value.
     pub unit: Unit,
-    /// Its value when it is not named.
+    /// Its value if the user does not set it.
     pub default: u64,
-    /// What it does, in a line.
+    /// Its effect, in a line.
     pub help: &'static str,
 }
 
 /// How a knob's value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A time such as `50ms`, kept in ns. Durations are what a dilated clock scales.
+    /// A time such as `50ms`, kept in ns. A dilated clock multiplies durations.
     Duration {
         /// Least allowed, in ns.
         min: u64,
         /// Most allowed, in ns.
         max: u64,
     },
-    /// A time, or `off`. The value is 0 where it is off, else one more than the time in ns.
+    /// A time, or `off`. The value is 0 for `off`, else one more than the time in ns.
     DurationOrOff {
         /// Most allowed, in ns.
         max: u64,
@@ -43,7 +43,7 @@ pub enum Unit {
         /// Most allowed.
         max: u64,
     },
-    /// A whole number, or `off`. The value is 0 where it is off, else one more than the number.
+    /// A whole number, or `off`. The value is 0 for `off`, else one more than the number.
     CountOrOff {
         /// Most allowed.
         max: u64,
@@ -59,7 +59,7 @@ pub enum Unit {
     Choice(&'static [&'static str]),
 }
 
-/// What is wrong with a knob's value.
+/// The error in a knob's value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{knob}={value}: expected {expected}")]
 pub struct KnobError {

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a ground knows and does about memory, for control planes that place it.
+//! A ground's knowledge and control of memory, for control planes that place it.
 
-/// What a thread has done so far, as counters have it.
+/// A thread's counters since some moment in the past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instructions retired.
     pub instructions: u64,
-    /// Lines of the last-level cache that it missed.
+    /// Misses of the last-level cache, in lines.
     pub misses: u64,
 }
 
-/// Memory of processes, by node, and who misses the caches.
+/// Memory of processes by node, and cache misses of threads.
 pub trait Memory {
-    /// What a thread has done so far. None: nobody counts.
+    /// A thread's counters. None: not counted.
     fn counts(&self, _tid: u32) -> Option<Counts> {
         None
     }
 
-    /// Bytes that a process has on each node. Empty: nobody knows.
+    /// Bytes that a process has on each node. Empty: not known.
     fn resident(&self, _pid: u32) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Bytes that each node's memory has given and taken since some moment. Empty: nobody counts.
+    /// Bytes read from and written to each node's memory since some moment. Empty: not counted.
     fn traffic(&self) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Has a process's pages moved to a node, at most so many bytes a second; 0: as fast as it goes. Returns at
-    /// once. A later order takes the place of an earlier one for the same process.
+    /// Orders a process's pages to be moved to a node, at most so many bytes a second; 0: as fast as possible. Returns
+    /// at once. A later order replaces an earlier one for the same process.
     fn pull(&self, _pid: u32, _node: usize, _bytes_a_second: u64) {}
 
-    /// Takes an order back: what is moved stays moved.
+    /// Cancels an order; pages that were moved stay where they are.
     fn leave(&self, _pid: u32) {}
 
     /// Whether an order for this process is still being carried out.
@@ -40,7 +40,7 @@ pub trait Memory {
     }
 }
 
-/// Nobody knows anything, and nothing is moved.
+/// A ground without knowledge of memory. It moves nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMemory;
 

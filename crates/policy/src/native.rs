@@ -41,7 +41,7 @@ pub struct TaskStruct {
     pub static_prio: i32,
     /// The number of its scheduling policy: 0 is SCHED_NORMAL, 3 SCHED_BATCH, 5 SCHED_IDLE.
     pub policy: u32,
-    /// Opaque to policies; the runtime may keep what it likes behind it.
+    /// Opaque to policies: the runtime may point it at its own data.
     pub cpus_ptr: *const c_void,
     pub mm: *mut c_void,
     pub scx: SchedExtEntity,
@@ -104,11 +104,11 @@ pub struct ClockCounts {
     pub energy_uj: u64,
 }
 
-/// `struct kernel`: what a native policy calls.
+/// `struct kernel`: the functions that a native policy calls.
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct Kernel {
-    /// The runtime's own.
+    /// For the runtime.
     pub runtime: *mut c_void,
     pub create_dsq: unsafe extern "C" fn(*mut Kernel, u64, i32) -> i32,
     pub dsq_nr_queued: unsafe extern "C" fn(*mut Kernel, u64) -> i32,
@@ -133,28 +133,28 @@ pub struct Kernel {
     pub spin_unlock: unsafe extern "C" fn(*mut Kernel, *mut c_void),
     pub error: unsafe extern "C" fn(*mut Kernel, *const c_char),
     pub dsq_peek_vtime: unsafe extern "C" fn(*mut Kernel, u64) -> u64,
-    /// The task behind one in a queue, or the first for a null pointer.
+    /// The next task of a queue behind this one, or the first one for a null pointer.
     pub dsq_next: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> *mut TaskStruct,
-    /// Instructions of users that this CPU has retired so far.
+    /// User instructions that this CPU has retired so far.
     pub cpu_instructions: unsafe extern "C" fn(*mut Kernel) -> u64,
-    /// What counters of this CPU say of its clock; false where there are none that work.
+    /// This CPU's counters of its clock; false if there are none that work.
     pub clock_counts: unsafe extern "C" fn(*mut Kernel, *mut ClockCounts) -> bool,
-    /// The widest vector code here since this was called last, as its license level: first uses trap from then on.
+    /// License level of the widest vector code on this CPU since the last call. Afterwards, first uses trap again.
     pub vector_used: unsafe extern "C" fn(*mut Kernel) -> u32,
     pub task_xfeatures: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> u64,
-    /// How many tasks of this CPU's local queue it queued again; in cpu_release alone.
+    /// Re-enqueues the tasks of this CPU's local queue and returns their number; in cpu_release alone.
     pub reenqueue_local: unsafe extern "C" fn(*mut Kernel) -> u32,
-    /// Has them queued again a little later.
+    /// Re-enqueues them a little later.
     pub reenqueue_here: unsafe extern "C" fn(*mut Kernel),
-    /// Whether a CPU is one that tasks are put on: one that goes is not, before any cpu_offline says so.
+    /// Whether tasks are put on a CPU. A CPU that is going offline becomes inactive before cpu_offline is called.
     pub cpu_is_active: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
-    /// Whether a task may run on all CPUs that are there.
+    /// Whether a task may run on all CPUs of the machine.
     pub goes_anywhere: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> bool,
-    /// In init_task, who makes the task, where that was recorded; else null.
+    /// In init_task, the task that forks the new one, if that was recorded; else null.
     pub forker: unsafe extern "C" fn(*mut Kernel) -> *mut TaskStruct,
-    /// In dispatch: the CPU takes this task out of a queue, if it is still there.
+    /// In dispatch: the CPU takes this task from a queue, if it is still in it.
     pub dsq_take: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> bool,
-    /// Whether a CPU idles, and is not claimed.
+    /// Whether a CPU idles and is not claimed.
     pub cpu_idles: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
 }
 
@@ -194,25 +194,25 @@ pub struct SchedExtOps {
 /// Why a private copy could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// No memory file, of which the limits of files hold.
+    /// No memory file could be made; limits on files apply to it.
     #[error("cannot make a private copy of policy {policy}: {source}; raise {}", limit(.source))]
     Memfd {
-        /// Which policy.
+        /// The policy.
         policy: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The dynamic linker refused it.
     #[error("cannot load the native build of policy {policy}: {reason}; rebuild it")]
     Link {
-        /// Which policy.
+        /// The policy.
         policy: &'static str,
-        /// What the linker said.
+        /// The linker's error.
         reason: String,
     },
 }
 
-/// Which limit has to be raised.
+/// The limit that has to be raised.
 fn limit(why: &std::io::Error) -> &'static str {
     match why.kind() {
         std::io::ErrorKind::FileTooLarge => "`ulimit -f`",
@@ -224,8 +224,8 @@ fn limit(why: &std::io::Error) -> &'static str {
 /// A private copy of a policy's shared object: its globals are this copy's own.
 pub struct Copy {
     ops: SchedExtOps,
-    // Dropped in this order: the file must outlive the library, or a later file with the same
-    // number has the same path and the linker hands back this copy.
+    // Dropped in this order: the file must outlive the library. Otherwise a later file with the same number has the
+    // same path, and the linker returns this copy.
     library: Library,
     _file: File,
 }
@@ -271,7 +271,7 @@ impl Copy {
         unsafe { CStr::from_ptr(self.ops.name.as_ptr()) }.to_string_lossy().into_owned()
     }
 
-    /// Address of a global of the policy, or None where it has none of this name.
+    /// Address of a global of the policy, or None if it has none of this name.
     pub fn symbol(&self, name: &str) -> Option<*mut u8> {
         let name = format!("{name}\0");
         // SAFETY: only the address is taken.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The task table as the control plane sees it: `policies/common/task_table.h` has the same layout
-//! and tells the rules.
+//! The task table as the control plane sees it: `policies/common/task_table.h` has the same layout and states the
+//! rules.
 //!
-//! Fields of the data plane can be read and not written here; fields of the control plane are
-//! written through [`TaskTable::publish`] alone, which puts a whole set of shares in force at once.
+//! Fields of the data plane are read-only here. Fields of the control plane are written through [`TaskTable::publish`]
+//! alone, which publishes a whole set of shares at once.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// `MAX_TASKS` of task_table.h.
 pub const MAX_TASKS: usize = 16384;
 
-/// Tasks that have a slot at a time: slot 0 is nobody's.
+/// Most tasks with a slot at a time: slot 0 is no task's.
 pub const SLOTS: usize = MAX_TASKS - 1;
 
-/// Who writes a field.
+/// Which plane writes a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The policy's callbacks.
@@ -44,10 +44,10 @@ pub struct Slot {
     pub(crate) share_odd: AtomicU64,
 }
 
-/// `TYPES_MAX` of kernel.h: the most kinds of cores that are told apart.
+/// `TYPES_MAX` of kernel.h: the most kinds of cores that are distinguished.
 pub const TYPES_MAX: usize = 4;
 
-/// `PLACES_MAX` of task_table.h: the most kinds of cores, or memory domains, that shares are of.
+/// `PLACES_MAX` of task_table.h: the most kinds of cores, or memory domains, that shares refer to.
 pub const PLACES_MAX: usize = 64;
 
 /// `struct by_type`.
@@ -65,7 +65,7 @@ pub struct RawTable {
     slots: [Slot; MAX_TASKS],
 }
 
-/// Name, offset, size and owner of each field of a slot: what a test compares with C.
+/// Name, offset, size and owner of each field of a slot, which a test compares with C.
 pub const FIELDS: [(&str, usize, usize, Owner); 14] = {
     use std::mem::{offset_of, size_of};
     [
@@ -98,30 +98,30 @@ pub const TABLE_LAYOUT: [usize; 5] = {
     ]
 };
 
-/// One task, as its slot said at one moment.
+/// One task, as its slot described it at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct TaskView {
-    /// Which slot.
+    /// The slot.
     pub slot: u32,
-    /// Which use of the slot: with `slot` it names this task and no later one.
+    /// The use of the slot: with `slot` it names this task and no later one.
     pub generation: u32,
     pub pid: u32,
     pub tgid: u32,
     pub weight: u32,
     /// A bit for each kind of core that it may run on; 0: all of them.
     pub kinds: u32,
-    /// Address space, as a number that means nothing else.
+    /// Address space, as an opaque number.
     pub mm: u64,
     /// Its cgroup, by the inode of its folder; 0: unknown.
     pub cgroup: u64,
     /// CPU time charged so far.
     pub runtime_ns: u64,
-    /// The same on each kind of core.
+    /// CPU time on each kind of core.
     pub ran_ns: [u64; TYPES_MAX],
-    /// How much of that its CPUs counted instructions in.
+    /// The part of `ran_ns` in which CPUs counted instructions.
     pub counted_ns: [u64; TYPES_MAX],
-    /// Instructions retired in the time that was counted in.
+    /// Instructions retired in `counted_ns`.
     pub instructions: [u64; TYPES_MAX],
     /// The share in force.
     pub share: u64,
@@ -142,29 +142,29 @@ impl TaskTable {
         TaskTable { raw }
     }
 
-    /// Every task that has a slot, by slot. One whose slot changes hands meanwhile is left out.
+    /// Every task that has a slot, by slot. A slot that changes hands while it is read is left out.
     pub fn tasks(&self) -> Vec<TaskView> {
         (1..self.used()).filter_map(|slot| self.view(slot)).collect()
     }
 
-    /// Slots from here on were never given out.
+    /// The end of the slots that were ever given out.
     fn used(&self) -> usize {
         (self.raw().fresh.load(Ordering::Acquire) as usize + 1).min(MAX_TASKS)
     }
 
-    /// Tasks that came while as many were there as have a slot ([`SLOTS`]), since the policy was loaded: for as long as
-    /// they live nothing is planned for them.
+    /// Tasks since the policy was loaded that found all slots ([`SLOTS`]) taken. Nothing is planned for them for as
+    /// long as they live.
     pub fn refused(&self) -> u64 {
         self.raw().fresh.load(Ordering::Relaxed).saturating_sub(SLOTS as u64)
     }
 
-    /// CPUs that are there now of each kind of core, or of each domain, whichever a policy's shares are of; all 0 where
-    /// it does not count them.
+    /// Present CPUs of each kind of core or of each domain, depending on the policy's shares; all 0 if the policy does
+    /// not count them.
     pub fn cpus(&self) -> [u64; PLACES_MAX] {
         self.raw().cpus.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// From now on this task's CPU time is reckoned as if this were its weight; 0: by its own.
+    /// Charges this task's CPU time from now on as if it had this weight; 0: with its own.
     pub fn set_pace(&self, task: &TaskView, weight: u32) {
         let slot = &self.raw().slots[task.slot as usize];
         if slot.generation.load(Ordering::Acquire) == task.generation {
@@ -172,15 +172,15 @@ impl TaskTable {
         }
     }
 
-    /// Puts these shares in force, all at once, and `newcomers` for tasks that have none yet; tasks that are
-    /// not named keep theirs. A view whose slot has changed hands is passed over.
+    /// Publishes these shares at once, and `newcomers` for tasks that have none yet. Tasks that are not named keep
+    /// theirs. A view of a slot that has changed hands is skipped.
     pub fn publish(&self, newcomers: u64, shares: &[(TaskView, u64)]) {
         let raw = self.raw();
         let epoch = raw.epoch.load(Ordering::Acquire);
         for slot in &raw.slots[1..self.used()] {
             let (now, next) = slot.buffers(epoch);
             let generation = slot.generation.load(Ordering::Acquire);
-            // Who gets the slot meanwhile does not get the share of who had it.
+            // A new task in this slot does not get the share of the task before.
             let share = if generation % 2 == 1 { now.load(Ordering::Relaxed) } else { 0 };
             next.store(share, Ordering::Relaxed);
             if slot.generation.load(Ordering::Acquire) != generation {
@@ -197,22 +197,22 @@ impl TaskTable {
         raw.epoch.store(epoch + 1, Ordering::Release);
     }
 
-    /// For a data plane in user space: a slot as it is.
+    /// A slot, for a data plane in user space.
     pub(crate) fn slot(&self, index: u32) -> &Slot {
         &self.raw().slots[index as usize]
     }
 
-    /// For a data plane in user space: slots up to here have been given out.
+    /// Marks slots up to here as given out, for a data plane in user space.
     pub(crate) fn grow(&self, fresh: u64) {
         self.raw().fresh.store(fresh, Ordering::Release);
     }
 
-    /// The same for its CPUs.
+    /// The counts of CPUs, for a data plane in user space.
     pub(crate) fn counted(&self) -> &[AtomicU64; PLACES_MAX] {
         &self.raw().cpus
     }
 
-    /// The share of a slot that is in force.
+    /// A slot's share in force.
     pub(crate) fn share(&self, index: u32) -> u64 {
         let epoch = self.raw().epoch.load(Ordering::Acquire);
         self.slot(index).buffers(epoch).0.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a user writes behind `--policy`, and what comes of it.
+//! Reading of `--policy`, and its results.
 
 use policy::{Clocks, Instance, Keeps, Knob, Policy, Promises, Topology, Unit};
 

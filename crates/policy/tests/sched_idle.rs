@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What policies share of SCHED_IDLE tasks: policies/common/sched_idle.h.
+//! The handling of SCHED_IDLE tasks that policies share: policies/common/sched_idle.h.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -41,12 +41,12 @@ fn a_turn_is_no_longer_than_ten_ms() {
     assert_eq!([3, 10, 100].map(slice), [3 * MS, 10 * MS, 10 * MS]);
 }
 
-/// Each of so many waits for as many gaps.
+/// Each of `waiting` tasks waits for as many gaps.
 #[test]
 fn waits_stay_bounded_however_many_wait() {
     let gap = |waiting: u32| call!(gap(waiting => u32, 4 * MS => u64) -> u64);
     assert_eq!([0, 1, 2, 20].map(gap), [2000 * MS, 2000 * MS, 1000 * MS, 100 * MS]);
-    // Up to fifty of them have a turn in 100 ms; those beyond have theirs within 5 s, as far as ticks allow it.
+    // Up to fifty of them have a turn in 100 ms; more have theirs within 5 s, as far as ticks allow it.
     assert_eq!([50, 100, 200].map(gap), [100 * MS, 50 * MS, 25 * MS]);
     assert_eq!(gap(100_000), 16 * MS);
     for waiting in 1..1500 {

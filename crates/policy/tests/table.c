@@ -10,11 +10,11 @@ struct field {
 };
 
 EXPORT const struct field fields[] = {
-#define FIELD(type, name, owner)                                                                   \
+#define FIELD(type, name, owner) \
 	{ #name, __builtin_offsetof(struct task_slot, name), sizeof(type), #owner },
 	TASK_SLOT(FIELD)
 #undef FIELD
-	{ NULL, 0, 0, NULL },
+		{ NULL, 0, 0, NULL },
 };
 
 EXPORT const u64 table_layout[] = {
@@ -51,7 +51,7 @@ EXPORT u32 slot_of(struct task_struct *p)
 	return slot ? slot - task_table.slots : NO_SLOT;
 }
 
-/* What the simulator's storage does, in little: a slot a pid. */
+/* A small version of the simulator's storage: a slot a pid. */
 static struct task_slot_of storage[MAX_TASKS * 2];
 
 static void *storage_get(struct kernel *k, void *map, u32 size, struct task_struct *p, u64 flags)

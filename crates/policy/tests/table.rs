@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The task table: C and Rust agree on it, slots are one task's at a time, updates are whole.
+//! The task table: C and Rust agree on it, a slot belongs to one task at a time, and updates are atomic.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
@@ -34,7 +34,7 @@ impl C {
         std::fs::copy(&*BUILT, &copy).unwrap();
         // SAFETY: built from table.c, which has no constructors.
         let c = C(unsafe { Library::new(copy) }.unwrap());
-        // SAFETY: so it is declared there, as are the functions below.
+        // SAFETY: it is declared there with these types, as are the functions below.
         unsafe { c.0.get::<extern "C" fn()>(b"start").unwrap()() };
         c
     }
@@ -120,7 +120,7 @@ fn a_share_meant_for_a_task_that_ended_does_not_reach_the_next_one_in_its_slot()
 #[test]
 fn a_full_table_turns_tasks_away_and_takes_them_again_when_there_is_room() {
     let c = C::new("full");
-    let room = MAX_TASKS as i32 - 1; // slot 0 is nobody's
+    let room = MAX_TASKS as i32 - 1; // slot 0 is no task's
     (1..=room).for_each(|pid| c.call("enter", pid));
     assert_eq!(c.table().refused(), 0);
     (room + 1..=room + 5).for_each(|pid| c.call("enter", pid));
@@ -134,7 +134,7 @@ fn a_full_table_turns_tasks_away_and_takes_them_again_when_there_is_room() {
 }
 
 proptest! {
-    /// Whoever comes and goes, the table lists exactly those that are there, each in its own slot.
+    /// Whichever tasks come and go, the table lists exactly the present ones, each in its own slot.
     #[test]
     fn a_slot_is_one_tasks_at_a_time(steps in prop::collection::vec((1i32..40, any::<bool>()), 1..300)) {
         let c = C::new("swarm");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long each CPU has run, for work to be told from time.
+//! How long each CPU has run, to tell work from time.
 //!
-//! Where CPUs run side by side that is the time. Where they run one after the other on one clock, each for a turn
-//! (QEMU's icount), it is what has passed in the CPU's own turns. Whose turn it is no event says; but each event happens
-//! in its CPU's, between two of them the CPUs that are busy come one after the other, by number, and turns end at whole
-//! multiples of their length from each other, so that many events show when.
+//! If CPUs run side by side, that is the time. If they run one after the other on one clock (QEMU's icount), it is the
+//! time of the CPU's own turns. No event names the CPU that has its turn. But each event happens in its CPU's turn, and
+//! between two events the busy CPUs take turns by number. Turns end at whole multiples of their length from each other,
+//! so many events together show when.
 
 use crate::{Event, Kind};
 
-/// Parts of a turn that are told from each other.
+/// Parts of a turn that votes distinguish.
 const PARTS: usize = 500;
 
 /// Clocks of a machine's CPUs.
@@ -16,12 +16,12 @@ const PARTS: usize = 500;
 pub(crate) struct Clocks {
     /// The longest turn, ns; 0: CPUs run side by side.
     turn_ns: u64,
-    /// A time at which one ends, as all do that are whole turns before or after it.
+    /// A time at which a turn ends; all others end whole turns before or after it.
     ends_ns: u64,
     now_ns: u64,
     busy: Vec<bool>,
     ran_ns: Vec<u64>,
-    /// Whose turn it seems to be.
+    /// The CPU that seems to have its turn.
     holder: usize,
 }
 
@@ -35,7 +35,7 @@ impl Clocks {
         self.turn_ns > 0
     }
 
-    /// These events show when turns end.
+    /// Finds from these events when turns end.
     pub fn find_turns(&mut self, events: &[Event]) {
         self.ends_ns = end_of_turns(events, self.busy.len(), self.turn_ns);
     }
@@ -44,23 +44,23 @@ impl Clocks {
         self.now_ns
     }
 
-    /// How long this CPU has run, in ns; of one CPU only differences mean something.
+    /// How long this CPU has run, in ns. Only differences on one CPU are meaningful.
     pub fn ran_ns(&self, cpu: usize) -> u64 {
         if self.in_turn() { self.ran_ns[cpu] } else { self.now_ns }
     }
 
-    /// Whether this CPU has something to run from now on.
+    /// Sets whether this CPU has something to run from now on.
     pub fn set_busy(&mut self, cpu: usize, busy: bool) {
         self.busy[cpu] = busy;
     }
 
-    /// Something happens then; on this CPU, if it is known.
+    /// Advances to the time of an event; on this CPU, if it is known.
     pub fn advance(&mut self, t_ns: u64, cpu: Option<usize>) {
         let t_ns = t_ns.max(self.now_ns);
         if self.in_turn() {
             match cpu {
-                // It has its turn: since the last one's end, or since what happened last. Who was to have it still has given
-                // it away at some time since then.
+                // It has its turn since the end of the last turn, or since the last event. If another CPU should still
+                // have had its turn, that CPU gave the turn up at some time in between.
                 Some(cpu) => {
                     let from_ns = match self.last_end(t_ns) {
                         end_ns if end_ns >= self.now_ns => end_ns,
@@ -77,7 +77,7 @@ impl Clocks {
         self.now_ns = t_ns;
     }
 
-    /// When the last turn ended up to then.
+    /// The latest end of a turn up to this time.
     fn last_end(&self, t_ns: u64) -> u64 {
         let since_ns = (t_ns as i64 - self.ends_ns as i64).rem_euclid(self.turn_ns as i64);
         t_ns.saturating_sub(since_ns as u64)
@@ -100,10 +100,10 @@ impl Clocks {
         }
     }
 
-    /// Rounds in which all that are busy have their turns change nothing but clocks: as many as fit into this time
-    /// go by at once. How long they are together.
+    /// Skips the rounds that fit into this time and in which every busy CPU has its turn: they change only the clocks.
+    /// Returns their total length.
     fn whole_rounds(&mut self, left_ns: u64) -> u64 {
-        // Seldom: what follows looks at every CPU.
+        // Keeps the rest rare: it looks at every CPU.
         if left_ns / self.turn_ns <= 2 * self.busy.len() as u64 {
             return 0;
         }
@@ -118,18 +118,18 @@ impl Clocks {
         busy * turns_ns
     }
 
-    /// The next CPU that is busy; the same where no other is.
+    /// The next busy CPU; the same if no other is busy.
     fn after(&self, cpu: usize) -> usize {
         let cpus = self.busy.len();
         (cpu + 1..cpu + cpus).map(|next| next % cpus).find(|next| self.busy[*next]).unwrap_or(cpu)
     }
 }
 
-/// When a turn ends, as all do that are whole turns before or after it: of two events that follow each other on different
-/// CPUs, the first of which has something to run, one does between them; the nearer they are, the more that says.
+/// A time at which a turn ends; all others end whole turns before or after it. Of two consecutive events on different
+/// CPUs, the first of which is busy, a turn ends between them. The nearer the two are, the more they tell.
 fn end_of_turns(events: &[Event], cpus: usize, turn_ns: u64) -> u64 {
     let part = |t_ns: u64| (t_ns % turn_ns * PARTS as u64 / turn_ns) as usize;
-    // How much more speaks for each part of a turn than for the one before.
+    // For each part of a turn, the votes for it minus those for the part before.
     let mut votes = [0.0; PARTS + 1];
     let mut busy = vec![false; cpus];
     for two in events.windows(2) {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_idle_has_not_run_since_what_happened_last() {
+    fn an_idle_cpu_has_not_run_since_the_last_event() {
         let mut clocks = Clocks::new(2, 10.0);
         clocks.set_busy(0, true);
         clocks.advance(10_003, Some(1));
@@ -206,7 +206,7 @@ mod tests {
         let event = |t_ns, cpu, next| Event { t_ns, cpu, kind: kind(next) };
         let turn_ns = 10_000;
         for end_ns in [0, 40, 2_500, 9_990] {
-            // Two CPUs by turns; each does something as its turn begins, somewhere in it, and just before it ends.
+            // Two CPUs in turn; each has an event as its turn begins, somewhere in it, and just before it ends.
             let events: Vec<Event> = (0..100)
                 .flat_map(|turn| {
                     let at = |ns| event(turn * turn_ns + end_ns + ns, turn as u32 % 2, 7);
@@ -228,7 +228,7 @@ mod tests {
         clocks.advance(5, Some(0));
         let year_ns = 365 * 86_400 * 1_000_000_000;
         clocks.advance(year_ns, None);
-        // As in 30,005 ns, and whole rounds of 30 more.
+        // As in about 30,000 ns, and then whole rounds of 30.
         let mut few = busy(4, 10.0);
         few.set_busy(3, false);
         few.advance(5, Some(0));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_something_has_its_turn() {
+    fn a_cpu_with_an_event_has_its_turn() {
         let mut clocks = busy(3, 10.0);
         clocks.advance(4, Some(2));
         assert_eq!(ran(&clocks), [0, 0, 4], "it began with that one");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_to_run_has_no_turn() {
+    fn a_cpu_with_nothing_to_run_has_no_turn() {
         let mut clocks = Clocks::new(3, 10.0);
         clocks.set_busy(1, true);
         clocks.advance(1_000_000_000, Some(1));

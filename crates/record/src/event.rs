@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording says happened.
+//! The events of a recording.
 
 use trace::Tid;
 
-/// Something that happened at `t_ns` on `cpu`.
+/// An event at `t_ns` on `cpu`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds since the recording began; never decreasing.
     pub t_ns: u64,
     /// The CPU it happened on.
     pub cpu: u32,
-    /// What happened.
+    /// The event itself.
     pub kind: Kind,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The CPU left `prev` for `next`; 0 is its idle task.
     Switch {
-        /// Who left the CPU.
+        /// The task that left the CPU.
         prev: Tid,
-        /// Who got it.
+        /// The task that got it.
         next: Tid,
-        /// Why.
+        /// Why `prev` left.
         left: Left,
     },
-    /// Who ran on this CPU, or an interrupt, began to wake somebody; who was just about to leave its own CPU
-    /// may do so only afterwards.
+    /// The task on this CPU, or an interrupt, began to wake a task. A woken task that was about to leave its own CPU
+    /// may leave it only afterwards.
     Wake {
-        /// Who is woken.
+        /// The woken task.
         tid: Tid,
-        /// What the wakeup came by.
+        /// The carrier of the wakeup.
         by: Carrier,
-        /// Which channel or futex, where it is one.
+        /// The channel or futex, if the carrier is one.
         object: u32,
     },
-    /// Who is woken next waits in a call that would give up by itself after some time.
+    /// The next woken task waits in a call with a timeout.
     Timed {
-        /// Who.
+        /// The waiting task.
         tid: Tid,
-        /// Which call, and on what: the same for a thread that gives up and asks for the same again.
+        /// The call and its object: the same number if a thread gives up and asks for the same again.
         call: u32,
     },
     /// A new thread was made runnable for the first time.
@@ -52,46 +52,46 @@ pub enum Kind {
     },
     /// `parent` made `child`, which [`Kind::Start`] makes runnable.
     Fork {
-        /// Who forked.
+        /// The forking task.
         parent: Tid,
         /// The new thread.
         child: Tid,
     },
     /// A thread runs another program from now on.
     Exec {
-        /// Which.
+        /// The thread.
         tid: Tid,
-        /// Its number until now: the same, but of a thread that was not the first of its process.
+        /// Its number until now: differs if it was not the first thread of its process.
         old: Tid,
     },
     /// A thread will never run again once it leaves its CPU.
     Exit {
-        /// Which.
+        /// The thread.
         tid: Tid,
     },
-    /// What is known of a thread, from now on.
+    /// A thread's description, from now on.
     Task(TaskInfo),
-    /// What a thread has done since it was looked at last: all that a coarse recording knows.
+    /// A thread's sums since its last sample. A coarse recording has nothing else.
     Sample(Sample),
-    /// Who runs on this CPU has taken bytes out of a channel; the call ends now, or soon.
+    /// The task on this CPU has taken bytes out of a channel; the call ends now, or soon.
     Read {
-        /// Which channel.
+        /// The channel.
         object: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
-        /// What it is.
+        /// Kind of the channel.
         channel: Carrier,
     },
-    /// Who runs on this CPU has put bytes into a channel; the call ends now, or soon.
+    /// The task on this CPU has put bytes into a channel; the call ends now, or soon.
     Write {
-        /// Which channel.
+        /// The channel.
         object: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
-        /// What it is.
+        /// Kind of the channel.
         channel: Carrier,
     },
-    /// Who runs on this CPU has begun a network connection.
+    /// The task on this CPU has begun a network connection.
     Connect {
         /// The channel that it sends to.
         sends: u32,
@@ -100,27 +100,27 @@ pub enum Kind {
         /// The last bits of its server's port.
         port: u8,
     },
-    /// Who runs on this CPU has accepted one: the two as its client has them.
+    /// The task on this CPU has accepted a connection. The channels are named as its client names them.
     Accept {
-        /// What its client sends to.
+        /// The channel that its client sends to.
         sends: u32,
-        /// What its client receives from.
+        /// The channel that its client receives from.
         receives: u32,
         /// The last bits of its server's port.
         port: u8,
     },
 }
 
-/// What a thread did for a while, in all.
+/// Sums of a thread's behaviour during an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Which.
+    /// The thread.
     pub tid: Tid,
     /// Time on a CPU, ns.
     pub ran_ns: u32,
-    /// Time that it was runnable and had none, ns.
+    /// Time that it was runnable without a CPU, ns.
     pub waited_ns: u32,
-    /// Times that it got one.
+    /// Times that it got a CPU.
     pub slices: u32,
 }
 
@@ -129,22 +129,22 @@ pub struct Sample {
 pub enum Left {
     /// It waits for something.
     Blocked,
-    /// It could have gone on.
+    /// It was preempted, although runnable.
     Preempted,
     /// It ended.
     Dead,
-    /// It waits for a lock of the kernel's that another has: a mutex, a semaphore, a page. Or for a device.
+    /// It waits for a lock of the kernel's that another task has: a mutex, a semaphore, a page. Or for a device.
     AtLock,
 }
 
-/// What a wakeup came by, or data.
+/// The carrier of a wakeup or of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// A task's own doing, whatever it was: a signal, its end, a lock of the kernel's.
+    /// A task, by any other act: a signal, its end, a lock of the kernel's.
     Task,
     /// A device's interrupt.
     Interrupt,
-    /// Work behind an interrupt: packets from elsewhere, most often.
+    /// Work behind an interrupt: most often packets from another machine.
     Softirq,
     /// A timer.
     Timer,
@@ -159,7 +159,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Data goes from task to task through it, and who waits for some does so in a queue of the kernel's.
+    /// Data passes from task to task through it, and readers wait for data in a queue of the kernel's.
     pub(crate) fn is_channel(self) -> bool {
         matches!(self, Carrier::Pipe | Carrier::UnixSocket | Carrier::Tcp)
     }
@@ -179,13 +179,13 @@ pub enum Class {
     Fifo(u8),
     /// SCHED_RR, at a priority of 1 to 99.
     RoundRobin(u8),
-    /// SCHED_DEADLINE, whose runtime and period no event tells.
+    /// SCHED_DEADLINE; no event has its runtime and period.
     Deadline,
 }
 
 impl Class {
-    /// The class of the kernel's number for a policy (include/uapi/linux/sched.h), at this real-time priority; None: there
-    /// is none. sched_ext's policy (7) is that of ordinary tasks.
+    /// The class of the kernel's number for a policy (include/uapi/linux/sched.h), at this real-time priority; None:
+    /// there is none. sched_ext's policy (7) counts as that of ordinary tasks.
     pub fn of_policy(policy: u8, priority: u32) -> Option<Class> {
         let real_time = || u8::try_from(priority).ok().filter(|it| (1..=99).contains(it));
         Some(match policy {
@@ -211,8 +211,8 @@ impl Class {
         }
     }
 
-    /// The class that the kernel's priority `prio` of the scheduling events tells (include/linux/sched/prio.h): -1 is a
-    /// deadline task's, 0 to 98 are real-time ones'. FIFO is not told from RR by it, nor batch and idle from other.
+    /// The class of a priority `prio` in the scheduling events (include/linux/sched/prio.h): -1 is a deadline task's, 0
+    /// to 98 are real-time. `prio` does not tell FIFO from RR, nor batch and idle from other.
     pub fn of_prio(prio: i32) -> Class {
         match prio {
             ..0 => Class::Deadline,
@@ -222,10 +222,10 @@ impl Class {
     }
 }
 
-/// What is known of a thread.
+/// Description of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskInfo {
-    /// Which.
+    /// The thread.
     pub tid: Tid,
     /// Its process: threads of one share an address space.
     pub pid: Tid,
@@ -235,17 +235,17 @@ pub struct TaskInfo {
     pub class: Class,
     /// It is one of the kernel's own.
     pub kernel: bool,
-    /// The first 64 of the CPUs it may use; all ones: any.
+    /// The first 64 of the CPUs that it may use; all ones: any.
     pub cpus: u64,
-    /// How often it had woken another than the time before, as Linux counts (`wakee_flips`): halved each second, and
-    /// handed on to who is made by it. 255: that or more; 0 where it is not known.
+    /// How often it woke another task than the time before, as Linux counts (`wakee_flips`): halved each second, and
+    /// inherited by new tasks. 255: that or more; 0 if not known.
     pub wakee_flips: u8,
     /// The kernel's 15 bytes of its name.
     pub name: String,
 }
 
 impl TaskInfo {
-    /// A thread of which nothing else is known: as most are, and without a name.
+    /// A thread with nothing else known: defaults, and no name.
     pub fn new(tid: Tid, pid: Tid) -> Self {
         TaskInfo {
             tid,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A recording as a file, and how one is written.
 //!
-//! Sixteen bytes say what it is; a [`Header`] follows as JSON, then sections. A section holds records of
-//! one CPU in the order in which they were written, or says up to when all records have been handed
-//! over, or is the [`Ending`]. Everything lies at multiples of 16 bytes. A file without an ending was
-//! cut off; what it has is sound up to its last whole record.
+//! Sixteen bytes identify the format; a [`Header`] follows as JSON, then sections. A section holds records of one CPU
+//! in the order in which they were written. Or it is the time up to which all records have been handed over, or the
+//! [`Ending`]. Everything is aligned to 16 bytes. A file without an ending was cut off; it is sound up to its last
+//! complete record.
 
 use std::io::{self, Write};
 
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::raw::{RAW_SIZE, Raw};
 
-/// What the file begins with.
+/// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"PACELINE";
-/// Of the layout. A reader refuses what is newer.
+/// Version of the layout. A reader refuses newer ones.
 pub(crate) const VERSION: u32 = 6;
 /// Tags of sections.
 pub(crate) const RECORDS: u32 = u32::from_le_bytes(*b"RECS");
@@ -22,23 +22,23 @@ pub(crate) const TIME: u32 = u32::from_le_bytes(*b"TIME");
 pub(crate) const ENDING: u32 = u32::from_le_bytes(*b"ENDS");
 /// A header or an ending is shorter than this.
 pub(crate) const TEXT_MAX: usize = 1 << 20;
-/// Bytes of a command that are kept: arguments may be longer than all of a header.
+/// Bytes of a command that are kept: arguments may be longer than a whole header.
 const COMMAND_MAX: usize = 4 << 10;
 
-/// Who saw what is in a recording.
+/// The source of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// The kernel's tracepoints: every event.
     #[default]
     Tracepoints,
-    /// Samples of procfs: how long threads ran and waited, and not what they waited for.
+    /// Samples of procfs: how long threads ran and waited, but not what they waited for.
     Procfs,
-    /// Another tool's recording: switches and wakeups, and not what carried them.
+    /// Another tool's recording: switches and wakeups, without carriers.
     Import,
 }
 
-/// How much of what tasks do is written down.
+/// Which events are written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Detail {
@@ -48,59 +48,59 @@ pub enum Detail {
     Calls,
 }
 
-/// What is known before anything happens.
+/// Facts known before the first event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// Hardware threads of the machine.
     pub cpus: usize,
-    /// What was recorded, in words; of a long command its beginning is written.
+    /// The recorded command, in words; a long one is cut off.
     pub command: String,
     /// The kernel's release.
     pub kernel: String,
-    /// Who saw it.
+    /// The source of the recording.
     pub source: Source,
-    /// Every call that moved data through a pipe or socket is in it.
+    /// It has every call that moved data through a pipe or socket.
     #[serde(default)]
     pub calls: bool,
-    /// What it took a CPU to write an event down, ns; 0: not known.
+    /// A CPU's time for writing an event down, ns; 0: not known.
     #[serde(default)]
     pub hook_ns: f64,
-    /// The same for the end of a call, where calls are recorded, ns.
+    /// The same for the end of a call, if calls are recorded, ns.
     #[serde(default)]
     pub call_hook_ns: f64,
-    /// The recorder's own process, which is not part of what happened.
+    /// The recorder's own process, which is not part of the workload.
     #[serde(default)]
     pub recorder: Option<u32>,
-    /// The workload is what that process started, and what came of it; else all of the machine is.
+    /// The workload is what that process started, with all descendants; if false, the whole machine.
     #[serde(default)]
     pub children: bool,
-    /// The sched_ext scheduler that had all tasks when it began. None: the kernel's own class had them, or nobody knows.
+    /// The sched_ext scheduler in charge of all tasks at the beginning. None: the kernel's own class, or not known.
     #[serde(default)]
     pub scheduler: Option<String>,
-    /// How often threads were looked at, ns, where [`Source::Procfs`] saw it.
+    /// Time between samples of threads, ns, for [`Source::Procfs`].
     #[serde(default)]
     pub sample_ns: u64,
 }
 
-/// What is known at the end.
+/// Facts known at the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
     /// When the recording ended, ns since it began.
     pub end_ns: u64,
-    /// Events that were not written down, for want of room.
+    /// Events that were lost because there was no room.
     pub lost: u64,
     /// When the command was started and when it had ended, ns since the recording began.
     #[serde(default)]
     pub command_ns: Option<(u64, u64)>,
-    /// CPU time of the command that no sample has: of threads that ended before they were looked at. None: not known.
+    /// CPU time of the command in no sample, of threads that ended before they were sampled. None: not known.
     #[serde(default)]
     pub unseen_ns: Option<u64>,
-    /// CPU time that others had meanwhile, the recorder included, where no event tells. None: not known.
+    /// CPU time of other tasks, the recorder included, that no event shows. None: not known.
     #[serde(default)]
     pub others_ns: Option<u64>,
 }
 
-/// Why writing ended: a full disk, most often. What was written before is sound.
+/// Why writing ended: most often a full disk. Everything written before is sound.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WriteError(#[from] io::Error);
@@ -144,7 +144,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Whatever was recorded before this time is in the file by the time this is called once more.
+    /// Marks a time: everything recorded before it is in the file by the next call.
     ///
     /// # Errors
     /// As writing fails.
@@ -152,7 +152,7 @@ impl<W: Write> Writer<W> {
         self.put(&section(TIME, 0, t_ns as u32, (t_ns >> 32) as u32))
     }
 
-    /// Ends the file. Returns how it is written to, how long it is, and how many records it has.
+    /// Ends the file. Returns the output, its length, and its number of records.
     ///
     /// # Errors
     /// As writing fails.
@@ -165,7 +165,7 @@ impl<W: Write> Writer<W> {
         Ok((self.out, self.written, self.records))
     }
 
-    /// How many bytes have been written whole, and how many records: what is kept where writing fails.
+    /// Bytes and records that were written completely: these are kept if writing fails.
     pub fn so_far(&self) -> (u64, u64) {
         (self.written, self.records)
     }
@@ -193,7 +193,7 @@ fn shortened(command: &str) -> String {
     format!("{}…", &command[..cut])
 }
 
-/// JSON does not mind blanks behind it.
+/// Pads JSON with blanks, which it allows at the end.
 fn padded(mut text: Vec<u8>) -> Vec<u8> {
     text.resize(text.len().next_multiple_of(RAW_SIZE), b' ');
     text

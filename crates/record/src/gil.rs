@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which processes' threads share an interpreter's lock, as far as a recording shows it.
 //!
-//! Problem: a recording tells only of the waits for a lock that there were. Where another scheduler takes the CPU from
-//! who has it, others wait for it who did not then.
+//! Problem: a recording has only the waits for a lock that happened. If another scheduler preempts the holder, other
+//! threads wait that did not wait in the recording.
 //!
-//! Approach: CPython's [Python/ceval_gil.c] shows itself. Who waits for it gives up every 5 ms, asks who has it to let
-//! go, and waits again; and of threads that work for longer than it takes to ask, one does at a time. Where that is so, what
-//! threads did at the lock's words leaves their scripts, and [`workload::Object::Gil`] takes its place.
+//! Approach: CPython's lock [Python/ceval_gil.c] leaves a pattern. A waiting thread gives up every 5 ms, asks the
+//! holder to drop the lock, and waits again. And only one thread at a time works for longer than it takes to ask. If a
+//! process shows this pattern, its threads' acts at the lock's words are removed from their scripts, and
+//! [`workload::Object::Gil`] replaces them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who has worked for longer than this since it last let go has the lock, if there is one, ns.
+/// A thread that has worked for longer than this since it last dropped the lock holds it, if there is one, ns.
 pub(crate) const HAS_NS: f64 = 500_000.0;
-/// A lock is seen once it was waited for in vain so often, and had so often.
+/// A lock is detected after this many waits in vain, and after this many holds.
 const ASKED_LEAST: u32 = 3;
 const HAD_LEAST: u32 = 20;
-/// Of ten times that a thread gave up, so many while another could have had it.
+/// Of ten times that a thread gave up, another thread could have held the lock in at least this many.
 const MEANWHILE_LEAST: u32 = 9;
-/// One in so many times that one had it another may have seemed to: its end was missing.
+/// At most one in this many holds may overlap another, which seems so if the end of a hold was missing.
 const BOTH_MOST: u32 = 5;
-/// How long who waits for it does so before it asks: 5 ms (`sys.getswitchinterval`), unless a program says else.
+/// How long a thread waits before it asks: 5 ms (`sys.getswitchinterval`), unless a program sets it.
 pub(crate) const INTERVAL_NS: std::ops::Range<f64> = 1_000_000.0..20_000_000.0;
-/// Bytes around the word that is waited at: two conditions and two mutexes.
+/// Bytes around the word of a wait that belong to the lock: two conditions and two mutexes.
 const AROUND: u32 = 256;
 /// A wakeup, or wait, at no known word.
 pub(crate) const NO_WORD: u32 = u32::MAX;
 
-/// What the threads of a process were seen to do.
+/// Observations of a process's threads.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     had: u32,
     both: u32,
-    /// How many have it now.
+    /// How many threads hold the lock now.
     pub have: u32,
     calls: BTreeMap<u32, Call>,
 }
@@ -39,7 +40,7 @@ pub(crate) struct Threads {
 #[derive(Debug, Default)]
 struct Call {
     gave_up: u32,
-    /// While another could have had the lock.
+    /// Times that it gave up while another thread could have held the lock.
     meanwhile: u32,
     woken: u32,
     words: BTreeSet<u32>,
@@ -48,7 +49,7 @@ struct Call {
 /// Where threads wait for the lock.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// The call that gives up.
+    /// The call with the timeout.
     pub call: u32,
     words: BTreeSet<u32>,
 }
@@ -60,14 +61,14 @@ impl Lock {
 }
 
 impl Threads {
-    /// A thread has it now, and so many others do.
+    /// A thread holds the lock now, and so do this many others.
     pub fn takes(&mut self, others: u32) {
         self.had += 1;
         self.both += u32::from(others > 0);
         self.have += 1;
     }
 
-    /// A thread gave up waiting in a call, while others were awake or not.
+    /// A thread gave up waiting in a call. `meanwhile`: another thread was awake.
     pub fn gave_up(&mut self, call: u32, meanwhile: bool) {
         let call = self.calls.entry(call).or_default();
         call.gave_up += 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Text of `perf script`, `trace-cmd report` or ftrace itself, or a trace of Perfetto's, as a recording.
 //!
-//! Two passes: the first (`survey.rs`) finds the CPUs, the threads that were there before, and what does not fit
-//! together (`audit.rs`); the second (`write.rs`) writes, and leaves out what belongs to nobody. What such text does not
-//! say is left out: what carried a wakeup, and which CPUs threads may use. Without a process column each thread is a
+//! Two passes: the first (`survey.rs`) finds the CPUs, the threads that existed before, and contradictions
+//! (`audit.rs`). The second (`write.rs`) writes, and omits CPU time that belongs to no task. Facts that such text lacks
+//! are left out: the carriers of wakeups, and the CPUs that threads may use. Without a process column each thread is a
 //! process of its own.
 
 mod audit;
@@ -29,12 +29,13 @@ use write::Second;
 const LINE_MAX: u64 = 1 << 20;
 /// CPUs that text may name.
 const CPUS_MAX: u32 = 4096;
-/// The command that records what a good replay needs: switches, wakeups, forks, and which wakeups interrupts and timers make.
+/// The command that records the input of a good replay: switches, wakeups, forks, and which wakeups interrupts and
+/// timers make.
 pub const RECIPE: &str = "perf record -a -m 4M -e 'sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,\
     sched:sched_process_*' -e 'irq:*,timer:hrtimer_expire_*' -- ./job; perf script -F \
     comm,pid,tid,cpu,time,event,trace --show-lost-events --ns >job.txt";
 
-/// Why text is no recording.
+/// Why a text cannot be imported.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ImportError {
@@ -110,7 +111,7 @@ pub enum ImportError {
     Write(#[from] WriteError),
 }
 
-/// What files begin with that hold no text, and why they are refused.
+/// First bytes of files that are not text, and why they are refused.
 fn no_text(start: &[u8]) -> Option<ImportError> {
     let compressed = ImportError::Compressed;
     let known: [(&[u8], ImportError); 6] = [
@@ -130,10 +131,10 @@ fn no_text(start: &[u8]) -> Option<ImportError> {
     by_magic.map(|(_, error)| error).or_else(|| is_json.then_some(ImportError::Json))
 }
 
-/// Goes through the text once.
+/// Reads the text once.
 ///
 /// # Errors
-/// It is not what this reads, or cannot be read.
+/// It is in no known format, or cannot be read.
 pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
     if let Some(error) = no_text(text.fill_buf()?) {
         return Err(error);
@@ -143,7 +144,7 @@ pub fn survey(mut text: impl BufRead) -> Result<Survey, ImportError> {
     first.end()
 }
 
-/// Goes through the same text again, and writes it as a recording.
+/// Reads the same text again, and writes it as a recording.
 ///
 /// # Errors
 /// As reading or writing fails.
@@ -161,7 +162,7 @@ pub fn import<W: Write>(
 /// A trace's clock, from its first event on.
 #[derive(Debug, Default)]
 struct Clock {
-    /// What is to be taken from its times.
+    /// Subtracted from its times.
     base_ns: Option<i128>,
     latest_ns: u64,
     /// The latest time of each CPU.
@@ -174,12 +175,12 @@ struct Clock {
 impl Clock {
     /// Events of several CPUs are out of order by no more than this.
     const BACK_NS: i128 = 1_000_000_000;
-    /// Something happens on every machine more often than this.
+    /// Every machine has events more often than this.
     const FORTH_NS: i128 = 60_000_000_000;
 
-    /// The time of an event since the first one. Where the clock jumps, to another capture in the same text say, it
-    /// continues from there: a running task would have worked, and a sleeping one slept, for all of that time. Where a
-    /// CPU's time goes back a little, it stands still.
+    /// The time of an event since the first one. If the clock jumps, as to another capture in the same text, it
+    /// continues from the last time. Otherwise a running task would have worked, and a sleeping one slept, for all of
+    /// the jump. If a CPU's time goes back a little, its clock stands still.
     fn at(&mut self, t_ns: u64, cpu: u32) -> u64 {
         let latest_ns = i128::from(self.latest_ns);
         let base_ns = self.base_ns.get_or_insert(t_ns.into());
@@ -199,7 +200,7 @@ impl Clock {
         *of_cpu_ns
     }
 
-    /// A time beside the events', if it is not before the first of them.
+    /// A time that is no event's, if it is not before the first event.
     fn beside(&self, t_ns: u64) -> Option<u64> {
         u64::try_from(i128::from(t_ns) - self.base_ns?).ok()
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Recordings of what a scheduler did on a real machine.
 //!
-//! A recording is a file of 16-byte [`Raw`] records, as the kernel's side writes them, behind a
-//! [`Header`]. [`Reader`] gives them back as [`Event`]s in the order of time; [`Writer`] leaves a sound
-//! file whatever happens to it; [`import`] makes one of other tools' text. What took part, and what it did, becomes a workload in [`Replay`].
+//! A recording is a file of 16-byte [`Raw`] records, as the kernel's side writes them, behind a [`Header`]. [`Reader`]
+//! returns them as [`Event`]s in the order of time. [`Writer`] leaves a sound file even if it is interrupted.
+//! [`import`] converts other tools' text. [`Replay`] turns a recording's tasks and their acts into a workload.
 
 mod clocks;
 mod connections;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The workload that a recording holds, for a machine.
 //!
-//! A task's time on a CPU has what the kernel did for it in it: switches, wakeups, system calls. A model of
-//! the machine charges for those itself. [`Fit`] takes out of each piece of work what the model is seen to
-//! add when the recording is replayed under the scheduler that it was made under: no cost is guessed, and
-//! none is counted twice.
+//! A task's time on a CPU includes the kernel's work for it: switches, wakeups, system calls. A model of the machine
+//! charges these itself. [`Fit`] subtracts from each piece of work what the model adds when the recording is replayed
+//! under its own scheduler. So no cost is guessed, and none is counted twice.
 
 use std::collections::BTreeMap;
 
@@ -20,47 +19,47 @@ use crate::gil::{HAS_NS, INTERVAL_NS, Lock, Threads};
 use crate::replay::{Channel, Item, Key, Replay, What};
 use crate::{Carrier, Class};
 
-/// A pipe that is full makes writers wait more often than this.
+/// A full pipe makes writers wait at least this often.
 const WAITS_MIN: u64 = 10;
 
-/// Messages that are taken out or put in, and whose calls have not returned.
+/// Messages that have been taken out or put in by calls that have not returned.
 const ABOUT: u32 = 2;
 
 /// Bytes of a pipe's page.
 const PAGE: u32 = 4096;
 
-/// What is taken out of each piece of each task's work, ns.
+/// Time subtracted from each piece of each task's work, ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fit {
-    /// Of a piece of each task, at any rate.
+    /// From each piece of a task, in any case.
     cut_ns: Vec<f64>,
-    /// What waiting, being preempted and waking took in the recording, as far as it shows.
+    /// Costs of waiting, being preempted and waking in the recording, as far as it shows them.
     took: Cut,
-    /// What the model was seen to add by itself where these happen, and beside them to a piece of each task. Whom a wakeup
-    /// or a switch falls to is chance, so these are means of the replays so far, but of the first, in which every cost
-    /// was in twice.
+    /// Costs that the model added for these, and what it added to any other piece of a task. Which task a wakeup or a
+    /// switch is charged to is chance, so these are means of the replays so far. The first replay is left out: in it,
+    /// every cost counted twice.
     adds: Cut,
     adds_ns: Vec<f64>,
     replays: usize,
 }
 
-/// What was seen of a task of the workload in the recording itself.
+/// Figures of a task of the workload in the recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     /// The thread.
     pub tid: Tid,
-    /// What it was called last.
+    /// Its last name.
     pub name: String,
     /// Time on a CPU, without the recorder's part of it, ns.
     pub cpu_ns: u64,
-    /// The part of it in which it worked, where CPUs ran in turn; else the same.
+    /// The part of it in which it worked, if CPUs ran in turn; else the same.
     pub work_ns: f64,
-    /// Times it left a CPU.
+    /// Times that it left a CPU.
     pub switches: u64,
 }
 
 impl Fit {
-    /// Nothing is taken out.
+    /// A fit that subtracts nothing.
     pub fn none(replay: &Replay) -> Self {
         let nothing = vec![0.0; replay.tasks.len()];
         Fit {
@@ -71,12 +70,8 @@ impl Fit {
         }
     }
 
-    /// A better one: under this one, a replay of all or of a first part has shown this of each task, in the
-    /// workload's order, and that so much is added where a task waits, is preempted, wakes another. Who did
-    /// nothing in that part is taken for one like the others.
-    ///
-    /// That a task waits more often in a replay than it did is no reason to take more out of its work: what is compared
-    /// is what the same costs.
+    /// More waits of a task in a replay than in the recording do not reduce its work further: the fit compares the
+    /// costs of the same acts.
     pub fn better(&self, replay: &Replay, shown: &[Played], added: &Cut) -> Self {
         let mut better = Fit { replays: self.replays + 1, ..self.clone() };
         let part = 1.0 / self.replays.max(1) as f64;
@@ -114,7 +109,7 @@ impl Fit {
         better
     }
 
-    /// What is added to the model's own where a task waits or wakes another, for it to be what it was in the recording.
+    /// Added to the model's own costs of waiting and waking, to match the recording's.
     fn takes_more(&self) -> Cut {
         let more = |took_ns: f64, adds_ns: f64| (took_ns - adds_ns).max(0.0);
         match self.replays {
@@ -127,7 +122,7 @@ impl Fit {
         }
     }
 
-    /// What a replay charges where these happen.
+    /// The replay's charge for each of these.
     fn by_what(&self) -> Cut {
         let more = self.takes_more();
         Cut {
@@ -137,14 +132,14 @@ impl Fit {
         }
     }
 
-    /// What is taken out of the work of a task.
+    /// The time to subtract from a task's work.
     fn cut(&self, task: usize) -> Cut {
         Cut { each_ns: self.cut_ns.get(task).copied().unwrap_or(0.0), ..self.by_what() }
     }
 }
 
-/// What waiting, being preempted and waking took, by calls that moved data: of those all are known, and not only those that
-/// waited or woke. Who does anything else before a call says nothing about it.
+/// Costs of waiting, being preempted and waking, from calls that moved data: the recording has all of these, and not
+/// only those that waited or woke. Other acts before a call say nothing about its costs.
 fn took(tasks: &[crate::replay::Task]) -> Cut {
     let mut causes = Causes::default();
     for act in tasks.iter().flat_map(|task| task.acts.iter()) {
@@ -156,12 +151,12 @@ fn took(tasks: &[crate::replay::Task]) -> Cut {
     causes.take()
 }
 
-/// What is left of all their work where so much is taken from each.
+/// The work that remains after this is subtracted from each act.
 fn left(acts: &[Act], cut: Cut) -> f64 {
     acts.iter().map(|act| cut.left_ns(act)).sum()
 }
 
-/// What to take from each, beside what happened in it, so that so much is left; less than nothing where they are too
+/// The time to subtract from each act, besides `by_what`, so that `wanted_ns` remain. Negative if the acts are too
 /// short.
 fn cut_for(acts: &[Act], by_what: Cut, wanted_ns: f64) -> f64 {
     let left_ns = |act: &Act| f64::from(act.work_ns) - by_what.of_ns(act.met.into());
@@ -179,18 +174,18 @@ fn cut_for(acts: &[Act], by_what: Cut, wanted_ns: f64) -> f64 {
 }
 
 impl Replay {
-    /// How many tasks it has, without the kernel's own.
+    /// Number of tasks, without the kernel's own.
     pub fn len(&self) -> usize {
         self.own
     }
 
-    /// Whether it has none.
+    /// Whether it has no tasks.
     pub fn is_empty(&self) -> bool {
         self.own == 0
     }
 
-    /// From the start of the workload to its end, ns; where there is one CPU, or they run in turn on one clock, without
-    /// what recording took of it.
+    /// From the start of the workload to its end, ns. With one CPU, or with CPUs that run in turn on one clock, without
+    /// the time of the recorder.
     pub fn elapsed_ns(&self) -> u64 {
         let whole_ns = self.ended_ns.saturating_sub(self.started_ns.unwrap_or(0));
         if !self.in_turn() && self.cpus() != 1 {
@@ -200,17 +195,17 @@ impl Replay {
         whole_ns.saturating_sub((hooks_ns + self.recorder_ns) as u64)
     }
 
-    /// How many tasks are of the deadline class, which the simulator does not have.
+    /// Number of tasks of the deadline class, which the simulator does not have.
     pub fn deadline_tasks(&self) -> usize {
         self.tasks.iter().filter(|task| task.info.class == Class::Deadline).count()
     }
 
-    /// CPU time that tasks had meanwhile that are not the workload's, ns.
+    /// CPU time of tasks that are not the workload's during it, ns.
     pub fn others_ns(&self) -> u64 {
         self.others_ns
     }
 
-    /// What was seen of each task, in the workload's order.
+    /// Each task's figures in the recording, in the workload's order.
     pub fn recorded(&self) -> Vec<Recorded> {
         let one = |task: &crate::replay::Task| {
             let work_ns = left(&task.acts, Cut::default()) + task.asked_ns;
@@ -226,7 +221,7 @@ impl Replay {
         self.tasks[..self.own].iter().map(one).collect()
     }
 
-    /// The workload, on a machine of so many CPUs whose kernel may be late with a timer by `slack_ns`.
+    /// The workload, on a machine with `cpus` CPUs. Its timers may be late by `slack_ns`.
     pub fn workload(&self, name: &str, cpus: usize, slack_ns: f64, fit: &Fit) -> Workload {
         let since_ns = self.started_ns.unwrap_or(0);
         let tasks = self.tasks.iter().enumerate().map(|(index, task)| Task {
@@ -260,12 +255,12 @@ impl Replay {
         Workload { name, tasks, objects, recorded: true, takes_more, ..Workload::default() }
     }
 
-    /// How long a first part of the workload takes that is enough to fit it; None: it is all of it.
+    /// Length of a first part of the workload that is enough to fit it; None: all of it is needed.
     pub fn part_ns(&self) -> Option<u64> {
         Some(self.part_ns?.saturating_sub(self.started_ns.unwrap_or(0)).max(1))
     }
 
-    /// The kernel's own tasks go behind the others.
+    /// Moves the kernel's own tasks behind the others.
     fn kernel_last(&mut self) {
         let kernel = |task: &crate::replay::Task| task.info.kernel;
         self.own = self.tasks.iter().filter(|task| !kernel(task)).count();
@@ -283,7 +278,7 @@ impl Replay {
         self.tasks.sort_by_key(kernel);
     }
 
-    /// Nothing more comes: what each task did becomes a script, and what tasks met at becomes objects.
+    /// Ends the recording: each task's acts become a script, and what the tasks share becomes objects.
     pub(crate) fn seal(&mut self) {
         self.kernel_last();
         let mut objects = Objects::new(&self.channels, &self.connections.all);
@@ -325,7 +320,7 @@ impl Replay {
     }
 }
 
-/// How the simulator has a class: a deadline task, whose runtime and period are not known, goes before all others.
+/// The simulator's class for a class. A deadline task precedes all others: its runtime and period are not known.
 fn realtime(class: Class) -> RealTime {
     match class {
         Class::Fifo(priority) => RealTime::Fifo(priority),
@@ -343,14 +338,14 @@ fn fair(class: Class) -> Fair {
     }
 }
 
-/// The CPUs of a mask that the machine has, if they are not all.
+/// The CPUs of a mask that the machine has; None: all.
 fn allowed(mask: u64, recorded: usize, cpus: usize) -> Option<Vec<usize>> {
     let own: Vec<usize> = (0..cpus.min(64)).filter(|cpu| mask >> cpu & 1 == 1).collect();
     let any = (0..recorded.min(64)).all(|cpu| mask >> cpu & 1 == 1);
     (!any && !own.is_empty()).then_some(own)
 }
 
-/// Objects of the workload, and how much of what each channel carried is still to be said.
+/// Objects of the workload, and the bytes of each channel that are still to be skipped or written.
 struct Objects {
     all: Vec<Object>,
     of: Vec<Option<Open>>,
@@ -360,17 +355,17 @@ struct Objects {
 struct Open {
     read_at: u32,
     written_at: u32,
-    /// Bytes that were read of what nobody here has written, or written and not read: those are left out,
-    /// the first read and the last written.
+    /// Bytes read that no recorded task has written, and bytes written that are read. Others are left out: the first
+    /// bytes read, and the last written.
     unread: u64,
     unwritten: u64,
 }
 
-/// A connection that is accepted by whom it comes to.
+/// A connection that the first task to arrive accepts.
 #[derive(Clone, Copy)]
 struct Link {
     listener: u32,
-    /// The first of its two channels, and the first of the two ends of whichever is accepted in its stead.
+    /// The first of its two channels, and the first of the two ends of the connection that is accepted in its place.
     connection: u32,
     accepted: u32,
 }
@@ -445,14 +440,14 @@ impl Channel {
         self.read.min(self.written)
     }
 
-    /// Bytes that are written and not read.
+    /// Bytes that were written and not read yet.
     pub(crate) fn held(&self) -> u64 {
         self.written.saturating_sub(self.read)
     }
 
-    /// A pipe that was seen to be full: of fewer messages than fit into a page, so it keeps them apart, or of so many
-    /// pages. None: it was not, or its messages differ. Writers wait for who is in it as well, however much it holds; for
-    /// room they wait when it holds about as much as it ever did.
+    /// A pipe that was seen to be full. If it holds fewer messages than fit into a page, it keeps them apart; else it
+    /// has that many pages. None: it was not full, or its messages differ. Writers also wait for a task inside it,
+    /// however much it holds. They wait for room when it holds about as much as it ever did.
     fn full_pipe(&self) -> Option<Object> {
         let size = self.size.filter(|size| !self.mixed && (1..=PAGE).contains(size))?;
         if self.waits < WAITS_MIN {
@@ -460,7 +455,7 @@ impl Channel {
         }
         let messages = self.held_at_waits as f64 / self.waits as f64 / f64::from(size);
         let in_page = f64::from(PAGE / size);
-        // Linux has powers of two, and who is about to return from a call makes it look like a little more or less.
+        // Linux has powers of two. A task that is about to return from a call makes it look a little larger or smaller.
         let power_of_two = |number: f64| 1 << number.max(1.0).log2().round() as u32;
         let (object, holds) = match messages < in_page {
             true => {
@@ -477,8 +472,8 @@ impl Channel {
     }
 }
 
-/// Sockets keep messages apart, and a model of one takes a whole one at a time: where sizes differ, and for
-/// connections, a stream of bytes stands for it.
+/// Sockets keep messages apart, and a model of one takes a whole message at a time. If sizes differ, and for
+/// connections, a stream of bytes is used instead.
 fn object(Key(_, kind): Key, channel: &Channel) -> Object {
     if kind == Carrier::UnixSocket as u8 && !channel.mixed {
         return Object::Socket { capacity: SOCKET_BYTES, overhead: SOCKET_OVERHEAD_BYTES };
@@ -488,15 +483,15 @@ fn object(Key(_, kind): Key, channel: &Channel) -> Object {
     }
     let (least, most) = match kind == Carrier::Pipe as u8 {
         true => (PIPE_BYTES, channel.most),
-        // Its model is a pipe's, whose pages are left half empty by messages that do not fit into what is left of one;
-        // and what nobody here has written is not read in a replay.
+        // Modelled as a pipe. A pipe's pages are left partly empty by messages that do not fit into the rest of a page.
+        // A replay does not read bytes that no recorded task has written.
         false => (SOCKET_BYTES, 2 * (channel.most + channel.read - channel.both())),
     };
     let most = u32::try_from(most).unwrap_or(u32::MAX - PAGE);
     Object::Pipe { capacity: least.max(most.next_multiple_of(PAGE)) }
 }
 
-/// How threads of each process ask again in each call that gives up: the mean of what they were seen to do.
+/// How threads of each process ask again in each call with a timeout: the mean of the recording.
 #[derive(Default)]
 struct Asked {
     of: BTreeMap<(usize, u32), u32>,
@@ -525,7 +520,7 @@ impl Asked {
     }
 }
 
-/// How threads ask for their interpreter's lock, in the mean: where they wait about as long as they do for one.
+/// How threads ask for their interpreter's lock, on average. None: they do not wait about as long as for one.
 fn asks_for(tasks: &[crate::replay::Task], process: usize, lock: &Lock) -> Option<Again> {
     let (mut times, mut sum) = (0.0, Again::default());
     for task in tasks.iter().filter(|task| task.process == process) {
@@ -542,8 +537,8 @@ fn asks_for(tasks: &[crate::replay::Task], process: usize, lock: &Lock) -> Optio
     INTERVAL_NS.contains(&mean.wait_ns).then_some(mean)
 }
 
-/// Where who gives up in this call asks for the same again, and its work until then, ns; None: it does anything else
-/// first.
+/// The item where a thread that gives up in this call asks for the same again, and its work until then, ns. None: it
+/// does something else first.
 fn asks_again(items: &[Item], at: usize, call: u32) -> Option<(usize, f64)> {
     let later = at + 1 + items[at + 1..].iter().position(|item| item.what != What::Nothing)?;
     let same = match items[later].what {
@@ -556,8 +551,8 @@ fn asks_again(items: &[Item], at: usize, call: u32) -> Option<(usize, f64)> {
     (same == Some(call)).then_some((later, work_ns))
 }
 
-/// Where who gives up in this call gets what it waits for, and its work until then, ns. An error: it never does, and
-/// asks for the last time there.
+/// The item where a thread that gives up in this call gets what it waits for, and its work until then, ns. An error is
+/// the item where it asks for the last time: it never gets it.
 fn gets(items: &[Item], at: usize, call: u32) -> Result<(usize, f64), usize> {
     let (mut at, mut all_ns) = (at, 0.0);
     loop {
@@ -576,22 +571,22 @@ struct Emit<'a> {
     process: usize,
     /// The task's own tokens.
     own: Option<u32>,
-    /// Its interpreter's lock, and which of the words are a part of one.
+    /// Its interpreter's lock, and for each word whether it belongs to such a lock.
     lock: Option<&'a Lock>,
     of_locks: &'a [bool],
 }
 
 impl Emit<'_> {
-    /// What a task does, and how long it works in asking again, ns.
+    /// A task's acts, and its work in asking again, ns.
     fn acts(&mut self, items: &[Item]) -> (Vec<Act>, f64) {
         let mut acts = Vec::with_capacity(items.len());
         let (mut work_ns, mut asked_ns, mut met) = (0.0, 0.0, Met::default());
-        // It asks in vain up to there, for as long as anybody knows.
+        // It asks in vain up to this item, as far as the recording shows.
         let (mut at, mut in_vain) = (0, 0);
         let mut asks = false;
         while let Some(Item { work_ns: more_ns, met: more, what }) = items.get(at) {
             let more_ns = f64::from(*more_ns);
-            // Asking for an interpreter's lock is in a replay's own.
+            // A replay models the asking for an interpreter's lock itself.
             match std::mem::take(&mut asks) && more_ns <= HAS_NS {
                 true => asked_ns += more_ns,
                 false => (work_ns, met) = (work_ns + more_ns, met.and(*more)),
@@ -603,7 +598,7 @@ impl Emit<'_> {
                     None => {}
                     Some(Ok((later, again_ns))) => {
                         (at, what) = (later, items[later].what);
-                        // Who waits at a channel does not ask again.
+                        // A task that waits at a channel does not ask again.
                         let to = match what {
                             What::Found { .. } => &mut work_ns,
                             _ => &mut asked_ns,
@@ -631,7 +626,7 @@ impl Emit<'_> {
         Some(Then::Give { tokens, more, sync })
     }
 
-    /// It is at its interpreter's lock, which a replay has for itself.
+    /// Whether it is at its interpreter's lock, which a replay models itself.
     fn is_at_lock(&self, what: What) -> bool {
         let Some(lock) = self.lock else { return false };
         match what {
@@ -672,7 +667,7 @@ impl Emit<'_> {
     }
 }
 
-/// A system call that wakes many ends with the last of them that is left.
+/// A system call that wakes many ends with the last wakeup that is left in it.
 fn end_calls(acts: &mut [Act]) {
     let mut goes_on = false;
     for Act { then, .. } in acts.iter_mut().rev() {
@@ -770,14 +765,14 @@ mod tests {
         }
         let acts = [100.0, 50.0, 80.0, 70.0].map(|work_ns| act(work_ns, Then::Wait(1.0)));
         replay.tasks.iter_mut().for_each(|task| task.acts = acts.into());
-        // Two acts and half of the third, each with 10 ns on top; the other task did not begin.
+        // Two acts and half of the third, each 10 ns longer; the other task did not begin.
         let first =
             Played { worked_ns: 150.0 + 40.0 + 20.0, acts: 2, into_ns: 40.0, ..Played::default() };
         let fit = Fit::none(&replay).better(&replay, &[first, Played::default()], &Cut::default());
         assert!(fit.cut_ns.iter().all(|cut_ns| (cut_ns - 10.0).abs() < 1e-6), "{fit:?}");
     }
 
-    /// A recording of one task that did this.
+    /// A recording of one task with these acts.
     fn recorded(acts: &[Act]) -> Replay {
         let mut replay = Replay::new(&crate::Header { cpus: 1, ..Default::default() }, 0.0);
         let kind = crate::Kind::Task(crate::TaskInfo::new(5, 5));
@@ -793,7 +788,7 @@ mod tests {
         let replay = recorded(&acts);
         let added = Cut { waited_ns: 30.0, ..Cut::default() };
         for waited in [0, 1, 3] {
-            // Each act with 10 ns on top.
+            // Each act is 10 ns longer.
             let worked_ns = 430.0 + 40.0 + 30.0 * f64::from(waited);
             let happened = Happened { waited, ..Happened::default() };
             let shown = Played { acts: 4, into_ns: 0.0, worked_ns, happened };

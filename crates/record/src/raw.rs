@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One record of 16 bytes: what the kernel's side writes, and what is in a file.
+//! One record of 16 bytes: the kernel's side writes it, and files hold it.
 //!
-//! The first word has the time in its low 48 bits (ns since the recording began: 78 hours), then the
-//! kind and a byte whose meaning depends on it; two halves follow. A thread is described by four records
-//! in a row: its number, its CPUs, its scheduling class, its name; what one did for a while by two: how long it ran, how long it
-//! waited. `live` writes the same from BPF.
+//! The first word has the time in its low 48 bits (ns since the recording began: 78 hours), then the kind and a byte.
+//! The byte's meaning depends on the kind. Two halves follow. Four records in a row describe a thread: its number, its
+//! CPUs, its scheduling class, its name. Two records are a sample: how long a thread ran, how long it waited. `live`
+//! writes the same from BPF.
 
 use trace::Tid;
 
@@ -29,10 +29,10 @@ const WAITED: u8 = 13;
 const TIMED: u8 = 14;
 const CONNECT: u8 = 15;
 const ACCEPT: u8 = 16;
-/// Older recordings have none of it.
+/// Older recordings do not have it.
 const CLASS: u8 = 17;
 
-/// Of a task's byte: it is the kernel's own. The rest is its nice value, from 0.
+/// Bit of a task's byte: it is the kernel's own. The other bits are its nice value, from 0.
 const KERNEL: u8 = 0x80;
 const NICE_0: i8 = 20;
 
@@ -136,17 +136,17 @@ pub fn sample_group(t_ns: u64, sample: &Sample) -> [Raw; 2] {
     [Raw::new(t_ns, RAN, 0, tid, ran_ns), Raw::new(t_ns, WAITED, 0, waited_ns, slices)]
 }
 
-/// Puts the records of one CPU together to events.
+/// Assembles the records of one CPU into events.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// A thread whose CPUs and name are still to come, and since when.
+    /// A thread, and the time of its first record; its CPUs and name have not arrived yet.
     task: Option<(u64, TaskInfo)>,
-    /// A thread that ran so long, ns; how long it waited is still to come.
+    /// A thread's time on CPUs, ns; its waiting time has not arrived yet.
     ran: Option<(Tid, u32)>,
 }
 
 impl Decoder {
-    /// What a record says, with its time. None: nothing yet. An error: it is no record.
+    /// The event that a record completes, with its time. None: not complete yet. An error: it is no record.
     pub fn decode(&mut self, raw: Raw) -> Result<Option<(u64, Kind)>, ()> {
         let Raw { a, b, .. } = raw;
         let carrier = || CARRIERS.get(usize::from(raw.byte())).copied().ok_or(());

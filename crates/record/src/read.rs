@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads a recording from its beginning to its end, in memory that does not grow with it.
 //!
-//! CPUs wrote their records apart from each other. They are put in the order of time within the span in
-//! which records were handed over; one that comes later than that, as where a clock jumped back, is
-//! taken to have happened when it came.
+//! CPUs wrote their records independently. The reader sorts them by time within the span in which records were handed
+//! over. A record that is later than that, as after a clock jumped back, counts as an event of its arrival.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -13,18 +12,18 @@ use crate::file::{ENDING, Ending, Header, MAGIC, RECORDS, TEXT_MAX, TIME, VERSIO
 use crate::raw::{Decoder, RAW_SIZE, Raw};
 use crate::{Event, Kind};
 
-/// CPUs that a recording may have.
+/// Most CPUs of a recording.
 const CPUS_MAX: u32 = 4096;
-/// Records that wait for others to come before them: those of a well-behaved file are far fewer.
+/// Most records that wait for earlier ones; a well-behaved file has far fewer.
 const WAITING_MAX: usize = 8 << 20;
 
-/// A recording ends before this: in 78 hours.
+/// A recording ends before this: 78 hours.
 const END_MAX_NS: u64 = 1 << 48;
 
-/// Records of a section that are taken in before it is looked whether some are due.
+/// Records of a section that are read before due ones are returned.
 const PART: u32 = 1 << 16;
 
-/// Why something is no recording.
+/// Why a file cannot be read as a recording.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ReadError {
@@ -46,16 +45,16 @@ pub enum ReadError {
     Io(#[from] std::io::Error),
 }
 
-/// What reading to the end has shown.
+/// Findings of reading to the end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Records in the file.
     pub records: u64,
-    /// Those that came later than their time allows.
+    /// Records that arrived later than their time allows.
     pub disordered: u64,
-    /// What the recorder said at the end; None: the file was cut off.
+    /// The recorder's ending; None: the file was cut off.
     pub ending: Option<Ending>,
-    /// When the last event was.
+    /// Time of the last event.
     pub last_ns: u64,
 }
 
@@ -94,16 +93,16 @@ pub struct Reader<R> {
     decoders: BTreeMap<u32, Decoder>,
     waiting: BinaryHeap<Reverse<Waiting>>,
     number: u64,
-    /// Up to when nothing more will come, and up to when after the next hand-over.
+    /// The time up to which all events are known, and the same after the next hand-over.
     sure_ns: u64,
     soon_ns: u64,
     ended: bool,
-    /// Records of a CPU that the section still has.
+    /// A CPU, and its records that the section still has.
     left: (u32, u32),
     summary: Summary,
 }
 
-/// Nobody takes longer to write an event down.
+/// No recorder takes longer to write an event down.
 const HOOK_MAX_NS: f64 = 1e6;
 
 impl<R: Read> Reader<R> {
@@ -152,12 +151,12 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What was known before anything happened.
+    /// Facts known before the first event.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What reading has shown so far: all of it once there are no more events.
+    /// Findings of reading so far; complete after the last event.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
@@ -184,7 +183,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes in a part of a section: a damaged one may claim to be of any length.
+    /// Reads a part of a section: a damaged one may claim any length.
     fn some_records(&mut self, cpu: u32) -> Result<(), ReadError> {
         let some = self.left.1.min(PART);
         self.left.1 -= some;
@@ -201,7 +200,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Begins with one section. A file that ends in the middle of one was cut off: no error.
+    /// Begins a section. A file that ends in the middle of one was cut off, which is no error.
     fn section(&mut self) -> Result<(), ReadError> {
         let mut head = [0; RAW_SIZE];
         let at = self.at;
@@ -248,7 +247,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Whether there are as many bytes.
+    /// Fills the buffer; false if the file ends before.
     fn whole(&mut self, bytes: &mut [u8]) -> Result<bool, ReadError> {
         let there = fill(&mut self.from, bytes)?;
         self.at += there as u64;
@@ -256,13 +255,13 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Whether a command was started, then ended, then its recording; for longer than three days none goes on.
+/// Whether the command started, then ended, then the recording ended. No recording lasts longer than three days.
 fn is_sound(ending: &Ending) -> bool {
     let (from_ns, to_ns) = ending.command_ns.unwrap_or_default();
     from_ns <= to_ns && to_ns <= ending.end_ns && ending.end_ns < END_MAX_NS
 }
 
-/// Reads as much as there is, up to all of it.
+/// Reads until the buffer is full or the file ends.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> Result<usize, ReadError> {
     let mut there = 0;
     while there < bytes.len() {
@@ -276,7 +275,7 @@ fn fill(from: &mut impl Read, bytes: &mut [u8]) -> Result<usize, ReadError> {
     Ok(there)
 }
 
-/// So much text; None where the file ends before.
+/// Text of this length; None if the file ends before.
 fn text(from: &mut impl Read, length: usize) -> Result<Option<Vec<u8>>, ReadError> {
     if length > TEXT_MAX {
         return Err(ReadError::Header(format!("{length} bytes of text")));

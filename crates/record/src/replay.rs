@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A recording as a workload: what each task did between the times it waited, and what it waited for.
+//! A recording as a workload: each task's work between its waits, and what it waited for.
 //!
-//! Problem: a recording is what one scheduler made of a program. What another would make of it follows
-//! only from what the program itself demands: how much each task works, and what has to have happened
-//! before it goes on.
+//! Problem: a recording shows a program under one scheduler. Its behaviour under another follows only from the
+//! program's own demands: how much each task works, and what must happen before it continues.
 //!
-//! Approach: time on a CPU is work. A wait that another task ended is a token that the one gives and the
-//! other takes, in whichever order they come to it: who runs later may find it there and not wait. A wait
-//! that a timer or a device ended takes as long as it took; but who gave up waiting, and asked for the same again until
-//! another task came, waits for that task, and asks as often as it takes. Reads and writes of connections within the
-//! machine, and where every call was recorded those of pipes and local sockets, are such; a full one holds its writer up,
-//! and a wait that a call on one ended is no token for who reads or writes there itself: both would have it wait for one
-//! of its writers, and that one for it.
+//! Approach: time on a CPU is work. A wait that another task ended is a token: one task gives it and the other takes
+//! it, in either order. A task that runs later may find the token and not wait. A wait that a timer or a device ended
+//! takes as long as it did. But a task may give up waiting and ask for the same again until another task wakes it. It
+//! then waits for that task, and asks as often as necessary.
 //!
-//! Who wakes many that wait in one queue of the kernel's (a pipe's, a socket's) keeps its lock meanwhile, which each of
-//! them needs to leave it: none goes on before the last is woken. Those who wait at a futex do.
+//! Reads and writes of connections within the machine are such waits, and, if every call was recorded, those of pipes
+//! and local sockets. A full channel delays its writer. A wait that a call on a channel ended is no token if the woken
+//! task reads or writes that channel itself. With a token as well, both would have it wait for one of its writers, and
+//! that writer for it.
 //!
-//! The kernel's own threads take CPUs from the others as they did in the recording: they wait for timers and devices as
-//! long as they did, and for tasks of the workload as others do.
+//! A task that wakes many waiters in one queue of the kernel's (a pipe's, a socket's) holds the queue's lock meanwhile.
+//! Each waiter needs that lock to leave the queue, so none continues before the last is woken. Waiters at a futex do
+//! not need it.
 //!
-//! A coarse recording has samples alone, and nothing of what was waited for: each thread works and sleeps by
-//! turns, for as long as the samples say.
+//! The kernel's own threads take CPUs from the others as they did in the recording. They wait for timers and devices as
+//! long as they did, and for tasks of the workload as other tasks do.
 //!
-//! On a machine whose CPUs run in turn on one clock (a guest under icount) a task works only during its
-//! CPU's turns.
+//! A coarse recording has samples alone, without reasons for waits: each thread works and sleeps in turn, for as long
+//! as the samples say.
+//!
+//! On a machine with CPUs that run in turn on one clock (a guest under icount) a task works only during its CPU's
+//! turns.
 
 mod calls;
 mod lock;
@@ -39,69 +41,69 @@ use crate::connections::Connections;
 use crate::gil::{HAS_NS, NO_WORD, Threads, Words};
 use crate::{Carrier, Ending, Event, Header, Kind, Left, Sample, Source, TaskInfo};
 
-/// Between two wakeups of one system call there is no more work than this, ns.
+/// Most work between two wakeups of one system call, ns.
 const WAKE_MAX_NS: f64 = 20_000.0;
 
-/// So many waits, wakeups and calls of a recording are enough to fit it to a machine.
+/// This many waits, wakeups and calls of a recording are enough to fit it to a machine.
 const FITTED_BY: usize = 1_000_000;
 
-/// So many events show when turns end.
+/// This many events show when turns end.
 const TURNS_SHOWN_BY: usize = 20_000;
 
-/// Turns of one sample: more make a replay no truer.
+/// Most turns of one sample: more do not improve a replay.
 const TURNS_MAX: u32 = 1000;
-/// So many wakeups through pipes and sockets nobody need know of.
+/// Fewer wakeups through pipes and sockets than this are not worth a note.
 const TALKED_MOST: u64 = 1000;
 
-/// What a recording holds, before it is fitted to a machine.
+/// The contents of a recording, before it is fitted to a machine.
 #[derive(Debug)]
 pub struct Replay {
     of_command: bool,
     coarse: bool,
     recorder: Option<Tid>,
-    /// What it took to write an event down, ns: the work of whoever it happened to, and none of its own.
+    /// Time for writing an event down, ns: part of the recorded work of the task, but not its own.
     hook_ns: f64,
     call_hook_ns: f64,
-    /// All calls are known, and may yet show what carried a wakeup.
+    /// All calls are known, and may still show what carried a wakeup.
     calls: bool,
-    /// How often tasks woke each other, and of that through pipes and local sockets.
+    /// Wakeups of tasks by tasks, and how many of these were through pipes and local sockets.
     woke: u64,
     talked: u64,
     cpus: Vec<Cpu>,
     clocks: Clocks,
-    /// What happened until it is known when turns end, where there are any.
+    /// Events before it is known when turns end, if there are turns.
     early: Option<Vec<Event>>,
     known: BTreeMap<Tid, TaskInfo>,
     parent: BTreeMap<Tid, Tid>,
-    /// Which of `tasks` a thread is at present.
+    /// The current index in `tasks` of each thread.
     index: BTreeMap<Tid, usize>,
     processes: BTreeMap<Tid, usize>,
     pub(crate) tasks: Vec<Task>,
-    /// So many of them are the workload's own, and come first once it is finished; the others are the kernel's.
+    /// Number of the workload's own tasks, which come first when it is finished; the others are the kernel's.
     pub(crate) own: usize,
     wakes: Vec<Wake>,
-    /// Places in `wakes` of those that are settled.
+    /// Free places in `wakes`.
     free: Vec<usize>,
-    /// Which of `channels` is which.
+    /// The index in `channels` of each key.
     numbers: BTreeMap<Key, u32>,
     pub(crate) channels: Vec<(Key, Channel)>,
     pub(crate) connections: Connections,
-    /// What the threads of each process did, and the words that they woke each other by.
+    /// Observations of each process's threads, and the words by which they woke each other.
     pub(crate) threads: BTreeMap<usize, Threads>,
     pub(crate) words: Words,
-    /// The interpreter's lock of each process that has one; known once it is finished.
+    /// The interpreter's lock of each process that has one; known when it is finished.
     pub(crate) gils: BTreeMap<usize, u32>,
-    /// What its tasks meet at; known once it is finished.
+    /// Objects that its tasks share; known when it is finished.
     pub(crate) objects: Vec<Object>,
-    /// How they ask again for what they wait for; known then, too.
+    /// How tasks ask again for what they wait for; known when it is finished.
     pub(crate) agains: Arc<[Again]>,
     items: usize,
-    /// When so much had happened as it takes to fit it to a machine.
+    /// When enough had happened to fit it to a machine.
     pub(crate) part_ns: Option<u64>,
     pub(crate) started_ns: Option<u64>,
     pub(crate) ended_ns: u64,
     pub(crate) others_ns: u64,
-    /// Work of the recorder's own tasks meanwhile.
+    /// Work of the recorder's own tasks during the workload.
     pub(crate) recorder_ns: f64,
 }
 
@@ -113,7 +115,7 @@ struct Cpu {
     since_ran_ns: u64,
 }
 
-/// What one task did.
+/// One task's acts.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub tid: Tid,
@@ -122,42 +124,42 @@ pub(crate) struct Task {
     pub forked: bool,
     /// When it was first runnable, ns.
     pub start_ns: u64,
-    /// What it did, until the recording is finished.
+    /// Its acts, until the recording is finished.
     pub items: Vec<Item>,
-    /// What it did, from then on; and its work in asking again for what it waited for, which is not in it, ns.
+    /// Its acts, after that. `asked_ns`: its work in asking again for what it waited for, which is not in `acts`, ns.
     pub acts: Arc<[Act]>,
     pub asked_ns: f64,
     /// Time on a CPU, ns.
     pub cpu_ns: u64,
-    /// Times it left one.
+    /// Times that it left one.
     pub switches: u64,
     on: Option<On>,
-    /// When it got its CPU last, ns.
+    /// When it last got its CPU, ns.
     came_ns: u64,
-    /// Work since the last item, and what happened to it meanwhile; and what of all was the recorder's.
+    /// Work since the last item, and what happened to it since; and the recorder's part of all its work.
     work_ns: f64,
     met: Met,
     pub hooks_ns: f64,
-    /// What the recorder is taken to have had of its work, and is not out of it yet.
+    /// The recorder's estimated part of its work that has not been subtracted yet.
     owed_ns: f64,
     blocked: Option<Blocked>,
-    /// The call that it is about to be woken from, if that would have given up by itself.
+    /// The call that it is about to be woken from, if the call has a timeout.
     timed: Option<u32>,
-    /// What its last wakeup of another came by, if it has had its CPU since.
+    /// The carrier of its last wakeup of another task, if it has had its CPU since.
     waking: Option<(Carrier, u32)>,
     /// Channels that it was seen to read or write.
     channels: BTreeSet<Key>,
     dead: bool,
-    /// Work since it last let go of an interpreter's lock, if it has one, ns; and whether it has it now.
+    /// Work since it last dropped an interpreter's lock, if there is one, ns; and whether it holds it now.
     stint_ns: f64,
     has_lock: bool,
-    /// When it was looked at last, or seen to leave a CPU or be woken, and how long it has slept since it last worked:
-    /// less than nothing where the kernel counted what ran late.
+    /// When it was last sampled, left a CPU or was woken, and how long it has slept since it last worked. Negative if
+    /// the kernel counted its running time late.
     looked_ns: u64,
     slept_ns: f64,
 }
 
-/// The CPU that a task has, up to when that is counted in its work, and how long the CPU had run then.
+/// The CPU that a task has, the time up to which its work is counted, and how long the CPU had run then.
 #[derive(Clone, Copy, Debug)]
 struct On {
     cpu: usize,
@@ -169,9 +171,9 @@ struct On {
 struct Blocked {
     since_ns: u64,
     item: usize,
-    /// Who woke it: a wakeup, or how else.
+    /// When and how it was woken.
     woken: Option<(u64, Woken)>,
-    /// The call that it waited in, if that would have given up by itself.
+    /// The call that it waited in, if the call has a timeout.
     timed: Option<u32>,
     at_lock: bool,
 }
@@ -183,7 +185,7 @@ enum Woken {
     Outside,
 }
 
-/// Work, and what comes after it.
+/// Work, and the act after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Item {
     pub work_ns: f32,
@@ -194,7 +196,7 @@ pub(crate) struct Item {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum What {
     Nothing,
-    /// Of one of the channels.
+    /// From one of the channels.
     Read {
         channel: u32,
         bytes: u32,
@@ -203,7 +205,7 @@ pub(crate) enum What {
         channel: u32,
         bytes: u32,
     },
-    /// One of the connections.
+    /// Begins one of the connections.
     Connect(u32),
     Accept(u32),
     Fork(u32),
@@ -213,31 +215,32 @@ pub(crate) enum What {
         word: u32,
         sync: bool,
     },
-    /// The same; the system call goes on with the next one, and is at a queue whose lock it has until then.
+    /// Gives a token, and the system call continues with the next one. `locked`: it holds the lock of a queue until
+    /// then.
     GiveMore {
         to: u32,
         word: u32,
         sync: bool,
         locked: bool,
     },
-    /// Takes its own.
+    /// Takes its own token.
     Take {
         word: u32,
     },
-    /// The same, in a call that would have given up.
+    /// Takes its own token, in a call with a timeout.
     TakeWithin {
         call: u32,
         word: u32,
     },
-    /// The same, of what came by a channel: it takes that from there next.
+    /// Took its own token in such a call, but a channel carried it: the next item takes from the channel.
     Found {
         call: u32,
     },
-    /// Waits for something from outside, so many µs.
+    /// Waits for something from outside, for so many µs.
     Wait(f32),
-    /// The same for a lock of the kernel's.
+    /// Waits for a lock of the kernel's, for so many µs.
     Contend(f32),
-    /// Waits until a call gives up, so many µs.
+    /// Waits until a call gives up, for so many µs.
     GiveUp {
         call: u32,
         us: f32,
@@ -258,17 +261,17 @@ impl Key {
 pub(crate) struct Channel {
     pub read: u64,
     pub written: u64,
-    /// The most that it held.
+    /// Most bytes that it held.
     pub most: u64,
-    /// The size of all its messages, while they are alike.
+    /// The size of its messages, as long as they are alike.
     pub size: Option<u32>,
     pub mixed: bool,
-    /// Times a writer was woken that had waited there, and the bytes that it held then, together.
+    /// Times that a waiting writer was woken, and the sum of the bytes that it held at these times.
     pub waits: u64,
     pub held_at_waits: u64,
 }
 
-/// One task wakes another: two items, and the channel that the waker was at.
+/// One task wakes another: two items, and the channel of the waker.
 #[derive(Clone, Copy, Debug)]
 struct Wake {
     waker: usize,
@@ -276,16 +279,16 @@ struct Wake {
     woken: usize,
     woken_item: Option<usize>,
     given: Option<Key>,
-    /// Bytes that are there then.
+    /// Bytes in the channel at that time.
     held: u64,
     word: u32,
-    /// The waker begins this one of the connections.
+    /// The connection that the waker begins.
     begins: Option<u32>,
 }
 
 impl Replay {
-    /// Of a recording with this header. `turn_ns`: its CPUs ran one after the other on one clock, each so long at most; 0:
-    /// side by side.
+    /// The replay of a recording with this header. `turn_ns`: its CPUs ran one after the other on one clock, for at
+    /// most this long each; 0: side by side.
     pub fn new(header: &Header, turn_ns: f64) -> Self {
         Replay {
             of_command: header.children,
@@ -324,7 +327,7 @@ impl Replay {
         }
     }
 
-    /// Takes in what happened next.
+    /// Takes in the next event.
     pub fn event(&mut self, event: &Event) {
         match &mut self.early {
             None => self.take_in(event),
@@ -383,8 +386,8 @@ impl Replay {
         }
     }
 
-    /// What writing events down took stays in the work that is recorded: what happened is replayed, and not what would
-    /// have happened without a recorder.
+    /// Leaves the time for writing events down in the recorded work. The replay then shows what happened, and not what
+    /// would have happened without a recorder.
     #[must_use]
     pub fn with_hooks(mut self) -> Self {
         (self.hook_ns, self.call_hook_ns) = (0.0, 0.0);
@@ -401,18 +404,17 @@ impl Replay {
         self.cpus.len()
     }
 
-    /// All that is known is how long threads ran and slept.
+    /// Only known: how long threads ran and slept.
     pub fn coarse(&self) -> bool {
         self.coarse
     }
 
-    /// Its tasks wake each other through pipes and local sockets for the most part, often, and what is in those is not
-    /// known.
+    /// Its tasks wake each other often, mostly through pipes and local sockets, and the data of these is not known.
     pub fn talks_unseen(&self) -> bool {
         !self.calls && self.talked >= TALKED_MOST && 2 * self.talked > self.woke
     }
 
-    /// Nothing more happens.
+    /// Ends the recording.
     pub fn finish(&mut self, ending: Option<&Ending>) {
         self.take_in_early();
         if let Some(ending) = ending {
@@ -422,7 +424,7 @@ impl Replay {
         for task in 0..self.tasks.len() {
             self.pause(task);
             self.put(task, What::Nothing);
-            // Who waits still does so for ever, as far as anybody knows, or was about to go on.
+            // A task that still waits was about to be woken, or waits for ever as far as the recording shows.
             self.resumes(task);
         }
         for wake in 0..self.wakes.len() {
@@ -445,7 +447,7 @@ impl Replay {
         self.clocks.now_ns()
     }
 
-    /// Which of the workload's tasks a thread is.
+    /// The workload's task of a thread.
     fn of(&mut self, tid: Tid) -> Option<usize> {
         self.index.get(&tid).copied()
     }
@@ -454,7 +456,7 @@ impl Replay {
         self.known.insert(info.tid, info.clone());
         match self.of(info.tid) {
             Some(task) => {
-                // What it has come to counts for nothing that it did before.
+                // Its number of flips now says nothing about its earlier acts.
                 let wakee_flips = self.tasks[task].info.wakee_flips;
                 self.tasks[task].info = TaskInfo { wakee_flips, ..info.clone() };
             }
@@ -463,7 +465,7 @@ impl Replay {
         }
     }
 
-    /// A thread that was there before the recording began.
+    /// Adds a thread that existed before the recording began.
     fn there(&mut self, info: &TaskInfo) {
         if !self.of_command && !info.kernel && Some(info.pid) != self.recorder {
             self.add(info.clone(), false);
@@ -472,7 +474,7 @@ impl Replay {
 
     fn add(&mut self, info: TaskInfo, forked: bool) -> usize {
         let fresh = self.processes.len() + 1;
-        // A process's first thread begins it, whoever had its number before.
+        // A process's first thread begins it, whichever process had its number before.
         let process = match info.tid == info.pid {
             true => {
                 self.processes.insert(info.pid, fresh + self.tasks.len());
@@ -511,7 +513,7 @@ impl Replay {
         self.tasks.len() - 1
     }
 
-    /// The command begins: what its recorder ran before that, and waited for, is none of it.
+    /// The command begins: the recorder's earlier processes, and their waits, are not part of it.
     fn begin(&mut self) {
         self.started_ns = Some(self.now_ns());
         (self.others_ns, self.recorder_ns, self.items, self.part_ns) = Default::default();
@@ -520,8 +522,8 @@ impl Replay {
         (self.connections, self.threads, self.words) = Default::default();
     }
 
-    /// A thread of the kernel's own is woken for the first time: what it does from now on takes CPUs from others. Those
-    /// that move tasks do what a scheduler decided, which another may not [kernel/stop_machine.c].
+    /// A thread of the kernel's own is woken for the first time: from now on its acts take CPUs from others. Threads
+    /// that move tasks are left out: they carry out decisions of the recorded scheduler [kernel/stop_machine.c].
     fn kernel_begins(&mut self, tid: Tid) {
         if self.started_ns.is_none() && self.of_command {
             return;
@@ -532,7 +534,7 @@ impl Replay {
         }
     }
 
-    /// A thread of the recorder's own process.
+    /// Whether a thread is of the recorder's own process.
     fn is_recorder(&self, tid: Tid) -> bool {
         self.known.get(&tid).is_some_and(|it| Some(it.pid) == self.recorder)
     }
@@ -575,7 +577,7 @@ impl Replay {
         }
         if let Some(task) = self.of(prev).filter(|_| prev != 0) {
             if self.tasks[task].blocked.is_some_and(|blocked| blocked.item != usize::MAX) {
-                // How it got this CPU is missing.
+                // The switch by which it got this CPU is missing.
                 self.resumes(task);
             }
             if !known {
@@ -607,8 +609,8 @@ impl Replay {
         }
     }
 
-    /// When a thread left its CPU is missing: what it did there since it was seen last is not known. It may have been seen
-    /// to come to another CPU since. None: whichever CPU it is believed to have.
+    /// The event of a thread's leaving this CPU is missing, so its acts there since it was last seen are not known. It
+    /// may have been seen on another CPU since. None: any CPU that it is believed to have.
     fn lose(&mut self, tid: Tid, cpu: Option<usize>) {
         let Some(task) = self.of(tid) else { return };
         let has = self.tasks[task].on.map(|on| on.cpu);
@@ -618,7 +620,8 @@ impl Replay {
         }
     }
 
-    /// Where another thread than the first of a process calls exec, that one ends, and it goes on under its number.
+    /// If another thread than a process's first calls exec, the first thread ends, and the caller continues under its
+    /// number.
     fn exec(&mut self, cpu: usize, tid: Tid, old: Tid) {
         let Some(task) = self.of(old).filter(|_| old != tid) else { return };
         self.lose(tid, None);
@@ -630,7 +633,7 @@ impl Replay {
         }
     }
 
-    /// A thread was looked at: it worked and slept by turns, one each time that it got a CPU.
+    /// Takes in a sample of a thread: it worked and slept in turn, once for each time that it got a CPU.
     fn sampled(&mut self, sample: &Sample) {
         let Some(task) = self.of(sample.tid) else { return };
         let now_ns = self.now_ns();
@@ -640,7 +643,7 @@ impl Replay {
         of.cpu_ns += u64::from(sample.ran_ns);
         of.switches += u64::from(sample.slices);
         of.slept_ns += (now_ns - since_ns) as f64 - ran_ns - waited_ns;
-        // Who got no CPU anew had it all the time, or will turn out to have slept.
+        // A task that got no new CPU had it all the time, or a later sample shows that it slept.
         let went_on = sample.slices == 0 && sample.ran_ns > 0;
         if went_on || of.slept_ns <= 0.0 {
             of.work_ns += ran_ns;
@@ -685,8 +688,8 @@ impl Replay {
         }
     }
 
-    /// An event of this task was written down, which takes so long in the mean: where it took less, the rest is some
-    /// other event's.
+    /// Subtracts the time for writing an event of this task down, which is a mean. If it exceeds the task's work, later
+    /// events pay the rest.
     fn hook(&mut self, task: usize, hook_ns: f64) {
         let task = &mut self.tasks[task];
         task.owed_ns += hook_ns;
@@ -729,7 +732,7 @@ impl Replay {
         }
         self.tasks[task].met.waited += 1;
         let item = self.put(task, What::Take { word: NO_WORD });
-        // A wakeup that came while it was on its way out is kept: it may have been for this.
+        // A wakeup that came while the task was leaving its CPU is kept: it may have been for this wait.
         let early = self.tasks[task].blocked.take();
         let (woken, timed) = early.map_or((None, None), |blocked| (blocked.woken, blocked.timed));
         let since_ns = self.now_ns();
@@ -784,13 +787,13 @@ impl Replay {
         let (runs, fresh) = (task.on.is_some(), task.items.is_empty() && !task.forked);
         let (since_ns, item, at_lock) = match task.blocked {
             Some(Blocked { since_ns, item, at_lock, .. }) => {
-                // Where who had it had lost its CPU, that is why, and another scheduler may not take it.
+                // If the holder had lost its CPU, that caused the wait, and another scheduler may not preempt it.
                 let ran = |waker: usize| self.tasks[waker].came_ns <= since_ns;
                 (since_ns, item, at_lock && waker.is_some_and(ran))
             }
-            // It runs still, on its way out.
+            // It still runs, and is about to leave its CPU.
             None if runs => (now_ns, usize::MAX, false),
-            // It was waiting before the recording began.
+            // It was already waiting before the recording began.
             None if fresh => {
                 let item = self.put(woken, What::Take { word: NO_WORD });
                 (self.tasks[woken].start_ns, item, false)
@@ -801,7 +804,8 @@ impl Replay {
             Some(Blocked { since_ns, item, woken: woken_at, timed, at_lock });
     }
 
-    /// Who wakes by the same thing shortly after has not left the system call meanwhile: it wakes many.
+    /// A task that wakes by the same object shortly after the last wakeup is still in the same system call, which wakes
+    /// many.
     fn same_call(&mut self, waker: usize, by: Carrier, object: u32) {
         let task = &mut self.tasks[waker];
         let before = task.waking.replace((by, object));
@@ -826,7 +830,7 @@ impl Replay {
         }
     }
 
-    /// It has a CPU again: now it is known what it waited for, but for the channel.
+    /// It has a CPU again: now it is known what it waited for, except for the channel.
     fn resumes(&mut self, task: usize) {
         let Some(blocked) = self.tasks[task].blocked.take() else { return };
         if blocked.item == usize::MAX {
@@ -835,7 +839,7 @@ impl Replay {
         let us = |t_ns: u64| t_ns.saturating_sub(blocked.since_ns) as f32 / 1000.0;
         match blocked.woken {
             Some((t_ns, Woken::By(wake))) if self.was_at_lock(&blocked, wake) => {
-                // Nobody takes what the waker gave.
+                // No task takes the waker's token.
                 self.settle(wake);
                 self.free.push(wake);
                 self.tasks[task].items[blocked.item].what = What::Contend(us(t_ns));
@@ -847,7 +851,7 @@ impl Replay {
                     Some(call) => What::TakeWithin { call, word },
                     None => What::Take { word },
                 };
-                // Else a token, for all that will ever be known: a long recording has many.
+                // Otherwise it stays a token: nothing later can change that, and a long recording has many.
                 let known = self.calls || self.wakes[wake].given.is_some_and(Key::is_tcp);
                 if !known {
                     self.free.push(wake);
@@ -864,13 +868,13 @@ impl Replay {
         }
     }
 
-    /// Whether it waited for a lock of the kernel's: who had that then has it by chance, and need not in a replay. Those
-    /// of pipes and sockets a replay has, where it has these.
+    /// Whether it waited for a lock of the kernel's. Its holder was a matter of chance, and may not hold it in a
+    /// replay. A replay models the locks of pipes and sockets itself, if it has these.
     fn was_at_lock(&self, blocked: &Blocked, wake: usize) -> bool {
         blocked.at_lock && !(self.calls && self.wakes[wake].given.is_some())
     }
 
-    /// Decides what one task's wakeup by another is.
+    /// Decides whether a wakeup of one task by another is a token or was carried by a channel.
     fn settle(&mut self, wake: usize) {
         let Wake { waker, waker_item, woken, woken_item, given, begins, .. } = self.wakes[wake];
         let carried = match begins {

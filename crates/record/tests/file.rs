@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings that are whole, cut off, damaged, foreign.
+//! Recordings that are complete, cut off, damaged, or of another format.
 
 use proptest::prelude::*;
 use record::{
@@ -15,7 +15,7 @@ fn header() -> Header {
     Header { cpus: 2, command: "make".into(), ..Header::default() }
 }
 
-/// A file of rounds: in each, records of each CPU, then up to when they were handed over.
+/// A file of rounds: each has records of each CPU, then the time up to which they were handed over.
 fn written(rounds: &[(&[Event], u64)]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
     for (events, until_ns) in rounds {
@@ -49,7 +49,7 @@ fn times(events: &[Event]) -> Vec<u64> {
     events.iter().map(|event| event.t_ns).collect()
 }
 
-/// All of its arguments may be longer than a header may be.
+/// The arguments may be longer than a header may be.
 #[test]
 fn of_a_long_command_the_beginning_is_kept() {
     let kept = |command: &str| {
@@ -70,7 +70,7 @@ fn of_a_long_command_the_beginning_is_kept() {
 #[test]
 fn cpus_become_one_story() {
     let first = [wake(10, 0), wake(12, 0), wake(11, 1)];
-    // one of before 20 comes with the second hand-over, which is still in time
+    // a record from before 20 arrives with the second hand-over, which is still in time
     let second = [wake(15, 0), wake(14, 1), wake(25, 1)];
     let (events, summary) = read(&written(&[(&first, 20), (&second, 30)])).unwrap();
     assert_eq!(times(&events), [10, 11, 12, 14, 15, 25]);
@@ -139,7 +139,7 @@ fn what_is_no_recording_is_told_in_a_line() {
 }
 
 #[test]
-fn a_time_to_write_an_event_down_that_nobody_takes_is_damage() {
+fn an_impossible_time_for_writing_an_event_is_damage() {
     for hook_ns in [-1.0, -1e308, 1e7, 1e308] {
         for header in [Header { hook_ns, ..header() }, Header { call_hook_ns: hook_ns, ..header() }]
         {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One made-up run of a machine, written in each form that is imported: each tells the same of it. And what becomes of
-//! it where events are missing.
+//! One made-up run of a machine, written in each form that is imported: all forms give the same result. Also its
+//! results with missing events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use record::{
 };
 use workload::Workload;
 
-/// A thread: its number, its process, its name, its priority as the kernel has it.
+/// A thread: its number, its process, its name, its priority in the kernel's numbers.
 #[derive(Clone, Debug, PartialEq)]
 struct Thread {
     tid: u32,
@@ -38,7 +38,7 @@ enum What {
         next: Thread,
         state: &'static str,
     },
-    /// By an interrupt.
+    /// A wakeup by an interrupt.
     Waking(Thread),
 }
 
@@ -64,7 +64,7 @@ enum State {
     Blocked,
 }
 
-/// So many CPUs and threads, for so many decisions. `ends`: threads end and their numbers are used again.
+/// A run of `decisions` decisions. `ends`: threads end and their numbers are used again.
 fn truth(seed: u64, cpus: usize, threads: usize, decisions: usize, ends: bool) -> Truth {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut all: Vec<(Thread, State)> = (0..threads as u32)
@@ -113,7 +113,7 @@ fn truth(seed: u64, cpus: usize, threads: usize, decisions: usize, ends: bool) -
             let blocks = rng.random_bool(0.7);
             state = if blocks { "S" } else { "R+" };
             all[at].1 = if blocks { State::Blocked } else { State::Ready };
-            // A process that has but one thread ends, and another begins under its number.
+            // A process with only one thread ends, and another begins under its number.
             if ends && rng.random_bool(0.05) && prev.pid == prev.tid && at + 1 == all.len() {
                 (state, lives) = ("Z", lives + 1);
                 all[at].0.name = format!("life {lives}");
@@ -129,7 +129,7 @@ fn truth(seed: u64, cpus: usize, threads: usize, decisions: usize, ends: bool) -
     Truth { cpus, events, cpu_us, threads: there }
 }
 
-/// How a line of text is written.
+/// Formats of a line of text.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// ftrace, with these flags outside and inside of an interrupt, and perhaps its column of processes.
@@ -271,7 +271,7 @@ impl Form {
     }
 }
 
-/// What was made of it: of each thread its name and CPU time, and all of it as a workload.
+/// An imported run: each thread's name and CPU time, and the workload.
 struct Made {
     cpu_ns: BTreeMap<String, u64>,
     elapsed_ns: u64,
@@ -390,7 +390,7 @@ fn own(of: &Truth) -> Vec<u8> {
     writer.finish(&Ending { end_ns, ..Ending::default() }).unwrap().0
 }
 
-/// Threads are processes of their own, as where nothing tells of them; tasks in the order of their names.
+/// Makes each thread a process of its own, as in forms without processes, with tasks in the order of their names.
 fn without_processes(workload: &Workload) -> Workload {
     let mut workload = workload.clone();
     workload.tasks.iter_mut().for_each(|task| task.process = 0);
@@ -442,7 +442,7 @@ proptest! {
         prop_assert_eq!(without_processes(&made.workload), without_processes(&of_own.workload));
     }
 
-    /// Numbers that are used again are other threads, in each form.
+    /// A thread with a reused number is another thread, in each form.
     #[test]
     fn a_number_that_is_used_again_is_another_thread(seed: u64, cpus in 1usize..4) {
         let of = truth(seed, cpus, 3, 900, true);
@@ -454,7 +454,7 @@ proptest! {
         }
     }
 
-    /// Events are taken out at random: they are missed, and no thread is billed for them.
+    /// Events are removed at random: they are counted as missing, and no thread is charged for them.
     #[test]
     fn events_that_are_missing_are_counted(seed: u64, cpus in 1usize..5, threads in 4usize..9, percent in prop::sample::select(vec![1u64, 10])) {
         let mut of = truth(seed, cpus, threads, 4000, false);
@@ -473,7 +473,7 @@ proptest! {
 
     /// The first part of a CPU's events is overwritten.
     #[test]
-    fn an_overwritten_buffer_bills_nobody(seed: u64, threads in 4usize..9, part in 0.1f64..0.9) {
+    fn an_overwritten_buffer_is_charged_to_no_task(seed: u64, threads in 4usize..9, part in 0.1f64..0.9) {
         let mut of = truth(seed, 2, threads, 1000, false);
         let until = (of.events.len() as f64 * part) as usize;
         let mut at = 0;

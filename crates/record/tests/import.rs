@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Other tools' text as a recording: each text beside what was made of it. `UPDATE=1` writes that anew.
+//! Other tools' text as a recording: each text beside its result. `UPDATE=1` writes the results anew.
 
 use std::fs;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::path::Path;
 use record::import::{ImportError, import, survey};
 use record::{Reader, Replay};
 
-/// What is read back of a recording that was made of a text.
+/// The events of the recording of a text.
 fn imported(text: &[u8]) -> Result<String, ImportError> {
     let found = survey(text)?;
     let (file, ..) = import(text, &found, "text", Vec::new())?;
@@ -88,7 +88,7 @@ fn json_and_compressed_data_are_refused_with_the_command_that_opens_them() {
     }
 }
 
-/// The same event in a form that lacks a column, or with times that are differences.
+/// The event in a form without a column, or with time differences as times.
 #[test]
 fn text_in_a_form_that_lacks_something_is_refused_for_that() {
     let fields = "sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 \
@@ -175,9 +175,9 @@ fn what_a_full_buffer_has_overwritten_is_lost() {
     assert_eq!(survey(text.as_bytes()).unwrap().lost, 1000);
 }
 
-/// CPU 1's buffer was full: what it has begins with 9 there, which CPU 0 had until shortly before.
+/// CPU 1's buffer was full: its events begin with thread 9 there, which was on CPU 0 until shortly before.
 #[test]
-fn who_had_a_cpu_that_was_overwritten_did_nothing_there() {
+fn a_thread_on_an_overwritten_cpu_is_not_charged_for_it() {
     let switch = |cpu, ms, prev, next| {
         format!("a-1 [00{cpu}] 1.{ms:03}000: sched_switch: a:{prev} [120] S ==> a:{next} [120]\n")
     };
@@ -203,7 +203,7 @@ fn who_had_a_cpu_that_was_overwritten_did_nothing_there() {
     };
     let of_nine = |worked: Vec<(u32, u64)>| worked.iter().find(|(tid, _)| *tid == 9).unwrap().1;
     assert_eq!(of_nine(worked(&text.concat())), 2_000_000);
-    // Nor does it where nothing but the late first event shows that.
+    // The same if only the late first event shows that.
     let unmarked = [&text[..3], &text[4..]].concat().concat();
     assert_eq!(of_nine(worked(&unmarked)), 2_000_000);
     let found = survey(unmarked.as_bytes()).unwrap();
@@ -212,9 +212,9 @@ fn who_had_a_cpu_that_was_overwritten_did_nothing_there() {
     assert!(refused.contains("the events of CPU 1 begin 0.5 s late"), "{refused}");
 }
 
-/// 2 makes 3, and nothing says so but that, or not even that.
+/// Thread 2 makes 3. In the first text only a fork says so, in the second nothing does.
 #[test]
-fn a_thread_that_nobody_saw_begin_does_where_it_is_first_seen() {
+fn a_thread_with_an_unseen_start_starts_where_it_is_first_seen() {
     let text = |fork: &str| {
         format!(
             "a-1 [000] 1.000000: sched_switch: a:1 [120] S ==> b:2 [120]\n\
@@ -253,7 +253,7 @@ mod perfettos {
     use record::{Event, Kind, Left, Reader, TaskInfo};
     use trace::perfetto::{Perfetto, State};
 
-    /// What is read back of a recording that was made of a trace.
+    /// The events of the recording of a trace.
     fn imported(bytes: &[u8]) -> Vec<Event> {
         let timeline = Timeline::read(bytes, None).unwrap();
         let found = timeline.survey().unwrap();
@@ -315,7 +315,7 @@ mod perfettos {
         assert!(Timeline::read(&of(77, b"client"), None).is_ok(), "there is but one");
     }
 
-    /// CPU 1 was overwritten up to 3 s; its bundle says so, and an older recorder's field does.
+    /// CPU 1 was overwritten up to 3 s: its bundle says so, or an older recorder's field.
     #[test]
     fn a_bundle_says_from_when_on_a_cpu_is_known() {
         let event = |t_ns: u64, prev: u64, next: u64| {
@@ -396,7 +396,7 @@ mod perfettos {
         bytes(number, &all)
     }
 
-    /// As recorders write it by default: columns, times as differences, and packets that are packed.
+    /// The default of recorders: columns, times as differences, and packed packets.
     #[test]
     fn compact_and_packed_events_are_the_same_events() {
         let columns = [
@@ -434,7 +434,7 @@ mod perfettos {
         );
     }
 
-    /// A line's end is what a packet begins with, and a thread may have any name.
+    /// A packet may begin with a line's end, and a thread may have any name.
     #[test]
     fn a_text_that_begins_with_an_empty_line_is_no_trace() {
         let line = "\x1b[1m-1 [000] 1.5: sched_switch: a:1 [120] S ==> b:2 [120]\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording holds as a workload.
+//! The workload that a recording holds.
 
 use record::{Carrier, Ending, Event, Fit, Header, Kind, Left, Replay, Sample, Source, TaskInfo};
 use workload::{More, Object, Step, Task, Workload};
@@ -10,7 +10,7 @@ fn info(tid: u32, pid: u32, name: &str) -> TaskInfo {
     TaskInfo { name: name.into(), ..TaskInfo::new(tid, pid) }
 }
 
-/// The recorder starts 10 on CPU 0; everybody else comes from it.
+/// The recorder starts 10 on CPU 0; every other task descends from it.
 fn story(events: &[(u64, u32, Kind)]) -> (Replay, Workload) {
     let calls = events.iter().any(|(_, _, kind)| matches!(kind, Kind::Read { .. }));
     let recorder = Some(RECORDER);
@@ -75,7 +75,7 @@ fn what_one_waits_for_another_gives() {
     assert_eq!(replay.recorded()[1].cpu_ns, 5_000);
 }
 
-/// 10 makes 11, and all that is known is how long they ran and waited from look to look.
+/// 10 makes 11. Only the times that they ran and waited between samples are known.
 #[test]
 fn a_coarse_recording_has_work_and_sleep() {
     let recorder = Some(RECORDER);
@@ -93,10 +93,10 @@ fn a_coarse_recording_has_work_and_sleep() {
     };
     let mut events = vec![(0, Kind::Task(info(RECORDER, RECORDER, "paceline")))];
     events.extend(began(RECORDER, 10).map(|kind| (0, kind)));
-    // It had a CPU twice, and slept in between for what is left.
+    // It had a CPU twice, and slept for the remaining time in between.
     events.push((10_000, sample(10, 4_000, 2_000, 2)));
     events.extend(began(10, 11).map(|kind| (10_000, kind)));
-    // It ran on, and the kernel counted it late.
+    // It continued to run, and the kernel counted that late.
     events.push((20_000, sample(10, 6_000, 0, 0)));
     events.push((20_000, sample(11, 10_000, 0, 1)));
     events.push((30_000, sample(10, 14_000, 0, 0)));
@@ -125,7 +125,7 @@ fn what_a_timer_ends_takes_as_long_as_it_took() {
     assert!(!steps(&workload.tasks[0]).iter().any(|step| matches!(step, Step::Give { .. })));
 }
 
-/// 11 asks in call 3, gives up, works for 1 µs, asks in another or the same, and gets what it asks for.
+/// 11 asks in call 3, gives up, works for 1 µs, asks in the same call or another, and gets what it asks for.
 fn asking(calls: [u32; 2]) -> (Replay, Workload) {
     let mut events = pair(Carrier::Futex);
     let timed = |call| Kind::Timed { tid: 11, call };
@@ -144,7 +144,7 @@ fn asking(calls: [u32; 2]) -> (Replay, Workload) {
 }
 
 #[test]
-fn who_gives_up_and_asks_again_waits_for_what_it_gets_in_the_end() {
+fn a_task_that_gives_up_and_asks_again_waits_for_what_it_gets() {
     let (replay, workload) = asking([3, 3]);
     let ask = Step::TakeWithin { tokens: 0, ns: 500, work_ns: 1_000 };
     assert_eq!(steps(&workload.tasks[1]), [run(3_000), ask, run(2_000)]);
@@ -152,7 +152,7 @@ fn who_gives_up_and_asks_again_waits_for_what_it_gets_in_the_end() {
 }
 
 #[test]
-fn who_gives_up_and_asks_for_something_else_waited_as_long_as_it_took() {
+fn a_task_that_gives_up_and_asks_for_something_else_sleeps_as_long() {
     let (_, workload) = asking([3, 4]);
     let sleep = Step::Sleep { ns: 500 };
     assert_eq!(
@@ -162,7 +162,7 @@ fn who_gives_up_and_asks_for_something_else_waited_as_long_as_it_took() {
 }
 
 #[test]
-fn who_was_seen_to_give_up_does_so_elsewhere() {
+fn a_task_that_was_seen_to_give_up_may_give_up_in_other_waits() {
     let mut events = pair(Carrier::Futex);
     let timed = |t_ns, by| [(t_ns, 0, Kind::Timed { tid: 11, call: 3 }), (t_ns, 0, wake(11, by))];
     events.truncate(5);
@@ -186,7 +186,7 @@ fn a_wakeup_may_overtake_the_way_to_sleep() {
 }
 
 #[test]
-fn who_is_woken_and_never_runs_leaves_nobody_waiting() {
+fn a_woken_task_that_never_runs_leaves_no_task_waiting() {
     let mut events = pair(Carrier::Task);
     events.truncate(6);
     let (_, Workload { tasks, .. }) = story(&events);
@@ -221,7 +221,7 @@ fn a_wait_within_a_read_is_the_channels_where_calls_are_known() {
     assert_eq!(steps(&workload.tasks[0]), [run(800), Step::Fork(1), run(5_500), write, run(3_500)]);
 }
 
-/// 11 fills a pipe, waits for 10 to make room in it, and so on, so many times; the rest is read at the end.
+/// 11 fills a pipe, waits for 10 to make room in it, and writes again, `times` times; the rest is read at the end.
 fn full_pipe(messages: u64, bytes: u32, times: u64) -> Object {
     let (object, channel) = (7, Carrier::Pipe);
     let (write, read) =
@@ -249,26 +249,26 @@ fn a_pipe_has_the_room_that_it_was_full_with() {
     assert_eq!(full_pipe(1, 1, 20), Object::Packets { messages: 1 });
     assert_eq!(full_pipe(16, 100, 20), Object::Packets { messages: 16 });
     assert_eq!(full_pipe(40, 100, 20), Object::Pipe { capacity: 4096 });
-    // Some that wrote are still to say so.
+    // Some writers' calls have not returned yet.
     assert_eq!(full_pipe(625, 100, 20), Object::Pipe { capacity: 65_536 });
     assert_eq!(full_pipe(1, 4096, 20), Object::Pipe { capacity: 4096 });
-    // It may be somebody within it that was waited for.
+    // They may have waited for a task inside the pipe.
     assert_eq!(full_pipe(1, 1, 3), Object::Pipe { capacity: 65_536 });
 }
 
-/// With a token as well, a writer that has to wait for room, and its reader for that writer, would wait for ever.
+/// With a token as well, a writer that waits for room, and its reader that waits for the writer, would wait for ever.
 #[test]
-fn who_reads_a_channel_waits_for_nobody_at_it_but_for_what_is_in_it() {
+fn a_task_that_reads_a_channel_waits_for_its_data_and_for_no_token() {
     let mut events = pair(Carrier::Pipe);
     let (bytes, channel) = (100, Carrier::Pipe);
     events.insert(6, (6_500, 0, Kind::Write { object: 7, bytes, channel }));
-    // it had been there before it waited
+    // it had been at the channel before it waited
     events.insert(4, (4_500, 1, Kind::Read { object: 7, bytes, channel }));
     let (_, workload) = story(&events);
     assert!(!workload.objects.contains(&Object::Tokens), "{:?}", workload.objects);
 }
 
-/// 10 connects to 11, which waits for that in a call that gives up, and sends a request; it is answered.
+/// 10 connects to 11, which waits for that in a call with a timeout, and sends a request; 11 answers.
 fn connection() -> Vec<(u64, u32, Kind)> {
     let (sends, receives, port, channel) = (7, 8, 80, Carrier::Tcp);
     let mut events = pair(Carrier::Tcp);
@@ -287,7 +287,7 @@ fn connection() -> Vec<(u64, u32, Kind)> {
 }
 
 #[test]
-fn who_accepts_a_connection_waits_for_whoever_comes() {
+fn a_server_accepts_whichever_connection_comes() {
     let (_, workload) = story(&connection());
     let [client, server] = &workload.tasks[..] else { panic!("{workload:?}") };
     let pipe = Object::Pipe { capacity: 212_992 };
@@ -308,7 +308,7 @@ fn who_accepts_a_connection_waits_for_whoever_comes() {
 }
 
 #[test]
-fn a_connection_whose_other_end_was_not_seen_is_none() {
+fn a_connection_with_an_unseen_end_is_left_out() {
     for begun in [true, false] {
         let mut events = connection();
         events.retain(|(_, _, kind)| match kind {
@@ -326,8 +326,8 @@ fn a_connection_whose_other_end_was_not_seen_is_none() {
     }
 }
 
-/// One connection after another, each to a port and of what is sent by turns, the client's first. `waits`: for its end.
-/// `again`: all of them from one port.
+/// Consecutive connections, each with its port and the bytes sent in turn, the client's first. `waits`: the client
+/// waits for the end. `again`: all of them from one port.
 fn connections(of: &[(u8, &[u32])], waits: bool, again: bool) -> Workload {
     let channel = Carrier::Tcp;
     let mut events = pair(Carrier::Tcp);
@@ -383,9 +383,9 @@ fn a_pair_of_ports_that_comes_again_is_another_connection() {
     assert_eq!((accepted.count(), waits.count()), (2, 0), "{server:?}");
 }
 
-/// It gives up once, asks again, and finds what it asked for at its channel.
+/// It gives up once, asks again, and finds the data at its channel.
 #[test]
-fn who_waits_at_a_channel_does_not_give_up() {
+fn a_task_that_waits_at_a_channel_does_not_give_up() {
     let mut events = connection();
     let gives_up = [
         (5_200, 0, Kind::Timed { tid: 11, call: 5 }),
@@ -399,8 +399,9 @@ fn who_waits_at_a_channel_does_not_give_up() {
     assert_eq!(server[..2], [run(3_300), Step::Accept { listener: 0, accepted: 3 }]);
 }
 
-/// The two threads of a process wait for each other by turns: one works for 6 ms, of which another process has all but
-/// the last where `late`, and the other asks after 5 and is woken by word 64. `alone`: it works meanwhile only to ask.
+/// The two threads of a process wait for each other in turn. One works for 6 ms; if `late`, another process has its CPU
+/// for nearly all of the first 5. The other thread asks after 5 ms and is woken by word 64. `alone`: it works only to
+/// ask.
 fn asking_in_turn(alone: bool, late: bool) -> Vec<(u64, u32, Kind)> {
     const MS: u64 = 1_000_000;
     let mut events = pair(Carrier::Futex);
@@ -445,9 +446,9 @@ fn threads_that_ask_each_other_for_what_one_works_with_share_an_interpreters_loc
     }
 }
 
-/// A thread that waits for work and looks up every 5 ms does so while nobody works, too.
+/// A thread that waits for work and gives up every 5 ms does so even if no other thread works.
 #[test]
-fn threads_that_give_up_while_nobody_works_share_no_interpreter() {
+fn threads_that_give_up_while_no_thread_works_share_no_interpreter() {
     const MS: u64 = 1_000_000;
     let mut events = asking_in_turn(true, false);
     let from_ns = events.iter().map(|event| event.0).max().unwrap_or(0) + MS;
@@ -553,7 +554,7 @@ fn the_kernels_own_threads_take_cpus_as_they_did() {
 }
 
 #[test]
-fn who_makes_room_for_the_recorder_has_not_switched() {
+fn a_task_preempted_by_the_recorder_has_not_switched() {
     let (replay, _) = story(&[
         (1_000, 0, switch(10, RECORDER, Left::Preempted)),
         (1_500, 0, switch(RECORDER, 10, Left::Blocked)),
@@ -565,7 +566,7 @@ fn who_makes_room_for_the_recorder_has_not_switched() {
 }
 
 #[test]
-fn who_was_there_before_goes_on_from_the_beginning() {
+fn a_task_from_before_the_recording_starts_at_its_beginning() {
     let mut replay = Replay::new(&Header { cpus: 2, ..Header::default() }, 0.0);
     let events = [
         (0, 0, Kind::Task(info(5, 5, "runs"))),
@@ -585,7 +586,7 @@ fn who_was_there_before_goes_on_from_the_beginning() {
 }
 
 #[test]
-fn a_switch_that_is_missing_leaves_nobody_waiting() {
+fn a_missing_switch_leaves_no_task_waiting() {
     let mut events = pair(Carrier::Timer);
     events.remove(6);
     events.insert(6, (8_000, 1, switch(11, 0, Left::Blocked)));
@@ -614,13 +615,13 @@ fn a_long_recording_is_fitted_by_its_beginning() {
 }
 
 #[test]
-fn who_left_unseen_does_not_work_on() {
+fn a_task_that_left_unseen_does_not_work_on() {
     let begin = &pair(Carrier::Futex)[..4];
-    // Who runs on its CPU is another, and how that came is missing.
+    // Another task leaves its CPU, and the switch to that task is missing.
     let rest = [(8_000, 1, switch(99, 0, Left::Blocked)), (10_000, 0, switch(10, 0, Left::Dead))];
     let (replay, _) = story(&[begin, &rest].concat());
     assert_eq!(replay.recorded()[1].cpu_ns, 0);
-    // Its number is another's already.
+    // A new thread has its number already.
     let again = [
         (8_000, 0, Kind::Task(info(11, 10, "thread"))),
         (8_000, 0, Kind::Start { tid: 11, target: 1 }),
@@ -630,7 +631,7 @@ fn who_left_unseen_does_not_work_on() {
     assert_eq!(replay.recorded()[1].cpu_ns, 0);
 }
 
-/// A thread that is not the first of its process calls exec: it goes on, and the first ends.
+/// A thread that is not the first of its process calls exec: it continues, and the first ends.
 #[test]
 fn a_thread_that_calls_exec_takes_its_process_over() {
     let begin = &pair(Carrier::Futex)[..4];
@@ -649,9 +650,9 @@ fn a_thread_that_calls_exec_takes_its_process_over() {
     assert_eq!((recorded.tid, recorded.name.as_str(), recorded.cpu_ns), (10, "make", 5_000));
 }
 
-/// It asks again and again, until the recording ends: each time is looked at once, or this takes minutes.
+/// It asks again and again, until the recording ends. Each time is examined only once, or this would take minutes.
 #[test]
-fn who_asks_in_vain_sleeps_by_turns() {
+fn a_task_that_asks_in_vain_sleeps_in_between() {
     const TIMES: u64 = 300_000;
     let mut replay = Replay::new(&Header { cpus: 1, ..Header::default() }, 0.0);
     let mut happens = |t_ns, kind| replay.event(&Event { t_ns, cpu: 0, kind });
@@ -669,9 +670,9 @@ fn who_asks_in_vain_sleeps_by_turns() {
     assert_eq!(steps(&workload.tasks[0]).into_iter().filter(waits).count() as u64, TIMES);
 }
 
-/// The end of a thread is work as well: it may sleep on the way, and only then wakes who waits for it.
+/// The end of a thread is work as well: it may sleep while it exits, and wakes its parent only then.
 #[test]
-fn who_sleeps_on_its_way_out_still_wakes_its_parent() {
+fn a_task_that_sleeps_while_it_exits_still_wakes_its_parent() {
     let (replay, workload) = story(&[
         (1_000, 0, Kind::Fork { parent: 10, child: 11 }),
         (1_000, 0, Kind::Task(info(11, 11, "child"))),
@@ -694,8 +695,8 @@ fn who_sleeps_on_its_way_out_still_wakes_its_parent() {
     assert_eq!(replay.recorded()[1].cpu_ns, 6_000);
 }
 
-/// Who had a lock of the kernel's when another needed it had that by chance: in a replay it is needed as long, and given
-/// by nobody.
+/// Which task held a lock of the kernel's when another needed it was chance. In a replay the wait is as long, and no
+/// task ends it.
 #[test]
 fn a_lock_of_the_kernels_is_waited_for_and_not_given() {
     let mut events = pair(Carrier::Task);
@@ -729,15 +730,15 @@ fn talk(by: Carrier) -> Vec<(u64, u32, Kind)> {
 }
 
 #[test]
-fn who_talks_through_pipes_does_so_unseen() {
+fn tasks_that_talk_through_pipes_do_so_unseen() {
     assert!(story(&talk(Carrier::Pipe)).0.talks_unseen());
     assert!(story(&talk(Carrier::UnixSocket)).0.talks_unseen());
     assert!(!story(&talk(Carrier::Futex)).0.talks_unseen());
     assert!(!story(&pair(Carrier::Pipe)).0.talks_unseen(), "once");
 }
 
-/// What 10 gives when it wakes two threads, one right after the other, by the same thing; and whether it tells that it
-/// is about to block.
+/// `more` and `sync` of each `Give` of 10 when it wakes two threads in a row by the same object. `sync`: the wakeup
+/// says that 10 is about to block.
 fn given(by: Carrier) -> Vec<(More, bool)> {
     let thread = |tid, t_ns| {
         [
@@ -766,7 +767,7 @@ fn given(by: Carrier) -> Vec<(More, bool)> {
 }
 
 #[test]
-fn who_wakes_many_in_a_queue_keeps_its_lock() {
+fn a_task_that_wakes_many_in_a_queue_keeps_its_lock() {
     assert_eq!(given(Carrier::Pipe), [(More::Locked, true), (More::No, true)]);
     assert_eq!(given(Carrier::Futex), [(More::Free, false), (More::No, false)]);
     assert_eq!(given(Carrier::Task), [(More::Free, false), (More::No, false)]);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `try` answers, as `--json` prints it.
+//! The answer of `try`, as `--json` prints it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::text::sentence;
 
-/// What to do.
+/// The advice to the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -15,7 +15,7 @@ pub enum Verdict {
     Stay,
     /// Several policies gain alike.
     Tie,
-    /// The replay says too little for an answer.
+    /// The replay shows too little for an answer.
     #[default]
     None,
 }
@@ -23,32 +23,32 @@ pub enum Verdict {
 /// An answer, with what it rests on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What to do.
+    /// The advice to the user.
     pub verdict: Verdict,
     /// The policy to try, the cheapest of those that gain alike, or the one to stay with. None: no answer.
     pub policy: Option<String>,
-    /// All policies that gain alike, where it is a tie.
+    /// All policies that gain alike, if it is a tie.
     pub alike: Vec<String>,
     /// How many times as fast as the first policy: from the median of the replays' own ratios.
     pub gain: Option<f64>,
-    /// The range of the same: least and greatest.
+    /// The least and the greatest such ratio.
     pub range: Option<[f64; 2]>,
-    /// What the gain costs.
+    /// Costs of the gain.
     pub costs: Option<Costs>,
-    /// Why it is to be taken as a direction and not as a figure; empty where it is not.
+    /// Why the gain is a direction and not a figure; empty if it is a figure.
     pub weak: Vec<String>,
     /// The answer in one sentence.
     pub headline: String,
-    /// What it costs and what speaks against it, a sentence each.
+    /// Costs and objections, a sentence each.
     pub details: Vec<String>,
-    /// All of that in one text.
+    /// The headline and all details in one text.
     pub why: String,
     /// The command to run next, quoted for a shell. None: there is nothing to do.
     pub next: Option<String>,
 }
 
 impl Answer {
-    /// A verdict in words: a sentence, and a sentence for each detail.
+    /// A verdict in words: a headline, and a sentence for each detail.
     pub fn new(verdict: Verdict, headline: String, details: Vec<String>) -> Self {
         let mut answer = Answer { verdict, headline, details, ..Answer::default() };
         answer.join();
@@ -61,7 +61,7 @@ impl Answer {
         self.join();
     }
 
-    /// Whether waits grow under what it names.
+    /// Whether waits grow under the named policy.
     pub fn is_costly(&self) -> bool {
         self.costs.as_ref().is_some_and(Costs::tail_grows)
     }
@@ -72,7 +72,7 @@ impl Answer {
     }
 }
 
-/// What a policy's gain costs. None: not known.
+/// Costs of a policy's gain. None: not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// 99 % of waits are shorter: the median of the runs.
@@ -85,11 +85,11 @@ pub struct Costs {
     pub slowest_task: Option<Slowed>,
 }
 
-/// Waits that grow to more than this many times what they were are told before anything else.
+/// Waits that grow to more than this multiple are mentioned before anything else.
 const TAIL_MAX: f64 = 2.0;
 
 impl Costs {
-    /// Whether 99 % of waits, or the longest, grow by so much that this is told first.
+    /// Whether the 99th percentile of waits, or the longest wait, grows enough to be mentioned first.
     pub fn tail_grows(&self) -> bool {
         let grows = |wait: Option<Beside>| wait.is_some_and(|wait| wait.grows(TAIL_MAX));
         grows(self.wait_p99_s) || grows(self.worst_wait_s)
@@ -99,14 +99,14 @@ impl Costs {
 /// A figure beside the first policy's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
-    /// The policy's.
+    /// The figure of the policy.
     pub own: f64,
-    /// The first policy's.
+    /// The figure of the first policy.
     pub first: f64,
 }
 
 impl Beside {
-    /// Whether it is more than so many times the first policy's.
+    /// Whether it is more than `times` the first policy's.
     pub fn grows(&self, times: f64) -> bool {
         self.own > times * self.first
     }
@@ -115,9 +115,9 @@ impl Beside {
 /// A task, and how much longer it takes than under the first policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slowed {
-    /// What it is called.
+    /// Name of the task.
     pub name: String,
-    /// Its time on CPUs and waiting for one, as a multiple of what that is under the first policy: the median of the
-    /// runs' own ratios.
+    /// Its time on CPUs and waiting for one, divided by the same under the first policy: the median of the runs' own
+    /// ratios.
     pub ratio: f64,
 }

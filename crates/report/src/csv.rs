@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::Results;
 
-/// Who had which CPU when.
+/// A stretch of time in which a task had a CPU.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)]
 pub struct Interval {
@@ -45,7 +45,7 @@ pub fn tasks(results: &Results, out: impl Write) -> io::Result<()> {
     table(rows, out)
 }
 
-/// A row for each, written as it comes: there may be more than memory has room for.
+/// A row for each interval, written as it arrives: all of them may not fit in memory.
 pub fn intervals(intervals: impl Iterator<Item = Interval>, out: impl Write) -> io::Result<()> {
     let mut out = Writer::from_writer(out);
     for interval in intervals {
@@ -61,7 +61,7 @@ fn object(of: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// What is no number and no text of its own has no column; a column that a row lacks is empty there.
+/// A column for each value that is a number or a text. A column that a row lacks is empty there.
 fn table(rows: Vec<Map<String, Value>>, out: impl Write) -> io::Result<()> {
     let plain = |value: &Value| !value.is_array() && !value.is_object();
     let mut columns: Vec<&String> = Vec::new();
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(String::from_utf8(text).unwrap(), wanted);
     }
 
-    /// Counts what it is given.
+    /// Counts the rows that it yields.
     struct Counted<'a>(&'a Cell<usize>);
 
     impl Write for Counted<'_> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each policy did differently from the first one, in words that the figures give.
+//! Differences of each policy from the first one, in words, from the figures.
 
 use crate::text::{count, digits, percent, time};
 use crate::{Results, Spread, Summary};
@@ -7,7 +7,7 @@ use crate::{Results, Spread, Summary};
 /// A figure counts as different from this factor on, in either direction.
 const FACTOR: f64 = 1.25;
 
-/// How a sentence speaks of a figure.
+/// How a sentence describes a figure.
 #[derive(Clone, Copy)]
 enum Kind {
     /// `38 % fewer switches`, `1.8 times as many switches`.
@@ -18,7 +18,7 @@ enum Kind {
     Length,
 }
 
-/// A figure of a summary: what it is called, and how it is shown.
+/// A figure of a summary: its kind, its name, the function that reads it and the function that shows it.
 type Told = (Kind, &'static str, fn(&Summary) -> Option<Spread>, fn(f64) -> String);
 
 const TOLD: &[Told] = &[

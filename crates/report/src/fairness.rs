@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How evenly tasks are served: the part of the time in which a task could run that it did run.
+//! How evenly tasks are served. A task's service is its time on a CPU as a part of the time in which it was runnable.
 
 use crate::html::figure;
 use crate::plot::strips;
 use crate::text::percent;
 use crate::{Results, Run, TaskRun};
 
-/// Tasks that a row shows: of more, every so-many-th by its part.
+/// Most tasks in a row. Of more tasks, a sample at even distances is shown.
 const DOTS: usize = 150;
-/// A task that could run for a smaller part of the run says nothing of its service.
+/// A task that was runnable for a smaller part of the run does not count.
 const WORTH: f64 = 0.01;
 
 const TITLE: &str = "How evenly tasks are served, in each policy's first run";
 
-/// The picture, where two tasks or more could run long enough to be judged.
+/// The picture, if at least two tasks were runnable long enough to count.
 pub fn drawn(results: &Results) -> String {
     let first = |policy: &str| results.runs.iter().find(|run| run.policy == policy);
     let of = |policy: &str| first(policy).map(served).unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn drawn(results: &Results) -> String {
     format!("<h2>Fairness</h2>\n{}", figure(&caption, &strips(TITLE, axis, &strip)))
 }
 
-/// Each task's part and name, the least first.
+/// Each task's service and name, the least first.
 fn served(run: &Run) -> Vec<(f64, &str)> {
     let could = |task: &TaskRun| task.cpu_s + task.wait_s.max(task.wait_max_s);
     let tasks = run.tasks.iter().filter(|task| could(task) >= WORTH * run.elapsed_s);

@@ -15,15 +15,15 @@ pub struct Figure {
     show: fn(f64) -> String,
 }
 
-/// What is shown of all runs.
+/// Which statistic of all runs is shown.
 enum Statistic {
     /// The median; the page adds the range.
     Median(fn(&Summary) -> Option<Spread>),
-    /// The greatest of all runs, which has no range.
+    /// The greatest of all runs; it has no range.
     Greatest(fn(&Summary) -> Option<f64>),
 }
 
-/// What the scheduler did, in the order of the columns.
+/// The scheduler's behaviour, in the order of the columns.
 pub const BEHAVIOUR: &[Figure] = &[
     Figure::counted("switches", "switches", |one| one.context_switches),
     Figure::counted("involuntary", "involuntary", |one| one.involuntary_switches),
@@ -60,7 +60,7 @@ impl Figure {
         }
     }
 
-    /// The figure with the range of the runs, where it has one.
+    /// The figure with the range of the runs, if it has one.
     pub fn with_range(&self, summary: &Summary) -> String {
         match self.statistic {
             Statistic::Median(of) => with_range(of(summary), self.show),
@@ -69,7 +69,7 @@ impl Figure {
     }
 }
 
-/// A median with its range, where runs differ.
+/// A median with its range, if runs differ.
 pub fn with_range(spread: Option<Spread>, show: fn(f64) -> String) -> String {
     known(spread, |spread| match spread.min == spread.max {
         true => show(spread.median),
@@ -77,15 +77,15 @@ pub fn with_range(spread: Option<Spread>, show: fn(f64) -> String) -> String {
     })
 }
 
-/// What a policy needs of what the first policy needs: the median of the runs' own ratios, with their range where they
-/// differ.
+/// A policy's elapsed time as a multiple of the first policy's: the median of the runs' own ratios, with their range if
+/// they differ.
 pub fn against_first(summary: &Summary) -> String {
     let Some(ratio) = summary.vs_first else { return known(None, digits) };
     let between = summary.vs_first_range.map(|ratio| range(ratio.min, ratio.max));
     format!("{}×{}", digits(ratio), between.unwrap_or_default())
 }
 
-/// ` (0.69–0.73)` behind a ratio; nothing where both ends are the same.
+/// ` (0.69–0.73)` behind a ratio; empty if both ends are the same.
 pub fn range(least: f64, greatest: f64) -> String {
     match greatest > least {
         true => format!(" ({}–{})", digits(least), digits(greatest)),
@@ -93,7 +93,7 @@ pub fn range(least: f64, greatest: f64) -> String {
     }
 }
 
-/// Idle-while-runnable with its part of all CPU time.
+/// Idle-while-runnable as a time and as a part of all CPU time.
 pub fn idle_while_runnable(summary: &Summary) -> String {
     let both = summary.idle_while_runnable_s.zip(summary.idle_while_runnable_share);
     known(both, |(s, share)| format!("{} ({})", time(s.median), percent(share.median)))

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// Why a file could not be written; the old one, where there was one, is untouched.
+/// Why a file could not be written. An old file, if there was one, is untouched.
 #[derive(Debug)]
 pub struct FileError {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub struct FileError {
 
 impl std::fmt::Display for FileError {
     fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
-        // The temporary file's own name is of no use to anybody.
+        // The user has no use for the temporary file's name.
         let source = self.source.to_string();
         let source = source.split(" at path ").next().unwrap_or_default();
         write!(out, "cannot write {}: {source}", self.path.display())
@@ -28,13 +28,13 @@ impl std::fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// Writes `bytes` beside `path` and moves it there once it is on the disk, so that a full disk or
-/// an interruption leaves what was there before.
+/// Writes `bytes` beside `path` and moves the file there once it is on the disk. A full disk or an interruption leaves
+/// the old file.
 pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), FileError> {
     write_with(path, |out| out.write_all(bytes.as_ref()))
 }
 
-/// [`write_whole`], of what `fill` writes bit by bit.
+/// [`write_whole`] for bytes that `fill` writes piece by piece.
 pub fn write_with(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -47,14 +47,14 @@ pub fn probe(path: &Path) -> Result<(), FileError> {
     Draft::new(path).map(drop)
 }
 
-/// A file that takes long to write, beside its place. What was there before stays if it is dropped.
+/// A file that takes long to write, beside its place. The old file stays if the draft is dropped.
 pub struct Draft {
     begun: Begun<'static>,
     path: PathBuf,
 }
 
 impl Draft {
-    /// Begins it.
+    /// Begins a draft.
     ///
     /// # Errors
     /// No file can be written there.
@@ -63,7 +63,7 @@ impl Draft {
         Ok(Draft { begun, path: path.to_path_buf() })
     }
 
-    /// Begins it, with what `fill` writes in it.
+    /// Begins a draft, with what `fill` writes in it.
     ///
     /// # Errors
     /// No file can be written there, or the disk is full.
@@ -76,7 +76,7 @@ impl Draft {
         Ok(draft)
     }
 
-    /// What to write to: any number of them write to one file, each behind what others wrote.
+    /// A writer. All writers append to the same file.
     ///
     /// # Errors
     /// There are too many open files.
@@ -84,10 +84,10 @@ impl Draft {
         self.begun.file.as_file().try_clone().map_err(|source| failed(&self.path, source))
     }
 
-    /// Puts it in its place, once it is on the disk.
+    /// Syncs the file to the disk and moves it to its place.
     ///
     /// # Errors
-    /// The disk does not take it; what was there before is untouched.
+    /// The disk does not take it; the old file is untouched.
     pub fn keep(self) -> Result<(), FileError> {
         self.begun.finish().map_err(|source| failed(&self.path, source))
     }
@@ -97,14 +97,14 @@ fn failed(path: &Path, source: io::Error) -> FileError {
     FileError { path: path.to_path_buf(), source }
 }
 
-/// Removes what is half written, for who ends this process next: nobody finishes or begins a file after it.
+/// Removes unfinished files. The caller ends the process next: no file is finished or begun after this call.
 pub fn remove_unfinished() {
     std::mem::forget(UNFINISHED.remove());
 }
 
 static UNFINISHED: Unfinished = Unfinished::new();
 
-/// Temporary files that are not in their place yet.
+/// Temporary files that are not at their place yet.
 struct Unfinished(Mutex<BTreeSet<PathBuf>>);
 
 impl Unfinished {
@@ -121,7 +121,7 @@ impl Unfinished {
         self.begin(path).and_then(write).map_err(|source| failed(path, source))
     }
 
-    /// Makes a temporary file beside `path`; it is known for as long as it is there.
+    /// Makes a temporary file beside `path`. It is listed as unfinished for as long as it exists.
     fn begin(&self, path: &Path) -> io::Result<Begun<'_>> {
         let place = place_of(path)?;
         let mut known = self.known();
@@ -133,11 +133,11 @@ impl Unfinished {
         Ok(Begun { file, place, _known: known })
     }
 
-    /// Nothing is begun before what this gives is dropped.
+    /// No file is begun before the returned guard is dropped.
     fn remove(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         let known = self.known();
         for path in known.iter() {
-            // There is nobody left to tell, and what is in its place by now is not here.
+            // There is no caller left to report to, and files that are at their place are no longer in this set.
             let _ = fs::remove_file(path);
         }
         known
@@ -148,17 +148,17 @@ impl Unfinished {
     }
 }
 
-/// A temporary file, and where it is to be. What was there before stays if it is dropped.
+/// A temporary file and its destination. The old file stays if it is dropped.
 struct Begun<'a> {
     file: NamedTempFile,
     place: PathBuf,
-    /// Goes after the file.
+    /// Dropped after the file.
     _known: Known<'a>,
 }
 
 impl Begun<'_> {
     fn finish(self) -> io::Result<()> {
-        // Whose it was stays whose it is, where we may say so; nor does the umask change who may read it.
+        // The old file's owner is kept if we may set it. The umask does not change the mode either.
         if let Ok(was) = fs::metadata(&self.place) {
             let file = self.file.as_file();
             let _ = fchown(file, Some(was.uid()), Some(was.gid()));
@@ -170,7 +170,7 @@ impl Begun<'_> {
     }
 }
 
-/// One of them.
+/// An entry of the set of unfinished files.
 struct Known<'a> {
     of: &'a Unfinished,
     path: PathBuf,
@@ -182,15 +182,15 @@ impl Drop for Known<'_> {
     }
 }
 
-/// Where the file lies behind links, or will lie. A device or a pipe is refused: the move would put a file in its
-/// place, and nobody who names /dev/null means that.
+/// The file's place with links followed, whether or not the file exists. A device or a pipe is refused: the move would
+/// replace it by a file, and a user that names /dev/null does not mean that.
 fn place_of(path: &Path) -> io::Result<PathBuf> {
     let no_file = |why: &str| Err(io::Error::new(ErrorKind::InvalidInput, why));
     match fs::metadata(path) {
         Ok(there) if there.is_file() => fs::canonicalize(path),
         Ok(_) => no_file("it is there and no file; name a file"),
         Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
-            // Not a circle, or that would have been the error.
+            // The links form no circle: that would have been the error.
             Ok(target) => place_of(&folder_of(path).join(target)),
             Err(_) if names_folder(path) => no_file("it is the name of a folder; name a file"),
             Err(_) => Ok(path.to_path_buf()),
@@ -212,10 +212,10 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Who may read and write a new file, before the umask.
+/// Mode of a new file, before the umask.
 const NEW: u32 = 0o666;
 
-/// Who may read and write the file that is there.
+/// Mode of the existing file.
 fn mode_of(there: &Metadata) -> u32 {
     there.permissions().mode() & 0o777
 }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_interrupted_leaves_the_old_file_and_no_other() {
+    fn an_interrupted_write_leaves_the_old_file_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.csv");
         let unfinished = Unfinished::new();
@@ -334,11 +334,11 @@ mod tests {
     }
 
     #[test]
-    fn whose_a_file_was_stays_whose_it_is() {
+    fn a_rewritten_file_keeps_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "old").unwrap();
-        // Only root may give it away; everybody else has it already.
+        // Only root may change the owner; any other user owns the file already.
         let own = std::fs::metadata(&path).unwrap().uid();
         let other =
             if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() { 65534 } else { own };

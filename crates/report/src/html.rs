@@ -8,10 +8,10 @@ use crate::{
 };
 
 const STYLE: &str = include_str!("report.css");
-/// Rows of a long table that a reader sees; the data behind the link has all.
+/// Most rows that the page shows of a long table; the data behind the link has all.
 const ROWS_SHOWN: usize = 200;
 
-/// Makes text safe in HTML, in text and in quoted attributes.
+/// Escapes text for HTML, in text and in quoted attributes.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -21,7 +21,7 @@ pub fn escape(text: &str) -> String {
             '>' => safe += "&gt;",
             '"' => safe += "&quot;",
             '\'' => safe += "&#39;",
-            // A name of a program may hold anything.
+            // A program's name may contain any character.
             letter if letter.is_control() && !letter.is_whitespace() => safe.push('\u{fffd}'),
             _ => safe.push(letter),
         }
@@ -41,7 +41,7 @@ pub fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// A table with a caption; cells are text, the first of a row names it.
+/// A table with a caption. Cells are text; the first of a row is its name.
 pub fn table(caption: &str, headings: &[&str], rows: &[Vec<String>]) -> String {
     let mut html = format!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">\n<table>\n\
@@ -69,12 +69,12 @@ pub fn table(caption: &str, headings: &[&str], rows: &[Vec<String>]) -> String {
     html
 }
 
-/// What names a row or a column breaks behind its marks first: a policy between its knobs.
+/// Lets the name of a row or column break behind its punctuation first: a policy between its knobs.
 fn breaking(name: &str) -> String {
     escape(name).replace(',', ",<wbr>").replace(':', ":<wbr>")
 }
 
-/// A figure breaks between its parts and not between a number and its unit.
+/// Lets a figure break between its parts, but not between a number and its unit.
 fn solid(cell: &str) -> String {
     match cell.starts_with(|letter: char| letter.is_ascii_digit()) {
         false => cell.to_string(),
@@ -94,13 +94,13 @@ pub fn figure(caption: &str, svg: &str) -> String {
     )
 }
 
-/// A link that hands out `data` as a file, from within the page.
+/// A link that saves `data` as a file, from within the page.
 pub fn download(name: &str, mime: &str, data: &str) -> String {
     let mut encoded = String::with_capacity(data.len() + data.len() / 4);
     for byte in data.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => encoded.push(byte as char),
-            // What JSON is made of takes a third as it is.
+            // JSON's punctuation is left as it is: escaped, it would take three times the room.
             b'-' | b'_' | b'.' | b'~' | b',' | b':' | b'"' | b'{' | b'}' | b'[' | b']' => {
                 encoded.push(byte as char);
             }
@@ -111,20 +111,20 @@ pub fn download(name: &str, mime: &str, data: &str) -> String {
     format!("<a download=\"{name}\" href='data:{mime};charset=utf-8,{encoded}'>{shown}</a>")
 }
 
-/// Where a report comes from.
+/// How a report was made.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// Of Paceline.
+    /// Version of Paceline.
     pub version: String,
-    /// When it was made.
+    /// Date of the report.
     pub date: String,
-    /// The command that makes it again.
+    /// The command that makes the report again.
     pub command: String,
-    /// What each policy is.
+    /// A description of each policy.
     pub policies: Vec<About>,
 }
 
-/// What a reader who does not know a policy is told of it.
+/// A policy's description for the reader.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// The policy, as the comparison names it.
@@ -135,7 +135,7 @@ pub struct About {
     pub page: Option<String>,
 }
 
-/// The report of one comparison: the answer, how much and how sure, what differs, then all figures.
+/// The report of one comparison: the answer, the gains and their spread, the differences, then all figures.
 pub fn comparison(results: &Results, origin: &Origin) -> String {
     let setting = &results.setting;
     let names: Vec<&str> = results.summary.iter().map(|one| one.policy.as_str()).collect();
@@ -186,7 +186,7 @@ fn made(origin: &Origin) -> String {
     )
 }
 
-/// What each policy is, with its page in the book.
+/// Each policy's description, with its page in the book.
 fn policies(all: &[About]) -> String {
     if all.is_empty() {
         return String::new();
@@ -202,7 +202,7 @@ fn policies(all: &[About]) -> String {
     html + "</dl>\n</div>\n"
 }
 
-/// How much, and how sure: each run of each policy against the first policy's.
+/// The gains and their spread: each run of each policy against the first policy's.
 fn gains(results: &Results) -> String {
     let Some((first, others)) = results.summary.split_first() else { return String::new() };
     let name = results.setting.clock.elapsed_name();
@@ -221,7 +221,7 @@ fn gains(results: &Results) -> String {
     )
 }
 
-/// What each policy did differently, in words.
+/// Each policy's differences, in words.
 fn differences(results: &Results) -> String {
     let sentences = differences::sentences(results);
     if sentences.is_empty() {
@@ -234,7 +234,7 @@ fn differences(results: &Results) -> String {
     html + "</ul>\n"
 }
 
-/// What a reader asked for comes first.
+/// The answer that the reader asked for; it comes first.
 fn answer(results: &Results) -> String {
     let Some(answer) = &results.answer else { return String::new() };
     let kind = match answer.verdict {
@@ -256,7 +256,7 @@ fn answer(results: &Results) -> String {
     html + "</section>\n"
 }
 
-/// The same table as `--csv` writes.
+/// The table that `--csv` writes.
 fn table_of_runs(results: &Results) -> String {
     let mut table = Vec::new();
     csv::runs(results, &mut table).expect("memory takes it");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Results: the JSON object, text tables, plots and the HTML report.
 //!
-//! [`Results`] is made from what a ground measured and knows nothing of grounds. Everything shown
-//! is taken from it: a table, a plot and the JSON of one comparison cannot disagree.
+//! [`Results`] is made from what a ground measured and does not depend on the ground. All output is taken from it: a
+//! table, a plot and the JSON of one comparison cannot disagree.
 
 mod answer;
 pub mod csv;

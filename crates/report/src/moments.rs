@@ -5,9 +5,9 @@ use crate::text::{digits, time};
 
 /// Windows that the common part of two runs is divided into.
 const WINDOWS: usize = 48;
-/// Moments that are marked in a picture.
+/// Most moments that are marked in a picture.
 const MOST: usize = 3;
-/// CPUs that must be used differently for a window to be worth a mark, and the part of all CPUs.
+/// A window is marked if at least this many CPUs are used differently, and at least this part of all CPUs.
 const WORTH_CPUS: f64 = 0.25;
 const WORTH_PART: f64 = 0.05;
 
@@ -18,21 +18,22 @@ pub struct Moment {
     pub from_ns: f64,
     /// Where it ends, ns.
     pub to_ns: f64,
-    /// What differs, in words: `hackbench has 6.2 CPUs (2.1 under cfs)`.
+    /// The difference, in words: `hackbench has 6.2 CPUs (2.1 under cfs)`.
     pub what: String,
 }
 
 impl Moment {
-    /// When it is, and what differs.
+    /// The moment as text: when it is, and what differs.
     pub fn told(&self) -> String {
         format!("{} to {}: {}", time(self.from_ns / 1e9), time(self.to_ns / 1e9), self.what)
     }
 }
 
-/// CPUs that each program has in each window of so many ns; the last is idle time.
+/// CPUs that each program has on average between two times, in ns; the last entry is idle time.
 pub type Uses<'a> = &'a dyn Fn(f64, f64) -> Vec<f64>;
 
-/// The windows that differ most, in the order of time. `names`: of programs, as [`Uses`] has them, without idle time.
+/// The windows that differ most, in the order of time. `names` are those of the programs, in the order of [`Uses`],
+/// without idle time.
 pub fn of(names: &[String], own: Uses, first: (&str, Uses), common_ns: f64) -> Vec<Moment> {
     let window_ns = common_ns / WINDOWS as f64;
     let mut apart: Vec<(usize, f64, Vec<f64>, Vec<f64>)> = (0..WINDOWS)
@@ -63,7 +64,7 @@ pub fn of(names: &[String], own: Uses, first: (&str, Uses), common_ns: f64) -> V
 }
 
 fn differs(names: &[String], own: &[f64], other: &[f64], first: &str) -> String {
-    // Of a program and idle time that differ alike it is the program that tells.
+    // If a program and idle time differ by the same amount, the program is named.
     let most = (0..own.len())
         .rev()
         .max_by(|a, b| (own[*a] - other[*a]).abs().total_cmp(&(own[*b] - other[*b]).abs()));

@@ -9,28 +9,28 @@ use trace::{Home, Outcome, Placed, Tid};
 use crate::html::escape;
 use crate::text::time;
 
-/// Threads that a picture has room for.
+/// Most threads that a picture shows.
 const THREADS: usize = 32;
-/// Nodes that have a colour of their own.
+/// Nodes with a colour of their own.
 const COLORS: usize = 8;
 /// The picture's units: width of the run, height of a thread's row, room for names.
 const WIDTH: usize = 1000;
 const ROW: usize = 16;
 const LEFT: usize = 160;
 
-/// From when to when, in ns, on which node.
+/// Start and end, in ns, and the node.
 type Stretch = (u64, u64, usize);
 
 /// Where the threads of a policy's first run and their pages were.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
-    /// By thread: its nodes, and those of most of its pages.
+    /// By thread: its own nodes, and the nodes of most of its pages.
     threads: BTreeMap<Tid, [Vec<Stretch>; 2]>,
     end_ns: u64,
 }
 
 impl Nodes {
-    /// Of what the ground saw of threads and pages, or of what the policy placed.
+    /// From what the ground saw of threads and pages, or else from where the policy placed them.
     pub fn new(outcome: &Outcome) -> Self {
         match outcome.homes.is_empty() {
             true => Nodes::of_placements(&outcome.placed),
@@ -73,7 +73,7 @@ impl Nodes {
         nodes
     }
 
-    /// Whether threads or pages are on several nodes, over several moments.
+    /// Whether threads or pages are on several nodes, at several moments.
     fn tells(&self) -> bool {
         let all = || self.threads.values().flatten().flatten();
         let nodes: BTreeSet<usize> = all().map(|(_, _, node)| *node).collect();
@@ -85,7 +85,7 @@ impl Nodes {
     }
 }
 
-/// A picture for each policy of which it is known.
+/// A picture for each policy with known nodes.
 pub fn drawn<'v>(
     views: impl Iterator<Item = (&'v str, &'v Nodes, &'v BTreeMap<Tid, String>)>,
 ) -> String {
@@ -164,7 +164,7 @@ fn picture(policy: &str, nodes: &Nodes, names: &BTreeMap<Tid, String>, end_ns: u
     )
 }
 
-/// Stretches on one node that follow each other are one.
+/// Joins consecutive stretches on the same node.
 fn joined(line: &[Stretch]) -> Vec<Stretch> {
     let mut joined: Vec<Stretch> = Vec::new();
     for (from, to, node) in line {

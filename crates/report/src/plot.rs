@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Plots as inline SVG.
 //!
-//! Colours of text, axes and grid are placeholders that the page's style sheet replaces
-//! ([`crate::html`]), so that one plot serves light and dark pages; series colours are those of
-//! Okabe and Ito, told apart by colour-blind readers on both. Lines beyond the last colour begin again with the first,
-//! in dashes and with hollow dots.
+//! Colours of text, axes and grid are placeholders that the page's style sheet replaces ([`crate::html`]), so that one
+//! plot serves light and dark pages. Series colours are those of Okabe and Ito: colour-blind readers can tell them
+//! apart on both. Lines beyond the last colour reuse the colours from the first on, dashed and with hollow dots.
 
 use plotters::coord::ranged1d::{BoldPoints, SegmentedCoord};
 use plotters::coord::types::RangedCoordf64;
@@ -27,11 +26,11 @@ const SERIES: [RGBColor; 7] = [
     RGBColor(120, 120, 120),
 ];
 
-/// Lengths of dashes and of what is between them, in px, of lines that have the colours again: each time others. Dashes
-/// of the first length are long enough for two of them in a legend.
+/// Lengths of dashes and gaps, in px, of lines that reuse the colours: one pattern for each reuse. Dashes of the first
+/// pattern are long enough for two of them in a legend.
 const DASHES: [(i32, i32); 3] = [(7, 4), (2, 4), (12, 3)];
 
-/// The colour of a line, and its dashes where another one has this colour unbroken.
+/// The colour of a line, and its dashes if an earlier line has this colour unbroken.
 fn style(index: usize) -> (RGBColor, Option<(i32, i32)>) {
     let round = (index / SERIES.len()).checked_sub(1);
     (SERIES[index % SERIES.len()], round.map(|round| DASHES[round % DASHES.len()]))
@@ -40,7 +39,7 @@ fn style(index: usize) -> (RGBColor, Option<(i32, i32)>) {
 /// One line of a line plot.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Shown in the legend.
+    /// Its name in the legend.
     pub name: String,
     /// Its points, from left to right.
     pub points: Vec<(f64, f64)>,
@@ -69,7 +68,7 @@ pub fn bars(title: &str, axis: &str, rows: &[(String, f64)]) -> String {
     })
 }
 
-/// From where to where on the x axis, and the number of its colour.
+/// Start and end on the x axis, and the number of the colour.
 pub type Band = (f64, f64, usize);
 
 /// Stretches of a common x axis, each in the colour of its number; one row for each label.
@@ -89,7 +88,7 @@ pub fn lines(title: &str, x_axis: &str, y_axis: &str, series: &[Line]) -> String
     drawn_lines(title, x_axis, y_axis, series, None)
 }
 
-/// The same, where what stands below the x axis is said otherwise than by its number.
+/// [`lines`] with names instead of numbers below the x axis.
 pub fn lines_named(
     title: &str,
     x_axis: &str,
@@ -183,7 +182,7 @@ type Rows<'a> = ChartContext<
 
 struct Draw<'a, 'b> {
     chart: &'b mut Rows<'a>,
-    /// Rows are drawn from the top, while the axis counts from the bottom.
+    /// Index of the last row. Rows are drawn from the top, but the axis counts from the bottom.
     last: usize,
 }
 
@@ -205,7 +204,7 @@ impl<'a> Draw<'a, '_> {
         self.put(Circle::new((value, SegmentValue::CenterOf(row)), 4, color.filled()));
     }
 
-    /// Where a row begins on paper, at half its height.
+    /// The left end of a row on paper, at half its height.
     fn middle(&self, row: usize) -> (i32, i32) {
         let place = (0.0, SegmentValue::CenterOf(self.last - row));
         self.chart.plotting_area().map_coordinate(&place)
@@ -223,7 +222,7 @@ impl<'a> Draw<'a, '_> {
 
 /// Most letters in a line of a row's name.
 const LETTERS: usize = 20;
-/// Room for a letter and for a line: on a phone text is larger for its plot.
+/// Width of a letter and height of a line. On a phone, text is larger in relation to its plot.
 const LETTER: u32 = 13;
 const LINE: u32 = 22;
 
@@ -236,7 +235,7 @@ fn horizontal(
 ) -> String {
     let mut svg = String::new();
     let names: Vec<Vec<String>> = names.iter().map(|name| broken(name)).collect();
-    // An axis of one segment has no length: a lone row stands above an empty one.
+    // An axis of one segment has no length, so a lone row stands above an empty one.
     let segments = names.len().max(2);
     if names.is_empty() {
         return svg;
@@ -287,7 +286,7 @@ fn horizontal(
     titled(&svg, title).replacen("<svg ", "<svg class=\"rows\" ", 1)
 }
 
-/// Lines of a name: they end behind its marks where they can.
+/// Lines of a name, broken behind punctuation if possible.
 fn broken(name: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut room = LETTERS;
@@ -308,7 +307,7 @@ fn broken(name: &str) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_string()).collect()
 }
 
-/// Gives screen readers what the plot shows.
+/// Adds a title that tells screen readers what the plot shows.
 fn titled(svg: &str, title: &str) -> String {
     let title = crate::html::escape(title);
     svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
@@ -318,7 +317,7 @@ fn headroom(most: f64) -> f64 {
     if most > 0.0 { most * 1.08 } else { 1.0 }
 }
 
-/// How the numbers of an axis are said: in one unit, with as many decimals as tell each from the next.
+/// How the numbers of an axis are written: in one unit, with enough decimals to tell each from the next.
 struct Ticks {
     most: usize,
     step: f64,
@@ -401,7 +400,7 @@ mod tests {
             points: vec![(0.0, at as f64), (1.0, at as f64 + 1.0)],
         };
         let svg = |count| lines("title", "x", "y", &(0..count).map(line).collect::<Vec<_>>());
-        // Paths in the first colour, a line's own and those of a legend's sample by their width.
+        // Paths in the first colour with this stroke width: lines and legend samples differ by it.
         let paths = |svg: &str, width: u32| {
             let of = |path: &&str| {
                 path.contains("#0072B2") && path.contains(&format!("stroke-width=\"{width}\""))

@@ -10,15 +10,15 @@ use trace::{FunctionCost, IDLE, MemoryUse, Missed, Observed, Outcome, Tid};
 use crate::stats::{Spread, median, paired_ratios};
 use crate::{Answer, View};
 
-/// What the seconds of a result are.
+/// The clock that a result's seconds are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// A guest whose clock counts instructions.
+    /// A guest with a clock that counts instructions.
     Icount,
-    /// The same with several CPUs, and time constants scaled by their number.
+    /// The same with several CPUs, and time constants multiplied by their number.
     Dilated,
-    /// A guest whose CPUs run side by side.
+    /// A guest with CPUs that run side by side.
     Threads,
     /// This machine.
     Real,
@@ -32,12 +32,12 @@ impl Clock {
         matches!(self, Clock::Icount | Clock::Dilated)
     }
 
-    /// What `elapsed_s` is called in tables.
+    /// The name of `elapsed_s` in tables.
     pub fn elapsed_name(self) -> &'static str {
         if self.counts_work() { "work" } else { "elapsed" }
     }
 
-    /// What `elapsed_s` is, in a sentence.
+    /// The meaning of `elapsed_s`, in a sentence.
     pub fn elapsed_is(self) -> &'static str {
         match self {
             Clock::Icount | Clock::Dilated => {
@@ -61,44 +61,44 @@ impl Clock {
     }
 }
 
-/// What was compared, where.
+/// The workload, the machine and the clock of a comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setting {
     /// `sim`, `vm` or `here`.
     pub ground: String,
-    /// Its name, or its shape.
+    /// Name or shape of the machine.
     pub machine: String,
-    /// How many CPUs it has.
+    /// Number of CPUs.
     pub cpus: usize,
     /// A file's name or a command line.
     pub workload: String,
-    /// None where chance has no seed.
+    /// None: this ground's randomness has no seed.
     pub seed: Option<u64>,
-    /// What the seconds are.
+    /// The clock of the seconds.
     pub clock: Clock,
-    /// The kernel that ran, where one did.
+    /// The kernel that ran, if one did.
     pub kernel: Option<String>,
 }
 
-/// A comparison: every run of every policy, and what they come to.
+/// A comparison: every run of every policy, and their summaries.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// What was compared, where.
+    /// The workload, the machine and the clock of a comparison.
     #[serde(flatten)]
     pub setting: Setting,
-    /// What `elapsed_s` is, in a sentence.
+    /// The meaning of `elapsed_s`, in a sentence.
     #[serde(skip_deserializing)]
     pub elapsed_is: &'static str,
-    /// Every run, in the order in which they were made.
+    /// Every run, in the order of execution.
     pub runs: Vec<Run>,
-    /// One for each policy, in the order in which they were named.
+    /// One for each policy, in the user's order.
     pub summary: Vec<Summary>,
-    /// What a reader must know about these figures.
+    /// Notes that a reader must know about these figures.
     pub notes: Vec<String>,
-    /// What more is known of them, for a reader who wants all.
+    /// Further facts about these figures.
     #[serde(default)]
     pub details: Vec<String>,
-    /// The recording that was replayed, where the workload is one.
+    /// The recording that was replayed, if the workload is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
     /// The answer in words.
@@ -109,30 +109,30 @@ pub struct Results {
     pub views: Vec<View>,
 }
 
-/// A recording, and how near its replay comes to it.
+/// A recording, and how closely its replay matches it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// CPUs of the machine that it was made on.
     pub cpus: usize,
-    /// What saw it: `tracepoints`, `procfs` or `import`.
+    /// The source of the recording: `tracepoints`, `procfs` or `import`.
     pub source: String,
     /// How long the recorded workload took.
     pub elapsed_s: f64,
-    /// The policy in charge meanwhile.
+    /// The policy in charge during the recording.
     pub under: String,
     /// How long the replay takes under that policy: the median of its runs. None: not known.
     pub replayed_s: Option<f64>,
-    /// How much longer that is, as a part of the recorded time; below 0 where it is shorter. None: not known.
+    /// How much longer the replay takes, as a part of the recorded time; below 0 if it is shorter. None: not known.
     pub distance: Option<f64>,
-    /// The part of the machine's CPU time that others had meanwhile.
+    /// The part of the machine's CPU time that other tasks had during the recording.
     pub others: f64,
-    /// It says on which CPUs each task may run.
+    /// The recording says on which CPUs each task may run.
     pub affinity: bool,
-    /// What a replay would need and the recording has not.
+    /// Facts that a replay would need and the recording lacks.
     pub lacks: Vec<String>,
 }
 
-/// One run of one policy. Seconds everywhere; None is what the ground did not observe.
+/// One run of one policy. All times are in seconds; None: the ground did not observe it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Run {
@@ -155,20 +155,20 @@ pub struct Run {
     pub wait_max_s: Option<f64>,
     /// CPU time of all tasks, their system calls included.
     pub process_s: Option<f64>,
-    /// What all tasks of the machine did, where the figures above are of the workload's tasks alone.
+    /// Figures of all tasks of the machine, if the figures above are of the workload's tasks alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineRun>,
-    /// Misses of TLBs and caches; None: this ground, or this workload, does not tell.
+    /// Misses of TLBs and caches. None: this ground, or this workload, has no such figures.
     #[serde(flatten)]
     pub memory: Memory,
-    /// Programs that ran side by side, by name; None as `memory`.
+    /// Programs that ran side by side, by name; None as for `memory`.
     pub programs: Option<BTreeMap<String, ProgramRun>>,
-    /// Always null: nobody counts pages that are moved, and the key stays.
+    /// Always null: moved pages are not counted. The key stays.
     #[serde(default)]
     pub page_moves: (),
     #[serde(default)]
     pub tasks: Vec<TaskRun>,
-    /// Always null: what each task had alone on the machine is not measured, and the key stays.
+    /// Always null: each task's time alone on the machine is not measured. The key stays.
     #[serde(default)]
     pub fairness: (),
     /// Lock acquisitions in scheduler code beyond the runqueue's own, by place; None: not counted.
@@ -179,7 +179,7 @@ pub struct Run {
     pub extra: BTreeMap<String, f64>,
 }
 
-/// The whole machine during a run, as [`Run`] has it of the workload's tasks.
+/// The figures of [`Run`] for all tasks of the machine.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct MachineRun {
@@ -202,33 +202,32 @@ pub struct TaskRun {
     pub name: String,
     pub tid: Tid,
     pub cpu_s: f64,
-    /// The same on each kind of core, the fastest first; absent where they are all alike.
+    /// CPU time on each kind of core, the fastest first; absent if all cores are alike.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kind_s: Vec<f64>,
-    /// Times it left a CPU because it waited or ended, and although it could have gone on.
+    /// Switches because it waited or ended; then those in which it was preempted.
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
-    /// Times it ran on another CPU than the time before.
+    /// Times that it ran on another CPU than before.
     pub migrations: u64,
-    /// Times that it waited for a CPU and got one, and how long that took in all: a wait that is unfinished at the end
-    /// is in neither.
+    /// Waits for a CPU that ended with one, and their total time. A wait that is unfinished at the end is in neither.
     pub waits: u64,
     pub wait_s: f64,
-    /// The longest, one unfinished included: more than `wait_s`, where most of it is that one.
+    /// The longest wait, an unfinished one included. It exceeds `wait_s` if the unfinished wait is longer.
     pub wait_max_s: f64,
     /// In the workload's own unit; None: this ground cannot know.
     pub progress: Option<f64>,
-    /// Memory domains that the policy placed it in, one after the other; absent where it did not.
+    /// Memory domains that the policy placed it in, in order; absent if it placed the task in none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<usize>,
-    /// Bytes of its memory on each node at its end; absent where that is not known.
+    /// Bytes of its memory on each node at its end; absent if not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resident: Vec<u64>,
     #[serde(flatten)]
     pub memory: Memory,
 }
 
-/// Misses of TLBs and caches, and the CPU time they cost; all None where it is not known.
+/// Misses of TLBs and caches, and the CPU time they cost; all None if not known.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Memory {
@@ -236,14 +235,14 @@ pub struct Memory {
     pub dtlb_kernel_misses: Option<u64>,
     pub itlb_user_misses: Option<u64>,
     pub itlb_kernel_misses: Option<u64>,
-    /// Of the last level.
+    /// Misses of the last level.
     pub cache_misses: Option<u64>,
-    /// What these cost, and misses of nearer caches.
+    /// CPU time that these misses cost, and misses of nearer caches.
     pub miss_s: Option<f64>,
 }
 
 impl Memory {
-    /// Misses of both TLBs, users' pages and the kernel's; None: they are not known.
+    /// Misses of both TLBs, for user and kernel pages. None: not known.
     pub fn tlb(&self) -> Option<u64> {
         let data = self.dtlb_user_misses? + self.dtlb_kernel_misses?;
         Some(data + self.itlb_user_misses? + self.itlb_kernel_misses?)
@@ -270,19 +269,19 @@ pub struct Function {
     pub s: f64,
 }
 
-/// What the runs of one policy come to.
+/// The summary of one policy's runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Summary {
     pub policy: String,
     pub runs: usize,
     pub elapsed_s: Spread,
-    /// Its `elapsed_s` divided by the first policy's in the same boot and run: the median of those
-    /// ratios, below 1 where it needs less. None: no run has a partner.
+    /// Its `elapsed_s` divided by the first policy's in the same boot and run: the median of those ratios, below 1 if
+    /// it needs less. None: no run has a partner.
     pub vs_first: Option<f64>,
     /// The range of those ratios.
     pub vs_first_range: Option<Spread>,
-    /// What all tasks of the machine did, where the figures below are of the workload's tasks alone.
+    /// Figures of all tasks of the machine, if the figures below are of the workload's tasks alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineSummary>,
     pub context_switches: Option<Spread>,
@@ -293,7 +292,7 @@ pub struct Summary {
     pub idle_while_runnable_share: Option<Spread>,
     pub wait_p99_s: Option<Spread>,
     pub wait_max_s: Option<Spread>,
-    /// The longest wait of all runs: what every table calls the worst wait.
+    /// The longest wait of all runs; every table calls it the worst wait.
     pub worst_wait_s: Option<f64>,
     pub process_s: Option<Spread>,
     pub dtlb_user_misses: Option<Spread>,
@@ -302,7 +301,7 @@ pub struct Summary {
     pub itlb_kernel_misses: Option<Spread>,
     pub cache_misses: Option<Spread>,
     pub miss_s: Option<Spread>,
-    /// All places together; None: not counted.
+    /// Acquisitions at all places together; None: not counted.
     pub locks: Option<Spread>,
 }
 
@@ -320,11 +319,11 @@ pub struct MachineSummary {
     pub process_s: Spread,
 }
 
-/// What the row below a policy's is called, where that is of the workload's tasks alone.
+/// Name of the row for the whole machine, below a policy's row for the workload's tasks alone.
 const WHOLE_MACHINE: &str = "- whole machine";
 
 impl Summary {
-    /// The same of all tasks of the machine, where this is of the workload's tasks alone.
+    /// This summary for all tasks of the machine, if it is of the workload's tasks alone.
     pub fn whole_machine(&self) -> Option<Summary> {
         let machine = self.machine?;
         Some(Summary {
@@ -346,7 +345,7 @@ impl Summary {
 }
 
 impl MachineSummary {
-    /// None: no run tells.
+    /// None: no run has these figures.
     fn of(runs: &[&Run]) -> Option<Self> {
         let runs: Vec<MachineRun> = runs.iter().filter_map(|run| run.machine).collect();
         let spread = |value: fn(&MachineRun) -> f64| {
@@ -382,25 +381,25 @@ impl From<&Observed> for MachineRun {
     }
 }
 
-/// CPU time of all tasks that were measured.
+/// CPU time of all measured tasks.
 fn busy_ns(seen: &Observed) -> u64 {
     seen.tasks.values().map(|task| task.cpu_ns).sum()
 }
 
 impl Results {
-    /// Each run's time as a multiple of the first policy's in the same boot and run; empty where ratios are withheld.
+    /// Each run's time as a multiple of the first policy's in the same boot and run; empty if ratios are withheld.
     pub fn ratios(&self, policy: &str) -> Vec<f64> {
         let shown = self.summary.iter().any(|one| one.policy == policy && one.vs_first.is_some());
         let first = self.summary.first().map_or("", |one| one.policy.as_str());
         if shown { self.ratios_to(policy, first) } else { Vec::new() }
     }
 
-    /// The same, as a multiple of any other policy's.
+    /// Each run's time as a multiple of the other policy's.
     pub fn ratios_to(&self, policy: &str, other: &str) -> Vec<f64> {
         paired_ratios(&elapsed(&self.runs, policy), &elapsed(&self.runs, other))
     }
 
-    /// Of these outcomes; `locks` says whether the ground counted lock acquisitions.
+    /// Results of these outcomes. `locks`: the ground counted lock acquisitions.
     pub fn new(setting: Setting, outcomes: &[Outcome], locks: bool) -> Self {
         let runs: Vec<Run> = outcomes.iter().map(|outcome| Run::new(outcome, locks)).collect();
         let summary = summarize(&runs);
@@ -412,7 +411,7 @@ impl Results {
         Results { setting, elapsed_is, runs, summary, notes, details, recording, answer, views }
     }
 
-    /// What `--json` printed, or what a report carries: all but the pictures.
+    /// Reads the object that `--json` prints and a report carries: everything but the pictures.
     ///
     /// # Errors
     /// The text is no such object.
@@ -422,8 +421,8 @@ impl Results {
         Ok(results)
     }
 
-    /// Two results of the same workload as one: each policy under a name that says which it is of, held against the
-    /// first policy of the first.
+    /// Joins two results of the same workload. Each policy's name says which result it is from; all are compared with
+    /// the first policy of the first result.
     #[must_use]
     pub fn beside(mut self, mut other: Self, names: [&str; 2]) -> Self {
         for (results, name) in [(&mut self, names[0]), (&mut other, names[1])] {
@@ -447,8 +446,8 @@ impl Results {
         }
     }
 
-    /// Shows no ratio of these policies to the first, nor of any policy where the first is among them: their time is
-    /// not that of the workload's work.
+    /// Withholds the ratios of these policies to the first: their time is not that of the workload's work. If the first
+    /// policy is among them, withholds all ratios.
     pub fn withhold_ratios(&mut self, policies: &BTreeSet<&str>) {
         let first = self.summary.first().map(|one| one.policy.clone());
         let all = first.is_some_and(|first| policies.contains(&*first));
@@ -462,7 +461,7 @@ impl Results {
         serde_json::to_string_pretty(self).expect("a result is plain data")
     }
 
-    /// The same for a page that carries it: on one line, without what is null, and of many tasks only those of each
+    /// The object of [`Self::json`] for a page: on one line and without nulls. Of many tasks, only those of each
     /// policy's first run.
     pub(crate) fn json_for_page(&self) -> String {
         let mut all = serde_json::to_value(self).expect("a result is plain data");
@@ -479,7 +478,7 @@ impl Results {
         all.to_string()
     }
 
-    /// Too many for a page that is to open at once.
+    /// Whether there are too many tasks for a page that is to open at once.
     pub(crate) fn has_many_tasks(&self) -> bool {
         const MANY: usize = 2000;
         self.runs.iter().map(|run| run.tasks.len()).sum::<usize>() > MANY

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Order statistics of a few runs, and ratios of runs that belong together.
+//! Order statistics of a few runs, and ratios of paired runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,8 +46,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// `top / bottom` for each key that both have: runs of one boot are compared with each other, so
-/// that what a boot does to all its runs cancels out. Pairs whose bottom is 0 are left out.
+/// `top / bottom` for each key that both have. Runs of one boot are compared with each other, so that a boot's effect
+/// on all its runs cancels out. Pairs with a bottom of 0 are left out.
 pub fn paired_ratios<K: PartialEq>(top: &[(K, f64)], bottom: &[(K, f64)]) -> Vec<f64> {
     top.iter()
         .filter_map(|(key, value)| {

@@ -12,19 +12,19 @@ use crate::text::{
 };
 use crate::{Answer, Results, Spread, Summary, Verdict, figure, work};
 
-/// The whole result: the answer, what ran where, the figures side by side, and what they cannot tell.
+/// The whole result: the answer, the setting, the figures side by side, and their limits.
 pub fn comparison(results: &Results, style: Style) -> String {
     let answer = results.answer.as_ref().map(|answer| self::answer(answer, style));
     let shown = if style.wide { all(results, style) } else { compact(results, style) };
     answer.unwrap_or_default() + &heading(results) + apart(style) + &shown
 }
 
-/// Between a table and what stands around it: where it has a frame, that is enough.
+/// Separates a table from the text around it; a frame is separation enough.
 fn apart(style: Style) -> &'static str {
     if style.boxes && !style.wide { "" } else { "\n" }
 }
 
-/// The answer: the decision, what speaks for and against it, and what to do next.
+/// The answer: the decision, its reasons and objections, and the next step.
 fn answer(answer: &Answer, style: Style) -> String {
     let color = match answer.verdict {
         Verdict::Try | Verdict::Tie if answer.is_costly() => Some(AnsiColor::Yellow),
@@ -35,14 +35,14 @@ fn answer(answer: &Answer, style: Style) -> String {
     let form = anstyle::Style::new().bold().fg_color(color.map(Into::into));
     let mut text = style.painted(form, &wrapped(&sentence(&answer.headline), style));
     text += &answer.details.iter().map(|it| wrapped(&sentence(it), style)).collect::<String>();
-    // On one line, so that a shell can take it as it is.
+    // On one line, so that it can be pasted into a shell.
     if let Some(next) = &answer.next {
         text += &format!("next: {}\n", visible(next));
     }
     text + "\n"
 }
 
-/// The figures that matter most, as many as the width takes, and what a reader must know of them.
+/// The figures that matter most, as many as fit the width, and the notes a reader must know.
 fn compact(results: &Results, style: Style) -> String {
     let name = results.setting.clock.elapsed_name();
     let first = results.summary.first().map_or("", |summary| summary.policy.as_str());
@@ -75,7 +75,7 @@ fn compact(results: &Results, style: Style) -> String {
     text + "--wide shows every figure, and what each means.\n"
 }
 
-/// Every figure, and what each means.
+/// Every figure, and the meaning of each.
 fn all(results: &Results, style: Style) -> String {
     let mut text = cost(results, style);
     text += "\n";
@@ -93,7 +93,7 @@ fn all(results: &Results, style: Style) -> String {
     text
 }
 
-/// What ran where.
+/// Names the workload, the ground, the machine and the kernel.
 pub fn heading(results: &Results) -> String {
     let setting = &results.setting;
     let mut text = format!(
@@ -154,7 +154,7 @@ pub fn footnotes(results: &Results) -> Vec<String> {
     lines
 }
 
-/// Of how many runs more happened than the observer had room for.
+/// Says in how many runs events were lost because the observer had no room for them.
 fn lost(results: &Results) -> Option<String> {
     let lost = results.runs.iter().filter(|run| run.extra.contains_key(trace::OBSERVER_LOST));
     let runs = Some(lost.count()).filter(|runs| *runs > 0)?;
@@ -208,7 +208,7 @@ fn behaviour(results: &Results, style: Style) -> String {
     table(&headings, &rows, Align::Right, style)
 }
 
-/// How far the threads of each program got, where policies differ in that.
+/// How far the threads of each program got, if policies differ in that.
 fn progress(results: &Results, style: Style) -> String {
     let rows: Vec<Vec<String>> = work::rows(results).iter().map(work::Work::row).collect();
     match rows.is_empty() {
@@ -217,7 +217,7 @@ fn progress(results: &Results, style: Style) -> String {
     }
 }
 
-/// Whether any run tells what TLBs and caches missed.
+/// Whether any run has misses of TLBs and caches.
 fn missed(results: &Results) -> bool {
     results.summary.iter().any(|summary| summary.miss_s.is_some())
 }
@@ -251,7 +251,7 @@ fn memory(results: &Results, style: Style) -> String {
     table(&headings, &rows, Align::Right, style)
 }
 
-/// A row for each program under each policy: medians of all runs. Nothing where there is one program.
+/// A row for each program under each policy: medians of all runs. Empty if there is one program.
 fn programs(results: &Results, style: Style) -> String {
     let mut rows = Vec::new();
     for summary in &results.summary {
@@ -271,7 +271,7 @@ fn programs(results: &Results, style: Style) -> String {
 }
 
 fn program_row(policy: &str, name: &str, runs: &[&ProgramRun]) -> Vec<String> {
-    // A figure that one of the runs lacks is not known.
+    // The median is not known if one of the runs lacks the figure.
     let middle = |of: fn(&ProgramRun) -> Option<f64>| {
         let values: Option<Vec<f64>> = runs.iter().map(|run| of(run)).collect();
         values.and_then(|values| median(&values))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a comparison says: keys others rely on, pairing, names, escaping.
+//! Output of a comparison: keys that other programs rely on, pairing, names, escaping.
 
 use trace::{MemoryUse, Missed, Observed, Outcome, Program, TaskObserved};
 
@@ -46,7 +46,7 @@ fn results(clock: Clock) -> Results {
     Results::new(setting, &outcomes, false)
 }
 
-/// Runs of two policies whose every figure differs from run to run.
+/// Runs of two policies; every figure differs from run to run.
 fn varied() -> Results {
     let run = |policy: &str, boot: usize, by: u64| {
         let mut run = outcome(policy, boot, by * 100_000_000);
@@ -67,7 +67,7 @@ fn varied() -> Results {
     Results::new(results(Clock::Simulated).setting, &outcomes, false)
 }
 
-/// Cells of the row that begins with a policy's name, of a text table and of the page.
+/// Cells of the row that begins with a policy's name, in a text table and on the page.
 fn cells(text: &str, page: &str, policy: &str) -> (Vec<String>, Vec<String>) {
     let own = |line: &&str| line.starts_with(&format!("| {policy} "));
     let of_line = |line: &str| {
@@ -173,7 +173,7 @@ fn a_program_has_the_medians_of_all_runs() {
     assert!(text.contains("3.00 s |       – |"), "it did not end in one of the runs: {text}");
 }
 
-/// What is told of each run under these names, in JSON and in tables.
+/// Fields of each run, under the names in JSON and tables.
 const MEASURES: &[&str] = &[
     "elapsed_s",
     "context_switches",
@@ -235,7 +235,7 @@ fn what_was_not_observed_is_not_a_zero() {
 }
 
 #[test]
-fn a_run_whose_events_were_lost_keeps_its_time() {
+fn a_run_with_lost_events_keeps_its_time() {
     let mut lost = outcome("default", 0, 1_000_000_000);
     lost.observed = Observed::default();
     lost.extra.insert(trace::OBSERVER_LOST.into(), 7.0);
@@ -310,7 +310,7 @@ fn names_in_a_plot_are_escaped() {
 }
 
 #[test]
-fn who_got_how_far_is_told_where_policies_differ() {
+fn progress_of_programs_is_shown_if_policies_differ() {
     let run = |policy: &str, work: [f64; 3]| {
         let mut run = outcome(policy, 0, 1_000_000_000);
         for (at, (name, work)) in ["nginx-0", "nginx-1", "x265"].into_iter().zip(work).enumerate() {
@@ -334,12 +334,12 @@ fn who_got_how_far_is_told_where_policies_differ() {
     assert!(text.contains("| x265    |       1 |    0.90× |"), "{text}");
     assert!(!text.contains("| <worker>"), "nobody knows what it did: {text}");
     assert!(page.contains("Work that a thread got done") && page.contains("1.25×"));
-    // To the end, in another order.
+    // All runs ran to the end, in another order.
     let (text, page) = table([50.0, 30.0, 100.0]);
     assert!(!text.contains("got done") && !page.contains("got done"), "{text}");
 }
 
-/// A build has thousands of processes: its page opens at once all the same.
+/// A build has thousands of processes. Its page still opens at once.
 #[test]
 fn a_page_of_many_tasks_is_small() {
     let many = |boot| {
@@ -399,7 +399,7 @@ fn the_machine_stands_below_the_workloads_own_tasks() {
         (run["process_s"].as_f64(), run["machine"]["process_s"].as_f64()),
         (Some(0.5), Some(0.75))
     );
-    // 250 ms of the two CPUs' two seconds: others' time is a part of all.
+    // 250 ms of the two CPUs' two seconds: other tasks' time is part of the total.
     assert_eq!(run["idle_while_runnable_share"].as_f64(), Some(0.125));
     assert_eq!(run["tasks"].as_array().map(Vec::len), Some(1));
     assert_eq!(value["summary"][0]["machine"]["context_switches"]["median"], 1234.0);

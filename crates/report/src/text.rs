@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Figures as a person reads them, and text tables.
+//! Figures in a form for people, and text tables.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
@@ -8,9 +8,9 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Wi
 pub struct Style {
     /// Most columns a line may take.
     pub width: u16,
-    /// Draw with box characters; without, plain ASCII that other programs can cut.
+    /// Draw with box characters; if false, plain ASCII that other programs can cut.
     pub boxes: bool,
-    /// Every figure, and what each means.
+    /// Every figure, and the meaning of each.
     pub wide: bool,
     /// The terminal shows colours.
     pub color: bool,
@@ -25,7 +25,7 @@ impl Style {
         Style { wide, ..self }
     }
 
-    /// Text in this form, line by line, where the terminal shows colours.
+    /// Text in this style, line by line, if the terminal shows colours.
     pub fn painted(self, form: anstyle::Style, text: &str) -> String {
         match self.color {
             true => text.lines().map(|line| format!("{form}{line}{form:#}\n")).collect(),
@@ -34,13 +34,13 @@ impl Style {
     }
 }
 
-/// Ends with a full stop, as a sentence does. It may begin with the name of a policy, which has no capital.
+/// Ends with a full stop. It may begin with the name of a policy, which has no capital.
 pub fn sentence(text: &str) -> String {
     let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
     format!("{text}{end}")
 }
 
-/// As many of the columns, from the left, as fit the width without a broken word; the first two at least.
+/// How many columns, from the left, fit the width without a broken word; at least two.
 pub fn fitting(headings: &[&str], rows: &[Vec<String>], style: Style) -> usize {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| with_unit(cell)).collect()).collect();
@@ -55,7 +55,7 @@ pub fn fitting(headings: &[&str], rows: &[Vec<String>], style: Style) -> usize {
     (2..=headings.len()).rev().find(|columns| taken(*columns) <= style.width as usize).unwrap_or(2)
 }
 
-/// How many of the unit that fits a time are a second, its sign, and its name.
+/// The unit that fits a time: how many are in a second, its sign, and its name.
 pub fn unit(seconds: f64) -> (f64, &'static str, &'static str) {
     match seconds.abs() {
         size if size == 0.0 || size >= 0.9995 => (1.0, "s", "seconds"),
@@ -74,7 +74,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// A count with thousands set apart.
+/// A count with a separator at the thousands.
 pub fn count(value: f64) -> String {
     let whole = format!("{:.0}", value.abs());
     let mut text = String::new();
@@ -98,7 +98,7 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// Three digits that mean something.
+/// Three significant digits.
 pub fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
@@ -107,12 +107,12 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A figure, or a dash where it is not known.
+/// A figure, or a dash if it is not known.
 pub fn known<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "–".to_string(), show)
 }
 
-/// Where the columns behind the first stand; the first stands left.
+/// Alignment of the columns behind the first; the first is aligned left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// For words.
@@ -121,12 +121,13 @@ pub enum Align {
     Right,
 }
 
-/// What others named or wrote, as it can be shown: nothing of it may command the terminal.
+/// Text from other programs or users, made safe to show: no part of it can control the terminal.
 pub fn visible(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// A table whose first column names its rows; several, one below the other, where figures do not fit beside each other.
+/// A table with row names in its first column. If the figures do not fit beside each other, several tables, one below
+/// the other.
 pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style) -> String {
     let shown = |cell: &String| match align {
         Align::Left => visible(cell),
@@ -157,7 +158,7 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], align: Align, style: Style
     tables.iter().map(part).collect::<Vec<_>>().join("\n")
 }
 
-/// A space where no line ends.
+/// A space at which no line breaks.
 const NO_BREAK: char = '\u{a0}';
 
 /// Binds numbers to their units.
@@ -172,7 +173,7 @@ fn with_unit(cell: &str) -> String {
     text
 }
 
-/// A table of words, or of figures whose columns need so much at least.
+/// A table of words, or of figures; `least` is the least width of each column.
 fn one_table(
     headings: &[&str],
     rows: &[Vec<String>],
@@ -196,7 +197,7 @@ fn one_table(
     match least {
         Some(least) if taken >= width => {
             let room = width.saturating_sub(3 * full.len() + 1);
-            // Figures come on one line before headings and names of rows do.
+            // Figures stay on one line; headings and names of rows wrap first.
             let mut figures = widths(&vec![""; full.len()], rows);
             figures[0] = least[0];
             let widths = widened(&widened(least, &figures, room), &full, room);
@@ -207,7 +208,8 @@ fn one_table(
             }
         }
         None if taken > width => {
-            // Words wrap; what names the row gets what the figures leave, and half at least.
+            // Words wrap. The row's name gets the room that the other columns leave, and two fifths of the line at
+            // least.
             let first = full[0] + 3;
             let own = width.saturating_sub(taken - first).max(width * 2 / 5).min(first);
             let bound = ColumnConstraint::LowerBoundary(Width::Fixed(own as u16));
@@ -234,7 +236,7 @@ fn widths(headings: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
     headings.iter().enumerate().map(widest).collect()
 }
 
-/// Widths that share alike what the room has left, as far as they want more.
+/// Widths that share the remaining room evenly, up to what each column wants.
 fn widened(least: &[usize], wanted: &[usize], room: usize) -> Vec<usize> {
     let mut widths = least.to_vec();
     let mut rest = room.saturating_sub(widths.iter().sum());
@@ -248,7 +250,7 @@ fn widened(least: &[usize], wanted: &[usize], room: usize) -> Vec<usize> {
     widths
 }
 
-/// What each column needs for none of its figures to break; names and headings may, if they are long.
+/// Width of each column at which none of its figures breaks; long names and headings may.
 fn least(headings: &[&str], rows: &[Vec<String>], style: Style) -> Vec<usize> {
     const NAME: usize = 16;
     let word = |cell: &str| cell.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
@@ -260,7 +262,7 @@ fn least(headings: &[&str], rows: &[Vec<String>], style: Style) -> Vec<usize> {
     headings.iter().enumerate().map(least).collect()
 }
 
-/// Prose that keeps to the width; ends its last line.
+/// Prose wrapped to the width, with a line end behind its last line.
 pub fn wrapped(line: &str, style: Style) -> String {
     let mut text = String::new();
     let mut column = 0;
@@ -280,7 +282,7 @@ pub fn wrapped(line: &str, style: Style) -> String {
     text + "\n"
 }
 
-/// So many of something that takes an s: `1 CPU`, `2 CPUs`.
+/// A count with its noun, which takes an s: `1 CPU`, `2 CPUs`.
 pub fn plural(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }

@@ -2,7 +2,7 @@
 //! Pictures of one run of each policy: what ran on each CPU when, and how long waits were.
 //!
 //! A picture is drawn once, and the page's style sheet colours it by what the reader has chosen. A small script
-//! (`report.js`) says what is under the pointer; without it nothing is lost.
+//! (`report.js`) names what is under the pointer; without it nothing is lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,11 +16,11 @@ use crate::plot::{Line, lines_named};
 use crate::text::{digits, time};
 use crate::work::program;
 
-/// Says what runs under the pointer or a cursor. The pictures need it for nothing else.
+/// Names what runs under the pointer or a cursor. The pictures need it for nothing else.
 const SCRIPT: &str = include_str!("report.js");
-/// Colours that are told apart; what comes behind them shares the last.
+/// Distinct colours; all further programs or threads share the last.
 const COLORS: usize = 8;
-/// Rows of a picture: a machine with more CPUs shows its first.
+/// Rows of a picture: of a machine with more CPUs, only the first are shown.
 const ROWS: usize = 64;
 /// Width of the longest run and height of a row, in the picture's units.
 const WIDTH: usize = 1200;
@@ -32,20 +32,20 @@ const LEFT: usize = 60;
 /// Parts of the time that are named below a picture.
 const TICKS: usize = 4;
 
-/// What is drawn of a policy's first run.
+/// The data for drawing a policy's first run.
 #[derive(Clone, Debug)]
 pub struct View {
     policy: String,
     timeline: Timeline,
     names: BTreeMap<Tid, String>,
     waits: Lengths,
-    /// The same by program.
+    /// Lengths of waits by program.
     program_waits: BTreeMap<String, Lengths>,
     nodes: Nodes,
 }
 
 impl View {
-    /// Of a run, if anything was seen of it.
+    /// The view of a run, if any of it was observed.
     pub(crate) fn new(outcome: &Outcome) -> Option<Self> {
         let seen = &outcome.observed;
         let mut waits = Lengths::default();
@@ -66,7 +66,7 @@ impl View {
         view.timeline.cpus.iter().any(|cpu| cpu.iter().any(|tid| *tid != IDLE)).then_some(view)
     }
 
-    /// The program of a thread, as far as its name tells; empty where it has none.
+    /// A thread's program, as far as its name shows it; empty if it has none.
     fn program(&self, tid: Tid) -> &str {
         self.names.get(&tid).map_or("", |name| program(name))
     }
@@ -79,7 +79,7 @@ impl View {
         self.columns() as f64 * self.timeline.column_ns as f64
     }
 
-    /// Of a column: how many tasks waited, and how many CPUs idled that they might have used, in the mean.
+    /// Averages of a column: how many tasks waited, and how many CPUs idled that these tasks were allowed on.
     fn waited(&self, column: usize) -> (f64, f64) {
         let Waits { waiting_ns, idle_ns } =
             self.timeline.waits.get(column).copied().unwrap_or_default();
@@ -87,7 +87,7 @@ impl View {
         (of(waiting_ns), of(idle_ns))
     }
 
-    /// CPUs that each program had between two times, in the mean; the last is idle time.
+    /// CPUs that each program had between two times, on average; the last entry is idle time.
     fn uses(&self, programs: &Legend<&str>, from_ns: f64, to_ns: f64) -> Vec<f64> {
         let mut uses = vec![0.0; programs.names.len() + 1];
         let idle = programs.names.len();
@@ -123,8 +123,8 @@ pub(crate) fn drawn(views: &[View]) -> String {
     html + &homes + &waits(views) + &format!("<script>\n{SCRIPT}</script>\n")
 }
 
-/// What is the same in every policy's picture: a program's colour, how long the time axis is, and how high that of
-/// waiting tasks.
+/// Common to all policies' pictures: colours of programs, length of the time axis, and height of the axis of waiting
+/// tasks.
 struct Shared<'v> {
     first: &'v View,
     programs: Legend<&'v str>,
@@ -164,7 +164,7 @@ impl<'v> Shared<'v> {
     }
 }
 
-/// What colours stand for: the most frequent first, and how each of all is coloured.
+/// The meaning of the colours: the most frequent keys first, and the colour of every key.
 struct Legend<K> {
     names: Vec<String>,
     of: BTreeMap<K, usize>,
@@ -185,7 +185,7 @@ impl<K: Ord + Copy> Legend<K> {
         Legend { names, of: of.collect() }
     }
 
-    /// The colour of one, whether or not a picture shows it.
+    /// The colour of a key, whether or not a picture shows it.
     fn rank(&self, key: K) -> usize {
         self.of.get(&key).copied().unwrap_or(self.names.len().saturating_sub(1))
     }
@@ -332,8 +332,8 @@ fn timeline(number: usize, view: &View, shared: &Shared) -> String {
     html
 }
 
-/// From which column to which a CPU was idle while, for half of the time or more, a task waited that might have used an
-/// idle CPU.
+/// From which column to which a CPU was idle while, for at least half of the time, a task waited that might have used
+/// an idle CPU.
 fn idle_beside_waiting(view: &View, columns: &[Tid]) -> Vec<(usize, usize)> {
     let is_wasted = |column: usize| {
         columns.get(column).is_none_or(|tid| *tid == IDLE) && view.waited(column).1 >= 0.5
@@ -398,7 +398,7 @@ fn csv(view: &View) -> String {
     text
 }
 
-/// Shares of all waits, and how long the longest of each is.
+/// Shares of all waits; the picture shows the longest wait of each share.
 const SHARES: [f64; 15] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9, 100.0];
 
@@ -434,10 +434,10 @@ fn waits(views: &[View]) -> String {
     )
 }
 
-/// Programs that a reader takes in.
+/// Most programs in a table.
 const PROGRAMS: usize = 12;
 
-/// How long waits of each program are, under each policy; nothing where there is one program.
+/// How long waits of each program are under each policy; empty if there is one program.
 fn waits_by_program(views: &[View]) -> String {
     let first = &views[0].program_waits;
     let mut programs: Vec<(&String, u64)> = first

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How far each program got: where a workload runs for a time and not to its end, nothing else tells policies apart.
+//! How far each program got. If a workload runs for a fixed time, only this tells policies apart.
 
 use std::collections::BTreeMap;
 
 use crate::text::{digits, known};
 use crate::{Results, Run, Summary};
 
-/// Programs whose work differs by less than this part under all policies are not worth a row.
+/// Programs with differences below this part under all policies get no row.
 const WORTH: f64 = 0.02;
-/// Rows that a reader takes in: those that differ most.
+/// Most rows: those that differ most.
 const ROWS: usize = 24;
 
-/// What each row of the table is.
+/// Caption of the table.
 pub const CAPTION: &str = "Work that a thread got done, against the first policy";
 
-/// Name of the program, how many threads it has, and its work under every policy behind the first as a part of what it
-/// got done under that.
+/// A program: its name, its number of threads, and its work under each further policy as a part of its work under the
+/// first.
 pub struct Work {
     program: String,
     threads: usize,
@@ -23,7 +23,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// As the table has it.
+    /// The row of the table.
     pub fn row(&self) -> Vec<String> {
         let ratio = |ratio: &Option<f64>| known(*ratio, |ratio| format!("{}×", digits(ratio)));
         let first = [self.program.clone(), self.threads.to_string()];
@@ -36,7 +36,7 @@ impl Work {
     }
 }
 
-/// What stands above the rows.
+/// The column headings.
 pub fn headings(results: &Results) -> Vec<&str> {
     let others = results.summary.iter().skip(1).map(|one| one.policy.as_str());
     ["program", "threads"].into_iter().chain(others).collect()
@@ -45,8 +45,8 @@ pub fn headings(results: &Results) -> Vec<&str> {
 /// Programs at each end that a sentence names.
 const TOLD: usize = 2;
 
-/// For each policy but the first, how far programs got against the first: `cas: waits 0.64×, nice 0.65×, busy 1.19×`; of
-/// many those that got least and most. None where all runs did all there was to do.
+/// For each policy but the first, how far programs got against the first: `cas: waits 0.64×, nice 0.65×, busy 1.19×`.
+/// Of many programs, those with the least and the most work. None if all runs did all their work.
 pub fn told(results: &Results) -> Vec<String> {
     let rows = rows(results);
     let of = |(at, one): (usize, &Summary)| {
@@ -70,7 +70,7 @@ pub fn told(results: &Results) -> Vec<String> {
     results.summary.iter().skip(1).enumerate().filter_map(of).collect()
 }
 
-/// Of programs that got differently far, in the order of their names; none where all runs did all there was to do.
+/// Programs with differing work, in the order of their names. Empty if all runs did all their work.
 pub fn rows(results: &Results) -> Vec<Work> {
     let by_policy: Vec<BTreeMap<&str, (usize, f64)>> =
         results.summary.iter().map(|one| of_policy(results, &one.policy)).collect();

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs a command in the guest under some policies and prints what came out: `paceline compare`
-//! without its reports, for work on the guest itself.
+//! Runs a command in the guest under some policies and prints the outcomes: `paceline compare` without its reports, for
+//! work on the guest itself.
 //!
-//! `compare [key=value ...] -- COMMAND`, with keys policy (`default;fifo`), cpus, nodes, smt,
-//! memory, clock, turn_us, boots, runs, observe, locks, kernel, with. A command that ends in `.json` is an
-//! rt-app file. In the environment, VERBOSE prints each outcome whole, and EVENTS names a folder for
-//! the scheduling events of each run.
+//! `compare [key=value ...] -- COMMAND`, with keys policy (`default;fifo`), cpus, nodes, smt, memory, clock, turn_us,
+//! boots, runs, observe, locks, kernel, with. A command that ends in `.json` is an rt-app file. In the environment,
+//! VERBOSE prints each outcome in full, and EVENTS names a folder for the scheduling events of each run.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Measures the way of a wakeup to an idle CPU, step by step: `[paths]`, `[from-idle]` and some costs of
+//! Measures the path of a wakeup to an idle CPU, step by step: `[paths]`, `[from-idle]` and some costs of
 //! machines/icount-2x4.toml.
 //!
-//! `spans FILE` runs an rt-app file in that machine's guest, observed, under Linux's own class and
-//! under flsched, with a plugin of QEMU (plugin/spans.c). It prints, for each kind of way that was taken
-//! often, how many instructions lie between the functions on it: from the interrupt that wakes the CPU
-//! to the switch, and apart from it what a system call takes.
+//! `spans FILE` runs an rt-app file in that machine's guest, observed, under Linux's own class and under flsched, with
+//! a plugin of QEMU (plugin/spans.c). For each frequent path it prints how many instructions lie between its functions,
+//! from the interrupt that wakes the CPU to the switch. It also prints the instructions of a system call.
 //!
 //! It needs a QEMU with plugins of API version 1 (4.2 to 8.2), and clang.
 
@@ -24,7 +23,7 @@ use vm::{PolicyRef, Request, Shape, WorkloadRef};
 
 static REGISTRY: &[&Policy] = &[&flsched::FLSCHED];
 
-/// Where a step may begin or end; as they are called in Linux 7.2.
+/// Functions at which a step may begin or end, by their names in Linux 7.2.
 const SYMBOLS: &[&str] = &[
     "asm_sysvec_apic_timer_interrupt",
     "asm_sysvec_call_function_single",
@@ -66,9 +65,9 @@ const SWITCH: &str = "__switch_to_asm";
 /// The observer reads the clock.
 const STAMP: &str = "bpf_ktime_get_ns";
 const LOOK: &str = "__x64_sys_clock_gettime";
-/// Work is not looked at so long only where it was thought to take longer.
+/// The workload reads the clock this late only if its work was expected to take longer.
 const LATE: u64 = 20_000;
-/// A way that was taken more seldom is not printed.
+/// A path taken less often is not printed.
 const OFTEN: usize = 100;
 
 fn main() -> anyhow::Result<()> {
@@ -91,7 +90,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the addresses of all symbols, which the plugin's presence keeps the same in every boot.
+/// Writes the addresses of all symbols. The plugin's presence keeps them the same in every boot.
 fn symbols(plugin: &str, scratch: &Path) -> anyhow::Result<String> {
     let command = format!("grep -E ' [tTwW] ({})$' /proc/kallsyms", SYMBOLS.join("|"));
     let argv = ["sh", "-c", &command].iter().map(Into::into).collect();
@@ -127,7 +126,7 @@ fn boot(
     Ok(outcomes.into_iter().next().context("the guest ran nothing")?.output)
 }
 
-/// By CPU: what it entered, and after how many instructions.
+/// By CPU: the functions it entered, and its instruction count at each.
 type Entered = BTreeMap<u32, Vec<(u64, &'static str)>>;
 
 fn read(path: &Path) -> anyhow::Result<Entered> {
@@ -144,7 +143,7 @@ fn read(path: &Path) -> anyhow::Result<Entered> {
     Ok(entered)
 }
 
-/// All ways of one kind: what was entered on it, and the instructions from its first entry to each.
+/// All paths of one kind: the functions entered, and the instructions from the first entry to each.
 type Ways = BTreeMap<Vec<&'static str>, Vec<Vec<u64>>>;
 
 fn print(policy: &str, entered: &Entered) {
@@ -189,7 +188,7 @@ fn print(policy: &str, entered: &Entered) {
     );
 }
 
-/// From an interrupt that ends a sleep to the switch to who was woken by it.
+/// From an interrupt that ends a sleep to the switch to the woken task.
 fn wakeups(events: &[(u64, &'static str)], ways: &mut Ways) {
     let starts = (1..events.len())
         .filter(|at| INTERRUPTS.contains(&events[*at].1) && events[at - 1].1 == HALT);
@@ -207,8 +206,8 @@ fn wakeups(events: &[(u64, &'static str)], ways: &mut Ways) {
     }
 }
 
-/// Between the last two looks at the CPU clock before a task waits or wakes, unless another has run
-/// meanwhile, or its work was done long before.
+/// Instructions between the last two reads of the CPU clock before a task waits or wakes. Skipped if another task ran
+/// in between, or if the work was done long before.
 fn last_looks(events: &[(u64, &'static str)]) -> Vec<u64> {
     let (mut before, mut last, mut found) = (None, None, Vec::new());
     for (at, name) in events {

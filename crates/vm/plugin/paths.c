@@ -2,21 +2,21 @@
 /*
  * paths: counts the instructions of kernel functions, as a plugin of QEMU.
  *
- * Each instruction is counted for the innermost function of a given list that is on the kernel's
- * stack when it runs, so a function's count is its own part, with what it calls that is not on the
- * list. Nothing in the guest is changed or slowed: there is no probe whose cost were to be subtracted.
+ * Each instruction counts for the innermost function of a given list that is on the kernel's stack.
+ * A function's count is thus its own part, with its callees that are not on the list. Nothing in
+ * the guest is changed or slowed: there is no cost of a probe to subtract.
  *
- * Which functions are on the stack follows from where calls store their return addresses and returns
- * load them. An address far from the last one is on another stack. Addresses in one aligned 16 KB
- * (THREAD_SIZE) are one stack: tasks keep theirs while they are switched out. An interrupt lies between
- * two frames and ends with iret; what it runs is its own.
+ * The functions on the stack follow from where calls store their return addresses and returns load
+ * them. An address far from the last one is on another stack. Addresses in one aligned 16 KB
+ * (THREAD_SIZE) are one stack: tasks keep theirs while they are switched out. An interrupt lies
+ * between two frames and ends with iret; its instructions are its own.
  *
- * All CPUs run in one thread (-icount), so nothing is locked.
+ * All CPUs run in one thread (-icount), so no lock is needed.
  *
- * symbols=FILE: lines "ADDRESS KIND GROUP": KIND f for a function, n for one that does not return, i for
- * an entry of interrupts, m for the function whose first call turns counting on and whose second turns
- * it off. Functions of one group count as one.
- * out=FILE: lines "GROUP INSTRUCTIONS CALLS" and "GROUP = CALLS" at the end.
+ * symbols=FILE: lines "ADDRESS KIND GROUP". KIND is f for a function, n for one that does not
+ * return, i for an entry of interrupts. KIND m marks a function: its first call turns counting on,
+ * its second call turns it off. Functions of one group count as one. out=FILE: lines "GROUP
+ * INSTRUCTIONS CALLS" and "GROUP = CALLS" at the end.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,18 +28,18 @@
 
 EXPORT int qemu_plugin_version = 1;
 
-#define KERNEL		0xffff800000000000ull
-#define LOADED		0xffffffffc0000000ull	/* modules and BPF programs */
-#define STACK_SHIFT	14			/* THREAD_SIZE */
-#define GUARD		4096			/* lies between two stacks */
-#define STACKS		(1 << 16)
-#define FRAMES		512
-#define CPUS		256
-#define GROUPS		256
-#define BUCKETS		(1 << 20)		/* instructions of one call; the last has all above */
-#define IRQ		(GROUPS - 1)		/* groups that are not of the list */
-#define BPF		(GROUPS - 2)
-#define NOBODY		(GROUPS - 3)
+#define KERNEL	    0xffff800000000000ull
+#define LOADED	    0xffffffffc0000000ull /* modules and BPF programs */
+#define STACK_SHIFT 14   /* THREAD_SIZE */
+#define GUARD	    4096	 /* lies between two stacks */
+#define STACKS	    (1 << 16)
+#define FRAMES	    512
+#define CPUS	    256
+#define GROUPS	    256
+#define BUCKETS	    (1 << 20)  /* instructions of one call; the last has all above */
+#define IRQ	    (GROUPS - 1)	 /* groups that are not on the list */
+#define BPF	    (GROUPS - 2)
+#define NOBODY	    (GROUPS - 3)
 
 struct symbol {
 	uint64_t address;
@@ -53,7 +53,7 @@ struct block {
 	const struct symbol *entry;
 };
 
-/* One call of a function of the list. */
+/* One call of a function on the list. */
 struct call {
 	int group;
 	uint64_t own;
@@ -61,25 +61,25 @@ struct call {
 };
 
 struct frame {
-	uint64_t slot;		/* where the return address lies; BARRIER for an interrupt */
-	struct call *owner;	/* who instructions count for while this is the innermost frame */
-	bool first;		/* the frame that the owner's call began with */
+	uint64_t slot;  /* where the return address lies; BARRIER for an interrupt */
+	struct call *owner; /* charged while this is the innermost frame */
+	bool first;  /* the frame that the owner's call began with */
 };
 
-#define BARRIER		UINT64_MAX
+#define BARRIER UINT64_MAX
 
 struct stack {
 	uint64_t key;
 	int depth;
-	struct call *base;	/* the owner while no frame is known */
+	struct call *base; /* the owner while no frame is known */
 	struct frame frames[FRAMES];
 };
 
 struct cpu {
 	struct stack *stack;
-	uint64_t last;		/* where on it the last call or return was */
+	uint64_t last;  /* stack address of the last call or return */
 	struct call *owner;
-	bool user;		/* it left the kernel */
+	bool user;  /* it left the kernel */
 };
 
 static struct symbol *symbols;
@@ -159,7 +159,7 @@ static void pop(struct stack *stack, bool returned)
 		end_call(frame->owner, returned);
 }
 
-/* Nothing lies below an address that is being used, and nothing above the first call of an entry. */
+/* No frame is below an address in use, and none above the first call of an entry. */
 static void pop_below(struct stack *stack, uint64_t address, bool returned)
 {
 	bool outermost = (address | 0xff) == (stack->key << STACK_SHIFT | 0x3fff);
@@ -173,7 +173,7 @@ static void pop_below(struct stack *stack, uint64_t address, bool returned)
 	}
 }
 
-/* Whether the address is on the stack that the CPU was on. */
+/* Whether the address is on the CPU's current stack. */
 static bool stays(struct cpu *cpu, uint64_t address)
 {
 	bool near = address - cpu->last + GUARD < 2 * GUARD;
@@ -188,11 +188,13 @@ static void on_call(unsigned int n, uint32_t info, uint64_t address, void *data)
 	struct stack *stack = cpu->stack;
 
 	if (!qemu_plugin_mem_is_store(info))
-		return;		/* the target's address */
+		return; /* the target's address */
 	if (!stays(cpu, address)) {
 		stack = stack_at(address);
 		pop_below(stack, address, false);
-		/* the stack of interrupts, or a task's after that of the entry: called from there */
+		/*
+		 * the stack of interrupts, or a task's after that of the entry: called from there
+		 */
 		if (!stack->depth)
 			stack->base = cpu->owner;
 		cpu->stack = stack;
@@ -231,9 +233,9 @@ static void on_iret(unsigned int n, void *data)
 	} else if (!stack->depth) {
 		end_call(stack->base, true);
 		stack->base = &nobody;
-		cpu->user = true;	/* also where its first instruction faults */
+		cpu->user = true; /* also where its first instruction faults */
 	} else {
-		return;		/* the kernel's way to serialize: it goes on behind the instruction */
+		return; /* a serializing iret: execution continues behind it */
 	}
 	cpu->owner = innermost(stack);
 }
@@ -286,14 +288,19 @@ static void on_block(unsigned int n, void *data)
 			enter(cpu, block->entry->group);
 		}
 	} else if (cpu->user) {
-		/* a system call: its stack is empty, and which it is the first call will tell */
+		/*
+		 * a system call: its stack is empty, and its first call shows which stack that is
+		 */
 		cpu->stack = NULL;
 		cpu->owner = &nobody;
 	}
 	cpu->user = false;
 	if (block->address >= LOADED && cpu->owner->group != BPF)
 		enter(cpu, BPF);
-	/* of a BPF program its own code counts: not its trampoline, nor the kernel's that it calls */
+	/*
+	 * of a BPF program, only its own code counts: neither its trampoline nor the kernel code it
+	 * calls
+	 */
 	stack = cpu->stack;
 	if (cpu->owner->group == BPF && stack && stack->depth &&
 	    (block->address < LOADED || stack->frames[stack->depth - 1].first))
@@ -309,8 +316,9 @@ static int by_address(const void *a, const void *b)
 }
 
 /*
- * Near calls: E8, FF /2; near returns: C3, C2; iretq: 48 CF; sysretq: 48 0F 07; behind any prefixes.
- * Asked for loads alone, QEMU 7.2 leaves out those of a return that is a block by itself.
+ * Near calls: E8, FF /2; near returns: C3, C2; iretq: 48 CF; sysretq: 48 0F 07; behind any
+ * prefixes. With a callback for loads alone, QEMU 7.2 misses the loads of a return that is a block
+ * by itself.
  */
 static void watch(struct qemu_plugin_insn *insn)
 {
@@ -318,8 +326,8 @@ static void watch(struct qemu_plugin_insn *insn)
 	const uint8_t *end = byte + qemu_plugin_insn_size(insn);
 	bool wide = false;
 
-	while (byte < end - 1 && (*byte == 0x2e || *byte == 0x3e || *byte == 0xf2 || *byte == 0xf3 ||
-				  *byte == 0x66 || (*byte & 0xf0) == 0x40)) {
+	while (byte < end - 1 && (*byte == 0x2e || *byte == 0x3e || *byte == 0xf2 ||
+				  *byte == 0xf3 || *byte == 0x66 || (*byte & 0xf0) == 0x40)) {
 		wide = (*byte & 0xf8) == 0x48;
 		byte++;
 	}

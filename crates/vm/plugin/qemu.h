@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The part of QEMU's plugin API, version 1 (4.2 to 8.2), that is used: no package installs its header. */
+/*
+ * The part of QEMU's plugin API, version 1 (4.2 to 8.2), that is used: no package installs its
+ * header.
+ */
 #ifndef QEMU_H
 #define QEMU_H
 
@@ -12,10 +15,14 @@ struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 typedef void (*vcpu_cb)(unsigned int cpu, void *data);
 typedef void (*mem_cb)(unsigned int cpu, uint32_t info, uint64_t address, void *data);
-enum { CB_NO_REGS, MEM_RW = 3 };
+enum {
+	CB_NO_REGS,
+	MEM_RW = 3
+};
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
 					   void (*cb)(qemu_plugin_id_t, struct qemu_plugin_tb *));
-void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, vcpu_cb cb, int flags, void *data);
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, vcpu_cb cb, int flags,
+					  void *data);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, vcpu_cb cb, int flags,
 					    void *data);
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, mem_cb cb, int flags, int rw,
@@ -29,6 +36,6 @@ bool qemu_plugin_mem_is_store(uint32_t info);
 const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
 
-#define EXPORT	__attribute__((visibility("default")))
+#define EXPORT __attribute__((visibility("default")))
 
 #endif

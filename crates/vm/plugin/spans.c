@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * spans: writes down which functions of a list a CPU enters and how many instructions it has executed
- * by then, as a plugin of QEMU: what lies between two of them, whoever's it is. (paths.c counts each
- * function's own part.)
+ * spans: writes down when a CPU enters functions of a list, in instructions it has executed by
+ * then, as a plugin of QEMU. The difference of two entries is everything between them. (paths.c
+ * counts each function's own part.)
  *
- * Instructions are counted one by one: a block that QEMU gives up in its middle, as it does where a
- * device is read, is begun again and would count twice.
+ * Instructions are counted one by one: QEMU gives up a block in its middle where a device is read,
+ * and begins it again. Counted by the block, it would count twice.
  *
- * symbols=FILE: lines "ADDRESS NAME". out=FILE: lines "CPU INSTRUCTIONS NAME"; the name is `bpf` where
- * code of a BPF program begins.
+ * symbols=FILE: lines "ADDRESS NAME". out=FILE: lines "CPU INSTRUCTIONS NAME"; the name is `bpf`
+ * where code of a BPF program begins.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,9 +20,9 @@
 
 EXPORT int qemu_plugin_version = 1;
 
-#define LOADED	0xffffffffc0000000ull	/* modules and BPF programs */
-#define FIXED	0xffffffffff000000ull	/* what lies above them */
-#define CPUS	256
+#define LOADED 0xffffffffc0000000ull /* modules and BPF programs */
+#define FIXED  0xffffffffff000000ull /* end of the range of modules */
+#define CPUS   256
 
 struct symbol {
 	uint64_t address;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a program needs to run elsewhere: its libraries, its interpreter, its tools.
+//! Files that a program needs to run elsewhere: its libraries, its interpreter, its tools.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -27,10 +27,10 @@ const COMMON: &[&str] = &[
     "/usr/lib/locale/C.utf8",
 ];
 
-/// Where programs are linked that lie in no folder of the guest's `PATH`; it is the last of them but for busybox's.
+/// Links to programs that lie in no folder of the guest's `PATH`. It is the last folder of it but for busybox's.
 pub(crate) const PROGRAMS: &str = "/.programs";
 
-/// Programs that start others, found by trial: who starts them, and what they start.
+/// Programs that start others, found by trial: the starting program, and the programs it starts.
 const STARTS: &[(&str, &[&str])] = &[
     ("cargo", &["rustc"]),
     ("rustc", &["cc"]),
@@ -40,7 +40,7 @@ const STARTS: &[(&str, &[&str])] = &[
     ("perf", &["sh"]),
 ];
 
-/// Finds `program` as a shell would, or says in one line that it is none.
+/// Finds `program` as a shell would, or says in one line that there is none.
 pub fn which(program: &OsStr) -> Result<PathBuf, BadInput> {
     if program.is_empty() {
         return Err(BadInput("the command is empty; name a program".into()));
@@ -58,8 +58,7 @@ pub fn which(program: &OsStr) -> Result<PathBuf, BadInput> {
     })
 }
 
-/// The program behind a version manager's of the same name, which would look for the manager in the
-/// guest.
+/// The program behind a version manager's shim of the same name. The shim would look for the manager in the guest.
 pub(crate) fn behind_shim(program: PathBuf) -> PathBuf {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let named = match &*name {
@@ -73,8 +72,8 @@ pub(crate) fn behind_shim(program: PathBuf) -> PathBuf {
     named.filter(|path| is_elf(path)).unwrap_or(program)
 }
 
-/// Python itself, which is asked where its modules lie: an interpreter of that name, or what stands for it on this machine.
-/// Nothing else that is meant for the guest is run here, no script of a user's, whatever it is called.
+/// Python itself, which is asked for the folders of its modules: an interpreter of that name, or its alias on this
+/// machine. Nothing else that is meant for the guest runs here, above all no script of a user's, whatever its name.
 fn is_python(program: &Path) -> bool {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -138,8 +137,8 @@ pub(crate) fn add_program(image: &mut Image, program: &Path) -> anyhow::Result<(
     Ok(())
 }
 
-/// Adds a file or folder the user named, and the libraries of what is executable in it; a program with all
-/// that it needs.
+/// Adds a file or folder that the user named, and the libraries of the executables in it. Adds a program with all that
+/// it needs.
 pub(crate) fn add_with(image: &mut Image, path: &Path) -> anyhow::Result<()> {
     if !path.exists() {
         let path = path.display();
@@ -230,7 +229,7 @@ fn add_compiler(image: &mut Image, compiler: &Path) -> anyhow::Result<()> {
     let link =
         ["crt1.o", "Scrt1.o", "crti.o", "crtn.o", "libc.so", "libc.so.6", "libc_nonshared.a"];
     let math = ["libm.so", "libm.so.6", "libmvec.so.1", "libpthread.a", "libgcc_s.so.1"];
-    // Parts of libc by now, and yet asked for by Rust's compiler.
+    // These are parts of libc by now, but Rust's compiler still asks for them.
     let empty = ["libdl.a", "librt.a", "libutil.a"];
     for file in link.iter().chain(&math).chain(&empty) {
         let named = lines(compiler, &[&format!("-print-file-name={file}")])?;
@@ -252,7 +251,7 @@ fn add_compiler(image: &mut Image, compiler: &Path) -> anyhow::Result<()> {
     add_libraries(image, &files)
 }
 
-/// What Rust's compiler opens beside its own libraries: those that it links programs with, and a linker.
+/// Files that Rust's compiler opens beside its own libraries: the libraries it links programs with, and a linker.
 fn add_rust(image: &mut Image) -> anyhow::Result<()> {
     let folder = sysroot().context("rustc does not name its own folder")?.join("lib/rustlib");
     let other = |path: &Path| {
@@ -327,7 +326,7 @@ mod tests {
         assert!(names.contains(&"bin/sh".into()) || names.contains(&"usr/bin/sh".into()));
     }
 
-    /// Whatever it is called: it is meant for the guest.
+    /// Whatever its name is: the command is meant for the guest.
     #[test]
     fn nothing_of_a_command_runs_here() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use cpio::NewcBuilder;
 
 use crate::BadInput;
 
-/// What will be in the guest, by path without the leading slash.
+/// Contents of the guest, by path without the leading slash.
 #[derive(Default)]
 pub(crate) struct Image {
     entries: BTreeMap<PathBuf, Entry>,
@@ -35,12 +35,11 @@ fn parts(path: &Path) -> Vec<PathBuf> {
 }
 
 impl Image {
-    /// Adds a file or link of this machine at its own path, with the links that lead to it.
-    /// Returns where it really lies.
+    /// Adds a file or link of this machine at its own path, with the links that lead to it. Returns its real place.
     pub(crate) fn add(&mut self, path: &Path) -> anyhow::Result<PathBuf> {
         let path = std::path::absolute(path)?;
         let mut real = PathBuf::from("/");
-        // what is left of the path, the next part last; a link puts its target on top
+        // the rest of the path, the next part last; a link puts its target on top
         let mut rest = parts(&path);
         let mut links = 0;
         while let Some(part) = rest.pop() {
@@ -82,8 +81,8 @@ impl Image {
         Ok(None)
     }
 
-    /// Adds a folder with all that is in it, except where `skip` says so. Sockets and devices stay
-    /// behind. Returns the files.
+    /// Adds a folder with all that is in it, except where `skip` says so. Sockets and devices are left out. Returns the
+    /// files.
     pub(crate) fn add_tree(
         &mut self,
         path: &Path,
@@ -100,7 +99,7 @@ impl Image {
             let listed = fs::read_dir(&here).with_context(|| format!("{}", here.display()))?;
             for entry in listed {
                 let inner = entry?.path();
-                // What a link leads to is added with it; one that leads nowhere stays behind, as devices do.
+                // A link's target is added with it. A link without a target is left out, as devices are.
                 let useful = fs::metadata(&inner).is_ok_and(|kind| kind.is_file() || kind.is_dir());
                 if skip(&inner) || !useful || self.has(&inner) {
                     continue;
@@ -111,7 +110,7 @@ impl Image {
         Ok(files)
     }
 
-    /// Adds a file of other content or from another place.
+    /// Adds a file with other content or from another place.
     pub(crate) fn place(&mut self, path: &str, from: &Path) {
         self.parents(path);
         self.entries.insert(path.trim_start_matches('/').into(), Entry::Copy(from.to_path_buf()));
@@ -140,7 +139,7 @@ impl Image {
         self.entries.contains_key(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Whether something is at this path, or where the links of this machine lead from its folder.
+    /// Whether something is at this path, or at the path that this machine's links lead to from its folder.
     pub(crate) fn leads_to(&self, path: &Path) -> bool {
         let Ok(path) = std::path::absolute(path) else { return false };
         let real = path.parent().and_then(|folder| folder.canonicalize().ok());
@@ -155,7 +154,7 @@ impl Image {
         }
     }
 
-    /// Writes the archive. Parents come before what is in them, as the kernel needs it.
+    /// Writes the archive. The kernel needs folders before their contents.
     pub(crate) fn archive(&self, mut to: impl Write) -> anyhow::Result<()> {
         for (inode, (path, entry)) in self.entries.iter().enumerate() {
             let path = path.to_str().with_context(|| {
@@ -198,7 +197,7 @@ impl Entry {
     }
 }
 
-/// Python compares a cached `.pyc` with its source's time of change, so it is kept.
+/// Python compares a cached `.pyc` with its source's modification time, so the time is kept.
 fn modified(data: &fs::Metadata) -> u32 {
     let since =
         data.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());

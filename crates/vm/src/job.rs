@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What host and guest tell each other: one JSON job in, one JSON message a line out.
+//! Messages between host and guest: one JSON job in, one JSON message a line out.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ use crate::{PolicyRef, WorkloadRef};
 pub(crate) const JOB: &str = "/job.json";
 /// The virtio-serial port that messages go to.
 pub(crate) const MESSAGES: &str = "messages";
-/// The one that the observer's records go to.
+/// The virtio-serial port that the observer's records go to.
 pub(crate) const RECORDS: &str = "records";
 
-/// What the agent does in one boot; the boot's number comes on the kernel's command line.
+/// The agent's work in one boot; the boot's number comes on the kernel's command line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub policies: Vec<JobPolicy>,
@@ -30,15 +30,15 @@ pub(crate) struct Job {
     pub record: Option<Detail>,
     pub count_locks: bool,
     pub limit_s: f64,
-    /// The host is told what the workload writes, as it does.
+    /// The host is sent the workload's output as it is written.
     pub show: bool,
-    /// Which kind of core each CPU passes for, the fastest first; empty: all are alike.
+    /// The kind of core that each CPU represents, the fastest first; empty: all are alike.
     pub core_types: Vec<u16>,
-    /// What clocks the guest's cores pass for.
+    /// The clocks that the guest's cores represent.
     pub clocks: Clocks,
-    /// What is known of programs beforehand.
+    /// Known facts about programs.
     pub profile: Profile,
-    /// The kernel's type information is not known to be sound.
+    /// The kernel's type information is not yet known to be sound.
     pub probe: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct JobPolicy {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum JobWorkload {
-    /// `with` are paths that every execution finds as they were packed.
+    /// Every execution finds the paths in `with` as they were packed.
     Command {
         program: String,
         argv: Vec<String>,
@@ -71,20 +71,20 @@ pub(crate) enum JobWorkload {
 pub(crate) enum Message {
     /// The agent is up, this long after the guest's start.
     Up { after_s: f64 },
-    /// What it does now.
+    /// The agent's current step.
     Step { text: String },
     /// The workload wrote this line in this step.
     Wrote { step: String, line: String },
     /// One run is done.
     Outcome(Box<Measured>),
-    /// It gives up; the reason is one line. If the workload failed: the last lines that it wrote.
+    /// It gives up; the reason is one line. `last`: if the workload failed, the last lines that it wrote.
     Failed { why: String, last: Vec<String> },
     /// All runs are done.
     Done,
 }
 
-/// An outcome whose `observed` the host has yet to fold from records: emulation would take
-/// seconds for what the host does at once.
+/// An outcome without its `observed`, which the host folds from the records. Emulation would take seconds for this; the
+/// host needs no time.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub outcome: Outcome,
@@ -93,7 +93,7 @@ pub(crate) struct Measured {
     pub record_bytes: usize,
     /// Bytes of a recording behind them.
     pub recorded_bytes: usize,
-    /// What a policy that writes down its callbacks has written.
+    /// Callbacks that the policy wrote down, if it does.
     pub callbacks: Vec<Callback>,
 }
 
@@ -112,7 +112,7 @@ impl From<&PolicyRef> for JobPolicy {
 }
 
 impl JobWorkload {
-    /// `program` is where the first of `argv` lies, `folder` where it starts.
+    /// `program` is the place of `argv`'s first word, `folder` the working directory.
     pub(crate) fn new(workload: &WorkloadRef, program: &str, folder: &str) -> Self {
         match workload {
             WorkloadRef::Command { argv, with } => JobWorkload::Command {
@@ -128,7 +128,7 @@ impl JobWorkload {
     }
 }
 
-/// `/tmp` and these paths without links, none inside another.
+/// `/tmp` and these paths with links resolved, none inside another.
 fn restored(with: &[PathBuf]) -> Vec<String> {
     let mut paths: Vec<PathBuf> = with.iter().filter_map(|path| path.canonicalize().ok()).collect();
     paths.push("/tmp".into());

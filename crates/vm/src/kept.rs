@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What boots came to, kept in a folder: who is stopped goes on from there.
+//! Outcomes of boots, kept in a folder: a stopped run resumes from them.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
@@ -14,16 +14,16 @@ use crate::qemu::{self, Files, Threads};
 use crate::run::Traced;
 use crate::{BadInput, Kernel, Request};
 
-/// Where what each boot came to is kept.
+/// Where each boot's outcomes are kept.
 #[derive(Clone, Debug)]
 pub struct Keep {
-    /// Made where it is not there.
+    /// Created if it does not exist.
     pub folder: PathBuf,
-    /// Writes a file whole or not at all.
+    /// Writes a file completely or not at all.
     pub write: fn(&Path, &[u8]) -> anyhow::Result<()>,
 }
 
-/// A folder, and what its files must have been made of.
+/// A folder, and a key of everything that its files depend on.
 pub(crate) struct Kept<'a> {
     keep: &'a Keep,
     made_of: u64,
@@ -37,7 +37,7 @@ struct Run {
 }
 
 impl<'a> Kept<'a> {
-    /// Boots of this very request, emulator, kernel and image: all that their outcomes come from.
+    /// Boots of exactly this request, emulator, kernel and image: all that their outcomes depend on.
     pub(crate) fn new(
         keep: &'a Keep,
         request: &Request,
@@ -51,7 +51,7 @@ impl<'a> Kept<'a> {
             let mut file = File::open(file).with_context(|| file.display().to_string())?;
             io::copy(&mut file, &mut hash)?;
         }
-        // whatever the scratch folder is called
+        // independent of the scratch folder's name
         let [kernel, messages, records, console] = ["k", "m", "r", "c"].map(Path::new);
         let files = Files { kernel, image, messages, records, console };
         for word in qemu::arguments(request, &files, 0, Threads::OneEach) {
@@ -66,7 +66,7 @@ impl<'a> Kept<'a> {
         self.keep.folder.join(format!("{:016x}-{}.boot", self.made_of, boot + 1))
     }
 
-    /// What a boot came to; None: it is not there.
+    /// A boot's outcomes. None: they are not kept.
     pub(crate) fn get(&self, boot: usize) -> anyhow::Result<Option<Vec<Traced>>> {
         let path = self.file(boot);
         let file = match File::open(&path) {
@@ -79,7 +79,7 @@ impl<'a> Kept<'a> {
         Ok(Some(runs))
     }
 
-    /// Keeps what a boot came to.
+    /// Keeps a boot's outcomes.
     pub(crate) fn put(&self, boot: usize, runs: &[Traced]) -> anyhow::Result<()> {
         let run = |Traced { outcome, .. }: &Traced| Run {
             recorded_bytes: outcome.recording.len(),

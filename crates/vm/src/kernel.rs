@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Gets a sched_ext kernel: named by hand, from the cache, or from Debian.
 //!
-//! Debian's own archive is read with private apt state, from the mirror that this machine's apt
-//! uses and signed by Debian's keyring; nothing is added to the system. A release's kernel package
-//! is replaced within weeks, so nothing is pinned: what came is probed, and the next suite is tried
-//! where it is unsound.
+//! Debian's archive is read with private apt state. It comes from the mirror that this machine's apt uses and is signed
+//! by Debian's keyring; nothing is added to the system. A release's kernel package is replaced within weeks, so no
+//! version is pinned. Each kernel is probed, and if it is unsound the next suite is tried.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,18 +18,18 @@ use crate::{BadInput, probe};
 
 /// Suites to try, best first.
 const SUITES: &[&str] = &["testing", "trixie-backports", "unstable"];
-/// Those of them that keep older kernels: for tests that a policy is at home on more than the newest.
+/// The suites that keep older kernels. Tests run a policy on an older kernel too.
 const OLDER_SUITES: &[&str] = &["trixie-backports"];
 /// The package that depends on the newest cloud kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// What the package of a kernel is called: this, its version, and its flavour.
+/// A kernel's package is named by this, its version, and its flavour.
 const IMAGE: &str = "linux-image-";
 const FLAVOUR: &str = "-cloud-amd64";
-/// Kernels that are fetched before a suite is given up.
+/// Most kernels that are fetched from a suite before it is given up.
 const FETCHED_MAX: usize = 4;
-/// How a full disk is called, by the C library and so by every tool.
+/// The C library's message for a full disk, and so every tool's.
 const FULL: &str = "No space left on device";
-/// What a user can do without any kernel.
+/// Advice to a user without any kernel.
 const MEND: &str = "name one with --kernel FILE; --on sim works without";
 
 /// A kernel that was probed.
@@ -40,9 +39,9 @@ pub struct Kernel {
     pub image: PathBuf,
     /// Its configuration, where it was found.
     pub config: Option<PathBuf>,
-    /// As `uname -r` says it.
+    /// Its release, as `uname -r` prints it.
     pub release: String,
-    /// Its type information was found sound; false where only the running kernel can show it.
+    /// Its type information was found sound; false if only the running kernel can show it.
     pub probed: bool,
 }
 
@@ -58,12 +57,12 @@ pub fn find(
     cached_or_fetched(Which::Newest, &folder(place(cache))?, progress)
 }
 
-/// The oldest kernel of Debian's that has sched_ext, kept apart from the others.
+/// Debian's oldest kernel with sched_ext, kept apart from the others.
 pub fn oldest(cache: Option<&Path>, progress: &MultiProgress) -> anyhow::Result<Kernel> {
     cached_or_fetched(Which::Oldest, &folder(oldest_place(cache))?, progress)
 }
 
-/// Of the sound kernels of Debian's.
+/// Which of Debian's sound kernels to take.
 #[derive(Clone, Copy)]
 enum Which {
     Newest,
@@ -79,7 +78,7 @@ impl Which {
     }
 }
 
-/// The newest kernel in a folder, else the first sound one that a suite has, into it.
+/// The newest kernel in a folder. If there is none, fetches the first sound one of the suites into it.
 fn cached_or_fetched(
     which: Which,
     folder: &Path,
@@ -115,7 +114,7 @@ fn alike(failure: &str) -> String {
     SUITES.iter().fold(failure.to_string(), |text, suite| text.replace(suite, "SUITE"))
 }
 
-/// The folder at a place, made where it is not there.
+/// The folder at a place, created if it does not exist.
 fn folder(place: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let folder = place.ok_or_else(|| {
         BadInput("neither XDG_CACHE_HOME nor HOME names a folder in full; set one".into())
@@ -137,25 +136,25 @@ fn oldest_place(cache: Option<&Path>) -> Option<PathBuf> {
     Some(place(cache)?.with_file_name("oldest-kernels"))
 }
 
-/// Where this user's caches are: `$XDG_CACHE_HOME/paceline`, else `~/.cache/paceline`. None: neither is known. What is
-/// not absolute counts as not set, as the XDG Base Directory Specification has it.
+/// This user's cache folder: `$XDG_CACHE_HOME/paceline`, else `~/.cache/paceline`. None: neither is known. A path that
+/// is not absolute counts as not set, as in the XDG Base Directory Specification.
 pub fn user_cache() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(base.join("paceline"))
 }
 
-/// What a fetch calls its folder in the cache, before the number of its process.
+/// Name of a fetch's folder in the cache, before the number of its process.
 const FETCH: &str = ".fetch-";
 
-/// Removes what this process has half fetched into the user's cache: for one that is interrupted.
+/// Removes what this process has half fetched into the user's cache, for an interrupted process.
 pub fn forget_fetch() {
     for folder in [place(None), oldest_place(None)].into_iter().flatten() {
         remove_fetches(&folder, |process| process == std::process::id());
     }
 }
 
-/// Removes the folders of fetches by such processes. What cannot be removed hurts nobody.
+/// Removes the folders of fetches by such processes. A folder that cannot be removed does no harm.
 fn remove_fetches(folder: &Path, by: impl Fn(u32) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -169,7 +168,7 @@ fn remove_fetches(folder: &Path, by: impl Fn(u32) -> bool) {
 
 fn named(image: &Path) -> anyhow::Result<Kernel> {
     let bad = |why: String| BadInput(format!("--kernel {}: {why}", image.display()));
-    // a pipe would be waited for
+    // reading a pipe would block
     if image.exists() && !image.is_file() {
         return Err(bad("it is no file".into()).into());
     }
@@ -193,7 +192,7 @@ fn cached(folder: &Path) -> Option<Kernel> {
         let (image, config) = (path.join("vmlinuz"), path.join("config"));
         let release = entry.file_name().to_str().filter(|name| !name.starts_with('.'))?.to_string();
         let when = fs::metadata(&image).ok()?.modified().ok()?;
-        // One that a full disk or somebody's hand has damaged is got anew.
+        // A kernel that a full disk or a user has damaged is fetched again.
         let is_whole = probe::release(&image).is_ok() && config.exists();
         let probed = path.join("btf").exists();
         is_whole.then_some((when, Kernel { image, config: Some(config), release, probed }))
@@ -201,7 +200,7 @@ fn cached(folder: &Path) -> Option<Kernel> {
     kernels.max_by_key(|(when, kernel)| (*when, kernel.release.clone())).map(|(_, kernel)| kernel)
 }
 
-/// Fails where the kernel is unsound; false where that is not to be seen from its files.
+/// Fails if the kernel is unsound; false if its files do not show whether it is.
 fn probe_files(kernel: &Kernel, btf: &Path) -> anyhow::Result<bool> {
     if let Some(config) = &kernel.config {
         let text = fs::read_to_string(config).with_context(|| config.display().to_string())?;
@@ -214,7 +213,7 @@ fn probe_files(kernel: &Kernel, btf: &Path) -> anyhow::Result<bool> {
     Ok(found)
 }
 
-/// The mirror this machine's apt has for Debian itself, not for its updates.
+/// This machine's apt mirror for Debian itself, not for its updates.
 fn mirror() -> anyhow::Result<String> {
     let format = "$(ORIGIN) $(LABEL) $(CODENAME) $(REPO_URI)";
     let output = Command::new("apt-get")
@@ -231,7 +230,7 @@ fn mirror() -> anyhow::Result<String> {
     uri.context("this machine's apt knows no Debian mirror (apt-get indextargets)")
 }
 
-/// apt with a state of its own.
+/// apt with its own state.
 struct Apt {
     folder: tempfile::TempDir,
     bar: ProgressBar,
@@ -248,7 +247,7 @@ fn fetch_suite(
     anyhow::ensure!(keyring.exists(), "{} is missing", keyring.display());
     let bar = progress.add(ProgressBar::new(100));
     bar.set_style(style());
-    // one that was killed could not clear up after itself
+    // a killed fetch could not clean up after itself
     remove_fetches(cache, |process| !Path::new(&format!("/proc/{process}")).exists());
     let mut folder = tempfile::Builder::new();
     let prefix = format!("{FETCH}{}-", std::process::id());
@@ -315,7 +314,7 @@ impl Apt {
         command
     }
 
-    /// Runs apt-get with a bar; an error is apt's own last line.
+    /// Runs apt-get with a progress bar; an error is apt's own last line.
     fn run(&self, what: &str, arguments: &[&str]) -> anyhow::Result<()> {
         self.bar.set_message(what.to_string());
         self.bar.set_position(0);
@@ -323,7 +322,7 @@ impl Apt {
         let mut command = self.command("apt-get");
         command.args(["-q", "-y"]).args(arguments).stdout(says.try_clone()?).stderr(says);
         let mut child = command.spawn().context("cannot run apt-get")?;
-        // it holds the other end of the pipe, which would never close
+        // the command holds the other end of the pipe, which would never close
         drop(command);
         let mut error = None;
         for line in BufReader::new(said).lines().map_while(Result::ok) {
@@ -358,7 +357,7 @@ impl Apt {
         Ok(images.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// Gets the kernel of a package, and its configuration, into the cache.
+    /// Fetches the kernel of a package and its configuration into the cache.
     fn fetch(&self, image: String, cache: &Path) -> anyhow::Result<Kernel> {
         let packages = self.packages(image);
         let mut download = vec!["download"];
@@ -371,7 +370,7 @@ impl Apt {
         kernel
     }
 
-    /// The packages that hold the kernel of a package and its configuration.
+    /// The packages with the kernel of a package and its configuration.
     fn packages(&self, image: String) -> Vec<String> {
         // newer kernels come as linux-binary-X and linux-base-X, older ones whole in linux-image-X
         let parts = self.field(&image, "Depends").unwrap_or_default();
@@ -392,7 +391,7 @@ impl Apt {
         value.map(str::to_string).with_context(|| format!("{package} is not in this suite"))
     }
 
-    /// Unpacks what was downloaded, and removes it.
+    /// Unpacks the downloaded packages and removes them.
     fn unpack(&self) -> anyhow::Result<()> {
         self.bar.set_message("unpacking the kernel");
         fs::create_dir(self.path("root"))?;
@@ -440,7 +439,7 @@ impl Apt {
     }
 }
 
-/// The version of the kernel that is in the package of this name, as it sorts; None: it is no cloud kernel's.
+/// The kernel's version in a package name, as it sorts. None: the package is no cloud kernel's.
 fn version(package: &str) -> Option<Vec<u64>> {
     let release = package.strip_prefix(IMAGE)?.strip_suffix(FLAVOUR)?;
     let version = release.split(['+', '-']).next()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs that a command line calls and that are not where it runs.
+//! Programs that a command line calls and that its machine lacks.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,23 @@ use crate::BadInput;
 use crate::closure::which;
 use crate::shell::calls;
 
-/// A program, or a shell's script, that is not where it is called.
+/// A program, or a shell's script, that does not exist where it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// As the command line calls it.
+    /// The word in the command line.
     pub word: String,
-    /// Where it lies on this machine, if it does.
+    /// Its place on this machine, if it has one.
     pub here: Option<PathBuf>,
-    /// Nothing in the command line decides whether it is called.
+    /// It is called for certain: no condition in the command line decides it.
     pub sure: bool,
 }
 
-/// What a command line calls that `is_there` does not know, by its name or path. Of what nobody can tell from the words
-/// nothing is said.
+/// Programs in a command line that `is_there` does not know, by name or path. Programs that the words do not show are
+/// left out.
 pub fn missing(argv: &[OsString], program: &Path, is_there: &dyn Fn(&str) -> bool) -> Vec<Missing> {
     let mut missing = Vec::new();
     for call in calls(argv, program) {
-        // Of a program that starts another: the first of its words that is a program anywhere.
+        // The program that another program starts: the first word that is a program on any machine.
         let is_one =
             |word: &&String| call.words.len() == 1 || is_there(word) || here(word).is_some();
         let Some(word) = call.words.iter().find(is_one) else { continue };
@@ -35,7 +35,7 @@ pub fn missing(argv: &[OsString], program: &Path, is_there: &dyn Fn(&str) -> boo
             true => Some(PathBuf::from(word)).filter(|path| path.is_file()),
             false => here(word),
         };
-        // What lies at a path and is nowhere yet may be made before it is called.
+        // A file that does not exist yet may be made before it is called.
         let may_come = word.contains('/') && here.is_none() && !call.is_script;
         if !may_come {
             missing.push(Missing { word: word.clone(), here, sure: call.sure });
@@ -45,11 +45,12 @@ pub fn missing(argv: &[OsString], program: &Path, is_there: &dyn Fn(&str) -> boo
 }
 
 fn here(word: &str) -> Option<PathBuf> {
-    // The shell's own numbers and options are no programs, whatever lies in the current folder.
+    // Numbers and options of the shell are no programs, whatever is in the current folder.
     which(word.as_ref()).ok()
 }
 
-/// Refuses what is missing for sure; of the rest, what a reader is told. `place` is where it is missing.
+/// Refuses a command that calls a missing program for certain. Returns notes about the other missing programs. `place`
+/// is where they are missing.
 pub(crate) fn refused_or_told(missing: &[Missing], place: &str) -> Result<Vec<String>, BadInput> {
     let (sure, others): (Vec<&Missing>, Vec<&Missing>) = missing.iter().partition(|one| one.sure);
     let (packed, absent): (Vec<&Missing>, Vec<&Missing>) =
@@ -76,7 +77,7 @@ pub(crate) fn refused_or_told(missing: &[Missing], place: &str) -> Result<Vec<St
     Ok(others.iter().map(note).collect())
 }
 
-/// That there is no such program anywhere.
+/// The error for a program that does not exist anywhere.
 pub fn nowhere(one: &Missing) -> BadInput {
     BadInput(format!(
         "{} is called, and is not a program on this machine; install it, or name it by its path if the command makes it",
@@ -144,7 +145,7 @@ mod tests {
         let name = file.path().to_str().unwrap();
         assert_eq!(missing(name)[0].here.as_deref(), Some(file.path()));
     }
-    /// Long scripts that run well: none of their words is taken for a program that is missing.
+    /// Long scripts that run well: no word of them counts as a missing program.
     #[test]
     fn scripts_that_run_are_not_refused() {
         let faults = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../faults");

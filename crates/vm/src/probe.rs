@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether a kernel can run sched_ext policies, told from its files before it is booted.
+//! Whether a kernel can run sched_ext policies, from its files before it is booted.
 //!
-//! Kernels from 7.1 on give some kfuncs a hidden last argument, `aux`, that the verifier fills in.
-//! The build removes it from the kernel's type information; a pahole older than 1.31 does not, and
-//! then libbpf refuses every policy that calls such a kfunc ("func_proto incompatible").
+//! Kernels from 7.1 on give some kfuncs a hidden last argument, `aux`, that the verifier fills in. The build removes it
+//! from the kernel's type information; a pahole older than 1.31 does not. Then libbpf refuses every policy that calls
+//! such a kfunc ("func_proto incompatible").
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use object::{Object, ObjectSection};
 
-/// Fails with one line where the kernel whose `config` this is cannot run policies.
+/// Fails with one line if the kernel with this `config` cannot run policies.
 pub fn check_config(config: &str) -> anyhow::Result<()> {
     let needed = ["SCHED_CLASS_EXT", "DEBUG_INFO_BTF", "BPF_JIT", "VIRTIO_CONSOLE"];
     for option in needed {
@@ -25,8 +25,7 @@ pub fn check_config(config: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails with one line where the type information in `file` (as `/sys/kernel/btf/vmlinux` has it)
-/// is unsound.
+/// Fails with one line if the type information in `file` (in the format of `/sys/kernel/btf/vmlinux`) is unsound.
 pub fn check_btf(file: &Path) -> anyhow::Result<()> {
     let btf = Btf::from_path(file)
         .with_context(|| format!("{} holds no readable type information", file.display()))?;
@@ -44,8 +43,8 @@ pub fn check_btf(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Public kfuncs of sched_ext whose last argument is the verifier's own. They are known by name: a
-/// pahole that leaves the argument leaves out the tag of kfuncs too.
+/// Public kfuncs of sched_ext with a last argument that is the verifier's own. They are known by name: a pahole that
+/// leaves the argument omits the tag of kfuncs too.
 fn malformed_kfuncs(btf: &Btf<'_>) -> Vec<String> {
     let functions = btf.type_by_kind::<Func<'_>>().filter_map(|function| {
         let name = function.name()?.to_string_lossy().into_owned();
@@ -70,8 +69,8 @@ fn takes_aux(btf: &Btf<'_>, function: &Func<'_>) -> bool {
         && target.name().is_some_and(|name| name == "bpf_prog_aux")
 }
 
-/// Unpacks the type information of a kernel image to `to`. Ok(false) where the image is packed in a
-/// way we do not know: then only the running guest can be asked.
+/// Unpacks the type information of a kernel image to `to`. Ok(false): the image is packed in an unknown way, and only
+/// the running guest can be asked.
 pub fn extract_btf(image: &Path, to: &Path) -> anyhow::Result<bool> {
     let bytes = fs::read(image).with_context(|| format!("{}", image.display()))?;
     let Some(kernel) = unpack(&bytes) else { return Ok(false) };
@@ -102,7 +101,7 @@ pub fn release(image: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&text[..end]).into_owned())
 }
 
-/// How long a bzImage is, by its header: sectors of the loader, 0 being 4, and the kernel in pieces of 16 bytes.
+/// Length of a bzImage by its header: the loader in sectors (0 means 4), and the kernel in units of 16 bytes.
 fn bytes_of(head: &[u8]) -> u64 {
     let sectors = u64::from(if head[0x1f1] == 0 { 4 } else { head[0x1f1] });
     let pieces = u32::from_le_bytes([head[0x1f4], head[0x1f5], head[0x1f6], head[0x1f7]]);
@@ -138,7 +137,7 @@ mod tests {
         image[0x202..0x206].copy_from_slice(b"HdrS");
         image[0x20e..0x210].copy_from_slice(&0x100_u16.to_le_bytes());
         image[0x300..0x306].copy_from_slice(b"7.2.1 ");
-        // 5 sectors of 512 bytes, and this.
+        // The loader is 5 sectors of 512 bytes; this is the kernel.
         image[0x1f4..0x1f8].copy_from_slice(&((0x8000 - 5 * 512) / 16_u32).to_le_bytes());
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(&file, &image).unwrap();
@@ -148,7 +147,7 @@ mod tests {
         assert_eq!(said, "it is cut short, 32767 bytes of 32768; get it anew");
     }
 
-    /// A kernel's type information with one kfunc, `name(u64 id)` and, if so, `aux` behind.
+    /// A kernel's type information with one kfunc, `name(u64 id)`, and with `aux` as its last argument if `aux`.
     fn kernel(name: &str, aux: bool) -> tempfile::NamedTempFile {
         use libbpf_sys::*;
         let text = |text: &str| CString::new(text).unwrap();

@@ -10,9 +10,9 @@ use crate::{Clock, Request, Shape};
 /// The emulator.
 pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
 
-/// All that the emulator offers, but for fast string operations: under icount a `rep stosb` counts an
-/// instruction for each byte, so with them the clearing of a page would count 4,096 where a processor
-/// that has them takes some hundred cycles. Without them the kernel moves eight bytes at a time.
+/// All that the emulator offers, but for fast string operations. Under icount a `rep stosb` counts an instruction for
+/// each byte, so clearing a page would count 4,096; a processor with these operations takes some hundred cycles.
+/// Without them the kernel moves eight bytes at a time.
 const CPU: &str = "max,-erms,-fsrm";
 
 /// Files of one boot.
@@ -21,26 +21,25 @@ pub(crate) struct Files<'a> {
     pub image: &'a Path,
     /// Messages from the agent arrive here.
     pub messages: &'a Path,
-    /// And the observer's records here.
+    /// The observer's records arrive here.
     pub records: &'a Path,
-    /// The serial console: the kernel's last words.
+    /// The serial console, with the kernel's last messages.
     pub console: &'a Path,
 }
 
-/// What runs the guest's CPUs, on the clock `threads`.
+/// The host threads that run the guest's CPUs, on the clock `threads`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// A thread for each: side by side.
+    /// A thread for each CPU: side by side.
     OneEach,
-    /// One for all: in turn.
+    /// One thread for all CPUs: in turn.
     One,
 }
 
 /// Everything on QEMU's command line.
 ///
-/// QEMU ends a CPU's turn when a virtual timer is due and has no option for it. A network filter
-/// that buffers on an interval, in front of a port where nothing ever arrives, is such a timer: the
-/// guest does not see it.
+/// QEMU ends a CPU's turn when a virtual timer is due and has no option for it. A network filter that buffers on an
+/// interval is such a timer. It stands in front of a port where nothing ever arrives, and the guest does not see it.
 pub(crate) fn arguments(
     request: &Request,
     files: &Files<'_>,
@@ -80,7 +79,7 @@ pub(crate) fn arguments(
     for word in numa(shape) {
         add(&[&word]);
     }
-    // taken as they are, commas and all
+    // QEMU takes these paths as they are, with commas
     add(&["-kernel", &files.kernel.to_string_lossy(), "-initrd", &files.image.to_string_lossy()]);
     add(&["-append", &kernel_command_line(request, boot, turn.is_some())]);
     if let Some(plugin) = &request.plugin {
@@ -96,15 +95,15 @@ pub(crate) fn arguments(
     line
 }
 
-/// The shape, with memory enough for a large image: while it is unpacked it is there twice, and what it
-/// becomes is a file system that takes half of the rest at most, the program's own files included.
+/// The shape, with enough memory for a large image. The image exists twice while it is unpacked. It becomes a file
+/// system that takes at most half of the remaining memory, the program's own files included.
 fn with_room(shape: &Shape, image_bytes: u64) -> Shape {
     let wanted = 4 * (image_bytes >> 20) as usize;
     let memory_mib = shape.memory_mib.max(wanted.next_multiple_of(shape.nodes));
     Shape { memory_mib, ..shape.clone() }
 }
 
-/// What follows `--` goes to the agent: also `nokaslr`, which only the kernel's decompressor reads.
+/// Words after `--` go to the agent. `nokaslr` is among them because only the kernel's decompressor reads it.
 fn kernel_command_line(request: &Request, boot: usize, spaced: bool) -> String {
     let cpus = request.shape.cpus;
     let own = if spaced { format!(" nr_cpus={cpus}") } else { String::new() };
@@ -123,13 +122,13 @@ fn smp(shape: &Shape) -> String {
     format!("{cpus},sockets={nodes},cores={cores},threads={smt}")
 }
 
-/// CPUs with one behind each that the guest leaves alone, on sockets of their own.
+/// CPUs with an unused CPU behind each, on sockets of their own.
 ///
-/// Where a timer is due in a CPU's turn, QEMU before 8.1 has the CPU behind it run the timers and nothing else, and goes
-/// on with the one after: where all are busy, and short turns are what timers end, those of odd numbers starve until
-/// chance has it otherwise [accel/tcg/tcg-accel-ops-icount.c, icount_prepare_for_run]. Here that is a CPU that never wakes.
-/// It costs time in boot, where the first CPU gives its turn up in each round of a busy loop
-/// [arch/x86/kernel/apic/apic.c, calibrate_APIC_clock].
+/// If a timer is due in a CPU's turn, QEMU before 8.1 lets the next CPU run only the timers. Then it goes on with the
+/// CPU after that. If all CPUs are busy and timers end their short turns, the odd CPUs starve until chance changes that
+/// [accel/tcg/tcg-accel-ops-icount.c, icount_prepare_for_run]. Here the next CPU is one that never wakes. It costs time
+/// in boot: the first CPU gives its turn up in each round of a busy loop [arch/x86/kernel/apic/apic.c,
+/// calibrate_APIC_clock].
 fn spaced(shape: &Shape) -> Vec<String> {
     let Shape { cpus, nodes, smt, .. } = *shape;
     let cores = cpus / nodes / smt;

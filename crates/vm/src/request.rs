@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What to run in the guest, as the caller says it.
+//! A caller's request: what to run in the guest.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use crate::Keep;
 /// Everything about a comparison in the guest.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What runs the CPUs, in the order of the results.
+    /// The schedulers, in the order of the results.
     pub policies: Vec<PolicyRef>,
-    /// What is run under each.
+    /// The workload that runs under each.
     pub workload: WorkloadRef,
     /// The machine.
     pub shape: Shape,
-    /// What time is.
+    /// The guest's clock.
     pub clock: Clock,
     /// Longest turn of a CPU on a clock of instructions; None leaves it to the emulator.
     ///
-    /// There the CPUs run one after the other, and QEMU ends a turn when some timer of the guest is
-    /// due: up to a tick later. Until its turn comes a CPU that was just woken stays idle, and one
-    /// that writes into pipes fills them, which flatters policies that seldom switch and shows as
-    /// idle time with a wakeup in flight. Turns of 20 µs cost about a tenth of speed.
+    /// On such a clock the CPUs run one after the other. QEMU ends a turn when some timer of the guest is due: up to a
+    /// tick later. A CPU that was just woken stays idle until its turn, and a CPU that writes into pipes fills them.
+    /// That flatters policies that seldom switch, and shows as idle time with a wakeup in flight. Turns of 20 µs cost
+    /// about a tenth of speed.
     pub turn: Option<Duration>,
-    /// How often the guest is booted.
+    /// Number of boots.
     pub boots: usize,
-    /// How often each policy runs the workload in one boot.
+    /// Runs of each policy in one boot.
     pub runs_per_boot: usize,
     /// A kernel image; None takes the cached one or fetches one.
     pub kernel: Option<PathBuf>,
@@ -45,29 +45,29 @@ pub struct Request {
     pub count_locks: bool,
     /// Varies the guest's random numbers (its memory layout among them) from boot to boot.
     pub seed: u64,
-    /// What is known of programs beforehand: policies of uneven cores go by it, as there are no counters.
+    /// Known figures of programs. Policies for uneven cores use them, as there are no counters.
     pub profile: Profile,
     /// Longest time on the guest's clock that one run of the workload may take.
     pub limit: Duration,
-    /// A guest on the clock `threads` that the emulator breaks is booted again with its CPUs one after the other,
-    /// where it cannot: for who wants to know how a workload ends, and not how fast it is.
+    /// If the emulator breaks a guest on the clock `threads`, boot it again with its CPUs one after the other, which
+    /// cannot break it. For callers that want to know how a workload ends and not how fast it is.
     pub or_in_turn: bool,
     /// A plugin of the emulator with its arguments, as QEMU's `-plugin` takes it. It finds the
     /// kernel at the addresses that it was linked for.
     pub plugin: Option<String>,
-    /// Where what each boot came to is kept, its events and callbacks left out: a boot that is there is not done again.
-    /// None keeps nothing.
+    /// Where each boot's outcomes are kept, without events and callbacks; a kept boot is not repeated. None keeps
+    /// nothing.
     pub keep: Option<Keep>,
-    /// Who is told in a line how far the runs are, once a minute at most.
+    /// Called with a line about the progress of the runs, at most once a minute.
     pub say: Option<fn(&str)>,
-    /// Is told each line that the workload writes, and in which step, while it runs. That takes the guest some work,
+    /// Called with each line that the workload writes, and its step, while it runs. That costs the guest some work,
     /// which is measured with the workload's.
     pub show: Option<fn(&str)>,
 }
 
 impl Request {
-    /// One run of each policy in one boot of one CPU, whose clock counts instructions, for at most 10 minutes;
-    /// unobserved.
+    /// One unobserved run of each policy, for at most 10 minutes, in one boot of one CPU. Its clock counts
+    /// instructions.
     pub fn new(policies: Vec<PolicyRef>, workload: WorkloadRef) -> Self {
         Request {
             policies,
@@ -94,17 +94,17 @@ impl Request {
     }
 }
 
-/// Who schedules.
+/// A scheduler.
 #[derive(Clone, Debug)]
 pub enum PolicyRef {
     /// Linux's own class.
     Default,
-    /// One of ours.
+    /// One of our policies.
     Instance(Instance),
 }
 
 impl PolicyRef {
-    /// What it is called in results.
+    /// Its name in results.
     pub fn label(&self) -> &str {
         match self {
             PolicyRef::Default => "default",
@@ -113,19 +113,19 @@ impl PolicyRef {
     }
 }
 
-/// What is run.
+/// A workload.
 #[derive(Clone, Debug)]
 pub enum WorkloadRef {
     /// A program of this machine with its arguments.
     Command {
         /// The program, looked up in `PATH`, and its arguments.
         argv: Vec<OsString>,
-        /// Files and folders it needs beyond what can be found out.
+        /// Files and folders that it needs and that cannot be found automatically.
         with: Vec<PathBuf>,
     },
     /// rt-app JSON, run by our own worker.
     RtApp {
-        /// What the file is called in errors.
+        /// Name of the file in errors.
         name: String,
         /// The file's text.
         json: String,
@@ -141,16 +141,16 @@ pub struct Shape {
     pub nodes: usize,
     /// Hardware threads of a core; divides `cpus`.
     pub smt: usize,
-    /// Distances between nodes, row by row; empty is 10 to itself and 20 to all others.
+    /// Distances between nodes, row by row. Empty: 10 from a node to itself and 20 to all others.
     pub distances: Vec<Vec<u8>>,
     /// Memory in MiB, spread evenly over the nodes.
     pub memory_mib: usize,
-    /// Which kind of core policies take each CPU for, the fastest first: emulated ones are all alike. Empty: none
-    /// is told apart.
+    /// The kind of core that policies take each CPU for, the fastest first; emulated CPUs are all alike. Empty: one
+    /// kind.
     pub core_types: Vec<u16>,
-    /// What policies take its clocks for: it has none of its own.
+    /// The clocks that policies assume: an emulated machine has none of its own.
     pub clocks: policy::Clocks,
-    /// Its kernel moves pages between nodes by itself, as kernels do where nobody says else.
+    /// Its kernel moves pages between nodes by itself, which is the kernel's default.
     pub numa_balancing: bool,
 }
 
@@ -169,12 +169,12 @@ impl Default for Shape {
     }
 }
 
-/// What time is in the guest.
+/// The guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// Instructions of all CPUs, run in turn, one a nanosecond; time constants are scaled by the
-    /// number of CPUs, since each gets that part of a second.
+    /// Instructions of all CPUs, run in turn, one a nanosecond. Time constants are multiplied by the number of CPUs,
+    /// since each CPU gets that part of a second.
     Dilated,
     /// Instructions, nothing scaled: exact with one CPU.
     Icount,
@@ -182,7 +182,7 @@ pub enum Clock {
     Threads,
 }
 
-/// What the caller can mend: a missing program, an unsound kernel, an impossible machine.
+/// An error that the caller can fix: a missing program, an unsound kernel, an impossible machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadInput(pub String);

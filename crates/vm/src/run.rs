@@ -26,15 +26,15 @@ use crate::lookup::{missing, refused_or_told};
 use crate::qemu::{self, Files, Threads};
 use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
 
-/// A guest that has not said a word for this long of the host's time hangs: nobody in it may speak while a workload
-/// runs. Far longer than any run that is worth waiting for under emulation, for who does not ask for a longer one.
+/// A guest that has sent nothing for this long of the host's time hangs. No task of the guest may send while a workload
+/// runs, but this is far longer than any usual run under emulation.
 const SILENCE_MAX: Duration = Duration::from_secs(900);
 
-/// Who asks for a limit beyond this means to wait for it.
+/// A caller that asks for a longer limit than this means to wait for it.
 const LIMIT_USUAL: Duration = Duration::from_secs(600);
 
-/// How many times longer than the guest's time the host's may be on a clock of instructions, one a ns: an emulator
-/// executes 50 million of them a second, or more.
+/// The host's time as a multiple of the guest's, at most, on a clock of one instruction per ns: an emulator executes at
+/// least 50 million of them a second.
 const EMULATION_MAX: u32 = 20;
 
 /// How long a guest with this request may be silent on the host's clock.
@@ -49,14 +49,14 @@ fn silence_max(request: &Request) -> Duration {
     }
 }
 
-/// Lines in a log are so far apart, at least.
+/// Least time between lines of a log.
 const QUIET_MAX: Duration = Duration::from_secs(60);
 
 /// How much later than its message the last record may arrive.
 const RECORDS_LATE_MAX: Duration = Duration::from_secs(60);
 
-/// Runs the workload under every policy; outcomes come by policy, boot and run. `agent` is the
-/// executable that calls [`crate::guest::main`].
+/// Runs the workload under every policy; returns outcomes by policy, boot and run. `agent` is the executable that calls
+/// [`crate::guest::main`].
 pub fn run(
     request: &Request,
     agent: &Path,
@@ -65,7 +65,7 @@ pub fn run(
     Ok(run_noted(request, agent, progress)?.0)
 }
 
-/// [`run`], with what a reader has to know of the command: programs that it may call and that are not in the guest.
+/// [`run`], with notes for the reader: programs that the command may call and that are not in the guest.
 pub fn run_noted(
     request: &Request,
     agent: &Path,
@@ -75,14 +75,14 @@ pub fn run_noted(
     Ok((runs.into_iter().map(|run| run.outcome).collect(), notes))
 }
 
-/// One run, with what its policy wrote down.
+/// One run, with the records of its policy.
 #[derive(Clone, Debug)]
 pub struct Traced {
-    /// As [`run`] gives it.
+    /// The outcome that [`run`] returns.
     pub outcome: Outcome,
-    /// Every callback since the policy was loaded, if it writes them down, as `probe` does.
+    /// Every callback since the policy was loaded, if the policy writes them down, as `probe` does.
     pub callbacks: Vec<Callback>,
-    /// Scheduling events of the observed run, its span only.
+    /// Scheduling events of the observed run, within its span.
     pub events: Vec<Event>,
 }
 
@@ -95,7 +95,7 @@ pub fn run_traced(
     Ok(boots(request, agent, progress, true)?.0)
 }
 
-/// `events`: whether anybody wants them. There may be a million in a run, and a hundred runs.
+/// `events`: whether the caller wants them. There may be a million in a run, and a hundred runs.
 fn boots(
     request: &Request,
     agent: &Path,
@@ -166,7 +166,7 @@ fn runs_per_boot(request: &Request) -> usize {
     request.policies.len() * request.runs_per_boot
 }
 
-/// A guest whose clock is instructions is not disturbed by another one; the host's time is.
+/// Guests on a clock of instructions do not disturb each other; guests on the host's clock do.
 fn side_by_side(request: &Request) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     match request.clock {
@@ -175,13 +175,13 @@ fn side_by_side(request: &Request) -> usize {
     }
 }
 
-/// How many runs are done, for who waits.
+/// How many runs are done, shown to the waiting user.
 struct Done {
     bars: MultiProgress,
     bar: ProgressBar,
     say: Option<fn(&str)>,
     start: Instant,
-    /// When something was said last.
+    /// Time of the last line.
     said: Mutex<Instant>,
 }
 
@@ -195,7 +195,7 @@ impl Done {
         Done { bars, bar, say: request.say, start, said: Mutex::new(start) }
     }
 
-    /// One more is done.
+    /// Counts one more finished run.
     fn one_more(&self) {
         self.bar.inc(1);
         let Some(say) = self.say else { return };
@@ -214,7 +214,7 @@ fn style() -> ProgressStyle {
     style.expect("the template is valid").progress_chars("=> ")
 }
 
-/// Writes the guest's root file system; what a reader has to know of the command.
+/// Writes the guest's root file system. Returns notes about the command for the reader.
 fn pack(
     request: &Request,
     agent: &Path,
@@ -257,7 +257,7 @@ fn pack(
     Ok(notes)
 }
 
-/// Programs that busybox is in the guest.
+/// Names of busybox's applets: these programs are in the guest.
 fn applets(busybox: &Path) -> anyhow::Result<BTreeSet<String>> {
     let listed = Command::new(busybox).arg("--list").output().context("busybox")?;
     Ok(String::from_utf8_lossy(&listed.stdout).lines().map(String::from).collect())
@@ -309,21 +309,21 @@ struct Emulator(Child);
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // it has ended by itself in the good case, and then there is nothing to kill
+        // normally it has ended by itself, and there is nothing to kill
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The emulator tripped over code that the kernel was patching (jump labels, trampolines), where one
-/// CPU ran it while another wrote it: a fault of QEMU's with CPUs side by side, seen in 7.2, and the more
-/// often the more CPUs there are (of a guest with eight that loads a policy, more than half the boots).
-/// Neither the kernel nor a policy can cause this trap.
+/// The emulator failed on code that the kernel was patching (jump labels, trampolines): one CPU ran it while another
+/// wrote it. This is a bug of QEMU's with CPUs side by side, seen in 7.2. It is more frequent with more CPUs: of guests
+/// with eight CPUs that load a policy, it breaks more than half the boots. Neither the kernel nor a policy can cause
+/// this trap.
 #[derive(Debug, thiserror::Error)]
 #[error("the emulator broke the guest while its kernel patched code, {BOOTS_MAX} times: {0}")]
 struct EmulatorFault(String);
 
-/// How often a boot is tried where the emulator breaks it.
+/// Most attempts at a boot that the emulator breaks.
 const BOOTS_MAX: usize = 4;
 
 impl Guest<'_> {
@@ -371,7 +371,7 @@ impl Guest<'_> {
         let heard = self.listen(&mut emulator, &messages, &records)?;
         match heard.end {
             End::Done => {
-                // a plugin writes what it has when the emulator ends by itself
+                // a plugin writes its counts when the emulator ends by itself
                 if self.request.plugin.is_some() {
                     emulator.0.wait()?;
                 }
@@ -396,7 +396,7 @@ impl Guest<'_> {
         }
     }
 
-    /// Shows what the workload wrote, bars out of the way.
+    /// Shows the workload's output, with progress bars out of the way.
     fn show(&self, step: &str, line: &str) {
         let Some(show) = self.request.show else { return };
         let line = match self.request.boots {
@@ -406,7 +406,7 @@ impl Guest<'_> {
         self.done.bars.suspend(|| show(&line));
     }
 
-    /// Reads messages until the guest is done, gone or silent.
+    /// Reads messages until the guest is done, has ended or is silent for too long.
     fn listen(
         &self,
         emulator: &mut Emulator,
@@ -450,7 +450,7 @@ fn minutes(time: Duration) -> String {
     format!("{} min", time.as_secs() / 60)
 }
 
-/// A guest, or a download, does not outlive the process that started it, however that ends.
+/// A guest, or a download, does not outlive the process that started it, however that process ends.
 pub(crate) fn die_with_parent(command: &mut Command) {
     // SAFETY: one system call between fork and exec; it allocates nothing and takes no lock.
     unsafe {
@@ -461,7 +461,7 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Folds what the observer recorded into the outcome; keeps each event where that is wanted.
+/// Folds the observer's records into the outcome; keeps each event if `events`.
 fn complete(
     measured: Measured,
     records: &mut impl Read,
@@ -477,12 +477,12 @@ fn complete(
     Ok(Traced { outcome, callbacks, events })
 }
 
-/// The next so many bytes of what the guest has sent.
+/// The next `length` bytes that the guest has sent.
 fn sent(records: &mut impl Read, length: usize) -> anyhow::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let mut filled = 0;
     let start = Instant::now();
-    // the ports are two queues: the message may overtake the last of the records
+    // the ports are two queues: a message may overtake the last records
     while filled < length && start.elapsed() < RECORDS_LATE_MAX {
         match records.read(&mut bytes[filled..])? {
             0 => std::thread::sleep(Duration::from_millis(5)),
@@ -523,11 +523,11 @@ impl Tail {
     }
 }
 
-/// Why the guest is gone, in the kernel's words or QEMU's.
+/// Why the guest ended, in the kernel's words or QEMU's.
 fn last_words(console: &Path, complaints: &Path) -> String {
     let text = String::from_utf8_lossy(&fs::read(console).unwrap_or_default()).into_owned();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    // The most telling first: a guest may live on for long after sched_ext had something to say.
+    // The most telling word first: a guest may run on long after sched_ext reported an error.
     let telling = ["BUG:", "Oops", "Kernel panic", "Out of memory", "sched_ext:", "paceline:"];
     let found = telling.iter().find_map(|sign| lines.iter().find(|line| line.contains(sign)));
     if let Some(line) = found.or(lines.last()) {
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_kept_for_who_wants_them() {
+    fn events_are_kept_if_they_are_wanted() {
         // A switch on CPU 0 from its idle task to 7, as `struct record` of observe.bpf.c has it.
         let mut record = [0; 40];
         record[..8].copy_from_slice(&5_u64.to_ne_bytes());

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which programs a command line calls, as far as its words tell.
 //!
-//! **Problem.** `sh -c 'hackbench -g 4 & wait'` ends with 0 where there is no hackbench, and what was measured is a shell
-//! that did nothing. Whether a word is a program depends on the shell's grammar: keywords, builtins, functions, quotes,
-//! here-documents. A right command must not be refused.
+//! **Problem.** `sh -c 'hackbench -g 4 & wait'` ends with 0 if there is no hackbench, and the measured workload is a
+//! shell that did nothing. Whether a word is a program depends on the shell's grammar: keywords, builtins, functions,
+//! quotes, here-documents. A correct command must not be refused.
 //!
-//! **Approach.** A grammar of bash (tree-sitter's) reads the text; a text that it cannot read tells nothing. Of each
-//! command only a literal first word counts. A call is *sure* if nothing that went before decides whether it happens:
-//! it is in no branch, no function and not behind `||`, and nothing changes where programs are looked up.
+//! **Approach.** A grammar of bash (tree-sitter's) reads the text; a text that it cannot read tells nothing. Only a
+//! literal first word of a command counts. A call is *sure* if no earlier command decides whether it happens. Then it
+//! is in no branch, no function and not behind `||`, and nothing changes where programs are looked up.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -18,27 +18,27 @@ use tree_sitter::{Node, Parser};
 
 /// A longer script is not read.
 const TEXT_MAX: u64 = 256 << 10;
-/// Commands that are nested deeper tell nothing.
+/// Commands that are nested deeper are not read.
 const DEPTH_MAX: usize = 200;
-/// Scripts that call each other are followed so far.
+/// Most scripts that are followed into each other.
 const SCRIPTS_MAX: usize = 4;
 
 /// A call of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// The program's name or path; of a program that starts another (`nice`), words of which the first that is a
-    /// program is meant.
+    /// The program's name or path. Of a program that starts another (`nice`): words, the first of which that is a
+    /// program is started.
     pub words: Vec<String>,
-    /// A file that a shell reads, and no program.
+    /// It is a file that a shell reads, and no program.
     pub is_script: bool,
-    /// Nothing in the text decides whether it happens.
+    /// It happens for certain: nothing in the text decides it.
     pub sure: bool,
 }
 
-/// Shells whose scripts are read.
+/// Shells with scripts that are read.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "ksh", "mksh"];
 
-/// Programs that start the program that their arguments name.
+/// Programs that start a program named in their arguments.
 const STARTERS: &[&str] = &[
     "chrt", "command", "env", "exec", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf",
     "strace", "taskset", "time", "timeout", "unshare", "xargs",
@@ -115,10 +115,10 @@ const BUILTINS: &[&str] = &[
     "whence",
 ];
 
-/// Commands that change what later words mean, or run text that is not there to be read.
+/// Commands that change the meaning of later words, or run text that cannot be read here.
 const CHANGERS: &[&str] = &[".", "alias", "builtin", "enable", "eval", "hash", "source"];
 
-/// Commands that ask whether there is a program.
+/// Commands that ask whether a program exists.
 const ASKERS: &[&str] = &["[", "[[", "command", "hash", "test", "type", "which", "whence"];
 
 /// The programs that a command line calls beside its own first word.
@@ -153,14 +153,14 @@ fn name_of(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// What was found so far.
+/// Findings so far.
 #[derive(Default)]
 struct Found {
     calls: Vec<Call>,
     functions: BTreeSet<String>,
-    /// A command that changes what words mean: nothing is sure.
+    /// A command has changed what words mean: no call is sure.
     changed: bool,
-    /// The text ends here, unless something decides otherwise.
+    /// The text ends here, unless a condition decides otherwise.
     left: bool,
     /// All texts that were read.
     text: String,
@@ -168,7 +168,8 @@ struct Found {
 }
 
 impl Found {
-    /// What is called, without what the texts define. What they seem to make is not sure.
+    /// The calls, without those of functions that the texts define. A call of a file that the texts seem to make is not
+    /// sure.
     fn end(mut self) -> Vec<Call> {
         let is_own = |word: &String| self.functions.contains(word) || BUILTINS.contains(&&**word);
         self.calls.retain(|call| !call.words.iter().any(is_own));
@@ -182,14 +183,14 @@ impl Found {
         for call in &mut self.calls {
             call.sure &= !self.changed && !call.words.iter().any(|word| made.contains(word));
         }
-        // Of two calls of one program the sure one says more.
+        // Of two calls of one program, keep the sure one.
         self.calls.sort_by_key(|call| !call.sure);
         let mut known = BTreeSet::new();
         self.calls.retain(|call| known.insert(call.words.clone()));
         self.calls
     }
 
-    /// The text names this file elsewhere than where it is called: it may make it.
+    /// Whether the text names this file anywhere but in its calls, and so may make it.
     fn makes(&self, word: &str) -> bool {
         let is_of_name = |letter: char| letter.is_alphanumeric() || "._-+".contains(letter);
         let name = name_of(word);
@@ -259,7 +260,7 @@ impl Found {
     fn list(&mut self, node: Node<'_>, text: &str, sure: bool, depth: usize) {
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
-        // What stands before `||` may fail, and what stands behind may not happen.
+        // The command before `||` may fail, and the one after it may not run.
         let mut inner = sure && !children.iter().any(|child| child.kind() == "||");
         for child in children.into_iter().filter(Node::is_named) {
             self.visit(child, text, inner, depth + 1);
@@ -267,7 +268,7 @@ impl Found {
         }
     }
 
-    /// A command of these words; None: a word that is not literal. `is_first`: its first word is known to be there.
+    /// A command of these words; None: a word that is not literal. `is_first`: its first word is known to exist.
     fn command(&mut self, words: &[Option<String>], sure: bool, is_first: bool) {
         let Some(Some(first)) = words.first() else { return };
         let (name, arguments) = (name_of(first).to_string(), &words[1..]);
@@ -335,7 +336,7 @@ impl Found {
     }
 }
 
-/// Whether a command asks for a program, or something else that decides about the next.
+/// Whether a command tests for a program, or for anything else that the next command may depend on.
 fn asks(node: Node<'_>, text: &str) -> bool {
     match node.kind() {
         "command" => match words(node, text).first() {
@@ -350,7 +351,7 @@ fn asks(node: Node<'_>, text: &str) -> bool {
     }
 }
 
-/// The words of a command, without assignments and redirections. None: one that is not literal.
+/// The words of a command, without assignments and redirections. None: a word that is not literal.
 fn words(command: Node<'_>, text: &str) -> Vec<Option<String>> {
     let mut cursor = command.walk();
     let is_word = |node: &Node<'_>| {
@@ -360,7 +361,7 @@ fn words(command: Node<'_>, text: &str) -> Vec<Option<String>> {
     command.named_children(&mut cursor).filter(is_word).map(|word| literal(word, text)).collect()
 }
 
-/// What a word stands for. None: the shell expands it to something else.
+/// The text of a word. None: the shell expands it to something else.
 fn literal(word: Node<'_>, text: &str) -> Option<String> {
     let own = &text[word.byte_range()];
     let mut cursor = word.walk();
@@ -386,7 +387,7 @@ fn literal(word: Node<'_>, text: &str) -> Option<String> {
     }
 }
 
-/// Between double quotes a backslash is one, unless it stands before one of a few letters.
+/// Between double quotes a backslash is literal, unless it precedes one of a few letters.
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens in a real guest. Needs QEMU, and a kernel that is in the cache or can be fetched.
+//! Tests in a real guest. They need QEMU, and a kernel that is in the cache or can be fetched.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,22 +34,31 @@ fn main() {
         trial("policies_differ_where_they_must", policies_differ_where_they_must),
         trial("the_machine_is_as_asked", the_machine_is_as_asked),
         trial("programs_come_with_what_they_need", programs_come_with_what_they_need),
-        trial("a_recording_says_what_woke_whom", a_recording_says_what_woke_whom),
-        trial("a_recording_says_who_would_have_given_up", a_recording_says_who_would_have_given_up),
+        trial(
+            "a_recording_has_the_carrier_of_each_wakeup",
+            a_recording_has_the_carrier_of_each_wakeup,
+        ),
+        trial(
+            "a_recording_has_waits_that_would_have_given_up",
+            a_recording_has_waits_that_would_have_given_up,
+        ),
         trial("cpus_in_short_turns_get_on_alike", cpus_in_short_turns_get_on_alike),
         trial("tasks_of_a_file_progress", tasks_of_a_file_progress),
         trial("rtapp_runs_its_own_examples", rtapp_runs_its_own_examples),
         trial("the_simulator_calls_as_the_kernel_does", the_simulator_calls_as_the_kernel_does),
         trial(
-            "who_leaves_a_cpu_is_told_of_as_by_the_kernel",
-            who_leaves_a_cpu_is_told_of_as_by_the_kernel,
+            "the_simulator_calls_as_the_kernel_for_a_task_that_leaves_its_cpu",
+            the_simulator_calls_as_the_kernel_for_a_task_that_leaves_its_cpu,
         ),
         trial("cas_runs_the_orders_of_the_talk", cas_runs_the_orders_of_the_talk),
         trial("cas_with_every_knob_passes_the_verifier", cas_with_every_knob_passes_the_verifier),
         trial("cas_outlives_changes_and_short_lives", cas_outlives_changes_and_short_lives),
         trial("cas_changes_address_spaces_less", cas_changes_address_spaces_less),
         trial("uneven_cores_are_shared_as_planned", uneven_cores_are_shared_as_planned),
-        trial("who_is_slowed_by_others_is_not_billed", who_is_slowed_by_others_is_not_billed),
+        trial(
+            "a_task_slowed_by_others_is_not_charged_for_it",
+            a_task_slowed_by_others_is_not_charged_for_it,
+        ),
         trial("victims_that_move_get_the_same", victims_that_move_get_the_same),
         trial("cgroups_weigh_what_they_are_given", cgroups_weigh_what_they_are_given),
         trial("a_boot_that_is_kept_is_not_done_again", a_boot_that_is_kept_is_not_done_again),
@@ -151,7 +160,7 @@ fn the_machine_is_as_asked() {
     for outcome in run(&request).unwrap() {
         let lines: Vec<&str> = outcome.output.lines().collect();
         assert_eq!(lines[..3], ["as packed", "4", "31 10"], "{}", outcome.output);
-        // 0.7 ms, scaled by the kernel with 1 + log2(4) and by us with 4
+        // 0.7 ms, multiplied by the kernel with 1 + log2(4) and by us with 4
         assert_eq!(lines[4], (700_000 * 3 * 4).to_string());
         assert!(lines[5].starts_with("config-"), "{}", outcome.output);
     }
@@ -190,11 +199,11 @@ fn tasks_of_a_file_progress() {
     }
 }
 
-/// Of rt-app's own examples: loops, memory and devices, barriers, CPUs of phases, and a chain of tasks that wake each
-/// other by timers, locks and names.
+/// Some of rt-app's own examples: loops, memory and devices, barriers, CPUs of phases, and a chain of tasks that wake
+/// each other by timers, locks and names.
 const EXAMPLES: [&str; 5] = ["example1", "example6", "example7", "example8", "video-short"];
 
-/// The same text, but for how long it goes on.
+/// The text with a shorter duration.
 fn shortened(text: &str) -> String {
     let mut lines: Vec<String> = text.lines().map(Into::into).collect();
     for line in &mut lines {
@@ -205,11 +214,11 @@ fn shortened(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Through rt-app itself, as its own `workgen` prepares them.
+/// Through rt-app itself, with its examples as its own `workgen` prepares them.
 fn rtapp_runs_its_own_examples() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path();
-    // Threads that have to be seen, by name.
+    // Threads that the observer must see, by name.
     let mut wanted = std::collections::BTreeMap::<String, usize>::new();
     for example in EXAMPLES {
         let file = format!("../workload/tests/rt-app/{example}.json");
@@ -220,7 +229,7 @@ fn rtapp_runs_its_own_examples() {
         std::fs::write(&from, text).unwrap();
         let mut workgen = std::process::Command::new("workgen");
         assert!(workgen.arg("-d").arg("-o").args([&to, &from]).status().unwrap().success());
-        // A longer name the kernel refuses.
+        // The kernel refuses a longer name.
         for task in workload.tasks.into_iter().filter(|task| task.name.len() <= 15) {
             *wanted.entry(task.name).or_default() += 1;
         }
@@ -264,7 +273,7 @@ const CALLED: &str = r#"{
                  "read": {"ref": "there", "bytes": 10}, "write": {"ref": "back", "bytes": 10}},
         "hog": {"instance": 2, "loop": 1, "delay": 800000, "run": 50000}}}"#;
 
-/// Each phase runs for longer than the test needs to see, on the other CPU than the one before.
+/// Each phase runs for longer than the test has to observe, and on the other CPU than the phase before.
 const LEAVES: &str = r#"{
     "tasks": {"mover": {"loop": 4, "delay": 100000, "phases": {
         "here": {"cpus": [0], "run": 3000}, "there": {"cpus": [1], "run": 3000}}}}}"#;
@@ -278,7 +287,7 @@ part-%:
 \t@i=0; while [ $$i -lt 200 ]; do i=$$((i + 1)); done; echo $@ >$@
 ";
 
-/// Answers over HTTP, and asks itself from four threads.
+/// Serves HTTP, with four client threads of its own.
 const SERVER: &str = r#"
 import http.server, threading, urllib.request
 class Hello(http.server.BaseHTTPRequestHandler):
@@ -324,9 +333,9 @@ fn programs_come_with_what_they_need() {
     }
 }
 
-/// A reader makes room in a full pipe; a client begins and ends a connection without a word, and another says one.
-/// None has threads. Two write to one file, whose lock the kernel has for them meanwhile.
-fn a_recording_says_what_woke_whom() {
+/// A reader makes room in a full pipe. A client opens and closes a connection without a word, and another client sends
+/// one. None has threads. Two processes write to one file; the kernel holds the file's lock for each meanwhile.
+fn a_recording_has_the_carrier_of_each_wakeup() {
     let script = "for n in 1 2; do dd if=/dev/zero of=/tmp/one bs=4M count=4 conv=notrunc & done; wait; \
                   dd if=/dev/zero bs=64k count=3 | (sleep 0.1; cat >/dev/null); \
                   nc -l -p 7 & sleep 0.1; nc 127.0.0.1 7 </dev/null; wait; \
@@ -360,7 +369,7 @@ fn a_recording_says_what_woke_whom() {
     assert!(at_lock > 0, "nobody waited for the file's lock");
 }
 
-/// Sleeps, which waits for nothing but its time; polls nothing; and asks for an event until another thread sets it.
+/// Sleeps, polls nothing until a timeout, and waits for an event with a timeout until another thread sets it.
 const ASKER: &str = r#"
 import select, threading, time
 time.sleep(.05)
@@ -371,7 +380,7 @@ while not event.wait(.03):
     pass
 "#;
 
-fn a_recording_says_who_would_have_given_up() {
+fn a_recording_has_waits_that_would_have_given_up() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("ask.py");
     std::fs::write(&script, ASKER).unwrap();
@@ -408,7 +417,7 @@ fn a_recording_says_who_would_have_given_up() {
     assert_eq!(gave_up(&|call| call.is_none()), 1, "sleep: {woken:?}");
 }
 
-/// Each task's callbacks by its name. Ticks come by the clock and not by what a task does.
+/// Each task's callbacks by its name. Ticks follow the clock and not the task's actions, so they are left out.
 fn sequences<'a>(
     callbacks: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> std::collections::BTreeMap<&'a str, Vec<&'a str>> {
@@ -426,9 +435,9 @@ fn the_simulator_calls_as_the_kernel_does() {
     calls_agree(CALLED, 1, 5, |calls| calls);
 }
 
-/// A task that chooses another CPU while it runs is taken from its own by the stopper.
-fn who_leaves_a_cpu_is_told_of_as_by_the_kernel() {
-    // It is chance on which of the two it is when it leaves for the first time, or need not.
+/// If a task moves to another CPU while it runs, the stopper takes it from its CPU.
+fn the_simulator_calls_as_the_kernel_for_a_task_that_leaves_its_cpu() {
+    // The task may or may not have to leave its first CPU: that is chance.
     calls_agree(LEAVES, 2, 1, |calls| {
         let leaves = |at: &usize| calls[*at..].starts_with(&["stopping", "enqueue"]);
         let second = (0..calls.len()).filter(leaves).nth(1).expect("it leaves again and again");
@@ -436,8 +445,8 @@ fn who_leaves_a_cpu_is_told_of_as_by_the_kernel() {
     });
 }
 
-/// The callbacks of each of so many tasks of a file, in a guest with so many CPUs and in the simulator; of these the part
-/// that is not chance.
+/// Compares each task's callbacks in a guest with those in the simulator, with this many tasks and CPUs. `part` selects
+/// the callbacks that do not depend on chance.
 fn calls_agree<F>(json: &str, cpus: usize, tasks: usize, part: F)
 where
     F: for<'a, 'b> Fn(&'a [&'b str]) -> &'a [&'b str],
@@ -471,8 +480,8 @@ where
     );
     assert_eq!(guest.len(), tasks, "{:?}", guest.keys());
     for (name, calls) in &guest {
-        // around the workload itself a thread waits for its fellows at the start and at the end, and
-        // the kernel puts it back and forth once more as it exits
+        // around the workload itself, a thread waits for the other threads at the start and at the end. The kernel
+        // stops it and starts it once more as it exits
         let end = ["dispatch", "exit_task"];
         let told = part(simulated[name].strip_suffix(&end).expect("a task's end"));
         assert!(told.len() >= 12, "{name}: {told:?}");
@@ -481,8 +490,8 @@ where
     }
 }
 
-/// Slide 17: A, C and E are of one context, B and D of another, and C, D and E are nicer by 2. All of
-/// them wake, 2 ms apart, while a better one runs, and run for 5 ms: who waited longest ran last.
+/// Slide 17: A, C and E are of one context, B and D of another. C, D and E have a nice value greater by 2. All of them
+/// wake, 2 ms apart, while a task of higher priority runs, and run for 5 ms: the task that waited longest ran last.
 const SLIDE_17: &str = r#"{"tasks": {
     "A": {"process": "one", "delay": 52000, "loop": 1, "run": 5000},
     "B": {"process": "two", "delay": 54000, "loop": 1, "run": 5000},
@@ -520,7 +529,7 @@ fn cas_runs_the_orders_of_the_talk() {
     }
 }
 
-/// Short-lived processes, exec after exec, and hogs whose nice value and CPUs change while they wait.
+/// Short-lived processes, exec after exec, and hogs. The hogs' nice value and CPUs change while they wait.
 const STORM: &str = r#"
     for i in 1 2 3 4 5 6 7 8; do sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done' & done
     hogs=$(jobs -p)
@@ -530,7 +539,7 @@ const STORM: &str = r#"
     i=0; while [ $i -lt 100 ]; do sh -c 'exec sh -c "exec true"'; i=$((i+1)); done
     wait; echo survived"#;
 
-/// The most there is to verify: every mechanism, and loops as long as they get.
+/// The hardest case for the verifier: every mechanism, and loops of maximal length.
 fn cas_with_every_knob_passes_the_verifier() {
     let most = "cas:slots=32,aggregate=16,smt=true,tags=8";
     let policies = [most.to_string(), format!("{most},look=iterate"), format!("{most},slack=3ms")];
@@ -549,7 +558,7 @@ fn cas_outlives_changes_and_short_lives() {
     }
 }
 
-/// Six programs of many threads at once; the kernel counts what the policies' own code takes.
+/// Six programs of many threads at once. The kernel counts the run time of the policies' own code.
 const SIX: &str = "echo 1 > /proc/sys/kernel/bpf_stats_enabled; \
                    for i in 1 2 3 4 5 6; do hackbench -T -g 1 -l 30 -s 4000 -p & done; wait";
 
@@ -571,7 +580,7 @@ fn cas_changes_address_spaces_less() {
     assert!(a_call(cas) <= 1.3 * a_call(o1), "{} ns, not {}", a_call(cas), a_call(o1));
 }
 
-/// Six tasks on two fast and four slow cores, which are so in name only; what counters would tell comes along.
+/// Six tasks on two fast and four slow cores, which differ in name only. The profile has what counters would measure.
 fn uneven_cores_are_shared_as_planned() {
     use uneven::{Policy as Rule, Problem, plan};
     const SPEEDUPS: [f64; 6] = [3.5, 3.1, 2.7, 2.3, 2.0, 1.7];
@@ -599,17 +608,17 @@ fn uneven_cores_are_shared_as_planned() {
     assert!(idle < 0.01 * 6.0 * outcome.observed.elapsed_ns as f64, "{idle} ns idle");
 }
 
-/// Culprits and victims on one CPU, whose clock is 2.4 of 3.2 GHz from a culprit's first turn on: in the policy's
-/// model of it alone, so what is seen is that the kernel ran each for as long as the policy meant.
-fn who_is_slowed_by_others_is_not_billed() {
+/// Culprits and victims on one CPU. Its clock is 2.4 of 3.2 GHz from a culprit's first turn on, but only in the
+/// policy's model. The test shows that the kernel ran each task for as long as the policy meant.
+fn a_task_slowed_by_others_is_not_charged_for_it() {
     let names = [
         "avx-fair:source=model,detect=told",
         "avx-fair:source=model,charge=off",
         "avx-fair:source=model,detect=saved",
     ];
     let mut request = request(&names, &[]);
-    // Two of AVX-512 code, one of AVX2 code, one of neither, and how much more time each is to get than the first: all
-    // run at 2.4 GHz, and would alone at 2.4, 2.8 and 3.2.
+    // Two tasks of AVX-512 code, one of AVX2 code, one of neither, and the CPU time that each is to get against the
+    // first. All run at 2.4 GHz, and would alone at 2.4, 2.8 and 3.2.
     let tasks =
         [("a", 2.0, 1.0), ("alike", 2.0, 1.0), ("b", 1.0, 2.8 / 2.4), ("c", 0.0, 3.2 / 2.4)];
     request.profile = tasks.map(|(name, level, _)| (name.to_string(), vec![level])).into();
@@ -621,7 +630,7 @@ fn who_is_slowed_by_others_is_not_billed() {
     let outcomes = run(&request).unwrap();
     let looked = |outcome: &Outcome| (outcome.extra["saved_looks"], outcome.extra["saved_wide"]);
     assert_eq!(looked(&outcomes[0]), (0.0, 0.0));
-    // QEMU's XSAVE says of every register that it is in use: what is read is that of each task that has run.
+    // QEMU's XSAVE marks every register as in use, so every task that has run is seen as wide.
     let (looks, wide) = looked(&outcomes[2]);
     assert!(looks > 20.0 && wide == looks, "{wide} of {looks}");
     for (name, _, wanted) in tasks {
@@ -631,15 +640,15 @@ fn who_is_slowed_by_others_is_not_billed() {
     }
 }
 
-/// Licenses of these cores stay once granted.
+/// Clocks of cores that keep a license once it is granted.
 fn permanent_clocks() -> policy::Clocks {
     let mut clocks = sim::clocks(&machine::find("xeon-w-2104").unwrap());
     clocks.release_ns = 3_600_000_000_000;
     clocks
 }
 
-/// One of three CPUs is slow for ever by a culprit that is bound to it; three victims go anywhere, and each has done as
-/// much work as the others: the cycles that the policy's model gave it.
+/// A culprit that is pinned to one of three CPUs makes it slow for good. Three victims may run anywhere, and each has
+/// done the same work: the cycles that the policy's model gave it.
 fn victims_that_move_get_the_same() {
     let own = "avx-fair:source=model,detect=told";
     let balanced = format!("{own},pick=balanced");
@@ -667,7 +676,7 @@ fn victims_that_move_get_the_same() {
     };
     let [across, balanced @ ..] = [0, 1, 2].map(|at| spread(&outcomes[at]));
     assert!(across < 0.03, "victims differ by {across}");
-    // By luck: 7 to 77 % in the worse of two.
+    // By chance: 7 to 77 % in the worse of two runs.
     let balanced = balanced.into_iter().fold(0.0, f64::max);
     assert!(balanced > 0.03, "and by {balanced} where queues are evened out by length alone");
 }
@@ -730,7 +739,7 @@ fn a_boot_that_is_kept_is_not_done_again() {
     assert!(first.iter().all(|one| one.output == "measured\n" && !one.recording.is_empty()));
     let [one, two] = &files()[..] else { panic!("not a file for each boot: {:?}", files()) };
 
-    // What it says now nobody can have measured.
+    // No run can have written this.
     let bytes = std::fs::read(two).unwrap();
     let at = bytes.windows(8).position(|part| part == b"measured").unwrap();
     let other = [&bytes[..at], b"imagined", &bytes[at + 8..]].concat();
@@ -758,10 +767,10 @@ fn a_boot_that_is_kept_is_not_done_again() {
     assert!(failure(&request).contains("cannot keep boots in"));
 }
 
-/// More than there is room for: only the end is kept, and what went to standard error apart from it. Who was not found,
-/// and what the command itself used, the observer knows.
+/// More output than there is room for: only the end is kept, and standard error apart from it. The observer knows which
+/// program was not found, and the command's own CPU time.
 fn what_a_command_writes_is_kept() {
-    // The observed execution writes little: it is there for who was not found.
+    // The observed execution writes little: it is only there for the program that is not found.
     let script = "none=no-such-program; $none >/dev/null 2>&1 & wait; \
                   [ -e /run/wrote ] || head -c 80000000 /dev/zero || exit 3; touch /run/wrote; \
                   echo the end; echo a warning >&2";

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who is on which kind of core for the next turn: a pure function.
+//! Which kind of core each task is on for the next turn: a pure function.
 //!
-//! Each task is owed its share of the time that it runs, and pays for the kind that it is on. A turn goes to those
-//! whom a kind owes most, as far as its cores go: what one has more than its share, others lack, so all debts stay
-//! small and shares come out in the long run. No core is left without a task while another kind has more than its
+//! Each task is owed its share of the time that it runs, and pays for the kind that it is on. A kind's cores go to the
+//! tasks that it owes most. Time that one task has beyond its share is missing for others, so all debts stay small, and
+//! the shares come out in the long run. No core is left without a task while a slower kind has more tasks than its
 //! part.
 
-/// A task that runs.
+/// A running task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// CPU time that each kind owes it, ns; below 0: it has had more than its share there.
+    /// CPU time that each kind owes it, ns; negative: it has had more than its share there.
     pub owed: Vec<f64>,
-    /// CPU time that it would use in a turn, of 1, if it never had to wait.
+    /// CPU time that it would use in a turn, as a part of it, if it never had to wait.
     pub wants: f64,
     /// `cpu.weight`: 100 is even.
     pub weight: f64,
-    /// Where it may run.
+    /// The kinds that it may run on.
     pub allowed: Vec<bool>,
-    /// Where it is.
+    /// The kind that it is on.
     pub now: Option<usize>,
 }
 
-/// The kind of each; None: it may run on none. `stay_ns` is what a move is worth at least.
+/// The kind of each task; None: it may run on none. `stay_ns` is added to the debt of the kind that a task is on,
+/// against needless moves.
 pub(crate) fn assign(cores: &[f64], tasks: &[Candidate], stay_ns: f64) -> Vec<Option<usize>> {
     let uses = cpu_time(cores.iter().sum(), tasks);
     let mut left = cores.to_vec();
@@ -37,13 +38,13 @@ pub(crate) fn assign(cores: &[f64], tasks: &[Candidate], stay_ns: f64) -> Vec<Op
         .collect();
     pairs.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
     for (_, kind, task) in &pairs {
-        // Half of it has to fit: the rest evens out over the turns.
+        // Half of its use has to fit: the rest evens out over the turns.
         if placed[*task].is_none() && left[*kind] >= uses[*task] / 2.0 {
             placed[*task] = Some(*kind);
             left[*kind] -= uses[*task];
         }
     }
-    // Who fits nowhere goes where most is left.
+    // A task that fits nowhere goes where most is left.
     for (task, kind) in placed.iter_mut().enumerate().filter(|(_, kind)| kind.is_none()) {
         let allowed = (0..cores.len()).filter(|kind| tasks[task].allowed[*kind]);
         *kind = allowed.max_by(|a, b| left[*a].total_cmp(&left[*b]));
@@ -55,7 +56,7 @@ pub(crate) fn assign(cores: &[f64], tasks: &[Candidate], stay_ns: f64) -> Vec<Op
     placed
 }
 
-/// Faster cores that would be left over are filled from slower kinds.
+/// Fills unused faster cores from slower kinds.
 fn fill(
     placed: &mut [Option<usize>],
     left: &mut [f64],
@@ -64,7 +65,7 @@ fn fill(
 ) {
     for (_, kind, task) in pairs {
         let Some(from) = placed[*task].filter(|from| from > kind) else { continue };
-        // Not one whose place would stay empty while others share a core there.
+        // Only if it fits: otherwise tasks would share a core of the faster kind while its old core stays empty.
         if left[*kind] >= uses[*task] / 2.0 {
             placed[*task] = Some(*kind);
             left[*kind] -= uses[*task];
@@ -73,7 +74,7 @@ fn fill(
     }
 }
 
-/// What each gets of so many cores: as much as it wants, or its part by weight.
+/// CPU time that each task gets of so many cores: as much as it wants, or its part by weight.
 fn cpu_time(cores: f64, tasks: &[Candidate]) -> Vec<f64> {
     let at = |level: f64| {
         tasks.iter().map(move |task| task.wants.min(task.weight * level)).collect::<Vec<f64>>()
@@ -108,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Fast shares after so many turns, by shares that were asked for; CPU time as it is given.
+    /// Fast shares after so many turns, from the shares that were asked for; CPU time as it is given.
     fn play(cores: &[f64], tasks: &mut [Candidate], shares: &[Vec<f64>], turns: usize) -> Vec<f64> {
         let mut had = vec![vec![0.0; cores.len()]; tasks.len()];
         for _ in 0..turns {
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_where_it_may_not_be_and_no_core_is_left_over() {
+    fn tasks_stay_on_allowed_kinds_and_no_core_is_left_over() {
         let mut bound = task(2);
         bound.allowed = vec![false, true];
         bound.owed = vec![9e9, -9e9];
@@ -170,7 +171,7 @@ mod tests {
         let mut nowhere = task(2);
         nowhere.allowed = vec![false, false];
         assert_eq!(assign(&[2.0, 4.0], &[nowhere], 0.0), [None]);
-        // All have had more than their share of the fast cores; these do not idle for it.
+        // All have had more than their share of the fast cores, which still do not idle.
         let mut sated = task(2);
         sated.owed = vec![-5e8, 5e8];
         let placed = assign(&[2.0, 4.0], &vec![sated; 3], 0.0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose masks were changed, and what they were: a file that is ahead of every change, so that they can be given
-//! back by whoever comes next, should this process be killed.
+//! Threads with changed masks, and their masks before. The file is written before every change. If this process is
+//! killed, the next one can restore the masks.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,36 +26,36 @@ struct Holder {
     kinds: Vec<String>,
 }
 
-/// One each for every thread whose mask was changed.
+/// An entry for every thread with a changed mask.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     tid: u32,
     start: u64,
     own: String,
-    /// It was all that its cpuset let it have.
+    /// The mask was the whole cpuset.
     #[serde(default)]
     free: bool,
     #[serde(default)]
     word: Word,
 }
 
-/// Why a mask is taken for a thread's own.
+/// Why a mask counts as a thread's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Word {
-    /// It was found with it, or with what comes to it.
+    /// The thread had it when it was found, or inherits it.
     #[default]
     Found,
-    /// Its owner has changed it since.
+    /// Its owner has set it since.
     Owners,
 }
 
-/// The file, as it is written.
+/// The file, open for writing.
 pub(crate) struct Journal {
     path: PathBuf,
     file: File,
 }
 
-/// Where it is: for all users where root steers, else the user's own.
+/// Its path: one for all users if root steers, else the user's own.
 pub(crate) fn place() -> anyhow::Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok("/run/paceline/affinity".into());
@@ -71,7 +71,7 @@ fn boot() -> String {
 }
 
 impl Journal {
-    /// Begins one; there must be none. Whoever finds it finds its first line as well.
+    /// Begins one; there must be none. The file appears together with its first line.
     pub fn begin(path: &Path, kinds: &[Mask]) -> anyhow::Result<Self> {
         let cannot = || format!("cannot note masks in {}", path.display());
         let folder = path.parent().context("it has no folder").with_context(cannot)?;
@@ -92,12 +92,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Before a thread's mask is changed for the first time: what it was.
+    /// Notes a thread's own mask, before it is changed for the first time.
     pub fn note(&mut self, tid: u32, start: u64, own: &Own, word: Word) -> anyhow::Result<()> {
         self.line(&Entry { tid, start, own: own.mask.text(), free: own.is_free, word })
     }
 
-    /// In one piece: a part of a line would be of a change that was never made.
+    /// Writes a line at once: a part of a line would mean that the change was never made.
     fn line(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
@@ -105,20 +105,20 @@ impl Journal {
         written.with_context(|| format!("cannot note masks in {}", self.path.display()))
     }
 
-    /// Gives all masks back.
+    /// Restores all masks.
     pub fn end(mut self) -> anyhow::Result<usize> {
         give_back(&mut self.file, &self.path)
     }
 }
 
-/// Gives back what a process that is gone has left, if anything; how many threads got theirs. Errors: it is
-/// not gone.
+/// Restores the masks that an ended process has left changed, if any; returns the number of threads. An error: the
+/// process still runs.
 pub fn mend() -> anyhow::Result<usize> {
     let Ok(path) = place() else { return Ok(0) };
     mend_at(&path)
 }
 
-/// One at a time: who comes second finds what the first has left.
+/// One caller at a time: a second one finds what the first has left.
 fn mend_at(path: &Path) -> anyhow::Result<usize> {
     let said = || path.display().to_string();
     let (mut file, holder) = loop {
@@ -126,7 +126,7 @@ fn mend_at(path: &Path) -> anyhow::Result<usize> {
         flock(&file, FlockOperation::LockExclusive).with_context(said)?;
         if is_at(&file, path) {
             let mut text = String::new();
-            // What is not text is no first line either.
+            // A file that is not text has no first line either.
             let _ = file.read_to_string(&mut text);
             break (file, holder(&text));
         }
@@ -136,7 +136,7 @@ fn mend_at(path: &Path) -> anyhow::Result<usize> {
         format!("{path} is damaged: who steered before may have left threads bound (`taskset -ap`); then remove it")
     })?;
     if holder.boot != boot() {
-        // Masks went with the last boot.
+        // Masks ended with the last boot.
         fs::remove_file(path).with_context(said)?;
         return Ok(0);
     }
@@ -146,7 +146,7 @@ fn mend_at(path: &Path) -> anyhow::Result<usize> {
     give_back(&mut file, path)
 }
 
-/// Whether a file is the one that is found there.
+/// Whether the open file is the one at this path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(own), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
     (own.dev(), own.ino()) == (there.dev(), there.ino())
@@ -156,7 +156,7 @@ fn holder(text: &str) -> Option<Holder> {
     serde_json::from_str(text.lines().next()?).ok()
 }
 
-/// Passes over all threads until one changes nothing: who is forked meanwhile has its parent's mask.
+/// Passes over all threads until a pass changes nothing: a thread forked meanwhile has its parent's mask.
 fn give_back(file: &mut File, path: &Path) -> anyhow::Result<usize> {
     const PASSES: usize = 20;
     let said = || path.display().to_string();
@@ -180,8 +180,8 @@ fn give_back(file: &mut File, path: &Path) -> anyhow::Result<usize> {
     Ok(given)
 }
 
-/// Whose mask was which. Of a thread that is noted twice the last word holds, as its owner changed it in between; but
-/// who was found once more with a mask of ours has its first one.
+/// Each thread's own mask. If a thread is noted twice, the last entry holds, as its owner changed the mask in between.
+/// But a thread that was found again with a mask of ours keeps its first one.
 fn noted(text: &str, kinds: &[Mask]) -> BTreeMap<(u32, u64), Own> {
     let mut noted = BTreeMap::<_, Own>::new();
     for entry in text.lines().skip(1).filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
@@ -212,7 +212,7 @@ fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Own>) -> anyho
             None => {}
         }
     }
-    // Children that came after the last look have their mask from who started them.
+    // Children that began after the last look have inherited their mask.
     for (tid, process, stat) in unknown {
         let from = of_process.get(&process).or_else(|| of_process.get(&stat.parent));
         if let Some(own) = from.or_else(|| of_session.get(&stat.session)) {
@@ -222,7 +222,7 @@ fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Own>) -> anyho
     Ok(changed)
 }
 
-/// Gives a thread its own mask where it has one of ours; anything else is its owner's doing.
+/// Restores a thread's own mask if it has one of ours; any other mask was set by its owner.
 fn restore(tid: u32, kinds: &[Mask], online: &Mask, own: &Own) -> bool {
     let Some(now) = Mask::of(tid) else { return false };
     let is_ours = kinds.iter().any(|kind| now.is_like(&kind.and(&own.mask), online));
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever begins, and whoever mends beside it, again and again: what is held is never taken away.
+    /// One thread begins journals while another repairs, many times: a held journal is never removed.
     #[test]
     fn one_that_is_begun_is_there_until_it_ends() {
         let folder = tempfile::tempdir().unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_removed() {
+    fn a_journal_without_a_holder_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("affinity");
         let held = |boot: &str| {
@@ -274,7 +274,7 @@ mod tests {
         fs::write(&path, held("of the last boot")).unwrap();
         assert_eq!(mend_at(&path).unwrap(), 0);
         assert!(!path.exists());
-        // Whose masks it had is not known any more, and somebody may have to look.
+        // Its masks are not known any more, and the user may have to check.
         for text in ["", "{\"pid\":1,"] {
             fs::write(&path, text).unwrap();
             let said = mend_at(&path).unwrap_err().to_string();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_found_again_with_a_mask_of_ours_has_its_first_one() {
+    fn a_thread_found_again_with_a_mask_of_ours_keeps_its_first_mask() {
         let kinds = [Mask::parse("0-3"), Mask::parse("4-7")];
         let entry = |own: &str, word| {
             let entry = Entry { tid: 7, start: 1, own: own.into(), free: false, word };

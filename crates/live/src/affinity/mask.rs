@@ -25,20 +25,20 @@ impl Mask {
         Mask(cpus)
     }
 
-    /// A thread's own, CPUs that are not online included. None: it has gone.
+    /// A thread's mask, CPUs that are not online included. None: it has ended.
     pub fn of(tid: u32) -> Option<Self> {
         let status = text(format!("/proc/{tid}/status")).ok()?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         list.map(Mask::parse)
     }
 
-    /// The part of a thread's own that the kernel may put it on now, which is much cheaper to ask for.
+    /// The part of a thread's mask that the kernel may use now, which is much cheaper to ask for.
     pub fn active(tid: u32) -> Option<Self> {
         let set = sched_getaffinity(Some(Pid::from_raw(tid as i32)?)).ok()?;
         Some(Mask((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()))
     }
 
-    /// Gives it to a thread.
+    /// Sets it for a thread.
     pub fn give(&self, tid: u32) -> io::Result<()> {
         let mut set = CpuSet::new();
         self.0.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
@@ -49,7 +49,7 @@ impl Mask {
         Mask(self.0.iter().copied().filter(|cpu| other.0.contains(cpu)).collect())
     }
 
-    /// Whether it is another, or what the kernel has left of that while CPUs are away: it cuts off masks in a cpuset.
+    /// Whether they are equal, or would be but for offline CPUs: the kernel drops those from masks in a cpuset.
     pub fn is_like(&self, other: &Mask, online: &Mask) -> bool {
         self == other || self.and(online) == other.and(online)
     }
@@ -62,7 +62,7 @@ impl Mask {
         self.0.len()
     }
 
-    /// As the kernel writes it.
+    /// In the kernel's format.
     pub fn text(&self) -> String {
         ranges(&self.0)
     }
@@ -72,11 +72,11 @@ impl Mask {
     }
 }
 
-/// A thread's mask as its owner has it.
+/// The mask that a thread's owner gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Own {
     pub mask: Mask,
-    /// It is all that the thread's cpuset lets it have: nobody has bound it, and it changes with the cpuset.
+    /// It is the thread's whole cpuset: the thread is not bound, and the mask changes with the cpuset.
     pub is_free: bool,
 }
 
@@ -93,7 +93,7 @@ impl Own {
         Own { mask, is_free }
     }
 
-    /// Gives it to the thread whose it is: one that is free asks for all CPUs, of which it gets those of its cpuset.
+    /// Sets it for its thread. A free one asks for all CPUs, and the kernel limits that to the cpuset.
     pub fn give(&self, tid: u32) -> io::Result<()> {
         match self.is_free {
             true => Mask::new(0..CpuSet::MAX_CPU).give(tid),

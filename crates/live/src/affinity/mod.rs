@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Plans of control planes without sched_ext: Linux's own class schedules, and each thread's mask of CPUs says on
-//! which kind of core it may run for the next turn, or in which memory domain until it is meant for another.
+//! Plans of control planes without sched_ext: Linux's own class schedules. Each thread's mask of CPUs says on which
+//! kind of core it may run for the next turn, or in which memory domain until its plan changes.
 //!
-//! The control plane is the policies' own. What a thread had of each kind is known exactly: during a turn its mask
-//! has one kind only, and the kernel counts its CPU time (schedstat). Nobody's own mask is ever widened: a turn's
-//! mask is the part of it that is of one kind.
+//! The control plane is the policies' own. A thread's time on each kind is known exactly: during a turn its mask has
+//! one kind only, and the kernel counts its CPU time (schedstat). A thread's own mask is never widened: a turn's mask
+//! is the part of it that is of one kind.
 
 mod assign;
 mod journal;
@@ -34,70 +34,70 @@ use crate::memory::HereMemory;
 use crate::program::{self, Programs, listed};
 use crate::topology;
 
-/// Between two changes of masks: a change costs a migration, and each task that is not to be on one kind alone has
+/// Time between two changes of masks. A change costs a migration, and each task that is not to be on one kind alone has
 /// one now and then.
 pub const TURN: Duration = Duration::from_millis(100);
 const TURN_NS: f64 = 1e8;
-/// Turns that a task may be owed at most, or owe.
+/// Most turns that a task may be owed, or may owe.
 const DEBT_TURNS: f64 = 20.0;
-/// Turns without running after which a thread has its own mask back, and takes no part.
+/// After this many turns without running a thread has its own mask back, and takes no part.
 const QUIET: u32 = 10;
-/// Less than this part of a turn is no running task.
+/// A task that wants less than this part of a turn is not running.
 const RUNS: f64 = 0.02;
-/// Turns between two looks at a thread's nice value.
+/// Turns between two readings of a thread's nice value.
 const LOOK_AGAIN: u32 = 20;
 
-/// Whose threads are steered.
+/// The threads that are steered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Everybody's, but for real-time tasks and what may not be touched.
+    /// All threads, except real-time tasks and threads that may not be touched.
     Everyone,
-    /// A process's, and those of all that come from it.
+    /// A process's threads, and those of all its descendants.
     Process(u32),
 }
 
-/// What a thread has had.
+/// A thread's CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Had {
-    /// Which.
+    /// The thread.
     pub tid: u32,
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
-    /// CPU time on each kind of core, ms, the fastest first; all of it where cores are alike.
+    /// CPU time on each kind of core, ms, the fastest first; its sum if cores are alike.
     pub kind_ms: Vec<u64>,
     /// The memory domain that it is bound to.
     pub domain: Option<usize>,
 }
 
-/// A thread that is known.
+/// A steered thread.
 struct Known {
     tgid: u32,
     stat: Stat,
     place: Place,
     own: Own,
-    /// The kind, or domain, whose mask it has now, and had in the turn before: a child may have either.
+    /// The kind, or domain, of its present mask, and of its mask in the turn before: a child may have either.
     on: Option<usize>,
     was_on: Option<usize>,
     noted: bool,
-    /// The kernel refuses: it is another user's, or bound by its cpuset.
+    /// The kernel refuses to set its mask: it is another user's, or bound by its cpuset.
     refused: bool,
     had: (u64, u64),
     counters: Vec<OwnedFd>,
     counted: Option<u64>,
     owed: [f64; TYPES_MAX],
-    /// CPU time that it would use, of 1, an average.
+    /// CPU time that it would use, as a part of a turn, an average.
     wants: f64,
     quiet: u32,
     age: u32,
 }
 
-/// Steers until it is dropped; [`Steering::end`] tells what was given back.
+/// Steers until it is dropped; [`Steering::end`] returns how many masks were restored.
 pub struct Steering {
     control: Box<dyn Control>,
     budget: Budget,
-    /// When it is asked again.
+    /// When the control plane is called next.
     control_ns: u64,
-    /// The pause until then, where that is longer than it asks for.
+    /// The pause until then, if it is longer than requested.
     held_up: Option<Duration>,
     keeper: Keeper,
     programs: Programs,
@@ -116,14 +116,14 @@ pub struct Steering {
     /// When it began, in ticks since boot.
     began: u64,
     journal: Option<Journal>,
-    /// The mask of this thread as it was: it works on slow cores, for the time of the fast ones is what it shares out.
+    /// The mask of this thread before. It moves to slow cores, because it shares out the time of the fast ones.
     before: Option<Mask>,
 }
 
 impl Steering {
     /// Begins. Nothing is changed before the first turn.
     ///
-    /// Fails where the plan does not bind threads, masks cannot be noted, or the kernel does not count CPU time.
+    /// Fails if the plan does not bind threads, masks cannot be noted, or the kernel does not count CPU time.
     pub fn begin(
         control: Box<dyn Control>,
         topology: &Topology,
@@ -147,7 +147,7 @@ impl Steering {
             keeper: Keeper::new(),
             programs: Programs::default(),
             memory: HereMemory::default(),
-            // Who places by domain has its own counters, of misses.
+            // A plan of domains has its own counters, of misses.
             events: if are_domains { Vec::new() } else { events(event, &online) },
             journal: Some(journal),
             before: if are_domains { None } else { step_aside(kinds.last()) },
@@ -174,13 +174,13 @@ impl Steering {
         Err(why)
     }
 
-    /// What the control plane goes by.
+    /// The control plane's knowledge.
     pub fn knows(&self) -> Knows {
         let now = Knows::of(&*self.control, &self.memory);
         Knows { held_up: self.held_up, refused: self.refused, ..now }
     }
 
-    /// What those have had since they came that run now.
+    /// CPU time of the running threads since they were first seen.
     pub fn had(&self) -> Vec<Had> {
         let runs = |tid: u32| self.known.get(&tid).is_some_and(|known| known.quiet < QUIET);
         let kinds = if self.are_domains { 1 } else { self.kinds.len() };
@@ -194,8 +194,8 @@ impl Steering {
         tasks.filter(|task| runs(task.pid)).map(had).collect()
     }
 
-    /// One turn: charges for the last one, plans where it is time to, and gives masks for the next. It is passed over
-    /// where nobody can be seen for now: who is not seen would be taken for gone, and for somebody new after that.
+    /// One turn: charges for the last one, plans if it is time to, and sets masks for the next. It is skipped if the
+    /// threads cannot be read: a thread that is not seen would count as ended, and later as a new one.
     pub fn turn(&mut self) -> anyhow::Result<()> {
         let (Ok(online), Ok(here)) = (online(), everybody()) else { return Ok(()) };
         let online = Mask::new(online);
@@ -222,14 +222,14 @@ impl Steering {
         self.place(&online)
     }
 
-    /// Gives all masks back; to how many threads.
+    /// Restores all masks; returns the number of threads.
     pub fn end(mut self) -> anyhow::Result<usize> {
-        // For that files are to be opened.
+        // Closes counters: restoring has to open files.
         self.known.clear();
         self.journal.take().map_or(Ok(0), Journal::end)
     }
 
-    /// Takes in who has come, and forgets who has gone: of those threads, with their processes.
+    /// Adds new threads, and forgets ended ones. `threads`: all present threads, with their processes.
     fn meet(&mut self, threads: Vec<(u32, u32)>, online: &Mask) -> anyhow::Result<()> {
         let mut here = BTreeSet::new();
         let own = std::process::id();
@@ -263,7 +263,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Gives a thread that has become a real-time one its own mask back; one that has gone has none.
+    /// Restores the own mask of a thread that is no longer to be steered, unless it has ended.
     fn leave_alone(&self, tid: u32, stat: Option<&Stat>) {
         if let Some(known) = self.known.get(&tid).filter(|known| known.on.is_some())
             && stat.is_some_and(|stat| stat.start == known.stat.start)
@@ -289,7 +289,8 @@ impl Steering {
             Some((own, on)) => (own, Some(on)),
             None => (Own::of(tid, mask), None),
         };
-        // Also of who is bound to a kind by its owner, lest somebody takes that for a mask of ours.
+        // Also noted if the thread's owner has bound it to one kind: otherwise its mask could be mistaken for one of
+        // ours.
         let noted = on.is_some() || self.kinds.iter().any(|kind| kind.and(&own.mask) == own.mask);
         if let Some(journal) = self.journal.as_mut().filter(|_| noted) {
             journal.note(tid, stat.start, &own, Word::Found)?;
@@ -321,9 +322,9 @@ impl Steering {
         tgid == first || stat.parent == first || known(tgid) || known(stat.parent)
     }
 
-    /// Whose mask a newcomer has, if it is one of ours: its process's, its parent's, or of who is of its session
-    /// where that has gone, or its new parent's where of those nobody is known. Its owner's mask then is that one's; and
-    /// the kind that it is on.
+    /// The source of a newcomer's mask, if it is one of ours. It is a thread of its process, or of its parent. If the
+    /// parent has ended, it is a thread of its session, or else the new parent. Returns the mask that the owner gave
+    /// the source, and the kind of the newcomer's.
     fn inherited(
         &self,
         mask: &Mask,
@@ -360,14 +361,14 @@ impl Steering {
         )
     }
 
-    /// Charges each thread for what it ran since the last turn.
+    /// Charges each thread for its CPU time since the last turn.
     fn charge(&mut self) {
         let now_ns = now_ns();
         let passed_ns = now_ns.saturating_sub(self.charged_ns).max(1) as f64;
         self.charged_ns = now_ns;
         for (tid, known) in &mut self.known {
             known.age += 1;
-            // Who has slept for long is looked at less often.
+            // A thread that has slept for long is read less often.
             if known.quiet >= 3 * QUIET && known.age % QUIET != 0 {
                 continue;
             }
@@ -382,7 +383,7 @@ impl Steering {
                 continue;
             }
             let at = known.on.or_else(|| {
-                // It may run everywhere: as good as it gets is where it was last.
+                // It may run everywhere: the CPU that it was last on is the best guess.
                 let cpu = Stat::of(*tid)?.cpu;
                 self.of_cpu.get(cpu).map(|kind| usize::from(*kind))
             });
@@ -411,7 +412,7 @@ impl Steering {
         meant.map(|(tid, known)| (*tid, domain(known))).collect()
     }
 
-    /// The kind of core of each thread that runs, for the next turn.
+    /// The kind of core of each running thread, for the next turn.
     fn shared_out(&self, kinds: &[Mask]) -> BTreeMap<u32, Option<usize>> {
         let cores: Vec<f64> = kinds.iter().map(|kind| kind.len() as f64).collect();
         let running: Vec<u32> = self
@@ -435,9 +436,9 @@ impl Steering {
         running.into_iter().zip(placed).collect()
     }
 
-    /// Gives masks for the next turn.
+    /// Sets masks for the next turn.
     fn place(&mut self, online: &Mask) -> anyhow::Result<()> {
-        // A CPU that has gone is nobody's, and comes back to whom it belonged.
+        // Offline CPUs are in no mask, and return to their kinds when they are online.
         let kinds: Vec<Mask> = self.kinds.iter().map(|kind| kind.and(online)).collect();
         self.keeper.there(kinds.iter().map(Mask::len));
         let wanted = if self.are_domains { self.meant() } else { self.shared_out(&kinds) };
@@ -462,7 +463,7 @@ impl Drop for Steering {
     fn drop(&mut self) {
         self.known.clear();
         if let Some(journal) = self.journal.take() {
-            // Where it fails the file stays, and the next start tries again.
+            // If it fails, the file stays, and the next start tries again.
             let _ = journal.end();
         }
         if let Some(before) = self.before.take() {
@@ -471,7 +472,7 @@ impl Drop for Steering {
     }
 }
 
-/// Binds this thread to what it may use of these CPUs; the mask that it had, where it has another now.
+/// Moves this thread to the CPUs of `to` that it may use; returns its mask before, if it was changed.
 fn step_aside(to: Option<&Mask>) -> Option<Mask> {
     let own = rustix::thread::gettid().as_raw_pid() as u32;
     let before = Mask::of(own)?;
@@ -480,7 +481,7 @@ fn step_aside(to: Option<&Mask>) -> Option<Mask> {
 }
 
 impl Known {
-    /// Where its owner has changed its mask meanwhile, that is its own now.
+    /// If its owner has set its mask meanwhile, that is now its own mask.
     fn heed(
         &mut self,
         tid: u32,
@@ -493,11 +494,11 @@ impl Known {
         let own = &self.own.mask;
         let given = self.on.map_or_else(|| own.clone(), |on| kinds[on].and(own));
         let there = given.and(online);
-        // Whoever loses its last CPU gets all from the kernel, and that is nobody's wish.
+        // A thread that loses its last CPU gets all CPUs from the kernel, which is not its owner's wish.
         if there.is_empty() || Mask::active(tid).is_none_or(|active| active == there) {
             return Ok(());
         }
-        // What is active is no longer what is online while a CPU comes or goes.
+        // While a CPU goes or comes, the active mask may differ from the online part.
         let Some(now) = Mask::of(tid).filter(|now| !now.is_like(&given, online)) else {
             return Ok(());
         };
@@ -509,7 +510,7 @@ impl Known {
         Ok(())
     }
 
-    /// Gives it the mask of a kind, or its own.
+    /// Sets the mask of a kind for it, or its own.
     fn give(
         &mut self,
         tid: u32,
@@ -536,7 +537,7 @@ impl Known {
         Ok(())
     }
 
-    /// Opens its counters while it takes part.
+    /// Opens its counters while it takes part, and closes them after that.
     fn count(&mut self, tid: u32, takes_part: bool, events: &[(u32, u64)]) {
         if !takes_part {
             self.counters.clear();
@@ -550,14 +551,14 @@ impl Known {
         }
     }
 
-    /// Instructions since the last call. None: nobody knows.
+    /// Instructions since the last call. None: not known.
     fn retired(&mut self) -> Option<u64> {
         let (before, now) = (self.counted, self.count_now());
         self.counted = now;
         now?.checked_sub(before?)
     }
 
-    /// Of all units together: each counts on its own CPUs only.
+    /// Sum over all units: each counts on its own CPUs only.
     fn count_now(&self) -> Option<u64> {
         let mut sum = 0;
         for counter in &self.counters {
@@ -576,7 +577,7 @@ fn kinds(topology: &Topology) -> Vec<Mask> {
     (0..topology.kinds()).map(of).collect()
 }
 
-/// Since boot, as /proc has them of threads.
+/// Ticks since boot, in the unit of /proc.
 fn ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
@@ -587,7 +588,7 @@ fn online() -> anyhow::Result<Vec<usize>> {
     topology::online(Path::new("/")).context("the kernel does not tell which CPUs are online")
 }
 
-/// All threads, each with its process. Fails where that cannot be read: not even in part is anybody then gone.
+/// All threads, each with its process. Fails if they cannot be read: a partial list would make threads count as ended.
 fn everybody() -> io::Result<Vec<(u32, u32)>> {
     let mut all = Vec::new();
     for tgid in listed("/proc")? {
@@ -596,7 +597,7 @@ fn everybody() -> io::Result<Vec<(u32, u32)>> {
     Ok(all)
 }
 
-/// One for each counter unit that these CPUs have.
+/// One event for each counter unit of these CPUs.
 fn events(event: Event, cpus: &[usize]) -> Vec<(u32, u64)> {
     const SOFTWARE_CPU_CLOCK: (u32, u64) = (1, 0);
     match event {

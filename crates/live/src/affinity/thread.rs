@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What /proc tells of one thread.
+//! Facts about one thread from /proc.
 
 use std::fs;
 
@@ -17,16 +17,16 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 /// SCHED_FIFO, SCHED_RR, SCHED_DEADLINE.
 const REAL_TIME: [u64; 3] = [1, 2, 6];
 
-/// `stat`, as far as it matters here.
+/// The relevant fields of `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub parent: u32,
     pub session: u32,
-    /// In ticks since boot: with the thread's id it names it for good.
+    /// In ticks since boot; identifies the thread together with its id.
     pub start: u64,
     pub cpu: usize,
     pub nice: i32,
-    /// It is a user's, of a class that a policy is for, and its mask may be changed.
+    /// It is a user thread, of a class that a policy is for, and its mask may be changed.
     pub may_be_steered: bool,
 }
 
@@ -50,19 +50,19 @@ impl Stat {
         })
     }
 
-    /// Whether whoever started it has gone, and it was handed on, since this moment (in ticks since boot): its parent is
-    /// of another session, which it has not begun itself.
+    /// Whether its parent has ended and it was reparented since this moment (in ticks since boot). Then its new parent
+    /// is of another session, and it has not begun that session itself.
     pub fn is_orphan(&self, process: u32, parents_session: u32, since: u64) -> bool {
         self.start >= since && ![process, parents_session].contains(&self.session)
     }
 
-    /// What its nice value is as `cpu.weight`: a quarter more for each step.
+    /// Its nice value as `cpu.weight`: a quarter more for each step.
     pub fn weight(&self) -> u32 {
         (100.0 * 1.25_f64.powi(-self.nice)).round().clamp(1.0, 10_000.0) as u32
     }
 }
 
-/// CPU time, and time waited for one, in ns since it began. None: it has gone, or the kernel does not count.
+/// CPU time, and time waited for a CPU, in ns since it began. None: it has ended, or the kernel does not count.
 pub(crate) fn times(tid: u32) -> Option<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_handed_on_is_an_orphan() {
+    fn a_reparented_process_is_an_orphan() {
         let own = Stat::of(std::process::id()).unwrap();
         let of = |session| Stat { start: 100, session, ..own };
         assert!(of(20).is_orphan(30, 1, 100), "sh -c 'x & exit' leaves it to init");

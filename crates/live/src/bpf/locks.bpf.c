@@ -2,9 +2,9 @@
 /*
  * locks: counts raw spin locks taken by the scheduler's own text, by caller.
  *
- * Probes sit on the lock functions; whoever called one is named by the return address. A lock is
- * told from the runqueues' own by its address. The counts themselves need no lock: a slot is
- * claimed with one compare-and-swap.
+ * Probes sit on the lock functions; the return address identifies the caller. A lock's address
+ * shows whether it is a runqueue's own. The counts themselves need no lock: a slot is claimed with
+ * one compare-and-swap.
  *
  * crates/live/src/locks.rs mirrors struct place.
  */
@@ -12,13 +12,13 @@
 
 LICENSE;
 
-#define PLACES	4096
-#define PROBES	16
+#define PLACES 4096
+#define PROBES 16
 
 struct place {
-	u64 caller;		/* the return address */
-	u64 runqueue;		/* acquisitions of a runqueue's lock */
-	u64 tasks;		/* of sched_ext's list of all tasks */
+	u64 caller;  /* the return address */
+	u64 runqueue;  /* acquisitions of a runqueue's lock */
+	u64 tasks;  /* acquisitions of the lock of sched_ext's list of all tasks */
 	u64 other;
 };
 
@@ -44,9 +44,9 @@ struct pt_regs {
 extern const struct rq runqueues __ksym;
 
 CONFIG s32 nr_cpus = 1;
-CONFIG u64 text_start;		/* the scheduler's text */
+CONFIG u64 text_start;  /* the scheduler's text */
 CONFIG u64 text_end;
-CONFIG u64 tasks_lock;		/* scx_tasks_lock */
+CONFIG u64 tasks_lock;  /* scx_tasks_lock */
 
 struct place places[PLACES];
 u64 lost;
@@ -84,7 +84,7 @@ static __always_inline struct place *place_of(u64 caller)
 	return NULL;
 }
 
-/* At the entry of a function: its first argument, and where it returns to. */
+/* At the entry of a function: its first argument, and its return address. */
 static __always_inline void arguments(struct pt_regs *ctx, u64 *lock, u64 *caller)
 {
 #ifdef __TARGET_ARCH_x86

@@ -2,11 +2,11 @@
 /*
  * observe: writes down every switch and wakeup, for user space to fold after the run.
  *
- * Records go into one large array that user space maps; each CPU takes a chunk of it at a time, so
- * CPUs share nothing but the count of chunks taken. All hooks run with interrupts off (sched_switch
- * and sched_wakeup hold a runqueue's or a task's lock), so a CPU's cursor has one user. Nothing is
- * sent or printed while the workload runs. When the array is full, records are counted as lost and
- * user space throws the observation away.
+ * Records go into one large array that user space maps. Each CPU takes a chunk of it at a time, so
+ * CPUs share only the count of chunks taken. All hooks run with interrupts off (sched_switch and
+ * sched_wakeup hold a runqueue's or a task's lock), so a CPU's cursor has one user. Nothing is sent
+ * or printed while the workload runs. When the array is full, records are counted as lost, and user
+ * space discards the observation.
  *
  * crates/live/src/observe.rs mirrors struct record.
  */
@@ -14,21 +14,21 @@
 
 LICENSE;
 
-#define CHUNK		1024
-#define TASK_DEAD	0x80
+#define CHUNK	  1024
+#define TASK_DEAD 0x80
 
 enum record_kind {
-	RECORD_NONE,		/* the unused rest of a chunk */
-	RECORD_SWITCH,		/* a: prev, b: next, c: address space of next, d: prev's CPUs */
-	RECORD_WAKE,		/* a: who, b: target CPU, d: its CPUs */
-	RECORD_FORK,		/* a: the new task, b: target CPU, d: its CPUs, e: its parent */
-	RECORD_NAME,		/* a: who, c and d: its name as it ends, e: its process's status */
+	RECORD_NONE,  /* the unused rest of a chunk */
+	RECORD_SWITCH,  /* a: prev, b: next, c: address space of next, d: prev's CPUs */
+	RECORD_WAKE,  /* a: task, b: target CPU, d: its CPUs */
+	RECORD_FORK,  /* a: the new task, b: target CPU, d: its CPUs, e: its parent */
+	RECORD_NAME,  /* a: task, c and d: its name as it ends, e: its process's status */
 };
 
 enum record_flag {
 	PREV_RUNNABLE = 1,
 	PREV_DEAD = 2,
-	BY_OWNER = 4,		/* a process that the observer's owner has started */
+	BY_OWNER = 4,  /* a process that the observer's owner has started */
 };
 
 struct record {
@@ -85,7 +85,7 @@ struct bpf_pidns_info {
 };
 
 CONFIG s32 nr_cpus = 1;
-/* The owner, by its number in its own PID namespace: a container knows no other. */
+/* The owner, by its number in its own PID namespace: a container knows only that number. */
 CONFIG u32 owner_tgid;
 CONFIG u64 owner_dev;
 CONFIG u64 owner_ino;
@@ -129,7 +129,7 @@ static __always_inline struct record *append(u8 kind)
 	return record;
 }
 
-/* The first 64 of the CPUs it may use now, and all ones where that is all there are. */
+/* The first 64 of the CPUs that it may use now; all ones if it may use every CPU. */
 static __always_inline u64 allowed(const struct task_struct___observe *p)
 {
 	return p->nr_cpus_allowed < nr_cpus ? p->cpus_ptr->bits[0] : ~0ULL;
@@ -188,13 +188,13 @@ static __always_inline struct record *woken(struct task_struct___observe *p, u8 
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct___observe *p)
 {
-	/* a task that set out to sleep and was called back before it left */
+	/* a task that was about to sleep and was woken before it left its CPU */
 	if (p->pid != (s32)bpf_get_current_pid_tgid())
 		woken(p, RECORD_WAKE);
 	return 0;
 }
 
-/* Runs in the parent. */
+/* Runs in the parent's context. */
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct___observe *p)
 {
@@ -205,7 +205,7 @@ int BPF_PROG(on_wakeup_new, struct task_struct___observe *p)
 	if (!record)
 		return 0;
 	record->e = (u32)parent;
-	if (p->tgid == (s32)(parent >> 32))	/* a thread */
+	if (p->tgid == (s32)(parent >> 32)) /* a thread */
 		return 0;
 	if (!bpf_get_ns_current_pid_tgid(owner_dev, owner_ino, &owner, sizeof(owner)) &&
 	    owner.tgid == owner_tgid)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * record: writes down what happens to tasks, for user space to take away meanwhile.
+ * record: writes down what happens to tasks, for user space to collect meanwhile.
  *
- * Each CPU has a ring of records in one array that user space maps. A record whose first word is 0 is
- * free: user space takes the others in their order and zeroes them. A CPU that meets one that is not
- * free counts a loss. Hooks in the middle of a system call may be interrupted by others of the same CPU,
- * so places are taken by an atomic addition, and a record's first word is written last.
+ * Each CPU has a ring of records in one array that user space maps. A record with a first word of 0
+ * is free: user space takes the others in order and zeroes them. If a CPU's next record is not
+ * free, the CPU counts a loss. Hooks in the middle of a system call may be interrupted by others of
+ * the same CPU. So places are taken by an atomic addition, and a record's first word is written
+ * last.
  *
- * Only tracepoints are needed: kernels without kprobes and trampolines have them too. What carries data
- * from task to task is seen as its system call ends, or for connections as TCP has moved it.
- * crates/record/src/raw.rs says what the records mean.
+ * Only tracepoints are needed: kernels without kprobes and trampolines have them too. Data between
+ * tasks is seen at the end of its system call, or for connections after TCP has moved it.
+ * crates/record/src/raw.rs describes the records.
  */
 #include "kernel.h"
 
@@ -22,26 +23,59 @@ LICENSE;
 #define AF_UNIX		1
 #define AF_INET6	10
 #define IPPROTO_TCP	6
-#define TCP_ESTABLISHED	1
+#define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT	2
 #define MSG_PEEK	2
 #define NET_RX_SOFTIRQ	3
 #define LCB_F_SPIN	1
 
 enum kind {
-	SWITCH = 1, WAKE, START, FORK, EXEC, EXIT, READ, WRITE, TASK, CPUS, NAME, TIMED = 14,
-	CONNECT, ACCEPT, CLASS,
+	SWITCH = 1,
+	WAKE,
+	START,
+	FORK,
+	EXEC,
+	EXIT,
+	READ,
+	WRITE,
+	TASK,
+	CPUS,
+	NAME,
+	TIMED = 14,
+	CONNECT,
+	ACCEPT,
+	CLASS,
 };
 
-/* Calls that are no kind of record. */
-enum { ENDS_CONNECTION = CLASS + 1, WAKES_BY_FUTEX };
+/* Calls without a kind of record. */
+enum {
+	ENDS_CONNECTION = CLASS + 1,
+	WAKES_BY_FUTEX
+};
 
 /* Policies of tasks (include/uapi/linux/sched.h). */
-enum { SCHED_OTHER = 0, SCHED_EXT = 7 };
+enum {
+	SCHED_OTHER = 0,
+	SCHED_EXT = 7
+};
 
-enum left { BLOCKED, PREEMPTED, DEAD, AT_LOCK };
+enum left {
+	BLOCKED,
+	PREEMPTED,
+	DEAD,
+	AT_LOCK
+};
 
-enum carrier { BY_TASK, BY_INTERRUPT, BY_SOFTIRQ, BY_TIMER, PIPE, UNIX_SOCKET, TCP, FUTEX };
+enum carrier {
+	BY_TASK,
+	BY_INTERRUPT,
+	BY_SOFTIRQ,
+	BY_TIMER,
+	PIPE,
+	UNIX_SOCKET,
+	TCP,
+	FUTEX
+};
 
 struct record {
 	u64 word;
@@ -53,9 +87,9 @@ struct ring {
 	u64 head;
 	u64 lost;
 	u32 in_interrupt;
-	u32 in_softirq;		/* its number, from 1 */
+	u32 in_softirq; /* its number, from 1 */
 	u32 in_timer;
-	u32 at_lock;		/* who is about to wait for a lock of the kernel's */
+	u32 at_lock;  /* the task that is about to wait for a lock of the kernel's */
 	u32 own_cache_line[8];
 };
 
@@ -102,12 +136,25 @@ struct pt_regs___record {
 #define CALL_NUMBER	syscallno
 #define FIRST_ARGUMENT	orig_x0
 #define THIRD_ARGUMENT	regs[2]
-#define FOURTH_ARGUMENT	regs[3]
+#define FOURTH_ARGUMENT regs[3]
 #define FIFTH_ARGUMENT	regs[4]
 enum {
-	CALL_EPOLL_PWAIT = 22, CALL_CLOSE = 57, CALL_READ = 63, CALL_WRITE, CALL_READV, CALL_WRITEV,
-	CALL_PSELECT6 = 72, CALL_PPOLL, CALL_EXIT_GROUP = 94, CALL_FUTEX = 98, CALL_CONNECT = 203,
-	CALL_SENDTO = 206, CALL_RECVFROM, CALL_SHUTDOWN = 210, CALL_SENDMSG, CALL_RECVMSG,
+	CALL_EPOLL_PWAIT = 22,
+	CALL_CLOSE = 57,
+	CALL_READ = 63,
+	CALL_WRITE,
+	CALL_READV,
+	CALL_WRITEV,
+	CALL_PSELECT6 = 72,
+	CALL_PPOLL,
+	CALL_EXIT_GROUP = 94,
+	CALL_FUTEX = 98,
+	CALL_CONNECT = 203,
+	CALL_SENDTO = 206,
+	CALL_RECVFROM,
+	CALL_SHUTDOWN = 210,
+	CALL_SENDMSG,
+	CALL_RECVMSG,
 };
 #else
 struct pt_regs___record {
@@ -120,17 +167,35 @@ struct pt_regs___record {
 #define CALL_NUMBER	orig_ax
 #define FIRST_ARGUMENT	di
 #define THIRD_ARGUMENT	dx
-#define FOURTH_ARGUMENT	r10
+#define FOURTH_ARGUMENT r10
 #define FIFTH_ARGUMENT	r8
 enum {
-	CALL_READ, CALL_WRITE, CALL_CLOSE = 3, CALL_POLL = 7, CALL_READV = 19, CALL_WRITEV,
-	CALL_SELECT = 23, CALL_CONNECT = 42, CALL_SENDTO = 44, CALL_RECVFROM, CALL_SENDMSG,
-	CALL_RECVMSG, CALL_SHUTDOWN, CALL_FUTEX = 202, CALL_EXIT_GROUP = 231, CALL_EPOLL_WAIT,
-	CALL_PSELECT6 = 270, CALL_PPOLL, CALL_EPOLL_PWAIT = 281,
+	CALL_READ,
+	CALL_WRITE,
+	CALL_CLOSE = 3,
+	CALL_POLL = 7,
+	CALL_READV = 19,
+	CALL_WRITEV,
+	CALL_SELECT = 23,
+	CALL_CONNECT = 42,
+	CALL_SENDTO = 44,
+	CALL_RECVFROM,
+	CALL_SENDMSG,
+	CALL_RECVMSG,
+	CALL_SHUTDOWN,
+	CALL_FUTEX = 202,
+	CALL_EXIT_GROUP = 231,
+	CALL_EPOLL_WAIT,
+	CALL_PSELECT6 = 270,
+	CALL_PPOLL,
+	CALL_EPOLL_PWAIT = 281,
 };
 #endif
-/* The same number everywhere. */
-enum { CALL_EPOLL_PWAIT2 = 441, CALL_FUTEX_WAITV = 449 };
+/* The same number on every architecture. */
+enum {
+	CALL_EPOLL_PWAIT2 = 441,
+	CALL_FUTEX_WAITV = 449
+};
 
 struct inode___record {
 	u16 i_mode;
@@ -175,7 +240,7 @@ struct socket___record {
 #pragma clang attribute pop
 
 CONFIG s32 nr_cpus = 1;
-CONFIG u32 ring_size = 1024;	/* a power of two */
+CONFIG u32 ring_size = 1024; /* a power of two */
 CONFIG u64 start_ns;
 
 struct ring rings[MAX_CPUS];
@@ -205,7 +270,7 @@ static __always_inline void put(u64 word, u32 a, u32 b)
 	struct ring *ring = this_ring();
 	struct record *record = record_at(ring->head);
 
-	/* A CPU that came since has no ring. */
+	/* A CPU that was added since has no ring. */
 	if (!record || record->word) {
 		ring->lost++;
 		return;
@@ -224,7 +289,7 @@ static __always_inline u64 word(enum kind kind, u32 byte)
 	       (u64)byte << 56;
 }
 
-/* The scheduling classes that threads were last described with, but for SCHED_OTHER. */
+/* The scheduling class of each thread in its last description, without SCHED_OTHER. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -243,8 +308,8 @@ static __always_inline bool is_ordinary(const struct task_struct___record *p)
 }
 
 /*
- * Four records: the thread and its process, its CPUs and how widely it wakes, its scheduling class, its name around
- * the kind's byte.
+ * Four records: the thread and its process; its CPUs and its wakee flips; its scheduling class; its
+ * name around the kind's byte.
  */
 static __always_inline void describe(const struct task_struct___record *p)
 {
@@ -272,12 +337,13 @@ static __always_inline void describe(const struct task_struct___record *p)
 		(u64)(u8)name[3] << 24 | (u64)(u8)name[4] << 32 | (u64)(u8)name[5] << 40 |
 		(u64)NAME << 48 | (u64)(u8)name[6] << 56;
 	put(first,
-	    (u32)(u8)name[7] | (u32)(u8)name[8] << 8 | (u32)(u8)name[9] << 16 | (u32)(u8)name[10] << 24,
+	    (u32)(u8)name[7] | (u32)(u8)name[8] << 8 | (u32)(u8)name[9] << 16 |
+		    (u32)(u8)name[10] << 24,
 	    (u32)(u8)name[11] | (u32)(u8)name[12] << 8 | (u32)(u8)name[13] << 16 |
-	    (u32)(u8)name[14] << 24);
+		    (u32)(u8)name[14] << 24);
 }
 
-/* A thread may change its class at any time, and no tracepoint tells. */
+/* A thread may change its class at any time, and no tracepoint shows it. */
 static __always_inline void describe_new_class(const struct task_struct___record *p)
 {
 	s32 pid = p->pid;
@@ -302,7 +368,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct___record *prev,
 		left = AT_LOCK;
 		ring->at_lock = 0;
 	} else if (BPF_CORE_READ_BITFIELD(prev, in_iowait)) {
-		left = AT_LOCK;		/* most often a page's, on which another is at work */
+		left = AT_LOCK; /* most often a page's, which another task is working on */
 	}
 	put(word(SWITCH, left), prev->pid, next->pid);
 	if (!is_ordinary(next))
@@ -310,7 +376,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct___record *prev,
 	return 0;
 }
 
-/* A local stream socket goes by who reads from it. The place holds a pointer, of which a number is made. */
+/*
+ * A local stream socket's name is that of its reader. The place holds a pointer, which becomes a
+ * number.
+ */
 static __always_inline u32 socket_name(const void *place)
 {
 	u64 sk = 0;
@@ -319,7 +388,7 @@ static __always_inline u32 socket_name(const void *place)
 	return sk >> 6;
 }
 
-/* A connection goes by both its ends, from the sender's to the receiver's. */
+/* A connection's name is made of both its ends, from the sender's to the receiver's. */
 static __always_inline u32 connection_name(u32 from, u16 from_port, u32 to, u16 to_port)
 {
 	u32 name = from * 0x9e3779b1 ^ to * 0x85ebca6b;
@@ -327,7 +396,7 @@ static __always_inline u32 connection_name(u32 from, u16 from_port, u32 to, u16 
 	return name ^ ((u32)from_port << 16 | to_port) * 0xc2b2ae35;
 }
 
-/* The two ends of a connection, as a socket has them. */
+/* The two ends of a connection, in a socket's order. */
 struct ends {
 	u32 here;
 	u32 there;
@@ -335,7 +404,7 @@ struct ends {
 	u16 there_port;
 };
 
-/* An address of IPv6 as 32 bits: one that stands for an address of IPv4 is that. */
+/* An address of IPv6 as 32 bits; an address that maps IPv4 gives the IPv4 address. */
 static __always_inline u32 folded(const struct in6_addr___record *address)
 {
 	const u32 *words = address->in6_u.u6_addr32;
@@ -349,8 +418,9 @@ static __always_inline struct ends ends_of(const struct sock___record *sk)
 	struct ends ends = {
 		.here = common->skc_rcv_saddr,
 		.there = common->skc_daddr,
-		/* the number by which a socket is found is 0 once it is closed */
-		.here_port = __builtin_bswap16(bpf_core_cast(sk, struct inet_sock___record)->inet_sport),
+		/* the number by which a socket is found is 0 after it is closed */
+		.here_port =
+			__builtin_bswap16(bpf_core_cast(sk, struct inet_sock___record)->inet_sport),
 		.there_port = __builtin_bswap16(common->skc_dport),
 	};
 
@@ -371,7 +441,8 @@ static __always_inline u32 sent_by(const struct ends *ends)
 	return connection_name(ends->here, ends->here_port, ends->there, ends->there_port);
 }
 
-static __always_inline u32 by_socket(const struct socket___record *socket, enum kind kind, u32 *object)
+static __always_inline u32 by_socket(const struct socket___record *socket, enum kind kind,
+				     u32 *object)
 {
 	const struct sock___record *sk = socket->sk;
 	const void *place = &socket->sk;
@@ -390,7 +461,7 @@ static __always_inline u32 by_socket(const struct socket___record *socket, enum 
 	return TCP;
 }
 
-/* What the running task has open under a number, if that carries data from task to task. */
+/* The running task's open file of this number, if it carries data from task to task. */
 static __always_inline u32 by_file(u64 number, enum kind kind, u32 *object)
 {
 	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
@@ -423,21 +494,29 @@ static __always_inline u32 by_file(u64 number, enum kind kind, u32 *object)
 static __always_inline u32 kind_of_call(const struct pt_regs___record *regs)
 {
 	switch (regs->CALL_NUMBER) {
-	case CALL_READ: case CALL_READV: case CALL_RECVFROM: case CALL_RECVMSG:
+	case CALL_READ:
+	case CALL_READV:
+	case CALL_RECVFROM:
+	case CALL_RECVMSG:
 		return READ;
-	case CALL_WRITE: case CALL_WRITEV: case CALL_SENDTO: case CALL_SENDMSG:
+	case CALL_WRITE:
+	case CALL_WRITEV:
+	case CALL_SENDTO:
+	case CALL_SENDMSG:
 		return WRITE;
 	case CALL_FUTEX:
 		return WAKES_BY_FUTEX;
 	case CALL_CONNECT:
 		return CONNECT;
-	case CALL_SHUTDOWN: case CALL_CLOSE: case CALL_EXIT_GROUP:
+	case CALL_SHUTDOWN:
+	case CALL_CLOSE:
+	case CALL_EXIT_GROUP:
 		return ENDS_CONNECTION;
 	}
 	return 0;
 }
 
-/* What carries a wakeup that the running task makes: that depends on the call that it is in. */
+/* The carrier of a wakeup by the running task, from the system call that it is in. */
 static __always_inline u32 by_call(u32 *object, bool in_packet)
 {
 	struct task_struct___record *p = (void *)bpf_get_current_task_btf();
@@ -454,14 +533,14 @@ static __always_inline u32 by_call(u32 *object, bool in_packet)
 	}
 	if (kind == ENDS_CONNECTION)
 		return in_packet ? TCP : BY_TASK;
-	if (kind == CONNECT && !in_packet)	/* a local one: who accepts it is not known */
+	if (kind == CONNECT && !in_packet) /* a local one: its accepting task is not known */
 		return BY_TASK;
 	return kind ? by_file(regs->FIRST_ARGUMENT, kind, object) : BY_TASK;
 }
 
 /*
- * The call that a task waits in, if that would give up by itself after a time: a name of which call it is, and on
- * what. 0: none that does, or one that only waits for its time.
+ * The call that a task waits in, if the call has a timeout: a number made of the call and its
+ * object. 0: it has no timeout, or is only a sleep.
  */
 static __always_inline u32 timed_call(struct task_struct___record *p)
 {
@@ -476,11 +555,12 @@ static __always_inline u32 timed_call(struct task_struct___record *p)
 	number = regs->CALL_NUMBER;
 	switch (number) {
 	case CALL_FUTEX:
-		/* who waits for a condition does so at two words side by side, by turns */
+		/* a task that waits for a condition uses two adjacent words in turn */
 		first &= ~7ULL;
 		timed = regs->FOURTH_ARGUMENT;
 		break;
-	case CALL_FUTEX_WAITV: case CALL_EPOLL_PWAIT2:
+	case CALL_FUTEX_WAITV:
+	case CALL_EPOLL_PWAIT2:
 		timed = regs->FOURTH_ARGUMENT;
 		break;
 #ifndef __TARGET_ARCH_arm64
@@ -509,7 +589,7 @@ static __always_inline u32 timed_call(struct task_struct___record *p)
 	return timed ? ((u32)first ^ (u32)(first >> 32)) * 0x9e3779b1 + number : 0;
 }
 
-/* In the context of who wakes; sched_wakeup may come later, on the CPU of who is woken. */
+/* In the waker's context; sched_wakeup may come later, on the woken task's CPU. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct___record *p)
 {
@@ -517,7 +597,7 @@ int BPF_PROG(on_waking, struct task_struct___record *p)
 	u32 pid = p->pid, object = 0, by, call;
 	bool in_packet;
 
-	/* a task that set out to sleep and was called back before it left */
+	/* a task that was about to sleep and was woken before it left its CPU */
 	if (pid == (u32)bpf_get_current_pid_tgid())
 		return 0;
 	if (ring->in_timer) {
@@ -528,8 +608,8 @@ int BPF_PROG(on_waking, struct task_struct___record *p)
 		in_packet = ring->in_softirq == NET_RX_SOFTIRQ + 1;
 		by = by_call(&object, in_packet);
 		/*
-		 * Packets that are being delivered are the running task's own only if it is sending, or if it
-		 * begins or ends a connection, which sends some, too.
+		 * Packets that are being delivered are the running task's own only if it is
+		 * sending, or if it begins or ends a connection, which sends packets too.
 		 */
 		if (ring->in_softirq && !(in_packet && by == TCP))
 			by = BY_SOFTIRQ;
@@ -569,7 +649,7 @@ int BPF_PROG(on_softirq_end)
 	return 0;
 }
 
-/* In the context of who made it. */
+/* In the parent's context. */
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct___record *p)
 {
@@ -580,8 +660,8 @@ int BPF_PROG(on_wakeup_new, struct task_struct___record *p)
 }
 
 /*
- * What is not called with interrupts disabled is no tp_btf: such a program may be preempted [since 7.0 or so], and
- * until that task runs again, it is not called for others on its CPU.
+ * Hooks that are not called with interrupts disabled are not tp_btf. Such a program may be
+ * preempted [since 7.0 or so]. Until that task runs again, it is not called for others on its CPU.
  */
 struct sched_process_exec {
 	u64 common;
@@ -630,7 +710,10 @@ struct contention_begin {
 	u32 flags;
 };
 
-/* Mutexes and semaphores, whose waiters sleep; they spin for a while before, and say so. Kernels before 5.19 have none. */
+/*
+ * Mutexes and semaphores: their waiters sleep. They spin for a while before, with a flag that says
+ * so. Kernels before 5.19 have no such tracepoint.
+ */
 SEC("?tp/lock/contention_begin")
 int on_lock(struct contention_begin *wait)
 {
@@ -655,7 +738,7 @@ struct system_call_end {
 	long result;
 };
 
-/* Loaded only where every call is wanted: it costs all system calls. */
+/* Loaded only if every call is wanted: it costs all system calls. */
 SEC("?tp/raw_syscalls/sys_exit")
 int on_system_call(struct system_call_end *call)
 {
@@ -677,8 +760,9 @@ int on_system_call(struct system_call_end *call)
 }
 
 /*
- * What connections carry is seen without that, and costs nobody else. These are no tracepoints, and may be preempted where
- * that is not kept off: others of this CPU are not recorded then, and wait behind a place that is taken and not written.
+ * These see connections' data without that, at no cost to other calls. They are no tracepoints, and
+ * may be preempted unless that is disabled. Then other tasks of this CPU are not recorded, and
+ * their records wait behind a place that is taken and not written.
  */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
@@ -697,7 +781,7 @@ static __always_inline struct ends ends_of_any(u64 sk)
 	return ends_of(bpf_core_cast((void *)sk, struct sock___record));
 }
 
-/* How many bytes a function has moved: it returns an int. */
+/* Bytes that a function has moved: it returns an int. */
 static __always_inline s32 moved(u64 *arguments)
 {
 	u64 result = 0;
@@ -718,7 +802,7 @@ int on_sent(u64 *arguments)
 	return 0;
 }
 
-/* Its flags are the fourth argument since 5.19. Who only looks at what has come has not received it. */
+/* Its flags are the fourth argument since 5.19. A task that only peeks has received nothing. */
 SEC("?fexit/tcp_recvmsg")
 int on_received(u64 *arguments)
 {
@@ -744,8 +828,8 @@ struct inet_sock_set_state {
 };
 
 /*
- * A connection is named as data are that its client sends, and as those that it receives; the last bits of its server's
- * port are with it.
+ * A connection is named by the channel that its client sends to and the one that it receives from.
+ * The last bits of its server's port are added.
  */
 SEC("?tp/sock/inet_sock_set_state")
 int on_connected(struct inet_sock_set_state *change)
@@ -760,7 +844,10 @@ int on_connected(struct inet_sock_set_state *change)
 	return 0;
 }
 
-/* Which thread accepts one no tracepoint tells. How many arguments this has depends on the kernel. */
+/*
+ * No tracepoint shows which thread accepts a connection. The number of arguments depends on the
+ * kernel.
+ */
 SEC("?fexit/inet_csk_accept")
 int on_accepted(u64 *arguments)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * switched: counts instructions for a policy that may not read counters itself (before kernel 6.15).
+ * switched: counts instructions for a policy that may not read counters itself (before kernel
+ * 6.15).
  *
- * Whenever the kernel has charged a task for its CPU time (sched_stat_runtime: at ticks and as it goes), and that is
- * just before the policy's own callback charges it, and at each switch: what this CPU has retired since the last
- * time goes to the task, in the policy's own table. Both maps are the policy's.
+ * It runs at each switch, and when the kernel has charged a task for its CPU time
+ * (sched_stat_runtime: at ticks and as the task leaves). That is just before the policy's own
+ * callback charges the task. This CPU's instructions since the last time go to the task, in the
+ * policy's own table. Both maps are the policy's.
  */
 #include "kernel.h"
 #include "topology.h"
@@ -19,7 +21,7 @@ struct last {
 
 CPU_TABLE(struct last, lasts)
 
-/* To the task that runs here. */
+/* Adds the count to the task that runs here. */
 static __always_inline int count_for(struct task_struct *p)
 {
 	struct last *last = lasts_of(this_cpu());
@@ -38,7 +40,7 @@ static __always_inline int count_for(struct task_struct *p)
 SEC("tp_btf/sched_stat_runtime")
 int BPF_PROG(on_runtime, struct task_struct *p, u64 runtime)
 {
-	/* Others may charge a task that runs elsewhere. */
+	/* Another CPU may charge a task that runs elsewhere. */
 	return p->pid == (s32)bpf_get_current_pid_tgid() ? count_for(p) : 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory to be gone through: mapped, not from an allocator, so that its pages are known.
+//! Memory for measurements: mapped, not from an allocator, so that its pages are known.
 
 use std::hint::black_box;
 use std::io;
@@ -7,19 +7,19 @@ use std::ptr;
 
 use super::chips::page_bytes;
 
-/// Bytes of a line, as far as distances between accesses go; what the machine has may be more.
+/// Bytes of a line, for distances between accesses; the machine's lines may be longer.
 pub const LINE: usize = 64;
 
-/// What pages are wanted.
+/// Size of pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pages {
-    /// The least there are.
+    /// The smallest.
     Small,
-    /// Large ones where they can be had, so that no TLB is in the way.
+    /// Large ones if possible, so that TLB misses do not count.
     Large,
 }
 
-/// Zeroed memory of its own, all of it there.
+/// Zeroed memory of its own, all of it populated.
 pub(super) struct Array {
     words: *mut u64,
     bytes: usize,
@@ -31,7 +31,7 @@ unsafe impl Send for Array {}
 unsafe impl Sync for Array {}
 
 impl Array {
-    /// So many bytes, at least a page; `prepare` may say where they go before they are touched.
+    /// So many bytes, at least a page; `prepare` may place them before they are touched.
     pub fn with(
         bytes: usize,
         pages: Pages,
@@ -40,7 +40,7 @@ impl Array {
         let bytes = bytes.max(1).next_multiple_of(page_bytes());
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, which nobody else knows of
+        // SAFETY: a new mapping, which nothing else refers to
         let at = unsafe { libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -50,7 +50,7 @@ impl Array {
             Pages::Small => libc::MADV_NOHUGEPAGE,
             Pages::Large => libc::MADV_HUGEPAGE,
         };
-        // SAFETY: of the mapping just made; kernels without large pages refuse, and have none
+        // SAFETY: the mapping was just made; kernels without large pages refuse, and have none
         unsafe { libc::madvise(at, bytes, advice) };
         prepare(at, bytes)?;
         Ok(array)
@@ -69,21 +69,21 @@ impl Array {
     }
 
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as above, and nobody else has it
+        // SAFETY: as above, and no other reference exists
         unsafe { std::slice::from_raw_parts_mut(self.words, self.bytes / 8) }
     }
 }
 
 impl Drop for Array {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `with`, and nobody can use it any more
+        // SAFETY: it was mapped by `with`, and nothing can use it any more
         unsafe { libc::munmap(self.words.cast(), self.bytes) };
     }
 }
 
-/// A way through the first `lines` lines, a power of two, in an order that no prefetcher guesses; no
-/// address depends on what is read. Lines are `stride` bytes apart, a power of two of at least a
-/// line, each at another place within its stride.
+/// A walk through the first `lines` lines, a power of two, in an order that no prefetcher guesses. No address depends
+/// on what is read. Lines are `stride` bytes apart, a power of two of at least a line, each at another place within its
+/// stride.
 pub(super) struct Walk {
     lines: usize,
     stride: usize,
@@ -133,7 +133,7 @@ pub(super) fn circle(words: &mut [u64], lines: usize) {
     }
 }
 
-/// Goes so many steps round the circle, from a place in it; returns where that ends.
+/// Takes so many steps round the circle from a place in it; returns the last place.
 #[inline(never)]
 pub(super) fn follow(words: &[u64], from: u64, steps: usize) -> u64 {
     let mut at = from;

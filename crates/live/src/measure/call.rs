@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What single calls into the kernel cost, and what a processor does for them.
+//! Costs of single calls into the kernel, and a processor's part of them.
 
 use std::hint::black_box;
 use std::io;
@@ -35,7 +35,7 @@ pub fn syscall_ns(cpu: usize) -> io::Result<Option<Reading>> {
     })
 }
 
-/// An atomic operation on a line that is this CPU's.
+/// An atomic operation on a line that this CPU owns.
 pub fn atomic_ns(cpu: usize) -> io::Result<Option<Reading>> {
     on(cpu, || {
         let word = AtomicU64::new(0);
@@ -65,8 +65,8 @@ pub fn copy_byte_ns(cpu: usize) -> io::Result<Option<Reading>> {
     })?
 }
 
-/// Programming the timer's hardware: setting a timer that is the next one to expire, less setting one
-/// that is not.
+/// Programming the timer's hardware: setting a timer that becomes the next one to expire, less setting one that does
+/// not.
 pub fn timer_ns(cpu: usize) -> io::Result<Option<Reading>> {
     const NEXT_NS: i64 = 300_000;
     const FAR_NS: i64 = 900_000_000;
@@ -91,8 +91,8 @@ pub fn timer_slack_ns() -> Option<f64> {
     (slack >= 0).then_some(f64::from(slack))
 }
 
-/// From asking another CPU to interrupt its program until it has answered: membarrier(2), while a thread of
-/// this process runs there. None: the kernel has no such call.
+/// Time from interrupting another CPU until it has answered: membarrier(2), while a thread of this process runs there.
+/// None: the kernel has no such call.
 pub fn barrier_ns(here: usize, there: usize) -> io::Result<Option<Reading>> {
     const REGISTER: i32 = 1 << 4; // MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
     const EXPEDITED: i32 = 1 << 3; // MEMBARRIER_CMD_PRIVATE_EXPEDITED

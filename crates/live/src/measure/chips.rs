@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the processor and the kernel say of caches and TLBs: sizes are stated, never measured.
+//! Sizes of caches and TLBs, as the processor and the kernel state them; they are never measured.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub struct Cache {
     pub ways: usize,
 }
 
-/// Caches of data, from near to far; a level that there is not is None.
+/// Caches of data, from near to far; None: there is no such level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caches {
     /// First level.
@@ -38,12 +38,12 @@ pub struct Tlb {
     pub ways: u32,
 }
 
-/// Bytes of the least page.
+/// Bytes of the smallest page.
 pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Of this CPU, as the kernel has them in /sys.
+/// Caches of this CPU, from /sys.
 pub fn caches(cpu: usize) -> Caches {
     below(Path::new("/"), cpu)
 }
@@ -61,7 +61,7 @@ fn below(root: &Path, cpu: usize) -> Caches {
             continue;
         }
         let Some(bytes) = text("size").and_then(|text| size(&text)) else { continue };
-        // Fully associative ones are told with no ways at all.
+        // Fully associative caches are reported with 0 ways.
         let lines = bytes / number("coherency_line_size").unwrap_or(64).max(1);
         let ways = number("ways_of_associativity").filter(|ways| *ways > 0).unwrap_or(lines);
         let slot = match number("level") {
@@ -88,20 +88,20 @@ fn size(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok().map(|number| number * unit).filter(|bytes| *bytes > 0)
 }
 
-/// Address spaces whose entries the kernel keeps side by side; None: not known for this architecture.
+/// Number of address spaces with entries that the kernel keeps at the same time; None: not known for this architecture.
 pub fn tags() -> Option<u32> {
     const TLB_NR_DYN_ASIDS: u32 = 6; // arch/x86/include/asm/tlbflush.h
     let has_tags = tlb_tags(&fs::read_to_string("/proc/cpuinfo").ok()?)?;
     Some(if has_tags { TLB_NR_DYN_ASIDS } else { 0 })
 }
 
-/// The data and the instruction TLB that this CPU reports: those whose misses walk the page table. Others may be of another
-/// kind, and report others.
+/// The data and the instruction TLB that this CPU reports: a miss of these walks the page table. CPUs of another kind
+/// may report others.
 pub fn tlbs(cpu: usize) -> (Option<Tlb>, Option<Tlb>) {
     on(cpu, reported).unwrap_or_default()
 }
 
-/// Those of the CPU that the calling thread is on.
+/// TLBs of the CPU that the calling thread is on.
 #[cfg(target_arch = "x86_64")]
 fn reported() -> (Option<Tlb>, Option<Tlb>) {
     use std::arch::x86_64::__cpuid_count;
@@ -135,8 +135,8 @@ const AUTH: u32 = u32::from_le_bytes(*b"Auth");
 const ENTI: u32 = u32::from_le_bytes(*b"enti");
 const CAMD: u32 = u32::from_le_bytes(*b"cAMD");
 
-/// EBX of leaf 8000_0006H: second-level TLBs for pages of 4 KB (AMD64 Architecture Programmer's Manual
-/// 3, appendix E.4.5); where L2TlbSizeX32 is set, sizes count by 32.
+/// EBX of leaf 8000_0006H: second-level TLBs for pages of 4 KB (AMD64 Architecture Programmer's Manual 3, appendix
+/// E.4.5); if L2TlbSizeX32 is set, sizes count by 32.
 fn amd(ebx: u32, times: u32) -> (Option<Tlb>, Option<Tlb>) {
     let tlb = |half: u32| {
         let entries = (half & 0xfff) * times;

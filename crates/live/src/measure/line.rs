@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What one CPU pays for what another one wrote: a line, and a working set.
+//! One CPU's cost of using what another one wrote: a line, and a working set.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::reading::{Reading, repeat};
 #[repr(align(128))]
 struct Apart(AtomicU64);
 
-/// Fetching a line that the other CPU wrote last: half of there and back.
+/// Fetching a line that the other CPU wrote last: half of a round trip.
 pub fn transfer_ns(here: usize, there: usize) -> io::Result<Option<Reading>> {
     const TURNS: u64 = 100;
     const SAMPLES: usize = 100;
@@ -50,8 +50,8 @@ pub fn transfer_ns(here: usize, there: usize) -> io::Result<Option<Reading>> {
     })
 }
 
-/// What a task with so many bytes, all written by it, loses when it goes on at the other CPU: its first
-/// round there less a further one.
+/// The time that a task loses when it continues on the other CPU after it wrote so many bytes: its first round there
+/// less a further one.
 pub fn refetch_ns(here: usize, there: usize, bytes: usize) -> io::Result<Option<Reading>> {
     const SAMPLES: usize = 80;
     let lines = (bytes / LINE).next_power_of_two();

@@ -14,13 +14,12 @@ use super::place::on;
 use super::reading::{Reading, repeat};
 
 const SAMPLES: usize = 40;
-/// Accesses of one repetition: much shorter than others' turns on the CPU.
+/// Accesses of one repetition: much shorter than other tasks' turns on the CPU.
 const ACCESSES: usize = 1 << 15;
-/// Bytes of one repetition where they are gone through one after the other.
+/// Bytes of one repetition if they are read in sequence.
 const STRETCH: usize = 1 << 20;
 
-/// Time of a line when so many bytes, a power of two, are gone through again and again by loads that do not
-/// depend on each other.
+/// Time for a line when so many bytes, a power of two, are read again and again by independent loads.
 pub fn touch_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
     on(cpu, || {
         let array = Array::new(bytes, Pages::Large)?;
@@ -40,7 +39,7 @@ fn walked(array: &Array, lines: usize, stride: usize) -> Option<Reading> {
     Reading::of(&repeat(SAMPLES, once))
 }
 
-/// Time of a line when each load waits for the one before.
+/// Time for a line when each load waits for the one before.
 pub fn chase_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
     on(cpu, || {
         let mut array = Array::new(bytes, Pages::Large)?;
@@ -60,8 +59,8 @@ fn chased(array: &mut Array, bytes: usize) -> Option<Reading> {
     Reading::of(&repeat(SAMPLES, once))
 }
 
-/// What it costs that lines are on a small page each, so many of them, a power of two: less as many lines
-/// side by side. Nothing while the TLB holds all of them, a miss each where it holds few.
+/// Cost of a page walk: so many lines, a power of two, on a small page each, less as many adjacent lines. Zero while
+/// the TLB holds all of them, a miss each if it holds few.
 pub fn page_walk_ns(cpu: usize, pages: usize) -> io::Result<Option<Reading>> {
     on(cpu, || {
         let of = |stride: usize, kind: Pages| -> io::Result<Option<Reading>> {
@@ -72,7 +71,7 @@ pub fn page_walk_ns(cpu: usize, pages: usize) -> io::Result<Option<Reading>> {
     })?
 }
 
-/// Reading one word after the other, in bytes a ns.
+/// Reading in sequence, in bytes a ns.
 pub fn bandwidth_gbs(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
     on(cpu, || Ok(streamed(&Array::new(bytes, Pages::Large)?)))?
 }
@@ -89,7 +88,7 @@ fn streamed(array: &Array) -> Option<Reading> {
     Reading::of(&repeat(SAMPLES, once))
 }
 
-/// Latency of another node's memory for a CPU, in ns. The kernel refuses where it has no nodes.
+/// Latency of another node's memory for a CPU, in ns. The kernel refuses if it has no nodes.
 pub fn node_latency_ns(cpu: usize, node: usize, bytes: usize) -> io::Result<Option<Reading>> {
     on(cpu, || Ok(chased(&mut on_node(bytes, node)?, bytes)))?
 }
@@ -103,8 +102,8 @@ pub fn node_bandwidth_gbs(cpu: usize, node: usize, bytes: usize) -> io::Result<O
     })?
 }
 
-/// Bytes of a node's memory that nobody has, or that files have which nobody reads: who is bound to the node and takes
-/// more than that may be ended by the kernel. None: there is no such node, or the kernel does not tell.
+/// Bytes of a node's memory that are free or in files that are not in use. If a process bound to the node takes more
+/// than that, the kernel may end it. None: there is no such node, or the kernel does not say.
 pub fn node_free_bytes(node: usize) -> Option<usize> {
     free_below(Path::new("/"), node)
 }
@@ -120,13 +119,13 @@ fn on_node(bytes: usize, node: usize) -> io::Result<Array> {
     Array::with(bytes, Pages::Large, |at, bytes| bind(at, bytes, node))
 }
 
-/// Pages of a mapping of our own come from this node, once they are touched.
+/// Takes pages of a mapping of our own from this node, when they are touched.
 pub(crate) fn bind(at: *mut libc::c_void, bytes: usize, node: usize) -> io::Result<()> {
     let mut mask = [0u64; 16];
     let word = mask.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)?;
     *word = 1 << (node % 64);
     let bits = 1 + 8 * size_of_val(&mask);
-    // SAFETY: the kernel reads the mask, and changes no more than where pages come from
+    // SAFETY: the kernel reads the mask, and only changes where pages come from
     let done = unsafe {
         let (strict, mask) = (libc::MPOL_BIND, mask.as_ptr());
         libc::syscall(libc::SYS_mbind, at, bytes, strict, mask, bits, 0)
@@ -134,8 +133,8 @@ pub(crate) fn bind(at: *mut libc::c_void, bytes: usize, node: usize) -> io::Resu
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Copying a small page to another place, both in memory and not in caches; so many bytes, a power of
-/// two of at least a megabyte, are copied in all.
+/// Copying a small page to another place, both in memory and not in caches. In all so many bytes are copied, a power of
+/// two of at least a megabyte.
 pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
     on(cpu, || {
         if bytes < STRETCH {
@@ -158,7 +157,7 @@ pub fn page_copy_ns(cpu: usize, bytes: usize) -> io::Result<Option<Reading>> {
     })?
 }
 
-/// Having the kernel move a page from one node to another: move_pages(2).
+/// Moving a page from one node to another by the kernel: move_pages(2).
 pub fn page_move_ns(cpu: usize, from: usize, to: usize) -> io::Result<Option<Reading>> {
     const PAGES: usize = 256;
     on(cpu, || {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Measures this machine, without root: one file for each quantity.
 //!
-//! Each measurement runs on threads of its own, pinned where it has to be; when they end, so do their
-//! masks. What cannot be measured is None or empty: it is never made up. Many short repetitions are
-//! taken, and those during which somebody else got the CPU do not count.
+//! Each measurement runs on threads of its own, pinned if necessary; their masks end with them. A quantity that cannot
+//! be measured is None or empty: it is never made up. Many short repetitions are taken, and those during which another
+//! task got the CPU do not count.
 
 mod array;
 mod call;

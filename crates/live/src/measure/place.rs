@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which CPUs there are for this process, where they are, and threads that stay on one.
+//! The CPUs of this process, their places in the machine, and threads pinned to one.
 
 use std::io;
 use std::path::Path;
@@ -13,20 +13,20 @@ use crate::topology;
 /// The CPUs that this process may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// Their numbers, as the kernel has them.
+    /// The kernel's numbers of them.
     pub cpus: Vec<usize>,
-    /// Of each: core, last-level cache, node and kind of core, each numbered from 0. Where CPUs of several nodes
-    /// share a cache, each node has one of its own: its part of it.
+    /// Core, last-level cache, node and kind of core of each, each numbered from 0. If CPUs of several nodes share a
+    /// cache, each node counts its part of it as a cache of its own.
     pub rows: Vec<[u16; 4]>,
-    /// Of each kind, fastest first: what the kernel says that a core of it does, of 1,024.
+    /// Capacity of each kind's cores, fastest first, of 1,024, as the kernel states it.
     pub capacities: Vec<u32>,
-    /// Numbers of the nodes, as the kernel has them.
+    /// The kernel's numbers of the nodes.
     pub nodes: Vec<usize>,
-    /// How far each of them is from each (SLIT).
+    /// Distance between each two of them (SLIT).
     pub distances: Vec<Vec<u32>>,
     /// Time between two ticks, ns.
     pub tick_ns: u64,
-    /// CPUs that are online and not for this process.
+    /// Online CPUs that this process may not use.
     pub others: usize,
 }
 
@@ -37,14 +37,14 @@ impl Place {
     }
 }
 
-/// Of this process on this machine.
+/// The place of this process on this machine.
 pub fn place() -> anyhow::Result<Place> {
     let mask = sched_getaffinity(None)?;
     let allowed = |cpu: usize| cpu < CpuSet::MAX_CPU && mask.is_set(cpu);
     below(Path::new("/"), allowed)
 }
 
-/// The same of the machine whose files are below `root`.
+/// The place on the machine with its files below `root`.
 fn below(root: &Path, allowed: impl Fn(usize) -> bool) -> anyhow::Result<Place> {
     let topology = topology::below(root)?;
     let online = topology::online(root).unwrap_or_default();
@@ -70,7 +70,7 @@ fn below(root: &Path, allowed: impl Fn(usize) -> bool) -> anyhow::Result<Place> 
     Ok(Place { rows, capacities, nodes, distances, tick_ns: topology.tick_ns, others, cpus })
 }
 
-/// A number from 0 for each of these, the same for those that are equal, in their order.
+/// Numbers from 0 for these values, equal for equal ones, in order of value.
 fn dense<T: Ord + Copy>(names: &[T]) -> Vec<u16> {
     let mut known = names.to_vec();
     known.sort_unstable();

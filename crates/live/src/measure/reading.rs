@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Statistics of short repetitions on a machine that others use too.
 
-/// What some repetitions came to: their median, and their quartiles as the spread.
+/// Statistics of repetitions: their median, and their quartiles as the spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// Half of them were below.
+    /// Half of them are below.
     pub median: f64,
-    /// A quarter of them were.
+    /// A quarter of them are below.
     pub low: f64,
-    /// Three quarters of them were.
+    /// Three quarters of them are below.
     pub high: f64,
 }
 
@@ -33,7 +33,7 @@ impl Reading {
         Reading { median: factor * median, low: factor * low, high: factor * high }
     }
 
-    /// What this is more than another, never below 0; the spreads add up.
+    /// The difference to another reading, never below 0; the spreads add up.
     #[must_use]
     pub fn less(self, other: &Reading) -> Self {
         Reading {
@@ -44,8 +44,8 @@ impl Reading {
     }
 }
 
-/// Repetitions made in one go, and what a fixed piece of work took beside them: how fast the machine
-/// was then.
+/// Repetitions made together, and the time of a fixed piece of work beside them, which shows how fast the machine was
+/// then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// The repetitions.
@@ -54,12 +54,12 @@ pub struct Batch {
     pub canary_ns: f64,
 }
 
-/// A batch during which the fixed work took longer than this, of the session's usual, is left out:
-/// somebody else was at work on the same core.
+/// A batch is left out if its fixed work took longer than this multiple of the session's usual: another task was at
+/// work on the same core.
 const SLOWER: f64 = 1.08;
 
-/// All samples of the batches that were not disturbed, or of the least disturbed one. `usual_ns` is what
-/// the fixed work usually took in the session.
+/// All samples of the undisturbed batches, or of the least disturbed one. `usual_ns` is the usual time of the fixed
+/// work in the session.
 pub fn merged(batches: &[Batch], usual_ns: f64) -> Vec<f64> {
     let calm = |batch: &&Batch| batch.canary_ns <= SLOWER * usual_ns;
     let samples: Vec<f64> =
@@ -71,7 +71,7 @@ pub fn merged(batches: &[Batch], usual_ns: f64) -> Vec<f64> {
     least.map_or(Vec::new(), |batch| batch.samples.clone())
 }
 
-/// Times that the calling thread has lost its CPU to others.
+/// Times that the calling thread was preempted.
 fn disturbances() -> i64 {
     // SAFETY: the call writes the struct it is given, of which zeros are a value
     unsafe {
@@ -81,7 +81,7 @@ fn disturbances() -> i64 {
     }
 }
 
-/// So many undisturbed repetitions. Empty where the CPU is never left alone for long enough.
+/// So many undisturbed repetitions. Empty if the CPU is never left alone for long enough.
 pub(super) fn repeat(wanted: usize, mut once: impl FnMut() -> f64) -> Vec<f64> {
     const TRIES: usize = 4;
     let mut samples = Vec::with_capacity(wanted);

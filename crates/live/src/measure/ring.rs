@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A ring of tasks that pass a token through pipes, and tasks that give way to each other: what
-//! wakeups, sleeps and switches cost, and what tasks lose of TLBs and caches (lat_ctx of LMbench).
+//! A ring of tasks that pass a token through pipes, and tasks that yield to each other. They show the costs of wakeups,
+//! sleeps and switches, and of lost entries of TLBs and caches (lat_ctx of LMbench).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,10 +15,10 @@ use super::array::{Array, LINE, Pages, touch};
 use super::place::{on, pin};
 use super::reading::Batch;
 
-/// Who passes the token.
+/// The tasks that pass the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Passers {
-    /// Threads of one process, which go through one array.
+    /// Threads of one process, which share one array.
     Threads,
     /// Processes, with an array each.
     Processes,
@@ -27,24 +27,24 @@ pub enum Passers {
 /// A ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// Who passes the token.
+    /// The tasks that pass the token.
     pub passers: Passers,
-    /// How many of them. One passes it to itself, and there is no switch.
+    /// Their number. A single task passes the token to itself, without a switch.
     pub tasks: usize,
-    /// What each goes through whenever it has the token: 0, or a power of two of at least a line.
+    /// Bytes that each reads whenever it has the token: 0, or a power of two of at least a line.
     pub bytes: usize,
     /// They are SCHED_BATCH: a wakeup never preempts.
     pub batch: bool,
-    /// Where they run: task n on the one that is n round the list.
+    /// Their CPUs: task n runs on the nth of the list, cyclically.
     pub cpus: Vec<usize>,
 }
 
-/// About how long a repetition is: much less than others' turns on the CPU.
+/// Approximate length of a repetition: much less than other tasks' turns on the CPU.
 const SAMPLE_NS: u128 = 500_000;
-/// Hops before the first one.
+/// Hops before the first repetition.
 const WARM_UP: usize = 300;
 
-/// One task's ends, and what it goes through.
+/// One task's ends, and the words that it reads.
 struct Task<'a> {
     read: OwnedFd,
     write: OwnedFd,
@@ -53,7 +53,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Receives the token, works, hands it on. False: there is no token any more.
+    /// Receives the token, works, passes it on. False: there is no token any more.
     fn pass(&self) -> bool {
         let mut token = [0u8];
         if !matches!(rustix::io::read(&self.read, &mut token[..]), Ok(1)) {
@@ -66,7 +66,7 @@ impl Task<'_> {
     }
 }
 
-/// Times of a hop, in ns: so many repetitions.
+/// Times of a hop, in ns, of so many repetitions.
 pub fn hops(ring: &Ring, samples: usize) -> io::Result<Batch> {
     let (first, ring) = (ring.cpus[0], ring.clone());
     on(first, move || {
@@ -80,7 +80,7 @@ pub fn hops(ring: &Ring, samples: usize) -> io::Result<Batch> {
     })?
 }
 
-/// A fixed piece of kernel work: how fast the CPU is at the moment.
+/// A fixed piece of kernel work, which shows the present speed of the CPU.
 fn canary_ns() -> f64 {
     const CALLS: u32 = 400;
     let once = || {
@@ -105,7 +105,7 @@ fn be_batch(batch: bool) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What each task reads from and writes to.
+/// The ends that each task reads from and writes to.
 fn ends(tasks: usize) -> io::Result<Vec<(OwnedFd, OwnedFd)>> {
     let pipes = (0..tasks).map(|_| Ok(pipe_with(PipeFlags::CLOEXEC)?));
     let (reads, mut writes): (Vec<OwnedFd>, Vec<OwnedFd>) =
@@ -125,7 +125,7 @@ fn among_threads(ring: &Ring, samples: usize) -> io::Result<Vec<f64>> {
         for (at, task) in tasks.into_iter().enumerate() {
             let cpu = ring.cpus[(at + 1) % ring.cpus.len()];
             thread::Builder::new().stack_size(128 << 10).spawn_scoped(scope, move || {
-                // One that cannot be pinned takes the ring down: its pipe closes.
+                // A task that cannot be pinned ends the ring: its pipe closes.
                 if pin(cpu).is_ok() {
                     while task.pass() {}
                 }
@@ -138,22 +138,22 @@ fn among_threads(ring: &Ring, samples: usize) -> io::Result<Vec<f64>> {
 
 fn among_processes(ring: &Ring, samples: usize) -> io::Result<Vec<f64>> {
     let mut array = Array::new(ring.bytes, Pages::Small)?;
-    // Waited for last, when the pipes are closed and they end.
+    // Waited for last, when the pipes are closed and the children end.
     let mut children = Children(Vec::new());
     let mut ends: Vec<Option<(OwnedFd, OwnedFd)>> =
         ends(ring.tasks)?.into_iter().map(Some).collect();
     let lines = ring.bytes / LINE;
     for at in 1..ring.tasks {
         let cpu = ring.cpus[at % ring.cpus.len()];
-        // SAFETY: the child makes system calls and reads memory, and never returns: no lock that
-        // another thread held is asked for
+        // SAFETY: the child makes system calls and reads memory, and never returns: it needs no lock that another
+        // thread held
         match unsafe { libc::fork() } {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
                 let own = ends[at].take();
-                // The others' ends would keep the ring from ending.
+                // Other tasks' ends, if kept open, would prevent the ring from ending.
                 ends.clear();
-                // Written by it, the pages are its own.
+                // Writing makes the pages its own.
                 array.words_mut().fill(1);
                 if let Some((read, write)) = own {
                     let _ = set_parent_process_death_signal(Some(Signal::KILL));
@@ -171,21 +171,20 @@ fn among_processes(ring: &Ring, samples: usize) -> io::Result<Vec<f64>> {
     let first = ends[0].take();
     ends.clear();
     let Some((read, write)) = first else { return Ok(Vec::new()) };
-    // As those of the others, its pages are its own, where each fork has made them shared.
+    // Writing makes its pages its own, as the children's are; each fork has made them shared.
     array.words_mut().fill(1);
     let task = Task { read, write, words: array.words(), lines };
     let clocks = Clocks::of(ring, &children.0);
     time(task, ring.tasks, samples, &clocks)
 }
 
-/// CPU clocks of all that take part, where they share one CPU: together they run all the time, or
-/// somebody else had it meanwhile.
+/// CPU clocks of all tasks, if they share one CPU. Together they run all the time, unless another task had it.
 struct Clocks(Vec<libc::clockid_t>);
 
 impl Clocks {
-    /// So much of the time must be theirs for a repetition to count.
+    /// A repetition counts if the tasks had at least this part of the time.
     const SHARE: f64 = 0.97;
-    /// Repetitions that are tried for each that is wanted.
+    /// Most attempts for each wanted repetition.
     const TRIES: usize = 5;
 
     fn of(ring: &Ring, children: &[Pid]) -> Self {
@@ -214,8 +213,8 @@ impl Clocks {
         self.0.iter().map(one).sum()
     }
 
-    /// Takes repetitions, each of which says how many ns it took, until there are as many undisturbed
-    /// ones as are wanted, or too many were disturbed.
+    /// Takes repetitions, each of which returns its time in ns, until enough were undisturbed, or too many were
+    /// disturbed.
     fn take(
         &self,
         wanted: usize,
@@ -236,7 +235,7 @@ impl Clocks {
     }
 }
 
-/// Waits for them: without a token they end.
+/// Waits for the children: without a token they end.
 struct Children(Vec<Pid>);
 
 impl Drop for Children {
@@ -250,12 +249,12 @@ impl Drop for Children {
     }
 }
 
-/// Sends the token off and times its rounds; when this task's ends close, the ring falls apart.
+/// Starts the token and times its rounds; when this task's ends close, the ring ends.
 fn time(task: Task, tasks: usize, samples: usize, clocks: &Clocks) -> io::Result<Vec<f64>> {
     let broken = || io::Error::other("a ring of pipes broke");
     let warm_up = (WARM_UP / tasks).max(8);
     rustix::io::write(&task.write, &[1u8])?;
-    // The first rounds make pages and fill caches; the next ones say how long a round is.
+    // The first rounds make pages and fill caches; the next ones show how long a round is.
     let mut round_ns = u128::MAX;
     for _ in 0..4 {
         let start = Instant::now();
@@ -275,8 +274,8 @@ fn time(task: Task, tasks: usize, samples: usize, clocks: &Clocks) -> io::Result
     Ok(times.into_iter().map(|ns| ns / (rounds * tasks) as f64).collect())
 }
 
-/// Times from one `sched_yield` of a task to its next one, by the number of tasks that take turns:
-/// what each of them takes, in ns. One alone is never switched.
+/// Times from one `sched_yield` of a task to its next one, divided by the number of tasks, in ns. A single task is
+/// never switched.
 pub fn yields(passers: Passers, tasks: usize, cpu: usize, samples: usize) -> io::Result<Batch> {
     const TURNS: usize = 300;
     on(cpu, || {
@@ -316,7 +315,7 @@ pub fn yields(passers: Passers, tasks: usize, cpu: usize, samples: usize) -> io:
     })?
 }
 
-/// Processes that do nothing but give way, until they are killed.
+/// Processes that only yield, until they are killed.
 fn yielding(count: usize) -> io::Result<Children> {
     let mut children = Children(Vec::new());
     let parent = rustix::process::getpid();
@@ -331,7 +330,8 @@ fn yielding(count: usize) -> io::Result<Children> {
             }
             0 => {
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
-                // No signal comes of a parent that had ended before. Asked once: it would be part of what is measured.
+                // A parent that had ended before sends no signal. Checked once: repeated checks would be part of the
+                // measurement.
                 if rustix::process::getppid() != Some(parent) {
                     // SAFETY: as in `among_processes`
                     unsafe { libc::_exit(0) }
@@ -352,14 +352,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_turns_whoever_passes_the_token() {
+    fn a_ring_turns_with_threads_and_with_processes() {
         let cpu = place().unwrap().cpus[0];
         for passers in [Passers::Threads, Passers::Processes] {
             for tasks in [1, 2, 5] {
                 for (bytes, batch) in [(0, true), (8192, false)] {
                     let ring = Ring { passers, tasks, bytes, batch, cpus: vec![cpu] };
                     let batch = hops(&ring, 3).unwrap();
-                    // On a busy machine none may be left alone.
+                    // On a busy machine there may be no undisturbed one.
                     assert!(batch.samples.len() <= 3);
                     assert!(batch.samples.iter().all(|hop| *hop > 0.0), "{ring:?}");
                 }

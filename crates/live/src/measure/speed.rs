@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast cores are: their clock, their work, alone and beside another thread of the core, and after
-//! vector code.
+//! Speeds of cores: their clock, and their work, alone, beside another thread of the core, and after vector code.
 
 use std::hint::black_box;
 use std::io;
@@ -14,8 +13,8 @@ use super::reading::{Reading, repeat};
 
 const SAMPLES: usize = 60;
 
-/// A chain of an exclusive or and a rotation, each of which waits for the one before: a cycle each on all
-/// processors of today. No compiler can shorten it, as it does not know the key.
+/// A chain of xors and rotations, each of which waits for the one before: one cycle each on all processors of today. No
+/// compiler can shorten it, as it does not know the key.
 #[inline(never)]
 fn chain(steps: u32, key: u64) -> u64 {
     let mut state = key;
@@ -41,7 +40,7 @@ pub fn clock_ghz(cpu: usize) -> io::Result<Option<Reading>> {
     })
 }
 
-/// A bit of everything: loads from the first cache, arithmetic, branches that cannot be foretold.
+/// Mixed work: loads from the first cache, arithmetic, unpredictable branches.
 fn work(array: &Array, lines: usize) -> u64 {
     let mut sum = touch(array.words(), lines);
     for step in 0..lines as u64 {
@@ -71,7 +70,7 @@ pub fn work_ns(cpu: usize) -> io::Result<Option<Reading>> {
     on(cpu, || Ok(Reading::of(&worked_ns(SAMPLES)?)))?
 }
 
-/// The same, while the others do it too.
+/// The same, while the other CPUs do it too.
 pub fn side_by_side(cpu: usize, others: &[usize]) -> io::Result<Option<Reading>> {
     let stop = AtomicBool::new(false);
     let stop = &stop;
@@ -92,8 +91,8 @@ pub fn side_by_side(cpu: usize, others: &[usize]) -> io::Result<Option<Reading>>
     })
 }
 
-/// By how much a core is slower just after it has run vector code for a while, as a part of its
-/// speed before, and which code that was. None: it has no such instructions.
+/// How much slower a core is just after it has run vector code for a while, as a part of its speed before, and the kind
+/// of code. None: it has no such instructions.
 pub fn vector_drop(cpu: usize) -> io::Result<Option<(&'static str, Reading)>> {
     const BURN_NS: u128 = 20_000_000;
     let Some((name, burn)) = widest() else { return Ok(None) };
@@ -132,7 +131,7 @@ fn widest() -> Option<(&'static str, fn())> {
     None
 }
 
-/// Vectors side by side, so that the units are never out of work.
+/// Independent vectors, enough to keep the units busy.
 const SIDE_BY_SIDE: usize = 8;
 
 #[cfg(target_arch = "x86_64")]

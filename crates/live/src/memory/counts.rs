@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Counters of a thread's own instructions and misses of the last-level cache, opened when it is first asked for.
+//! Counters of a thread's own instructions and misses of the last-level cache, opened on the first request.
 //!
-//! Both have to run all the time (they are pinned), or a rate of the two would be of different times.
+//! Both have to run all the time (they are pinned). Otherwise their ratio would be of different times.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::counters::{Whom, open};
 const HARDWARE: u32 = 0;
 const INSTRUCTIONS: u64 = 1;
 const CACHE_MISSES: u64 = 3;
-/// So many threads are counted at most: a descriptor for each of two counters.
+/// Most threads that are counted: each has a descriptor for each of two counters.
 const THREADS_MAX: usize = 4096;
 
 /// Both counters of a thread.
@@ -26,14 +26,14 @@ struct Pair {
     asked: Cell<bool>,
 }
 
-/// Counters by thread. None where the machine has no such counter, or does not let us.
+/// Counters by thread. None if the machine has no such counter, or does not permit it.
 #[derive(Default)]
 pub(super) struct ThreadCounters {
     opened: RefCell<BTreeMap<u32, Option<Pair>>>,
 }
 
 impl ThreadCounters {
-    /// What a thread has done since it was first asked for.
+    /// A thread's counts since the first request.
     pub fn read(&self, tid: u32) -> Option<Counts> {
         let mut opened = self.opened.borrow_mut();
         if !opened.contains_key(&tid) && opened.len() >= THREADS_MAX {
@@ -42,13 +42,13 @@ impl ThreadCounters {
         let pair = opened.entry(tid).or_insert_with(|| Pair::open(tid).ok());
         let counts = pair.as_ref()?.counts();
         if counts.is_none() {
-            // It would tell nothing any more; the next trim lets it be opened again, from 0.
+            // It has stopped for good; the next trim lets it be opened again, from 0.
             *pair = None;
         }
         counts
     }
 
-    /// Closes those that nobody has asked for since the last time. Who could not be counted is tried again.
+    /// Closes counters that were not read since the last call. A thread that could not be counted is tried again.
     pub fn trim(&self) {
         self.opened
             .borrow_mut()
@@ -56,7 +56,7 @@ impl ThreadCounters {
     }
 }
 
-/// Whether a thread's misses can be counted, by the one that asks, and why not.
+/// Whether this thread's misses can be counted, and why not.
 pub fn counts_misses() -> Result<(), String> {
     Pair::open(0).map(drop).map_err(|error| error.to_string())
 }
@@ -79,7 +79,7 @@ impl Pair {
     }
 }
 
-/// A pinned counter that once found no place on its CPU reads as end of file for ever.
+/// A pinned counter that once found no place on its CPU reads as end of file from then on.
 fn count(mut counter: &std::fs::File) -> Option<u64> {
     let mut bytes = [0; 8];
     counter.read_exact(&mut bytes).ok()?;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_gone_has_no_counts_and_keeps_nothing_open() {
+    fn an_ended_thread_has_no_counts_and_keeps_nothing_open() {
         let counters = ThreadCounters::default();
         assert_eq!(counters.read(u32::MAX / 2), None);
         counters.trim();

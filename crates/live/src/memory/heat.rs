@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which parts of a process's memory are used most, where the processor takes samples of memory accesses: precise loads
-//! of Intel's (`mem-loads`), instruction-based sampling of AMD's.
+//! Which parts of a process's memory are used most, if the processor samples memory accesses: Intel's precise loads
+//! (`mem-loads`), AMD's instruction-based sampling.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,20 +14,20 @@ use libbpf_sys::{perf_event_attr, perf_event_header, perf_event_mmap_page};
 use crate::counters::{Whom, opened};
 use crate::mapped::Mapped;
 
-/// Threads of a process that are sampled at most.
+/// Most threads of a process that are sampled.
 const THREADS_MAX: usize = 64;
-/// For so long.
+/// Duration of sampling.
 const WINDOW: Duration = Duration::from_millis(50);
 /// Pages of a thread's ring of samples, besides the first; a power of two.
 const PAGES: usize = 8;
 const PAGE: usize = 4096;
-/// Accesses of which one is taken.
+/// One of this many accesses is sampled.
 const PERIOD: u64 = 1009;
 /// include/uapi/linux/perf_event.h
 const SAMPLE_ADDR: u64 = 1 << 3;
 const RECORD_SAMPLE: u32 = 9;
 
-/// What is sampled.
+/// The event to sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Event {
     kind: u32,
@@ -36,16 +36,16 @@ struct Event {
     config2: u64,
     period: u64,
     precise: u64,
-    /// Only what programs do themselves: not every unit can leave the kernel out.
+    /// User accesses only: not every unit can exclude the kernel.
     own_alone: bool,
 }
 
-/// How often each part of memory was met, by its first address.
+/// Samples in each page, by its first address.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Heat(BTreeMap<u64, u32>);
 
 impl Heat {
-    /// Looks at a process for a moment; nothing is known of it where nothing can be sampled.
+    /// Samples a process for a moment; empty if nothing can be sampled.
     pub fn of(pid: u32) -> Heat {
         event(Path::new("/")).map_or(Heat::default(), |event| Heat::sampled(pid, event))
     }
@@ -68,13 +68,13 @@ impl Heat {
         *self.0.entry(address & !(PAGE as u64 - 1)).or_default() += 1;
     }
 
-    /// How often memory from here to there was met.
+    /// Samples of the memory between two addresses.
     pub fn within(&self, from: u64, to: u64) -> u32 {
         self.0.range(from..to).map(|(_, met)| met).sum()
     }
 }
 
-/// How this processor samples accesses, as the kernel says. None: it does not.
+/// How this processor samples accesses, according to the kernel. None: it does not.
 fn event(root: &Path) -> Option<Event> {
     let units = root.join("sys/bus/event_source/devices");
     let read = |file: &str| fs::read_to_string(units.join(file)).ok();
@@ -94,7 +94,7 @@ fn event(root: &Path) -> Option<Event> {
     /// Count operations and not cycles.
     const OPERATIONS: u64 = 1 << 19;
     let kind = kind("ibs_op")?;
-    /// Software leaves out what is not wanted, where the kernel can: it refuses to leave anything out otherwise.
+    /// The kernel filters samples in software, if it can; otherwise it refuses to exclude anything.
     const FILTER: u64 = 1;
     let own_alone = units.join("ibs_op/format/swfilt").exists();
     let config2 = if own_alone { FILTER } else { 0 };
@@ -130,7 +130,7 @@ impl Ring {
         Ok(Ring { memory, _counter: counter })
     }
 
-    /// Of the samples so far; as it is not read before, the kernel stops where it is full.
+    /// Addresses of the samples so far. As the ring is not read before, the kernel stops when it is full.
     fn addresses(&self) -> Vec<u64> {
         const SAMPLE: usize = size_of::<perf_event_header>() + size_of::<u64>();
         // SAFETY: the first page is the kernel's, which only writes whole words of it
@@ -162,7 +162,7 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// Page faults have addresses as well, and every machine has them.
+    /// Page faults have addresses as well, and exist on every machine.
     const FAULTS: Event = Event {
         kind: 1,
         config: 2,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn of_who_is_gone_nothing_is_known() {
+    fn nothing_is_known_of_an_ended_process() {
         assert_eq!(Heat::sampled(u32::MAX / 2, FAULTS), Heat::default());
     }
 }

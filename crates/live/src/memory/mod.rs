@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory of this machine's processes, for control planes that place it: who misses caches, where pages are, and a
-//! mover that brings them elsewhere ([`mover`]).
+//! Memory of this machine's processes, for control planes that place it. It has cache misses of threads, places of
+//! pages, and a mover that brings pages to other nodes ([`mover`]).
 
 mod counts;
 mod heat;
@@ -17,7 +17,7 @@ pub use counts::counts_misses;
 use mover::{Moved, Mover, Order};
 use traffic::Traffic;
 
-/// All of it, for one control plane. Nothing is counted or moved before somebody asks.
+/// All of it, for one control plane. Nothing is counted or moved before the first request.
 #[derive(Default)]
 pub(crate) struct HereMemory {
     counters: ThreadCounters,
@@ -26,17 +26,17 @@ pub(crate) struct HereMemory {
 }
 
 impl HereMemory {
-    /// What has been moved so far.
+    /// Moves so far.
     pub fn moved(&self) -> Moved {
         self.mover.moved()
     }
 
-    /// Closes counters of threads that nobody has asked for since the last time: for after a step of a control plane.
+    /// Closes counters of threads that were not read since the last call. Call it after a step of a control plane.
     pub fn trim(&self) {
         self.counters.trim();
     }
 
-    /// CPU time that moves have taken until the end of the last one.
+    /// CPU time of moves, until the end of the last one.
     pub fn moved_in_ns(&self) -> u64 {
         self.mover.cpu_ns()
     }

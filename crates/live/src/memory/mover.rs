@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The mover: a thread of our own that brings pages to a node, in chunks, so that nobody whose pages they are does it in
-//! its own time, and an order can be called off between two of them.
+//! The mover: a thread of our own that brings pages to a node, in chunks. So the pages' owners spend no time on it, and
+//! an order can be cancelled between two chunks.
 //!
-//! Under sched_ext the kernel's own NUMA scan does not run for a policy's tasks, so this is all that moves their memory.
-//! Where that scan is at work all the same (`numa_pte_updates` grows), nothing is moved, or two would move the same pages.
+//! Under sched_ext the kernel's own NUMA scan does not run for a policy's tasks, so only this moves their memory. If
+//! that scan runs all the same (`numa_pte_updates` grows), nothing is moved: both would move the same pages.
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -22,37 +22,36 @@ use crate::threads::end_within;
 /// Pages of one system call: 4 MB of small pages.
 const CHUNK: usize = 1024;
 const PAGE: u64 = 4096;
-/// include/uapi/linux/mempolicy.h: only pages that this process alone has.
+/// include/uapi/linux/mempolicy.h: only pages that this process alone maps.
 const MPOL_MF_MOVE: i32 = 2;
 
-/// It may stand still in the kernel where a process's memory is taken by somebody else: so long it is waited for at its
-/// end, which is less than its control plane is.
+/// Longest wait for its end: it may block in the kernel on another process's memory. Shorter than the control plane's.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Pages of a process that are to be on a node.
+/// An order to bring a process's pages to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub pid: u32,
     pub node: i32,
-    /// Bytes a second at most; 0: no bound.
+    /// Most bytes a second; 0: no bound.
     pub rate: u64,
 }
 
-/// What has been moved, and what could not be.
+/// Moved memory, and pages that could not be moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moved {
     /// Bytes that were brought to their node.
     pub bytes: u64,
-    /// Orders that were carried out to their end.
+    /// Completed orders.
     pub done: u64,
-    /// Pages that stayed: busy, or shared.
+    /// Pages that could not be moved: busy, or shared.
     pub stayed: u64,
-    /// Why an order ended early, the last time.
+    /// Why the last order that ended early did so.
     pub why: Option<String>,
 }
 
 impl Moved {
-    /// For a line of status; empty where nothing was ordered.
+    /// Text for a line of status; empty if nothing was ordered.
     pub fn told(&self) -> String {
         let why = self.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
         match self.bytes + self.stayed {
@@ -65,12 +64,12 @@ impl Moved {
 #[derive(Default)]
 struct Desk {
     orders: VecDeque<Order>,
-    /// The one that is being carried out.
+    /// The order being carried out.
     now: Option<Order>,
-    /// It is wanted no more.
+    /// It was cancelled.
     called_off: bool,
     moved: Moved,
-    /// CPU time that orders have taken.
+    /// CPU time of orders.
     cpu_ns: u64,
     stop: bool,
 }
@@ -89,7 +88,7 @@ fn desk(shared: &Shared) -> MutexGuard<'_, Desk> {
 }
 
 impl Mover {
-    /// Takes an order, in place of an earlier one for the same process.
+    /// Takes an order, replacing an earlier one for the same process.
     pub fn order(&self, order: Order) {
         self.call_off(order.pid);
         let start = || {
@@ -105,7 +104,7 @@ impl Mover {
         }
     }
 
-    /// What is moved stays moved; at most one chunk more is.
+    /// Cancels an order. Moved pages stay; at most one more chunk is moved.
     pub fn call_off(&self, pid: u32) {
         let mut desk = desk(&self.shared);
         desk.orders.retain(|order| order.pid != pid);
@@ -121,7 +120,7 @@ impl Mover {
         desk.orders.iter().chain(&running).any(|order| order.pid == pid)
     }
 
-    /// CPU time that orders have taken, until the end of the last one.
+    /// CPU time of orders, until the end of the last one.
     pub fn cpu_ns(&self) -> u64 {
         desk(&self.shared).cpu_ns
     }
@@ -170,7 +169,7 @@ fn work(shared: &Shared) {
     }
 }
 
-/// Moves what is not there yet; ends early where it is called off or cannot go on.
+/// Moves the pages that are not there yet; ends early if it is cancelled or cannot continue.
 fn carry_out(order: &Order, shared: &Shared) -> Result<(), String> {
     if kernel_moves_too() {
         return Err(
@@ -205,7 +204,7 @@ fn carry_out(order: &Order, shared: &Shared) -> Result<(), String> {
     Ok(())
 }
 
-/// First and last address of each chunk, those that are used most first.
+/// First and last address of each chunk, the most used first.
 fn chunks(ranges: &[(u64, u64)], heat: &Heat) -> Vec<(u64, u64)> {
     const BYTES: u64 = CHUNK as u64 * PAGE;
     let of = |(from, to): &(u64, u64)| {
@@ -217,7 +216,7 @@ fn chunks(ranges: &[(u64, u64)], heat: &Heat) -> Vec<(u64, u64)> {
     chunks
 }
 
-/// Waits until so many bytes are no more than the rate allows.
+/// Waits until so many bytes are within the rate.
 fn pause(rate: u64, bytes: u64, began: Instant) {
     if rate > 0 {
         let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
@@ -234,7 +233,7 @@ fn told(error: &io::Error, node: i32) -> String {
     }
 }
 
-/// Whether pages were marked for the kernel's own scan in the last moment.
+/// Whether the kernel's own scan has just marked pages.
 fn kernel_moves_too() -> bool {
     let on = fs::read_to_string("/proc/sys/kernel/numa_balancing");
     if on.map_or(true, |text| text.trim() == "0") {
@@ -249,16 +248,16 @@ fn kernel_moves_too() -> bool {
     before != marked()
 }
 
-/// The node of each page; below 0: it is not there.
+/// The node of each page; negative: it is not in memory.
 fn where_are(pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
     Ok(move_pages(pid, pages, None)?.0)
 }
 
-/// Moves pages, and says of each where it is then, or why it could not be taken from where it was.
+/// Moves pages, and returns each page's node after that, or why it could not be moved.
 fn bring(pid: u32, pages: &[u64], node: i32) -> io::Result<Vec<i32>> {
     match move_pages(pid, pages, Some(vec![node; pages.len()]))? {
         (status, 0) => Ok(status),
-        // Where one stays the kernel tells nothing of those around it.
+        // If one page stays, the kernel reports nothing about those around it.
         _ => where_are(pid, pages),
     }
 }
@@ -301,7 +300,7 @@ mod tests {
         mover.order(Order { pid, node: 0, rate: 0 });
         waits(&mover, pid);
         let moved = mover.moved();
-        // On a machine of one node; where there is no such call, it says so.
+        // The machine may have one node; without the system call, `why` says so.
         assert!(moved.done == 1 || moved.why.is_some(), "{moved:?}");
         assert_eq!(own[1 << 19], 1);
     }
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!(chunks(&[heap, stack], &heat), [stack, second, first, third]);
     }
 
-    /// A thread alone gives up its rights, and is then told that memory of others is not its to move.
+    /// Only this thread gives up its rights, and is then refused to move other users' memory.
     #[test]
     fn memory_of_others_is_not_moved_without_the_right_to() {
         let init = 1;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where a process's pages are, as /proc/PID/numa_maps has it, and which of its memory can be moved.
+//! Where a process's pages are, from /proc/PID/numa_maps, and which of its memory can be moved.
 
 use std::collections::BTreeSet;
 
 use crate::program::text;
 
-/// Bytes of a process's own memory on each node. None: it is gone, or not ours to look at.
+/// Bytes of a process's own memory on each node. None: it has ended, or we may not read it.
 pub(super) fn of(pid: u32) -> Option<Vec<u64>> {
     Some(nodes(&text(format!("/proc/{pid}/numa_maps")).ok()?))
 }
 
-/// Sums up `N0=12 N1=3 kernelpagesize_kB=4` of each line with pages that are no file's: others are not moved.
+/// Sums up `N0=12 N1=3 kernelpagesize_kB=4` of each line with pages that are no file's: files' pages are not moved.
 fn nodes(text: &str) -> Vec<u64> {
     let mut nodes = Vec::new();
     for line in text.lines().filter(|line| line.contains(" anon=")) {
@@ -32,8 +32,8 @@ fn nodes(text: &str) -> Vec<u64> {
     nodes
 }
 
-/// Addresses of a process's own writable memory, which nobody else has mapped: what is worth moving. Libraries and
-/// shared memory stay, and so does what was put where it is on purpose.
+/// Addresses of a process's own writable memory that no other process has mapped: what is worth moving. Libraries and
+/// shared memory stay, and so does memory with a placement of its own.
 pub(super) fn ranges(pid: u32) -> std::io::Result<Vec<(u64, u64)>> {
     let mut ranges = own(&text(format!("/proc/{pid}/maps"))?);
     // Kernels without NUMA have no such file.
@@ -43,7 +43,7 @@ pub(super) fn ranges(pid: u32) -> std::io::Result<Vec<(u64, u64)>> {
 }
 
 /// First addresses of memory with a policy of its own or its thread's (`bind:1`, `interleave:0-3`, `prefer:0`), as
-/// `numactl` gives it: what the kernel's own balancing leaves alone as well (`vma_policy_mof` of mm/mempolicy.c).
+/// `numactl` sets it. The kernel's own balancing leaves it alone as well (`vma_policy_mof` of mm/mempolicy.c).
 fn placed(text: &str) -> BTreeSet<u64> {
     let of = |line: &str| {
         let mut words = line.split(' ');
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(placed(text), [0x7f10, 0x7f30, 0x7f40].into());
     }
 
-    /// Pages in the midst of a mapping are bound to the first node: those before and behind them can go elsewhere.
+    /// Pages in the middle of a mapping are bound to the first node: those before and behind them can be moved.
     #[test]
     fn memory_that_is_bound_is_not_moved() {
         const PAGE: usize = 4096;
@@ -110,7 +110,7 @@ mod tests {
             let address = (pages + page * PAGE) as u64;
             ranges.iter().any(|(from, to)| (*from..*to).contains(&address))
         };
-        // Kernels without NUMA know of no policies.
+        // Kernels without NUMA have no such policies.
         assert_eq!([0, 1, 2].map(movable), [true, bound.is_err(), true]);
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How much each node's memory is asked for, by the kernel's own monitors (`resctrl`, mounted and with MBM): all that
-//! cores fetch and write back, prefetches included, whoever asks.
+//! Traffic of each node's memory, from the kernel's own monitors (`resctrl`, mounted and with MBM): everything that
+//! cores fetch and write back, prefetches included, for all processes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +14,18 @@ const RESCTRL: &str = "sys/fs/resctrl";
 /// Nodes of the CPUs under each last-level cache.
 type Caches = BTreeMap<u32, BTreeSet<usize>>;
 
-/// What each node's memory has given and taken.
+/// Bytes read from and written to each node's memory.
 #[derive(Default)]
 pub(super) struct Traffic {
-    /// As of when these CPUs were online: it is in files of each of them.
+    /// The caches, and the CPUs that were online when they were read: each CPU has a file about them.
     caches: RefCell<(Vec<usize>, Caches)>,
 }
 
 impl Traffic {
-    /// Bytes of each node since some moment. Empty: nobody monitors it.
+    /// Bytes of each node since some moment. Empty: there is no monitor.
     ///
-    /// A monitor is of a cache: what its cores ask of memory, and what part of that is their own nodes'. The rest is
-    /// taken to be spread evenly over the other nodes.
+    /// A monitor is a cache's: it has the bytes that its cores transfer, and the part on their own nodes. The rest is
+    /// taken as spread evenly over the other nodes.
     pub fn by_node(&self, root: &Path) -> Vec<u64> {
         let monitored = monitored(&root.join(RESCTRL));
         if monitored.is_empty() {
@@ -53,7 +53,7 @@ impl Traffic {
     }
 }
 
-/// All bytes and local ones by cache, of all groups of tasks together.
+/// All bytes and local ones by cache, summed over all groups of tasks.
 fn monitored(root: &Path) -> BTreeMap<u32, [u64; 2]> {
     let mut caches = BTreeMap::new();
     for group in groups(root) {
@@ -61,7 +61,7 @@ fn monitored(root: &Path) -> BTreeMap<u32, [u64; 2]> {
             let Some(cache) = name.strip_prefix("mon_L3_").and_then(|id| id.parse().ok()) else {
                 continue;
             };
-            // A file says so in words where its monitor has nothing to tell.
+            // If a monitor has no value, its file has words instead.
             let read = |file| {
                 let text = fs::read_to_string(folder.join(file)).ok()?;
                 text.trim().parse::<u64>().ok()
@@ -76,7 +76,7 @@ fn monitored(root: &Path) -> BTreeMap<u32, [u64; 2]> {
     caches
 }
 
-/// The root group, and control groups: what is monitored of some of a group's tasks (`mon_groups`) is in its own sum.
+/// The root group, and control groups: a group's own sum includes its monitored subsets of tasks (`mon_groups`).
 fn groups(root: &Path) -> Vec<PathBuf> {
     let mut groups = vec![root.to_path_buf()];
     groups.extend(folders(root).into_iter().map(|(_, folder)| folder));
@@ -90,11 +90,11 @@ fn folders(of: &Path) -> Vec<(String, PathBuf)> {
     folders.map(|own| (own.file_name().to_string_lossy().into_owned(), own.path())).collect()
 }
 
-/// The nodes by the number that the kernel gives the cache.
+/// The nodes of each cache, by the kernel's number of the cache.
 fn nodes_of_caches(root: &Path, online: &[usize]) -> Caches {
     let Ok(topology) = topology::below(root) else { return Caches::new() };
     let mut nodes = Caches::new();
-    // One may have come or gone between both looks.
+    // A CPU may have come or gone between both readings.
     for cpu in online.iter().copied().filter(|cpu| *cpu < topology.node.len()) {
         let file = root.join(format!("sys/devices/system/cpu/cpu{cpu}/cache/index3/id"));
         let id = fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
@@ -115,7 +115,7 @@ mod tests {
         fs::write(file, text).unwrap();
     }
 
-    /// Two nodes of two CPUs, a cache each.
+    /// Two nodes of two CPUs, with a cache each.
     fn machine() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let own = root.path();

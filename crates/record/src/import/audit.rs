@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether a trace makes sense: what does not fit together, and which CPU time belongs to no task for that.
+//! Finds contradictions in a trace, and the CPU time that belongs to no task because of them.
 //!
-//! Problem: buffers overflow, files are cut and events are dropped, often without a word. A thread whose
-//! switch is missing would be billed for all that happened until its CPU is seen next.
+//! Problem: buffers overflow, files are cut and events are dropped, often without a word. If a switch is missing, its
+//! thread would be charged for everything until its CPU is seen next.
 //!
-//! Approach: on each CPU the thread that leaves must be the one that came. Where it is not, a switch is missing, and
-//! the CPU's time since the last one belongs to nobody. A thread that blocked and runs again must have been woken. A
-//! CPU's first thread is billed from the CPU's first event on, as nobody saw what was before.
+//! Approach: on each CPU the thread that leaves must be the one that came. If it is not, a switch is missing, and the
+//! CPU's time since the last one belongs to no task. A thread that blocked and runs again must have been woken. A CPU's
+//! first thread is charged from the CPU's first event on, as the time before is not known.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,40 +18,40 @@ use crate::Left;
 /// Clocks of CPUs may differ by this: a thread may seem to come to one before it left another.
 const SKEW_NS: u64 = 1_000_000;
 
-/// A CPU whose first event comes later than this, and than a hundredth of the trace, is named.
+/// A CPU is named if its first event is later than this, and than a hundredth of the trace.
 const LATE_NS: u64 = 1_000_000;
 
-/// What the second pass has to know of one CPU.
+/// Corrections of one CPU for the second pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repair {
     /// The thread that has the CPU when its events begin, and that time.
     pub first: Option<(Tid, u64)>,
-    /// Numbers of the CPU's switches, from 0, whose next thread left unseen.
+    /// Numbers of the CPU's switches, from 0, after which the next thread left without an event.
     pub broken: Vec<u64>,
-    /// The number of the event behind which the CPU belongs to nobody; None: it has its last thread until the end.
+    /// The number of the event behind which the CPU belongs to no task; None: its last thread has it until the end.
     pub ends_behind: Option<u64>,
 }
 
-/// What does not fit together in a trace.
+/// The contradictions in a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Doubts {
-    /// Switches at which a thread left a CPU that another one had, or that a thread was on two CPUs at once.
+    /// Switches at which a thread left a CPU that another thread had, or at which a thread was on two CPUs at once.
     pub gaps: u64,
-    /// Threads that blocked and ran again, and nothing woke them between.
+    /// Threads that blocked and ran again without a wakeup in between.
     pub unwoken: u64,
-    /// Times at which a CPU's clock went back, and the line or event where it first did.
+    /// Times at which a CPU's clock went back.
     pub backwards: u64,
-    /// Where it first did.
+    /// The line or event where one first did.
     pub backwards_at: Option<u64>,
-    /// Lines that name a scheduling event and cannot be read, and the first of them.
+    /// Lines that name a scheduling event and cannot be read.
     pub unread: u64,
-    /// The first of them.
+    /// The first of these lines.
     pub unread_at: Option<u64>,
     /// Thread numbers that were used again after their thread had ended.
     pub reused: u64,
-    /// CPUs whose first event comes late, and how late, ns.
+    /// CPUs with a late first event, and how late, ns.
     pub late: Vec<(u32, u64)>,
-    /// CPU time that belongs to no task and not to the idle task either, ns.
+    /// CPU time that belongs to neither a task nor the idle task, ns.
     pub unattributed_ns: u64,
     /// All CPU time of the trace, ns.
     pub whole_ns: u64,
@@ -60,21 +60,21 @@ pub struct Doubts {
 }
 
 impl Doubts {
-    /// How many events are missing, by what does not fit. Where many are missing, some are missing in a row or beside
-    /// each other, and show once or not at all: each gap stands for 1 / (1 - p) switches where p of them are missing, and a
-    /// wakeup shows only if both switches around it are there.
+    /// An estimate of the missing events, from the contradictions. If many are missing, some are missing in a row or
+    /// beside each other, and show once or not at all. If a part p of the switches is missing, each gap stands for 1 /
+    /// (1 - p) of them. A missing wakeup shows only if both switches around it are there.
     pub fn missing(&self) -> u64 {
         let p = self.gaps as f64 / self.checked.max(1) as f64;
         let there = (1.0 - p).max(0.5);
         (self.gaps as f64 / there + self.unwoken as f64 / (there * there)).round() as u64
     }
 
-    /// The part of all CPU time that belongs to nobody.
+    /// The part of all CPU time that belongs to no task.
     pub fn unattributed(&self) -> f64 {
         self.unattributed_ns as f64 / (self.whole_ns as f64).max(1.0)
     }
 
-    /// Nothing was seen that does not fit.
+    /// Whether there are no contradictions.
     pub fn none(&self) -> bool {
         self.missing() == 0 && self.backwards == 0 && self.unread == 0 && self.late.is_empty()
     }
@@ -83,22 +83,22 @@ impl Doubts {
 #[derive(Clone, Debug, Default)]
 struct Cpu {
     repair: Repair,
-    /// The thread that it has; None before its first switch.
+    /// Its current thread; None before its first switch.
     current: Option<Tid>,
-    /// When the thread came, and when something last happened here.
+    /// When the thread came, and the time of the CPU's last event.
     since_ns: u64,
     last_ns: u64,
-    /// From when on the CPU's events are known: its first event, if nothing else says so.
+    /// The time from which the CPU's events are known: its first event, if nothing else says so.
     begins_ns: Option<u64>,
     /// Older events have been overwritten.
     overwritten: bool,
     switches: u64,
     events: u64,
-    /// When the thread that it has was seen to come to another CPU.
+    /// When its current thread was seen to come to another CPU.
     elsewhere_ns: Option<u64>,
 }
 
-/// What a thread does, as far as events tell.
+/// A thread's state, as far as events show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Runs,
@@ -116,13 +116,13 @@ pub(super) struct Audit {
     threads: BTreeMap<Tid, State>,
     /// CPUs that threads are believed to be on.
     places: BTreeMap<Tid, u32>,
-    /// Numbers whose thread has ended.
+    /// Numbers of ended threads.
     ended: BTreeSet<Tid>,
 }
 
 impl Audit {
-    /// The events of a CPU are known from this time on, and older ones have been overwritten if that is after the trace's
-    /// start. None: from its next event on.
+    /// The events of a CPU are known from this time on; None: from its next event on. Older ones have been overwritten
+    /// if that is after the trace's start.
     pub fn begins(&mut self, cpu: u32, t_ns: Option<u64>) {
         let cpu = self.cpu(cpu);
         if cpu.switches == 0 {
@@ -137,7 +137,7 @@ impl Audit {
         &mut self.cpus[cpu as usize]
     }
 
-    /// An event happens on this CPU.
+    /// Takes in an event on this CPU.
     pub fn take(&mut self, t_ns: u64, cpu: u32, what: &What<'_>) {
         let seen = self.cpu(cpu);
         seen.events += 1;
@@ -155,13 +155,13 @@ impl Audit {
         }
     }
 
-    /// A thread begins that events tell of.
+    /// A thread begins, according to an event.
     fn begun(&mut self, tid: Tid) {
         self.seen(tid);
         self.threads.remove(&tid);
     }
 
-    /// A thread is seen: if its number's last one has ended, it is another.
+    /// A thread is seen. If the last thread of its number has ended, it is a new one.
     fn seen(&mut self, tid: Tid) {
         if self.ended.remove(&tid) {
             self.doubts.reused += 1;
@@ -185,7 +185,7 @@ impl Audit {
             (None, prev) => self.first_switch(cpu, prev),
             (Some(tid), Some(prev)) if tid == prev => {
                 self.doubts.checked += 1;
-                // It has been on another CPU meanwhile, and nothing tells how it came back.
+                // It was on another CPU in between, and no event shows how it came back.
                 if elsewhere_ns.is_some_and(|since_ns| t_ns.saturating_sub(since_ns) > SKEW_NS) {
                     self.gap(t_ns, cpu);
                 }
@@ -225,7 +225,7 @@ impl Audit {
         seen.switches += 1;
     }
 
-    /// A thread leaves this CPU: it is on no other.
+    /// A thread leaves this CPU, and is on no other.
     fn leaves(&mut self, tid: Tid, cpu: u32) {
         if self.places.get(&tid) == Some(&cpu) {
             self.places.remove(&tid);
@@ -235,7 +235,7 @@ impl Audit {
     fn first_switch(&mut self, cpu: u32, prev: Option<Tid>) {
         let seen = &mut self.cpus[cpu as usize];
         let begins_ns = seen.begins_ns.unwrap_or(0);
-        // An idle CPU has no events, and no task is billed for that.
+        // An idle CPU has no events, and no task is charged for its time.
         let idle = prev.is_none_or(|prev| prev == IDLE);
         seen.repair.first = prev.filter(|prev| *prev != IDLE).map(|prev| (prev, begins_ns));
         if begins_ns > 0 && (!idle || seen.overwritten) {
@@ -255,12 +255,12 @@ impl Audit {
         }
     }
 
-    /// Nothing more happens. `lost`: events that the trace says are missing.
+    /// The trace ends. `lost`: events that the trace itself reports as missing.
     pub fn end(mut self, last_ns: u64, lost: u64) -> (Doubts, Vec<Repair>) {
         let late_ns = LATE_NS.max(last_ns / 100);
         self.doubts.late.retain(|(_, late_ns_of)| *late_ns_of > late_ns);
         self.doubts.whole_ns = last_ns.saturating_mul(self.cpus.len() as u64);
-        // Where events are missing, the last switch of a CPU may be among them.
+        // If events are missing, the last switch of a CPU may be among them.
         let doubted = lost > 0 || self.doubts.gaps > 0;
         for cpu in &mut self.cpus {
             let busy = cpu.current.is_some_and(|tid| tid != IDLE);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The fields of an event: as the kernel prints them, as libtraceevent's plugins do, and raw (`trace-cmd report -R`).
 //!
-//! Names may have blanks, arrows and equals signs in them: keys are searched from the end.
+//! Names may contain blanks, arrows and equals signs: keys are searched from the end.
 
 use memchr::memrchr;
 use trace::Tid;
@@ -36,7 +36,7 @@ pub(super) enum What<'a> {
         of: Carrier,
         entered: bool,
     },
-    /// An event that says nothing here.
+    /// An event that does not matter here.
     Other,
     /// An event that matters, with fields that cannot be read.
     Unreadable,
@@ -53,12 +53,12 @@ pub(super) struct Named<'a> {
 
 /// Between the thread that leaves a CPU and the one that comes.
 const ARROW: &str = " ==> ";
-/// The same in the raw form, which has no arrow.
+/// Its place in the raw form, which has no arrow.
 const RAW_ARROW: &str = " next_comm=";
 
 /// `prev_state` in numbers (include/trace/events/sched.h): EXIT_DEAD and EXIT_ZOMBIE.
 const DEAD: u64 = 0x10 | 0x20;
-/// States that are reported; above is that the thread was preempted.
+/// States that are reported; the bit above says that the thread was preempted.
 const REPORTED: u64 = 0xff;
 
 pub(super) fn what<'a>(name: &str, fields: &'a str) -> What<'a> {
@@ -84,7 +84,7 @@ pub(super) fn what<'a>(name: &str, fields: &'a str) -> What<'a> {
 }
 
 fn switch(fields: &str) -> Option<What<'_>> {
-    // A name has room for three arrows.
+    // A name may contain three arrows.
     let by_arrow = fields.match_indices(ARROW).take(4).find_map(|(at, _)| {
         let (prev, state) = left_by(&fields[..at])?;
         let next = thread(&fields[at + ARROW.len()..], &NEXT)?;
@@ -108,7 +108,7 @@ fn exec(fields: &str) -> Option<What<'_>> {
     Some(What::Exec { tid: field(before, "pid=")?, old: digits(old)? })
 }
 
-/// Why a thread left its CPU, by the letters of its state, or by their number where that is printed raw.
+/// Why a thread left its CPU, by the letters of its state, or by their number if that is printed raw.
 fn left(state: &str) -> Option<Left> {
     let state = state.trim();
     let hexadecimal = state.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
@@ -131,7 +131,7 @@ pub(super) fn left_in(state: u64) -> Left {
     }
 }
 
-/// How the fields of a thread are called.
+/// Keys of the fields of a thread.
 struct Keys {
     name: &'static str,
     tid: &'static str,
@@ -142,7 +142,7 @@ const PLAIN: Keys = Keys { name: "comm=", tid: " pid=", prio: " prio=" };
 const PREV: Keys = Keys { name: "prev_comm=", tid: " prev_pid=", prio: " prev_prio=" };
 const NEXT: Keys = Keys { name: "next_comm=", tid: " next_pid=", prio: " next_prio=" };
 
-/// The thread that leaves a CPU, and the state in which it does.
+/// The thread that leaves a CPU, and its state.
 fn left_by(fields: &str) -> Option<(Named<'_>, &str)> {
     match around(fields, " prev_state=") {
         Some((prev, state)) => Some((thread(prev, &PREV)?, state)),
@@ -153,7 +153,7 @@ fn left_by(fields: &str) -> Option<(Named<'_>, &str)> {
     }
 }
 
-/// `comm=NAME pid=7 prio=120 ...`; or as [`short`].
+/// `comm=NAME pid=7 prio=120 ...`, or the form of [`short`].
 fn thread<'a>(fields: &'a str, keys: &Keys) -> Option<Named<'a>> {
     let Some(rest) = fields.strip_prefix(keys.name) else {
         let (before, _) = fields.rsplit_once(']')?;
@@ -166,7 +166,7 @@ fn thread<'a>(fields: &'a str, keys: &Keys) -> Option<Named<'a>> {
     Some(Named { name, tid, prio })
 }
 
-/// What is before and what is behind the last place of a key, which ends in `=`.
+/// The text before and behind the last place of a key, which ends in `=`.
 fn around<'a>(fields: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
     let mut until = fields.len();
     loop {
@@ -196,7 +196,7 @@ fn digits(text: &str) -> Option<u32> {
     number(&text[..end])
 }
 
-/// The same with a sign: deadline tasks have the priority -1.
+/// A number with a sign: deadline tasks have the priority -1.
 fn signed(text: &str) -> Option<i32> {
     match text.strip_prefix('-') {
         Some(digits) => self::digits(digits)?.try_into().ok().map(|number: i32| -number),

@@ -10,18 +10,18 @@
 //! bash-5240   1d..2.   17us+: sched_switch: ...                        (ftrace with latency-format)
 //! ```
 //!
-//! Names may have blanks, brackets and colons in them, so the columns behind a name are found by their own shape.
+//! Names may contain blanks, brackets and colons, so the columns behind a name are found by their own shape.
 
 use trace::Tid;
 
 use super::fields::{self, What};
 use crate::Carrier;
 
-/// What a line says.
+/// Contents of a line.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Line<'a> {
     pub event: Option<Event<'a>>,
-    /// Events that the line says are missing.
+    /// Events that the line reports as missing.
     pub lost: u64,
     /// The buffer of this CPU begins here; older events have been overwritten.
     pub begins: Option<u32>,
@@ -43,7 +43,7 @@ pub(super) struct Event<'a> {
     pub cpu: u32,
     /// The context that the line's flags name.
     pub flags: Option<Carrier>,
-    /// The thread of the line's first columns, and its process, where there is a column for that.
+    /// The thread of the line's first columns, and its process, if there is a column for that.
     pub process: Option<(Tid, Tid)>,
     /// A first column that names the file or machine, as `trace-cmd report` prints for several files.
     pub source: Option<&'a str>,
@@ -68,7 +68,7 @@ pub(super) fn parsed(text: &str) -> Line<'_> {
     if let Some(cpu) = begins(text) {
         return Line { begins: Some(cpu), ..Line::default() };
     }
-    // A name may look like a CPU: the first bracket that continues as a line does is the CPU's.
+    // A name may look like a CPU. The CPU's bracket is the first one after which the text continues as a line does.
     let event = text.match_indices('[').find_map(|(at, _)| bracketed(text, at));
     let Some(mut event) = event.or_else(|| latency(text)) else {
         return Line { unread: unread(text), ..Line::default() };
@@ -80,9 +80,9 @@ pub(super) fn parsed(text: &str) -> Line<'_> {
     Line { event: Some(event), ..Line::default() }
 }
 
-/// How many events this line says are missing. ftrace and trace-cmd print `CPU:1 [LOST 17 EVENTS]`, with or without the
-/// number; ftrace's own first lines have `# entries-in-buffer/entries-written: 205/1000   #P:8`; perf prints
-/// `PERF_RECORD_LOST lost 17` with `--show-lost-events`.
+/// Number of events that this line reports as missing. ftrace and trace-cmd print `CPU:1 [LOST 17 EVENTS]`, with or
+/// without the number; ftrace's own first lines have `# entries-in-buffer/entries-written: 205/1000   #P:8`; perf
+/// prints `PERF_RECORD_LOST lost 17` with `--show-lost-events`.
 fn lost(text: &str) -> Option<u64> {
     if let Some(counts) = text.strip_prefix("# entries-in-buffer/entries-written:") {
         let (there, written) = counts.split_whitespace().next()?.split_once('/')?;
@@ -100,17 +100,16 @@ fn lost(text: &str) -> Option<u64> {
     }
 }
 
-/// `##### CPU 3 buffer started ####` of ftrace, where buffers were full.
+/// `##### CPU 3 buffer started ####` of ftrace, if buffers were full.
 fn begins(text: &str) -> Option<u32> {
     let rest = text.strip_prefix("##### CPU ")?;
     number(rest.split_once(" buffer started")?.0)
 }
 
-/// An event whose CPU is in brackets, the first of which is at this place:
-/// `[001] d..2. 1234.567890: sched:sched_switch: ...`.
+/// An event with its CPU in brackets, which begin at this place: `[001] d..2. 1234.567890: sched:sched_switch: ...`.
 fn bracketed(text: &str, at: usize) -> Option<Event<'_>> {
     let rest = &text[at + 1..];
-    // No CPU has a number of so many digits.
+    // No CPU's number has so many digits.
     let end = rest.bytes().take(10).position(|byte| byte == b']')?;
     let (cpu, rest) = (number(&rest[..end])?, &rest[end + 1..]);
     let (flags, timed) = match timed(rest) {
@@ -123,13 +122,14 @@ fn bracketed(text: &str, at: usize) -> Option<Event<'_>> {
     Some(event(timed, cpu, flags, process(&text[..at])))
 }
 
-/// The same in the latency form, where flags follow the CPU's number: `bash-5240   1d..2. 1234.567890: sched_switch: ...`.
+/// An event in the latency form, with flags behind the CPU's number: `bash-5240   1d..2. 1234.567890: sched_switch:
+/// ...`.
 fn latency(text: &str) -> Option<Event<'_>> {
     let mut rest = text;
     loop {
         let (column, behind) = word(rest)?;
         let digits = column.bytes().take_while(u8::is_ascii_digit).count();
-        // Depths may be digits as well, and a CPU has the first of them, so the flags are what is left by length.
+        // Depths may be digits as well. The first digits are the CPU's, so the length decides which are flags.
         for digits in (1..=digits.min(4)).rev() {
             let (cpu, flags) = column.split_at(digits);
             if let (Some(cpu), true, Some(timed)) = (number(cpu), are_flags(flags), timed(behind)) {
@@ -208,9 +208,9 @@ fn are_flags(text: &str) -> bool {
 
 /// The context that ftrace's flags name: within an interrupt (h), behind one (s), or both (H).
 ///
-/// Kernels print four to seven flags, and the one in question is the third or, with PREEMPT_RT's lazy preemption, the
-/// fourth. Its letters are in no other column: the first ones have d, D, X, b, B, N, n, p, L, l, g and G, the depths
-/// hexadecimal digits.
+/// Kernels print four to seven flags. This one is the third or, with PREEMPT_RT's lazy preemption, the fourth. Its
+/// letters are in no other column: the first ones have d, D, X, b, B, N, n, p, L, l, g and G, the depths hexadecimal
+/// digits.
 fn context(flags: &str) -> Option<Carrier> {
     if !are_flags(flags) {
         return None;
@@ -223,7 +223,7 @@ fn context(flags: &str) -> Option<Carrier> {
     })
 }
 
-/// A thread and its process, of the columns before a CPU: `bash-5240 (  5200) ` of ftrace, `bash 5200/5240 ` of perf.
+/// A thread and its process, from the columns before a CPU: `bash-5240 (  5200) ` of ftrace, `bash 5200/5240 ` of perf.
 fn process(before: &str) -> Option<(Tid, Tid)> {
     let before = before.trim_end();
     if let Some((task, pid)) = before.strip_suffix(')').and_then(|it| it.rsplit_once('(')) {
@@ -235,7 +235,7 @@ fn process(before: &str) -> Option<(Tid, Tid)> {
     Some((number(tid)?, number(pid)?))
 }
 
-/// A first column that ends in a colon, before the task's own: the name of a file, of several that were put together.
+/// A first column that ends in a colon, before the task's own: the name of one of several files that were joined.
 fn source(text: &str) -> Option<&str> {
     let (first, rest) = word(text)?;
     let name = first.strip_suffix(':')?;
@@ -243,7 +243,7 @@ fn source(text: &str) -> Option<&str> {
     (!name.is_empty() && task.contains('-')).then_some(name)
 }
 
-/// What a line lacks that names an event, and is none of the forms above.
+/// The part that is missing from a line that names an event but has none of the forms above.
 fn unread(text: &str) -> Option<Unread> {
     let at = NEEDED.iter().find_map(|name| text.find(name))?;
     let columns = &text[..at];
@@ -256,7 +256,7 @@ fn unread(text: &str) -> Option<Unread> {
         (false, true) => Some(Unread::NoCpu),
         (true, false) => Some(Unread::NoTime),
         (false, false) if columns.split_whitespace().count() > 1 => Some(Unread::NoTime),
-        // A sentence that has such a word in it, or the fields are not what they should be.
+        // A sentence with such a word in it, or fields of an unexpected form.
         (false, false) => None,
         (true, true) => Some(Unread::Fields),
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which threads a timer wakes, where a trace has no interrupts.
+//! Which threads a timer wakes, if a trace has no interrupts.
 //!
-//! Problem: a wakeup happens on some CPU, and without interrupts in the trace nobody knows whether the thread there
-//! made it or a timer that interrupted it. A thread that waits for a timer does so for as long as it did, whatever others do;
-//! one that waits for another thread waits for that one's work.
+//! Problem: a wakeup happens on some CPU. Without interrupts in the trace, it may be from the thread there or from a
+//! timer that interrupted that thread. A thread that waits for a timer waits as long as it did, whatever other tasks
+//! do. A thread that waits for another thread waits for that thread's work.
 //!
-//! Approach: timers wake at an even pace, by the wall clock, and the thread that happens to run goes on as if nothing
-//! had happened. A thread counts as woken by timers if its waits, or the times between its wakeups, are alike, if those
-//! that ran when it was woken did not block soon after, and if it never woke any of them itself.
+//! Approach: timers wake at an even pace, by the wall clock, and the running thread continues unaffected. A thread
+//! counts as woken by timers under three conditions. Its waits, or the times between its wakeups, are alike. The
+//! threads that ran when it was woken did not block soon after. It never woke any of them itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +18,16 @@ use crate::Left;
 
 /// Fewest wakeups that show a pace.
 const WAKEUPS_MIN: usize = 5;
-/// Most that are looked at.
+/// Most wakeups that are examined.
 const WAKEUPS_MAX: usize = 512;
 /// A timer is no shorter than this, ns: the slack of timers is 50 us.
 const PERIOD_MIN_NS: u64 = 200_000;
-/// Between the tenth and the ninetieth of a hundred waits alike lies no more than this, ns, or this part of them.
+/// Even times: the tenth and the ninetieth percentile differ by at most this, ns, or by this part of the median.
 const SPREAD_NS: u64 = 100_000;
 const SPREAD: f64 = 0.01;
 /// A thread that wakes another and waits for its answer blocks within this, ns.
 const ANSWER_NS: u64 = 1_000_000;
-/// Threads that are told from each other as wakers of one.
+/// Wakers of a thread that are distinguished.
 const WAKERS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -38,11 +38,11 @@ struct Woken {
     periods_ns: Vec<u64>,
     by: BTreeSet<Tid>,
     wakeups: u64,
-    /// Wakeups after which the thread that ran there blocked at once.
+    /// Wakeups after which the thread that ran there soon blocked.
     answered: u64,
 }
 
-/// Follows the wakeups of a trace whose context is not known.
+/// Follows the wakeups of a trace without their contexts.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     threads: BTreeMap<Tid, Woken>,
@@ -115,7 +115,7 @@ fn keep(of: &mut Vec<u64>, value: u64) {
     }
 }
 
-/// Whether times are alike.
+/// Whether times are even.
 fn even(times_ns: &[u64]) -> bool {
     if times_ns.len() < WAKEUPS_MIN {
         return false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A trace of Perfetto's, as its recorders write it and ui.perfetto.dev keeps it.
+//! A trace of Perfetto's, as its recorders write it and ui.perfetto.dev saves it.
 //!
 //! Source: Perfetto's protos/perfetto/trace (trace_packet, ps/process_tree, ftrace/ftrace_event_bundle,
-//! ftrace/ftrace_event, ftrace/sched), whose numbers of fields never change. Events come CPU by CPU, seconds at a
-//! time: they are read whole and put in order.
+//! ftrace/ftrace_event, ftrace/sched). Their field numbers never change. Events are grouped by CPU, seconds at a time:
+//! the trace is read completely and sorted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -19,19 +19,20 @@ use super::write::Second;
 use super::{Found, ImportError, Survey};
 use crate::{Carrier, Left};
 
-/// The first packet of a trace may be longer than any line of text that begins as one.
+/// A trace's first packet may be longer than any text's first line.
 const TEXT_LINE_MAX: u64 = 1 << 16;
 
-/// A group of packets that claims to be larger than this is none.
+/// A group of packets that claims to be larger than this is invalid.
 const UNPACKED_MAX: usize = 64 << 20;
-/// All groups of a trace together, beside one group, for each of its bytes: recorders pack them to a tenth at best.
+/// Most bytes of all groups of a trace, beside one group, for each of its bytes: recorders pack them to a tenth at
+/// best.
 const UNPACKED_PER_BYTE: usize = 32;
 
 /// `common_flags` of events (include/linux/trace_events.h).
 const HARDIRQ: u64 = 0x08;
 const SOFTIRQ: u64 = 0x10;
 
-/// What such a trace says, in the order of time.
+/// Contents of such a trace, in the order of time.
 #[derive(Debug, Default)]
 pub struct Timeline {
     events: Vec<Stored>,
@@ -39,15 +40,15 @@ pub struct Timeline {
     numbers: HashMap<String, u32>,
     threads: BTreeMap<Tid, Thread>,
     lost: u64,
-    /// From when on each CPU's events are known, where the trace tells.
+    /// The time from which each CPU's events are known, if the trace says so.
     begins: BTreeMap<u32, u64>,
-    /// The machine whose packets are read; None: whichever there is.
+    /// The machine to read packets of; None: any.
     machine: Option<u32>,
     /// Machines that have scheduling events.
     machines: BTreeSet<u32>,
     /// Bytes that groups of packets may still unpack to.
     room: usize,
-    /// Who has each CPU, as compact events say who comes alone.
+    /// The thread on each CPU: compact events name only the next thread.
     current: BTreeMap<u32, Who>,
 }
 
@@ -102,7 +103,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Calls `take` with each field of a message. False: it is none, from there on.
+/// Calls `take` with each field of a message. False: the rest is no message.
 fn each<'a>(message: &'a [u8], mut take: impl FnMut(u32, Value<'a>)) -> bool {
     let mut reader = BytesReader::from_bytes(message);
     while !reader.is_eof() {
@@ -145,13 +146,13 @@ fn packed(bytes: &[u8]) -> Vec<u64> {
     all
 }
 
-/// Whether a file that begins so may be a trace: it has packets, and bytes that no text has.
+/// Whether a file with these first bytes may be a trace: it has packets, and bytes that no text has.
 pub fn may_be(first: &[u8]) -> bool {
     let in_text = |byte: &u8| *byte >= b' ' || byte.is_ascii_whitespace();
     has_packets(first) && !first.iter().all(in_text)
 }
 
-/// A line's end is a packet's tag as well: so whether the first packets follow each other.
+/// Whether consecutive packets begin here. A line's end is a packet's tag as well.
 fn has_packets(first: &[u8]) -> bool {
     const PACKET: u8 = 1 << 3 | 2;
     const LOOKED_AT: usize = 4;
@@ -165,7 +166,7 @@ fn has_packets(first: &[u8]) -> bool {
         let begin = inner.len() - reader.len();
         match usize::try_from(length).ok().and_then(|length| inner[begin..].get(length..)) {
             Some(behind) => rest = behind,
-            // What is cut off here was a packet, if one was before it, or no line is as long.
+            // A packet that is cut off here counts if one was before it, or if no line is as long.
             None => return number > 0 || length > TEXT_LINE_MAX,
         }
     }
@@ -173,8 +174,8 @@ fn has_packets(first: &[u8]) -> bool {
 }
 
 impl Timeline {
-    /// Reads a trace, or as much of it as there is. `machine` is the machine whose packets are read, where there are
-    /// several (`machine_id` of a packet; 0, the machine that recorded the trace, has none).
+    /// Reads a trace, even an incomplete one. `machine` is the machine to read packets of, if there are several
+    /// (`machine_id` of a packet; 0, the machine that recorded the trace, has none).
     ///
     /// # Errors
     /// No packet of it has a scheduling event, or several machines have and none is named.
@@ -182,7 +183,7 @@ impl Timeline {
         let room = UNPACKED_MAX.saturating_add(bytes.len().saturating_mul(UNPACKED_PER_BYTE));
         let mut timeline = Timeline { room, machine, ..Timeline::default() };
         timeline.name(b"<idle>");
-        // One that was cut off in a packet lacks something.
+        // A trace that was cut off in a packet is incomplete.
         timeline.lost += u64::from(!timeline.packets(bytes, true));
         timeline.events.sort_by_key(|event| event.t_ns);
         let machines: Vec<String> = timeline.machines.iter().map(u32::to_string).collect();
@@ -199,7 +200,7 @@ impl Timeline {
         }
     }
 
-    /// `outer`: they are the trace's own. A group of packets has none in it, as nobody would know how deep that goes.
+    /// `outer`: they are the trace's own. A group of packets contains no group: the depth would be unlimited.
     fn packets(&mut self, bytes: &[u8], outer: bool) -> bool {
         each(bytes, |field, value| {
             if field == 1 {
@@ -209,7 +210,7 @@ impl Timeline {
     }
 
     fn packet(&mut self, packet: &[u8], outer: bool) {
-        // The machine's number may be behind what is of it.
+        // The machine's number may follow its data.
         let mut machine = 0;
         each(packet, |field, value| {
             if field == 98 {
@@ -260,11 +261,12 @@ impl Timeline {
     fn bundle(&mut self, bundle: &[u8]) {
         let ([_, cpu, _, lost, .., last_read_ns, previous_end_ns], _) = numbers::<11>(bundle);
         let cpu = cpu as u32;
-        // The end of the bundle before, which may have been overwritten; of older recorders the last event that was read.
+        // The end of the bundle before, which may have been overwritten; older recorders have the last event that was
+        // read.
         if let Some(from_ns) = [previous_end_ns, last_read_ns].into_iter().find(|t_ns| *t_ns > 0) {
             self.begins.entry(cpu).or_insert(from_ns);
         }
-        // How many is not known.
+        // Their number is not known.
         self.lost = self.lost.saturating_add(lost);
         if lost > 0 {
             self.current.remove(&cpu);
@@ -375,7 +377,7 @@ impl Timeline {
         for (at, after_ns) in switch_ns.iter().enumerate() {
             t_ns = t_ns.wrapping_add(*after_ns);
             let Some(next) = who(&tids, &prios, &comms, at) else { break };
-            // Of the first one it is not known which thread left.
+            // The thread that left at the first one is not known.
             let prev = self.current.insert(cpu, next);
             let left = left_in(states.get(at).copied().unwrap_or(0));
             self.put(t_ns, cpu, None, Said::Switch { prev, next, left });
@@ -418,7 +420,7 @@ impl Timeline {
         })
     }
 
-    /// Goes through it once, as [`super::survey`] does.
+    /// Reads it once, as [`super::survey`] does.
     ///
     /// # Errors
     /// It lacks switches or wakeups.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The first pass over a trace: its CPUs, its threads, and whether it makes sense.
+//! The first pass over a trace: its CPUs, its threads, and its contradictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ use crate::{Class, TaskInfo};
 
 /// The part of lines or events that may be unreadable, or go back in time, before a trace is refused.
 const ODD_MAX: f64 = 0.01;
-/// The part of CPU time that may belong to nobody before a trace counts as partial.
+/// The part of CPU time that may belong to no task before a trace counts as partial.
 const UNATTRIBUTED_MAX: f64 = 0.05;
-/// CPUs that are named of those whose events begin late, and sources of events that are told from each other.
+/// Most CPUs with late events that are named, and most sources of events that are distinguished.
 const NAMED_MAX: usize = 4;
-/// Starts of the names that the kernel gives to its own threads. Text does not say which those are.
+/// Starts of the names that the kernel gives to its own threads. Text does not mark those threads.
 const KERNEL: [&str; 15] = [
     "kworker/",
     "ksoftirqd/",
@@ -37,25 +37,25 @@ const KERNEL: [&str; 15] = [
     "irq/",
 ];
 
-/// What the first pass has found.
+/// Findings of the first pass.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Hardware threads that events happened on: the highest number and those below it.
+    /// Hardware threads with events: the highest number and those below it.
     pub cpus: usize,
-    /// Events that a recording has a place for.
+    /// Events that a recording can hold.
     pub events: u64,
-    /// Events that are missing: as many as the trace says, or as show by what does not fit, whichever is more.
+    /// Missing events: as many as the trace reports, or as the contradictions show, whichever is more.
     pub lost: u64,
-    /// The events of these that the trace itself says are missing.
+    /// Missing events that the trace itself reports.
     pub told_lost: u64,
-    /// What does not fit together.
+    /// The contradictions.
     pub doubts: Doubts,
-    /// Interrupts are in it, or it says of each event whether one was being served. If not, a wakeup by a timer or device
-    /// is taken for one by the thread that ran there, unless its pace shows that a timer made it.
+    /// It has interrupts, or says of each event whether one was being served. Otherwise a wakeup by a timer or device
+    /// counts as one by the thread that ran there, unless its pace shows a timer.
     pub interrupts: bool,
-    /// Times that its clock jumped; what it jumped over is left out.
+    /// Times that its clock jumped; the jumps are left out.
     pub jumps: u64,
-    /// Threads may have begun in it, and nothing says when (sched_wakeup_new): each does where it is first seen.
+    /// It has no event for the start of a thread (sched_wakeup_new): each new thread starts where it is first seen.
     pub no_starts: bool,
     /// It says which threads share a process.
     pub processes: bool,
@@ -63,25 +63,25 @@ pub struct Survey {
     pub realtime: usize,
     /// Threads of the deadline class.
     pub deadline: usize,
-    /// Threads that timers wake, by their pace: where nothing else tells.
+    /// Threads that timers wake, from their pace, if nothing else shows that.
     pub timed: BTreeSet<Tid>,
     pub(super) last_ns: u64,
-    /// Wakeups are seen where they begin.
+    /// It has events at the beginning of wakeups.
     pub(super) waking: bool,
-    /// Threads that were there before.
+    /// Threads that existed before.
     pub(super) there: Vec<TaskInfo>,
-    /// Threads, but for the kernel's, that are first seen as they get a CPU, where `no_starts`: before that, they may not
-    /// have been there.
+    /// Threads, except the kernel's, that are first seen as they get a CPU, if `no_starts`: they may not have existed
+    /// before that.
     pub(super) late: BTreeSet<Tid>,
-    /// What the second pass corrects on each CPU.
+    /// Corrections of each CPU for the second pass.
     pub(super) repairs: Vec<Repair>,
-    /// What is known of threads beside what events say.
+    /// Facts about threads from other sources than events.
     threads: BTreeMap<Tid, Thread>,
     /// The priority that each thread had most often.
     prios: BTreeMap<Tid, i32>,
 }
 
-/// What is known of a thread beside its name.
+/// Facts about a thread beside its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thread {
     /// Its process.
@@ -95,7 +95,8 @@ impl Survey {
         let unknown = Thread { pid: named.tid, kernel: by_name };
         let Thread { pid, kernel } = self.threads.get(&named.tid).copied().unwrap_or(unknown);
         let usual = self.prios.get(&named.tid).copied();
-        // A lock's holder may borrow a real-time priority for a while: the class is the one that a thread had most often.
+        // A lock's holder may borrow a real-time priority for a while, so the class is that of the most frequent
+        // priority.
         let class = usual.or(named.prio).map_or(Class::Other, Class::of_prio);
         let ordinary = |prio: &i32| (100..140).contains(prio);
         let prio = named.prio.filter(ordinary).or(usual.filter(ordinary));
@@ -114,10 +115,10 @@ impl Survey {
         self.last_ns as f64 / 1e9
     }
 
-    /// Refuses a trace of which too much cannot be attributed.
+    /// Refuses a trace if too much of it cannot be attributed.
     ///
     /// # Errors
-    /// More than 5 % of its CPU time belongs to nobody.
+    /// More than 5 % of its CPU time belongs to no task.
     pub fn check_whole(&self) -> Result<(), ImportError> {
         let part = self.doubts.unattributed();
         if part <= UNATTRIBUTED_MAX {
@@ -126,7 +127,7 @@ impl Survey {
         Err(ImportError::Partial { percent: part * 100.0, why: self.doubts_in_words().join(", ") })
     }
 
-    /// What does not fit, in words.
+    /// The contradictions, in words.
     pub fn doubts_in_words(&self) -> Vec<String> {
         let doubts = &self.doubts;
         let mut said = Vec::new();
@@ -196,13 +197,13 @@ pub(super) struct Surveying {
     no_cpu: Option<u64>,
     no_time: Option<u64>,
     odd: Option<u64>,
-    /// Events of interrupts, and events whose flags tell the context.
+    /// Events of interrupts, and events with flags that tell the context.
     interrupts: u64,
     with_flags: u64,
 }
 
 impl Surveying {
-    /// With what else is known of threads.
+    /// Begins with these facts about threads.
     pub fn new(threads: BTreeMap<Tid, Thread>) -> Self {
         let found = Survey { processes: !threads.is_empty(), threads, ..Survey::default() };
         Surveying { found, ..Surveying::default() }
@@ -216,7 +217,7 @@ impl Surveying {
     /// A CPU's events are known from this time on, of the trace's own clock. None: from its next event on.
     pub fn begins(&mut self, cpu: u32, t_ns: Option<u64>) {
         if cpu < CPUS_MAX {
-            // One that is before the trace's start is from the start on.
+            // A CPU that begins before the trace's start is known from the start on.
             let t_ns = t_ns.map(|t_ns| self.clock.beside(t_ns).unwrap_or(0));
             self.audit.begins(cpu, t_ns);
         }
@@ -242,7 +243,7 @@ impl Surveying {
         line.event.as_ref().map_or(Ok(()), |event| self.take(number, event))
     }
 
-    /// What happens next, at this line or place.
+    /// Takes in the next event, at this line or place.
     pub fn take(&mut self, number: u64, event: &Event<'_>) -> Result<(), ImportError> {
         self.events += 1;
         if event.cpu >= CPUS_MAX {
@@ -290,7 +291,7 @@ impl Surveying {
         Ok(())
     }
 
-    /// What the columns before the event say.
+    /// Takes in the columns before the event.
     fn columns(&mut self, event: &Event<'_>) {
         if let Some((tid, pid)) = event.process.filter(|(tid, pid)| *tid != IDLE && *pid != IDLE) {
             self.found.processes = true;
@@ -350,7 +351,7 @@ impl Surveying {
         };
         found.realtime = of_class(|class| matches!(class, Class::Fifo(_)));
         found.deadline = of_class(|class| class == Class::Deadline);
-        // What was known of them when they were first seen was less.
+        // Less was known of them when they were first seen.
         let described = |info: &TaskInfo| {
             let prio = found.prios.get(&info.tid).copied();
             found.described(&Named { name: &info.name, tid: info.tid, prio })
@@ -359,7 +360,7 @@ impl Surveying {
         Ok(found)
     }
 
-    /// Why the trace cannot be taken for what it seems.
+    /// Refuses a trace with too many contradictions.
     fn refuse(&self) -> Result<(), ImportError> {
         let doubts = &self.audit.doubts;
         if doubts.unread as f64 > ODD_MAX * (self.events + doubts.unread) as f64 {

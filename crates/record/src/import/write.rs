@@ -17,7 +17,7 @@ use crate::{Carrier, Ending, Event, Header, Kind, Left, Raw, Source, TaskInfo, W
 /// Records of a CPU that are written at a time.
 const BATCH: usize = 4096;
 
-/// How a recording is written to, and how many bytes and records it has.
+/// The output of a recording, and its numbers of bytes and records.
 pub type Found<W> = (W, u64, u64);
 
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ struct Cpu {
     in_timer: bool,
     events: u64,
     switches: u64,
-    /// How many of the switches after which the CPU belongs to nobody are done with.
+    /// How many entries of `broken` are done with.
     broken: usize,
     records: Vec<Raw>,
 }
@@ -40,13 +40,13 @@ pub(super) struct Second<'a, W: Write> {
     clock: Clock,
     cpus: Vec<Cpu>,
     waiting: usize,
-    /// When CPUs' events begin, and which thread has each then: the last one first.
+    /// When CPUs' events begin, and the thread of each at that time: the last one first.
     beginnings: Vec<(u64, u32, Tid)>,
-    /// Threads whose start nothing has told yet.
+    /// Threads that have no start record yet.
     unborn: BTreeSet<Tid>,
-    /// Of these, the ones of which no fork tells.
+    /// Those of these threads that no fork mentions.
     orphans: BTreeSet<Tid>,
-    /// What threads were called last.
+    /// The last name of each thread.
     names: BTreeMap<Tid, String>,
 }
 
@@ -81,7 +81,7 @@ impl<'a, W: Write> Second<'a, W> {
         Ok(self.writer.finish(&ending)?)
     }
 
-    /// What happens next.
+    /// Takes in the next event.
     pub fn take(&mut self, event: &Seen<'_>) -> Result<(), ImportError> {
         let cpu = event.cpu;
         if cpu as usize >= self.cpus.len() {
@@ -129,7 +129,7 @@ impl<'a, W: Write> Second<'a, W> {
         self.found.repairs.get(cpu as usize)
     }
 
-    /// When a CPU's events begin its first thread gets it: what that did before, nobody saw.
+    /// Gives each CPU its first thread when its events begin: that thread's earlier acts are not known.
     fn first(&mut self, t_ns: u64) {
         while let Some((from_ns, cpu, tid)) =
             self.beginnings.pop_if(|(from_ns, ..)| *from_ns <= t_ns)
@@ -138,7 +138,7 @@ impl<'a, W: Write> Second<'a, W> {
         }
     }
 
-    /// Behind a CPU's last event it may belong to nobody.
+    /// Takes a CPU from its last thread behind its last event, if it belongs to no task from there on.
     fn last(&mut self, t_ns: u64, cpu: u32) {
         let Cpu { events, current, .. } = self.cpus[cpu as usize];
         if self.repair(cpu).and_then(|repair| repair.ends_behind) == Some(events) && current != IDLE
@@ -167,7 +167,7 @@ impl<'a, W: Write> Second<'a, W> {
         }
         self.has(t_ns, cpu, prev_tid, next.tid, left);
         if left == Left::Dead && prev_tid != IDLE {
-            // Whoever has this number next is another thread.
+            // The next thread with this number is another one.
             self.unborn.insert(prev_tid);
             self.orphans.insert(prev_tid);
         }
@@ -176,7 +176,7 @@ impl<'a, W: Write> Second<'a, W> {
         let broken = self.repair(cpu).map_or(&[][..], |repair| &repair.broken);
         let seen = &mut self.cpus[cpu as usize];
         if broken.get(seen.broken) == Some(&number) {
-            // It is not known when the next thread left: the CPU belongs to nobody from here on.
+            // It is not known when the next thread left: the CPU belongs to no task from here on.
             seen.broken += 1;
             if next.tid != IDLE {
                 self.has(t_ns, cpu, next.tid, IDLE, Left::Preempted);
@@ -211,7 +211,7 @@ impl<'a, W: Write> Second<'a, W> {
         }
         let tid = named.tid;
         if self.orphans.remove(&tid) {
-            // Nobody's child, as far as is known.
+            // Its parent is not known.
             self.put(Event { t_ns, cpu, kind: Kind::Fork { parent: IDLE, child: tid } });
         }
         self.names.insert(tid, named.name.to_string());
@@ -219,7 +219,7 @@ impl<'a, W: Write> Second<'a, W> {
         self.put(Event { t_ns, cpu, kind: Kind::Start { tid, target: cpu } });
     }
 
-    /// A program that has begun meanwhile is seen by its name.
+    /// A new name shows that the thread runs another program.
     fn renamed(&mut self, t_ns: u64, cpu: u32, named: &Named) {
         let before = self.names.get(&named.tid).map(String::as_str);
         if named.tid != IDLE && before != Some(named.name) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Calls: what carries data between tasks, and who connects to whom.
+//! Calls: how data passes between tasks, and which connections they make.
 
 use super::{Channel, Item, Key, Replay, Wake, What};
 use crate::Carrier;
@@ -7,10 +7,10 @@ use crate::Carrier;
 impl Replay {
     /// A call that moved data ends.
     pub(super) fn call(&mut self, cpu: usize, key: Key, bytes: u32, read: bool) {
-        // Where not every call is written down, one that is takes as long as any event.
+        // If not every call is written down, a call that is costs as much as any event.
         let hook_ns = if self.calls { self.call_hook_ns } else { self.hook_ns };
         let Some(task) = self.calls_on(cpu, hook_ns) else { return };
-        // A call that may wait lets go of an interpreter's lock, whether it waits or not.
+        // A call that may wait drops an interpreter's lock, whether it waits or not.
         self.lets_go(task);
         self.tasks[task].channels.insert(key);
         let number = self.number(key);
@@ -31,7 +31,7 @@ impl Replay {
         self.put(task, what);
     }
 
-    /// Who is woken at a channel and writes there then had waited for room, or for who was in it.
+    /// A woken task that next writes to the channel of its wakeup had waited for room, or for another task inside it.
     pub(super) fn look_for_room(&mut self, wake: usize) {
         let Wake { woken, woken_item: Some(item), given: Some(key), held, .. } = self.wakes[wake]
         else {
@@ -48,7 +48,7 @@ impl Replay {
         }
     }
 
-    /// Which of the channels this is.
+    /// The number of a channel.
     fn number(&mut self, key: Key) -> u32 {
         *self.numbers.entry(key).or_insert_with(|| {
             self.channels.push((key, Channel::default()));
@@ -56,7 +56,7 @@ impl Replay {
         })
     }
 
-    /// Who runs there begins a connection.
+    /// The task on this CPU begins a connection.
     pub(super) fn connect(&mut self, cpu: usize, sends: u32, receives: u32, port: u8) {
         let Some(task) = self.calls_on(cpu, self.hook_ns) else { return };
         let keys = [sends, receives].map(|name| Key(name, Carrier::Tcp as u8));
@@ -70,7 +70,7 @@ impl Replay {
         self.put(task, What::Connect(connection));
     }
 
-    /// Who runs there accepts one.
+    /// The task on this CPU accepts a connection.
     pub(super) fn accept(&mut self, cpu: usize, sends: u32) {
         let Some(task) = self.calls_on(cpu, self.hook_ns) else { return };
         let sends = self.number(Key(sends, Carrier::Tcp as u8));
@@ -81,7 +81,7 @@ impl Replay {
         }
     }
 
-    /// The task that runs there, up to a call of its own that is written down now, which takes so long.
+    /// The task on this CPU, credited up to its call. Recording the call took `hook_ns`.
     fn calls_on(&mut self, cpu: usize, hook_ns: f64) -> Option<usize> {
         let current = self.cpus[cpu].current;
         let task = self.of(current).filter(|_| current != 0)?;

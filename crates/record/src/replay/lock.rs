@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who has its interpreter's lock, if its process has one ([`crate::gil`]).
+//! Which task holds its interpreter's lock, if its process has one ([`crate::gil`]).
 
 use super::{Cpu, Replay, Task};
 use crate::gil::{HAS_NS, NO_WORD};
 
 impl Replay {
-    /// A task has no interpreter's lock from now on.
+    /// A task holds no interpreter's lock from now on.
     pub(super) fn lets_go(&mut self, task: usize) {
         let of = &mut self.tasks[task];
         of.stint_ns = 0.0;
@@ -16,7 +16,7 @@ impl Replay {
         }
     }
 
-    /// How many others of a task's process have an interpreter's lock, if there is one.
+    /// How many other tasks of its process hold an interpreter's lock, if there is one.
     pub(super) fn others_with_lock(&self, task: usize) -> u32 {
         let process = self.tasks[task].process;
         let known = self.threads.get(&process).map_or(0, |threads| threads.have);
@@ -34,8 +34,8 @@ impl Replay {
         known + self.cpus.iter().filter(|cpu| takes(cpu)).count() as u32
     }
 
-    /// A task gives up waiting in this call. Who has the lock that it waits for is awake, and may not have worked
-    /// for long yet, where others have its CPU.
+    /// A task gives up waiting in this call. The holder of the lock that it waits for is awake. It may not have worked
+    /// for long yet, if other tasks have its CPU.
     pub(super) fn gives_up(&mut self, task: usize, call: u32) {
         let process = self.tasks[task].process;
         let awake =
@@ -45,7 +45,7 @@ impl Replay {
         self.threads.entry(process).or_default().gave_up(call, meanwhile);
     }
 
-    /// A task wakes another by a futex: its number, where both are of one process.
+    /// A task wakes another by a futex: the word's number, if both are of one process.
     pub(super) fn woken_at(&mut self, waker: usize, woken: usize, object: u32) -> u32 {
         let process = self.tasks[waker].process;
         if process != self.tasks[woken].process {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What runs in the guest: system calls that no benchmark makes often.
+//! Jobs in the guest: system calls that no benchmark makes often.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn pin(cpu: usize) -> anyhow::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// To batch and back, and another nice value, whose weight a policy is told of.
+/// Changes to batch and back, and to another nice value: the policy is told its weight.
 fn change_scheduler(turn: i32) -> anyhow::Result<()> {
     let class = if turn % 2 == 0 { libc::SCHED_BATCH } else { libc::SCHED_OTHER };
     let parameter = libc::sched_param { sched_priority: 0 };
@@ -74,11 +74,11 @@ fn change_scheduler(turn: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the word is `mine`, hands it over, a thousand times.
+/// Waits a thousand times until the word is `mine`, then hands it over.
 fn turns(word: &AtomicU32, mine: u32) {
     for _ in 0..1000 {
         while word.load(Ordering::Acquire) != mine {
-            // woken for nothing or too late, the word says so
+            // a spurious or late wakeup does no harm: the loop checks the word
             let _ = futex::wait(word, futex::Flags::PRIVATE, 1 - mine, None);
         }
         word.store(1 - mine, Ordering::Release);

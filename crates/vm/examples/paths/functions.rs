@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which symbols of the kernel the names of machines/paths.toml stand for.
 
-/// A name, the symbols whose own parts make it up, and what to say of it.
+/// A name, the symbols that contribute their own parts, and a remark for its line.
 ///
-/// Names are those of 6.12 and before; symbols of later kernels stand beside them. What a compiler
-/// inlined counts for the symbol that it is in. A symbol that a kernel lacks is passed over.
+/// Names are those of 6.12 and before; symbols of later kernels stand beside them. Inlined code counts for the symbol
+/// that contains it. A symbol that a kernel lacks is skipped.
 pub struct Function {
     pub name: &'static str,
     pub symbols: &'static [&'static str],
@@ -20,16 +20,16 @@ pub enum Kind {
     Unreturning,
     /// An entry of interrupts.
     Interrupt,
-    /// Not a path length: its instructions are not those of who calls it.
+    /// Not a path length: its instructions do not belong to its caller.
     Apart,
-    /// The same, and an entry of interrupts.
+    /// As `Apart`, and an entry of interrupts.
     InterruptApart,
     /// Its calls begin and end the measurement.
     Mark,
 }
 
 impl Kind {
-    /// How the plugin calls it.
+    /// The plugin's letter for it.
     pub fn letter(self) -> char {
         match self {
             Kind::Call | Kind::Apart => 'f',
@@ -56,7 +56,7 @@ const fn kind(name: &'static str, symbols: &'static [&'static str], kind: Kind) 
     Function { name, symbols, note: "", kind }
 }
 
-/// Of the plugin itself: the code of BPF programs.
+/// The plugin's own name for the code of BPF programs.
 pub const BPF: &str = "bpf_callback";
 
 pub const FUNCTIONS: &[Function] = &[
@@ -161,12 +161,12 @@ pub const FUNCTIONS: &[Function] = &[
         "wake_up_common",
         &["__wake_up", "__wake_up_sync_key", "__wake_up_common_lock", "__wake_up_common"],
     ),
-    // shared by names that it has inlined
+    // shared by the functions that it inlines
     kind(IDLE, &["do_idle"], Kind::Apart),
-    // looked at by the number of CPUs
+    // divided by the number of CPUs that it visits
     kind(GROUP_STATS, &["update_sd_lb_stats"], Kind::Apart),
     kind(IDLEST, &["sched_balance_find_dst_group"], Kind::Apart),
-    // charged elsewhere by the simulator, or nobody's
+    // charged elsewhere by the simulator, or to no task
     kind(
         "spinning",
         &["native_queued_spin_lock_slowpath", "smp_call_function_many_cond"],
@@ -196,8 +196,8 @@ pub const FUNCTIONS: &[Function] = &[
 /// From idle to idle.
 const IDLE: &str = "do_idle";
 
-/// Names that have no function of their own, the one that has them inlined, and their part of it.
-/// A part of nothing is the whole's already, which has a name itself.
+/// Names without a function of their own, the function that inlines each, and their part of it. A part of nothing is
+/// the whole's already, which has a name itself.
 pub const INLINED: &[(&str, &str, f64)] = &[
     ("cpu_idle_enter", IDLE, 0.5),
     ("cpu_idle_exit", IDLE, 0.5),
@@ -205,11 +205,11 @@ pub const INLINED: &[(&str, &str, f64)] = &[
     ("wake_affine", "select_task_rq_fair", 0.0),
 ];
 
-/// Of one call, all CPUs that it looks at.
+/// Its length is that of one call, over all CPUs that it visits.
 pub const GROUP_STATS: &str = "update_sd_lb_stats";
-/// The same.
+/// As [`GROUP_STATS`].
 pub const IDLEST: &str = "sched_balance_find_dst_group";
 
-/// Names whose length is for each CPU looked at, and the function that looks.
+/// Names with a length per CPU visited, and the function that visits them.
 pub const PER_CPU: &[(&str, &str)] =
     &[("update_sg_lb_stats", GROUP_STATS), ("find_idlest_cpu", IDLEST)];

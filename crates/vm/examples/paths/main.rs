@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Measures machines/paths.toml: how many instructions the functions of a real kernel take.
 //!
-//! `cargo run -p vm --release --example paths > paths.toml` boots the guest some times with a plugin
-//! of QEMU (plugin/paths.c) that counts them, while hackbench and some system calls run, under Linux's
-//! own class and under policies. It prints the whole file, with the median of a call and the range of
-//! its 5 % to 95 % quantiles; what these runs do not reach stays as it is.
-//! With a folder behind `--` the counts of each boot are kept there, and those that are there from
-//! before are not taken again.
+//! `cargo run -p vm --release --example paths > paths.toml` boots the guest several times with a plugin of QEMU
+//! (plugin/paths.c) that counts them. Meanwhile hackbench and some system calls run, under Linux's own class and under
+//! policies. It prints the whole file, with the median of a call and the range of its 5 % to 95 % quantiles. Lines of
+//! functions that these runs do not reach stay unchanged. With a folder behind `--`, the counts of each boot are kept
+//! there and not taken again.
 //!
 //! It needs a QEMU with plugins of API version 1 (4.2 to 8.2), hackbench, and clang.
 
@@ -28,7 +27,7 @@ use vm::{PolicyRef, Request, Shape, WorkloadRef};
 
 static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
 
-/// Fewer calls than this say nothing.
+/// Fewer calls than this are no basis for a length.
 const CALLS_MIN: u64 = 20;
 const FILE: &str = include_str!("../../../../machines/paths.toml");
 const COMMAND: &str = "cargo run -p vm --release --example paths";
@@ -87,7 +86,7 @@ fn measure(kept: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything that the plugin counts in.
+/// All runs in which the plugin counts.
 fn runs() -> anyhow::Result<Vec<Run>> {
     let exe = std::env::current_exe()?;
     let work = |names: &str| format!("{} work {names}", exe.display());
@@ -148,7 +147,7 @@ impl Plugin {
         Ok((release.to_string(), text))
     }
 
-    /// Takes counts, or reads those that are kept at this place.
+    /// Counts a run, or reads the counts that are kept at this place.
     fn run(&self, run: &Run, kept: Option<&Path>) -> anyhow::Result<Counts> {
         let text = match kept.and_then(|file| fs::read_to_string(file).ok()) {
             Some(text) => text,
@@ -173,7 +172,7 @@ impl Plugin {
         Ok(counts)
     }
 
-    /// Boots, runs, and gives back what the command printed.
+    /// Boots, runs, and returns the command's output.
     fn boot(&self, cpus: usize, policy: &str, command: &str) -> anyhow::Result<String> {
         let policy = match policy {
             "default" => PolicyRef::Default,
@@ -207,7 +206,7 @@ fn add(to: &mut Histogram, from: &Histogram) {
     }
 }
 
-/// How many calls, and the count that a part of them does not exceed.
+/// The number of calls, and the quantile of their counts.
 fn quantile(histogram: &Histogram, part: f64) -> (u64, u64) {
     let calls: u64 = histogram.values().sum();
     let mut seen = 0;
@@ -235,7 +234,7 @@ fn print_file(all: &Counts, by_cpus: &BTreeMap<usize, Counts>, release: &str) {
     }
 }
 
-/// The line of the file for a name that was measured.
+/// The line of the file for a measured name.
 fn line_of(
     name: &str,
     all: &Counts,
@@ -274,7 +273,7 @@ fn line_of(
     Some(line(name, median as f64, range, &source, release))
 }
 
-/// A part of the function that has it inlined.
+/// The line of an inlined function, as a part of the function that contains it.
 fn inlined(name: &str, whole: &str, part: f64, all: &Counts, release: &str) -> Option<String> {
     let histogram = all.get(whole)?;
     let (calls, median) = quantile(histogram, 0.5);
@@ -288,7 +287,7 @@ fn inlined(name: &str, whole: &str, part: f64, all: &Counts, release: &str) -> O
     (calls >= CALLS_MIN).then(|| line.replace("\"measured\"", "\"derived\""))
 }
 
-/// What a CPU more adds to a call, between the smallest and the largest shape that make such calls.
+/// How much one more CPU adds to a call, from the smallest and the largest shape with such calls.
 fn per_cpu(
     name: &str,
     looks: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One execution of the workload in a guest that is laid out anew for it.
+//! One execution of the workload, in a guest with files restored for it.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -15,13 +15,14 @@ use super::machine::{APPLETS, PATH, busybox, mount_tmpfs};
 use crate::closure::PROGRAMS;
 use crate::job::{Job, JobWorkload};
 
-/// The argument behind `guest` that makes this program the worker; a name, its file and the report's follow.
+/// The argument behind `guest` that makes this program the worker. The workload's name, its file and the report's
+/// follow.
 pub(crate) const WORKER: &str = "worker";
 
-/// Where the agent lies in a guest.
+/// The agent's path in a guest.
 const AGENT: &str = "/init";
 
-/// What the workload writes lies in a file system of its own, which bounds what it takes between two looks.
+/// The workload's output is in a file system of its own, which bounds its size between two reads.
 pub(super) const WRITTEN: &str = "/run/written";
 const OUTPUT: &str = "/run/written/output";
 const ERRORS: &str = "/run/written/errors";
@@ -32,7 +33,7 @@ const SHARED: &str = "/dev/shm";
 /// Paths of `--with`, untouched.
 const KEPT: &str = "/.kept";
 
-/// Runs the workload once and leaves nothing of it behind; `show` is given what it writes.
+/// Runs the workload once and removes everything it leaves behind; `show` is called with its output.
 pub(crate) fn execute(
     job: &Job,
     standing: Standing,
@@ -54,7 +55,7 @@ pub(crate) fn execute(
     live::execute(command, &what, |_| clear(), show)
 }
 
-/// Lays out files as they were packed: what one execution built must not spare the next one work.
+/// Restores files as they were packed: what one execution built must not spare the next one work.
 fn restore(workload: &JobWorkload) -> anyhow::Result<()> {
     unmount(SHARED, UnmountFlags::DETACH)?;
     mount_tmpfs(SHARED)?;
@@ -73,7 +74,7 @@ fn restore(workload: &JobWorkload) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// This program as the worker that runs a workload file and writes its report; `agent` is where it lies.
+/// This program as the worker that runs a workload file and writes its report; `agent` is its path.
 ///
 /// It begins in [`super::main`]. Errors call the workload `name`.
 pub fn worker_command(
@@ -87,7 +88,7 @@ pub fn worker_command(
     command
 }
 
-/// The child's side of it.
+/// The child's side of [`worker_command`].
 pub(crate) fn worker() -> ! {
     let words: Vec<String> = std::env::args().skip(3).collect();
     let result = match &words[..] {
@@ -103,7 +104,7 @@ pub(crate) fn worker() -> ! {
     std::process::exit(0)
 }
 
-/// With its name, and where it leaves a report.
+/// The command, its name, and the path of its report.
 fn command(workload: &JobWorkload) -> anyhow::Result<(Command, String, Option<&'static str>)> {
     match workload {
         JobWorkload::Command { program, argv, folder, .. } => {
@@ -119,7 +120,7 @@ fn command(workload: &JobWorkload) -> anyhow::Result<(Command, String, Option<&'
     }
 }
 
-/// Ends what the workload left behind: its daemons would disturb the next run.
+/// Ends processes that the workload left behind: its daemons would disturb the next run.
 fn clear() {
     // SAFETY: as process 1 this spares the agent and kernel threads
     unsafe { libc::kill(-1, libc::SIGKILL) };

@@ -13,12 +13,12 @@ use rustix::system::{RebootCommand, reboot};
 
 use super::execute::WRITTEN;
 
-/// Where busybox's applets are linked, behind all other folders of `PATH`.
+/// Folder of links to busybox's applets, behind all other folders of `PATH`.
 pub(crate) const APPLETS: &str = "/.busybox";
-/// Where the guest's programs are looked up.
+/// Folders of the guest's programs.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// /tmp is not among them: it is in memory like all of the root, and may hold files of the caller's.
+/// /tmp is not among them: like all of the root it is in memory, and it may hold files of the caller's.
 const MOUNTS: &[(&str, &str)] = &[
     ("proc", "/proc"),
     ("sysfs", "/sys"),
@@ -40,11 +40,11 @@ const CONSTANTS: &[&str] = &[
     "numa_balancing/scan_period_max_ms",
 ];
 
-/// Mounts, sets up loopback, raises the agent above the policy it measures; how it was scheduled before, as commands
-/// are to be.
+/// Mounts, sets up loopback, and raises the agent above the policy it measures. Returns the agent's scheduling before,
+/// which is for the commands.
 pub(crate) fn prepare() -> anyhow::Result<Standing> {
     for (kind, place) in MOUNTS {
-        // debugfs and the like bring their own mount points; plain folders are made
+        // debugfs and similar file systems have mount points already; ordinary folders are made
         let _ = fs::create_dir_all(place);
         mount_kind(kind, place, c"")?;
     }
@@ -88,12 +88,12 @@ pub(crate) fn dilate(factor: u64) -> anyhow::Result<()> {
 pub(crate) fn power_off() -> ! {
     rustix::fs::sync();
     let _ = reboot(RebootCommand::PowerOff);
-    // only without the right to, which process 1 has
+    // reached only without the right to power off, which process 1 has
     std::process::exit(1)
 }
 
-/// A policy that starves its tasks must not starve the one who reports it. Children start as
-/// ordinary tasks, but for the timer slack, of which real-time ones have none [__sched_setscheduler].
+/// A policy that starves its tasks must not starve the agent that reports it. Children start as ordinary tasks, except
+/// for the timer slack: real-time tasks have none [__sched_setscheduler].
 fn rise() -> anyhow::Result<()> {
     let parameter = libc::sched_param { sched_priority: 50 };
     let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One run of the workload under one policy, on its way to the host.
+//! One run of the workload under one policy, and its way to the host.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use super::execute::execute;
 use super::{Host, Run};
 use crate::job::{Job, Measured, Message};
 
-/// Measures one run; its records go ahead.
+/// Measures one run. Its records are sent before the message.
 pub(crate) fn one(
     host: &mut Host,
     job: &Job,
@@ -29,7 +29,7 @@ pub(crate) fn one(
         record: job.record,
         count_locks: job.count_locks,
     };
-    // Both say something to the host: what is done next, and what the workload writes.
+    // Both send to the host: the next step, and the workload's output.
     let (shared, step) = (RefCell::new(&mut *host), RefCell::new(String::new()));
     let mut say = |text: &str| {
         *step.borrow_mut() = text.to_string();
@@ -38,7 +38,7 @@ pub(crate) fn one(
     let mut run_once = || {
         let mut show = |line: &str| {
             let (step, line) = (step.borrow().clone(), line.to_string());
-            // A host that does not listen is found out by the next step.
+            // If the host does not listen, the next step finds out.
             let _ = shared.borrow_mut().tell(&Message::Wrote { step, line });
         };
         execute(job, run.standing, job.show.then_some(&mut show as Show<'_>))

@@ -18,8 +18,8 @@ use policy::{Instance, Policy};
 use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
 use crate::probe;
 
-/// Runs the job and powers the guest off. Call it where the first argument is `guest`; the second
-/// is the number of the boot, or that this is the worker of a workload file.
+/// Runs the job and powers the guest off. Call it if the first argument is `guest`. The second is the number of the
+/// boot, or says that this is the worker of a workload file.
 pub fn main(registry: &[&'static Policy]) -> ! {
     if std::env::args().nth(2).as_deref() == Some(execute::WORKER) {
         execute::worker();
