@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Does the function `fault` to each of $POLICIES, and says who survived it: `survived NAME`, or `lost NAME: why`.
+# Runs the function `fault` under each of $POLICIES, and prints `survived NAME`, or `lost NAME: why`.
 
-# Tasks of every kind that a policy has to give back as it got them. Each is what it is to be before anybody
-# looks: the program that makes it so has become the loop.
+# Tasks of every kind that a policy has to give back unchanged. Each is set up before the test looks at it: the program
+# that sets it up has become the loop.
 loop='while :; do sleep 0.5; done'
 witness() {
     "$@" sh -c "$loop" & witnesses="$witnesses $!"
@@ -18,14 +18,14 @@ witness chrt -r 2
 witness; renice 7 -p $!
 witness; renice -7 -p $!
 
-# Class and priority of every task, and the affinity mask of those that are not the kernel's own.
+# Class and priority of every task, and the affinity mask of those that are not kernel threads.
 tasks() {
     grep -Hs -e '^policy' -e '^prio' /proc/[0-9]*/task/[0-9]*/sched | tr -s ' '
     grep -Hs -e '^VmSize:' -e '^Cpus_allowed:' /proc/[0-9]*/task/[0-9]*/status |
         awk -F: '$2 == "VmSize" { own = $1; next } $1 == own'
 }
 
-# A policy that is gone has left nothing behind: not itself, no task of its class, none changed, none dead.
+# After a policy is unloaded nothing is left: not the policy, no task in its class, none changed, none dead.
 nothing_left() {
     await '[ "$(state)" = disabled ]'
     [ "$(cat /sys/kernel/sched_ext/nr_rejected)" = 0 ] || fail "tasks were refused"
@@ -36,12 +36,12 @@ nothing_left() {
     changed=$(awk -F: 'NR == FNR { was[$1, $2] = $3; next }
         ($1, $2) in was && was[$1, $2] != $3 { print $0 ", was" was[$1, $2] }' before after)
     [ -z "$changed" ] || fail "changed:" $changed
-    # Before 7.1 a task that was sent to a CPU and left at once has the kernel warn of itself [7e0ffb72de8a].
+    # Before 7.1 the kernel warns, by its own fault, if a task is sent to a CPU and leaves at once [7e0ffb72de8a].
     broken=$(dmesg -c | grep -v 'scx_dsq_insert_commit' | grep -m 1 -e 'WARNING: ' -e 'BUG: ' -e 'Oops: ')
     [ -z "$broken" ] || fail "the kernel says: $broken"
 }
 
-# All processes but the kernel's own.
+# All processes except kernel threads.
 users() {
     for user in $(grep -ls '^VmSize:' /proc/[0-9]*/status); do
         user=${user#/proc/}
@@ -49,7 +49,7 @@ users() {
     done
 }
 
-# Who comes after a lost one is not to pay for it, unless that has left something behind that cannot be ended.
+# A lost policy does not spoil the runs of the next ones, unless it has left something behind that cannot be ended.
 spoilt=
 dmesg -c >/dev/null
 for policy in $POLICIES; do

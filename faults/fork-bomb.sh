@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A fork bomb in a group of at most 150 tasks: nobody above starves, others progress, the policy can be taken out.
+# A fork bomb in a cgroup of at most 150 tasks: no task outside starves, others progress, the policy can be unloaded.
 load --stats 100ms --json
 group=/sys/fs/cgroup/bomb
 echo +pids >/sys/fs/cgroup/cgroup.subtree_control

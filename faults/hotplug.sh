@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# CPUs 1 and 3 of four go and come back, one by one and together, under load.
+# CPUs 1 and 3 of four go offline and online, one by one and together, under load.
 turn() { echo $2 >/sys/devices/system/cpu/cpu$1/online || fail "cpu$1 does not turn $2"; }
 load
 masks='4 6 c f f f'
@@ -17,7 +17,7 @@ for step in '3 0' '1 0' '1 1' '3 1' '1 0' '3 0' '3 1' '1 1'; do
 done
 wait $bound $job; [ -e bound ] || fail "hackbench: $(cat out)"
 [ "$(cat /sys/devices/system/cpu/online)" = 0-3 ] || fail "CPUs are missing"
-# Both that were away are used again: the time of users that a CPU has had, niced or not, as $used in ticks.
+# Both CPUs are used again: $used is a CPU's user time, niced or not, in ticks.
 used() {
     used=
     while read -r name user nice rest; do

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A machine with nothing to do: what the loader takes of a CPU in a minute, all its threads.
+# An idle machine: the CPU time that the loader's threads take in a minute.
 load
 sleep 5
 taken() { cat /proc/$pid/task/*/schedstat | awk '{ ns += $1 } END { printf "%d", ns / 1000 }'; }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# kill -9 of the process that holds the policy, under load.
+# kill -9 of the policy's loader, under load.
 load
 hackbench -g 2 -l 150 >out 2>&1 & job=$!
 sleep 0.4

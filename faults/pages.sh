@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Four tasks that a profile calls devils, all of whose memory is on one of four nodes: they are spread, their pages follow,
-# and then nothing moves any more. A dry run before it says so and does nothing; with UNTRIED there is none.
+# Four tasks that a profile calls devils, with all memory on one of four nodes. They are spread, their pages follow, and
+# then nothing moves any more. A dry run first reports the same and moves nothing; with UNTRIED there is none.
 cat >devil <<'C'
 #!/bin/sh
 x=$(head -c 16777216 /dev/zero | tr '\0' a)
@@ -16,7 +16,7 @@ done
 await '[ $(ls ready-* 2>/dev/null | wc -l) = 4 ]'
 for devil in $devils; do taskset -p ff $devil >out; done
 
-# The node that a task is on, two CPUs each, as $node; the part of its pages there, as $part.
+# Sets $node to the node that a task is on, with two CPUs each, and $part to the percentage of its pages there.
 whereabouts() {
     node=$(awk '{ print int($39 / 2) }' /proc/$1/stat)
     part=$(awk -v n=N$node '{ for (i = 1; i <= NF; i++) if (split($i, word, "=") == 2 && word[1] ~ /^N[0-9]+$/) {
@@ -45,7 +45,7 @@ before=$(moves)
 [ "$before" = '3 moves of memory' ] || fail "moves: $before"
 sleep ${REST:-10}
 [ "$(moves)" = "$before" ] || fail "at rest: $before, then $(moves)"
-# For a turn one may be elsewhere: a domain with nothing to do takes who waits in another.
+# For a turn a task may be elsewhere: a domain with nothing to run takes a task that waits in another.
 await spread
 unload
 kill $devils

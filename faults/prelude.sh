@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# What every script in the guest knows: the command, the state of sched_ext, an end with a reason.
+# Functions for every script in the guest: the command, the state of sched_ext, a failure with a reason.
 
 P=/init
 cd /tmp
 
 state() { cat /sys/kernel/sched_ext/state; }
 ops() { (cd /sys/kernel/sched_ext && cat root/ops); }
-# Who keeps the CPUs goes first, or nobody hears why it failed.
+# Tasks that keep the CPUs are killed first, else the reason is never printed.
 fail() {
     kill -KILL $hogs $spinners 2>/dev/null
     echo "failed: $* [$(tail -n 3 err)]" | tr '\n' '|'; echo
@@ -14,7 +14,7 @@ fail() {
 }
 await() { i=0; until eval "$1"; do i=$((i+1)); [ $i -lt 400 ] || fail "never: $1"; sleep 0.05; done; }
 
-# A command line that is refused: one line says why, in err.
+# Expects a command line to be refused, with one line in err that says why.
 refused() {
     "$@" >out 2>err; status=$?
     [ $status = 2 ] && [ $(wc -l <err) = 1 ] || fail "$* gave $status: $(cat err)"
@@ -22,12 +22,12 @@ refused() {
 
 kernel_said() { dmesg | grep -e 'sched_ext: ' -e 'rcu: '; }
 
-# The policy has charge still; else the kernel has said why not.
+# Fails if the policy is no longer loaded, with the kernel's reason.
 in_charge() {
     [ "$(state)" = enabled ] || fail "thrown out: $(kernel_said | tail -n 4)"
 }
 
-# $policy in charge until `unload`; $by: how, where not by sched_ext.
+# Loads $policy until `unload`; $by has options for a run without sched_ext.
 by=
 load() {
     $P run $policy $by "$@" >lines 2>err & pid=$!
@@ -40,7 +40,7 @@ unload() {
     [ "$(state)" = disabled ] || fail "still $(state)"
 }
 
-# A task that never sleeps; the CPU time that a task has had, as $ran in ms; whether each of some runs on.
+# spin: starts a task that never sleeps. ran: sets $ran to a task's CPU time in ms. progress: waits until each task ran.
 spin() { (while :; do :; done) & spinners="$spinners $!"; }
 ran() {
     while read -r name colon ran; do
@@ -54,8 +54,8 @@ progress() {
     done
 }
 
-# Until the spinners have had $1 ms, some dozens of slices, however long a busy host takes for them: $all, and the $least
-# and $most of one.
+# Waits until the spinners have had $1 ms together, some dozens of slices, however long a busy host takes. Sets $all,
+# and the $least and $most of one.
 share() {
     begun=; all=0; enough=$1
     for task in $spinners; do ran $task; begun="$begun ${ran%.*}"; done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Tasks that wait are bound to other CPUs, reniced, and sent through other classes; each does all its work.
+# Waiting tasks are pinned to other CPUs, reniced, and moved through other classes; each does all its work.
 load
 tasks=8
 n=0; while [ $n -lt $tasks ]; do

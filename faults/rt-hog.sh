@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A real-time task takes CPU 1. Who can leaves it: who waited there would live on the twentieth that the kernel's
-# deadline server leaves to them. A task bound there is reported, and ends when the real-time task has gone. With
-# IN_PLACE a task that runs there becomes one, of which the kernel tells no policy.
+# A real-time task takes CPU 1. Every task that can move leaves it: a task that waits there would get part of the
+# twentieth that the kernel's deadline server grants. A task pinned there is reported, and ends when the real-time task
+# has gone. With IN_PLACE a task that runs there becomes real-time, which the kernel does not report to the policy.
 load
 for i in 1 2 3 4; do spin; done
 taskset 2 sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; touch done' & pinned=$!
@@ -9,7 +9,7 @@ progress $pinned $spinners
 if [ "$IN_PLACE" ]; then from=2; told=2000; else from=1; told=0; fi
 taskset $from chrt -f 50 taskset 2 sh -c 'while :; do :; done' & hog=$!
 await 'ran $hog; [ ${ran%.*} -gt 10 ]'
-# Those of $left that were on that CPU last.
+# Sets $behind to the tasks of $left that were last on that CPU.
 behind() {
     behind=
     for task in $left; do
@@ -18,9 +18,9 @@ behind() {
         [ ${37} != 1 ] || behind="$behind $task"
     done
 }
-# Each has left before the hog has had two seconds since the policy can know, and was looked at as often as that takes:
-# a busy host may stop the other CPU meanwhile. From then on it has half of its part, or more: where the deadline server
-# has its turns, some come back for a moment.
+# Each task has left before the hog has had two seconds since the policy could know, and at least 20 looks: a busy host
+# may stop the other CPU meanwhile. From then on each gets at least half of its share. Some tasks come back for a moment
+# when the deadline server runs.
 looks=0 left=$spinners
 until behind; left=$behind; [ -z "$left" ]; do
     looks=$((looks+1))

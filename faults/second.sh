@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Somebody loads a second policy: it is refused in one line, and the first stays in charge.
+# A second policy is loaded: it is refused in one line, and the first stays loaded.
 load
 first=$(ops)
 hackbench -g 1 -l 150 -p >out 2>&1 & job=$!

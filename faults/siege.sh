@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Real-time tasks keep every CPU: of each second the kernel leaves ours a twentieth. Who waits then must not gather
-# where that has just been: everybody has his turn before the watchdog, or RCU, loses patience.
+# Real-time tasks keep every CPU: the kernel leaves our tasks a twentieth of each second. Waiting tasks must not gather
+# on the CPU that has just had it. Every task gets a turn before the watchdog or RCU complains.
 load
 mkfifo gate
 for i in $(seq $((40 * $(nproc)))); do
     (: <gate; while :; do :; done) & spinners="$spinners $!"
 done
-read -r self rest </proc/self/stat # $$ is who began all faults
-chrt -f -p 60 $self # who watches does not wait with them
+read -r self rest </proc/self/stat # $$ is the shell that began all faults
+chrt -f -p 60 $self # the test itself does not wait with them
 : >gate
 
-# Of who is gone nothing is told, least of all what the one before him had.
+# A task that is gone is a failure, and must not show the value of the task before it.
 cpu_time() {
     for task in $spinners; do
         ran=; ran $task

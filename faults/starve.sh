@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A policy starves a task: the watchdog throws it out, `run` says why, and the task goes on.
+# A policy starves a task: the watchdog unloads the policy, `run` says why, and the task continues.
 $P run $policy -- sh -c '
     renice -n 19 $$; echo $$ >who
     i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; touch done' >out 2>err

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A real-time task wakes on CPU 1 a thousand times a second, for a moment. Who waits there gets its turns all the same:
-# nobody has the CPU for itself, and nobody is sent away each time.
+# A real-time task wakes on CPU 1 a thousand times a second, for a moment. The tasks waiting there still get their
+# turns: no task has the CPU for itself, and no task is sent away each time.
 load
 for i in 1 2 3 4 5 6; do spin; done
 chrt -f 7 cyclictest -q -t 1 -a 1 -p 7 -i 1000 -D 600 >visits 2>&1 & visitor=$!

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A build of three crates side by side, and of a program of them.
+# Builds three crates in parallel, and a program from them.
 mkdir /tmp/build; cd /tmp/build
 for crate in a b c; do
     mkdir -p $crate/src

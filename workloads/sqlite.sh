@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Six processes write to one database: who finds it locked sleeps for some ms, and tries again.
+# Six processes write to one database. A process that finds it locked sleeps for some ms, and tries again.
 cd /tmp
 sqlite3 all.db 'create table pages (number integer primary key, text);'
 for writer in 1 2 3 4 5 6; do

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A server with threads: it makes one for each request of 16 clients, which work longer at what they are told.
+# A server with a thread for each request of 16 clients. Clients work longer on a request than the server does.
 cd /tmp; cat >web.py <<END
 import http.client, http.server, os, threading
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Traces of Perfetto's: refused, or imported and replayed.
+//! Perfetto traces: refused, or imported and replayed.
 #![no_main]
 
 mod replayed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What several targets do with a recording: read it to its end, and make a workload of it.
+//! Shared by several targets: reads a recording to its end, and makes a workload of it.
 
 use record::{Fit, Reader, Replay};
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Counters of the CPU: how many instructions it has retired. A scheduler may read them from kernel 6.15 on
- * (ae0a457f5d33); before, crates/live/src/bpf/switched.bpf.c reads them in its place.
+ * The CPU's counter of retired instructions. A scheduler may read it from kernel 6.15 on
+ * (ae0a457f5d33). Before that, crates/live/src/bpf/switched.bpf.c reads it instead.
  */
 #pragma once
 #include "kernel.h"
 #include "task_table.h"
 
-/* What a counter says, since it was opened. */
+/* A counter's value since it was opened. */
 struct count {
 	u64 instructions;
-	u64 counting_ns;	/* for how long it has counted */
+	u64 counting_ns; /* how long it has counted */
 };
 
 #ifdef __bpf__
@@ -28,7 +28,7 @@ struct {
 	__type(value, u32);
 } instructions SEC(".maps");
 
-/* Of this CPU; all 0 where it has none. */
+/* This CPU's count; all 0 if it has no counter. */
 static __always_inline struct count cpu_count(void)
 {
 	struct bpf_perf_event_value value = {};
@@ -38,11 +38,13 @@ static __always_inline struct count cpu_count(void)
 }
 #endif
 
-/* Adds what p's CPU has counted while p ran. */
-static __always_inline void count_into(struct task_slot *slot, u32 kind, struct count before, struct count now)
+/* Adds the instructions that p's CPU counted while p ran. */
+static __always_inline void count_into(struct task_slot *slot, u32 kind, struct count before,
+				       struct count now)
 {
-	/* A counter whose CPU went and came back, or whose unit counts for others, stands still. */
-	if (!before.counting_ns || now.counting_ns <= before.counting_ns || now.instructions < before.instructions)
+	/* The counter stops while its CPU is offline or its PMU unit counts other events. */
+	if (!before.counting_ns || now.counting_ns <= before.counting_ns ||
+	    now.instructions < before.instructions)
 		return;
 	slot->instructions.of[kind] += now.instructions - before.instructions;
 	slot->counted_ns.of[kind] += now.counting_ns - before.counting_ns;

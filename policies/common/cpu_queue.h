@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A queue for each CPU: a DSQ of the CPU's own number, from which others can take. */
+/* One DSQ for each CPU, numbered like the CPU. Other CPUs can take tasks from it. */
 #pragma once
 #include "kernel.h"
 #include "topology.h"
 #include "hotplug.h"
 #include "place_idle.h"
 
-/* In init, for policies to whom it does not matter on which node they are. */
+/* In init, for policies that do not care on which node their DSQs are. */
 static __always_inline s32 cpu_queues_create(void)
 {
 	s32 error;
@@ -20,19 +20,20 @@ static __always_inline s32 cpu_queues_create(void)
 	return 0;
 }
 
-/* In dispatch. A function of its own to the verifier, which would else go on from each of its ways. */
+/* In dispatch. Not inlined, else the verifier continues from each path through it. */
 __noinline int cpu_queue_clear_unasked(void)
 {
 	s32 cpu = cpu_to_clear();
 
 	if (cpu >= 0) {
 		dsq_hand_back(cpu, cpu);
-		scx_bpf_kick_cpu(cpu, 0);	/* kernels without later fixes wake nobody [move_local_task_to_local_dsq] */
+		/* kernels without later fixes wake no CPU here [move_local_task_to_local_dsq] */
+		scx_bpf_kick_cpu(cpu, 0);
 	}
 	return 0;
 }
 
-/* The shortest queue of those that were looked at. */
+/* The shortest queue among those examined so far. */
 struct shortest {
 	s32 cpu;
 	s32 waiting;
@@ -46,7 +47,7 @@ static __always_inline void shortest_look(struct shortest *of, s32 cpu)
 		*of = (struct shortest){ cpu, waiting };
 }
 
-/* Of the CPUs that p can be put on, the one for which fewest wait, near first; its own where there is none. */
+/* The CPU with the shortest queue among those p can be put on, nearest first; else p's own CPU. */
 static __always_inline s32 cpu_queue_shortest(struct task_struct *p)
 {
 	s32 own = scx_bpf_task_cpu(p);
@@ -62,14 +63,17 @@ static __always_inline s32 cpu_queue_shortest(struct task_struct *p)
 	return best.cpu;
 }
 
-/* Whether a CPU is to take one of those that wait for another (cpu_helps). */
+/* Whether a CPU should take a task that waits for another CPU (cpu_helps). */
 static __always_inline bool cpu_queue_helps(s32 cpu, s32 other)
 {
 	return cpu_lacks_any(other) &&
 	       cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other));
 }
 
-/* Takes a task that waits for a CPU which has gone, or is taken: nobody else would look there. Whether there was one. */
+/*
+ * Takes a task that waits for an offline or taken CPU: no other path looks there. Returns whether
+ * there was one.
+ */
 static __always_inline bool cpu_queue_take_from_away(s32 cpu)
 {
 	u32 i;
@@ -84,8 +88,10 @@ static __always_inline bool cpu_queue_take_from_away(s32 cpu)
 }
 
 /*
- * Takes what waits nearest, for this CPU first, of so many. Whether there was anything. While it looks at others this
- * runqueue's lock is not held all the time: who came to its own queue meanwhile is not kicked for, and is looked for last.
+ * Takes the task that waits nearest, looking at `reach` queues and at this CPU's first. Returns
+ * whether there was one. While it looks at other queues, this runqueue's lock is not always held. A
+ * task that arrives on this CPU's queue meanwhile causes no kick, so this queue is checked again
+ * last.
  */
 static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
 {
@@ -94,7 +100,7 @@ static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
 	bpf_for(i, 0, reach) {
 		s32 other = cpu_neighbour(cpu, i);
 
-		/* read without a lock: a queue that fills just now is kicked for by its filler */
+		/* Read without a lock: if the queue is filled just now, the enqueuing CPU kicks. */
 		if (scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
 			return true;
 	}
@@ -102,9 +108,10 @@ static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
 }
 
 /*
- * In enqueue, where p is put into the queue of a CPU and no other idles: one that is not p's own may just have found nothing
- * and be about to idle. It does so under its runqueue's lock, and p comes into the queue once this callback has returned:
- * one that runs still may find nothing until then, and where nobody else waits looks again.
+ * In enqueue, when p goes to a CPU's queue and no other CPU is idle. A CPU other than p's own may
+ * just have found its queue empty and be about to idle. It looks under its runqueue's lock, and p
+ * enters the queue only after this callback returns. So a CPU that still runs may find nothing
+ * until then. If no other task waits there, the kick makes it look again.
  */
 static __always_inline void cpu_queue_kick(struct task_struct *p, s32 cpu)
 {
@@ -112,7 +119,10 @@ static __always_inline void cpu_queue_kick(struct task_struct *p, s32 cpu)
 		scx_bpf_kick_cpu(cpu, scx_bpf_dsq_nr_queued(cpu) > 0 ? SCX_KICK_IDLE : 0);
 }
 
-/* In tick: a CPU that went idle between the search for idle CPUs and an insertion was not kicked. Any DSQ. */
+/*
+ * In tick, for any DSQ: kicks a CPU that went idle after the search for idle CPUs and before the
+ * insertion. Nothing else has kicked it.
+ */
 static __always_inline void queue_kick(u64 dsq_id)
 {
 	if (scx_bpf_dsq_nr_queued(dsq_id) > 0)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Why the kernel took the policy out, kept for user space to print: crates/live/src/exit.rs reads it. */
+/* Why the kernel unloaded the policy, kept for user space to print: crates/live/src/exit.rs. */
 #pragma once
 #include "kernel.h"
 
-/* Room for the tasks of some hundred CPUs; the kernel's own 32 KiB end within the first of four that are crowded. */
+/*
+ * Fits the tasks of some hundred CPUs. With four crowded CPUs, the kernel's default of 32 KiB ends
+ * within the first.
+ */
 #define EXIT_DUMP_LEN (256 * 1024)
 
 struct exit_record {
-	s32 kind;		/* enum scx_exit_kind; 0: the policy is in charge */
+	s32 kind;  /* enum scx_exit_kind; 0: the policy is loaded */
 	s64 code;
 	char reason[128];
 	char message[1024];

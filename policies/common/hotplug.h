@@ -1,57 +1,61 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Hotplug: which CPUs are there, and which a task of a higher class has taken. A policy without these callbacks is
- * thrown out when a CPU comes or goes.
- * Of a CPU that goes the kernel asks for none any more [scx_rq_online]: who waits for it in a queue of the policy's own is
- * handed back (dsq_hand_back), and it is not chosen, as its empty queue would look the shortest.
+ * Hotplug: which CPUs are online, and which a task of a higher class has taken. The kernel unloads
+ * a policy without these callbacks when a CPU goes offline or comes online. The kernel stops
+ * calling dispatch for a CPU that goes offline [scx_rq_online]. So the tasks in its DSQ are handed
+ * back (dsq_hand_back). The CPU is not chosen any more, else its empty queue would look the
+ * shortest.
  */
 #pragma once
 #include "kernel.h"
 #include "topology.h"
 
 /*
- * Why a CPU is not ours: it has gone, or was not there in the beginning, which the callbacks say; or a real-time or
- * deadline task has taken it from a task of ours, which the CPU itself says, its runqueue locked; or, for some us, the
- * kernel's stopper, which sends a running task to where it may be [SCX_CPU_PREEMPT_STOP]. It counts as taken until it has
- * been back for as long as it was away, all in all, or has had nothing to do for a while: where a real-time task does not
- * let go, the kernel gives ours a twentieth of each second, from 7.0 on [ext_server], and all that is sent away by others
- * would gather on the CPU that has just had its turn.
+ * Why a CPU is unavailable. CPU_GONE: it is offline, or was when the policy was loaded; the
+ * callbacks say so. CPU_TAKEN: a real-time or deadline task preempted a task of ours there; the CPU
+ * itself notes this, with its runqueue locked. The kernel's stopper, which migrates a running task,
+ * also sets it for some us [SCX_CPU_PREEMPT_STOP].
+ *
+ * A CPU counts as taken until it has been back, in total, for as long as it was taken, or until it
+ * has had nothing to run for a while. If a real-time task never blocks, the kernel gives our tasks
+ * a twentieth of each second, from 7.0 on [ext_server]. Without this rule, all tasks sent away by
+ * other CPUs would gather on the CPU that has just had its turn.
  */
-#define CPU_GONE	1U
-#define CPU_TAKEN	2U
+#define CPU_GONE  1U
+#define CPU_TAKEN 2U
 
 static u32 cpu_lacks[MAX_CPUS];
 
-struct cpu_visit {
-	u64 taken_ns;	/* since when it counts as taken */
-	u64 left_ns;
-	u64 back_ns;	/* 0: not yet */
-	u64 away_ns;	/* for how long it has to be back, all in all */
-	u64 idle_ns;	/* since when it has had nothing to do; 0: it has been lost since */
+struct cpu_visit { /* one stay of a higher class on a CPU */
+	u64 taken_ns; /* since when the CPU counts as taken */
+	u64 left_ns; /* when the CPU was last taken from us */
+	u64 back_ns; /* when we got it back; 0: not yet */
+	u64 away_ns; /* how long it has to be back, in total */
+	u64 idle_ns; /* since when it has had nothing to run; 0: it was taken since */
 };
 
 /*
- * A CPU that has run out of our tasks may be about to switch back to a real-time task: the kernel calls cpu_release in
- * the same switch, after dispatch, and a virtual CPU can be held up just there. What others send there in between
- * would stay.
+ * A CPU that has run out of our tasks may be about to switch back to a real-time task. The kernel
+ * calls cpu_release in the same switch, after dispatch, and a virtual CPU can be delayed between
+ * the two. Tasks that other CPUs send there meanwhile would be stuck.
  */
 #define CPU_IDLES_NS (10 * 1000 * 1000ULL)
 
 static struct cpu_visit cpu_visits[MAX_CPUS];
 
-/* How many have gone or are taken: seldom any, and then others have to look for what waits there. */
+/* How many CPUs are gone or taken. Usually 0; else other CPUs look for the tasks waiting there. */
 static u32 nr_away;
 
-/* How many were not there when the policy was loaded: nothing has ever waited for them. */
+/* How many CPUs were offline when the policy was loaded: no task has ever waited for them. */
 static u32 nr_missing;
 
-/* `at` is in bounds. */
+/* The caller has checked that `at` is in bounds. */
 static __always_inline bool cpu_lacks_at(u32 at, u32 why)
 {
 	return cpu_lacks[at] & why;
 }
 
-/* The same. One that was taken when it went is away once. */
+/* As above. A CPU that is taken and then goes offline counts once. */
 static __always_inline void cpu_leaves_at(u32 at, u32 why)
 {
 	if (!__sync_fetch_and_or(&cpu_lacks[at], why))
@@ -73,26 +77,26 @@ static __always_inline bool cpu_is_taken_at(u32 at)
 	now = now_ns();
 	back_ns = cpu_visits[at].back_ns;
 	idle_ns = cpu_visits[at].idle_ns;
-	/* What the CPU itself would say if it were to look now (cpu_is_back). */
+	/* As cpu_is_back would find if the CPU called it now. */
 	if (back_ns && elapsed_ns(back_ns, now) >= cpu_visits[at].away_ns)
 		return false;
 	return !idle_ns || elapsed_ns(idle_ns, now) < CPU_IDLES_NS;
 }
 
-/* No CPU is ours alone. */
+/* Whether every CPU is gone or taken. */
 static __always_inline bool all_are_away(void)
 {
 	return nr_away + nr_missing >= nr_cpus;
 }
 
-/* Whether p can be put on a CPU: it may run there, and the CPU is there, and ours, as far as any is. */
+/* Whether p can be put on a CPU: allowed, online, and not taken (or no CPU is available at all). */
 static __always_inline bool cpu_takes(const struct task_struct *p, s32 cpu)
 {
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && !cpu_lacks_at(at, CPU_GONE) && (!cpu_is_taken_at(at) || all_are_away()) &&
-	       cpu_allowed(p, cpu);
+	return at < MAX_CPUS && !cpu_lacks_at(at, CPU_GONE) &&
+	       (!cpu_is_taken_at(at) || all_are_away()) && cpu_allowed(p, cpu);
 }
 
 static __always_inline void cpu_goes(s32 cpu, bool goes)
@@ -127,13 +131,13 @@ static __always_inline bool cpu_is_gone(s32 cpu)
 	return at < MAX_CPUS && cpu_lacks_at(at, CPU_GONE);
 }
 
-/* Whether nothing that waits for a CPU will be run by it for now. */
+/* Whether a CPU will not run the tasks that wait for it for now. */
 static __always_inline bool cpu_is_away(s32 cpu)
 {
 	return cpu_is_taken(cpu) || cpu_is_gone(cpu);
 }
 
-/* In cpu_release. A function of its own to the verifier, which would else go on from each of its ways. */
+/* In cpu_release. Not inlined, else the verifier continues from each path through it. */
 __noinline int cpu_is_lost(s32 cpu)
 {
 	u64 now = now_ns(), here_ns;
@@ -146,7 +150,7 @@ __noinline int cpu_is_lost(s32 cpu)
 		return 0;
 	visit = &cpu_visits[at];
 	here_ns = visit->back_ns ? elapsed_ns(visit->back_ns, now) : 0;
-	/* Or it has been back for long enough, and nobody has looked since. */
+	/* It may also have been back for long enough, with no call to cpu_is_back since. */
 	still_taken = cpu_lacks_at(at, CPU_TAKEN) && (!visit->back_ns || here_ns < visit->away_ns);
 	visit->away_ns -= here_ns < visit->away_ns ? here_ns : visit->away_ns;
 	visit->left_ns = now;
@@ -160,7 +164,7 @@ __noinline int cpu_is_lost(s32 cpu)
 	return 0;
 }
 
-/* Whether that has happened since. */
+/* Whether a higher class has taken the CPU since then. */
 static __always_inline bool cpu_was_lost(s32 cpu, u64 since_ns)
 {
 	u32 at = cpu;
@@ -170,21 +174,23 @@ static __always_inline bool cpu_was_lost(s32 cpu, u64 since_ns)
 }
 
 /*
- * Whether ours lack a CPU: it has counted as taken for longer than it does after a visit of a tick, because the visit was
- * longer, or there was another one each time before it had been back for as long as it was away.
+ * Whether a CPU is too scarce for its waiting tasks: it has counted as taken for longer than after
+ * a stay of one tick. Either the stay was longer, or another one came each time before the CPU had
+ * been back for as long as it was taken.
  */
 static __always_inline bool cpu_is_scarce(s32 cpu)
 {
 	u32 at = cpu;
 
 	barrier_var(at);
-	return at < MAX_CPUS && cpu_is_taken_at(at) && elapsed_ns(cpu_visits[at].taken_ns, now_ns()) > 2 * tick_ns;
+	return at < MAX_CPUS && cpu_is_taken_at(at) &&
+	       elapsed_ns(cpu_visits[at].taken_ns, now_ns()) > 2 * tick_ns;
 }
 
-/* Longer than real-time tasks that wake often run, and shorter than the server leaves a CPU to one. */
+/* Longer than a run of a real-time task that wakes often; shorter than the server lets one run. */
 #define CPU_KEPT_NS (100 * 1000 * 1000ULL)
 
-/* Whether a real-time task has had the CPU for so long at a stretch that it cannot be waited for. */
+/* Whether a real-time task has had the CPU for so long at a stretch that waiting is futile. */
 static __always_inline bool cpu_is_kept(s32 cpu)
 {
 	u32 at = cpu;
@@ -194,8 +200,9 @@ static __always_inline bool cpu_is_kept(s32 cpu)
 }
 
 /*
- * In cpu_acquire, dispatch and tick: ours run there, or in dispatch, there are none. Of none the kernel's server asks
- * once more after the last one has left, in the midst of a real-time task.
+ * In cpu_acquire, dispatch and tick: a task of ours runs on this CPU, or, in dispatch, there is
+ * none to run. The kernel's server calls dispatch once more after our last task has left, while a
+ * real-time task still runs: then the CPU is not back.
  */
 static __always_inline void cpu_is_back(s32 cpu, bool idles)
 {
@@ -225,10 +232,11 @@ static __always_inline void cpu_is_back(s32 cpu, bool idles)
 }
 
 /*
- * In cpu_release: what waits on this CPU's local DSQ is queued again, who ran until now among it. Later, where the
- * kernel can: this runs as a part of who ran, who counts as one that must not migrate for as long as any program
- * does, and such a task goes back to the local DSQ without `enqueue`, for the kernel's own slice of 20 ms. Who is
- * interrupted more often than that would go on for ever [do_enqueue_task, rcu_read_lock_dont_migrate].
+ * In cpu_release: re-enqueues the tasks on this CPU's local DSQ, the preempted one among them.
+ * Where the kernel can, it does so later. This callback runs in the context of the preempted task,
+ * and a task counts as migration-disabled while any BPF program runs in it. Such a task goes back
+ * to the local DSQ without `enqueue`, with the kernel's own slice of 20 ms. A task preempted more
+ * often than that would keep the CPU for ever [do_enqueue_task, rcu_read_lock_dont_migrate].
  */
 static __always_inline void cpu_sends_away(void)
 {
@@ -238,7 +246,10 @@ static __always_inline void cpu_sends_away(void)
 		scx_bpf_reenqueue_local();
 }
 
-/* Whether others are to look for what waits for a CPU: to count that for each of them would be dear where one lacks something. */
+/*
+ * Whether other CPUs should look for tasks that wait for this CPU. Tested first, because counting
+ * the queue of every CPU is costly while one is unavailable.
+ */
 static __always_inline bool cpu_lacks_any(s32 cpu)
 {
 	u32 at = cpu;
@@ -248,10 +259,11 @@ static __always_inline bool cpu_lacks_any(s32 cpu)
 }
 
 /*
- * Whether a CPU, for which `mine` wait, is to take one of the `theirs` that wait for another: of one that has gone all,
- * and of one that is scarce, too, unless it is taken itself and as many wait here. Not for each visit: nobody sends back
- * what others take meanwhile, and of a CPU that is visited often they would take one after another.
- * A function of its own to the verifier, which would else go all its ways at each step of a loop over CPUs.
+ * Whether a CPU, with `mine` tasks in its queue, should take one of the `theirs` tasks that wait
+ * for another CPU. If the other CPU is offline, always. If it is scarce, also, unless this CPU is
+ * taken itself and has as many waiting. Short stays do not count: no task is sent back afterwards,
+ * so a CPU with frequent short stays would lose one task after another. Not inlined, else the
+ * verifier walks all its paths at each step of a loop over CPUs.
  */
 __noinline bool cpu_helps(s32 cpu, s32 mine, s32 other, s32 theirs)
 {
@@ -261,8 +273,9 @@ __noinline bool cpu_helps(s32 cpu, s32 mine, s32 other, s32 theirs)
 }
 
 /*
- * In disable, for a task that leaves the class: where it runs, it keeps its CPU from now on, as a real-time task most
- * likely, and the kernel calls no cpu_release. From 6.19 on what waits there can be sent away all the same.
+ * In disable, for a task that leaves the class. If it runs now, it keeps its CPU, most likely as a
+ * real-time task, and the kernel calls no cpu_release. From 6.19 on the tasks waiting there can be
+ * sent away nevertheless.
  */
 static __always_inline void cpu_is_taken_by(struct task_struct *p)
 {
@@ -272,20 +285,22 @@ static __always_inline void cpu_is_taken_by(struct task_struct *p)
 	reenqueue_here();
 }
 
-/* In tick: whether real-time tasks leave us a part of the CPU's time only, so that nobody's turn there is to be long. */
+/* In tick: whether real-time tasks leave us only part of this CPU's time: turns are then short. */
 static __always_inline bool cpu_is_shared(s32 cpu)
 {
 	cpu_is_back(cpu, false);
 	return cpu_is_taken(cpu);
 }
 
-/* 1 more than a CPU that goes, and for which some may wait; 0: none. */
+/* 1 + a CPU that goes offline and may have tasks waiting; 0: none. */
 static u32 cpu_unasked;
 
 /*
- * In tick and update_idle. The kernel does not ask a CPU that goes from the moment it takes no more tasks, and calls
- * cpu_offline after a grace period of RCU's [sched_cpu_deactivate]: if a reader waits for the CPU, or RCU's own thread, never.
- * So it says so itself, and another one, which is asked, hands them back (cpu_to_clear).
+ * In tick and update_idle: notices that this CPU goes offline. The kernel stops calling dispatch
+ * for the CPU as soon as it takes no more tasks, but calls cpu_offline only after an RCU grace
+ * period [sched_cpu_deactivate]. If a reader or RCU's own thread waits for the CPU, that period
+ * never ends. So this CPU records it, and another CPU hands the tasks back in its dispatch
+ * (cpu_to_clear).
  */
 static __always_inline void cpu_sees_itself_go(s32 cpu)
 {
@@ -300,20 +315,22 @@ static __always_inline void cpu_sees_itself_go(s32 cpu)
 			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
 }
 
-/* In dispatch: the CPU whose queue is to be handed back by this one; -1: none. */
+/* In dispatch: the CPU whose queue this CPU has to hand back; -1: none. */
 static __always_inline s32 cpu_to_clear(void)
 {
 	u32 unasked = cpu_unasked;
 
-	return unasked && __sync_bool_compare_and_swap(&cpu_unasked, unasked, 0) ? (s32)unasked - 1 : -1;
+	return unasked && __sync_bool_compare_and_swap(&cpu_unasked, unasked, 0) ? (s32)unasked - 1
+										 : -1;
 }
 
 #define CPU_LEFT_NS (1000 * 1000 * 1000ULL)
 
 /*
- * In tick, with SCX_OPS_ENQ_LAST: whether this CPU goes, or comes. The kernel calls neither dispatch nor enqueue for it,
- * and leaves whom it finds there alone and without a slice on the local DSQ of a CPU that idles: the thread that takes
- * the CPU down, for good [balance_one, do_enqueue_task, local_dsq_post_enq]. It keeps its slice.
+ * In tick, with SCX_OPS_ENQ_LAST: whether this CPU goes offline or comes online. The kernel then
+ * calls neither dispatch nor enqueue for it. A task that is alone there and out of slice would be
+ * left on the local DSQ while the CPU idles. The thread that takes the CPU down would be left for
+ * good [balance_one, do_enqueue_task, local_dsq_post_enq]. So the task gets a new slice.
  */
 static __always_inline bool cpu_is_left(struct task_struct *p)
 {
@@ -326,7 +343,7 @@ static __always_inline bool cpu_is_left(struct task_struct *p)
 	return true;
 }
 
-/* In init: which are not there, or have come since the tables were made. */
+/* In init: which CPUs are offline, or have come online since the tables were made. */
 static __always_inline void cpus_look(void)
 {
 	u32 cpu;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Everything a policy may name: the kernel types and kfuncs, once for the BPF target and once for
- * the native one, where every kernel call goes through this copy's own table. A name that is not
- * here is a compile error on both.
+ * All that a policy may use of the kernel: its types and kfuncs, once for the BPF target and once
+ * for the native target. On the native target every kernel call goes through this copy's own table.
+ * A name that is not here is a compile error on both.
  */
 #pragma once
 
@@ -14,17 +14,17 @@ typedef signed char s8;
 typedef short s16;
 typedef int s32;
 typedef long long s64;
-#define bool _Bool
-#define false 0
-#define true 1
-#define NULL ((void *)0)
-#define ENOMEM 12
+#define bool	_Bool
+#define false	0
+#define true	1
+#define NULL	((void *)0)
+#define ENOMEM	12
 #define S32_MAX 0x7fffffff
 #define S64_MAX 0x7fffffffffffffffLL
 
-#define MAX_CPUS 512
-#define CPU_WORDS (MAX_CPUS / 64)	/* of a bit for each */
-#define TYPES_MAX 4	/* kinds of cores */
+#define MAX_CPUS  512
+#define CPU_WORDS (MAX_CPUS / 64) /* of a bit for each */
+#define TYPES_MAX 4 /* kinds of cores */
 
 #ifdef __bpf__
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -40,7 +40,9 @@ struct cgroup {
 	struct kernfs_node *kn;
 };
 
-/* Never looked into; but a kfunc that takes one is found only where the kinds of type agree. */
+/*
+ * Never accessed, but the type has to have the kernel's kind for a kfunc that takes it to be found.
+ */
 struct cpumask {
 	unsigned long bits[1];
 };
@@ -52,15 +54,15 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 };
 
-/* In scx.flags: it is runnable [enum scx_ent_flags]. */
+/* In scx.flags: the task is runnable [enum scx_ent_flags]. */
 #define SCX_TASK_QUEUED 1
 
-/* Scheduling policies of the fair class [include/uapi/linux/sched.h]: in policy of a task. */
-#define SCHED_NORMAL	0
-#define SCHED_BATCH	3
-#define SCHED_IDLE	5
+/* Scheduling policies of the fair class, in task_struct.policy [include/uapi/linux/sched.h]. */
+#define SCHED_NORMAL 0
+#define SCHED_BATCH  3
+#define SCHED_IDLE   5
 
-/* In flags: a thread of the kernel's own [include/linux/sched.h]. */
+/* In task_struct.flags: a kernel thread [include/linux/sched.h]. */
 #define PF_KTHREAD 0x00200000
 
 struct task_struct {
@@ -75,7 +77,9 @@ struct task_struct {
 	struct sched_ext_entity scx;
 };
 
-enum scx_exit_kind { SCX_EXIT_NONE };	/* an enum, or CO-RE poisons the read */
+enum scx_exit_kind {
+	SCX_EXIT_NONE
+}; /* an enum, or CO-RE poisons the read */
 
 struct scx_exit_info {
 	enum scx_exit_kind kind;
@@ -135,7 +139,7 @@ struct sched_ext_ops {
 	u64 flags;
 	u32 timeout_ms;
 	char name[128];
-	u32 exit_dump_len;	/* the simulator has no dump, and reads no further than the name */
+	u32 exit_dump_len; /* the simulator reads only up to the name: it makes no dump */
 };
 
 #ifdef __bpf__
@@ -151,13 +155,14 @@ struct scx_bpf_dsq_insert_vtime_args {
 };
 
 /* Values as in the kernel's include/linux/sched/ext.h and kernel/sched/ext.c, 6.12 to 7.2. */
-#define SCX_DSQ_GLOBAL		0x8000000000000001ULL
-#define SCX_DSQ_LOCAL		0x8000000000000002ULL
-#define SCX_DSQ_LOCAL_ON	0xC000000000000000ULL
+#define SCX_DSQ_GLOBAL	 0x8000000000000001ULL
+#define SCX_DSQ_LOCAL	 0x8000000000000002ULL
+#define SCX_DSQ_LOCAL_ON 0xC000000000000000ULL
 
 /*
- * These mirror flags of the scheduler core, which moves them about (ENQUEUE_HEAD is 0x10 in 6.12 and
- * 0x10000 in 7.2): on the BPF target the running kernel's values are read from its BTF.
+ * These mirror flags of the scheduler core, and their values change between kernels (ENQUEUE_HEAD
+ * is 0x10 in 6.12 and 0x10000 in 7.2). The BPF target reads the running kernel's values from its
+ * BTF.
  */
 enum scx_wake_flags {
 	SCX_WAKE_FORK = 0x04,
@@ -172,13 +177,13 @@ enum scx_enq_flags {
 	SCX_ENQ_LAST = 1ULL << 41,
 };
 
-#define SCX_KICK_IDLE		0x1ULL
-#define SCX_KICK_PREEMPT	0x2ULL
+#define SCX_KICK_IDLE	 0x1ULL
+#define SCX_KICK_PREEMPT 0x2ULL
 
-#define SCX_OPS_KEEP_BUILTIN_IDLE	(1ULL << 0)
-#define SCX_OPS_ENQ_LAST		(1ULL << 1)
-#define SCX_OPS_ENQ_EXITING		(1ULL << 2)
-#define SCX_OPS_ALLOW_QUEUED_WAKEUP	(1ULL << 5)
+#define SCX_OPS_KEEP_BUILTIN_IDLE   (1ULL << 0)
+#define SCX_OPS_ENQ_LAST	    (1ULL << 1)
+#define SCX_OPS_ENQ_EXITING	    (1ULL << 2)
+#define SCX_OPS_ALLOW_QUEUED_WAKEUP (1ULL << 5)
 
 #ifdef __bpf__
 #include "kernel_bpf.h"
@@ -186,7 +191,10 @@ enum scx_enq_flags {
 #include "kernel_native.h"
 #endif
 
-/* From one time to another. Of now_ns() only one CPU's never goes back: what another has written may be ahead. */
+/*
+ * From one time to another, never negative. now_ns() is monotonic on one CPU only: a time written
+ * by another CPU may lie ahead.
+ */
 static __always_inline u64 elapsed_ns(u64 from, u64 to)
 {
 	return (s64)(to - from) > 0 ? to - from : 0;

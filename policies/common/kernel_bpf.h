@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* kernel.h on the BPF target: one wrapper for each kfunc generation, newest first. */
+/* kernel.h on the BPF target: one wrapper for each kfunc, which tries the newest version first. */
 #pragma once
 
 typedef u8 __u8;
@@ -31,7 +31,7 @@ struct bpf_spin_lock {
 	u32 val;
 };
 
-struct bpf_iter_num {	/* of bpf_for */
+struct bpf_iter_num { /* for bpf_for */
 	u64 opaque[1];
 } __attribute__((aligned(8)));
 
@@ -43,11 +43,13 @@ struct bpf_iter_num {	/* of bpf_for */
 #define SCX_WAKE_SYNC	bpf_core_enum_value(enum scx_wake_flags, SCX_WAKE_SYNC)
 #define SCX_ENQ_WAKEUP	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_WAKEUP)
 #define SCX_ENQ_HEAD	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_HEAD)
-#define SCX_ENQ_PREEMPT	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT)
+#define SCX_ENQ_PREEMPT bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT)
 #define SCX_ENQ_REENQ	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ)
 #define SCX_ENQ_LAST	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST)
 
-#define KFUNC(ret, name, ...) ret name(__VA_ARGS__) __ksym __weak
+#define KFUNC(ret, name, ...) \
+	ret name(__VA_ARGS__) \
+	__ksym __weak
 #define has bpf_ksym_exists
 
 KFUNC(s32, scx_bpf_create_dsq, u64 dsq_id, s32 node);
@@ -65,10 +67,10 @@ KFUNC(const struct cpumask *, scx_bpf_get_online_cpumask, void);
 KFUNC(const struct cpumask *, scx_bpf_get_idle_cpumask, void);
 KFUNC(void, scx_bpf_put_cpumask, const struct cpumask *mask);
 KFUNC(void, scx_bpf_put_idle_cpumask, const struct cpumask *mask);
-KFUNC(u32, scx_bpf_reenqueue_local, void);					/* in cpu_release */
-KFUNC(void, scx_bpf_reenqueue_local___v2___paceline, void);			/* 6.19: anywhere */
-KFUNC(u64, scx_bpf_now, void);							/* 6.14 */
-KFUNC(struct task_struct *, scx_bpf_dsq_peek, u64 dsq_id);			/* 6.19 */
+KFUNC(u32, scx_bpf_reenqueue_local, void);	   /* in cpu_release */
+KFUNC(void, scx_bpf_reenqueue_local___v2___paceline, void);   /* 6.19: anywhere */
+KFUNC(u64, scx_bpf_now, void);       /* 6.14 */
+KFUNC(struct task_struct *, scx_bpf_dsq_peek, u64 dsq_id);   /* 6.19 */
 
 struct bpf_iter_scx_dsq {
 	u64 opaque[6];
@@ -79,28 +81,28 @@ KFUNC(struct task_struct *, bpf_iter_scx_dsq_next, struct bpf_iter_scx_dsq *it);
 KFUNC(void, bpf_iter_scx_dsq_destroy, struct bpf_iter_scx_dsq *it);
 
 KFUNC(bool, scx_bpf_dsq_move, struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
-      u64 enq_flags);								/* 6.13 */
-KFUNC(bool, scx_bpf_dispatch_from_dsq, struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
-      u64 enq_flags);								/* 6.12 */
+      u64 enq_flags);	      /* 6.13 */
+KFUNC(bool, scx_bpf_dispatch_from_dsq, struct bpf_iter_scx_dsq *it, struct task_struct *p,
+      u64 dsq_id, u64 enq_flags);	  /* 6.12 */
 
-/* libbpf drops the last ___suffix of a name when it looks the kernel's one up */
+/* libbpf ignores the last ___suffix of a name when it looks up the kernel's name. */
 KFUNC(bool, scx_bpf_dsq_insert___v2___paceline, struct task_struct *p, u64 dsq_id, u64 slice,
-      u64 enq_flags);								/* 6.19 */
+      u64 enq_flags);	      /* 6.19 */
 KFUNC(void, scx_bpf_dsq_insert___v1, struct task_struct *p, u64 dsq_id, u64 slice,
-      u64 enq_flags);								/* 6.13 */
+      u64 enq_flags);	      /* 6.13 */
 KFUNC(void, scx_bpf_dispatch___v0, struct task_struct *p, u64 dsq_id, u64 slice,
-      u64 enq_flags);								/* 6.12 */
+      u64 enq_flags);	      /* 6.12 */
 KFUNC(bool, __scx_bpf_dsq_insert_vtime, struct task_struct *p,
-      struct scx_bpf_dsq_insert_vtime_args *args);				/* 6.19 */
-KFUNC(void, scx_bpf_dsq_insert_vtime___v1, struct task_struct *p, u64 dsq_id, u64 slice,
-      u64 vtime, u64 enq_flags);						/* 6.13 */
-KFUNC(void, scx_bpf_dispatch_vtime___v0, struct task_struct *p, u64 dsq_id, u64 slice,
-      u64 vtime, u64 enq_flags);						/* 6.12 */
+      struct scx_bpf_dsq_insert_vtime_args *args);	   /* 6.19 */
+KFUNC(void, scx_bpf_dsq_insert_vtime___v1, struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+      u64 enq_flags);      /* 6.13 */
+KFUNC(void, scx_bpf_dispatch_vtime___v0, struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+      u64 enq_flags);      /* 6.12 */
 KFUNC(bool, scx_bpf_dsq_move_to_local___v2___paceline, u64 dsq_id, u64 enq_flags); /* 7.1 */
-KFUNC(bool, scx_bpf_dsq_move_to_local___v1, u64 dsq_id);			/* 6.13 */
-KFUNC(bool, scx_bpf_consume___v0, u64 dsq_id);					/* 6.12 */
-KFUNC(bool, scx_bpf_task_set_slice___v1, struct task_struct *p, u64 slice);	/* 6.19 */
-KFUNC(bool, scx_bpf_task_set_dsq_vtime___v1, struct task_struct *p, u64 vtime);	/* 6.19 */
+KFUNC(bool, scx_bpf_dsq_move_to_local___v1, u64 dsq_id);	 /* 6.13 */
+KFUNC(bool, scx_bpf_consume___v0, u64 dsq_id);     /* 6.12 */
+KFUNC(bool, scx_bpf_task_set_slice___v1, struct task_struct *p, u64 slice); /* 6.19 */
+KFUNC(bool, scx_bpf_task_set_dsq_vtime___v1, struct task_struct *p, u64 vtime); /* 6.19 */
 
 static __always_inline void dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags)
 {
@@ -134,13 +136,13 @@ static __always_inline bool dsq_move_to_local(u64 dsq_id)
 	return scx_bpf_consume___v0(dsq_id);
 }
 
-/* Before 7.1, which also brought the two-argument move, a peek may miss a task that is there. */
+/* Before 7.1, which also brought the two-argument move, a peek may miss a queued task. */
 static __always_inline bool dsq_can_peek(void)
 {
 	return has(scx_bpf_dsq_peek) && has(scx_bpf_dsq_move_to_local___v2___paceline);
 }
 
-/* The vtime of the first task of a DSQ of the policy's own, without a lock; 0 where it is empty. */
+/* The vtime of the first task in a user DSQ, read without a lock; 0 if the DSQ is empty. */
 static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 {
 	struct task_struct *p = has(scx_bpf_dsq_peek) ? scx_bpf_dsq_peek(dsq_id) : NULL;
@@ -148,21 +150,24 @@ static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 	return p ? p->scx.dsq_vtime : 0;
 }
 
-/* Each task that waits in a DSQ of the policy's own, in its order; each step is under the DSQ's lock. */
-#define dsq_for_each(p, dsq_id)	bpf_for_each(scx_dsq, p, dsq_id, 0)
+/* Iterates over the tasks in a user DSQ, in its order. Each step takes the DSQ's lock. */
+#define dsq_for_each(p, dsq_id) bpf_for_each(scx_dsq, p, dsq_id, 0)
 
-/* In dsq_for_each: p goes to another DSQ, if it still waits there. Whether it does. */
-#define dsq_send(p, to)                                                                            \
-	(has(scx_bpf_dsq_move) ? scx_bpf_dsq_move(&___it, p, to, 0) :                              \
-	 has(scx_bpf_dispatch_from_dsq) ? scx_bpf_dispatch_from_dsq(&___it, p, to, 0) : false)
+/* In dsq_for_each: moves p to another DSQ if it is still queued. Returns whether it was moved. */
+#define dsq_send(p, to)                                                                 \
+	(has(scx_bpf_dsq_move)		  ? scx_bpf_dsq_move(&___it, p, to, 0)          \
+	 : has(scx_bpf_dispatch_from_dsq) ? scx_bpf_dispatch_from_dsq(&___it, p, to, 0) \
+					  : false)
 
-/* The same in dispatch: the CPU takes p, which it may run. */
-#define dsq_take(p, dsq_id)	dsq_send(p, SCX_DSQ_LOCAL)
+/* In dispatch, within dsq_for_each: moves p, which may run here, to this CPU's local DSQ. */
+#define dsq_take(p, dsq_id) dsq_send(p, SCX_DSQ_LOCAL)
 
 /*
- * In cpu_offline, or dispatch of another CPU: who waits in a DSQ of the policy's own for a CPU that goes is put where the
- * kernel pushes tasks from, or who is still on another one's runqueue where each CPU looks first. The kernel asks for none
- * any more there, and whoever is bound to the CPU would wait for ever, and who takes it down for him.
+ * In cpu_offline, or in dispatch of another CPU: empties a user DSQ whose CPU goes offline. A task
+ * on that CPU's runqueue goes to its local DSQ, from where the kernel pushes tasks away. A task on
+ * another runqueue goes to the global DSQ, where each CPU looks first. The kernel no longer calls
+ * dispatch for the CPU, so a task pinned to it would wait for ever, and the thread that takes the
+ * CPU down would wait for that task.
  */
 static __always_inline void dsq_hand_back(u64 dsq_id, s32 cpu)
 {
@@ -198,7 +203,7 @@ static __always_inline s32 this_cpu(void)
 	return bpf_get_smp_processor_id();
 }
 
-/* The cgroup that a task comes into, and one that it is moved to: the inode of its folder. 0: there are none. */
+/* The cgroup of a new task, and one that a task moves to: its directory's inode. 0: no cgroups. */
 static __always_inline u64 cgroup_of_newcomer(const struct scx_init_task_args *args)
 {
 	return bpf_core_field_exists(args->cgroup) ? args->cgroup->kn->id : 0;
@@ -209,7 +214,7 @@ static __always_inline u64 cgroup_id(const struct cgroup *cgroup)
 	return cgroup->kn->id;
 }
 
-/* Who runs here: in init_task, who forks. */
+/* The task that runs here; in init_task, the parent that forks. */
 static __always_inline struct task_struct *current_task(void)
 {
 	return bpf_get_current_task_btf();
@@ -222,7 +227,7 @@ struct task_struct___class {
 	u32 __state;
 } __attribute__((preserve_access_index));
 
-/* In dispatch: whether who has this CPU is of a class above ours, and goes on. */
+/* In dispatch: whether the current task is of a class above ours and stays runnable. */
 static __always_inline bool higher_class_goes_on(void)
 {
 	struct task_struct___class *p = (void *)bpf_get_current_task_btf();
@@ -230,7 +235,7 @@ static __always_inline bool higher_class_goes_on(void)
 	return p->prio < MAX_RT_PRIO && !p->__state;
 }
 
-/* Whether what waits on this CPU's local DSQ can be queued again outside of cpu_release, and doing so. */
+/* Whether this CPU's local DSQ can be re-enqueued outside of cpu_release. */
 static __always_inline bool can_reenqueue(void)
 {
 	return has(scx_bpf_reenqueue_local___v2___paceline);
@@ -252,18 +257,21 @@ static __always_inline bool cpu_allowed(const struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* The CPUs that p may run on, a bit for each of the first `nr`; what is beyond the kernel's own mask means nothing. */
+/*
+ * The CPUs that p may run on, a bit for each of the first `nr`. Bits beyond the kernel's own mask
+ * are undefined.
+ */
 static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[CPU_WORDS], u32 nr)
 {
 	bpf_probe_read_kernel(mask, CPU_WORDS * sizeof(*mask), p->cpus_ptr);
 }
 
-/* The policy gives up, and says why: the kernel takes it out. */
-#define scx_bpf_error(message)                                                                     \
-	({                                                                                         \
-		static char text[] = message;                                                      \
-		unsigned long long none[1] = {};                                                   \
-		scx_bpf_error_bstr(text, none, sizeof(none));                                      \
+/* Unloads the policy with an error message. */
+#define scx_bpf_error(message)                                \
+	({                                                    \
+		static char text[] = message;                 \
+		unsigned long long none[1] = {};              \
+		scx_bpf_error_bstr(text, none, sizeof(none)); \
 	})
 
 static __always_inline bool cpu_is_online(s32 cpu)
@@ -275,7 +283,7 @@ static __always_inline bool cpu_is_online(s32 cpu)
 	return is;
 }
 
-/* Whether the kernel knows that a CPU idles, and nobody has claimed it since. */
+/* Whether the kernel counts the CPU as idle, and no other wakeup has claimed it since. */
 static __always_inline bool cpu_idles(s32 cpu)
 {
 	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
@@ -286,8 +294,8 @@ static __always_inline bool cpu_idles(s32 cpu)
 }
 
 /*
- * Whether p may run on all CPUs that are there. Masks that came from sched_setaffinity or a cpuset have no others, so that
- * a number says nothing [cpuset_cpus_allowed].
+ * Whether p may run on all online CPUs. Masks set by sched_setaffinity or a cpuset hold online CPUs
+ * only, so comparing their number says nothing [cpuset_cpus_allowed].
  */
 static __always_inline bool goes_anywhere(const struct task_struct *p)
 {
@@ -302,7 +310,10 @@ struct task_struct___pinned {
 	unsigned short migration_disabled;
 } __attribute__((preserve_access_index));
 
-/* Whether p is to stay on its CPU for now: the kernel asks no policy where to put it. A program pins whom it runs in. */
+/*
+ * Whether p must stay on its CPU for now: the kernel then asks no policy where to put it. A BPF
+ * program itself disables migration of the task it runs in, which does not count here.
+ */
 static __always_inline bool migration_is_disabled(struct task_struct *p)
 {
 	struct task_struct___pinned *task = (void *)p;
@@ -316,8 +327,9 @@ struct task_struct___reader {
 } __attribute__((preserve_access_index));
 
 /*
- * Whether p was interrupted in the midst of what RCU waits for: until it has gone on, no grace period ends. A program
- * is that itself, for whom it runs in. Where readers are not preempted (without CONFIG_PREEMPT_RCU) nobody is.
+ * Whether p was preempted inside an RCU read-side critical section: no grace period ends until it
+ * has run on. A BPF program is such a section itself, and does not count for the task it runs in.
+ * Without CONFIG_PREEMPT_RCU readers are not preempted, and this is always false.
  */
 static __always_inline bool holds_up_rcu(struct task_struct *p)
 {
@@ -330,8 +342,9 @@ static __always_inline bool holds_up_rcu(struct task_struct *p)
 extern const void __cpu_active_mask __ksym __weak;
 
 /*
- * Whether a CPU takes tasks: one that goes stops before cpu_offline is called, after a grace period, so that a
- * policy that asks before it puts a task there is never too late. Unknown without CONFIG_KALLSYMS_ALL.
+ * Whether a CPU takes tasks. A CPU that goes offline stops taking them a grace period before
+ * cpu_offline is called. So a policy that checks this before it puts a task there is never too
+ * late. Unknown, and taken as true, without CONFIG_KALLSYMS_ALL.
  */
 static __always_inline bool cpu_is_active(s32 cpu)
 {
@@ -343,29 +356,29 @@ static __always_inline bool cpu_is_active(s32 cpu)
 	return word >> ((u32)cpu % 64) & 1;
 }
 
-#define OP(name, args...)		SEC("struct_ops/" #name) BPF_PROG(name, ##args)
-#define OP_SLEEPABLE(name, args...)	SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
-#define OPS(policy)			SEC(".struct_ops.link") struct sched_ext_ops policy##_ops
-#define KERNEL_ONLY(callback)		((void *)callback)	/* not in the simulator */
-#define LICENSE				char _license[] SEC("license") = "GPL"
+#define OP(name, args...)	    SEC("struct_ops/" #name) BPF_PROG(name, ##args)
+#define OP_SLEEPABLE(name, args...) SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
+#define OPS(policy)		    SEC(".struct_ops.link") struct sched_ext_ops policy##_ops
+#define KERNEL_ONLY(callback)	    ((void *)callback) /* not in the simulator */
+#define LICENSE			    char _license[] SEC("license") = "GPL"
 
-/* A table with an entry for each CPU, and name_of(cpu), which is NULL for a CPU out of range. */
-#define CPU_TABLE(entry, table)                                                                    \
-	struct {                                                                                   \
-		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \
-		__uint(max_entries, MAX_CPUS);                                                     \
-		__type(key, u32);                                                                  \
-		__type(value, entry);                                                              \
-	} table SEC(".maps");                                                                      \
-	static __always_inline entry *table##_of(s32 cpu)                                          \
-	{                                                                                          \
-		u32 key = cpu;                                                                     \
-		return bpf_map_lookup_elem(&table, &key);                                          \
+/* A table with an entry for each CPU, and table_of(cpu), which is NULL for a CPU out of range. */
+#define CPU_TABLE(entry, table)                           \
+	struct {                                          \
+		__uint(type, BPF_MAP_TYPE_ARRAY);         \
+		__uint(max_entries, MAX_CPUS);            \
+		__type(key, u32);                         \
+		__type(value, entry);                     \
+	} table SEC(".maps");                             \
+	static __always_inline entry *table##_of(s32 cpu) \
+	{                                                 \
+		u32 key = cpu;                            \
+		return bpf_map_lookup_elem(&table, &key); \
 	}
 
 /* Set before loading: a knob, or a fact of the machine. */
 #define CONFIG const volatile
 #define EXPORT
 
-#define spin_lock(lock)		bpf_spin_lock(lock)
-#define spin_unlock(lock)	bpf_spin_unlock(lock)
+#define spin_lock(lock)	  bpf_spin_lock(lock)
+#define spin_unlock(lock) bpf_spin_unlock(lock)

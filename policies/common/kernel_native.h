@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * kernel.h on this processor: every kernel call goes through the table that the simulator puts
+ * kernel.h on the native target: every kernel call goes through the table that the simulator puts
  * into this copy of the policy. crates/policy/src/native.rs mirrors the structs; a test compares.
  */
 #pragma once
@@ -15,13 +15,13 @@ struct bpf_spin_lock {
 	u32 val;
 };
 
-#define __always_inline		inline __attribute__((always_inline))
-#define __noinline		__attribute__((noinline))
-#define EXPORT			__attribute__((visibility("default")))
-#define __uint(name, val)	int (*name)[val]
-#define __type(name, val)	typeof(val) *name
+#define __always_inline	  inline __attribute__((always_inline))
+#define __noinline	  __attribute__((noinline))
+#define EXPORT		  __attribute__((visibility("default")))
+#define __uint(name, val) int(*name)[val]
+#define __type(name, val) typeof(val) *name
 #define SEC(name)
-#define barrier_var(var)	asm volatile("" : "+r"(var))
+#define barrier_var(var) asm volatile("" : "+r"(var))
 
 struct clock_counts;
 
@@ -68,55 +68,57 @@ struct kernel {
 
 EXPORT struct kernel *kernel;
 
-#define scx_bpf_create_dsq(dsq_id, node)	kernel->create_dsq(kernel, dsq_id, node)
-#define scx_bpf_dsq_nr_queued(dsq_id)		kernel->dsq_nr_queued(kernel, dsq_id)
-#define scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, is_idle)                                   \
+#define scx_bpf_create_dsq(dsq_id, node) kernel->create_dsq(kernel, dsq_id, node)
+#define scx_bpf_dsq_nr_queued(dsq_id)	 kernel->dsq_nr_queued(kernel, dsq_id)
+#define scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, is_idle) \
 	kernel->select_cpu_dfl(kernel, p, prev_cpu, wake_flags, is_idle)
-#define scx_bpf_test_and_clear_cpu_idle(cpu)	kernel->test_and_clear_cpu_idle(kernel, cpu)
-#define scx_bpf_pick_idle_cpu(allowed, flags)	kernel->pick_idle_cpu(kernel, allowed, flags)
-#define scx_bpf_kick_cpu(cpu, flags)		kernel->kick_cpu(kernel, cpu, flags)
-#define scx_bpf_task_cpu(p)			kernel->task_cpu(kernel, p)
-#define scx_bpf_error(message)			kernel->error(kernel, message)
-#define dsq_insert(p, dsq_id, slice, flags)	kernel->dsq_insert(kernel, p, dsq_id, slice, flags)
-#define dsq_insert_vtime(p, dsq_id, slice, vtime, flags)                                           \
+#define scx_bpf_test_and_clear_cpu_idle(cpu)  kernel->test_and_clear_cpu_idle(kernel, cpu)
+#define scx_bpf_pick_idle_cpu(allowed, flags) kernel->pick_idle_cpu(kernel, allowed, flags)
+#define scx_bpf_kick_cpu(cpu, flags)	      kernel->kick_cpu(kernel, cpu, flags)
+#define scx_bpf_task_cpu(p)		      kernel->task_cpu(kernel, p)
+#define scx_bpf_error(message)		      kernel->error(kernel, message)
+#define dsq_insert(p, dsq_id, slice, flags)   kernel->dsq_insert(kernel, p, dsq_id, slice, flags)
+#define dsq_insert_vtime(p, dsq_id, slice, vtime, flags) \
 	kernel->dsq_insert_vtime(kernel, p, dsq_id, slice, vtime, flags)
-#define dsq_move_to_local(dsq_id)		kernel->dsq_move_to_local(kernel, dsq_id)
-#define dsq_can_peek()				true
-#define dsq_peek_vtime(dsq_id)			kernel->dsq_peek_vtime(kernel, dsq_id)
-/* Numbers from one to before another: the kernel's verifier does not go through such a loop step by step. */
-#define bpf_for(i, start, end)			for ((i) = (start); (i) < (end); (i)++)
-#define dsq_for_each(p, dsq_id)                                                                    \
-	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p);                                    \
+#define dsq_move_to_local(dsq_id) kernel->dsq_move_to_local(kernel, dsq_id)
+#define dsq_can_peek()		  true
+#define dsq_peek_vtime(dsq_id)	  kernel->dsq_peek_vtime(kernel, dsq_id)
+/* In BPF an open-coded iterator, so that the verifier does not unroll the loop. */
+#define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
+#define dsq_for_each(p, dsq_id)                                 \
+	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p); \
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
-#define dsq_take(p, dsq_id)			kernel->dsq_take(kernel, dsq_id, p)
-#define dsq_hand_back(dsq_id, cpu)		((void)0)	/* the simulator does it */
-#define cgroup_of_newcomer(args)		((args)->cgroup ? (args)->cgroup->kn->id : 0)
-#define cgroup_id(cgroup)			((cgroup)->kn->id)
-#define current_task()				kernel->forker(kernel)	/* nobody changes class there */
-#define migration_is_disabled(p)		false	/* nobody does that there */
-#define holds_up_rcu(p)				false	/* the same */
-#define higher_class_goes_on()			false	/* ours are asked for there only where some wait */
-#define can_reenqueue()				true
-#define reenqueue_here()			kernel->reenqueue_here(kernel)
-#define task_set_slice(p, slice)		kernel->set_slice(kernel, p, slice)
-#define task_set_dsq_vtime(p, vtime)		kernel->set_dsq_vtime(kernel, p, vtime)
-#define now_ns()				kernel->now_ns(kernel)
-#define this_cpu()				kernel->this_cpu(kernel)
-#define cpu_count()				((struct count){ kernel->cpu_instructions(kernel), now_ns() + 1 })
-#define clock_counts(counts)			kernel->clock_counts(kernel, counts)
-#define vector_used()				kernel->vector_used(kernel)
-#define task_xfeatures(p)			kernel->task_xfeatures(kernel, p)
-#define random_u32()				kernel->random_u32(kernel)
-#define cpu_allowed(p, cpu)			kernel->cpu_allowed(kernel, p, cpu)
-#define scx_bpf_reenqueue_local()		kernel->reenqueue_local(kernel)
-#define cpu_is_online(cpu)			((u32)(cpu) < nr_cpus)	/* all are, when a simulation starts */
-#define cpu_is_active(cpu)			kernel->cpu_is_active(kernel, cpu)
-#define cpu_idles(cpu)				kernel->cpu_idles(kernel, cpu)
-#define goes_anywhere(p)			kernel->goes_anywhere(kernel, p)
-#define spin_lock(lock)				kernel->spin_lock(kernel, lock)
-#define spin_unlock(lock)			kernel->spin_unlock(kernel, lock)
-#define bpf_task_storage_get(map, p, init, flags)                                                 \
-	((typeof((map)->value))kernel->task_storage_get(kernel, map, sizeof(*(map)->value), p,     \
+#define dsq_take(p, dsq_id)	     kernel->dsq_take(kernel, dsq_id, p)
+#define dsq_hand_back(dsq_id, cpu)   ((void)0) /* the simulator does it */
+#define cgroup_of_newcomer(args)     ((args)->cgroup ? (args)->cgroup->kn->id : 0)
+#define cgroup_id(cgroup)	     ((cgroup)->kn->id)
+#define current_task()		     kernel->forker(kernel) /* no class changes there */
+#define migration_is_disabled(p)     false /* no task does that there */
+#define holds_up_rcu(p)		     false /* the same */
+#define higher_class_goes_on()	     false /* dispatch implies waiting tasks there */
+#define can_reenqueue()		     true
+#define reenqueue_here()	     kernel->reenqueue_here(kernel)
+#define task_set_slice(p, slice)     kernel->set_slice(kernel, p, slice)
+#define task_set_dsq_vtime(p, vtime) kernel->set_dsq_vtime(kernel, p, vtime)
+#define now_ns()		     kernel->now_ns(kernel)
+#define this_cpu()		     kernel->this_cpu(kernel)
+
+#define cpu_count() ((struct count){ kernel->cpu_instructions(kernel), now_ns() + 1 })
+
+#define clock_counts(counts)	  kernel->clock_counts(kernel, counts)
+#define vector_used()		  kernel->vector_used(kernel)
+#define task_xfeatures(p)	  kernel->task_xfeatures(kernel, p)
+#define random_u32()		  kernel->random_u32(kernel)
+#define cpu_allowed(p, cpu)	  kernel->cpu_allowed(kernel, p, cpu)
+#define scx_bpf_reenqueue_local() kernel->reenqueue_local(kernel)
+#define cpu_is_online(cpu)	  ((u32)(cpu) < nr_cpus) /* all are, when a simulation starts */
+#define cpu_is_active(cpu)	  kernel->cpu_is_active(kernel, cpu)
+#define cpu_idles(cpu)		  kernel->cpu_idles(kernel, cpu)
+#define goes_anywhere(p)	  kernel->goes_anywhere(kernel, p)
+#define spin_lock(lock)		  kernel->spin_lock(kernel, lock)
+#define spin_unlock(lock)	  kernel->spin_unlock(kernel, lock)
+#define bpf_task_storage_get(map, p, init, flags)                                              \
+	((typeof((map)->value))kernel->task_storage_get(kernel, map, sizeof(*(map)->value), p, \
 							flags))
 
 static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[CPU_WORDS], u32 nr)
@@ -129,19 +131,19 @@ static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[C
 		mask[cpu / 64] |= (u64)cpu_allowed(p, cpu) << cpu % 64;
 }
 
-#define OP(name, args...)		name(args)
-#define OP_SLEEPABLE(name, args...)	name(args)
-#define OPS(policy)			EXPORT struct sched_ext_ops policy##_ops
-#define KERNEL_ONLY(callback)		NULL	/* what it is for does not happen there */
-#define LICENSE				static const char license[] __attribute__((unused)) = "GPL"
+#define OP(name, args...)	    name(args)
+#define OP_SLEEPABLE(name, args...) name(args)
+#define OPS(policy)		    EXPORT struct sched_ext_ops policy##_ops
+#define KERNEL_ONLY(callback)	    NULL /* its event does not occur there */
+#define LICENSE			    static const char license[] __attribute__((unused)) = "GPL"
 
-#define CPU_TABLE(entry, table)                                                                    \
-	static entry table[MAX_CPUS];                                                              \
-	static __always_inline entry *table##_of(s32 cpu)                                          \
-	{                                                                                          \
-		u32 key = cpu;                                                                     \
-		return key < MAX_CPUS ? &table[key] : NULL;                                        \
+#define CPU_TABLE(entry, table)                             \
+	static entry table[MAX_CPUS];                       \
+	static __always_inline entry *table##_of(s32 cpu)   \
+	{                                                   \
+		u32 key = cpu;                              \
+		return key < MAX_CPUS ? &table[key] : NULL; \
 	}
 
-/* const in the kernel; here each copy's own, written before init */
+/* const in BPF; here each copy has its own, written before init */
 #define CONFIG EXPORT volatile

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Overdue: in policies by virtual time, who waits for a CPU that is away, and has had less than all who wait here; and who
- * has waited for too long, whatever it has had.
+ * Overdue tasks, in policies by virtual time. First, tasks that wait for an unavailable CPU and
+ * have had less than all tasks that wait here. Second, tasks that have waited for too long,
+ * whatever CPU time they have had.
  */
 #pragma once
 #include "cpu_queue.h"
 #include "vtime.h"
 
 /*
- * Takes one that has had less than so much, as a distance from now. Whoever waits for a CPU that has gone may run here
- * alone, and where somebody always waits here, too, is not seen otherwise.
+ * Takes a task of an unavailable CPU whose distance from vtime_now is below `least`. A task that
+ * waits for an offline CPU can only run elsewhere. A CPU whose own queue is never empty would
+ * otherwise never look there.
  */
 static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 {
@@ -18,41 +20,47 @@ static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
 		s32 other = cpu_neighbour(cpu, i);
 
-		if (cpu_queue_helps(cpu, other) && vtime_head(other) < least && vtime_take(other, slice_ns))
+		if (cpu_queue_helps(cpu, other) && vtime_head(other) < least &&
+		    vtime_take(other, slice_ns))
 			return true;
 	}
 	return false;
 }
 
 /*
- * Virtual time alone does not bound a wait: whoever is a few slices ahead of 40 others has his turn when each of them has
- * had those, and where real-time tasks leave them a twentieth of the CPU that is more than the 21 s after which RCU
- * complains of him, or the watchdog's 30. So a CPU looks for who has waited for so long, this often. While there are such
- * it takes them in every other of its turns, who came first before the others; and before all of them those that the kernel
- * waits for (vtime_is_waited_for) and that have not had the one turn in so many which is theirs.
+ * Virtual time alone does not bound a wait. A task a few slices ahead of 40 others gets its turn
+ * when each of them has had those slices. If real-time tasks leave a twentieth of the CPU, that
+ * exceeds the 21 s after which RCU complains of the task, and the watchdog's 30 s. So a CPU looks
+ * this often for tasks that have waited for too long. While there are any, every other turn goes to
+ * such a task, the longest wait first. A task that the kernel waits for (vtime_is_waited_for) comes
+ * before all of these once it has waited for VTIME_LEADS_IN slices.
  */
 #define FORGOTTEN_LOOKS_NS (250 * 1000 * 1000ULL)
 
 static u64 forgotten_looked_ns[MAX_CPUS];
 
-/* Times before which those that wait have waited for too long. */
+/* A task that has waited since before these times has waited for too long. */
 struct forgotten {
 	u64 too_long_ns;
-	u64 leads_ns;	/* of those that the kernel waits for */
-	u64 idle_ns;	/* of SCHED_IDLE tasks */
+	u64 leads_ns; /* for tasks that the kernel waits for */
+	u64 idle_ns; /* for SCHED_IDLE tasks */
 };
 
-/* Since when a SCHED_IDLE task counts as waiting that is due: others that wait for too long go first. */
+/*
+ * Since when a due SCHED_IDLE task counts as waiting: other tasks that wait for too long go first.
+ */
 static __always_inline u64 forgotten_idle_ns(const struct forgotten *of)
 {
 	return of->too_long_ns - 1;
 }
 
 /*
- * Since when p, which waits, has done so, if it may run here. 0: it may not. If the kernel waits for it, and did before
- * `leads_ns`: since long ago. A SCHED_IDLE task is due sooner than others.
+ * Since when the waiting task p counts as waiting; 0 if it may not run here. If the kernel waits
+ * for p, and has since before `leads_ns`, the time lies far in the past. A SCHED_IDLE task is due
+ * sooner than others.
  */
-static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu, const struct forgotten *than)
+static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu,
+					   const struct forgotten *than)
 {
 	struct task_slot_of *of = vtime_clock_of(p);
 
@@ -66,12 +74,14 @@ static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu, const
 	return of->waits_ns;
 }
 
-/* Since when who has done so longest waits in a queue, if that is earlier than `since_ns`. */
-static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns, const struct forgotten *than)
+/* The longest wait in a queue, as the time since when, if that is earlier than `since_ns`. */
+static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns,
+					   const struct forgotten *than)
 {
 	struct task_struct *p;
 
-	dsq_for_each(p, queue) {
+	dsq_for_each(p, queue)
+	{
 		u64 waits_ns = forgotten_since(p, cpu, than);
 
 		if (waits_ns && (s64)(waits_ns - since_ns) < 0)
@@ -80,21 +90,22 @@ static __always_inline u64 forgotten_first(u64 queue, s32 cpu, u64 since_ns, con
 	return since_ns;
 }
 
-static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns, const struct forgotten *than)
+static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns,
+					   const struct forgotten *than)
 {
 	struct task_struct *p;
 
-	dsq_for_each(p, queue)
-		if (forgotten_since(p, cpu, than) == since_ns && dsq_take(p, queue))
-			return true;
+	dsq_for_each(p, queue) if (forgotten_since(p, cpu, than) == since_ns &&
+				   dsq_take(p, queue)) return true;
 	return false;
 }
 
-/* Takes one of this CPU's own queue, or of `nr` from `shared` on. Whether there was one. */
+/* Takes one from this CPU's own queue, or `nr` queues from `shared` on. Whether there was one. */
 static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
 {
 	u64 now = now_ns();
-	struct forgotten than = { now - VTIME_WAITS_NS, now - VTIME_LEADS_IN * slice_ns, now - IDLE_WAITS_NS };
+	struct forgotten than = { now - VTIME_WAITS_NS, now - VTIME_LEADS_IN * slice_ns,
+				  now - IDLE_WAITS_NS };
 	u64 first, queue = cpu;
 	u32 at = cpu, i;
 
@@ -112,10 +123,17 @@ static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slic
 	forgotten_looked_ns[at] = now;
 	if (first == than.too_long_ns)
 		return false;
-	/* SCHED_IDLE tasks have one turn for each look, so that many of them have no more than a few percent of the CPU. */
+	/*
+	 * One SCHED_IDLE task for each look, so that many of them get only a few percent of the
+	 * CPU.
+	 */
 	if (first == forgotten_idle_ns(&than))
 		return forgotten_take(queue, cpu, first, &than);
-	/* The next look is in the turn after the next; each is a tick where real-time tasks leave little [cpu_is_shared]. */
-	forgotten_looked_ns[at] -= FORGOTTEN_LOOKS_NS - 3 * (cpu_is_taken_at(at) ? tick_ns : slice_ns) / 2;
+	/*
+	 * Look again in the turn after the next. Turns last a tick where real-time tasks leave
+	 * little time [cpu_is_shared].
+	 */
+	forgotten_looked_ns[at] -=
+		FORGOTTEN_LOOKS_NS - 3 * (cpu_is_taken_at(at) ? tick_ns : slice_ns) / 2;
 	return forgotten_take(queue, cpu, first, &than);
 }

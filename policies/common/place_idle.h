@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Place: an idle CPU for a task, for policies that put it there and otherwise leave it where it was. */
+/* Idle CPUs for tasks, for policies that otherwise leave a task on its last CPU. */
 #pragma once
 #include "kernel.h"
 #include "topology.h"
 
 /*
- * An idle CPU for p, now claimed, or a negative number. The kernel's own search goes from near to far: the last CPU,
- * its cache and node, then any; first among cores that idle as a whole, and then among all, the last CPU's core before
- * others. A sync wakeup's shortcut (queue behind the waker, although others idle) is not asked for: the paper has no
- * such case.
+ * An idle CPU for p, now claimed, or a negative number. The kernel's own search goes from near to
+ * far: the last CPU, its cache and node, then any. It prefers fully idle cores, and among partly
+ * idle ones the last CPU's core. The sync-wakeup shortcut queues behind the waker although others
+ * are idle. It is switched off, because the paper has no such case.
  */
 static __always_inline s32 place_idle_near(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -21,7 +21,7 @@ static __always_inline s32 place_idle_near(struct task_struct *p, s32 prev_cpu, 
 	return is_idle ? cpu : -1;
 }
 
-/* Has an idle CPU that p may use, if there is one, look for something to run. Whether there was one. */
+/* Kicks an idle CPU that p may use, so that it looks for tasks. Returns whether there was one. */
 static __always_inline bool place_kick_idle(struct task_struct *p)
 {
 	s32 cpu;
@@ -35,15 +35,16 @@ static __always_inline bool place_kick_idle(struct task_struct *p)
 }
 
 /*
- * Has idle CPUs look for something to run, one for each task of a DSQ that may run there: another one would
- * find nothing, and be asked again. Returns false where no CPU idles.
+ * Kicks one idle CPU for each task of a DSQ that may run there. More would find nothing, and would
+ * be asked again. Returns false if no CPU is idle.
  */
 static __always_inline bool place_kick_for(u64 dsq_id)
 {
 	struct task_struct *p;
 	s32 cpu;
 
-	dsq_for_each(p, dsq_id) {
+	dsq_for_each(p, dsq_id)
+	{
 		if (p->nr_cpus_allowed == 1)
 			continue;
 		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);

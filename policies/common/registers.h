@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Registers: what the kernel saved of a task's when it was last switched out. */
+/* The register state that the kernel saved when it last switched a task out. */
 #pragma once
 #include "kernel.h"
 
@@ -37,7 +37,7 @@ struct task_struct___before_6_16 {
 
 #pragma clang attribute pop
 
-/* Which kinds of registers were not in their first state, a bit for each: the header's xfeatures. 0: nobody says. */
+/* The register kinds not in their initial state, one bit each (xfeatures); 0 if unknown. */
 static __always_inline u64 task_xfeatures(struct task_struct *p)
 {
 	struct task_struct___before_6_16 *before = (void *)p;
@@ -47,13 +47,14 @@ static __always_inline u64 task_xfeatures(struct task_struct *p)
 
 	if (!p->mm)
 		return 0;
-	/* From 6.16 on it lies behind the task (x86_task_fpu()). */
+	/* From 6.16 on the fpu lies behind the task_struct (x86_task_fpu()). */
 	if (bpf_core_field_exists(before->thread.fpu))
 		fpu = &before->thread.fpu;
 	else
 		fpu = (void *)p + bpf_core_type_size(struct task_struct);
 	if (!bpf_probe_read_kernel(&state, sizeof(state), &fpu->fpstate) && state)
-		bpf_probe_read_kernel(&xfeatures, sizeof(xfeatures), &state->regs.xsave.header.xfeatures);
+		bpf_probe_read_kernel(&xfeatures, sizeof(xfeatures),
+				      &state->regs.xsave.header.xfeatures);
 	return xfeatures;
 }
 #endif

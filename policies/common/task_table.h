@@ -1,44 +1,45 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The task table: all that data plane and control plane share about tasks.
+ * The task table: everything that the data plane and the control plane share about tasks.
  *
- * One array that user space maps. A task gets a slot when the policy meets it and gives it back when
- * it ends; the slot's generation is odd while it is in use, so a reader that sees the same odd number
- * before and after has read one task. Every field has one owner, the only side that writes it:
+ * It is one array that user space maps. A task gets a slot when it enters the policy, and gives it
+ * back when it ends. The slot's generation is odd while the slot is in use. A reader that sees the
+ * same odd number before and after has read one task. Every field has one owner, the only side that
+ * writes it:
  *
  *	DATA	the callbacks, here
  *	CONTROL	the control plane, in Rust (crates/policy/src/table.rs has the same layout)
  *
- * Shares are double-buffered: the control plane fills the buffer that is not in force for all tasks,
- * then advances the epoch, so no callback ever sees half an update.
+ * Shares are double-buffered: the control plane fills the buffer that is not in force for all
+ * tasks, then advances the epoch, so no callback ever sees half an update.
  */
 #pragma once
 #include "kernel.h"
 
 #define MAX_TASKS 16384
-#define NO_SLOT 0
+#define NO_SLOT	  0
 
 struct by_type {
 	u64 of[TYPES_MAX];
 };
 
-#define PLACES_MAX 64	/* kinds of cores, or memory domains: what a policy's shares are of */
+#define PLACES_MAX 64 /* kinds of cores, or memory domains, that shares are of */
 
-#define TASK_SLOT(FIELD)                                                                           \
-	FIELD(u32, generation, DATA)	/* odd: in use */                                          \
-	FIELD(s32, pid, DATA)                                                                      \
-	FIELD(s32, tgid, DATA)                                                                     \
-	FIELD(u32, weight, DATA)                                                                   \
-	FIELD(u32, kinds, DATA)		/* a bit for each kind of core that it may run on; 0: all */ \
-	FIELD(u32, pace, CONTROL)	/* weight in place of its own; 0: its own */               \
-	FIELD(u64, mm, DATA)		/* address space; exec changes it without a callback */    \
-	FIELD(u64, cgroup, DATA)	/* inode of its folder; 0: unknown */                      \
-	FIELD(u64, runtime_ns, DATA)	/* CPU time charged so far */                              \
-	FIELD(struct by_type, ran_ns, DATA)	/* the same by kind of core, or domain */           \
-	FIELD(struct by_type, counted_ns, DATA)	/* how much of it its CPUs counted in */           \
-	FIELD(struct by_type, instructions, DATA)	/* retired in that */                      \
-	FIELD(u64, share_even, CONTROL)	/* in force while the epoch is even */                     \
-	FIELD(u64, share_odd, CONTROL)	/* in force while the epoch is odd */
+#define TASK_SLOT(FIELD)                                                                     \
+	FIELD(u32, generation, DATA) /* odd: in use */                                       \
+	FIELD(s32, pid, DATA)                                                                \
+	FIELD(s32, tgid, DATA)                                                               \
+	FIELD(u32, weight, DATA)                                                             \
+	FIELD(u32, kinds, DATA) /* a bit for each kind of core that it may run on; 0: all */ \
+	FIELD(u32, pace, CONTROL) /* weight in place of its own; 0: its own */               \
+	FIELD(u64, mm, DATA)  /* address space; exec changes it without a callback */         \
+	FIELD(u64, cgroup, DATA) /* inode of its folder; 0: unknown */                       \
+	FIELD(u64, runtime_ns, DATA) /* CPU time charged so far */                           \
+	FIELD(struct by_type, ran_ns, DATA) /* the same by kind of core, or domain */        \
+	FIELD(struct by_type, counted_ns, DATA) /* how much of it its CPUs counted in */     \
+	FIELD(struct by_type, instructions, DATA) /* retired in that */                      \
+	FIELD(u64, share_even, CONTROL) /* in force while the epoch is even */               \
+	FIELD(u64, share_odd, CONTROL) /* in force while the epoch is odd */
 
 struct task_slot {
 #define FIELD(type, name, owner) type name;
@@ -46,22 +47,22 @@ struct task_slot {
 #undef FIELD
 };
 
-/* Slot 0 belongs to nobody: its share is that of tasks which have none yet. */
+/* Slot 0 belongs to no task: its share is that of tasks without a slot. */
 struct task_table {
-	u64 epoch;	/* CONTROL */
-	u64 free;	/* DATA: count of pops << 32 | slot on top of the free ones */
-	u64 fresh;	/* DATA: slots up to here have been given out at least once */
-	u64 cpus[PLACES_MAX];	/* DATA: CPUs of each place that are there; all 0 where nobody counts them */
-	u32 next_free[MAX_TASKS];	/* DATA */
+	u64 epoch; /* CONTROL */
+	u64 free; /* DATA: count of pops << 32 | slot on top of the free list */
+	u64 fresh; /* DATA: slots up to here have been given out at least once */
+	u64 cpus[PLACES_MAX]; /* DATA: online CPUs of each place; all 0 if not counted */
+	u32 next_free[MAX_TASKS]; /* DATA */
 	struct task_slot slots[MAX_TASKS];
 };
 
 struct task_slot_of {
 	u32 slot;
-	u32 clock;	/* vtime.h: 1 more than the queue by whose clock its vtime is; 0: by that of all */
-	u64 waits_ns;	/* vtime.h: since when it has not run, though it would; 0: it has */
-	u64 lead_ns;	/* vtime.h: by how much it is queued before its turn; below 0: behind it */
-	u64 led_ns;	/* vtime.h: when it was last */
+	u32 clock; /* vtime.h: 1 + the queue that sets the vtime's clock; 0: common clock */
+	u64 waits_ns; /* vtime.h: since when it has waited to run; 0: it is not waiting */
+	u64 lead_ns; /* vtime.h: how far before its own vtime it is queued; below 0: after it */
+	u64 led_ns; /* vtime.h: when it was last queued before its vtime */
 };
 
 #ifdef __bpf__
@@ -81,11 +82,11 @@ static __always_inline struct task_slot *task_table_at(u32 slot)
 {
 	if (slot >= MAX_TASKS)
 		return NULL;
-	barrier_var(slot);	/* or the address is computed before the bound is known to the verifier */
+	barrier_var(slot); /* else the verifier sees the address computed before the bound */
 	return slot != NO_SLOT ? &task_table.slots[slot] : NULL;
 }
 
-/* The task's slot, or NULL where the table was full when it came. */
+/* The task's slot, or NULL if the table was full when the task came. */
 static __always_inline struct task_slot *task_slot(struct task_struct *p)
 {
 	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0, 0);
@@ -93,7 +94,7 @@ static __always_inline struct task_slot *task_slot(struct task_struct *p)
 	return of ? task_table_at(of->slot) : NULL;
 }
 
-/* Takes a free slot: the last one given back, or a fresh one. Bounded: it gives up after 64 races. */
+/* Takes a free slot: the last one given back, or a fresh one. Gives up after 64 lost races. */
 static __always_inline u32 task_table_pop(void)
 {
 	u32 tries;
@@ -133,13 +134,13 @@ static __always_inline void task_table_push(u32 slot)
 }
 
 /*
- * For init_task, whose error it returns: without storage a task's CPU time would be nobody's. One that finds the table full
- * has no slot, and is scheduled all the same.
+ * For init_task, which returns this error: without storage a task's CPU time could not be charged.
+ * If the table is full, the task has no slot and is scheduled all the same.
  */
 static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_init_task_args *args)
 {
-	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0,
-						       BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_slot_of *of =
+		bpf_task_storage_get(&task_slots, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct task_slot *slot;
 
 	if (!of)
@@ -158,7 +159,9 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 	slot->ran_ns = (struct by_type){};
 	slot->counted_ns = (struct by_type){};
 	slot->instructions = (struct by_type){};
-	/* The one time that the data plane writes these: those of who had the slot before are not its. */
+	/*
+	 * The only time the data plane writes these: they hold values of the slot's previous task.
+	 */
 	slot->pace = 0;
 	slot->share_even = 0;
 	slot->share_odd = 0;
@@ -179,8 +182,12 @@ static __always_inline void task_table_leave(struct task_struct *p)
 	of->slot = NO_SLOT;
 }
 
-/* p, whose slot it is, has run. Who calls exec, and is not the first of its process, goes on under that one's number. */
-static __always_inline void task_table_ran(struct task_slot *slot, const struct task_struct *p, u64 ran_ns)
+/*
+ * Charges the time that p, the owner of the slot, has run. A thread that calls exec takes over the
+ * pid of its process's first thread, so the pid is refreshed.
+ */
+static __always_inline void task_table_ran(struct task_slot *slot, const struct task_struct *p,
+					   u64 ran_ns)
 {
 	slot->runtime_ns += ran_ns;
 	slot->pid = p->pid;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The machine as the ground describes it: set before loading, never read from the kernel. */
+/* The machine's topology, set by the ground before loading; never read from the kernel. */
 #pragma once
 #include "kernel.h"
 
 CONFIG u32 nr_cpus = 1;
-CONFIG u16 cpu_llc[MAX_CPUS];	/* which last-level cache a CPU is under */
-CONFIG u16 cpu_sibling[MAX_CPUS];	/* the next CPU of its core, in a ring; itself where it is alone */
-CONFIG u16 cpu_node[MAX_CPUS];	/* which memory node a CPU belongs to */
-CONFIG u32 nr_types = 1;	/* kinds of cores, by how fast they are */
-CONFIG u16 cpu_type[MAX_CPUS];	/* which of them a CPU is: 0 is the fastest */
-CONFIG bool cpu_missing[MAX_CPUS];	/* it was not there: nothing above is true of it */
-CONFIG u64 tick_ns;		/* between two timer ticks of a busy CPU: when slices are looked at */
+CONFIG u16 cpu_llc[MAX_CPUS]; /* the last-level cache a CPU is under */
+CONFIG u16 cpu_sibling[MAX_CPUS]; /* the next CPU of its core, in a ring; itself if alone */
+CONFIG u16 cpu_node[MAX_CPUS]; /* the memory node a CPU belongs to */
+CONFIG u32 nr_types = 1; /* kinds of cores, by speed */
+CONFIG u16 cpu_type[MAX_CPUS]; /* the kind of a CPU's core: 0 is the fastest */
+CONFIG bool cpu_missing[MAX_CPUS]; /* was offline: its entries above are invalid */
+CONFIG u64 tick_ns;  /* timer tick of a busy CPU: a slice ends at a tick */
 
-/* The i-th CPU to look at from `cpu`: itself, then its neighbours by number, wrapping round. */
+/* The i-th CPU to examine from `cpu`: itself, then its neighbours by number, wrapping round. */
 static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
 {
 	u32 other = cpu + i;
@@ -20,7 +20,7 @@ static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
 	return other < nr_cpus ? other : other - nr_cpus;
 }
 
-/* Which kind of core a CPU is: below TYPES_MAX. */
+/* The kind of a CPU's core: below TYPES_MAX. */
 static __always_inline u32 cpu_kind(s32 cpu)
 {
 	u32 at = cpu, kind = 0;
@@ -29,22 +29,23 @@ static __always_inline u32 cpu_kind(s32 cpu)
 	if (at < MAX_CPUS)
 		kind = cpu_type[at];
 	kind &= TYPES_MAX - 1;
-	barrier_var(kind);	/* or the compiler moves the bound to where the verifier does not see it */
+	/* else the compiler moves the bound to where the verifier does not see it */
+	barrier_var(kind);
 	return kind;
 }
 
-#define SIBLINGS_MAX 8	/* hardware threads of a core */
+#define SIBLINGS_MAX 8 /* hardware threads of a core */
 
-/* The next CPU of its core: itself where it is alone. */
+/* The next CPU of its core; itself if it has no sibling. */
 static __always_inline s32 cpu_next_sibling(s32 cpu)
 {
 	u32 at = cpu;
 
-	barrier_var(at);	/* or the compiler goes back to the signed one, which has no lower bound */
+	barrier_var(at); /* else the compiler uses the signed value, without a lower bound */
 	return at < MAX_CPUS ? cpu_sibling[at] : cpu;
 }
 
-/* Which last-level cache a CPU is under. */
+/* The last-level cache a CPU is under. */
 static __always_inline u32 cpu_cache(s32 cpu)
 {
 	u32 at = cpu;
@@ -54,9 +55,9 @@ static __always_inline u32 cpu_cache(s32 cpu)
 }
 
 /*
- * What to ask of the kernel so that a task runs for at most `slice_ns`. A slice ends at the first
- * tick that finds it used up, and a task may start anywhere between two ticks: asked for a tick less,
- * it ends within that tick.
+ * The slice to ask the kernel for so that a task runs for at most `slice_ns`. A slice ends at the
+ * first tick that finds it used up, and a task may start anywhere between two ticks. Asked for one
+ * tick less, it ends within that tick.
  */
 static __always_inline u64 slice_by_tick(u64 slice_ns, u64 tick)
 {

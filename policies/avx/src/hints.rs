@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The control plane: tells the data plane what is known of programs, which is what license level each needs.
+//! The control plane: tells the data plane which license level each program needs, as far as known.
 
 use std::collections::BTreeMap;
 
 use policy::table::TaskView;
 use policy::{Control, Instance, Profile, Sources, Topology, View};
 
-/// Tasks that are not known yet are charged in full, so none is to wait for long.
+/// Tasks that are not known yet are charged in full, so a new task is looked at soon.
 const LOOK_NS: u64 = 20_000_000;
-/// A thread has its maker's name until it takes its own: it is looked at after so many of the times that it has run.
+/// A thread keeps its parent's name until it sets its own. So it is looked at after this many of
+/// its runs.
 const LOOKS_MAX: u32 = 25;
 
 pub(crate) fn plan(_: &Instance, _: &Topology, profile: &Profile) -> Box<dyn Control> {
@@ -16,7 +17,7 @@ pub(crate) fn plan(_: &Instance, _: &Topology, profile: &Profile) -> Box<dyn Con
     Box::new(Hints { profile, looks, sources: Sources::default() })
 }
 
-/// License levels of programs, which a thread may also be called after: what stands before the first `-` of its name.
+/// License levels of programs. A thread also matches by its own name, up to the first `-`.
 struct Hints {
     profile: Profile,
     /// By slot and generation.
@@ -24,7 +25,7 @@ struct Hints {
     sources: Sources,
 }
 
-/// How often a task had run since the look before, and how long when it was looked at last.
+/// In how many looks a task had run since the look before, and its run time at the last look.
 #[derive(Clone, Copy, Default)]
 struct Looked {
     times: u32,

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! avx-fair: who did not cause a frequency drop is not billed for it.
+//! avx-fair: fair scheduling that charges no task for a frequency drop that another task caused.
 //!
-//! The decisions are data plane (`src/bpf/`); the control plane (`hints`) only passes on what is known of programs.
-//! This file names the knobs and what the variants promise.
+//! The decisions are data plane (`src/bpf/`). The control plane (`hints`) only passes on what is
+//! known of programs. This file names the knobs and the variants' promises.
 
 mod hints;
 
 use policy::{Instance, Keeps, Kept, Knob, Plan, Policy, Promises, TICK_NS_MAX, Told, Unit};
 
 const MS: u64 = 1_000_000;
+
+/// Its policies, for the registry.
+pub static ALL: &[&Policy] = &[&AVX_FAIR];
 
 /// The policy.
 pub static AVX_FAIR: Policy = Policy {
@@ -75,7 +78,7 @@ pub static AVX_FAIR: Policy = Policy {
     control: Some(Plan { begin: hints::plan, told: Told::Levels }),
 };
 
-/// A CPU may miss a task that waits elsewhere for no longer than a tick. Whose turn is next depends on
+/// A CPU may miss a task that waits elsewhere for at most a tick. The order of tasks depends on
 /// virtual time, so no bound on waits is declared.
 fn promises(_: &Instance) -> Promises {
     Promises {

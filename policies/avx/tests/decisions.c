@@ -3,14 +3,15 @@
 #include "kernel.h"
 #include "account.h"
 
-/* What a pass of time does to a license, without cycles. */
+/* Lets time pass for a license, without cycles. */
 static void pass(struct license *l, u64 now_ns)
 {
 	while (license_next(l) <= now_ns)
 		license_step(l, license_next(l));
 }
 
-EXPORT void demand(struct license *l, u64 now_ns, u32 level, u64 release_ns, u64 throttle_ns, u64 halt_ns)
+EXPORT void demand(struct license *l, u64 now_ns, u32 level, u64 release_ns, u64 throttle_ns,
+		   u64 halt_ns)
 {
 	license_release_ns = release_ns;
 	license_throttle_ns = throttle_ns;
@@ -20,7 +21,7 @@ EXPORT void demand(struct license *l, u64 now_ns, u32 level, u64 release_ns, u64
 	pass(l, now_ns);
 }
 
-/* How long a core stands still. */
+/* Sets how long a core stands still while its license changes. */
 EXPORT void halts(u64 halt_ns)
 {
 	license_halt_ns = halt_ns;
@@ -53,14 +54,17 @@ EXPORT u32 saved(u64 xfeatures)
 	return saved_level(xfeatures);
 }
 
-/* A mean after one more saved state of so many. */
+/* A mean after one more saved state, when `seen` came before. */
 EXPORT u32 learned(u32 seen, u32 wide, bool found)
 {
 	observe_one(&seen, &wide, found);
 	return wide;
 }
 
-/* What a task of a level is charged for a long stretch at the highest one, on a part of 3.2, 2.8 and 2.4 GHz. */
+/*
+ * The charge of a task that needs `level` for a long stretch at the highest level, on a part of
+ * 3.2, 2.8 and 2.4 GHz.
+ */
 EXPORT u64 charged(u64 ran_ns, u32 level, u64 slice_ns)
 {
 	struct clock_counts since = { .cycles = { 0, 0, cycles_in(ran_ns, 2400000) } };
@@ -77,7 +81,10 @@ EXPORT u64 charged(u64 ran_ns, u32 level, u64 slice_ns)
 	return charge_for(&task, &of, &since, 0);
 }
 
-/* Cores of a package of its own come and go; how many were active on average since this was asked last. */
+/*
+ * A core of a package of its own becomes active or idle; and how many were active since the last
+ * call.
+ */
 EXPORT void comes(u32 node, bool comes, u64 now)
 {
 	active_count(node, comes, now);
@@ -94,8 +101,12 @@ EXPORT u32 mean(u32 node, u64 *total, u64 since_ns, u64 now)
 	return mean;
 }
 
-/* A task alone on its core, stretch by stretch, each so long with its license at level 2 for so long of it. */
-EXPORT u32 observed(const u64 *ran_ns, const u64 *high_ns, const bool *fresh, u32 count, u64 release_ns)
+/*
+ * A task alone on its core, in stretches of ran_ns, with its license at level 2 for high_ns of
+ * each.
+ */
+EXPORT u32 observed(const u64 *ran_ns, const u64 *high_ns, const bool *fresh, u32 count,
+		    u64 release_ns)
 {
 	struct avx_task task = {};
 	struct avx_cpu cpu = {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The charge, called as the data plane calls it with plain values, against the formula in floating point.
+//! The charge, called as the data plane calls it with plain values, against the formula in floating
+//! point.
 
 #[macro_use]
 #[path = "../../common/tests/decisions.rs"]
@@ -21,7 +22,7 @@ struct Stretch {
     took_ns: [u64; 3],
 }
 
-/// A stretch of a Xeon Gold 6130 with so many active cores, spent at each level for so long.
+/// A stretch on a Xeon Gold 6130 with this many active cores, which spends a time at each level.
 fn stretch(spent_ns: [u64; 3], active: usize, level: u32) -> Stretch {
     let machine = find("xeon-gold-6130").unwrap();
     let khz = machine.turbo_khz()[active - 1];
@@ -37,7 +38,7 @@ fn extra(of: &Stretch) -> u64 {
     call!(extra(&mut of.clone() => *mut Stretch) -> u64)
 }
 
-/// The formula as charge.h has it in its first lines.
+/// The formula in the first lines of charge.h.
 fn reference(of: &Stretch) -> f64 {
     let own = of.level as usize;
     let lost = |at: usize| {
@@ -63,7 +64,7 @@ fn golden_values() {
 }
 
 #[test]
-fn who_stands_still_while_anothers_license_changes_is_not_charged_for_it() {
+fn halt_for_another_tasks_license_change_is_not_charged() {
     let standing = |ns: u64, level: u32| {
         let ran = stretch([14 * MS, 0, 14 * MS], 16, level);
         refund(&Stretch { ran_ns: ran.ran_ns + ns, ..ran }) - refund(&ran)
@@ -73,7 +74,8 @@ fn who_stands_still_while_anothers_license_changes_is_not_charged_for_it() {
     assert_eq!(standing(10_000, 0), 10_000);
     assert_eq!(standing(10_000, 2), 0, "its own changes it pays");
     assert_eq!(standing(MS, 0), 4 * halt_ns, "no change takes so long: that is something else");
-    // A core held at 1.2 GHz has half the cycles that its license allows: what the license took is not known.
+    // A core held at 1.2 GHz has half the cycles that its license allows: the license's part is
+    // unknown.
     let held = stretch([0, 0, 28 * MS], 16, 0);
     assert_eq!(refund(&Stretch { ran_ns: 44 * MS, ..held }), 0, "a governor's own choice");
     assert!(refund(&Stretch { ran_ns: 29 * MS, ..held }) >= 9 * MS, "the control");
@@ -94,7 +96,7 @@ fn counters_that_cannot_be_right_refund_nothing() {
 }
 
 #[test]
-fn who_draws_no_more_than_most_is_refunded_what_the_limit_took() {
+fn task_of_low_power_is_refunded_what_the_limit_took() {
     let limited = |limited_ns: u64, cycles: u64, own: u64, mean: u64| {
         call!(limited(10 * MS => u64, limited_ns => u64, cycles => u64, 4_000_000 => u32,
                       own => u64, mean => u64) -> u64)
@@ -121,7 +123,8 @@ fn no_refund_is_longer_than_a_slice() {
     assert_eq!(call!(charged(100 * MS => u64, 2 => u32, 3 * MS => u64) -> u64), 100 * MS);
 }
 
-/// Stretches of a task's time alone on its core: how long, for how long of it the license was up, whether it has just come.
+/// Stretches of a task's time alone on its core: how long, how long the license was up, and whether
+/// it is fresh.
 fn observed(stretches: &[(u64, u64, bool)]) -> u32 {
     let ran: Vec<u64> = stretches.iter().map(|stretch| stretch.0).collect();
     let high: Vec<u64> = stretches.iter().map(|stretch| stretch.1).collect();
@@ -139,22 +142,22 @@ fn what_a_task_needs_shows_in_what_its_license_does() {
     assert_eq!(observed(&[us(4000, 0, true); 2]), UNKNOWN, "two stretches are not enough");
     assert_eq!(observed(&[us(4000, 0, true); 3]), SCALAR);
     assert_eq!(observed(&[us(4000, 4000, true); 3]), WIDEST);
-    // Who runs 0.2 ms at a time has run for 3 ms after 15 of them.
+    // A task that runs for 0.2 ms at a time has run for 3 ms after 15 stretches.
     assert_eq!(observed(&[us(200, 0, true); 14]), UNKNOWN);
     assert_eq!(observed(&[us(200, 0, true); 15]), SCALAR);
-    // Always behind a culprit: the license goes, and does not come back.
+    // Always after a task that raises the license: the license goes, and does not return.
     assert_eq!(observed(&[us(3000, 600, true); 6]), SCALAR);
-    // Kept for twice as long as usual, which happens, it says nothing.
+    // A license kept for twice its usual time, which happens, says nothing.
     assert_eq!(observed(&[us(3000, 1300, true); 100]), UNKNOWN);
-    // Ticks each ms: what is there in one stretch after the other is needed.
+    // Ticks each ms: a level that is there in one stretch after the other is needed.
     assert_eq!(observed(&[us(1000, 1000, false); 9]), WIDEST);
-    // A scalar program that is no more one: a few stretches tell.
+    // A scalar program becomes a vector program: a few stretches show it.
     let turns = [vec![us(4000, 0, true); 20], vec![us(4000, 4000, false); 3]].concat();
     assert_eq!(observed(&turns), WIDEST);
 }
 
 #[test]
-fn who_draws_more_pays_for_the_clock_that_it_costs() {
+fn task_of_high_power_pays_for_the_clock_that_it_costs() {
     let drawn = |own: u64, mean: u64| {
         let ns = call!(drawn(10 * MS => u64, 10 * MS => u64, 32 * MS => u64, 4_000_000 => u32,
                              own => u64, mean => u64) -> u64);
@@ -166,13 +169,15 @@ fn who_draws_more_pays_for_the_clock_that_it_costs() {
     assert!((drawn(1_000, 10_000) - 0.8).abs() < 0.002, "no ideal clock is above the turbo");
 }
 
-/// Headers recorded on a Zen 5: of a plain program, after a write of a ZMM register, after VZEROUPPER.
+/// Headers recorded on a Zen 5: of a plain program, after a write of a ZMM register, after
+/// VZEROUPPER.
 #[test]
-fn recorded_headers_say_who_has_wide_code_at_work() {
+fn recorded_headers_show_which_task_runs_wide_code() {
     let level = |xfeatures: u64| call!(saved(xfeatures => u64) -> u32);
     assert_eq!([0xA2, 0xE6, 0xA2].map(level), [0, 2, 0]);
     assert_eq!([0x0, 0x3, 0x7].map(level), [0, 0, 1]);
-    // The kernel's own signal takes ZMM16 to 31 (bit 7) for use: it would mark the plain program.
+    // The kernel's own detection counts ZMM16 to 31 (bit 7) as use: it would mark the plain
+    // program.
     let kernels = |xfeatures: u64| xfeatures & (1 << 6 | 1 << 7) != 0;
     assert_eq!((kernels(0xA2), level(0xA2)), (true, 0));
 }
@@ -204,14 +209,14 @@ struct Modelled {
 }
 
 proptest! {
-    /// The model in BPF is the machine's.
+    /// The model in BPF equals the machine's in Rust.
     #[test]
     fn licenses_are_alike_in_c_and_rust(
         demands in prop::collection::vec((1_u64..1_500_000, 0_u8..3), 1..40),
     ) {
         let law = find("xeon-gold-6130").unwrap().frequency.unwrap().license.unwrap();
         let (mut c, mut rust, mut now) = (Modelled::default(), License::default(), 0);
-        // One test at a time writes the copy's constants, and always the same.
+        // One test at a time writes the copy's constants, and always the same values.
         for (after, level) in demands {
             now += after;
             rust.demand(now, level, &law);
@@ -240,7 +245,7 @@ proptest! {
         prop_assert!((of.ran_ns - ours) as f64 >= least - 10.0, "less than its share of time: {:?}", of);
     }
 
-    /// Cores that come and go at any time: how many were active on average.
+    /// Cores become active and idle at any time: how many were active on average.
     #[test]
     fn turbo_goes_by_how_many_cores_were_active(
         changes in prop::collection::vec((1_u64..5000, any::<bool>()), 1..60),
@@ -260,7 +265,7 @@ proptest! {
         }
         let mean = call!(mean(node => u32, &mut total => *mut u64, begin => u64, now => u64) -> u32);
         let wanted = busy_ns / (now - begin) as f64;
-        // All go, for the next case in this package.
+        // All become idle, for the next case in this package.
         (0..cores).for_each(|_| call!(comes(node => u32, false => bool, now => u64) -> ()));
         prop_assert!((f64::from(mean) / 64.0 - wanted).abs() < 0.1, "{} not {}", mean, wanted);
     }
@@ -276,7 +281,8 @@ proptest! {
         prop_assert!(refund(&of) <= ran_ns);
     }
 
-    /// As a processor has them: a lower clock at each higher level, and cycles that its time has room for.
+    /// Counts as a processor has them: a lower clock at each higher level, and no more cycles than
+    /// time allows.
     #[test]
     fn counts_of_a_processor_refund_a_part_of_the_time_and_something_to_a_victim(
         ran_ns in MS..10_000 * MS,

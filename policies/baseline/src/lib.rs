@@ -5,8 +5,9 @@ use policy::{Keeps, Kept, Knob, Policy, Promises, Unit};
 
 const MS: u64 = 1_000_000;
 
-/// How long a task goes on where nobody waits when its slice ends: the kernel's slice
-/// (SCX_SLICE_DFL), for these policies do not dispatch. Who wakes meanwhile waits for its end.
+/// How long a task continues if no task waits when its slice ends: the kernel's slice
+/// (SCX_SLICE_DFL), as these policies do not dispatch. A task that wakes meanwhile waits for its
+/// end.
 const KERNEL_SLICE_NS: u64 = 20 * MS;
 
 const fn slice(default: u64) -> Knob {
@@ -19,7 +20,7 @@ const fn slice(default: u64) -> Knob {
     }
 }
 
-/// The locks of Linux's round-robin class that FLSCHED took out, in the order of `enum rt_lock`,
+/// The locks of Linux's round-robin class that FLSCHED removed, in the order of `enum rt_lock`,
 /// between `none` and `all`.
 pub const RR_LOCKS: [&str; 15] = [
     "update-curr",
@@ -50,7 +51,10 @@ const RR_WITHOUT: [&str; 17] = {
     words
 };
 
-/// One queue a node, first come, first served.
+/// Those that a user may choose: `PROBE` is for a test of the guest, for the registry.
+pub static ALL: &[&Policy] = &[&RR, &FIFO, &PILE, &STARVE];
+
+/// One queue for each node, first come, first served.
 pub static FIFO: Policy = Policy {
     name: "fifo",
     summary: "one queue a node, first come, first served: the least sched_ext can do",
@@ -60,10 +64,10 @@ pub static FIFO: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.so")),
     promises: |_| Promises {
-        // The kernel keeps a global queue for each node, and a CPU looks at its own node's only.
+        // The kernel keeps a global queue for each node, and a CPU looks only at its own node's.
         idle_while_runnable_ns_max: None,
-        // The kernel's choice puts who is woken by one about to block on the waker's own queue, before the
-        // shared one: two that wake each other keep the rest waiting (WAKE_SYNC in scx_select_cpu_dfl).
+        // The kernel's choice for a sync wakeup is the waker's own queue, before the shared one.
+        // Two tasks that wake each other keep the rest waiting (WAKE_SYNC in scx_select_cpu_dfl).
         slice_ns_max: None,
         lockless: false,
         never_preempts: true,
@@ -123,7 +127,7 @@ pub static PILE: Policy = Policy {
     control: None,
 };
 
-/// A task of nice 19 never runs: shows that the kernel gets rid of such a policy.
+/// A task of nice 19 never runs: shows that the kernel unloads such a policy.
 pub static STARVE: Policy = Policy {
     name: "starve",
     summary: "nobody of nice 19 ever runs: to show that the kernel throws such a policy out",
@@ -143,7 +147,7 @@ pub static STARVE: Policy = Policy {
     control: None,
 };
 
-/// Every callback written down: shows the order in which a ground calls a policy.
+/// Every callback recorded: shows the order in which a ground calls a policy.
 pub static PROBE: Policy = Policy {
     name: "probe",
     summary: "one queue, and every callback written down: to hold the simulator to the kernel",

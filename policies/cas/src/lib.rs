@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CAS: threads of one address space run after each other, on Linux 2.6's O(1) scheduler.
 //!
-//! All of it is data plane (`src/bpf/`). This file names the knobs and what the variants promise.
+//! It is data plane only (`src/bpf/`). This file names the knobs and the variants' promises.
 
 use policy::{Instance, Keeps, Kept, Knob, Policy, Promises, TICK_NS_MAX, Unit};
 
@@ -35,8 +35,11 @@ const KEEPS: Keeps = Keeps {
     ..O1_KEEPS
 };
 
-/// No longer than this does a SCHED_IDLE task wait for a turn that is due after two seconds.
+/// The longest wait of a SCHED_IDLE task for a turn that is due after two seconds.
 const SCHED_IDLE_WAIT_NS_MAX: u64 = 10_000 * MS;
+
+/// Both, for the registry.
+pub static ALL: &[&Policy] = &[&CAS, &O1];
 
 /// The O(1) scheduler.
 pub static O1: Policy = Policy {
@@ -120,8 +123,8 @@ pub static CAS: Policy = Policy {
     control: None,
 };
 
-/// A CPU with nothing to do takes from others, and is told of what waits at a tick at the latest. How
-/// long a task waits depends on priorities: epochs bound it, which tests of this crate show.
+/// A CPU with nothing to run takes tasks from other CPUs, and hears of waiting ones within a tick.
+/// How long a task waits depends on priorities. Epochs bound it, which tests of this crate show.
 fn promises(_: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),

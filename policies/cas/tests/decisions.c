@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The decisions of order_o1.h, order_key.h, order_context.h, order_vtime.h, context_slots.h and share.h. */
+/*
+ * The decisions of order_o1.h, order_key.h, order_context.h, order_vtime.h, context_slots.h and
+ * share.h.
+ */
 #include "kernel.h"
 #include "topology.h"
 #include "order_o1.h"
@@ -89,7 +92,10 @@ EXPORT bool preempts(u32 prio, u32 running, bool here, u64 threshold)
 	return context_preempts(prio, running, here, threshold);
 }
 
-/* The key of who is next, of the first tasks of the slots (0: none), of which `here` are current, `tagged` have tags. */
+/*
+ * The key of the next task, given the keys of the slots' first tasks (0: none). `here` are the
+ * current slots, `tagged` those with a tag.
+ */
 EXPORT u64 next(const u64 *heads, u32 slots, u32 here, u32 tagged, u32 epoch, u64 threshold)
 {
 	struct context_search search = CONTEXT_SEARCH;
@@ -99,7 +105,8 @@ EXPORT u64 next(const u64 *heads, u32 slots, u32 here, u32 tagged, u32 epoch, u6
 		if (heads[slot])
 			context_consider(&search, key_rank(heads[slot], epoch), here >> slot & 1);
 	for (slot = 0; slot < slots; slot++)
-		if (heads[slot] && tagged >> slot & 1 && key_rank(heads[slot], epoch) < search.tagged)
+		if (heads[slot] && tagged >> slot & 1 &&
+		    key_rank(heads[slot], epoch) < search.tagged)
 			context_consider_tagged(&search, heads[slot], epoch);
 	return context_chooses(&search, epoch, threshold);
 }

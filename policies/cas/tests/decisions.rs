@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The decisions of `o1` and `cas`, called as the data plane calls them, with plain values; and a
-//! runqueue made of them, which shows the orders of the talk and the bounds of an epoch.
+//! The decisions of `o1` and `cas`, called as the data plane calls them, with plain values. A
+//! runqueue made of them shows the orders of the talk and the bounds of an epoch.
 
 #[macro_use]
 #[path = "../../common/tests/decisions.rs"]
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const MS: u64 = 1_000_000;
 const SLICE: u64 = 100 * MS;
 const NICE_0: u8 = 20;
-/// As `cas` has it: the value is one more than the threshold.
+/// The knob's value in `cas`: 1 + the threshold.
 const OFF: u64 = 0;
 
 /// `struct o1_task` of order_o1.h.
@@ -109,7 +109,7 @@ fn waiting_after_a_sleep_counts_for_a_part_as_sleep() {
 }
 
 #[test]
-fn who_runs_loses_the_bonus_more_slowly_the_higher_it_is() {
+fn running_task_loses_a_high_bonus_more_slowly() {
     let lost = |bonus: u64| {
         let mut task = O1Task { sleep_avg_ns: bonus * SLICE, ..O1Task::new(NICE_0) };
         task.ran(10 * MS);
@@ -139,8 +139,9 @@ struct Expired {
     best_nice: u8,
 }
 
-/// "We place interactive tasks back into the active array, if possible", and no longer than 10 slices for
-/// each that could run, counted from the first slice that ended: theirs too.
+/// "We place interactive tasks back into the active array, if possible", for at most 10 slices for
+/// each runnable task. That is counted from the first slice that ended, which may be an interactive
+/// task's.
 #[test]
 fn interactive_tasks_that_end_their_slices_start_the_clock() {
     let mut sleeper = O1Task::new(NICE_0);
@@ -153,7 +154,7 @@ fn interactive_tasks_that_end_their_slices_start_the_clock() {
     assert!(!goes_on(&O1Task::new(NICE_0), 3003 * MS), "who does not sleep never does");
 }
 
-/// Keys of one epoch and priority are in the order of their making for a day.
+/// Keys of one epoch and priority are in the order of their creation for a day.
 #[test]
 fn sequences_do_not_run_out() {
     let made = |sequence: u64| key(1, 20, sequence, 3);
@@ -256,7 +257,7 @@ impl Queue {
         self.by_key.insert(key, task);
     }
 
-    /// Who is next; it is the queue's no more.
+    /// The next task, taken out of the queue.
     fn take(&mut self) -> Option<usize> {
         let heads: Vec<u64> =
             self.slots.iter().map(|slot| slot.first().copied().unwrap_or(0)).collect();
@@ -270,7 +271,7 @@ impl Queue {
         self.by_key.remove(&key)
     }
 
-    /// The order in which all run once.
+    /// The order in which all tasks run once.
     fn order(mut self) -> Vec<usize> {
         std::iter::from_fn(|| self.take()).collect()
     }
@@ -294,8 +295,8 @@ fn the_order_of_slide_17() {
     assert_eq!(told(3), ("ACEBD".into(), 1), "threshold 2");
 }
 
-/// Slide 47: the O(1) scheduler changes the address space 3 times, CAS once, in the order A C D B E. So
-/// A, C and D are siblings there, and B and E.
+/// Slide 47: the O(1) scheduler changes the address space 3 times, CAS once, in the order A C D B
+/// E. So A, C and D are siblings there, and B and E.
 #[test]
 fn the_order_of_slide_47() {
     let tasks = [(1, 20), (2, 20), (1, 20), (1, 20), (2, 20)];
@@ -317,7 +318,7 @@ fn mm(n: u64) -> u64 {
     0xffff_8880_0000_0000 + n * 1088
 }
 
-/// The slot of a context, with a thread more.
+/// The slot of a context, with one more thread.
 fn find(owners: &mut [Owner; 32], mm: u64, slots: u32, now: u64) -> u32 {
     let slot = call!(find(owners => *mut [Owner; 32], mm => u64, slots => u32, now => u64,
                           SLICE => u64) -> u32);
@@ -374,12 +375,12 @@ fn a_context_gives_its_slot_up_with_its_last_thread_and_if_it_sleeps() {
     assert_eq!(owner(&owners), mm(3));
 }
 
-/// One more than it, as `cas` has it.
+/// The knob's value in `cas`: 1 + the slack.
 fn slack(ms: u64) -> u64 {
     ms * MS + 1
 }
 
-/// Where the virtual clocks of CPUs begin.
+/// The start of the virtual clocks of CPUs.
 const BEGINS: u64 = 1 << 32;
 
 fn tag_ran(key: u64, ran: u64, weight: u32) -> u64 {
@@ -398,7 +399,7 @@ fn a_tag_moves_on_by_cpu_time_over_weight_and_keeps_its_slot() {
 }
 
 #[test]
-fn who_slept_comes_back_at_the_clock_and_who_is_ahead_stays_ahead() {
+fn woken_task_starts_at_the_clock_and_a_task_ahead_stays_ahead() {
     let arrives = |own: u64, from: u64, clock: u64| call!(tag_arrives(own => u64, from => u64, clock => u64) -> u64);
     assert_eq!(arrives(BEGINS, BEGINS + 9 * MS, BEGINS + 20 * MS), BEGINS + 20 * MS);
     assert_eq!(arrives(BEGINS + 3 * MS, BEGINS, BEGINS + 20 * MS), BEGINS + 23 * MS);
@@ -426,7 +427,7 @@ impl Fair {
         Fair { slack, slots: slots.to_vec(), tags, here: 0 }
     }
 
-    /// Who is next; it runs for so long.
+    /// The next task, which runs for `ran`.
     fn turn(&mut self, ran: u64) -> usize {
         let mut heads = [0; 8];
         for (task, slot) in self.slots.iter().enumerate() {
@@ -459,10 +460,10 @@ fn slack_lets_siblings_run_in_a_row_and_no_slack_does_not() {
 }
 
 proptest! {
-    /// The service error: of all that always can run nobody is ahead of another by more than the slack
-    /// and one turn, whatever their contexts and however short their turns are.
+    /// The service error: no always-runnable task is ahead of another by more than the slack and
+    /// one turn, whatever their contexts and however short their turns are.
     #[test]
-    fn the_slack_bounds_who_is_ahead(
+    fn the_slack_bounds_how_far_a_task_is_ahead(
         slots in prop::collection::vec(1u32..8, 2..30), slack_ms in 0u64..50,
         turns in prop::collection::vec(1u64..4000, 500),
     ) {
@@ -486,9 +487,9 @@ proptest! {
         prop_assert_eq!(order, expected);
     }
 
-    /// Whatever the threshold, nobody goes before a task that is better by more than that.
+    /// Whatever the threshold, no task goes before a task that is better by more than that.
     #[test]
-    fn nobody_goes_before_who_is_better_by_more_than_the_threshold(
+    fn no_task_goes_before_one_better_by_more_than_the_threshold(
         tasks in prop::collection::vec((0u32..8, 0u8..40), 1..60), threshold in 0u64..40,
     ) {
         let order = Queue::new(threshold + 1, 8, &tasks).order();
@@ -499,7 +500,7 @@ proptest! {
         }
     }
 
-    /// At a threshold beyond all differences each context runs until nobody of it waits.
+    /// At a threshold beyond all differences each context runs until none of its tasks waits.
     #[test]
     fn an_infinite_threshold_enters_each_context_once(
         tasks in prop::collection::vec((0u32..8, 0u8..40), 1..60),
@@ -513,8 +514,9 @@ proptest! {
         prop_assert_eq!(entered, slots.len());
     }
 
-    /// The current context goes first, then one with a tag, each within the threshold; so tags never
-    /// make a context be left that would stay without them, and nobody goes before who is better by more.
+    /// The current context goes first, then one with a tag, each within the threshold. So tags
+    /// never end a context that would stay without them, and no task goes before one that is better
+    /// by more.
     #[test]
     fn a_context_with_a_tag_goes_before_one_without(
         prios in prop::collection::vec(0u32..40, 8), present in 1u32..256, tagged in 0u32..256,
@@ -536,8 +538,8 @@ proptest! {
         }
     }
 
-    /// Two contexts in one slot are taken for one: the order is that of one context, and nobody is
-    /// lost or doubled.
+    /// Two contexts in one slot count as one: the order is that of one context, and no task is lost
+    /// or duplicated.
     #[test]
     fn a_collision_costs_a_false_same_context_and_no_more(
         tasks in prop::collection::vec((0u32..6, 0u8..40), 1..60), threshold in 0u64..42,
@@ -548,10 +550,10 @@ proptest! {
         prop_assert!(order.into_iter().eq(0..tasks.len()));
     }
 
-    /// Hogs of one nice value: until an epoch ends, everyone has had one slice and nobody more, at any
-    /// threshold. So a context that never sleeps holds up others for its slices, and no longer.
+    /// CPU hogs of one nice value: until an epoch ends, each has one slice and no more, at any
+    /// threshold. So a context that never sleeps delays others by its slices, and no longer.
     #[test]
-    fn nobody_has_more_than_a_slice_in_an_epoch(
+    fn no_task_has_more_than_a_slice_in_an_epoch(
         tasks in prop::collection::vec((0u32..8, 0u8..40), 2..40), threshold in 0u64..42,
         part in 1u64..150,
     ) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `cas` keeps in memory, beside what the talk says of its own (slide 39).
+//! The memory that `cas` uses, beside the talk's figure of its own (slide 39).
 
 use std::path::Path;
 
-/// What Linux 7.2 adds to a task's storage (struct bpf_local_storage in 192 bytes; an element of 128
-/// bytes, of which 40 are ours), and for a queue (scx_bpf_create_dsq: 128 bytes, 32 for each CPU).
+/// The overhead of Linux 7.2 for a task's storage (struct bpf_local_storage in 192 bytes; an
+/// element of 128 bytes, of which 40 are ours), and for a queue (scx_bpf_create_dsq: 128 bytes, 32
+/// for each CPU).
 const KERNEL_TASK: u64 = 192 + 128 - 40;
 const KERNEL_DSQ: u64 = 128;
 const KERNEL_DSQ_CPU: u64 = 32;

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Classes: how much a thread misses the last-level cache, coarsely.
+//! Classes: coarsely, how much a thread misses the last-level cache.
 
-/// What a thread does to those beside it (slide 18: C1, C2, C3).
+/// How a thread affects those beside it (slide 18: C1, C2, C3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// C1: it seldom misses.
+    /// C1: it rarely misses.
     Turtle,
-    /// C2: it misses, and is hurt by others that do.
+    /// C2: it misses, and suffers from others that do.
     Devil,
     /// C3: it misses more than anything else.
     SuperDevil,
 }
 
 impl Class {
-    /// All of them, the greatest first, as a layout has them.
+    /// All classes, the one with most misses first, in the order of a layout.
     pub const ALL: [Class; 3] = [Class::SuperDevil, Class::Devil, Class::Turtle];
 }
 
-/// Where classes part, in misses of the last-level cache per 1,000 instructions: a thread at a cut is of the class
-/// below it (slide 18: C1 <= 10 < C2 <= 100 < C3).
+/// The bounds between classes, in misses of the last-level cache per 1,000 instructions. A thread
+/// at a bound is of the class below it (slide 18: C1 <= 10 < C2 <= 100 < C3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cuts {
     /// Above this a thread is a devil.
@@ -28,11 +28,11 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// By what `cuts=` takes.
+    /// The values of the knob `cuts=`.
     pub const PRESETS: [(&'static str, Cuts); 3] = [
         // The paper's classes as others report them; the default.
         ("2/100", Cuts { devil: 2.0, super_devil: 100.0 }),
-        // Slide 18, which gives no unit: taken for the same.
+        // Slide 18, which gives no unit: assumed to be the same.
         ("10/100", Cuts { devil: 10.0, super_devil: 100.0 }),
         // The authors' released scheduler: 15 and 500 in 10,000 instructions.
         ("1.5/50", Cuts { devil: 1.5, super_devil: 50.0 }),

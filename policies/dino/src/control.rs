@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The control plane: looks at misses once an interval, plans, and puts places and moves of memory in force.
+//! The control plane: reads misses once an interval, plans, and puts places and moves of memory in
+//! force.
 //!
-//! Threads that do not run for most of the time are placed by nobody, as those of the authors' scheduler: it takes
-//! five intervals in a row of less to be let go. So is a thread without counters that no profile has a word about; a
-//! profile's word goes before what counters say.
+//! A thread that sleeps most of the time has no place, as in the authors' scheduler. A thread loses
+//! its place after five intervals in a row with too little work. A thread without counters or a
+//! profile entry has no place either. A profile takes precedence over counters.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +15,20 @@ use crate::{
     Class, Cuts, Domains, Filter, Gate, Leaves, Part, Rate, Spread, Thread, di, dino, memory,
 };
 
-/// Intervals without enough work after which a thread is let go.
+/// After this many intervals without enough work a thread loses its place.
 const QUIET: u32 = 5;
-/// Memory is pulled so often for one move where pages stay behind, as the authors' scheduler does.
+/// How often memory is pulled for one move if pages stay behind, as in the authors' scheduler.
 const TRIES: u32 = 5;
-/// A part of the pages that another node may have of those of the node that they were moved to.
+/// Pages that may stay on another node, as a part of those on the node that they were moved to.
 const BEHIND: f64 = 0.1;
-/// Before any class has changed, classes are expected to last so long, s.
+/// How long classes are expected to last before any has changed, s.
 const DWELL_S: f64 = 60.0;
-/// Bytes of a line of the last-level cache.
+/// Bytes of a cache line.
 const LINE: f64 = 64.0;
-/// Instructions in a second of CPU time of whom nobody counts them: what one that misses often gets done.
+/// Instructions per second of CPU time of a thread without counters: what one with many misses
+/// executes.
 const TOLD_RATE: f64 = 1e9;
-/// What a share in the task table means: 0 is nobody's place, else one more than the domain.
+/// A share in the task table is 0 for no domain, else 1 + the domain.
 const PLACE: u64 = 1;
 
 /// How places are found.
@@ -38,38 +40,39 @@ pub(crate) enum Planner {
     Classes,
 }
 
-/// What an instance places by.
+/// How an instance places threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub planner: Planner,
     pub cuts: Cuts,
     pub filter: Filter,
-    /// Most bytes a second of pages that follow their threads, 0 for no bound; None: they stay.
+    /// The most bytes a second of pages that follow their threads, 0 for no bound; None: pages
+    /// stay.
     pub memory: Option<u64>,
     pub gate: Option<Gate>,
     pub busy: f64,
     pub interval_ns: u64,
-    /// Else it only says what it would do.
+    /// False: it only reports what it would do.
     pub acts: bool,
 }
 
-/// A thread as it was known at the last look.
+/// A thread's state as of the last look.
 #[derive(Debug)]
 struct Known {
     task: TaskView,
-    /// CPU time that it had then.
+    /// Its CPU time then.
     ran_ns: u64,
     counts: Option<Counts>,
     rate: Rate,
-    /// How often its rate has been taken, and whether the last one was told.
+    /// How many rates it has had, and whether the last one was told.
     samples: usize,
     told: bool,
     class: Class,
     quiet: u32,
-    /// Bytes a second that it asks memory for.
+    /// The memory bandwidth that it uses, bytes a second.
     asks: f64,
     at: Option<usize>,
-    /// Its class when it came there.
+    /// Its class when it came to its domain.
     came: Class,
     seen: u64,
 }
@@ -85,19 +88,20 @@ struct Moved {
 pub(crate) struct Places {
     rule: Rule,
     domains: Domains,
-    /// CPUs of each, offline ones included.
+    /// CPUs of each domain, offline ones included.
     cpus: Vec<Vec<usize>>,
-    /// Whether a domain is a memory node; else it is a cache, and there is nowhere to move memory to.
+    /// Whether domains are memory nodes. Otherwise they are caches, and memory cannot be moved.
     nodes: bool,
     profile: Profile,
     known: BTreeMap<(u32, u32), Known>,
     moved: BTreeMap<u32, Moved>,
     looks: u64,
     looked_ns: u64,
-    /// Bytes of each node's memory at the last look, and a second of late that no thread here asks for.
+    /// Bytes that each node's memory had given by the last look, and the bytes a second of them
+    /// that no thread here asks for.
     traffic: Vec<u64>,
     others: Vec<f64>,
-    /// Seconds that threads have been of a class, and how often one has changed.
+    /// Seconds that threads have been of a class, and how many class changes there were.
     classed_s: f64,
     changes: u32,
     moves: u64,
@@ -105,7 +109,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// For a machine.
+    /// A control plane for a machine.
     pub fn new(topology: &Topology, profile: &Profile, rule: Rule) -> Self {
         let (cpus, nodes) = domains(topology);
         let distance = if nodes { topology.node_distance.clone() } else { Vec::new() };
@@ -128,7 +132,7 @@ impl Places {
         }
     }
 
-    /// Takes in what each thread has done since the last look, and which CPUs are there.
+    /// Takes in what each thread has done since the last look, and which CPUs are online.
     fn look(&mut self, view: &View<'_>, passed_ns: u64) {
         self.looks += 1;
         let there = view.table.cpus();
@@ -160,7 +164,8 @@ impl Places {
             (own.task, own.ran_ns) = (task, task.runtime_ns);
             if (ran_ns as f64) < self.rule.busy * passed_ns as f64 || ran_ns == 0 {
                 own.quiet = (own.quiet + 1).min(QUIET);
-                // Who is asked for has counters, of which there are so many: none for those that sleep.
+                // Reading a thread's counters opens them, and there are only so many: none for
+                // sleeping threads.
                 let counts = || view.memory.counts(task.pid);
                 own.counts = (own.quiet < QUIET).then(counts).flatten();
                 continue;
@@ -186,14 +191,14 @@ impl Places {
         self.known.retain(|_, own| own.seen == looks);
     }
 
-    /// Threads that are to be placed, and their names in `known`, by age. Where pages are takes a walk over each
-    /// process's memory: asked only where it matters.
+    /// Threads to be placed, by age, with their keys in `known`. Finding where pages are walks each
+    /// process's memory, so `pages` asks for that only where it matters.
     fn threads(&self, view: &View<'_>, pages: bool) -> (Vec<(u32, u32)>, Vec<Thread>) {
         let mut resident: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         let placed = |own: &Known| own.quiet < QUIET && own.rate.accepted().is_some();
         let (mut keys, mut threads) = (Vec::new(), Vec::new());
         let mut placed: Vec<_> = self.known.iter().filter(|(_, own)| placed(own)).collect();
-        // Slots are given again to others; ids of threads grow, until they begin anew.
+        // Slots are reused; thread ids grow until they wrap.
         placed.sort_by_key(|(_, own)| own.task.pid);
         for (key, own) in placed {
             let pages = match self.nodes && pages {
@@ -203,7 +208,7 @@ impl Places {
                     .clone(),
                 false => Vec::new(),
             };
-            // Where it has no place yet it is at home where its pages are.
+            // A thread without a place is at home where its pages are.
             let home = (0..pages.len()).max_by_key(|node| (pages[*node], usize::MAX - node));
             let home = home.filter(|node| pages[*node] > 0 && self.has_cpus(*node));
             keys.push(*key);
@@ -213,7 +218,7 @@ impl Places {
                 class: own.class,
                 allowed: match own.task.kinds {
                     0 => u64::MAX,
-                    // The table has room for 32 domains; those behind are open to all.
+                    // The table has room for 32 domains; higher ones are open to all threads.
                     kinds => u64::from(kinds) | u64::MAX << 32,
                 },
                 at: own.at.or(home),
@@ -224,7 +229,7 @@ impl Places {
         (keys, threads)
     }
 
-    /// Several domains with CPUs, those that are offline included.
+    /// Whether several domains have CPUs, offline ones included.
     fn has_several(&self) -> bool {
         self.cpus.iter().filter(|cpus| !cpus.is_empty()).count() > 1
     }
@@ -233,7 +238,7 @@ impl Places {
         self.domains.cpus.get(domain).is_some_and(|cpus| *cpus > 0)
     }
 
-    /// Moves of memory that these places ask for.
+    /// The moves of memory that follow from these places.
     fn pulls(&self, keys: &[(u32, u32)], threads: &[Thread], at: &[usize]) -> Vec<crate::Move> {
         if !self.nodes || self.rule.memory.is_none() {
             return Vec::new();
@@ -269,7 +274,7 @@ impl Places {
                 None => return true,
             }
         }
-        // Where more belong to a domain than it has CPUs for, somebody has to go whatever memory does.
+        // If a domain has more threads than places, a thread has to move whatever its memory costs.
         if crowd.iter().zip(&places).any(|(crowd, places)| crowd > places) {
             return true;
         }
@@ -292,7 +297,7 @@ impl Places {
                 then[pulled.unwrap_or(if all == 0 { *to } else { node })] += part * own.asks;
             }
             if let Some(to) = pulled {
-                // Nodes behind the last that has pages are not in it.
+                // `resident` ends at the last node that has pages.
                 units.insert(unit, all - thread.resident.get(to).copied().unwrap_or(0));
             }
         }
@@ -300,8 +305,8 @@ impl Places {
         gate.opens(&now, &then, dwell_s, units.values().sum())
     }
 
-    /// What nodes' memory gives to those of whom nothing is known, and beyond what misses tell: where the kernel
-    /// monitors all of it.
+    /// Each node's memory traffic beyond what the threads' misses explain: other programs, and
+    /// accesses that misses do not count. Known only where the kernel monitors all traffic.
     fn listen(&mut self, view: &View<'_>, passed_ns: u64) {
         let traffic = if self.rule.gate.is_some() { view.memory.traffic() } else { Vec::new() };
         let mut asked = vec![0.0; traffic.len()];
@@ -329,7 +334,7 @@ impl Places {
     fn plan(&mut self, view: &View<'_>) {
         let (mut keys, mut threads) = self.threads(view, false);
         let mut at = self.places(&threads);
-        // Who stays where everybody stays does so wherever pages are.
+        // If no thread moves, it does not matter where pages are.
         if moves(&threads, &at) {
             (keys, threads) = self.threads(view, true);
             at = self.places(&threads);
@@ -370,7 +375,7 @@ impl Places {
         }
     }
 
-    /// Pulls again what was left behind, and calls off what nobody wants any more.
+    /// Pulls pages again that stayed behind, and cancels moves that are no longer wanted.
     fn follow_up(&mut self, view: &View<'_>) {
         let mut devils: BTreeMap<u32, bool> = BTreeMap::new();
         for own in self.known.values() {
@@ -381,7 +386,7 @@ impl Places {
         for (pid, moved) in &mut self.moved {
             let devil = devils[pid];
             match view.memory.is_pulling(*pid) {
-                // It was pulled for what it was: a turtle's pages can stay.
+                // It was pulled for a devil; a turtle's pages can stay.
                 true if !devil && self.rule.planner == Planner::Classes => view.memory.leave(*pid),
                 true => {}
                 false if devil && moved.tries < TRIES => {
@@ -389,7 +394,8 @@ impl Places {
                     let there = pages.get(moved.to).copied().unwrap_or(0) as f64;
                     let behind = (0..pages.len()).filter(|node| *node != moved.to);
                     let stays = behind.into_iter().any(|node| pages[node] as f64 > BEHIND * there);
-                    // Where all is there nobody looks again: that takes seconds of each second where there is much.
+                    // If all pages are there, do not look again: that is costly for a large address
+                    // space.
                     moved.tries = if stays { moved.tries + 1 } else { TRIES };
                     if stays {
                         again.push((*pid, moved.to));
@@ -402,12 +408,12 @@ impl Places {
     }
 }
 
-/// Whether anybody goes elsewhere.
+/// Whether any thread changes its domain.
 fn moves(threads: &[Thread], at: &[usize]) -> bool {
     threads.iter().zip(at).any(|(thread, at)| thread.at != Some(*at))
 }
 
-/// CPUs of each memory node where there are several, else of each cache; and which of the two.
+/// CPUs of each memory node if there are several, else of each cache; and whether they are nodes.
 fn domains(topology: &Topology) -> (Vec<Vec<usize>>, bool) {
     let count = |of: &[u16]| 1 + of.iter().copied().max().map_or(0, usize::from);
     let several = topology.node.iter().any(|node| Some(node) != topology.node.first());
@@ -420,8 +426,8 @@ fn domains(topology: &Topology) -> (Vec<Vec<usize>>, bool) {
     (cpus, several)
 }
 
-/// Misses per 1,000 instructions and bytes a second of the time between; None where a counter stood still or jumped
-/// back.
+/// Misses per 1,000 instructions, and bytes a second, between two counts. None if a counter stood
+/// still or jumped back.
 fn since(before: Counts, now: Counts, passed_ns: u64) -> Option<(f64, f64)> {
     let instructions =
         now.instructions.checked_sub(before.instructions).filter(|count| *count > 0)?;
@@ -430,7 +436,7 @@ fn since(before: Counts, now: Counts, passed_ns: u64) -> Option<(f64, f64)> {
     Some((misses as f64 * 1000.0 / instructions as f64, asks))
 }
 
-/// What somebody said beforehand of a thread's misses: a number for each sample, of which the last one lasts.
+/// A thread's misses by the profile: a number for each sample; the last one holds from then on.
 fn told(profile: &Profile, view: &View<'_>, tid: u32, sample: usize) -> Option<f64> {
     let numbers = view.told(profile, tid)?;
     numbers.get(sample).or(numbers.last()).copied()
@@ -439,7 +445,7 @@ fn told(profile: &Profile, view: &View<'_>, tid: u32, sample: usize) -> Option<f
 impl Control for Places {
     fn step(&mut self, view: &View<'_>) -> u64 {
         let passed_ns = view.now_ns.saturating_sub(self.looked_ns);
-        // One domain: there is nothing to choose, and nothing is looked at.
+        // With one domain there is nothing to choose, so nothing is read.
         if self.has_several() && passed_ns > 0 {
             self.look(view, passed_ns);
             self.listen(view, passed_ns);

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Filter: which rate a thread is taken to have, of samples that vary.
+//! Filter: turns a thread's varying samples into one rate.
 //!
-//! The slides show none: each sample counts as it is. The authors' released scheduler keeps ten samples and an
-//! accepted rate; their mean replaces it where at least five of them have left it and it is far enough away.
+//! The slides show none: each sample counts as it is. The authors' released scheduler keeps ten
+//! samples and an accepted rate. The samples' mean replaces that rate if at least five have left it
+//! and the mean is far from it.
 
 use std::collections::VecDeque;
 
 use crate::Cuts;
 
-/// Samples that are kept.
+/// How many samples are kept.
 pub const SAMPLES: usize = 10;
-/// So many of them must have left the accepted rate.
+/// At least this many samples must have left the accepted rate.
 pub const LEFT: usize = 5;
-/// And their mean must be farther from it than this, misses per 1,000 instructions.
+/// The samples' mean must be farther from the rate than this, in misses per 1,000 instructions.
 pub const FAR: f64 = 3.0;
 /// Accepted rates are whole multiples of this.
 const STEP: f64 = 1.0;
-/// What is near the accepted rate, as a part of it, where order counts and not class.
+/// How near a sample is to the accepted rate, as a part of it, if order counts and not class.
 const NEAR: f64 = 0.3;
 
 /// How samples become a rate.
@@ -31,7 +32,7 @@ pub enum Filter {
 /// When a sample has left the accepted rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Leaves {
-    /// It is more than 30 % away from it; of a turtle's, where it is above the devils' cut: DI.
+    /// It is more than 30 % away. A turtle's sample must also be above the devils' cut: DI.
     Rate(Cuts),
     /// It is of another class: DINO.
     Class(Cuts),
@@ -45,12 +46,12 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// What it is taken to be; None before the first sample.
+    /// The accepted rate; None before the first sample.
     pub fn accepted(&self) -> Option<f64> {
         self.accepted
     }
 
-    /// A sample of one period. Whether another rate is accepted now.
+    /// Adds a sample of one period. Returns whether the accepted rate has changed.
     pub fn sample(&mut self, mpki: f64, filter: Filter, leaves: Leaves) -> bool {
         let before = self.accepted;
         self.samples.truncate(SAMPLES - 1);

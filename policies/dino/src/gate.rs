@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Gate: whether a plan is worth its moves.
 //!
-//! Misses are not pain: most moves do not pay (slide 19). A plan is put in force only where a domain's memory is
-//! near saturation and the waiting that it takes away, over the time that classes are expected to last, is more than
-//! what copying the pages costs those whose pages they are.
+//! Misses alone do no harm, and most moves do not pay (slide 19). A plan is put in force only if a
+//! domain's memory is near saturation. It must also save more waiting, over the time that classes
+//! are expected to last, than copying the pages costs their owners.
 
-/// What is known of the machine.
+/// A machine's memory, as far as the gate needs it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
-    /// Bytes a second that a domain's memory gives.
+    /// The bandwidth of a domain's memory, bytes a second.
     pub bandwidth: f64,
-    /// Below this part of it nobody waits for long.
+    /// Below this part of the bandwidth no thread waits for long.
     pub busy: f64,
-    /// Bytes a second that pages are copied at.
+    /// The speed of copying pages, bytes a second.
     pub copies: f64,
 }
 
-/// The part of its accesses' time that a thread waits, as caches fetch ahead and cores go on meanwhile: a third.
+/// The part of its accesses' time that a thread waits: about a third, as caches prefetch and cores
+/// run ahead.
 const EXPOSED: f64 = 0.3;
-/// No memory is taken for fuller than this: waiting has no bound there.
+/// The highest load of a memory that is assumed: near 1 waiting has no bound.
 const FULL: f64 = 0.95;
 
 impl Gate {
-    /// CPU seconds that are lost in a second to waiting for memory, where each domain is asked for so many bytes a
-    /// second: the mean length of an M/M/1 queue, for each.
+    /// CPU seconds lost in a second to waiting for memory, given the bytes a second that each
+    /// domain's memory is asked for. It is the mean length of an M/M/1 queue for each.
     pub fn waiting(&self, asked: &[f64]) -> f64 {
         let of = |asked: &f64| {
             let full = (asked / self.bandwidth).min(FULL);
@@ -32,12 +33,12 @@ impl Gate {
         asked.iter().map(of).sum()
     }
 
-    /// Whether to act: bytes a second that each domain's memory is asked for, now and then, for how long that is
-    /// expected to last, and how many bytes are to be moved.
+    /// Whether to act. `now` and `then` are the bytes a second that each domain's memory is asked
+    /// for, `dwell_s` how long that is expected to last, and `bytes` how many are to be moved.
     pub fn opens(&self, now: &[f64], then: &[f64], dwell_s: f64, bytes: u64) -> bool {
         let fullest = now.iter().copied().fold(0.0, f64::max) / self.bandwidth;
         let gain_s = (self.waiting(now) - self.waiting(then)) * dwell_s;
-        // While its pages are copied a thread gets on at the pace of the copying.
+        // While its pages are copied, a thread progresses at the speed of the copying.
         let cost_s = bytes as f64 / self.copies;
         fullest >= self.busy && gain_s > cost_s
     }
@@ -50,7 +51,7 @@ mod tests {
     const GATE: Gate = Gate { bandwidth: 6e9, busy: 0.5, copies: 0.6e9 };
 
     #[test]
-    fn nothing_is_done_where_nobody_waits() {
+    fn gate_stays_closed_while_no_thread_waits() {
         assert!(!GATE.opens(&[2e9, 0.0], &[1e9, 1e9], 1e6, 0));
         assert!(GATE.opens(&[5.5e9, 0.0], &[2.75e9, 2.75e9], 60.0, 1_000_000_000));
     }

@@ -1,49 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Layouts: which memory domain each place of a sorted list of threads is in.
+//! Layouts: the memory domain of each place in a sorted list of threads.
 //!
-//! A place is a number: how many threads stand before it. Domains have as many places as CPUs; threads beyond the
-//! CPUs are spread over them in proportion, so that as many wait for each CPU everywhere.
+//! A place is a number: how many threads stand before it. Domains have as many places as CPUs.
+//! Threads beyond that are spread in proportion, so that the same number waits for each CPU
+//! everywhere.
 
-/// Memory domains: CPUs that share a memory controller, or a cache where there is one controller.
+/// Memory domains: CPUs that share a memory controller, or a cache if there is only one controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domains {
-    /// CPUs of each; 0: it has memory alone.
+    /// The number of CPUs of each; 0: the domain has memory only.
     pub cpus: Vec<usize>,
-    /// How far each is from each, as ACPI's SLIT has it: 10 is itself.
+    /// The distance of each from each, as in ACPI's SLIT: 10 is itself.
     pub distance: Vec<Vec<u32>>,
 }
 
 impl Domains {
-    /// So many domains of as many CPUs each, all as far from each other.
+    /// This many domains of as many CPUs each, all at the same distance.
     pub fn alike(domains: usize, cpus: usize) -> Domains {
         let far = |a: usize, b: usize| if a == b { 10 } else { 20 };
         let row = |a: usize| (0..domains).map(|b| far(a, b)).collect();
         Domains { cpus: vec![cpus; domains], distance: (0..domains).map(row).collect() }
     }
 
-    /// Those that have CPUs.
+    /// The domains that have CPUs.
     pub fn used(&self) -> impl Iterator<Item = usize> {
         (0..self.cpus.len()).filter(|domain| self.cpus[*domain] > 0)
     }
 
-    /// How many of them there are.
+    /// The number of domains that have CPUs.
     pub fn count(&self) -> usize {
         self.used().count()
     }
 
-    /// How far one is from another; where nobody says, as far as the next node is by default.
+    /// The distance of one domain from another. If it is unknown, the default distance of the next
+    /// node.
     pub fn far(&self, from: usize, to: usize) -> u32 {
         let told = self.distance.get(from).and_then(|row| row.get(to));
         told.copied().unwrap_or(if from == to { 10 } else { 20 })
     }
 
-    /// Places of each domain for so many threads.
+    /// The places of each domain for this many threads.
     pub fn places(&self, threads: usize) -> Vec<usize> {
         let all: usize = self.cpus.iter().sum();
         if threads <= all || all == 0 {
             return self.cpus.clone();
         }
-        // The greatest remainders get what is left over by whole numbers.
+        // Whole numbers leave a rest, which goes to the greatest remainders.
         let part = |cpus: &usize| (threads * cpus / all, threads * cpus % all);
         let mut places: Vec<usize> = self.cpus.iter().map(|cpus| part(cpus).0).collect();
         let mut order: Vec<usize> = self.used().collect();
@@ -57,13 +59,13 @@ impl Domains {
 /// How a sorted list is spread over domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Greatest and least together (slide 12: A with Y, B with X).
+    /// The most and the least misses together (slide 12: A with Y, B with X).
     Pairs,
-    /// One for each domain, from the first, again and again: the authors' released scheduler.
+    /// One for each domain, from the first, repeatedly: the authors' released scheduler.
     Deal,
 }
 
-/// The domain of each place of a list that is sorted from the greatest.
+/// The domain of each place in a list sorted by misses, most first.
 pub fn spread(how: Spread, threads: usize, domains: &Domains) -> Vec<usize> {
     let turns = rounds(threads, domains, |_, order| order.to_vec());
     match how {
@@ -85,7 +87,7 @@ pub fn spread(how: Spread, threads: usize, domains: &Domains) -> Vec<usize> {
     }
 }
 
-/// The same in the order of a snake: from the first domain to the last, and back again.
+/// Like `spread`, in snake order: from the first domain to the last, and back.
 pub fn snake(threads: usize, domains: &Domains) -> Vec<usize> {
     rounds(threads, domains, |round, order| match round % 2 {
         0 => order.to_vec(),
@@ -93,7 +95,7 @@ pub fn snake(threads: usize, domains: &Domains) -> Vec<usize> {
     })
 }
 
-/// Gives each domain that has a place left one in each round, in the order that `turn` makes of them.
+/// In each round, gives one place to each domain that has one left, in the order of `turn`.
 fn rounds(
     threads: usize,
     domains: &Domains,

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory domains: which threads are together under one memory controller, and where their pages are.
+//! Memory domains: which threads share a memory controller, and where their pages are.
 //!
-//! **Problem.** Threads that miss the last-level cache hurt each other where they share a memory controller or a
-//! link. Spreading them helps, and on a NUMA machine only if their pages come along; but moving pages is slow, and
-//! loads the same controllers and links.
+//! **Problem.** Threads that miss the last-level cache slow each other down if they share a memory
+//! controller or a link. Spreading them helps, and on a NUMA machine only if their pages follow.
+//! But moving pages is slow, and loads the same controllers and links.
 //!
-//! **Approach.** Threads are put into three classes by their misses ([`Class`]). How many of each class run in a
-//! domain is fixed by how many there are; a thread is moved, with its memory, only when it changes class ([`dino`]).
-//! Its forerunners sort by misses and spread the list ([`di`]): without the pages, DI-Plain, or with them, DI-Migrate.
+//! **Approach.** Threads are put into three classes by their misses ([`Class`]). How many of each
+//! class run in a domain depends only on how many there are. A thread is moved, with its memory,
+//! only when it changes class ([`dino`]). Its forerunners sort by misses and spread the list
+//! ([`di`]): DI-Plain without the pages, DI-Migrate with them.
 //!
-//! **Source.** Blagodurov, Zhuravlev, Dashti, Fedorova: *A Case for NUMA-aware Contention Management on Multicore
-//! Systems* (talk of 21 slides; USENIX ATC 2011). Slide numbers are those of the talk. What the slides leave open is
-//! as the authors' released scheduler (Clavis) has it, where a comment says so.
+//! **Source.** Blagodurov, Zhuravlev, Dashti, Fedorova: *A Case for NUMA-aware Contention
+//! Management on Multicore Systems* (talk of 21 slides; USENIX ATC 2011). Slide numbers are those
+//! of the talk. What the slides leave open follows the authors' released scheduler (Clavis), where
+//! a comment says so.
 //!
 //! **Invariant:** the control plane does no I/O and reads no clock, environment or hash order.
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who belongs to which memory domain: pure functions from threads and where they are to where they are to be.
+//! Which thread belongs to which memory domain: pure functions from threads and their domains to
+//! new domains.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +10,28 @@ use crate::{Class, relabel};
 /// A thread, as a plan sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
-    /// Names it and no other, as long as it lives: equals are taken in this order.
+    /// Unique among living threads; equal threads are taken in this order.
     pub id: u64,
     /// Accepted misses per 1,000 instructions.
     pub mpki: f64,
-    /// What that makes it.
+    /// The class of that rate.
     pub class: Class,
-    /// A bit for each domain with a CPU that its owner lets it run on; domains from the 64th on are never meant.
+    /// A bit for each domain with a CPU that the thread may run on. Domains from the 64th on are
+    /// never chosen.
     pub allowed: u64,
-    /// The domain that it belongs to. None: it is new.
+    /// The domain that it belongs to; None: it is new.
     pub at: Option<usize>,
-    /// It was of another class when it came there.
+    /// Its class has changed since it came to its domain.
     pub changed: bool,
-    /// Bytes of its address space in each domain's memory; empty where nobody knows.
+    /// Bytes of its address space in each domain's memory; empty if unknown.
     pub resident: Vec<u64>,
 }
 
-/// Memory is told apart in such parts of it.
+/// Amounts of memory are compared in this many parts.
 const PARTS: u64 = 16;
 
 impl Thread {
-    /// One of this class that may run everywhere and was nowhere yet.
+    /// A thread of this class that may run everywhere and has no domain yet.
     pub fn new(id: u64, mpki: f64, class: Class) -> Thread {
         Thread {
             id,
@@ -50,15 +52,15 @@ impl Thread {
         self.resident.get(domain).copied().unwrap_or(0)
     }
 
-    /// The same in [`PARTS`] of all its memory: a few pages are no reason to go anywhere.
+    /// The same in [`PARTS`] of all its memory: a few pages are no reason to move.
     fn part(&self, domain: usize) -> u64 {
         let all: u64 = self.resident.iter().sum();
         PARTS * self.bytes(domain) / all.max(1)
     }
 }
 
-/// DI: sorts threads by their rate and spreads the places of the list. A thread's place is all that counts: where
-/// it changes, the thread goes elsewhere (slides 12, 15 and 18).
+/// DI: sorts threads by their rate and spreads the places of the list. Only a thread's place
+/// counts: if it changes, the thread moves (slides 12, 15 and 18).
 pub fn di(threads: &[Thread], domains: &Domains, how: Spread) -> Vec<usize> {
     let mut order: Vec<usize> = (0..threads.len()).collect();
     order.sort_by(|a, b| {
@@ -73,14 +75,15 @@ pub fn di(threads: &[Thread], domains: &Domains, how: Spread) -> Vec<usize> {
     rest(threads, domains, at)
 }
 
-/// DINO: how many of each class are together is fixed by how many of each there are; who stays where that allows
-/// it is not moved (slide 18).
+/// DINO: how many of each class share a domain depends only on how many of each there are. A thread
+/// is not moved if that allows it to stay (slide 18).
 ///
-/// Where the same number of threads of each class run as before, and may run where they did, nobody moves.
+/// If as many threads of each class run as before, and may run where they did, no thread moves.
 pub fn dino(threads: &[Thread], domains: &Domains) -> Vec<usize> {
     let mut left = quotas(threads, domains);
     let mut at = vec![None; threads.len()];
-    // Who is of the class that it came with keeps its place; who has changed takes one that is left.
+    // A thread whose class is unchanged keeps its place. A thread that has changed takes a place
+    // that is left.
     for changed in [false, true] {
         for (thread, at) in threads.iter().zip(&mut at).filter(|(own, _)| own.changed == changed) {
             let stays = thread.at.filter(|domain| thread.may(*domain) && *domain < left.len());
@@ -90,7 +93,7 @@ pub fn dino(threads: &[Thread], domains: &Domains) -> Vec<usize> {
             }
         }
     }
-    // Who may run on few domains chooses first.
+    // A thread that may run on few domains chooses first.
     let mut order: Vec<usize> = (0..threads.len()).filter(|thread| at[*thread].is_none()).collect();
     order.sort_by_key(|thread| {
         let choices = domains.used().filter(|domain| threads[*thread].may(*domain)).count();
@@ -109,7 +112,7 @@ pub fn dino(threads: &[Thread], domains: &Domains) -> Vec<usize> {
     rest(threads, domains, at)
 }
 
-/// How far a domain is from a thread's pages and from where it is: less is better.
+/// How far a domain is from a thread's pages and from its present domain: less is better.
 fn nearness(thread: &Thread, domain: usize, domains: &Domains) -> (u64, u32, u32, usize) {
     let most = PARTS - thread.part(domain);
     let home =
@@ -123,7 +126,7 @@ fn class(thread: &Thread) -> usize {
     Class::ALL.iter().position(|class| *class == thread.class).unwrap_or(0)
 }
 
-/// How many of each class each domain has: the snake's, named so that most threads stay.
+/// How many of each class each domain has: the snake's rows, assigned so that most threads stay.
 fn quotas(threads: &[Thread], domains: &Domains) -> Vec<[usize; 3]> {
     let mut sorted: Vec<usize> = threads.iter().map(class).collect();
     sorted.sort_unstable();
@@ -138,7 +141,7 @@ fn quotas(threads: &[Thread], domains: &Domains) -> Vec<[usize; 3]> {
         }
     }
     let mut named = rows.clone();
-    // Only domains of as many places can change names.
+    // Only domains with as many places can swap rows.
     let places = domains.places(threads.len());
     let mut alike: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for domain in domains.used() {
@@ -150,7 +153,7 @@ fn quotas(threads: &[Thread], domains: &Domains) -> Vec<[usize; 3]> {
         };
         let worth: Vec<Vec<i64>> =
             group.iter().map(|row| group.iter().map(|at| stay(*row, *at)).collect()).collect();
-        // Where as many stay by the names they have, they keep those.
+        // If as many threads stay without swapping, rows stay where they are.
         let as_is: i64 = (0..group.len()).map(|at| worth[at][at]).sum();
         let best = relabel::best(&worth);
         let most: i64 = best.iter().enumerate().map(|(at, row)| worth[*row][at]).sum();
@@ -163,7 +166,8 @@ fn quotas(threads: &[Thread], domains: &Domains) -> Vec<[usize; 3]> {
     named
 }
 
-/// Who has no place yet, as it may not run where there is one: it stays, or goes where the fewest are for each CPU.
+/// For threads without a place so far, as none is free where they may run: they stay, or go to the
+/// least crowded domain.
 fn rest(threads: &[Thread], domains: &Domains, mut at: Vec<Option<usize>>) -> Vec<usize> {
     let mut crowd = vec![0usize; domains.cpus.len()];
     at.iter().flatten().for_each(|domain| crowd[*domain] += 1);
@@ -172,7 +176,7 @@ fn rest(threads: &[Thread], domains: &Domains, mut at: Vec<Option<usize>>) -> Ve
         let has_cpus = |domain: usize| domains.cpus.get(domain).is_some_and(|cpus| *cpus > 0);
         let stays = thread.at.filter(|domain| thread.may(*domain) && has_cpus(*domain));
         let domain = at.or(stays).unwrap_or_else(|| {
-            // A mask of CPUs that are all gone is no mask: the kernel takes it so as well.
+            // A mask of offline CPUs only counts as no mask, as in the kernel.
             let may = |domain: &usize| thread.may(*domain);
             let anywhere = !domains.used().any(|domain| may(&domain));
             let full = |domain: &usize| crowd[*domain] * 1000 / domains.cpus[*domain];
@@ -190,27 +194,28 @@ fn rest(threads: &[Thread], domains: &Domains, mut at: Vec<Option<usize>>) -> Ve
 /// A move of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Of which address space.
+    /// The address space.
     pub unit: u64,
-    /// To which domain.
+    /// The domain that its memory goes to.
     pub to: usize,
 }
 
-/// A thread's part in where its address space's memory is to be.
+/// One thread's vote for the domain of its address space's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its address space.
     pub unit: u64,
     /// It misses enough to matter.
     pub devil: bool,
-    /// Where it is from now on.
+    /// Its domain from now on.
     pub to: usize,
-    /// It was somewhere else before.
+    /// It was in another domain before.
     pub moved: bool,
 }
 
-/// Memory that is to follow threads that were moved. All threads of an address space are one unit: it goes where
-/// more than half of its devils are, or of its threads where none is one, and stays where there is no such domain.
+/// Memory that should follow threads that moved. The threads of an address space are one unit. It
+/// goes where more than half of its devils are, or of all its threads if none is a devil. Without
+/// such a domain it stays.
 pub fn memory(parts: &[Part]) -> Vec<Move> {
     let mut units: BTreeMap<u64, Vec<&Part>> = BTreeMap::new();
     parts.iter().for_each(|part| units.entry(part.unit).or_default().push(part));
@@ -222,7 +227,8 @@ pub fn memory(parts: &[Part]) -> Vec<Move> {
         voters.iter().for_each(|part| *votes.entry(part.to).or_default() += 1);
         let won = votes.into_iter().find(|(_, votes)| 2 * votes > voters.len());
         if let Some((to, _)) = won.filter(|(to, _)| {
-            // Where the majority has been all along its memory is as well, or is no concern of this move.
+            // If the majority has not moved, the memory is there already, or is not this move's
+            // concern.
             parts.iter().any(|part| part.moved && part.to == *to)
         }) {
             moves.push(Move { unit, to });

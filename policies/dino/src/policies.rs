@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policies as sched_ext schedulers: one data plane, and three ways to say who belongs where.
+//! The policies as sched_ext schedulers: one data plane, and three ways to assign threads to
+//! domains.
 
 use policy::{
     Control, Instance, Keeps, Kept, Knob, Plan, Policy, Profile, Promises, TICK_NS_MAX, Told,
@@ -138,7 +139,7 @@ pub static DI_PLAIN: Policy = scheduler(
     &[SPREAD, FILTER, CUTS, SLICE, INTERVAL, BUSY, ACT],
 );
 
-/// The same, and the memory comes along.
+/// Like DI-Plain, and the memory follows.
 pub static DI_MIGRATE: Policy = scheduler(
     "di-migrate",
     "memory domains: threads that miss most are spread, and their memory follows each move",
@@ -154,7 +155,7 @@ pub static DINO: Policy = scheduler(
     &[CUTS, FILTER, GATE, BANDWIDTH, COPIES, SLICE, INTERVAL, BUSY, RATE, ACT],
 );
 
-/// All of them.
+/// All policies of this crate.
 pub static ALL: &[&Policy] = &[&DI_PLAIN, &DI_MIGRATE, &DINO];
 
 fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
@@ -180,7 +181,7 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
     Box::new(Places::new(topology, profile, rule))
 }
 
-/// What waits is taken by a CPU with nothing to do, and at a tick at the latest.
+/// A CPU with nothing to run takes a waiting task, at a tick at the latest.
 fn promises(_: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Relabel: which domain gets which row of a layout, so that as many threads as can be stay where they are.
+//! Relabel: assigns the rows of a layout to domains, so that as many threads as possible stay.
 //!
-//! A layout says how many of each class are together, not where. Where a thread ends, all places behind it change;
-//! without this, others would move although the layout is the same but for names.
+//! A layout says how many of each class are together, not where. If a thread ends, all places
+//! behind it change. Without this step other threads would move although the layout differs only in
+//! names.
 
-/// An assignment of rows to columns with the greatest sum of `worth`, by columns; a square matrix, row by row.
+/// The assignment of rows to columns with the greatest sum of `worth`, by columns. `worth` is
+/// square, row by row.
 ///
-/// Kuhn and Munkres' method in the form of shortest augmenting paths, n cubed steps: domains are few.
+/// The method of Kuhn and Munkres with shortest augmenting paths. It takes n cubed steps: domains
+/// are few.
 pub fn best(worth: &[Vec<i64>]) -> Vec<usize> {
     let n = worth.len();
     let (mut by_row, mut by_column) = (vec![0i64; n + 1], vec![0i64; n + 1]);
-    // By column the row it has, from 1; column 0 is where a new row starts.
+    // For each column its row, from 1; column 0 is where a new row starts.
     let mut row_of = vec![0usize; n + 1];
     let mut way = vec![0usize; n + 1];
     for row in 1..=n {

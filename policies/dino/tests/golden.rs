@@ -3,7 +3,7 @@
 
 use dino::{Class, Cuts, Domains, Spread, Thread, di, dino};
 
-/// Threads of these rates, in this order, each where `at` says.
+/// Threads of these rates, in this order, in the domains of `at`.
 fn threads(rates: &[f64], cuts: Cuts, at: &[usize]) -> Vec<Thread> {
     let thread = |(id, mpki): (usize, &f64)| Thread {
         at: at.get(id).copied(),
@@ -45,7 +45,8 @@ fn slide_18_classes_of_ten_threads() {
 
 #[test]
 fn slide_18_di_moves_where_positions_change_and_dino_where_classes_do() {
-    // The slide does not say which thread has which rate afterwards: neighbours of a class change places here.
+    // The slide does not say which thread has which rate afterwards: neighbours of a class change
+    // places here.
     let after = [3.0, 1.0, 7.0, 27.0, 15.0, 78.0, 51.0, 92.0, 190.0, 170.0];
     for domains in [Domains::alike(2, 5), Domains::alike(5, 2)] {
         let first = di(&threads(&BEFORE, CUTS, &[]), &domains, Spread::Deal);
@@ -57,7 +58,7 @@ fn slide_18_di_moves_where_positions_change_and_dino_where_classes_do() {
         let who = moved(&first, &second);
         assert!(who.len() <= 2, "{who:?}: who jumped, and who makes room for it");
 
-        // Without the jump, nobody.
+        // Without the jump no thread moves.
         let same: Vec<f64> =
             after.iter().map(|rate| if *rate == 92.0 { 110.0 } else { *rate }).collect();
         assert_eq!(dino(&threads(&same, CUTS, &first), &domains), first);

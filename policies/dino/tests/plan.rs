@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What plans keep, whatever the threads are.
+//! Properties of plans, for any threads.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn some_domains() -> impl Strategy<Value = Domains> {
         .prop_map(|cpus| Domains { cpus, distance: Vec::new() })
 }
 
-/// Threads of these classes, each where `at` says.
+/// Threads of these classes, in the domains of `at`.
 fn of(classes: &[Class], at: &[usize]) -> Vec<Thread> {
     let thread = |(id, class): (usize, &Class)| Thread {
         at: at.get(id).copied(),
@@ -26,9 +26,9 @@ fn of(classes: &[Class], at: &[usize]) -> Vec<Thread> {
 }
 
 proptest! {
-    /// The invariant: classes that are the same all in all move nobody, whoever has which, if who had it has it.
+    /// The invariant: if every thread keeps its class, no thread moves.
     #[test]
-    fn the_same_classes_move_nobody(
+    fn unchanged_classes_move_no_thread(
         domains in some_domains(),
         history in proptest::collection::vec(proptest::collection::vec(some_class(), 1..40), 1..5),
     ) {
@@ -39,7 +39,7 @@ proptest! {
         }
     }
 
-    /// Two that change classes with each other are two moves at most.
+    /// Two threads that swap classes cause two moves at most.
     #[test]
     fn two_that_swap_classes_are_two_moves(
         classes in proptest::collection::vec(some_class(), 2..40),
@@ -58,9 +58,10 @@ proptest! {
         prop_assert!(moved <= 2, "{moved} moved");
     }
 
-    /// An end leaves the others where they are, but for the few whose place is another's share now.
+    /// If a thread ends, the others stay, except for the few that another domain's share now
+    /// covers.
     #[test]
-    fn an_end_renumbers_nobody(classes in proptest::collection::vec(some_class(), 2..33), ends in 0usize..33) {
+    fn an_ended_thread_moves_few_others(classes in proptest::collection::vec(some_class(), 2..33), ends in 0usize..33) {
         let domains = Domains::alike(4, 4);
         let at = dino(&of(&classes, &[]), &domains);
         let ends = ends % classes.len();
@@ -73,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn everybody_is_where_it_may_run(
+    fn every_thread_is_where_it_may_run(
         domains in some_domains(),
         threads in proptest::collection::vec((some_class(), 0u64..64, 0.0f64..300.0), 0..60),
     ) {
@@ -116,7 +117,7 @@ proptest! {
 }
 
 #[test]
-fn who_comes_goes_where_its_pages_are_and_else_to_the_nearest() {
+fn new_thread_goes_to_its_pages_or_else_to_the_nearest_domain() {
     let mut domains = Domains::alike(4, 1);
     domains.distance = vec![
         vec![10, 20, 20, 30],
@@ -134,7 +135,7 @@ fn who_comes_goes_where_its_pages_are_and_else_to_the_nearest() {
     all[3].id = 0;
     all[0].id = 9;
     assert_eq!(dino(&all, &domains)[3], 2, "most of its pages are there");
-    // It has to leave node 3, and all nodes hold as little of it: 1 and 2 are nearer than 0.
+    // It has to leave node 3, and no node holds any of its pages: 1 and 2 are nearer than 0.
     all[3].resident = Vec::new();
     all[3].at = Some(3);
     all[0] = Thread { allowed: 1 << 3, at: Some(3), ..all[0].clone() };
@@ -142,7 +143,7 @@ fn who_comes_goes_where_its_pages_are_and_else_to_the_nearest() {
 }
 
 #[test]
-fn a_gone_domain_keeps_nobody() {
+fn a_domain_without_cpus_keeps_no_thread() {
     let mut domains = Domains::alike(3, 2);
     let at = dino(&of(&[Class::Devil; 6], &[]), &domains);
     domains.cpus[1] = 0;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! FLSCHED: a lockless, lightweight scheduler for manycore processors.
 //!
-//! All of it is data plane (`src/bpf/`): no shares are computed and no placement is planned, so
-//! there is no control plane. This file names its knobs and what its variants promise.
+//! It is data plane only (`src/bpf/`): it computes no shares and plans no placement, so it has no
+//! control plane. This file names its knobs and its variants' promises.
 
 use policy::{Instance, Keeps, Kept, Knob, Policy, Promises, TICK_NS_MAX, Unit};
 
 const MS: u64 = 1_000_000;
+
+/// Its policies, for the registry.
+pub static ALL: &[&Policy] = &[&FLSCHED];
 
 /// The policy.
 pub static FLSCHED: Policy = Policy {
@@ -59,9 +62,10 @@ pub static FLSCHED: Policy = Policy {
     control: None,
 };
 
-/// FLSCHED may stack tasks on one CPU while another idles, and promises nothing there: the task that
-/// a tick offers may be bound, and the ones behind it not. With `pull` a CPU may miss a task for no
-/// longer than a tick. Slices end at ticks, so a turn that is put off is longer by one more.
+/// FLSCHED may stack tasks on one CPU while another idles, and promises nothing there: the running
+/// task that a tick offers may be pinned while the waiting ones are not. With `pull` a CPU misses a
+/// waiting task for at most a tick. Slices end at ticks, so a deferred turn is longer by one more
+/// tick.
 fn promises(instance: &Instance) -> Promises {
     let pull = instance.get("pull") != 0;
     let deferred = instance.get("variant") != 0;

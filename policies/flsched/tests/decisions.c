@@ -7,7 +7,8 @@
 
 EXPORT bool prefers_head(u32 weight, bool pinned, bool kernel)
 {
-	return order_prefers_head((struct order_task){ .weight = weight, .pinned = pinned, .kernel = kernel });
+	return order_prefers_head(
+		(struct order_task){ .weight = weight, .pinned = pinned, .kernel = kernel });
 }
 
 EXPORT bool take_head(u64 *taken_ns, u64 now_ns, u64 turn_ns)

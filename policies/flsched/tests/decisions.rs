@@ -47,7 +47,7 @@ proptest! {
         prop_assert!(end - start <= unsafe { turn(slice, tick, 0) }, "that is the longest turn");
     }
 
-    /// However many ask, those behind the head have every other turn.
+    /// However many tasks ask, those behind the head get every other turn.
     #[test]
     fn the_head_is_given_away_at_most_once_in_two_turns(
         turn in 1u64..1000, gaps in prop::collection::vec(0u64..2000, 1..200),
@@ -64,7 +64,7 @@ proptest! {
         prop_assert!(given.windows(2).all(|pair| pair[1] - pair[0] >= 2 * turn));
     }
 
-    /// A CPU in search of work looks at every CPU once, its own first.
+    /// A CPU in search of work examines every CPU once, its own first.
     #[test]
     fn a_search_for_work_visits_every_cpu_once(cpus in 1u32..512, start in 0u32..512) {
         let victim = function::<unsafe extern "C" fn(u32, i32, u32) -> i32>("victim");

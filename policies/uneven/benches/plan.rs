@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an interval of the control plane costs: every task's estimate is updated, then shares are planned.
+//! The cost of an interval of the control plane: every task's estimate is updated, then shares are
+//! planned.
 //!
 //! Gates: 0.17 ms with 6 cores (slide 32), 5 ms with 228 cores and 1,000 tasks.
 
@@ -10,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use uneven::{Base, Counts, Estimator, Policy, Problem, Rules, plan};
 
-/// Tasks that were measured for a while, and what they count in an interval.
+/// Estimators that were updated for a while, and their tasks' counts in an interval.
 fn measured(tasks: usize, rules: &Rules) -> (Vec<Estimator>, Vec<Vec<Counts>>) {
     let mut random = Pcg64::seed_from_u64(1);
     let types = rules.unknown.len();

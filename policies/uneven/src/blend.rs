@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Uni-fair: as much of an unfair plan as a wanted uniformity allows, the rest fair. Exact.
 //!
-//! Relative performance is linear in the shares, so a blend of both plans by a has r = fair + a d with d
-//! the difference. Its uniformity is U where var(r) = (1-U)² mean(r)²: a quadratic equation in a. Where
-//! everybody is at 1 in the fair plan, that is a = (1-U) / (sd(d) - (1-U) mean(d)).
+//! Relative performance is linear in the shares. So a blend of both plans by a has r = fair + a d
+//! with d the difference. Its uniformity is U where var(r) = (1-U)² mean(r)²: a quadratic equation
+//! in a. If every task is at 1 in the fair plan, that is a = (1-U) / (sd(d) - (1-U) mean(d)).
 
 use crate::metrics::{Deviation, covariance, mean, uniformity, variance};
 use crate::start::Start;
@@ -26,7 +26,8 @@ pub(crate) fn to_uniformity(
     mix(fair, &unfair, part(&calm, &wild, wanted, deviation))
 }
 
-/// a: the part of `wild` at which the blend's uniformity is as wanted; 0 where not even `calm` has it.
+/// a: the part of `wild` at which the blend has the wanted uniformity; 0 if even `calm` does not
+/// have it.
 fn part(calm: &[f64], wild: &[f64], wanted: f64, deviation: Deviation) -> f64 {
     let change: Vec<f64> = calm.iter().zip(wild).map(|(calm, wild)| wild - calm).collect();
     let slack = (1.0 - wanted).powi(2);
@@ -47,7 +48,7 @@ fn part(calm: &[f64], wild: &[f64], wanted: f64, deviation: Deviation) -> f64 {
     part.clamp(0.0, 1.0)
 }
 
-/// `fair` and so much of `unfair`.
+/// A blend of `fair` and the part `part` of `unfair`.
 pub(crate) fn mix(fair: &[Vec<f64>], unfair: &[Vec<f64>], part: f64) -> Vec<Vec<f64>> {
     let row = |(fair, unfair): (&Vec<f64>, &Vec<f64>)| {
         fair.iter().zip(unfair).map(|(fair, unfair)| fair + part * (unfair - fair)).collect()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The control plane: looks at the tasks that run, plans, and puts the shares in force.
+//! The control plane: looks at the running tasks, plans, and puts the shares in force.
 //!
-//! It looks often and plans seldom (slide 11: every 2 s), or as soon as the tasks that run are others. A
-//! task that has not run for a while takes no part; one that leaves CPU time unused is taken for no wider
-//! than it is.
+//! It looks often and plans seldom (slide 11: every 2 s), or as soon as the set of running tasks
+//! changes. A task that has not run for a while takes no part. A task that leaves CPU time unused
+//! counts as no wider than what it uses.
 
 use std::collections::BTreeMap;
 
@@ -21,19 +21,20 @@ use crate::{
 
 /// Looks in an interval.
 const LOOKS: u64 = 20;
-/// Intervals after which everybody is sampled, however often plans were made meanwhile for those that came and went.
+/// After this many intervals every task is sampled, however often plans were made for tasks that
+/// came or ended.
 const SAMPLED_BY: u64 = 2;
-/// Part of its CPU time that a task is to have on each kind so that it can be measured (slide 10).
+/// The part of its CPU time that a task gets on each kind so that it can be measured (slide 10).
 const FLOOR: f64 = 0.04;
-/// What a task's share of all kinds together is in the table: `SHARE_ONE` of share.h.
+/// The sum of a task's shares of all kinds in the table: `SHARE_ONE` of share.h.
 const ONE: f64 = 65535.0;
-/// A weight that is even, in the kernel's numbers.
+/// The default weight, in the kernel's numbers.
 const EVEN: f64 = 100.0;
-/// The least and the greatest that the data plane goes by.
+/// The bounds of weights in the data plane.
 const WEIGHT_MIN: f64 = 1.0;
 const WEIGHT_MAX: f64 = 10_000.0;
 
-/// How the threads of a program share what it has (slide 26).
+/// How the threads of a program share its part (slide 26).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
     /// Alike.
@@ -42,7 +43,7 @@ pub(crate) enum Inside {
     Utility,
 }
 
-/// What an instance shares by.
+/// The rule that an instance shares by.
 pub(crate) struct Rule {
     pub policy: Policy,
     pub base: Base,
@@ -53,23 +54,23 @@ pub(crate) struct Rule {
 /// The control plane of an instance.
 pub(crate) struct Shares {
     rule: Rule,
-    /// Cores of each kind, the fastest first, when it was loaded.
+    /// Cores of each kind when it was loaded, the fastest first.
     cores: Vec<f64>,
     rules: Rules,
     memory: Memory,
     interval_ns: u64,
     looked_ns: Option<u64>,
     planned_ns: u64,
-    /// When those were sampled, too, that are known well.
+    /// When well-known tasks were last sampled, too.
     sampled_ns: u64,
     known: Known,
-    /// Whom the shares in force were planned for, and on how many cores of each kind.
+    /// The threads that the shares in force were planned for, and the cores of each kind.
     planned: (Vec<Key>, Vec<f64>),
     turns: Option<(Vec<Tenant>, GuaranteedFair)>,
 }
 
 impl Shares {
-    /// For an instance that shares by this rule.
+    /// A control plane for an instance with this rule.
     pub fn new(instance: &Instance, topology: &Topology, profile: &Profile, rule: Rule) -> Self {
         let kinds = topology.kinds();
         let mut cores = vec![0.0; kinds.min(TYPES_MAX)];
@@ -98,7 +99,7 @@ impl Shares {
         }
     }
 
-    /// Cores of each kind that are there now.
+    /// Cores of each kind that are online now.
     fn cores_now(&self, view: &View<'_>) -> Vec<f64> {
         let now: Vec<f64> =
             view.table.cpus().iter().take(self.cores.len()).map(|count| *count as f64).collect();
@@ -114,7 +115,7 @@ impl Shares {
         tenants
     }
 
-    /// What of all CPU time each cgroup is to have.
+    /// The part of all CPU time that each cgroup gets.
     fn parts(&self, view: &View<'_>, tenants: &BTreeMap<Tenant, Vec<Key>>) -> BTreeMap<u64, f64> {
         let own = |(tenant, threads): (&Tenant, &Vec<Key>)| match tenant {
             Tenant::Cgroup(id) => Some((*id, self.weight(threads))),
@@ -123,24 +124,25 @@ impl Shares {
         parts(&tenants.iter().filter_map(own).collect(), view.cgroup_of)
     }
 
-    /// Of these threads together, in the kernel's numbers, as far apart as the data plane keeps them.
+    /// The weight of these threads together, in the kernel's numbers, bounded as in the data plane.
     fn weight(&self, threads: &[Key]) -> f64 {
         threads.iter().map(|key| kept_apart(f64::from(self.known.thread(key).last.weight))).sum()
     }
 
-    /// What each of a cgroup's threads weighs where the cgroup is to have this part of all CPU time, of so many threads.
+    /// The weight of each of a cgroup's threads that gives the cgroup this part of all CPU time, of
+    /// `threads` threads.
     fn paces(&self, members: &[Key], part: f64, threads: usize) -> Vec<f64> {
         let all = self.weight(members);
         let own = |key: &Key| kept_apart(f64::from(self.known.thread(key).last.weight)) / all;
         members.iter().map(|key| kept_apart(part * own(key) * threads as f64 * EVEN)).collect()
     }
 
-    /// A tenant as the plan takes it: `even` is the CPU time of a thread where all have as much.
+    /// A tenant as input of the plan. `even` is the CPU time of a thread if all have as much.
     fn task(&mut self, tenant: Tenant, threads: &[Key], even: f64) -> Task {
         self.known.hear(&tenant, threads, &self.rules);
         let of = |key: &Key| self.known.thread(key);
         let width = |one: &KnownThread| match one.used {
-            // Such as the one that has just started all the others.
+            // For example the thread that has just started all the others.
             _ if one.has_slept() => RUNS,
             used if used < 0.9 * even => (1.25 * used).clamp(RUNS, 1.0),
             _ => 1.0,
@@ -161,7 +163,7 @@ impl Shares {
         Task { weight, width, floor, allowed: CoreTypes::of(&types), ..known }
     }
 
-    /// Plans for these threads, and puts it in force.
+    /// Plans for these threads, and puts the plan in force.
     fn decide(&mut self, view: &View<'_>, threads: Vec<Key>) {
         let cores = self.cores_now(view);
         let all: f64 = cores.iter().sum();
@@ -180,7 +182,7 @@ impl Shares {
         }
         let problem = Problem { cores: cores.clone(), tasks, base: self.rule.base };
         let policy = self.turn(&problem, &tenants);
-        // What cannot be kept is not promised to anybody: everybody alike, then.
+        // If the policy's promise cannot be kept, every task gets the same.
         let planned = planned(&problem, &policy).or_else(|| planned(&problem, &Policy::MaxFair));
         let mut shares = Vec::new();
         for (members, row) in tenants.values().zip(planned.iter().flatten()) {
@@ -189,7 +191,7 @@ impl Shares {
             }
         }
         view.table.publish(packed(&even(&cores, threads.len() + 1)), &shares);
-        // CPU time is divided among cgroups as their weights say, in place of among threads.
+        // CPU time is divided among cgroups by their weights, not among threads.
         for (key, pace) in paces {
             view.table.set_pace(&self.known.thread(&key).last, pace.round() as u32);
         }
@@ -212,7 +214,7 @@ impl Shares {
         }
     }
 
-    /// The rule of this interval: guaranteed-fair takes turns.
+    /// The policy of this interval: guaranteed-fair alternates.
     fn turn(&mut self, problem: &Problem, tenants: &BTreeMap<Tenant, Vec<Key>>) -> Policy {
         let Policy::GuaranteedFair { uniformity, deviation } = &self.rule.policy else {
             return self.rule.policy.clone();
@@ -268,7 +270,8 @@ impl Control for Shares {
         }
         let others = running != self.planned.0 || self.cores_now(view) != self.planned.1;
         if due || others || self.known.any_new(&running) {
-            // Guaranteed-fair looks at what was done since the last samples: they come after it.
+            // Guaranteed-fair needs the progress since the last samples, so it decides before
+            // sampling.
             self.decide_after_sampling(view, running, due);
         }
         look_ns
@@ -298,31 +301,32 @@ impl Control for Shares {
     }
 }
 
-/// Weights further apart than this count as this far (`vtime_weight` of policies/common/vtime.h): what is promised to a
-/// task is what it will be given.
+/// Bounds a weight like `vtime_weight` of policies/common/vtime.h, so that a task is promised what
+/// it will be given.
 fn kept_apart(weight: f64) -> f64 {
     weight.clamp(WEIGHT_MIN, WEIGHT_MAX)
 }
 
-/// What each task gets of each kind of core, of kinds that are there; none of the others.
+/// Each task's share of each kind of core, over kinds that have online cores; None if no plan is
+/// possible.
 fn planned(problem: &Problem, policy: &Policy) -> Option<Vec<Vec<f64>>> {
     let there: Vec<usize> =
         (0..problem.cores.len()).filter(|kind| problem.cores[*kind] > 0.0).collect();
     let of = |speeds: &[f64]| {
-        // What was measured may say that a slower kind is the faster one.
+        // By the measurements a slower kind may be the faster one.
         let mut least = 0.0;
         let mut of: Vec<f64> = Vec::new();
         for kind in there.iter().rev() {
             least = speeds[*kind].max(least);
             of.push(least);
         }
-        // And one that did nothing but wait on the slowest kind may seem to gain more than a plan takes.
+        // A task that only waited on the slowest kind may seem to gain more than a plan accepts.
         of.iter().rev().map(|speed| (speed / of[0]).min(SPEED_MAX)).collect::<Vec<f64>>()
     };
     let task = |task: &Task| {
         let places = (0..there.len()).filter(|at| task.allowed.has(there[*at]));
         let places: Vec<usize> = places.collect();
-        // Who may run on no kind that is there is put anywhere by the kernel.
+        // If no kind that a task may run on is online, the kernel puts it anywhere.
         let allowed = if places.is_empty() { CoreTypes::ALL } else { CoreTypes::of(&places) };
         let bound = task.bound.as_deref().map(of);
         Task { speeds: of(&task.speeds), bound, allowed, ..task.clone() }
@@ -341,8 +345,8 @@ fn planned(problem: &Problem, policy: &Policy) -> Option<Vec<Vec<f64>>> {
     Some(plan.shares.iter().map(whole).collect())
 }
 
-/// What of each kind everybody gets where so many tasks share alike: the fast kinds first where there are
-/// fewer tasks than cores.
+/// The share of each kind that every task gets if `tasks` share alike: the fast kinds first if
+/// there are fewer tasks than cores.
 fn even(cores: &[f64], tasks: usize) -> Vec<f64> {
     let tasks = tasks.max(1) as f64;
     let mut left = tasks.min(cores.iter().sum());
@@ -357,7 +361,7 @@ fn even(cores: &[f64], tasks: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Shares as the table has them: 16 bits for each kind, from the lowest.
+/// Shares as in the table: 16 bits for each kind, from the lowest bits.
 fn packed(shares: &[f64]) -> u64 {
     let mut left = ONE as u64;
     let mut packed = 0;
@@ -372,17 +376,18 @@ fn packed(shares: &[f64]) -> u64 {
     packed
 }
 
-/// How many times as fast a task of which nothing is known may be on the fastest cores.
+/// How many times as fast an unknown task may be on the fastest cores.
 fn speedup_max(instance: &Instance) -> f64 {
     instance.decimal("speedup_max")
 }
 
-/// The greatest speedup that an instance of one of these policies believes; panics for another policy's.
+/// The greatest speedup that an instance of one of these policies believes; panics for another
+/// crate's policy.
 pub fn speedup_bound(instance: &Instance) -> f64 {
     Rules::new(vec![speedup_max(instance)]).ratio_max
 }
 
-/// How uniformity is measured by policies that go by it: as the slides do.
+/// How the policies measure uniformity: as the slides do.
 pub(crate) const DEVIATION: Deviation = Deviation::Sample;
 
 #[cfg(test)]
@@ -435,9 +440,10 @@ mod tests {
         assert!(shares[0][0] > shares[1][0], "{shares:?}");
     }
 
-    /// Threads that come and go have a plan made at each look; who is known well is sampled all the same.
+    /// Threads that come and end cause a plan at each look; a well-known task is sampled all the
+    /// same.
     #[test]
-    fn who_changes_is_seen_to_where_others_come_and_go() {
+    fn known_task_is_resampled_while_others_come_and_end() {
         let topology = Topology {
             core_type: vec![0, 1],
             llc: vec![0; 2],
@@ -454,7 +460,7 @@ mod tests {
         let (mut speedup, mut passing) = (2, VecDeque::new());
         for look in 0..400_u32 {
             now_ns += 100_000_000;
-            // Each is there for three looks.
+            // Each thread is there for three looks.
             passing.push_back(keeper.enter(100 + look, 100 + look, 100).unwrap());
             for place in passing.iter().chain([&lasting]) {
                 keeper.charge(place, 0, 40_000_000, Some(speedup * 40_000_000));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! c: how much CPU time each task gets, before anybody asks on which cores.
+//! c: how much CPU time each task gets, whatever the core types.
 //!
-//! CPU time is divided in proportion to weights, and nobody gets more than its width: water fills all
-//! tasks to one level, each up to its own brim. Where tasks are bound to some core types, those that
-//! compete for the scarcest set of types are filled first, and the others share the rest. That is the
-//! weighted max-min fair division; with K types there are 2^K - 1 sets to look at.
+//! CPU time is divided in proportion to weights, and no task gets more than its width. It is water
+//! filling: all tasks rise to one level, each up to its own limit. If tasks are bound to some core
+//! types, those that compete for the scarcest set of types are filled first, and the others share
+//! the rest. That is the weighted max-min fair division. With K types there are 2^K - 1 sets to
+//! examine.
 
 use crate::problem::{CoreTypes, Problem};
 
@@ -31,12 +32,12 @@ pub(crate) fn divide(problem: &Problem) -> (Vec<f64>, Vec<CoreTypes>) {
     (cpu, allowed)
 }
 
-/// The level at which a task is full.
+/// The level at which a task has all the CPU time that it can use.
 fn brim(problem: &Problem, task: usize) -> f64 {
     problem.tasks[task].width / problem.tasks[task].weight
 }
 
-/// The set of types whose tasks stay lowest, and their level; none where every task is full.
+/// The set of types whose tasks stay lowest, and their level; None if every task is full.
 fn scarcest(
     problem: &Problem,
     allowed: &[CoreTypes],
@@ -61,7 +62,7 @@ fn scarcest(
     lowest
 }
 
-/// CPU time for each unit of weight where these tasks fill these cores; none where they cannot.
+/// CPU time for each unit of weight if these tasks fill these cores; None if they cannot.
 fn water_level(problem: &Problem, mut tasks: Vec<usize>, cores: f64) -> Option<f64> {
     tasks.sort_by(|a, b| brim(problem, *a).total_cmp(&brim(problem, *b)));
     let mut weight: f64 = tasks.iter().map(|task| problem.tasks[*task].weight).sum();
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_more_than_its_width_and_the_rest_goes_by_weight() {
+    fn no_task_gets_more_than_its_width_and_the_rest_goes_by_weight() {
         assert_eq!(cpu(&[2.0, 4.0], vec![task(); 3]), [1.0; 3]);
         assert_eq!(cpu(&[2.0, 4.0], vec![task(); 12]), [0.5; 12]);
         let weighted = [1.0, 2.0, 4.0].map(|weight| Task { weight, ..task() });

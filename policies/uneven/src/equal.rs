@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Equal progress: everybody at one level relative to a slow or a fast core (slide 28; Van Craeynest and
-//! others, PACT'13).
+//! Equal progress: every task at one level relative to a slow or a fast core (slide 28; Van
+//! Craeynest and others, PACT'13).
 //!
-//! With two core types f = clamp((L b - 1) / (s - 1)) for a level L and the base's speed b. The fast time
-//! that all need together rises with L in straight pieces, so L is found exactly by walking their ends.
+//! With two core types f = clamp((L b - 1) / (s - 1)) for a level L and the base's speed b. The
+//! fast time that all tasks need together is piecewise linear in L, so L is found exactly by
+//! walking the pieces' ends.
 
 use crate::problem::Base;
 use crate::start::{Least, Start};
 use crate::surplus::{most, rows};
 use crate::{Error, prices};
 
-/// Speedups as small as this need no share: nobody would notice.
+/// A speedup this small needs no share: it would have no visible effect.
 const NO_SPEEDUP: f64 = 1e-9;
 
-/// The fairest shares against the problem's base: even ones where that is max-fair.
+/// The fairest shares against the problem's base: even shares for max-fair.
 pub(crate) fn fairest(start: &Start) -> Result<Vec<Vec<f64>>, Error> {
     match (start.problem.base, start.problem.types()) {
         (Base::MaxFair, _) | (_, 1) => Ok(start.even.clone()),
@@ -82,7 +83,7 @@ fn two_types(start: &Start) -> Vec<f64> {
     fast
 }
 
-/// The level at which so much more fast time is used than at the bottom.
+/// The level at which this much more fast time is used than at the lowest level.
 fn walk(start: &Start, pieces: &[Piece], mut left: f64) -> f64 {
     let mut ends: Vec<(f64, f64)> = Vec::with_capacity(2 * pieces.len());
     for piece in pieces {
@@ -103,7 +104,7 @@ fn walk(start: &Start, pieces: &[Piece], mut left: f64) -> f64 {
     level
 }
 
-/// Gives what is left (or takes what rounding took too much) where it is felt least.
+/// Gives the rest (or takes what rounding gave too much) where it matters least.
 fn settle(start: &Start, fast: &mut [f64], mut rest: f64) {
     let mut order = start.by_gain();
     order.reverse();

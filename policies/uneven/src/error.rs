@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is wrong with a problem or a policy's numbers, each in one line that says how to mend it.
+//! Errors in a problem or a policy's numbers, each in one line that says how to fix it.
 
 use thiserror::Error;
 
 /// Why there is no plan.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Error {
-    /// Nobody to share the cores.
+    /// There are no tasks.
     #[error("there are no tasks; give at least one")]
     NoTasks,
     /// No cores at all.
@@ -18,7 +18,7 @@ pub enum Error {
     /// A core type without a core.
     #[error("core type {number} has {cores} cores; leave it out, or give it more than 0")]
     NoCores {
-        /// Which, from 1.
+        /// The core type, from 1.
         number: usize,
         /// As given.
         cores: f64,
@@ -28,17 +28,17 @@ pub enum Error {
         "task {task} has {given} speeds for {types} core types; give one for each, fastest first"
     )]
     Speeds {
-        /// Which, from 1.
+        /// The task, from 1.
         task: usize,
         /// How many it has.
         given: usize,
-        /// How many there are to have.
+        /// How many it needs.
         types: usize,
     },
     /// A speed that no core has.
     #[error("task {task} has speed {speed}; speeds are 1 to {most} times that of the slowest core type", most = crate::problem::SPEED_MAX)]
     Speed {
-        /// Which, from 1.
+        /// The task, from 1.
         task: usize,
         /// As given.
         speed: f64,
@@ -48,37 +48,38 @@ pub enum Error {
         "task {task} has speed {speed} on the slowest core type, which comes last; divide its speeds by that"
     )]
     Slowest {
-        /// Which, from 1.
+        /// The task, from 1.
         task: usize,
         /// As given.
         speed: f64,
     },
-    /// A weight, width or floor that cannot be.
+    /// An invalid weight, width or floor.
     #[error("task {task} has {what} {value}; give {wanted}")]
     Number {
-        /// Which, from 1.
+        /// The task, from 1.
         task: usize,
-        /// What is wrong.
+        /// The invalid quantity.
         what: &'static str,
         /// As given.
         value: f64,
-        /// What it may be.
+        /// The valid values.
         wanted: &'static str,
     },
     /// A task that may run nowhere.
     #[error("task {0} may run on no core type; allow at least one")]
     Nowhere(usize),
-    /// A number of a policy that cannot be.
+    /// An invalid number of a policy.
     #[error("{what} is {value}; give {wanted}")]
     Parameter {
-        /// What is wrong.
+        /// The invalid quantity.
         what: &'static str,
         /// As given.
         value: f64,
-        /// What it may be.
+        /// The valid values.
         wanted: &'static str,
     },
-    /// A target that cannot be kept for all, which only happens against another base than max-fair.
+    /// A target that not every task can reach, which only happens against another base than
+    /// max-fair.
     #[error(
         "not every task can reach its target against this base; the best for all is {best:.3}: lower the target"
     )]
@@ -91,15 +92,15 @@ pub enum Error {
         "scaled-load places tasks on whole cores, and core type {number} has {cores}; give a whole number"
     )]
     Fraction {
-        /// Which, from 1.
+        /// The core type, from 1.
         number: usize,
         /// As given.
         cores: f64,
     },
-    /// A linear program was given up by its solver.
+    /// The solver gave up on a linear program.
     #[error("a linear program was not solved ({status}); give other speeds")]
     Unsolved {
-        /// What the solver said.
+        /// The solver's message.
         status: String,
     },
 }

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Speeds from counters: instructions a second on each core type, interval by interval (slide 10).
 //!
-//! A sample is the instructions of a task on a type in an interval over its CPU time there, of which they were counted.
-//! Samples that are too short, or that no core can have, are left out; the rest are averaged. The plan ranks tasks by
-//! the mean, which is held until it has clearly moved, and reckons their guarantees with the upper end of
-//! what the speed may be: too low an estimate would break a guarantee, too high a one only costs
-//! throughput. A task of which nothing is known is taken for one that gains most.
+//! A sample is the number of instructions of a task on a type in an interval, over the CPU time
+//! there in which they were counted. Samples that are too short, or faster than any core, are left
+//! out; the rest are averaged. The plan ranks tasks by the mean, which changes only when the mean
+//! has clearly moved. Guarantees use the upper end of the possible speeds: too low an estimate
+//! would break a guarantee, too high a one only costs throughput. An unknown task counts as one
+//! that gains most.
 
 use crate::Task;
 
-/// What a task did on a core type.
+/// A task's counts on a core type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Retired instructions.
     pub instructions: u64,
-    /// CPU time in which they were counted, in ns.
+    /// The CPU time in which they were counted, in ns.
     pub counted_ns: u64,
     /// CPU time, in ns.
     pub time_ns: u64,
 }
 
 impl Counts {
-    /// Takes in what was counted elsewhere.
+    /// Adds counts from elsewhere.
     pub fn add(&mut self, more: Counts) {
         self.instructions = self.instructions.saturating_add(more.instructions);
         self.counted_ns = self.counted_ns.saturating_add(more.counted_ns);
         self.time_ns = self.time_ns.saturating_add(more.time_ns);
     }
 
-    /// What was counted since; none where a counter went backwards: it was reset, or it wrapped.
+    /// Counts since `before`; None if a counter went backwards: it was reset, or wrapped.
     pub fn since(self, before: Counts) -> Option<Counts> {
         Some(Counts {
             instructions: self.instructions.checked_sub(before.instructions)?,
@@ -41,29 +42,29 @@ impl Counts {
 /// How samples are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
-    /// Less CPU time on a type than this is no sample, in ns.
+    /// Less CPU time on a type than this, in ns, is no sample.
     pub sample_min_ns: u64,
-    /// No type is more than so many times as fast as a slower one: samples that say so are left out.
+    /// No type is more than this many times as fast as a slower one: other samples are left out.
     pub ratio_max: f64,
-    /// So many samples are averaged alike; later ones count `new` each.
+    /// This many samples are averaged with equal weight; later ones count `new` each.
     pub alike: u32,
     /// Part of a later sample in the average.
     pub new: f64,
-    /// s_max: speeds of a task of which nothing is known, fastest type first.
+    /// s_max: speeds of an unknown task, fastest type first.
     pub unknown: Vec<f64>,
-    /// Standard deviations between the mean and the upper end.
+    /// How many standard deviations the upper end is above the mean.
     pub deviations: f64,
-    /// Relative standard deviation of a sample, as long as few samples tell.
+    /// The assumed relative standard deviation of a sample, while there are few.
     pub noise: f64,
-    /// The ranking follows the mean where it has moved by this part of itself.
+    /// The ranking follows the mean once it has moved by this part of itself.
     pub hysteresis: f64,
-    /// Frequency of each type, in any unit, where types differ in nothing else: speeds on types that were
-    /// not measured then follow from two that were.
+    /// The frequency of each type, in any unit, if types differ in nothing else. Speeds on
+    /// unmeasured types then follow from two measured ones.
     pub frequencies: Option<Vec<f64>>,
 }
 
 impl Rules {
-    /// For core types of which these are the greatest speeds, fastest type first.
+    /// Rules for core types with these greatest speeds, fastest type first.
     pub fn new(unknown: Vec<f64>) -> Self {
         Rules {
             sample_min_ns: 1_200_000,
@@ -100,27 +101,27 @@ impl Average {
         self.spread = (1.0 - part) * (self.spread + part * deviation * deviation);
     }
 
-    /// Relative variance of the average: few samples are not believed to be without noise.
+    /// The relative variance of the average. With few samples some noise is assumed.
     fn variance(&self, rules: &Rules) -> f64 {
         const ASSUMED: f64 = 2.0; // samples that `noise` counts for
-        let most = (2.0 - rules.new) / rules.new; // that an exponential average amounts to
+        let most = (2.0 - rules.new) / rules.new; // samples in an exponential average
         let samples = f64::from(self.samples).min(most.max(f64::from(rules.alike)));
         let spread = (self.spread * samples + rules.noise.powi(2) * ASSUMED) / (samples + ASSUMED);
         spread / samples
     }
 }
 
-/// What is known of a task's speeds.
+/// The estimate of a task's speeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimator {
     averages: Vec<Average>,
-    /// What somebody said, until enough was measured.
+    /// Told speeds, until enough was measured.
     profile: Option<Vec<f64>>,
     ranking: Option<Vec<f64>>,
 }
 
 impl Estimator {
-    /// Nothing is known, on so many core types.
+    /// An estimator without any knowledge, for this many core types.
     pub fn new(types: usize) -> Self {
         Estimator { averages: vec![Average::default(); types], profile: None, ranking: None }
     }
@@ -131,7 +132,7 @@ impl Estimator {
         Estimator { profile: known.clone(), ranking: known, ..Estimator::new(speeds.len()) }
     }
 
-    /// Speeds that somebody told, fastest type first, until enough was measured.
+    /// Sets told speeds, fastest type first, which hold until enough was measured.
     pub fn tell(&mut self, speeds: &[f64]) {
         self.profile = Some(speeds.to_vec());
         if self.averages.iter().any(|average| average.samples == 0) {
@@ -139,19 +140,20 @@ impl Estimator {
         }
     }
 
-    /// For another run of the same program (slide 27): its averages, as two samples at most.
+    /// An estimator for another run of the same program (slide 27): its averages, as two samples at
+    /// most.
     pub fn remembered(&self) -> Self {
         let mut again = self.clone();
         again.averages.iter_mut().for_each(|average| average.samples = average.samples.min(2));
         again
     }
 
-    /// Of one that comes from such as this: it ranks like it, and nothing is promised on that.
+    /// An estimator for a child: it ranks like its parent, without a guarantee based on that.
     pub fn descended(&self) -> Self {
         Estimator { ranking: self.ranking.clone(), ..Estimator::new(self.averages.len()) }
     }
 
-    /// What was measured goes: a counter that failed now may have failed before.
+    /// Drops all measurements: a counter that failed now may have failed before.
     pub fn forget(&mut self) {
         self.averages.fill(Average::default());
         self.ranking = self.profile.clone();
@@ -162,18 +164,19 @@ impl Estimator {
         self.averages.iter().any(|average| average.samples > 0)
     }
 
-    /// Whether anything is known of its speeds, from counters or by hearsay.
+    /// Whether its speeds are known, measured or told.
     pub fn is_known(&self, rules: &Rules) -> bool {
         self.mean(rules).is_some()
     }
 
-    /// Whether its speeds are what was measured.
+    /// Whether its speeds are measured.
     pub fn is_measured(&self, rules: &Rules) -> bool {
         self.all(rules).is_some()
     }
 
-    /// Takes what an interval counted on each type, fastest first. Whether any of it was a sample. A task that
-    /// ran and retired nothing where it did before has a counter that reads nothing: it is unknown again.
+    /// Adds an interval's counts on each type, fastest first. Returns whether any was a sample. A
+    /// task that ran and retired nothing on a type measured before has a broken counter: it is
+    /// unknown again.
     pub fn update(&mut self, counts: &[Counts], rules: &Rules) -> bool {
         let silent = |(counts, average): (&Counts, &Average)| {
             average.samples > 0 && is_silent(*counts, rules)
@@ -197,7 +200,7 @@ impl Estimator {
         samples.iter().any(Option::is_some)
     }
 
-    /// Speeds, fastest type first, 1 on the slowest; none as long as too few types were measured.
+    /// Speeds, fastest type first, 1 on the slowest; None while too few types are measured.
     pub fn mean(&self, rules: &Rules) -> Option<Vec<f64>> {
         let Some(ips) = self.all(rules) else { return self.profile.clone() };
         let slowest = *ips.last()?;
@@ -206,7 +209,7 @@ impl Estimator {
         Some(speeds)
     }
 
-    /// The upper end of what the speeds may be; s_max as long as they are not known.
+    /// The upper end of the possible speeds; s_max while they are unknown.
     pub fn bound(&self, rules: &Rules) -> Vec<f64> {
         let Some(mut speeds) = self.mean(rules) else { return rules.unknown.clone() };
         let last = speeds.len() - 1;
@@ -223,7 +226,7 @@ impl Estimator {
         speeds
     }
 
-    /// The task as a plan takes it: ranked by its mean, guaranteed by its upper end.
+    /// The task as input of a plan: ranked by its mean, guaranteed by its upper end.
     pub fn task(&self, rules: &Rules) -> Task {
         let unranked = || vec![1.0; self.averages.len()];
         let speeds = self.ranking.clone().unwrap_or_else(unranked);
@@ -252,7 +255,7 @@ impl Estimator {
         Some(all)
     }
 
-    /// The ranking follows where the mean has clearly moved.
+    /// Updates the ranking if the mean has clearly moved.
     fn rank(&mut self, rules: &Rules) {
         let Some(mean) = self.mean(rules) else { return };
         let moved = |held: &Vec<f64>| {
@@ -270,21 +273,21 @@ fn is_silent(counts: Counts, rules: &Rules) -> bool {
     counts.instructions == 0 && counts.time_ns >= rules.sample_min_ns.max(1)
 }
 
-/// Instructions a ns; none where there is too little to tell.
+/// Instructions a ns; None if there is too little time.
 fn sample(counts: Counts, rules: &Rules) -> Option<f64> {
     let enough = counts.counted_ns >= rules.sample_min_ns.max(1) && counts.instructions > 0;
     enough.then(|| counts.instructions as f64 / counts.counted_ns as f64)
 }
 
-/// Whether no type was slower than a slower one, or faster than it can be.
+/// Whether no type was slower than a slower one, or faster than possible.
 fn is_plausible(samples: &[Option<f64>], rules: &Rules) -> bool {
     let known: Vec<f64> = samples.iter().flatten().copied().collect();
     known.windows(2).all(|pair| pair[0] >= pair[1] && pair[0] <= rules.ratio_max * pair[1])
 }
 
-/// Instructions a ns on every type, where types differ in frequency only and two were measured (type,
-/// instructions a ns): an instruction takes C cycles, and a time M that no frequency changes. None: the
-/// same type or frequency twice.
+/// Instructions a ns on every type, if types differ in frequency only and two were measured (type,
+/// instructions a ns). An instruction takes C cycles, and a time M that does not depend on the
+/// frequency. None: the same type or frequency twice.
 pub fn interpolate(frequencies: &[f64], a: (usize, f64), b: (usize, f64)) -> Option<Vec<f64>> {
     let (period_a, period_b) = (1.0 / frequencies.get(a.0)?, 1.0 / frequencies.get(b.0)?);
     if period_a == period_b {

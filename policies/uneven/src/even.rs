@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! F: everybody has an even share of each core type (slide 4; Kwon and others, ISCA'11).
+//! F: every task has an even share of each core type (slide 4; Kwon and others, ISCA'11).
 //!
-//! Tasks bound to one type have theirs fixed first. What they leave is divided among the others: fast
-//! cores first, where there are more cores than tasks.
+//! Tasks bound to one type come first. What they leave is divided among the others: fast cores
+//! first, if there are more cores than tasks.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(crate) fn shares(
     Ok(allowed.iter().map(row).collect())
 }
 
-/// One row for all: fast cores first, until their time is used up.
+/// One row for all tasks: fast cores first, until their time is used up.
 fn fill(set: CoreTypes, time: f64, left: &[f64]) -> Vec<f64> {
     let mut row = vec![0.0; left.len()];
     let (mut rest, mut last) = (1.0, 0);
@@ -53,8 +53,8 @@ fn fill(set: CoreTypes, time: f64, left: &[f64]) -> Vec<f64> {
     row
 }
 
-/// Groups that may use different sets of types: each type, from the fastest, is divided as evenly as all
-/// sets together allow.
+/// Shares of groups that may use different sets of types. Each type, from the fastest, is divided
+/// as evenly as all sets together allow.
 fn by_type(
     groups: &BTreeMap<CoreTypes, f64>,
     left: &[f64],
@@ -63,7 +63,7 @@ fn by_type(
     let mut least = vec![0.0; types];
     for number in 0..types {
         let (program, _, level) = program(groups, left, &least, Some(number));
-        // A hair less, so that rounding leaves the next program a solution.
+        // Slightly less, so that rounding leaves the next program a solution.
         least[number] = (program.maximize()?[level] - 1e-12).max(0.0);
     }
     let (program, cells, _) = program(groups, left, &least, None);
@@ -81,7 +81,8 @@ fn by_type(
 
 type Cells = Vec<(CoreTypes, usize, Var)>;
 
-/// Maximizes the least fraction of a type that a group gets, or, without a type, use of fast cores.
+/// Maximizes the least fraction of a type that a group gets. Without a type, it maximizes the use
+/// of fast cores.
 fn program(
     groups: &BTreeMap<CoreTypes, f64>,
     left: &[f64],

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Guaranteed fairness (slide 23; Van Craeynest and others, PACT'13): every interval, 1 ms there, it is
-//! either max-fair's turn or max-perf's.
+//! Guaranteed fairness (slide 23; Van Craeynest and others, PACT'13): each interval, of 1 ms there,
+//! uses the shares of either max-fair or max-perf.
 
 use crate::metrics::{Deviation, uniformity};
 
-/// Whose shares hold in an interval.
+/// The policy whose shares hold in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Even shares.
     MaxFair,
-    /// The fast cores to those that gain most.
+    /// The fast cores to the tasks that gain most.
     MaxPerf,
 }
 
@@ -22,12 +22,13 @@ pub struct GuaranteedFair {
 }
 
 impl GuaranteedFair {
-    /// θ, from 0 to 1, and how many tasks there are; nobody has made progress.
+    /// θ, from 0 to 1, and the number of tasks; no task has made progress yet.
     pub fn new(threshold: f64, tasks: usize, deviation: Deviation) -> Self {
         GuaranteedFair { threshold, deviation, progress: vec![0.0; tasks] }
     }
 
-    /// Takes what each task did in an interval, as a part of what the base would have done in it.
+    /// Adds each task's progress in an interval, as a part of what the base would have reached in
+    /// it.
     pub fn step(&mut self, relative: &[f64]) -> Mode {
         self.progress.iter_mut().zip(relative).for_each(|(all, new)| *all += new);
         self.decide(self.uniformity())

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups divide CPU time level by level: what of all of it each gets, where all want more.
+//! Cgroups divide CPU time level by level: the part of all CPU time that each gets if all want
+//! more.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use policy::Cgroup;
 
-/// No hierarchy is so deep; one that is was read while it changed.
+/// No hierarchy is this deep; a deeper one was read while it changed.
 const DEEP: usize = 64;
 
-/// The part of all CPU time of each cgroup's own threads; `own` has the sum of their weights, by cgroup.
-/// Threads of a cgroup that has others in it compete with those, by weight. One that is gone meanwhile
-/// counts as a cgroup of weight 100 beside the root.
+/// The part of all CPU time of each cgroup's own threads. `own` has the sum of their weights, by
+/// cgroup. If a cgroup contains other cgroups, its threads compete with them, by weight. A cgroup
+/// removed meanwhile counts as one of weight 100 beside the root.
 pub(crate) fn parts(
     own: &BTreeMap<u64, f64>,
     cgroup_of: impl Fn(u64) -> Option<Cgroup>,
 ) -> BTreeMap<u64, f64> {
-    // Asked once: one that goes meanwhile would be in one place and then in another.
+    // Asked only once: a cgroup removed meanwhile would be in one place and then in another.
     let known: RefCell<BTreeMap<u64, Cgroup>> = RefCell::default();
     let ask = |id| cgroup_of(id).unwrap_or(Cgroup { parent: 0, weight: 100 });
     let find = |id: u64| *known.borrow_mut().entry(id).or_insert_with(|| ask(id));
@@ -26,7 +27,7 @@ pub(crate) fn parts(
         above.reverse();
         above
     };
-    // What competes within each: cgroups by their weights. The kernel's root is nobody's child.
+    // The competitors within each: cgroups by their weights. The kernel's root has no parent.
     let mut within: BTreeMap<u64, BTreeMap<u64, f64>> = BTreeMap::new();
     for id in own.keys() {
         let mut parent = 0;

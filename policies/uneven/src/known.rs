@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the control plane knows of threads and of the tenants that they belong to.
+//! The control plane's knowledge of threads and of their tenants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use policy::{Sources, View};
 use crate::memory::{Memory, Origin};
 use crate::{Counts, Estimator, Rules};
 
-/// Less than this part of the time on a CPU is no running thread.
+/// A thread with a smaller part of the time on a CPU does not count as running.
 pub(crate) const RUNS: f64 = 0.02;
-/// Looks without running after which a thread takes no part.
+/// After this many looks without running a thread does not take part.
 const GONE: u32 = 10;
-/// Samples until which a tenant counts as new.
+/// A tenant counts as new for this many samples.
 const NEW: u32 = 5;
 
 /// A thread, by slot and generation.
 pub(crate) type Key = (u32, u32);
 
-/// Who gets shares.
+/// The kind of tenant that gets shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tenancy {
     Thread,
@@ -27,11 +27,11 @@ pub(crate) enum Tenancy {
     Cgroup,
 }
 
-/// One of them.
+/// A thread, program or cgroup that gets shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tenant {
     Thread(Key),
-    /// By its id.
+    /// By process id.
     Program(u32),
     /// By its number.
     Cgroup(u64),
@@ -47,31 +47,31 @@ impl Tenancy {
     }
 }
 
-/// What is known of a thread.
+/// The state of a known thread.
 pub(crate) struct Thread {
-    /// As it was looked at last.
+    /// As of the last look.
     pub last: TaskView,
     pub tenant: Tenant,
     /// Part of the time on a CPU, an average.
     pub used: f64,
     pub account: Account,
-    /// What its estimator began with; none before it has run.
+    /// The origin of its estimator; None before it has run.
     origin: Option<Origin>,
     /// Looks since it ran.
     quiet: u32,
 }
 
-/// What is counted of a thread, or of all threads of a tenant.
+/// The counts of a thread, or of all threads of a tenant.
 pub(crate) struct Account {
     pub estimator: Estimator,
-    /// What was done since it was sampled last, by kind of core.
+    /// Counts since the last sample, by kind of core.
     pub since: [Counts; TYPES_MAX],
-    /// A counter went back meanwhile: it was reset, or it wrapped.
+    /// A counter went back meanwhile: it was reset, or wrapped.
     failed: bool,
     samples: u32,
 }
 
-/// All of them.
+/// All threads and tenants.
 pub(crate) struct Known {
     kinds: usize,
     tenancy: Tenancy,
@@ -86,7 +86,7 @@ impl Known {
         Known { kinds, tenancy, threads: Vec::new(), accounts: BTreeMap::new() }
     }
 
-    /// Takes in what each thread did since the last look, over so many ns.
+    /// Takes in what each thread did since the last look, `since_ns` ago.
     pub fn look(&mut self, view: &View<'_>, since_ns: u64, memory: &Memory) {
         let kinds = self.kinds;
         let tasks = view.table.tasks();
@@ -136,7 +136,8 @@ impl Known {
         }
     }
 
-    /// A thread runs for the first time. `slots` has those of all threads, by their ids.
+    /// Registers a thread that runs for the first time. `slots` has the slots of all threads, by
+    /// id.
     fn meet(
         &mut self,
         slot: usize,
@@ -155,12 +156,12 @@ impl Known {
         }
     }
 
-    /// A thread that is known.
+    /// A known thread.
     pub fn thread(&self, key: &Key) -> &Thread {
         self.threads[key.0 as usize].as_ref().expect("keys are of threads that are known")
     }
 
-    /// What is counted of a tenant; none where none of its threads has run.
+    /// The counts of a tenant; None if none of its threads has run.
     pub fn account(&self, tenant: &Tenant) -> Option<&Account> {
         match tenant {
             Tenant::Thread(key) => Some(&self.thread(key).account),
@@ -174,7 +175,7 @@ impl Known {
         runs.map(|one| (one.last.slot, one.last.generation)).collect()
     }
 
-    /// Whether the tenant of one of these has hardly been measured.
+    /// Whether the tenant of one of these threads has hardly been measured.
     pub fn any_new(&self, threads: &[Key]) -> bool {
         let is_new = |key: &Key| {
             self.account(&self.thread(key).tenant).is_none_or(|account| account.samples < NEW)
@@ -182,7 +183,7 @@ impl Known {
         threads.iter().any(is_new)
     }
 
-    /// Samples the speeds of those that are due for it: of new ones at each look.
+    /// Samples the speeds of tenants that are due: new ones at each look.
     pub fn sample(&mut self, view: &View<'_>, all: bool, rules: &Rules, memory: &mut Memory) {
         let kinds = self.kinds;
         for account in self.accounts.values_mut() {
@@ -198,7 +199,7 @@ impl Known {
         }
     }
 
-    /// A tenant of many threads is as fast as they are, until it was measured itself.
+    /// Sets the speeds of a tenant of many threads to theirs, until it is measured itself.
     pub fn hear(&mut self, tenant: &Tenant, threads: &[Key], rules: &Rules) {
         let speeds = |key: &Key| self.thread(key).account.estimator.mean(rules);
         let speeds: Option<Vec<Vec<f64>>> = threads.iter().map(speeds).collect();
@@ -208,7 +209,7 @@ impl Known {
         }
     }
 
-    /// Where what is known of the threads that run is from.
+    /// The sources of what is known of the running threads.
     pub fn sources(&self, rules: &Rules) -> Sources {
         let mut sources = Sources::default();
         for one in self.threads.iter().flatten().filter(|one| one.quiet < GONE) {
@@ -227,7 +228,7 @@ impl Known {
 }
 
 impl Thread {
-    /// Whether it did nothing between the last two looks.
+    /// Whether the thread did nothing between the last two looks.
     pub fn has_slept(&self) -> bool {
         self.quiet > 0
     }
@@ -244,7 +245,7 @@ impl Account {
         Account { estimator, since: Default::default(), failed: false, samples: 0 }
     }
 
-    /// Takes in what a thread did between two looks.
+    /// Adds what a thread did between two looks.
     fn add(&mut self, now: &TaskView, before: &TaskView, kinds: usize) {
         for kind in 0..kinds {
             match counts(now, kind).since(counts(before, kind)) {
@@ -254,7 +255,7 @@ impl Account {
         }
     }
 
-    /// Whether there was a sample.
+    /// Takes a sample if one is due. Returns whether there was one.
     fn sample(&mut self, all: bool, kinds: usize, rules: &Rules) -> bool {
         if !all && self.samples >= NEW {
             return false;
@@ -286,7 +287,7 @@ fn counts(task: &TaskView, kind: usize) -> Counts {
     }
 }
 
-/// Of each kind, over all.
+/// The mean of each kind, over all threads.
 fn mean(all: &[Vec<f64>]) -> Vec<f64> {
     let kinds = all.first().map_or(0, Vec::len);
     let of = |kind: usize| all.iter().map(|one| one[kind]).sum::<f64>() / all.len() as f64;

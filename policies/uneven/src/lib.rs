@@ -2,21 +2,21 @@
 //! Fairness on uneven cores: how much of which core type each task gets.
 //!
 //! **Problem.** Some cores are faster than others, and some tasks gain more from a fast core than
-//! others do. Giving the fast cores to those that gain most is best for throughput and starves the
-//! rest; dividing them evenly gains nothing.
+//! others do. Giving the fast cores to the tasks that gain most is best for throughput and starves
+//! the rest; dividing them evenly gains nothing.
 //!
-//! **Approach.** First fairness, then throughput: every task gets what a target fraction of its fair
-//! performance takes, and what is left of the fast cores goes to those that gain most
-//! ([`Policy::MinFair`]). [`plan`] is a pure function from a [`Problem`] (cores, tasks, speeds) to a
-//! [`Plan`] (shares of core types); [`Estimator`] learns the speeds from counters.
+//! **Approach.** First fairness, then throughput. Every task gets the share that keeps a target
+//! fraction of its fair performance. The rest of the fast cores goes to the tasks that gain most
+//! ([`Policy::MinFair`]). [`plan`] is a pure function from a [`Problem`] (cores, tasks, speeds) to
+//! a [`Plan`] (shares of core types); [`Estimator`] learns the speeds from counters.
 //!
-//! **Source.** Changdae Kim, Jaehyuk Huh: *Fairness-oriented Scheduling Support for Multicore Systems*
-//! (talk of 34 slides; ICS'16, 10.1145/2925426.2926262; IEEE TC 67(8), 10.1109/TC.2018.2796077). Slide
-//! numbers are those of the talk.
+//! **Source.** Changdae Kim, Jaehyuk Huh: *Fairness-oriented Scheduling Support for Multicore
+//! Systems* (talk of 34 slides; ICS'16, 10.1145/2925426.2926262; IEEE TC 67(8),
+//! 10.1109/TC.2018.2796077). Slide numbers are those of the talk.
 //!
 //! Symbols: s is a task's speed on a core type (slowest type: 1), c its CPU time in cores, f the
-//! fraction of its CPU time on a type, F that fraction where all share alike, T the target, r its
-//! performance relative to the base.
+//! fraction of its CPU time on a type, F that fraction if all tasks share alike, T the target, r
+//! its performance relative to the base.
 //!
 //! **Invariant:** the control plane does no I/O and reads no clock, environment or hash order.
 

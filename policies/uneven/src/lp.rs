@@ -11,7 +11,7 @@ pub(crate) type Var = usize;
 /// Terms of a row.
 type Terms<'a> = &'a [(Var, f64)];
 
-/// A linear program to be maximized, whose variables are not negative.
+/// A linear program to maximize, with non-negative variables.
 pub(crate) struct Program {
     model: Model,
     vars: Vec<VariableKey>,
@@ -24,7 +24,7 @@ impl Program {
         Program { model: Model::new().with_config(config), vars: Vec::new(), goal: Vec::new() }
     }
 
-    /// A variable with its value in what is maximized.
+    /// Adds a variable with its coefficient in the objective.
     pub fn var(&mut self, value: f64) -> Var {
         let var = self.model.add_variable().non_negative().real();
         self.vars.push(var);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is known of a program before it is measured (slide 27): a short one would end before it is.
+//! Knowledge of a program before it is measured (slide 27): a short one would end before that.
 //!
-//! Asked in this order: the operator's profile; what was measured of the same executable, in this run or in one
-//! before; the process that started it, by which it is ranked, but nothing is promised; nobody, and it is taken for
-//! one that gains most.
+//! The sources, in this order: the operator's profile; measurements of the same executable, in this
+//! run or an earlier one; the parent process, which sets the rank but no guarantee. If none knows,
+//! the program counts as one that gains most.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use policy::{Profile, Program, View};
 
 use crate::{Estimator, Rules};
 
-/// Executables that are remembered at most, also in a memo.
+/// The most executables that are remembered, also in a memo.
 pub const REMEMBERED: usize = 4096;
 
-/// What an estimator began with.
+/// The source that an estimator began with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// What somebody said.
+    /// The operator's profile.
     Profile,
     /// Another run of this executable.
     Memory(String),
-    /// Of this executable nothing is known, or nobody knows which it is.
+    /// Nothing is known of this executable, or the executable is unknown.
     Nothing(Option<String>),
 }
 
@@ -35,12 +35,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// With what is known beforehand, on so many kinds of cores.
+    /// With a profile, for this many kinds of cores.
     pub fn new(profile: &Profile, kinds: usize, works: bool) -> Self {
         Memory { profile: profile.clone(), kinds, works, measured: BTreeMap::new() }
     }
 
-    /// What to begin with for a thread that runs for the first time. `speeds_of` has what is known of others.
+    /// The estimator for a thread that runs for the first time. `speeds_of` has what is known of
+    /// other threads.
     pub fn meet<'a>(
         &self,
         view: &View<'_>,
@@ -73,8 +74,9 @@ impl Memory {
         self.profile.get(key).filter(|speeds| speeds.len() == self.kinds)
     }
 
-    /// Takes what was measured of a task, after so many samples: at the first, second, fourth and so on. False:
-    /// it has called exec since and is another program, of which this tells nothing.
+    /// Learns from a task's measurements after the first, second, fourth sample and so on. Returns
+    /// false if the task has called exec since: it is another program, and the measurements say
+    /// nothing of it.
     pub fn learn(
         &mut self,
         view: &View<'_>,
@@ -102,7 +104,7 @@ impl Memory {
         true
     }
 
-    /// Speeds of all executables that were measured.
+    /// The speeds of all measured executables.
     pub fn learned(&self, rules: &Rules) -> Profile {
         let mean =
             |(id, estimator): (&String, &Estimator)| Some((id.clone(), estimator.mean(rules)?));

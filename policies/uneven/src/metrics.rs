@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Throughput, minimum fairness and uniformity (slide 5), of performance relative to the base.
 
-/// Which standard deviation a uniformity is made with.
+/// The standard deviation that a uniformity uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Deviation {
-    /// Divided by n - 1: with it slides 5 and 6 come out as printed.
+    /// Divided by n - 1: gives the numbers printed on slides 5 and 6.
     #[default]
     Sample,
     /// Divided by n.
     Population,
 }
 
-/// What a plan is worth; ratios to the base, where 1 is as good as it.
+/// The value of a plan, as ratios to the base: 1 is as good as the base.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Metrics {
     /// Mean of r.
@@ -25,7 +25,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Of tasks' relative performance; there is at least one task.
+    /// The metrics of tasks' relative performance; there is at least one task.
     pub fn of(relative: &[f64]) -> Self {
         Metrics {
             throughput: mean(relative),
@@ -42,7 +42,7 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
 
 pub(crate) fn uniformity(relative: &[f64], deviation: Deviation) -> f64 {
     match mean(relative) {
-        0.0 => 1.0, // nobody got anywhere yet
+        0.0 => 1.0, // no task has made progress yet
         mean => 1.0 - variance(relative, deviation).sqrt() / mean,
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn variance(values: &[f64], deviation: Deviation) -> f64 {
     covariance(values, values, deviation)
 }
 
-/// Of two values of each task; 0 of a single task.
+/// The covariance of two values of each task; 0 for a single task.
 pub(crate) fn covariance(a: &[f64], b: &[f64], deviation: Deviation) -> f64 {
     let divisor = match deviation {
         Deviation::Sample => a.len().saturating_sub(1),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policies as sched_ext schedulers: one data plane, and what each shares by.
+//! The policies as sched_ext schedulers: one data plane, and the rule that each shares by.
 
 use policy::{
     Control, Instance, Keeps, Kept, Knob, Plan, Policy as Scheduler, Profile, Promises,
@@ -62,7 +62,7 @@ const TENANT: Knob = Knob {
     help: "what gets a share: each thread, each program as a whole (slide 26), or each cgroup by cpu.weight",
 };
 
-/// Among the choices of `tenant`.
+/// The index of `cgroup` among the choices of `tenant`.
 const CGROUP: u64 = 2;
 
 const INSIDE: Knob = Knob {
@@ -135,14 +135,14 @@ const PROGRESS_BASE: Knob = Knob {
     ..BASE
 };
 
-/// A policy's own knobs, and those of all that share by a plan.
+/// A policy's own knobs, and those of all policies that share by a plan.
 macro_rules! knobs {
     ($($own:expr),*) => {
         &[$($own,)* SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, BASE, TENANT, INSIDE]
     };
 }
 
-/// What is alike of all.
+/// The fields that all these policies have in common.
 const fn scheduler(
     name: &'static str,
     summary: &'static str,
@@ -163,7 +163,7 @@ const fn scheduler(
     }
 }
 
-/// Everybody gets the same part of each kind of core.
+/// Every task gets the same part of each kind of core.
 pub static MAX_FAIR: Scheduler = scheduler(
     "max-fair",
     "uneven cores: every task gets an equal share of each kind of core",
@@ -172,7 +172,7 @@ pub static MAX_FAIR: Scheduler = scheduler(
     knobs![],
 );
 
-/// The fast cores go to those that gain most.
+/// The fast cores go to the tasks that gain most.
 pub static MAX_PERF: Scheduler = scheduler(
     "max-perf",
     "uneven cores: the fast ones go to the tasks that gain most, whatever becomes of the others",
@@ -180,7 +180,7 @@ pub static MAX_PERF: Scheduler = scheduler(
     knobs![],
 );
 
-/// A part of fair performance for everybody, then throughput.
+/// A part of fair performance for every task, then throughput.
 pub static MIN_FAIR: Scheduler = scheduler(
     "min-fair",
     "uneven cores: every task gets a target part of its fair performance, the rest goes where it pays",
@@ -188,7 +188,7 @@ pub static MIN_FAIR: Scheduler = scheduler(
     knobs![TARGET],
 );
 
-/// The same, and similar tasks alike.
+/// Like min-fair, and similar tasks get the same.
 pub static SIMILAR_MIN_FAIR: Scheduler = scheduler(
     "similar-min-fair",
     "uneven cores: min-fair, where tasks of similar speedup share alike",
@@ -208,7 +208,7 @@ pub static SIMILAR_MIN_FAIR: Scheduler = scheduler(
     ],
 );
 
-/// A part of the fast cores evenly, the rest where it pays.
+/// A part of the fast cores evenly, the rest to the tasks that gain most.
 pub static R_FAIR: Scheduler = scheduler(
     "r-fair",
     "uneven cores: a part of the fast ones is shared evenly, the rest goes where it pays",
@@ -244,7 +244,7 @@ pub static GUARANTEED_FAIR: Scheduler = scheduler(
     ],
 );
 
-/// Everybody slowed down alike.
+/// Every task slowed down alike.
 pub static EQUAL_PROGRESS: Scheduler = scheduler(
     "equal-progress",
     "uneven cores: every task is slowed down alike against a run alone",
@@ -252,7 +252,7 @@ pub static EQUAL_PROGRESS: Scheduler = scheduler(
     &[PROGRESS_BASE, SLICE, ROUND, INTERVAL, SPEEDUP_MAX, DEVIATIONS, MEMO, TENANT, INSIDE],
 );
 
-/// All of them.
+/// All policies of this crate.
 pub static ALL: &[&Scheduler] = &[
     &MAX_FAIR,
     &MAX_PERF,
@@ -272,7 +272,7 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
     Box::new(Shares::new(instance, topology, profile, Rule { policy, base, tenancy, inside }))
 }
 
-/// What an instance of one of these shares by; panics for another policy's.
+/// The policy and base of an instance; panics for another crate's policy.
 pub fn shares_by(instance: &Instance) -> (Policy, Base) {
     let (target, uniformity) = (|| instance.decimal("target"), || instance.decimal("uniformity"));
     let base = || [Base::MaxFair, Base::SlowCore, Base::FastCore][instance.get("base") as usize];
@@ -309,7 +309,7 @@ const KEEPS: Keeps = Keeps {
     ..Keeps::NOTHING
 };
 
-/// What waits is taken by a CPU with nothing to do, and at a tick at the latest.
+/// A CPU with nothing to run takes a waiting task, at a tick at the latest.
 fn promises(instance: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policies, by their names, and what each makes of a problem.
+//! The policies, by name, and the plan that each makes of a problem.
 
 use crate::metrics::Deviation;
 use crate::problem::{Base, Plan, Problem, check_target};
 use crate::start::{Least, Start};
 use crate::{Error, blend, equal, scaled, similar, surplus};
 
-/// How slide 22 is read where there is more than one fast core; with one and no more tasks than cores
-/// both are the same.
+/// How slide 22 is read if there is more than one fast core. With one fast core and no more tasks
+/// than cores, both readings are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
-    /// R of the even share for everybody, the rest to those that gain most: the slide's steps.
+    /// R of the even share for every task, the rest to those that gain most: the slide's steps.
     #[default]
     Greedy,
-    /// R of the time max-fair, the rest of it max-perf: the slide's heading.
+    /// For R of the time max-fair, for the rest max-perf: the slide's heading.
     Blend,
 }
 
 /// How the cores are shared.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Policy {
-    /// Everybody alike against the problem's base: even shares of each type for max-fair (slide 4).
+    /// Every task alike against the problem's base: even shares of each type for max-fair (slide
+    /// 4).
     MaxFair,
-    /// The fast cores to those that gain most (slide 3).
+    /// The fast cores to the tasks that gain most (slide 3).
     MaxPerf,
-    /// T of fair performance for everybody, the rest to those that gain most (slide 8).
+    /// T of fair performance for every task, the rest to those that gain most (slide 8).
     MinFair {
         /// T.
         target: f64,
     },
-    /// The same, where tasks of similar speed share alike (slide 9).
+    /// Like min-fair, and tasks of similar speed share alike (slide 9).
     SimilarMinFair {
         /// How much speeds of similar tasks may differ.
         similarity: f64,
@@ -43,7 +44,7 @@ pub enum Policy {
         /// How it is measured.
         deviation: Deviation,
     },
-    /// The same from similar-min-fair's shares: T holds too.
+    /// Like uni-fair, from similar-min-fair's shares: T holds too.
     MinUniFair {
         /// How much speeds of similar tasks may differ.
         similarity: f64,
@@ -58,31 +59,31 @@ pub enum Policy {
     RFair {
         /// R, from 0 to 1.
         ratio: f64,
-        /// What of the slide.
+        /// The reading of the slide.
         reading: Reading,
     },
-    /// Everybody at one level against this base, whatever the problem's is (slide 28; PACT'13).
+    /// Every task at one level against this base, whatever the problem's is (slide 28; PACT'13).
     EqualProgress {
         /// Slow or fast cores.
         base: Base,
     },
     /// More tasks on a faster core (slide 21; SC'07).
     ScaledLoad {
-        /// Computing power of each core type; none: the mean speed of the tasks on it.
+        /// Computing power of each core type; None: the mean speed of the tasks on it.
         powers: Option<Vec<f64>>,
     },
-    /// Max-perf's turn or max-fair's, interval by interval (slide 23; PACT'13): its shares in the long run,
-    /// which are uni-fair's. [`crate::GuaranteedFair`] is the scheme itself.
+    /// Max-perf and max-fair in alternate intervals (slide 23; PACT'13): its shares in the long
+    /// run, which are uni-fair's. [`crate::GuaranteedFair`] is the scheme itself.
     GuaranteedFair {
-        /// θ: the uniformity below which it is max-fair's turn.
+        /// θ: max-fair's shares hold while the uniformity is below it.
         uniformity: f64,
         /// How it is measured.
         deviation: Deviation,
     },
 }
 
-/// What each task gets under a policy. Errors: a problem or a policy's number that makes no sense, or a
-/// target that cannot be kept.
+/// Plans each task's shares under a policy. Errors: an invalid number of the problem or the policy,
+/// or a target that cannot be kept.
 pub fn plan(problem: &Problem, policy: &Policy) -> Result<Plan, Error> {
     policy.check(problem)?;
     let start = Start::new(problem)?;
@@ -99,7 +100,7 @@ pub fn plan(problem: &Problem, policy: &Policy) -> Result<Plan, Error> {
 
 fn shares(start: &Start, policy: &Policy) -> Result<Vec<Vec<f64>>, Error> {
     match policy {
-        // All are bound to a type each: there is nothing to choose.
+        // Every task is bound to one type: there is nothing to choose.
         _ if start.free().next().is_none() => Ok(start.even.clone()),
         Policy::MaxFair | Policy::ScaledLoad { .. } => equal::fairest(start),
         Policy::MaxPerf => surplus::best(start, Least::Nothing),
@@ -138,7 +139,7 @@ fn similar(start: &Start, similarity: f64, target: f64) -> Result<Vec<Vec<f64>>,
 }
 
 impl Policy {
-    /// The same policy with another target; none where it has none.
+    /// The same policy with another target; None if it has no target.
     pub fn with_target(&self, target: f64) -> Option<Policy> {
         let mut policy = self.clone();
         match &mut policy {
@@ -150,7 +151,7 @@ impl Policy {
         Some(policy)
     }
 
-    /// Errors: a number that cannot be.
+    /// Errors: an invalid number.
     fn check(&self, problem: &Problem) -> Result<(), Error> {
         let wrong = |what, value, wanted| Err(Error::Parameter { what, value, wanted });
         let part = |what, value: f64, wanted| match (0.0..=1.0).contains(&value) {

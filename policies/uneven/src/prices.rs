@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Shares for any number of core types: a linear program, solved over the prices of core types.
 //!
-//! **Problem.** Maximize what all tasks gain together, where a task's time adds up to c, no type is used
-//! beyond its cores, and everybody has at least what is asked for it: tasks times types variables.
+//! **Problem.** Maximize the gain of all tasks together. A task's time adds up to c, no type is
+//! used beyond its cores, and every task has at least what it must have: tasks times types
+//! variables.
 //!
-//! **Approach.** Only the few rows of the core types tie tasks together (Dantzig, Wolfe, 1960). Put a price
-//! on each type, and each task alone has the best shares it can buy, in closed form: they lie on one type,
-//! or on two where its guarantee is just kept ([`Buyer::buy`]). What all would buy at some prices is one
-//! offer; a linear program of as many rows as there are types finds the best mixture of the offers so far
-//! and the prices at which it is best; at these prices tasks make the next offer. Prices also bound what any
-//! plan can gain: where the mixture is as good as the bound, it is the best of all, whatever solver
-//! found it. Tasks that are alike make one buyer and get the same shares, so there are no ties among them.
+//! **Approach.** Only the few rows of the core types tie tasks together (Dantzig, Wolfe, 1960).
+//! Given a price for each type, each task's best shares follow in closed form. They lie on one
+//! type, or on two where the task's guarantee is just kept ([`Buyer::buy`]). What all tasks would
+//! buy at some prices is one offer. A linear program with one row for each type finds the best
+//! mixture of the offers so far, and the prices at which it is best. At these prices tasks make the
+//! next offer. Prices also bound what any plan can gain. A mixture as good as the bound is optimal,
+//! whichever solver found it. Equal tasks form one buyer and get the same shares, so there are no
+//! ties among them.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +21,26 @@ use crate::lp::Program;
 use crate::problem::Base;
 use crate::start::{Least, Start, dot};
 
-/// A mixture is the best where the mean gain of a task is nearer than this to its bound.
+/// A mixture is optimal if the mean gain of a task is nearer than this to its bound.
 const GAP: f64 = 1e-11;
-/// The same of the plan itself, in which a thousand roundings have come together.
+/// The same for the plan itself, in which a thousand roundings add up.
 const PROOF: f64 = 1e-9;
-/// A plan uses no more of its cores than there are, nearer than this.
+/// A plan may use this much more of its cores than there are.
 const OVER: f64 = 1e-10;
-/// Offers at most; three types and a thousand tasks take a few dozen.
+/// The most offers; three types and a thousand tasks take a few dozen.
 const OFFERS_MAX: usize = 1000;
-/// A plan that uses more cores than there are, by no more than this for each task, is rounding's.
+/// A plan that uses no more than this for each task beyond the cores is within rounding.
 const MISSING: f64 = 1e-12;
 
-/// Tasks that nothing tells apart but their CPU time.
+/// Tasks that differ only in their CPU time.
 #[derive(Clone)]
 struct Buyer {
     tasks: Vec<usize>,
     /// Their CPU time together, in cores.
     time: f64,
-    /// What a unit of their time on each type gains; none: they may not run there.
+    /// The gain of a unit of their time on each type; None: they may not run there.
     gains: Vec<Option<f64>>,
-    /// Speeds that their guarantee is reckoned with.
+    /// The speeds that their guarantee is computed with.
     speeds: Vec<f64>,
     /// Least share of each type.
     least: Vec<f64>,
@@ -47,7 +49,8 @@ struct Buyer {
 }
 
 impl Buyer {
-    /// The best shares at these prices, into `shares`; whether any reach the wanted speed.
+    /// Finds the best shares at these prices, into `shares`. Returns whether any reach the wanted
+    /// speed.
     fn buy(&self, prices: &[f64], shares: &mut [f64]) -> bool {
         let profit = |number: usize| self.gains[number].map(|gain| gain - prices[number]);
         let open = 1.0 - self.least.iter().sum::<f64>();
@@ -81,18 +84,18 @@ impl Buyer {
     }
 }
 
-/// What all buyers would buy at some prices; for each unit of their time.
+/// The purchases of all buyers at some prices, for each unit of their time.
 struct Offer {
-    /// Of each buyer on each type, a row after another.
+    /// Of each buyer on each type, row by row.
     shares: Vec<f64>,
     /// Cores of each type.
     used: Vec<f64>,
-    /// Gain of all.
+    /// The gain of all buyers.
     gain: f64,
 }
 
 impl Offer {
-    /// None: somebody wants a speed that no type has.
+    /// None: a buyer wants a speed that no type has.
     fn at(market: &Market, prices: &[f64]) -> Option<Self> {
         let types = prices.len();
         let mut shares = vec![0.0; market.buyers.len() * types];
@@ -114,7 +117,8 @@ impl Offer {
     }
 }
 
-/// The most that all gain together, beyond what is asked for each. Errors: it cannot be had.
+/// The shares with the greatest gain of all tasks that give each task what it must have. Errors:
+/// there are none.
 pub(crate) fn best(start: &Start, least: Least) -> Result<Vec<Vec<f64>>, Error> {
     let market = Market::new(start, least);
     let first = match (least, start.problem.base) {
@@ -122,18 +126,20 @@ pub(crate) fn best(start: &Start, least: Least) -> Result<Vec<Vec<f64>>, Error> 
             Some(shares) => shares,
             None => return Err(Error::OutOfReach { best: level(start)? }),
         },
-        // Even shares have all that can be asked for.
+        // Even shares already give all that can be required.
         _ => market.buyers.iter().flat_map(|buyer| &start.even[buyer.tasks[0]]).copied().collect(),
     };
     Ok(market.rows(start, &market.search(Some(first))?.shares))
 }
 
-/// The fairest shares: all reach the greatest level that everybody can reach, and gain the most beyond it.
+/// The fairest shares: all tasks reach the greatest level that every task can reach, and gain the
+/// most beyond it.
 pub(crate) fn fairest(start: &Start) -> Result<Vec<Vec<f64>>, Error> {
     let (level, shares) = highest(start)?;
-    // A hair less, so that rounding leaves the program a solution.
+    // Slightly less, so that rounding leaves the program a solution.
     match best(start, Least::Targets(&vec![level - 1e-11; start.cpu.len()])) {
-        // Where a hair is all that there is room for, once in thousands of problems; all have the level.
+        // Once in thousands of problems there is no room beyond the level; then all tasks have just
+        // the level.
         Err(Error::Unsolved { .. }) => Ok(shares),
         best => best,
     }
@@ -144,7 +150,7 @@ pub(crate) fn level(start: &Start) -> Result<f64, Error> {
     highest(start).map(|(level, _)| level)
 }
 
-/// The same, by halving, with shares that reach it.
+/// The same by bisection, with shares that reach the level.
 fn highest(start: &Start) -> Result<(f64, Vec<Vec<f64>>), Error> {
     let (mut low, mut high) = (0.0, crate::problem::SPEED_MAX);
     let mut rows = start.even.clone();
@@ -163,7 +169,7 @@ fn highest(start: &Start) -> Result<(f64, Vec<Vec<f64>>), Error> {
     Ok((low, rows))
 }
 
-/// Who buys, and what there is, for each unit of the buyers' time.
+/// The buyers and the cores for sale, for each unit of the buyers' time.
 struct Market {
     buyers: Vec<Buyer>,
     time: f64,
@@ -171,9 +177,9 @@ struct Market {
 }
 
 struct Mixture {
-    /// Of each buyer on each type, a row after another.
+    /// Of each buyer on each type, row by row.
     shares: Vec<f64>,
-    /// Cores more than there are.
+    /// Cores used beyond those that there are.
     missing: f64,
 }
 
@@ -185,7 +191,7 @@ impl Market {
         Market { buyers, time, cores }
     }
 
-    /// Shares that have all that is asked for, whatever they gain; none where there are none.
+    /// Shares that give all that is required, whatever they gain; None if there are none.
     fn feasible(&self) -> Result<Option<Vec<f64>>, Error> {
         if Offer::at(self, &vec![0.0; self.cores.len()]).is_none() {
             return Ok(None);
@@ -199,7 +205,7 @@ impl Market {
         Ok((mixture.missing <= MISSING).then_some(mixture.shares))
     }
 
-    /// The shares of each task, from those of each buyer; who does not buy has even ones.
+    /// The shares of each task, from those of its buyer; a task without a buyer has even shares.
     fn rows(&self, start: &Start, shares: &[f64]) -> Vec<Vec<f64>> {
         let mut rows = start.even.clone();
         for (buyer, shares) in self.buyers.iter().zip(shares.chunks(self.cores.len())) {
@@ -208,8 +214,8 @@ impl Market {
         rows
     }
 
-    /// The best mixture of offers, from a first that uses no more cores than there are. Without a first,
-    /// gains are nothing, and what counts is how few cores are missing.
+    /// The best mixture of offers, starting from one that uses no more cores than there are.
+    /// Without a start, gains do not count, and the fewest missing cores are best.
     fn search(&self, first: Option<Vec<f64>>) -> Result<Mixture, Error> {
         let fine = first.is_none();
         let mut offers: Vec<Offer> =
@@ -219,7 +225,7 @@ impl Market {
         for _ in 0..OFFERS_MAX {
             let Some(offer) = Offer::at(self, &prices) else { break };
             let bound = offer.gain + dot(&prices, &self.cores) - dot(&prices, &offer.used);
-            // An offer that these prices were made of leads no further: what is missing is rounding's.
+            // An offer that led to these prices leads no further: the remaining gap is rounding.
             let known = || offers.iter().any(|known| known.shares == offer.shares);
             if bound - reached <= GAP || reached > f64::NEG_INFINITY && known() {
                 let mixture = self.mixture(&offers, fine)?;
@@ -231,7 +237,8 @@ impl Market {
         Err(Error::Unsolved { status: format!("no end after {OFFERS_MAX} offers") })
     }
 
-    /// The mixture, if it gains what the bound allows and uses what there is. Errors: the library failed.
+    /// The mixture, if it gains what the bound allows and uses what there is. Errors: the library
+    /// failed.
     fn prove(&self, mixture: Mixture, bound: f64) -> Result<Mixture, Error> {
         let offer = Offer::of(self, mixture.shares);
         let over = offer.used.iter().zip(&self.cores).map(|(used, cores)| used - cores);
@@ -242,12 +249,13 @@ impl Market {
         }
     }
 
-    /// Prices at which the best mixture of these offers is the best, and what it gains: the program's dual.
+    /// The prices at which the best mixture of these offers is optimal, and its gain: the program's
+    /// dual.
     fn prices(&self, offers: &[Offer], fine: bool) -> Result<(Vec<f64>, f64), Error> {
         let most = offers.iter().map(|offer| offer.gain).fold(f64::NEG_INFINITY, f64::max);
         let mut program = Program::new();
         let vars: Vec<_> = self.cores.iter().map(|cores| program.var(-cores)).collect();
-        let below = program.var(1.0); // what is left of `most` after all cores were paid for
+        let below = program.var(1.0); // the rest of `most` after all cores are paid for
         for offer in offers {
             let paid = vars.iter().zip(&offer.used).map(|(var, used)| (*var, -used));
             let terms: Vec<_> = paid.chain([(below, 1.0)]).collect();
@@ -297,7 +305,7 @@ impl Market {
     }
 }
 
-/// So much of each offer but the first, which has the rest.
+/// A weighted sum of offers; the first one has the remaining weight.
 fn blend(offers: &[Offer], weights: &[f64]) -> Vec<f64> {
     let first = &offers[0].shares;
     let mut shares = first.clone();
@@ -349,7 +357,7 @@ fn buyers(start: &Start, least: Least) -> Vec<Buyer> {
     buyers
 }
 
-/// All that tells a buyer from others.
+/// All that distinguishes a buyer from others.
 fn key(buyer: &Buyer) -> Vec<u64> {
     let gains = buyer.gains.iter().map(|gain| gain.unwrap_or(-1.0));
     let rest = buyer.speeds.iter().chain(&buyer.least).chain([&buyer.wanted]).copied();

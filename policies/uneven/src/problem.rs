@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a plan is made from, and what it is: plain data.
+//! The input of a plan, and the plan: plain data.
 
 use crate::Error;
 
-/// Core types at most; a set of them is a bit mask, and every subset of it is looked at.
+/// The most core types; a set of them is a bit mask, and every subset of it is examined.
 pub const TYPES_MAX: usize = 8;
-/// No core is so many times as fast as another of the same machine.
+/// No core is more than this many times as fast as another of the same machine.
 pub const SPEED_MAX: f64 = 100.0;
 
 /// A set of core types.
@@ -67,18 +67,19 @@ impl CoreTypes {
 pub struct Task {
     /// s: its speed on each core type, fastest type first; 1 on the slowest.
     pub speeds: Vec<f64>,
-    /// The same for its guarantee, where `speeds` is an estimate: the upper end of what they may be.
+    /// The same for its guarantee, if `speeds` is an estimate: the upper end of the possible
+    /// speeds.
     pub bound: Option<Vec<f64>>,
     /// Its part of the CPU time relative to others', as `cpu.weight`; 1 is even.
     pub weight: f64,
-    /// T: its own target, in place of the policy's.
+    /// T: its own target, instead of the policy's.
     pub target: Option<f64>,
-    /// Where it may run.
+    /// The types that it may run on.
     pub allowed: CoreTypes,
     /// CPUs that it can use at once: threads, 1 for a thread.
     pub width: f64,
-    /// Least fraction of its CPU time on each type, so that its speeds can be measured (slide 10); an even
-    /// share at most.
+    /// The least fraction of its CPU time on each type, so that its speeds can be measured (slide
+    /// 10). At most an even share.
     pub floor: f64,
 }
 
@@ -101,13 +102,13 @@ impl Task {
         Task::new(vec![s, 1.0])
     }
 
-    /// Speeds that its guarantee is reckoned with.
+    /// The speeds that its guarantee is computed with.
     pub(crate) fn cautious(&self) -> &[f64] {
         self.bound.as_deref().unwrap_or(&self.speeds)
     }
 }
 
-/// What fairness is measured against (slide 28).
+/// The reference of fairness (slide 28).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Base {
     /// Every task has an even share of each core type (Kwon and others, ISCA'11).
@@ -120,14 +121,14 @@ pub enum Base {
     FastCore,
 }
 
-/// Cores, and who shares them.
+/// Cores, and the tasks that share them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     /// m: how many cores of each type there are, fastest type first; fractions are capacity.
     pub cores: Vec<f64>,
     /// In an order that decides ties.
     pub tasks: Vec<Task>,
-    /// What fairness is measured against.
+    /// The reference of fairness.
     pub base: Base,
 }
 
@@ -143,12 +144,12 @@ impl Problem {
         self.cores.len()
     }
 
-    /// Where a task may run, of the types that there are.
+    /// The types that a task may run on, of those that there are.
     pub(crate) fn allowed(&self, task: usize) -> CoreTypes {
         self.tasks[task].allowed.among(self.types())
     }
 
-    /// Errors: whatever makes no sense.
+    /// Errors: any invalid number.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.cores.is_empty() {
             return Err(Error::NoTypes);
@@ -196,7 +197,7 @@ impl Problem {
     }
 }
 
-/// Errors: what a target may be against this base.
+/// Errors: the valid targets against this base.
 pub(crate) fn check_target(target: f64, base: Base) -> Result<(), &'static str> {
     let most = if base == Base::SlowCore { SPEED_MAX } else { 1.0 };
     match (0.0..=most).contains(&target) {
@@ -225,7 +226,7 @@ fn is_positive(value: f64) -> bool {
     value.is_finite() && value > 0.0
 }
 
-/// What each task gets; tasks in the order of the problem.
+/// The shares of each task; tasks in the order of the problem.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// c: CPU time, in cores.

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Scaled load balancing (slide 21; Li and others, SC'07): more tasks on a faster core, whatever they gain.
+//! Scaled load balancing (slide 21; Li and others, SC'07): more tasks on a faster core, whatever
+//! they gain.
 //!
-//! A core's scaled load is the weight of its tasks divided by its computing power, one number for each
-//! type. Threads are placed one after another, in the order given, where the scaled load stays least; they
-//! stay there, so one thread has all its time on one type.
+//! A core's scaled load is the weight of its tasks divided by its computing power, one number for
+//! each type. Threads are placed one after another, in the order given, where the scaled load stays
+//! least. They stay there, so one thread has all its time on one type.
 
 use crate::Error;
 use crate::problem::Problem;
 use crate::start::Start;
 
-/// CPU time of each task, and its shares. `powers`: computing power of each type; by default the mean
-/// speed of all tasks on it. Errors: cores in fractions.
+/// CPU time of each task, and its shares. `powers`: computing power of each type; by default the
+/// mean speed of all tasks on it. Errors: fractional cores.
 pub(crate) fn place(
     start: &Start,
     powers: Option<&[f64]>,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Similar-min-fair: tasks that gain about as much from a fast core get the same of it (slide 9).
 //!
-//! From the task that gains most: who has more than an even share is a leader, and those that follow it
-//! in the order of gain and differ from it by no more than the similarity share with it what all of them
-//! have. A group stops growing where its mean would break somebody's guarantee: with very different
-//! speeds near 1 it otherwise could.
+//! Tasks are taken in the order of gain. A task with more than an even share is a leader. The tasks
+//! that follow it and differ from it by no more than the similarity form a group with it, and share
+//! evenly what all of them have. A group stops growing where its mean would break a task's
+//! guarantee, which is possible with very different speeds near 1.
 
 use crate::start::{Least, Start, dot};
 
@@ -34,7 +34,7 @@ fn has_more_than_even(start: &Start, task: usize, shares: &[f64]) -> bool {
     dot(speeds, shares) > dot(speeds, &start.even[task]) + ROUNDING
 }
 
-/// How many of these tasks share with the first, and what they share.
+/// How many of these tasks share with the first, and what each gets.
 fn grow(
     start: &Start,
     shares: &[Vec<f64>],
@@ -70,7 +70,7 @@ fn are_similar(start: &Start, leader: usize, task: usize, similarity: f64) -> bo
 
 /// Whether a member of a group that shares `mean` has all that it must have.
 fn keeps(start: &Start, task: usize, mean: &[f64], own: &[f64], targets: &[f64]) -> bool {
-    let hair = 1e-12; // what it had is enough, whatever the last digit says
+    let hair = 1e-12; // its own shares are enough, whatever the last digit says
     let wanted = targets[task].min(start.cautious(task, own)) - hair;
     let floors = mean.iter().enumerate();
     start.cautious(task, mean) >= wanted

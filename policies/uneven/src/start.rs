@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What every policy starts from: CPU time, even shares, and the base's performance.
+//! The start of every policy: CPU time, even shares, and the base's performance.
 
 use crate::problem::{Base, CoreTypes, Problem};
 use crate::{Error, cpu_time, even};
 
-/// A problem that was checked, with what follows from it whatever the policy.
+/// A checked problem, with all that follows from it under any policy.
 pub(crate) struct Start<'a> {
     pub problem: &'a Problem,
     /// c, in cores.
@@ -15,11 +15,11 @@ pub(crate) struct Start<'a> {
     pub even: Vec<Vec<f64>>,
     /// A base's speed, where the slowest core is 1.
     pub base: Vec<f64>,
-    /// The same by the speeds that guarantees are reckoned with.
+    /// The same by the speeds that guarantees are computed with.
     pub cautious_base: Vec<f64>,
 }
 
-/// What every task gets at least.
+/// The least that every task gets.
 #[derive(Clone, Copy)]
 pub(crate) enum Least<'a> {
     /// No more than its floor.
@@ -31,7 +31,7 @@ pub(crate) enum Least<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// Errors: a problem that makes no sense.
+    /// Errors: an invalid problem.
     pub fn new(problem: &'a Problem) -> Result<Self, Error> {
         problem.check()?;
         let (cpu, allowed) = cpu_time::divide(problem);
@@ -57,7 +57,7 @@ impl<'a> Start<'a> {
         (0..self.cpu.len()).filter(|task| self.is_free(*task))
     }
 
-    /// Tasks whose shares are open, those first that gain most; ties in the order given.
+    /// Tasks whose shares are open, in the order of gain, most first; ties in the order given.
     pub fn by_gain(&self) -> Vec<usize> {
         let mut order: Vec<usize> = self.free().collect();
         let speeds = |task: &usize| &self.problem.tasks[*task].speeds;
@@ -71,7 +71,7 @@ impl<'a> Start<'a> {
         order
     }
 
-    /// Cores of each type that tasks bound to it leave.
+    /// Cores of each type that remain after tasks bound to it.
     pub fn left(&self) -> Vec<f64> {
         let mut left = self.problem.cores.clone();
         for task in (0..self.cpu.len()).filter(|task| !self.is_free(*task)) {
@@ -80,7 +80,7 @@ impl<'a> Start<'a> {
         left.iter().map(|cores| cores.max(0.0)).collect()
     }
 
-    /// Least fraction of its CPU time that a task has on a type, targets apart.
+    /// The least fraction of its CPU time that a task has on a type, apart from targets.
     pub fn least(&self, task: usize, number: usize, least: Least) -> f64 {
         let even = self.even[task][number];
         let part = match least {
@@ -90,12 +90,12 @@ impl<'a> Start<'a> {
         self.problem.tasks[task].floor.min(even).max(part)
     }
 
-    /// r of a task that has these shares and the CPU time due to it.
+    /// r of a task with these shares and its CPU time.
     pub fn relative(&self, task: usize, shares: &[f64]) -> f64 {
         dot(&self.problem.tasks[task].speeds, shares) / self.base[task]
     }
 
-    /// The same by the speeds that guarantees are reckoned with.
+    /// The same by the speeds that guarantees are computed with.
     pub fn cautious(&self, task: usize, shares: &[f64]) -> f64 {
         dot(self.problem.tasks[task].cautious(), shares) / self.cautious_base[task]
     }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two core types: what the guarantee takes of the fast cores, and who gets the rest, in closed form.
+//! Two core types: how much of the fast cores the guarantee takes, and which tasks get the rest, in
+//! closed form.
 //!
-//! A task that gains more from a fast core gains more relative to its base too: (s-1)/(1+(s-1)F) rises
-//! with s, against slow and fast cores alike. So what is left of the fast cores goes to the greatest s
-//! first, each up to all of its time: the fractional knapsack, whose greedy solution is the best.
+//! A task that gains more from a fast core also gains more relative to its base: (s-1)/(1+(s-1)F)
+//! rises with s, against slow and fast cores alike. So the rest of the fast cores goes to the
+//! greatest s first, each up to all of its time. It is the fractional knapsack, whose greedy
+//! solution is optimal.
 
 use crate::problem::Base;
 use crate::start::{Least, Start};
 use crate::{Error, equal, prices};
 
-/// Slack for rounding where a budget is compared with what it has to hold, relative.
+/// Slack for rounding when a budget is compared with its contents, relative.
 const ROUNDING: f64 = 1e-12;
 
 /// f_req: the fast share that keeps a target T, for speedup s where the base has the fast share F
@@ -21,8 +23,8 @@ pub fn required(s: f64, target: f64, base: f64) -> f64 {
     (target * base - (1.0 - target) / (s - 1.0)).max(0.0)
 }
 
-/// The most that all gain together, beyond what is asked for each: shares of each task. Errors: a target
-/// that cannot be kept for all.
+/// The shares with the greatest gain of all tasks together that give each task what it must have.
+/// Errors: a target that not every task can reach.
 pub(crate) fn best(start: &Start, least: Least) -> Result<Vec<Vec<f64>>, Error> {
     match start.problem.types() {
         1 => Ok(start.even.clone()),
@@ -34,7 +36,7 @@ pub(crate) fn best(start: &Start, least: Least) -> Result<Vec<Vec<f64>>, Error> 
     }
 }
 
-/// Fast shares that everybody must have.
+/// Fast shares that every task must have.
 fn need(start: &Start, least: Least) -> Result<Vec<f64>, Error> {
     let mut fast: Vec<f64> = start.even.iter().map(|row| row[0]).collect();
     let (mut wanted, mut budget) = (0.0, 0.0);
@@ -67,7 +69,7 @@ pub(crate) fn most(start: &Start, task: usize) -> f64 {
     1.0 - start.least(task, 1, Least::Nothing)
 }
 
-/// Hands out what is left of the fast cores, those first that gain most.
+/// Hands out the rest of the fast cores, to the tasks that gain most first.
 fn fill(start: &Start, mut fast: Vec<f64>) -> Vec<f64> {
     let order = start.by_gain();
     let left = |task: &usize| start.cpu[*task] * (start.even[*task][0] - fast[*task]);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two levels for programs of many threads (slide 26): the plan shares the cores among programs, and
-//! this shares what a program has among its threads.
+//! Two levels for programs of many threads (slide 26). The plan shares the cores among programs,
+//! and this module shares a program's part among its threads.
 //!
-//! A program is a [`crate::Task`] whose `width` is the number of its threads. Under the first scheme its
-//! speeds are those of all its threads' counters together, and its threads share alike ([`evenly`]). Under
-//! the second its speed is the greatest utility of its threads: how much faster the program gets with that
-//! thread on a fast core; and that thread takes the program's fast share first ([`by_utility`]).
+//! A program is a [`crate::Task`] whose `width` is the number of its threads. Under the first
+//! scheme its speeds come from all its threads' counters together, and its threads share alike
+//! ([`evenly`]). Under the second its speed is the greatest utility of its threads: how much faster
+//! the program gets with that thread on a fast core. That thread takes the program's fast share
+//! first ([`by_utility`]).
 
 /// A thread of a program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thread {
     /// Its part of the program's CPU time, in cores.
     pub cpu: f64,
-    /// What the whole program gains where it runs on a fast core; any unit.
+    /// The gain of the whole program if this thread runs on a fast core; any unit.
     pub utility: f64,
 }
 
@@ -21,8 +22,8 @@ pub fn evenly(program: &[f64], threads: &[Thread]) -> Vec<Vec<f64>> {
     vec![program.to_vec(); threads.len()]
 }
 
-/// Shares of each thread: the time on the fastest type goes to the thread of the greatest utility, up to
-/// all that it has, and so on; ties in the order given.
+/// Shares of each thread: the time on the fastest type goes to the thread of the greatest utility,
+/// up to all its time, then to the next one; ties in the order given.
 pub fn by_utility(program: &[f64], threads: &[Thread]) -> Vec<Vec<f64>> {
     let total: f64 = threads.iter().map(|thread| thread.cpu).sum();
     let mut order: Vec<usize> = (0..threads.len()).collect();
@@ -42,7 +43,7 @@ pub fn by_utility(program: &[f64], threads: &[Thread]) -> Vec<Vec<f64>> {
                 last = number;
             }
         }
-        shares[thread][last] += open / cpu; // what rounding left
+        shares[thread][last] += open / cpu; // the rest by rounding
     }
     shares
 }

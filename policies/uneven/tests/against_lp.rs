@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Shares against linear programs, over random machines and tasks: fewer, as many, and more tasks than
-//! cores.
+//! Shares against linear programs, over random machines and tasks: fewer, as many, and more tasks
+//! than cores.
 
 mod reference;
 
@@ -47,7 +47,7 @@ fn assert_sound(problem: &Problem, plan: &Plan) {
     assert_shares(problem, plan);
 }
 
-/// Nobody has more than its time, and no core type is used beyond its cores.
+/// No task has more than its time, and no core type is used beyond its cores.
 fn assert_shares(problem: &Problem, plan: &Plan) {
     for row in &plan.shares {
         assert!(row.iter().all(|part| *part >= 0.0), "{row:?}");
@@ -201,7 +201,7 @@ fn uni_fair_has_the_uniformity_that_is_wanted_and_min_uni_fair_the_target_too() 
     assert_exact(worst);
 }
 
-/// Where some have no choice, or nobody has, there is a plan all the same.
+/// If some tasks have no choice of types, or none has, there still is a plan.
 #[test]
 fn tasks_that_are_bound_to_a_type_leave_the_others_theirs() {
     let policies = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Speeds from counters: what is taken, what is left out, and what is made of it.
+//! Speeds from counters: which samples count, which are left out, and the resulting speeds.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -11,18 +11,18 @@ fn rules() -> Rules {
     Rules::new(vec![3.5, 1.0])
 }
 
-/// So many instructions a ns on each type, for so long.
+/// Counts of this many instructions a ns on each type, for a time.
 fn counts(ips: &[f64], ms: u64) -> Vec<Counts> {
     ips.iter().map(|ips| counted((ips * (ms * MS) as f64) as u64, ms * MS)).collect()
 }
 
-/// All of the time was counted in.
+/// Counts whose counter ran all the time.
 fn counted(instructions: u64, time_ns: u64) -> Counts {
     Counts { instructions, counted_ns: time_ns, time_ns }
 }
 
 #[test]
-fn who_is_unknown_is_taken_for_one_that_gains_most_and_ranks_last() {
+fn unknown_task_counts_as_gaining_most_and_ranks_last() {
     let task = Estimator::new(2).task(&rules());
     assert_eq!((task.speeds, task.bound), (vec![1.0, 1.0], Some(vec![3.5, 1.0])));
 }
@@ -49,9 +49,9 @@ fn samples_that_cannot_be_are_left_out() {
     assert_eq!(now.since(counted(2, 1)), Some(counted(3, 6)));
 }
 
-/// As where the counter of one CPU of four is lost.
+/// As if the counter of one CPU of four is lost.
 #[test]
-fn time_in_which_nobody_counted_tells_nothing() {
+fn time_without_a_counter_is_no_sample() {
     let mut estimator = Estimator::new(2);
     let [fast, mut slow] = counts(&[2.0, 1.0], 60)[..] else { unreachable!() };
     slow.time_ns += 20 * MS;
@@ -96,7 +96,7 @@ fn under_noise_the_mean_is_near_and_the_upper_end_is_seldom_too_low() {
         let s = 1.7 + 1.8 * random.random::<f64>();
         let mut estimator = Estimator::new(2);
         for _ in 0..10 {
-            // Twelve uniform numbers make one that is nearly normal.
+            // The sum of twelve uniform numbers is nearly normal.
             let mut noise =
                 || 1.0 + 0.05 * ((0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0);
             estimator.update(&counts(&[s * noise(), noise()], 20), &rules());
@@ -165,7 +165,7 @@ fn a_counter_that_reads_nothing_makes_a_task_unknown_again() {
 }
 
 #[test]
-fn who_descends_from_a_known_one_ranks_like_it_and_is_promised_nothing_on_that() {
+fn child_of_a_known_task_ranks_like_it_without_a_guarantee() {
     let mut parent = Estimator::new(2);
     parent.update(&counts(&[2.0, 1.0], 20), &rules());
     let child = parent.descended().task(&rules());

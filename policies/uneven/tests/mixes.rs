@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Every mix of 6 of 23 programs on 2 fast and 4 slow cores (slide 34), ideally scheduled.
+//! Every mix of 6 of 23 programs on 2 fast and 4 slow cores (slide 34), scheduled ideally.
 //!
-//! Speedups of single SPEC CPU2006 programs were never published, only their range, 1.7 to 3.5 (slide 20).
-//! This vector is made up: it has that range, and max-perf's mean gain is slide 34's.
+//! Speedups of single SPEC CPU2006 programs were never published, only their range, 1.7 to 3.5
+//! (slide 20). This vector is made up: it has that range, and max-perf's mean gain is slide 34's.
 
 use uneven::{Metrics, Policy, Problem, plan};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Bad input is an error of one line that says how to mend it.
+//! Bad input is an error of one line that says how to fix it.
 
 use uneven::{Base, CoreTypes, Deviation, Policy, Problem, Reading, Task, plan};
 
@@ -79,7 +79,7 @@ fn machines_and_tasks() {
 }
 
 #[test]
-fn a_target_that_nobody_could_keep() {
+fn a_target_that_no_task_can_keep_is_refused() {
     for cores in [vec![2.0, 4.0], vec![2.0, 2.0, 2.0]] {
         let speeds = |s: f64| [s, 0.5 * (1.0 + s), 1.0][3 - cores.len()..].to_vec();
         let tasks = (0..6).map(|number| Task::new(speeds(2.0 + 0.2 * f64::from(number)))).collect();

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Account: who caused what, and what a task is charged for its time since it was charged last. */
+/*
+ * Account: charges a task for its time since it was last charged, and finds which task needs a
+ * level.
+ */
 #pragma once
 #include "active.h"
 #include "detect.h"
 #include "model.h"
 
-/* Counters of a CPU, which can be read there alone. False: there are none that work. */
+/* Counters of a CPU, which only that CPU can read. False: there are none that work. */
 static __always_inline bool counts_now(s32 cpu, struct clock_counts *counts)
 {
 	if (knob_source == COUNTED_MODEL)
@@ -13,7 +16,7 @@ static __always_inline bool counts_now(s32 cpu, struct clock_counts *counts)
 	return cpu == this_cpu() && clock_counts(counts);
 }
 
-/* This CPU's counters since the last look; where they cannot be read, or went back, there is nothing to say. */
+/* This CPU's counts since the last look. False if they cannot be read or went back. */
 static __always_inline bool counts_since(s32 at, struct avx_cpu *cpu, struct clock_counts *since)
 {
 	struct clock_counts now = {};
@@ -36,13 +39,16 @@ static __always_inline bool counts_since(s32 at, struct avx_cpu *cpu, struct clo
 	return was;
 }
 
-/* Whether a model's word is held to the CPU's own count of cycles. */
+/* Whether the model's cycles are checked against the CPU's own count of cycles. */
 static __always_inline bool counts_cycles(void)
 {
 	return knob_source == COUNTED_MODEL && reads_counters;
 }
 
-/* Cycles that this CPU counted since the last look; where it did not count, or went back, more than there can be. */
+/*
+ * Cycles that this CPU counted since the last look. If it did not count, or the counter went back,
+ * the result is larger than any real count.
+ */
 static __always_inline u64 cycles_since(s32 at, struct avx_cpu *cpu)
 {
 	u64 before = cpu->cycles, now = 0;
@@ -53,9 +59,9 @@ static __always_inline u64 cycles_since(s32 at, struct avx_cpu *cpu)
 	return before && now >= before ? now - before : ~0ULL;
 }
 
-#define POWER_MEAN_NS 20000000ULL	/* a task's mean power forgets in about so long */
+#define POWER_MEAN_NS 20000000ULL /* how far back a task's mean power reaches */
 
-/* How much of a mean a stretch of time is worth, in 1/1024. */
+/* The weight of a stretch of time in a mean, in 1/1024. */
 static __always_inline u64 mean_part(u64 ran_ns, u64 over_ns)
 {
 	u64 part = ran_ns * 1024 / over_ns;
@@ -70,7 +76,7 @@ static __always_inline u64 mean_of(u64 mean, u64 value, u64 part)
 
 static __always_inline void power_learn(struct avx_task *task, u64 ran_ns, u64 energy_uj)
 {
-	u64 mw = ran_ns ? energy_uj * 1000000 / ran_ns : 0;	/* uJ in ns are 1e9 uW */
+	u64 mw = ran_ns ? energy_uj * 1000000 / ran_ns : 0; /* uJ in ns are 1e9 uW */
 
 	if (!mw)
 		return;
@@ -79,8 +85,8 @@ static __always_inline void power_learn(struct avx_task *task, u64 ran_ns, u64 e
 }
 
 /*
- * What a task has lost at most by cycles that were counted, where those of each level are a model's: no more than they
- * say, and nothing where there are so few that the licenses of the model do not explain it.
+ * The most that a task can have lost by the counted cycles, if the cycles of each level are
+ * modelled. 0 if the count is so low that the model's licenses do not explain it.
  */
 static __always_inline u64 modelled_lost(const struct charge_of *of, u64 cycles)
 {
@@ -89,9 +95,9 @@ static __always_inline u64 modelled_lost(const struct charge_of *of, u64 cycles)
 	return charge_lost(of->ran_ns, cycles, own_khz(of));
 }
 
-/* What a task is charged for a stretch of its time, ns. */
-static __always_inline u64 charge_for(struct avx_task *task, struct charge_of *of, const struct clock_counts *since,
-				      u64 cycles)
+/* The charge for a stretch of a task's time, ns. */
+static __always_inline u64 charge_for(struct avx_task *task, struct charge_of *of,
+				      const struct clock_counts *since, u64 cycles)
 {
 	u64 ran_ns = of->ran_ns, refund, extra;
 
@@ -99,9 +105,11 @@ static __always_inline u64 charge_for(struct avx_task *task, struct charge_of *o
 		return task->mw && mean_mw ? ran_ns * task->mw / mean_mw : ran_ns;
 	of->level = task->level;
 	if (license_levels == 1 && knob_charge == CHARGE_BOTH)
-		return charge_drawn(ran_ns, since->limited_ns, of->cycles[0], of->khz[0], task->mw, mean_mw);
-	refund = license_levels > 1 ? charge_refund(of) :
-		charge_limited(ran_ns, since->limited_ns, of->cycles[0], of->khz[0], task->mw, mean_mw);
+		return charge_drawn(ran_ns, since->limited_ns, of->cycles[0], of->khz[0], task->mw,
+				    mean_mw);
+	refund = license_levels > 1 ? charge_refund(of)
+				    : charge_limited(ran_ns, since->limited_ns, of->cycles[0],
+						     of->khz[0], task->mw, mean_mw);
 	if (counts_cycles())
 		refund = least_of(refund, modelled_lost(of, cycles));
 	if (refund > knob_slice_ns)
@@ -115,8 +123,8 @@ static __always_inline u64 charge_for(struct avx_task *task, struct charge_of *o
 }
 
 /*
- * Nothing to be refunded, at a glance, which is what most stretches of time need: no cycles above the lowest level.
- * Where first uses trap, a stretch has to be looked at all the same: the traps are to be armed again.
+ * Whether there is nothing to refund, as in most stretches: no cycles above the lowest level. With
+ * DETECT_TRAP a stretch is always processed, as the traps have to be armed again.
  */
 static __always_inline bool is_plain(const struct clock_counts *since)
 {
@@ -124,14 +132,15 @@ static __always_inline bool is_plain(const struct clock_counts *since)
 	       !(since->cycles[1] | since->cycles[2]);
 }
 
-/* The control arm needs no counters, but for a model's: they are what tasks' progress is reckoned by. */
+/* The control arm needs no counters, except the model's: tasks' progress is computed from them. */
 static __always_inline bool counts_wanted(void)
 {
 	return knob_charge != CHARGE_OFF || knob_source == COUNTED_MODEL;
 }
 
-/* What was counted in a stretch of time, at the clocks of so many active cores. */
-static __always_inline void stretch_of(struct charge_of *of, u64 ran_ns, const struct clock_counts *since, u32 active)
+/* Fills in what was counted in a stretch of time, at the clocks of this many active cores. */
+static __always_inline void stretch_of(struct charge_of *of, u64 ran_ns,
+				       const struct clock_counts *since, u32 active)
 {
 	u32 level;
 
@@ -142,7 +151,10 @@ static __always_inline void stretch_of(struct charge_of *of, u64 ran_ns, const s
 	charge_took(of);
 }
 
-/* Where the table has kinds of cores, this has license levels: how long the task's cycles took at each. */
+/*
+ * Fills the task table's kinds of cores with license levels: how long the task's cycles took at
+ * each.
+ */
 static __always_inline void tell_levels(struct task_slot *slot, const struct charge_of *of)
 {
 	u32 level;
@@ -198,7 +210,7 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	cpu->vtime = vtime_runs(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 }
 
-/* p starts here: what was counted before is another's. */
+/* p starts here: counts from before belong to another task. */
 static __always_inline void account_starts(struct task_struct *p, s32 at)
 {
 	struct avx_cpu *cpu = cpus_of(at);
@@ -226,7 +238,7 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 	}
 	if (knob_detect == DETECT_OBSERVED) {
 		watch_again(cpu, cpu->since_ns);
-		/* Only threads beside this one ask. */
+		/* Only sibling threads read it. */
 		if (has_sibling(at)) {
 			struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
 

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Active: how many cores of a package have a thread that does not idle, on which turbo depends. Their number is in the
- * low bits of a word, and above it the sum of the times at which cores went less that of the times at which they came:
- * one addition changes both, so that a reader finds them as of one moment. With the number times now, that is how long
- * all cores together have been active; of two moments, it gives the mean number in between.
+ * Active: how many cores of a package have a thread that is not idle. Turbo depends on it. The low
+ * bits of a word hold their number. The high bits hold the sum of the times at which cores became
+ * idle, minus the times at which they became active. One addition changes both, so a reader gets a
+ * consistent pair. Number times now, plus that sum, is how long all cores together have been
+ * active. Two such values give the mean number in between.
  */
 #pragma once
 #include "state.h"
 
-#define ACTIVE_BITS 10		/* more cores than a package has */
+#define ACTIVE_BITS 10  /* more cores than a package has */
 #define ACTIVE_MASK ((1U << ACTIVE_BITS) - 1)
 
-/* The time in the upper bits: in 1.024 us. */
+/* Time for the upper bits, in units of 1.024 us. */
 static __always_inline u64 active_time(u64 ns)
 {
 	return ns >> 10;
 }
 
-/* A core of a package comes or goes. */
+/* A core of a package becomes active or idle. */
 static __always_inline void active_count(u32 node, bool comes, u64 now)
 {
 	u64 at = active_time(now) << ACTIVE_BITS;
@@ -27,7 +28,7 @@ static __always_inline void active_count(u32 node, bool comes, u64 now)
 		__sync_fetch_and_add(&node_active[node], comes ? 1 - at : at - 1);
 }
 
-/* A CPU begins to idle or to work. Its own alone says so, so that a CPU is counted once. */
+/* A CPU becomes idle or busy. Only the CPU itself calls this, so that it is counted once. */
 static __always_inline void active_set(s32 cpu, bool busy)
 {
 	struct avx_cpu *state = cpus_of(cpu);
@@ -41,7 +42,7 @@ static __always_inline void active_set(s32 cpu, bool busy)
 	barrier_var(core);
 	if (core >= MAX_CPUS)
 		return;
-	/* The first thread of its core to come, or the last one to go. */
+	/* The first thread of its core to become busy, or the last one to become idle. */
 	if (__sync_fetch_and_add(&core_busy[core], busy ? 1 : -1) == !busy)
 		active_count(cpu_node[at], busy, now_ns());
 }
@@ -58,29 +59,32 @@ static __always_inline u64 active_word(s32 cpu)
 	barrier_var(node);
 	if (node < MAX_CPUS)
 		word = node_active[node];
-	barrier_var(word);	/* read once */
+	barrier_var(word); /* read once */
 	return word;
 }
 
-/* Of a CPU's package, now. */
+/* The active cores of a CPU's package, now. */
 static __always_inline u32 active_cores(s32 cpu)
 {
 	return active_word(cpu) & ACTIVE_MASK;
 }
 
-/* How many of them were active on average since this was asked here last, at since_ns, in parts of ACTIVE_ONE. */
+/*
+ * How many cores were active on average since the last call on this CPU, at since_ns, in parts of
+ * ACTIVE_ONE.
+ */
 static __always_inline u32 active_since(s32 at, struct avx_cpu *cpu, u64 since_ns, u64 now)
 {
 	u64 word = active_word(at), cores = word & ACTIVE_MASK, took;
 	u64 total = cores * active_time(now) + (word >> ACTIVE_BITS);
-	u64 more = (total - cpu->active_total) << ACTIVE_BITS >> ACTIVE_BITS;	/* it wraps */
+	u64 more = (total - cpu->active_total) << ACTIVE_BITS >> ACTIVE_BITS; /* it wraps */
 
 	cpu->active_total = total;
 	took = elapsed_ns(active_time(since_ns), active_time(now));
 	return took ? more * ACTIVE_ONE / took : cores * ACTIVE_ONE;
 }
 
-/* Whether a CPU's core has other threads. */
+/* Whether a CPU's core has other hardware threads. */
 static __always_inline bool has_sibling(s32 cpu)
 {
 	u32 at = cpu;
@@ -89,7 +93,7 @@ static __always_inline bool has_sibling(s32 cpu)
 	return at < MAX_CPUS && cpu_sibling[at] != at;
 }
 
-/* In init: each CPU's core is the lowest of its siblings. */
+/* In init: identifies each core by its lowest CPU. */
 static __always_inline void active_look(void)
 {
 	u32 i, j;

@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Charge: what a stretch of CPU time costs its task. A task that needs license level k and ran c_l cycles at levels
- * l above it is not charged for what those took longer than at its own ideal clock, with as many cores active
- * (the talk, Frequency Reduction Compensation and Estimating the Frequency Drop):
+ * Charge: what a stretch of CPU time costs its task. Say a task needs license level k and ran c_l
+ * cycles at levels l above k. It is not charged for the extra time of those cycles, compared with
+ * its own ideal clock and as many active cores (the talk, Frequency Reduction Compensation and
+ * Estimating the Frequency Drop):
  *
  *	charge = dt - sum over l > k of c_l * (1/F[l][n] - 1/F[k][n])
  *
- * The same n on both sides: turbo that changes with active cores is nobody's fault and never refunded. Levels
- * below its own are charged in full, so a task is never charged more than its time. A core stands still while its
- * license changes, and counts nothing: what is missing is not charged to who was at somebody else's level, up to what
- * a culprit's coming and going takes. Where more is missing, a governor or a limit on power held the core below what
- * its license allows, and what the license took is not known: all is charged.
+ * n is the same on both sides: turbo that changes with active cores is no task's fault and never
+ * refunded. Levels below k are charged in full, so a task is never charged more than its time.
+ *
+ * A core stands still while its license changes, and counts no cycles. A task at another task's
+ * level is not charged for this missing time, up to the cost of one raise and release. If more is
+ * missing, a governor or a power limit held the core below the clock of its license. Then the
+ * license's part is unknown, and all time is charged.
  */
 #pragma once
 #include "clocks.h"
 
 struct charge_of {
-	u64 ran_ns;			/* dt */
-	u64 cycles[LICENSE_LEVELS];	/* c */
-	u32 khz[LICENSE_LEVELS];	/* F with the cores that were active; 0: not known */
-	u32 level;			/* k */
-	u64 took_ns[LICENSE_LEVELS];	/* c / F */
+	u64 ran_ns;   /* dt */
+	u64 cycles[LICENSE_LEVELS]; /* c */
+	u32 khz[LICENSE_LEVELS]; /* F with the cores that were active; 0: unknown */
+	u32 level;   /* k */
+	u64 took_ns[LICENSE_LEVELS]; /* c / F */
 };
 
-#define NS_PER_KHZ 1000000ULL	/* a cycle of 1 kHz takes so many ns */
-#define CYCLES_MAX (1ULL << 40)	/* beyond what any stretch can have had: a counter went wrong */
+#define NS_PER_KHZ 1000000ULL /* ns for one cycle at 1 kHz */
+#define CYCLES_MAX (1ULL << 40) /* more than any stretch can have: the counter is wrong */
 
-/* How long so many cycles take at a clock. */
+/* How long this many cycles take at a clock. */
 static __always_inline u64 cycles_ns(u64 cycles, u32 khz)
 {
 	return khz ? cycles * NS_PER_KHZ / khz : 0;
@@ -37,10 +40,11 @@ static __always_inline void charge_took(struct charge_of *of)
 	u32 level;
 
 	for (level = 0; level < LICENSE_LEVELS; level++)
-		of->took_ns[level] = of->cycles[level] ? cycles_ns(of->cycles[level], of->khz[level]) : 0;
+		of->took_ns[level] =
+			of->cycles[level] ? cycles_ns(of->cycles[level], of->khz[level]) : 0;
 }
 
-/* Whether these can be the cycles of that time: no more than the greatest clock gives, and some to spare. */
+/* Whether the cycles fit the time: at most what the maximum clock gives, with some margin. */
 static __always_inline bool cycles_plausible(const struct charge_of *of)
 {
 	u64 most = of->ran_ns * (of->khz[0] / 1000) / 1000, sum = 0;
@@ -54,26 +58,30 @@ static __always_inline bool cycles_plausible(const struct charge_of *of)
 	return sum <= most + most / 8 + 10000;
 }
 
-#define CHANGES 4	/* of a license in a stretch of time: two levels up, and down, and one for another's */
+/* License changes in a stretch of time: two levels up, two down, and one for another task. */
+#define CHANGES 4
 
 static __always_inline u64 least_of(u64 one, u64 other)
 {
 	return one < other ? one : other;
 }
 
-/* The clock of a task's own level, the highest one where it has none: picked, as the verifier wants no index of a stack. */
+/*
+ * The clock of a task's own level, or of the highest if it has none. Not indexed: the verifier
+ * rejects a variable index into the stack.
+ */
 static __always_inline u32 own_khz(const struct charge_of *of)
 {
 	return of->level == 0 ? of->khz[0] : of->level == 1 ? of->khz[1] : of->khz[2];
 }
 
-/* Whether cycles that take so long at their levels' clocks took longer than license changes and a bin of turbo explain. */
+/* Whether the time is longer than the cycles, license changes and one bin of turbo explain. */
 static __always_inline bool held_back(u64 ran_ns, u64 counted_ns)
 {
 	return ran_ns > counted_ns + counted_ns / 16 + CHANGES * license_halt_ns;
 }
 
-/* What is not charged of it, ns: never more than all time at the slowest level would give. */
+/* The time that is not charged, ns: at most what all time at the slowest level would give. */
 static __always_inline u64 charge_refund(const struct charge_of *of)
 {
 	u64 refund = 0, counted = 0, most;
@@ -99,7 +107,7 @@ static __always_inline u64 charge_refund(const struct charge_of *of)
 	return least_of(refund, most);
 }
 
-/* What a task that ran so many cycles has lost against its ideal clock, for whatever reason. */
+/* The time that a task with this many cycles has lost against its ideal clock, for any reason. */
 static __always_inline u64 charge_lost(u64 ran_ns, u64 cycles, u32 khz)
 {
 	u64 ideal = cycles_ns(cycles, khz);
@@ -107,7 +115,7 @@ static __always_inline u64 charge_lost(u64 ran_ns, u64 cycles, u32 khz)
 	return khz && cycles <= CYCLES_MAX && ideal < ran_ns ? ran_ns - ideal : 0;
 }
 
-/* The same the other way round: what a task that ran above its own ideal clock is charged beyond its time. */
+/* The reverse: the charge beyond its time for a task that ran above its own ideal clock. */
 static __always_inline u64 charge_extra(const struct charge_of *of)
 {
 	u64 extra = 0;
@@ -126,23 +134,24 @@ static __always_inline u64 charge_extra(const struct charge_of *of)
 }
 
 /*
- * On a part that its power limit slows down: what a task that draws no more than most is refunded of the time
- * in which the limit held its core below its turbo.
+ * On a part that its power limit slows down: the refund of a task that draws no more than most, for
+ * the time in which the limit held its core below its turbo.
  */
-static __always_inline u64 charge_limited(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw, u64 mean_mw)
+static __always_inline u64 charge_limited(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz,
+					  u64 own_mw, u64 mean_mw)
 {
 	u64 ideal = cycles_ns(cycles, khz), lost;
 
 	if (!khz || cycles > CYCLES_MAX || ideal >= ran_ns || limited_ns > ran_ns)
 		return 0;
-	/* Where all draw alike nobody is a victim, whatever noise there is; nor where it is not known who draws what. */
+	/* No victim if all tasks draw alike, whatever the noise, or if the power is unknown. */
 	if (!own_mw || own_mw > mean_mw - mean_mw / 16)
 		return 0;
 	lost = ran_ns - ideal;
 	return least_of(lost, limited_ns);
 }
 
-#define ROOT_ONE 1024	/* what roots are given in parts of */
+#define ROOT_ONE 1024 /* unit of cube roots */
 
 /* The cube root of own / mean, up to 32. */
 static __always_inline u64 cube_root(u64 own, u64 mean)
@@ -156,15 +165,17 @@ static __always_inline u64 cube_root(u64 own, u64 mean)
 }
 
 /*
- * The same in both directions: while the limit holds, a task's own ideal clock is the one that the package would
- * have if all drew as it does. Power goes with the cube of the clock, so that is f * cube root of mean / own, and
- * no more than the turbo. What is charged is how long its cycles take there.
+ * The same in both directions. While the limit holds, a task's own ideal clock is the one that the
+ * package would have if all tasks drew as much. Power goes with the cube of the clock, so that is
+ * f * cube root of mean / own, and at most the turbo. The charge is how long its cycles take there.
  */
-static __always_inline u64 charge_drawn(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw, u64 mean_mw)
+static __always_inline u64 charge_drawn(u64 ran_ns, u64 limited_ns, u64 cycles, u32 khz, u64 own_mw,
+					u64 mean_mw)
 {
 	u64 ideal = cycles_ns(cycles, khz), least, part;
 
-	if (!khz || cycles > CYCLES_MAX || ideal >= ran_ns || limited_ns > ran_ns || !own_mw || !mean_mw)
+	if (!khz || cycles > CYCLES_MAX || ideal >= ran_ns || limited_ns > ran_ns || !own_mw ||
+	    !mean_mw)
 		return ran_ns;
 	least = ideal * ROOT_ONE / ran_ns;
 	part = cube_root(own_mw, mean_mw);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Detect: which license level a task needs, so that who caused a drop is not refunded for it. */
+/* Detect: which license level a task needs, so that the task that caused a drop gets no refund. */
 #pragma once
 #include "observe.h"
 #include "registers.h"
 
 /*
- * The saved state of a task says which registers were not in their first state when it was saved: the header's
- * xfeatures. Upper halves of the first 16 ZMM are wide code, those of YMM code of 256 bits. ZMM16 to 31 alone are not:
- * glibc's string functions leave them behind in every program, which is why the kernel's own avx512_timestamp, that
- * takes them for use of AVX-512, marks even `cat`.
+ * A task's saved state says which registers were not in their initial state: the header's
+ * xfeatures. Upper halves of the first 16 ZMM registers mean 512-bit code, those of YMM 256-bit
+ * code. ZMM16 to 31 alone mean neither, because glibc's string functions leave them behind in every
+ * program. The kernel's own avx512_timestamp takes them for use of AVX-512, so it marks even `cat`.
  */
-#define XFEATURE_YMM		(1ULL << 2)
-#define XFEATURE_ZMM_HI256	(1ULL << 6)
+#define XFEATURE_YMM	   (1ULL << 2)
+#define XFEATURE_ZMM_HI256 (1ULL << 6)
 
 static __always_inline u32 saved_level(u64 xfeatures)
 {
@@ -20,7 +20,7 @@ static __always_inline u32 saved_level(u64 xfeatures)
 	return xfeatures & XFEATURE_YMM ? 1 : 0;
 }
 
-/* p starts here: what the kernel saved of it when it stopped is one more word on what it needs. */
+/* p starts here: the state that the kernel saved when p stopped is one more sample of its level. */
 static __always_inline void saved_learn(struct task_struct *p, struct avx_task *task)
 {
 	u64 xfeatures = task_xfeatures(p);
@@ -35,7 +35,7 @@ static __always_inline void saved_learn(struct task_struct *p, struct avx_task *
 	observe_one(&task->seen[1], &task->wide[1], level == 2);
 }
 
-/* What the control plane was told of a task: one more than its level, or 0. */
+/* The level that the control plane was told for a task: 1 + the level, or 0. */
 static __always_inline u64 told_of(const struct task_slot *slot)
 {
 	u64 told = slot ? task_share(slot) : 0;
@@ -43,14 +43,14 @@ static __always_inline u64 told_of(const struct task_slot *slot)
 	return told <= LICENSE_LEVELS ? told : 0;
 }
 
-/* p starts here: what was used before is another's. */
+/* p starts here: what was used before belongs to another task. */
 static __always_inline void detect_starts(void)
 {
 	if (knob_detect == DETECT_TRAP)
 		vector_used();
 }
 
-/* What is known of a task's level, one more than it; 0: nothing. What somebody said comes first. */
+/* 1 + the task's level if known, else 0. What the user has said comes first. */
 static __always_inline u32 known_of(const struct avx_task *task, const struct task_slot *slot)
 {
 	u64 told = told_of(slot);
@@ -61,10 +61,11 @@ static __always_inline u32 known_of(const struct avx_task *task, const struct ta
 }
 
 /*
- * At the end of a stretch of p's time here, in which it may have needed a level. Unsure is the highest level: nothing is
- * refunded. What somebody said is believed.
+ * At the end of a stretch of p's time here, in which it may have needed the level `may_need`. If
+ * unsure, the highest level counts, which refunds nothing. What the user has said is believed.
  */
-static __always_inline void detect(struct avx_task *task, const struct task_slot *slot, u32 may_need)
+static __always_inline void detect(struct avx_task *task, const struct task_slot *slot,
+				   u32 may_need)
 {
 	u32 known;
 

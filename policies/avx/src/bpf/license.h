@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * License: a model of how a core's frequency license follows what its threads need, where no counter tells. The same
- * state machine as crates/machine/src/license.rs, which says where it comes from; a test holds them together.
+ * License: a model of how a core's frequency license follows what its threads need, for CPUs
+ * without counters of it. It is the state machine of crates/machine/src/license.rs, which names its
+ * source. A test compares the two.
  */
 #pragma once
 #include "clocks.h"
 
 #define LICENSE_NEVER (~0ULL)
-#define LICENSE_STEPS 16	/* of one pass: a request to the top and its release are seven */
+#define LICENSE_STEPS 16 /* of one pass: a request for the top and its release take 7 */
 
 enum license_phase {
 	LICENSE_STEADY,
-	LICENSE_THROTTLED,	/* waits for the voltage of the next level */
-	LICENSE_HALTED,		/* changes its clock, and stands still */
+	LICENSE_THROTTLED, /* waits for the voltage of the next level */
+	LICENSE_HALTED, /* the core stands still while its clock changes */
 };
 
 struct license {
 	u64 held_until_ns[LICENSE_LEVELS];
-	u64 until_ns;	/* of the present phase */
+	u64 until_ns; /* end of the present phase */
 	u32 level;
 	u32 phase;
-	u32 to;		/* of a halt: the level after it */
+	u32 to; /* the level after a halt */
 	u32 demand;
 };
 
@@ -38,7 +39,7 @@ static __always_inline u64 license_held(const struct license *l)
 	return l->level ? l->held_until_ns[1] : LICENSE_NEVER;
 }
 
-/* What begins when nothing is under way any more. */
+/* Starts the next phase, when none is under way. */
 static __always_inline void license_settle(struct license *l, u64 at_ns)
 {
 	u32 wanted = license_wanted(l, at_ns);
@@ -54,13 +55,13 @@ static __always_inline void license_settle(struct license *l, u64 at_ns)
 	}
 }
 
-/* When it changes next. */
+/* When the license changes next. */
 static __always_inline u64 license_next(const struct license *l)
 {
 	return l->phase == LICENSE_STEADY ? license_held(l) : l->until_ns;
 }
 
-/* It changes, at the time that license_next says. */
+/* Changes the license, at the time of license_next. */
 static __always_inline void license_step(struct license *l, u64 at_ns)
 {
 	if (l->phase == LICENSE_THROTTLED) {
@@ -74,7 +75,7 @@ static __always_inline void license_step(struct license *l, u64 at_ns)
 	license_settle(l, at_ns);
 }
 
-/* From now on the core's threads need this level; all before is passed. */
+/* From now on the core's threads need this level. The caller has let all time before pass. */
 static __always_inline void license_demand(struct license *l, u64 now_ns, u32 demand)
 {
 	u32 level;

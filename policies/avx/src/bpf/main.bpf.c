@@ -2,15 +2,18 @@
 /*
  * avx-fair: fair scheduling where some tasks' vector code lowers the clock of others.
  *
- * A virtual-time scheduler: who has had the least CPU time, over its weight, runs next. What makes it fair here is
- * what it takes for CPU time (charge.h): a task whose core ran below its ideal clock because of somebody else's
- * license is not charged for what that cost it. Nothing else of a fair scheduler changes. Counters are folded at ticks
- * and when a task stops, so how many cores are active and what a task needs are right to a tick.
+ * A virtual-time scheduler: the task that has had the least CPU time, over its weight, runs next.
+ * It differs from other fair schedulers only in what it counts as CPU time (charge.h). A task whose
+ * core ran below its ideal clock because of another task's license is not charged for the loss.
+ * Counters are folded at ticks and when a task stops. So the number of active cores and a task's
+ * level are right to a tick.
  *
- * It suits machines where vector code and other code share cores, or a power limit. Where all code is alike it is an
- * ordinary fair scheduler, with more work at a wakeup than Linux's own: it looks at the queues of all CPUs.
+ * It suits machines where vector code and other code share cores, or a power limit. If all code is
+ * alike it is an ordinary fair scheduler. A wakeup costs more than Linux's own: it looks at the
+ * queues of all CPUs.
  *
- * Gottschlag, Machauer, Khalil, Bellosa: Fair Scheduling for AVX2 and AVX-512 Workloads (USENIX ATC 2021).
+ * Gottschlag, Machauer, Khalil, Bellosa: Fair Scheduling for AVX2 and AVX-512 Workloads (USENIX ATC
+ * 2021).
  */
 #include "kernel.h"
 #include "topology.h"
@@ -43,7 +46,9 @@ void OP(avx_dispatch, s32 cpu, struct task_struct *prev)
 
 	cpu_is_back(cpu, false);
 	cpu_queue_clear_unasked();
-	/* Called before prev's own `stopping`: what it had by now decides who is next. */
+	/*
+	 * Called before prev's own `stopping`: prev's charge up to now decides which task is next.
+	 */
 	if (goes_on)
 		account(prev, cpu);
 	if (queue_take(cpu, goes_on ? prev : NULL))
@@ -57,7 +62,10 @@ void OP(avx_dispatch, s32 cpu, struct task_struct *prev)
 		state->vtime = VTIME_IDLE;
 }
 
-/* Who changes a task's priority, or where it may run, has it stop and start again, from another CPU as it may be. */
+/*
+ * A change of a task's priority or affinity stops and restarts the task, possibly from another CPU.
+ * So this uses the task's CPU, not the current one.
+ */
 void OP(avx_running, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -78,7 +86,7 @@ void OP(avx_tick, struct task_struct *p)
 
 	account(p, cpu);
 	cpu_sees_itself_go(cpu);
-	/* Or somebody was sent here, whom no other CPU can take. */
+	/* A task on the local DSQ also ends the slice: no other CPU can take it. */
 	if (cpu_is_shared(cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
 		task_set_slice(p, 0);
 	queue_kick(cpu);
@@ -115,7 +123,7 @@ void OP(avx_set_weight, struct task_struct *p, u32 weight)
 	task_table_weighs(p, weight);
 }
 
-/* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
+/* A real-time or deadline task takes the CPU: re-enqueues the tasks waiting there, elsewhere. */
 void OP(avx_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct avx_cpu *state = cpus_of(cpu);
@@ -152,7 +160,8 @@ s32 OP_SLEEPABLE(avx_init)
 {
 #ifdef __bpf__
 	if (knob_detect == DETECT_TRAP)
-		scx_bpf_error("detect=trap is for --on sim: no kernel disables the registers; have detect=observed");
+		scx_bpf_error("detect=trap is for --on sim: no kernel disables the registers; "
+			      "have detect=observed");
 #endif
 	cpus_look();
 	active_look();
@@ -165,24 +174,24 @@ void OP(avx_exit, struct scx_exit_info *info)
 }
 
 OPS(avx) = {
-	.select_cpu	= (void *)avx_select_cpu,
-	.enqueue	= (void *)avx_enqueue,
-	.dispatch	= (void *)avx_dispatch,
-	.running	= (void *)avx_running,
-	.stopping	= (void *)avx_stopping,
-	.tick		= (void *)avx_tick,
-	.update_idle	= (void *)avx_update_idle,
-	.enable		= (void *)avx_enable,
-	.init_task	= (void *)avx_init_task,
-	.exit_task	= (void *)avx_exit_task,
-	.set_weight	= (void *)avx_set_weight,
-	.cpu_acquire	= (void *)avx_cpu_acquire,
-	.cpu_release	= (void *)avx_cpu_release,
-	.cpu_online	= (void *)avx_cpu_online,
-	.cpu_offline	= (void *)avx_cpu_offline,
-	.init		= (void *)avx_init,
-	.exit		= (void *)avx_exit,
-	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
-	.name		= "avx",
-	.exit_dump_len	= EXIT_DUMP_LEN,
+	.select_cpu = (void *)avx_select_cpu,
+	.enqueue = (void *)avx_enqueue,
+	.dispatch = (void *)avx_dispatch,
+	.running = (void *)avx_running,
+	.stopping = (void *)avx_stopping,
+	.tick = (void *)avx_tick,
+	.update_idle = (void *)avx_update_idle,
+	.enable = (void *)avx_enable,
+	.init_task = (void *)avx_init_task,
+	.exit_task = (void *)avx_exit_task,
+	.set_weight = (void *)avx_set_weight,
+	.cpu_acquire = (void *)avx_cpu_acquire,
+	.cpu_release = (void *)avx_cpu_release,
+	.cpu_online = (void *)avx_cpu_online,
+	.cpu_offline = (void *)avx_cpu_offline,
+	.init = (void *)avx_init,
+	.exit = (void *)avx_exit,
+	.flags = SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
+	.name = "avx",
+	.exit_dump_len = EXIT_DUMP_LEN,
 };

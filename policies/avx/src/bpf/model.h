@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Model: counters of clocks where the CPU has none. Each core's license is reckoned from what its threads' tasks are
- * said to need, and cycles from that: of a virtual machine no more than a check that all is wired up, of a real one a
- * guess. Siblings write the state of their core in turns that are not ordered: what that loses is a stretch of time.
+ * Model: clock counters for CPUs without any. Each core's license is computed from the levels that
+ * its threads' tasks are said to need, and cycles from the license. On a virtual machine this only
+ * checks that all is wired up; on a real one it is a guess. Siblings write their core's state
+ * without any order, so an update may be lost: that loses a stretch of time, no more.
  */
 #pragma once
 #include "license.h"
@@ -11,7 +12,7 @@
 struct model_core {
 	struct license license;
 	struct clock_counts counts;
-	u64 at_ns;	/* passed up to here */
+	u64 at_ns; /* the time up to which it is computed */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct model_core, model_cores)
@@ -23,13 +24,13 @@ static __always_inline struct model_core *model_core_of(s32 cpu)
 	return state ? model_cores_of(state->core) : NULL;
 }
 
-/* Cycles of so long at a clock. */
+/* Cycles in this time at a clock. */
 static __always_inline u64 cycles_in(u64 ns, u32 khz)
 {
 	return ns * khz / NS_PER_KHZ;
 }
 
-/* Time passes for a core. */
+/* Lets time pass for a core, up to `now`. */
 static __always_inline void model_pass(struct model_core *core, u64 now, u32 active)
 {
 	struct license *license = &core->license;
@@ -42,7 +43,8 @@ static __always_inline void model_pass(struct model_core *core, u64 now, u32 act
 		barrier_var(level);
 		if (to > core->at_ns) {
 			if (license->phase != LICENSE_HALTED && level < LICENSE_LEVELS)
-				core->counts.cycles[level] += cycles_in(to - core->at_ns, turbo_of(level, active));
+				core->counts.cycles[level] +=
+					cycles_in(to - core->at_ns, turbo_of(level, active));
 			core->at_ns = to;
 		}
 		if (next > now)
@@ -52,7 +54,7 @@ static __always_inline void model_pass(struct model_core *core, u64 now, u32 act
 	core->at_ns = now;
 }
 
-/* What the threads of a CPU's core need: the most of any. */
+/* The highest level that a thread of a CPU's core needs. */
 static __always_inline u32 model_needs(s32 cpu)
 {
 	u32 needs = 0, at = cpu, i;
@@ -72,7 +74,7 @@ static __always_inline u32 model_needs(s32 cpu)
 	return needs;
 }
 
-/* Another task runs here from now on, which needs this level; 0 where none does. */
+/* From now on a task that needs this level runs here; 0 also if no task runs. */
 static __always_inline void model_runs(s32 cpu, u32 needs, u32 active)
 {
 	struct avx_cpu *state = cpus_of(cpu);

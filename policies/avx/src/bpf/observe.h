@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Observe: which license level a task needs, from what its core's license did while it ran and without any trap. A
- * level that was not there in a ms of its run is one that it does not need. One that comes, or is there for longer than
- * what was asked for before could be kept, is one that somebody needs who runs now: the task, if no thread beside it may
- * be the one. As long as neither was seen enough, nobody is refunded; nor for a stretch of time in which a level stays
- * that nobody beside it is known to need, whatever was seen of the task before.
+ * Observe: which license level a task needs, from its core's license while it ran, without traps.
+ * If the license was below a level for a ms of the task's run, the task does not need the level. If
+ * a level appears, or stays longer than earlier requests could keep it, a running task needs it.
+ * That is this task if no sibling thread may be the cause. Until each was seen often enough,
+ * nothing is refunded. Nor is a stretch in which a level stays that no sibling is known to need,
+ * whatever was seen of the task before.
  */
 #pragma once
 #include "active.h"
 
-#define SEEN_ONE 1024		/* parts of 1, of the stretches that said something, in which a level was needed */
-#define SEEN_MIN 3		/* so many of them before anything is believed */
-#define SEEN_MAX 8
-#define CLEARED_NS 1000000U	/* a run without a level for so long says that it is not needed */
-#define KEPT 2			/* licenses are kept for twice their usual time, now and then (Khalil's thesis) */
+#define SEEN_ONE   1024 /* unit of the part of the stretches that needed a level */
+#define SEEN_MIN   3  /* stretches before anything is believed */
+#define SEEN_MAX   8
+#define CLEARED_NS 1000000U /* a run this long without a level means it is not needed */
+/* Now and then a license is kept for twice its usual time (Khalil's thesis). */
+#define KEPT 2
 
-/* What is known of a task by now: one more than its level, or 0. */
+/* The observed level of a task: 1 + its level, or 0. */
 static __always_inline u32 observed_level(const struct avx_task *task)
 {
 	u32 level;
@@ -34,7 +36,7 @@ static __always_inline void observe_one(u32 *seen, u32 *wide, bool needed)
 	*wide = *wide - *wide / part + (needed ? SEEN_ONE / part : 0);
 }
 
-/* A task has run for so long without a level of 1 or 2. */
+/* A task has run for `ran_ns` without level 1 or 2. */
 static __always_inline void observe_clear(struct avx_task *task, u32 level, u64 ran_ns)
 {
 	u32 at = level - 1;
@@ -52,7 +54,7 @@ static __always_inline void watch_level(struct watched *level, u64 now)
 	level->high_ns = 0;
 }
 
-/* Another task runs on a CPU from now on: its license is watched anew. */
+/* From now on another task runs on a CPU: watching its license starts anew. */
 static __always_inline void watch_again(struct avx_cpu *cpu, u64 now)
 {
 	watch_level(&cpu->watched[0], now);
@@ -62,12 +64,12 @@ static __always_inline void watch_again(struct avx_cpu *cpu, u64 now)
 }
 
 enum beside {
-	NEEDED_BY_NONE,		/* no thread beside needs the level, or did since the license is watched */
+	NEEDED_BY_NONE, /* no sibling needs the level, or has since watching began */
 	NEEDED_BY_ONE,
-	NEEDED_BY_ANY,		/* one may, of which nothing is known */
+	NEEDED_BY_ANY,  /* a sibling may need it, and its level is unknown */
 };
 
-/* Who beside a CPU needs a level. */
+/* Whether a sibling of a CPU needs a level. */
 static __always_inline enum beside needed_beside(s32 cpu, u32 level, u64 since_ns)
 {
 	enum beside found = NEEDED_BY_NONE;
@@ -93,16 +95,16 @@ static __always_inline enum beside needed_beside(s32 cpu, u32 level, u64 since_n
 	return NEEDED_BY_ANY;
 }
 
-/* A level was there for so long of a task's stretch of time, up to now. */
-static __always_inline void observe_high(struct avx_task *task, struct avx_cpu *cpu, s32 at, u64 now, u64 ran_ns,
-					 u64 high_ns, u32 level)
+/* A level was there for `high_ns` of a stretch of a task's time, up to now. */
+static __always_inline void observe_high(struct avx_task *task, struct avx_cpu *cpu, s32 at,
+					 u64 now, u64 ran_ns, u64 high_ns, u32 level)
 {
 	struct watched *watched = &cpu->watched[level - 1];
 	enum beside beside;
 
 	watched->high_ns += high_ns;
 	if (!watched->was_low && watched->high_ns <= KEPT * license_release_ns) {
-		/* What the task before it left behind: it went, and did not come back. */
+		/* Left over from the task before: the level went away, and did not return. */
 		if (cpu->fresh && high_ns <= license_release_ns && high_ns < ran_ns)
 			observe_clear(task, level, ran_ns - high_ns);
 		return;
@@ -118,7 +120,8 @@ static __always_inline void observe_high(struct avx_task *task, struct avx_cpu *
 }
 
 /* A level was not there in a stretch of a task's time. */
-static __always_inline void observe_low(struct avx_task *task, struct avx_cpu *cpu, u64 now, u64 ran_ns, u32 level)
+static __always_inline void observe_low(struct avx_task *task, struct avx_cpu *cpu, u64 now,
+					u64 ran_ns, u32 level)
 {
 	watch_level(&cpu->watched[level - 1], now);
 	cpu->watched[level - 1].was_low = true;
@@ -126,18 +129,19 @@ static __always_inline void observe_low(struct avx_task *task, struct avx_cpu *c
 	observe_clear(task, level, ran_ns);
 }
 
-/* Others have run on a CPU whom nobody watched: what they may have asked for is not news. */
+/* Unwatched tasks have run on a CPU: a level that they may have requested is not news. */
 static __always_inline void observe_others(struct avx_cpu *cpu)
 {
 	cpu->watched[0].was_low = cpu->watched[1].was_low = false;
 }
 
 /*
- * A stretch of a task's time, up to now, with a license above the lowest. `told` is one more than the level that it is
- * said to need, or 0: who is told of needs no watching. Returns the level that it may have needed.
+ * A stretch of a task's time, up to now, with a license above the lowest. `told` is 1 + the level
+ * that the task is said to need, or 0. A task with a told level is not watched. Returns the level
+ * that it may have needed.
  */
-static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s32 at, u32 told, u64 now,
-				   const struct charge_of *of)
+static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s32 at, u32 told,
+				   u64 now, const struct charge_of *of)
 {
 	u64 ran_ns = of->ran_ns, wide_ns = of->took_ns[1], widest_ns = of->took_ns[2];
 	u32 known = told ? told : observed_level(task);
@@ -161,8 +165,9 @@ static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s
 	return cpu->watched[1].unexplained ? 2 : cpu->watched[0].unexplained;
 }
 
-/* A stretch of a task's time at the lowest level. */
-static __always_inline void observe_plain(struct avx_task *task, struct avx_cpu *cpu, u64 now, u64 ran_ns)
+/* A stretch of a task's time with the license at the lowest level. */
+static __always_inline void observe_plain(struct avx_task *task, struct avx_cpu *cpu, u64 now,
+					  u64 ran_ns)
 {
 	observe_low(task, cpu, now, ran_ns, 1);
 	observe_low(task, cpu, now, ran_ns, 2);

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Queue: one for each CPU, in the order of virtual time, and which of them a CPU takes from. Virtual time runs at
- * different speeds on CPUs of different clocks, so queues drift apart; a CPU that compares the heads of all of them
- * bounds that by about a slice (MuQSS, which the talk's prototype changed to use CFS's algorithm).
+ * Queue: one for each CPU, ordered by virtual time, and which of them a CPU takes from. Virtual
+ * time runs at different speeds on CPUs of different clocks, so queues drift apart. A CPU that
+ * compares the heads of all queues bounds that to about a slice (MuQSS, which the talk's prototype
+ * changed to use CFS's algorithm).
  */
 #pragma once
 #include "state.h"
 #include "overdue.h"
 
-#define BALANCE_NS 64000000ULL	/* Linux evens queues of a cache out about so often */
-#define WAKEUP_NS 1000000ULL	/* how far ahead a woken task has to be to take a CPU */
+#define BALANCE_NS 64000000ULL /* about how often Linux balances the queues of a cache */
+#define WAKEUP_NS  1000000ULL /* how far ahead a woken task has to be to preempt */
 
-/* Its own queue, or where its CPU is away that of those that it may run on for which fewest wait. */
+/*
+ * Its own CPU's queue; if that CPU is unavailable, the shortest queue of a CPU that p may run on.
+ */
 static __always_inline s32 queue_for(struct task_struct *p)
 {
 	s32 own = scx_bpf_task_cpu(p);
@@ -20,8 +23,9 @@ static __always_inline s32 queue_for(struct task_struct *p)
 }
 
 /*
- * A woken task takes the CPU of who has had the most, if it is far enough ahead of it. Another CPU than that of its queue
- * would take it only if that is a slice [queue_least], or not at all [queue_balanced].
+ * A woken task preempts the running task with the highest vtime, if it is far enough ahead of it. A
+ * CPU other than the queue's would take the task only if it is a slice ahead [queue_least], or not
+ * at all [queue_balanced].
  */
 static __always_inline void queue_preempt(struct task_struct *p, s32 queue, u64 vtime)
 {
@@ -58,10 +62,15 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	cpu_queue_kick(p, queue);
 }
 
-/* The queue with the least head, others' only if that is a slice ahead of the own; -1: `prev` has had the least. */
+/*
+ * The queue with the lowest head. Another CPU's queue counts only if it is a slice ahead of this
+ * one.
+ * -1: `prev` has had the least.
+ */
 static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 {
-	s64 own = vtime_head(cpu), least = own, present = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX;
+	s64 own = vtime_head(cpu), least = own,
+	    present = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX;
 	s32 best = own == S64_MAX ? -1 : cpu;
 	u32 i;
 
@@ -83,7 +92,7 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 	return best;
 }
 
-/* Evens queues out by how many wait, as Linux's own class does. */
+/* Balances queues by their lengths, as Linux's own class does: the longest queue above `least`. */
 static __always_inline s32 queue_longest(s32 cpu, s32 least)
 {
 	s32 best = -1, most = least;
@@ -100,7 +109,7 @@ static __always_inline s32 queue_longest(s32 cpu, s32 least)
 	return best;
 }
 
-/* Whether somebody who waits for this CPU has had less than `prev`. */
+/* Whether a task that waits for this CPU has had less than `prev`. */
 static __always_inline bool queue_goes_first(s32 cpu, struct task_struct *prev)
 {
 	return !prev || vtime_head(cpu) < vtime_ahead(vtime_common(prev));
@@ -125,7 +134,9 @@ static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 	return queue_goes_first(cpu, prev) ? cpu : -1;
 }
 
-/* Takes who is to run here next. `prev` goes on unless somebody has had less. Whether one was taken. */
+/*
+ * Takes the next task to run. `prev` continues unless a task has had less. Whether one was taken.
+ */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
 	s32 from;
@@ -135,13 +146,17 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
 	if (from >= 0 && vtime_take(from, knob_slice_ns))
 		return true;
-	/* All there may be bound to that CPU, and whoever waits behind a real-time task has had the least for ever. */
-	if (from >= 0 && from != cpu && queue_goes_first(cpu, prev) && vtime_take(cpu, knob_slice_ns))
+	/*
+	 * All tasks there may be pinned to that CPU, and a task that waits behind a real-time task
+	 * has the lowest vtime for ever. So this CPU's own queue is tried next.
+	 */
+	if (from >= 0 && from != cpu && queue_goes_first(cpu, prev) &&
+	    vtime_take(cpu, knob_slice_ns))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;
 	if (prev)
 		return false;
-	/* Nothing to do: whatever can be had. The head of a queue may be bound elsewhere. */
+	/* Nothing to run: take any task. The head of a queue may be pinned elsewhere. */
 	return cpu_queue_take_near(cpu, nr_cpus);
 }

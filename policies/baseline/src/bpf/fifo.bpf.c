@@ -2,9 +2,9 @@
 /*
  * fifo: one queue for all CPUs of a node, first come, first served.
  *
- * The least that a sched_ext policy can do, and so what the others are measured against: nothing
- * but what sched_ext itself costs. An idle CPU is taken at wakeup where there is one. It knows
- * neither weights nor caches, and every CPU takes the one queue's lock.
+ * This is the least that a sched_ext policy can do, so it shows the cost of sched_ext itself. Other
+ * policies are compared with it. At wakeup a task takes an idle CPU if there is one. The policy
+ * knows neither weights nor caches, and every CPU takes the one queue's lock.
  */
 #include "kernel.h"
 #include "exit.h"
@@ -28,7 +28,7 @@ void OP(fifo_enqueue, struct task_struct *p, u64 enq_flags)
 	dsq_insert(p, SCX_DSQ_GLOBAL, knob_slice_ns, enq_flags);
 }
 
-/* It keeps nothing of a CPU; without these the kernel would throw it out. */
+/* It keeps no state of a CPU. Without these callbacks the kernel would unload it at hotplug. */
 void OP_SLEEPABLE(fifo_cpu_online, s32 cpu)
 {
 }
@@ -43,10 +43,10 @@ void OP(fifo_exit, struct scx_exit_info *info)
 }
 
 OPS(fifo) = {
-	.select_cpu	= (void *)fifo_select_cpu,
-	.enqueue	= (void *)fifo_enqueue,
-	.cpu_online	= (void *)fifo_cpu_online,
-	.cpu_offline	= (void *)fifo_cpu_offline,
-	.exit		= (void *)fifo_exit,
-	.name		= "fifo",
+	.select_cpu = (void *)fifo_select_cpu,
+	.enqueue = (void *)fifo_enqueue,
+	.cpu_online = (void *)fifo_cpu_online,
+	.cpu_offline = (void *)fifo_cpu_offline,
+	.exit = (void *)fifo_exit,
+	.name = "fifo",
 };

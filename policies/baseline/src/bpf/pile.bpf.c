@@ -2,9 +2,9 @@
 /*
  * pile: every task on CPU 0, whatever else is idle.
  *
- * A cheat, to test yardsticks with. Where only work is measured, as by a clock of instructions, it
- * looks excellent: no migrations, no remote wakeups, idle CPUs cost nothing. A gate that it passes
- * is a bad gate.
+ * A cheat to test metrics with. By a metric that counts work only, such as a clock of instructions,
+ * it looks excellent: no migrations, no remote wakeups, and idle CPUs cost nothing. A gate that it
+ * passes is a bad gate.
  */
 #include "kernel.h"
 #include "exit.h"
@@ -32,8 +32,8 @@ void OP(pile_exit, struct scx_exit_info *info)
 }
 
 OPS(pile) = {
-	.select_cpu	= (void *)pile_select_cpu,
-	.enqueue	= (void *)pile_enqueue,
-	.exit		= (void *)pile_exit,
-	.name		= "pile",
+	.select_cpu = (void *)pile_select_cpu,
+	.enqueue = (void *)pile_enqueue,
+	.exit = (void *)pile_exit,
+	.name = "pile",
 };

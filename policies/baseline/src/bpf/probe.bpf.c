@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * probe: one queue that dispatch takes from, and every callback written down.
+ * probe: one queue that dispatch takes from, with every callback recorded.
  *
- * Not to be used: it shows in which order the kernel calls a policy, so that the simulator can be
- * held to it. The simulator writes callbacks down by itself; there this is a plain FIFO.
+ * Not for use as a scheduler. It records in which order the kernel calls a policy, and a test
+ * compares the simulator with that. The simulator records callbacks by itself; there this is a
+ * plain FIFO.
  *
- * crates/live/src/callbacks.rs reads what is written.
+ * crates/live/src/callbacks.rs reads the records.
  */
 #include "kernel.h"
 
 LICENSE;
 
-#define QUEUE		7
-#define SLICE_NS	20000000
-#define CALLBACKS_MAX	16384
+#define QUEUE	      7
+#define SLICE_NS      20000000
+#define CALLBACKS_MAX 16384
 
 /* In the order of OPS in callbacks.rs. */
 enum op {
@@ -36,13 +37,13 @@ enum op {
 struct callback {
 	u64 t_ns;
 	u32 op;
-	s32 pid;	/* 0: about no task */
+	s32 pid; /* 0: not about a task */
 	s32 cpu;
 	u32 unused;
 };
 
 struct callback callbacks[CALLBACKS_MAX];
-u64 callbacks_made;	/* those that found no room are counted all the same */
+u64 callbacks_made; /* includes callbacks for which there was no room */
 
 static __always_inline void note(enum op op, const struct task_struct *p)
 {
@@ -58,7 +59,9 @@ static __always_inline void note(enum op op, const struct task_struct *p)
 	callback->cpu = this_cpu();
 }
 #else
-static void note(enum op op, const struct task_struct *p) {}
+static void note(enum op op, const struct task_struct *p)
+{
+}
 #endif
 
 s32 OP(probe_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -136,19 +139,19 @@ s32 OP_SLEEPABLE(probe_init)
 }
 
 OPS(probe) = {
-	.select_cpu	= (void *)probe_select_cpu,
-	.enqueue	= (void *)probe_enqueue,
-	.dequeue	= (void *)probe_dequeue,
-	.dispatch	= (void *)probe_dispatch,
-	.tick		= (void *)probe_tick,
-	.runnable	= (void *)probe_runnable,
-	.running	= (void *)probe_running,
-	.stopping	= (void *)probe_stopping,
-	.quiescent	= (void *)probe_quiescent,
-	.set_weight	= (void *)probe_set_weight,
-	.init_task	= (void *)probe_init_task,
-	.exit_task	= (void *)probe_exit_task,
-	.enable		= (void *)probe_enable,
-	.init		= (void *)probe_init,
-	.name		= "probe",
+	.select_cpu = (void *)probe_select_cpu,
+	.enqueue = (void *)probe_enqueue,
+	.dequeue = (void *)probe_dequeue,
+	.dispatch = (void *)probe_dispatch,
+	.tick = (void *)probe_tick,
+	.runnable = (void *)probe_runnable,
+	.running = (void *)probe_running,
+	.stopping = (void *)probe_stopping,
+	.quiescent = (void *)probe_quiescent,
+	.set_weight = (void *)probe_set_weight,
+	.init_task = (void *)probe_init_task,
+	.exit_task = (void *)probe_exit_task,
+	.enable = (void *)probe_enable,
+	.init = (void *)probe_init,
+	.name = "probe",
 };

@@ -2,11 +2,11 @@
 /*
  * rr: Linux's round-robin class with the locks that FLSCHED counts.
  *
- * Placement and queues are FLSCHED's: an idle CPU near, a local queue for each CPU, a fixed slice.
- * What differs is what FLSCHED removed: run time is added up at each switch and tick under a lock,
- * a period timer goes over all CPUs, and a CPU that used up its allowance borrows from the others
- * (rt_locks.h). The allowance is counted but not enforced: throttling would take 5 % of a busy CPU,
- * which has nothing to do with locks.
+ * Placement and queues are FLSCHED's: a nearby idle CPU, a local queue for each CPU, a fixed slice.
+ * It differs by what FLSCHED removed (rt_locks.h). Run time is added up under a lock at each switch
+ * and tick. A period timer visits all CPUs. A CPU that used up its allowance borrows from the
+ * others. The allowance is counted but not enforced: throttling would take 5 % of a busy CPU, which
+ * has nothing to do with locks.
  */
 #include "kernel.h"
 #include "topology.h"
@@ -17,7 +17,7 @@
 
 LICENSE;
 
-CONFIG u64 knob_slice_ns = 100000000;	/* DEF_TIMESLICE */
+CONFIG u64 knob_slice_ns = 100000000; /* DEF_TIMESLICE */
 
 s32 OP(rr_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -33,7 +33,7 @@ void OP(rr_enqueue, struct task_struct *p, u64 enq_flags)
 	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
 }
 
-/* A task's run time goes to its slot of the task table, its CPU's to the allowance. */
+/* Charges a task's run time to its slot of the task table, and to its CPU's allowance. */
 static __always_inline void charge(struct task_struct *p, u64 now)
 {
 	u64 ran_ns = rt_update_curr(scx_bpf_task_cpu(p), now);
@@ -90,16 +90,16 @@ void OP(rr_exit, struct scx_exit_info *info)
 }
 
 OPS(rr) = {
-	.select_cpu	= (void *)rr_select_cpu,
-	.enqueue	= (void *)rr_enqueue,
-	.tick		= (void *)rr_tick,
-	.running	= (void *)rr_running,
-	.stopping	= (void *)rr_stopping,
-	.cpu_online	= (void *)rr_cpu_online,
-	.cpu_offline	= (void *)rr_cpu_offline,
-	.init_task	= (void *)rr_init_task,
-	.exit_task	= (void *)rr_exit_task,
-	.exit		= (void *)rr_exit,
-	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP,
-	.name		= "rr",
+	.select_cpu = (void *)rr_select_cpu,
+	.enqueue = (void *)rr_enqueue,
+	.tick = (void *)rr_tick,
+	.running = (void *)rr_running,
+	.stopping = (void *)rr_stopping,
+	.cpu_online = (void *)rr_cpu_online,
+	.cpu_offline = (void *)rr_cpu_offline,
+	.init_task = (void *)rr_init_task,
+	.exit_task = (void *)rr_exit_task,
+	.exit = (void *)rr_exit,
+	.flags = SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.name = "rr",
 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The 15 locks of Linux's round-robin class that FLSCHED took out, each at its place in the code,
- * each of which can be left out singly.
+ * The 15 locks of Linux's round-robin class that FLSCHED removed, each at its place in the code.
+ * Each can be left out singly.
  *
  * FLSCHED's slide 10 counts 2 for statistics, 5 for balancing and 8 for bandwidth control. The
  * places are those of kernel/sched_rt.c of Linux 2.6.38, where the released FLSCHED has exactly 15
- * commented out. What the five balance is the allowance of run time, not tasks; the eight are taken
- * at hotplug only.
+ * commented out. The five for balancing balance the allowance of run time, not tasks. The eight are
+ * taken at hotplug only.
  *
- * Where the original holds one lock while it takes another, these are taken one after the other:
- * BPF lets a program hold one.
+ * Where the original nests locks, this takes them one after the other: a BPF program may hold only
+ * one.
  */
 #pragma once
 #include "kernel.h"
@@ -38,26 +38,26 @@ enum rt_lock {
 	OMIT_ALL,
 };
 
-CONFIG u64 knob_without;	/* enum rt_lock: which one is left out */
+CONFIG u64 knob_without; /* enum rt_lock: the one that is left out */
 
-#define RT_PERIOD_NS	1000000000ULL	/* sched_rt_period_us */
-#define RT_RUNTIME_NS	950000000ULL	/* sched_rt_runtime_us */
+#define RT_PERIOD_NS  1000000000ULL /* sched_rt_period_us */
+#define RT_RUNTIME_NS 950000000ULL /* sched_rt_runtime_us */
 
 struct rt_bandwidth {
 	struct bpf_spin_lock lock;
-	u64 period_end_ns;	/* 0: the period timer is not running */
+	u64 period_end_ns; /* 0: the period timer is not running */
 };
 
 /* A CPU's allowance of run time. */
 struct rt_rq {
 	struct bpf_spin_lock lock;
-	u64 time_ns;		/* used in this period */
-	u64 runtime_ns;		/* allowed in this period; 0 is RT_RUNTIME_NS */
-	s64 borrowed_ns;	/* from other CPUs; negative where it lent */
-	u64 start_ns;		/* when the running task got the CPU, or was last charged */
+	u64 time_ns;  /* used in this period */
+	u64 runtime_ns; /* allowed in this period; 0 is RT_RUNTIME_NS */
+	s64 borrowed_ns; /* from other CPUs; negative: lent to them */
+	u64 start_ns;  /* when the running task got the CPU, or was last charged */
 };
 
-/* Stands for the runqueue's own lock, which the kernel does not lend to a policy. */
+/* Stands for the runqueue lock, which a policy cannot take. */
 struct rt_rq_lock {
 	struct bpf_spin_lock lock;
 	u64 periods;
@@ -65,21 +65,21 @@ struct rt_rq_lock {
 
 CPU_TABLE(struct rt_rq, rt_rqs)
 CPU_TABLE(struct rt_rq_lock, rt_rq_locks)
-CPU_TABLE(struct rt_bandwidth, rt_bandwidths)	/* one, at 0 */
+CPU_TABLE(struct rt_bandwidth, rt_bandwidths) /* one, at 0 */
 
 static __always_inline bool rt_keeps(enum rt_lock lock)
 {
 	return knob_without != lock && knob_without != OMIT_ALL;
 }
 
-/* Runs `section` under the lock of `object`, or without it where that one is left out. */
-#define RT_LOCKED(which, object, section)                                                          \
-	do {                                                                                       \
-		if (rt_keeps(which))                                                               \
-			spin_lock(&(object)->lock);                                                \
-		section;                                                                           \
-		if (rt_keeps(which))                                                               \
-			spin_unlock(&(object)->lock);                                              \
+/* Runs `section` under the lock of `object`, or without it if that lock is left out. */
+#define RT_LOCKED(which, object, section)             \
+	do {                                          \
+		if (rt_keeps(which))                  \
+			spin_lock(&(object)->lock);   \
+		section;                              \
+		if (rt_keeps(which))                  \
+			spin_unlock(&(object)->lock); \
 	} while (0)
 
 static __always_inline u64 rt_allowed_ns(struct rt_rq *rt)
@@ -113,7 +113,7 @@ static __always_inline void rt_balance_runtime(struct rt_rq *rt, s32 cpu)
 		if (!other || other == rt || other->time_ns >= rt_allowed_ns(other))
 			continue;
 		RT_LOCKED(DO_BALANCE_OTHER, other, {
-			/* Meanwhile it may have used up what it had. */
+			/* It may have used up its allowance since the check above. */
 			s64 left_ns = rt_allowed_ns(other) - other->time_ns;
 			s64 part = left_ns > 0 ? left_ns / nr_cpus : 0;
 

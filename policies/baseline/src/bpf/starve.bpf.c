@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * starve: fifo, but that nobody of nice 19 ever runs.
+ * starve: like fifo, but a task of nice 19 never runs.
  *
- * Not a scheduler to use: it shows the net under all others. The kernel throws out a policy under
- * which a runnable task does not run for 30 s (here 2 s), and its own class takes over.
+ * Not for use as a scheduler. It shows the kernel's watchdog, which protects against all other
+ * policies. The kernel unloads a policy under which a runnable task does not run for 30 s (here 2
+ * s), and its own class takes over.
  */
 #include "kernel.h"
 #include "exit.h"
 
 LICENSE;
 
-#define STARVED		1		/* a queue that no CPU takes from */
-#define NICE_19		139		/* static_prio */
+#define STARVED 1  /* a DSQ that no CPU takes from */
+#define NICE_19 139  /* static_prio */
 
 CONFIG u64 knob_slice_ns = 20000000;
 
@@ -38,10 +39,10 @@ void OP(starve_exit, struct scx_exit_info *info)
 }
 
 OPS(starve) = {
-	.select_cpu	= (void *)starve_select_cpu,
-	.enqueue	= (void *)starve_enqueue,
-	.init		= (void *)starve_init,
-	.exit		= (void *)starve_exit,
-	.timeout_ms	= 2000,
-	.name		= "starve",
+	.select_cpu = (void *)starve_select_cpu,
+	.enqueue = (void *)starve_enqueue,
+	.init = (void *)starve_init,
+	.exit = (void *)starve_exit,
+	.timeout_ms = 2000,
+	.name = "starve",
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Account: what a task has used, and where it is queued for that. */
+/* Account: what a task has used, and where that queues it. */
 #pragma once
 #include "state.h"
 #include "hotplug.h"
 #include "place_home.h"
 
-/* How many wait on this CPU. */
+/* How many tasks wait on this CPU. */
 __noinline u32 waiting(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -17,40 +17,44 @@ __noinline u32 waiting(s32 cpu)
 	return count;
 }
 
-/* Whether somebody runs on a CPU who is not SCHED_IDLE. */
+/* Whether a task that is not SCHED_IDLE runs on a CPU. */
 static __always_inline bool runs_other(const struct cas_cpu *c)
 {
 	return c->running && c->prio != O1_PRIO_IDLE;
 }
 
-/* What is left of a slice is less than ticks can tell. */
+/* Whether the rest of a slice is shorter than ticks can resolve. */
 static __always_inline bool is_over(const struct cas_task *t)
 {
 	return t->o1.slice_ns <= (s64)(tick_ns / 2);
 }
 
-/* Whether who comes now waits for the next epoch. Where real-time tasks leave little of a CPU, all turns are short. */
+/*
+ * Whether a task that arrives now waits for the next epoch. Where real-time tasks leave little of a
+ * CPU, all turns are short.
+ */
 static __always_inline bool epoch_is_closed(s32 cpu, const struct cas_cpu *c, u64 now)
 {
 	return o1_epoch_closed(c->epoch_ns, now) || cpu_is_scarce(cpu);
 }
 
-/* The epoch of those who come now. */
+/* The epoch of tasks that arrive now. */
 static __always_inline u32 open_epoch(s32 cpu, const struct cas_cpu *c, u64 now)
 {
 	return c->epoch + epoch_is_closed(cpu, c, now);
 }
 
 /*
- * The epoch of who has become runnable. For the kernel's own threads, as RCU's, none is closed: all wait for them, and would
- * wait again with each step. Their slices end as others' do.
+ * The epoch of a task that became runnable. For kernel threads, such as RCU's, no epoch is closed:
+ * all tasks wait for them, and would wait again at each step. Their slices end as others' do.
  */
-static __always_inline u32 arrival_epoch(s32 cpu, const struct cas_cpu *c, const struct task_struct *p, u64 now)
+static __always_inline u32 arrival_epoch(s32 cpu, const struct cas_cpu *c,
+					 const struct task_struct *p, u64 now)
 {
 	return p->flags & PF_KTHREAD ? c->epoch : open_epoch(cpu, c, now);
 }
 
-/* Its slice is over: it goes on in this epoch or waits for the next. Returns which. */
+/* A slice is over: the task continues in this epoch or waits for the next. Returns the epoch. */
 static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now)
 {
 	o1_refill(&t->o1, knob_slice_ns);
@@ -59,13 +63,15 @@ static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t
 	return c->epoch + 1;
 }
 
-/* Whether a key is of a later epoch than a CPU's present one; by virtual time there are none. */
+/*
+ * Whether a key belongs to an epoch after a CPU's present one. By virtual time there are no epochs.
+ */
 static __always_inline bool is_later(const struct cas_cpu *c, u64 key)
 {
 	return !knob_slack && epoch_later(key_epoch(key), c->epoch);
 }
 
-/* The present epoch ends: the arrays change places. */
+/* The present epoch ends: the active and expired arrays change places. */
 static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 {
 	c->epoch = epoch;
@@ -73,7 +79,7 @@ static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 	c->expired.since_ns = 0;
 }
 
-/* By virtual time: SCHED_IDLE tasks wait for the others, and need no weight besides. */
+/* By virtual time SCHED_IDLE tasks wait for all others, so they need no weight. */
 static __always_inline u32 weight_of(const struct task_struct *p)
 {
 	return task_is_idle(p) ? VTIME_WEIGHT : p->scx.weight;
@@ -93,7 +99,7 @@ static __always_inline void charge(struct cas_cpu *c, struct cas_task *t,
 	t->stamp_ns = now;
 }
 
-/* Whom those that wake are compared with from here on. */
+/* Notes the running task's priority, which woken tasks are compared with from now on. */
 static __always_inline void has_turn(struct cas_cpu *c, const struct cas_task *t,
 				     const struct task_struct *p, u64 now)
 {
@@ -105,25 +111,29 @@ static __always_inline void has_turn(struct cas_cpu *c, const struct cas_task *t
 	}
 }
 
-/* Whether who ran did not stop by itself: somebody better came, or a real-time task that is soon gone again. */
+/*
+ * Whether the task that ran was preempted: by a better task, or by a real-time task that has not
+ * kept the CPU for long.
+ */
 static __always_inline bool was_preempted(s32 cpu, const struct cas_cpu *c, u64 enq_flags)
 {
 	return c->preempting || (enq_flags & SCX_ENQ_REENQ && !cpu_is_kept(cpu));
 }
 
 /*
- * Whether a task goes on before all others of the present epoch: who was preempted as a reader of RCU's holds up every grace
- * period until it has gone on, and one epoch after the other is longer than the 21 s after which RCU complains. Once: if its
- * slice is over it has a tick more, and then waits as all do.
+ * Whether a task goes before all others of the present epoch, because it was preempted in an RCU
+ * read-side critical section. It holds up every grace period until it has run on, and several
+ * epochs take longer than the 21 s after which RCU complains. It leads once: if its slice is over
+ * it gets one more tick, and then waits like all others.
  */
 static __always_inline bool leads(const struct cas_task *t, struct task_struct *p)
 {
 	return holds_up_rcu(p) && key_prio(t->key) > 0;
 }
 
-/* Where a task that ran, and could go on, belongs now. */
-static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
-				   u32 slot, u64 now, u64 enq_flags)
+/* Makes the key of a task that ran and is still runnable. */
+static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *t,
+				   struct task_struct *p, u32 slot, u64 now, u64 enq_flags)
 {
 	if (knob_slack)
 		t->key = vtime_key(t->key, slot);
@@ -131,18 +141,18 @@ static __always_inline void decide(s32 cpu, struct cas_cpu *c, struct cas_task *
 		t->key = key_of(c->epoch, 0, key_sequence(t->key), slot);
 	else if (is_over(t))
 		make_key(c, t, expire(cpu, c, t, now), slot);
-	else if (was_preempted(cpu, c, enq_flags))	/* as if it had never left the head of its list */
+	else if (was_preempted(cpu, c, enq_flags)) /* as if still at the head of its list */
 		t->key = key_of(c->epoch, t->o1.prio, key_sequence(t->key), slot);
-	else if (now + tick_ns < c->turn_end_ns)	/* gave way itself [sys_sched_yield] */
+	else if (now + tick_ns < c->turn_end_ns) /* it yielded [sys_sched_yield] */
 		make_key(c, t, c->epoch + 1, slot);
-	else					/* a part of its slice is over */
+	else     /* a part of its slice is over */
 		make_key(c, t, open_epoch(cpu, c, now), slot);
 	t->o1.phase = DECIDED;
 }
 
-/* Where a task that became runnable belongs. */
-static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t, struct task_struct *p,
-				   u32 slot, u64 now)
+/* Makes the key of a task that became runnable. */
+static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *t,
+				   struct task_struct *p, u32 slot, u64 now)
 {
 	u32 epoch = arrival_epoch(cpu, c, p, now);
 
@@ -153,22 +163,24 @@ static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *
 	}
 	if (t->stamp_ns)
 		o1_wakes(&t->o1, elapsed_ns(t->stamp_ns, now), p->mm, knob_slice_ns);
-	else	/* new: it has not slept */
+	else /* new: it has not slept yet */
 		t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
-	if (is_over(t))		/* it ended between two ticks */
+	if (is_over(t)) /* the slice ended between two ticks */
 		epoch = expire(cpu, c, t, now);
 	t->stamp_ns = now;
 	make_key(c, t, epoch, slot);
 }
 
-/* By virtual time, to a CPU with a clock of its own: from another one, or from this. */
+/*
+ * By virtual time: converts a task's key to the clock of this CPU, from another CPU's or its own.
+ */
 static __always_inline void comes_by_vtime(struct cas_cpu *c, struct cas_task *t, u32 cpu, u32 slot)
 {
 	t->key = vtime_key(vtime_moves(t->key, clock_of(t), c->vtime), slot);
 	t->o1.cpu = cpu;
 }
 
-/* A task that waits is queued anew: its nice value changed, or where it may run. */
+/* Re-queues a waiting task because its nice value or affinity changed. */
 static __always_inline void queue_again(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot)
 {
 	u32 epoch = c->epoch;
@@ -184,16 +196,20 @@ static __always_inline void queue_again(s32 cpu, struct cas_cpu *c, struct cas_t
 }
 
 /*
- * Whether a task waits for those that are not SCHED_IDLE. Not who was preempted as a reader of RCU's: it goes on as others do
- * (leads).
+ * Whether a task waits for all tasks that are not SCHED_IDLE. A task preempted in an RCU read-side
+ * critical section does not: it continues like other tasks (leads).
  */
 static __always_inline bool is_idle(struct task_struct *p)
 {
 	return task_is_idle(p) && !holds_up_rcu(p);
 }
 
-/* A SCHED_IDLE task is to wait, or to go on. What it is queued by elsewhere is made anew when it is no longer one. */
-static __always_inline void decide_idle(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot, u64 now)
+/*
+ * Makes the key of a SCHED_IDLE task. When it is no longer SCHED_IDLE, its key for the other queues
+ * is made anew.
+ */
+static __always_inline void decide_idle(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot,
+					u64 now)
 {
 	t->o1.nice = O1_IDLE;
 	if (is_over(t))
@@ -206,21 +222,21 @@ static __always_inline void decide_idle(s32 cpu, struct cas_cpu *c, struct cas_t
 	t->o1.cpu = cpu;
 }
 
-/* [recalc_task_prio] A SCHED_BATCH task wakes: it counts as new, as one that has never slept. */
+/* [recalc_task_prio] A woken SCHED_BATCH task counts as new, as if it had never slept. */
 static __always_inline void forget_sleep(struct cas_task *t)
 {
 	t->o1.sleep_avg_ns = 0;
 	t->stamp_ns = 0;
 }
 
-/* When a SCHED_IDLE task is to have a turn, where so many wait. */
+/* Sets when a SCHED_IDLE task gets a turn, with this many waiting. */
 static __always_inline void set_idle_due(struct cas_cpu *c, u32 waiting)
 {
 	c->idle_due_ns = c->idle_turn_ns + idle_gap(waiting, tick_ns);
 }
 
-static __always_inline void queue_idle(struct task_struct *p, s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now,
-				       u64 enq_flags)
+static __always_inline void queue_idle(struct task_struct *p, s32 cpu, struct cas_cpu *c,
+				       struct cas_task *t, u64 now, u64 enq_flags)
 {
 	t->o1.phase = QUEUED;
 	if (!c->idle_due_ns)

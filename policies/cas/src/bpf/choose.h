@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Choose: who is next on a CPU, by the hints of its queues. */
+/* Choose: which task is next on a CPU, by the hints of its queues. */
 #pragma once
 #include "state.h"
 
-/* Looks up the hints that may be too low. */
+/* Reads the queues anew whose hints may be too low. */
 __noinline int refresh(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -19,8 +19,8 @@ __noinline int refresh(s32 cpu)
 }
 
 /*
- * Which slots count as current. Where the siblings of a core are to come together, those of the busy one
- * with the lowest number.
+ * The slots that count as current. If siblings of a core should run the same context, these are the
+ * slots of the lowest-numbered busy sibling.
  */
 static __always_inline u32 current_slots(s32 cpu, const struct cas_cpu *c)
 {
@@ -40,7 +40,7 @@ static __always_inline u32 current_slots(s32 cpu, const struct cas_cpu *c)
 	return here;
 }
 
-/* Of two keys, or 0 for none, the one that goes first. */
+/* The key that goes first of two; 0 stands for none. */
 static __always_inline u64 lesser(const struct cas_cpu *c, u64 a, u64 b)
 {
 	if (!a || !b)
@@ -48,7 +48,7 @@ static __always_inline u64 lesser(const struct cas_cpu *c, u64 a, u64 b)
 	return key_rank(b, c->epoch) < key_rank(a, c->epoch) ? b : a;
 }
 
-/* The least hint of these slots, or 0. */
+/* The lowest hint of these slots, or 0. */
 __noinline u64 least_hint(s32 cpu, u32 slots)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -61,7 +61,7 @@ __noinline u64 least_hint(s32 cpu, u32 slots)
 	return least;
 }
 
-/* The same of the current context's. */
+/* The lowest hint of the current context's slots. */
 static __always_inline u64 own_hint(s32 cpu, const struct cas_cpu *c, u32 here)
 {
 	if (here != c->here)
@@ -69,7 +69,7 @@ static __always_inline u64 own_hint(s32 cpu, const struct cas_cpu *c, u32 here)
 	return lesser(c, c->hint[SLOT_KERNEL], c->hint[c->slot & (SLOTS_MAX - 1)]);
 }
 
-/* The same of all others': kept, where `here` is the CPU's own context. */
+/* The lowest hint of all other slots. It is cached if `here` is the CPU's own context. */
 static __always_inline u64 hint_elsewhere(s32 cpu, struct cas_cpu *c, u32 here)
 {
 	if (here != c->here)
@@ -82,8 +82,9 @@ static __always_inline u64 hint_elsewhere(s32 cpu, struct cas_cpu *c, u32 here)
 }
 
 /*
- * The key of who is next on a CPU, where `prev`, if it is not 0, may go on as one of its context. While
- * the context stays and nothing changes elsewhere, only its own slots are looked at.
+ * The key of the next task on a CPU. If `prev` is not 0, it is the key of the running task, which
+ * may continue as one of its context. While the context stays and nothing changes elsewhere, only
+ * the context's own slots are examined.
  */
 __noinline u64 choose(s32 cpu, u64 prev)
 {
@@ -118,7 +119,7 @@ __noinline u64 choose(s32 cpu, u64 prev)
 	return context_chooses_by_vtime(&search, knob_slack);
 }
 
-/* In how many of a CPU's slots somebody waits. */
+/* In how many of a CPU's slots tasks wait. */
 __noinline u32 slots_waiting(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which slot is whose, on all CPUs. A context keeps the slot that it was given first, so that two share
- * one only where more are about than slots. It gives the slot up with its last thread, and loses it to
- * whoever needs one if it sleeps for long.
+ * Which context owns which slot, on all CPUs. A context keeps the slot that it was first given. So
+ * two contexts share one only if there are more contexts than slots. A context gives its slot up
+ * with its last thread. If it sleeps for long, another context that needs a slot takes it.
  *
- * Nothing is locked. Two CPUs that give out a slot at once, or a context that loses its own while threads
- * of it wait there, cost what any slot does that two share: threads of both are taken for siblings.
+ * There is no lock. Two CPUs may give out a slot at once, or a context may lose its slot while its
+ * threads wait there. Either costs what any shared slot does: threads of both count as siblings.
  */
 #pragma once
 #include "order_context.h"
 
-#define SLOTS_TRIED	8	/* from the one that its hash says: where all are taken, each wakeup pays */
-#define SLICES_ASLEEP	10	/* unseen for so many, a context sleeps: it has the most of all bonuses */
+#define SLOTS_TRIED   8 /* from the hashed one on: if all are taken, each wakeup pays */
+#define SLICES_ASLEEP 10 /* unseen for so many slices, a context has the highest bonus */
 
 struct context_owner {
-	u64 mm;		/* its address as a number; 0: nobody's */
-	u64 seen_ns;	/* when it was last seen, to a slice */
-	u32 threads;	/* whose last queue was of this slot */
+	u64 mm; /* its address as a number; 0: no owner */
+	u64 seen_ns; /* when it was last seen, to a slice */
+	u32 threads; /* threads last queued in this slot */
 };
 
-/* A thread of slot `from` is one of slot `to` from here on: it called exec, is new, or ends. */
+/* Moves a thread from slot `from` to slot `to`: it called exec, is new, or ends. */
 static __always_inline void context_moves(volatile struct context_owner *owners, u32 from, u32 to)
 {
 	if (from == to)
@@ -30,22 +30,23 @@ static __always_inline void context_moves(volatile struct context_owner *owners,
 		__sync_fetch_and_add(&owners[to & (SLOTS_MAX - 1)].threads, 1);
 }
 
-/* Whether nobody would miss it. */
-static __always_inline bool context_is_away(const volatile struct context_owner *owner, u64 now, u64 slice)
+/* Whether a context can lose its slot: it has no threads, or sleeps. */
+static __always_inline bool context_is_away(const volatile struct context_owner *owner, u64 now,
+					    u64 slice)
 {
 	return !owner->threads || elapsed_ns(owner->seen_ns, now) > SLICES_ASLEEP * slice;
 }
 
-/* Whether a slot is of this context, and was seen to be within a slice. */
-static __always_inline bool context_owns(const volatile struct context_owner *owner, u64 mm, u64 now,
-					 u64 slice)
+/* Whether a slot belongs to this context, and was seen to within a slice. */
+static __always_inline bool context_owns(const volatile struct context_owner *owner, u64 mm,
+					 u64 now, u64 slice)
 {
 	return owner->mm == mm && elapsed_ns(owner->seen_ns, now) < slice;
 }
 
-/* The slot of a context, which is given one if it has none and there is one. */
-static __always_inline u32 context_find_slot(volatile struct context_owner *owners, u64 mm, u32 slots,
-					     u64 now, u64 slice)
+/* The slot of a context. Gives it one if it has none and one is free. */
+static __always_inline u32 context_find_slot(volatile struct context_owner *owners, u64 mm,
+					     u32 slots, u64 now, u64 slice)
 {
 	u32 home = context_slot(mm, slots), found = home, i;
 	bool unused = false;

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * CAS: the context-aware scheduler. Threads of one address space run after each other, so that the TLB
- * and the caches stay warm, on Linux 2.6's O(1) scheduler, whose order is changed only inside an epoch.
+ * CAS: the context-aware scheduler. Threads of one address space run after each other, so that the
+ * TLB and the caches stay warm. It is based on Linux 2.6's O(1) scheduler, and changes that order
+ * only inside an epoch.
  *
- * Every CPU has a few queues ("slots"), one for each address space while there are no more of these,
- * ordered by epoch, priority and arrival (or, with a slack, by virtual time). Beside each queue stands
- * a word with the key of its first task (the hint), so the next task is chosen by comparing words. All
- * that a choice goes by is written under the CPU's runqueue's lock: a task is only ever queued on the CPU whose
- * runqueue it is on.
- * Two things happen behind its back. Another CPU takes a task, or the kernel does, because a property
- * of it changes: then the hint promises too much, which is marked in `stale` and looked up later (where the kernel says
- * nothing of it, as it moves a task, once the queue's next has been taken for the one that left). A
- * hint never promises too little, for only its own CPU raises it: no task is forgotten. The least hint of
- * all other contexts is kept as well, until one of those hints or the current context changes; so while
- * a context stays, a choice costs the same however many others wait.
+ * Every CPU has a few queues ("slots"), one for each address space as long as there are enough.
+ * They are ordered by epoch, priority and arrival (or, with a slack, by virtual time). Each queue
+ * has a hint: a word with the key of its first task. So the next task is chosen by comparing words.
+ * All that a choice depends on is written under the CPU's runqueue lock, because a task is only
+ * queued on the CPU whose runqueue it is on.
  *
- * It suits many threads of a few programs that block often. It does not suit programs of one thread,
- * machines whose TLB has tags for all that run, nor anyone who counts on latency within an epoch.
+ * Two events bypass this. Another CPU takes a task, or the kernel does, because a property of the
+ * task changes. Then the hint is too low, which is marked in `stale`, and the queue is read again
+ * later. If the kernel moves a task without a callback, the hint is corrected when the next task is
+ * taken from the queue. A hint is never too high, for only its own CPU raises it, so no task is
+ * forgotten.
+ *
+ * The lowest hint of all other contexts is cached until one of those hints or the current context
+ * changes. So while a context stays, a choice costs the same however many other tasks wait.
+ *
+ * It suits many threads of a few programs that block often. It does not suit programs of one
+ * thread, machines whose TLB has tags for all that run, nor users that need low latency within an
+ * epoch.
  *
  * Yamada, Kusakabe: Effect of Context Aware Scheduler on TLB.
  */
@@ -61,15 +66,19 @@ s32 OP(cas_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 		return cpu;
 	if (c && wake_flags & SCX_WAKE_FORK)
 		return place_child(p, prev_cpu, slot);
-	/* All are busy: with a waker of its context, where else it would have to wait for another one. */
+	/*
+	 * All CPUs are busy. With a waker of its context p waits there, rather than for a switch of
+	 * context.
+	 */
 	if (slot != SLOT_KERNEL && c && c->here >> slot & 1 && prev && !(prev->here >> slot & 1) &&
 	    cpu_takes(p, this_cpu()))
 		return this_cpu();
 	return cpu_is_taken(prev_cpu) ? place_child(p, prev_cpu, slot) : prev_cpu;
 }
 
-/* Kept out of what is done for all others at each wakeup. */
-static __noinline void enqueue_idle(struct task_struct *p, s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 enq_flags)
+/* Not inlined, to keep it out of the path of all other wakeups. */
+static __noinline void enqueue_idle(struct task_struct *p, s32 cpu, struct cas_cpu *c,
+				    struct cas_task *t, u64 enq_flags)
 {
 	bool arrives = t->o1.phase == OUT;
 	u64 now = now_ns();
@@ -113,7 +122,7 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 		queue_again(cpu, c, t, slot);
 
 	if (arrives && preempts(c, t, p, slot, now)) {
-		/* Chosen here and now: it would be first in dispatch as well. */
+		/* Chosen here: it would be first in dispatch as well. */
 		has_turn(c, t, p, now);
 		c->preempting = true;
 		t->o1.phase = QUEUED;
@@ -124,7 +133,7 @@ void OP(cas_enqueue, struct task_struct *p, u64 enq_flags)
 		place_kick_idle(p);
 }
 
-/* Who ran goes on, because nobody who waits goes before it. */
+/* The running task continues, because no waiting task goes before it. */
 static __always_inline void go_on(struct task_struct *prev, struct cas_cpu *c, struct cas_task *t,
 				  u64 now)
 {
@@ -137,9 +146,13 @@ static __always_inline void go_on(struct task_struct *prev, struct cas_cpu *c, s
 	task_set_slice(prev, slice);
 }
 
-enum next { NOBODY, GOES_ON, MOVED };
+enum next {
+	NOBODY,
+	GOES_ON,
+	MOVED
+};
 
-/* Who is next of those that wait here, or `going_on`, the key of who ran, if it is not 0. */
+/* Which task is next: one that waits here, or the running one, whose key is `going_on` if not 0. */
 __noinline int next_here(s32 cpu, u64 going_on)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -153,7 +166,7 @@ __noinline int next_here(s32 cpu, u64 going_on)
 		c->looked = 0;
 		set_hint(c, i, head_of(cpu, i));
 	}
-	/* Each time it finds a queue empty there is one less to look at. */
+	/* Each time a queue turns out empty, there is one less to try. */
 	for (i = 0; i <= SLOTS_MAX && i <= knob_slots; i++) {
 		if (c->stale)
 			refresh(cpu);
@@ -173,23 +186,24 @@ __noinline int next_here(s32 cpu, u64 going_on)
 	return NOBODY;
 }
 
-/* Takes a task that waits on a CPU which a real-time task has taken, or which has gone; whether there was one. */
+/* Takes a task that waits on an offline or taken CPU. Returns whether there was one. */
 __noinline int take_from_away(s32 cpu)
 {
 	u32 class, i;
 
-	for (class = SHARE_OWN; class < SHARE_CLASSES; class++)
+	for (class = SHARE_OWN; class < SHARE_CLASSES; class ++)
 		bpf_for(i, 1, nr_cpus) {
 			s32 victim = cpu_neighbour(cpu, i);
 
-			if (cpu_lacks_any(victim) && cpu_helps(cpu, waiting(cpu), victim, waiting(victim)) &&
+			if (cpu_lacks_any(victim) &&
+			    cpu_helps(cpu, waiting(cpu), victim, waiting(victim)) &&
 			    take(cpu, victim, class))
 				return true;
 		}
 	return false;
 }
 
-/* Whether it is time to look, and there was one to take. */
+/* Whether it is time to balance, and there was a task to take. */
 static __always_inline bool balance(s32 cpu, struct cas_cpu *c, u64 going_on, u64 now)
 {
 	if (nr_cpus == 1 || elapsed_ns(c->balanced_ns, now) < BALANCE_NS)
@@ -199,8 +213,9 @@ static __always_inline bool balance(s32 cpu, struct cas_cpu *c, u64 going_on, u6
 }
 
 /*
- * Who waits in the queues of a CPU that goes is handed back. Their hints promise too much then, and are looked up when it is
- * back: to lower them here, on another CPU, would be to forget who comes at this moment.
+ * Hands back the tasks in the queues of a CPU that goes offline. Their hints are too low then, and
+ * are read anew when the CPU is online again. Raising them here, on another CPU, could forget a
+ * task that is enqueued at this moment.
  */
 __noinline int clear_queues(s32 cpu)
 {
@@ -221,7 +236,8 @@ static __always_inline void clear_unasked(void)
 
 	if (cpu >= 0) {
 		clear_queues(cpu);
-		scx_bpf_kick_cpu(cpu, 0);	/* kernels without later fixes wake nobody [move_local_task_to_local_dsq] */
+		/* kernels without later fixes wake no CPU here [move_local_task_to_local_dsq] */
+		scx_bpf_kick_cpu(cpu, 0);
 	}
 }
 
@@ -230,7 +246,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	struct cas_task *t = prev ? task_of(prev) : NULL;
 	struct cas_cpu *c = cpus_of(cpu);
 	u64 now, going_on = 0;
-	bool idles = false;	/* who may go on is SCHED_IDLE */
+	bool idles = false; /* the running task may continue, and is SCHED_IDLE */
 	u32 class, slot, i;
 
 	if (!c)
@@ -264,11 +280,14 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	case MOVED:
 		return;
 	}
-	for (class = SHARE_OWN; class < SHARE_CLASSES; class++)
+	for (class = SHARE_OWN; class < SHARE_CLASSES; class ++)
 		bpf_for(i, 1, nr_cpus)
 			if (take(cpu, cpu_neighbour(cpu, i), class))
 				return;
-	/* While it looked at others, this runqueue's lock was not held all the time. */
+	/*
+	 * This runqueue's lock was not always held while it looked at other CPUs, so it looks
+	 * again.
+	 */
 	if (next_here(cpu, 0) != NOBODY || take_idle(cpu))
 		return;
 	if (idles && t) {
@@ -280,9 +299,10 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /*
- * Who was about to run when somebody better woke is behind that one on the local DSQ, from which no other CPU takes
- * it: back to its queue, or else everybody there has a tick. So has whom the kernel put there itself, as it ends or must
- * not migrate: that one stays.
+ * A task that was about to run when a better one woke is behind that one on the local DSQ. No other
+ * CPU can take it from there, so it goes back to its queue; else every task there gets a tick. The
+ * kernel also puts tasks on the local DSQ itself, if they exit or must not migrate. Those come back
+ * at once, and stay.
  */
 static __always_inline void leave_nobody_behind(struct task_struct *p, struct cas_cpu *c)
 {
@@ -308,18 +328,18 @@ void OP(cas_tick, struct task_struct *p)
 	if (c && (knob_slack ? cpu_is_taken(this_cpu()) : epoch_is_closed(this_cpu(), c, now_ns())))
 		task_set_slice(p, 0);
 	if (c && c->idle_due_ns && runs_other(c) && elapsed_ns(c->idle_due_ns, now_ns())) {
-		c->preempting = true;	/* it is next again */
+		c->preempting = true; /* the running task is next again */
 		task_set_slice(p, 0);
 	}
 	/*
-	 * A CPU that went idle between the search for idle CPUs and an insertion was not kicked, nor one
-	 * that idles while a task waits at home for longer than was thought.
+	 * A CPU that went idle between the search for idle CPUs and an insertion was not kicked.
+	 * Nor was an idle CPU while a task waits at home for longer than estimated.
 	 */
 	if (c && nr_cpus > 1)
 		kick_idle_cpus(this_cpu());
 }
 
-/* The slots of the context that runs from here on: a task without one runs in the last one's. */
+/* Sets the slots of the context that runs now. A task without one runs in the previous context. */
 static __always_inline void enter_context(struct cas_cpu *c, u64 mm, u32 slot)
 {
 	u32 here = 1u << SLOT_KERNEL | 1u << slot;
@@ -336,7 +356,7 @@ static __always_inline void enter_context(struct cas_cpu *c, u64 mm, u32 slot)
 
 void OP(cas_running, struct task_struct *p)
 {
-	s32 cpu = scx_bpf_task_cpu(p);	/* another one's, where a property changes */
+	s32 cpu = scx_bpf_task_cpu(p); /* not this CPU if a property changes */
 	struct cas_cpu *c = cpus_of(cpu);
 	struct cas_task *t = task_of(p);
 	u64 now = now_ns();
@@ -373,7 +393,7 @@ void OP(cas_stopping, struct task_struct *p, bool runnable)
 		return;
 	c->running = false;
 	c->mm = (u64)p->mm;
-	if (knob_slots > 1 && c->mm && c->mm != c->entered_mm)	/* exec gave it another */
+	if (knob_slots > 1 && c->mm && c->mm != c->entered_mm) /* exec changed it */
 		enter_context(c, c->mm, slot_at(c->mm, now_ns()));
 	if (t->o1.phase == RUNNING)
 		charge(c, t, p, now_ns());
@@ -383,14 +403,14 @@ void OP(cas_stopping, struct task_struct *p, bool runnable)
 		t->o1.phase = STOPPED;
 }
 
-/* It may have nothing left that it is asked for, because it goes. */
+/* A CPU that goes offline may get no other callback any more. */
 void OP(cas_update_idle, s32 cpu, bool idle)
 {
 	if (idle)
 		cpu_sees_itself_go(cpu);
 }
 
-/* A task is taken out of its queue to be changed, and queued again. */
+/* A task is taken out of its queue because a property changes, and is queued again. */
 static __always_inline struct cas_task *leaves_queue(struct task_struct *p)
 {
 	struct cas_cpu *c = cpus_of(scx_bpf_task_cpu(p));
@@ -401,7 +421,7 @@ static __always_inline struct cas_task *leaves_queue(struct task_struct *p)
 	return t;
 }
 
-/* Its nice value has changed, or it is no longer SCHED_IDLE, or has become so. */
+/* The task's nice value has changed, or it became SCHED_IDLE or no longer is. */
 void OP(cas_set_weight, struct task_struct *p, u32 weight)
 {
 	struct cas_task *t = leaves_queue(p);
@@ -412,7 +432,7 @@ void OP(cas_set_weight, struct task_struct *p, u32 weight)
 		t->o1.prio = o1_prio(nice_of(p), 0, knob_slice_ns);
 		return;
 	}
-	/* Where it runs it may be preempted from now on, and what is left of its slice is that of another. */
+	/* If it runs, it may be preempted now, and the rest of its slice is a SCHED_IDLE task's. */
 	t->o1.prio = O1_PRIO_IDLE;
 	task_set_slice(p, idle_slice(p->scx.slice));
 }
@@ -422,7 +442,7 @@ void OP(cas_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
 	leaves_queue(p);
 }
 
-/* It leaves the class, and its queue, if it waits. When it is back, it comes anew. */
+/* The task leaves the class, and its queue if it waits. If it returns, it counts as new. */
 void OP(cas_disable, struct task_struct *p)
 {
 	struct cas_task *t = task_of(p);
@@ -434,7 +454,7 @@ void OP(cas_disable, struct task_struct *p)
 	}
 }
 
-/* A child begins with half of what is left of its parent's slice [sched_fork]. */
+/* A child begins with half of the rest of its parent's slice [sched_fork]. */
 s32 OP_SLEEPABLE(cas_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct cas_task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -448,7 +468,7 @@ s32 OP_SLEEPABLE(cas_init_task, struct task_struct *p, struct scx_init_task_args
 	if (of) {
 		struct o1_task left = of->o1;
 
-		if (left.phase == RUNNING)	/* it is charged when it stops */
+		if (left.phase == RUNNING) /* its run is charged when it stops */
 			o1_ran(&left, elapsed_ns(of->stamp_ns, now_ns()), knob_slice_ns);
 		t->o1.sleep_avg_ns = o1_child_sleep_avg(left.sleep_avg_ns, knob_slice_ns);
 		if (left.slice_ns > 1 && left.slice_ns / 2 < t->o1.slice_ns)
@@ -467,7 +487,10 @@ void OP(cas_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 }
 #endif
 
-/* A real-time or deadline task takes the CPU: who ran waits with the others, for other CPUs to take. */
+/*
+ * A real-time or deadline task takes the CPU: the preempted task waits where other CPUs can take
+ * it.
+ */
 void OP(cas_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	cpu_is_lost(cpu);
@@ -497,7 +520,7 @@ static __always_inline void begin(s32 cpu)
 	if (!c)
 		return;
 	c->vtime = VTIME_BEGINS;
-	c->turn_ns = HOME_WAIT_NS;	/* nobody is kept at home before it is known */
+	c->turn_ns = HOME_WAIT_NS; /* no task is kept at home before this is known */
 }
 
 s32 OP_SLEEPABLE(cas_init)
@@ -531,30 +554,30 @@ void OP(cas_exit, struct scx_exit_info *info)
 
 #ifdef O1
 OPS(o1) = {
-	.name		= "o1",
-	.exit_dump_len	= EXIT_DUMP_LEN,
+	.name = "o1",
+	.exit_dump_len = EXIT_DUMP_LEN,
 #else
 OPS(cas) = {
-	.name		= "cas",
-	.exit_dump_len	= EXIT_DUMP_LEN,
-	.exit_task	= (void *)cas_exit_task,
+	.name = "cas",
+	.exit_dump_len = EXIT_DUMP_LEN,
+	.exit_task = (void *)cas_exit_task,
 #endif
-	.select_cpu	= (void *)cas_select_cpu,
-	.enqueue	= (void *)cas_enqueue,
-	.dispatch	= (void *)cas_dispatch,
-	.tick		= (void *)cas_tick,
-	.running	= (void *)cas_running,
-	.stopping	= (void *)cas_stopping,
-	.update_idle	= KERNEL_ONLY(cas_update_idle),
-	.set_weight	= (void *)cas_set_weight,
-	.set_cpumask	= (void *)cas_set_cpumask,
-	.disable	= (void *)cas_disable,
-	.cpu_acquire	= (void *)cas_cpu_acquire,
-	.cpu_release	= (void *)cas_cpu_release,
-	.cpu_online	= (void *)cas_cpu_online,
-	.cpu_offline	= (void *)cas_cpu_offline,
-	.init_task	= (void *)cas_init_task,
-	.init		= (void *)cas_init,
-	.exit		= (void *)cas_exit,
-	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
+	.select_cpu = (void *)cas_select_cpu,
+	.enqueue = (void *)cas_enqueue,
+	.dispatch = (void *)cas_dispatch,
+	.tick = (void *)cas_tick,
+	.running = (void *)cas_running,
+	.stopping = (void *)cas_stopping,
+	.update_idle = KERNEL_ONLY(cas_update_idle),
+	.set_weight = (void *)cas_set_weight,
+	.set_cpumask = (void *)cas_set_cpumask,
+	.disable = (void *)cas_disable,
+	.cpu_acquire = (void *)cas_cpu_acquire,
+	.cpu_release = (void *)cas_cpu_release,
+	.cpu_online = (void *)cas_cpu_online,
+	.cpu_offline = (void *)cas_cpu_offline,
+	.init_task = (void *)cas_init_task,
+	.init = (void *)cas_init,
+	.exit = (void *)cas_exit,
+	.flags = SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 };

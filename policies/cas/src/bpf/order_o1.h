@@ -2,25 +2,26 @@
 /*
  * Order: the O(1) scheduler of Linux 2.6.21 (kernel/sched.c), as functions of a task's own state.
  *
- * A task's static priority comes from its nice value, its dynamic one from that and a bonus of -5 to
- * +5 for having slept. Its time slice comes from the static priority. Who has used up a slice waits
- * for the next epoch, in which everyone has a new one; who sleeps much ("interactive") goes on in this
- * one, unless those who wait for the next would starve. Names in brackets are those of the source.
+ * A task's static priority comes from its nice value. Its dynamic priority comes from that and a
+ * bonus of -5 to +5 for having slept. Its time slice comes from the static priority. A task that
+ * has used up its slice waits for the next epoch, in which every task gets a new one. A task that
+ * sleeps much ("interactive") continues in this epoch, unless the tasks that wait for the next
+ * would starve. Names in brackets are those of the source.
  *
- * Priorities are 0 (best) to 39; 20 is nice 0 [USER_PRIO]. Durations are in ns, and scale with `slice`,
- * the time slice at nice 0 [DEF_TIMESLICE, 100 ms].
+ * Priorities are 0 (best) to 39; 20 is nice 0 [USER_PRIO]. Durations are in ns, and scale with
+ * `slice`, the time slice at nice 0 [DEF_TIMESLICE, 100 ms].
  */
 #pragma once
 #include "kernel.h"
 
-#define O1_PRIOS		40	/* MAX_USER_PRIO */
-#define O1_NICE_0		20
-#define O1_IDLE			O1_PRIOS	/* in place of the nice value of a SCHED_IDLE task: 2.6.21 had none */
-#define O1_PRIO_IDLE		200	/* its dynamic priority: anybody preempts it, whatever the threshold */
-#define O1_MAX_BONUS		10	/* MAX_USER_PRIO * PRIO_BONUS_RATIO / 100 */
-#define O1_INTERACTIVE_DELTA	2
-#define O1_ON_RUNQUEUE_WEIGHT	30	/* percent */
-#define O1_CHILD_PENALTY	95	/* percent */
+#define O1_PRIOS	      40 /* MAX_USER_PRIO */
+#define O1_NICE_0	      20
+#define O1_IDLE		      O1_PRIOS /* nice value of SCHED_IDLE: 2.6.21 had none */
+#define O1_PRIO_IDLE	      200 /* its dynamic priority: any task preempts it */
+#define O1_MAX_BONUS	      10 /* MAX_USER_PRIO * PRIO_BONUS_RATIO / 100 */
+#define O1_INTERACTIVE_DELTA  2
+#define O1_ON_RUNQUEUE_WEIGHT 30 /* percent */
+#define O1_CHILD_PENALTY      95 /* percent */
 
 /* How a task last became runnable [enum sleep_type]. */
 enum o1_sleep {
@@ -30,13 +31,13 @@ enum o1_sleep {
 };
 
 struct o1_task {
-	u64 sleep_avg_ns;	/* 0 to 10 slices */
-	s64 slice_ns;		/* what is left of its slice; below 0 by less than a tick */
-	u8 nice;		/* static priority */
-	u8 prio;		/* dynamic priority */
-	u8 sleep;		/* enum o1_sleep */
-	u8 phase;		/* the caller's own; here because there is room */
-	u32 cpu;		/* the same */
+	u64 sleep_avg_ns; /* 0 to 10 slices */
+	s64 slice_ns;  /* the rest of its slice; below 0 by less than a tick */
+	u8 nice;	 /* static priority */
+	u8 prio;	 /* dynamic priority */
+	u8 sleep;  /* enum o1_sleep */
+	u8 phase;  /* the caller's own; here because there is room */
+	u32 cpu;	 /* likewise */
 };
 
 /* [static_prio_timeslice] 8 slices at nice -20, one at nice 0, 1/20 at nice 19. */
@@ -77,13 +78,13 @@ static __always_inline bool o1_interactive(u32 prio, u32 nice)
 	return (s32)prio <= (s32)nice - o1_delta(nice);
 }
 
-/* [INTERACTIVE_SLEEP] No single sleep raises a task above the edge of being interactive. */
+/* [INTERACTIVE_SLEEP] A single sleep raises a task no further than just interactive. */
 static __always_inline u64 o1_ceiling(u32 nice, u64 slice)
 {
 	return slice * (O1_MAX_BONUS / 2 + o1_delta(nice) + 1) - slice / 100;
 }
 
-/* [recalc_task_prio] It slept, or waited as if it had slept, for so long. */
+/* [recalc_task_prio] Credits a sleep, or a wait that counts as sleep. */
 static __always_inline void o1_slept(struct o1_task *t, u64 slept, bool user, u64 slice)
 {
 	u64 ceiling = o1_ceiling(t->nice, slice);
@@ -99,7 +100,7 @@ static __always_inline void o1_slept(struct o1_task *t, u64 slept, bool user, u6
 	t->prio = o1_prio(t->nice, t->sleep_avg_ns, slice);
 }
 
-/* [activate_task] It wakes. */
+/* [activate_task] The task wakes. */
 static __always_inline void o1_wakes(struct o1_task *t, u64 slept, bool user, u64 slice)
 {
 	o1_slept(t, slept, user, slice);
@@ -107,7 +108,7 @@ static __always_inline void o1_wakes(struct o1_task *t, u64 slept, bool user, u6
 		t->sleep = O1_SLEEP_INTERACTIVE;
 }
 
-/* [schedule] It gets the CPU: after a sleep, waiting for it counts for a part as sleep. */
+/* [schedule] The task gets the CPU: after a sleep, a part of its wait counts as sleep. */
 static __always_inline void o1_starts(struct o1_task *t, u64 waited, bool user, u64 slice)
 {
 	if (t->sleep == O1_SLEEP_INTERACTIVE)
@@ -115,7 +116,9 @@ static __always_inline void o1_starts(struct o1_task *t, u64 waited, bool user, 
 	t->sleep = O1_SLEEP_NORMAL;
 }
 
-/* [schedule, scheduler_tick] It ran: that uses up its slice, and its bonus, more slowly at a high one. */
+/*
+ * [schedule, scheduler_tick] Charges a run to its slice and its bonus; a high bonus shrinks slower.
+ */
 static __always_inline void o1_ran(struct o1_task *t, u64 ran, u64 slice)
 {
 	u32 bonus = o1_bonus(t->sleep_avg_ns, slice);
@@ -126,7 +129,7 @@ static __always_inline void o1_ran(struct o1_task *t, u64 ran, u64 slice)
 	t->slice_ns -= ran;
 }
 
-/* [task_running_tick] Its slice is over: it has a new one, and its priority is looked at again. */
+/* [task_running_tick] The slice is over: the task gets a new one, and a new priority. */
 static __always_inline void o1_refill(struct o1_task *t, u64 slice)
 {
 	t->slice_ns = o1_slice(t->nice, slice);
@@ -134,8 +137,8 @@ static __always_inline void o1_refill(struct o1_task *t, u64 slice)
 }
 
 /*
- * [TIMESLICE_GRANULARITY] How long it may run before others of its priority have their turn: all that
- * is left of its slice, or a part of that where it is interactive.
+ * [TIMESLICE_GRANULARITY] How long a task may run before others of its priority get their turn: the
+ * rest of its slice, or a part of that if it is interactive.
  */
 static __always_inline u64 o1_turn(const struct o1_task *t, u32 cpus, u64 slice)
 {
@@ -152,37 +155,40 @@ static __always_inline u64 o1_turn(const struct o1_task *t, u32 cpus, u64 slice)
 }
 
 /*
- * How long an epoch is open. Not of the source, where it lasts until all had their slices: the kernel's
- * watchdog throws a scheduler out that leaves somebody waiting for 30 s. Who arrives or ends a turn after that
- * waits for the next epoch, and turns end at the next tick, until those that are left have had theirs.
+ * How long an epoch is open. The source has no such limit: there an epoch lasts until all tasks had
+ * their slices. But the kernel's watchdog unloads a scheduler that leaves a task waiting for 30 s.
+ * A task that arrives or ends a turn after this time waits for the next epoch. Turns end at the
+ * next tick until the remaining tasks have had theirs.
  */
-#define O1_EPOCH_MAX_NS	5000000000ULL
+#define O1_EPOCH_MAX_NS 5000000000ULL
 
 static __always_inline bool o1_epoch_closed(u64 began, u64 now)
 {
 	return elapsed_ns(began, now) > O1_EPOCH_MAX_NS;
 }
 
-/* What there is to know of those who wait for the next epoch. */
+/* The state of the tasks that wait for the next epoch. */
 struct o1_expired {
-	u64 since_ns;	/* when the first slice of the epoch ended; 0 where none has */
-	u8 best_nice;	/* the best static priority among them; O1_NOBODY where there is none */
+	u64 since_ns; /* when the first slice of the epoch ended; 0: none has */
+	u8 best_nice; /* the best static priority among them; O1_NOBODY: none */
 };
 
-#define O1_NOBODY	255
+#define O1_NOBODY 255
 
-/* [EXPIRED_STARVING] A task of this static priority may not go on in this epoch. */
+/* [EXPIRED_STARVING] Whether a task of this static priority may not continue in this epoch. */
 static __always_inline bool o1_starving(const struct o1_expired *expired, u32 nice, u64 now,
 					u32 runnable, u64 slice)
 {
 	if (!expired->since_ns)
 		return false;
-	return nice > expired->best_nice || elapsed_ns(expired->since_ns, now) > O1_MAX_BONUS * slice * runnable;
+	return nice > expired->best_nice ||
+	       elapsed_ns(expired->since_ns, now) > O1_MAX_BONUS * slice * runnable;
 }
 
 /*
- * [task_running_tick] A slice ended: whether the task goes on in this epoch, as those that sleep much do
- * unless others wait for the next one for too long. The clock starts with the first slice that ends, whoever's.
+ * [task_running_tick] A slice ended: whether the task continues in this epoch. Tasks that sleep
+ * much do, unless others wait too long for the next one. The clock starts with the first slice that
+ * ends, of any task.
  */
 static __always_inline bool o1_goes_on(struct o1_expired *expired, const struct o1_task *t, u64 now,
 				       u32 runnable, u64 slice)
@@ -191,14 +197,15 @@ static __always_inline bool o1_goes_on(struct o1_expired *expired, const struct 
 		expired->since_ns = now;
 		expired->best_nice = O1_NOBODY;
 	}
-	if (o1_interactive(t->prio, t->nice) && !o1_starving(expired, t->nice, now, runnable, slice))
+	if (o1_interactive(t->prio, t->nice) &&
+	    !o1_starving(expired, t->nice, now, runnable, slice))
 		return true;
 	if (t->nice < expired->best_nice)
 		expired->best_nice = t->nice;
 	return false;
 }
 
-/* [wake_up_new_task] A child begins with a little less of a bonus than its parent's. */
+/* [wake_up_new_task] A child begins with a little less bonus than its parent's. */
 static __always_inline u64 o1_child_sleep_avg(u64 parent_sleep_avg, u64 slice)
 {
 	return o1_bonus(parent_sleep_avg, slice) * O1_CHILD_PENALTY / 100 * slice;

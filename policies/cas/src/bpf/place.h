@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Place: which CPU a task that becomes runnable goes to, and whether it takes it from who runs there. */
+/* Place: which CPU a runnable task goes to, and whether it preempts the task there. */
 #pragma once
 #include "choose.h"
 #include "account.h"
@@ -7,10 +7,10 @@
 #include "place_idle.h"
 #include "hotplug.h"
 
-#define NEAR 8	/* CPUs that a wakeup looks at for its context: each may be a line of another's cache */
-#define REACH 16	/* and for a core of its own: seldom, and some of them are siblings */
+#define NEAR  8 /* CPUs that a wakeup examines for its context: each may cost a cache miss */
+#define REACH 16 /* CPUs examined for an idle core: rarely, and some are siblings */
 
-/* Whether all of a CPU's core is idle. */
+/* Whether a CPU's whole core is idle. */
 static __always_inline bool core_idle(s32 cpu)
 {
 	s32 sibling = cpu;
@@ -36,8 +36,8 @@ static __always_inline bool claim_core(struct task_struct *p, s32 cpu, s32 from)
 }
 
 /*
- * Claims an idle CPU that ran p's context last, if one is near; with the core to itself, for a warm TLB
- * does not make up for half of a core.
+ * Claims an idle CPU nearby that last ran p's context, if its core is fully idle: a warm TLB does
+ * not make up for half of a core.
  */
 static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu, u32 slot)
 {
@@ -53,15 +53,19 @@ static __always_inline s32 claim_in_context(struct task_struct *p, s32 prev_cpu,
 	return -1;
 }
 
-/* How many of a context are on a CPU: those that wait, and it that runs or ran last. */
+/* How many tasks of a context are on a CPU: waiting ones, and 1 if it runs or last ran there. */
 static __always_inline u32 of_context(s32 cpu, const struct cas_cpu *c, u32 slot)
 {
-	u32 waiting = c->hint[slot & (SLOTS_MAX - 1)] ? scx_bpf_dsq_nr_queued(dsq_of(cpu, slot)) : 0;
+	u32 waiting =
+		c->hint[slot & (SLOTS_MAX - 1)] ? scx_bpf_dsq_nr_queued(dsq_of(cpu, slot)) : 0;
 
 	return waiting + (c->here >> slot & 1);
 }
 
-/* How many are on a CPU; of two with as many the one with more of a context is the less crowded. */
+/*
+ * How crowded a CPU is, by its number of tasks. Among CPUs with as many, more tasks of the context
+ * make it less crowded.
+ */
 __noinline u64 crowd_at(s32 cpu, u32 slot)
 {
 	s32 beside = cpu_next_sibling(cpu);
@@ -77,8 +81,9 @@ __noinline u64 crowd_at(s32 cpu, u32 slot)
 }
 
 /*
- * Where the fewest wait, for a child where no CPU is idle [sched_balance_self]; of those, where siblings of a
- * core are to come together, the core with most of its context; of those, near first.
+ * The CPU for a child if no CPU is idle: where the fewest tasks wait [sched_balance_self]. If
+ * siblings of a core should run the same context, the core with most of its context is next, then
+ * the nearest.
  */
 static __always_inline s32 place_child(struct task_struct *p, s32 prev_cpu, u32 slot)
 {
@@ -120,7 +125,7 @@ static __always_inline bool core_is_shared(s32 cpu, u32 slot)
 	return false;
 }
 
-/* Claims another CPU with an idle core, near first, or returns a negative number. */
+/* Claims another CPU with an idle core, nearest first; negative if there is none. */
 static __always_inline s32 claim_other_core(struct task_struct *p, s32 from)
 {
 	u32 i;
@@ -134,7 +139,10 @@ static __always_inline s32 claim_other_core(struct task_struct *p, s32 from)
 	return -1;
 }
 
-/* Whether more contexts wait on a CPU than two, or who comes there waits for longer than a home is worth. */
+/*
+ * Whether more than HOME_CONTEXTS contexts wait on a CPU, or a task that comes there would wait for
+ * longer than a home is worth.
+ */
 __noinline bool home_is_full(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -154,8 +162,8 @@ __noinline bool home_is_full(s32 cpu)
 }
 
 /*
- * The first CPU of a home where p should not wait for long, or a negative number. A home moves away from
- * another context on the same core, while another core idles.
+ * The first CPU of a home where p should not wait for long; negative if none. A home on a core that
+ * also runs another context moves to an idle core, if there is one.
  */
 static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 slot)
 {
@@ -180,7 +188,7 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 sl
 	return -1;
 }
 
-/* Has idle CPUs look for something to run, for those that wait on this one. */
+/* Kicks idle CPUs, so that they look for the tasks that wait on this one. */
 __noinline int kick_idle_cpus(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -194,9 +202,9 @@ __noinline int kick_idle_cpus(s32 cpu)
 	return 0;
 }
 
-/* Whether a task that became runnable takes the CPU from who runs. */
-static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_task *t, const struct task_struct *p,
-				     u32 slot, u64 now)
+/* Whether a task that became runnable preempts the running one. */
+static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_task *t,
+				     const struct task_struct *p, u32 slot, u64 now)
 {
 	bool here = (c->here | c->tagged) >> slot & 1;
 	u64 running;

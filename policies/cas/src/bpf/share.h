@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Share: what a CPU with nothing to do takes from another. Best a task of its own context; then one of
- * a context that the other does not run now, so that neither changes more than it must; then any. Of
- * several contexts of a kind, the one with most waiting: the next to be taken is then of the same.
+ * Share: which task a CPU with nothing to run takes from another CPU. First a task of its own
+ * context. Then one of a context that the other does not run now, so that neither changes more than
+ * it must. Then any. Of several such contexts, the one with most waiting tasks: the next task taken
+ * is then of the same context.
  */
 #pragma once
 #include "order_key.h"
@@ -14,7 +15,7 @@ enum share {
 	SHARE_CLASSES,
 };
 
-/* Which slots are of this class, where one CPU is in the contexts `own` and the other in `theirs`. */
+/* The slots of this class, if one CPU is in the contexts `own` and the other in `theirs`. */
 static __always_inline u32 share_slots(enum share class, u32 own, u32 theirs)
 {
 	if (class == SHARE_OWN)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What is known of tasks, CPUs and contexts, and the knobs. */
+/* The policy's state of tasks, CPUs and contexts, and its knobs. */
 #pragma once
 #include "kernel.h"
 #include "topology.h"
@@ -8,73 +8,73 @@
 #include "context_slots.h"
 #include "sched_idle.h"
 
-CONFIG u64 knob_slice_ns = 100000000;	/* DEF_TIMESLICE */
+CONFIG u64 knob_slice_ns = 100000000; /* DEF_TIMESLICE */
 #ifdef O1
 CONFIG u64 knob_threshold = THRESHOLD_OFF;
 CONFIG u64 knob_slots = 1;
 #else
-CONFIG u64 knob_threshold = 11;		/* one more than the threshold; THRESHOLD_OFF */
-CONFIG u64 knob_slots = 16;		/* queues a CPU */
+CONFIG u64 knob_threshold = 11; /* 1 + the threshold; THRESHOLD_OFF */
+CONFIG u64 knob_slots = 16;  /* queues for each CPU */
 #endif
-CONFIG u64 knob_slack;			/* virtual time: one more than the slack; SLACK_OFF */
-CONFIG u64 knob_aggregate;		/* CPUs of a context's home; 0: it has none */
-CONFIG u64 knob_smt;			/* siblings of a core run the same context */
-CONFIG u64 knob_tags;			/* contexts whose TLB entries a CPU keeps; 0: one */
-CONFIG u64 knob_look;			/* enum look */
+CONFIG u64 knob_slack;   /* virtual time: 1 + the slack; SLACK_OFF */
+CONFIG u64 knob_aggregate;  /* CPUs of a context's home; 0: no home */
+CONFIG u64 knob_smt;   /* siblings of a core run the same context */
+CONFIG u64 knob_tags;   /* contexts whose TLB entries a CPU keeps; 0: one */
+CONFIG u64 knob_look;   /* enum look */
 
 enum look {
-	PEEK,		/* read a queue's head without a lock, where the kernel can be trusted to */
-	ITERATE,	/* under its lock */
+	PEEK,  /* read a queue's head without a lock, where the kernel does so reliably */
+	ITERATE, /* read it under the queue's lock */
 };
 
-/* Where a task is. */
+/* The state of a task. */
 enum phase {
-	OUT,		/* new or asleep */
-	QUEUED,		/* waits in the present epoch */
-	EXPIRED,	/* waits for the next one */
+	OUT,  /* new or asleep */
+	QUEUED, /* waits in the present epoch */
+	EXPIRED, /* waits for the next one */
 	RUNNING,
-	STOPPED,	/* was running, and is about to be queued again */
-	DECIDED,	/* the same, and its key is made */
+	STOPPED, /* was running, and is about to be queued again */
+	DECIDED, /* like STOPPED, with its key made */
 };
 
-/* All that is kept of a task: 40 bytes. */
+/* All that is stored for a task: 40 bytes. */
 struct cas_task {
-	u64 stamp_ns;	/* when it last started, stopped or woke; 0: never */
+	u64 stamp_ns; /* when it last started, stopped or woke; 0: never */
 	u64 key;
 	struct o1_task o1;
 };
 
 struct cas_cpu {
-	u64 hint[SLOTS_MAX];	/* no more than the key of each slot's first task; 0: none */
-	u64 elsewhere;		/* the least hint of slots that are not of the current context, or 0 */
+	u64 hint[SLOTS_MAX]; /* at most the key of each slot's first task; 0: none */
+	u64 elsewhere;  /* the lowest hint of slots outside the current context, or 0 */
 	struct o1_expired expired;
-	u64 epoch_ns;		/* when the present epoch began */
-	u64 turn_end_ns;	/* of who runs */
-	u64 vtime;		/* by virtual time: the least tag of all that could run */
-	u64 running_key;	/* by virtual time: of who runs, when its turn began */
-	u64 since_ns;		/* when that was */
+	u64 epoch_ns;  /* when the present epoch began */
+	u64 turn_end_ns; /* of the running task */
+	u64 vtime;  /* by virtual time: the lowest tag of all runnable tasks */
+	u64 running_key; /* by virtual time: the running task's, when its turn began */
+	u64 since_ns;  /* when that was */
 	struct context_tags tags;
-	volatile u64 mm;	/* an address on its way to be a number */
-	u64 entered_mm;		/* whose the current context is */
-	volatile u64 woken_mm;	/* the same, of whom this CPU wakes: written without the lock */
-	u64 turn_ns;		/* how long who runs here does so, about */
-	u64 balanced_ns;	/* when it last looked whether others have more to do */
-	u64 idle_turn_ns;	/* since when no SCHED_IDLE task has had a turn here, though one waits */
-	u64 idle_due_ns;	/* when one is to have a turn; 0: none waits */
+	volatile u64 mm; /* an address on its way to become a number */
+	u64 entered_mm; /* the address space of the current context */
+	volatile u64 woken_mm; /* like mm, of the task that this CPU wakes: written unlocked */
+	u64 turn_ns;  /* mean turn of the tasks that run here */
+	u64 balanced_ns; /* when it last checked whether other CPUs have more tasks */
+	u64 idle_turn_ns; /* since when a waiting SCHED_IDLE task has had no turn here */
+	u64 idle_due_ns; /* when one gets a turn; 0: none waits */
 	u64 sequence;
 	u32 epoch;
-	u32 here;		/* which slots are of the current context */
-	u32 tagged;		/* whose TLB entries this CPU keeps */
-	u32 weight;		/* by virtual time: of who runs */
-	u32 stale;		/* which hints may be too low; others set bits too */
-	u8 slot;		/* the current context's */
-	u8 looked;		/* which slot's hint to look up, besides: one more than it, or 0 */
-	u8 elsewhere_known;	/* neither `here` nor a hint elsewhere changed since */
-	u8 running;		/* somebody runs, or is about to */
-	u8 prio;		/* of who runs */
-	u8 preempting;		/* who runs did not end its turn itself */
-	u8 takes_home;		/* who starts next has its home here */
-	u8 sent_back;		/* the last tick found somebody on the local DSQ, and had it queued again */
+	u32 here;  /* the slots of the current context */
+	u32 tagged;  /* the slots whose TLB entries this CPU keeps */
+	u32 weight;  /* by virtual time: of the running task */
+	u32 stale;  /* which hints may be too low; other CPUs set bits too */
+	u8 slot;	 /* of the current context */
+	u8 looked;  /* 1 + a slot whose hint to read anew as well, or 0 */
+	u8 elsewhere_known; /* neither `here` nor a hint elsewhere has changed since */
+	u8 running;  /* a task runs, or is about to */
+	u8 prio;	 /* of the running task */
+	u8 preempting;  /* the running task does not end its turn itself */
+	u8 takes_home;  /* the next task to start has its home here */
+	u8 sent_back;  /* the last tick re-enqueued a task of the local DSQ */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct cas_cpu, cpus)
@@ -100,7 +100,7 @@ static __always_inline u32 nice_of(const struct task_struct *p)
 
 static volatile struct context_owner contexts[SLOTS_MAX];
 
-/* For an address that is not where its hash says, or was not seen for a while. */
+/* The slot of an address that is not where its hash says, or was not seen for a while. */
 u32 find_slot(u64 mm, u64 now)
 {
 	return context_find_slot(contexts, mm, knob_slots, now, knob_slice_ns);
@@ -116,8 +116,8 @@ static __always_inline u32 slot_at(u64 mm, u64 now)
 }
 
 /*
- * The slot of its address space, read each time: exec changes p->mm and tells nobody. The verifier
- * lets nobody calculate with a pointer, but with what was read from memory.
+ * The slot of p's address space. Read each time, because exec changes p->mm without a callback. The
+ * verifier forbids arithmetic on a pointer, but not on a number read back from memory.
  */
 static __always_inline u32 slot_of(struct cas_cpu *c, const struct task_struct *p, u64 now)
 {
@@ -132,7 +132,7 @@ static __always_inline u64 dsq_of(s32 cpu, u32 slot)
 	return (u64)cpu << SLOT_BITS | slot;
 }
 
-/* Where SCHED_IDLE tasks wait for a CPU, in turn. */
+/* The DSQ where SCHED_IDLE tasks wait for a CPU, in FIFO order. */
 static __always_inline u64 dsq_of_idle(s32 cpu)
 {
 	return 1ULL << 32 | (u64)cpu;
@@ -145,12 +145,11 @@ static __always_inline u64 head_of(s32 cpu, u32 slot)
 
 	if (knob_look == PEEK && dsq_can_peek())
 		return dsq_peek_vtime(dsq_id);
-	dsq_for_each(p, dsq_id)
-		return p->scx.dsq_vtime;
+	dsq_for_each(p, dsq_id) return p->scx.dsq_vtime;
 	return 0;
 }
 
-/* All writing of hints is here, so that what was made of them is never older than they are. */
+/* The only writer of hints, so that values derived from hints are never stale. */
 static __always_inline void set_hint(struct cas_cpu *c, u32 slot, u64 key)
 {
 	c->hint[slot] = key;
@@ -159,8 +158,8 @@ static __always_inline void set_hint(struct cas_cpu *c, u32 slot, u64 key)
 }
 
 /*
- * What to ask of the kernel for a turn. It ends at the first tick that finds it used up, and begins at one
- * more often than not: asked for half a tick less, it ends at the tick that is nearest.
+ * The slice to ask the kernel for. A turn ends at the first tick that finds it used up, and most
+ * turns begin at a tick. Asked for half a tick less, it ends at the nearest tick.
  */
 static __always_inline u64 slice_of(const struct cas_task *t)
 {
@@ -177,7 +176,7 @@ static __always_inline u64 clock_of(const struct cas_task *t)
 	return c ? c->vtime : VTIME_BEGINS;
 }
 
-/* A task is queued by this slot from here on: its key is made next. */
+/* Counts a task in this slot from now on. Its key is made next. */
 static __always_inline void join(struct cas_task *t, u32 slot)
 {
 	if (knob_slots > 1)

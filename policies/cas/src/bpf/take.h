@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Take: a CPU with nothing to do looks for work of others, in the order that share.h says, and now and then one that has
- * less to do than another does: where threads are forked one by one, block, and all get work at once, CPUs have more and
- * less of them, and as long as none runs out of work that would stay so.
+ * Take: a CPU with nothing to run takes a task of another CPU, in the order of share.h. Now and
+ * then a CPU with fewer tasks than another takes one, too. Threads that are forked one by one,
+ * block, and all get work at once leave CPUs unevenly loaded. While no CPU runs out of work, that
+ * would stay so.
  */
 #pragma once
 #include "choose.h"
 #include "share.h"
 #include "account.h"
 
-#define BALANCE_NS	64000000ULL	/* [rebalance_tick] of busy CPUs: some ms times busy_factor */
+#define BALANCE_NS 64000000ULL /* [rebalance_tick] of busy CPUs: some ms times busy_factor */
 
-/* Which of these slots of another CPU has most waiting: a context that is entered may as well stay. */
+/* Which of these slots of another CPU has most waiting tasks: fewer context changes follow. */
 __noinline u32 fullest(s32 victim, u32 slots)
 {
 	struct cas_cpu *theirs = cpus_of(victim);
@@ -45,7 +46,7 @@ static __always_inline bool take_first(struct cas_cpu *own, struct cas_cpu *thei
 	return true;
 }
 
-/* Takes a task of this class that waits on `victim`, if there is one that may run here. */
+/* Takes a task of this class that waits on `victim` and may run here. Whether there was one. */
 __noinline int take(s32 cpu, s32 victim, u32 class)
 {
 	struct cas_cpu *own = cpus_of(cpu), *theirs = cpus_of(victim);
@@ -65,7 +66,7 @@ __noinline int take(s32 cpu, s32 victim, u32 class)
 	return 0;
 }
 
-/* Takes a SCHED_IDLE task that waits here. Whether there was one. */
+/* Takes a SCHED_IDLE task that waits here. Returns whether there was one. */
 static __always_inline bool take_own_idle(s32 cpu, struct cas_cpu *c, u64 now)
 {
 	bool was_one = dsq_move_to_local(dsq_of_idle(cpu));
@@ -78,16 +79,17 @@ static __always_inline bool take_own_idle(s32 cpu, struct cas_cpu *c, u64 now)
 	return was_one;
 }
 
-/* The same where one is due, although others wait. */
+/* Takes a SCHED_IDLE task that is due, although other tasks wait. Returns whether one was due. */
 __noinline int take_due_idle(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
 	u64 now = now_ns();
 
-	return c && c->idle_due_ns && (s64)(now - c->idle_due_ns) >= 0 && take_own_idle(cpu, c, now);
+	return c && c->idle_due_ns && (s64)(now - c->idle_due_ns) >= 0 &&
+	       take_own_idle(cpu, c, now);
 }
 
-/* Takes a SCHED_IDLE task that waits here, or elsewhere. Whether there was one. */
+/* Takes a SCHED_IDLE task that waits here or elsewhere. Returns whether there was one. */
 __noinline int take_idle(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -105,18 +107,18 @@ __noinline int take_idle(s32 cpu)
 	return false;
 }
 
-/* Takes one of whatever class; whether there was one. */
+/* Takes a task of any class. Returns whether there was one. */
 static __always_inline bool take_any(s32 cpu, s32 victim)
 {
 	u32 class;
 
-	for (class = SHARE_OWN; class < SHARE_CLASSES; class++)
+	for (class = SHARE_OWN; class < SHARE_CLASSES; class ++)
 		if (take(cpu, victim, class))
 			return true;
 	return false;
 }
 
-/* How many could run on a CPU; of one that is away others take anyway. */
+/* How many tasks are runnable on a CPU; 0 if it is unavailable, as others take its tasks anyway. */
 static __always_inline u32 load_of(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
@@ -125,9 +127,9 @@ static __always_inline u32 load_of(s32 cpu)
 }
 
 /*
- * [load_balance] Takes one from the CPU that has most to do, if it has more by two or more than this one, with `mine`: by
- * one less it would be as uneven the other way round. Where all there are bound to it, from another [all_pinned].
- * Whether there was one.
+ * [load_balance] Takes a task from the CPU with most tasks, if it has at least two more than this
+ * one, which has `mine`. One more would only reverse the imbalance. If all tasks there are pinned,
+ * takes from another CPU [all_pinned]. Returns whether there was one.
  */
 __noinline int take_from_busiest(s32 cpu, u32 mine)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Domains: CPUs under one memory controller, or under one cache where the machine has one controller. */
+/* Domains: CPUs under one memory controller, or under one cache if there is only one controller. */
 #pragma once
 #include "kernel.h"
 #include "task_table.h"
 #include "topology.h"
 
 #define DOMAINS_MAX PLACES_MAX
-#define NO_DOMAIN (-1)
+#define NO_DOMAIN   (-1)
 
 /* Set by init. */
 static bool domains_are_caches;
@@ -24,7 +24,7 @@ static __always_inline u32 cpu_domain(s32 cpu)
 	return domain;
 }
 
-/* In init. */
+/* In init: finds the machine's domains. */
 static __always_inline void domains_look(void)
 {
 	bool one_node = true;

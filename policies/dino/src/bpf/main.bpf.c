@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Places in memory domains: each task runs in the domain that the control plane has chosen for it.
+ * Memory domains: each task runs in the domain that the control plane has chosen for it.
  *
- * A task belongs to a domain and not to a CPU: it takes any idle CPU there, and where none idles it waits in
- * the domain's queue, in the order of CPU time. A CPU with nothing to do takes a task of another domain for a
- * turn, so no CPU idles while a task it may run waits. A task that runs away from home goes back at a tick, as
- * soon as a CPU there idles or runs a task that belongs elsewhere itself; so tasks that were given
- * each other's domains change places although nothing waits. Tasks without a domain run where the kernel would
- * have them, and wait in the nearest domain unless fewer wait for each CPU of another. Nobody runs outside its own
- * affinity mask.
+ * A task belongs to a domain, not to a CPU. It takes any idle CPU of its domain. If none is idle,
+ * it waits in the domain's queue, which is ordered by CPU time. A CPU with nothing to run takes a
+ * task of another domain for a turn, so no CPU idles while a task that it may run waits.
  *
- * Where it does not work well: a domain is not left for a second or so after the load has changed, as only the
- * control plane moves tasks for good.
+ * A task that runs away from home goes back at a tick, once a CPU of its domain is idle or runs a
+ * task of another domain. So tasks that were given each other's domains change places although none
+ * waits. A task without a domain runs where the kernel would put it. It waits in the nearest
+ * domain, unless fewer wait for each CPU of another. No task runs outside its own affinity mask.
  *
- * Blagodurov, Zhuravlev, Dashti, Fedorova: A Case for NUMA-aware Contention Management on Multicore Systems.
+ * It does not work well in the first second or so after a change of the load: only the control
+ * plane moves tasks to another domain for good.
+ *
+ * Blagodurov, Zhuravlev, Dashti, Fedorova: A Case for NUMA-aware Contention Management on Multicore
+ * Systems.
  */
 #include "kernel.h"
 #include "topology.h"
@@ -29,7 +31,7 @@ s32 OP(dino_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 
 	if (home != NO_DOMAIN)
 		cpu = domain_idle(p, prev_cpu, home);
-	else if (wake_flags & SCX_WAKE_FORK)	/* its pages will be where it first touches them */
+	else if (wake_flags & SCX_WAKE_FORK) /* its pages will be where it first touches them */
 		cpu = domain_idle(p, prev_cpu, domain_emptiest(prev_cpu));
 	if (cpu < 0 && (home == NO_DOMAIN || !domain_takes(p, home)))
 		cpu = place_idle_near(p, prev_cpu, wake_flags);
@@ -48,7 +50,8 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct dn_cpu *state = cpus_of(cpu);
 	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED);
-	bool goes_home = state && goes_on && state->leaves == prev->pid && !migration_is_disabled(prev);
+	bool goes_home =
+		state && goes_on && state->leaves == prev->pid && !migration_is_disabled(prev);
 
 	if (!state)
 		return;
@@ -57,7 +60,8 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 	if (goes_home)
 		state->left_ns = now_ns();
 	if (queue_take(cpu, goes_on && !goes_home ? prev : NULL,
-		       !goes_home && elapsed_ns(state->left_ns, now_ns()) > ARRIVES_NS) || goes_home)
+		       !goes_home && elapsed_ns(state->left_ns, now_ns()) > ARRIVES_NS) ||
+	    goes_home)
 		return;
 	if (goes_on) {
 		cpu_note_idle_task(cpu, task_is_idle(prev));
@@ -68,7 +72,10 @@ void OP(dino_dispatch, s32 cpu, struct task_struct *prev)
 	state->pid = 0;
 }
 
-/* Who changes a task's priority, or where it may run, has it stop and start again, from another CPU as it may be. */
+/*
+ * A change of a task's priority or affinity stops and restarts the task, possibly from another CPU.
+ * So this uses the task's CPU, not the current one.
+ */
 void OP(dino_running, struct task_struct *p)
 {
 	s32 at = scx_bpf_task_cpu(p);
@@ -104,11 +111,11 @@ void OP(dino_tick, struct task_struct *p)
 	if (cpu_is_left(p))
 		return;
 	cpu->home = task_home(p);
-	/* All domains: where every CPU of one idles, none of them has ticks. */
+	/* All domains: if all CPUs of one are idle, none of them has ticks. */
 	bpf_for(i, 0, nr_domains)
 		queue_kick(queue_of_domain(i));
 	queue_kick(this_cpu());
-	/* Somebody was sent here, whom no other CPU can take. */
+	/* A task on the local DSQ also ends the slice: no other CPU can take it. */
 	if (cpu_is_shared(this_cpu()) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0) {
 		task_set_slice(p, 0);
 		return;
@@ -121,7 +128,7 @@ void OP(dino_tick, struct task_struct *p)
 	}
 }
 
-/* It may have nothing left that it is asked for, because it goes. */
+/* A CPU that goes offline may get no other callback any more. */
 void OP(dino_update_idle, s32 cpu, bool idle)
 {
 	if (idle)
@@ -133,7 +140,7 @@ void OP(dino_set_weight, struct task_struct *p, u32 weight)
 	task_table_weighs(p, weight);
 }
 
-/* Where it may run: p has the new mask already. */
+/* p's affinity has changed: p already has the new mask. */
 void OP(dino_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 {
 	struct task_slot *slot = task_slot(p);
@@ -161,7 +168,7 @@ void OP(dino_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 	task_table_leave(p);
 }
 
-/* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
+/* A real-time or deadline task takes the CPU: re-enqueues the tasks waiting there, elsewhere. */
 void OP(dino_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct dn_cpu *state = cpus_of(cpu);
@@ -219,25 +226,26 @@ void OP(dino_exit, struct scx_exit_info *info)
 }
 
 OPS(dino) = {
-	.select_cpu	= (void *)dino_select_cpu,
-	.enqueue	= (void *)dino_enqueue,
-	.dispatch	= (void *)dino_dispatch,
-	.running	= (void *)dino_running,
-	.stopping	= (void *)dino_stopping,
-	.tick		= (void *)dino_tick,
-	.update_idle	= KERNEL_ONLY(dino_update_idle),
-	.set_weight	= (void *)dino_set_weight,
-	.set_cpumask	= (void *)dino_set_cpumask,
-	.enable		= (void *)dino_enable,
-	.init_task	= (void *)dino_init_task,
-	.exit_task	= (void *)dino_exit_task,
-	.cpu_acquire	= (void *)dino_cpu_acquire,
-	.cpu_release	= (void *)dino_cpu_release,
-	.cpu_online	= (void *)dino_cpu_online,
-	.cpu_offline	= (void *)dino_cpu_offline,
-	.init		= (void *)dino_init,
-	.exit		= (void *)dino_exit,
-	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
-	.name		= "dino",
-	.exit_dump_len	= EXIT_DUMP_LEN,
+	.select_cpu = (void *)dino_select_cpu,
+	.enqueue = (void *)dino_enqueue,
+	.dispatch = (void *)dino_dispatch,
+	.running = (void *)dino_running,
+	.stopping = (void *)dino_stopping,
+	.tick = (void *)dino_tick,
+	.update_idle = KERNEL_ONLY(dino_update_idle),
+	.set_weight = (void *)dino_set_weight,
+	.set_cpumask = (void *)dino_set_cpumask,
+	.enable = (void *)dino_enable,
+	.init_task = (void *)dino_init_task,
+	.exit_task = (void *)dino_exit_task,
+	.cpu_acquire = (void *)dino_cpu_acquire,
+	.cpu_release = (void *)dino_cpu_release,
+	.cpu_online = (void *)dino_cpu_online,
+	.cpu_offline = (void *)dino_cpu_offline,
+	.init = (void *)dino_init,
+	.exit = (void *)dino_exit,
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP |
+		 SCX_OPS_KEEP_BUILTIN_IDLE,
+	.name = "dino",
+	.exit_dump_len = EXIT_DUMP_LEN,
 };

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Queue: where tasks wait, and which of them a CPU takes. In each queue the order is that of CPU time. */
+/* Queue: where tasks wait, and which of them a CPU takes. Each queue is ordered by virtual time. */
 #pragma once
 #include "state.h"
 #include "overdue.h"
 
-#define ARRIVES_NS 1000000	/* who takes the place of one that went home has come by then, or does not come */
+/* A task that takes the place of one that went home arrives within this time, or not at all. */
+#define ARRIVES_NS 1000000
 
-/* A queue for each domain; those below are for each CPU, for tasks that may not run on all. */
+/*
+ * A queue for each domain. Lower numbers are CPUs' queues, for tasks that may not run on all CPUs.
+ */
 static __always_inline u64 queue_of_domain(u32 domain)
 {
 	return MAX_CPUS + domain;
 }
 
-/* An idle CPU of a domain that p may use, now claimed; its last one first. -1: none. */
+/* An idle CPU of a domain that p may use, now claimed; the last CPU first. -1: none. */
 static __always_inline s32 domain_idle(struct task_struct *p, s32 prev, u32 domain)
 {
 	u32 i;
@@ -27,7 +30,7 @@ static __always_inline s32 domain_idle(struct task_struct *p, s32 prev, u32 doma
 	return -1;
 }
 
-/* The domain with most idle CPUs; that of `cpu` where others have no more. */
+/* The domain with most idle CPUs; that of `cpu` unless another has more. */
 static __always_inline u32 domain_emptiest(s32 cpu)
 {
 	u32 idle[DOMAINS_MAX] = {}, best = cpu_domain(cpu), i;
@@ -48,7 +51,10 @@ static __always_inline u32 domain_emptiest(s32 cpu)
 	return best;
 }
 
-/* Has a CPU of a domain that runs a SCHED_IDLE task take p in its place. Whether there was one. */
+/*
+ * Preempts a SCHED_IDLE task on a CPU of a domain, so that p gets it. Returns whether there was
+ * one.
+ */
 static __always_inline bool domain_preempt_idle(struct task_struct *p, s32 near, u32 domain)
 {
 	u32 i;
@@ -66,7 +72,9 @@ static __always_inline bool domain_preempt_idle(struct task_struct *p, s32 near,
 	return false;
 }
 
-/* Has a CPU of a domain whose task belongs elsewhere send it home. Whether there was one. */
+/*
+ * Makes a CPU of a domain send its task home if the task belongs elsewhere. Whether there was one.
+ */
 static __always_inline bool domain_clear(u32 domain)
 {
 	u32 i;
@@ -84,7 +92,10 @@ static __always_inline bool domain_clear(u32 domain)
 	return false;
 }
 
-/* Whether somebody who comes to a domain finds a CPU there: an idle one, or one whose task belongs elsewhere. */
+/*
+ * Whether a domain has a CPU for a task that comes: an idle one, or one whose task belongs
+ * elsewhere.
+ */
 static __always_inline bool domain_has_room(u32 domain)
 {
 	bool room = false;
@@ -101,7 +112,10 @@ static __always_inline bool domain_has_room(u32 domain)
 	return room;
 }
 
-/* For a task that may run on some CPUs: of those of its domain, or else of all, the one for which fewest wait. */
+/*
+ * The queue for a task that may not run on all CPUs: the shortest of its domain's CPUs, or else of
+ * all CPUs.
+ */
 static __always_inline u64 queue_of_bound(struct task_struct *p, s32 home)
 {
 	struct shortest best = { scx_bpf_task_cpu(p), S32_MAX };
@@ -135,7 +149,7 @@ static __always_inline u32 domain_near(struct task_struct *p)
 	return cpu_domain(own);
 }
 
-/* How many wait in a domain, and for how many CPUs. */
+/* How many tasks wait in a domain, and its number of CPUs. */
 struct domain_load {
 	u64 waiting;
 	u64 cpus;
@@ -146,22 +160,26 @@ static __always_inline struct domain_load domain_load(u32 domain)
 	u32 at = domain & (DOMAINS_MAX - 1);
 
 	barrier_var(at);
-	return (struct domain_load){ scx_bpf_dsq_nr_queued(queue_of_domain(domain)), task_table.cpus[at] };
+	return (struct domain_load){ scx_bpf_dsq_nr_queued(queue_of_domain(domain)),
+				     task_table.cpus[at] };
 }
 
 /*
- * Whether who comes has fewer ahead there, by so many for as many CPUs. By one where a turn ended: whoever is next here has
- * left the queue by then. Who wakes stays near unless it is by two.
+ * Whether a task has fewer others ahead of it there, by `by` for as many CPUs. At the end of a turn
+ * 1 is enough, because the next task here has left the queue by then. A woken task stays near
+ * unless the difference is 2.
  */
-static __always_inline bool load_is_less(const struct domain_load *there, const struct domain_load *here, u64 by)
+static __always_inline bool load_is_less(const struct domain_load *there,
+					 const struct domain_load *here, u64 by)
 {
 	return there->cpus && (there->waiting + by) * here->cpus <= here->waiting * there->cpus;
 }
 
 /*
- * Where p waits if it may run on all CPUs: at home, or with the nearest CPU that takes it, unless fewer wait for each CPU
- * elsewhere. A CPU takes from other domains only with nothing to do: threads that were forked one by one and
- * blocked, and then all had work, would stay piled up in one.
+ * Where p waits if it may run on all CPUs: at home, or without a home in the domain of the nearest
+ * CPU that takes it, unless fewer wait for each CPU elsewhere. A CPU takes from other domains only
+ * with nothing to run. So threads that were forked one by one, blocked, and then all got work would
+ * stay piled up in one domain.
  */
 static __always_inline u32 domain_for(struct task_struct *p, s32 home, u64 enq_flags)
 {
@@ -195,12 +213,15 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 		domain = domain_for(p, home, enq_flags);
 		queue = queue_of_domain(domain);
 	} else {
-		/* That CPU above all is to look, if it idles: others may be about to be somebody else's. */
+		/* This CPU looks first, if it is idle: others may be about to get another task. */
 		queue = cpu = queue_of_bound(p, home);
 		domain = cpu_domain(cpu);
 	}
 	vtime_insert(p, queue, enq_flags, knob_slice_ns);
-	/* It was to go home, and cannot. Its CPU has nobody else, and looks no more before it idles [put_prev_task_scx]. */
+	/*
+	 * p was to go home, and cannot. Its CPU has no other task, and does not look again before
+	 * it idles [put_prev_task_scx].
+	 */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
 	if (p->nr_cpus_allowed == 1) {
@@ -216,7 +237,10 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 		cpu_queue_kick(p, cpu);
 }
 
-/* Takes one who has had less than so much, and waits in a domain that has no CPU left. Whether there was one. */
+/*
+ * Takes a task whose distance from vtime_now is below `least`, and that waits in a domain without
+ * an available CPU. Returns whether there was one.
+ */
 static __always_inline bool take_from_domain_away(s64 least)
 {
 	u64 there = 0;
@@ -230,7 +254,8 @@ static __always_inline bool take_from_domain_away(s64 least)
 	bpf_for(i, 0, nr_domains) {
 		u64 queue = queue_of_domain(i);
 
-		if (!(there >> (i & (DOMAINS_MAX - 1)) & 1) && vtime_head(queue) < least && vtime_take(queue, knob_slice_ns))
+		if (!(there >> (i & (DOMAINS_MAX - 1)) & 1) && vtime_head(queue) < least &&
+		    vtime_take(queue, knob_slice_ns))
 			return true;
 	}
 	return false;
@@ -239,13 +264,14 @@ static __always_inline bool take_from_domain_away(s64 least)
 /* Whether a task waits for this CPU or in its domain. */
 static __always_inline bool queue_waits(s32 cpu)
 {
-	return scx_bpf_dsq_nr_queued(cpu) > 0 || scx_bpf_dsq_nr_queued(queue_of_domain(cpu_domain(cpu))) > 0;
+	return scx_bpf_dsq_nr_queued(cpu) > 0 ||
+	       scx_bpf_dsq_nr_queued(queue_of_domain(cpu_domain(cpu))) > 0;
 }
 
 /*
- * Takes who has had the least CPU time of those that wait for this CPU or in its domain; `prev` goes on unless
- * somebody has had less. With nothing to do it takes one of another domain, for one turn: the next time that one
- * waits it does so at home again. Whether one was taken.
+ * Takes the task with the least CPU time of those that wait for this CPU or in its domain. `prev`
+ * continues unless a task has had less. With nothing to run, the CPU takes a task of another domain
+ * for one turn: afterwards that task waits at home again. Returns whether a task was taken.
  */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev, bool steal)
 {

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the policy knows of each task and each CPU, and how it is kept. */
+/* The policy's state of each task and each CPU, and how it is updated. */
 #pragma once
 #include "domain.h"
 #include "hotplug.h"
 #include "knobs.h"
 #include "task_table.h"
 
-#define VTIME_CLOCKS (MAX_CPUS + DOMAINS_MAX)	/* domains' queues have one each, too: see queue.h */
+/* Domains' queues have a clock each, too: see queue.h. */
+#define VTIME_CLOCKS (MAX_CPUS + DOMAINS_MAX)
 #include "vtime.h"
 
-/* Written by its own CPU; others read it, a tick old at most, and write `leaves`. */
+/* Written by its own CPU. Other CPUs read it, a tick old at most, and write `leaves`. */
 struct dn_cpu {
-	u64 since_ns;	/* when who runs here was last charged */
-	u64 left_ns;	/* when somebody last went home from here */
-	s32 pid;	/* who runs here; 0: nobody */
-	s32 leaves;	/* who is to go home from here at the next chance */
-	s32 home;	/* the domain of who runs here; NO_DOMAIN: it has none */
+	u64 since_ns; /* when the running task was last charged */
+	u64 left_ns; /* when a task last went home from here */
+	s32 pid; /* the running task; 0: none */
+	s32 leaves; /* the task that goes home from here at the next chance */
+	s32 home; /* the domain of the running task; NO_DOMAIN: it has none */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct dn_cpu, cpus)
 
-/* Tells the control plane how many CPUs of each domain are there. */
+/* Tells the control plane how many CPUs of each domain are online. */
 static __always_inline void cpus_count(void)
 {
 	u32 there[DOMAINS_MAX] = {}, i;
@@ -32,7 +33,9 @@ static __always_inline void cpus_count(void)
 		task_table.cpus[i] = there[i];
 }
 
-/* Domains that p may run in, a bit for each of the first 32, as the table has them in place of kinds of cores. */
+/*
+ * Domains that p may run in, one bit each for the first 32. The table has them as kinds of cores.
+ */
 static __always_inline u32 domains_allowed(const struct task_struct *p)
 {
 	u32 domains = 0, i;
@@ -55,7 +58,7 @@ static __always_inline bool domain_takes(struct task_struct *p, u32 domain)
 	return takes;
 }
 
-/* The domain that p was given, as long as it has a CPU for p. It may have been bound elsewhere since. */
+/* The domain that p was given, if it has a CPU for p. p's affinity may have changed since. */
 static __always_inline s32 task_home(struct task_struct *p)
 {
 	struct task_slot *slot = task_slot(p);
@@ -66,7 +69,9 @@ static __always_inline s32 task_home(struct task_struct *p)
 	return home != NO_DOMAIN && nr_away && !domain_takes(p, home) ? NO_DOMAIN : home;
 }
 
-/* Charges p for its time on a CPU since it was charged last. Its time in a domain stands where others have kinds of cores. */
+/*
+ * Charges p for its time on a CPU since the last charge. The table has domains as kinds of cores.
+ */
 static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu, s32 at)
 {
 	struct task_slot *slot = task_slot(p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Steps the control plane over a table whose data plane is the test itself.
+//! Steps the control plane over a table that the test writes in place of a data plane.
 
 use std::cell::RefCell;
 
@@ -9,16 +9,17 @@ use super::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Threads of one process each, with counters that tell their misses, and memory that moves at once.
+/// Threads of one process each, with counters that tell their misses, and memory that moves at
+/// once.
 #[derive(Default)]
 struct World {
     /// By thread: misses per 1,000 instructions, and both counters.
     counted: RefCell<BTreeMap<u32, (f64, Counts)>>,
-    /// Whom it was asked for.
+    /// The threads that counts were asked for.
     asked: RefCell<Vec<u32>>,
     pages: RefCell<BTreeMap<u32, Vec<u64>>>,
     pulls: RefCell<Vec<(u32, usize)>>,
-    /// How often it was asked where pages are.
+    /// How often the places of pages were asked for.
     walks: RefCell<u32>,
     /// Bytes that each node's memory has given.
     traffic: RefCell<Vec<u64>>,
@@ -32,7 +33,7 @@ impl Memory for World {
 
     fn resident(&self, pid: u32) -> Vec<u64> {
         *self.walks.borrow_mut() += 1;
-        // As numa_maps has it: nodes up to the last one that has pages.
+        // As in numa_maps: nodes up to the last one that has pages.
         let mut pages = self.pages.borrow().get(&pid).cloned().unwrap_or_default();
         pages.truncate(pages.iter().rposition(|bytes| *bytes > 0).map_or(0, |last| last + 1));
         pages
@@ -78,7 +79,8 @@ fn name(tid: u32) -> String {
 }
 
 impl Bench {
-    /// Threads of these rates under this policy, four gigabytes' worth of bandwidth each node; all pages on node 0.
+    /// Threads of these rates under this policy, with four gigabytes a second for each node. All
+    /// pages are on node 0.
     fn new(policy: &str, topology: &Topology, rates: &[f64]) -> Bench {
         Bench::told(policy, topology, rates, &[])
     }
@@ -114,7 +116,7 @@ impl Bench {
         self.world.counted.borrow_mut().get_mut(&(100 + thread as u32)).unwrap().0 = mpki;
     }
 
-    /// So many seconds in which all of them run.
+    /// Lets all threads run for this many seconds.
     fn runs(&mut self, seconds: u32) {
         for _ in 0..seconds {
             self.now_ns += SECOND_NS;
@@ -129,7 +131,7 @@ impl Bench {
         }
     }
 
-    /// So many seconds in which none of them does.
+    /// Lets all threads sleep for this many seconds.
     fn sleeps(&mut self, seconds: u32) {
         for _ in 0..seconds {
             self.now_ns += SECOND_NS;
@@ -173,7 +175,7 @@ fn devils_that_crowd_one_node_are_spread_and_their_memory_follows() {
 }
 
 #[test]
-fn noise_within_a_class_moves_nobody_under_dino_and_many_under_di_migrate() {
+fn noise_within_a_class_moves_no_thread_under_dino_and_many_under_di_migrate() {
     for (policy, still) in [("dino:gate=off", true), ("di-migrate:filter=off", false)] {
         let rates: Vec<f64> = (0..16).map(|n| if n % 2 == 0 { 30.0 } else { 1.0 }).collect();
         let mut bench = Bench::new(policy, &topology(4, 4), &rates);
@@ -212,7 +214,7 @@ fn di_plain_moves_no_memory() {
 }
 
 #[test]
-fn the_gate_lets_nobody_move_where_memory_is_idle() {
+fn the_gate_stops_moves_while_memory_is_idle() {
     let mut bench = Bench::new("dino:bandwidth=100000", &topology(4, 4), &[3.0; 4]);
     bench.runs(20);
     assert_eq!(bench.at(), [Some(0); 4], "where their pages are");
@@ -225,7 +227,7 @@ fn the_gate_lets_nobody_move_where_memory_is_idle() {
 
 #[test]
 fn the_gate_knows_of_traffic_that_no_thread_here_asks_for() {
-    // Four devils ask for little of a memory that somebody else keeps busy.
+    // Four devils use little of a memory that another program keeps busy.
     let mut bench = Bench::new("dino:bandwidth=6000", &topology(4, 4), &[3.0; 4]);
     bench.runs(5);
     assert_eq!((bench.at(), bench.pulled()), (vec![Some(0); 4], vec![]));
@@ -240,7 +242,7 @@ fn the_gate_knows_of_traffic_that_no_thread_here_asks_for() {
 }
 
 #[test]
-fn who_only_says_what_it_would_do_does_nothing() {
+fn act_off_reports_and_moves_nothing() {
     let mut bench = Bench::new("dino:act=off", &topology(4, 4), &[30.0; 4]);
     bench.runs(5);
     assert_eq!((bench.at(), bench.pulled()), (vec![None; 4], vec![]));
@@ -278,7 +280,7 @@ fn nodes_of_memory_alone_have_no_threads() {
 }
 
 #[test]
-fn without_counters_or_a_profile_nobody_is_placed() {
+fn without_counters_or_a_profile_no_thread_is_placed() {
     let mut bench = Bench::new("dino", &topology(4, 4), &[30.0; 4]);
     bench.world.counted.borrow_mut().clear();
     bench.runs(10);
@@ -288,7 +290,8 @@ fn without_counters_or_a_profile_nobody_is_placed() {
 
 #[test]
 fn a_profile_goes_before_counters_and_its_last_number_lasts() {
-    // By its counters nobody misses; two are told to be devils, one of them from its third sample on.
+    // By counters no thread misses. The profile says that two are devils, one of them from its
+    // third sample on.
     let told: [&[f64]; 2] = [&[30.0], &[0.5, 0.5, 30.0]];
     let mut bench = Bench::told("dino:gate=off,filter=off", &topology(2, 2), &[0.5; 3], &told);
     bench.runs(2);
@@ -345,7 +348,7 @@ fn the_gate_takes_a_profile_for_what_threads_ask_for() {
 }
 
 #[test]
-fn nobody_counts_for_those_that_sleep() {
+fn sleeping_threads_have_no_counters() {
     let mut bench = Bench::new("dino", &topology(4, 4), &[30.0; 4]);
     bench.runs(3);
     bench.sleeps(5);
@@ -355,7 +358,7 @@ fn nobody_counts_for_those_that_sleep() {
 }
 
 #[test]
-fn who_sleeps_is_let_go_after_five_intervals() {
+fn sleeping_thread_loses_its_place_after_five_intervals() {
     let mut bench = Bench::new("dino", &topology(4, 4), &[30.0; 4]);
     bench.runs(3);
     bench.sleeps(4);
@@ -365,7 +368,7 @@ fn who_sleeps_is_let_go_after_five_intervals() {
 }
 
 #[test]
-fn nobody_walks_over_memory_that_has_come_to_its_end() {
+fn memory_is_not_walked_again_once_it_has_arrived() {
     let mut bench = Bench::new("dino", &topology(4, 4), &[30.0; 2]);
     bench.runs(20);
     assert!(!bench.pulled().is_empty());
@@ -423,7 +426,7 @@ fn the_last_of_many_threads_costs_no_more_than_the_first() {
 }
 
 #[test]
-fn a_domain_whose_last_cpu_goes_is_left_and_comes_back_into_use() {
+fn threads_leave_a_domain_without_cpus_and_return_when_one_is_online() {
     let mut bench = Bench::new("dino:gate=off", &topology(4, 4), &[30.0; 4]);
     bench.keeper.there([4, 4, 4, 4]);
     bench.runs(3);

@@ -3,12 +3,12 @@
 #pragma once
 #include "kernel.h"
 
-CONFIG u64 knob_slice_ns = 10000000;	/* slide 13: "a given time slice" */
-CONFIG u64 knob_variant;		/* enum variant */
-CONFIG u64 knob_defer_ns = 100000000;	/* with CODE: how long a slice's end is put off */
-CONFIG u64 knob_pull;			/* an idle CPU takes what waits elsewhere */
+CONFIG u64 knob_slice_ns = 10000000; /* slide 13: "a given time slice" */
+CONFIG u64 knob_variant;	 /* enum variant */
+CONFIG u64 knob_defer_ns = 100000000; /* with CODE: how long the end of a slice is deferred */
+CONFIG u64 knob_pull;   /* an idle CPU takes tasks that wait elsewhere */
 
 enum variant {
-	SLIDE,	/* the end of a slice is a switch */
-	CODE,	/* it is put off: the released code does not mark it; all wait on their last CPU */
+	SLIDE, /* the end of a slice is a switch */
+	CODE, /* the end is deferred, and tasks wait on their last CPU, as in the released code */
 };

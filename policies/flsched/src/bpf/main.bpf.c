@@ -2,17 +2,17 @@
 /*
  * FLSCHED: a lockless and lightweight scheduler for manycore processors.
  *
- * Every CPU has its own queue, the local DSQ, and nothing else: no queue is shared, so the policy
- * takes no lock, and writes no counter that others do but where a real-time task comes to a CPU or
- * leaves it. A task that becomes runnable goes to an idle CPU near its last one, or waits on its last one
- * or where fewer wait. It runs until it blocks or its fixed slice ends, at a tick already where others wait
- * and a CPU idles; a wakeup never makes a busy CPU switch.
+ * Every CPU has its own queue, the local DSQ. No queue is shared, so the policy takes no lock. It
+ * writes shared counters only when a real-time task comes to a CPU or leaves it. A runnable task
+ * goes to an idle CPU near its last one. Else it waits on its last CPU, or where fewer tasks wait.
+ * It runs until it blocks or its fixed slice ends. The slice ends at the next tick if others wait
+ * and a CPU is idle. A wakeup never makes a busy CPU switch.
  *
- * It suits one job with about as many threads as CPUs, or many threads that block often. It suits
- * neither a desktop nor a mix: what waits is not moved again, a CPU may idle for a tick while tasks
- * wait elsewhere (`pull` changes that, for a DSQ lock at each switch), nobody's latency is looked after,
- * and cpu.weight, cpu.max and nice act on the order of a queue at most. While real-time tasks come often it does as with
- * `pull`.
+ * It suits one job with about as many threads as CPUs, or many threads that block often. It does
+ * not suit a desktop or a mix of programs. Waiting tasks are not moved again, and a CPU may idle
+ * for a tick while tasks wait elsewhere. `pull` changes that, for a DSQ lock at each switch. No
+ * task's latency is protected, and cpu.weight, cpu.max and nice affect at most the order of a
+ * queue. While real-time tasks come often, it behaves as with `pull`.
  *
  * Jo, Kang, Min, Kim: FLSCHED, A Lockless and Lightweight Approach to OS Scheduler for Xeon Phi.
  */
@@ -29,10 +29,10 @@
 
 LICENSE;
 
-/* Wakers of other CPUs write only head_taken_ns, and that seldom (with CODE, deferred too). */
+/* Wakers on other CPUs write only head_taken_ns, and rarely (with CODE, deferred too). */
 struct fl_cpu {
 	u64 head_taken_ns;
-	u64 began_ns;	/* the first tick that found `runs` here */
+	u64 began_ns; /* the first tick that found `runs` here */
 	s32 runs;
 	s32 deferred;
 	struct offer offer;
@@ -51,7 +51,7 @@ static __always_inline u64 turn_ns(void)
 	return order_turn(knob_slice_ns, tick_ns, knob_variant == CODE ? knob_defer_ns : 0);
 }
 
-/* Head or tail of the queue of `cpu`, for a task that has just become runnable. */
+/* Head or tail of the CPU's queue, for a task that has just become runnable. */
 static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 {
 	struct order_task task = {
@@ -69,7 +69,7 @@ static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 	return SCX_ENQ_HEAD;
 }
 
-/* A task that blocked is not the one any more that its last CPU has put a slice's end off for. */
+/* When a task has blocked, its last CPU no longer defers a slice's end for it. */
 static __always_inline void defer_ends(struct task_struct *p, s32 cpu)
 {
 	struct fl_cpu *state = knob_variant == CODE ? cpus_of(cpu) : NULL;
@@ -87,31 +87,34 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), 0);
 		return cpu;
 	}
-	if (wait_apart(prev_cpu))	/* enqueue puts it where others can take it */
+	if (wait_apart(prev_cpu)) /* enqueue puts p where others can take it */
 		return cpu_takes(p, prev_cpu) ? prev_cpu : place_shortest(p, prev_cpu, 0);
 	cpu = prev_cpu;
 	if (knob_variant == SLIDE && (wake_flags & SCX_WAKE_FORK))
 		cpu = place_shortest(p, prev_cpu, place_waiting(prev_cpu));
 	else if (knob_variant == SLIDE)
 		cpu = place_shorter(p, prev_cpu);
-	/* Queued here and now, which saves the call of enqueue; SCX_ENQ_PREEMPT is never set. */
+	/* Queued here, which saves the call of enqueue. SCX_ENQ_PREEMPT is never set. */
 	dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), place_in_queue(p, cpu));
 	return cpu;
 }
 
 /*
- * Of the DSQ of its CPU a task that only this one may run has no need, until others wait there: dispatch looks there only
- * when the local one is empty, and two such tasks that keep each other waiting there would never let it be. Where
- * real-time tasks come, it would be queued again at each visit.
+ * A task pinned to this CPU does not need its DSQ until others wait there. Dispatch looks at the
+ * DSQ only when the local DSQ is empty, and two pinned tasks that wait for each other there would
+ * never let it become empty. While real-time tasks come often, the local DSQ would be re-enqueued
+ * at each visit, so the DSQ is used.
  */
 static __always_inline bool waits_with_others(struct task_struct *p)
 {
-	return !knob_pull || p->nr_cpus_allowed > 1 || scx_bpf_dsq_nr_queued(scx_bpf_task_cpu(p)) > 0;
+	return !knob_pull || p->nr_cpus_allowed > 1 ||
+	       scx_bpf_dsq_nr_queued(scx_bpf_task_cpu(p)) > 0;
 }
 
 /*
- * Sent away by a real-time task, it keeps what is left of its slice: with a new one each time, the first of those that
- * wait beside a task that wakes often would run for ever. 0 is what it has.
+ * A task re-enqueued because of a real-time task keeps the rest of its slice, which 0 stands for.
+ * With a new slice each time, the first waiting task beside a real-time task that wakes often would
+ * run for ever.
  */
 static __always_inline u64 slice_again(u64 enq_flags)
 {
@@ -119,9 +122,10 @@ static __always_inline u64 slice_again(u64 enq_flags)
 }
 
 /*
- * What all wait for stays first: the kernel's own, and who was interrupted while RCU waits for it, which sent away by a
- * real-time task would go behind all that wait elsewhere, and again and again. Where a reader's slice has ended it has
- * the head when that is free, as a program that does little else would have the CPU for itself.
+ * Tasks that the kernel waits for stay first: kernel threads, and tasks preempted in an RCU
+ * read-side critical section. Re-enqueued at a visit, such a task would go behind all that wait
+ * elsewhere, again and again. A reader at the end of its slice gets the head only when the head is
+ * free. Else a program that mostly reads under RCU would keep the CPU.
  */
 static __always_inline u64 order_again(struct task_struct *p, s32 cpu, u64 enq_flags)
 {
@@ -129,18 +133,22 @@ static __always_inline u64 order_again(struct task_struct *p, s32 cpu, u64 enq_f
 
 	if (enq_flags & SCX_ENQ_REENQ)
 		return p->flags & PF_KTHREAD || holds_up_rcu(p) ? SCX_ENQ_HEAD : 0;
-	if (!state || !holds_up_rcu(p) || !order_take_head(&state->head_taken_ns, now_ns(), turn_ns()))
+	if (!state || !holds_up_rcu(p) ||
+	    !order_take_head(&state->head_taken_ns, now_ns(), turn_ns()))
 		return 0;
 	return SCX_ENQ_HEAD;
 }
 
-/* In enqueue: p waits for a CPU, in one of its queues. */
+/* In enqueue: p starts to wait for a CPU, in one of its queues. */
 static __always_inline void insert_again(struct task_struct *p, s32 cpu, u64 dsq_id, u64 enq_flags)
 {
 	dsq_insert(p, dsq_id, slice_again(enq_flags), enq_flags | order_again(p, cpu, enq_flags));
 }
 
-/* Sent away while no CPU is better, it would go from the end of one queue to the end of another for ever. */
+/*
+ * Re-enqueued while no CPU is better, a task would go from the end of one queue to another for
+ * ever.
+ */
 static __always_inline bool goes_nowhere(u64 enq_flags)
 {
 	return enq_flags & SCX_ENQ_REENQ && all_are_away();
@@ -160,7 +168,10 @@ static __always_inline void enqueue_apart(struct task_struct *p, u64 enq_flags)
 		cpu_queue_kick(p, cpu);
 }
 
-/* A slice that has ended, or been cut off: to an idle CPU, else to where fewer are ahead than here, without itself. */
+/*
+ * At the end of a slice, full or cut short: p goes to an idle CPU, else to where fewer tasks are
+ * ahead of it than here.
+ */
 static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -176,13 +187,15 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 		cpu = idle;
 	else if ((knob_variant == SLIDE || enq_flags & SCX_ENQ_REENQ) && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, waiting - 1);
-	/* With its tasks pushed off, the queue of a CPU that goes looks the shortest. */
+	/* A CPU that goes offline looks the shortest, as its tasks have been pushed away. */
 	if (!cpu_is_active(cpu))
 		cpu = scx_bpf_task_cpu(p);
 	insert_again(p, cpu, SCX_DSQ_LOCAL_ON | cpu, enq_flags);
 }
 
-/* A task that can go nowhere else, or not now: on its CPU, at the head where it has just woken and is to. */
+/*
+ * A task that cannot move, now or ever: stays on its CPU, at the head if it has just woken and may.
+ */
 static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -192,27 +205,31 @@ static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 	insert_again(p, cpu, SCX_DSQ_LOCAL, enq_flags);
 }
 
-/* The end of a slice, or a task that the kernel does not ask select_cpu for: it has just one CPU. */
+/* The end of a slice, or a task with one CPU only: the kernel does not call select_cpu for it. */
 void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		defer_ends(p, scx_bpf_task_cpu(p));
 	if (wait_apart(scx_bpf_task_cpu(p)) && waits_with_others(p))
 		enqueue_apart(p, enq_flags);
-	else if (p->nr_cpus_allowed == 1 || migration_is_disabled(p))	/* the latter: before 6.14 */
+	else if (p->nr_cpus_allowed == 1 || migration_is_disabled(p)) /* the latter before 6.14 */
 		enqueue_here(p, enq_flags);
 	else
 		enqueue_or_push(p, enq_flags);
 }
 
-/* Takes what waits here, or with nothing to do what waits nearest; whether there was anything. */
+/*
+ * Takes a task that waits here, or on an idle CPU the nearest waiting task. Whether there was one.
+ */
 static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
 	cpu_queue_clear_unasked();
 	return cpu_queue_take_from_away(cpu) || cpu_queue_take_near(cpu, is_idle ? nr_cpus : 1);
 }
 
-/* No real-time tasks come any more: all that waits apart goes to the local DSQ. Whether there was anything. */
+/*
+ * Frequent visits are over: moves the DSQ's tasks to the local DSQ. Returns whether there were any.
+ */
 static __always_inline bool come_together(s32 cpu)
 {
 	s32 i, waiting = scx_bpf_dsq_nr_queued(cpu);
@@ -227,7 +244,7 @@ static __always_inline bool come_together(s32 cpu)
 	return any;
 }
 
-/* Nothing is on the local DSQ: without pull or real-time tasks, nothing waits here. */
+/* The local DSQ is empty: without pull or frequent visits, no task waits here. */
 void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 {
 	bool is_idle = !prev || !(prev->scx.flags & SCX_TASK_QUEUED);
@@ -244,15 +261,16 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (is_idle)
 		cpu_is_back(cpu, true);
-	/* It goes on if it can: for a slice of this policy's, not the 20 ms that the kernel gives. */
+	/* prev continues if it can: with a slice of this policy, not the kernel's 20 ms. */
 	if (prev)
 		task_set_slice(prev, slice_ns());
 }
 
 /*
- * Whether p has had its turn though its slice goes on: who ran when a real-time task came is queued again by the kernel,
- * first and for 20 ms anew each time (see cpu_sends_away), so beside one that wakes more often than that it would run
- * for ever. One that blocked in the meantime and is back may look like it: only where the CPU was lost is that so.
+ * Whether p has had its turn although its slice is not over. The kernel re-enqueues a task
+ * preempted by a real-time task first, with new 20 ms each time (see cpu_sends_away). Beside a
+ * real-time task that wakes more often than that, p would run for ever. A task that blocked
+ * meanwhile and runs again looks the same, so this holds only if a higher class took the CPU since.
  */
 static __always_inline bool turn_was_prolonged(struct fl_cpu *state, struct task_struct *p)
 {
@@ -276,7 +294,7 @@ void OP(flsched_tick, struct task_struct *p)
 	if (visits_ever()) {
 		visits_look();
 		cpu_sees_itself_go(this_cpu());
-		/* who came to wait apart just when all came together */
+		/* a task may have been enqueued just when come_together emptied the DSQ */
 		if (!knob_pull && scx_bpf_dsq_nr_queued(this_cpu()) > 0)
 			set_apart(this_cpu(), true);
 	}
@@ -290,7 +308,7 @@ void OP(flsched_tick, struct task_struct *p)
 		task_set_slice(p, order_defer(&state->deferred, p->pid, knob_defer_ns));
 	if (wait_apart(this_cpu())) {
 		queue_kick(this_cpu());
-		/* Who found this CPU idle at once with another one waits where nobody can take it. */
+		/* Two tasks may have found this CPU idle at once: no CPU can take the second. */
 		if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
 			task_set_slice(p, 0);
 	} else if (knob_variant == SLIDE && place_waiting(this_cpu()) > 0) {
@@ -299,7 +317,7 @@ void OP(flsched_tick, struct task_struct *p)
 	}
 }
 
-/* It may have nothing left that it is asked for, because it goes. */
+/* A CPU that goes offline may get no other callback any more. */
 void OP(flsched_update_idle, s32 cpu, bool idle)
 {
 	if (idle && visits_ever())
@@ -307,16 +325,17 @@ void OP(flsched_update_idle, s32 cpu, bool idle)
 }
 
 /*
- * A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. At once, for what
- * cpu_sends_away() puts off takes a lock of this CPU's; but who ran until now goes only then, so once it is seen that
- * the other task does not let go, it does.
+ * A real-time or deadline task takes the CPU: the tasks waiting there are re-enqueued, and go
+ * elsewhere. This is done at once, as the deferred way (cpu_sends_away) takes a lock of this CPU.
+ * But only the deferred way moves the preempted task. So it follows once the real-time task has
+ * kept the CPU for long.
  */
 void OP(flsched_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct fl_cpu *state = cpus_of(cpu);
 
 	if (state) {
-		offer_withdraw(&state->offer);	/* nobody's slice ends here for it now */
+		offer_withdraw(&state->offer); /* no slice ends here for now */
 		visits_note(&state->visits, args);
 	}
 	cpu_is_lost(cpu);
@@ -371,19 +390,19 @@ void OP(flsched_exit, struct scx_exit_info *info)
 }
 
 OPS(flsched) = {
-	.select_cpu	= (void *)flsched_select_cpu,
-	.enqueue	= (void *)flsched_enqueue,
-	.dispatch	= (void *)flsched_dispatch,
-	.tick		= (void *)flsched_tick,
-	.update_idle	= KERNEL_ONLY(flsched_update_idle),
-	.disable	= (void *)flsched_disable,
-	.cpu_acquire	= (void *)flsched_cpu_acquire,
-	.cpu_release	= (void *)flsched_cpu_release,
-	.cpu_online	= (void *)flsched_cpu_online,
-	.cpu_offline	= (void *)flsched_cpu_offline,
-	.init		= (void *)flsched_init,
-	.exit		= (void *)flsched_exit,
-	.flags		= SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
-	.name		= "flsched",
-	.exit_dump_len	= EXIT_DUMP_LEN,
+	.select_cpu = (void *)flsched_select_cpu,
+	.enqueue = (void *)flsched_enqueue,
+	.dispatch = (void *)flsched_dispatch,
+	.tick = (void *)flsched_tick,
+	.update_idle = KERNEL_ONLY(flsched_update_idle),
+	.disable = (void *)flsched_disable,
+	.cpu_acquire = (void *)flsched_cpu_acquire,
+	.cpu_release = (void *)flsched_cpu_release,
+	.cpu_online = (void *)flsched_cpu_online,
+	.cpu_offline = (void *)flsched_cpu_offline,
+	.init = (void *)flsched_init,
+	.exit = (void *)flsched_exit,
+	.flags = SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
+	.name = "flsched",
+	.exit_dump_len = EXIT_DUMP_LEN,
 };

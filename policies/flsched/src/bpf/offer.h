@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Offer: work that waits behind a running task is brought to a CPU that idles. The released code
- * offers all that wait to idle CPUs whenever it switches (push_rt_tasks). A task on a local DSQ
- * cannot be taken from there, but the one that runs can go: where others wait, a tick that finds an
- * idle CPU ends the slice, and the task goes on there. After a barrier one CPU may have three tasks
- * and another a single one; all wait for the three, so it matters to even out before a slice is over.
+ * Offer: moves work from behind a running task to an idle CPU. The released code offers all waiting
+ * tasks to idle CPUs at every switch (push_rt_tasks). A task on a local DSQ cannot be taken from
+ * there, but the running task can move. If others wait, a tick that finds an idle CPU ends the
+ * slice, and the running task continues on that CPU. After a barrier one CPU may have three tasks
+ * and another one task. All threads wait for the three, so it matters to even out before a slice is
+ * over.
  *
- * What is claimed belongs to one CPU and is touched with its runqueue locked, so it needs no lock.
+ * A claim belongs to one CPU and is accessed under its runqueue lock, so it needs no lock of its
+ * own.
  */
 #pragma once
 #include "kernel.h"
 #include "hotplug.h"
 #include "topology.h"
 
-/* What a CPU has claimed: the number of an idle CPU plus 1, or 0. */
+/* A CPU's claim: 1 + the number of an idle CPU, or 0. */
 struct offer {
 	s32 claimed;
 };
 
-/* What was claimed is of no use: it looks busy since, and says anew that it is idle. */
+/*
+ * Drops an unused claim. The claimed CPU has looked busy since; the kick makes it report idle
+ * again.
+ */
 static __always_inline void offer_withdraw(struct offer *offer)
 {
 	if (!offer->claimed)
@@ -28,9 +33,9 @@ static __always_inline void offer_withdraw(struct offer *offer)
 }
 
 /*
- * A tick while p runs and others wait behind it: claims an idle CPU for it. Returns whether there is
- * one, so that p's slice is to end. The claim outlives p where p blocks first: others may use it, or it ends with the
- * next that can go nowhere.
+ * In a tick while p runs and others wait behind it: claims an idle CPU for p. Returns whether there
+ * is one, so that p's slice should end. If p blocks first, the claim stays: another task may use
+ * it, or it is dropped at the next task that cannot move.
  */
 static __always_inline bool offer_claim(struct offer *offer, struct task_struct *p)
 {
@@ -50,7 +55,7 @@ static __always_inline bool offer_claim(struct offer *offer, struct task_struct 
 	return offer->claimed;
 }
 
-/* The slice of p is over: the CPU that was claimed, if p may run there, else a negative number. */
+/* At the end of p's slice: the claimed CPU if p may run there, else a negative number. */
 static __always_inline s32 offer_take(struct offer *offer, struct task_struct *p)
 {
 	s32 cpu = offer->claimed - 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Place: which CPU a task becomes runnable on. An idle CPU near its last one, else its last one or
- * one with a shorter queue. No CPU looks for work elsewhere afterwards (slide 10), except with
- * `pull`, where one that has nothing to do takes what waits elsewhere.
+ * Place: the CPU on which a task becomes runnable. It is an idle CPU near its last one, else its
+ * last one or one with a shorter queue. No CPU looks for work elsewhere afterwards (slide 10). With
+ * `pull` a CPU with nothing to run takes tasks that wait elsewhere.
  */
 #pragma once
 #include "kernel.h"
@@ -12,7 +12,7 @@
 #include "place_idle.h"
 #include "visits.h"
 
-/* How many wait on a CPU beside the one that runs there, read without a lock. */
+/* How many tasks wait on a CPU behind the running one, read without a lock. */
 static __always_inline s32 place_waiting(s32 cpu)
 {
 	s32 waiting = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
@@ -20,13 +20,13 @@ static __always_inline s32 place_waiting(s32 cpu)
 	return wait_apart(cpu) ? waiting + scx_bpf_dsq_nr_queued(cpu) : waiting;
 }
 
-/* A CPU, and how many wait there. */
+/* A CPU, and how many tasks wait there. */
 struct place_queue {
 	s32 cpu;
 	s32 waiting;
 };
 
-/* Takes `cpu` for the best so far if p may run there and fewer wait. */
+/* Makes `cpu` the best so far if p may run there and fewer tasks wait. */
 static __always_inline void place_prefer(struct task_struct *p, s32 cpu, struct place_queue *best)
 {
 	s32 waiting;
@@ -39,9 +39,10 @@ static __always_inline void place_prefer(struct task_struct *p, s32 cpu, struct 
 }
 
 /*
- * Where fewer than `shortest` wait, and the fewest; the nearest such CPU, else `cpu`, but where p may run. For a new task
- * when no CPU idles, which has nothing in any cache yet and would wait with all its siblings on the
- * CPU of its parent; and for one whose slice has ended. It looks at every CPU: both are seldom.
+ * The CPU with the fewest waiting tasks, fewer than `shortest`, nearest first; else `cpu`, if p may
+ * run there. Used for a new task when no CPU is idle, and at the end of a slice. A new task has no
+ * cache contents yet, and would wait on its parent's CPU with all its siblings. This looks at every
+ * CPU: both cases are rare.
  */
 static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 shortest)
 {
@@ -57,10 +58,10 @@ static __always_inline s32 place_shortest(struct task_struct *p, s32 cpu, s32 sh
 }
 
 /*
- * For a woken task when no CPU idles: its last CPU, or where others wait there already, one of two
- * picked at random if fewer wait on it. When a barrier opens, the first to be woken take the idle
- * CPUs, also those that others ran on last; without a second choice these would queue behind them
- * while CPUs elsewhere have one task each. Two choices do nearly as well as looking everywhere
+ * For a woken task when no CPU is idle: its last CPU. If tasks wait there already, one of two CPUs
+ * picked at random if fewer wait there. When a barrier opens, the first woken tasks take the idle
+ * CPUs, including the last CPUs of other tasks. Without a second choice, those would queue behind
+ * them while CPUs elsewhere have one task each. Two choices do nearly as well as looking everywhere
  * (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001), and cost two reads.
  */
 static __always_inline s32 place_shorter(struct task_struct *p, s32 prev_cpu)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Visits: while real-time tasks come and go, who waits does so where others can take it from, as with `pull`. On a local
- * DSQ it is sent away at each visit, to the end of another queue: nobody would get to run on a CPU that is visited often
- * but who does already. And kernels after 7.2 throw a policy out of which a task is queued again more than 256 times
- * before it runs [SCX_REENQ_MAX_REPEAT].
+ * Visits: short stays of real-time tasks on a CPU. While they are frequent, waiting tasks go to
+ * DSQs that other CPUs can take from, as with `pull`. A task on a local DSQ is re-enqueued at each
+ * visit, at the end of another queue. Then only the task already running would make progress on a
+ * CPU with frequent visits. Kernels after 7.2 also unload a policy that re-enqueues a task more
+ * than 256 times before it runs [SCX_REENQ_MAX_REPEAT].
  */
 #pragma once
 #include "kernel.h"
@@ -11,38 +12,41 @@
 #include "hotplug.h"
 #include "knobs.h"
 
-/* So many in such a time are often: not the visits of who looks at the machine now and then. */
-#define VISITS_OFTEN 8
+/* This many visits in this time are frequent: more than occasional housekeeping. */
+#define VISITS_OFTEN	 8
 #define VISITS_WITHIN_NS (160 * 1000 * 1000ULL)
 
-/* They are over when there have been none for so long. */
+/* After this long without any, frequent visits have ended. */
 #define VISITS_END_NS (1000 * 1000 * 1000ULL)
 
-/* Of one CPU, which alone touches it. Of those within a tick one counts. */
+/* The visits of one CPU, accessed by it alone. Several visits within a tick count as one. */
 struct visits {
 	u64 first_ns;
 	u64 last_ns;
 	u32 count;
 };
 
-/* Of any CPU: read by all, and written seldom. Of one struct the compiler would make variables of names that BTF refuses. */
-static u64 visits_often_ns;	/* when a CPU was last visited often; 0: none has been since this was loaded */
+/*
+ * For all CPUs: read often, written seldom. Not a struct, which the compiler would split into
+ * variables with names that BTF refuses.
+ */
+static u64 visits_often_ns; /* when visits of a CPU were last frequent; 0: never */
 static bool visits_lately;
-static u64 visits_over_ns;	/* when that ended last; 0: never */
+static u64 visits_over_ns; /* when frequent visits last ended; 0: never */
 
-/* Whether anything may wait in the DSQs. */
+/* Whether any task may wait in the DSQs. */
 static __always_inline bool visits_ever(void)
 {
 	return knob_pull || visits_often_ns;
 }
 
-/* Whether those that come to wait now do so there. */
+/* Whether tasks that start to wait now do so in the DSQs. */
 static __always_inline bool visits_go_on(void)
 {
 	return knob_pull || visits_lately;
 }
 
-/* CPUs for which some wait in a DSQ, or have lately: any CPU may say so, and the CPU itself that it is over. */
+/* CPUs with tasks in their DSQ, now or lately. Any CPU sets this; only the CPU itself clears it. */
 static bool apart[MAX_CPUS];
 
 static __always_inline void set_apart(s32 cpu, bool are)
@@ -55,8 +59,9 @@ static __always_inline void set_apart(s32 cpu, bool are)
 }
 
 /*
- * Whether who comes to wait on a CPU is to do so in its DSQ. Also after the last visit, until those that wait there have
- * come to the local one: while that has any, dispatch is not asked.
+ * Whether a task that starts to wait on a CPU goes to its DSQ. True also after the last visit,
+ * until the tasks in the DSQ have moved to the local DSQ: dispatch is not called while that one has
+ * tasks.
  */
 static __always_inline bool wait_apart(s32 cpu)
 {
@@ -66,7 +71,10 @@ static __always_inline bool wait_apart(s32 cpu)
 	return visits_go_on() || (at < MAX_CPUS && apart[at]);
 }
 
-/* In cpu_release. The stopper stays for some us only, and comes wherever the kernel moves a running task. */
+/*
+ * In cpu_release. The stopper does not count: it stays for some us only, and comes wherever the
+ * kernel migrates a running task.
+ */
 static __always_inline void visits_note(struct visits *visits, struct scx_cpu_release_args *args)
 {
 	u64 now = now_ns();
@@ -84,7 +92,7 @@ static __always_inline void visits_note(struct visits *visits, struct scx_cpu_re
 	visits_lately = true;
 }
 
-/* In tick: they end once no CPU is taken, and none has been visited often for a while. */
+/* In tick: frequent visits end when no CPU is taken and none has had them for a while. */
 static __always_inline void visits_look(void)
 {
 	u64 now;
@@ -99,10 +107,12 @@ static __always_inline void visits_look(void)
 }
 
 /*
- * In dispatch, on a CPU with nothing to do: whether it is to look what waits for others. For a while after the last visit,
- * too: who came to wait in that very moment may be in the DSQ of a CPU that has just looked and idles.
+ * In dispatch, on a CPU with nothing to run: whether it should look at other CPUs' DSQs. True also
+ * for a while after the last visit. A task enqueued at that very moment may be in the DSQ of a CPU
+ * that has just looked and idles.
  */
 static __always_inline bool visits_make_look(void)
 {
-	return visits_go_on() || (visits_over_ns && elapsed_ns(visits_over_ns, now_ns()) < VISITS_END_NS);
+	return visits_go_on() ||
+	       (visits_over_ns && elapsed_ns(visits_over_ns, now_ns()) < VISITS_END_NS);
 }

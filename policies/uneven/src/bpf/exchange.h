@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Exchange: who changes places with whom. Read without locks: a CPU's state is a tick old at most. */
+/* Exchange: which tasks swap CPUs. Read without locks: a CPU's state is a tick old at most. */
 #pragma once
 #include "state.h"
 #include "queue.h"
 
-#define ARRIVES_NS 1000000	/* who was sent to a CPU has come by then, or does not come */
+/* A task that was sent to a CPU arrives within this time, or not at all. */
+#define ARRIVES_NS 1000000
 
-/* Where p was agreed to go, which is forgotten with this; -1: nowhere. */
+/* The CPU that p was to go to by a deal, which this closes; -1: none. */
 static __always_inline s32 deal_close(struct task_struct *p, s32 cpu)
 {
 	struct un_cpu *here = cpus_of(cpu);
@@ -24,13 +25,13 @@ static __always_inline bool deal_open(struct un_cpu *from, s32 pid, s32 to)
 	return __sync_bool_compare_and_swap(&from->deal, 0, deal_of(pid, to));
 }
 
-/* A CPU with nothing to do, to which nobody is on the way. */
+/* Whether a CPU has nothing to run and no task is on its way there. */
 static __always_inline bool awaits(const struct un_cpu *cpu, u64 now)
 {
 	return !cpu->pid && elapsed_ns(cpu->expects_ns, now) > ARRIVES_NS;
 }
 
-/* Whether somebody waits whom any CPU may take. */
+/* Whether any task waits that every CPU may take. */
 static __always_inline bool any_waits(void)
 {
 	bool waits = false;
@@ -42,35 +43,45 @@ static __always_inline bool any_waits(void)
 }
 
 /*
- * Whether those who wait are to have a CPU, `any` if there are such as any CPU may take. The kernel does not have a CPU
- * choose while somebody has been sent there [balance_one]: where one after another comes for a part of a turn, who waits
- * would do so for ever. So a turn is one whoever has it, and after it nobody comes until the CPU has chosen. Ticks are
- * all that ends turns: this one may have begun just after one.
+ * Whether waiting tasks should get this CPU; `any` says that a task waits that every CPU may take.
+ * The kernel does not call dispatch while a task has been sent to the CPU's local DSQ
+ * [balance_one]. If one task after another arrived for a part of a turn, the waiting tasks would
+ * wait for ever. So a turn is shared by all tasks that have it, and after it no task is sent until
+ * the CPU has chosen. Only ticks end turns, and this one may have begun just after a tick.
  */
 static __always_inline bool turn_is_over(const struct un_cpu *cpu, s32 at, bool any, u64 now)
 {
-	return elapsed_ns(cpu->chose_ns, now) > knob_slice_ns + tick_ns && (any || scx_bpf_dsq_nr_queued(at) > 0);
+	return elapsed_ns(cpu->chose_ns, now) > knob_slice_ns + tick_ns &&
+	       (any || scx_bpf_dsq_nr_queued(at) > 0);
 }
 
-/* What p gains by going from `cpu` to another, ns: in place of who runs there, or where nobody does. 0: nothing. */
-static __always_inline s64 gain_at(const struct un_cpu *mine, s32 cpu, const struct un_cpu *other, s32 at, u64 now)
+/*
+ * The gain of p by going from `cpu` to `at`, ns: in place of the task there, or if that CPU is
+ * idle. 0: nothing.
+ */
+static __always_inline s64 gain_at(const struct un_cpu *mine, s32 cpu, const struct un_cpu *other,
+				   s32 at, u64 now)
 {
 	u32 kind = cpu_kind(cpu), there = cpu_kind(at);
 
 	if (other->deal)
 		return 0;
 	if (other->pid)
-		return may_run(other, cpu) ? swap_gain(&mine->wants, kind, &other->wants, there) : 0;
+		return may_run(other, cpu) ? swap_gain(&mine->wants, kind, &other->wants, there)
+					   : 0;
 	/*
-	 * A faster one that idles is taken whatever the shares are: nobody else wants it. Of a real-time task that takes it
-	 * from there nobody hears, and whoever is sent waits behind that [switch_class].
+	 * An idle faster CPU is taken whatever the shares are: no other task wants it. The kernel
+	 * does not report a real-time task that takes the CPU from idle, and a task sent there
+	 * would wait behind it [switch_class].
 	 */
 	if (there < kind && awaits(other, now) && cpu_idles(at))
 		return swap_worth() + 1 + knob_round_ns;
 	return 0;
 }
 
-/* Agrees on p's place with another CPU where both gain enough, and has both schedule. */
+/*
+ * Makes a deal on p's CPU and another one if the tasks gain enough, and makes both CPUs schedule.
+ */
 static __always_inline void exchange(struct task_struct *p, s32 cpu)
 {
 	struct un_cpu *mine = cpus_of(cpu), *other;
@@ -82,7 +93,10 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 
 	if (!mine || mine->deal)
 		return;
-	/* One of the two has had its share where it is: that one looks. A slower one looks for idle faster ones. */
+	/*
+	 * One of the two tasks has had its share where it runs: its CPU looks. A slower CPU also
+	 * looks for idle faster ones.
+	 */
 	if (!kind && mine->wants.ns[0] > -swap_worth() / 4)
 		return;
 	any = any_waits();
@@ -124,7 +138,7 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 	task_set_slice(p, 0);
 }
 
-/* A CPU with nothing to do takes over the task of a slower one that gains most. */
+/* A CPU with nothing to run takes over the task of a slower CPU that gains most. */
 static __always_inline void take_over(s32 cpu)
 {
 	struct un_cpu *mine = cpus_of(cpu), *other;

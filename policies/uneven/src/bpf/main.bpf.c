@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Shares of uneven cores: each task gets the part of its CPU time on each kind of core that the control
- * plane has computed for it.
+ * Shares of uneven cores: each task gets the part of its CPU time on each kind of core that the
+ * control plane has computed for it.
  *
- * A task is owed its share of each kind whenever it runs, and pays for the kind that it runs on. Tasks on
- * different kinds change places when that brings both nearer to their shares by half a round, so a
- * machine with a task for each CPU rotates them although nothing waits. Where tasks wait they do so in
- * a queue for the kind that they are most behind on, in the order of CPU time; a CPU that finds its
- * own queue empty, or another one's head far behind, takes from there. A fast CPU with nothing to do takes
- * over a task that runs on a slow one. So no CPU idles while a task it may run waits, and what
- * shares are kept within is about a round.
+ * A running task earns its share of every kind, and pays for the kind that it runs on. Tasks on
+ * different kinds change places if that brings both nearer to their shares by half a round. So a
+ * machine with one task for each CPU rotates them although none waits. A waiting task is in the
+ * queue of the kind that it is most behind on, in the order of CPU time. A CPU takes from another
+ * queue if its own is empty, or if the other one's head is far behind. An idle fast CPU takes over
+ * a task that runs on a slow one. So no CPU idles while a task that it may run waits, and shares
+ * are kept to within about a round.
  *
- * Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems (slide 11: rounds and swaps).
+ * Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems (slide 11: rounds and
+ * swaps).
  */
 #include "kernel.h"
 #include "topology.h"
@@ -22,7 +23,7 @@
 
 LICENSE;
 
-/* An idle CPU for a task that wakes: of the kind that it is to have next if there is one, now claimed. */
+/* An idle CPU for a woken task, now claimed: of the kind that it gets next, if there is one. */
 static __always_inline s32 place(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
@@ -48,18 +49,21 @@ s32 OP(uneven_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	return cpu;
 }
 
-/* Who has been agreed to go to another CPU goes there. */
+/* A task with a deal goes to the CPU of the deal. */
 void OP(uneven_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 here = scx_bpf_task_cpu(p), to = deal_close(p, here);
 
-	/* From 6.14 on the kernel asks for none that cannot leave its CPU now. */
+	/* From 6.14 on the kernel does not call this for a task that cannot migrate now. */
 	if (to >= 0 && !migration_is_disabled(p)) {
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | to, knob_slice_ns, 0);
 		return;
 	}
 	queue_up(p, enq_flags);
-	/* It was to leave, and cannot. Its CPU has nobody else, and looks no more before it idles [put_prev_task_scx]. */
+	/*
+	 * p was to leave, and cannot. Its CPU has no other task, and does not look again before it
+	 * idles [put_prev_task_scx].
+	 */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(here, SCX_KICK_IDLE);
 }
@@ -88,7 +92,10 @@ void OP(uneven_dispatch, s32 cpu, struct task_struct *prev)
 	take_over(cpu);
 }
 
-/* Who changes a task's priority, or where it may run, has it stop and start again, from another CPU as it may be. */
+/*
+ * A change of a task's priority or affinity stops and restarts the task, possibly from another CPU.
+ * So this uses the task's CPU, not the current one.
+ */
 void OP(uneven_running, struct task_struct *p)
 {
 	s32 at = scx_bpf_task_cpu(p);
@@ -127,18 +134,18 @@ void OP(uneven_tick, struct task_struct *p)
 	charge(p, this_cpu(), cpu);
 	if (cpu_is_left(p))
 		return;
-	/* All kinds: where every CPU of one idles, none of them has ticks. */
+	/* All kinds: if all CPUs of one are idle, none of them has ticks. */
 	bpf_for(i, 0, nr_types)
 		queue_kick(queue_of_kind(i));
 	queue_kick(this_cpu());
-	/* Somebody was sent here, whom no other CPU can take. */
+	/* A task on the local DSQ also ends the slice: no other CPU can take it. */
 	if (cpu_is_shared(this_cpu()) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
 		task_set_slice(p, 0);
 	else
 		exchange(p, this_cpu());
 }
 
-/* It may have nothing left that it is asked for, because it goes. */
+/* A CPU that goes offline may get no other callback any more. */
 void OP(uneven_update_idle, s32 cpu, bool idle)
 {
 	if (idle)
@@ -150,7 +157,7 @@ void OP(uneven_set_weight, struct task_struct *p, u32 weight)
 	task_table_weighs(p, weight);
 }
 
-/* Where it may run: p has the new mask already. */
+/* p's affinity has changed: p already has the new mask. */
 void OP(uneven_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 {
 	struct task_slot *slot = task_slot(p);
@@ -188,7 +195,7 @@ void OP(uneven_exit_task, struct task_struct *p, struct scx_exit_task_args *args
 	task_table_leave(p);
 }
 
-/* A real-time or deadline task takes the CPU: what waits there is queued again, and goes elsewhere. */
+/* A real-time or deadline task takes the CPU: re-enqueues the tasks waiting there, elsewhere. */
 void OP(uneven_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct un_cpu *state = cpus_of(cpu);
@@ -245,26 +252,27 @@ void OP(uneven_exit, struct scx_exit_info *info)
 }
 
 OPS(uneven) = {
-	.select_cpu	= (void *)uneven_select_cpu,
-	.enqueue	= (void *)uneven_enqueue,
-	.dispatch	= (void *)uneven_dispatch,
-	.running	= (void *)uneven_running,
-	.stopping	= (void *)uneven_stopping,
-	.tick		= (void *)uneven_tick,
-	.update_idle	= KERNEL_ONLY(uneven_update_idle),
-	.set_weight	= (void *)uneven_set_weight,
-	.set_cpumask	= (void *)uneven_set_cpumask,
-	.cgroup_move	= (void *)uneven_cgroup_move,
-	.enable		= (void *)uneven_enable,
-	.init_task	= (void *)uneven_init_task,
-	.exit_task	= (void *)uneven_exit_task,
-	.cpu_acquire	= (void *)uneven_cpu_acquire,
-	.cpu_release	= (void *)uneven_cpu_release,
-	.cpu_online	= (void *)uneven_cpu_online,
-	.cpu_offline	= (void *)uneven_cpu_offline,
-	.init		= (void *)uneven_init,
-	.exit		= (void *)uneven_exit,
-	.flags		= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
-	.name		= "uneven",
-	.exit_dump_len	= EXIT_DUMP_LEN,
+	.select_cpu = (void *)uneven_select_cpu,
+	.enqueue = (void *)uneven_enqueue,
+	.dispatch = (void *)uneven_dispatch,
+	.running = (void *)uneven_running,
+	.stopping = (void *)uneven_stopping,
+	.tick = (void *)uneven_tick,
+	.update_idle = KERNEL_ONLY(uneven_update_idle),
+	.set_weight = (void *)uneven_set_weight,
+	.set_cpumask = (void *)uneven_set_cpumask,
+	.cgroup_move = (void *)uneven_cgroup_move,
+	.enable = (void *)uneven_enable,
+	.init_task = (void *)uneven_init_task,
+	.exit_task = (void *)uneven_exit_task,
+	.cpu_acquire = (void *)uneven_cpu_acquire,
+	.cpu_release = (void *)uneven_cpu_release,
+	.cpu_online = (void *)uneven_cpu_online,
+	.cpu_offline = (void *)uneven_cpu_offline,
+	.init = (void *)uneven_init,
+	.exit = (void *)uneven_exit,
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP |
+		 SCX_OPS_KEEP_BUILTIN_IDLE,
+	.name = "uneven",
+	.exit_dump_len = EXIT_DUMP_LEN,
 };

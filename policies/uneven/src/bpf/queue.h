@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Queue: where tasks wait, and which of them a CPU takes. In each queue the order is that of CPU time. */
+/* Queue: where tasks wait, and which of them a CPU takes. Each queue is ordered by virtual time. */
 #pragma once
 #include "state.h"
 #include "overdue.h"
 
 /*
- * A queue for each kind of core; those below are for each CPU, for tasks that may not run on all. Kinds change with each
- * turn of a task's, so all that is not bound goes by one clock (VTIME_CLOCKS).
+ * A queue for each kind of core. Lower numbers are CPUs' queues, for tasks that may not run on all
+ * CPUs. A task's kind changes with each turn, so all tasks in kinds' queues use the common clock
+ * (VTIME_CLOCKS).
  */
 static __always_inline u64 queue_of_kind(u32 kind)
 {
@@ -33,7 +34,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 		cpu_queue_kick(p, cpu);
 }
 
-/* The same for another kind's queue, of which so much is said to be later. */
+/* The head of another kind's queue, as if it were later by `handicap`. */
 static __always_inline s64 queue_head(u64 queue, s64 handicap)
 {
 	s64 head = vtime_head(queue);
@@ -44,12 +45,14 @@ static __always_inline s64 queue_head(u64 queue, s64 handicap)
 /* Whether a task waits for this CPU or its kind. */
 static __always_inline bool queue_waits(s32 cpu)
 {
-	return scx_bpf_dsq_nr_queued(cpu) > 0 || scx_bpf_dsq_nr_queued(queue_of_kind(cpu_kind(cpu))) > 0;
+	return scx_bpf_dsq_nr_queued(cpu) > 0 ||
+	       scx_bpf_dsq_nr_queued(queue_of_kind(cpu_kind(cpu))) > 0;
 }
 
 /*
- * Takes who has had the least CPU time of those that wait for this CPU or its kind; or for another kind, if it
- * is a slice behind. `prev` goes on unless somebody has had less. Whether one was taken.
+ * Takes the task with the least CPU time of those that wait for this CPU or its kind. A task of
+ * another kind counts if it is a slice behind. `prev` continues unless a task has had less. Returns
+ * whether a task was taken.
  */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
@@ -66,7 +69,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		found = true;
 	}
 	for (i = 0; i < TYPES_MAX; i++) {
-		head = i < nr_types ? queue_head(queue_of_kind(i), i == kind ? 0 : knob_slice_ns) : S64_MAX;
+		head = i < nr_types ? queue_head(queue_of_kind(i), i == kind ? 0 : knob_slice_ns)
+				    : S64_MAX;
 		if (head < least) {
 			least = head;
 			queue = queue_of_kind(i);
@@ -81,7 +85,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		return true;
 	if (prev)
 		return false;
-	/* Nothing to do: whatever can be had. */
+	/* Nothing to run: take any task. */
 	for (i = 0; i < TYPES_MAX; i++)
 		if (i < nr_types && vtime_take(queue_of_kind(i), knob_slice_ns))
 			return true;

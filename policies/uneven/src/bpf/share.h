@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Share: how much of each kind of core a task is still to have of its CPU time, and which it is to have next. */
+/* Share: how much CPU time a task is owed on each kind of core, and which kind it gets next. */
 #pragma once
 #include "kernel.h"
 
-#define SHARE_ONE 65535	/* a task's share of a kind is so many of these: 16 bits for each kind, from the lowest */
+/* The unit of a task's share of a kind: 16 bits for each kind, from the lowest bits. */
+#define SHARE_ONE 65535
 
-/* How far a task is behind on each kind of core, ns of its own CPU time: below 0 it has had more than its share. */
+/* How far a task is behind on each kind, ns of its own CPU time; negative: it has had more. */
 struct wants {
 	s64 ns[TYPES_MAX];
 };
@@ -16,10 +17,11 @@ static __always_inline u64 share_of(u64 shares, u32 kind)
 }
 
 /*
- * A task has run on a kind for so long: it is owed its share of that time on each. What it is owed is kept
- * within `most`, so that a change of shares is not paid back for ever.
+ * Charges a run on a kind: the task is owed its share of that time on each kind. The debt is
+ * limited to `most`, so that a change of shares is not paid back for ever.
  */
-static __always_inline void share_charge(struct wants *wants, u64 shares, u32 on, u64 ran_ns, s64 most)
+static __always_inline void share_charge(struct wants *wants, u64 shares, u32 on, u64 ran_ns,
+					 s64 most)
 {
 	u32 kind;
 
@@ -36,7 +38,7 @@ static __always_inline void share_charge(struct wants *wants, u64 shares, u32 on
 	}
 }
 
-/* The kind that a task is to have next: the one it is most behind on, the faster of two alike. */
+/* The kind that a task gets next: the one it is most behind on; the faster of two equal ones. */
 static __always_inline u32 share_next(const struct wants *wants, u32 kinds)
 {
 	u32 kind, next = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the policy knows of each task and each CPU, and how it is kept. */
+/* The policy's state of each task and each CPU, and how it is updated. */
 #pragma once
 #include "counters.h"
 #include "hotplug.h"
@@ -21,21 +21,24 @@ struct {
 	__type(value, struct un_task);
 } un_tasks SEC(".maps");
 
-/* Written by its own CPU; others read it, a tick old at most, and write deals and `expects_ns` atomically. */
+/*
+ * Written by its own CPU. Other CPUs read it, a tick old at most, and write `deal` and `expects_ns`
+ * atomically.
+ */
 struct un_cpu {
-	struct wants wants;	/* of who runs here, as of the last time it was charged */
-	u64 since_ns;		/* when that was */
-	struct count counted;	/* what this CPU had counted at that time */
+	struct wants wants; /* of the running task, as of its last charge */
+	u64 since_ns;  /* when that was */
+	struct count counted; /* this CPU's count at that time */
 	u64 deal;
-	u64 expects_ns;		/* when somebody was last sent here */
-	u64 chose_ns;		/* when it last chose among those who wait */
-	s32 pid;		/* who runs here; 0: nobody */
-	u64 may[CPU_WORDS];	/* the CPUs that it may run on, a bit for each: all, if it may run on all that are there */
+	u64 expects_ns; /* when a task was last sent here */
+	u64 chose_ns;  /* when it last chose among waiting tasks */
+	s32 pid;	 /* the running task; 0: none */
+	u64 may[CPU_WORDS]; /* CPUs the running task may run on; all bits if all online ones */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct un_cpu, cpus)
 
-/* Notes where who runs here may run. */
+/* Notes where the running task may run. */
 static __always_inline void may_note(struct un_cpu *cpu, const struct task_struct *p)
 {
 	u32 word;
@@ -46,7 +49,10 @@ static __always_inline void may_note(struct un_cpu *cpu, const struct task_struc
 		cpu->may[word] = ~0ULL;
 }
 
-/* Whether who runs on a CPU may run on another. Without a branch of its own: of each the verifier goes both ways. */
+/*
+ * Whether a CPU's task may run on another. Branchless, as the verifier follows both ways of a
+ * branch.
+ */
 static __always_inline bool may_run(const struct un_cpu *cpu, s32 at)
 {
 	u32 word = (u32)at / 64 & (CPU_WORDS - 1);
@@ -66,7 +72,7 @@ static __always_inline u32 kinds_allowed(const struct task_struct *p)
 	return kinds;
 }
 
-/* Tells the control plane how many CPUs of each kind are there. */
+/* Tells the control plane how many CPUs of each kind are online. */
 static __always_inline void cpus_count(void)
 {
 	struct by_type there = {};
@@ -79,13 +85,15 @@ static __always_inline void cpus_count(void)
 		task_table.cpus[i] = there.of[i];
 }
 
-/* A swap is worth its two migrations from here on: half a round. */
+/* A swap has to gain this much to be worth its two migrations: half a round. */
 static __always_inline s64 swap_worth(void)
 {
 	return knob_round_ns / 2;
 }
 
-/* Tasks whose shares are not known yet get those of everybody; before there are any, all is alike to them. */
+/*
+ * A task whose shares are unknown gets the default ones. Before there are any, all kinds are alike.
+ */
 static __always_inline u64 shares_of(const struct task_slot *slot)
 {
 	u64 shares = slot ? task_share(slot) : 0;
@@ -93,13 +101,13 @@ static __always_inline u64 shares_of(const struct task_slot *slot)
 	return shares ? shares : task_share(&task_table.slots[0]);
 }
 
-/* What a CPU has counted, which can be read there alone. */
+/* A CPU's count, which only that CPU can read. */
 static __always_inline struct count count_now(s32 at)
 {
 	return reads_counters && at == this_cpu() ? cpu_count() : (struct count){};
 }
 
-/* Charges p for its time on its CPU since it was charged last. */
+/* Charges p for its time on its CPU since the last charge. */
 static __always_inline void charge(struct task_struct *p, s32 at, struct un_cpu *cpu)
 {
 	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);

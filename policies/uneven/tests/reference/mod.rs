@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The linear programs that shares have to solve, written down from their definition and handed to a
-//! solver that the crate itself does not use.
+//! The linear programs that shares have to solve, written down from their definition and handed to
+//! a solver that the crate itself does not use.
 
 use microlp::{ComparisonOp, OptimizationDirection, Variable};
 use uneven::{Base, Problem};
 
-/// What everybody gets at least.
+/// The least that every task gets.
 #[derive(Clone, Copy)]
 pub enum Least {
     Nothing,
