@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `run --by affinity`: shares of uneven cores, or places in memory domains, by threads' masks of CPUs, where no
-//! scheduler can be loaded.
+//! `run --by affinity`: shares of uneven cores, or places in memory domains, through threads' masks of CPUs. It works
+//! where no scheduler can be loaded.
 
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use crate::placed::Moves;
 use crate::run::{self, End};
 use crate::{interrupt, output};
 
-/// Runs it until something ends it; every thread has its own mask then.
+/// Runs it until something ends it; then restores every thread's own mask.
 pub fn run(
     args: &Run,
     instance: &Instance,
@@ -66,7 +66,7 @@ pub fn run(
     let standing = Standing::now();
     let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
     output::wait_for_nobody();
-    // It works all the same from the class that everybody is in, and later where the machine is full.
+    // It also works from the ordinary class, but its turns come later when the machine is full.
     let _ = live::outrank_policies();
     let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
         true => None,
@@ -105,7 +105,7 @@ pub fn run(
     let ended = watch(args, label, &mut steering, child.as_mut(), known, (every, until), &stop);
     let (learned, had) = (steering.knows().learned, steering.had());
     let given = steering.end().map_err(failed);
-    // The disk may be slow, or gone.
+    // The disk may be slow or gone.
     known.keep(learned);
     run::released();
     let said = match (&ended, given) {
@@ -115,7 +115,7 @@ pub fn run(
     run::conclude(ended, said, child, &suspended)
 }
 
-/// The last lines: why it ended, and what each task that ran has had.
+/// The last lines: why it ended, and the CPU time of each task that ran.
 fn tell_end(
     args: &Run,
     label: &str,
@@ -178,7 +178,7 @@ fn watch(
         }
         if passed >= turn {
             steering.turn().map_err(failed)?;
-            // One that came late is not made up for.
+            // A late turn is not made up for.
             turn = started.elapsed() + TURN;
         }
         if passed >= next {

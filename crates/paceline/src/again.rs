@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `paceline report`: a report of results that were kept as JSON, or of two of them as before and after.
+//! `paceline report`: a report of results kept as JSON, or of two of them as before and after.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::files::{self, say_report};
 use crate::{export, verdict};
 
-/// Reads, shows and writes.
+/// Reads the results, shows them, and writes the report.
 pub fn run(args: &Report) -> Result<(), Failure> {
     let read_from: Vec<_> = args.results.iter().map(|path| ("the result", path.clone())).collect();
     export::check_files(&[("-o", args.output.clone())], &read_from)?;
@@ -66,7 +66,7 @@ fn beside(before: &Path, after: &Path) -> Result<Results, Failure> {
     .filter(|(_, a, b)| a != b)
     .map(|(what, a, b)| format!("{what}: {a} before, {b} after"))
     .collect();
-    // A replay is no nearer to the truth than to its own recording.
+    // A comparison of replays cannot be more exact than the replays are to their own recordings.
     let off =
         |results: &Results| results.recording.as_ref().map(|it| it.distance.map_or(1.0, f64::abs));
     let error = off(&one).into_iter().chain(off(&other)).fold(0.0, f64::max);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `try`: from a command to an answer. It is recorded here, replayed in sim under several policies, and what would
-//! change is said in words.
+//! `try`: from a command to an answer. It is recorded here and replayed in sim under several policies. The answer says
+//! in words what would change.
 
 mod answer;
 mod next;
@@ -26,13 +26,13 @@ use crate::{contest, doctor, export, ground, interrupt, nearness, output, record
 use answer::Case;
 use next::Ways;
 
-/// Longest that a replay may take on the simulated clock.
+/// Longest replay, on the simulated clock.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// Replays under each policy.
 const RUNS: u32 = 5;
-/// On any machine.
+/// Policies for any machine.
 const EVEN: &str = "default,flsched,cas,o1";
-/// On one whose cores are not all alike.
+/// Policies for a machine with uneven cores.
 const UNEVEN: &str = "default,flsched,cas,o1,min-fair,max-fair,max-perf";
 
 /// Records, replays, answers.
@@ -43,7 +43,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     };
     check_learners(named.as_deref().unwrap_or_default(), false)?;
     vm::which(args.command[0].as_ref()).map_err(Failure::input)?;
-    // To measure this machine takes a while; these take part on any.
+    // Measuring this machine takes a while, so these policies are checked before; they take part on any machine.
     check(args, named.as_deref().unwrap_or(&contender::parse_all(&[EVEN.to_string()])?))?;
     let scratch = interrupt::guard()?;
     let machine = find_machine(&args.machine)?;
@@ -96,7 +96,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     output::end(shown, kept.ended)
 }
 
-/// Refuses what could not be written when all is done.
+/// Refuses files that could not be written at the end.
 fn check(args: &Try, contenders: &[Contender]) -> Result<(), Failure> {
     let output = args.output.iter().map(|path| ("-o", path.clone()));
     let written: Vec<_> = output.chain([("--report", args.report.clone())]).collect();
@@ -105,7 +105,7 @@ fn check(args: &Try, contenders: &[Contender]) -> Result<(), Failure> {
     export::check(&args.exports, contenders, &written, &read)
 }
 
-/// Others are held against Linux's own class, under which it was recorded.
+/// Puts Linux's own class first: the recording was made under it, and others are compared with it.
 fn default_first(mut contenders: Vec<Contender>) -> Result<Vec<Contender>, Failure> {
     match contenders.iter().position(|contender| contender.label() == DEFAULT) {
         Some(at) => contenders[..=at].rotate_right(1),
@@ -128,12 +128,12 @@ fn recording(args: &Try, output: PathBuf) -> Record {
     }
 }
 
-/// Policies that it is replayed under on such a machine where none is named.
+/// Policies for the replay on such a machine if none is named.
 fn applying(machine: &Machine) -> &'static str {
     if machine.kinds(TYPES_MAX).rates.len() > 1 { UNEVEN } else { EVEN }
 }
 
-/// The answer, and a line for each policy. `args`: of `try`, where that is it.
+/// Adds the answer, and a line for each policy. `args`: the options of `try`, if this is one.
 pub fn add_answer(results: &mut Results, plan: &Plan, args: Option<&Try>) {
     let (Some(went), Some(recording)) = (plan.job.went(), &results.recording) else { return };
     let is_coarse = went.coarse.is_some();
@@ -175,7 +175,7 @@ pub fn add_answer(results: &mut Results, plan: &Plan, args: Option<&Try>) {
     results.answer = Some(answer::answer(&case, Some(&ways)));
 }
 
-/// Options that another `try` of the same is to have.
+/// Options of this `try` that the suggested next one keeps.
 fn kept_options(args: &Try) -> Vec<String> {
     let policies = args.policy.iter().flat_map(|named| ["--policy".to_string(), named.clone()]);
     let output = args.output.iter().map(|path| path.display().to_string());
@@ -190,7 +190,7 @@ mod tests {
     use crate::cli::Cli;
 
     #[test]
-    fn the_help_names_who_takes_part() {
+    fn the_help_names_the_policies_that_take_part() {
         let command = Cli::command();
         let attempt = command.find_subcommand("try").unwrap();
         let policy = attempt.get_arguments().find(|it| it.get_id() == "policy").unwrap();

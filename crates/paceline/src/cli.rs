@@ -528,7 +528,7 @@ pub enum Counter {
     Off,
 }
 
-/// Who reads counters.
+/// The program that reads counters.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedBy {
     /// The policy, where the kernel lets it
@@ -572,7 +572,7 @@ pub struct Run {
     /// What is counted of tasks; of di-plain, di-migrate and dino it cannot be chosen
     #[arg(long, value_name = "EVENT", default_value = "own")]
     pub counter: Counter,
-    /// Who reads counters
+    /// The program that reads counters
     #[arg(long, hide = true, default_value = "either")]
     pub counted_by: CountedBy,
     /// Which kind of core the policy takes each CPU for, the fastest kind first, such as

@@ -18,7 +18,7 @@ use crate::{doubt, export, ground, interrupt, nearness, output, shell, verdict};
 
 /// Runs the comparison and shows it.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
-    // Before this machine is measured, if it is to be.
+    // Checked before this machine is measured.
     if let Some(report) = &arguments.report {
         check_writable(report, "--report")?;
     }
@@ -26,7 +26,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let report: Vec<_> = arguments.report.iter().map(|path| ("--report", path.clone())).collect();
     export::check(&arguments.exports, &plan.contenders, &report, &read(arguments))?;
     let _scratch = match plan.place {
-        Place::Here(_) => None, // answers Ctrl-C itself
+        Place::Here(_) => None, // it handles Ctrl-C itself
         Place::Sim { .. } | Place::Vm { .. } => Some(interrupt::guard()?),
     };
     let progress = Progress::new(plan.steps());
@@ -45,7 +45,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     output::end(shown, measured.cut.map_or(Ok(()), Err))
 }
 
-/// Files that it is made of.
+/// Files that the comparison reads.
 fn read(arguments: &Compare) -> Vec<Named> {
     let machine = arguments.machine.machine.iter().chain(&arguments.clocks).map(PathBuf::from);
     let machine = machine.map(|path| ("the machine's file", path));
@@ -55,8 +55,8 @@ fn read(arguments: &Compare) -> Vec<Named> {
     machine.chain(workload).chain(profile).chain(kernel).collect()
 }
 
-/// Writes the files that were asked for, then shows the result: who reads it may have gone away, which is no reason to
-/// write none, and a file that cannot be written is none to show nothing.
+/// Writes the requested files, then shows the result. Files are written even if the reader of the result has gone. The
+/// result is shown even if a file cannot be written.
 pub fn hand_over(
     results: &Results,
     measured: &Measured,
@@ -78,7 +78,7 @@ pub fn write_page(path: &Path, results: &Results) -> Result<(), Failure> {
     write_whole(path, html::comparison(results, &origin(results))).map_err(Failure::input)
 }
 
-/// Shows the result in the form that is asked for.
+/// Shows the result in the requested form.
 pub fn print(results: &Results, form: &Form) -> Result<(), Failure> {
     output::print(&match form.json {
         true => results.json() + "\n",
@@ -86,15 +86,15 @@ pub fn print(results: &Results, form: &Form) -> Result<(), Failure> {
     })
 }
 
-/// Where the book is on the web, for a build that knows: a report then links to the page of each policy.
+/// Address of the book on the web, for builds that have one: a report then links to the page of each policy.
 const BOOK: Option<&str> = option_env!("PACELINE_BOOK");
 
-/// This build, this moment, this command, these policies.
+/// The version, the date, this command, and these policies.
 fn origin(results: &Results) -> Origin {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let words = ["paceline"].into_iter().chain(words.iter().map(String::as_str));
-    // Of two results that stand side by side each policy is there twice, as `cas (before)` and `cas (after)`.
+    // In two results side by side each policy occurs twice, as `cas (before)` and `cas (after)`.
     let labels = results.summary.iter().filter_map(|one| one.policy.split(" (").next());
     let mut policies: Vec<&str> = Vec::new();
     labels.for_each(|label| {
@@ -110,7 +110,7 @@ fn origin(results: &Results) -> Origin {
     }
 }
 
-/// What a reader is told of a policy: of results of another version some may be unknown.
+/// The description of a policy. A result of another version may have unknown policies.
 fn about(label: &str) -> Option<About> {
     let own = match Contender::parse(label).ok()? {
         Contender::Class(class) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a shell completes: the names that options take. The shell's own script asks this binary, so that it knows what
-//! this version has.
+//! Shell completion of the names that options take. The shell's own script asks this binary, so its answers match this
+//! version.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,10 +16,10 @@ use crate::list::KINDS;
 use crate::plan::WORKLOADS;
 use crate::repro;
 
-/// What a shell's script sets when it asks.
+/// Environment variable that a shell's script sets when it asks.
 const ASKS: &str = "COMPLETE";
 
-/// Answers a shell that asks, and ends; returns where none does.
+/// Answers a shell's request and ends; returns if there is none.
 pub fn answer() {
     CompleteEnv::with_factory(Cli::command).var(ASKS).complete();
 }
@@ -33,13 +33,12 @@ pub fn script(shell: clap_complete::Shell) -> io::Result<Vec<u8>> {
     Ok(script)
 }
 
-/// Names that begin like this.
+/// Names with this beginning.
 fn beginning(typed: &str, names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
     names.filter(|name| name.starts_with(typed)).map(CompletionCandidate::new).collect()
 }
 
-/// Policies, behind the last comma; behind a colon, knobs. Knobs are parted by commas too, so behind one either may
-/// follow.
+/// Policies, behind the last comma; behind a colon, knobs. Commas separate knobs too, so either may follow a knob.
 pub fn policies(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
     let (before, last) = match typed.rfind(',') {
@@ -66,7 +65,7 @@ fn knobs(policy: &str) -> impl Iterator<Item = &'static str> {
     own.into_iter().flat_map(|own| own.knobs.iter().map(|knob| knob.name))
 }
 
-/// Machines that come along, `this`, and files.
+/// Built-in machines, `this`, and files.
 pub fn machines(typed: &OsStr) -> Vec<CompletionCandidate> {
     let names = machine::names().chain(["this"]).map(String::from);
     let mut found = beginning(&typed.to_string_lossy(), names);
@@ -74,7 +73,7 @@ pub fn machines(typed: &OsStr) -> Vec<CompletionCandidate> {
     found
 }
 
-/// Workloads that come along, and files.
+/// Built-in workloads, and files.
 pub fn workloads(typed: &OsStr) -> Vec<CompletionCandidate> {
     let names = WORKLOADS.iter().map(|(name, _)| name.to_string());
     let mut found = beginning(&typed.to_string_lossy(), names);
@@ -82,7 +81,7 @@ pub fn workloads(typed: &OsStr) -> Vec<CompletionCandidate> {
     found
 }
 
-/// What `repro` takes.
+/// Names for `repro`.
 pub fn papers(typed: &OsStr) -> Vec<CompletionCandidate> {
     beginning(&typed.to_string_lossy(), repro::papers().map(String::from))
 }
@@ -92,7 +91,7 @@ pub fn figures(typed: &OsStr) -> Vec<CompletionCandidate> {
     beginning(&typed.to_string_lossy(), repro::figure_names().into_iter())
 }
 
-/// What `list` takes.
+/// Names for `list`.
 pub fn listed(typed: &OsStr) -> Vec<CompletionCandidate> {
     let names = KINDS.into_iter().chain(contender::names()).chain(machine::names());
     let names = names.chain(WORKLOADS.iter().map(|(name, _)| *name)).map(String::from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Defaults that people repeat, from config files: `/etc/paceline.toml`, and `paceline.toml` in the user's config folder,
-//! which goes before it. What the command line says goes before both.
+//! Defaults from config files: `/etc/paceline.toml`, and `paceline.toml` in the user's config folder, which takes
+//! precedence. The command line takes precedence over both.
 
 use std::collections::BTreeMap;
 use std::env::var_os;
@@ -15,10 +15,10 @@ use crate::failure::Failure;
 use crate::measure::THIS;
 use crate::{contender, files, meant, output, replay};
 
-/// Of all users.
+/// The file for all users.
 const SYSTEM: &str = "/etc/paceline.toml";
 
-/// What a config file may say; each key is what the option of that name takes.
+/// Keys of a config file; each takes the values of the option with its name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -28,14 +28,14 @@ struct File {
     runs: Option<u32>,
 }
 
-/// Defaults, and which file each is from.
+/// Defaults, and the file that each is from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Defaults {
     of: File,
     from: BTreeMap<&'static str, PathBuf>,
 }
 
-/// Shows what is in force.
+/// Shows the defaults in force.
 pub fn run(config: &Config) -> Result<(), Failure> {
     let defaults = Defaults::read()?;
     let rows = defaults.rows();
@@ -70,7 +70,7 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     })
 }
 
-/// Where config files are looked for; a later one goes before an earlier one.
+/// Places of config files; a later one takes precedence over an earlier one.
 fn paths() -> Vec<PathBuf> {
     let folder = var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(var_os("HOME")?).join(".config")));
@@ -86,7 +86,7 @@ impl Defaults {
         Ok(defaults)
     }
 
-    /// Takes what a file says.
+    /// Adds the defaults of a file.
     fn add(&mut self, text: &str, path: &Path) -> Result<(), Failure> {
         let file: File = toml::from_str(text).map_err(|error: toml::de::Error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
@@ -131,7 +131,7 @@ impl Defaults {
         Ok(())
     }
 
-    /// Key, value and file.
+    /// Key, value and file of each default.
     fn rows(&self) -> [(&'static str, Option<String>, Option<String>); 4] {
         let File { policy, machine, kernel, runs } = &self.of;
         let from = |key| self.from.get(key).map(|path| path.display().to_string());
@@ -143,7 +143,7 @@ impl Defaults {
         ]
     }
 
-    /// Fills in what a comparison leaves out and its ground takes.
+    /// Fills in options that a comparison leaves out and its ground takes.
     fn fill(self, compare: &mut Compare) {
         let File { policy, machine, kernel, runs } = self.of;
         if compare.policy.is_empty() {
@@ -155,7 +155,7 @@ impl Defaults {
             && shape.nodes.is_none()
             && shape.smt.is_none()
             && shape.distance.is_none();
-        // A recording has its own number of CPUs; a guest has a shape and no name.
+        // A recording has its own number of CPUs; a guest has a shape but no name.
         let is_recording = compare.workload.as_deref().is_some_and(replay::is_recording);
         if is_free && compare.on == Ground::Sim && !is_recording {
             compare.machine.machine = machine;
@@ -167,7 +167,7 @@ impl Defaults {
     }
 }
 
-/// Fills in what `compare` was not told.
+/// Fills in options that were not given to `compare`.
 pub fn fill_compare(compare: &mut Compare) -> Result<(), Failure> {
     Defaults::read()?.fill(compare);
     match compare.policy.is_empty() {
@@ -179,7 +179,7 @@ pub fn fill_compare(compare: &mut Compare) -> Result<(), Failure> {
     }
 }
 
-/// Fills in what `try` was not told.
+/// Fills in options that were not given to `try`.
 pub fn fill_try(attempt: &mut Try) -> Result<(), Failure> {
     let File { policy, runs, .. } = Defaults::read()?.of;
     if attempt.policy.is_empty() {

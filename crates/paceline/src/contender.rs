@@ -1,59 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `--policy` names: policies with their knobs, and Linux's own classes.
+//! The names for `--policy`: policies with their knobs, and Linux's own classes.
 
 use policy::{Instance, InstanceError, Policy};
 
 use crate::failure::Failure;
 use crate::meant;
 
-/// Every policy, in the order in which `paceline list` shows them.
-pub static POLICIES: &[&Policy] = &[
-    &flsched::FLSCHED,
-    &cas::CAS,
-    &cas::O1,
-    &uneven::MAX_FAIR,
-    &uneven::MAX_PERF,
-    &uneven::MIN_FAIR,
-    &uneven::SIMILAR_MIN_FAIR,
-    &uneven::R_FAIR,
-    &uneven::UNI_FAIR,
-    &uneven::GUARANTEED_FAIR,
-    &uneven::EQUAL_PROGRESS,
-    &dino::DI_PLAIN,
-    &dino::DI_MIGRATE,
-    &dino::DINO,
-    &avx::AVX_FAIR,
-    &baseline::RR,
-    &baseline::FIFO,
-    &baseline::PILE,
-    &baseline::STARVE,
-];
+pub use policies::POLICIES;
 
-/// Not a policy: one of Linux's own classes, or a model of related work. It has no knobs.
+/// A name that is no policy: one of Linux's own classes, or a model of related work. It has no knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// What `--policy` takes.
+    /// Its name for `--policy`.
     pub name: &'static str,
     /// One line for `paceline list`.
     pub summary: &'static str,
     /// Whether a guest has it; the simulator models each of them.
     pub in_guest: bool,
-    /// What the simulator runs.
+    /// Its model in the simulator.
     pub model: Model,
 }
 
-/// What stands behind a class in the simulator.
+/// The simulator's model of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// EEVDF.
     Default,
     /// Linux 2.6's CFS.
     Cfs,
-    /// CAS, told by others' ways who is a sibling.
+    /// CAS with a model of another way to find siblings.
     Related(sim::Related),
 }
 
-/// Linux's own classes, and what only the simulator has.
+/// Linux's own classes, and classes that only the simulator has.
 pub static CLASSES: &[Class] = &[
     Class {
         name: "default",
@@ -81,13 +60,13 @@ pub static CLASSES: &[Class] = &[
     },
 ];
 
-/// What `--policy` takes.
+/// All names for `--policy`.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let classes = CLASSES.iter().map(|class| class.name);
     classes.chain(POLICIES.iter().map(|policy| policy.name))
 }
 
-/// The page of the book that is about a policy, without its ending.
+/// The page of the book about a policy, without its ending.
 pub fn page(policy: &Policy) -> &'static str {
     match policy.ops {
         "o1" => "cas",
@@ -96,7 +75,7 @@ pub fn page(policy: &Policy) -> &'static str {
     }
 }
 
-/// What takes part in a comparison.
+/// A participant in a comparison.
 #[derive(Clone, Debug)]
 pub enum Contender {
     /// One of Linux's own classes.
@@ -106,7 +85,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// What it is called in results.
+    /// Its name in results.
     pub fn label(&self) -> &str {
         match self {
             Contender::Class(class) => class.name,
@@ -114,7 +93,7 @@ impl Contender {
         }
     }
 
-    /// What is loaded for it, if anything is.
+    /// The policy to load for it, if any.
     pub fn policy(&self) -> Option<&Instance> {
         match self {
             Contender::Class(_) => None,
@@ -131,7 +110,7 @@ impl Contender {
                 false => Err(Failure::input(format!("{name} has no knobs; write --policy {name}"))),
             };
         }
-        let instance = Instance::parse(text, POLICIES).map_err(|error| match error {
+        let instance = Instance::parse(text, &POLICIES).map_err(|error| match error {
             InstanceError::UnknownPolicy { name, .. } => format!(
                 "no policy is called `{name}`; {}there are: {}",
                 meant::proposal(&name, names()),
@@ -147,8 +126,7 @@ impl Contender {
     }
 }
 
-/// Reads every `--policy`. Commas part policies and knobs alike: `a:x=1,y=2,b` is `a` with two
-/// knobs, and `b`.
+/// Reads every `--policy`. Commas separate both policies and knobs: `a:x=1,y=2,b` is `a` with two knobs, and `b`.
 pub fn parse_all(arguments: &[String]) -> Result<Vec<Contender>, Failure> {
     let mut contenders: Vec<Contender> = Vec::new();
     for text in arguments.iter().flat_map(|argument| split(argument)) {
@@ -167,8 +145,7 @@ pub fn parse_all(arguments: &[String]) -> Result<Vec<Contender>, Failure> {
     }
 }
 
-/// Parts a list of policies: `knob=value` without a policy before a colon belongs to the policy
-/// before it.
+/// Splits a list of policies: `knob=value` without a policy before a colon belongs to the policy before it.
 fn split(argument: &str) -> Vec<String> {
     let mut policies: Vec<String> = Vec::new();
     for part in argument.split(',').map(str::trim).filter(|part| !part.is_empty()) {

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Policies held against the first of a comparison: how much faster each is, and what that costs, in words.
+//! Policies compared with the first one: how much faster each is, and what that costs, in words.
 
 use report::figure::range;
 use report::stats::median;
 use report::text::{count, digits, time};
 use report::{Beside, Costs, Results, Run, Slowed, Spread, Summary};
 
-/// A gain below this is none: neither the simulator nor a run is that good.
+/// A smaller gain does not count: neither the simulator nor a run is that exact.
 pub const GAIN_MIN: f64 = 0.03;
-/// A cost that grows by less is not worth a "but".
+/// A cost with a smaller increase is not worth a "but".
 const WORSE: f64 = 1.05;
-/// A task with less of all CPU time than this does not show how fair a policy is.
+/// A task with a smaller part of all CPU time does not show how fair a policy is.
 const TASK_MIN: f64 = 0.01;
 
-/// A policy, as its replays were.
+/// A policy with the figures of its replays.
 #[derive(Clone, Debug, Default)]
 pub struct Contestant {
     /// Its label.
     pub policy: String,
-    /// There are kernels that can have it.
+    /// There are kernels that can load it.
     pub is_real: bool,
     /// Replays under it.
     pub runs: usize,
@@ -48,15 +48,15 @@ pub fn contestants(
         ratio: one.vs_first_range,
         wait_p99_s: one.wait_p99_s.map(|spread| spread.median),
         worst_wait_s: one.worst_wait_s,
-        // Switches that a policy would save are in no coarse recording.
+        // A coarse recording does not show the switches that a policy would save.
         switches: one.context_switches.filter(|_| !is_coarse).map(|spread| spread.median),
         slowest: slowest(&results.runs, &one.policy, first),
     };
     results.summary.iter().map(of).collect()
 }
 
-/// The task whose time on CPUs and waiting for one grows most, of those with a part of the CPU time that counts: the
-/// median of the runs' own ratios.
+/// The task with the greatest growth of its time on CPUs and waiting for one: the median of the runs' own ratios. Tasks
+/// with little of the CPU time do not count.
 fn slowest(runs: &[Run], policy: &str, first: &str) -> Option<Slowed> {
     let of_first = |run: &Run| {
         let same = |other: &&Run| (other.boot, other.run) == (run.boot, run.run);
@@ -81,7 +81,7 @@ fn slowest(runs: &[Run], policy: &str, first: &str) -> Option<Slowed> {
     slowed.max_by(|one, other| one.ratio.total_cmp(&other.ratio))
 }
 
-/// What a policy costs beside the first one.
+/// Costs of a policy compared with the first one.
 pub fn costs(one: &Contestant, first: &Contestant) -> Costs {
     let beside =
         |own: Option<f64>, of: Option<f64>| own.zip(of).map(|(own, first)| Beside { own, first });
@@ -93,7 +93,7 @@ pub fn costs(one: &Contestant, first: &Contestant) -> Costs {
     }
 }
 
-/// `99 % of waits are up to 11.0 ms (3.00 ms under default)` and `the longest is 80.0 ms (24.0 ms)`.
+/// Phrases such as `99 % of waits are up to 11.0 ms (3.00 ms under default)` and `the longest is 80.0 ms (24.0 ms)`.
 pub fn waits(costs: &Costs, first: &str) -> Vec<String> {
     let under = format!(" under {first}");
     let p99 = costs.wait_p99_s.map(|wait| {
@@ -108,7 +108,7 @@ pub fn waits(costs: &Costs, first: &str) -> Vec<String> {
     p99.into_iter().chain(worst).collect()
 }
 
-/// Costs beside waits.
+/// Costs other than waits.
 fn rest(costs: &Costs, first: &str) -> Vec<String> {
     let switches = costs.context_switches.map(|switches| {
         format!("{} switches ({} under {first})", count(switches.own), count(switches.first))
@@ -126,7 +126,7 @@ fn is_worse(costs: &Costs) -> bool {
     slower || all.into_iter().flatten().any(|cost| cost.grows(WORSE))
 }
 
-/// `1.14× faster than default (1.12–1.16)`.
+/// A phrase such as `1.14× faster than default (1.12–1.16)`.
 pub fn faster(one: &Contestant, first: &str) -> String {
     let (gain, [least, greatest]) = gain(one);
     format!("{}× faster than {first}{}", digits(gain), range(least, greatest))
@@ -138,28 +138,28 @@ pub fn gain(one: &Contestant) -> (f64, [f64; 2]) {
     (1.0 / ratio.median, [1.0 / ratio.max, 1.0 / ratio.min])
 }
 
-/// Its time as a part of the first policy's, in the middle.
+/// Its time as a part of the first policy's: the median.
 pub fn middle(one: &Contestant) -> f64 {
     one.ratio.map_or(f64::INFINITY, |ratio| ratio.median)
 }
 
-/// What a policy costs, in a sentence that says whether that is more than under the first one.
+/// A policy's costs, in a sentence that says whether they are higher than the first one's.
 pub fn at_what_cost(one: &Contestant, first: &Contestant) -> Option<String> {
     let told = told_costs(one, first)?;
     Some(if is_worse(&costs(one, first)) { format!("Its cost: {told}") } else { told })
 }
 
-/// What a policy costs, in one sentence; none where nothing of it is known.
+/// A policy's costs, in one sentence; None if none are known.
 pub fn told_costs(one: &Contestant, first: &Contestant) -> Option<String> {
     let costs = costs(one, first);
     let told = [waits(&costs, &first.policy), rest(&costs, &first.policy)].concat();
     (!told.is_empty()).then(|| told.join(", "))
 }
 
-/// Policies whose costs are told in words; those of more are in the table.
+/// Most policies with costs in words; if there are more, their costs are in the table.
 const TOLD: usize = 2;
 
-/// What each of several that gain alike costs, where they are few; else what the first of them costs.
+/// Costs of each of several policies that gain alike, if they are few; else costs of the first of them.
 pub fn each_costs(alike: &[&Contestant], first: &Contestant) -> Vec<String> {
     let one = |one: &&Contestant| match told_costs(one, first) {
         Some(told) => format!("{}: {told}", one.policy),
@@ -174,7 +174,7 @@ pub fn each_costs(alike: &[&Contestant], first: &Contestant) -> Vec<String> {
     }
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins names: `a`, `a and b`, `a, b and c`.
 pub fn and(names: &[&str]) -> String {
     match names {
         [] => String::new(),

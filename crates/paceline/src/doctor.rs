@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and
-//! which policies fit.
+//! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and which policies fit.
 
 use live::{Facts, Limit, MISSES, STOP_IT};
 use policy::native::MAX_CPUS;
@@ -15,18 +14,18 @@ use crate::output;
 /// One line of the examination.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Finding {
-    /// What was looked at.
+    /// The item that was examined.
     check: &'static str,
-    /// Whether it is as it should be; null: it is neither well nor wrong, or cannot be known.
+    /// Whether it is as it should be; null: it is neither right nor wrong, or not known.
     ok: Option<bool>,
-    /// What was found.
+    /// The finding.
     says: String,
-    /// How to mend it, or what it means for whoever loads a policy.
+    /// How to fix it, or what it means for loading a policy.
     mend: Option<String>,
-    /// Each of what was found, where there may be many.
+    /// Each single finding, if there may be many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     all: Vec<String>,
-    /// Without it no policy can be loaded.
+    /// No policy can be loaded without it.
     #[serde(skip)]
     needed: bool,
 }
@@ -44,7 +43,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     output::end(shown, if refused { Err(Failure::Status(1)) } else { Ok(()) })
 }
 
-/// What keeps policies from being loaded on this machine now, and how to mend it. None: nothing does.
+/// Why policies cannot be loaded on this machine now, and how to fix it. None: they can.
 pub fn obstacle() -> Option<String> {
     obstacle_of(&examined())
 }
@@ -95,7 +94,7 @@ impl Finding {
     }
 }
 
-/// The least that has sched_ext.
+/// The oldest version with sched_ext.
 const LEAST: (u32, u32) = (6, 12);
 
 fn kernel(facts: &Facts) -> Finding {
@@ -113,10 +112,10 @@ fn kernel(facts: &Facts) -> Finding {
     }
 }
 
-/// Where no package is known to have it: Fedora's, of those that are like it, too.
+/// For distributions without a known package: Fedora and its relatives too.
 const OTHERS: &str = "install a kernel of 6.12 or later with CONFIG_SCHED_CLASS_EXT=y";
 
-/// Which kernel package has it.
+/// The kernel package that has it.
 fn package(facts: &Facts) -> String {
     let known = [
         (
@@ -154,7 +153,7 @@ fn types(facts: &Facts, sound: Option<Result<(), String>>) -> Finding {
     match sound {
         None => finding("type information", Some(false), "the kernel has none: no policy loads")
             .mend("boot a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-        // That is said already.
+        // Another finding says that already.
         Some(Err(_)) if facts.sched_ext.is_none() => {
             finding("type information", None, "not looked at: there is no sched_ext")
         }
@@ -250,7 +249,7 @@ fn counters(facts: &Facts) -> Finding {
     }
 }
 
-/// What tells policies for uneven cores how fast a task is.
+/// The source of tasks' speeds for policies of uneven cores.
 fn speeds(facts: &Facts) -> Finding {
     match (&facts.policy_counters, facts.kinds.len()) {
         (Some(counters), _) => {
@@ -265,7 +264,7 @@ fn speeds(facts: &Facts) -> Finding {
 }
 
 fn page_moves(facts: &Facts) -> Finding {
-    // What the kernel asks of who moves pages of another's process, but not pages that are shared.
+    // The kernel requires this right for moving pages of another user's process, except shared pages.
     match (facts.nodes, facts.rights.contains(&"CAP_SYS_PTRACE")) {
         (1, _) => finding("page moves", None, "one memory node: nowhere to move to"),
         (_, true) => finding("page moves", Some(true), "pages of any process may be moved"),
@@ -297,11 +296,11 @@ fn limits(facts: &Facts) -> Finding {
     )
 }
 
-/// Which policies fit this machine, and why.
+/// The policies that fit this machine, and why.
 fn policies(facts: &Facts) -> Vec<Finding> {
-    /// From here on queues and locks of many CPUs cost more than what balancing gains.
+    /// From this number of CPUs on, queues and locks of many CPUs cost more than balancing gains.
     const MANY: usize = 32;
-    /// Address spaces whose TLB entries Linux keeps on a CPU of x86 (TLB_NR_DYN_ASIDS).
+    /// Number of address spaces with TLB entries that Linux keeps on a CPU of x86 (TLB_NR_DYN_ASIDS).
     const TAGS: usize = 6;
     let flsched = match facts.cpus >= MANY {
         true => (Some(true), "fits one job with about as many threads as CPUs"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What makes a comparison doubtful although each run ended with 0: the workload complained, a program of it was not
+//! Doubts about a comparison although each run ended with 0: the workload complained, one of its programs was not
 //! found, or it did next to nothing.
 
 use std::collections::BTreeSet;
@@ -10,16 +10,16 @@ use trace::{NOT_FOUND, OWN_CPU, Outcome};
 
 use crate::plan::Place;
 
-/// Below this part of the time that it took, the CPU time of a workload says that it slept: how long it took is how
-/// long it slept, whatever the policy. A task that works for 0.5 ms of each 10 ms is at 0.05.
+/// A workload with less CPU time than this part of its elapsed time slept: its elapsed time is that of its sleep, under
+/// any policy. A task that works for 0.5 ms of each 10 ms is at 0.05.
 const ASLEEP: f64 = 0.10;
-/// With less CPU time than this a command did little but begin and end, s. A shell takes some ms in a guest. A simulated
-/// workload begins at no cost.
+/// With less CPU time than this a command did little but start and end, s. A shell takes some ms in a guest. A
+/// simulated workload starts at no cost.
 const BEGUN_S: f64 = 0.010;
-/// Letters of a line that is quoted.
+/// Most letters of a quoted line.
 const QUOTED: usize = 160;
 
-/// Adds what a reader must know to the notes, and withholds ratios that would compare sleep.
+/// Adds notes for the reader, and withholds ratios that would compare sleep.
 pub fn tell(results: &mut Results, outcomes: &[Outcome], place: &Place) {
     let mut notes = complaints(outcomes, place);
     let idle: Vec<&Outcome> = outcomes
@@ -32,7 +32,7 @@ pub fn tell(results: &mut Results, outcomes: &[Outcome], place: &Place) {
     results.notes.extend(notes);
 }
 
-/// What a run used.
+/// CPU time and elapsed time of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Used {
     cpu_s: f64,
@@ -40,20 +40,20 @@ struct Used {
 }
 
 impl Used {
-    /// None: this ground does not tell.
+    /// None: this ground does not have them.
     ///
-    /// On a clock of instructions both are on the same clock, on which CPUs take turns: one task that never sleeps has
-    /// as much CPU time as the run took, however many CPUs there are. So both are compared as they are, and not per CPU.
+    /// On a clock of instructions both are on the same clock, on which CPUs take turns. So one task that never sleeps
+    /// has as much CPU time as the run took, on any number of CPUs. Both are compared as they are, and not per CPU.
     fn of(outcome: &Outcome) -> Option<Used> {
         let elapsed_s = outcome.elapsed_ns as f64 / 1e9;
         let extra = |name: &str| outcome.extra.get(name).copied();
         let seen = &outcome.observed;
         let waited_for = extra("children_user_s").zip(extra("children_system_s"));
         let waited_for = waited_for.map(|(user, system)| user + system);
-        // The observed run is another one: its part counts.
+        // The observed run is a separate one, so its ratio is used.
         let seen_s = seen.elapsed_ns as f64 / 1e9;
         let observed = match waited_for {
-            // A child that nobody waits for is seen by the observer alone.
+            // Only the observer sees children that are not waited for.
             Some(_) => extra(OWN_CPU),
             None => Some(seen.tasks.values().map(|task| task.cpu_ns as f64 / 1e9).sum()),
         };
@@ -74,7 +74,7 @@ impl Used {
     }
 }
 
-/// What runs come to whose tasks used next to no CPU time.
+/// A note about runs with next to no CPU time of tasks.
 fn idleness(idle: &[&Outcome], policies: &BTreeSet<&str>, place: &Place) -> Option<String> {
     let used: Vec<Used> = idle.iter().filter_map(|outcome| Used::of(outcome)).collect();
     let most = used.iter().copied().max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))?;
@@ -100,7 +100,7 @@ fn idleness(idle: &[&Outcome], policies: &BTreeSet<&str>, place: &Place) -> Opti
     })
 }
 
-/// What the workload wrote to standard error, and programs that were not found.
+/// Notes about the workload's standard error, and about programs that were not found.
 fn complaints(outcomes: &[Outcome], place: &Place) -> Vec<String> {
     let mut notes = Vec::new();
     let with = |it: &&Outcome| !it.errors.trim().is_empty();
@@ -128,7 +128,7 @@ fn complaints(outcomes: &[Outcome], place: &Place) -> Vec<String> {
     notes
 }
 
-/// The line that says most: of a program that was not found, else the last.
+/// The most informative line: about a program that was not found, else the last.
 fn telling(text: &str) -> Option<&str> {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines().find(|line| not_found(line).is_some()).or(lines().next_back())
@@ -139,7 +139,7 @@ fn quoted(line: &str) -> String {
     visible(&shown) + if line.chars().count() > QUOTED { "..." } else { "" }
 }
 
-/// The program that a shell, or a program that starts another, says it has not found.
+/// The program that a shell, or a program that starts others, reports as not found.
 fn not_found(line: &str) -> Option<&str> {
     const STARTERS: [&str; 9] =
         ["env", "nice", "nohup", "timeout", "taskset", "chrt", "setsid", "stdbuf", "xargs"];
@@ -163,7 +163,7 @@ fn not_found(line: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(is_plain)).then_some(name)
 }
 
-/// What to do about a program that was not found.
+/// The advice about a program that was not found.
 fn mended(name: &str, place: &Place) -> String {
     let here = vm::which(name.as_ref()).ok();
     match (place, here) {
@@ -257,9 +257,9 @@ mod tests {
         assert!(notes[0].starts_with("under cas the workload's"), "{notes:?}");
     }
 
-    /// Nobody waits for a daemon: only the observer knows what it used.
+    /// A daemon is not waited for, so only the observer knows its CPU time.
     #[test]
-    fn a_child_that_nobody_waited_for_counts() {
+    fn a_child_that_was_not_waited_for_counts() {
         let mut daemon = outcome("default", 1000, 5.0);
         daemon.observed = Observed { elapsed_ns: 2_000_000_000, ..Observed::default() };
         daemon.extra.insert(OWN_CPU.into(), 1.0);

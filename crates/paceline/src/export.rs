@@ -19,14 +19,14 @@ use crate::files::check_writable;
 use crate::ground::{Measured, Watched};
 use crate::output;
 
-/// In the folder of `--csv`.
+/// Files in the folder of `--csv`.
 const TABLES: [&str; 3] = ["runs.csv", "tasks.csv", "intervals.csv"];
 
-/// A file, and the option that names it, or what else it is.
+/// A file, and the option that names it, or a description.
 pub type Named = (&'static str, PathBuf);
 
-/// Refuses what could not be written, before a long run: these files, and what `own` names beside them. None may be
-/// another, or one that is read.
+/// Refuses files that could not be written, before a long run: the exports, and the files in `own`. No two may be the
+/// same, and none may be one that is read.
 pub fn check(
     exports: &Exports,
     contenders: &[Contender],
@@ -40,23 +40,23 @@ pub fn check(
     let tables = exports.csv.iter().flat_map(|folder| TABLES.map(|name| folder.join(name)));
     let tables: Vec<Named> = tables.map(|path| ("--csv", path)).collect();
     apart(&[&written[..], &tables].concat(), read)?;
-    // Of several timelines none has the name itself, from which theirs are made.
+    // With several timelines none has the given name itself, but theirs are made from it.
     let named = exports.perfetto.iter().map(|path| ("--perfetto", path.clone()));
     written
         .into_iter()
         .chain(named)
         .try_for_each(|(option, path)| check_writable(&path, option))?;
-    // A run that fails leaves no folder.
+    // A failed run leaves no folder.
     let _made = exports.csv.as_deref().map(Made::all_of).transpose()?;
     tables.iter().try_for_each(|(option, path)| check_writable(path, option))
 }
 
-/// The same where there are none but those.
+/// [`check`] without exports.
 pub fn check_files(own: &[Named], read: &[Named]) -> Result<(), Failure> {
     check(&Exports { perfetto: None, csv: None }, &[], own, read)
 }
 
-/// Refuses to write a file over another, or over what is read.
+/// Refuses to write a file over another one, or over one that is read.
 fn apart(written: &[Named], read: &[Named]) -> Result<(), Failure> {
     for (at, (option, path)) in written.iter().enumerate() {
         let is_it = |(_, other): &&Named| is_same(path, other);
@@ -71,7 +71,7 @@ fn apart(written: &[Named], read: &[Named]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether both names are of one file, which need not be there yet.
+/// Whether both names are of one file, which need not exist yet.
 fn is_same(one: &Path, other: &Path) -> bool {
     let place = |there: fs::Metadata| (there.dev(), there.ino());
     let to_be = |path: &Path| {
@@ -87,7 +87,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Writes what was asked for, and says where it is.
+/// Writes the requested exports, and says where they are.
 pub fn write(exports: &Exports, measured: &Measured, results: &Results) -> Result<(), Failure> {
     if let Some(path) = &exports.perfetto {
         let labels = measured
@@ -110,7 +110,7 @@ pub fn write(exports: &Exports, measured: &Measured, results: &Results) -> Resul
     Ok(())
 }
 
-/// All of them or none: a folder with tables of two runs would answer questions that nobody asked.
+/// Writes all tables or none: a folder with tables of two runs would be misleading.
 fn tables(folder: &Path, measured: &Measured, results: &Results) -> Result<(), Failure> {
     let [runs, tasks, intervals] = TABLES.map(|name| folder.join(name));
     let mut drafts = vec![
@@ -126,7 +126,7 @@ fn tables(folder: &Path, measured: &Measured, results: &Results) -> Result<(), F
     if measured.watched.is_empty() { remove_old(&intervals) } else { Ok(()) }
 }
 
-/// Puts files in their places, all of them or none; `kind` is what the option names.
+/// Moves files to their places, all of them or none; `kind` describes what the option names.
 fn keep(drafts: Vec<(Result<Draft, FileError>, PathBuf)>, kind: &str) -> Result<(), Failure> {
     let full = |error| Failure::input(format!("{error}; make room, or name another {kind}"));
     let whole = |(draft, path): (Result<Draft, _>, _)| Ok((draft?, path));
@@ -138,7 +138,7 @@ fn keep(drafts: Vec<(Result<Draft, FileError>, PathBuf)>, kind: &str) -> Result<
     Ok(())
 }
 
-/// Removes a table of another comparison's, where this one has none.
+/// Removes another comparison's table if this one has none.
 fn remove_old(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Ok(()) => {
@@ -156,7 +156,7 @@ fn remove_old(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Folders that were made for a file; those that are empty go when this is dropped.
+/// Folders created for a file; empty ones are removed when this is dropped.
 struct Made(Vec<PathBuf>);
 
 impl Made {
@@ -177,12 +177,12 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Those with something in them stay.
+        // Folders with contents stay.
         self.0.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }
 
-/// A file for each policy: the one that was named, or where they are several, each with its policy before the ending.
+/// A file for each policy: the named one, or if there are several policies, each with its policy before the ending.
 fn timelines(path: &Path, labels: impl Iterator<Item = String>) -> Vec<PathBuf> {
     let labels: Vec<String> = labels.collect();
     if labels.len() < 2 {

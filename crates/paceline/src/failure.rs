@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How the command ends when it cannot do what was asked.
+//! How the command ends if it cannot do what was asked.
 
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 
 use report::text::visible;
 
-/// One line for the user, and the exit code that goes with it.
+/// One line for the user, and its exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// Bad usage or input: what is wrong and how to mend it. Exit code 2.
+    /// Bad usage or input: what is wrong and how to fix it. Exit code 2.
     Input(String),
     /// A run failed. Exit code 1.
     Run(String),
-    /// Everything went well, but not all that it was held to holds, or was known; it has been said. Exit code 1.
+    /// The command succeeded, but a gate does not hold or could not be judged; that has been printed. Exit code 1.
     Gate,
-    /// It ended with this status, and why has been said.
+    /// It ends with this status; the reason has been printed.
     Status(u8),
-    /// Nobody reads the output any more: not a failure. Exit code 0.
+    /// The output's reader has gone: not a failure. Exit code 0.
     Closed,
 }
 
@@ -32,7 +32,7 @@ impl Failure {
         Failure::Run(reason.to_string())
     }
 
-    /// What the process ends with.
+    /// The exit code of the process.
     pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Closed => 0,
@@ -58,7 +58,7 @@ impl Display for Failure {
     }
 }
 
-/// A failure of this machine's.
+/// A failure on this machine.
 pub fn failed(error: anyhow::Error) -> Failure {
     let why = format!("{error:#}");
     let mend = if why.contains("Too many open files") { "; raise `ulimit -n`" } else { "" };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that a user names: those that are read, those that are written, and how either is refused.
+//! Files that a user names: how they are read and written, and how either is refused.
 
 use std::fmt::Display;
 use std::fs;
@@ -11,7 +11,7 @@ use report::{FileError, write_whole};
 use crate::failure::Failure;
 use crate::output;
 
-/// Longest file that is read: the longest that come along have some 100 KB.
+/// Longest file that is read: the longest built-in files have some 100 KB.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Reads a file that a user named.
@@ -19,7 +19,7 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     text_of(path, "it is no text")
 }
 
-/// The same; `otherwise` says what is wrong with one that is no text.
+/// Reads a file that a user named; `otherwise` is the error for a file that is not text.
 pub fn text_of(path: &Path, otherwise: &str) -> Result<String, Failure> {
     let cannot =
         |why: &dyn Display| Failure::input(format!("cannot read {}: {why}", path.display()));
@@ -40,7 +40,7 @@ pub fn write_report(path: &Path, page: &str, json: bool) -> Result<(), Failure> 
     say_report(path, json)
 }
 
-/// Says where a report is, on standard error where standard output is JSON.
+/// Says where a report is, on standard error if standard output is JSON.
 pub fn say_report(path: &Path, json: bool) -> Result<(), Failure> {
     let line = format!("report: {}", visible(&path.display().to_string()));
     match json {
@@ -50,7 +50,7 @@ pub fn say_report(path: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A report that cannot be written is better refused before a long run than after it.
+/// Refuses a report that cannot be written, before a long run and not after it.
 pub fn check_writable(path: &Path, option: &str) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::input(format!("{} is a folder; name a file", path.display())));
@@ -58,12 +58,12 @@ pub fn check_writable(path: &Path, option: &str) -> Result<(), Failure> {
     report::probe(path).map_err(|error| Failure::input(format!("{option}: {error}")))
 }
 
-/// No recording can be written there.
+/// The error for a recording that cannot be written.
 pub fn unwritable(path: &Path, why: &dyn Display) -> Failure {
     Failure::input(format!("cannot write {}: {why}; name another with -o", path.display()))
 }
 
-/// The same, as the file says it.
+/// The error for a file that cannot be written, with the file's own reason.
 pub fn refused(error: FileError) -> Failure {
     Failure::input(format!("{error}; name another with -o"))
 }

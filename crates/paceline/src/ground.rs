@@ -15,35 +15,35 @@ use crate::plan::{Job, Place, Plan};
 use crate::progress::Progress;
 use crate::{here, output, shell};
 
-/// What came back.
+/// The measurements of a plan.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// Every run, in the order of the policies.
     pub outcomes: Vec<Outcome>,
-    /// The kernel that ran, where one did.
+    /// The kernel that ran, if one did.
     pub kernel: Option<String>,
-    /// What a reader must know about these figures.
+    /// Notes about these figures for the reader.
     pub notes: Vec<String>,
-    /// Why there are fewer rounds than were asked for, where rounds before that are whole.
+    /// Why there are fewer rounds than requested, if the rounds before are complete.
     pub cut: Option<Failure>,
-    /// First runs, event by event, where that was asked for and the ground is simulated.
+    /// First runs, event by event, if requested and the ground is simulated.
     pub watched: Vec<Watched>,
 }
 
 /// A run, event by event.
 #[derive(Debug)]
 pub struct Watched {
-    /// Which of the outcomes it came to.
+    /// Index of its outcome.
     pub outcome: usize,
-    /// How many CPUs it had.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// Which process each task is of, in the workload's order.
+    /// The process of each task, in the workload's order.
     pub processes: Vec<usize>,
-    /// What happened.
+    /// Its events.
     pub events: Vec<Event>,
 }
 
-/// Runs it all.
+/// Runs the plan.
 pub fn run(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
     match &plan.place {
         Place::Sim { machine, named, limit, faults } => {
@@ -97,7 +97,7 @@ fn on_sim(
     Ok(Measured { outcomes, notes: plan.job.notes(), watched, ..Measured::default() })
 }
 
-/// What the simulator runs for it.
+/// The simulator's scheduler for a contender.
 pub fn scheduler(contender: &Contender) -> Scheduler {
     match contender {
         Contender::Class(class) => match class.model {
@@ -109,12 +109,12 @@ pub fn scheduler(contender: &Contender) -> Scheduler {
     }
 }
 
-/// Seeds of further runs follow the first one, round the end of the numbers.
+/// Seeds of further runs follow the first one, modulo the range of numbers.
 fn seed_of(plan: &Plan, run: usize) -> u64 {
     plan.seed.wrapping_add(run as u64)
 }
 
-/// A run that failed is told with the command that runs it again.
+/// The outcome of a run. The error of a failed run includes the command that repeats it.
 fn of_sim(
     plan: &Plan,
     machine: &str,
@@ -141,7 +141,7 @@ fn of_sim(
     Failure::run(format!("{} on {machine}: {error}; {again}", contender.label()))
 }
 
-/// The command that does this run alone, where there can be one.
+/// The command that repeats only this run, if there can be one.
 fn again(plan: &Plan, machine: &str, contender: &Contender, run: usize) -> Option<String> {
     let mut words = ["paceline", "compare", "--on", "sim"].map(String::from).to_vec();
     let mut option = |name: &str, value: String| words.extend([name.to_string(), value]);
@@ -175,7 +175,7 @@ fn on_vm(plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
     Ok(Measured { outcomes, notes, kernel: Some(kernel.release), ..Measured::default() })
 }
 
-/// What the caller can mend is exit code 2, all else is a run that failed.
+/// Errors that the caller can fix have exit code 2; all others are failed runs.
 pub fn of_vm(error: anyhow::Error) -> Failure {
     let full = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::StorageFull)
@@ -235,8 +235,8 @@ fn request(plan: &Plan) -> Result<vm::Request, Failure> {
     })
 }
 
-/// Of each task of the workload what the policies' control planes are told of programs: what counters would tell, which
-/// a guest does not have; and before that, what somebody said.
+/// Figures of each task of the workload for the policies' control planes: what counters would show, which a guest does
+/// not have. Figures from the user take precedence.
 fn profile(plan: &Plan, rates: &[f64]) -> Profile {
     let Job::Model { workload, .. } = &plan.job else { return plan.profile.clone() };
     let numbers = |told: Told, task: &workload::Task| match told {
@@ -245,7 +245,7 @@ fn profile(plan: &Plan, rates: &[f64]) -> Profile {
         Told::Speeds if rates.is_empty() => None,
         Told::Speeds => Some(machine::speeds(rates, task.stalled)),
     };
-    // Where policies are told different things, the first is told something.
+    // If policies need different figures, the first policy's are used.
     let told =
         plan.contenders.iter().filter_map(Contender::policy).find_map(|own| own.policy.told());
     let known = |task: &workload::Task| Some((task.name.clone(), numbers(told?, task)?));

@@ -5,7 +5,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Parser};
 use workload::hackbench::{Channel, Hackbench, Worker};
 
-/// What fits into memory: tasks, and steps in all, for every sender has one for each receiver.
+/// Limit of memory: tasks, and steps in all, as every sender has one for each receiver.
 const TASKS_MAX: u64 = 1_000_000;
 const STEPS_MAX: u64 = 50_000_000;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! This machine's own kernel: what has to be so before a policy is put in charge of it, and comparisons on it.
+//! This machine's own kernel: the conditions for loading a policy, and comparisons on it.
 
 use std::cell::RefCell;
 use std::fs;
@@ -28,15 +28,16 @@ use crate::{interrupt, output, scratch};
 pub struct Here {
     /// Hardware threads of this machine.
     pub cpus: usize,
-    /// Whom policies are in charge of.
+    /// The tasks that policies are in charge of.
     pub scope: Scope,
-    /// Its turbo table and licenses, which no kernel tells.
+    /// Its turbo table and licenses, which no kernel reports.
     pub clocks: Option<Clocks>,
-    /// Longest that one run may take.
+    /// Longest time of one run.
     pub limit: Duration,
 }
 
-/// Every contender in turn, as many rounds as there are runs; who came first comes last in the next.
+/// Runs every contender in turn, for as many rounds as there are runs. In each next round the first one moves to the
+/// end.
 pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured, Failure> {
     let standing = Standing::now();
     let stop = interrupt::in_charge()?;
@@ -73,7 +74,7 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
                 Ok(())
             };
             let mut show = |line: &str| progress.known(&format!("[{}] {line}", step.borrow()));
-            // CPUs come and go.
+            // CPUs may have come or gone since.
             let mut topology = live::topology().map_err(failed)?;
             topology.clocks = here.clocks.clone().unwrap_or_default();
             let mut execute = || {
@@ -110,7 +111,7 @@ pub fn compare(plan: &Plan, here: &Here, progress: &Progress) -> Result<Measured
     Ok(Measured { outcomes, kernel, notes, cut, ..Measured::default() })
 }
 
-/// Why a comparison has fewer rounds than were asked for.
+/// Why a comparison has fewer rounds than requested.
 fn why(failure: &Failure) -> String {
     match failure {
         Failure::Status(_) => "it was interrupted".into(),
@@ -118,7 +119,7 @@ fn why(failure: &Failure) -> String {
     }
 }
 
-/// Where a run finds its workload and leaves what it says.
+/// Files of a run: its workload and its output.
 struct Files {
     folder: TempDir,
     is_worker: bool,
@@ -194,10 +195,10 @@ fn of_trial(contender: &Contender, error: &anyhow::Error) -> Failure {
     }
 }
 
-/// What a container is to be started with that is to load schedulers: Docker's and Podman's options.
+/// Options of Docker and Podman for a container that is to load schedulers.
 pub const CONTAINER: &str = "--privileged --pid=host --cgroupns=host";
 
-/// Refuses a policy whose control plane knows threads by their numbers, where the kernel has others for them.
+/// Refuses a policy with a control plane that knows threads by number, if the kernel has other numbers for them.
 pub fn heed_numbers(instance: &Instance) -> Result<(), Failure> {
     match instance.policy.told().is_some() && live::namespaces().contains(&"pid") {
         true => Err(Failure::input(format!(
@@ -209,7 +210,7 @@ pub fn heed_numbers(instance: &Instance) -> Result<(), Failure> {
     }
 }
 
-/// What has to be so before anything is touched.
+/// Checks the conditions for loading a policy before anything is changed.
 pub fn may_load() -> Result<(), Failure> {
     let state = live::can_load().map_err(|error| {
         Failure::input(format!(
@@ -235,15 +236,15 @@ pub fn may_load() -> Result<(), Failure> {
     }
 }
 
-/// Refuses a policy that would lift limits, for it knows nothing of cgroups' limits; or says so, where that
-/// is wanted. `alone`: it is in charge of nobody but a command of ours.
+/// Refuses a policy that would lift limits, because it ignores cgroups' limits. With `ignore`, only says so. `alone`:
+/// it is in charge of no tasks but our command's.
 pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(), Failure> {
     let root = Path::new(live::CGROUPS);
     let limits = if alone { live::own_limits(root) } else { live::limits(root) };
     let heeded = instance.promises().heeds_cgroup_weights;
     let mut limits: Vec<Limit> =
         limits.into_iter().filter(|limit| !(heeded && limit.file == "cpu.weight")).collect();
-    // Of many only the first are named.
+    // If there are many, only the first are named.
     limits.sort_by_key(|limit| !limit.caps());
     let name = instance.policy.name;
     if !alone && !ignore && live::namespaces().contains(&"cgroup") {
@@ -266,7 +267,7 @@ pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(),
     )))
 }
 
-/// The first few.
+/// The first few limits.
 fn listed(limits: &[Limit]) -> String {
     const SHOWN: usize = 5;
     let mut parts: Vec<String> = limits.iter().take(SHOWN).map(Limit::to_string).collect();
@@ -276,7 +277,7 @@ fn listed(limits: &[Limit]) -> String {
     parts.join(", ")
 }
 
-/// Before a policy is loaded: its first act might be to starve us.
+/// Call it before a policy is loaded: its first act might be to starve us.
 pub fn outrank_policies() {
     if let Err(error) = live::outrank_policies() {
         output::say(&format!("paceline: {error:#}: the policy may starve this process"));

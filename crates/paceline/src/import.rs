@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `import`: what another tool has recorded, as a recording.
+//! `import`: another tool's recording as a recording of ours.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read};
@@ -16,14 +16,14 @@ use crate::failure::Failure;
 use crate::files::{refused, unwritable};
 use crate::{export, interrupt, output, perfetto};
 
-/// Longest trace of Perfetto's, which takes several times as much memory.
+/// Longest trace of Perfetto's; reading it takes several times as much memory.
 const PERFETTO_MAX: u64 = 512 << 20;
 
-/// What gzip's files begin with (RFC 1952).
+/// First bytes of gzip's files (RFC 1952).
 const GZIP: &[u8] = b"\x1f\x8b";
 const READ_AT_A_TIME: usize = 1 << 20;
 
-/// Reads the text twice, or a trace of Perfetto's once, and writes what it says.
+/// Reads the text twice, or a trace of Perfetto's once, and writes it as a recording.
 pub fn run(args: &Import) -> Result<(), Failure> {
     interrupt::ends()?;
     let text = &args.text;
@@ -102,7 +102,7 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a reader has to know of a trace.
+/// Notes about a trace for the reader.
 fn remarks(found: &Survey) -> Vec<String> {
     let mut lines = Vec::new();
     let doubts = found.doubts_in_words();
@@ -160,7 +160,7 @@ fn remarks(found: &Survey) -> Vec<String> {
     lines
 }
 
-/// All of a trace of Perfetto's; None: it is none.
+/// The bytes of a trace of Perfetto's; None: the file is no such trace.
 fn perfettos(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     let cannot = |why: std::io::Error| Failure::input(format!("{}: {why}", path.display()));
     let mut from = open(path)?;
@@ -184,10 +184,10 @@ fn perfettos(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     }
 }
 
-/// A file, unpacked if it is gzip's. It is read twice, which a pipe cannot be.
+/// A file, unpacked if it is gzip's. It is read twice, so it cannot be a pipe.
 fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
-    // A pipe is not even opened: that would wait for somebody to write to it.
+    // A pipe is not even opened: that would wait for a writer.
     match path.metadata() {
         Ok(there) if there.is_file() => {}
         Ok(_) => return Err(cannot(&"it is no file; write the text to one first")),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who watches for Ctrl-C and its like. It leaves nothing behind: temporary files live in one folder ([`scratch`]),
-//! which goes with the process, and those that are made beside a user's file go, too.
+//! Handles Ctrl-C and similar signals. Nothing is left behind: temporary files are in one folder ([`scratch`]), which
+//! is removed with the process. Unfinished files beside a user's file are removed too.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -12,9 +12,8 @@ use tempfile::TempDir;
 use crate::failure::Failure;
 use crate::{output, scratch};
 
-/// Makes the folder and answers Ctrl-C, a hangup and a polite kill by removing it, and files that are half written.
-/// Guests end with the process that started them. The folder is also removed when this is dropped; that of a process
-/// which was killed, by the next one.
+/// Creates the folder. On Ctrl-C, a hangup or SIGTERM removes it, and unfinished files. Guests end with the process
+/// that started them. The folder is also removed when this is dropped; a killed process's folder, by the next process.
 pub fn guard() -> Result<TempDir, Failure> {
     scratch::remove_abandoned(&std::env::temp_dir());
     let scratch = scratch::folder()?;
@@ -24,7 +23,7 @@ pub fn guard() -> Result<TempDir, Failure> {
     Ok(scratch)
 }
 
-/// Has Ctrl-C, a hangup and a polite kill remove files that are half written, and end this process.
+/// Makes Ctrl-C, a hangup and SIGTERM remove unfinished files, and end this process.
 pub fn ends() -> Result<(), Failure> {
     ends_with(|| {})
 }
@@ -43,20 +42,20 @@ fn ends_with(before: impl Fn() + Send + 'static) -> Result<(), Failure> {
     })
     .map_err(|error| cannot_watch(&error))?;
     live::end_as_killed().map_err(|error| cannot_watch(&error))?;
-    // What nohup has it ignore does not end it.
+    // Signals that nohup ignores do not end it.
     ignored.iter().filter(|(_, ignored)| *ignored).for_each(|(signal, _)| live::ignore(*signal));
     Ok(())
 }
 
-/// Ctrl-C, a polite kill and a hangup.
+/// Ctrl-C, SIGTERM and a hangup.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Somebody watches for signals; they do not end this process.
+/// [`Signals`] watches for signals, so they do not end this process.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Watches for Ctrl-C, hangups and polite kills; once this is dropped they do again what they did before.
+/// Watches for Ctrl-C, hangups and SIGTERM; after this is dropped they act as before.
 pub struct Signals {
-    /// The number of the last one; 0: none has come.
+    /// The number of the last signal; 0: none.
     last: Arc<AtomicUsize>,
 }
 
@@ -68,12 +67,12 @@ impl Signals {
             signal_hook::flag::register_usize(signal, last.clone(), signal as usize)
                 .map_err(|error| cannot_watch(&error))?;
         }
-        // One that comes before this ends the process, or is there to be taken.
+        // A signal before this ends the process, or can be taken.
         WATCHED.store(true, Ordering::SeqCst);
         Ok(Signals { last })
     }
 
-    /// The last one that has come since this was asked before.
+    /// The last signal since the previous call.
     pub fn take(&self) -> Option<i32> {
         let last = self.last.swap(0, Ordering::SeqCst);
         (last != 0).then_some(last as i32)
@@ -86,15 +85,15 @@ impl Drop for Signals {
     }
 }
 
-/// Set by Ctrl-C, a hangup, a polite kill or Ctrl-Z: nobody is to be stopped with a policy in charge, nor for what it
-/// says.
+/// Set by Ctrl-C, a hangup, SIGTERM or Ctrl-Z. A process with a policy in charge must not be stopped, not even by
+/// writing to its terminal.
 pub fn in_charge() -> Result<Arc<AtomicBool>, Failure> {
     live::speak_from_background();
     live::end_as_killed().map_err(|error| cannot_watch(&error))?;
     set_by(SIGNALS.into_iter().chain([SIGTSTP]))
 }
 
-/// From now on they do what they do to any program.
+/// Resets the signals to their default actions.
 pub fn heed_no_more() {
     SIGNALS.into_iter().chain([SIGTSTP]).for_each(live::unhandle);
     live::end_as_others();
@@ -105,7 +104,7 @@ pub fn suspends() -> Result<Arc<AtomicBool>, Failure> {
     set_by([SIGTSTP])
 }
 
-/// In the signal's handler itself: a thread that waits for signals would be the policy's to run, or not.
+/// The flag is set in the signal's handler itself: the policy might not run a thread that waits for signals.
 fn set_by(signals: impl IntoIterator<Item = i32>) -> Result<Arc<AtomicBool>, Failure> {
     let set = Arc::new(AtomicBool::new(false));
     for signal in heeded(signals) {
@@ -114,23 +113,23 @@ fn set_by(signals: impl IntoIterator<Item = i32>) -> Result<Arc<AtomicBool>, Fai
     Ok(set)
 }
 
-/// A file that may grow no more (`ulimit -f`) is a full disk: the write says so, where the signal would end this process
-/// with its files half written.
+/// Makes a file at its size limit (`ulimit -f`) count as a full disk. The write then reports it; the signal would end
+/// this process and leave unfinished files.
 pub fn outlive_file_limits() {
-    // A handler, and not to ignore it: programs that are started here have the signal as it was.
+    // Handled and not ignored, because started programs inherit ignored signals.
     if !live::is_ignored(SIGXFSZ) {
-        // Without one it ends as all programs do.
+        // If that fails, it ends this process as any program.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     }
 }
 
-/// Those of them that this process is not to ignore.
+/// The signals that this process was not started to ignore.
 fn heeded(signals: impl IntoIterator<Item = i32>) -> impl Iterator<Item = i32> {
     signals.into_iter().filter(|signal| !is_to_be_ignored(*signal))
 }
 
-/// Whether this process was started to ignore a signal, as by `nohup`, and does. SIGINT it heeds all the same: a script
-/// starts all so that is to run in the background, and takes a policy out by `kill -INT`.
+/// Whether this process was started to ignore a signal, as by `nohup`. SIGINT is heeded all the same: a script starts
+/// every background program with it ignored, and ends a policy by `kill -INT`.
 fn is_to_be_ignored(signal: i32) -> bool {
     signal != SIGINT && live::is_ignored(signal)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `run` knows of programs, their speeds or their misses: what an operator said, what was measured before, what is
-//! measured now.
+//! Knowledge of programs, their speeds or their misses for `run`: from a profile, from earlier measurements, and from
+//! present ones.
 
 use std::iter;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::profile::{self, Given};
 
-/// How often what was measured is written down.
+/// Time between writes of the measurements.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Where it comes from, and where what is measured goes.
+/// The sources of these figures, and the file for measurements.
 pub struct Known {
     given: Option<Given>,
     told: Profile,
@@ -29,7 +29,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Reads the files that were named.
+    /// Reads the named files.
     pub fn new(args: &Run, instance: &Instance, topology: &Topology) -> Result<Self, Failure> {
         if instance.policy.told() == Some(Told::Misses) && args.counter != Counter::Own {
             return Err(Failure::input(format!(
@@ -57,14 +57,14 @@ impl Known {
         Ok(Known { given, told, memo, remembered, kept: Duration::ZERO })
     }
 
-    /// All that is known beforehand; what somebody said comes before what was measured.
+    /// All figures known in advance; the profile takes precedence over measurements.
     pub fn profile(&self) -> Profile {
         let mut all = self.remembered.clone();
         all.extend(self.told.clone());
         all
     }
 
-    /// Where speeds come from, in a line.
+    /// The sources of speeds, in a line.
     pub fn speeds(&self, attached: &Attached) -> String {
         let by = if attached.counts_at_switches() { ", read at switches" } else { "" };
         let counters = attached.counters();
@@ -76,7 +76,7 @@ impl Known {
         })
     }
 
-    /// The same, by what is counted, or why nothing is.
+    /// The same, from the counters, or from the reason why there are none.
     pub fn speeds_by(&self, counted: Result<String, String>) -> String {
         let counts = counted.is_ok();
         let mut parts = vec![match counted {
@@ -93,7 +93,7 @@ impl Known {
         format!("speeds: {}", parts.join("; "))
     }
 
-    /// Where misses come from, in a line, by whether they are counted, or why not.
+    /// The sources of misses, in a line; `counted`: the reason why they are not counted.
     pub fn misses(&self, counted: Result<(), String>) -> String {
         let parts: Vec<String> = match (counted, self.told_of()) {
             (Ok(()), told) => iter::once("counted of each thread".into()).chain(told).collect(),
@@ -106,13 +106,13 @@ impl Known {
         format!("misses: {}", parts.join("; "))
     }
 
-    /// How many programs somebody has said something of.
+    /// How many programs are in the profile.
     fn told_of(&self) -> Option<String> {
         let given = self.given.as_ref()?;
         Some(format!("{} told", plural(given.len(), "program")))
     }
 
-    /// Says which programs of the profile do not run; the command may still start them.
+    /// Warns of programs in the profile that do not run. With a command there is no warning: it may start them.
     pub fn warn(&self, args: &Run) {
         let Some(given) = self.given.as_ref().filter(|_| args.command.is_empty()) else { return };
         if let Some(warning) = given.warning(&live::absent(self.told.keys())) {
@@ -120,7 +120,7 @@ impl Known {
         }
     }
 
-    /// Writes down what was measured, once in a while.
+    /// Writes the measurements, at intervals.
     pub fn keep_now_and_then(&mut self, learned: impl FnOnce() -> Profile, passed: Duration) {
         if passed >= self.kept + KEEP_EVERY {
             self.kept = passed;
@@ -128,7 +128,7 @@ impl Known {
         }
     }
 
-    /// Writes down what was measured; a file that cannot be written does not end the policy.
+    /// Writes the measurements; a file that cannot be written does not end the policy.
     pub fn keep(&mut self, learned: Profile) {
         let learned: Profile = learned.into_iter().filter(|(id, _)| outlasts(id)).collect();
         let Some(memo) = self.memo.as_ref().filter(|_| !learned.is_empty()) else { return };
@@ -139,13 +139,13 @@ impl Known {
     }
 }
 
-/// Whether an id is the same program's in days to come: a file's inode, and its time, may be another's by then.
+/// Whether an id stays the same program's for days: a file's inode, and its time, may be another's by then.
 fn outlasts(id: &str) -> bool {
     !id.starts_with(live::BY_FILE)
 }
 
-/// Takes in what was measured. Where there are too many programs, those go that were not measured in this run: which of
-/// them ran last nobody has written down.
+/// Adds the measurements. If there are too many programs, some that were not measured in this run are dropped. Which of
+/// those ran last is not known.
 fn remember(remembered: &mut Profile, learned: Profile) {
     remembered.retain(|id, _| !learned.contains_key(id));
     while !remembered.is_empty() && remembered.len() + learned.len() > REMEMBERED {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_misses_counts_nothing_in_their_place() {
+    fn a_policy_that_counts_misses_takes_no_other_counter() {
         for counter in ["off", "cpu-clock"] {
             let words = format!("--counter {counter}");
             let error = known(&dino::DINO, &words).err().unwrap().to_string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `paceline list`: what there is to choose from.
+//! `paceline list`: the available policies, machines, workloads and figures.
 
 use machine::Machine;
 use policy::table::TYPES_MAX;
@@ -18,10 +18,10 @@ use crate::plan::WORKLOADS;
 use crate::repro::figures;
 use crate::{meant, output};
 
-/// Kinds of things that can be listed.
+/// Kinds that can be listed.
 pub const KINDS: [&str; 4] = ["policies", "machines", "workloads", "figures"];
 
-/// Shows everything, one kind of things, or one thing.
+/// Shows everything, one kind, or one item.
 pub fn run(list: &List) -> Result<(), Failure> {
     let shown = match list.what.as_deref() {
         None => Shown {
@@ -45,13 +45,13 @@ pub fn run(list: &List) -> Result<(), Failure> {
     })
 }
 
-/// The same for a person and for a program.
+/// The same for people and for programs.
 struct Shown {
     text: String,
     json: Value,
 }
 
-/// A policy, a machine or a workload, whichever has this name.
+/// The policy, machine or workload of this name.
 fn one(name: &str) -> Result<Shown, Failure> {
     let base = name.split(':').next().unwrap_or_default();
     if contender::names().any(|known| known == base) {
@@ -150,7 +150,7 @@ fn distinct(machine: &Machine, of: fn(&machine::Cpu) -> u16) -> usize {
     all.len()
 }
 
-/// What of hardware is modelled beside costs.
+/// Hardware effects that are modelled beside costs.
 fn models_of(machine: &Machine) -> Vec<&'static str> {
     let all = [
         (machine.memory.is_some(), "TLBs and caches"),
@@ -282,7 +282,7 @@ fn knobs(policy: &'static Policy) -> String {
     )
 }
 
-/// What it keeps of what the kernel is asked for.
+/// The requests to the kernel that a policy honours.
 fn kept(policy: &Policy) -> String {
     let rows = policy.keeps.rows().map(|(what, kept)| {
         vec![what.to_string(), kept.kept.word().to_string(), kept.how.to_string()]
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn readmes_say_what_list_says_of_what_is_kept() {
-        for policy in POLICIES {
+        for policy in POLICIES.iter() {
             let readme = readme(contender::page(policy));
             for (what, kept) in policy.keeps.rows() {
                 let line = format!("| {what} | {} | {} |", kept.kept.word(), kept.how);

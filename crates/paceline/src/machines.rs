@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Machines as a user names them, and which kind of core each of their CPUs is.
+//! Machines by a user's name for them, and the kind of core of each of their CPUs.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use policy::table::TYPES_MAX;
 use crate::failure::Failure;
 use crate::{files, meant, measure, output};
 
-/// A machine that comes along, one of a file, or this one.
+/// A built-in machine, a machine from a file, or this one.
 pub fn find_machine(name: &str) -> Result<Machine, Failure> {
     if name == measure::THIS {
         return measure::this();
@@ -36,8 +36,8 @@ pub fn find_machine(name: &str) -> Result<Machine, Failure> {
     }
 }
 
-/// `0-1=fast,2-5=slow`: which kind of core each CPU passes for; a kind that is named before another is faster.
-/// Those that are marked as `missing` need none.
+/// Reads `0-1=fast,2-5=slow`: the kind of core that each CPU represents. A kind that is named before another is faster.
+/// CPUs marked as `missing` need none.
 pub fn core_types(text: &str, cpus: usize, missing: &[bool]) -> Result<Vec<u16>, Failure> {
     let half = |first: usize, last: usize| match first < last {
         true => format!("{first}-{last}"),

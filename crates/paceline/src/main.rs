@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The command: reads the command line and hands over to one of its verbs.
+//! The command: reads the command line and calls one of its verbs.
 
 mod affinity;
 mod again;
@@ -91,11 +91,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Config(config) => config::run(&config),
         Verb::Completions { shell } => completions(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
-        Verb::Guest { .. } => vm::guest::main(contender::POLICIES),
+        Verb::Guest { .. } => vm::guest::main(&contender::POLICIES),
     }
 }
 
-/// Usage errors are one line like all others; help and version go where they belong.
+/// Usage errors are one line like all others; help and version go to standard output.
 fn parse() -> Result<Cli, Failure> {
     let error = match Cli::try_parse() {
         Ok(cli) => return Ok(cli),
@@ -117,7 +117,7 @@ fn parse() -> Result<Cli, Failure> {
     Err(Failure::Input(one_line(&error, &text)))
 }
 
-/// What clap says of a wrong command line, without its usage, and how to mend it.
+/// clap's message about a wrong command line, without its usage, and how to fix it.
 fn one_line(error: &clap::Error, text: &str) -> String {
     let end =
         ["\nUsage:", "\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
@@ -160,7 +160,7 @@ fn one_line(error: &clap::Error, text: &str) -> String {
     }
 }
 
-/// An option and what was given for it: `--runs 0`.
+/// An option with its given value: `--runs 0`.
 fn given(error: &clap::Error) -> String {
     let option = context(error, ContextKind::InvalidArg);
     let option = option.split(" <").next().unwrap_or_default();
@@ -171,14 +171,14 @@ fn context(error: &clap::Error, kind: ContextKind) -> String {
     error.get(kind).map(ToString::to_string).unwrap_or_default()
 }
 
-/// What there is to do, as far as the help names it.
+/// The verbs that the help names.
 fn verbs() -> Vec<String> {
     let command = Cli::command();
     let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     shown.map(|verb| verb.get_name().to_string()).collect()
 }
 
-/// Recordings have a command as text.
+/// The error for an argument that is not text: recordings contain the command as text.
 fn foreign_argument() -> String {
     let foreign = std::env::args_os().find(|argument| argument.to_str().is_none());
     format!(

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Names that somebody may have meant who wrote one that does not exist.
+//! Existing names that may be meant by an unknown one.
 
 /// A name is near another from this similarity on (Jaro and Winkler: 1 is the same).
 const NEAR: f64 = 0.85;
-/// As many near names are proposed.
+/// Most near names that are proposed.
 const PROPOSED: usize = 3;
 
-/// How near a name is, or a part of it: names are long, and a part is asked for often. A part begins behind a hyphen.
+/// The similarity of an unknown name to a name, or to a part of it: names are long, and users often type a part. A part
+/// begins behind a hyphen.
 fn similarity(name: &str, unknown: &str) -> f64 {
     let length = unknown.chars().count();
     let starts = name.match_indices('-').map(|(at, _)| at + 1);
@@ -18,7 +19,7 @@ fn similarity(name: &str, unknown: &str) -> f64 {
     parts.map(one).fold(0.0, f64::max)
 }
 
-/// `did you mean flsched? `, the nearest name first; nothing where none is near.
+/// A text such as `did you mean flsched? `, the nearest name first; empty if none is near.
 pub fn proposal<'n>(unknown: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     if unknown.is_empty() {
         return String::new();

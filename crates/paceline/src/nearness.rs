@@ -15,12 +15,12 @@ use crate::replay::Went;
 
 /// Linux's own class.
 pub const DEFAULT: &str = "default";
-/// A replay that is further from its own recording than this says little of other policies.
+/// A replay with a greater distance from its own recording says little of other policies.
 pub const DISTANCE_MAX: f64 = 0.10;
-/// From this part of the CPU time on, other load is warned of.
+/// A warning is given if other load has at least this part of the CPU time.
 pub const OTHERS_WARNED: f64 = 0.05;
 
-/// Holds the replay to its recording. Adds what that shows to the result, with its warnings.
+/// Compares the replay with its recording. Adds the distance to the result, with warnings.
 pub fn add(results: &mut Results, plan: &Plan) {
     let Some(went) = plan.job.went() else { return };
     let under = went.under.as_deref().unwrap_or(DEFAULT);
@@ -29,7 +29,7 @@ pub fn add(results: &mut Results, plan: &Plan) {
         None => replayed_under(plan, under),
     };
     let recording = held(went, own.as_ref().ok().copied());
-    // An answer says how busy the machine was where that matters.
+    // An answer mentions other load itself if it matters.
     let told = busy(&recording).filter(|_| plan.contenders.len() > 1);
     let lines = lines(&recording, results.setting.cpus, own.err().as_ref());
     results.notes.extend(lines.into_iter().filter(|line| Some(line) != told.as_ref()));
@@ -53,7 +53,7 @@ fn replayed_s(summary: &[Summary], under: &str) -> Option<f64> {
     summary.iter().find(|one| one.policy == under).map(|one| one.elapsed_s.median)
 }
 
-/// How long the replay takes under a policy that takes no part in the comparison.
+/// Length of the replay under a policy that takes no part in the comparison.
 fn replayed_under(plan: &Plan, under: &str) -> Result<f64, Failure> {
     let contenders = vec![Contender::parse(under)?];
     let alone = Plan { contenders, events: false, ..plan.clone() };
@@ -62,7 +62,8 @@ fn replayed_under(plan: &Plan, under: &str) -> Result<f64, Failure> {
     replayed_s(&results.summary, under).ok_or_else(|| Failure::run("it has no run"))
 }
 
-/// The recording as the result has it; `replayed_s`: the median of its replays under what was in charge, where known.
+/// The recording for the result. `replayed_s`: the median of its replays under the scheduler in charge at recording, if
+/// known.
 pub fn held(went: &Went, replayed_s: Option<f64>) -> Recording {
     let distance = replayed_s.map(|s| s / went.elapsed_s - 1.0);
     Recording {
@@ -83,7 +84,7 @@ pub fn held(went: &Went, replayed_s: Option<f64>) -> Recording {
     }
 }
 
-/// What a replay would need and the recording has not.
+/// Facts that a replay would need and the recording lacks.
 fn lacks(went: &Went) -> Vec<String> {
     let mut lacks = Vec::new();
     if !went.affinity {
@@ -97,7 +98,7 @@ fn lacks(went: &Went) -> Vec<String> {
     lacks.into_iter().map(String::from).collect()
 }
 
-/// How near the replay is to the recording, and whether that is to be believed, in words; `why`: it is not known.
+/// The distance of the replay from the recording, and whether it can be trusted, in words; `why`: it is not known.
 pub fn lines(recording: &Recording, cpus: usize, why: Option<&Failure>) -> Vec<String> {
     let Recording { elapsed_s, under, .. } = recording;
     let mut lines = vec![match recording.replayed_s {
@@ -135,7 +136,7 @@ pub fn lines(recording: &Recording, cpus: usize, why: Option<&Failure>) -> Vec<S
     lines
 }
 
-/// That others had the machine meanwhile, where it is so much that a reader must know.
+/// A note that other tasks used the machine meanwhile, if they used much.
 fn busy(recording: &Recording) -> Option<String> {
     (recording.others > OTHERS_WARNED).then(|| {
         format!(
@@ -146,7 +147,7 @@ fn busy(recording: &Recording) -> Option<String> {
     })
 }
 
-/// `, 3.10 % more`.
+/// A phrase such as `, 3.10 % more`.
 fn off(distance: f64) -> String {
     let than = if distance < 0.0 { "less" } else { "more" };
     format!(", {} {than}", percent(distance.abs()))

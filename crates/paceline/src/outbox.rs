@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Lines for somebody who may not read them: a pager that is not scrolled, a terminal that Ctrl-S has stopped. Who has a
-//! policy in charge waits for none of these.
+//! Lines for a reader that may not read them: a pager that is not scrolled, a terminal stopped by Ctrl-S. A process
+//! with a policy in charge must not wait for such a reader.
 
 use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, write};
 
-/// A pipe that is ready takes so much without waiting (PIPE_BUF of Linux).
+/// A ready pipe takes this many bytes without blocking (PIPE_BUF of Linux).
 const AT_ONCE: usize = 4096;
-/// So much may wait to be read; of what comes then, nothing is kept.
+/// Most bytes that may wait to be read; later lines are dropped.
 const KEPT_MAX: usize = 64 << 10;
 
-/// What was said and is not written yet.
+/// Text that is not written yet.
 #[derive(Default)]
 pub struct Outbox {
     rest: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Writes as much as can be without waiting, this text last; where too much waits already, it is left out.
+    /// Adds this text, or drops it if too much waits already. Writes as much as possible without blocking.
     pub fn offer(&mut self, to: impl AsFd, text: &str) -> Result<(), Errno> {
         match self.rest.len() + text.len() > KEPT_MAX.max(text.len()) {
             true => self.left_out += 1,
@@ -30,7 +30,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Writes the rest, however long that takes. How many texts were left out since the last time.
+    /// Writes the rest, however long that takes. Returns how many texts were dropped since the last call.
     pub fn finish(&mut self, to: impl AsFd) -> Result<u64, Errno> {
         while !self.rest.is_empty() {
             if !self.write_some(&to)? {
@@ -40,7 +40,7 @@ impl Outbox {
         Ok(std::mem::take(&mut self.left_out))
     }
 
-    /// Whether anything was written: to what somebody has made non-blocking, perhaps nothing.
+    /// Writes a part; returns false if nothing was written, as a non-blocking descriptor may refuse.
     fn write_some(&mut self, to: impl AsFd) -> Result<bool, Errno> {
         let some = self.rest.len().min(AT_ONCE);
         match write(to.as_fd(), &self.rest[..some]) {
@@ -57,7 +57,7 @@ impl Outbox {
     }
 }
 
-/// Whether it takes something at once, or says at once why it does not.
+/// Whether a write would not block; an error counts too.
 fn is_ready(to: impl AsFd) -> Result<bool, Errno> {
     match poll(&mut [PollFd::new(&to, PollFlags::OUT)], Some(&Timespec::default())) {
         Ok(ready) => Ok(ready > 0),
@@ -76,7 +76,7 @@ mod tests {
 
     const LINE: &str = "{\"switches_per_s\": 12345}\n";
 
-    /// All that is there at present.
+    /// Everything that can be read now.
     fn read(reader: &mut PipeReader) -> String {
         let mut text = vec![0; 1 << 20];
         let read = reader.read(&mut text).unwrap();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_and_lines_stay_whole() {
+    fn an_outbox_waits_for_no_reader_and_keeps_lines_whole() {
         for flags in [OFlags::empty(), OFlags::NONBLOCK] {
             let (reader, writer) = pipe().unwrap();
             fcntl_setfl(&writer, flags).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Standard output: results go there and nothing else does. Standard error: all else.
+//! Standard output carries results and nothing else. Standard error carries everything else.
 
 use std::io::{Error, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::sync::{Mutex, PoisonError};
@@ -11,19 +11,19 @@ use report::text::{plural, visible};
 use crate::failure::Failure;
 use crate::outbox::Outbox;
 
-/// What waits to be written on standard output and on standard error; None: whoever says something waits until it is.
+/// Text that waits for standard output and standard error; None: each write waits until it is done.
 static HURRIED: Mutex<Option<[Outbox; 2]>> = Mutex::new(None);
 
-/// From now on nothing that is printed or said holds this process up, whether or not somebody reads it.
+/// From now on printed text never blocks this process, whether or not it is read.
 pub fn wait_for_nobody() {
     *HURRIED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Default::default());
 }
 
-/// What waits is written, and what is printed or said from now on is waited for.
+/// Writes the waiting text; from now on each write waits until it is done.
 pub fn wait_again() {
     let hurried = HURRIED.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some([mut out, mut err]) = hurried else { return };
-    // Nobody may be there any more: who prints the next hears of it.
+    // If the reader has gone, the next print reports it.
     let left_out = out.finish(stdout()).unwrap_or(0) + err.finish(stderr()).unwrap_or(0);
     if left_out > 0 {
         say(&format!(
@@ -33,7 +33,7 @@ pub fn wait_again() {
     }
 }
 
-/// Writes it on standard output, or has it wait there for a reader.
+/// Writes text on standard output, or adds it to the waiting text.
 fn put(text: &str) -> Result<(), Error> {
     let mut hurried = HURRIED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some([out, _]) = &mut *hurried {
@@ -44,7 +44,7 @@ fn put(text: &str) -> Result<(), Error> {
     out.flush()
 }
 
-/// Prints a result. A reader that has gone away (`| head`) ends the command quietly.
+/// Prints a result. If the reader has gone (`| head`), the command ends quietly.
 pub fn print(text: &str) -> Result<(), Failure> {
     put(text).map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => Failure::Closed,
@@ -55,7 +55,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// How a command ends that has shown a result: a reader that has gone away changes nothing.
+/// The end of a command that has shown a result: a reader that has gone does not matter.
 pub fn end(shown: Result<(), Failure>, end: Result<(), Failure>) -> Result<(), Failure> {
     match shown {
         Ok(()) | Err(Failure::Closed) => end,
@@ -63,8 +63,8 @@ pub fn end(shown: Result<(), Failure>, end: Result<(), Failure>) -> Result<(), F
     }
 }
 
-/// Says something on standard error. Where nobody can read it (a closed pipe, a full disk) the work
-/// goes on all the same. Nothing of it commands the terminal: names in it are from files, and from other programs.
+/// Prints a line on standard error. If it cannot be written (a closed pipe, a full disk), the work continues. No part
+/// of it can control the terminal: names in it are from files, and from other programs.
 pub fn say(text: &str) {
     let mut hurried = HURRIED.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = match &mut *hurried {
@@ -73,7 +73,7 @@ pub fn say(text: &str) {
     };
 }
 
-/// Says what a command that failed wrote last, where that is more than the line that its failure ends with.
+/// Prints the last lines of a failed command's output, if they are more than the line that its failure ends with.
 pub fn say_last(error: &anyhow::Error) {
     let Some(Broken { last, .. }) = error.downcast_ref() else { return };
     if last.len() > 1 {
@@ -86,12 +86,12 @@ fn said(text: &str) -> String {
     text.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
 
-/// Fewer columns than a terminal has are of no use to any table.
+/// Narrower terminals count as this wide: no table fits in fewer columns.
 const NARROWEST: u16 = 40;
 /// Longer lines are hard to read.
 const WIDEST: u16 = 120;
 
-/// For a terminal: as wide as that is, boxes, and colours unless NO_COLOR or TERM=dumb says otherwise. Else plain text.
+/// The style for a terminal: its width, boxes, and colours unless NO_COLOR or TERM=dumb is set. Else plain text.
 pub fn style() -> Style {
     if !stdout().is_terminal() {
         return Style::PLAIN;

@@ -36,7 +36,7 @@ pub fn write(from: &Path, to: &Path) -> Result<(), Failure> {
                 };
                 timeline.switch(t_ns, cpu, prev, state, next)
             }
-            // Where it goes is not written down: to where it was, most often.
+            // The target is not recorded; most often it is the task's last CPU.
             Kind::Wake { tid, .. } => timeline.waking(t_ns, cpu, tid, cpu),
             Kind::Start { tid, target } => timeline.waking(t_ns, cpu, tid, target),
             _ => Ok(()),

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which threads belong to other memory domains than when it was last said.
+//! Threads with a new memory domain since the last report.
 
 use serde_json::{Value, json};
 use trace::{Placements, Tid};
 
-/// Threads that a line names; of more it says how many.
+/// Threads that a line names; it counts the others.
 const NAMED: usize = 6;
 
-/// Follows where threads are placed.
+/// Follows the placement of threads.
 #[derive(Debug, Default)]
 pub struct Moves(Placements);
 
-/// A thread that belongs elsewhere than before.
+/// A thread with a new domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     tid: Tid,
@@ -20,7 +20,7 @@ pub struct Move {
 }
 
 impl Moves {
-    /// Who has been placed elsewhere since the last time, or for the first time.
+    /// Threads that have been placed elsewhere since the last call, or for the first time.
     pub fn since(&mut self, placed: &[(Tid, usize)]) -> Vec<Move> {
         self.0.look(0, placed.iter().copied());
         let name = |tid| live::thread_name(tid).unwrap_or_default();
@@ -29,7 +29,7 @@ impl Moves {
     }
 }
 
-/// For a person: `mcf[231] to domain 2, gcc[232] to domain 0 and 5 more`. None: nobody has moved.
+/// A line: `mcf[231] to domain 2, gcc[232] to domain 0 and 5 more`. None: no thread has moved.
 pub fn line(moves: &[Move]) -> Option<String> {
     let named = moves.iter().take(NAMED);
     let parts: Vec<String> =
@@ -41,7 +41,7 @@ pub fn line(moves: &[Move]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", ") + &more)
 }
 
-/// All of them, for programs.
+/// All moves, for programs.
 pub fn json(moves: &[Move]) -> Value {
     let one = |own: &Move| json!({"tid": own.tid, "name": own.name, "domain": own.domain});
     moves.iter().map(one).collect()
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_stays_is_said_once_and_many_are_counted() {
+    fn a_placement_is_reported_once_and_many_are_counted() {
         let mut moves = Moves::default();
         let own = std::process::id();
         let first = moves.since(&[(own, 2)]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a comparison needs, checked before anything runs.
+//! A comparison's inputs, checked before anything runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,81 +28,80 @@ use crate::{hackbench, meant, output, replay, turbo};
 /// A comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who takes part, in the order of the results.
+    /// The participants, in the order of the results.
     pub contenders: Vec<Contender>,
-    /// What runs under each.
+    /// The job that runs under each.
     pub job: Job,
-    /// Where.
+    /// The ground.
     pub place: Place,
-    /// Runs of each contender: in each boot, where the ground boots.
+    /// Runs of each contender; if the ground boots, in each boot.
     pub runs: usize,
     /// The seed of the first run; others follow from it.
     pub seed: u64,
-    /// How fast programs are on each kind of core, as far as somebody said so.
+    /// Speeds of programs on each kind of core, from the user's profile.
     pub profile: Profile,
-    /// Where they said it.
+    /// The file of the profile.
     pub profile_file: Option<PathBuf>,
     /// Count locks beyond the runqueue's own.
     pub locks: bool,
-    /// Show what the workload writes, as it does.
+    /// Show the workload's output as it is written.
     pub show: bool,
-    /// Run it again with the observer attached, where the ground is a guest.
+    /// Run it again with the observer attached, if the ground is a guest.
     pub observe: bool,
-    /// And once more with the recorder.
+    /// Run it once more with the recorder.
     pub record: Option<Detail>,
-    /// Keep the scheduling events of each contender's first run, where the ground is simulated.
+    /// Keep the scheduling events of each contender's first run, if the ground is simulated.
     pub events: bool,
 }
 
-/// What runs.
+/// The job that runs.
 #[derive(Clone, Debug)]
 pub enum Job {
-    /// A program and its arguments, and what it needs beside what can be found out.
+    /// A program and its arguments, and files that it needs and that cannot be found automatically.
     Command { argv: Vec<String>, with: Vec<PathBuf> },
-    /// A workload: its name, what each task does, its text where it was read from one, and whether
-    /// all tasks are there before any begins, as `worker` has it.
+    /// A workload: its name, each task's acts, its text if it was read from one, and whether all tasks exist before any
+    /// begins, as with `worker`.
     Model {
         name: String,
         json: Option<String>,
         together: bool,
         workload: Box<Workload>,
-        /// How the recording went that it replays, where it is a replay.
+        /// How its recording went, if it is a replay.
         went: Option<Box<Went>>,
-        /// What `--workload` has to name for it; None: nothing does.
+        /// Its name for `--workload`; None: it has none.
         named: Option<String>,
     },
     /// A recording, which is fitted to the machine.
     Recording(PathBuf),
-    /// A model of a NAS benchmark, sized for the machine: so many tasks for each of its CPUs.
+    /// A model of a NAS benchmark, sized for the machine: `tasks` tasks for each of its CPUs.
     Npb { name: String, tasks: usize },
 }
 
-/// Where it runs.
+/// The ground of a comparison.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// The simulator; `named` is what the machine was asked for by, its name or a file. Faults happen
-    /// in each run.
+    /// The simulator; `named` is the user's name for the machine, or a file. Faults happen in each run.
     Sim { machine: Box<Machine>, named: String, limit: Duration, faults: Vec<sim::Fault> },
     /// The guest.
     Vm {
         shape: vm::Shape,
-        /// Work rates of the kinds of cores, of the fastest; empty where they are not known.
+        /// Work rates of the kinds of cores, as parts of the fastest; empty if not known.
         rates: Vec<f64>,
         clock: vm::Clock,
         turn: Option<Duration>,
         boots: usize,
         kernel: Option<PathBuf>,
-        /// Where boots are kept.
+        /// Folder for kept boots.
         keep: Option<PathBuf>,
         limit: Duration,
-        /// As `vm::Request` has it.
+        /// See [`vm::Request`].
         or_in_turn: bool,
     },
     /// This machine.
     Here(Here),
 }
 
-/// Workloads that come along: name and rt-app JSON.
+/// Built-in workloads: name and rt-app JSON.
 pub const WORKLOADS: &[(&str, &str)] = &[
     ("agree-1", include_str!("../../../workloads/agree-1.json")),
     ("agree-2", include_str!("../../../workloads/agree-2.json")),
@@ -118,17 +117,17 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("x265-avx512", include_str!("../../../workloads/x265-avx512.json")),
 ];
 
-/// The seed where none is named: any number would do, but the same each time.
+/// The default seed: any number would do, but the same each time.
 pub const SEED: u64 = 1;
-/// Boots of the guest where their number is not named.
+/// The default number of boots of the guest.
 const BOOTS: u32 = 3;
-/// The simulated machine where none is named.
+/// The default simulated machine.
 const MACHINE: &str = "numa-2x4";
-/// The guest where none is named.
+/// The default number of CPUs of the guest.
 const CPUS: u32 = 8;
 const NODES: u32 = 4;
 
-/// The kernel's timers take no more than some hundred years, and nobody waits for one.
+/// The longest limit: the kernel's timers take no more than some hundred years.
 const LIMIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 fn limit(arguments: &cli::Compare) -> Duration {
@@ -136,13 +135,13 @@ fn limit(arguments: &cli::Compare) -> Duration {
 }
 
 impl Plan {
-    /// Whether there are kernels that can have the policy of this label.
+    /// Whether there are kernels that can load the policy of this label.
     pub fn is_real(&self, label: &str) -> bool {
         let mut own = self.contenders.iter().filter(|one| one.label() == label);
         own.any(|one| !matches!(one, Contender::Class(class) if !class.in_guest))
     }
 
-    /// Checks what the command line says.
+    /// Checks the command line.
     pub fn new(arguments: &cli::Compare) -> Result<Self, Failure> {
         let contenders = contender::parse_all(&arguments.policy)?;
         let mut job = Job::new(arguments)?;
@@ -179,7 +178,7 @@ impl Plan {
         })
     }
 
-    /// Steps of its progress, where the ground has no bars of its own.
+    /// Steps of its progress, if the ground has no bars of its own.
     pub fn steps(&self) -> u64 {
         match self.place {
             Place::Here(_) => (self.runs * self.contenders.len()) as u64,
@@ -200,7 +199,7 @@ impl Plan {
         }
     }
 
-    /// What the result says of the place.
+    /// The result's description of the ground.
     pub fn setting(&self) -> report::Setting {
         let (ground, machine, cpus, clock) = match &self.place {
             Place::Sim { machine, .. } => {
@@ -239,7 +238,7 @@ impl Job {
         }
     }
 
-    /// Reads rt-app JSON, or one that comes along by its name; a recording is read once the machine is known.
+    /// Reads rt-app JSON, or a built-in workload by its name; a recording is read when the machine is known.
     pub fn file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
         if let Some(workload) = Apps::embedded().build(&name).filter(|_| !path.exists()) {
@@ -278,7 +277,7 @@ impl Job {
         })
     }
 
-    /// What somebody built, whose tasks begin as soon as each is made.
+    /// A workload built by the caller; its tasks begin as soon as each is made.
     pub fn built(workload: Workload) -> Self {
         Job::model_of(workload, false)
     }
@@ -295,7 +294,7 @@ impl Job {
         }
     }
 
-    /// What a recording holds.
+    /// The workload of a recording.
     pub fn replayed(workload: Workload, how: Went) -> Self {
         let mut job = Job::built(workload);
         if let Job::Model { went, .. } = &mut job {
@@ -304,7 +303,7 @@ impl Job {
         job
     }
 
-    /// How the recording went that it replays, where it is a replay.
+    /// How its recording went, if it is a replay.
     pub fn went(&self) -> Option<&Went> {
         match self {
             Job::Model { went, .. } => went.as_deref(),
@@ -312,7 +311,7 @@ impl Job {
         }
     }
 
-    /// Whether it says for how long it runs, whatever it gets done.
+    /// Whether it runs for a fixed time, whatever its progress.
     pub fn lasts(&self) -> bool {
         match self {
             Job::Model { workload, .. } => workload.duration_ns.is_some(),
@@ -320,22 +319,22 @@ impl Job {
         }
     }
 
-    /// What a reader must know of it.
+    /// Notes about it for the reader.
     pub fn notes(&self) -> Vec<String> {
         self.went().map_or(Vec::new(), Went::notes)
     }
 
-    /// What somebody built, whose tasks are all there before any begins.
+    /// A workload built by the caller; its tasks all exist before any begins.
     pub fn together(workload: Workload) -> Self {
         Job::model_of(workload, true)
     }
 
-    /// Whether all tasks are there before any begins.
+    /// Whether all tasks exist before any begins.
     pub fn starts_together(&self) -> bool {
         matches!(self, Job::Model { together: true, .. })
     }
 
-    /// What it is called in results.
+    /// Its name in results.
     pub fn name(&self) -> String {
         match self {
             Job::Command { argv, .. } => argv.join(" "),
@@ -345,7 +344,7 @@ impl Job {
         }
     }
 
-    /// What `worker` runs, as rt-app JSON; a command has none.
+    /// rt-app JSON for `worker`; a command has none.
     pub fn json(&self) -> Result<Option<String>, Failure> {
         match self {
             Job::Command { .. } => Ok(None),
@@ -358,7 +357,7 @@ impl Job {
         }
     }
 
-    /// What the simulator runs.
+    /// The simulator's workload.
     pub fn model(&self) -> Result<Workload, Failure> {
         let argv = match self {
             Job::Npb { name, .. } => return Err(only_a_model(name)),
@@ -377,7 +376,7 @@ impl Job {
     }
 }
 
-/// What a file of speeds says of this job on this machine. Programs that do not run are told of.
+/// A profile file's figures for this job on this machine. Warns of programs that do not run.
 fn profile(
     file: &Path,
     contenders: &[Contender],
@@ -397,7 +396,7 @@ fn profile(
             workload.tasks.iter().map(|task| task.name.clone()).collect()
         }
         (_, Place::Sim { .. }) => job.model()?.tasks.into_iter().map(|task| task.name).collect(),
-        // Which programs a command will start nobody knows.
+        // It is not known which programs a command will start.
         _ => return Ok(profile),
     };
     let (profile, absent) = given.of_tasks(&profile, tasks.iter().map(String::as_str))?;
@@ -444,7 +443,7 @@ fn sim(
     Ok(Place::Sim { machine: Box::new(machine), named, limit, faults: Vec::new() })
 }
 
-/// The plain machine of as many CPUs as a recording was made on: nothing else is known of that machine.
+/// The plain machine with as many CPUs as the recording's: nothing else is known of the recording's machine.
 fn as_recorded(path: &Path) -> Result<String, Failure> {
     let cpus = replay::recorded_cpus(path)?;
     machine::plain(cpus).map(|machine| machine.name).ok_or_else(|| {
@@ -456,7 +455,7 @@ fn as_recorded(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Who learns from what tasks touch of memory; no recording says that.
+/// Refuses policies that learn from memory accesses of tasks, if there are none: no recording has them.
 pub fn check_learners(contenders: &[Contender], touches: bool) -> Result<(), Failure> {
     let learns = |contender: &&Contender| {
         matches!(contender, Contender::Class(Class { model: Model::Related(_), .. }))
@@ -470,7 +469,7 @@ pub fn check_learners(contenders: &[Contender], touches: bool) -> Result<(), Fai
     }
 }
 
-/// What can run on a real kernel.
+/// Refuses contenders that cannot run on a real kernel.
 fn check_real(contenders: &[Contender]) -> Result<(), Failure> {
     let absent = contenders.iter().find_map(|contender| match contender {
         Contender::Class(class) if !class.in_guest => Some(class.name),
@@ -484,7 +483,7 @@ fn check_real(contenders: &[Contender]) -> Result<(), Failure> {
     }
 }
 
-/// Nothing is loaded here before all of it is known to be possible.
+/// Checks all conditions of a comparison on this machine before anything is loaded.
 fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<Here, Failure> {
     let why =
         "is not for --on here, which has the machine, kernel and chance that it has; leave it out";
@@ -521,7 +520,7 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
         here::heed_limits(policy, arguments.partial, arguments.ignore_cgroup_limits)?;
     }
     if arguments.locks {
-        // Who it fails for learns of it before the runs.
+        // If this fails, the user is told before the runs.
         live::LockCounter::attach(cpus)
             .map_err(|error| Failure::input(format!("--locks: {error:#}; leave it out")))?;
     }
@@ -575,7 +574,7 @@ fn vm(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result<P
     })
 }
 
-/// What makes sense where policies meet the user's own kernel.
+/// Refuses options that only make sense on the user's own kernel.
 fn only_here(arguments: &cli::Compare) -> Result<(), Failure> {
     let given = [
         ("--partial", arguments.partial),
@@ -585,7 +584,7 @@ fn only_here(arguments: &cli::Compare) -> Result<(), Failure> {
     refuse(&given, "is for --on here")
 }
 
-/// Options that describe the guest, and whether they were given.
+/// Options of the guest, and whether they were given.
 fn of_guest(arguments: &cli::Compare) -> [(&'static str, bool); 10] {
     let machine = &arguments.machine;
     [
@@ -610,7 +609,7 @@ fn refuse(options: &[(&str, bool)], why: &str) -> Result<(), Failure> {
     }
 }
 
-/// Turns that the emulator can keep, on a clock that has turns.
+/// Checks that the emulator can keep the turns, on a clock with turns.
 fn check_turn(turn: Option<Duration>, clock: cli::Clock, cpus: usize) -> Result<(), Failure> {
     let possible = Duration::from_micros(1)..=Duration::from_secs(1);
     match turn {
@@ -627,7 +626,7 @@ fn check_turn(turn: Option<Duration>, clock: cli::Clock, cpus: usize) -> Result<
     }
 }
 
-/// A word without folder and ending is meant as the name of something that comes along.
+/// A word without folder and ending counts as the name of something built in.
 fn is_bare(path: &Path) -> bool {
     path.extension().is_none() && path.components().count() == 1
 }
@@ -640,12 +639,12 @@ fn npb(path: &Path) -> Option<Job> {
     (!path.exists()).then(|| Job::Npb { name: name.to_string(), tasks })
 }
 
-/// A model of a NAS benchmark has the steps that keep a thread at work for so long: in fewer, the
-/// start of its team would be most of it.
+/// A model of a NAS benchmark has enough steps to keep a thread at work for this long. With fewer, the start of its
+/// team would be most of it.
 const NPB_WORK: Duration = Duration::from_secs(1);
 
-/// But it ends when a thread has waited so often, and LU's sweeps after so many planes: with more
-/// threads than CPUs every wait is a sleep, or lasts for others' slices.
+/// But it ends when a thread has waited this often, and LU's sweeps after as many planes. With more threads than CPUs
+/// every wait is a sleep, or lasts for other threads' slices.
 const NPB_WAITS: u64 = 15_000;
 const NPB_WAITS_SHARED: u64 = 150;
 const NPB_PLANES_SHARED: u64 = 20;
@@ -669,7 +668,7 @@ fn benchmark(name: &str, tasks: usize, cpus: usize) -> Result<Workload, Failure>
     )
 }
 
-/// A guest of so many CPUs; `distance` is that of any other node.
+/// A guest with `cpus` CPUs; `distance` is that of any other node.
 pub fn guest_shape(cpus: u32, nodes: u32, smt: u32, distance: Option<u32>) -> vm::Shape {
     let row =
         |from| (0..nodes).map(move |to| if from == to { 10 } else { distance.unwrap_or(20) as u8 });
@@ -708,7 +707,7 @@ pub fn shape_of(machine: &Machine) -> vm::Shape {
     }
 }
 
-/// A task that may run on no CPU of the machine would wait for ever.
+/// Refuses a task that may run on no CPU of the machine: it would wait for ever.
 fn check_affinity(workload: &Workload, cpus: usize) -> Result<(), Failure> {
     let nowhere = |mask: &Vec<usize>| !mask.iter().any(|cpu| *cpu < cpus);
     match workload.tasks.iter().find(|task| task.masks().into_iter().any(nowhere)) {
@@ -747,7 +746,7 @@ mod tests {
 
     use super::*;
 
-    /// It has them as text.
+    /// The help has them as text.
     #[test]
     fn the_help_names_the_defaults() {
         let command = cli::Cli::command();

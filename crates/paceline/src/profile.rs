@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `--profile FILE`: what an operator knows of programs, which for most policies is how fast each is on each kind of
-//! core; and `--memo FILE`, which `run` keeps itself, in the same form.
+//! `--profile FILE`: an operator's figures of programs, which for most policies are their speeds on each kind of core.
+//! Also `--memo FILE`, which `run` writes itself, in the same form.
 //!
 //! ```toml
 //! [programs]
@@ -8,12 +8,12 @@
 //! "/usr/bin/ffmpeg" = [9.1e9, 3.2e9]       # instructions, or work, a second on each kind, the fastest first
 //! ```
 //!
-//! For `dino` and its like a number is misses of the last-level cache in 1,000 instructions: `mcf = 38`; several are what
-//! it has at one look after the other, of which the last lasts: `mcf = [38, 38, 0.5]`. For `avx-fair`
+//! For `dino` and similar policies a number is misses of the last-level cache in 1,000 instructions: `mcf = 38`.
+//! Several are the misses at consecutive looks, the last of which stays in force: `mcf = [38, 38, 0.5]`. For `avx-fair`
 //! it is the license level of the program's widest code, 0 to 2: `x265 = 2`.
 //!
-//! A program goes by what its threads are called (15 bytes, as `ps -o comm` shows it), by the whole path of its
-//! executable, or by its build id (`"build-id:2f91…"`).
+//! A program's key is its threads' name (15 bytes, as `ps -o comm` shows it), the whole path of its executable, or its
+//! build id (`"build-id:2f91…"`).
 
 use std::fmt::Display;
 use std::path::Path;
@@ -24,11 +24,11 @@ use toml::{Table, Value};
 use crate::failure::Failure;
 use crate::files;
 
-/// What a file says, before it is known which machine it is for.
+/// The contents of a file, before its machine is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
     file: String,
-    /// By program. Where speeds are asked for one number is a speedup, more are rates.
+    /// Numbers by program. As speeds, one number is a speedup, several are rates.
     programs: Vec<(String, Vec<f64>)>,
 }
 
@@ -74,13 +74,13 @@ impl Given {
         Ok(Given { file: file.to_string(), programs })
     }
 
-    /// How many programs it names.
+    /// Number of programs.
     pub fn len(&self) -> usize {
         self.programs.len()
     }
 
-    /// What it says of a machine with so many kinds of cores, for these policies. Errors: what no core can be,
-    /// and where there is nobody to whom it would tell anything.
+    /// The profile of a machine with this many kinds of cores, for these policies. Errors: impossible figures, and
+    /// policies none of which uses a profile.
     pub fn profile<'a>(
         &self,
         kinds: usize,
@@ -114,7 +114,7 @@ impl Given {
         }
     }
 
-    /// Of each kind of core.
+    /// Speeds on each kind of core.
     fn speeds<'a>(
         &self,
         kinds: usize,
@@ -169,7 +169,7 @@ impl Given {
         Ok(profile)
     }
 
-    /// As they are, where each program's can be.
+    /// The numbers unchanged, if each program's are valid.
     fn each(&self, what: &str, can_be: impl Fn(&[f64]) -> bool) -> Result<Profile, Failure> {
         let one = |(name, numbers): &(String, Vec<f64>)| match can_be(numbers) {
             true => Ok((name.clone(), numbers.clone())),
@@ -178,8 +178,8 @@ impl Given {
         self.programs.iter().map(one).collect()
     }
 
-    /// What it says that such a machine and policy believe: what was measured may be of another machine, or
-    /// older than a knob.
+    /// The entries that are valid for this machine and policy: measurements may be of another machine, or older than a
+    /// knob.
     pub fn believed(&self, kinds: usize, instance: &Instance) -> Profile {
         let alone = |(name, rates): &(String, Vec<f64>)| {
             let one =
@@ -189,8 +189,8 @@ impl Given {
         self.programs.iter().filter_map(alone).flatten().collect()
     }
 
-    /// The same for tasks that are known: by their names, without the number of an instance where the file has
-    /// none. With it, who of the file's programs is none of them. Errors: nobody is.
+    /// The profile for known tasks: by their names, without the number of an instance if the file has none. Returns
+    /// also the file's programs that are none of the tasks. Errors: all are.
     pub fn of_tasks<'a>(
         &self,
         profile: &Profile,
@@ -239,7 +239,7 @@ fn listed(speeds: &[f64]) -> String {
     speeds.iter().map(|speed| format!("{speed:.2}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What `--memo` keeps: the text of a file that [`Given::read`] takes.
+/// The text of a `--memo` file, which [`Given::read`] takes.
 pub fn write(learned: &Profile) -> String {
     let mut programs = Table::new();
     for (id, speeds) in learned {

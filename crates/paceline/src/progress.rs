@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a person sees while they wait: on standard error, where nothing else goes but errors.
+//! Progress for a waiting user: on standard error, which otherwise has only errors.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,17 +13,17 @@ use report::text::visible;
 
 use crate::output;
 
-/// Where nothing moves a line says how far it is, as often.
+/// If no bar can move, a line says how far it is this often.
 const LINES: Duration = Duration::from_secs(10);
 
 const QUIET: u8 = 0;
 const USUAL: u8 = 1;
 const VERBOSE: u8 = 2;
 
-/// How much is said.
+/// How much is printed.
 static SAYS: AtomicU8 = AtomicU8::new(USUAL);
 
-/// From now on progress says nothing (`-q`), or each step on a line of its own (`-v`).
+/// Makes progress silent (`-q`), or print each step on a line of its own (`-v`).
 pub fn say_as_much_as(quiet: bool, verbose: bool) {
     let says = if quiet {
         QUIET
@@ -35,7 +35,8 @@ pub fn say_as_much_as(quiet: bool, verbose: bool) {
     SAYS.store(says, Ordering::Relaxed);
 }
 
-/// Bars on a terminal; elsewhere a line for each phase, and one every ten seconds. Nothing of it commands the terminal.
+/// Bars on a terminal; elsewhere a line for each phase, and one every ten seconds. No text of it can control the
+/// terminal.
 pub struct Progress {
     bars: MultiProgress,
     own: Option<ProgressBar>,
@@ -44,7 +45,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For as many steps.
+    /// Progress with this many steps.
     pub fn new(steps: u64) -> Self {
         let says = SAYS.load(Ordering::Relaxed);
         let bars = MultiProgress::new();
@@ -57,7 +58,7 @@ impl Progress {
         Progress { bars, own, lines, says }
     }
 
-    /// What happens from now on.
+    /// Begins a phase.
     pub fn phase(&self, text: &str) {
         if let Some(bar) = &self.own {
             bar.set_message(visible(text));
@@ -68,7 +69,7 @@ impl Progress {
         }
     }
 
-    /// What is known already, and would be lost if the rest were cut short.
+    /// Prints a result that is known already, and would be lost if the rest were cut short.
     pub fn known(&self, text: &str) {
         match &self.own {
             Some(bar) => bar.println(visible(text)),
@@ -77,12 +78,12 @@ impl Progress {
         }
     }
 
-    /// Who writes how far a ground is where its bars are not seen.
+    /// Prints a ground's progress if its bars are not visible.
     pub fn log(&self) -> Option<fn(&str)> {
         self.lines.is_some().then_some(output::say)
     }
 
-    /// How far the present phase is; too often for a log.
+    /// Shows the progress within the present phase; too frequent for a log.
     pub fn detail(&self, text: &str) {
         if let Some(bar) = &self.own {
             bar.set_message(visible(text));
@@ -95,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// A step is done.
+    /// Counts a finished step.
     pub fn step(&self) {
         if let Some(bar) = &self.own {
             bar.inc(1);
@@ -105,7 +106,7 @@ impl Progress {
         }
     }
 
-    /// Where a ground puts bars of its own.
+    /// The place for a ground's own bars.
     pub fn bars(&self) -> &MultiProgress {
         &self.bars
     }
@@ -119,7 +120,7 @@ impl Drop for Progress {
     }
 }
 
-/// How far it is.
+/// The present progress.
 struct Far {
     now: String,
     done: u64,
@@ -146,7 +147,7 @@ impl Far {
     }
 }
 
-/// Lines that say how far it is, from a thread of their own.
+/// Lines about the progress, from a thread of their own.
 struct Lines {
     far: Arc<Mutex<Far>>,
     end: Option<Sender<()>>,
@@ -182,7 +183,7 @@ impl Drop for Lines {
     }
 }
 
-/// `40 s`, `3 min 20 s`.
+/// A time such as `40 s`, `3 min 20 s`.
 fn said(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds < 120 => format!("{seconds} s"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `record`: what the scheduler of this machine does while a command runs, or for a time, as a file.
+//! `record`: records this machine's scheduler while a command runs, or for a time, into a file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,12 +27,12 @@ use crate::interrupt::{self, Signals};
 use crate::run::as_shell;
 use crate::{export, output, perfetto};
 
-/// How often the command and the disk are looked at.
+/// How often the command and the disk are checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// As a shell has it of who was interrupted.
+/// A shell's exit status for an interrupted command.
 const INTERRUPTED: u8 = 130;
 
-/// Records, and says what.
+/// Records, and prints a summary.
 pub fn run(args: &Record) -> Result<(), Failure> {
     interrupt::ends()?;
     let timeline = args.perfetto.iter().map(|path| ("--perfetto", path.clone()));
@@ -51,21 +51,21 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     output::end(told, taken.end())
 }
 
-/// What is run is no file to write to.
+/// The command's own programs, which must not be overwritten.
 pub fn programs(command: &[String]) -> Vec<(&'static str, PathBuf)> {
     let program = command.first().and_then(|program| vm::which(program.as_ref()).ok());
     program.map(|program| ("the command itself", program)).into_iter().collect()
 }
 
-/// A recording that is there to be replayed.
+/// A recording to be replayed.
 pub struct Kept {
-    /// What the command, or a full disk, has this end with all the same.
+    /// How this command has to end all the same, because of the recorded command or a full disk.
     pub ended: Result<(), Failure>,
-    /// Somebody has cut it short.
+    /// It was interrupted.
     pub interrupted: bool,
 }
 
-/// Records, and waits for the command; says what came of it on standard error alone.
+/// Records, and waits for the command; prints its summary on standard error alone.
 pub fn take_quietly(args: &Record) -> Result<Kept, Failure> {
     let taken = take(args)?;
     say(args, &taken);
@@ -82,26 +82,26 @@ pub fn take_quietly(args: &Record) -> Result<Kept, Failure> {
     Ok(Kept { ended: taken.end(), interrupted: taken.interrupted })
 }
 
-/// A recording that was made.
+/// A finished recording.
 struct Taken {
     recorded: Recorded<File>,
-    /// From the command's start, or where there is none from the recording's.
+    /// Time from the command's start; without a command, from the recording's.
     took: Duration,
     status: Option<ExitStatus>,
-    /// It is of procfs: which part of the command's CPU time it has not seen, where that is known.
+    /// It is from procfs: the part of the command's CPU time that it missed, if known.
     coarse: Option<Option<f64>>,
-    /// By a signal.
+    /// A signal ended it.
     interrupted: bool,
-    /// And by another one, for which the command did not end.
+    /// A second signal came before the command had ended.
     left: bool,
 }
 
 impl Taken {
-    /// The command's own status is passed on.
+    /// Passes on the command's own status.
     fn end(&self) -> Result<(), Failure> {
         match (self.status.map_or(0, as_shell), self.recorded.cut.is_some()) {
             _ if self.left => Err(Failure::Status(INTERRUPTED)),
-            // A command has a status of its own.
+            // An interrupted command has a status of its own.
             (0, false) if self.interrupted && self.status.is_none() => {
                 Err(Failure::Status(INTERRUPTED))
             }
@@ -135,7 +135,7 @@ fn take(args: &Record) -> Result<Taken, Failure> {
     let ended = child.as_mut().filter(|_| over == Over::Ended);
     let finished = finish(observer, ended, command_ns);
     let finished = finished.and_then(|all| draft.keep().map_err(refused).map(|()| all));
-    // A command is waited for, whatever became of its recording.
+    // The command is waited for, even if its recording failed.
     let outlasting = child.as_mut().filter(|_| over != Over::Ended);
     let outlasted = outlasting.map(|child| outlast(child, signalled, &signals)).transpose()?;
     let (recorded, coarse, status) = finished?;
@@ -148,7 +148,7 @@ fn take(args: &Record) -> Result<Taken, Failure> {
     Ok(Taken { recorded, took, status, coarse, interrupted, left })
 }
 
-/// Whether it is a recording of procfs, for want of rights; refuses what cannot be recorded.
+/// Whether it has to be a recording of procfs, for lack of rights; refuses what cannot be recorded.
 fn is_coarse(args: &Record) -> Result<bool, Failure> {
     if args.duration.is_some_and(|until| until.is_zero()) {
         return Err(Failure::input("--for 0s: expected a time such as 10s"));
@@ -170,7 +170,7 @@ fn is_coarse(args: &Record) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// What keeps tracepoints from telling what happens, and how to mend it.
+/// Why tracepoints cannot be used, and how to fix it.
 fn obstacle() -> Option<(String, &'static str)> {
     let missing = live::missing_rights();
     if !missing.is_empty() {
@@ -181,7 +181,7 @@ fn obstacle() -> Option<(String, &'static str)> {
     live::namespaces().contains(&"pid").then(|| (why.into(), mend))
 }
 
-/// The end of a recording; and of a command, if it is there to be waited for.
+/// Ends the recording; and reaps the command, if it has ended.
 #[allow(clippy::type_complexity)]
 fn finish(
     observer: Observer,
@@ -197,7 +197,7 @@ fn finish(
             reap();
             (recorded, None)
         }
-        // What it was charged is known of who has been waited for.
+        // The CPU time of a child is known after it was waited for.
         Observer::Procfs(sampler) => {
             let (recorded, unseen) = sampler.finish(command_ns, reap).map_err(failed)?;
             (recorded, Some(unseen.filter(|_| known)))
@@ -206,8 +206,7 @@ fn finish(
     Ok((recorded, coarse, status.map_err(|error| failed(error.into()))?))
 }
 
-/// Waits for a command that goes on when it is recorded no more; not if somebody interrupts once more. Its status, if it
-/// has ended.
+/// Waits for a command that outlives its recording, until it is interrupted again. Returns its status, if it has ended.
 fn outlast(
     child: &mut Child,
     mut signalled: bool,
@@ -227,20 +226,21 @@ fn outlast(
     child.wait().map(Some).map_err(|error| failed(error.into()))
 }
 
-/// A terminal's Ctrl-C is for the command as well; a hangup and a polite kill may have been for this process alone.
+/// Passes a signal on to the command. A terminal sends Ctrl-C to the command as well; a hangup and SIGTERM may have
+/// been for this process alone.
 fn pass_on(child: &Child, signal: i32) {
     let signal = match signal {
         SIGTERM => Signal::TERM,
         SIGHUP => Signal::HUP,
         _ => return,
     };
-    // Who has ended in the meantime needs none.
+    // It may have ended meanwhile.
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
-/// What takes more than procfs tells.
+/// Refuses options that need more than procfs.
 fn check_coarse(args: &Record, why: &str, mend: &str) -> Result<(), Failure> {
-    // Of another namespace it has other threads by these numbers.
+    // A procfs of another namespace has other threads by these numbers.
     let own = fs::read_link("/proc/self");
     if own.is_ok_and(|own| own != Path::new(&std::process::id().to_string())) {
         return Err(Failure::input(
@@ -258,7 +258,7 @@ fn check_coarse(args: &Record, why: &str, mend: &str) -> Result<(), Failure> {
     }
 }
 
-/// Who sees what happens.
+/// The observer of the events.
 enum Observer {
     Tracepoints(Recorder<File>),
     Procfs(Sampler<File>),
@@ -299,7 +299,7 @@ fn start(command: &[String], json: bool) -> Result<Option<Child>, Failure> {
     let mut child = Command::new(program);
     child.args(&command[1..]);
     if json {
-        // Standard output is the result's.
+        // Standard output is for the result.
         child.stdout(Stdio::from(std::io::stderr()));
     }
     child
@@ -308,12 +308,12 @@ fn start(command: &[String], json: bool) -> Result<Option<Child>, Failure> {
         .map_err(|error| Failure::input(format!("cannot start {program}: {error}")))
 }
 
-/// Why there is nothing more to record.
+/// Why the recording is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
-    /// The command has ended, and is there to be waited for.
+    /// The command has ended, and can be waited for.
     Ended,
-    /// Somebody interrupts.
+    /// A signal came.
     Signal(i32),
     /// The time is over, or the disk is full.
     Enough,
@@ -341,20 +341,20 @@ fn wait(
     }
 }
 
-/// For so long, or until a child has ended: what comes after that is not the command's.
+/// Sleeps for this long, or until a child has ended: later events are not the command's.
 fn sleep_until_ended(child: Option<&Child>, most: Duration) {
     let watched = child.map(|child| pidfd_open(Pid::from_child(child), PidfdFlags::empty()));
     match (watched, Timespec::try_from(most)) {
         (Some(Ok(watched)), Ok(most)) => {
-            // A signal ends it, too: who called this looks at all there is.
+            // A signal ends it too: the caller checks everything.
             let _ = poll(&mut [PollFd::new(&watched, PollFlags::IN)], Some(&most));
         }
-        // Before 5.3 there are none.
+        // Kernels before 5.3 have no pidfd.
         _ => thread::sleep(most),
     }
 }
 
-/// Whether a child has; it keeps what it was charged for until it is waited for.
+/// Whether a child has ended; its CPU time stays readable until it is waited for.
 fn has_ended(child: &Child) -> Result<bool, Failure> {
     let id = Pid::from_child(child);
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -401,7 +401,7 @@ fn say(args: &Record, taken: &Taken) {
     ));
 }
 
-/// What a reader has to know of events that a recording has not.
+/// A note about events that a recording lacks.
 fn missing(lost: Lost) -> String {
     let why = match lost {
         Lost { no_room: 0, not_called: 0 } => return "none lost".into(),
@@ -417,7 +417,7 @@ fn missing(lost: Lost) -> String {
     format!("{} LOST: {why}", count(lost.all() as f64))
 }
 
-/// What a reader has to know of a recording of procfs.
+/// A note about a recording of procfs.
 pub fn coarse(unseen: Option<f64>) -> String {
     let unseen = unseen.map_or("an unknown part".to_string(), percent);
     format!(
@@ -430,7 +430,7 @@ pub fn coarse(unseen: Option<f64>) -> String {
 mod tests {
     use super::*;
 
-    /// It would be waited for for an hour.
+    /// A sleep that ignores the end would take an hour.
     #[test]
     fn a_command_that_ends_is_not_slept_through() {
         let mut child = Command::new("true").spawn().unwrap();

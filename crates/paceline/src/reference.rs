@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pages of the book that are made: verbs from the command line's own description, policies from their knobs, figures
-//! from what `repro --json` came to. `UPDATE_DOCS=1 cargo test -p paceline reference` writes them again.
+//! Generated pages of the book: verbs from the command line's own description, policies from their knobs, figures from
+//! the output of `repro --json`. `UPDATE_DOCS=1 cargo test -p paceline reference` writes them again.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::repro;
 const MADE: &str =
     "<!-- Made from the code: UPDATE_DOCS=1 cargo test -p paceline reference -->\n\n";
 
-/// Text as a table's cell has it.
+/// Text for a table's cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ").replace('<', "&lt;")
 }
@@ -96,7 +96,7 @@ fn policies() -> String {
     for class in CLASSES {
         write!(page, "\n## {}\n\n{}.\n", class.name, class.summary).expect("memory takes it");
     }
-    for policy in POLICIES {
+    for policy in POLICIES.iter() {
         write!(page, "\n## {}\n\n{}.\n\n{}\n", policy.name, policy.summary, policy.about)
             .expect("memory takes it");
         page += "\n| keeps | | how |\n|---|---|---|\n";
@@ -118,7 +118,7 @@ fn policies() -> String {
     page
 }
 
-/// What `script/accuracy` kept of a paper's figures.
+/// A paper's figures that `script/accuracy` kept.
 fn kept(paper: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
     match fs::read_to_string(path.join(format!("{paper}.json"))) {
@@ -175,7 +175,7 @@ fn one_figure(figure: &Value) -> String {
     )
 }
 
-/// A page of the book is what the code says.
+/// Checks that a page of the book matches the code.
 fn assert_is(name: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {

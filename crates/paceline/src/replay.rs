@@ -16,17 +16,17 @@ use crate::contender::{Contender, POLICIES};
 use crate::failure::Failure;
 use crate::{ground, output};
 
-/// Replays that what the model charges is seen by: each sees what the one before has changed.
+/// Replays for fitting: each one shows the effect of the fit before it.
 const FITTED: usize = 5;
 
-/// Said where tasks talk, and nobody wrote down what.
+/// Note for a recording in which tasks wake each other through pipes, and their data was not recorded.
 pub const UNSEEN: &str = "most of its wakeups came through pipes or local sockets, and what was in those it does not tell: \
                       believe directions only, or record with --calls";
 
-/// Whether a file begins as a recording does.
+/// Whether a file has the beginning of a recording.
 pub fn is_recording(path: &Path) -> bool {
     let mut first = [0; 8];
-    // A pipe is not even opened: that would wait for somebody to write to it.
+    // A pipe is not even opened: that would wait for a writer.
     if !path.metadata().is_ok_and(|there| there.is_file()) {
         return false;
     }
@@ -39,31 +39,31 @@ pub fn is_recording(path: &Path) -> bool {
 pub struct Went {
     /// CPUs of the machine that it was made on.
     pub cpus: usize,
-    /// What saw it.
+    /// The source of the recording.
     pub source: Source,
-    /// It says on which CPUs each task may run.
+    /// The recording says on which CPUs each task may run.
     pub affinity: bool,
     /// How long the workload took.
     pub elapsed_s: f64,
-    /// The part of the machine's CPU time that others had meanwhile.
+    /// The part of the machine's CPU time that other tasks had meanwhile.
     pub others: f64,
-    /// The policy that it was made under, where that is one of ours. None: Linux's own class, as far as is known.
+    /// The policy in charge during the recording, if it is one of ours. None: Linux's own class, as far as is known.
     pub under: Option<String>,
-    /// It is of procfs: which part of the CPU time it has not seen, where that is known.
+    /// It is from procfs: the part of the CPU time that it missed, if known.
     pub coarse: Option<Option<f64>>,
-    /// Its tasks talk through pipes and local sockets, and what was in those was not recorded.
+    /// Its tasks wake each other through pipes and local sockets, and the data of these was not recorded.
     pub talks_unseen: bool,
-    /// What else a reader has to know before they believe a replay.
+    /// Further doubts about a replay, for the reader.
     pub doubts: Vec<String>,
 }
 
 impl Went {
-    /// Whether something was said against it beyond what its tasks talked.
+    /// Whether there are doubts other than data that was not recorded.
     pub fn is_doubtful(&self) -> bool {
         self.doubts.iter().any(|doubt| doubt != UNSEEN)
     }
 
-    /// What a reader of a replay has to know of the recording.
+    /// Notes about the recording for the reader of a replay.
     pub fn notes(&self) -> Vec<String> {
         let coarse =
             self.coarse.map(|unseen| format!("the recording is {}", crate::record::coarse(unseen)));
@@ -77,7 +77,7 @@ fn knows_affinity(header: &Header) -> bool {
     header.source != Source::Import
 }
 
-/// How many CPUs the machine had that a recording was made on.
+/// Number of CPUs of the recording's machine.
 pub fn recorded_cpus(path: &Path) -> Result<usize, Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| cannot(&error))?;
@@ -85,7 +85,7 @@ pub fn recorded_cpus(path: &Path) -> Result<usize, Failure> {
     Ok(reader.header().cpus)
 }
 
-/// Reads a recording, and says what is wrong with it short of everything, and how it went.
+/// Reads a recording. Returns its workload, and how it went, with doubts about it.
 pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure> {
     let cannot = |why: &dyn std::fmt::Display| Failure::input(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| cannot(&error))?;
@@ -131,8 +131,8 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
     Ok((fitted(&replay, &name, machine, &recorded)?, went))
 }
 
-/// What had all tasks while a recording was made, by its sched_ext name, where that is a policy of ours; and what a
-/// reader has to know of that.
+/// The scheduler in charge during the recording, by its sched_ext name, if it is a policy of ours; and a note about it
+/// for the reader.
 fn made_under(scheduler: Option<&str>) -> (Option<Contender>, Option<String>) {
     let Some(name) = scheduler else { return (None, None) };
     match POLICIES.iter().find(|policy| policy.kernel_name() == name) {
@@ -153,7 +153,7 @@ fn made_under(scheduler: Option<&str>) -> (Option<Contender>, Option<String>) {
     }
 }
 
-/// What a recording begins with and holds, for this machine, and what reading it has shown.
+/// The header and contents of a recording, for this machine, and the findings of reading it.
 pub fn taken_in(
     from: impl Read,
     machine: &Machine,
@@ -161,7 +161,7 @@ pub fn taken_in(
     taken(from, machine.costs.turn_ns)
 }
 
-/// The same; `turn_ns`: the CPUs that it was recorded on ran one after the other on one clock, each so long at most.
+/// The same. `turn_ns`: the recorded CPUs ran one after the other on one clock, for at most this long each.
 pub fn taken(
     from: impl Read,
     turn_ns: f64,
@@ -171,7 +171,7 @@ pub fn taken(
     taken_into(reader, replay)
 }
 
-/// The same with what writing it down took, which a machine with its recorder charges: what its own replay is held to.
+/// The same with the recorder's time, which a machine with a recorder charges: the reference for its own replay.
 pub fn as_it_was(
     from: impl Read,
     machine: &Machine,
@@ -197,7 +197,7 @@ fn taken_into<R: Read>(
     Ok((header, replay, summary))
 }
 
-/// What is wrong with a recording short of everything.
+/// Doubts about a recording that is not useless.
 fn doubts(summary: &Summary) -> Vec<String> {
     let mut doubts = Vec::new();
     match &summary.ending {
@@ -215,8 +215,8 @@ fn doubts(summary: &Summary) -> Vec<String> {
     doubts
 }
 
-/// The workload, with what this machine's model charges taken out of its work: as replays under the scheduler
-/// that the recording was made under show it.
+/// The workload, without the costs that this machine's model charges itself, as replays under the recording's own
+/// scheduler show them.
 pub fn fitted(
     replay: &Replay,
     name: &str,
@@ -233,14 +233,14 @@ pub fn fitted(
         }
         let mut scenario =
             Scenario::new(machine.clone(), workload, recorded.clone()).seed(round as u64 + 1);
-        // However long it took: a replay that takes ten times as long is none.
+        // A limit for any length: a replay that takes ten times as long is useless.
         scenario.options.cap_ns =
             scenario.options.cap_ns.max(replay.elapsed_ns().saturating_mul(10));
         if round == FITTED {
             return Ok(scenario.workload);
         }
         let traced = sim::run_traced(&scenario).map_err(|error| match error {
-            // Of its own limit nobody can raise.
+            // A recording has no limit that the user could raise.
             SimError::Cap { .. } | SimError::Stuck { .. } => Failure::input(format!(
                 "{name}: its replay comes to no end: the recording lacks what its tasks wait for; record again"
             )),

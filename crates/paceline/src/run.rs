@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `run`: a policy in charge of this machine's own kernel, until it is told to go or has to.
+//! `run`: a policy in charge of this machine's own kernel, until it is told to end or has to.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,22 +27,23 @@ use crate::placed::{self, Moves};
 use crate::{interrupt, output, turbo};
 use report::text::plural;
 
-/// How often the kernel and the command are looked at.
+/// How often the kernel and the command are checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// Who says more often how the machine fares does little else, and before all others.
+/// The shortest interval of statistics: at a shorter one this process does little else, and it precedes all other
+/// tasks.
 const STATS_MIN: Duration = Duration::from_millis(10);
-/// How often it is looked who waits behind a real-time task.
+/// How often it looks for tasks that wait behind a real-time task.
 const LOOK_BEHIND: Duration = Duration::from_secs(2);
-/// Of its time it looks for them a part of so many.
+/// One part in this many of its time goes into that search.
 const LOOK_BEHIND_SHARE: u32 = 50;
-/// A step of a control plane that takes longer stands still, most likely in the kernel.
+/// A step of a control plane that takes longer is stuck, most likely in the kernel.
 const STANDS_STILL: Duration = Duration::from_secs(5);
-/// So long after the kernel has thrown its policy out it has put the reason together.
+/// The kernel's reason is complete this long after it has ejected the policy.
 const DUMP_TAKES: Duration = Duration::from_secs(2);
-/// So long it may take to throw one out: it waits for every task there is.
+/// Longest time of an ejection: it waits for every task.
 const THROWN_OUT_TAKES: Duration = Duration::from_secs(120);
 
-/// Runs it.
+/// Runs the policy.
 pub fn run(args: &Run) -> Result<(), Failure> {
     let instance = named(&dry(args)?)?;
     mend()?;
@@ -79,7 +80,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         Told::Misses => known.misses(live::counts_misses()),
     });
     from.iter().for_each(|from| output::say(&format!("paceline: {from}")));
-    // Who pressed Ctrl-C while it was loaded wants no command.
+    // If the user pressed Ctrl-C during loading, no command is started.
     let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
         true => None,
         false => Some(start(args, standing)?),
@@ -88,7 +89,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let label = &instance.label;
     let mut watch = Watch { args, label, started, every, until, stop, known: &mut known };
     let end = watch.wait(&attached, child.as_mut()).map(|end| {
-        // It may have been thrown out since the last look.
+        // It may have been ejected since the last check.
         if attached.in_charge().unwrap_or(true) { end } else { End::Kernel }
     });
     let said = match &end {
@@ -105,7 +106,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     conclude(end, said, child, &suspended)
 }
 
-/// Linux's own class is in charge again; says so, and why.
+/// Puts Linux's own class in charge again, and prints why.
 fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failure> {
     let learned = learned(&attached);
     let exit = match end {
@@ -113,7 +114,7 @@ fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failur
         _ => None,
     };
     let detached = attached.detach();
-    // The disk may be slow, or gone.
+    // The disk may be slow or gone.
     watch.known.keep(learned);
     released();
     if *end != End::Kernel {
@@ -122,13 +123,13 @@ fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failur
     watch.tell_end(end, exit.as_ref())
 }
 
-/// Nothing is in charge any more: signals do what they do to any program, and so does who reads what it says.
+/// No policy is in charge any more: signals have their default actions, and writes wait for readers again.
 pub fn released() {
     interrupt::heed_no_more();
     output::wait_again();
 }
 
-/// The policy, which only says what it would do where that is asked for.
+/// The policy, with its actions off if that was requested: it only reports what it would do.
 fn dry(args: &Run) -> Result<String, Failure> {
     if !args.dry_run {
         return Ok(args.policy.clone());
@@ -147,15 +148,15 @@ fn dry(args: &Run) -> Result<String, Failure> {
 /// Why it ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Ctrl-C, a hangup or a polite kill.
+    /// Ctrl-C, a hangup or SIGTERM.
     Interrupted,
     /// `--for` is over.
     Time,
     /// The command has ended.
     Command(ExitStatus),
-    /// The kernel threw the policy out.
+    /// The kernel ejected the policy.
     Kernel,
-    /// Nobody reads what it says of the machine.
+    /// The reader of its lines has gone.
     Unread,
 }
 
@@ -170,7 +171,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Until something ends it; says how the machine fares meanwhile.
+    /// Waits until something ends it; prints statistics meanwhile.
     fn wait(&mut self, attached: &Attached, mut child: Option<&mut Child>) -> Result<End, Failure> {
         let mut last = Glance::now().map_err(failed)?;
         let mut next = self.every;
@@ -193,7 +194,7 @@ impl Watch<'_> {
             }
             if passed >= next_behind {
                 let behind = lookout.look();
-                // With tens of thousands of threads it takes a while, before all of them.
+                // With tens of thousands of threads it takes a while, at a priority above all of them.
                 let took = self.started.elapsed() - passed;
                 next_behind = passed + LOOK_BEHIND.max(took * LOOK_BEHIND_SHARE);
                 for behind in behind {
@@ -213,7 +214,7 @@ impl Watch<'_> {
                     told => told?,
                 }
                 last = now;
-                // One that came late is not made up for.
+                // A late line is not made up for.
                 next = self.started.elapsed() + self.every;
             }
             let rest = self.until.map_or(LOOK, |until| until.saturating_sub(passed));
@@ -221,7 +222,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Nobody but the administrator can help this task.
+    /// Warns of a task that only the administrator can help.
     fn warn(&self, passed: Duration, behind: &Behind) -> Result<(), Failure> {
         if self.args.json {
             return output::print(&format!("{}\n", warning_json(self.label, passed, behind)));
@@ -230,7 +231,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The last line, and where the kernel has given one up, its dump before it.
+    /// The last line; if the kernel ejected the policy, its dump comes first.
     fn tell_end(&self, end: &End, exit: Option<&Exit>) -> Result<(), Failure> {
         let passed = self.started.elapsed();
         let why = match end {
@@ -260,7 +261,7 @@ impl Watch<'_> {
     }
 }
 
-/// Who has taken over: another scheduler may have, and throwing one out takes the kernel a while.
+/// Which scheduler is in charge now: another one may be, and an ejection takes the kernel a while.
 fn who_is_in_charge() -> String {
     match live::state() {
         Ok(now) if now.state != "disabled" => now.of_whom(),
@@ -268,7 +269,7 @@ fn who_is_in_charge() -> String {
     }
 }
 
-/// Says how the machine fares, and what the control plane goes by.
+/// Prints statistics of the machine, and the state of the control plane.
 pub fn tell(
     json: bool,
     label: &str,
@@ -302,9 +303,9 @@ pub fn tell(
     Ok(())
 }
 
-/// What keeps a control plane from its work.
+/// A problem of a control plane.
 struct Trouble {
-    /// As a number for machines.
+    /// Key of its number in JSON.
     key: &'static str,
     value: Value,
     said: String,
@@ -347,7 +348,7 @@ fn line(label: &str, passed: Duration, load: &Load) -> String {
     )
 }
 
-/// Where the control plane has the speeds from of the tasks that run.
+/// The control plane's sources of the running tasks' speeds.
 fn speeds_from(sources: Option<Sources>) -> String {
     let Some(of) = sources else { return String::new() };
     let all = [
@@ -414,7 +415,7 @@ fn reason(exit: Option<&Exit>) -> String {
     }
 }
 
-/// What the kernel has to say; it takes a moment to say it.
+/// The kernel's reason; it takes the kernel a moment to write it.
 fn told(attached: &Attached) -> Option<Exit> {
     let began = Instant::now();
     loop {
@@ -431,7 +432,7 @@ fn learned(attached: &Attached) -> Profile {
     attached.knows().map(|knows| knows.learned).unwrap_or_default()
 }
 
-/// Gives back what a process that was killed while it steered by affinity has left.
+/// Restores masks that a killed process had changed by affinity.
 fn mend() -> Result<(), Failure> {
     let given = live::affinity::mend().map_err(|error| Failure::input(format!("{error:#}")))?;
     if given > 0 {
@@ -443,7 +444,7 @@ fn mend() -> Result<(), Failure> {
     Ok(())
 }
 
-/// This machine's, with its kinds of cores as they were given.
+/// This machine's topology, with its kinds of cores as they were given.
 fn topology(args: &Run) -> Result<Topology, Failure> {
     let mut topology = live::topology().map_err(failed)?;
     if let Some(kinds) = &args.core_types {
@@ -502,13 +503,13 @@ fn whom(scope: Scope) -> &'static str {
     }
 }
 
-/// Starts the command, scheduled as this process was before it went above policies.
+/// Starts the command, with this process's scheduling before it went above policies.
 pub fn start(args: &Run, standing: Standing) -> Result<Child, Failure> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     standing.give(&mut command);
     if args.json {
-        // Standard output is the lines'.
+        // Standard output is for the lines.
         command.stdout(Stdio::from(std::io::stderr()));
     }
     if args.partial && args.by == By::SchedExt {
@@ -519,23 +520,23 @@ pub fn start(args: &Run, standing: Standing) -> Result<Child, Failure> {
         .map_err(|error| Failure::input(format!("cannot start {}: {error}", args.command[0])))
 }
 
-/// A command's status as a shell tells it: of one that a signal ended, 128 more than that.
+/// A command's status as a shell reports it: 128 plus the number of a signal that ended it.
 pub fn as_shell(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// Nothing is in charge any more. The command goes on to its end, whatever has become of the rest: where it fails, that
-/// is how this ends, and what else went wrong is said.
+/// Ends with no policy in charge. The command runs to its end, whatever else failed. If it fails, its status is this
+/// command's, and other errors are only printed.
 pub fn conclude(
     end: Result<End, Failure>,
     said: Result<(), Failure>,
     child: Option<Child>,
     suspended: &AtomicBool,
 ) -> Result<(), Failure> {
-    // From here on nobody looks whether a signal has come.
+    // Signals are not checked from here on.
     released();
     if child.is_some() && suspended.load(Ordering::Relaxed) {
-        // With the command, which was stopped by the same key.
+        // Stop together with the command, which the same key has stopped.
         live::stop();
     }
     let status = match (&end, child) {
@@ -545,7 +546,7 @@ pub fn conclude(
     };
     let finished = finish(*end.as_ref().unwrap_or(&End::Unread), status);
     match end.err().or(said.err()) {
-        // Nobody reads what is said: no failure, and no end for the command.
+        // The reader has gone: neither a failure nor an end for the command.
         None | Some(Failure::Closed) => finished,
         Some(failure) if finished.is_err() => {
             output::say(&format!("paceline: {failure}"));
@@ -555,7 +556,7 @@ pub fn conclude(
     }
 }
 
-/// The command's own status is passed on; a policy that was thrown out is a failure where it has none.
+/// Passes on the command's own status. An ejected policy is a failure if the command has none.
 fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
     match (end, status.map_or(0, as_shell)) {
         (End::Kernel, 0) => Err(Failure::Status(1)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Temporary folders: each is locked for as long as its process is there, and goes with it or after it.
+//! Temporary folders: each is locked as long as its process exists, and removed with it or after it.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::failure::Failure;
 
-/// A temporary folder, which goes when this is dropped.
+/// A temporary folder, removed when this is dropped.
 pub fn folder() -> Result<TempDir, Failure> {
     let made = tempfile::Builder::new().prefix(PREFIX).tempdir().and_then(|folder| {
         hold(folder.path())?;
@@ -21,23 +21,23 @@ pub fn folder() -> Result<TempDir, Failure> {
     made.map_err(|error| no_room(&error))
 }
 
-/// What temporary folders are called, and in each the file that is locked for as long as its process is there: numbers
-/// of processes say nothing where containers share a folder.
+/// Prefix of temporary folders' names. A file in each is locked as long as its process exists: process numbers are
+/// ambiguous if containers share a folder.
 const PREFIX: &str = "paceline-";
 const HELD: &str = ".held";
 
-/// Nobody finds the file before it is locked.
+/// Creates the lock file. It is locked before it is visible.
 fn hold(folder: &Path) -> io::Result<()> {
     let (unseen, seen) = (folder.join(".unheld"), folder.join(HELD));
     let file = File::create_new(&unseen)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     fs::rename(unseen, seen)?;
-    // Until this process ends.
+    // Locked until this process ends.
     std::mem::forget(file);
     Ok(())
 }
 
-/// Removes folders of processes that could not do it themselves. What cannot be removed hurts nobody.
+/// Removes folders of processes that could not do it themselves. A folder that cannot be removed does no harm.
 pub fn remove_abandoned(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
@@ -48,31 +48,31 @@ pub fn remove_abandoned(folder: &Path) {
     }
 }
 
-/// Whether a folder is of this user's making: in a folder that all may write to, others may make what they like.
+/// Whether a folder is this user's: in a folder that all may write to, other users may create anything.
 fn is_own(entry: &fs::DirEntry) -> bool {
     let own = rustix::process::geteuid().as_raw();
     entry.metadata().is_ok_and(|folder| folder.is_dir() && folder.uid() == own)
 }
 
-/// A pipe is not waited for, nor a link followed.
+/// Opens the lock file without waiting for a pipe or following a link.
 fn open_held(folder: &Path) -> Option<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits() as i32).open(folder.join(HELD));
     file.ok().filter(|file| file.metadata().is_ok_and(|file| file.is_file()))
 }
 
-/// There is no room for temporary files.
+/// The error for a lack of room for temporary files.
 pub fn no_room(error: &dyn Display) -> Failure {
     Failure::input(format!(
         "cannot make temporary files: {error}; set TMPDIR to a folder with room"
     ))
 }
 
-/// Removes a folder that other threads may still be filling: what they make while it is being emptied
-/// is found the next time, and once it is gone they can make nothing in it.
+/// Removes a folder that other threads may still be filling. Files that appear while it is being emptied are found the
+/// next time; after it is gone no more can appear.
 pub fn remove(folder: &Path) {
     const TRIES: usize = 1000;
-    // There is nobody left to tell if none of them succeeds.
+    // There is no caller to report to if none of them succeeds.
     let gone = |error: io::Error| error.kind() == io::ErrorKind::NotFound && !folder.exists();
     let _ = (0..TRIES).any(|_| fs::remove_dir_all(folder).map_or_else(gone, |()| true));
 }
@@ -85,9 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_go_whose_process_is_gone() {
+    fn folders_of_ended_processes_are_removed() {
         let all = tempfile::tempdir().unwrap();
-        // Of somebody who would have this wait for ever, or open what it leads to.
+        // A trap of another user: it would block this process, or make it open the link's target.
         let other = all.path().join("paceline-trap");
         fs::create_dir(&other).unwrap();
         rustix::fs::mknodat(
@@ -121,7 +121,7 @@ mod tests {
             fs::create_dir(&folder).unwrap();
             made.store(0, Ordering::Relaxed);
             thread::scope(|scope| {
-                // Ends when it can make nothing any more, or has made more than a comparison does.
+                // Ends when it can create nothing any more, or has created more than a comparison does.
                 scope.spawn(|| {
                     for number in 0..500 {
                         made.fetch_add(1, Ordering::Relaxed);

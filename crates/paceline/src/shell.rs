@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Command lines as a shell takes them.
+//! Command lines in a shell's syntax.
 
 use std::borrow::Cow;
 
-/// Words as one line that a shell parts into just these.
+/// Words as one line that a shell splits into exactly these.
 pub fn line<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell takes it. Control characters are escaped as in bash, ksh, zsh and POSIX of 2024: they would
-/// command the terminal.
+/// A word quoted for a shell. Control characters are escaped as in bash, ksh, zsh and POSIX of 2024: they would control
+/// the terminal.
 fn quoted(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `run --clocks MACHINE`, and `compare --on here`: which turbo table this machine has, which no kernel tells; and by
-//! what a policy of licenses knows how fast cores run, best first: by the processor's events, by a model, not at all.
+//! `run --clocks MACHINE`, and `compare --on here`: this machine's turbo table, which no kernel reports. Also the
+//! source of cores' clocks for a policy of licenses, best first: the processor's events, a model, none.
 
 use live::Counters;
 use policy::{Clocks, Instance};
@@ -8,7 +8,7 @@ use policy::{Clocks, Instance};
 use crate::failure::Failure;
 use crate::machines::find_machine;
 
-/// Those of a machine that this one is like.
+/// The clocks of a machine like this one.
 pub fn of(machine: &str) -> Result<Clocks, Failure> {
     let machine = find_machine(machine)?;
     match machine.frequency {
@@ -20,7 +20,7 @@ pub fn of(machine: &str) -> Result<Clocks, Failure> {
     }
 }
 
-/// What is in use, in a line.
+/// The clocks in use, in a line.
 pub fn described(instance: &Instance, clocks: &Clocks, counters: &Counters) -> String {
     let modelled = instance.choice("source") == Some("model");
     let counted = counters.describe();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The answer of `compare`: which policy needs less than the first one, by how much, how sure that is, and what it costs.
+//! The answer of `compare`: which policy needs less than the first one, by how much, how sure that is, and what it
+//! costs.
 //!
-//! A comparison of a recording is answered as `try` answers ([`crate::attempt::answer`]), as its replay has an error of
-//! its own. All others are judged by the runs alone: a policy *gains* where the median of its runs' own ratios is below 1
-//! by [`GAIN_MIN`] or more, and each run needs less.
+//! A comparison of a recording is answered as by `try` ([`crate::attempt::answer`]), as its replay has an error of its
+//! own. All others are judged by the runs alone. A policy *gains* if the median of its runs' own ratios is below 1 by
+//! [`GAIN_MIN`] or more, and each run needs less.
 
 use report::figure::range;
 use report::text::{digits, percent};
@@ -18,7 +19,7 @@ use crate::plan::{Job, Place, Plan};
 use crate::shell::line;
 use crate::{attempt, doctor};
 
-/// Adds the answer, where there is something to hold against the first policy.
+/// Adds the answer, if there is anything to compare with the first policy.
 pub fn add(results: &mut Results, plan: &Plan) {
     if plan.contenders.len() < 2 {
         return;
@@ -36,8 +37,8 @@ pub fn add(results: &mut Results, plan: &Plan) {
     results.answer = Some(answer);
 }
 
-/// What became of each policy between two results that stand side by side ([`Results::beside`]); `error`: how far
-/// replays are from their recordings, 0 where they are none.
+/// The change of each policy between two results side by side ([`Results::beside`]). `error`: the distance of replays
+/// from their recordings, 0 if they are no replays.
 pub fn before_and_after(both: &Results, error: f64) -> Answer {
     let what = if both.setting.clock.counts_work() { "work" } else { "time" };
     let (mut changed, mut same) = (Vec::new(), Vec::new());
@@ -71,7 +72,7 @@ pub fn before_and_after(both: &Results, error: f64) -> Answer {
     answer
 }
 
-/// `2.00× the time it took before (1.98–2.01)`.
+/// A phrase such as `2.00× the time it took before (1.98–2.01)`.
 fn times_before(ratio: Spread, what: &str) -> String {
     // JSON does not keep the last bit of a number.
     let differ = ratio.max - ratio.min > 1e-9;
@@ -79,7 +80,7 @@ fn times_before(ratio: Spread, what: &str) -> String {
     format!("{}× the {what} it took before{range}", digits(ratio.median))
 }
 
-/// What became of a policy.
+/// How a policy compares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     Gains,
@@ -99,11 +100,10 @@ fn change(one: &Contestant) -> Change {
     }
 }
 
-/// Times that differ by less are those of a workload that runs for a time, and not to its end.
+/// If times differ by less than this, the workload runs for a fixed time, and not to its end.
 const SAME: f64 = 0.005;
 
-/// `progress`: how far programs got under each policy, where they got differently far.
-/// `lasts`: the workload says for how long it runs.
+/// `progress`: how far programs got under each policy, if that differs. `lasts`: the workload runs for a fixed time.
 fn of(clock: Clock, contestants: &[Contestant], progress: &[String], lasts: bool) -> Answer {
     let Some((first, others)) = contestants.split_first() else { return Answer::default() };
     let takes_as_long = |one: &Contestant| {
@@ -180,7 +180,8 @@ fn are_alike(one: &Contestant, other: &Contestant) -> bool {
     both.is_some_and(|(a, b)| a.overlaps(&b) || (a.median - b.median).abs() < GAIN_MIN)
 }
 
-/// `flsched is 1.14× faster than default (1.12–1.16)`, or `flsched needs 0.71× the work of default (0.69–0.73)`.
+/// A phrase such as `flsched is 1.14× faster than default (1.12–1.16)`, or `flsched needs 0.71× the work of default
+/// (0.69–0.73)`.
 fn less(clock: Clock, one: &Contestant, first: &Contestant) -> String {
     match clock.counts_work() {
         true => format!("{} needs {}", one.policy, part(one.ratio, "work", first)),
@@ -188,7 +189,7 @@ fn less(clock: Clock, one: &Contestant, first: &Contestant) -> String {
     }
 }
 
-/// `0.71× the work of default (0.69–0.73)`.
+/// A phrase such as `0.71× the work of default (0.69–0.73)`.
 fn part(ratio: Option<Spread>, what: &str, first: &Contestant) -> String {
     let Some(ratio) = ratio else {
         return format!("an unknown part of the {what} of {}", first.policy);
@@ -220,7 +221,7 @@ fn none_gains(clock: Clock, first: &Contestant, others: &[Contestant]) -> Answer
     Answer { policy: Some(first.policy.clone()), ..said }
 }
 
-/// Policies under which waits grow, though nothing else changes.
+/// Policies that lengthen waits without any other change.
 fn growing(first: &Contestant, others: &[Contestant]) -> Vec<String> {
     let grows = others.iter().filter(|one| costs(one, first).tail_grows());
     let told = grows.map(|one| {
@@ -230,10 +231,10 @@ fn growing(first: &Contestant, others: &[Contestant]) -> Vec<String> {
     told.collect()
 }
 
-/// The next nearer to the machine: from the simulator to a guest, from there to this kernel, from there to be in charge.
+/// The next ground, nearer to the machine: from the simulator to a guest, then this kernel, then in charge.
 fn next(plan: &Plan, first: &str, policy: &str) -> Option<String> {
     let Job::Command { argv, .. } = &plan.job else { return None };
-    // A model is in no kernel: Linux's own class stands in its place.
+    // No kernel has a model: Linux's own class stands in for it.
     let first = if plan.is_real(first) { first } else { DEFAULT };
     let both = format!("{first},{policy}");
     let before: &[&str] = match plan.place {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The answer of `try`: one pure function from what the replays came to.
+//! The answer of `try`: one pure function of the replays' results.
 //!
-//! One statistic decides and is shown: the ratio of a policy's time to the first policy's with the same seed, as the
-//! median of the replays and their range. A policy *gains* where that median is below 1 by [`GAIN_MIN`] or more, by
-//! more than chance (each replay is faster) and by more than the replay's own error (its distance from the recording).
+//! One statistic decides and is shown: the ratio of a policy's time to the first policy's with the same seed. It has
+//! the median of the replays and their range. A policy *gains* under three conditions. The median is below 1 by
+//! [`GAIN_MIN`] or more. The gain is more than chance (each replay is faster). It is more than the replay's own error
+//! (its distance from the recording).
 
 use report::figure::range;
 use report::text::{count, digits, percent, plural};
@@ -21,18 +22,18 @@ const OTHERS_MAX: f64 = 0.20;
 /// With more of its CPU time unseen than this, a coarse recording says little.
 const UNSEEN_MAX: f64 = 0.20;
 
-/// All that an answer rests on; the first contestant is what the others are held against.
+/// Everything that an answer depends on; all contestants are compared with the first.
 #[derive(Clone, Debug, Default)]
 pub struct Case {
-    /// The recording, and how near its replay comes.
+    /// The recording, and the distance of its replay.
     pub recording: Recording,
     /// CPUs of the machine that it was replayed on.
     pub cpus: usize,
-    /// It is of procfs: which part of the CPU time it has not seen, where that is known.
+    /// It is from procfs: the part of the CPU time that it missed, if known.
     pub coarse: Option<Option<f64>>,
-    /// Tasks talked through pipes and local sockets, and what was in those was not recorded.
+    /// Tasks woke each other through pipes and local sockets, and the data of these was not recorded.
     pub talks_unseen: bool,
-    /// Something else was said against the recording.
+    /// There are other doubts about the recording.
     pub is_doubtful: bool,
     /// The policies.
     pub contestants: Vec<Contestant>,
@@ -41,42 +42,42 @@ pub struct Case {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing was recorded, or nothing can be held to it.
+    /// Nothing was recorded, or there is nothing to compare.
     Unknown,
-    /// The replay is of another machine.
+    /// The replay is on another machine.
     OtherMachine,
-    /// The replay is far off, and others had the machine.
+    /// The replay is far off, and other tasks used the machine.
     OffAndBusy,
     /// The replay is far off, and pipes were not recorded.
     OffAndUnseen,
-    /// The replay is far off, and nobody knows why.
+    /// The replay is far off for an unknown reason.
     Off,
-    /// Others had the machine.
+    /// Other tasks used the machine.
     Busy,
     /// The samples of procfs missed too much.
     Missed,
-    /// One replay of each policy does not tell chance from gain.
+    /// One replay of each policy cannot tell a gain from chance.
     OneRun,
 }
 
-/// What became of a policy.
+/// How a policy compares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
-    /// It is faster, beyond chance and error.
+    /// It is faster by more than chance and error.
     Gains,
-    /// It may be faster: in the middle, and not in each replay.
+    /// It may be faster: in the median, but not in each replay.
     NotAlways,
-    /// It is faster by less than the replay is off.
+    /// It is faster by less than the replay's error.
     BelowError,
-    /// It makes no difference that a replay can show.
+    /// The replay shows no difference.
     None,
     /// It is slower.
     Loses,
-    /// No replay of it can be held against the first policy's.
+    /// No replay of it can be compared with the first policy's.
     Unknown,
 }
 
-/// The answer; `ways`: what can be run next, where that is known.
+/// The answer; `ways`: commands that can be run next, if known.
 pub fn answer(case: &Case, ways: Option<&Ways>) -> Answer {
     let Some((first, others)) = case.contestants.split_first() else { return Answer::default() };
     if let Some(refusal) = refusal(case) {
@@ -99,7 +100,7 @@ pub fn answer(case: &Case, ways: Option<&Ways>) -> Answer {
     answer
 }
 
-/// Whether the replay says too little, by its own checks.
+/// Why the replay shows too little, by its own checks; None: it shows enough.
 fn refusal(case: &Case) -> Option<Refusal> {
     let recording = &case.recording;
     if recording.cpus != case.cpus {
@@ -171,7 +172,7 @@ fn refused(case: &Case, refusal: Refusal) -> (String, String) {
     (what, advice.into())
 }
 
-/// Why an answer is a direction and no figure.
+/// Why an answer is a direction and not a figure.
 fn weak(case: &Case) -> Vec<String> {
     let others = case.recording.others;
     let busy =
@@ -213,7 +214,7 @@ fn change(case: &Case, one: &Contestant) -> Change {
     }
 }
 
-/// What one policy would change.
+/// The effect of one policy.
 pub fn line(case: &Case, one: &Contestant) -> String {
     let Some(first) = case.contestants.first() else { return String::new() };
     let ratio = one.ratio.map_or("an unknown part of".into(), |ratio| {
@@ -256,13 +257,13 @@ fn stay(case: &Case, first: &Contestant, others: &[Contestant]) -> Answer {
     Answer { policy: Some(first.policy.clone()), ..said }
 }
 
-/// Whether the replays cannot tell two policies apart: by chance, by the simulator's own quality, or by its error.
+/// Whether two policies gain alike, within chance, the simulator's exactness, or its error.
 fn are_alike(case: &Case, one: &Contestant, other: &Contestant) -> bool {
     let (Some(a), Some(b)) = (one.ratio, other.ratio) else { return false };
     a.overlaps(&b) || (a.median - b.median).abs() <= GAIN_MIN.max(error(case))
 }
 
-/// Of those that gain, the fastest whose waits do not grow; where all of them let waits grow, the fastest at that cost.
+/// Of the policies that gain, the fastest that does not lengthen waits; if all of them do, the fastest.
 fn recommend(
     case: &Case,
     first: &Contestant,
@@ -324,8 +325,8 @@ fn recommend(
     }
 }
 
-/// `flsched and cas gain alike: 1.14× faster than default (1.12–1.16), 1.13× ...`; of more than two from where to where
-/// their medians are, as the table has each.
+/// A phrase such as `flsched and cas gain alike: 1.14× faster than default (1.12–1.16), 1.13× ...`. Of more than two,
+/// the range of their medians; the table has each.
 fn gain_alike(alike: &[&Contestant], first: &Contestant) -> String {
     let names: Vec<&str> = alike.iter().map(|one| one.policy.as_str()).collect();
     let gains = match alike {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is answered, by example; and of any replays, that no answer contradicts a warning.
+//! Answers by example; and for any replays, that no answer contradicts a warning.
 
 use proptest::prelude::*;
 use report::{Beside, Clock, Results, Setting};
@@ -13,7 +13,7 @@ use crate::repro::answers::contradictions;
 
 const MS: u64 = 1_000_000;
 
-/// A run of a policy: how long it took, 99 % of its waits, its longest wait.
+/// A run of a policy: its time, the 99th percentile of its waits, its longest wait.
 #[derive(Clone, Copy, Debug)]
 struct Ran {
     elapsed_ns: u64,
@@ -42,7 +42,7 @@ fn outcome(policy: &str, run: usize, ran: Ran) -> Outcome {
     }
 }
 
-/// The result of replays, with its warnings and its answer, as `try` puts it together.
+/// The result of replays, with its warnings and its answer, assembled as in `try`.
 fn tried(of: &[(&str, Vec<Ran>)], went: &Went, ways: &Ways) -> Results {
     const CPUS: usize = 2;
     let runs = |(policy, runs): &(&str, Vec<Ran>)| {
@@ -106,12 +106,12 @@ fn base() -> (&'static str, Vec<Ran>) {
     ("default", runs(&[100, 100]))
 }
 
-/// A policy that takes half of the time.
+/// Runs with a policy that takes half of the time.
 fn half() -> All<'static> {
     vec![base(), ("cas", runs(&[50, 50]))]
 }
 
-/// Rows of a terminal, and those in which the answer must stand.
+/// Rows of a terminal, and the rows that must contain the answer.
 const ROWS: usize = 24;
 const FIRST: usize = 3;
 
@@ -128,7 +128,7 @@ fn what_try_prints_fits_a_terminal_of_80_columns_with_the_answer_first() {
     let busy = Went { others: 0.15, ..went() };
     for went in [went(), coarse, off, busy] {
         for ms in [[100; 7], [100, 80, 81, 79, 120, 80, 130], [100, 60, 110, 97, 98, 99, 98]] {
-            // Seven policies take part on uneven cores alone; with warnings they take a few lines more.
+            // Only uneven cores have seven policies; with warnings they take a few lines more.
             let is_warned = went.coarse.is_some() || went.others > 0.0;
             let counts: &[usize] = if is_warned { &[4] } else { &[4, 7] };
             for count in counts.iter().copied() {
@@ -188,7 +188,7 @@ fn policies_that_the_replays_cannot_tell_apart_gain_alike() {
     assert!(said.why.starts_with("flsched and cas gain alike: 1.24× faster"), "{}", said.why);
     let next = "paceline compare --on here --runs 5 --policy default,flsched,cas -- make";
     assert_eq!(said.next.as_deref(), Some(next));
-    // Apart by more than the simulator's quality, and by less than the replay's error.
+    // Different by more than the simulator's exactness, and by less than the replay's error.
     let apart = |elapsed_s| {
         let of = [base(), ("flsched", runs(&[70, 70])), ("cas", runs(&[76, 76]))];
         answered(&of, &Went { elapsed_s, ..went() }).verdict
@@ -315,7 +315,7 @@ fn what_a_coarse_recording_lacks_is_not_told() {
     assert_eq!(coarse.answer.unwrap().costs.unwrap().context_switches, None);
 }
 
-/// Times near each other, so that gains, losses, ties and noise all come.
+/// Times near each other, so that gains, losses, ties and noise all occur.
 fn any_run() -> impl Strategy<Value = Ran> {
     let elapsed_ms = prop_oneof![90..=110u64, 50..=200u64, 0..=1u64];
     (elapsed_ms, 0..=12u64, 0..=60u64).prop_map(|(elapsed_ms, p99_ms, max_ms)| Ran {
@@ -325,7 +325,7 @@ fn any_run() -> impl Strategy<Value = Ran> {
     })
 }
 
-/// Runs that are alike but for a few ms, as replays are.
+/// Runs that differ by a few ms only, as replays do.
 fn any_runs() -> impl Strategy<Value = Vec<Ran>> {
     let near = (50..=130u64, prop::collection::vec((0..=3u64, 1..=8u64, 8..=30u64), 5));
     let near = near.prop_map(|(ms, runs)| {

@@ -6,30 +6,30 @@ use std::path::Path;
 use super::answer::Refusal;
 use crate::shell::line;
 
-/// How long the first run of a policy on a real machine lasts.
+/// Length of a policy's first run on a real machine.
 const FIRST: &str = "60s";
-/// Rounds of a comparison here.
+/// Rounds of a comparison on this machine.
 const ROUNDS: &str = "5";
 
-/// What can be run next.
+/// Facts that decide what can be run next.
 #[derive(Clone, Debug, Default)]
 pub struct Ways {
     /// The command that was recorded.
     pub command: Vec<String>,
     /// Options of this `try` that the next one keeps.
     pub options: Vec<String>,
-    /// The machine that was named to replay it on.
+    /// The named machine for the replay.
     pub machine: Option<String>,
     /// Every call was recorded.
     pub calls: bool,
-    /// Policies that took part and that a kernel can have.
+    /// Participating policies that a kernel can load.
     pub policies: Vec<String>,
-    /// What keeps this kernel from loading a policy now.
+    /// The reason this kernel cannot load a policy now.
     pub obstacle: Option<String>,
 }
 
 impl Ways {
-    /// To try what gains; `first` is what it is held against.
+    /// The command to try policies that gain; `first` is the policy they are compared with.
     pub fn to_try(&self, first: &str, gaining: &[&str]) -> String {
         let listed = [&[first], gaining].concat().join(",");
         match (gaining, &self.obstacle) {
@@ -41,7 +41,7 @@ impl Ways {
         }
     }
 
-    /// Where there is no answer.
+    /// The command if there is no answer.
     pub fn after(&self, refusal: Refusal, is_coarse: bool) -> String {
         let machine: Vec<&str> =
             self.machine.iter().flat_map(|name| ["--machine", name.as_str()]).collect();
@@ -58,7 +58,7 @@ impl Ways {
     }
 
     fn on_vm(&self, policies: &str) -> String {
-        // A guest sees no file but those that are named.
+        // A guest sees only named files.
         let files = self.command.iter().skip(1).map(String::as_str).filter(|word| is_path(word));
         let with: Vec<&str> = files.flat_map(|path| ["--with", path]).collect();
         self.words(&["compare", "--on", "vm", "--policy", policies], &with)

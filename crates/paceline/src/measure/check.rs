@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Holds the simulator to this machine: pipe rings as they were, and as it says that they are.
+//! Compares the simulator with this machine: times of pipe rings, measured and predicted.
 
 use live::measure::{Passers, Reading};
 use rayon::prelude::*;
@@ -10,14 +10,14 @@ use super::predict::hop_ns;
 use super::raw::{FITTED, Raw, RingKey};
 use crate::output;
 
-/// Kilobytes that each task goes through.
+/// Kilobytes that each task reads.
 const KILOBYTES: [usize; 3] = [0, 16, 64];
 /// Longest ring.
 const TASKS_MAX: usize = 16;
-/// How far a prediction may be from what was.
+/// Largest relative error of a prediction.
 const WITHIN: f64 = 0.15;
 
-/// Rings that are checked. Three of them, which are shown as such, were fitted.
+/// Rings that are checked. Three of them were fitted, and are marked as such.
 pub fn rings() -> Vec<RingKey> {
     let mut rings = Vec::new();
     for passers in [Passers::Threads, Passers::Processes] {
@@ -30,7 +30,7 @@ pub fn rings() -> Vec<RingKey> {
     rings
 }
 
-/// One ring, as it was and as it is said to be.
+/// One ring, measured and predicted.
 pub struct Row {
     pub key: RingKey,
     pub was: Option<Reading>,
@@ -38,17 +38,17 @@ pub struct Row {
 }
 
 impl Row {
-    /// What was said, of what was. None: one of them is missing.
+    /// The prediction as a multiple of the measurement. None: one of them is missing.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.said_ns? / self.was?.median)
     }
 
-    /// How far that is from what was, as a part of it.
+    /// The prediction's relative error.
     fn far(&self) -> Option<f64> {
         self.ratio().map(|ratio| (ratio - 1.0).abs())
     }
 
-    /// It is one that costs were fitted to, and so no prediction.
+    /// Whether costs were fitted to it, so that it is no prediction.
     fn fitted(&self) -> bool {
         let RingKey { passers, tasks, bytes, .. } = self.key;
         passers == Passers::Threads && bytes == 0 && FITTED.contains(&tasks)
@@ -74,13 +74,13 @@ pub fn hold(rows: &[Row]) -> bool {
     !rows.is_empty() && rows.iter().all(Row::holds)
 }
 
-/// How far the worst of them is, as a part of what was. None: one is missing.
+/// The greatest relative error. None: one ring is missing.
 pub fn farthest(rows: &[Row]) -> Option<f64> {
     let far = rows.iter().map(Row::far).collect::<Option<Vec<_>>>()?;
     far.into_iter().reduce(f64::max)
 }
 
-/// What a person reads.
+/// The rows as text.
 pub fn text(rows: &[Row]) -> String {
     let ns = |value: Option<f64>| value.map_or("?".to_string(), |ns| format!("{ns:.0}"));
     let line = |row: &Row| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Puts readings into a machine's file: which of its numbers are measured, which are derived from
-//! measured ones, which are taken over from another file, and which nobody knows.
+//! Puts readings into a machine's file. Each number is measured, derived from measured ones, taken from another file,
+//! or unknown.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use super::predict::Program;
 use super::raw::{ALONE, ALONE_WITH_SET, MOVED_BYTES, Raw, RingKey, pairs};
 use crate::failure::Failure;
 
-/// The machine whose numbers stand in where nothing can be measured.
+/// The machine that numbers are taken from if nothing can be measured.
 const TAKEN_FROM: &str = "numa-2x4";
 
-/// A file's content, the machine that it describes, and the program its rings were made with.
+/// A file's content, the machine that it describes, and the program of its rings.
 pub struct Described {
     pub description: Description,
     pub machine: Machine,
@@ -60,7 +60,7 @@ fn read(description: &Description) -> Result<Machine, Failure> {
     read.map_err(|error| Failure::run(format!("measured what no machine can be: {error}")))
 }
 
-/// Going through a kilobyte in the first cache: a ring of one with an array, less one without.
+/// Reading a kilobyte in the first cache: a ring of one task with an array, less one without.
 fn kilobyte_ns(raw: &Raw) -> Option<f64> {
     let (with, without) = (raw.hops_ns.get(&ALONE_WITH_SET)?, raw.hops_ns.get(&ALONE)?);
     Some(with.less(without).median / (MOVED_BYTES / 1024) as f64)
@@ -78,18 +78,18 @@ fn summary(place: &live::measure::Place) -> String {
     )
 }
 
-/// The CPUs by number and the kernel that all is of: on others it is another machine, whatever its shape.
+/// The CPUs by number and the kernel that all readings are of: on others it is another machine, whatever its shape.
 pub fn holds_for(place: &live::measure::Place) -> String {
     format!("Linux {}, its CPUs {}.", live::kernel_release(), place.list())
 }
 
-/// With more of the CPUs' time than this for others, readings are of a machine that is shared: a twentieth slows what
-/// needs two CPUs by about as much, and the simulator is held to 15 %.
+/// If other tasks have more of the CPUs' time than this, readings are of a shared machine. A twentieth slows anything
+/// that needs two CPUs by about as much, and the simulator is allowed 15 %.
 const OTHERS_MAX: f64 = 0.05;
-/// How the line of a file begins that says so.
+/// The beginning of the line in a file that says so.
 const BUSY: &str = "Others had ";
 
-/// What is to be said of readings that were taken while others used the machine; None: it was idle, as far as is known.
+/// A note about readings that were taken while other tasks used the machine; None: it was idle, as far as is known.
 pub fn busy(raw: &Raw) -> Option<String> {
     let others = raw.others.filter(|others| *others > OTHERS_MAX)?;
     Some(format!(
@@ -98,7 +98,7 @@ pub fn busy(raw: &Raw) -> Option<String> {
     ))
 }
 
-/// What a machine's file says of that, where it does.
+/// The note about that in a machine's file, if it has one.
 pub fn was_busy(text: &str) -> Option<&str> {
     let lines = text.lines().take_while(|line| line.starts_with('#'));
     lines.filter_map(|line| line.strip_prefix("# ")).find(|line| line.starts_with(BUSY))
@@ -127,7 +127,7 @@ fn cpus(place: &live::measure::Place) -> Stated<machine::Rows> {
     Stated::new(place.rows.clone(), "core, cache, node, kind", Tag::Sourced, source)
 }
 
-/// Speeds of the kinds of cores, of the fastest; what the kernel says where one could not be measured.
+/// Speeds of the kinds of cores, as parts of the fastest; the kernel's value if one could not be measured.
 fn rates(raw: &Raw) -> Stated<Vec<f64>> {
     let measured: Option<Vec<f64>> =
         raw.work_ns.iter().map(|reading| reading.map(|reading| 1.0 / reading.median)).collect();
@@ -141,13 +141,13 @@ fn rates(raw: &Raw) -> Stated<Vec<f64>> {
     Stated::new(rates, "1", tag, source)
 }
 
-/// A reading as the file has it.
+/// A reading in the file's format.
 fn stated(reading: Reading, unit: &str, tag: Tag, source: impl Into<String>) -> Stated {
     let Reading { median, low, high } = reading;
     Stated::new(median, unit, tag, source).within([low.min(median), high.max(median)])
 }
 
-/// Measured, or unknown for this reason.
+/// A measured number, or unknown for this reason.
 fn measured(reading: Option<Reading>, unit: &str, source: &str, why_not: &str) -> Stated {
     match reading {
         Some(reading) => stated(reading, unit, Tag::Measured, source),
@@ -155,14 +155,14 @@ fn measured(reading: Option<Reading>, unit: &str, source: &str, why_not: &str) -
     }
 }
 
-/// Why a number is unknown that another try may find.
+/// Why a number is unknown that another attempt may find.
 pub const DISTURBED: &str = "the CPU was never left alone for long enough, or the kernel refused";
 
-/// Costs before the fit; all of the table's, in which the fit then replaces some.
+/// Costs before the fit, which replaces some of them.
 fn costs(raw: &Raw, tick_ns: u64) -> BTreeMap<&'static str, Stated> {
     let taken = machine::find(TAKEN_FROM).expect("it comes along");
     let mut costs = BTreeMap::new();
-    // First what is taken over; what is known better replaces it.
+    // First the numbers taken from another file; better-known ones replace them.
     for name in COSTS.iter().filter(|name| name.threads == 1) {
         if let Some(Quantity { value, unit, source, .. }) = taken.sources.get(name.name) {
             let source = format!("not measured: taken from machines/{TAKEN_FROM}.toml ({source})");
@@ -255,7 +255,7 @@ fn refills(raw: &Raw, put: &mut impl FnMut(&'static str, Stated)) {
     put(
         "mm_refill_ns",
         match flush {
-            // Without tags every change is a flush, and all of it is lost each time.
+            // Without tags every change of the address space is a flush, and the whole loss is charged each time.
             Some(flush) if raw.tags == Some(0) => derived(Some(flush), "ns", &source),
             Some(flush) => Stated::new(0.0, "ns", Tag::Derived, source).within([0.0, flush.high]),
             None => Stated::unknown("ns", DISTURBED),
@@ -270,7 +270,7 @@ fn derived(reading: Option<Reading>, unit: &str, source: &str) -> Stated {
     }
 }
 
-/// An interrupt of another CPU: what it takes in all is measured, its parts are as elsewhere.
+/// An interrupt of another CPU: its total is measured, and its parts are in the other file's proportions.
 fn interrupts(raw: &Raw, taken: &Machine, put: &mut impl FnMut(&'static str, Stated)) {
     let parts = [
         ("ipi_send_ns", taken.costs.ipi_send_ns),
@@ -333,7 +333,7 @@ fn memory(raw: &Raw) -> BTreeMap<&'static str, Stated> {
     ];
     for (cache, [bytes, ways, miss]) in all {
         let Some(Cache { bytes: size, ways: of }) = cache else {
-            // The third is left out where there is none.
+            // The third level is left out if there is none.
             if !bytes.starts_with("l3") {
                 put(bytes, Stated::unknown("bytes", no_cache));
                 put(ways, Stated::unknown("ways", no_cache));
@@ -352,18 +352,18 @@ fn memory(raw: &Raw) -> BTreeMap<&'static str, Stated> {
 const NO_TLB: &str =
     "neither does the processor report its TLBs (CPUID), nor could they be told by trying";
 
-/// What a flush of the TLB costs can be told apart: its size and its tags are known.
+/// Whether the cost of a flush of the TLB can be separated: its size and its tags are known.
 fn knows_tlb(raw: &Raw) -> bool {
     raw.tags.is_some() && (raw.dtlb.is_some() || raw.pages_held().is_some())
 }
 
-/// What the processor reports, unless more pages than that were seen to be held: a hypervisor may hide
-/// how sizes are to be read.
+/// The processor's report, unless more pages than that were seen to fit: a hypervisor may hide how sizes are to be
+/// read.
 fn tlbs(raw: &Raw, unknown: &str, put: &mut impl FnMut(&'static str, Stated)) {
     let held = raw.pages_held();
     let cpuid = "CPUID: the last TLB for pages of 4 KB";
     let told = raw.dtlb.map(|tlb| tlb.entries as usize);
-    // Who hides the size of one hides that of the other.
+    // A hypervisor that hides the size of one TLB hides that of the other.
     let factor = match (held, told) {
         (Some(held), Some(told)) if held > told => (held / told) as f64,
         _ => 1.0,
@@ -403,7 +403,7 @@ fn page_bytes() -> f64 {
     live::measure::page_bytes() as f64
 }
 
-/// A line of the next level less one of this.
+/// A line of the next level less one of this level.
 fn miss_ns(raw: &Raw, level: usize) -> Stated {
     let of = |all: &[Option<Reading>]| {
         let pair = all.get(level).copied().flatten().zip(all.get(level + 1).copied().flatten());
@@ -429,7 +429,7 @@ fn memory_unknown(raw: &Raw) -> &'static str {
     }
 }
 
-/// What no cost stands for.
+/// Observations that are no cost.
 fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
     let mut observed = BTreeMap::new();
     let mut put = |name: &str, it: Observation| drop(observed.insert(name.to_string(), it));
@@ -492,8 +492,8 @@ fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
 
 const ONE_NODE: &str = "one node, or the kernel refused";
 
-/// A row for each node's CPUs, a column for the memory of each of these nodes; one of whose memory something is not known
-/// has none.
+/// A row for each node's CPUs, a column for the memory of each of these nodes. A memory with a missing value has no
+/// column.
 fn between_nodes(rows: &[Vec<Option<f64>>], nodes: &[usize], unit: &str) -> Observation {
     let told = |to: &usize| rows.iter().all(|row| row[*to].is_some());
     let (known, unknown): (Vec<usize>, Vec<usize>) = (0..rows.len()).partition(told);
@@ -512,7 +512,7 @@ fn between_nodes(rows: &[Vec<Option<f64>>], nodes: &[usize], unit: &str) -> Obse
     Stated::new(Amount::Table(rows.iter().map(row).collect()), unit, Tag::Measured, source)
 }
 
-/// Hops by the number of tasks, for each kind of ring; one that lacks a length ends there.
+/// Hops by the number of tasks, for each kind of ring; a ring with a missing length ends there.
 fn rings(raw: &Raw) -> BTreeMap<String, Vec<f64>> {
     let mut rings: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (key, reading) in raw.hops_ns.iter().filter(|(key, _)| !key.batch && !key.apart) {
@@ -522,11 +522,11 @@ fn rings(raw: &Raw) -> BTreeMap<String, Vec<f64>> {
             row.push(reading.median);
         }
     }
-    // Keys come by tasks first, so each row is in order.
+    // Keys are sorted by tasks first, so each row is in order.
     rings
 }
 
-/// Puts what the fit has found into the file.
+/// Puts the results of the fit into the file.
 fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
     let cost = |value: Option<f64>, unit: &str, source: &str| match value {
         Some(value) => Stated::new(value, unit, Tag::Derived, source),
@@ -539,7 +539,7 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
         ("idle_exit_ns", fitted.idle_exit_ns, "ns", "a pipe ring of two threads on two CPUs"),
     ];
     for (name, value, unit, what) in found {
-        // A machine of one CPU has nothing to wake from afar: what is assumed stays.
+        // A machine of one CPU has no other CPU to wake: the assumed value stays.
         if name == "idle_exit_ns" && value.is_none() {
             continue;
         }
@@ -553,7 +553,7 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
         let stated = match cpi {
             Some((cpi, clock)) => {
                 let ns: f64 = instructions * cpi / clock.median;
-                // As wide as machines/ has it of processors that somebody has described.
+                // As wide as machines/ has it for well-described processors.
                 Stated::new(ns, "ns", Tag::Assumed, source).within([ns / 3.0, ns * 3.0])
             }
             None => Stated::unknown("ns", DISTURBED),
@@ -595,7 +595,7 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
 mod tests {
     use super::*;
 
-    /// A machine of two CPUs of which nothing but its caches can be known.
+    /// A machine of two CPUs of which only its caches are known.
     fn unknown() -> Raw {
         let place = live::measure::Place {
             cpus: vec![0, 1],

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Costs of the kernel that no program can measure by themselves: each is set so that the simulator says of
-//! one small experiment what the machine did. Three of them are rings that `check.rs` shows too, as fitted.
+//! Costs of the kernel that no program can measure by themselves. Each is set so that the simulator predicts one small
+//! experiment's measurement. Three of them are rings that `check.rs` shows too, as fitted.
 //!
-//! The model's shortest rings preempt less often than the kernel's do, so what a wakeup there costs is
-//! fitted as a whole, with the preemptions that there are.
+//! The model's shortest rings preempt less often than the kernel's do, so a wakeup's cost there is fitted as a whole,
+//! including preemptions.
 //!
 //! In this order, as each needs those before it:
 //!
@@ -24,13 +24,13 @@ use machine::{Machine, Paths};
 use super::predict::{Program, hop_ns, yield_ns};
 use super::raw::{ALONE, FULL, Raw, RingKey, Yielders};
 
-/// Where a fit went, by name: None is a number that it could not tell.
+/// Results of a fit, by name: None is a number that could not be fitted.
 #[derive(Debug, Default)]
 pub struct Fitted {
     pub kernel_cpi: Option<f64>,
     pub register_switch_ns: Option<f64>,
     pub mm_switch_ns: Option<f64>,
-    /// What path lengths are multiplied by.
+    /// Factor of path lengths.
     pub pipe: Option<f64>,
     pub delayed: Option<f64>,
     pub full: Option<f64>,
@@ -41,13 +41,13 @@ pub struct Fitted {
 const PIPE: [&str; 2] = ["pipe_write", "pipe_read"];
 const QUEUE: [&str; 2] = ["enqueue_task_fair", "dequeue_task_fair"];
 
-/// Fits what there are readings for. `machine` has everything else already.
+/// Fits every number with readings. `machine` has everything else already.
 pub fn fit(mut machine: Machine, raw: &Raw, program: &Program) -> Fitted {
     let paths = Paths::embedded();
     let mut fitted = Fitted::default();
-    // Tasks of unknown working sets have none here.
+    // The ring's working sets are known, so these costs do not apply.
     (machine.costs.mm_refill_ns, machine.costs.switch_refill_ns) = (0.0, 0.0);
-    // What is not known yet counts as nothing, or the simulator would refuse.
+    // Unknown numbers count as nothing, or the simulator would refuse.
     machine.unknown.clear();
     let yields = |who: Yielders| move |machine: &Machine| yield_ns(machine, program, who);
     let hops = |key: RingKey| move |machine: &Machine| hop_ns(machine, program, key);
@@ -59,7 +59,7 @@ pub fn fit(mut machine: Machine, raw: &Raw, program: &Program) -> Fitted {
     let cpi = |machine: &mut Machine, value: f64| machine.costs.kernel_cpi = value;
     fitted.kernel_cpi = solve(&mut machine, (0.05, 20.0), cpi, read(one), yields(one));
     if fitted.kernel_cpi.is_none() {
-        // All else hangs on it.
+        // All other numbers depend on it.
         return fitted;
     }
     let switch = |machine: &mut Machine, value: f64| machine.costs.register_switch_ns = value;
@@ -92,8 +92,8 @@ pub fn fit(mut machine: Machine, raw: &Raw, program: &Program) -> Fitted {
     fitted
 }
 
-/// What a page of code costs whose entry a flush took, so that the step from as many processes as
-/// there are tags to more is what it was: the flush itself is in it.
+/// Cost of a page of code after a flush took its TLB entry. It is set so that the step from as many processes as there
+/// are tags to more matches the measurement; the flush itself is included.
 fn flushed(machine: &mut Machine, raw: &Raw, program: &Program) -> Option<f64> {
     let (few, many) = raw.spaces();
     let ring = |tasks| RingKey::new(Passers::Processes, tasks, 0).batch();
@@ -124,9 +124,9 @@ fn scale(
     }
 }
 
-/// Sets a number so that a prediction is what was measured, by the rule of false position; at an end of
-/// its bounds where it would have to be a little beyond. None: nothing was measured or predicted, or no
-/// number makes the two agree.
+/// Sets a number so that a prediction matches the measurement, by the rule of false position. If the number would have
+/// to be a little beyond its bounds, it is set to the bound. None: nothing was measured or predicted, or no number
+/// makes the two agree.
 fn solve(
     machine: &mut Machine,
     (low, high): (f64, f64),
@@ -142,7 +142,7 @@ fn solve(
         set(machine, value);
         predict(machine).map(|predicted| predicted - goal)
     };
-    // The simulator's clock has whole ns, so times begin far enough from each other.
+    // The simulator's clock has whole ns, so the first two values must differ enough.
     let (mut a, mut b) =
         if high > 1e3 { (50.0, 150.0) } else { (1f64.max(low), 1.5f64.max(2.0 * low)) };
     let (mut at_a, mut at_b) = (at(a)?, at(b)?);
@@ -157,7 +157,7 @@ fn solve(
             break;
         }
     }
-    // At an end of its bounds it may be a little off; more, and something else is wrong.
+    // At a bound it may be a little off; if it is more, something else is wrong.
     (at_b.abs() <= FAR * goal.abs()).then_some(b)
 }
 

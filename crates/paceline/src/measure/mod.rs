@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `paceline measure`: what this machine is, for the simulator. And `--machine this`, which uses it.
+//! `paceline measure`: describes this machine for the simulator. And `--machine this`, which uses it.
 
 mod check;
 mod describe;
@@ -27,13 +27,13 @@ use describe::{DISTURBED, Described, busy, describe, holds_for};
 pub use describe::was_busy;
 use raw::Raw;
 
-/// What `--machine` calls the machine under this command.
+/// The name of this machine for `--machine`.
 pub const THIS: &str = "this";
 
 /// Steps of progress: four of readings, one of the fit.
 const STEPS: u64 = 5;
 
-/// Measures, and writes or prints the file; holds the simulator to it where that is asked for.
+/// Measures, and writes or prints the file; compares the simulator with it if requested.
 pub fn run(arguments: &Measure) -> Result<(), Failure> {
     interrupt::ends()?;
     if let Some(path) = &arguments.output {
@@ -57,8 +57,7 @@ pub fn run(arguments: &Measure) -> Result<(), Failure> {
     output::end(shown, if check::hold(&rows) { Ok(()) } else { Err(Failure::Gate) })
 }
 
-/// How far the simulator is from a ring of this machine's, as a part of what that was: at the worst of those that are
-/// checked. None: one of them is missing.
+/// The greatest relative error of the simulator on this machine's checked rings. None: one of them is missing.
 pub fn farthest(progress: &Progress) -> Result<Option<f64>, Failure> {
     let (raw, described) = measured(progress)?;
     Ok(check::farthest(&check::rows(&raw, &described)))
@@ -75,7 +74,7 @@ fn measured(progress: &Progress) -> Result<(Raw, Described), Failure> {
     Ok((raw, described))
 }
 
-/// This machine: as it was measured today, or measured now.
+/// This machine: today's kept measurement, or a new one.
 pub fn this() -> Result<Machine, Failure> {
     let kept = file();
     if let Some(machine) = kept.as_ref().and_then(found) {
@@ -104,13 +103,13 @@ pub fn this() -> Result<Machine, Failure> {
     Ok(described.machine)
 }
 
-/// Why these readings are not to be used again today, if they are not.
+/// Why these readings are not to be used again today, if so.
 fn not_to_keep(raw: &Raw, machine: &Machine) -> Option<String> {
     let unknown = disturbed(machine).map(|name| format!("{name} is unknown ({DISTURBED})"));
     busy(raw).map(|_| "this machine is busy".to_string()).or(unknown)
 }
 
-/// A number that another try may find. What this machine never tells is not worth one.
+/// A number that another attempt may find. Numbers that this machine never shows are not worth one.
 fn disturbed(machine: &Machine) -> Option<&'static str> {
     machine.unknown.iter().find(|(_, why)| *why == DISTURBED).map(|(name, _)| *name)
 }
@@ -119,21 +118,21 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(file)
 }
 
-/// What was measured today under this kernel, of the CPUs that this process has now.
+/// Today's measurement under this kernel, of the CPUs that this process has now.
 fn found(file: &PathBuf) -> Option<Machine> {
     let text = fs::read_to_string(file).ok()?;
     let machine = Machine::from_toml(&text, &file.display().to_string()).ok()?;
     is_of(&text, &machine, &live::measure::place().ok()?).then_some(machine)
 }
 
-/// The file is of these CPUs, and of the kernel that runs now.
+/// Whether the file is of these CPUs, and of the running kernel.
 fn is_of(text: &str, machine: &Machine, place: &Place) -> bool {
     let same = machine.cpus.iter().map(|cpu| [cpu.core, cpu.llc, cpu.node, cpu.core_type]);
     let holds_for = format!("# {}", holds_for(place));
     same.eq(place.rows.iter().copied()) && text.lines().any(|line| line == holds_for)
 }
 
-/// Where this machine is kept: its name and the day tell it from others of a shared home.
+/// The file for this machine: its name and the day distinguish it from other machines of a shared home.
 fn file() -> Option<PathBuf> {
     let base = vm::kernel::user_cache()?;
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -146,7 +145,7 @@ fn today() -> String {
     date(SystemTime::now())
 }
 
-/// The day, as `2026-11-21`, by UTC.
+/// The day in UTC, as `2026-11-21`.
 fn date(at: SystemTime) -> String {
     let whole = humantime::format_rfc3339_seconds(at).to_string();
     whole.split_once('T').map_or(String::new(), |(day, _)| day.to_string())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the simulator says of a pipe ring on a machine.
+//! The simulator's prediction for a pipe ring on a machine.
 
 use live::measure::Passers;
 use machine::Machine;
@@ -10,16 +10,16 @@ use workload::{Fair, Step, Task, Workload};
 
 use super::raw::{RingKey, Yielders};
 
-/// Hops of two runs: what both have in common, their start and end, is left out. Many, as ticks move a
-/// short ring from one pattern of preemption to another.
+/// Hops of two runs: the difference excludes their common start and end. Many, as ticks move a short ring from one
+/// pattern of preemption to another.
 const HOPS: [usize; 2] = [5_000, 30_000];
 
-/// What the measuring program does of its own in a hop.
+/// The measuring program's own work in a hop.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Going through a kilobyte that its first cache holds, ns.
+    /// Time for reading a kilobyte in its first cache, ns.
     pub kilobyte_ns: f64,
-    /// The CPU it is on, and another one, as rows of the machine.
+    /// The CPU that it is on, and another one, as rows of the machine.
     pub home: usize,
     pub other: usize,
 }
@@ -48,8 +48,8 @@ pub fn hop_ns(machine: &Machine, program: &Program, key: RingKey) -> Option<f64>
     Some((elapsed_ns(many)? - elapsed_ns(few)?) / hops as f64)
 }
 
-/// What the ring's program, which is compiled into this one, touches beside its array. It is a loop
-/// over a call and a sum, on a page of stack.
+/// Memory that the ring's program touches beside its array. The program is compiled into this one: it is a loop over a
+/// call and a sum, on a page of stack.
 const OWN: [(&str, f64); 5] = [
     ("ring.touch_us", 0.02),
     ("ring.own_pages", 2.0),
@@ -58,7 +58,7 @@ const OWN: [(&str, f64); 5] = [
     ("ring.code_bytes", 2048.0),
 ];
 
-/// Time of a `sched_yield`, of each of the tasks that take turns, ns.
+/// Time of a `sched_yield`, for each of the tasks that take turns, ns.
 pub fn yield_ns(machine: &Machine, program: &Program, (passers, tasks): Yielders) -> Option<f64> {
     let elapsed_ns = |times: usize| {
         let task = |at: usize| Task {

@@ -11,22 +11,22 @@ use machine::{CpuSet, Distance};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
-/// A working set of programs that pass messages: what a task loses that moves to another core.
+/// A working set of programs that pass messages: what a task loses when it moves to another core.
 pub const MOVED_BYTES: usize = 16 << 10;
-/// The most memory that is gone through, and the part of what is free.
+/// The most memory that is read, and the part of free memory.
 const MEMORY_BYTES_MAX: usize = 1 << 30;
 const OF_FREE: usize = 4;
-/// More than any cache keeps, where nobody knows of caches.
+/// More than any cache holds, if caches are not known.
 const MEMORY_BYTES: usize = 128 << 20;
-/// Less is too little to go through.
+/// Less memory is too little to read.
 const MEMORY_BYTES_MIN: usize = 2 << 20;
-/// Numbers of pages of which each has a line that is gone through.
+/// Numbers of pages; one line of each is read.
 const PAGES: [usize; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768];
-/// With fewer than so many, a TLB may hold too many of them for what a miss costs.
+/// With fewer pages, a TLB may hold too many of them to show the cost of a miss.
 const PAGES_MANY: usize = 8192;
 /// Rounds through all rings: neighbours of a virtual machine come and go in seconds.
 const PASSES: usize = 8;
-/// No further round begins when so much time has gone by.
+/// No further round begins after this time.
 const RINGS_TIME: Duration = Duration::from_secs(30);
 /// Repetitions of a ring in each of them.
 const SAMPLES: usize = 8;
@@ -34,19 +34,19 @@ const SAMPLES: usize = 8;
 /// Lengths of the rings, of threads without an array, that costs are fitted to.
 pub const FITTED: [usize; 3] = [1, 2, FULL];
 
-/// What giving way was measured with: who, and how many.
+/// A measurement of yields: kind and number of tasks.
 pub type Yielders = (Passers, usize);
 
-/// Numbers from the CPUs of each node to the memory of each; empty where there is one node.
+/// Numbers from the CPUs of each node to the memory of each; empty if there is one node.
 pub type Nodes = Vec<Vec<Option<f64>>>;
 
-/// Everything that was read. None: it could not be, on this machine or at all.
+/// All readings. None: it could not be read, on this machine or at all.
 #[derive(Default)]
 pub struct Raw {
     pub place: Option<Place>,
-    /// The CPU on which all was measured that needs one only: its row in `place`.
+    /// The CPU of all measurements that need only one: its row in `place`.
     pub home: usize,
-    /// The nearest other one, where what is measured needs two. None: there is none.
+    /// The nearest other CPU, for measurements that need two. None: there is none.
     pub other: Option<usize>,
     pub clock_ghz: Option<Reading>,
     pub syscall_ns: Option<Reading>,
@@ -55,19 +55,18 @@ pub struct Raw {
     pub timer_ns: Option<Reading>,
     pub timer_slack_ns: Option<f64>,
     pub caches: Caches,
-    /// So many bytes of memory are gone through that the caches keep little of them. None: they keep too much of all
-    /// that can be.
+    /// Bytes of memory that are read, so many that caches hold little of them. None: there is too little memory for
+    /// that.
     pub memory_bytes: Option<usize>,
     pub dtlb: Option<Tlb>,
     pub itlb: Option<Tlb>,
     pub tags: Option<u32>,
-    /// A line of each level of caches, nearest first and memory last: loads side by side, and one after
-    /// the other.
+    /// Time for a line of each level of caches, nearest first and memory last: independent loads, and dependent ones.
     pub touch_ns: Vec<Option<Reading>>,
     pub chase_ns: Vec<Option<Reading>>,
-    /// As many pages were gone through, or tried to.
+    /// Numbers of pages that were read, or tried.
     pub pages: Vec<usize>,
-    /// What lines on a page each cost more than lines side by side, by the number of pages.
+    /// Extra cost of lines on a page each over adjacent lines, by the number of pages.
     pub page_walks_ns: Vec<(usize, Reading)>,
     pub page_copy_ns: Option<Reading>,
     pub page_move_ns: Option<Reading>,
@@ -76,28 +75,28 @@ pub struct Raw {
     pub node_bandwidth_gbs: Nodes,
     /// A fixed piece of work on each kind of core, and beside 1, 2 and 3 other threads of a core.
     pub work_ns: Vec<Option<Reading>>,
-    /// Of which kind the core is whose threads were side by side.
+    /// The kind of the core that threads ran on side by side.
     pub beside_kind: usize,
     pub beside_ns: Vec<Option<Reading>>,
     pub vector_drop: Option<(&'static str, Reading)>,
-    /// By how far two CPUs are apart.
+    /// By the distance of two CPUs.
     pub transfer_ns: BTreeMap<Distance, Reading>,
     pub refetch_ns: BTreeMap<Distance, Reading>,
     pub barrier_ns: Option<Reading>,
     pub hops_ns: BTreeMap<RingKey, Reading>,
     pub yields_ns: BTreeMap<Yielders, Reading>,
-    /// The part of these CPUs' time that others had meanwhile. None: the kernel does not tell.
+    /// The part of these CPUs' time that other tasks had meanwhile. None: the kernel does not say.
     pub others: Option<f64>,
 }
 
-/// A ring, as something to look readings up by.
+/// A ring, as a key of readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RingKey {
     pub passers: Passers,
     pub tasks: usize,
     pub bytes: usize,
     pub batch: bool,
-    /// Its tasks are on two CPUs in turn.
+    /// Its tasks alternate between two CPUs.
     pub apart: bool,
 }
 
@@ -111,13 +110,13 @@ impl RingKey {
     }
 }
 
-/// What a reading needs that does not come along is an error of the system, and the reading is unknown.
+/// Makes a reading unknown if the system has an error.
 fn known<T>(read: std::io::Result<Option<T>>) -> Option<T> {
     read.ok().flatten()
 }
 
-/// How much memory to go through, where the last cache has so many bytes and so much is free: four times as much as
-/// the cache, or twice.
+/// How much memory to read, for this size of the last cache and this much free memory: four times as much as the cache,
+/// or twice.
 fn memory_bytes(cache: Option<usize>, free: Option<usize>) -> Option<usize> {
     let most = MEMORY_BYTES_MAX.min(free.unwrap_or(MEMORY_BYTES * OF_FREE) / OF_FREE);
     let most = 1 << most.max(1).ilog2();
@@ -129,7 +128,7 @@ fn memory_bytes(cache: Option<usize>, free: Option<usize>) -> Option<usize> {
         .filter(|bytes| *bytes >= MEMORY_BYTES_MIN.max(2 * cache.unwrap_or(0)))
 }
 
-/// Numbers of pages to go through, where pages have so many bytes and so many bytes are free.
+/// Numbers of pages to read, for this page size and this much free memory.
 fn pages(page_bytes: usize, free: Option<usize>) -> Vec<usize> {
     let most = MEMORY_BYTES_MAX.min(free.unwrap_or(MEMORY_BYTES * OF_FREE) / OF_FREE);
     PAGES.into_iter().filter(|pages| pages * page_bytes <= most).collect()
@@ -148,14 +147,14 @@ fn fits(cpus: usize) -> Result<(), Failure> {
 }
 
 impl Raw {
-    /// Reads all, with these rings beside those that every machine's costs are derived from.
+    /// Takes all readings, with these rings beside those that every machine's costs are derived from.
     pub fn take(rings: &[RingKey], progress: &Progress) -> Result<Self, Failure> {
         let place = probe::place().map_err(|error| Failure::input(format!("{error:#}")))?;
         fits(place.cpus.len())?;
         let begun = Others::of(&place.cpus).ok();
         let fast = |row: &&[u16; 4]| row[3] == 0;
         let count = place.rows.iter().filter(fast).count();
-        // The last of the fastest: CPU 0 has most of the interrupts of small machines.
+        // The last of the fastest CPUs: CPU 0 has most of the interrupts of small machines.
         let at = place.rows.iter().enumerate().filter(|(_, row)| row[3] == 0).nth(count - 1);
         let home = at.map_or(0, |(at, _)| at);
         let (dtlb, itlb) = probe::tlbs(place.cpus[home]);
@@ -198,10 +197,10 @@ impl Raw {
         all.into_iter().flatten().map(|cache| cache.bytes).collect()
     }
 
-    /// Bytes that lie in each level of caches and in no nearer one, and the last in none, where there are such.
+    /// Bytes that fit into each level of caches and into no nearer one, and at last into none, as far as levels exist.
     pub fn levels(&self) -> Vec<usize> {
         let sizes = self.cache_sizes();
-        // Between the sizes of two caches, in their middle: the outer ones are others' too.
+        // Midway between the sizes of two caches: outer caches are shared with others.
         let mut inner = 0;
         let mut levels: Vec<usize> = Vec::new();
         for bytes in &sizes {
@@ -286,7 +285,7 @@ impl Raw {
         self.barrier_ns = other.and_then(|other| known(probe::barrier_ns(cpu, other)));
     }
 
-    /// Rings and yields, in turn, so that whoever disturbs the machine disturbs all alike.
+    /// Measures rings and yields in turn, so that a disturbance affects all alike.
     fn rings(&mut self, cpu: usize, place: &Place, more: &[RingKey]) {
         let other = self.other.map(|at| place.cpus[at]);
         let mut keys = self.needed();
@@ -341,18 +340,18 @@ impl Raw {
         ]
     }
 
-    /// What a miss of the TLB costs: of so many pages that it holds few of them.
+    /// Cost of a miss of the TLB, with so many pages that it holds few of them.
     pub fn page_walk_ns(&self) -> Option<Reading> {
         let most = self.page_walks_ns.last().filter(|(pages, _)| *pages >= PAGES_MANY);
         most.map(|(_, reading)| *reading)
     }
 
-    /// There was memory for as many pages as that takes.
+    /// Whether there was memory for that many pages.
     pub fn has_many_pages(&self) -> bool {
         self.pages.last().is_some_and(|pages| *pages >= PAGES_MANY)
     }
 
-    /// The most pages that cost next to nothing: those the TLB holds at least.
+    /// The most pages that cost next to nothing: the TLB holds at least these.
     pub fn pages_held(&self) -> Option<usize> {
         const LITTLE: f64 = 0.25;
         let most = self.page_walk_ns()?.median;
@@ -360,7 +359,7 @@ impl Raw {
         held.last().map(|(pages, _)| *pages).filter(|_| most > 0.0)
     }
 
-    /// As many processes as a CPU's TLB can tell apart, and more than that.
+    /// As many processes as a CPU's TLB has tags for, and more than that.
     pub fn spaces(&self) -> (usize, usize) {
         let few = self.tags.map_or(6, |tags| tags as usize).clamp(2, 12);
         (few, few + 2)
@@ -372,13 +371,13 @@ pub const FULL: usize = 5;
 /// A task that passes the token to itself: a write and a read, and no switch.
 pub const ALONE: RingKey =
     RingKey { passers: Passers::Threads, tasks: 1, bytes: 0, batch: false, apart: false };
-/// The same, which goes through an array that its first cache holds.
+/// The same task with an array that its first cache holds.
 pub const ALONE_WITH_SET: RingKey = RingKey { bytes: MOVED_BYTES, ..ALONE };
-/// Who gives way, one after the other.
+/// Measurements of yields, in order.
 pub const YIELDERS: [Yielders; 3] =
     [(Passers::Threads, 1), (Passers::Threads, 2), (Passers::Processes, 2)];
 
-/// Two CPUs at each distance that there is, by distance; home is the first of them where it has such another.
+/// Two CPUs at each existing distance; home is the first of them if it has another CPU at that distance.
 pub fn pairs(place: &Place, home: usize) -> BTreeMap<Distance, (usize, usize)> {
     let far = |a: &[u16; 4], b: &[u16; 4]| match () {
         () if a[0] == b[0] => Distance::Core,
@@ -403,7 +402,8 @@ fn next_to(place: &Place, home: usize) -> Option<usize> {
     all.filter(|(here, _)| *here == home).map(|(_, there)| there).next()
 }
 
-/// The threads of a core that has the most: home's if no other has more, and home first, else of the fastest kind there is.
+/// The threads of a core with the most threads: home's core if no other has more, with home first; else one of the
+/// fastest kind.
 fn threads(place: &Place, home: usize) -> Vec<usize> {
     let mut cores: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for (at, row) in place.rows.iter().enumerate() {
@@ -469,8 +469,8 @@ mod tests {
     }
 
     #[test]
-    fn a_distance_that_home_has_nobody_at_is_that_of_two_others() {
-        // CPUs 0 to 2 of two cores with two threads each: the last, which is home, is alone.
+    fn a_distance_without_a_cpu_from_home_is_that_of_two_others() {
+        // CPUs 0 to 2 of two cores with two threads each: the last one, which is home, is alone.
         let cut = place(&[[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]]);
         let found: Vec<_> = pairs(&cut, 2).into_iter().collect();
         assert_eq!(found, [(Distance::Core, (0, 1)), (Distance::Llc, (2, 0))]);

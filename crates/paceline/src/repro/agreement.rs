@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How far simulated runs are from the guest's, for the same file and policy. Pure functions.
+//! Distances of simulated runs from the guest's, for the same file and policy. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use super::paper::Agreed;
 /// Kernels keep this much of a thread's name.
 const NAME_MAX: usize = 15;
 
-/// The distance between the runs of two grounds; `names` are the workload's tasks, for a guest has
-/// others too. None where a ground measured nothing.
+/// The distance between the runs of two grounds. `names` are the workload's tasks: a guest has other tasks too. None if
+/// a ground measured nothing.
 pub fn distance(
     what: Agreed,
     guest: &[&Outcome],
@@ -42,8 +42,8 @@ fn wait(run: &Outcome, names: &[String], at: f64) -> Option<f64> {
     all.quantile(at).map(|ns| ns as f64)
 }
 
-/// 0 where the simulator's median lies between the least and the greatest of the guest's runs, else
-/// how far outside, relative to the bound that it misses.
+/// 0 if the simulator's median lies between the least and the greatest of the guest's runs. Else its distance outside,
+/// relative to the nearest bound.
 fn outside(
     guest: &[&Outcome],
     sim: &[&Outcome],
@@ -66,9 +66,8 @@ fn each(runs: &[&Outcome], value: impl Fn(&Outcome) -> Option<f64>) -> Vec<f64> 
     observed.filter_map(|run| value(run)).collect()
 }
 
-/// The greatest difference of a task's part of the CPU time of all, in points. Tasks of one kind (a
-/// file's `instance`s) differ by nothing but chance: they are compared by rank, the one that got
-/// least with the one that got least.
+/// The greatest difference of a task's part of all CPU time, in points. Tasks of one kind (a file's `instance`s) differ
+/// only by chance, so they are compared by rank: the least with the least, and so on.
 fn share_distance(guest: &[&Outcome], sim: &[&Outcome], names: &[String]) -> Option<f64> {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     names.iter().for_each(|name| *kinds.entry(kind(name)).or_default() += 1);
@@ -84,8 +83,7 @@ fn share_distance(guest: &[&Outcome], sim: &[&Outcome], names: &[String]) -> Opt
     quantile(&distances, 1.0)
 }
 
-/// By kind, each task's part of the CPU time of all of the workload, the least first. A task that was
-/// not seen got nothing.
+/// By kind, each task's part of the workload's CPU time, the least first. A task that was not seen has none.
 fn shares<'a>(run: &Outcome, names: &'a [String]) -> BTreeMap<&'a str, Vec<f64>> {
     let mut shares: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for name in names {
@@ -108,7 +106,7 @@ fn kind(name: &str) -> &str {
     }
 }
 
-/// What was seen of the tasks of these names.
+/// Measures of the tasks of these names.
 fn own<'a>(run: &'a Outcome, names: &'a [String]) -> impl Iterator<Item = &'a trace::TaskObserved> {
     run.observed.tasks.iter().filter_map(move |(tid, task)| {
         let name = run.names.get(tid).map_or("", |name| cut(name));
@@ -124,7 +122,7 @@ fn total(run: &Outcome, names: &[String], value: fn(&trace::TaskObserved) -> u64
     own(run, names).map(value).sum::<u64>() as f64
 }
 
-/// As much as the kernel keeps of a name.
+/// The part of a name that the kernel keeps.
 pub(super) fn cut(name: &str) -> &str {
     name.char_indices().nth(NAME_MAX).map_or(name, |(end, _)| &name[..end])
 }

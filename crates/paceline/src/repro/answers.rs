@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether an answer of `try` goes with its own warnings: loads recorded on this machine by this very program, as a
-//! user does it, half of them beside another load. An answer is judged from its JSON alone.
+//! Whether an answer of `try` is consistent with its own warnings. Loads are recorded on this machine by this very
+//! program, as a user does it, half of them beside another load. An answer is judged from its JSON alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,32 +18,32 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::scratch;
 
-/// Which part of the time each CPU's other load runs, one recording after the other.
+/// Part of the time for which each CPU's other load runs, one recording after the other.
 const DUTIES: [f64; 3] = [1.0, 0.15, 0.35];
-/// The other load works for that part of each of these.
+/// The other load works for that part of each of these periods.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// What is recorded.
+/// The recordings.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
 pub struct Answers {
-    /// Loads, as a shell takes them.
+    /// Loads, as shell commands.
     pub loads: Vec<String>,
-    /// Recordings of each; every other one beside another load.
+    /// Recordings of each load; every other one beside another load.
     pub each: usize,
-    /// The same with `--quick`.
+    /// Recordings of each load with `--quick`.
     pub quick_each: usize,
 }
 
-/// What is asked of the answers.
+/// The quantity that is taken from the answers.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Asked {
     /// How often each contradicts its own warnings.
     Contradictions,
-    /// The part of those recorded alone that have an answer.
+    /// The part of recordings alone that have an answer.
     AnsweredAlone,
-    /// The part of those recorded beside another load that have an answer.
+    /// The part of recordings beside another load that have an answer.
     AnsweredBeside,
 }
 
@@ -55,7 +55,7 @@ struct Judged {
     contradictions: usize,
 }
 
-/// Those that were judged.
+/// The recordings that were judged.
 #[derive(Debug, Default)]
 pub struct Tries(BTreeMap<Answers, Vec<Judged>>);
 
@@ -137,7 +137,7 @@ fn tried(load: &str, machine: &Path, folder: &Path) -> Result<Vec<u8>, Failure> 
     ran(&mut command)
 }
 
-/// What a command prints; its last line where it fails.
+/// A command's output; the error is its last line.
 fn ran(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let output = command.stdin(Stdio::null()).output().map_err(failed)?;
     match output.status.success() {
@@ -149,7 +149,7 @@ fn ran(command: &mut Command) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Another load: a thread for each CPU, which works for a part of the time. It ends with this.
+/// Another load: a thread for each CPU that works for a part of the time, until this is dropped.
 struct Burners {
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -187,8 +187,8 @@ impl Drop for Burners {
     }
 }
 
-/// Where an answer contradicts a warning, or a figure of its own result. It is judged by what a reader of the JSON
-/// sees, with bounds of its own.
+/// Contradictions between an answer and a warning, or a figure of its own result. They are judged from the JSON's
+/// figures, with bounds of their own.
 pub fn contradictions(result: &Value) -> Vec<String> {
     let (answer, recording) = (&result["answer"], &result["recording"]);
     let verdict = answer["verdict"].as_str().unwrap_or("missing");
@@ -286,7 +286,7 @@ mod tests {
         })
     }
 
-    /// Which contradictions there are once something is changed.
+    /// The contradictions after a change of the result.
     fn found(change: impl Fn(&mut Value)) -> String {
         let mut result = sound();
         change(&mut result);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Slides 15 and 24 again, of simulated mixes: what policies make of them, and what they can.
+//! Slides 15 and 24 again, from simulated mixes: results of policies, and their abilities.
 
 use report::plot;
 use report::text::percent;
@@ -13,10 +13,10 @@ use super::views::{Chart, Shown, View};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
-/// A policy gives more of the fast cores to who gains more where the program that gains most has so much more of them
-/// than the one that gains least.
+/// A policy favours programs with larger gains if the program with the largest gets this much more of the fast cores
+/// than the one with the least.
 const AWARE: f64 = 0.05;
-/// Throughput gained from a cold start, from which on it is no chance.
+/// A larger gain of throughput from a cold start is not chance.
 const GAINS: f64 = 0.005;
 
 impl Simulator {
@@ -78,7 +78,7 @@ impl Simulator {
         Ok(())
     }
 
-    /// Slide 24: what each can, as it was measured.
+    /// Slide 24: abilities of each policy, as measured.
     fn compared(
         &mut self,
         chart: &mut Chart,
@@ -123,7 +123,7 @@ impl Simulator {
     }
 }
 
-/// What is left over half a point below the target counts as kept: slices end where they end.
+/// Up to half a point below the target counts as kept: slices end where they end.
 fn guarantees(minimum: f64, uniformity: f64) -> String {
     match (minimum > 0.845, uniformity > 0.845) {
         (true, true) => "minimum and uniformity",
@@ -138,8 +138,8 @@ fn answer(yes: bool, by: f64) -> String {
     format!("{} ({:+.1} %)", if yes { "yes" } else { "no" }, 100.0 * by)
 }
 
-/// How much more of its time on fast cores the program has that gains most than the one that gains least: shares
-/// follow from performance, of what an even share is worth.
+/// How much more of its time the program that gains most has on fast cores than the one that gains least. Shares follow
+/// from performance relative to an even share.
 fn favoured(mixes: &Mixes, mix: &[f64], relative: &[f64]) -> f64 {
     let even = mixes.cores[0] / mix.len() as f64;
     let fast = |(speedup, relative): (&f64, &f64)| {
@@ -149,7 +149,7 @@ fn favoured(mixes: &Mixes, mix: &[f64], relative: &[f64]) -> f64 {
     shares.first().copied().unwrap_or(0.0) - shares.last().copied().unwrap_or(0.0)
 }
 
-/// It has no scheduler: its plan, where programs come in the order of their speedups and in the reverse, in turn.
+/// Scaled load has no scheduler: this is its plan with programs in the order of their speedups, and in the reverse.
 fn scaled_load(mixes: &Mixes, number: usize) -> Result<Vec<String>, Failure> {
     let policy = Policy::ScaledLoad { powers: None };
     let mut runs = Vec::new();

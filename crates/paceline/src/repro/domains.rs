@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs on a machine of several memory domains, simulated: what DI-Plain, DI-Migrate and DINO make of them.
+//! Programs on a machine of several memory domains, simulated: results of DI-Plain, DI-Migrate and DINO.
 //!
-//! A run is a mix of `workloads/domains.toml` for so many seconds; its tasks start in an order that the seed says, so each
-//! lies where it happens to, as on a machine that nobody has tidied up. What a program gains is the work that it got done,
-//! against `default`'s run of the same seed.
+//! A run is a mix of `workloads/domains.toml` for so many seconds. Its tasks start in an order that depends on the
+//! seed, so their first places are random, as on a machine in use. A program's gain is its work against that in
+//! `default`'s run of the same seed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -29,28 +29,28 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Seeds and seconds of a run, and the same with `--quick`.
 const FULL: (u64, u64) = (8, 300);
 const QUICK: (u64, u64) = (2, 100);
-/// A move has paid where the thread does more by this part of it afterwards.
+/// A move has paid if the thread does at least this part more afterwards.
 const PAID: f64 = 0.01;
-/// Seconds before and after a move in which that is seen.
+/// Seconds before and after a move that are compared.
 const SEEN: usize = 5;
 
-/// What is taken from such runs.
+/// A figure of such runs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placed {
     what: What,
-    /// One of them, or several: then there is a value for each mix.
+    /// One mix, or several: then there is a value for each.
     #[serde(default)]
     mixes: Vec<String>,
-    /// As `--policy` takes it.
+    /// For `--policy`.
     #[serde(default)]
     policy: String,
-    /// Held against this one.
+    /// The policy it is compared with.
     #[serde(default = "default_class")]
     against: String,
     #[serde(default = "talks_machine")]
     machine: String,
-    /// Multiples of the machine's costs, and of `links` (bandwidth) and `distance` (what remote access takes longer): a
+    /// Multiples of the machine's costs, of `links` (bandwidth) and of `distance` (the extra time of remote access): a
     /// value for each of these sets.
     #[serde(default)]
     scales: Vec<BTreeMap<String, f64>>,
@@ -70,17 +70,17 @@ fn talks_machine() -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum What {
-    /// Mean gain of all programs, for each seed; of several mixes or scales the median for each.
+    /// Mean gain of all programs, for each seed; for several mixes or scales, the median of each.
     Gain,
-    /// Each program's slowest run against its slowest run under the other: the mean of all programs.
+    /// Each program's slowest run against its slowest run under the other policy: the mean of all programs.
     Slowest,
-    /// The same of the program that gains least.
+    /// The same for the program that gains least.
     SlowestLeast,
-    /// Moves of memory in an hour.
+    /// Moves of memory per hour.
     MovesPerHour,
-    /// Moves of memory, of those of the other: for each mix.
+    /// Moves of memory as a part of the other policy's, for each mix.
     Moves,
-    /// Gain less the other's, for each seed, in points.
+    /// Gain less the other policy's, for each seed, in points.
     Beyond,
     /// The copy rate at which the gain is 0, GB/s.
     BreakEven,
@@ -88,15 +88,16 @@ enum What {
     Correlation,
     /// The part of moves of memory after which the thread does more.
     Paid,
-    /// The lesser of MC and IC by the greater of CA and RL.
+    /// The lesser of MC and IC as a multiple of the greater of CA and RL.
     Factors,
-    /// Greatest relative error of a pointer chaser's latency against the published ones: local, and so on outwards.
+    /// Greatest relative error of a pointer chaser's latency against the published ones: local, then farther and
+    /// farther.
     Latency,
 }
 
 /// One run.
 struct Run {
-    /// Work of each program, s alone.
+    /// Work of each program, in s of running alone.
     programs: BTreeMap<String, f64>,
     moves: f64,
     seconds: f64,
@@ -113,7 +114,7 @@ pub struct Simulator {
 type Scale = BTreeMap<String, f64>;
 
 impl Simulator {
-    /// The figure.
+    /// The value of the figure.
     pub fn measure(
         &mut self,
         wanted: &Placed,
@@ -166,7 +167,7 @@ impl Simulator {
         })
     }
 
-    /// Goes through copy rates, from the slowest, and says where the gain changes sign. Nothing where it does not.
+    /// Tries copy rates, from the slowest, and returns the rate at which the gain changes sign. Empty if it does not.
     fn break_even(
         &mut self,
         wanted: &Placed,
@@ -274,7 +275,7 @@ fn compared(what: What, own: &[Run], other: &[Run], base: &[Run]) -> Vec<f64> {
         What::SlowestLeast => vec![extremes::least(slowest(own, other))],
         What::Moves => {
             let sum = |runs: &[Run]| runs.iter().map(|run| run.moves).sum::<f64>();
-            // Nobody moves anything: no more than the other does.
+            // No policy moves anything: no more than the other one does.
             vec![if sum(own) == 0.0 { 0.0 } else { sum(own) / sum(other) }]
         }
         _ => Vec::new(),
@@ -287,7 +288,7 @@ fn gain(run: &Run, base: &Run) -> f64 {
     gains.sum::<f64>() / run.programs.len() as f64
 }
 
-/// Each program's slowest run, against its slowest under the other.
+/// Each program's slowest run, against its slowest under the other policy.
 fn slowest(own: &[Run], other: &[Run]) -> Vec<f64> {
     let least =
         |runs: &[Run], name: &str| extremes::least(runs.iter().map(|run| run.programs[name]));
@@ -357,7 +358,7 @@ fn program(task: &Task) -> &str {
     task.name.split('-').next().unwrap_or_default()
 }
 
-/// Of each program its misses in 1,000 instructions and how much slower than alone it was.
+/// Misses of each program in 1,000 instructions, and how much slower it was than alone.
 fn pain(run: &Run) -> Vec<(f64, f64)> {
     let of = |task: &Task| {
         let own = || run.tasks.iter().filter(|other| program(other) == program(task));
@@ -367,7 +368,7 @@ fn pain(run: &Run) -> Vec<(f64, f64)> {
     run.tasks.iter().map(of).collect()
 }
 
-/// Mean misses of steps by their work, and the work, ns.
+/// Mean misses of steps, weighted by their work, and the work, ns.
 fn mean_mpki(steps: &[Step]) -> (f64, f64) {
     let (mut mpki, mut sum, mut all) = (0.0, 0.0, 0.0);
     for step in steps {
@@ -380,7 +381,7 @@ fn mean_mpki(steps: &[Step]) -> (f64, f64) {
             Step::Repeat { times, steps } => {
                 let (inner, work) = mean_mpki(steps);
                 let work = work * times.unwrap_or(1) as f64;
-                // A repetition without phases of its own is in that of its surroundings.
+                // A repetition without phases of its own belongs to the phase around it.
                 let own = steps
                     .iter()
                     .any(|step| matches!(step, Step::Mpki { .. } | Step::Repeat { .. }));
@@ -403,13 +404,13 @@ fn correlation(points: &[(f64, f64)]) -> f64 {
     both / (own * other).sqrt()
 }
 
-/// The node that has most of a process's pages.
+/// The node with most of a process's pages.
 fn home(at: &Whereabouts, process: usize) -> Option<usize> {
     let pages = at.memory.get(&process)?;
     (0..pages.len()).max_by(|a, b| pages[*a].total_cmp(&pages[*b]))
 }
 
-/// Moves of memory after which the thread does more than before, and all that can be seen.
+/// Moves of memory after which the thread does more than before, and all moves that can be judged.
 fn paid_moves(run: &Run) -> (f64, f64) {
     let (mut yes, mut all) = (0.0, 0.0);
     let at = &run.whereabouts;
@@ -425,7 +426,7 @@ fn paid_moves(run: &Run) -> (f64, f64) {
     (yes, all)
 }
 
-/// Two rows for each thread: where it ran, and where its pages were.
+/// Two rows for each thread: the nodes it ran on, and those of its pages.
 fn bands(run: &Run) -> Vec<(String, Vec<Band>)> {
     let mut rows = Vec::new();
     let mut order: Vec<usize> = (0..run.tasks.len()).collect();
@@ -461,7 +462,7 @@ fn dominance(machine: &Machine) -> Result<f64, Failure> {
     Ok(of.controller.min(of.interconnect) / of.cache.max(of.remote))
 }
 
-/// A pointer chaser on the first node, its memory on each other of another distance.
+/// A pointer chaser on the first node, with its memory on a node at each other distance.
 fn latency_error(machine: &Machine, published_ns: &[f64]) -> Result<f64, Failure> {
     let Some((fabric, links)) = &machine.fabric else {
         return Err(Failure::input(format!("machine {} has no [fabric]", machine.name)));
@@ -491,7 +492,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moves_that_nobody_counted_are_not_none() {
+    fn moves_without_a_count_are_an_error() {
         let mut outcome = Outcome::default();
         assert!(moves(&outcome).is_err());
         outcome.extra.insert("memory_moves".into(), 0.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Figures that need no run: what shares on uneven cores come to, by the control planes alone.
+//! Figures that need no run: results of shares on uneven cores, from the control planes alone.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -12,36 +12,36 @@ use super::extremes::{greatest, least};
 use super::views::{Chart, View};
 use crate::failure::Failure;
 
-/// A guarantee is broken where more than rounding is missing.
+/// A guarantee is broken if more than rounding is missing.
 const ROUNDING: f64 = 1e-9;
-/// Bins of the histogram are so wide.
+/// Width of the histogram's bins.
 const BIN: f64 = 0.05;
 
-/// What is computed.
+/// The computed figure.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Exact {
-    /// How far max-perf is from max-fair, in whole percent as a slide prints it.
+    /// Difference of max-perf from max-fair, in whole percent as a slide prints it.
     MaxPerf {
         /// Cores of each type, fastest first.
         cores: [f64; 2],
-        /// Of each task.
+        /// Speedup of each task.
         speedups: Vec<f64>,
-        /// Of what.
+        /// The metric.
         value: Value,
     },
-    /// Random problems of two core types: the greatest distance, in billionths of throughput, between the closed form
-    /// of min-fair and the linear program, which the slow cores named as two types lead to.
+    /// The greatest distance between the closed form of min-fair and the linear program, in billionths of throughput.
+    /// Random problems of two core types; naming the slow cores as two types leads to the linear program.
     ProgramError {
-        /// How many; a tenth with `--quick`.
+        /// Number of problems; a tenth with `--quick`.
         draws: usize,
     },
-    /// How many of such problems min-fair and similar-min-fair broke a guarantee in.
+    /// In how many of such problems min-fair and similar-min-fair broke a guarantee.
     Broken {
-        /// How many; a tenth with `--quick`.
+        /// Number of problems; a tenth with `--quick`.
         draws: usize,
     },
-    /// Something of all mixes.
+    /// A value over all mixes.
     Mixes(OfMixes),
 }
 
@@ -51,27 +51,27 @@ pub enum Exact {
 pub enum Value {
     /// Mean of relative performance.
     Throughput,
-    /// The least.
+    /// The least relative performance.
     Min,
-    /// Of the sample.
+    /// Uniformity, with the standard deviation of the sample.
     Uniformity,
 }
 
-/// What of all mixes.
+/// Values over all mixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OfMixes {
-    /// How many there are.
+    /// Number of mixes.
     Count,
     /// Mean gain of throughput under max-perf.
     Gain,
-    /// Mean loss of minimum fairness under it.
+    /// Mean loss of minimum fairness under max-perf.
     Loss,
     /// Least loss of a mix.
     LeastLoss,
-    /// Part of that gain which min-fair keeps.
+    /// The part of that gain that min-fair keeps.
     KeptByMinFair,
-    /// Part of it which similar-min-fair keeps.
+    /// The part of it that similar-min-fair keeps.
     KeptBySimilar,
     /// The least minimum fairness of a mix under both.
     WorstMinimum,
@@ -79,7 +79,7 @@ pub enum OfMixes {
     MoreUniform,
 }
 
-/// All mixes of so many of a list of programs, as a paper's file has them.
+/// All mixes of `programs` out of a list of programs, from a paper's file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mixes {
@@ -87,11 +87,11 @@ pub struct Mixes {
     pub cores: [f64; 2],
     /// Programs in a mix.
     programs: usize,
-    /// Speedup of each program there is.
+    /// Speedup of each program in the list.
     speedups: Vec<f64>,
-    /// Of min-fair and similar-min-fair.
+    /// Target of min-fair and similar-min-fair.
     target: f64,
-    /// Of similar-min-fair.
+    /// Similarity of similar-min-fair.
     similarity: f64,
 }
 
@@ -125,14 +125,14 @@ pub fn plan_all(mixes: &Mixes) -> Result<Planned, Failure> {
     }
 }
 
-/// So many of all mixes, evenly spread over them: the speedups of each.
+/// `number` of all mixes, evenly spread over them: the speedups of each.
 pub fn choices(mixes: &Mixes, number: usize) -> Vec<Vec<f64>> {
     let chosen = chosen(mixes.programs, mixes.speedups.len(), number);
     let speedups = |mix: Vec<usize>| mix.into_iter().map(|at| mixes.speedups[at]).collect();
     chosen.into_iter().map(speedups).collect()
 }
 
-/// So many of all choices of `size` things out of `of`, evenly spread over them.
+/// `number` of all choices of `size` things out of `of`, evenly spread over them.
 pub fn chosen(size: usize, of: usize, number: usize) -> Vec<Vec<usize>> {
     let mut one: Vec<usize> = (0..size).collect();
     let mut all = vec![one.clone()];
@@ -213,7 +213,7 @@ impl Planned {
     }
 }
 
-/// Without rounding's last digits.
+/// Rounds the last digits away.
 fn rounded(value: f64) -> f64 {
     (value / ROUNDING).round() * ROUNDING
 }
@@ -253,7 +253,7 @@ fn metrics(problem: &Problem, policy: &Policy) -> Result<Metrics, Failure> {
     Ok(Metrics::of(&plan(problem, policy).map_err(Failure::input)?.relative))
 }
 
-/// The greatest value of random problems, with a target and a similarity each.
+/// The greatest value over random problems, with a target and a similarity each.
 fn worst(
     draws: usize,
     mut value: impl FnMut(&Problem, f64, f64) -> Result<f64, Failure>,
@@ -276,7 +276,7 @@ fn worst(
     Ok(worst)
 }
 
-/// The same machine with its slow cores as two types has no closed form.
+/// The machine with its slow cores as two types has no closed form.
 fn program_error(problem: &Problem, target: f64, _: f64) -> Result<f64, Failure> {
     let policy = Policy::MinFair { target };
     let cores = vec![problem.cores[0], 1.0, problem.cores[1] - 1.0];

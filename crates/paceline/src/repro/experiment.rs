@@ -21,16 +21,16 @@ use crate::{ground, plan::SEED};
 
 const MS: u64 = 1_000_000;
 
-/// Scripts that come along, by name.
+/// Built-in scripts, by name.
 const SCRIPTS: &[(&str, &str)] = &[
     ("build", include_str!("../../../../workloads/build.sh")),
     ("sqlite", include_str!("../../../../workloads/sqlite.sh")),
     ("web", include_str!("../../../../workloads/web.sh")),
 ];
 
-/// Longest a run of an experiment may take on its ground's clock.
+/// Longest run of an experiment on its ground's clock.
 const LIMIT: Duration = Duration::from_secs(600);
-/// The same of a fault, which is done to one policy after the other in a run.
+/// The same for a fault, which is done to one policy after the other in a run.
 const FAULTS_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Runs an experiment.
@@ -42,7 +42,7 @@ pub fn run(
     Ok(ground::run(&plan(experiment, effort)?, progress)?.outcomes)
 }
 
-/// What its seconds are.
+/// The clock of its seconds.
 pub fn clock(experiment: &Experiment) -> report::Clock {
     match (experiment.ground, experiment.clock) {
         (Ground::Sim, _) => report::Clock::Simulated,
@@ -160,13 +160,13 @@ pub fn workload(wanted: &Job) -> Result<Workload, Failure> {
     job(wanted)?.model()
 }
 
-/// The machine that it names, and its workload. Fails with `lacks` where it names none.
+/// The machine that it names, and its workload. Fails with `lacks` if it names none.
 pub fn described(experiment: &Experiment, lacks: &str) -> Result<(Machine, Workload), Failure> {
     let machine = experiment.machine.as_deref().ok_or_else(|| Failure::input(lacks))?;
     Ok((find_machine(machine)?, workload(&experiment.job)?))
 }
 
-/// Their names.
+/// Names of a workload's tasks.
 pub fn task_names(wanted: &Job) -> Result<Vec<String>, Failure> {
     Ok(tasks(wanted)?.into_iter().map(|task| task.name).collect())
 }
@@ -207,7 +207,7 @@ fn job(job: &Job) -> Result<plan::Job, Failure> {
     }
 }
 
-/// Long enough for a policy to be told of a program while it runs.
+/// Long enough for a policy to learn of a program while it runs.
 const WIDE_NS: u64 = 400 * MS;
 
 /// Two tasks and two pipes, a byte in flight: each read blocks, so each write is a wakeup.
@@ -234,7 +234,7 @@ fn ping_pong(rounds: u64, after_wide: bool) -> Workload {
     }
 }
 
-/// The same reads and writes by one task, which finds each byte there.
+/// The same reads and writes by one task, which finds each byte ready.
 fn alone(rounds: u64) -> Workload {
     let steps = vec![
         Step::Write { channel: 0, bytes: 1 },

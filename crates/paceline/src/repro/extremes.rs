@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The greatest and the least of some values, which `f64::max` and `f64::min` would take of those that are known alone.
+//! The greatest and the least of some values. `f64::max` and `f64::min` would ignore unknown values.
 
-/// NaN where one of them is, and without values no number that a gate holds by.
+/// The greatest; NaN if a value is NaN. Without values, a number that passes no gate.
 pub fn greatest(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::NEG_INFINITY, |most, value| known(most, value, f64::max))
 }
 
-/// In the same way.
+/// The least, in the same way.
 pub fn least(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, |least, value| known(least, value, f64::min))
 }

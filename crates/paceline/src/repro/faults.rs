@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Faults that a policy has to survive: scripts of `faults/`, and what they say of each run.
+//! Faults that a policy has to survive: scripts of `faults/`, and their lines about each run.
 
 use trace::Outcome;
 
 use crate::failure::Failure;
 
-/// What every script may call.
+/// Functions for every script.
 const PRELUDE: &str = include_str!("../../../../faults/prelude.sh");
-/// Does the fault to each policy, looks for what was left behind, and says how it went.
+/// Does the fault to each policy, looks for leftovers, and prints the outcome.
 const EACH: &str = include_str!("../../../../faults/each.sh");
 
 /// The faults by name: text of `faults/NAME.sh`.
@@ -30,10 +30,10 @@ const FAULTS: &[(&str, &str)] = &[
     ("visited", include_str!("../../../../faults/visited.sh")),
 ];
 
-/// What every fault needs of this machine.
+/// Programs of this machine that every fault needs.
 pub const PROGRAMS: [&str; 2] = ["hackbench", "chrt"];
 
-/// What came of one run under one policy.
+/// The outcome of one run under one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faced {
     policy: String,
@@ -43,7 +43,7 @@ pub struct Faced {
 }
 
 impl Faced {
-    /// Whether it was lost, and for this reason.
+    /// Whether it was lost for this reason.
     pub fn is_caught(&self, by: &str) -> bool {
         self.why.as_ref().is_some_and(|why| why.contains(by))
     }
@@ -55,7 +55,7 @@ impl Faced {
     }
 }
 
-/// What a shell in the guest runs, as root.
+/// The text that a shell in the guest runs, as root.
 pub fn script(name: &str, before: &str, policies: &[&str]) -> Result<String, Failure> {
     let Some((_, body)) = FAULTS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
@@ -66,7 +66,7 @@ pub fn script(name: &str, before: &str, policies: &[&str]) -> Result<String, Fai
     Ok(format!("{PRELUDE}\n{before}\nfault() {{\n{body}\n}}\nPOLICIES='{policies}'\n{EACH}"))
 }
 
-/// One for each policy: of which the script said nothing, it is lost.
+/// An outcome for each policy: a policy that the script does not mention is lost.
 pub fn faced(outcome: &Outcome, policies: &[&str]) -> Vec<Faced> {
     let of = |policy: &&str| {
         let said = outcome.output.lines().find_map(|line| verdict(line, policy));
@@ -76,7 +76,7 @@ pub fn faced(outcome: &Outcome, policies: &[&str]) -> Vec<Faced> {
     policies.iter().map(of).collect()
 }
 
-/// What a line says of a policy: None of others, else why it was lost, if it was.
+/// A line's verdict on a policy: None if it is about another; else why it was lost, if it was.
 fn verdict(line: &str, policy: &str) -> Option<Option<String>> {
     if line.strip_prefix("survived ") == Some(policy) {
         return Some(None);

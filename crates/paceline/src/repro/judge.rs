@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Gates: whether what was measured is what was to be reached. Pure functions.
+//! Gates: whether a measurement reaches its target. Pure functions.
 //!
-//! A gate is judged by the quartile that is worse for it, so that a lucky half of the boots is not
-//! enough; a single value is its own quartile. For `fails GATE` that is the one that is better for the gate inside: a
-//! cheat that passes in most of its boots has not failed.
+//! A gate is judged by the quartile that is worse for it, so that a lucky half of the boots is not enough; a single
+//! value is its own quartile. For `fails GATE` it is the quartile that is better for the gate inside: a cheat that
+//! passes in most of its boots has not failed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +11,13 @@ use std::str::FromStr;
 use report::stats::quantile;
 use serde::Deserialize;
 
-/// What is to be reached. As text: `>= 1.3`, `> 1`, `<= 0.05`, `every >= 0.98`, `= 0`, `all` (runs came to what they had to), `within range` (the published figure
-/// lies in the range of ours), `ideal within 0.01` (no value is farther from what it would be if nothing cost anything), or `fails <= 0.01`: a cheat is to miss that gate.
+/// A target. As text:
+///
+/// - `>= 1.3`, `> 1`, `<= 0.05`, `every >= 0.98`, `= 0`
+/// - `all`: every run had the required result
+/// - `within range`: the published figure lies in the range of ours
+/// - `ideal within 0.01`: each value is this near to the value without costs
+/// - `fails <= 0.01`: a cheat is to miss that gate
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Gate {
@@ -26,14 +31,14 @@ pub enum Gate {
     EveryAtLeast(f64),
     /// Every value is this.
     Exactly(f64),
-    /// Every run came to what it had to: 1, and not 0.
+    /// Every run had the required result: 1, and not 0.
     All,
     /// The published figure lies between the least and the greatest of ours.
     WithinRange,
-    /// Every value is so near to what it would be if nothing cost anything.
+    /// Every value is this near to the value that it would have without costs.
     NearIdeal(f64),
-    /// The gate inside does not hold, and would not by the better quartile either: a yardstick that a cheat passes
-    /// measures nothing. It is one that has a bound.
+    /// The gate inside does not hold, not even by its better quartile: a yardstick that a cheat passes measures
+    /// nothing. The gate inside has a bound.
     Fails(Box<Gate>),
 }
 
@@ -49,7 +54,7 @@ pub struct Verdict {
 }
 
 impl Gate {
-    /// The same with what each value would be if nothing cost anything.
+    /// Judges values for which the values without costs are known.
     pub fn judge_with(
         &self,
         values: &[f64],
@@ -69,13 +74,13 @@ impl Gate {
         }
     }
 
-    /// Judges `values`, one for each boot, seed or point of a sweep. None without values, where one is
-    /// no number, or without the published figure where the gate asks for it: unknown is never a pass.
+    /// Judges `values`, one for each boot, seed or point of a sweep. None without values, if one is no number, or
+    /// without the published figure if the gate needs it: unknown is never a pass.
     pub fn judge(&self, values: &[f64], published: Option<f64>) -> Option<Verdict> {
         self.judge_by(QUARTILE, values, published)
     }
 
-    /// By so much from the end that is worse for the gate.
+    /// Judges by the quantile `part` from the end that is worse for the gate.
     fn judge_by(&self, part: f64, values: &[f64], published: Option<f64>) -> Option<Verdict> {
         if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
             return None;
@@ -109,7 +114,7 @@ impl Gate {
             Gate::NearIdeal(_) => None,
             Gate::Fails(gate) => {
                 let gate = match **gate {
-                    // One value that misses it is enough for a policy to fail, and not for a cheat.
+                    // One value that misses it is enough for a policy to fail, but not for a cheat.
                     Gate::EveryAtLeast(bound) => &Gate::AtLeast(bound),
                     ref gate => gate,
                 };
@@ -120,7 +125,7 @@ impl Gate {
     }
 }
 
-/// How far each value is from what it would be. None unless that is known of each.
+/// The distance of each value from its ideal. None unless that is known of each.
 fn far(values: &[f64], ideal: &[f64]) -> Option<Vec<f64>> {
     let far = values.iter().zip(ideal).map(|(value, ideal)| (value - ideal).abs());
     (values.len() == ideal.len()).then(|| far.collect())
@@ -291,7 +296,7 @@ mod tests {
             assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
         }
         assert!("about 3".parse::<Gate>().is_err());
-        // One of many that is other than the rest would be enough.
+        // A single differing value would be enough.
         for text in ["fails all", "fails = 0", "fails within range", "fails fails <= 1"] {
             assert!(text.parse::<Gate>().is_err(), "{text}");
         }

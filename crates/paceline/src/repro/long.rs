@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a long recording costs: the simulator's hackbench as text of `perf script`, imported and replayed by
-//! this very program, as a user does it.
+//! Costs of a long recording: the simulator's hackbench as text of `perf script`, imported and replayed by this very
+//! program, as a user does it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,36 +19,36 @@ use workload::hackbench::{Channel, Hackbench};
 use crate::failure::Failure;
 use crate::{machines, scratch};
 
-/// Messages of the run that shows how many events one takes.
+/// Messages of the run that shows how many events a message takes.
 const TRIED: u64 = 100;
-/// More of them than that says, so that there are enough.
+/// Factor for more of them than that, so that there are enough.
 const MORE: f64 = 1.2;
-/// How often a process is asked for the memory that it has had at most.
+/// How often a process's peak memory is read.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A recording.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
 pub struct Long {
-    /// How many events it has at least.
+    /// Least number of its events.
     pub events: u64,
-    /// The machine that it is of, and that it is replayed on.
+    /// The machine of the recording and of its replay.
     pub machine: String,
 }
 
-/// What is asked of it.
+/// The kind of cost.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expense {
     /// Import and replay one after the other, s.
     Time,
-    /// The most that either needs, GB.
+    /// The greater peak memory of the two, GB.
     Memory,
     /// Import alone, s.
     Import,
 }
 
-/// What import and replay took.
+/// Costs of import and replay.
 #[derive(Clone, Copy, Debug, Default)]
 struct Took {
     import: Cost,
@@ -61,12 +61,12 @@ struct Cost {
     bytes: u64,
 }
 
-/// Those that were measured.
+/// The recordings that were measured.
 #[derive(Debug, Default)]
 pub struct Longs(BTreeMap<Long, Took>);
 
 impl Longs {
-    /// What it costs.
+    /// Returns a cost of a recording.
     pub fn measure(&mut self, long: &Long, what: Expense) -> Result<f64, Failure> {
         let took = match self.0.get(long) {
             Some(took) => *took,
@@ -114,8 +114,7 @@ fn costs(arguments: &[&OsStr]) -> Result<Cost, Failure> {
     }
 }
 
-/// Waits for a process. Returns how it ended, and the most memory that it had. What `wait4` tells has that of its
-/// parent in it.
+/// Waits for a process. Returns its status, and its peak memory. `wait4` would include its parent's.
 fn watched(child: &mut Child) -> std::io::Result<(ExitStatus, u64)> {
     let place = format!("/proc/{}/status", child.id());
     let mut most = 0;
@@ -158,7 +157,7 @@ fn played(machine: &str, loops: u64) -> Result<Played, Failure> {
     Ok((traced.outcome.names, traced.events))
 }
 
-/// As `perf script` prints what `perf sched record` has recorded.
+/// In the format of `perf script` for a recording of `perf sched record`.
 fn write(
     mut out: impl Write,
     names: &BTreeMap<Tid, String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Takes each figure from the runs it needs, and runs what has not run yet.
+//! Takes each figure from the runs that it needs, and runs those that have not run yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -25,24 +25,24 @@ use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
-/// What a figure came to.
+/// The value of a figure.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
-    /// One value for each boot, seed or point of a sweep; none where nothing could be measured.
+    /// One value for each boot, seed or point of a sweep; none if nothing could be measured.
     pub values: Vec<f64>,
-    /// Where it was measured.
+    /// The ground.
     pub ground: &'static str,
-    /// What the seconds are there.
+    /// The clock of the ground's seconds.
     pub clock: Option<report::Clock>,
-    /// Points of a sweep, of those that the figure is taken from, that came to no end; no gate can hold then.
+    /// Points of a sweep that the figure needs and that did not end; no gate can hold then.
     pub missing: Vec<String>,
     /// Runs of a fault that were not survived, and why.
     pub lost: Vec<String>,
-    /// Whether a run that it is taken from failed: `why` says how.
+    /// Whether a run that it needs failed: `why` says how.
     pub failed: bool,
-    /// What each value would be if nothing cost anything; empty where that is not known.
+    /// The value that each would have without costs; empty if not known.
     pub ideal: Vec<f64>,
-    /// What a reader must know, or why nothing could be measured.
+    /// A note for the reader, or why nothing could be measured.
     pub why: Option<String>,
 }
 
@@ -63,15 +63,15 @@ impl Ours {
 pub struct Effort {
     /// Fewer boots, seeds and sizes.
     pub quick: bool,
-    /// The guest's kernel, where the user names one.
+    /// The guest's kernel, if the user names one.
     pub kernel: Option<std::path::PathBuf>,
-    /// Where boots of the guest are kept.
+    /// Folder for kept boots of the guest.
     pub keep: Option<std::path::PathBuf>,
 }
 
 type Done<T> = BTreeMap<String, Result<Rc<Vec<T>>, String>>;
 
-/// Experiments and sweeps, and their outcomes once they have run. A failed one is not tried again.
+/// Experiments and sweeps, and the outcomes of those that have run. A failed one is not repeated.
 pub struct Laboratory<'a> {
     paper: &'a Paper,
     effort: Effort,
@@ -89,7 +89,7 @@ pub struct Laboratory<'a> {
 }
 
 impl<'a> Laboratory<'a> {
-    /// Without any run yet.
+    /// A laboratory without runs.
     pub fn new(paper: &'a Paper, effort: Effort, progress: &'a Progress) -> Self {
         Laboratory {
             paper,
@@ -108,7 +108,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Measures a figure. A ground that fails is said in `why`.
+    /// Measures a figure. If a ground fails, `why` says so.
     pub fn measure(&mut self, figure: &Figure) -> Result<Ours, Failure> {
         let Some(measure) = &figure.measure else {
             return Ok(Ours { ground: "none", why: figure.why.clone(), ..Ours::default() });
@@ -324,7 +324,7 @@ impl<'a> Laboratory<'a> {
         Ok(views::chart(view, &self.sweep(&view.sweep)?.jobs, &points))
     }
 
-    /// A value of a trial; none of another measure.
+    /// A value of a trial; None for another measure.
     fn tried(&mut self, measure: &Measure) -> Result<Option<Tried>, Failure> {
         let Measure::Trial { trial: name, policy, value, against, ideal } = measure else {
             return Ok(None);
@@ -354,7 +354,7 @@ impl<'a> Laboratory<'a> {
         self.points(sweep).map_or(Vec::new(), |points| missing(measure, &points))
     }
 
-    /// What came of each run of a fault under each policy.
+    /// The outcome of each run of a fault under each policy.
     fn faced(&mut self, name: &str) -> Result<Vec<faults::Faced>, Failure> {
         let policies =
             contender::parse_all(std::slice::from_ref(&self.experiment(name)?.policies))?;
@@ -372,7 +372,7 @@ impl<'a> Laboratory<'a> {
         runs.iter().filter_map(faults::Faced::told).collect()
     }
 
-    /// Where a figure is measured.
+    /// The ground of a figure.
     fn whereabouts(&self, measure: &Measure) -> Result<Ours, Failure> {
         let (ground, clock) = match measure.experiment() {
             Some(name) => {
@@ -417,7 +417,7 @@ impl<'a> Laboratory<'a> {
                 None => return Ok(Vec::new()),
             }
         }
-        // The gate is for each file, so the farthest decides.
+        // The gate applies to each file, so the worst decides.
         Ok(quantile(&worst, 1.0).into_iter().collect())
     }
 
@@ -507,7 +507,7 @@ fn once<T>(
 }
 
 impl Measure {
-    /// The experiment that says where it is measured. None: a sweep, so the simulator.
+    /// The experiment that determines the ground. None: a sweep, so the simulator.
     fn experiment(&self) -> Option<&str> {
         match self {
             Measure::Ratio { experiment, .. }
@@ -546,7 +546,7 @@ impl Measure {
     }
 }
 
-/// A guest's policy as the simulator has it: with counters of its own, and told by traps.
+/// A guest's policy in the simulator: with counters of its own, and told by traps.
 fn simulated(policy: &str) -> String {
     policy.replace("source=model", "source=events").replace("detect=told", "detect=trap")
 }
@@ -555,7 +555,7 @@ fn bare(values: ByRun) -> Vec<f64> {
     values.into_iter().map(|(_, value)| value).collect()
 }
 
-/// How many policies take fewer locks than `than`; None where those of one of them are not known.
+/// How many policies take fewer locks than `than`; None if one of them has no count.
 fn fewer_locks(point: &Point, than: &str, besides: &[String]) -> Option<f64> {
     let locks = |policy: &str| point.value(Quantity::Locks, policy);
     let others: BTreeSet<&str> = point.outcomes.iter().map(|run| run.policy.as_str()).collect();
@@ -565,7 +565,7 @@ fn fewer_locks(point: &Point, than: &str, besides: &[String]) -> Option<f64> {
     Some(others?.into_iter().filter(|locks| *locks < own).count() as f64)
 }
 
-/// A value of each point that is not [`missing`]. Empty where one has none.
+/// A value of each point that is not [`missing`]. Empty if one has none.
 fn each<'p, T>(
     measure: &Measure,
     points: impl Iterator<Item = &'p Point>,
@@ -575,13 +575,13 @@ fn each<'p, T>(
     ended.map(value).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// What came to no end of the points and policies that a figure is taken from.
+/// Points and policies that a figure needs and that did not end.
 fn missing(measure: &Measure, points: &[Point]) -> Vec<String> {
     let all: BTreeSet<String> = points.iter().flat_map(|point| unended(measure, point)).collect();
     all.into_iter().collect()
 }
 
-/// The same of one point.
+/// The same for one point.
 fn unended(measure: &Measure, point: &Point) -> impl Iterator<Item = String> {
     let counts = |policy: &String| match measure {
         Measure::Points { over, under, job, .. } => {
@@ -600,7 +600,7 @@ fn unended(measure: &Measure, point: &Point) -> impl Iterator<Item = String> {
     failed.map(|failed| failed.why.clone())
 }
 
-/// The slice of a policy, as its label has it or by default.
+/// The slice of a policy, from its label or the default.
 fn slice_s(label: &str) -> Result<f64, Failure> {
     match Contender::parse(label)? {
         Contender::Policy(instance) => {
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_to_no_end_has_not_taken_fewer_locks() {
+    fn a_policy_that_did_not_end_has_not_taken_fewer_locks() {
         let run = |policy: &str, locks: u64| Outcome {
             policy: policy.into(),
             locks: [("dsq".to_string(), locks)].into(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mixes of programs on uneven cores, simulated with the policies themselves: slide 15 and slide 34 again,
-//! with switches, migrations and rounds.
+//! Mixes of programs on uneven cores, simulated with the policies themselves: slide 15 and slide 34 again, with
+//! switches, migrations and rounds.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,25 +24,25 @@ use crate::failure::Failure;
 use crate::machines::find_machine;
 use crate::progress::Progress;
 
-/// How long each mix runs; the first tenth of a second is everybody's, before anything is planned.
+/// Length of each run; in the first tenth of a second nothing is planned yet.
 const SECONDS: u64 = 20;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Mixes that are simulated side by side before the progress is told.
+/// Mixes that are simulated side by side between updates of the progress.
 const AT_ONCE: usize = 64;
 
-/// What is taken from simulated mixes.
+/// A figure of simulated mixes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulated {
-    /// What of them.
+    /// The quantity.
     what: What,
-    /// The policy, as `--policy` takes it. Of a frontier: without `deviations`.
+    /// The policy for `--policy`. For a frontier: without `deviations`.
     policy: String,
-    /// Of a frontier: the points of `deviations`, and the mean relative error of the speedups that the policy
-    /// is told, of a normal distribution that ends at the greatest.
+    /// For a frontier: the points of `deviations`, and the mean relative error of the policy's given speedups. The
+    /// error has a normal distribution that ends at the greatest.
     #[serde(default)]
     frontier: Option<Frontier>,
-    /// How many of all mixes, evenly spread; a tenth with `--quick`.
+    /// Number of mixes, evenly spread over all; a tenth with `--quick`.
     mixes: usize,
 }
 
@@ -61,7 +61,7 @@ struct Frontier {
 enum What {
     /// The least minimum fairness of a mix.
     WorstMinimum,
-    /// The least that a mix loses of minimum fairness.
+    /// The least loss of minimum fairness of a mix.
     LeastLoss,
     /// Mean gain of throughput.
     Gain,
@@ -73,24 +73,24 @@ enum What {
     Frontier,
 }
 
-/// How a policy comes to know speedups.
+/// The source of speedups for a policy.
 #[derive(Debug, Clone, Copy)]
 pub enum Told {
-    /// It is told them as they are.
+    /// It is given the true ones.
     Right,
-    /// Wrong, by a mean relative error and the greatest.
+    /// It is given wrong ones, with a mean relative error and the greatest.
     Wrong(f64, f64),
-    /// Not at all: it counts, from a cold start.
+    /// None: it counts, from a cold start.
     Nothing,
 }
 
 /// One mix under one policy, against max-fair's run of it.
 pub struct Run {
-    /// Of all its programs.
+    /// Metrics of all its programs.
     pub metrics: Metrics,
-    /// Of each, in the order of their speedups.
+    /// Relative performance of each program, in the order of their speedups.
     pub relative: Vec<f64>,
-    /// What max-perf would gain, ideally.
+    /// Ideal gain of max-perf.
     ideal: f64,
 }
 
@@ -102,7 +102,7 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// The figure.
+    /// The value of the figure.
     pub fn measure(
         &mut self,
         mixes: &Mixes,
@@ -158,7 +158,7 @@ impl Simulator {
         Ok(best)
     }
 
-    /// Each of so many mixes under this policy, which is told speedups in this way.
+    /// Runs each of `number` mixes under this policy, which gets speedups in this way.
     pub fn runs(
         &mut self,
         mixes: &Mixes,
@@ -242,7 +242,7 @@ pub fn with(policy: &str, knob: &str) -> String {
     format!("{policy}{sign}{knob}")
 }
 
-/// A factor near 1: normal, of this mean distance from 1 and no more than the greatest.
+/// A random factor near 1: normal, of this mean distance from 1 and at most the greatest.
 fn wrong(random: &mut Pcg64, mean: f64, most: f64) -> f64 {
     // The mean distance of a normal distribution is its deviation times the root of 2/pi.
     let deviation = mean / (2.0 / std::f64::consts::PI).sqrt();
@@ -255,7 +255,7 @@ fn wrong(random: &mut Pcg64, mean: f64, most: f64) -> f64 {
     }
 }
 
-/// Work that each program of each mix got done, ns on a fast core. A mix that is told nothing is counted.
+/// Work of each program of each mix, ns on a fast core. A mix without given speedups is counted.
 fn simulate(
     policy: &str,
     mixes: &[Vec<f64>],

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `paceline repro`: every figure that a paper published, with ours beside it.
 //!
-//! A paper is data ([`paper`]); [`measure`] runs what its figures need and takes them from the
-//! outcomes; [`faults`] are what a policy has to survive; [`judge`] holds them to their gates; [`show`] prints them.
+//! A paper is data ([`paper`]). [`measure`] runs what its figures need and takes them from the outcomes; [`faults`] are
+//! those that a policy has to survive. [`judge`] compares them with their gates; [`show`] prints them.
 
 mod agreement;
 pub mod answers;
@@ -86,7 +86,7 @@ pub fn run(arguments: &Repro) -> Result<(), Failure> {
     finish(arguments, &papers, &rows, &charts)
 }
 
-/// Refuses what no guest could use, before what takes hours.
+/// Refuses options that no guest could use, before runs of hours.
 fn check_guests(arguments: &Repro) -> Result<(), Failure> {
     if let Some(image) = &arguments.kernel {
         vm::kernel::find(Some(image), None, &MultiProgress::new()).map_err(of_vm)?;
@@ -118,7 +118,7 @@ fn finish(
 #[cfg(test)]
 pub use show::said;
 
-/// What `repro` takes.
+/// Names for `repro`.
 pub fn papers() -> impl Iterator<Item = &'static str> {
     paper::PAPERS.iter().map(|(name, _)| *name).chain(["all"])
 }
@@ -133,7 +133,7 @@ pub fn figure_names() -> Vec<String> {
     papers.iter().flat_map(of).collect()
 }
 
-/// Every figure and chart by its name, for a person and for a program.
+/// Every figure and chart by its name, for people and for programs.
 pub fn figures() -> Result<(String, serde_json::Value), Failure> {
     let papers = paper::find("all")?;
     let all = names::Wanted::new(&papers, &[])?;

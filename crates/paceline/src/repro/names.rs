@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Figures and charts by their names: which of them `--only` asks for, and what `--list` shows.
+//! Figures and charts by their names: which of them `--only` selects, and the text of `--list`.
 
 use report::Style;
 use report::text::wrapped;
@@ -10,7 +10,7 @@ use super::paper::Paper;
 use crate::failure::Failure;
 use crate::meant;
 
-/// A figure, or a chart, that `repro` can be asked for.
+/// A figure, or a chart, that can be selected.
 struct Entry<'a> {
     paper: &'a Paper,
     name: &'a str,
@@ -40,7 +40,7 @@ fn entries(papers: &[Paper]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// What `--only` asks for.
+/// The selection of `--only`.
 pub struct Wanted<'a> {
     papers: &'a [Paper],
     only: &'a [String],
@@ -72,7 +72,7 @@ impl<'a> Wanted<'a> {
         self.only.is_empty() || self.only.iter().any(asks)
     }
 
-    /// Each name with what it measures: on a line, or on a terminal below each other, within its width.
+    /// Each name with its description: on a line, or on a terminal below each other, within its width.
     pub fn text(&self, style: Style) -> String {
         let all: Vec<Entry> = entries(self.papers).filter(|one| self.has(one.name)).collect();
         let width = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
@@ -92,7 +92,7 @@ impl<'a> Wanted<'a> {
         all.iter().map(line).collect()
     }
 
-    /// The same as one array.
+    /// The names as one array.
     pub fn json(&self) -> String {
         let all = entries(self.papers).filter(|one| self.has(one.name));
         let object = |one: Entry| {
@@ -106,8 +106,8 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Whether a figure or chart is what `only` asks for: the one of that name, or where none is, all whose names contain
-/// it.
+/// Whether `only` selects a figure or chart: the one of that name, or if there is none, every one with a name that
+/// contains it.
 fn asks_for(papers: &[Paper], only: &str, name: &str) -> bool {
     match entries(papers).any(|one| one.name == only) {
         true => name == only,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs beside others whose vector code lowers their clock, simulated: how unfair that is to them.
+//! Programs beside others with vector code that lowers their clock, simulated: how unfair that is to them.
 //!
-//! The talk on fair scheduling for AVX2 and AVX-512 measures slowdowns by completion times: s of a program is its time
-//! beside the other, of its time in a reference. Here all run for the same time, and s is the work done in the
-//! reference over the work done beside the other. The victim's reference is the same run with the culprit's wide
-//! code switched off, the culprit's is itself beside itself; so shares of CPU time and of cores' threads cancel.
-//! Unfairness is 1 - s of the culprit / s of the victim.
+//! The talk on fair scheduling for AVX2 and AVX-512 measures slowdowns by completion times. A program's s is its time
+//! beside the other as a multiple of its time in a reference. Here all run for the same time, so s is the work in the
+//! reference over the work beside the other. The victim's reference is the same run with the culprit's wide code
+//! switched off. The culprit's reference is the culprit beside itself. So shares of CPU time and of cores' threads
+//! cancel. Unfairness is 1 - s of the culprit / s of the victim.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -31,56 +31,56 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Longer than any run.
 const FOR_EVER_NS: u64 = 3600 * SECOND_NS;
 
-/// Who runs beside whom, and where.
+/// A culprit and its victims, and the CPUs they run on.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbours {
     machine: String,
     culprit: String,
-    /// All there are where this is missing; each is a mix of its own.
+    /// All known ones if missing; each is a mix of its own.
     #[serde(default)]
     victims: Vec<String>,
-    /// Part of the culprit's work in wide code, in place of its own.
+    /// Part of the culprit's work in wide code, in place of its own value.
     #[serde(default)]
     duty: Option<f64>,
-    /// Of the culprit, and of the victim.
+    /// Threads of the culprit, and of the victim.
     threads: [usize; 2],
-    /// Where both may run; anywhere where this is missing. The other cores are then kept busy.
+    /// CPUs of both; all if missing. The other cores are kept busy.
     #[serde(default)]
     cpus: Vec<usize>,
-    /// Costs of the machine that differ from its file, for what is known as a range only.
+    /// Costs that differ from the machine's file, for those only known as a range.
     #[serde(default)]
     costs: BTreeMap<String, f64>,
-    /// A license that was granted stays.
+    /// A granted license stays.
     #[serde(default)]
     permanent: bool,
-    /// How long each runs.
+    /// Length of each run.
     seconds: u64,
-    /// With `--quick`, one.
+    /// Number of seeds; one with `--quick`.
     seeds: u64,
 }
 
-/// What is taken from them; of mixes the mean where nothing else is said.
+/// The value that is taken; over several mixes, the mean unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Taken {
     /// Unfairness, %.
     Unfairness,
-    /// Its distance from 0, in either direction, %.
+    /// Distance of unfairness from 0, in either direction, %.
     Distance,
     /// How much longer a victim takes than in its reference, %.
     Slowed,
-    /// Of the victim that is worst off, %.
+    /// The same for the victim with the greatest loss, %.
     Worst,
-    /// How much worse a victim is off than under `against`, at most, in points.
+    /// The most that a victim loses beyond its loss under `against`, in points.
     Worse,
-    /// How many times less the distance is than under `against`.
+    /// The distance under `against` divided by the distance.
     Reduced,
     /// Part of the work of all programs that is lost against `against`, %.
     Lost,
-    /// How far both are from 2r/(1+r), where r is the clock of the widest code over that of scalar code, %.
+    /// Distance of both from 2r/(1+r), where r is the clock of the widest code over that of scalar code, %.
     OffFormula,
-    /// What was refunded in the run without wide code, ns.
+    /// Refund in the run without wide code, ns.
     FalseRefund,
 }
 
@@ -89,7 +89,7 @@ pub enum Taken {
 struct Mix {
     /// s of the culprit and of the victim.
     slowed: [f64; 2],
-    /// Of all tasks, beside each other.
+    /// Mean work of all tasks, beside each other.
     work_ns: f64,
     false_refund_ns: f64,
 }
@@ -228,7 +228,7 @@ impl Neighbours {
         Ok(2.0 * r / (1.0 + r))
     }
 
-    /// Every victim beside the culprit, and what each is compared with, all side by side.
+    /// Runs every victim beside the culprit, and the references of each, all side by side.
     fn run(&self, policy: &Contender, seed: u64) -> Result<Vec<Mix>, Failure> {
         let (machine, victims) = (self.machine()?, self.victims());
         let first = victims.first().ok_or_else(|| Failure::input("no victims"))?;
@@ -268,7 +268,7 @@ impl Neighbours {
         Ok(workload)
     }
 
-    /// Who keeps the cores busy that the mix may not use.
+    /// Tasks that keep the cores busy that the mix may not use.
     fn elsewhere(&self, machine: &Machine) -> Vec<Task> {
         let core = |cpu: usize| machine.cpus[cpu].core;
         let used = |other: u16| self.cpus.iter().any(|cpu| core(*cpu) == other);
@@ -301,7 +301,7 @@ impl Mix {
     }
 }
 
-/// Programs that do nothing but work, one with wide code all the time.
+/// Programs that only work, one with wide code all the time.
 pub fn steady(threads: [usize; 2], how: Beside, duration_ns: u64) -> Workload {
     let task = |(name, at, vector): (&str, usize, Vector)| Task {
         name: format!("{name}-{at}"),
@@ -325,9 +325,9 @@ pub fn steady(threads: [usize; 2], how: Beside, duration_ns: u64) -> Workload {
     }
 }
 
-/// The same by the time that a policy's model has each task at each license level, run by run: both programs, the
-/// culprit without wide code, culprits alone. All cores are active all the time. Empty where there are not as many runs
-/// of each.
+/// The same from the time that a policy's model charges each task at each license level, run by run. The runs are of
+/// both programs, of the culprit without wide code, and of culprits alone. All cores are active all the time. Empty if
+/// the numbers of runs differ.
 pub fn virtually(
     machine: Option<&str>,
     [mixed, scalar, culprits]: &[Rc<Vec<Outcome>>; 3],
@@ -345,7 +345,7 @@ pub fn virtually(
     };
     let (mixed, scalar, culprits) = (own(mixed), own(scalar), own(culprits));
     if [&scalar, &culprits].iter().any(|others| others.len() != mixed.len()) {
-        return Ok(Vec::new()); // some of them have no counterpart
+        return Ok(Vec::new()); // some runs have no counterpart
     }
     let formula = 2.0 / (1.0 + turbo.ghz(0, turbo.cores()) / turbo.ghz(2, turbo.cores()));
     let runs = mixed.into_iter().zip(scalar).zip(culprits);
@@ -364,7 +364,7 @@ pub fn virtually(
     mixes.map(value).collect()
 }
 
-/// Work of each task at the machine's clocks, ns at the scalar one.
+/// Work of each task at the machine's clocks, ns at the scalar clock.
 fn virtual_work(turbo: &Turbo, outcome: &Outcome) -> BTreeMap<u32, f64> {
     let cores = turbo.cores();
     let work = |ns: &Vec<u64>| {
@@ -374,7 +374,7 @@ fn virtual_work(turbo: &Turbo, outcome: &Outcome) -> BTreeMap<u32, f64> {
     outcome.charged.iter().map(|(tid, ns)| (*tid, work(ns))).collect()
 }
 
-/// Mean work of the tasks whose names begin so; hogs are none of the mix.
+/// Mean work of the tasks with this beginning of their names; hogs are not part of the mix.
 fn work(outcome: &Outcome, named: &str) -> f64 {
     let counts = |name: &String| name.starts_with(named) && !name.starts_with("hog-");
     let own =

@@ -9,16 +9,16 @@ use super::paper::Quantity;
 /// A value for each run, by boot and run.
 pub type ByRun = Vec<((usize, usize), f64)>;
 
-/// One quantity of one policy, run by run. Empty where the ground did not measure it in each of them: no gate is held
-/// by what is left.
+/// One quantity of one policy, run by run. Empty if the ground did not measure it in each run: no gate is judged by an
+/// incomplete set.
 pub fn values(outcomes: &[Outcome], policy: &str, quantity: Quantity) -> ByRun {
     let own = outcomes.iter().filter(|outcome| outcome.policy == policy);
     let one = |outcome: &Outcome| Some(((outcome.boot, outcome.run), value(outcome, quantity)?));
     own.map(one).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// `over / under`, run by run of the same boot. A count of none is taken as one, so that a policy
-/// without any cannot win by more than it is sure of.
+/// `over / under`, run by run of the same boot. A count of 0 counts as 1, so that a policy without any cannot win by
+/// more than is certain.
 pub fn ratios(outcomes: &[Outcome], over: &str, under: &str, quantity: Quantity) -> Vec<f64> {
     let over = values(outcomes, over, quantity);
     let mut under = values(outcomes, under, quantity);
@@ -28,7 +28,7 @@ pub fn ratios(outcomes: &[Outcome], over: &str, under: &str, quantity: Quantity)
     paired(&over, &under)
 }
 
-/// `over / under` of the same run of the same boot. Empty where one has no counterpart, or nothing is to be divided by.
+/// `over / under` of the same run of the same boot. Empty if one has no counterpart, or a divisor is 0.
 pub fn paired(over: &ByRun, under: &ByRun) -> Vec<f64> {
     let ratios = paired_ratios(over, under);
     match ratios.len() == over.len() && over.len() == under.len() {
@@ -37,8 +37,8 @@ pub fn paired(over: &ByRun, under: &ByRun) -> Vec<f64> {
     }
 }
 
-/// The same runs as one of their programs saw them: its tasks, its misses, its end. Empty where one of them does not
-/// know the program, or it did not end there.
+/// The same runs from one program's view: its tasks, its misses, its end. Empty if one of them does not know the
+/// program, or it did not end there.
 pub fn of_program(outcomes: &[Outcome], program: Option<&str>) -> Vec<Outcome> {
     match program {
         None => outcomes.to_vec(),
@@ -112,15 +112,15 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
     })
 }
 
-/// Whether somebody counted locks: then the runqueues' own were seen, by their number in a kernel and by the time they
-/// took in the simulator.
+/// Whether locks were counted: then the runqueues' own were seen, by their number in a kernel and by their time in the
+/// simulator.
 fn counts_locks(outcome: &Outcome) -> bool {
     let seen = |name| outcome.extra.get(name).is_some_and(|seen| *seen > 0.0);
     seen("runqueue_locks") || seen("spinlock_ns")
 }
 
-/// How far any of a file's tasks is from an even share of what they had together, in s of CPU time. A
-/// task of which nothing was seen had none.
+/// The greatest distance of a file's task from an even share of their total, in s of CPU time. A task that was not seen
+/// had none.
 pub fn share_error_s(outcome: &Outcome) -> Option<f64> {
     let cpu_ns = |tid| outcome.observed.tasks.get(tid).map_or(0, |task| task.cpu_ns);
     let had: Vec<f64> = outcome.progress.keys().map(|tid| cpu_ns(tid) as f64).collect();
@@ -129,7 +129,7 @@ pub fn share_error_s(outcome: &Outcome) -> Option<f64> {
     (even > 0.0).then(|| far.fold(0.0, f64::max) / 1e9)
 }
 
-/// CPU time is what tasks used and what was idle; a run without any was not observed.
+/// CPU time is that of tasks plus idle time; a run without any was not observed.
 fn idle_share(outcome: &Outcome) -> Option<f64> {
     let seen = &outcome.observed;
     let busy: u64 = seen.tasks.values().map(|task| task.cpu_ns).sum();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A paper as data: what it published, what is measured for it, and what is to be reached.
+//! A paper as data: its published figures, how each is measured, and its target.
 
 use std::collections::BTreeMap;
 
@@ -36,28 +36,28 @@ pub const PAPERS: &[(&str, &str)] = &[
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// What `repro` takes.
+    /// Its name for `repro`.
     pub name: String,
     /// Its title.
     pub title: String,
-    /// Its authors, and where it was shown.
+    /// Its authors, and where it was presented.
     pub source: String,
-    /// What is run, by name.
+    /// Experiments, by name.
     #[serde(default)]
     pub experiment: BTreeMap<String, Experiment>,
-    /// What is run at many points, by name.
+    /// Sweeps, by name.
     #[serde(default)]
     pub sweep: BTreeMap<String, Sweep>,
     /// Mixes of programs on uneven cores, simulated, by name.
     #[serde(default)]
     pub trial: BTreeMap<String, Trial>,
-    /// Programs beside others whose vector code slows them, by name.
+    /// Programs beside others with vector code that slows them, by name.
     #[serde(default)]
     pub neighbours: BTreeMap<String, Neighbours>,
     /// All mixes of a list of programs, planned and not run.
     #[serde(default)]
     pub mixes: Option<Mixes>,
-    /// Its charts, drawn again from sweeps.
+    /// Its charts, redrawn from sweeps.
     #[serde(default)]
     pub view: Vec<View>,
     /// Its figures, in the order in which they are shown.
@@ -70,11 +70,11 @@ pub struct Paper {
 pub struct Experiment {
     /// `vm` or `sim`.
     pub ground: Ground,
-    /// The policies, as `--policy` takes them.
+    /// The policies, for `--policy`.
     pub policies: String,
-    /// What runs.
+    /// The job.
     pub job: Job,
-    /// Simulated machine, or the one that the guest passes for.
+    /// Simulated machine, or the machine that the guest represents.
     #[serde(default)]
     pub machine: Option<String>,
     /// Costs of that machine that differ from its file, for sweeps.
@@ -89,22 +89,22 @@ pub struct Experiment {
     /// Threads of each of its cores.
     #[serde(default)]
     pub smt: Option<u32>,
-    /// A frequency license that was granted stays, in the guest's model of them.
+    /// A granted frequency license stays, in the guest's model of licenses.
     #[serde(default)]
     pub permanent_license: bool,
-    /// Which kind each of its CPUs passes for, as `--core-types` takes it.
+    /// The kind that each of its CPUs represents, for `--core-types`.
     #[serde(default)]
     pub core_types: Option<String>,
     /// Its kernel does not move pages by itself.
     #[serde(default)]
     pub no_numa_balancing: bool,
-    /// What policies are told of programs beforehand, as `--profile` has it.
+    /// Figures of programs for the policies, as in `--profile`.
     #[serde(default)]
     pub profile: policy::Profile,
     /// Its clock.
     #[serde(default)]
     pub clock: Option<GuestClock>,
-    /// Longest turn of a guest's CPU where CPUs run in turn, in µs.
+    /// Longest turn of a guest's CPU if CPUs run in turn, in µs.
     #[serde(default)]
     pub turn_us: Option<u64>,
     /// Boots of the guest, or seeds of the simulator.
@@ -117,7 +117,7 @@ pub struct Experiment {
     /// The same with `--quick`.
     #[serde(default = "one")]
     pub quick_runs: usize,
-    /// Record each policy's runs, too, for replays.
+    /// Record each policy's runs too, for replays.
     #[serde(default)]
     pub record: Option<Detail>,
     /// Count locks beyond the runqueue's own.
@@ -133,43 +133,43 @@ fn one() -> usize {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// What its table is called.
+    /// Title of its table.
     pub title: String,
     /// Simulated machine.
     pub machine: String,
-    /// It is booted with so many of its CPUs; with all of them where this is missing.
+    /// It is booted with so many of its CPUs; all if missing.
     #[serde(default)]
     pub cpus: Option<usize>,
-    /// The policies, as `--policy` takes them.
+    /// The policies, for `--policy`.
     pub policies: String,
-    /// What runs.
+    /// The jobs.
     pub jobs: Jobs,
-    /// All tasks are there before any begins. Without it each begins as soon as it is made, and the
-    /// first may keep the one that makes them from its CPU.
+    /// All tasks exist before any begins. Without it each begins as soon as it is made, and the first may preempt the
+    /// task that makes them.
     #[serde(default)]
     pub together: bool,
-    /// Costs that are known as ranges only: beside the machine's own values each of them is set to
-    /// the least and to the greatest of its range, one at a time. With `--quick`, the first alone.
+    /// Costs that are only known as ranges. Beside the machine's own values, each of them is set to the least and to
+    /// the greatest of its range, one at a time. With `--quick`, the first alone.
     #[serde(default)]
     pub swept: Vec<String>,
-    /// What programs do and touch that is known as ranges only, such as `chat.shared_pages`: in the
-    /// same way. With `--quick`, none.
+    /// Properties of programs that are only known as ranges, such as `chat.shared_pages`: in the same way. With
+    /// `--quick`, none.
     #[serde(default)]
     pub touched: Vec<String>,
-    /// A CPU that goes away for a while in each run.
+    /// A CPU that goes offline for a while in each run.
     #[serde(default)]
     pub unplug: Option<Unplug>,
     /// Seeds at each point. With `--quick`, one.
     pub seeds: usize,
 }
 
-/// A CPU that goes away, in ms after the start, and comes back.
+/// A CPU that goes offline, in ms after the start, and comes back.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unplug {
-    /// Which.
+    /// The CPU.
     pub cpu: usize,
-    /// When it goes.
+    /// When it goes offline.
     pub from_ms: u64,
     /// When it is back.
     pub to_ms: u64,
@@ -190,7 +190,7 @@ pub enum Jobs {
         /// Pipes, sockets or both.
         channels: Vec<Channel>,
     },
-    /// Models by their names, as `compare` takes them (`together`, `rotate-7`).
+    /// Models by their names, as for `compare` (`together`, `rotate-7`).
     Models {
         /// Names.
         names: Vec<String>,
@@ -199,14 +199,14 @@ pub enum Jobs {
     },
     /// Hogs for half of the CPUs and as many sleepers, for so long.
     Busy {
-        /// How long.
+        /// Their duration.
         duration_ms: u64,
     },
     /// Rings of pipes over working sets: of threads, of processes, and of one task alone.
     Ring {
         /// Tasks of a ring.
         tasks: usize,
-        /// Arrays that each of them sums up.
+        /// Arrays that each task sums up.
         kilobytes: Vec<u64>,
         /// The same with `--quick`.
         quick_kilobytes: Vec<u64>,
@@ -219,18 +219,18 @@ pub enum Jobs {
         quick_names: Vec<String>,
         /// Tasks for each hardware thread.
         tasks_per_thread: Vec<usize>,
-        /// A run has as many steps as keep a thread at work for so long.
+        /// A run has enough steps to keep a thread at work for this long.
         work_ms: u64,
-        /// By the entries of `tasks_per_thread`, how often a thread may wait for others at most: with
-        /// more threads than CPUs every wait is a sleep, and takes long to simulate.
+        /// By the entries of `tasks_per_thread`, the most waits of a thread for others: with more threads than CPUs
+        /// every wait is a sleep, and takes long to simulate.
         waits: Vec<u64>,
-        /// In the same way, planes of each of LU's sweeps at most: threads that share a CPU hand a
-        /// plane over once in two slices.
+        /// In the same way, most planes of each of LU's sweeps: threads that share a CPU hand a plane over once in two
+        /// slices.
         planes: Vec<u64>,
     },
 }
 
-/// What hackbench's messages go through.
+/// The channel of hackbench's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Channel {
@@ -240,7 +240,7 @@ pub enum Channel {
     Socket,
 }
 
-/// Where.
+/// The ground of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ground {
@@ -251,7 +251,7 @@ pub enum Ground {
 }
 
 impl Ground {
-    /// As results write it.
+    /// Its name in results.
     pub fn name(self) -> &'static str {
         match self {
             Ground::Sim => "sim",
@@ -264,15 +264,15 @@ impl Ground {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestClock {
-    /// Work, time constants scaled.
+    /// Work, with time constants scaled.
     Dilated,
-    /// Work, nothing scaled.
+    /// Work, without scaling.
     Icount,
     /// Real time.
     Threads,
 }
 
-/// What runs.
+/// The job of an experiment.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub enum Job {
@@ -280,35 +280,34 @@ pub enum Job {
     Command(String),
     /// A script that a shell runs, on the guest alone.
     Shell {
-        /// What follows `sh -c`.
+        /// The text for `sh -c`.
         script: String,
         /// Programs of this machine that it needs, by name.
         programs: Vec<String>,
     },
-    /// The same, where the script comes along (`workloads/NAME.sh`).
+    /// A built-in script (`workloads/NAME.sh`).
     Script {
         /// Its name.
         name: String,
         /// Programs of this machine that it needs, by name.
         programs: Vec<String>,
     },
-    /// A fault that is done to the guest under each policy in turn, which `paceline run` loads there.
+    /// A fault, done in the guest to each policy in turn; `paceline run` loads them there.
     Fault {
         /// Its name in `faults`.
         name: String,
         /// Programs of this machine that it needs beyond hackbench and chrt.
         #[serde(default)]
         programs: Vec<String>,
-        /// Lines of shell before it, such as values that it looks at.
+        /// Lines of shell before it, such as values that it reads.
         #[serde(default)]
         before: String,
     },
-    /// A workload that comes along (`workloads/NAME.json`), or a model by its name (`chat`,
-    /// `ring-threads-3-64`).
+    /// A built-in workload (`workloads/NAME.json`), or a model by its name (`chat`, `ring-threads-3-64`).
     File(String),
     /// So many tasks that each burn `work_ms` of thread CPU time.
     Burners {
-        /// How many.
+        /// Number of tasks.
         tasks: usize,
         /// CPU time of each.
         work_ms: u64,
@@ -317,19 +316,19 @@ pub enum Job {
     Mixed {
         /// CPUs it is sized for.
         cpus: usize,
-        /// On the wall clock.
+        /// Duration on the wall clock.
         duration_ms: u64,
     },
-    /// A program beside another whose vector code slows it, without pauses.
+    /// A program beside another with vector code that slows it, without pauses.
     Beside {
         /// Threads of the culprit and of the victim.
         threads: [usize; 2],
-        /// Which run of the three that unfairness is made of.
+        /// The run, of the three that unfairness is made of.
         how: Beside,
-        /// How long.
+        /// Their duration.
         duration_ms: u64,
     },
-    /// Two tasks that hand a byte to and fro through two pipes.
+    /// Two tasks that hand a byte back and forth through two pipes.
     PingPong {
         /// Round trips: each is two wakeups.
         rounds: u64,
@@ -337,43 +336,43 @@ pub enum Job {
         #[serde(default)]
         after_wide: bool,
     },
-    /// One task that does what the two of `pingpong` do, without anybody to wake.
+    /// One task that does the same as the two of `pingpong`, without a wakeup.
     Alone {
         /// As many writes and reads as `pingpong` has.
         rounds: u64,
     },
 }
 
-/// One figure: of the paper, or one that this project holds itself to.
+/// One figure: of the paper, or a target of this project.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// Short and unique: what `--only` looks at.
+    /// Short and unique, for `--only`.
     pub name: String,
-    /// Where the paper has it, or what of the paper it checks.
+    /// Its place in the paper, or the claim of the paper that it checks.
     pub figure: String,
-    /// What is measured, in words.
+    /// The metric, in words.
     pub metric: String,
     /// The published number. None: it was not published.
     #[serde(default)]
     pub published: Option<f64>,
-    /// What the paper says where it gives no number.
+    /// The paper's words if it gives no number.
     #[serde(default)]
     pub published_as: Option<String>,
     /// Unit of `published` and ours; `1` is a ratio.
     pub unit: String,
-    /// What is to be reached. None: only reported.
+    /// The target. None: only reported.
     #[serde(default)]
     pub gate: Option<Gate>,
     /// How it is measured. None: it cannot be, and `why` says so.
     #[serde(default)]
     pub measure: Option<Measure>,
-    /// What a reader must know.
+    /// A note for the reader.
     #[serde(default)]
     pub why: Option<String>,
 }
 
-/// What a replay is held to.
+/// The predicted quantity of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Foretold {
@@ -381,9 +380,9 @@ pub enum Foretold {
     Elapsed,
     /// Context switches of the workload's tasks.
     Switches,
-    /// Those to another address space, of all tasks.
+    /// Switches to another address space, of all tasks.
     MmSwitches,
-    /// CPU time of each task: the sum of all differences, of the sum of all times.
+    /// CPU time of each task: the sum of all differences as a part of the sum of all times.
     CpuTime,
 }
 
@@ -393,22 +392,22 @@ pub enum Foretold {
 pub enum Measure {
     /// Computed without a run.
     Exact {
-        /// What.
+        /// The computed figure.
         of: Exact,
     },
     /// Mixes of the paper's programs, simulated.
     Mixes(Simulated),
     /// Programs on a machine of several memory domains, simulated.
     Domains(Placed),
-    /// Programs beside others whose vector code slows them.
+    /// Programs beside others with vector code that slows them.
     Neighbours {
-        /// Who.
+        /// Name of the neighbours.
         of: String,
-        /// Under which policy.
+        /// The policy.
         policy: String,
-        /// What is taken.
+        /// The value that is taken.
         value: Taken,
-        /// The policy that it is held against.
+        /// The policy that it is compared with.
         #[serde(default)]
         against: Option<String>,
     },
@@ -416,25 +415,25 @@ pub enum Measure {
     Virtual {
         /// Names of three experiments of one shape: both programs, the culprit without wide code, culprits alone.
         experiments: [String; 3],
-        /// Under which policy.
+        /// The policy.
         of: String,
-        /// What is taken.
+        /// The value that is taken.
         value: Taken,
-        /// Neighbours that are simulated, as whom they should fare: their difference is taken, in points.
+        /// Name of simulated neighbours: the difference from their value is taken, in points.
         #[serde(default)]
         agrees: Option<String>,
     },
-    /// How many more instructions a wakeup takes under `of` than under `than`, by a pair that wake each other.
+    /// Extra instructions of a wakeup under `of` over those under `than`, from a pair of tasks that wake each other.
     Dearer {
         /// Name of the experiment.
         pair: String,
-        /// Whose.
+        /// The policy.
         of: String,
-        /// Less whose.
+        /// The policy with the instructions to subtract.
         than: String,
     },
-    /// How near the part of a task's CPU time on the fastest kind of core is to what its policy plans, 1 being just
-    /// that: of the task that is farthest, in each run of each policy.
+    /// How near the part of a task's CPU time on the fastest kind of core is to its policy's plan, 1 being exact. The
+    /// value of the task that is farthest, in each run of each policy.
     SharesReached {
         /// Name of the experiment.
         experiment: String,
@@ -443,110 +442,111 @@ pub enum Measure {
     Trial {
         /// Name of the trial.
         trial: String,
-        /// Who schedules.
+        /// The policy.
         policy: String,
-        /// What is taken.
+        /// The value that is taken.
         value: TrialValue,
-        /// The run that it is held against: max-fair's where this is missing.
+        /// The run that it is compared with: max-fair's if missing.
         #[serde(default)]
         against: Option<String>,
-        /// Whose plan is the ideal: the policy's own where this is missing.
+        /// The policy with the ideal plan: its own if missing.
         #[serde(default)]
         ideal: Option<String>,
     },
-    /// How near the work that each task did by the policy's own account of its placement is to the work by what an
-    /// observer saw, both by the machine's model, 1 being just that: of the task that is farthest, in each run.
+    /// How near each task's work by the policy's own account of its placement is to the work by an observer's, 1 being
+    /// exact. Both follow from the machine's model. The value of the task that is farthest, in each run.
     Wiring {
         /// Name of an experiment on uneven cores in a guest.
         experiment: String,
     },
-    /// The part of a workload's tasks that were placed in the same domains one after the other in the guest as in the
-    /// simulator, which is given the same profile: in each run.
+    /// The part of a workload's tasks with the same sequence of domains in the guest as in the simulator, in each run.
+    /// The simulator has the same profile.
     Placed {
         /// Name of an experiment in a guest with memory nodes.
         experiment: String,
     },
-    /// As `wiring`, on a machine of several memory domains, but for speed: by the policy's own account of where threads
-    /// ran and pages were brought, against that by where an observer saw threads run and tasks found their pages.
+    /// As `wiring`, on a machine of several memory domains, but for speed. It compares the policy's own account of
+    /// where threads ran and pages were moved with an observer's account of the threads and the tasks' account of their
+    /// pages.
     Resident {
         /// Name of an experiment in a guest with memory nodes, one kind of core for each.
         experiment: String,
     },
-    /// How much longer one experiment takes than another of the same job, as a part: run by run.
+    /// How much longer one experiment takes than another of the same job, as a part of it, run by run.
     Longer {
         /// Name of the experiment.
         experiment: String,
-        /// Of the one that it is held against.
+        /// The experiment that it is compared with.
         than: String,
-        /// Under which policy.
+        /// The policy.
         of: String,
     },
-    /// The performance of the tenant that is worst off, as a part of what it had under `fair`, boot by boot.
+    /// The performance of the tenant with the greatest loss, as a part of its performance under `fair`, boot by boot.
     Guaranteed {
         /// Name of an experiment on uneven cores.
         experiment: String,
-        /// Who is a tenant.
+        /// The way to group tasks into tenants.
         by: By,
-        /// Whose guarantee.
+        /// The policy with the guarantee.
         of: String,
-        /// Against whom.
+        /// The policy that it is compared with.
         fair: String,
     },
-    /// The greatest difference between a tenant's part of all CPU time and what it is to have.
+    /// The greatest difference between a tenant's part of all CPU time and its due part.
     CpuError {
         /// Name of an experiment on uneven cores.
         experiment: String,
-        /// Who is a tenant.
+        /// The way to group tasks into tenants.
         by: By,
-        /// Under which policy.
+        /// The policy.
         of: String,
-        /// By cgroup, in the order of the file; or by nice value, from the lowest.
+        /// Due parts by cgroup, in the order of the file; or by nice value, from the lowest.
         parts: Vec<f64>,
     },
-    /// How far a replay of what was recorded under one policy is from what happened under another, or under the
-    /// same: as a part of that, boot by boot.
+    /// How far a replay of a recording under one policy is from the real run under another, or under the same. As a
+    /// part of the real run, boot by boot.
     Predicted {
         /// Name of an experiment in a guest that records.
         experiment: String,
-        /// The guest as a machine. None: the other boots foretell each, which no replay can be better at.
+        /// The guest as a machine. None: the other boots predict each boot, and no replay can be better at that.
         machine: Option<String>,
-        /// Whose runs were recorded.
+        /// The policy of the recorded runs.
         from: String,
-        /// Whose are foretold.
+        /// The policy of the predicted runs.
         of: String,
-        /// What of them.
+        /// The predicted quantity.
         what: Foretold,
     },
-    /// What it costs to import and to replay a long recording.
+    /// Costs of importing and replaying a long recording.
     Long {
-        /// Of what.
+        /// The recording.
         of: Long,
-        /// What of it.
+        /// The kind of cost.
         what: Expense,
     },
-    /// What `try` answers to loads that are recorded on this machine.
+    /// Answers of `try` for loads that are recorded on this machine.
     Answers {
-        /// To which.
+        /// The recordings.
         of: Answers,
-        /// What of the answers.
+        /// The quantity that is taken from the answers.
         what: Asked,
     },
     /// The simulator itself, on this machine.
     Simulator {
-        /// What of it.
+        /// The quantity.
         of: Of,
     },
     /// `over / under` of one quantity, run by run of the same boot.
     Ratio {
         /// Name of the experiment.
         experiment: String,
-        /// What is compared.
+        /// The compared quantity.
         quantity: Quantity,
-        /// Whose value is divided.
+        /// Policy of the dividend.
         over: String,
-        /// By whose.
+        /// Policy of the divisor.
         under: String,
-        /// Of one of several programs that ran side by side, by its name.
+        /// One of several programs that ran side by side, by its name.
         #[serde(default)]
         program: Option<String>,
     },
@@ -554,11 +554,11 @@ pub enum Measure {
     Value {
         /// Name of the experiment.
         experiment: String,
-        /// What is shown.
+        /// The quantity.
         quantity: Quantity,
-        /// Whose.
+        /// The policy.
         of: String,
-        /// Of one of several programs that ran side by side, by its name.
+        /// One of several programs that ran side by side, by its name.
         #[serde(default)]
         program: Option<String>,
     },
@@ -566,52 +566,52 @@ pub enum Measure {
     Makespan {
         /// Name of an experiment with burners.
         experiment: String,
-        /// Whose.
+        /// The policy.
         of: String,
     },
-    /// Worst wait against what a policy's slice allows: `ahead` slices and one tick.
+    /// Worst wait against the bound of a policy's slice: `ahead` slices and one tick.
     WaitBound {
         /// Name of the experiment.
         experiment: String,
-        /// Whose; its slice is the bound's.
+        /// The policy. Its slice is the bound's.
         of: String,
-        /// Tasks that can be ahead of one in its queue.
+        /// Tasks that can be ahead of a task in its queue.
         ahead: u64,
         /// A tick, in ms.
         tick_ms: f64,
     },
-    /// Which runs of a fault all was well after: 1, or 0.
+    /// Whether a policy survived each run of a fault: 1, or 0.
     Survived {
         /// Name of an experiment with a fault.
         experiment: String,
     },
-    /// In which runs of a fault somebody cheated and was caught: 1, or 0.
+    /// Whether a cheat was caught in each run of a fault: 1, or 0.
     Caught {
         /// Name of an experiment with a fault.
         experiment: String,
-        /// Part of what is said of who is caught.
+        /// Part of the message about the caught cheat.
         by: String,
     },
-    /// The greatest difference between a task's CPU time and an even share, in slices, where all of a
-    /// file's tasks could always run.
+    /// The greatest difference between a task's CPU time and an even share, in slices, if all of a file's tasks were
+    /// runnable all the time.
     ShareError {
         /// Name of an experiment with such a file.
         experiment: String,
-        /// Whose.
+        /// The policy.
         of: String,
         /// A slice, in ms.
         slice_ms: f64,
     },
-    /// Work of a wakeup: what a ping-pong pair costs beyond one task that does the same reads and
-    /// writes alone, for each wakeup. With `over`, that of `of` divided by that of `over`.
+    /// Work of a wakeup: what a ping-pong pair costs beyond one task that does the same reads and writes alone, for
+    /// each wakeup. With `over`, that of `of` divided by that of `over`.
     Wakeup {
         /// Name of the experiment with the pair.
         pair: String,
         /// Name of the experiment with one task.
         floor: String,
-        /// Whose.
+        /// The policy.
         of: String,
-        /// Divided by whose.
+        /// Policy of the divisor.
         #[serde(default)]
         over: Option<String>,
     },
@@ -619,26 +619,26 @@ pub enum Measure {
     Points {
         /// Name of the sweep.
         sweep: String,
-        /// What is compared.
+        /// The compared quantity.
         quantity: Quantity,
-        /// Whose value is divided.
+        /// Policy of the dividend.
         over: String,
-        /// By whose.
+        /// Policy of the divisor.
         under: String,
         /// One job alone, by its label.
         #[serde(default)]
         job: Option<String>,
-        /// Of one of several programs that ran side by side, by its name.
+        /// One of several programs that ran side by side, by its name.
         #[serde(default)]
         program: Option<String>,
     },
-    /// A policy's own value of one job, for each set of costs.
+    /// A policy's own value for one job, for each set of costs.
     At {
         /// Name of the sweep.
         sweep: String,
-        /// What is shown.
+        /// The quantity.
         quantity: Quantity,
-        /// Whose.
+        /// The policy.
         of: String,
         /// The job, by its label.
         job: String,
@@ -647,19 +647,19 @@ pub enum Measure {
     Best {
         /// Name of the sweep.
         sweep: String,
-        /// What is compared.
+        /// The compared quantity.
         quantity: Quantity,
-        /// Whose value is divided.
+        /// Policy of the dividend.
         over: String,
-        /// By whose.
+        /// Policy of the divisor.
         under: String,
     },
-    /// What a switch costs in a ring of processes, divided by what it costs in one of threads: for
-    /// each working set within bounds.
+    /// Cost of a switch in a ring of processes, divided by the cost in a ring of threads, for each working set within
+    /// bounds.
     Rings {
-        /// Name of the sweep, whose jobs are rings.
+        /// Name of a sweep over rings.
         sweep: String,
-        /// Under which policy.
+        /// The policy.
         of: String,
         /// Least working set of a task, in KB.
         from_kb: u64,
@@ -670,7 +670,7 @@ pub enum Measure {
     Fewer {
         /// Name of the sweep.
         sweep: String,
-        /// Than whom.
+        /// The policy that they are compared with.
         than: String,
         /// Policies that do not count.
         besides: Vec<String>,
@@ -679,45 +679,45 @@ pub enum Measure {
     Agreement {
         /// Names of experiments on the guest.
         guest: Vec<String>,
-        /// Those of the same files on the simulator, in the same order.
+        /// Names of the same files' experiments on the simulator, in the same order.
         sim: Vec<String>,
-        /// Under which policy.
+        /// The policy.
         of: String,
-        /// What is held against each other.
+        /// The compared quantity.
         what: Agreed,
     },
 }
 
-/// What a simulation and a guest are to agree on.
+/// Quantities that a simulation and a guest are to agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreed {
-    /// Each task's part of the CPU time of all: the greatest difference, in points.
+    /// Each task's part of all CPU time: the greatest difference, in points.
     CpuShare,
     /// Switches of the workload's tasks: relative difference.
     Switches,
     /// Migrations: how far outside the spread of the guest's runs, relative; 0 is inside.
     Migrations,
-    /// Median wait: as migrations.
+    /// Median wait: as for migrations.
     Wait50,
-    /// 95 % of waits are shorter: as migrations.
+    /// 95th percentile of waits: as for migrations.
     Wait95,
-    /// 99 % of waits are shorter: as migrations.
+    /// 99th percentile of waits: as for migrations.
     Wait99,
 }
 
-/// What is measured of a run.
+/// Quantities of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// Guest work or elapsed time, in s: what the clock counts.
+    /// Guest work or elapsed time, in s: whatever the clock counts.
     Elapsed,
-    /// What the benchmark itself reports of its timed part, in s: hackbench's `Time:`, without the
-    /// forks before and the exits after.
+    /// The benchmark's own report of its timed part, in s: hackbench's `Time:`, without the forks before and the exits
+    /// after.
     OwnTime,
     /// Switches of all kinds.
     Switches,
-    /// Switches of tasks that could have gone on.
+    /// Switches of preempted tasks.
     Involuntary,
     /// Switches to another address space than the last one; idling and kernel threads keep it.
     MmSwitches,
@@ -733,11 +733,11 @@ pub enum Quantity {
     SchedulerTime,
     /// Time spinning for locks, in s.
     SpinTime,
-    /// What a callback of the policy takes, in s, where the kernel counts it.
+    /// Time of a callback of the policy, in s, if the kernel counts it.
     CodeTime,
-    /// What the policy's own code takes for each switch, in s.
+    /// Time of the policy's own code for each switch, in s.
     CodePerSwitch,
-    /// Misses of both TLBs, users' pages and the kernel's.
+    /// Misses of both TLBs, for user and kernel pages.
     TlbMisses,
     /// Misses of the data TLB.
     DtlbMisses,
@@ -751,18 +751,18 @@ pub enum Quantity {
     ProcessTime,
     /// CPU time of the control plane, as a part of a core.
     ControlShare,
-    /// That of what moves memory for it.
+    /// CPU time of the mover of its memory, as a part of a core.
     MoverShare,
 }
 
 impl Quantity {
-    /// As the paper's file writes it, in words.
+    /// Its name in the paper's file.
     pub fn name(self) -> String {
         let name = serde_json::to_value(self).expect("a name is plain data");
         name.as_str().unwrap_or_default().replace('-', " ")
     }
 
-    /// Whether it comes from the ground's observer, which may be absent.
+    /// Whether it needs the ground's observer, which may be absent.
     pub fn is_observed(self) -> bool {
         use Quantity::{
             CodePerSwitch, IdleShare, Involuntary, Migrations, MmSwitches, ProcessTime,
@@ -781,7 +781,7 @@ impl Quantity {
         )
     }
 
-    /// Whether it is a count, of which none at all is possible.
+    /// Whether it is a count, which may be 0.
     pub fn is_count(self) -> bool {
         use Quantity::{CacheMisses, DtlbMisses, ItlbMisses, TlbMisses};
         use Quantity::{Involuntary, Locks, Migrations, MmSwitches, Switches};

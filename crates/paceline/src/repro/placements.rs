@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who was placed in which memory domain in a guest: held to the simulator's decisions, and to what was seen there.
+//! Placements of tasks in memory domains in a guest: compared with the simulator's decisions, and with what was seen in
+//! the guest.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +17,11 @@ use crate::failure::Failure;
 use crate::plan::SEED;
 use crate::{contender, ground};
 
-/// The domains that each task was placed in, one after the other, by its name.
+/// The sequence of domains of each task, by its name.
 type Ways = BTreeMap<String, Vec<usize>>;
 
-/// The part of the workload's tasks that went the same ways in the guest as in the simulator: in each run. A task that
-/// nobody placed went none.
+/// The part of the workload's tasks with the same sequence of domains in the guest as in the simulator, in each run. A
+/// task that was never placed does not match.
 pub fn alike(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let (machine, workload) = described(experiment)?;
     let mut simulated: BTreeMap<String, Ways> = BTreeMap::new();
@@ -50,9 +51,9 @@ fn ways(outcome: &Outcome) -> Ways {
     outcome.names.iter().map(way).filter(|(_, way)| !way.is_empty()).collect()
 }
 
-/// How near a task's speed by the policy's own account is to that by what was seen, 1 being just that: of the task that
-/// is farthest, in each run. Empty where of one of them nothing is known: whose pages stay behind is to be far off, and
-/// would be without having been seen.
+/// How near a task's speed by the policy's own account is to that by what was seen, 1 being exact. The value of the
+/// task that is farthest, in each run. Empty if one of them was not seen: its pages may have stayed behind, and it
+/// would be far off only if that was seen.
 pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let (machine, workload) = described(experiment)?;
     let near = |outcome: &Outcome| {
@@ -79,9 +80,9 @@ pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>,
 /// CPU time on each node, and the part of its pages on each.
 type Whereabouts = (Vec<u64>, Vec<f64>);
 
-/// How fast each task got on, of alone, in its CPU time: by the machine's model, with each task at work on the node where
-/// it ran most, and the one that is looked at on each node for as long as it was there. None: of one of them nothing is
-/// known.
+/// Each task's speed in its CPU time, as a part of its speed alone, by the machine's model. Every other task works on
+/// the node where it ran most; the task itself on each node for as long as it was there. None: one of them was not
+/// seen.
 fn pace(
     machine: &Machine,
     workload: &Workload,
@@ -132,7 +133,7 @@ mod tests {
     use trace::Placed;
 
     #[test]
-    fn of_whom_nothing_is_known_is_neither_near_nor_far_off() {
+    fn a_task_that_was_not_seen_is_neither_near_nor_far_off() {
         let mut papers = paper::find("dino").unwrap();
         let control = papers[0].experiment.remove("wiring-control").unwrap();
         assert!(wiring(&control, &[Outcome::default()]).unwrap().is_empty());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a replay of a recording foretells, held to what happened.
+//! A replay's prediction, compared with the real run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ use super::paper::Foretold;
 use crate::failure::Failure;
 use crate::{contender, ground, machines, replay};
 
-/// Seeds of a replay, whose median is held to what happened.
+/// Seeds of a replay; their median is compared with the real run.
 const SEEDS: u64 = 5;
 
-/// For each recorded run of `from`, how far the replay under `of` is from what `of` did in that boot, as a
-/// part of it; from the recorded run itself where both are the same. Empty where that is not known of one of its runs.
+/// For each recorded run of `from`, the relative distance of the replay under `of` from `of`'s run in that boot. If
+/// both are the same policy, the distance from the recorded run itself. Empty if one of its runs has no such value.
 pub fn distances(
     outcomes: &[Outcome],
     machine: &str,
@@ -33,7 +33,7 @@ pub fn distances(
     }
     for run in recorded {
         let recording = run.recording.as_slice();
-        // A recording is reproduced with all that was in it; what is foretold had no recorder.
+        // A replay of the same policy includes the recorder's costs; a predicted run had no recorder.
         let replay = match from == of {
             true => replay::as_it_was(recording, &machine),
             false => replay::taken_in(recording, &machine)
@@ -58,8 +58,8 @@ pub fn distances(
     Ok(distances.into_iter().collect::<Option<_>>().unwrap_or_default())
 }
 
-/// For each run of a policy, how far those of other boots are from it, as a part of it: of the tasks that are recorded
-/// under `from`, as for [`distances`]. Empty where that is not known of one of its runs.
+/// For each run of a policy, the relative distance of the runs of other boots. It is over the tasks that are recorded
+/// under `from`, as for [`distances`]. Empty if one of its runs has no such value.
 pub fn between_boots(
     outcomes: &[Outcome],
     from: &str,
@@ -92,8 +92,8 @@ pub fn between_boots(
     Ok(seen.iter().map(one).collect::<Option<_>>().unwrap_or_default())
 }
 
-/// What the tasks are called that are recorded under a policy. None: whose switches they are is not known of one of its
-/// runs; what a run takes is, and who runs is.
+/// Names of the tasks that are recorded under a policy. None: a run has no recording, and its switches cannot be
+/// attributed. Other quantities do not need it.
 fn own_names(
     outcomes: &[Outcome],
     from: &str,
@@ -107,15 +107,15 @@ fn own_names(
             }
             continue;
         }
-        // How its CPUs took turns does not change who was there.
+        // The turns of its CPUs do not matter for the names.
         let (_, replay, _) = replay::taken(run.recording.as_slice(), 0.0).map_err(unreadable)?;
         own.extend(names(&replay));
     }
     Ok(Some(own))
 }
 
-/// CPU time of each task of a recording, those started first before the others: in another boot of the same, that is the
-/// same task.
+/// CPU time of each task of a recording, in the order of their start: in another boot of the same job, that is the same
+/// task.
 fn cpu_by_tid(recording: &[u8]) -> Result<Vec<f64>, Failure> {
     let (_, replay, _) = replay::taken(recording, 0.0).map_err(unreadable)?;
     let mut tasks = replay.recorded();
@@ -127,14 +127,14 @@ fn unreadable(error: record::ReadError) -> Failure {
     Failure::run(format!("the guest's recording: {error}"))
 }
 
-/// What is held against each other.
+/// The compared quantities.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Seen {
     elapsed_ns: f64,
-    /// None: nobody saw.
+    /// None: not observed.
     switches: Option<f64>,
     mm_switches: Option<f64>,
-    /// CPU time of each task, by its place in the workload; empty where it has none.
+    /// CPU time of each task, by its place in the workload; empty if not known.
     cpu_ns: Vec<f64>,
 }
 
@@ -149,7 +149,7 @@ impl Seen {
         }
     }
 
-    /// Of a run, with the tasks whose names are the workload's.
+    /// From a run, for the tasks with the workload's names.
     fn of(run: &Outcome, own: impl Fn(&str) -> bool) -> Seen {
         let name = |tid: &u32| run.names.get(tid).map_or("", String::as_str);
         let tasks = run.observed.tasks.iter().filter(|(tid, _)| own(name(tid)));
@@ -203,7 +203,7 @@ fn foretold(
     Ok(seen)
 }
 
-/// The distance between the middles of both; None where either was not seen.
+/// The distance between the medians of both; None if either was not observed.
 fn distance(foretold: &[Seen], happened: &[Seen], what: Foretold) -> Option<f64> {
     let value = |seen: &Seen| match what {
         Foretold::Elapsed => Some(seen.elapsed_ns),
@@ -257,7 +257,7 @@ mod tests {
         assert!(apart("b").is_empty(), "there is no other boot");
     }
 
-    /// A recording in which hackbench runs once, until then.
+    /// A recording in which hackbench runs once, until this time.
     fn recording(until: &str) -> Vec<u8> {
         let text = "swapper-0 [000] 1.1: sched_waking: comm=hackbench pid=7 prio=120 target_cpu=000\n\
                     swapper-0 [000] 1.2: sched_switch: swapper/0:0 [120] R ==> hackbench:7 [120]\n\

@@ -30,12 +30,12 @@ impl<'a> Row<'a> {
         let gate = figure.gate.as_ref();
         let verdict =
             gate.and_then(|gate| gate.judge_with(&ours.values, figure.published, &ours.ideal));
-        // Where a run never ended, those that did say nothing of it: it may be worse than any bound.
+        // If a run never ended, the others prove nothing: it may be worse than any bound.
         let holds = verdict.map(|verdict| verdict.holds && ours.missing.is_empty());
         Row { paper, figure, holds, ours, quick }
     }
 
-    /// A gate that could not be judged is not a pass; a figure without one cannot fail.
+    /// A gate that could not be judged is not a pass; a figure without a gate cannot fail.
     pub fn passes(&self) -> bool {
         self.figure.gate.is_none() || self.holds == Some(true)
     }
@@ -50,7 +50,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The figure in one line, for who waits for the rest.
+    /// The figure in one line, shown before the others are done.
     pub fn line(&self) -> String {
         let gate = match &self.figure.gate {
             Some(gate) => format!(", gate {gate}"),
@@ -131,7 +131,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// What measures this figure alone.
+    /// The command that measures only this figure.
     fn command(&self) -> String {
         let quick = if self.quick { " --quick" } else { "" };
         format!("paceline repro {}{quick} --only {}", self.paper.name, self.figure.name)
@@ -160,7 +160,7 @@ pub type Drawn<'a> = (&'a str, Result<Chart, Failure>);
 
 const HEADINGS: [&str; 6] = ["figure", "published", "ours", "gate", "ground", ""];
 
-/// A table for each paper, and what its reader must know.
+/// A table for each paper, and the notes for its reader.
 pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> String {
     let mut text = String::new();
     let style = output::style();
@@ -194,7 +194,7 @@ pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> St
     text
 }
 
-/// How many figures and charts nothing is known of since a run failed.
+/// How many figures and charts are missing because a run failed.
 pub fn lost(rows: &[Row], charts: &[Drawn]) -> usize {
     let charts = charts.iter().filter(|(_, chart)| chart.is_err()).count();
     charts + rows.iter().filter(|row| row.ours.failed).count()
@@ -250,7 +250,7 @@ fn cells(paper: &Paper, rows: &[Row]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The same as a page, with a plot for each figure that was measured more than once.
+/// The same as a page, with a plot for each figure with several values.
 pub fn html(papers: &[Paper], rows: &[Row], charts: &[Drawn]) -> String {
     let mut body = String::new();
     for paper in papers {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The simulator itself, on this machine: what a switch costs it, how much memory it takes, whether random cases come
-//! out well, and whether it says of this machine what this machine does.
+//! The simulator itself, on this machine: the cost of a switch, its memory, whether random cases pass, and whether its
+//! predictions for this machine are right.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,16 +18,16 @@ use crate::failure::Failure;
 use crate::measure;
 use crate::progress::Progress;
 
-/// The registry that cases are made with: a seed says the same to `cargo run --release -p sim --example swarm SEED`.
+/// The registry of the cases: a seed means the same as in `cargo run --release -p sim --example swarm SEED`.
 #[path = "../../../sim/tests/all/common/shipped.rs"]
 #[allow(dead_code, reason = "this takes the list alone")]
 mod shipped;
 
-/// Seeds after which it says where it is: a night is many of them.
+/// Seeds between updates of the progress: a night has many of them.
 const PART: u64 = 5_000;
-/// Steps of the loop that costs are held against.
+/// Steps of the loop that costs are compared with.
 const STEPS: u64 = 1_000;
-/// That many are timed at once.
+/// Loops that are timed together.
 const LOOPS: u64 = 10_000;
 
 /// Runs of each.
@@ -37,11 +37,11 @@ const RUNS: usize = 5;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
-    /// Whose machine: `eight` or `many`.
+    /// The machine: `eight` or `many`.
     cpus: Cpus,
-    /// How many tasks.
+    /// Number of tasks.
     tasks: usize,
-    /// How long it is simulated.
+    /// Simulated duration.
     duration_ms: u64,
     /// The same with `--quick`.
     quick_duration_ms: u64,
@@ -54,36 +54,36 @@ enum Cpus {
     Many,
 }
 
-/// What is measured.
+/// The measured quantity.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Of {
-    /// What a switch costs, with all its callbacks and hardware effects: ns of this machine's, run by run.
+    /// Cost of a switch, with all its callbacks and hardware effects: ns on this machine, run by run.
     Switch(Mix),
-    /// The same, of what 1,000 steps of a loop of known length take.
+    /// The same, as a multiple of 1,000 steps of a loop of known length.
     Steps(Mix),
-    /// How many times as much is done in a while by two runs at once, on two cores.
+    /// The work of two runs at once, on two cores, as a multiple of one run's in the same time.
     Two(Mix),
-    /// The most memory that this program had by the end of the run, MB.
+    /// Peak memory of this program by the end of the run, MB.
     Memory(Mix),
-    /// The same, of what it had by the end of a run half as long.
+    /// The same, as a multiple of the peak of a run half as long.
     Growth(Mix),
-    /// How many of the random cases failed, of as many as it takes for so many decisions.
+    /// How many random cases failed, of as many as give this many decisions.
     Swarm {
-        /// Of whom runs next.
+        /// Decisions about which task runs next.
         decisions: u64,
         /// The same with `--quick`.
         quick_decisions: u64,
         /// The first seed.
         first: u64,
     },
-    /// How far what it says of a hop of a ring of pipes on this machine is from what was, at the worst of all rings.
+    /// The worst relative error of its predictions for a hop of a ring of pipes on this machine.
     Rings,
-    /// How long `paceline measure` takes, s.
+    /// Time of `paceline measure`, s.
     Measure,
 }
 
-/// What is known of it: the most memory that this process had, in runs of a mix for so many ms.
+/// Known costs: peak memory of this process, in runs of a mix for so many ms.
 #[derive(Debug, Default)]
 pub struct Costs(BTreeMap<(Mix, u64), f64>);
 
@@ -97,7 +97,7 @@ impl Costs {
         Ok(bytes)
     }
 
-    /// Measures it.
+    /// Measures a quantity.
     pub fn take(&mut self, of: &Of, quick: bool, progress: &Progress) -> Result<Vec<f64>, Failure> {
         if cfg!(debug_assertions) && !matches!(of, Of::Swarm { .. }) {
             return Err(Failure::input(
@@ -114,7 +114,7 @@ impl Costs {
             Of::Steps(mix) => {
                 progress.phase("switches of the simulator, beside a loop of known length");
                 each(&|| {
-                    // Before and after: a machine's speed may be another by then.
+                    // Before and after: the machine's speed may have changed.
                     let before_ns = steps_ns();
                     let switch_ns = mix.switch_ns(quick)?;
                     Ok(switch_ns / f64::midpoint(before_ns, steps_ns()))
@@ -185,10 +185,10 @@ impl Mix {
         Ok(2.0 * one.as_secs_f64() / began.elapsed().as_secs_f64())
     }
 
-    /// The most memory that this process has had, in a run of this length.
+    /// Peak memory of this process, in a run of this length.
     fn peak_bytes(&self, duration_ms: u64) -> Result<f64, Failure> {
         let scenario = self.scenario(duration_ms);
-        // VmHWM begins anew (proc.rst), at what this process has now.
+        // Resets VmHWM (proc.rst) to the process's present memory.
         fs::write("/proc/self/clear_refs", "5").map_err(failed)?;
         sim::run(&scenario).map_err(failed)?;
         let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
@@ -197,7 +197,7 @@ impl Mix {
     }
 }
 
-/// What 1,000 steps take, ns.
+/// Time of 1,000 steps, ns.
 fn steps_ns() -> f64 {
     let one = || {
         let began = Instant::now();
@@ -208,7 +208,7 @@ fn steps_ns() -> f64 {
     median(&times).unwrap_or(f64::NAN)
 }
 
-/// How many cases from this seed on failed, of as many as it takes. Each is said, with its seed.
+/// How many cases from this seed on failed, of as many as are needed. Each is printed, with its seed.
 fn swarm(first: u64, enough: u64, progress: &Progress) -> Result<Vec<f64>, Failure> {
     let (mut decisions, mut failed) = (0, 0);
     let mut seed = first;

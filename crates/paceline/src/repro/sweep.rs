@@ -25,38 +25,38 @@ use crate::plan::{Job, Place, Plan, SEED};
 use crate::progress::Progress;
 use crate::{contender, ground};
 
-/// One point, with the runs made there.
+/// One point, with its runs.
 #[derive(Debug)]
 pub struct Point {
-    /// Which set of costs: 0 is the machine's own.
+    /// Index of its set of costs: 0 is the machine's own.
     pub costs: usize,
-    /// What differs from the machine's own costs, such as `line_transfer_ns=400`.
+    /// The difference from the machine's own costs, such as `line_transfer_ns=400`.
     pub set: String,
-    /// Which job.
+    /// Its job.
     pub at: At,
-    /// Every seed under every policy that came to an end.
+    /// Every seed under every policy that ended.
     pub outcomes: Vec<Outcome>,
-    /// Those that came to none: they are missing in `outcomes`.
+    /// The runs that did not end: they are missing in `outcomes`.
     pub failed: Vec<Failed>,
 }
 
-/// A policy that came to no end.
+/// A policy that did not end.
 #[derive(Debug, Clone)]
 pub struct Failed {
     /// Its label.
     pub policy: String,
-    /// With which job, and why.
+    /// Its job, and the reason.
     pub why: String,
 }
 
-/// Where a job stands in a plot.
+/// A job's place in a plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct At {
-    /// As the paper labels it, such as `p4`.
+    /// The paper's label, such as `p4`.
     pub label: String,
     /// The line it belongs to.
     pub series: String,
-    /// Its place on that line; None where jobs have names and no order.
+    /// Its place on that line; None if jobs have names and no order.
     pub x: Option<f64>,
 }
 
@@ -107,7 +107,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
                     limit: LIMIT,
                     faults: sweep.unplug.as_ref().map_or(Vec::new(), faults),
                 },
-                // Also at ends of ranges: where chance places threads, a seed may be far from the median.
+                // Also at ends of ranges: if threads are placed by chance, a seed may be far from the median.
                 runs: if effort.quick { 1 } else { sweep.seeds },
                 seed: SEED,
                 profile: Profile::new(),
@@ -131,7 +131,7 @@ pub fn run(sweep: &Sweep, effort: &Effort, progress: &Progress) -> Result<Vec<Po
     Ok(plans.into_par_iter().map(point).collect())
 }
 
-/// A CPU that goes and comes back.
+/// A CPU that goes offline and comes back.
 fn faults(unplug: &Unplug) -> Vec<Fault> {
     let at = |ms: u64, change| Fault { at_ns: ms * 1_000_000, change };
     vec![
@@ -140,7 +140,7 @@ fn faults(unplug: &Unplug) -> Vec<Fault> {
     ]
 }
 
-/// One policy that comes to no end must not take the others' results with it.
+/// Runs each policy separately: one that does not end must not lose the others' results.
 fn each_policy(plan: &Plan, at: &str, progress: &Progress) -> (Vec<Outcome>, Vec<Failed>) {
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     for contender in &plan.contenders {
@@ -158,10 +158,10 @@ fn each_policy(plan: &Plan, at: &str, progress: &Progress) -> (Vec<Outcome>, Vec
     (outcomes, failed)
 }
 
-/// A simulation that has not ended after so much virtual time is given up.
+/// A simulation that has not ended after this much virtual time is given up.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The machine, and the same with each cost at either end of its range; with what differs.
+/// The machine, and the same with each cost at either end of its range; each with its difference.
 fn machines(machine: &Machine, swept: &[String]) -> Result<Vec<(String, Machine)>, Failure> {
     let mut sets = vec![(String::new(), machine.clone())];
     for cost in swept {
@@ -176,7 +176,7 @@ fn machines(machine: &Machine, swept: &[String]) -> Result<Vec<(String, Machine)
     Ok(sets)
 }
 
-/// The models with each number at either end of its range; with what differs.
+/// The models with each number at either end of its range; each with its difference.
 fn programs(apps: &Apps, touched: &[String]) -> Result<Vec<(String, Apps)>, Failure> {
     let mut sets = Vec::new();
     for name in touched {
@@ -244,7 +244,7 @@ fn ring_of(apps: &Apps, (series, ring, tasks): (&str, Ring, usize), kb: u64) -> 
     (at, apps.ring(ring, tasks, kb * 1024))
 }
 
-/// What a switch costs in a ring, beyond what the same sum and pipe cost a task alone.
+/// Cost of a switch in a ring, beyond the cost of the same sum and pipe for a task alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SwitchCost {
     /// Array of each task.
@@ -255,8 +255,8 @@ pub struct SwitchCost {
     pub processes_s: f64,
 }
 
-/// As lat_ctx does it: the time of a task's turn in a ring of `tasks`, less that of a task which
-/// passes the token to itself. At the machine's own costs.
+/// As in lat_ctx: the time of a task's turn in a ring of `tasks`, less that of a task which passes the token to itself.
+/// At the machine's own costs.
 pub fn switch_costs(points: &[Point], of: &str, tasks: usize) -> Vec<SwitchCost> {
     let elapsed = |series: &str, x: Option<f64>| {
         let at = |point: &&Point| point.costs == 0 && point.at.series == series && point.at.x == x;
@@ -275,7 +275,7 @@ pub fn switch_costs(points: &[Point], of: &str, tasks: usize) -> Vec<SwitchCost>
     sizes.filter_map(cost).collect()
 }
 
-/// A model with so many threads a CPU, bounded in work, waits and planes.
+/// A model with so many threads per CPU, bounded in work, waits and planes.
 fn benchmark(
     name: &str,
     tasks: usize,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tenants on uneven cores got: threads, programs, cgroups, those of one nice value.
+//! Results of tenants on uneven cores: threads, programs, cgroups, tasks of one nice value.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use super::extremes::greatest;
 use super::paper::Experiment;
 use crate::failure::Failure;
 
-/// What makes a tenant of tasks.
+/// The grouping of tasks into tenants.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
-    /// Each by itself.
+    /// Each task by itself.
     Thread,
     /// An address space.
     Program,
@@ -39,16 +39,16 @@ impl By {
     }
 }
 
-/// What one tenant got.
+/// One tenant's result.
 #[derive(Debug, Clone, Copy, Default)]
 struct Got {
-    /// Work: CPU time on the slowest kind of core that does as much.
+    /// Work: CPU time on the slowest kind of core for the same work.
     work: f64,
     cpu: f64,
 }
 
-/// The performance of the tenant that is worst off under `of`, as a part of its performance under `fair`: in each
-/// boot. Empty where a task was not observed in one of them, or a tenant did nothing under `fair`.
+/// The performance of the tenant with the greatest loss under `of`, as a part of its performance under `fair`, in each
+/// boot. Empty if a task was not observed in one of them, or a tenant did nothing under `fair`.
 pub fn guaranteed(
     experiment: &Experiment,
     outcomes: &[Outcome],
@@ -72,9 +72,9 @@ pub fn guaranteed(
     Ok(all.unwrap_or_default())
 }
 
-/// The greatest difference between a tenant's part of all CPU time and `parts`, in the order of cgroups in the file
-/// and from the lowest nice value: in each run of the policy. Empty where a task was not observed in one of them, or
-/// no CPU time at all.
+/// The greatest difference between a tenant's part of all CPU time and `parts`, in each run of the policy. `parts` are
+/// in the order of cgroups in the file, or from the lowest nice value. Empty if a task was not observed in one of them,
+/// or there was no CPU time at all.
 pub fn cpu_error(
     experiment: &Experiment,
     outcomes: &[Outcome],
@@ -113,7 +113,7 @@ pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>,
             let seen = outcome.observed.tasks.get(&tid).map_or(0.0, |task| work(&task.kind_ns));
             (charged / seen - 1.0).abs()
         });
-        // Where nothing is known of a task, no number.
+        // NaN if a task was not seen.
         1.0 - greatest(off)
     };
     Ok(outcomes.iter().map(near).collect())
@@ -130,7 +130,7 @@ fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
     experiment::described(experiment, lacks)
 }
 
-/// None where nothing is known of one of the tasks: its tenant would seem to have had less than it had.
+/// None if one of the tasks was not seen: its tenant would seem to have had less than it had.
 fn got(
     machine: &Machine,
     job: &Workload,
@@ -157,7 +157,7 @@ mod tests {
     use super::super::paper;
     use super::*;
 
-    /// Three cgroups of weight 1:2:4, with a run in which a task of each had so much CPU time, in ms.
+    /// Three cgroups of weight 1:2:4, and a run in which a task of each had this CPU time, in ms.
     fn run_of(policy: &str, ms: [u64; 3]) -> (Experiment, Outcome) {
         let mut papers = paper::find("min-fair").unwrap();
         let experiment = papers[0].experiment.remove("cgroups-sim").unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_observed_had_neither_too_little_nor_enough() {
+    fn a_tenant_that_was_not_observed_has_no_value() {
         let (experiment, seen) = run_of("a", [10, 20, 40]);
         let (_, idle) = run_of("a", [0; 3]);
         let (mut one_gone, mut all_gone, mut nameless) = (seen.clone(), seen.clone(), seen.clone());
@@ -205,7 +205,7 @@ mod tests {
             let runs = [seen.clone(), unseen.clone()];
             let error = cpu_error(&experiment, &runs, By::Cgroup, "a", &PARTS).unwrap();
             assert!(error.is_empty(), "{error:?}");
-            // Whoever did nothing under the fair policy is as unknown as whoever was not seen.
+            // A tenant that did nothing under the fair policy counts as not observed.
             let as_fair = Outcome { policy: "fair".into(), ..unseen };
             let runs = [seen.clone(), as_fair];
             let worst = guaranteed(&experiment, &runs, By::Cgroup, "a", "fair").unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mixes of programs on a machine of uneven cores, simulated under one policy after the other: held against a fair
-//! run of the same, and against what the policy's plan comes to where nothing costs anything.
+//! Mixes of programs on a machine of uneven cores, simulated under one policy after the other. They are compared with a
+//! fair run of the same mix, and with the policy's plan without costs.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,10 +28,10 @@ use crate::machines::find_machine;
 use crate::progress::Progress;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A mix whose programs have not all ended once by then is no measurement: a program of the greatest speedup
-/// takes 35 s on a slow core.
+/// A program of a mix that has not ended once by this time gives no measurement: one of the greatest speedup takes 35 s
+/// on a slow core.
 const FIRST_RUNS_S: u64 = 80;
-/// The run that others are held against.
+/// The run that others are compared with.
 const FAIR: &str = "max-fair";
 /// Mixes, and how they are run.
 #[derive(Debug, Clone, Deserialize)]
@@ -39,27 +39,27 @@ const FAIR: &str = "max-fair";
 pub struct Trial {
     #[serde(default = "phenom")]
     machine: String,
-    /// Every core is as fast as the fastest; kinds stay told apart.
+    /// Every core is as fast as the fastest, but kinds stay distinct.
     #[serde(default)]
     level: bool,
-    /// Mixes by name, as `--workload` takes them.
+    /// Mixes by name, for `--workload`.
     #[serde(default)]
     mixes: Vec<String>,
-    /// So many more mixes of 6 of all programs, evenly spread over all there are; a tenth with `--quick`.
+    /// Number of further mixes of 6 of all programs, evenly spread over all such mixes; a tenth with `--quick`.
     #[serde(default)]
     spread: usize,
-    /// How long each runs.
+    /// Length of each run.
     #[serde(default = "window_s")]
     seconds: u64,
-    /// The talk's method instead (slide 12): every program starts again when it ends, until all have ended once, and
-    /// counts by the time that its first run took.
+    /// The talk's method instead (slide 12): every program restarts when it ends, until all have ended once, and counts
+    /// by the time of its first run.
     #[serde(default)]
     first_runs: bool,
-    /// Programs are short ones: each run is so much work, s on a fast core, and the next one a new process of the same
+    /// Programs are short: each run is this much work, s on a fast core, and the next run is a new process of the same
     /// executable (slide 27).
     #[serde(default)]
     run_s: Option<f64>,
-    /// What of the programs is modelled beside their speedups.
+    /// Features of the programs that are modelled beside their speedups.
     #[serde(default)]
     modelled: Vec<Modelled>,
     /// Costs of the machine that differ from its file.
@@ -67,7 +67,7 @@ pub struct Trial {
     costs: BTreeMap<String, f64>,
     #[serde(default)]
     speeds: Speeds,
-    /// Standard deviation of what counters count.
+    /// Standard deviation of the counters' error.
     #[serde(default)]
     noise: f64,
     /// Runs of each mix, with as many seeds; one with `--quick`.
@@ -95,49 +95,50 @@ enum Modelled {
     Pressure,
 }
 
-/// Where a policy has the speeds from.
+/// A policy's source of speeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Speeds {
-    /// It is told, and nothing is counted.
+    /// They are given, and nothing is counted.
     #[default]
     Told,
-    /// It counts, and starts cold.
+    /// It counts, from a cold start.
     Counted,
-    /// It counts, and a profile tells it how to start.
+    /// It counts, and a profile gives its first values.
     Profiled,
-    /// It knows of none.
+    /// None.
     Unknown,
 }
 
-/// What is taken from a trial under a policy: a value for each mix and seed, if nothing else is said.
+/// The value that is taken from a trial under a policy: for each mix and seed, unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialValue {
-    /// Mean of what programs get done, of what they do in the fair run.
+    /// Mean of programs' work, as a part of their work in the fair run.
     Throughput,
-    /// The least of it.
+    /// The least such part.
     Minimum,
-    /// 1 − its standard deviation over its mean, as the slides have it.
+    /// 1 − its standard deviation over its mean, as on the slides.
     Uniformity,
     /// Work lost against the other run.
     Lost,
-    /// Moves from one CPU to another, a second.
+    /// Migrations per second.
     Migrations,
     /// Idle-while-runnable as a part of all CPU time.
     IdleShare,
-    /// How far measured speedups are from those of runs alone on either kind of core (slide 31): mean of all programs.
+    /// Error of measured speedups against those of runs alone on either kind of core (slide 31): mean of all programs.
     MeanError,
     /// The same, the worst of all programs.
     WorstError,
-    /// The greatest part by which a program takes longer or shorter in a mix than in its median one (slide 20), one value.
+    /// The greatest part by which a program takes longer or shorter in a mix than in its median one (slide 20), one
+    /// value.
     CoRunners,
 }
 
 /// One mix with one seed under one policy.
 struct Run {
     mix: Vec<String>,
-    /// What each program got done, in any unit that runs of one trial share.
+    /// Work of each program, in any unit that runs of one trial share.
     done: Vec<f64>,
     traced: Traced,
 }
@@ -148,16 +149,16 @@ pub struct Trials {
     runs: BTreeMap<(String, String), Rc<Vec<Run>>>,
 }
 
-/// Values, and what they would be ideally.
+/// Values, and their ideals.
 pub struct Tried {
     /// By mix and seed.
     pub values: Vec<f64>,
-    /// The plan's own, in the same order; empty where there is none of this value.
+    /// The plan's own values, in the same order; empty if the plan has none.
     pub ideal: Vec<f64>,
 }
 
 impl Trials {
-    /// A value under a policy, against `against`; ideally as under `ideal`.
+    /// A value under a policy, compared with `against`; its ideal is `ideal`'s.
     pub fn measure(
         &mut self,
         (name, trial): (&str, &Trial),
@@ -199,7 +200,7 @@ impl Trials {
         Ok(Tried { values, ideal })
     }
 
-    /// Slides 13 and 14 again: the three metrics of trials under policies, and what they are ideally.
+    /// Slides 13 and 14 again: the three metrics of trials under policies, and their ideals.
     pub fn chart(
         &mut self,
         view: &View,
@@ -281,7 +282,7 @@ impl Trials {
     }
 }
 
-/// Without what is alike of all that are compared: their name, or that they take speeds as told.
+/// A policy's name without the parts that all compared ones share, such as their name.
 fn short(policy: &str, all: &[String]) -> String {
     let name = |policy: &str| policy.split(':').next().unwrap_or_default().to_string();
     let bare = policy.replace(":deviations=0", "").replace(",deviations=0", "");
@@ -341,7 +342,7 @@ fn scenario(
                 again.push((1, Task { forked: true, ..more }));
             }
             (_, Some(run_s)) => {
-                // As many as the fastest of cores gets done.
+                // As many as fit on the fastest of cores.
                 let most = (trial.seconds as f64 / run_s).ceil() as usize + 1;
                 for run in 0..most {
                     let mut one = task(&format!("{name}-{at}-{run}"), Some(1));
@@ -382,7 +383,7 @@ fn scenario(
     Ok(scenario)
 }
 
-/// What each program of the mix got done. None: of a first run, that it did not end.
+/// Work of each program of the mix. None: a first run did not end.
 fn done(trial: &Trial, mix: &[String], traced: &Traced) -> Option<Vec<f64>> {
     match trial.first_runs {
         true => {
@@ -410,7 +411,7 @@ fn metric(relative: &[f64], value: TrialValue) -> f64 {
     }
 }
 
-/// Relative performance as the policy's plan has it, with the speedups as they are. None: it has no plan.
+/// Relative performance in the policy's plan, with the true speedups. None: it has no plan.
 fn planned(trial: &Trial, mix: &[String], policy: &str) -> Result<Option<Vec<f64>>, Failure> {
     let Ok(instance) = Instance::parse(policy, uneven::ALL) else { return Ok(None) };
     let (machine, kinds) = hardware(trial)?;
@@ -432,8 +433,8 @@ fn idle_share(outcome: &Outcome) -> f64 {
     seen.idle_while_runnable_ns as f64 / (busy + seen.idle_ns).max(1) as f64
 }
 
-/// How far the measured speedup of each program in each run is from that of the program alone: what it takes on a
-/// core of the slowest kind over what it takes on one of the fastest.
+/// Relative error of each program's measured speedup in each run. The true one is its time alone on a core of the
+/// slowest kind over its time on one of the fastest.
 fn errors(trial: &Trial, runs: &[Run]) -> Result<Vec<f64>, Failure> {
     let programs = Programs::embedded();
     let mut real: BTreeMap<&str, f64> = BTreeMap::new();

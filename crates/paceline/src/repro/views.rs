@@ -9,24 +9,24 @@ use trace::FunctionCost;
 use super::paper::{Jobs, Quantity};
 use super::sweep::{Point, SwitchCost, switch_costs};
 
-/// A chart of the paper, drawn again from a sweep.
+/// A chart of the paper, redrawn from a sweep.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct View {
-    /// Short and unique: what `--only` looks at.
+    /// Short and unique, for `--only`.
     pub name: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// What a reader must know, such as that the paper's numbers were not published.
+    /// A note for the reader, such as that the paper's numbers were not published.
     pub note: String,
-    /// Name of the sweep; none where mixes are shown.
+    /// Name of the sweep; empty if mixes are shown.
     #[serde(default)]
     pub sweep: String,
-    /// What of it.
+    /// The shown values.
     pub shown: Shown,
 }
 
-/// What a view shows.
+/// The values of a view.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shown {
@@ -38,52 +38,52 @@ pub enum Shown {
     Policies(Vec<Quantity>),
     /// Scheduler functions of the last job: calls and time.
     Functions,
-    /// What a switch costs in a ring of processes and in one of threads, over working sets.
+    /// Cost of a switch in a ring of processes and in one of threads, over working sets.
     Rings,
-    /// What max-perf gains and loses: a histogram of all mixes.
+    /// Gains and losses of max-perf: a histogram of all mixes.
     Mixes,
-    /// What policies make of simulated mixes: the metrics of slide 15.
+    /// Results of policies on simulated mixes: the metrics of slide 15.
     Simulated {
-        /// How many of all; a tenth with `--quick`.
+        /// Number of mixes; a tenth with `--quick`.
         mixes: usize,
-        /// As `--policy` takes them, without `deviations`.
+        /// For `--policy`, without `deviations`.
         policies: Vec<String>,
     },
-    /// Slide 24's table, filled from what was measured.
+    /// Slide 24's table, filled from measurements.
     Comparison {
-        /// How many of all; a tenth with `--quick`.
+        /// Number of mixes; a tenth with `--quick`.
         mixes: usize,
-        /// As `--policy` takes them, without `deviations`.
+        /// For `--policy`, without `deviations`.
         policies: Vec<String>,
     },
-    /// Who ran on which memory node over time, and where its pages were: a picture for each policy.
+    /// The memory nodes of each thread and its pages over time: a picture for each policy.
     Domains {
-        /// Of which mix.
+        /// The mix.
         mix: String,
-        /// Under which policies.
+        /// The policies.
         policies: Vec<String>,
     },
-    /// What each victim of a culprit loses beside it, under each policy.
+    /// Losses of each victim of a culprit beside it, under each policy.
     Neighbours {
-        /// By name.
+        /// Its name.
         of: String,
-        /// As `--policy` takes them.
+        /// For `--policy`.
         policies: Vec<String>,
     },
-    /// Throughput, minimum fairness and uniformity of trials under policies, and what they are ideally.
+    /// Throughput, minimum fairness and uniformity of trials under policies, and their ideals.
     Trials {
-        /// By name.
+        /// Their names.
         trials: Vec<String>,
-        /// As `--policy` takes them.
+        /// For `--policy`.
         policies: Vec<String>,
     },
 }
 
 /// A chart: its table, and its plots as SVG.
 pub struct Chart {
-    /// What it shows, and whose chart it stands for.
+    /// Its title, and the chart of the paper that it stands for.
     pub title: String,
-    /// What a reader must know.
+    /// A note for the reader.
     pub note: String,
     /// Headings of its table.
     pub headings: Vec<String>,
@@ -94,7 +94,7 @@ pub struct Chart {
 }
 
 impl Chart {
-    /// With nothing drawn yet.
+    /// A chart with nothing drawn yet.
     pub fn of(view: &View) -> Self {
         Chart {
             title: view.title.clone(),
@@ -106,7 +106,7 @@ impl Chart {
     }
 }
 
-/// Draws a view of a sweep's points, at the machine's own costs where it does not say otherwise.
+/// Draws a view of a sweep's points, at the machine's own costs unless it says otherwise.
 pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
     let policies = policies(points);
     let shown: Vec<&Point> = points.iter().filter(|point| point.costs == 0).collect();
@@ -169,7 +169,7 @@ fn by_job(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &[
     }
 }
 
-/// Lines over an ordered axis; bars where jobs have names alone.
+/// Lines over an ordered axis; bars if jobs have names only.
 fn plotted(caption: &str, quantity: Quantity, policies: &[String], points: &[&Point]) -> String {
     let value = |point: &Point, policy: &str| point.value(quantity, policy);
     let all = points.iter().flat_map(|point| policies.iter().map(|policy| value(point, policy)));
@@ -199,8 +199,8 @@ fn plotted(caption: &str, quantity: Quantity, policies: &[String], points: &[&Po
     plot::bars(caption, unit, &bars)
 }
 
-/// A row for each job: the first policy's value over the second's at the machine's own costs, and
-/// its least and greatest over the sets of costs, with the set where that is.
+/// A row for each job: the first policy's value over the second's at the machine's own costs. Beside it, its least and
+/// greatest over the sets of costs, with the set of each.
 fn by_cost(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &[Point]) {
     let [over, under, ..] = policies else { return };
     chart.headings = vec![
@@ -231,8 +231,7 @@ fn by_cost(chart: &mut Chart, quantity: Quantity, policies: &[String], points: &
     chart.plots.push((chart.title.clone(), plot::bars(&chart.title, "ratio", &nominal)));
 }
 
-/// A row for each working set: what a switch costs among processes and among threads, under the
-/// first policy.
+/// A row for each working set: cost of a switch among processes and among threads, under the first policy.
 fn rings(chart: &mut Chart, jobs: &Jobs, policies: &[String], points: &[Point]) {
     let (Jobs::Ring { tasks, .. }, Some(policy)) = (jobs, policies.first()) else { return };
     let costs = switch_costs(points, policy, *tasks);
@@ -256,7 +255,7 @@ fn rings(chart: &mut Chart, jobs: &Jobs, policies: &[String], points: &[Point]) 
     chart.plots.push((chart.title.clone(), svg));
 }
 
-/// A row for each policy: its value, and the first policy's over its own; of the last job.
+/// A row for each policy: its value, and the first policy's over its own, for the last job.
 fn by_policy(chart: &mut Chart, quantities: &[Quantity], policies: &[String], points: &[&Point]) {
     let (Some(point), Some(first)) = (points.last(), policies.first()) else { return };
     let named = quantities.iter().flat_map(|quantity| [quantity.name(), format!("{first} / it")]);

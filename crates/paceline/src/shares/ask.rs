@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked of `paceline shares`: options checked against the policy, turned into a problem.
+//! The request of `paceline shares`: options checked against the policy, turned into a problem.
 
 use uneven::{Base, Deviation, Policy, Problem, Reading, Task};
 
 use crate::cli::{ShareBase, SharePolicy, ShareReading, Shares};
 use crate::failure::Failure;
 
-/// Where the talk and its figures stand: 85 % of fair performance, speeds within 0.2 (slide 13).
+/// The values of the talk and its figures: 85 % of fair performance, speeds within 0.2 (slide 13).
 const TARGET: f64 = 0.85;
 const SIMILARITY: f64 = 0.2;
 /// Slide 23's threshold.
@@ -34,14 +34,14 @@ impl Asked {
         Ok(Asked { problem, policy: policy(arguments)?, name: name(arguments.policy) })
     }
 
-    /// What is planned for what.
+    /// A heading with the policy and its problem.
     pub fn heading(&self) -> String {
         let cores: Vec<String> = self.problem.cores.iter().map(f64::to_string).collect();
         let tasks = report::text::plural(self.problem.tasks.len(), "task");
         format!("{} for {tasks} on {} cores, fastest first", self.name, cores.join(" + "))
     }
 
-    /// What core types are called.
+    /// Names of the core types.
     pub fn type_names(&self) -> Vec<String> {
         match self.problem.types() {
             2 => vec!["fast".into(), "slow".into()],
@@ -49,7 +49,7 @@ impl Asked {
         }
     }
 
-    /// What fairness is measured against.
+    /// The base of fairness.
     pub fn base_name(&self) -> &'static str {
         match self.problem.base {
             Base::MaxFair => "max-fair",
@@ -58,7 +58,7 @@ impl Asked {
         }
     }
 
-    /// The policy's name, as `--policy` takes it.
+    /// The policy's name, for `--policy`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -70,7 +70,7 @@ fn name(policy: SharePolicy) -> String {
     value.get_name().to_string()
 }
 
-/// Which policies take an option.
+/// Refuses options that the policy does not take.
 fn check_options(arguments: &Shares) -> Result<(), Failure> {
     use SharePolicy::{EqualProgress, GuaranteedFair, MinFair, MinUniFair};
     use SharePolicy::{RFair, ScaledLoad, SimilarMinFair, UniFair};
@@ -155,7 +155,7 @@ fn tasks(arguments: &Shares) -> Result<Vec<Task>, Failure> {
     arguments.speedups.iter().enumerate().map(task).collect()
 }
 
-/// Speeds on each type but the slowest, whose speed, 1, may be there too.
+/// Speeds on each type but the slowest. The slowest type's speed, 1, may be included.
 fn speeds(row: &str, types: usize) -> Result<Vec<f64>, Failure> {
     let numbers: Result<Vec<f64>, _> = row.split('/').map(|part| part.trim().parse()).collect();
     let mut speeds = numbers.map_err(|_| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `paceline shares`: what each task would get on uneven cores, by the control plane alone.
+//! `paceline shares`: each task's share of uneven cores, by the control plane alone.
 
 mod ask;
 mod sweep;
@@ -34,7 +34,7 @@ pub fn run(arguments: &Shares) -> Result<(), Failure> {
 /// A result for other programs: keys keep their meaning.
 #[derive(Serialize)]
 struct Printed<'a> {
-    /// Of each task, in the order given: the part of its CPU time on each core type, fastest first.
+    /// For each task, in the given order: the part of its CPU time on each core type, fastest first.
     shares: &'a [Vec<f64>],
     /// Performance of each task relative to the base.
     relative: &'a [f64],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `paceline shares --sweep`: what a target costs, and what it buys.
+//! `paceline shares --sweep`: costs and benefits of a target.
 
 use report::html;
 use report::plot::{Line, lines};
@@ -16,7 +16,7 @@ use crate::output;
 
 const STEPS: u32 = 20;
 
-/// What is assumed of energy.
+/// The assumption about energy.
 const ASSUMED: &str = "energy: of the same work relative to max-fair, assuming that a core draws the \
     same whoever runs on it and that all policies keep the same cores busy.";
 
@@ -26,7 +26,7 @@ struct Swept<'a> {
     sweep: &'a [Point],
 }
 
-/// A target with what comes of it.
+/// A target with its results.
 #[derive(Serialize)]
 struct Point {
     target: f64,
@@ -34,11 +34,11 @@ struct Point {
     min: f64,
     uniformity: f64,
     uniformity_population: f64,
-    /// Of the same work relative to max-fair; null against another base.
+    /// Energy for the same work relative to max-fair; null with another base.
     energy: Option<f64>,
 }
 
-/// Plans for each target, and shows what comes of it.
+/// Plans for each target, and shows the results.
 pub fn run(arguments: &Shares, asked: &Asked) -> Result<(), Failure> {
     let points = points(asked)?;
     let shown = match arguments.json {
@@ -51,7 +51,7 @@ pub fn run(arguments: &Shares, asked: &Asked) -> Result<(), Failure> {
     output::end(shown, Ok(()))
 }
 
-/// Up to the greatest target that can be kept for all.
+/// Points up to the greatest target that can be kept for all.
 fn points(asked: &Asked) -> Result<Vec<Point>, Failure> {
     let mut points = Vec::new();
     for step in 0..=STEPS {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The command line as a person meets it: what it prints, and how it refuses.
+//! The command line from a user's view: its output, and its refusals.
 
 #[test]
 fn sessions() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `record` without the rights that BPF takes: what procfs tells, and what is refused.
+//! `record` without the rights for BPF: what procfs shows, and what is refused.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Without capabilities, whoever runs the tests.
+/// Runs without capabilities, whichever user runs the tests.
 fn without_rights(words: &[&str]) -> Output {
     let own = std::fs::read_to_string("/proc/self/status").unwrap();
     let all = own.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
@@ -31,7 +31,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// One that works, one that sleeps longer than it works, and what the shell was charged, on standard error.
+/// A process that works, one that sleeps longer than it works, and the shell's times, on standard error.
 const JOB: &str = "(sleep 0.4; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done) & \
                    i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; wait; times >&2";
 
@@ -41,7 +41,7 @@ fn seconds(word: &str) -> f64 {
     60.0 * minutes.parse::<f64>().unwrap() + seconds.parse::<f64>().unwrap()
 }
 
-/// What `times` says of the shell, and of those that it has waited for.
+/// Times of the shell, and of the children that it has waited for, from `times`.
 fn charged(said: &str) -> [f64; 2] {
     let line = |line: &str| line.split(' ').map(seconds).sum();
     let mut times =
@@ -77,14 +77,15 @@ fn without_rights_a_recording_has_what_procfs_tells() {
         .collect();
     cpu_s.sort_by(|a, b| b.total_cmp(a));
     let charged = charged(said);
-    // Who ends is looked at up to 10 ms before, and on a busy machine later; a replay is fitted to a few parts of 100.
+    // The last look at a task is up to 10 ms before its end, and earlier on a busy machine; a replay is fitted to
+    // within a few percent.
     for (replayed, charged) in cpu_s.iter().zip(charged) {
         assert!((replayed - charged).abs() < 0.1 * charged + 0.05, "{cpu_s:?} {charged:?}");
     }
     assert!(cpu_s.len() >= 2 && charged[1] > 0.0, "{result}");
 }
 
-/// Root of a container has the rights, and other numbers of threads than the kernel's. Who is not root makes none.
+/// Root of a container has the rights, but sees other numbers of threads than the kernel's. The test needs root.
 #[test]
 fn in_a_pid_namespace_a_recording_has_what_procfs_tells() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +132,7 @@ fn what_takes_bpf_is_refused_before_anything_is_written() {
     }
 }
 
-/// What a command did is replayed however it ended, and its status is passed on.
+/// A command is replayed however it ended, and its status is passed on.
 #[test]
 fn a_command_that_fails_has_its_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -144,7 +145,7 @@ fn a_command_that_fails_has_its_answer() {
     let tried = without_rights(&[&["try"], &words[..]].concat());
     let said = text(&tried.stdout);
     assert_eq!(tried.status.code(), Some(3), "{}", text(&tried.stderr));
-    // Which one, a busy machine decides; a coarse recording is never worth more than a direction.
+    // A busy machine decides which answer; a coarse recording is at most good for a direction.
     let answer = said.replace('\n', " ");
     let direction = "Take this as a direction and not as a figure: ";
     assert!(answer.starts_with("No answer: ") || answer.contains(direction), "{said}");

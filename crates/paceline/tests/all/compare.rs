@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `paceline compare` on the simulator, from the outside: what it prints, and what it leaves.
+//! `paceline compare` on the simulator, from the outside: its output, and its files.
 
 use std::fs::{self, File};
 use std::process::{Command, Output, Stdio};
@@ -104,7 +104,7 @@ fn a_result_becomes_a_report_and_two_are_held_against_each_other() {
     assert!(both.contains("(before)") && both.contains("(after)"), "{both}");
     let same = String::from_utf8(report(&[&before, &before]).stdout).unwrap();
     assert!(same.starts_with("No difference between before and after"), "{same}");
-    // All of it twice as slow.
+    // The same result, twice as slow.
     let mut slow: Value = serde_json::from_str(&fs::read_to_string(&before).unwrap()).unwrap();
     for run in slow["runs"].as_array_mut().unwrap() {
         run["elapsed_s"] = (2.0 * run["elapsed_s"].as_f64().unwrap()).into();
@@ -119,7 +119,7 @@ fn a_result_becomes_a_report_and_two_are_held_against_each_other() {
     assert!(
         String::from_utf8(refused.stderr).unwrap().contains("it is the result; name another file")
     );
-    // What is no result, or one of another workload, is one line.
+    // A file that is no result, or of another workload, is refused in one line.
     let wrong = folder.path().join("wrong.json");
     for text in ["", "{}", "{\"ground\": \"sim\"}"] {
         fs::write(&wrong, text).unwrap();
@@ -286,9 +286,9 @@ fn tables_and_timelines_are_of_the_runs_that_are_shown() {
         assert_eq!(switches, number(&run["context_switches"]), "{run:?}");
         assert_eq!(all("migrations"), number(&run["migrations"]), "{run:?}");
         let longest = own.clone().map(|task| number(&task["wait_max_s"])).fold(0.0, f64::max);
-        // The run's is of a histogram, which keeps three digits.
+        // The run's value is from a histogram, which keeps three digits.
         assert!((longest / number(&run["wait_max_s"]) - 1.0).abs() < 2e-3, "{longest} {run:?}");
-        // The longest may be unfinished, and is in no sum then.
+        // The longest wait may be unfinished, and is then in no sum.
         assert!(all("wait_s") > 0.0 && all("waits") > 0.0, "{run:?}");
     }
     for policy in ["default", "flsched"] {
@@ -387,7 +387,7 @@ fn files_that_cannot_be_written_are_refused_before_the_runs() {
     assert!(job(&["--perfetto", "/dev/null"]).contains("it is there and no file"));
 }
 
-/// Half a millisecond of each ten: its waits are of interest, and how long it takes is not.
+/// Half a millisecond of each ten: its waits matter, but its elapsed time does not.
 #[test]
 fn a_workload_that_sleeps_has_waits_and_no_ratio() {
     let folder = tempfile::tempdir().unwrap();

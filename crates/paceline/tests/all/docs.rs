@@ -92,7 +92,7 @@ fn sentences_are_short() {
     let mut long = Vec::new();
     for (name, _, text) in pages() {
         for sentence in prose(&text).iter().flat_map(|text| sentences(text)) {
-            // Marks alone are no words.
+            // Punctuation alone is no word.
             let words = sentence
                 .split_whitespace()
                 .filter(|word| word.contains(char::is_alphanumeric))
@@ -112,7 +112,7 @@ fn the_readme_is_read_in_five_minutes() {
     assert!(lines <= README_MAX.0 && words <= README_MAX.1, "{lines} lines, {words} words");
 }
 
-/// A heading as a link names it.
+/// A heading as the anchor of a link.
 fn anchor(heading: &str) -> String {
     let kept = |c: char| match c {
         ' ' => Some('-'),
@@ -239,7 +239,7 @@ fn commands_run_in_a_test_or_say_why_not() {
             match language.as_str() {
                 "console" => {}
                 "sh" if reason.is_some_and(|reason| !reason.is_empty()) => {
-                    // A test that is named has to be there.
+                    // A test that is named has to exist.
                     let named = before.split('`').skip(1).step_by(2);
                     let lost = named.filter(|test| {
                         test.contains('_') && !tests.contains(&format!("fn {test}("))
@@ -259,7 +259,7 @@ fn commands_run_in_a_test_or_say_why_not() {
     assert_none("commands that no test runs", &offenders);
 }
 
-/// Blocks of the language `console` are sessions: what is shown is what is printed.
+/// Blocks of the language `console` are sessions: they show the real output.
 #[test]
 fn sessions_of_the_book_are_as_shown() {
     let cases = trycmd::TestCases::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that a user names: what is there is not lost to what is written, whatever goes wrong, and nothing is waited
-//! for that never comes.
+//! Files that a user names: existing files are not lost when writing fails, and nothing waits for an event that never
+//! comes.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// As long as a busy machine may take for what is done at once.
+/// The longest time of an immediate action on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 const LOAD: &str = r#"{"tasks": {"one": {"loop": 1, "run": 1000}}}"#;
@@ -43,7 +43,8 @@ impl Folder {
         names
     }
 
-    /// Its caches and temporary files are in the folder, too. It ignores no signal, whoever started the tests did.
+    /// Its caches and temporary files are in the folder too. It ignores no signal, even if the process that started the
+    /// tests did.
     fn paceline(&self, words: &str) -> Command {
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,QUIT", env!("CARGO_BIN_EXE_paceline")]);
@@ -52,7 +53,7 @@ impl Folder {
         command
     }
 
-    /// What it says when it refuses.
+    /// The message of a refusal.
     fn refused(&self, words: &str) -> String {
         let mut command = self.paceline(words);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -64,7 +65,7 @@ impl Folder {
     }
 }
 
-/// Kills what takes longer.
+/// Kills a process that takes longer.
 fn within(mut child: Child, time: Duration) -> Output {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -150,7 +151,7 @@ fn what_cannot_be_written_is_refused_before_the_command_runs() {
     assert_eq!(folder.files(), before);
 }
 
-/// It takes up to a minute where that was not done today.
+/// Measuring takes up to a minute if it was not done today.
 #[test]
 fn what_is_mistyped_is_seen_before_the_machine_is_measured() {
     let folder = Folder::new();
@@ -162,7 +163,7 @@ fn what_is_mistyped_is_seen_before_the_machine_is_measured() {
 }
 
 #[test]
-fn who_interrupts_a_measurement_is_answered_and_nothing_is_left() {
+fn an_interrupted_measurement_says_so_and_leaves_nothing() {
     let folder = Folder::new();
     let mut command = folder.paceline("try -- touch ran");
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -250,7 +251,7 @@ fn an_argument_that_is_no_text_is_named() {
     assert!(folder.files().is_empty());
 }
 
-/// Tables of two runs, or some of one, would answer what nobody asked.
+/// Tables of two runs, or some tables of one, would be misleading.
 #[test]
 fn tables_that_cannot_all_be_written_are_not_there() {
     let folder = Folder::new();
@@ -267,9 +268,9 @@ fn tables_that_cannot_all_be_written_are_not_there() {
     assert!(folder.files().is_empty(), "{:?}", folder.files());
 }
 
-/// `nohup` has it ignore hangups, and its command.
+/// `nohup` makes it and its command ignore hangups.
 #[test]
-fn who_is_to_ignore_hangups_does() {
+fn a_recorder_under_nohup_ignores_hangups() {
     let folder = Folder::new();
     let mut command = Command::new("nohup");
     command.arg(env!("CARGO_BIN_EXE_paceline")).current_dir(folder.0.path());
@@ -285,9 +286,9 @@ fn who_is_to_ignore_hangups_does() {
     assert_eq!(within(child, SOON).status.code(), Some(7));
 }
 
-/// What is recorded with takes its time to begin.
+/// The recorder takes some time to begin.
 #[test]
-fn a_command_is_not_started_for_who_has_interrupted() {
+fn a_command_does_not_start_after_an_interrupt() {
     for wait_ms in [10, 30, 60, 120, 240] {
         let folder = Folder::new();
         let mut command = folder.paceline("record -o trace -- touch ran");
@@ -297,16 +298,16 @@ fn a_command_is_not_started_for_who_has_interrupted() {
         let status = within(child, SOON).status;
         match status.code() {
             Some(0) => assert_eq!(folder.files(), ["ran", "trace"]),
-            // or it was not there yet to answer
+            // or the handler was not installed yet
             Some(130) | None => assert!(folder.files().is_empty(), "{:?}", folder.files()),
             _ => panic!("{status} after {wait_ms} ms"),
         }
     }
 }
 
-/// A command that hears no signal.
+/// A command that ignores signals.
 #[test]
-fn who_interrupts_twice_waits_no_longer_and_has_the_recording() {
+fn a_second_interrupt_ends_the_wait_and_keeps_the_recording() {
     let folder = Folder::new();
     let deaf = "exec 2>/dev/null; trap '' INT TERM; touch running; while [ -e running ]; do sleep 0.05; done";
     let child = recorded(&folder, deaf);
@@ -323,7 +324,7 @@ fn who_interrupts_twice_waits_no_longer_and_has_the_recording() {
 }
 
 #[test]
-fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+fn a_pipe_without_a_writer_is_not_waited_for() {
     let folder = Folder::new();
     assert!(Command::new("mkfifo").arg(folder.at("pipe")).status().unwrap().success());
     for (words, wanted) in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `import` and a replay of what it wrote, as a user runs them: what comes out is what happened.
+//! `import` and a replay of its output, as a user runs them: the result matches the original run.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,7 +28,7 @@ impl Folder {
         command.env("XDG_CACHE_HOME", self.path()).output().unwrap()
     }
 
-    /// What it says, on standard error.
+    /// Its standard error.
     fn said(&self, words: &str) -> String {
         let output = self.paceline(words);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -79,8 +79,8 @@ fn switch(prev: (&str, u32, i32), state: &str, next: (&str, u32, i32)) -> String
 const IDLE: (&str, u32, i32) = ("swapper/0", 0, 120);
 const START_US: u64 = 5_000_000;
 
-/// `pulse` is woken every 8 ms by an interrupt, works for 2 ms, and preempts `hog` for that, for 0.8 s. `flags`: those of a line
-/// outside and inside of an interrupt.
+/// An interrupt wakes `pulse` every 8 ms. It works for 2 ms, and preempts `hog` for that, for 0.8 s. `outside`,
+/// `inside`: flags of a line outside and inside of an interrupt.
 fn hog_and_pulse(outside: &str, inside: &str) -> String {
     let (hog, pulse) = (("hog", 50, 120), ("pulse", 60, 120));
     let mut text = line("<idle>", 0, outside, START_US, &switch(IDLE, "R", hog));
@@ -134,7 +134,7 @@ fn a_timer_is_recognised_without_interrupts() {
     assert!((elapsed_s(run) / 0.805 - 1.0).abs() < 0.01, "{run}");
 }
 
-/// `audio` is real-time and preempts three hogs at once, whatever schedules those.
+/// `audio` is real-time and preempts three hogs at once, under any scheduler.
 #[test]
 fn a_realtime_task_waits_for_no_other_in_a_replay() {
     let hogs = [("hogA", 201, 120), ("hogB", 202, 120), ("hogC", 203, 120)];
@@ -208,7 +208,7 @@ fn threads_of_a_process_share_its_address_space() {
 
 #[test]
 fn a_trace_that_lacks_much_is_refused_unless_asked_for() {
-    // CPU 1 has nothing before 0.7 s, and then a task that had it for nobody knows how long.
+    // CPU 1 has nothing before 0.7 s, and then a task that had it for an unknown time.
     let late = ("late", 80, 120);
     let mut text = hog_and_pulse("d..2.", "dNh4.");
     let on_1 = |text: String| text.replace("[000]", "[001]");
@@ -240,12 +240,12 @@ fn a_trace_that_lacks_much_is_refused_unless_asked_for() {
     assert!((cpu_s / 0.040 - 1.0).abs() < 0.01, "{cpu_s}");
 }
 
-/// What a task did whose leaving its CPU is missing belongs to nobody, and is counted.
+/// A task's work before a missing switch belongs to no task, and is counted.
 #[test]
-fn a_missing_switch_is_counted_once_and_billed_to_nobody() {
+fn a_missing_switch_is_counted_once_and_charged_to_no_task() {
     let text = hog_and_pulse("d..2.", "dNh4.");
     let lines: Vec<&str> = text.lines().collect();
-    // `pulse` leaves, for the 50th time.
+    // `pulse` leaves for the 50th time.
     let without: Vec<&str> =
         lines.iter().enumerate().filter(|(at, _)| *at != 3 * 50).map(|(_, line)| *line).collect();
     assert!(lines[3 * 50].contains("prev_comm=pulse"));

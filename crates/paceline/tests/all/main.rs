@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tests of the command: what it prints, writes and refuses, its pages in a browser, and in `guest` what takes a kernel.
+//! Tests of the command: its output, files and refusals, its pages in a browser, and in `guest` the tests that need a
+//! kernel.
 
 mod browser;
 mod cli;

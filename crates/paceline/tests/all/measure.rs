@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const BIN: &str = env!("CARGO_BIN_EXE_paceline");
 const NOBODY: u32 = 65_534;
 
-/// The command as somebody who is not root has it, in a folder that is theirs.
+/// The command for a user without root, in a folder of that user's.
 struct Unprivileged {
     folder: TempDir,
     is_root: bool,
@@ -24,7 +24,7 @@ impl Unprivileged {
         let folder = tempfile::tempdir().unwrap();
         let is_root = rustix::process::geteuid().is_root();
         if is_root {
-            // Where the command was built may be closed to them.
+            // The build folder may be closed to that user.
             fs::copy(BIN, folder.path().join("paceline")).unwrap();
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
@@ -36,7 +36,7 @@ impl Unprivileged {
         self.folder.path().join(name)
     }
 
-    /// What it comes to, and what it said.
+    /// Its output, and its messages.
     fn paceline(&self, arguments: &[&str]) -> (Output, String) {
         let mut command = Command::new(BIN);
         if self.is_root {
@@ -64,7 +64,7 @@ fn numbers(table: &toml::Table) -> Vec<(&str, &toml::Table)> {
 }
 
 #[test]
-fn who_is_not_root_measures_a_machine_that_a_comparison_takes_or_says_what_it_lacks() {
+fn a_user_without_root_measures_a_machine_that_a_comparison_takes_or_names_what_it_lacks() {
     let user = Unprivileged::new();
     let (output, said) = user.paceline(&["measure", "-o", "mine.toml"]);
     assert!(output.status.success(), "{said}");
@@ -84,7 +84,7 @@ fn who_is_not_root_measures_a_machine_that_a_comparison_takes_or_says_what_it_la
         let those = numbers.iter().filter(|(_, number)| number["tag"].as_str() == Some(tag));
         those.map(|(name, _)| *name).collect::<Vec<_>>()
     };
-    // Where others disturb it, it may not have all of what anybody can measure.
+    // If other tasks disturb it, some numbers that can be measured anywhere may be missing.
     let anywhere = ["syscall_ns", "clock_ghz", "atomic_ns", "copy_byte_ns", "timer_ns"];
     assert!(tagged("measured").iter().any(|name| anywhere.contains(name)), "{text}");
 

@@ -20,23 +20,23 @@ const MINUTE: &str = r#"{
     }
 }"#;
 
-/// A policy whose name is as long as names of policies are.
+/// A policy with a long name.
 const LONG: &str = "min-fair:target=0.9,tenant=program,inside=utility";
 
 /// Width and height of a phone and of a desk's screen, CSS pixels.
 const PHONE: (u32, u32) = (360, 740);
 const DESK: (u32, u32) = (1280, 900);
-/// What A4 has within its margins.
+/// A4 within its margins.
 const PAPER: (u32, u32) = (720, 1040);
 
-/// By how much the page is wider than the window.
+/// How much the page is wider than the window.
 const WIDER: &str = "document.scrollingElement.scrollWidth - document.documentElement.clientWidth";
 
-/// Elements that reach farther to the right than the window, but for what scrolls in a box of its own.
+/// Elements that reach farther to the right than the window, except in a scrolling box of their own.
 const TOO_WIDE: &str = "[...document.querySelectorAll('body *')].filter(it => !it.closest('.scroll *') && \
     it.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5).map(it => it.outerHTML.slice(0, 80))";
 
-/// Texts whose colour is too near to what is behind them: less than 4.5 to 1 (WCAG 2.1, 1.4.3).
+/// Texts with too little contrast to their background: less than 4.5 to 1 (WCAG 2.1, 1.4.3).
 const UNREADABLE: &str = r#"(() => {
     const numbers = color => (color.match(/[\d.]+/g) || []).map(Number);
     const linear = c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -76,7 +76,7 @@ fn list(value: &Value) -> Vec<&str> {
     value.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect()
 }
 
-/// Presses Tab until the page is left. Returns what had the focus, one after the other.
+/// Presses Tab until the page is left. Returns the elements that had the focus, in order.
 fn tabbed(browser: &mut Browser) -> Vec<String> {
     const NAMED: &str = "(it => it === document.body ? '' : it.tagName + ' ' + (it.ariaLabel || it.value || \
                          it.textContent))(document.activeElement)";
@@ -142,7 +142,7 @@ fn nothing_goes_wrong(browser: &Browser) {
 fn wide_things_scroll_alone(browser: &mut Browser) {
     let too_wide = browser.value(TOO_WIDE);
     assert_eq!((browser.value(WIDER), list(&too_wide)), (0.into(), vec![]));
-    // The same of a page that has something too wide.
+    // The same on a page with something too wide.
     browser.value(
         "void document.body.insertAdjacentHTML('beforeend', '<p id=w style=width:3000px>w')",
     );
@@ -150,7 +150,7 @@ fn wide_things_scroll_alone(browser: &mut Browser) {
     browser.value("document.getElementById('w').remove()");
 }
 
-/// Names of rows leave half of a table's width to figures, and all of a plot's is within it.
+/// Names of rows leave half of a table's width to figures, and a plot is entirely within its width.
 fn a_row_has_its_name_beside_its_figures(browser: &mut Browser) {
     assert_eq!(browser.value("innerWidth"), PHONE.0);
     browser.value("void document.querySelectorAll('details').forEach(it => { it.open = true; })");
@@ -181,7 +181,7 @@ fn keys_reach_everything(browser: &mut Browser) {
          it.checkVisibility()).map(it => it.tagName + ' ' + (it.ariaLabel || it.value || it.textContent))",
     );
     assert_eq!(reached, list(&all));
-    // Arrows choose what colours mean.
+    // Arrow keys choose the meaning of colours.
     browser.value("document.querySelector('input:checked').focus()");
     let color = "getComputedStyle(document.querySelector('.timeline path[class~=t1]')).fill";
     let by_task = browser.value(color);
@@ -224,7 +224,7 @@ fn everything_has_a_name(browser: &mut Browser) {
     assert!(!of("table").is_empty() && !of("image").is_empty() && !of("radio").is_empty());
 }
 
-/// What a reader needs, on four pages at most; every run and task is for a screen.
+/// The essentials, on four pages at most; every run and task is for a screen.
 fn paper_has_what_matters(browser: &mut Browser) {
     browser.prefer("print", "dark");
     browser.resize(PAPER, false);

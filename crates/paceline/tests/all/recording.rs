@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `compare` of a recording: on which machine it is replayed, and what is said of how near the replay comes.
+//! `compare` of a recording: the machine of its replay, and the report of the replay's distance.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn paceline(folder: &Path, words: &[&str]) -> Output {
     output
 }
 
-/// Makes a recording of a machine with so many CPUs: on the first and on the last one a task works for 0.1 s.
+/// Makes a recording of a machine with `cpus` CPUs: on the first and on the last one a task works for 0.1 s.
 fn record(folder: &Path, cpus: usize) {
     let mut text = String::new();
     let mut line = |at: &str, by: &str, cpu: usize, event: String| {
@@ -79,7 +79,7 @@ fn another_number_of_cpus_is_said_in_the_heading() {
 }
 
 #[test]
-fn a_replay_says_how_far_it_is_from_its_recording_whoever_takes_part() {
+fn a_replay_says_how_far_it_is_from_its_recording_under_any_policies() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), 2);
     for policies in ["default", "default,cas", "cas"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The reference pages have an entry for every key: of files that come along, and of JSON that is printed.
+//! The reference pages have an entry for every key of built-in files, and of printed JSON.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ fn tables(folder: &str) -> Vec<(String, toml::Table)> {
     files.map(table).collect()
 }
 
-/// Keys of a value and of all below it. What is below a key in `names` has names for keys, which are none.
+/// Keys of a value and of all below it. Below a key in `names`, keys are names, which do not count.
 fn keys(value: &toml::Value, names: &[&str], found: &mut BTreeSet<String>) {
     match value {
         toml::Value::Table(table) => {
@@ -68,7 +68,7 @@ fn every_key_of_a_machine_file_has_its_entry() {
 fn every_key_of_a_paper_file_has_its_entry() {
     let mut found = BTreeSet::new();
     for (_, table) in tables("papers") {
-        // Experiments and the like have names of their own; so have costs, programs and scales.
+        // Experiments and similar tables have names as keys; so have costs, programs and scales.
         let names = ["experiment", "sweep", "trial", "neighbours", "costs", "profile"];
         keys(&toml::Value::Table(table), &names, &mut found);
     }
@@ -129,7 +129,7 @@ fn every_key_of_a_workload_file_has_its_entry() {
     assert_has("workload-files.md", &found);
 }
 
-/// What a command prints as JSON.
+/// A command's JSON output.
 fn printed(words: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
     let output = command.args(words).stdin(Stdio::null()).output().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tree keeps its own rules: a licence line, files of one subject's size, nothing half done,
-//! nothing that holds on one machine only.
+//! The tree keeps its own rules: a licence line, files of one subject's size, nothing half done, nothing that only
+//! works on one machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ fn no_file_outgrows_its_subject() {
 
 #[test]
 fn nothing_is_left_half_done_or_tied_to_one_machine() {
-    // Written apart so that this file does not contain them.
+    // Split so that this file does not contain them.
     let words = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
@@ -99,4 +99,68 @@ fn every_crate_says_what_it_is() {
         .filter(|(name, _)| name.ends_with("src/lib.rs") || name.ends_with("src/main.rs"))
         .filter(|(_, text)| !text.lines().any(|line| line.starts_with("//! ")));
     assert_none("no crate documentation", lacking.map(|(name, _)| name).collect());
+}
+
+/// Prose of a file: comments of code, with line breaks as spaces; a blank line, code and markup end a sentence.
+fn prose(name: &str, text: &str) -> String {
+    let mut prose = String::new();
+    let mut is_fenced = false;
+    for line in text.lines().map(str::trim) {
+        let said = match name.ends_with(".md") {
+            true => {
+                is_fenced ^= line.starts_with("```");
+                let is_prose = !is_fenced && !line.starts_with(['|', '#', '`', '<']);
+                is_prose.then(|| line.trim_start_matches(['-', '*', ' ']))
+            }
+            false => ["///", "//!", "//", "/*", "*/", "*", "# "]
+                .iter()
+                .find_map(|mark| line.strip_prefix(mark))
+                .map(str::trim),
+        };
+        match said {
+            Some(said) if !said.is_empty() => prose += &format!("{said} "),
+            _ => prose += "\n",
+        }
+    }
+    prose
+}
+
+/// A sentence may not begin with these. A question may.
+const RELATIVES: [&str; 8] =
+    ["Who ", "Whom ", "Whose ", "Of which ", "Of whom ", "For whom ", "To whom ", "With whom "];
+
+fn relative_sentences(name: &str, text: &str) -> Vec<String> {
+    let prose = prose(name, text);
+    let sentences = prose.split('\n').flat_map(|part| part.split_inclusive(['.', '?', '!', ';']));
+    let begins = |sentence: &&str| RELATIVES.iter().any(|word| sentence.starts_with(word));
+    let found = sentences.map(str::trim).filter(begins).filter(|sentence| !sentence.ends_with('?'));
+    found.map(|sentence| format!("{name}: {sentence}")).collect()
+}
+
+#[test]
+fn no_sentence_begins_with_a_relative() {
+    let sample =
+        "/// It runs. Who waits\n/// is not sent around.\n/// Who calls this?\nlet who = 1;\n";
+    assert_eq!(relative_sentences("a.rs", sample), ["a.rs: Who waits is not sent around."]);
+    let files = files();
+    let prose = files.iter().filter(|(name, _)| is_code(name) || name.ends_with(".md"));
+    let offenders = prose.flat_map(|(name, text)| relative_sentences(name, text));
+    assert_none("sentences that begin with a relative; name the thing", offenders.collect());
+}
+
+/// Columns of a line of C, with a tab as wide as eight.
+fn columns(line: &str) -> usize {
+    line.chars().fold(0, |at, letter| if letter == '\t' { (at / 8 + 1) * 8 } else { at + 1 })
+}
+
+#[test]
+fn lines_of_c_fit_100_columns() {
+    let files = files();
+    let c = files.iter().filter(|(name, _)| name.ends_with(".c") || name.ends_with(".h"));
+    let offenders = c.flat_map(|(name, text)| {
+        let long = text.lines().enumerate().filter(|(_, line)| columns(line) > 100);
+        long.map(|(at, line)| format!("{name}:{}: {} columns", at + 1, columns(line)))
+            .collect::<Vec<_>>()
+    });
+    assert_none("lines of C above 100 columns", offenders.collect());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A real Chromium without a window, asked by its DevTools protocol: JSON messages that end in NUL, through pipes.
+//! A real Chromium without a window, through its DevTools protocol: JSON messages that end in NUL, through pipes.
 //!
 //! <https://chromedevtools.github.io/devtools-protocol/>
 
@@ -12,11 +12,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Debian's names of it, and others'.
+/// Debian's names of it, and other distributions'.
 const PROGRAMS: [&str; 4] =
     ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
-/// It reads what is asked from descriptor 3 and answers on 4: those are our pipes.
+/// It reads requests from descriptor 3 and answers on 4: those are our pipes.
 const THROUGH_PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 >/dev/null 2>&1 </dev/null"#;
 
 /// One page in a browser of its own.
@@ -26,13 +26,13 @@ pub struct Browser {
     from: BufReader<ChildStdout>,
     session: String,
     asked: u64,
-    /// What it has told meanwhile, unasked.
+    /// Its unrequested messages.
     pub told: Vec<Value>,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Shows a file in a window of so many CSS pixels, a phone's or a desk's.
+    /// Shows a file in a window of this size in CSS pixels, a phone's or a desk's.
     pub fn show(file: &Path, size: (u32, u32), phone: bool) -> Browser {
         let mut browser = Browser::start();
         for domain in ["Page", "Runtime", "Log", "Network"] {
@@ -75,7 +75,7 @@ impl Browser {
         browser
     }
 
-    /// Calls a method, and waits for what it gives.
+    /// Calls a method, and waits for its result.
     pub fn ask(&mut self, method: &str, parameters: Value) -> Value {
         self.asked += 1;
         let mut message = json!({"id": self.asked, "method": method, "params": parameters});
@@ -101,7 +101,7 @@ impl Browser {
         serde_json::from_slice(&message).unwrap()
     }
 
-    /// What an expression of JavaScript is.
+    /// The value of an expression of JavaScript.
     pub fn value(&mut self, expression: &str) -> Value {
         let ask = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let given = self.ask("Runtime.evaluate", ask);
@@ -109,13 +109,13 @@ impl Browser {
         given["result"]["value"].clone()
     }
 
-    /// Shows it as on paper or on a screen, to somebody who wants it light or dark.
+    /// Shows it as on paper or on a screen, in light or dark colours.
     pub fn prefer(&mut self, medium: &str, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.ask("Emulation.setEmulatedMedia", json!({"media": medium, "features": features}));
     }
 
-    /// The window becomes another.
+    /// Changes the size of the window.
     pub fn resize(&mut self, (width, height): (u32, u32), phone: bool) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone});
@@ -131,7 +131,7 @@ impl Browser {
         }
     }
 
-    /// A picture of all of the page in this size, as base64 of a PNG.
+    /// A picture of the whole page at this scale, as base64 of a PNG.
     pub fn picture(&mut self, scale: f64) -> String {
         let size = self
             .value("[document.documentElement.clientWidth, document.documentElement.scrollHeight]");

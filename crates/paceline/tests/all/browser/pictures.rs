@@ -10,15 +10,16 @@ use serde_json::Value;
 
 use super::Browser;
 
-/// Size of a kept picture: enough to see what stands where, and too small for letters.
+/// Size of a kept picture: enough to see the layout, and too small for letters.
 const SCALE: f64 = 0.4;
-/// Pictures are compared by squares of so many pixels, so that another version of a font or a browser is no difference.
+/// Pictures are compared by squares of this many pixels, so that another version of a font or a browser is no
+/// difference.
 const SQUARE: u32 = 12;
-/// By how much of 255 the mean colour of a square may differ, and how many squares of 1,000 may differ by more.
+/// Most difference of a square's mean colour, of 255, and most squares of 1,000 with a greater difference.
 const COLOR: u32 = 40;
 const SQUARES: f64 = 20.0;
 
-/// Parts of 1,000 squares that differ between two PNGs; those that only one of them has all differ.
+/// Parts of 1,000 squares that differ between two PNGs; squares that only one PNG has all differ.
 const DIFFER: &str = r#"(async (urls, square, color) => {
     const pixels = await Promise.all(urls.map(async url => {
         const image = new Image();
@@ -58,7 +59,7 @@ impl Pictures {
         self.browser.value(&call).as_f64().unwrap()
     }
 
-    /// A page looks as its kept picture, and would not without its answer.
+    /// A page looks like its kept picture, and would not without its answer.
     pub fn compare(&mut self, page: &mut Browser, name: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/page/{name}.png"));
         let now = page.picture(SCALE);
@@ -90,10 +91,10 @@ impl Pictures {
     }
 }
 
-/// The release of axe-core that pages are held to.
+/// The release of axe-core that checks the pages.
 const AXE: &str = "4.14.1";
 
-/// What axe-core says is wrong with a page; None: it is not here and cannot be fetched.
+/// axe-core's complaints about a page; None: it is not here and cannot be fetched.
 pub fn axe(page: &mut Browser) -> Option<Vec<String>> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("axe-core-{AXE}"));
     let script = folder.join("package/axe.min.js");

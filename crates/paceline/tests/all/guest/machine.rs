@@ -5,7 +5,7 @@
 use crate::guest::in_guest_shaped;
 use vm::{Clock, Shape};
 
-/// What it looks at, and at the end the policies, of each of which it says whether it fits.
+/// The items that it examines, and at the end the policies, with a verdict on whether each fits.
 const CHECKS: [&str; 17] = [
     "kernel",
     "sched_ext",
@@ -26,7 +26,7 @@ const CHECKS: [&str; 17] = [
     "avx-fair",
 ];
 
-/// Everything is a line and an entry, whatever is wrong; and its status says whether policies can be loaded.
+/// Every item is a line and an entry, whatever is wrong; the status says whether policies can be loaded.
 #[test]
 fn doctor_names_what_is_wrong_and_nothing_else() {
     let script = r#"

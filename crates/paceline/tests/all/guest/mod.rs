@@ -13,7 +13,7 @@ use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
 const BIN: &str = env!("CARGO_BIN_EXE_paceline");
 
-/// The command as `$P`, the state of sched_ext, an end with a reason: what `repro live` gives its scripts, too.
+/// The command as `$P`, the state of sched_ext, an end with a reason: `repro live` gives its scripts the same.
 const PRELUDE: &str = include_str!("../../../../../faults/prelude.sh");
 
 /// Runs a shell script as root in a guest with two CPUs side by side.
@@ -21,12 +21,12 @@ pub fn in_guest(script: &str) {
     in_guest_of(2, script);
 }
 
-/// The same with more of them.
+/// The same with more CPUs.
 pub fn in_guest_of(cpus: usize, script: &str) {
     in_guest_by(Clock::Threads, cpus, script);
 }
 
-/// The same by another clock.
+/// The same on another clock.
 pub fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
     in_guest_shaped(Shape { cpus, ..Shape::default() }, clock, script);
 }
@@ -41,13 +41,13 @@ pub fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
     in_guest_with(Request { shape, clock, ..request() }, script);
 }
 
-/// What it is otherwise: a kernel of its own, for one.
+/// Other requests: with a kernel of its own, for example.
 pub fn request() -> Request {
     let nothing = WorkloadRef::Command { argv: Vec::new(), with: Vec::new() };
     Request::new(vec![PolicyRef::Default], nothing)
 }
 
-/// As the request has it, but for the workload.
+/// As the request says, except for the workload.
 pub fn in_guest_with(request: Request, script: &str) {
     run(request, &[], script);
 }

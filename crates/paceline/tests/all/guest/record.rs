@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `record` on a real kernel: inside a guest, which may be filled up and asked in vain.
+//! `record` on a real kernel: inside a guest, where a test may fill the disk and the kernel may refuse.
 
 #[allow(dead_code)]
 use crate::guest::{in_guest, in_guest_beside, in_guest_by};
@@ -56,8 +56,8 @@ fn what_was_recorded_is_kept_whatever_ends_it() {
     );
 }
 
-/// cyclictest's threads are SCHED_FIFO, and say how late they were: at most 10 ms, or the test would not tell. So says the
-/// replay, within a millisecond, under a policy that knows no real-time tasks as well.
+/// cyclictest's threads are SCHED_FIFO, and report how late they were: at most 10 ms, or the test would show nothing.
+/// The replay agrees within a millisecond, even under a policy that does not know real-time tasks.
 #[test]
 fn a_realtime_task_beside_hogs_waits_in_a_replay_as_it_did() {
     in_guest_by(
@@ -85,7 +85,7 @@ END
     );
 }
 
-/// The commands of the guide that record with perf and with trace-cmd: their replay takes as long as what was recorded.
+/// The guide's commands that record with perf and with trace-cmd: their replay takes as long as the recorded run.
 #[test]
 fn recipes_of_the_guide_record_what_a_replay_needs() {
     const GUIDE: &str = include_str!("../../../../../docs/src/guides/record-and-replay.md");
@@ -128,7 +128,7 @@ END
     in_guest_beside(&["perf", "trace-cmd"], &script);
 }
 
-/// Tasks are interrupted in the midst of calls, and in the midst of what writes those down. An interrupt within another
+/// Tasks are interrupted in the middle of calls, and of the hooks that write those down. An interrupt within another
 /// one's hook may count as lost.
 #[test]
 fn no_call_is_missed_where_many_share_a_cpu() {
@@ -141,9 +141,9 @@ fn no_call_is_missed_where_many_share_a_cpu() {
     );
 }
 
-/// In a container, or where nobody asked for it. What is mounted for the recorder, its command does not see.
+/// In a container, or where tracefs is not mounted. The recorder's own mount is not visible to its command.
 #[test]
-fn tracepoints_are_found_where_nobody_mounted_their_names() {
+fn tracepoints_are_found_where_tracefs_is_not_mounted() {
     in_guest(
         r#"
         umount /sys/kernel/tracing 2>err || fail "$(cat err)"
@@ -154,9 +154,9 @@ fn tracepoints_are_found_where_nobody_mounted_their_names() {
     );
 }
 
-/// A replay is fitted to what made it.
+/// A replay is fitted to the scheduler in charge.
 #[test]
-fn a_recording_knows_who_was_in_charge() {
+fn a_recording_knows_the_scheduler_in_charge() {
     in_guest(
         r#"
         made() { $P run $1 -- $P record -o $2 -- sh -c 'sleep 0.01' 2>err || fail "$?: $(cat err)"; }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `run`, and `compare --on here`, on a real kernel: inside a guest, where they are what a comparison runs.
+//! `run`, and `compare --on here`, on a real kernel: inside a guest, where a comparison runs them.
 
 #[allow(dead_code)]
 use crate::guest::{in_guest, in_guest_by, in_guest_of, in_guest_shaped, in_guest_with, request};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use vm::{Clock, Request, Shape};
 
-/// The same with memory nodes.
+/// A guest with memory nodes.
 fn in_guest_with_nodes(cpus: usize, nodes: usize, script: &str) {
     in_guest_shaped(Shape { cpus, nodes, ..Shape::default() }, Clock::Threads, script);
 }
@@ -25,7 +25,7 @@ fn survived(fault: &str, policies: &str) -> String {
     )
 }
 
-/// A guest with the oldest kernel of Debian's that has sched_ext.
+/// A guest with Debian's oldest kernel with sched_ext.
 fn oldest(cpus: usize) -> Request {
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
     let oldest = vm::kernel::oldest(None, &hidden).expect("Debian has one");
@@ -43,7 +43,7 @@ fn pages_follow_their_threads_to_other_nodes() {
     in_guest_with_nodes(8, 4, &format!("policy=dino:gate=off; spinners=; REST=5\n{fault}"));
 }
 
-/// Two devils of node 0; the loader is killed while one's pages are on their way.
+/// Two devils of node 0; the loader is killed while one's pages are being moved.
 #[test]
 fn a_kill_in_a_move_loses_nothing() {
     in_guest_with_nodes(
@@ -72,7 +72,7 @@ C
     );
 }
 
-/// Two devils of node 0, and less room on node 1 than one of them needs: what fits is moved, and the rest is told of.
+/// Two devils of node 0, and less room on node 1 than one of them needs: what fits is moved, and the rest is reported.
 #[test]
 fn a_node_that_is_full_is_told_of() {
     in_guest_with_nodes(
@@ -97,7 +97,7 @@ fn a_node_that_is_full_is_told_of() {
     );
 }
 
-/// The same without a scheduler in the kernel: threads are bound to their nodes, and get their own masks back.
+/// The same without a scheduler in the kernel: threads are bound to their nodes, and their own masks are restored.
 #[test]
 fn pages_follow_threads_that_are_bound_to_other_nodes() {
     let fault = include_str!("../../../../../faults/pages.sh");
@@ -125,7 +125,7 @@ fn pages_follow_threads_that_are_bound_to_other_nodes() {
 }
 
 #[test]
-fn it_goes_when_its_time_its_command_or_somebody_ends_it() {
+fn policy_unloads_on_timeout_exit_or_signal() {
     in_guest(
         r#"
         $P run fifo --for 500ms 2>err || fail "time: $?"
@@ -212,7 +212,7 @@ fn what_cannot_be_loaded_is_one_line() {
     );
 }
 
-/// There threads have other numbers than in the kernel, and the limits of others' groups are not to be seen.
+/// In a container threads have other numbers than in the kernel, and other containers' limits are not visible.
 #[test]
 fn in_a_container_what_needs_more_than_it_shows_is_refused() {
     in_guest(
@@ -262,7 +262,7 @@ fn the_kernel_gets_its_own_class_back_whatever_ends_it() {
 }
 
 #[test]
-fn partial_mode_takes_who_asks() {
+fn partial_mode_takes_only_tasks_that_ask() {
     in_guest(
         r#"
         # The class that a task asks for, and whether the policy has it: the command, a child of it, and another.
@@ -295,9 +295,9 @@ C
     );
 }
 
-/// A pager that is not scrolled, and its pipe is full: neither the time nor a signal waits for it, and lines stay whole.
+/// A pager that is not scrolled, with a full pipe: neither the time nor a signal waits for it, and lines stay whole.
 #[test]
-fn nobody_waits_for_who_reads_the_lines() {
+fn a_policy_unloads_without_waiting_for_a_reader() {
     in_guest(
         r#"
         mkfifo lines
@@ -322,7 +322,7 @@ fn nobody_waits_for_who_reads_the_lines() {
     );
 }
 
-/// Counters that every CPU has stand in for those of instructions: by the policy and by the program at switches.
+/// A counter that every CPU has stands in for that of instructions: read by the policy and by the program at switches.
 #[test]
 fn speeds_come_from_counters_a_profile_or_memory() {
     in_guest(
@@ -361,11 +361,11 @@ fn speeds_come_from_counters_a_profile_or_memory() {
     );
 }
 
-/// No guest counts license levels: nanoseconds stand for cycles at the highest one. The two programs differ in what
-/// somebody said of them.
+/// No guest counts license levels: nanoseconds stand for cycles at the highest one. The two programs differ in their
+/// profile.
 #[test]
-fn who_is_slowed_by_others_is_refunded_by_what_counters_say() {
-    // As slow as what stands for its counter: 1 GHz at the highest level, 1.33 at the lowest.
+fn a_slowed_task_is_refunded_by_counters() {
+    // As slow as the counter that stands in: 1 GHz at the highest level, 1.33 at the lowest.
     let slow = [
         ("value = 3.2", "value = 1.3333"),
         ("value = 2.8", "value = 1.2"),
@@ -411,7 +411,7 @@ EOF
     in_guest_by(Clock::Icount, 1, &script.replace("SLOW", &slow));
 }
 
-/// Without a scheduler in the kernel: six programs on two fast and four slow cores, which are so in name only.
+/// Without a scheduler in the kernel: six programs on two fast and four slow cores, which differ in name only.
 const BY_AFFINITY: &str = r#"
     kinds="--core-types 0-1=fast,2-5=slow"
     printf '[programs]\ns0 = 3.5\ns1 = 3.1\ns2 = 2.7\ns3 = 2.3\ns4 = 2.0\ns5 = 1.7\n' >six.toml
@@ -432,7 +432,7 @@ const BY_AFFINITY: &str = r#"
 
 #[test]
 fn shares_come_by_affinity_and_masks_come_back() {
-    // Here CPUs are as fast as each other whatever else the host does.
+    // On this clock CPUs are equally fast, whatever else the host does.
     in_guest_by(
         Clock::Dilated,
         6,
@@ -620,9 +620,10 @@ fn a_comparison_here_takes_turns() {
     );
 }
 
-/// Who forks without end and computes does not keep its policy's owner from taking it out, nor from speaking.
+/// A task that forks without end, and computes, prevents the policy's owner neither from unloading it nor from
+/// printing.
 #[test]
-fn a_storm_of_forks_starves_nobody_above() {
+fn a_storm_of_forks_does_not_starve_the_loader() {
     in_guest(
         r#"
         for policy in flsched cas 'min-fair --core-types 0=fast,1=slow'; do
@@ -657,38 +658,40 @@ fn hackbench_ends_well_when_the_loader_is_killed() {
     survives(2, include_str!("../../../../../faults/kill-loader.sh"), "flsched cas");
 }
 
-/// A real-time hog takes its CPU from a policy: whoever can leaves, who cannot is reported.
+/// A real-time hog takes a CPU from a policy: tasks that can leave it do, and tasks that cannot are reported.
 #[test]
 fn tasks_leave_a_cpu_that_a_real_time_task_takes() {
     let policies = "flsched cas cas:slack=3ms,aggregate=2 o1 avx-fair";
     survives(2, include_str!("../../../../../faults/rt-hog.sh"), policies);
 }
 
-/// And where such a task comes and goes, who waits there is not sent away each time.
+/// Tasks stay put when a real-time task only visits briefly.
 #[test]
 fn tasks_share_a_cpu_that_a_real_time_task_visits() {
     let policies = "flsched cas";
     survives(2, include_str!("../../../../../faults/visited.sh"), policies);
 }
 
-/// CPUs come and go under load, for every policy that is not a cheat: it stays, and the load ends well. Variants that
-/// do not always survive it are in papers/live.toml.
+/// CPUs go offline and come back under load, for every policy that is not a cheat: it stays, and the load ends well.
+/// Variants that do not always survive it are in papers/live.toml.
 #[test]
 fn cpus_come_and_go() {
     let policies = "flsched cas o1 min-fair dino avx-fair rr fifo";
     survives(4, include_str!("../../../../../faults/hotplug.sh"), policies);
 }
 
-/// Whoever waits for a CPU that goes, in a queue of the policy's own, is not asked for any more there.
+/// The oldest kernel no longer calls dispatch on a CPU that goes offline, so tasks must not be left in the policy's
+/// queue of that CPU.
 #[test]
 fn cpus_come_and_go_on_the_oldest_kernel() {
     let policies = "flsched:pull=true cas min-fair dino avx-fair";
     in_guest_with(oldest(4), &survived(include_str!("../../../../../faults/hotplug.sh"), policies));
 }
 
-/// Older kernels ask a CPU that goes for nobody while they wait for RCU, and so for those that read and wait for it.
+/// Older kernels do not call dispatch on a CPU that goes offline while they wait for RCU: for readers that wait for
+/// that CPU.
 #[test]
-fn who_reads_is_not_left_on_a_cpu_that_goes() {
+fn rcu_readers_are_not_left_on_a_cpu_that_goes_offline() {
     let fault = r#"
         load
         for n in 1 2 3; do spin; taskset -p 7 $! >/dev/null; done
@@ -709,8 +712,8 @@ fn who_reads_is_not_left_on_a_cpu_that_goes() {
     in_guest_with(oldest(4), &survived(fault, policies));
 }
 
-/// One that was away when the tables were made ends the policy when it comes; until then, who may run on all others
-/// is bound to none.
+/// A CPU that was offline when the tables were made ends the policy when it comes online. Until then, a task that may
+/// run on all others counts as not pinned.
 #[test]
 fn a_cpu_that_was_not_there_ends_the_policy() {
     in_guest_of(
@@ -733,7 +736,7 @@ fn a_cpu_that_was_not_there_ends_the_policy() {
     );
 }
 
-/// The kernel takes a CPU's counters away with it.
+/// The kernel removes a CPU's counters when it goes offline.
 #[test]
 fn a_cpu_that_comes_back_has_its_counter_again() {
     in_guest(
@@ -755,7 +758,8 @@ fn a_cpu_that_comes_back_has_its_counter_again() {
     );
 }
 
-/// One that is to plan anew all the time has a part of a CPU all the same, and says so: it is above its policy's tasks.
+/// A control plane that is to plan all the time stays within its part of a CPU, and says so: it precedes its policy's
+/// tasks.
 #[test]
 fn a_control_plane_takes_no_more_than_its_part() {
     in_guest(
@@ -785,9 +789,10 @@ fn a_control_plane_takes_no_more_than_its_part() {
     );
 }
 
-/// The thread that takes a CPU down has turns shorter than that takes, and is alone there: nobody forgets it.
+/// The thread that takes a CPU offline has slices shorter than that takes, and is alone on the CPU: it must not be left
+/// waiting.
 #[test]
-fn who_takes_a_cpu_down_has_its_turns() {
+fn the_thread_that_takes_a_cpu_offline_is_not_starved() {
     in_guest_of(
         4,
         r#"
@@ -808,9 +813,10 @@ fn who_takes_a_cpu_down_has_its_turns() {
     );
 }
 
-/// Two tasks are bound to each CPU and one to none, and others come and go: everybody gets on, whatever the policy.
+/// Two tasks are pinned to each CPU and one to none, and others come and go: every task makes progress under every
+/// policy.
 #[test]
-fn everybody_gets_on_under_every_policy_on_the_oldest_kernel() {
+fn every_task_progresses_under_every_policy_on_the_oldest_kernel() {
     in_guest_with(
         oldest(2),
         r#"

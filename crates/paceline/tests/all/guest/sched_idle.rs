@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What policies say that they keep, seen in a guest.
+//! Guest checks of the promises of policies.
 
 use std::process::{Command, Output};
 
