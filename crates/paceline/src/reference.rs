@@ -162,15 +162,17 @@ fn one_figure(figure: &Value) -> String {
         (true, None) => "not judged",
     };
     let quick = if figure["quick"] == true { ", quick" } else { "" };
-    let date = text("date");
+    let (ground, date) = (text("ground"), text("date"));
+    let measured = match &*ground {
+        "none" => "by a test, or not at all".to_string(),
+        ground => format!("{ground}, {}{quick}", date.split('T').next().unwrap_or_default()),
+    };
     format!(
-        "| {} | {} | {}{range} | {} | {verdict} | {}, {}{quick} | `{}` |\n",
+        "| {} | {} | {}{range} | {} | {verdict} | {measured} | `{}` |\n",
         cell(&text("metric")),
         cell(&published),
         said(&figure["ours"]).unwrap_or_else(|| "–".into()),
         cell(&text("gate")),
-        text("ground"),
-        date.split('T').next().unwrap_or_default(),
         text("name"),
     )
 }

@@ -17,13 +17,13 @@ use common::shipped::SHIPPED;
 mod common;
 
 #[test]
-fn the_policies_have_no_fault_in_memory_or_arithmetic() {
+fn policies_have_no_fault_under_sanitizers() {
     let output = under_sanitizers("watched_policies");
     assert!(output.status.success(), "{}", words(&output));
 }
 
 #[test]
-fn a_planted_overflow_is_caught() {
+fn a_planted_overflow_is_caught_under_sanitizers() {
     let output = under_sanitizers("watched_overflow");
     assert!(!output.status.success(), "nobody watched");
     let words = words(&output);
@@ -31,7 +31,7 @@ fn a_planted_overflow_is_caught() {
 }
 
 #[test]
-#[ignore = "runs under sanitizers: the_policies_have_no_fault_in_memory_or_arithmetic"]
+#[ignore = "runs under sanitizers: policies_have_no_fault_under_sanitizers"]
 fn watched_policies() {
     let registry: Vec<&Policy> =
         SHIPPED.iter().map(|policy| watched(source(policy), policy)).collect();
@@ -40,7 +40,7 @@ fn watched_policies() {
 }
 
 #[test]
-#[ignore = "runs under sanitizers: a_planted_overflow_is_caught"]
+#[ignore = "runs under sanitizers: a_planted_overflow_is_caught_under_sanitizers"]
 fn watched_overflow() {
     let policy = watched("crates/sim/tests/policies/overflow.bpf.c", &OVERFLOW);
     let tasks = (0..16).map(|at| common::task(&format!("burn-{at}"), vec![common::burn(5)]));

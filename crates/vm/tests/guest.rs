@@ -25,7 +25,7 @@ fn main() {
         vm::guest::main(REGISTRY);
     }
     let trial = |name: &str, test: fn()| {
-        Trial::test(name, move || {
+        Trial::test(format!("guest::{name}"), move || {
             test();
             Ok::<(), Failed>(())
         })

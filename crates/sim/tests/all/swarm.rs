@@ -7,9 +7,15 @@ use workload::Fair;
 
 use crate::common::shipped::SHIPPED;
 
+/// Cases of a run: `script/test --fast` takes fewer.
+fn cases() -> u64 {
+    let asked = std::env::var("SWARM_CASES").ok();
+    asked.map_or(1100, |text| text.parse().expect("SWARM_CASES is a whole number"))
+}
+
 #[test]
 fn random_cases_come_out_well() {
-    let swarmed = swarm(0..1100, SHIPPED);
+    let swarmed = swarm(0..cases(), SHIPPED);
     let all: Vec<String> = swarmed
         .failures
         .iter()

