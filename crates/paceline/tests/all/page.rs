@@ -61,10 +61,10 @@ fn report(folder: &Path) -> std::path::PathBuf {
     fs::write(&load, MINUTE).unwrap();
     let made = Command::new(env!("CARGO_BIN_EXE_paceline"))
         .args(["compare", "--on", "sim", "--machine", "numa-2x4"])
-        .args(["--policy", &format!("default,cas,{LONG}"), "--runs", "2", "--workload"])
-        .arg(&load)
-        .arg("--report")
-        .arg(&page)
+        .args(["--policy", &format!("default,cas,{LONG}"), "--runs", "2"])
+        // Names without a folder: the page shows them, and kept pictures have them.
+        .args(["--workload", "minute.json", "--report", "report.html"])
+        .current_dir(folder)
         .stdin(Stdio::null())
         .output()
         .unwrap();
