@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn others_have_what_this_process_has_not_used() {
         let before = look("10 0 0 90 0 0 0 0 0 0", 1.0);
-        // 200 ticks more: 120 used, of which 0.7 s were its own; stolen time counts as others'.
+        // 200 ticks more: 120 used, 0.7 s of them by the test itself; stolen time counts as others'.
         let after = look("70 0 20 160 10 0 0 40 0 0", 1.7);
         assert!((before.until(&after) - 0.25).abs() < 1e-9, "{}", before.until(&after));
         let alone = look("80 0 0 120 0 0 0 0 0 0", 1.8);

@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(build_id(file.path()), None);
     }
 
-    /// An executable of a header, and notes of so many bytes, the first of which is a build id.
+    /// An executable of a header and notes of so many bytes. The first note is a build id.
     fn linked(id: &[u8], notes: u64) -> tempfile::NamedTempFile {
         const NOTES_AT: u64 = 64 + 56;
         let half = |words: &[u16]| words.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -38,6 +38,13 @@ fn beginning(typed: &str, names: impl Iterator<Item = String>) -> Vec<Completion
     names.filter(|name| name.starts_with(typed)).map(CompletionCandidate::new).collect()
 }
 
+/// The same, and files.
+fn or_files(typed: &OsStr, names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
+    let mut found = beginning(&typed.to_string_lossy(), names);
+    found.extend(PathCompleter::file().complete(typed));
+    found
+}
+
 /// Policies, behind the last comma; behind a colon, knobs. Commas separate knobs too, so either may follow a knob.
 pub fn policies(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
@@ -67,18 +74,12 @@ fn knobs(policy: &str) -> impl Iterator<Item = &'static str> {
 
 /// Built-in machines, `this`, and files.
 pub fn machines(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let names = machine::names().chain(["this"]).map(String::from);
-    let mut found = beginning(&typed.to_string_lossy(), names);
-    found.extend(PathCompleter::file().complete(typed));
-    found
+    or_files(typed, machine::names().chain(["this"]).map(String::from))
 }
 
 /// Built-in workloads, and files.
 pub fn workloads(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let names = WORKLOADS.iter().map(|(name, _)| name.to_string());
-    let mut found = beginning(&typed.to_string_lossy(), names);
-    found.extend(PathCompleter::file().complete(typed));
-    found
+    or_files(typed, WORKLOADS.iter().map(|(name, _)| name.to_string()))
 }
 
 /// Names for `repro`.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! For `dino` and similar policies a number is misses of the last-level cache in 1,000 instructions: `mcf = 38`.
-//! Several are the misses at consecutive looks, the last of which stays in force: `mcf = [38, 38, 0.5]`. For `avx-fair`
-//! it is the license level of the program's widest code, 0 to 2: `x265 = 2`.
+//! Several numbers are the misses at consecutive looks; the last number stays in force: `mcf = [38, 38, 0.5]`. For
+//! `avx-fair` it is the license level of the program's widest code, 0 to 2: `x265 = 2`.
 //!
 //! A program's key is its threads' name (15 bytes, as `ps -o comm` shows it), the whole path of its executable, or its
 //! build id (`"build-id:2f91…"`).
@@ -80,7 +80,7 @@ impl Given {
     }
 
     /// The profile of a machine with this many kinds of cores, for these policies. Errors: impossible figures, and
-    /// policies none of which uses a profile.
+    /// a list in which no policy uses a profile.
     pub fn profile<'a>(
         &self,
         kinds: usize,

@@ -125,8 +125,9 @@ impl Clocks {
     }
 }
 
-/// A time at which a turn ends; all others end whole turns before or after it. Of two consecutive events on different
-/// CPUs, the first of which is busy, a turn ends between them. The nearer the two are, the more they tell.
+/// A time at which a turn ends; all others end whole turns before or after it. A turn ends between
+/// two consecutive events on different CPUs if the first CPU is busy. The nearer the two events are,
+/// the more they tell.
 fn end_of_turns(events: &[Event], cpus: usize, turn_ns: u64) -> u64 {
     let part = |t_ns: u64| (t_ns % turn_ns * PARTS as u64 / turn_ns) as usize;
     // For each part of a turn, the votes for it minus those for the part before.

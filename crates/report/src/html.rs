@@ -85,6 +85,15 @@ fn solid(cell: &str) -> String {
     }
 }
 
+/// An item of a legend: a square of this class, and what its colour stands for.
+pub(crate) fn swatch(class: &str, name: &str) -> String {
+    format!(
+        "<li><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\"><path class=\"{class}\" \
+         d=\"M0 0h10v10h-10z\"/></svg>{}</li>",
+        escape(name)
+    )
+}
+
 /// A plot with its caption.
 pub fn figure(caption: &str, svg: &str) -> String {
     format!(

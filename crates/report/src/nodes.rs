@@ -6,13 +6,12 @@ use std::fmt::Write;
 
 use trace::{Home, Outcome, Placed, Tid};
 
-use crate::html::escape;
+use crate::html::{escape, swatch};
 use crate::text::time;
+use crate::timeline::COLORS;
 
 /// Most threads that a picture shows.
 const THREADS: usize = 32;
-/// Nodes with a colour of their own.
-const COLORS: usize = 8;
 /// The picture's units: width of the run, height of a thread's row, room for names.
 const WIDTH: usize = 1000;
 const ROW: usize = 16;
@@ -138,13 +137,7 @@ fn picture(policy: &str, nodes: &Nodes, names: &BTreeMap<Tid, String>, end_ns: u
         nodes.threads.values().flatten().flatten().map(|(_, _, node)| *node).collect();
     let legend: String = all
         .iter()
-        .map(|node| {
-            let color = node.min(&(COLORS - 1));
-            format!(
-                "<li><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\"><path class=\"n{color}\" d=\"M0 0h10v10h-10z\"/></svg>\
-                 node {node}</li>"
-            )
-        })
+        .map(|node| swatch(&format!("n{}", node.min(&(COLORS - 1))), &format!("node {node}")))
         .collect();
     let rows = match nodes.has_pages() {
         true => {

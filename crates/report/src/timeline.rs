@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use trace::{IDLE, Lengths, Outcome, Tid, Timeline, Waits};
 
-use crate::html::{download, escape, figure, table};
+use crate::html::{download, escape, figure, swatch, table};
 use crate::moments::{self, Moment};
 use crate::nodes::{self, Nodes};
 use crate::plot::{Line, lines_named};
@@ -19,7 +19,7 @@ use crate::work::program;
 /// Names what runs under the pointer or a cursor. The pictures need it for nothing else.
 const SCRIPT: &str = include_str!("report.js");
 /// Distinct colours; all further programs or threads share the last.
-const COLORS: usize = 8;
+pub(crate) const COLORS: usize = 8;
 /// Rows of a picture: of a machine with more CPUs, only the first are shown.
 const ROWS: usize = 64;
 /// Width of the longest run and height of a row, in the picture's units.
@@ -193,12 +193,7 @@ impl<K: Ord + Copy> Legend<K> {
     fn html(&self, by: &str, class: char) -> String {
         let mut html = format!("<ul class=\"legend by-{by}\">");
         for (rank, name) in self.names.iter().enumerate() {
-            let _ = write!(
-                html,
-                "<li><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\"><path class=\"{class}{rank}\" \
-                 d=\"M0 0h10v10h-10z\"/></svg>{}</li>",
-                escape(name)
-            );
+            html += &swatch(&format!("{class}{rank}"), name);
         }
         html + "</ul>\n"
     }

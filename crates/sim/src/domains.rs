@@ -40,6 +40,14 @@ pub struct Whereabouts {
     pub memory: BTreeMap<usize, Vec<f64>>,
 }
 
+impl Whereabouts {
+    /// The node with most of a process's pages. None: the process has not run.
+    pub fn home(&self, process: usize) -> Option<usize> {
+        let pages = self.memory.get(&process)?;
+        (0..pages.len()).max_by(|a, b| pages[*a].total_cmp(&pages[*b]))
+    }
+}
+
 /// An order to move a process's pages.
 #[derive(Clone, Copy, Debug)]
 struct Order {
@@ -156,17 +164,16 @@ impl Domains {
 
     /// The places of each of the workload's tasks and its pages, look by look, from the workload's start on.
     pub fn homes(&self, start_ns: u64) -> Vec<Home> {
-        let most = |pages: &[f64]| {
-            let fullest = (0..pages.len()).max_by(|a, b| pages[*a].total_cmp(&pages[*b]));
-            fullest.filter(|node| pages[*node] >= 1.0)
-        };
         let looks = self.whereabouts.iter().filter(|at| at.at_ns >= start_ns);
         let of_look = |at: &Whereabouts| -> Vec<Home> {
+            // Less than a byte is no page.
+            let pages =
+                |process: usize| at.home(process).filter(|node| at.memory[&process][*node] >= 1.0);
             let home = |(id, node): (TaskId, &Option<usize>)| Home {
                 at_ns: at.at_ns - start_ns,
                 tid: tid(id),
                 node: *node,
-                pages: at.memory.get(&self.process[id]).and_then(|pages| most(pages)),
+                pages: pages(self.process[id]),
             };
             at.threads.iter().enumerate().map(home).collect()
         };

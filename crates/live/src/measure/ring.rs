@@ -213,8 +213,8 @@ impl Clocks {
         self.0.iter().map(one).sum()
     }
 
-    /// Takes repetitions, each of which returns its time in ns, until enough were undisturbed, or too many were
-    /// disturbed.
+    /// Repeats until enough repetitions were undisturbed, or too many were disturbed. A repetition returns its time
+    /// in ns.
     fn take(
         &self,
         wanted: usize,

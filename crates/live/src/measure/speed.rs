@@ -13,8 +13,8 @@ use super::reading::{Reading, repeat};
 
 const SAMPLES: usize = 60;
 
-/// A chain of xors and rotations, each of which waits for the one before: one cycle each on all processors of today. No
-/// compiler can shorten it, as it does not know the key.
+/// A chain of xors and rotations. Each waits for the one before, and takes one cycle on all processors of today. No
+/// compiler can shorten the chain, as it does not know the key.
 #[inline(never)]
 fn chain(steps: u32, key: u64) -> u64 {
     let mut state = key;

@@ -595,7 +595,7 @@ fn apply(description: &mut Description, raw: &Raw, fitted: &Fitted) {
 mod tests {
     use super::*;
 
-    /// A machine of two CPUs of which only its caches are known.
+    /// A machine of two CPUs. Only its caches are known.
     fn unknown() -> Raw {
         let place = live::measure::Place {
             cpus: vec![0, 1],

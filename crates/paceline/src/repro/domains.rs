@@ -404,12 +404,6 @@ fn correlation(points: &[(f64, f64)]) -> f64 {
     both / (own * other).sqrt()
 }
 
-/// The node with most of a process's pages.
-fn home(at: &Whereabouts, process: usize) -> Option<usize> {
-    let pages = at.memory.get(&process)?;
-    (0..pages.len()).max_by(|a, b| pages[*a].total_cmp(&pages[*b]))
-}
-
 /// Moves of memory after which the thread does more than before, and all moves that can be judged.
 fn paid_moves(run: &Run) -> (f64, f64) {
     let (mut yes, mut all) = (0.0, 0.0);
@@ -417,7 +411,7 @@ fn paid_moves(run: &Run) -> (f64, f64) {
     for (id, task) in run.tasks.iter().enumerate() {
         let did = |from: usize| (at[from + SEEN].done[id] - at[from].done[id]).max(0.0);
         for second in 1 + SEEN..at.len().saturating_sub(2 + SEEN) {
-            if home(&at[second - 1], task.process) != home(&at[second], task.process) {
+            if at[second - 1].home(task.process) != at[second].home(task.process) {
                 all += 1.0;
                 yes += f64::from(u8::from(did(second + 1) > (1.0 + PAID) * did(second - 1 - SEEN)));
             }
@@ -434,7 +428,7 @@ fn bands(run: &Run) -> Vec<(String, Vec<Band>)> {
     for id in order {
         let task = &run.tasks[id];
         let ran = |at: &Whereabouts| at.threads[id];
-        let lay = |at: &Whereabouts| home(at, task.process);
+        let lay = |at: &Whereabouts| at.home(task.process);
         rows.push((format!("{} runs", task.name), stretches(run, &ran)));
         rows.push((format!("{} pages", task.name), stretches(run, &lay)));
     }

@@ -125,12 +125,7 @@ pub fn papers() -> impl Iterator<Item = &'static str> {
 
 /// Names of all figures and charts.
 pub fn figure_names() -> Vec<String> {
-    let papers = paper::find("all").unwrap_or_default();
-    let of = |paper: &paper::Paper| {
-        let figures = paper.figure.iter().map(|figure| figure.name.clone());
-        figures.chain(paper.view.iter().map(|view| view.name.clone())).collect::<Vec<_>>()
-    };
-    papers.iter().flat_map(of).collect()
+    names::all(&paper::find("all").unwrap_or_default())
 }
 
 /// Every figure and chart by its name, for people and for programs.

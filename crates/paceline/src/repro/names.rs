@@ -40,6 +40,11 @@ fn entries(papers: &[Paper]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
+/// Names of all figures and charts.
+pub fn all(papers: &[Paper]) -> Vec<String> {
+    entries(papers).map(|one| one.name.to_string()).collect()
+}
+
 /// The selection of `--only`.
 pub struct Wanted<'a> {
     papers: &'a [Paper],

@@ -254,7 +254,8 @@ fn homes_have_cores_of_their_own() {
 }
 
 /// By virtual time each CPU's clock is its own. A task that is pulled to another CPU, or moved, is neither ahead nor
-/// behind for that. Six hogs on three CPUs, two of which are reserved for two of the hogs.
+/// behind for that. There are six hogs on three CPUs. Two of the CPUs are
+/// reserved for two of the hogs.
 #[test]
 fn clocks_of_cpus_that_run_apart_do_no_harm() {
     let hog = |number: usize| of(number, 0, task(&format!("hog{number}"), vec![burn(600)]));
