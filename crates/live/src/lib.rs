@@ -56,7 +56,7 @@ pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use others::Others;
 pub use process::{
     Standing, ask_for_sched_ext, end_as_killed, end_as_others, ignore, is_ignored,
-    outrank_policies, speak_from_background, stop, unhandle,
+    outrank_policies, outrank_real_time, speak_from_background, stop, unhandle,
 };
 pub use program::{BY_FILE, absent, name as thread_name};
 pub use topology::{cpu_list, topology};

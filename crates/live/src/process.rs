@@ -96,10 +96,19 @@ pub fn outrank_policies() -> anyhow::Result<()> {
 
 /// Puts this thread above all threads that are not real-time.
 pub(crate) fn outrank_thread() -> io::Result<()> {
-    let lowest = libc::sched_param { sched_priority: 1 };
+    make_real_time(1)
+}
+
+/// Puts this thread above all real-time threads of lower priority, too.
+pub fn outrank_real_time() -> io::Result<()> {
+    make_real_time(98)
+}
+
+fn make_real_time(sched_priority: libc::c_int) -> io::Result<()> {
+    let param = libc::sched_param { sched_priority };
     let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the parameter outlives the call, which keeps no pointer to it
-    checked(unsafe { libc::sched_setscheduler(0, class, &lowest) })
+    checked(unsafe { libc::sched_setscheduler(0, class, &param) })
 }
 
 /// Lets this process write to its terminal from the background too, where `stty tostop` would stop it: needed with a

@@ -2,6 +2,7 @@
 //! Messages between host and guest: one JSON job in, one JSON message a line out.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use live::{Callback, Recording};
 use policy::{Clocks, Profile};
@@ -30,6 +31,8 @@ pub(crate) struct Job {
     pub record: Option<Detail>,
     pub count_locks: bool,
     pub limit_s: f64,
+    /// The agent says every [`BEAT`] that the guest is alive.
+    pub beats: bool,
     /// The host is sent the workload's output as it is written.
     pub show: bool,
     /// The kind of core that each CPU represents, the fastest first; empty: all are alike.
@@ -66,11 +69,16 @@ pub(crate) enum JobWorkload {
     },
 }
 
+/// How often a guest says that it is alive, on its own clock.
+pub(crate) const BEAT: Duration = Duration::from_secs(5);
+
 /// One line from the guest.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// The agent is up, this long after the guest's start.
     Up { after_s: f64 },
+    /// The guest's kernel still runs its most urgent thread.
+    Alive,
     /// The agent's current step.
     Step { text: String },
     /// The workload wrote this line in this step.

@@ -52,6 +52,8 @@ pub(crate) fn arguments(
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
     add(&["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"]);
+    // its own monitor, on its standard input
+    add(&["-chardev", "stdio,id=monitor,signal=off", "-mon", "chardev=monitor,mode=readline"]);
     add(&["-machine", "q35", "-cpu", CPU]);
     let turn = request.turn.filter(|_| *clock != Clock::Threads && shape.cpus > 1);
     let cpus = if turn.is_some() { spaced(shape) } else { vec!["-smp".into(), smp(shape)] };
@@ -108,10 +110,15 @@ fn kernel_command_line(request: &Request, boot: usize, spaced: bool) -> String {
     let cpus = request.shape.cpus;
     let own = if spaced { format!(" nr_cpus={cpus}") } else { String::new() };
     let layout = if request.plugin.is_some() { " nokaslr" } else { "" };
+    // A guest that hangs is sent an NMI: it says where its CPUs are.
+    let hangs = match request.clock {
+        Clock::Threads => " unknown_nmi_panic panic_print=0x40",
+        Clock::Dilated | Clock::Icount => "",
+    };
     let balancing = if request.shape.numa_balancing { "" } else { " numa_balancing=disable" };
     format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init random.trust_cpu=on \
-         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never{balancing}{own} \
+         no_timer_check cryptomgr.notests damon_stat.enabled=N transparent_hugepage=never{balancing}{own}{hangs} \
          -- guest {boot}{layout}"
     )
 }

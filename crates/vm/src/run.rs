@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufWriter, Read};
+use std::io::{BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +29,11 @@ use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
 /// A guest that has sent nothing for this long of the host's time hangs. No task of the guest may send while a workload
 /// runs, but this is far longer than any usual run under emulation.
 const SILENCE_MAX: Duration = Duration::from_secs(900);
+
+/// A guest with CPUs side by side has a thread that says every few seconds that it is alive, and that no task can keep
+/// from running. If it is silent for this long of the host's time, its kernel or the emulator hangs. A boot takes some
+/// ten seconds, beside others a minute.
+const BEATLESS_MAX: Duration = Duration::from_secs(180);
 
 /// A caller that asks for a longer limit than this means to wait for it.
 const LIMIT_USUAL: Duration = Duration::from_secs(600);
@@ -291,6 +296,7 @@ fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
         clocks: request.shape.clocks.dilated(dilation),
         profile: request.profile.clone(),
         probe: !kernel.probed,
+        beats: request.clock == Clock::Threads,
     }
 }
 
@@ -307,6 +313,24 @@ struct Guest<'a> {
 /// Ends QEMU however the boot ends.
 struct Emulator(Child);
 
+/// How long a guest that hangs has to say where its CPUs are.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+impl Emulator {
+    /// Sends a guest that hangs an interrupt that its kernel cannot block, and waits for the answer: its kernel panics
+    /// and ends the emulator.
+    fn ask_where(&mut self) {
+        let Some(monitor) = &mut self.0.stdin else { return };
+        if writeln!(monitor, "nmi").and_then(|()| monitor.flush()).is_err() {
+            return;
+        }
+        let asked = Instant::now();
+        while asked.elapsed() < ANSWER_MAX && matches!(self.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
 impl Drop for Emulator {
     fn drop(&mut self) {
         // normally it has ended by itself, and there is nothing to kill
@@ -315,12 +339,12 @@ impl Drop for Emulator {
     }
 }
 
-/// The emulator failed on code that the kernel was patching (jump labels, trampolines): one CPU ran it while another
-/// wrote it. This is a bug of QEMU's with CPUs side by side, seen in 7.2. It is more frequent with more CPUs: of guests
-/// with eight CPUs that load a policy, it breaks more than half the boots. Neither the kernel nor a policy can cause
-/// this trap.
+/// The emulator broke the guest, which no kernel and no policy can do in these ways. Both are bugs of QEMU's with CPUs
+/// side by side. First, a trap in code that the kernel was patching (jump labels, trampolines): one CPU ran it while
+/// another wrote it. This is seen in 7.2, and more often with more CPUs: of guests with eight CPUs that load a policy,
+/// it breaks more than half the boots. Second, CPUs that stand still and do not answer an NMI.
 #[derive(Debug, thiserror::Error)]
-#[error("the emulator broke the guest while its kernel patched code, {BOOTS_MAX} times: {0}")]
+#[error("the emulator broke the guest {BOOTS_MAX} times: {0}")]
 struct EmulatorFault(String);
 
 /// Most attempts at a boot that the emulator breaks.
@@ -362,7 +386,7 @@ impl Guest<'_> {
         let mut command = Command::new(qemu::PROGRAM);
         command
             .args(line)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(File::create(&complaints)?);
         die_with_parent(&mut command);
@@ -384,6 +408,13 @@ impl Guest<'_> {
                     "no word from the guest for {} of this machine's time: {words}",
                     minutes(limit)
                 )
+            }
+            End::Hung => {
+                emulator.ask_where();
+                match hung_where(&console) {
+                    Some(words) => bail!("the guest's kernel hangs: {words}"),
+                    None => bail!(EmulatorFault("its CPUs stand still".to_string())),
+                }
             }
             End::Gone => {
                 let words = last_words(&console, &complaints);
@@ -417,11 +448,16 @@ impl Guest<'_> {
         let mut records = File::open(records)?;
         let mut runs = Vec::new();
         let mut last = Instant::now();
+        let mut alive = Instant::now();
         loop {
             let gone = emulator.0.try_wait()?.is_some();
             for message in tail.read()? {
-                last = Instant::now();
+                alive = Instant::now();
+                if !matches!(message, Message::Alive) {
+                    last = alive;
+                }
                 match message {
+                    Message::Alive => {}
                     Message::Up { .. } => self.done.bar.set_message("guest is up"),
                     Message::Step { text } => self.done.bar.set_message(text),
                     Message::Outcome(measured) => {
@@ -437,6 +473,9 @@ impl Guest<'_> {
             }
             if gone {
                 return Ok(Heard { runs, end: End::Gone });
+            }
+            if self.request.clock == Clock::Threads && alive.elapsed() > BEATLESS_MAX {
+                return Ok(Heard { runs, end: End::Hung });
             }
             if last.elapsed() > silence_max(self.request) {
                 return Ok(Heard { runs, end: End::Silent });
@@ -502,6 +541,7 @@ enum End {
     Done,
     Failed(Broken),
     Silent,
+    Hung,
     Gone,
 }
 
@@ -535,6 +575,14 @@ fn last_words(console: &Path, complaints: &Path) -> String {
     }
     let text = fs::read_to_string(complaints).unwrap_or_default();
     text.lines().next().unwrap_or("it left no word").to_string()
+}
+
+/// Where the CPUs of a guest were when an NMI came, in its kernel's words. None: no CPU answered.
+fn hung_where(console: &Path) -> Option<String> {
+    let text = String::from_utf8_lossy(&fs::read(console).unwrap_or_default()).into_owned();
+    let why = text.lines().find(|line| line.contains("Kernel panic"))?.trim();
+    let at = text.lines().filter_map(|line| line.split_once("RIP: ")).map(|(_, at)| at.trim());
+    Some([why].into_iter().chain(at).collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]
@@ -591,5 +639,17 @@ mod tests {
         assert_eq!(last_words(&console, &none), "Oops: int3: 0000 [#1]");
         fs::write(&console, "booting\nhalf a line").unwrap();
         assert_eq!(last_words(&console, &none), "half a line");
+    }
+
+    #[test]
+    fn a_kernel_that_hangs_says_where() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join("console");
+        fs::write(&console, "rcu: INFO: rcu_preempt self-detected stall on CPU\n").unwrap();
+        assert_eq!(hung_where(&console), None, "it said that before, and answers no more");
+        let text = "[ 9.1] Kernel panic - not syncing: NMI\n[ 9.1] RIP: 0010:spin+0x1/0x9\nend\n";
+        fs::write(&console, text).unwrap();
+        let words = "[ 9.1] Kernel panic - not syncing: NMI; 0010:spin+0x1/0x9";
+        assert_eq!(hung_where(&console).as_deref(), Some(words));
     }
 }

@@ -8,6 +8,7 @@ mod measure;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 pub use execute::worker_command;
@@ -15,7 +16,7 @@ use live::{Broken, Standing};
 pub(crate) use machine::PATH;
 use policy::{Instance, Policy};
 
-use crate::job::{JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
+use crate::job::{BEAT, JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
 use crate::probe;
 
 /// Runs the job and powers the guest off. Call it if the first argument is `guest`. The second is the number of the
@@ -56,24 +57,42 @@ pub fn main(registry: &[&'static Policy]) -> ! {
 
 /// The lines to the host.
 pub(crate) struct Host {
-    messages: File,
+    messages: Arc<Mutex<File>>,
     records: File,
 }
 
 impl Host {
     fn connect() -> anyhow::Result<Self> {
-        Ok(Host { messages: port(MESSAGES)?, records: port(RECORDS)? })
+        Ok(Host { messages: Arc::new(Mutex::new(port(MESSAGES)?)), records: port(RECORDS)? })
     }
 
     pub(crate) fn tell(&mut self, message: &Message) -> anyhow::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
-        self.messages.write_all(&line).context("the host does not listen")
+        send(&self.messages, message)
+    }
+
+    /// Starts a thread that says every [`BEAT`] that the guest is alive. It is real-time, of the highest priority: no
+    /// policy and no task of the workload can keep it from a CPU.
+    fn beat(&self) {
+        let messages = Arc::clone(&self.messages);
+        std::thread::spawn(move || {
+            // root of a guest may
+            let _ = live::outrank_real_time();
+            while send(&messages, &Message::Alive).is_ok() {
+                std::thread::sleep(BEAT);
+            }
+        });
     }
 
     pub(crate) fn send_records(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.records.write_all(bytes).context("the host takes no records")
     }
+}
+
+fn send(messages: &Mutex<File>, message: &Message) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut messages = messages.lock().unwrap_or_else(PoisonError::into_inner);
+    messages.write_all(&line).context("the host does not listen")
 }
 
 /// Opens a virtio-serial port by its name.
@@ -98,6 +117,9 @@ fn work(
     let after_s = uptime.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
     host.tell(&Message::Up { after_s })?;
     let job: Job = serde_json::from_slice(&fs::read(JOB)?).context("the job is malformed")?;
+    if job.beats {
+        host.beat();
+    }
     if job.probe {
         probe::check_btf(Path::new("/sys/kernel/btf/vmlinux")).context("this kernel is unsound")?;
     }
