@@ -39,6 +39,10 @@ struct bpf_iter_num { /* for bpf_for */
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
+/* Set before loading: a knob, or a fact of the machine. */
+#define CONFIG const volatile
+#define EXPORT
+
 #define SCX_WAKE_FORK	bpf_core_enum_value(enum scx_wake_flags, SCX_WAKE_FORK)
 #define SCX_WAKE_SYNC	bpf_core_enum_value(enum scx_wake_flags, SCX_WAKE_SYNC)
 #define SCX_ENQ_WAKEUP	bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_WAKEUP)
@@ -339,7 +343,7 @@ static __always_inline bool holds_up_rcu(struct task_struct *p)
 	       task->rcu_read_lock_nesting > (p == current_task() ? 1 : 0);
 }
 
-extern const void __cpu_active_mask __ksym __weak;
+CONFIG u64 cpu_active_mask_at; /* the address of the kernel's mask: crates/live/src/address.rs */
 
 /*
  * Whether a CPU takes tasks. A CPU that goes offline stops taking them a grace period before
@@ -348,7 +352,7 @@ extern const void __cpu_active_mask __ksym __weak;
  */
 static __always_inline bool cpu_is_active(s32 cpu)
 {
-	const u64 *mask = (const u64 *)&__cpu_active_mask;
+	const u64 *mask = (const u64 *)cpu_active_mask_at;
 	u64 word = ~0ULL;
 
 	if (mask)
@@ -375,10 +379,6 @@ static __always_inline bool cpu_is_active(s32 cpu)
 		u32 key = cpu;                            \
 		return bpf_map_lookup_elem(&table, &key); \
 	}
-
-/* Set before loading: a knob, or a fact of the machine. */
-#define CONFIG const volatile
-#define EXPORT
 
 #define spin_lock(lock)	  bpf_spin_lock(lock)
 #define spin_unlock(lock) bpf_spin_unlock(lock)

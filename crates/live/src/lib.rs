@@ -3,6 +3,7 @@
 //!
 //! The same code runs inside the guest of `vm` and, as root, on this machine.
 
+mod address;
 pub mod affinity;
 mod behind;
 mod callbacks;

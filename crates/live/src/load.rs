@@ -11,6 +11,7 @@ use libbpf_rs::btf::types::{DataSec, Enum, Enum64, MemberAttr, Struct, Var};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Profile, Topology};
 
+use crate::address;
 use crate::control::{self, Controlling, Knows};
 use crate::counters::{Counters, Counting, Reader, Switched, What};
 use crate::renewal::Renewal;
@@ -279,7 +280,9 @@ impl Attached {
 fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Object> {
     let bpf = instance.policy.bpf;
     let mut object = ObjectBuilder::default().name(instance.policy.ops)?.open_memory(bpf)?;
-    set_rodata(&mut object, bpf, &instance.config(topology))?;
+    let mut config = instance.config(topology);
+    config.push(address::config());
+    set_rodata(&mut object, bpf, &config)?;
     set_ops(&mut object, instance, scope)?;
     Ok(object.load()?)
 }
