@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* One DSQ for each CPU, numbered like the CPU. Other CPUs can take tasks from it. */
+/*
+ * One DSQ for each CPU, numbered like the CPU, and some that several CPUs share. Other CPUs can
+ * take tasks from a CPU's DSQ.
+ */
 #pragma once
 #include "kernel.h"
 #include "topology.h"
-#include "hotplug.h"
+#include "cpus.h"
 #include "place_idle.h"
 
-/* In init, for policies that do not care on which node their DSQs are. */
-static __always_inline s32 cpu_queues_create(void)
+/* The number of a DSQ that several CPUs share. */
+static __always_inline u64 shared_queue(u32 number)
+{
+	return MAX_CPUS + number;
+}
+
+/* In init. */
+static __always_inline s32 create_queues(u32 shared)
 {
 	s32 error;
 	u32 i;
 
 	bpf_for(i, 0, nr_cpus) {
-		error = scx_bpf_create_dsq(i, -1);
+		u32 at = cpu_index(i);
+
+		error = scx_bpf_create_dsq(i, at < MAX_CPUS ? cpu_node[at] : -1);
 		if (error)
 			return error;
 	}
-	return 0;
-}
-
-/* In dispatch. Not inlined, else the verifier continues from each path through it. */
-__noinline int cpu_queue_clear_unasked(void)
-{
-	s32 cpu = cpu_to_clear();
-
-	if (cpu >= 0) {
-		dsq_hand_back(cpu, cpu);
-		/* kernels without later fixes wake no CPU here [move_local_task_to_local_dsq] */
-		scx_bpf_kick_cpu(cpu, 0);
+	bpf_for(i, 0, shared) {
+		error = scx_bpf_create_dsq(shared_queue(i), -1);
+		if (error)
+			return error;
 	}
 	return 0;
 }
@@ -63,10 +66,13 @@ static __always_inline s32 cpu_queue_shortest(struct task_struct *p)
 	return best.cpu;
 }
 
-/* Whether a CPU should take a task that waits for another CPU (cpu_helps). */
+/*
+ * Whether a CPU should take a task that waits for another CPU (cpu_helps). Counting queues is
+ * costly, so whether the other CPU is available is tested first.
+ */
 static __always_inline bool cpu_queue_helps(s32 cpu, s32 other)
 {
-	return cpu_lacks_any(other) &&
+	return cpu_lacks(other, CPU_GONE | CPU_TAKEN) &&
 	       cpu_helps(cpu, scx_bpf_dsq_nr_queued(cpu), other, scx_bpf_dsq_nr_queued(other));
 }
 
@@ -81,7 +87,7 @@ static __always_inline bool cpu_queue_take_from_away(s32 cpu)
 	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
 		s32 other = cpu_neighbour(cpu, i);
 
-		if (cpu_queue_helps(cpu, other) && dsq_move_to_local(other))
+		if (cpu_queue_helps(cpu, other) && scx_bpf_dsq_move_to_local(other))
 			return true;
 	}
 	return false;
@@ -101,10 +107,10 @@ static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
 		s32 other = cpu_neighbour(cpu, i);
 
 		/* Read without a lock: if the queue is filled just now, the enqueuing CPU kicks. */
-		if (scx_bpf_dsq_nr_queued(other) && dsq_move_to_local(other))
+		if (scx_bpf_dsq_nr_queued(other) && scx_bpf_dsq_move_to_local(other))
 			return true;
 	}
-	return reach > 1 && dsq_move_to_local(cpu);
+	return reach > 1 && scx_bpf_dsq_move_to_local(cpu);
 }
 
 /*

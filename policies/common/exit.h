@@ -19,17 +19,15 @@ struct exit_record {
 
 #ifdef __bpf__
 struct exit_record exit_record SEC(".data.exit");
+#endif
 
-static __always_inline void record_exit(const struct scx_exit_info *info)
+void OP(record_exit, struct scx_exit_info *info)
 {
+#ifdef __bpf__
 	bpf_probe_read_kernel_str(exit_record.reason, sizeof(exit_record.reason), info->reason);
 	bpf_probe_read_kernel_str(exit_record.message, sizeof(exit_record.message), info->msg);
 	bpf_probe_read_kernel_str(exit_record.dump, sizeof(exit_record.dump), info->dump);
 	exit_record.code = info->exit_code;
 	exit_record.kind = info->kind;
-}
-#else
-static __always_inline void record_exit(const struct scx_exit_info *info)
-{
-}
 #endif
+}

@@ -99,6 +99,7 @@ struct scx_exit_task_args {
 };
 
 struct scx_cpu_acquire_args;
+struct scx_dump_ctx;
 
 enum scx_cpu_preempt_reason {
 	SCX_CPU_PREEMPT_RT,
@@ -139,7 +140,10 @@ struct sched_ext_ops {
 	u64 flags;
 	u32 timeout_ms;
 	char name[128];
-	u32 exit_dump_len; /* the simulator reads only up to the name: it makes no dump */
+	/* The simulator reads only up to the name: it makes no dump. */
+	u32 exit_dump_len;
+	void (*dump_cpu)(struct scx_dump_ctx *dump, s32 cpu, bool idle);
+	void (*dump_task)(struct scx_dump_ctx *dump, struct task_struct *p);
 };
 
 #ifdef __bpf__
@@ -191,9 +195,26 @@ enum scx_enq_flags {
 #include "kernel_native.h"
 #endif
 
+/* Storage for each task, and table_of(p), which is NULL for a task without. */
+#define TASK_STORAGE(entry, table)                                                         \
+	struct {                                                                           \
+		__uint(type, BPF_MAP_TYPE_TASK_STORAGE);                                   \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                      \
+		__type(key, int);                                                          \
+		__type(value, entry);                                                      \
+	} table SEC(".maps");                                                              \
+	static __always_inline entry *table##_of(struct task_struct *p)                    \
+	{                                                                                  \
+		return bpf_task_storage_get(&table, p, 0, 0);                              \
+	}                                                                                  \
+	static __always_inline entry *table##_add(struct task_struct *p)                   \
+	{                                                                                  \
+		return bpf_task_storage_get(&table, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE); \
+	}
+
 /*
- * From one time to another, never negative. now_ns() is monotonic on one CPU only: a time written
- * by another CPU may lie ahead.
+ * From one time to another, never negative. scx_bpf_now() is monotonic on one CPU only: a time
+ * written by another CPU may lie ahead.
  */
 static __always_inline u64 elapsed_ns(u64 from, u64 to)
 {

@@ -65,6 +65,7 @@ KFUNC(s32, scx_bpf_pick_idle_cpu, const struct cpumask *allowed, u64 flags);
 KFUNC(void, scx_bpf_kick_cpu, s32 cpu, u64 flags);
 KFUNC(s32, scx_bpf_task_cpu, const struct task_struct *p);
 KFUNC(void, scx_bpf_error_bstr, char *fmt, unsigned long long *data, u32 data_sz);
+KFUNC(void, scx_bpf_dump_bstr, char *fmt, unsigned long long *data, u32 data_sz);
 KFUNC(bool, bpf_cpumask_test_cpu, u32 cpu, const struct cpumask *mask);
 KFUNC(bool, bpf_cpumask_subset, const struct cpumask *mask, const struct cpumask *of);
 KFUNC(const struct cpumask *, scx_bpf_get_online_cpumask, void);
@@ -73,7 +74,7 @@ KFUNC(void, scx_bpf_put_cpumask, const struct cpumask *mask);
 KFUNC(void, scx_bpf_put_idle_cpumask, const struct cpumask *mask);
 KFUNC(u32, scx_bpf_reenqueue_local, void);	   /* in cpu_release */
 KFUNC(void, scx_bpf_reenqueue_local___v2___paceline, void);   /* 6.19: anywhere */
-KFUNC(u64, scx_bpf_now, void);       /* 6.14 */
+KFUNC(u64, scx_bpf_now___v1, void);	    /* 6.14 */
 KFUNC(struct task_struct *, scx_bpf_dsq_peek, u64 dsq_id);   /* 6.19 */
 
 struct bpf_iter_scx_dsq {
@@ -89,7 +90,6 @@ KFUNC(bool, scx_bpf_dsq_move, struct bpf_iter_scx_dsq *it, struct task_struct *p
 KFUNC(bool, scx_bpf_dispatch_from_dsq, struct bpf_iter_scx_dsq *it, struct task_struct *p,
       u64 dsq_id, u64 enq_flags);	  /* 6.12 */
 
-/* libbpf ignores the last ___suffix of a name when it looks up the kernel's name. */
 KFUNC(bool, scx_bpf_dsq_insert___v2___paceline, struct task_struct *p, u64 dsq_id, u64 slice,
       u64 enq_flags);	      /* 6.19 */
 KFUNC(void, scx_bpf_dsq_insert___v1, struct task_struct *p, u64 dsq_id, u64 slice,
@@ -108,7 +108,8 @@ KFUNC(bool, scx_bpf_consume___v0, u64 dsq_id);     /* 6.12 */
 KFUNC(bool, scx_bpf_task_set_slice___v1, struct task_struct *p, u64 slice); /* 6.19 */
 KFUNC(bool, scx_bpf_task_set_dsq_vtime___v1, struct task_struct *p, u64 vtime); /* 6.19 */
 
-static __always_inline void dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags)
+static __always_inline void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice,
+					       u64 enq_flags)
 {
 	if (has(scx_bpf_dsq_insert___v2___paceline))
 		scx_bpf_dsq_insert___v2___paceline(p, dsq_id, slice, enq_flags);
@@ -118,8 +119,8 @@ static __always_inline void dsq_insert(struct task_struct *p, u64 dsq_id, u64 sl
 		scx_bpf_dispatch___v0(p, dsq_id, slice, enq_flags);
 }
 
-static __always_inline void dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice,
-					     u64 vtime, u64 enq_flags)
+static __always_inline void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice,
+						     u64 vtime, u64 enq_flags)
 {
 	struct scx_bpf_dsq_insert_vtime_args args = { dsq_id, slice, vtime, enq_flags };
 
@@ -131,7 +132,7 @@ static __always_inline void dsq_insert_vtime(struct task_struct *p, u64 dsq_id, 
 		scx_bpf_dispatch_vtime___v0(p, dsq_id, slice, vtime, enq_flags);
 }
 
-static __always_inline bool dsq_move_to_local(u64 dsq_id)
+static __always_inline bool scx_bpf_dsq_move_to_local(u64 dsq_id)
 {
 	if (has(scx_bpf_dsq_move_to_local___v2___paceline))
 		return scx_bpf_dsq_move_to_local___v2___paceline(dsq_id, 0);
@@ -181,7 +182,7 @@ static __always_inline void dsq_hand_back(u64 dsq_id, s32 cpu)
 		dsq_send(p, scx_bpf_task_cpu(p) == cpu ? SCX_DSQ_LOCAL_ON | cpu : SCX_DSQ_GLOBAL);
 }
 
-static __always_inline void task_set_slice(struct task_struct *p, u64 slice)
+static __always_inline void scx_bpf_task_set_slice(struct task_struct *p, u64 slice)
 {
 	if (has(scx_bpf_task_set_slice___v1))
 		scx_bpf_task_set_slice___v1(p, slice);
@@ -189,7 +190,7 @@ static __always_inline void task_set_slice(struct task_struct *p, u64 slice)
 		p->scx.slice = slice;
 }
 
-static __always_inline void task_set_dsq_vtime(struct task_struct *p, u64 vtime)
+static __always_inline void scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime)
 {
 	if (has(scx_bpf_task_set_dsq_vtime___v1))
 		scx_bpf_task_set_dsq_vtime___v1(p, vtime);
@@ -197,9 +198,9 @@ static __always_inline void task_set_dsq_vtime(struct task_struct *p, u64 vtime)
 		p->scx.dsq_vtime = vtime;
 }
 
-static __always_inline u64 now_ns(void)
+static __always_inline u64 scx_bpf_now(void)
 {
-	return has(scx_bpf_now) ? scx_bpf_now() : bpf_ktime_get_ns();
+	return has(scx_bpf_now___v1) ? scx_bpf_now___v1() : bpf_ktime_get_ns();
 }
 
 static __always_inline s32 this_cpu(void)
@@ -216,12 +217,6 @@ static __always_inline u64 cgroup_of_newcomer(const struct scx_init_task_args *a
 static __always_inline u64 cgroup_id(const struct cgroup *cgroup)
 {
 	return cgroup->kn->id;
-}
-
-/* The task that runs here; in init_task, the parent that forks. */
-static __always_inline struct task_struct *current_task(void)
-{
-	return bpf_get_current_task_btf();
 }
 
 #define MAX_RT_PRIO 100
@@ -251,11 +246,6 @@ static __always_inline void reenqueue_here(void)
 		scx_bpf_reenqueue_local___v2___paceline();
 }
 
-static __always_inline u32 random_u32(void)
-{
-	return bpf_get_prandom_u32();
-}
-
 static __always_inline bool cpu_allowed(const struct task_struct *p, s32 cpu)
 {
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
@@ -276,6 +266,15 @@ static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[C
 		static char text[] = message;                 \
 		unsigned long long none[1] = {};              \
 		scx_bpf_error_bstr(text, none, sizeof(none)); \
+	})
+
+/* In dump_cpu and dump_task: prints into the kernel's dump. */
+#define scx_bpf_dump(format, args...)                            \
+	({                                                       \
+		static char text[] = format;                     \
+		unsigned long long values[___bpf_narg(args)];    \
+		___bpf_fill(values, args);                       \
+		scx_bpf_dump_bstr(text, values, sizeof(values)); \
 	})
 
 static __always_inline bool cpu_is_online(s32 cpu)
@@ -323,7 +322,7 @@ static __always_inline bool migration_is_disabled(struct task_struct *p)
 	struct task_struct___pinned *task = (void *)p;
 
 	return bpf_core_field_exists(task->migration_disabled) &&
-	       task->migration_disabled > (p == current_task() ? 1 : 0);
+	       task->migration_disabled > (p == bpf_get_current_task_btf() ? 1 : 0);
 }
 
 struct task_struct___reader {
@@ -340,7 +339,7 @@ static __always_inline bool holds_up_rcu(struct task_struct *p)
 	struct task_struct___reader *task = (void *)p;
 
 	return bpf_core_field_exists(task->rcu_read_lock_nesting) &&
-	       task->rcu_read_lock_nesting > (p == current_task() ? 1 : 0);
+	       task->rcu_read_lock_nesting > (p == bpf_get_current_task_btf() ? 1 : 0);
 }
 
 CONFIG u64 cpu_active_mask_at; /* the address of the kernel's mask: crates/live/src/address.rs */

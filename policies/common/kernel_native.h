@@ -77,38 +77,40 @@ EXPORT struct kernel *kernel;
 #define scx_bpf_kick_cpu(cpu, flags)	      kernel->kick_cpu(kernel, cpu, flags)
 #define scx_bpf_task_cpu(p)		      kernel->task_cpu(kernel, p)
 #define scx_bpf_error(message)		      kernel->error(kernel, message)
-#define dsq_insert(p, dsq_id, slice, flags)   kernel->dsq_insert(kernel, p, dsq_id, slice, flags)
-#define dsq_insert_vtime(p, dsq_id, slice, vtime, flags) \
+#define scx_bpf_dump(format, args...)	      ((void)0) /* the simulator makes no dump */
+#define scx_bpf_dsq_insert(p, dsq_id, slice, flags) \
+	kernel->dsq_insert(kernel, p, dsq_id, slice, flags)
+#define scx_bpf_dsq_insert_vtime(p, dsq_id, slice, vtime, flags) \
 	kernel->dsq_insert_vtime(kernel, p, dsq_id, slice, vtime, flags)
-#define dsq_move_to_local(dsq_id) kernel->dsq_move_to_local(kernel, dsq_id)
-#define dsq_can_peek()		  true
-#define dsq_peek_vtime(dsq_id)	  kernel->dsq_peek_vtime(kernel, dsq_id)
+#define scx_bpf_dsq_move_to_local(dsq_id) kernel->dsq_move_to_local(kernel, dsq_id)
+#define dsq_can_peek()			  true
+#define dsq_peek_vtime(dsq_id)		  kernel->dsq_peek_vtime(kernel, dsq_id)
 /* In BPF an open-coded iterator, so that the verifier does not unroll the loop. */
 #define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
 #define dsq_for_each(p, dsq_id)                                 \
 	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p); \
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
-#define dsq_take(p, dsq_id)	     kernel->dsq_take(kernel, dsq_id, p)
-#define dsq_hand_back(dsq_id, cpu)   ((void)0) /* the simulator does it */
-#define cgroup_of_newcomer(args)     ((args)->cgroup ? (args)->cgroup->kn->id : 0)
-#define cgroup_id(cgroup)	     ((cgroup)->kn->id)
-#define current_task()		     kernel->forker(kernel) /* no class changes there */
-#define migration_is_disabled(p)     false /* no task does that there */
-#define holds_up_rcu(p)		     false /* the same */
-#define higher_class_goes_on()	     false /* dispatch implies waiting tasks there */
-#define can_reenqueue()		     true
-#define reenqueue_here()	     kernel->reenqueue_here(kernel)
-#define task_set_slice(p, slice)     kernel->set_slice(kernel, p, slice)
-#define task_set_dsq_vtime(p, vtime) kernel->set_dsq_vtime(kernel, p, vtime)
-#define now_ns()		     kernel->now_ns(kernel)
-#define this_cpu()		     kernel->this_cpu(kernel)
+#define dsq_take(p, dsq_id)		     kernel->dsq_take(kernel, dsq_id, p)
+#define dsq_hand_back(dsq_id, cpu)	     ((void)0) /* the simulator does it */
+#define cgroup_of_newcomer(args)	     ((args)->cgroup ? (args)->cgroup->kn->id : 0)
+#define cgroup_id(cgroup)		     ((cgroup)->kn->id)
+#define bpf_get_current_task_btf()	     kernel->forker(kernel) /* no class changes there */
+#define migration_is_disabled(p)	     false /* no task does that there */
+#define holds_up_rcu(p)			     false /* the same */
+#define higher_class_goes_on()		     false /* dispatch implies waiting tasks there */
+#define can_reenqueue()			     true
+#define reenqueue_here()		     kernel->reenqueue_here(kernel)
+#define scx_bpf_task_set_slice(p, slice)     kernel->set_slice(kernel, p, slice)
+#define scx_bpf_task_set_dsq_vtime(p, vtime) kernel->set_dsq_vtime(kernel, p, vtime)
+#define scx_bpf_now()			     kernel->now_ns(kernel)
+#define this_cpu()			     kernel->this_cpu(kernel)
 
-#define cpu_count() ((struct count){ kernel->cpu_instructions(kernel), now_ns() + 1 })
+#define cpu_count() ((struct count){ kernel->cpu_instructions(kernel), scx_bpf_now() + 1 })
 
 #define clock_counts(counts)	  kernel->clock_counts(kernel, counts)
 #define vector_used()		  kernel->vector_used(kernel)
 #define task_xfeatures(p)	  kernel->task_xfeatures(kernel, p)
-#define random_u32()		  kernel->random_u32(kernel)
+#define bpf_get_prandom_u32()	  kernel->random_u32(kernel)
 #define cpu_allowed(p, cpu)	  kernel->cpu_allowed(kernel, p, cpu)
 #define scx_bpf_reenqueue_local() kernel->reenqueue_local(kernel)
 #define cpu_is_online(cpu)	  ((u32)(cpu) < nr_cpus) /* all are, when a simulation starts */

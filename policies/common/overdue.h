@@ -62,7 +62,7 @@ static __always_inline u64 forgotten_idle_ns(const struct forgotten *of)
 static __always_inline u64 forgotten_since(struct task_struct *p, s32 cpu,
 					   const struct forgotten *than)
 {
-	struct task_slot_of *of = vtime_clock_of(p);
+	struct task_slot_of *of = task_slots_of(p);
 
 	if (!of || !cpu_allowed(p, cpu) || (migration_is_disabled(p) && scx_bpf_task_cpu(p) != cpu))
 		return 0;
@@ -103,7 +103,7 @@ static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns,
 /* Takes one from this CPU's own queue, or `nr` queues from `shared` on. Whether there was one. */
 static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
 {
-	u64 now = now_ns();
+	u64 now = scx_bpf_now();
 	struct forgotten than = { now - VTIME_WAITS_NS, now - VTIME_LEADS_IN * slice_ns,
 				  now - IDLE_WAITS_NS };
 	u64 first, queue = cpu;
@@ -131,9 +131,9 @@ static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slic
 		return forgotten_take(queue, cpu, first, &than);
 	/*
 	 * Look again in the turn after the next. Turns last a tick where real-time tasks leave
-	 * little time [cpu_is_shared].
+	 * little time [fair_tick].
 	 */
 	forgotten_looked_ns[at] -=
-		FORGOTTEN_LOOKS_NS - 3 * (cpu_is_taken_at(at) ? tick_ns : slice_ns) / 2;
+		FORGOTTEN_LOOKS_NS - 3 * (cpu_is_taken(at) ? tick_ns : slice_ns) / 2;
 	return forgotten_take(queue, cpu, first, &than);
 }

@@ -11,7 +11,7 @@
  */
 #pragma once
 #include "kernel.h"
-#include "hotplug.h"
+#include "cpus.h"
 
 #define IDLE_WAITS_NS (2 * 1000 * 1000 * 1000ULL)
 #define IDLE_TURN_NS  (10 * 1000 * 1000ULL) /* at most, while others wait: 0.5% of the CPU */
@@ -62,11 +62,10 @@ static u32 cpu_runs_idle[MAX_CPUS];
 static u32 nr_run_idle;
 
 /* Notes whether a CPU runs a SCHED_IDLE task. That changes seldom. */
-static __always_inline void cpu_note_idle_task(s32 cpu, bool idle)
+static __always_inline void note_idle_task(s32 cpu, bool idle)
 {
-	u32 at = cpu;
+	u32 at = cpu_index(cpu);
 
-	barrier_var(at);
 	if (at >= MAX_CPUS || cpu_runs_idle[at] == idle)
 		return;
 	if (__sync_bool_compare_and_swap(&cpu_runs_idle[at], !idle, idle))
@@ -77,14 +76,13 @@ static __always_inline void cpu_note_idle_task(s32 cpu, bool idle)
  * Whether a CPU runs a SCHED_IDLE task that p may preempt. If so, p claims the CPU, so that other
  * woken tasks look elsewhere.
  */
-static __always_inline bool cpu_claim_idle_task(struct task_struct *p, s32 cpu)
+static __always_inline bool claim_idle_task(struct task_struct *p, s32 cpu)
 {
-	u32 at = cpu;
+	u32 at = cpu_index(cpu);
 
-	barrier_var(at);
 	if (at >= MAX_CPUS || !cpu_runs_idle[at] || !cpu_takes(p, cpu))
 		return false;
-	cpu_note_idle_task(cpu, false);
+	note_idle_task(cpu, false);
 	return true;
 }
 
@@ -92,16 +90,16 @@ static __always_inline bool cpu_claim_idle_task(struct task_struct *p, s32 cpu)
  * In enqueue, if p waits for one CPU: preempts a SCHED_IDLE task that runs there. Returns whether
  * one does.
  */
-static __always_inline bool queue_preempt_idle(struct task_struct *p, s32 cpu)
+static __always_inline bool preempt_idle_task(struct task_struct *p, s32 cpu)
 {
-	if (task_is_idle(p) || !nr_run_idle || !cpu_claim_idle_task(p, cpu))
+	if (task_is_idle(p) || !nr_run_idle || !claim_idle_task(p, cpu))
 		return false;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return true;
 }
 
 /* A CPU that runs a SCHED_IDLE task, claimed for p, nearest to `from`; negative if none. */
-static __always_inline s32 cpu_with_idle_task(struct task_struct *p, s32 from)
+static __always_inline s32 claim_cpu_of_idle_task(struct task_struct *p, s32 from)
 {
 	u32 i;
 
@@ -110,7 +108,7 @@ static __always_inline s32 cpu_with_idle_task(struct task_struct *p, s32 from)
 	bpf_for(i, 0, nr_cpus) {
 		s32 cpu = cpu_neighbour(from, i);
 
-		if (cpu_claim_idle_task(p, cpu))
+		if (claim_idle_task(p, cpu))
 			return cpu;
 	}
 	return -1;

@@ -71,12 +71,7 @@ struct task_table task_table SEC(".bss.task_table");
 EXPORT struct task_table task_table;
 #endif
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct task_slot_of);
-} task_slots SEC(".maps");
+TASK_STORAGE(struct task_slot_of, task_slots)
 
 static __always_inline struct task_slot *task_table_at(u32 slot)
 {
@@ -89,7 +84,7 @@ static __always_inline struct task_slot *task_table_at(u32 slot)
 /* The task's slot, or NULL if the table was full when the task came. */
 static __always_inline struct task_slot *task_slot(struct task_struct *p)
 {
-	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0, 0);
+	struct task_slot_of *of = task_slots_of(p);
 
 	return of ? task_table_at(of->slot) : NULL;
 }
@@ -139,8 +134,7 @@ static __always_inline void task_table_push(u32 slot)
  */
 static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_init_task_args *args)
 {
-	struct task_slot_of *of =
-		bpf_task_storage_get(&task_slots, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_slot_of *of = task_slots_add(p);
 	struct task_slot *slot;
 
 	if (!of)
@@ -172,7 +166,7 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 /* For exit_task. */
 static __always_inline void task_table_leave(struct task_struct *p)
 {
-	struct task_slot_of *of = bpf_task_storage_get(&task_slots, p, 0, 0);
+	struct task_slot_of *of = task_slots_of(p);
 	struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
 
 	if (!slot)
@@ -186,20 +180,11 @@ static __always_inline void task_table_leave(struct task_struct *p)
  * Charges the time that p, the owner of the slot, has run. A thread that calls exec takes over the
  * pid of its process's first thread, so the pid is refreshed.
  */
-static __always_inline void task_table_ran(struct task_slot *slot, const struct task_struct *p,
-					   u64 ran_ns)
+static __always_inline void task_table_charge(struct task_slot *slot, const struct task_struct *p,
+					      u64 ran_ns)
 {
 	slot->runtime_ns += ran_ns;
 	slot->pid = p->pid;
-}
-
-/* In set_weight. */
-static __always_inline void task_table_weighs(struct task_struct *p, u32 weight)
-{
-	struct task_slot *slot = task_slot(p);
-
-	if (slot)
-		slot->weight = weight;
 }
 
 /* The share in force for a task. */

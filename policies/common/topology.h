@@ -12,6 +12,18 @@ CONFIG u16 cpu_type[MAX_CPUS]; /* the kind of a CPU's core: 0 is the fastest */
 CONFIG bool cpu_missing[MAX_CPUS]; /* was offline: its entries above are invalid */
 CONFIG u64 tick_ns;  /* timer tick of a busy CPU: a slice ends at a tick */
 
+/*
+ * A CPU's number as an index. The compiler does not know its bound, so it keeps the check of the
+ * bound that the verifier wants, in the form that the verifier understands.
+ */
+static __always_inline u32 cpu_index(s32 cpu)
+{
+	u32 at = cpu;
+
+	barrier_var(at);
+	return at;
+}
+
 /* The i-th CPU to examine from `cpu`: itself, then its neighbours by number, wrapping round. */
 static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
 {
@@ -23,9 +35,8 @@ static __always_inline s32 cpu_neighbour(s32 cpu, u32 i)
 /* The kind of a CPU's core: below TYPES_MAX. */
 static __always_inline u32 cpu_kind(s32 cpu)
 {
-	u32 at = cpu, kind = 0;
+	u32 at = cpu_index(cpu), kind = 0;
 
-	barrier_var(at);
 	if (at < MAX_CPUS)
 		kind = cpu_type[at];
 	kind &= TYPES_MAX - 1;
@@ -39,18 +50,16 @@ static __always_inline u32 cpu_kind(s32 cpu)
 /* The next CPU of its core; itself if it has no sibling. */
 static __always_inline s32 cpu_next_sibling(s32 cpu)
 {
-	u32 at = cpu;
+	u32 at = cpu_index(cpu);
 
-	barrier_var(at); /* else the compiler uses the signed value, without a lower bound */
 	return at < MAX_CPUS ? cpu_sibling[at] : cpu;
 }
 
 /* The last-level cache a CPU is under. */
 static __always_inline u32 cpu_cache(s32 cpu)
 {
-	u32 at = cpu;
+	u32 at = cpu_index(cpu);
 
-	barrier_var(at);
 	return at < MAX_CPUS ? cpu_llc[at] : ~0U;
 }
 

@@ -5,7 +5,7 @@
  */
 #pragma once
 #include "kernel.h"
-#include "hotplug.h"
+#include "cpus.h"
 #include "sched_idle.h"
 #include "task_table.h"
 
@@ -104,15 +104,10 @@ static __always_inline u64 *vtime_behind_of(u64 queue)
 	return &vtime_behind[at];
 }
 
-static __always_inline struct task_slot_of *vtime_clock_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&task_slots, p, 0, 0);
-}
-
 /*
  * By how much a task is queued before its own vtime. Resets it: the task is charged for it again.
  */
-static __always_inline u64 vtime_lent(struct task_slot_of *of)
+static __always_inline u64 vtime_take_lead(struct task_slot_of *of)
 {
 	u64 lead_ns = of ? of->lead_ns : 0;
 
@@ -136,7 +131,7 @@ static __always_inline u64 vtime_by(const u64 *behind, u64 vtime)
 /* A running task's vtime by the common clock, for comparison with that of other tasks. */
 static __always_inline u64 vtime_common(struct task_struct *p)
 {
-	return vtime_by(vtime_clock(vtime_clock_of(p)), p->scx.dsq_vtime) + vtime_lag(p);
+	return vtime_by(vtime_clock(task_slots_of(p)), p->scx.dsq_vtime) + vtime_lag(p);
 }
 
 #define WEIGHT_USUAL 13 /* the weight of nice 9: most tasks weigh at least as much */
@@ -161,7 +156,7 @@ static __always_inline u64 vtime_queued(u64 vtime, u32 weight, u64 enq_flags, u6
  * Moves a queue's clock so that no task on it is behind by more than a few slices. All tasks on the
  * clock move alike.
  */
-static __always_inline void vtime_falls_behind(u64 *behind, u64 vtime, u64 slice_ns)
+static __always_inline void vtime_set_behind(u64 *behind, u64 vtime, u64 slice_ns)
 {
 	u64 least = vtime_now - 4 * slice_ns, was = *behind;
 
@@ -182,7 +177,7 @@ static __always_inline void vtime_settle(u64 queue, u64 slice_ns)
 	first = dsq_peek_vtime(queue);
 	/* The vtime of an urgent task says nothing about the others. */
 	if (first && vtime_ahead(vtime_by(behind, first)) > -(s64)(VTIME_LEAD / 2))
-		vtime_falls_behind(behind, first, slice_ns);
+		vtime_set_behind(behind, first, slice_ns);
 }
 
 /*
@@ -225,7 +220,7 @@ static __always_inline bool vtime_is_urgent(struct task_struct *p, u64 queue, u6
  */
 static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 lent, u64 slice_ns)
 {
-	u64 now = now_ns();
+	u64 now = scx_bpf_now();
 
 	if (!of || ((s64)lent <= 0 && elapsed_ns(of->led_ns, now) < VTIME_LEADS_IN * slice_ns))
 		return vtime;
@@ -238,8 +233,8 @@ static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 le
 static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags,
 					u64 slice_ns)
 {
-	struct task_slot_of *of = vtime_clock_of(p);
-	u64 lent = vtime_lent(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
+	struct task_slot_of *of = task_slots_of(p);
+	u64 lent = vtime_take_lead(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
 	u64 *behind;
 
 	vtime = vtime_queued(vtime, vtime_weight_of(p, of ? task_table_at(of->slot) : NULL),
@@ -256,10 +251,10 @@ static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 en
 	if (of) {
 		of->clock = queue < VTIME_CLOCKS ? queue + 1 : 0;
 		if (!of->waits_ns)
-			of->waits_ns = now_ns();
+			of->waits_ns = scx_bpf_now();
 	}
 	behind = vtime_clock(of);
-	dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
+	scx_bpf_dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
 	return vtime;
 }
 
@@ -281,10 +276,10 @@ static __always_inline bool vtime_shares(struct task_struct *p, u64 queue)
  */
 static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 slice_ns)
 {
-	struct task_slot_of *of = vtime_clock_of(p);
+	struct task_slot_of *of = task_slots_of(p);
 	u64 *behind = vtime_clock(of);
 
-	vtime += vtime_lent(of);
+	vtime += vtime_take_lead(of);
 	if (of)
 		of->waits_ns = 0;
 	if (behind && !vtime_shares(p, of->clock - 1)) {
@@ -293,11 +288,11 @@ static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 
 		behind = NULL;
 	}
 	if (behind)
-		vtime_falls_behind(behind, vtime, slice_ns);
+		vtime_set_behind(behind, vtime, slice_ns);
 	else
 		vtime = vtime_after(vtime, vtime_now - 4 * slice_ns);
 	if (vtime != p->scx.dsq_vtime)
-		task_set_dsq_vtime(p, vtime);
+		scx_bpf_task_set_dsq_vtime(p, vtime);
 	return vtime_by(behind, vtime);
 }
 
@@ -305,7 +300,7 @@ static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 
 static __always_inline bool vtime_take(u64 queue, u64 slice_ns)
 {
 	vtime_settle(queue, slice_ns);
-	return dsq_move_to_local(queue);
+	return scx_bpf_dsq_move_to_local(queue);
 }
 
 /* A task that has waited for longer than this goes first [overdue.h]. */
@@ -323,10 +318,10 @@ static __always_inline bool vtime_is_early(struct task_struct *p, const struct t
  * In running. CPUs do this concurrently and without a lock: an update of vtime_now may be lost, and
  * the next start makes up for it.
  */
-static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
+static __always_inline void vtime_start(struct task_struct *p, u64 slice_ns)
 {
-	u64 now = now_ns();
-	bool early = vtime_is_early(p, vtime_clock_of(p), now);
+	u64 now = scx_bpf_now();
+	bool early = vtime_is_early(p, task_slots_of(p), now);
 	u64 started = vtime_catch_up(p, p->scx.dsq_vtime, slice_ns);
 	u64 stood_ns = elapsed_ns(vtime_moved_ns, now);
 
@@ -345,33 +340,33 @@ static __always_inline void vtime_starts(struct task_struct *p, u64 slice_ns)
  * In dispatch: p gets another turn. If others wait, all of them have had more, so this counts as a
  * start.
  */
-static __always_inline void vtime_goes_on(struct task_struct *p, bool others_wait, u64 slice_ns)
+static __always_inline void vtime_go_on(struct task_struct *p, bool others_wait, u64 slice_ns)
 {
-	task_set_slice(p, slice_ns);
+	scx_bpf_task_set_slice(p, slice_ns);
 	if (others_wait)
-		vtime_starts(p, slice_ns);
+		vtime_start(p, slice_ns);
 }
 
 /*
  * The running task p has advanced by `by`. A task that never stops never starts, and would stay
  * behind for ever. Returns its vtime by the common clock, for comparison with that of other tasks.
  */
-static __always_inline u64 vtime_runs(struct task_struct *p, u64 by, u64 slice_ns)
+static __always_inline u64 vtime_run(struct task_struct *p, u64 by, u64 slice_ns)
 {
 	return vtime_catch_up(p, p->scx.dsq_vtime + by, slice_ns) + vtime_lag(p);
 }
 
 /* In enable: discards the state from before p left the class. */
-static __always_inline void vtime_enters(struct task_struct *p)
+static __always_inline void vtime_enter(struct task_struct *p)
 {
-	struct task_slot_of *of = vtime_clock_of(p);
+	struct task_slot_of *of = task_slots_of(p);
 
 	if (of) {
 		of->clock = 0;
 		of->waits_ns = 0;
 		of->lead_ns = 0;
 	}
-	task_set_dsq_vtime(p, vtime_now);
+	scx_bpf_task_set_dsq_vtime(p, vtime_now);
 }
 
 /* The distance of a queue's first task from vtime_now; S64_MAX: the queue is empty. */

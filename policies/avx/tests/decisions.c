@@ -96,7 +96,7 @@ EXPORT u32 mean(u32 node, u64 *total, u64 since_ns, u64 now)
 	u32 mean;
 
 	cpu_node[node] = node;
-	mean = active_since(node, &cpu, since_ns, now);
+	mean = take_active(node, &cpu, since_ns, now);
 	*total = cpu.active_total;
 	return mean;
 }

@@ -26,17 +26,17 @@ EXPORT bool interactive(u32 prio, u32 nice)
 
 EXPORT void wakes(struct o1_task *t, u64 slept, bool user, u64 slice_ns)
 {
-	o1_wakes(t, slept, user, slice_ns);
+	o1_wake(t, slept, user, slice_ns);
 }
 
 EXPORT void starts(struct o1_task *t, u64 waited, bool user, u64 slice_ns)
 {
-	o1_starts(t, waited, user, slice_ns);
+	o1_start(t, waited, user, slice_ns);
 }
 
 EXPORT void ran(struct o1_task *t, u64 ran_ns, u64 slice_ns)
 {
-	o1_ran(t, ran_ns, slice_ns);
+	o1_charge(t, ran_ns, slice_ns);
 }
 
 EXPORT void refill(struct o1_task *t, u64 slice_ns)
@@ -59,7 +59,7 @@ EXPORT bool starving(u64 since_ns, u8 best_nice, u32 nice, u64 now, u32 runnable
 EXPORT bool goes_on(struct o1_expired *expired, const struct o1_task *t, u64 now, u32 runnable,
 		    u64 slice_ns)
 {
-	return o1_goes_on(expired, t, now, runnable, slice_ns);
+	return o1_let_go_on(expired, t, now, runnable, slice_ns);
 }
 
 EXPORT u64 key(u32 epoch, u32 prio, u64 sequence, u32 slot)
@@ -160,5 +160,5 @@ EXPORT u32 find(struct context_owner *owners, u64 mm, u32 slots, u64 now, u64 sl
 
 EXPORT void moves(struct context_owner *owners, u32 from, u32 to)
 {
-	context_moves(owners, from, to);
+	move_thread(owners, from, to);
 }

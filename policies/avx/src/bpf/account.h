@@ -17,7 +17,7 @@ static __always_inline bool counts_now(s32 cpu, struct clock_counts *counts)
 }
 
 /* This CPU's counts since the last look. False if they cannot be read or went back. */
-static __always_inline bool counts_since(s32 at, struct avx_cpu *cpu, struct clock_counts *since)
+static __always_inline bool take_counts(s32 at, struct avx_cpu *cpu, struct clock_counts *since)
 {
 	struct clock_counts now = {};
 	bool known = counts_now(at, &now), was = cpu->counts_known;
@@ -49,7 +49,7 @@ static __always_inline bool counts_cycles(void)
  * Cycles that this CPU counted since the last look. If it did not count, or the counter went back,
  * the result is larger than any real count.
  */
-static __always_inline u64 cycles_since(s32 at, struct avx_cpu *cpu)
+static __always_inline u64 take_cycles(s32 at, struct avx_cpu *cpu)
 {
 	u64 before = cpu->cycles, now = 0;
 
@@ -167,11 +167,11 @@ static __always_inline void tell_levels(struct task_slot *slot, const struct cha
 static __always_inline void account(struct task_struct *p, s32 at)
 {
 	struct avx_cpu *cpu = cpus_of(at);
-	struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
+	struct avx_task *task = tasks_of(p);
 	struct clock_counts since = {};
 	struct charge_of of = {};
 	struct task_slot *slot = task_slot(p);
-	u64 now = now_ns(), cycles = 0, ran_ns, charge_ns;
+	u64 now = scx_bpf_now(), cycles = 0, ran_ns, charge_ns;
 	u32 active = 0;
 	bool counted;
 
@@ -179,14 +179,14 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		return;
 	ran_ns = elapsed_ns(cpu->since_ns, now);
 	if (counts_wanted())
-		active = active_since(at, cpu, cpu->since_ns, now);
+		active = take_active(at, cpu, cpu->since_ns, now);
 	cpu->since_ns = now;
 	charge_ns = ran_ns;
-	counted = counts_wanted() && counts_since(at, cpu, &since);
+	counted = counts_wanted() && take_counts(at, cpu, &since);
 	if (counted)
 		stretch_of(&of, ran_ns, &since, active);
 	if (counts_cycles())
-		cycles = cycles_since(at, cpu);
+		cycles = take_cycles(at, cpu);
 	if (knob_charge != CHARGE_OFF && counted) {
 		bool plain = is_plain(&since);
 		u32 may_need = 0;
@@ -203,15 +203,15 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		}
 	}
 	if (slot) {
-		task_table_ran(slot, p, ran_ns);
+		task_table_charge(slot, p, ran_ns);
 		if (counted)
 			tell_levels(slot, &of);
 	}
-	cpu->vtime = vtime_runs(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	cpu->vtime = vtime_run(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 }
 
 /* p starts here: counts from before belong to another task. */
-static __always_inline void account_starts(struct task_struct *p, s32 at)
+static __always_inline void account_start(struct task_struct *p, s32 at)
 {
 	struct avx_cpu *cpu = cpus_of(at);
 	struct clock_counts since = {};
@@ -219,12 +219,12 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 
 	if (!cpu)
 		return;
-	cpu->since_ns = now_ns();
+	cpu->since_ns = scx_bpf_now();
 	cpu->vtime = vtime_common(p);
 	if (counts_wanted())
-		active_since(at, cpu, cpu->since_ns, cpu->since_ns);
+		take_active(at, cpu, cpu->since_ns, cpu->since_ns);
 	if (knob_detect == DETECT_SAVED) {
-		struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
+		struct avx_task *task = tasks_of(p);
 
 		if (task) {
 			saved_learn(p, task);
@@ -234,21 +234,21 @@ static __always_inline void account_starts(struct task_struct *p, s32 at)
 	if (knob_source == COUNTED_MODEL) {
 		if (knob_detect != DETECT_SAVED)
 			known = told_of(task_slot(p));
-		model_runs(at, known ? known - 1 : 0, active_cores(at));
+		model_run(at, known ? known - 1 : 0, active_cores(at));
 	}
 	if (knob_detect == DETECT_OBSERVED) {
 		watch_again(cpu, cpu->since_ns);
 		/* Only sibling threads read it. */
 		if (has_sibling(at)) {
-			struct avx_task *task = bpf_task_storage_get(&avx_tasks, p, 0, 0);
+			struct avx_task *task = tasks_of(p);
 
 			cpu->known = task ? known_of(task, task_slot(p)) : 0;
 		}
 	}
 	if (counts_wanted())
-		counts_since(at, cpu, &since);
+		take_counts(at, cpu, &since);
 	if (counts_cycles())
-		cycles_since(at, cpu);
+		take_cycles(at, cpu);
 	if (knob_charge != CHARGE_OFF)
-		detect_starts();
+		start_detecting();
 }

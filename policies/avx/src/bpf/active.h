@@ -44,7 +44,7 @@ static __always_inline void active_set(s32 cpu, bool busy)
 		return;
 	/* The first thread of its core to become busy, or the last one to become idle. */
 	if (__sync_fetch_and_add(&core_busy[core], busy ? 1 : -1) == !busy)
-		active_count(cpu_node[at], busy, now_ns());
+		active_count(cpu_node[at], busy, scx_bpf_now());
 }
 
 static __always_inline u64 active_word(s32 cpu)
@@ -73,7 +73,7 @@ static __always_inline u32 active_cores(s32 cpu)
  * How many cores were active on average since the last call on this CPU, at since_ns, in parts of
  * ACTIVE_ONE.
  */
-static __always_inline u32 active_since(s32 at, struct avx_cpu *cpu, u64 since_ns, u64 now)
+static __always_inline u32 take_active(s32 at, struct avx_cpu *cpu, u64 since_ns, u64 now)
 {
 	u64 word = active_word(at), cores = word & ACTIVE_MASK, took;
 	u64 total = cores * active_time(now) + (word >> ACTIVE_BITS);

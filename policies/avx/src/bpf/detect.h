@@ -44,7 +44,7 @@ static __always_inline u64 told_of(const struct task_slot *slot)
 }
 
 /* p starts here: what was used before belongs to another task. */
-static __always_inline void detect_starts(void)
+static __always_inline void start_detecting(void)
 {
 	if (knob_detect == DETECT_TRAP)
 		vector_used();

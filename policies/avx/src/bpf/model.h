@@ -75,7 +75,7 @@ static __always_inline u32 model_needs(s32 cpu)
 }
 
 /* From now on a task that needs this level runs here; 0 also if no task runs. */
-static __always_inline void model_runs(s32 cpu, u32 needs, u32 active)
+static __always_inline void model_run(s32 cpu, u32 needs, u32 active)
 {
 	struct avx_cpu *state = cpus_of(cpu);
 	struct model_core *core = model_core_of(cpu);
@@ -83,7 +83,7 @@ static __always_inline void model_runs(s32 cpu, u32 needs, u32 active)
 
 	if (!state || !core)
 		return;
-	now = now_ns();
+	now = scx_bpf_now();
 	model_pass(core, now, active);
 	state->needs = needs;
 	license_demand(&core->license, now, model_needs(cpu));
@@ -95,7 +95,7 @@ static __always_inline bool model_counts(s32 cpu, struct clock_counts *counts, u
 
 	if (!core || !turbo_cores)
 		return false;
-	model_pass(core, now_ns(), active);
+	model_pass(core, scx_bpf_now(), active);
 	*counts = core->counts;
 	return true;
 }

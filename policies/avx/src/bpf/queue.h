@@ -119,7 +119,7 @@ static __always_inline s32 queue_balanced(s32 cpu, struct task_struct *prev)
 {
 	struct avx_cpu *state = cpus_of(cpu);
 	s32 waiting = scx_bpf_dsq_nr_queued(cpu), longest;
-	u64 now = now_ns();
+	u64 now = scx_bpf_now();
 
 	if (!state)
 		return -1;

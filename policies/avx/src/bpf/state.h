@@ -2,7 +2,7 @@
 /* The policy's state of each task and each CPU. */
 #pragma once
 #include "charge.h"
-#include "hotplug.h"
+#include "cpus.h"
 #include "knobs.h"
 #include "task_table.h"
 #include "topology.h"
@@ -20,12 +20,7 @@ struct avx_task {
 	u32 mw; /* its core's power while it ran, as a running mean; 0: unknown */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct avx_task);
-} avx_tasks SEC(".maps");
+TASK_STORAGE(struct avx_task, tasks)
 
 /* Written by its own CPU. Other CPUs read vtime, which is a tick old at most. */
 struct avx_cpu {

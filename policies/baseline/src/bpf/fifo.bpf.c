@@ -19,13 +19,13 @@ s32 OP(fifo_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 
 	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
 	return cpu;
 }
 
 void OP(fifo_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, SCX_DSQ_GLOBAL, knob_slice_ns, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, knob_slice_ns, enq_flags);
 }
 
 /* It keeps no state of a CPU. Without these callbacks the kernel would unload it at hotplug. */
@@ -37,16 +37,11 @@ void OP_SLEEPABLE(fifo_cpu_offline, s32 cpu)
 {
 }
 
-void OP(fifo_exit, struct scx_exit_info *info)
-{
-	record_exit(info);
-}
-
 OPS(fifo) = {
 	.select_cpu = (void *)fifo_select_cpu,
 	.enqueue = (void *)fifo_enqueue,
 	.cpu_online = (void *)fifo_cpu_online,
 	.cpu_offline = (void *)fifo_cpu_offline,
-	.exit = (void *)fifo_exit,
+	.exit = (void *)record_exit,
 	.name = "fifo",
 };

@@ -17,23 +17,18 @@ s32 OP(pile_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 cpu = cpu_allowed(p, 0) ? 0 : prev_cpu;
 
-	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
 	return cpu;
 }
 
 void OP(pile_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
-}
-
-void OP(pile_exit, struct scx_exit_info *info)
-{
-	record_exit(info);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
 }
 
 OPS(pile) = {
 	.select_cpu = (void *)pile_select_cpu,
 	.enqueue = (void *)pile_enqueue,
-	.exit = (void *)pile_exit,
+	.exit = (void *)record_exit,
 	.name = "pile",
 };

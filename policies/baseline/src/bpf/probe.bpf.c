@@ -73,7 +73,7 @@ s32 OP(probe_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 void OP(probe_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	note(ENQUEUE, p);
-	dsq_insert(p, QUEUE, SLICE_NS, enq_flags);
+	scx_bpf_dsq_insert(p, QUEUE, SLICE_NS, enq_flags);
 }
 
 void OP(probe_dequeue, struct task_struct *p, u64 deq_flags)
@@ -84,7 +84,7 @@ void OP(probe_dequeue, struct task_struct *p, u64 deq_flags)
 void OP(probe_dispatch, s32 cpu, struct task_struct *prev)
 {
 	note(DISPATCH, prev);
-	dsq_move_to_local(QUEUE);
+	scx_bpf_dsq_move_to_local(QUEUE);
 }
 
 void OP(probe_tick, struct task_struct *p)

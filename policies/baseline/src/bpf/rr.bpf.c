@@ -23,14 +23,14 @@ s32 OP(rr_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 cpu = place_idle_near(p, prev_cpu, wake_flags);
 
-	rt_start_bandwidth(now_ns());
-	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	rt_start_bandwidth(scx_bpf_now());
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
 	return cpu >= 0 ? cpu : prev_cpu;
 }
 
 void OP(rr_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
 }
 
 /* Charges a task's run time to its slot of the task table, and to its CPU's allowance. */
@@ -45,7 +45,7 @@ static __always_inline void charge(struct task_struct *p, u64 now)
 
 void OP(rr_tick, struct task_struct *p)
 {
-	u64 now = now_ns();
+	u64 now = scx_bpf_now();
 
 	charge(p, now);
 	rt_period(now);
@@ -56,12 +56,12 @@ void OP(rr_running, struct task_struct *p)
 	struct rt_rq *rt = rt_rqs_of(scx_bpf_task_cpu(p));
 
 	if (rt)
-		rt->start_ns = now_ns();
+		rt->start_ns = scx_bpf_now();
 }
 
 void OP(rr_stopping, struct task_struct *p, bool runnable)
 {
-	charge(p, now_ns());
+	charge(p, scx_bpf_now());
 }
 
 void OP(rr_cpu_online, s32 cpu)
@@ -84,11 +84,6 @@ void OP(rr_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 	task_table_leave(p);
 }
 
-void OP(rr_exit, struct scx_exit_info *info)
-{
-	record_exit(info);
-}
-
 OPS(rr) = {
 	.select_cpu = (void *)rr_select_cpu,
 	.enqueue = (void *)rr_enqueue,
@@ -99,7 +94,7 @@ OPS(rr) = {
 	.cpu_offline = (void *)rr_cpu_offline,
 	.init_task = (void *)rr_init_task,
 	.exit_task = (void *)rr_exit_task,
-	.exit = (void *)rr_exit,
+	.exit = (void *)record_exit,
 	.flags = SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	.name = "rr",
 };

@@ -25,7 +25,7 @@ void OP(starve_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	u64 dsq_id = p->static_prio == NICE_19 ? STARVED : SCX_DSQ_LOCAL;
 
-	dsq_insert(p, dsq_id, knob_slice_ns, enq_flags);
+	scx_bpf_dsq_insert(p, dsq_id, knob_slice_ns, enq_flags);
 }
 
 s32 OP_SLEEPABLE(starve_init)
@@ -33,16 +33,11 @@ s32 OP_SLEEPABLE(starve_init)
 	return scx_bpf_create_dsq(STARVED, -1);
 }
 
-void OP(starve_exit, struct scx_exit_info *info)
-{
-	record_exit(info);
-}
-
 OPS(starve) = {
 	.select_cpu = (void *)starve_select_cpu,
 	.enqueue = (void *)starve_enqueue,
 	.init = (void *)starve_init,
-	.exit = (void *)starve_exit,
+	.exit = (void *)record_exit,
 	.timeout_ms = 2000,
 	.name = "starve",
 };

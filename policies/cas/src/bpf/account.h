@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Account: what a task has used, and where that queues it. */
 #pragma once
-#include "state.h"
-#include "hotplug.h"
+#include "queues.h"
+#include "cpus.h"
 #include "place_home.h"
 
 /* How many tasks wait on this CPU. */
@@ -58,7 +58,7 @@ static __always_inline u32 arrival_epoch(s32 cpu, const struct cas_cpu *c,
 static __always_inline u32 expire(s32 cpu, struct cas_cpu *c, struct cas_task *t, u64 now)
 {
 	o1_refill(&t->o1, knob_slice_ns);
-	if (o1_goes_on(&c->expired, &t->o1, now, waiting(cpu) + 1, knob_slice_ns))
+	if (o1_let_go_on(&c->expired, &t->o1, now, waiting(cpu) + 1, knob_slice_ns))
 		return open_epoch(cpu, c, now);
 	return c->epoch + 1;
 }
@@ -75,7 +75,7 @@ static __always_inline bool is_later(const struct cas_cpu *c, u64 key)
 static __always_inline void begin_epoch(struct cas_cpu *c, u32 epoch)
 {
 	c->epoch = epoch;
-	c->epoch_ns = now_ns();
+	c->epoch_ns = scx_bpf_now();
 	c->expired.since_ns = 0;
 }
 
@@ -95,13 +95,13 @@ static __always_inline void charge(struct cas_cpu *c, struct cas_task *t,
 	if (knob_slack)
 		t->key = vtime_ran(t->key, ran, weight_of(p));
 	else
-		o1_ran(&t->o1, ran, knob_slice_ns);
+		o1_charge(&t->o1, ran, knob_slice_ns);
 	t->stamp_ns = now;
 }
 
 /* Notes the running task's priority, which woken tasks are compared with from now on. */
-static __always_inline void has_turn(struct cas_cpu *c, const struct cas_task *t,
-				     const struct task_struct *p, u64 now)
+static __always_inline void note_turn(struct cas_cpu *c, const struct cas_task *t,
+				      const struct task_struct *p, u64 now)
 {
 	c->prio = t->o1.prio;
 	if (knob_slack) {
@@ -162,7 +162,7 @@ static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *
 		return;
 	}
 	if (t->stamp_ns)
-		o1_wakes(&t->o1, elapsed_ns(t->stamp_ns, now), p->mm, knob_slice_ns);
+		o1_wake(&t->o1, elapsed_ns(t->stamp_ns, now), p->mm, knob_slice_ns);
 	else /* new: it has not slept yet */
 		t->o1.prio = o1_prio(t->o1.nice, t->o1.sleep_avg_ns, knob_slice_ns);
 	if (is_over(t)) /* the slice ended between two ticks */
@@ -174,7 +174,7 @@ static __always_inline void arrive(s32 cpu, struct cas_cpu *c, struct cas_task *
 /*
  * By virtual time: converts a task's key to the clock of this CPU, from another CPU's or its own.
  */
-static __always_inline void comes_by_vtime(struct cas_cpu *c, struct cas_task *t, u32 cpu, u32 slot)
+static __always_inline void convert_key(struct cas_cpu *c, struct cas_task *t, u32 cpu, u32 slot)
 {
 	t->key = vtime_key(vtime_moves(t->key, clock_of(t), c->vtime), slot);
 	t->o1.cpu = cpu;
@@ -186,7 +186,7 @@ static __always_inline void queue_again(s32 cpu, struct cas_cpu *c, struct cas_t
 	u32 epoch = c->epoch;
 
 	if (knob_slack) {
-		comes_by_vtime(c, t, cpu, slot);
+		convert_key(c, t, cpu, slot);
 		return;
 	}
 	if (key_epoch(t->key) == ((c->epoch + 1) & EPOCH_MASK) && t->o1.phase == EXPIRED)
@@ -204,45 +204,11 @@ static __always_inline bool is_idle(struct task_struct *p)
 	return task_is_idle(p) && !holds_up_rcu(p);
 }
 
-/*
- * Makes the key of a SCHED_IDLE task. When it is no longer SCHED_IDLE, its key for the other queues
- * is made anew.
- */
-static __always_inline void decide_idle(s32 cpu, struct cas_cpu *c, struct cas_task *t, u32 slot,
-					u64 now)
-{
-	t->o1.nice = O1_IDLE;
-	if (is_over(t))
-		o1_refill(&t->o1, knob_slice_ns);
-	t->o1.sleep_avg_ns = 0;
-	t->o1.sleep = O1_SLEEP_NORMAL;
-	t->o1.prio = O1_PRIO_IDLE;
-	t->stamp_ns = now;
-	t->key = knob_slack ? vtime_key(c->vtime, slot) : key_of(c->epoch, 1, 0, slot);
-	t->o1.cpu = cpu;
-}
-
 /* [recalc_task_prio] A woken SCHED_BATCH task counts as new, as if it had never slept. */
 static __always_inline void forget_sleep(struct cas_task *t)
 {
 	t->o1.sleep_avg_ns = 0;
 	t->stamp_ns = 0;
-}
-
-/* Sets when a SCHED_IDLE task gets a turn, with this many waiting. */
-static __always_inline void set_idle_due(struct cas_cpu *c, u32 waiting)
-{
-	c->idle_due_ns = c->idle_turn_ns + idle_gap(waiting, tick_ns);
-}
-
-static __always_inline void queue_idle(struct task_struct *p, s32 cpu, struct cas_cpu *c,
-				       struct cas_task *t, u64 now, u64 enq_flags)
-{
-	t->o1.phase = QUEUED;
-	if (!c->idle_due_ns)
-		c->idle_turn_ns = now;
-	set_idle_due(c, scx_bpf_dsq_nr_queued(dsq_of_idle(cpu)) + 1);
-	dsq_insert(p, dsq_of_idle(cpu), idle_slice(slice_of(t)), enq_flags);
 }
 
 static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu *c,
@@ -254,5 +220,18 @@ static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu
 	if (!hint || key_rank(t->key, c->epoch) < key_rank(hint, c->epoch))
 		set_hint(c, slot, t->key);
 	t->o1.phase = is_later(c, t->key) ? EXPIRED : QUEUED;
-	dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
+}
+
+/* A child begins with half of the rest of its parent's slice, and less of its bonus [sched_fork].
+ */
+static __always_inline void inherit(struct cas_task *t, const struct cas_task *parent)
+{
+	struct o1_task left = parent->o1;
+
+	if (left.phase == RUNNING) /* its run is charged when it stops */
+		o1_charge(&left, elapsed_ns(parent->stamp_ns, scx_bpf_now()), knob_slice_ns);
+	t->o1.sleep_avg_ns = o1_child_sleep_avg(left.sleep_avg_ns, knob_slice_ns);
+	if (left.slice_ns > 1 && left.slice_ns / 2 < t->o1.slice_ns)
+		t->o1.slice_ns = left.slice_ns / 2;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Choose: which task is next on a CPU, by the hints of its queues. */
 #pragma once
-#include "state.h"
+#include "queues.h"
 
 /* Reads the queues anew whose hints may be too low. */
 __noinline int refresh(s32 cpu)

@@ -20,7 +20,7 @@ struct context_owner {
 };
 
 /* Moves a thread from slot `from` to slot `to`: it called exec, is new, or ends. */
-static __always_inline void context_moves(volatile struct context_owner *owners, u32 from, u32 to)
+static __always_inline void move_thread(volatile struct context_owner *owners, u32 from, u32 to)
 {
 	if (from == to)
 		return;

@@ -85,7 +85,7 @@ static __always_inline u64 o1_ceiling(u32 nice, u64 slice)
 }
 
 /* [recalc_task_prio] Credits a sleep, or a wait that counts as sleep. */
-static __always_inline void o1_slept(struct o1_task *t, u64 slept, bool user, u64 slice)
+static __always_inline void o1_credit_sleep(struct o1_task *t, u64 slept, bool user, u64 slice)
 {
 	u64 ceiling = o1_ceiling(t->nice, slice);
 
@@ -101,25 +101,25 @@ static __always_inline void o1_slept(struct o1_task *t, u64 slept, bool user, u6
 }
 
 /* [activate_task] The task wakes. */
-static __always_inline void o1_wakes(struct o1_task *t, u64 slept, bool user, u64 slice)
+static __always_inline void o1_wake(struct o1_task *t, u64 slept, bool user, u64 slice)
 {
-	o1_slept(t, slept, user, slice);
+	o1_credit_sleep(t, slept, user, slice);
 	if (t->sleep == O1_SLEEP_NORMAL)
 		t->sleep = O1_SLEEP_INTERACTIVE;
 }
 
 /* [schedule] The task gets the CPU: after a sleep, a part of its wait counts as sleep. */
-static __always_inline void o1_starts(struct o1_task *t, u64 waited, bool user, u64 slice)
+static __always_inline void o1_start(struct o1_task *t, u64 waited, bool user, u64 slice)
 {
 	if (t->sleep == O1_SLEEP_INTERACTIVE)
-		o1_slept(t, waited * O1_ON_RUNQUEUE_WEIGHT / 100, user, slice);
+		o1_credit_sleep(t, waited * O1_ON_RUNQUEUE_WEIGHT / 100, user, slice);
 	t->sleep = O1_SLEEP_NORMAL;
 }
 
 /*
  * [schedule, scheduler_tick] Charges a run to its slice and its bonus; a high bonus shrinks slower.
  */
-static __always_inline void o1_ran(struct o1_task *t, u64 ran, u64 slice)
+static __always_inline void o1_charge(struct o1_task *t, u64 ran, u64 slice)
 {
 	u32 bonus = o1_bonus(t->sleep_avg_ns, slice);
 	u64 charged = ran < O1_MAX_BONUS * slice ? ran : O1_MAX_BONUS * slice;
@@ -190,8 +190,8 @@ static __always_inline bool o1_starving(const struct o1_expired *expired, u32 ni
  * much do, unless others wait too long for the next one. The clock starts with the first slice that
  * ends, of any task.
  */
-static __always_inline bool o1_goes_on(struct o1_expired *expired, const struct o1_task *t, u64 now,
-				       u32 runnable, u64 slice)
+static __always_inline bool o1_let_go_on(struct o1_expired *expired, const struct o1_task *t,
+					 u64 now, u32 runnable, u64 slice)
 {
 	if (!expired->since_ns) {
 		expired->since_ns = now;

@@ -5,7 +5,7 @@
 #include "account.h"
 #include "place_home.h"
 #include "place_idle.h"
-#include "hotplug.h"
+#include "cpus.h"
 
 #define NEAR  8 /* CPUs that a wakeup examines for its context: each may cost a cache miss */
 #define REACH 16 /* CPUs examined for an idle core: rarely, and some are siblings */
@@ -178,7 +178,7 @@ static __always_inline s32 place_at_home(struct task_struct *p, u32 home, u32 sl
 			s32 other = claim_other_core(p, cpu);
 
 			if (other >= 0) {
-				home_moves(home, other);
+				move_home(home, other);
 				return other;
 			}
 		}
@@ -219,4 +219,49 @@ static __always_inline bool preempts(const struct cas_cpu *c, const struct cas_t
 		return c->prio == O1_PRIO_IDLE;
 	running = vtime_ran(c->running_key, elapsed_ns(c->since_ns, now), c->weight);
 	return vtime_preempts(t->key, running, here, knob_slack, knob_slice_ns);
+}
+
+/*
+ * The CPU for a woken task: at home, an idle one of its context, any idle one, or one that runs a
+ * SCHED_IDLE task. If there is none, where its context runs.
+ */
+static __always_inline s32 place(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct cas_cpu *c = cpus_of(this_cpu()), *prev = cpus_of(prev_cpu);
+	bool has_home = false;
+	u32 home = 0, slot = SLOT_KERNEL;
+	s32 cpu = -1;
+
+	if (c && nr_cpus > 1 && knob_threshold != THRESHOLD_OFF) {
+		c->woken_mm = (u64)p->mm;
+		slot = slot_at(c->woken_mm, scx_bpf_now());
+		has_home = knob_aggregate && c->woken_mm;
+		if (has_home) {
+			home = home_of(c->woken_mm);
+			cpu = place_at_home(p, home, slot);
+			if (cpu >= 0)
+				return cpu;
+		}
+		cpu = claim_in_context(p, prev_cpu, slot);
+	}
+	if (cpu < 0)
+		cpu = place_idle_near(p, prev_cpu, wake_flags);
+	if (cpu >= 0) {
+		if (has_home)
+			move_home(home, cpu);
+		return cpu;
+	}
+	cpu = claim_cpu_of_idle_task(p, prev_cpu);
+	if (cpu >= 0)
+		return cpu;
+	if (c && wake_flags & SCX_WAKE_FORK)
+		return place_child(p, prev_cpu, slot);
+	/*
+	 * All CPUs are busy. With a waker of its context p waits there, rather than for a switch of
+	 * context.
+	 */
+	if (slot != SLOT_KERNEL && c && c->here >> slot & 1 && prev && !(prev->here >> slot & 1) &&
+	    cpu_takes(p, this_cpu()))
+		return this_cpu();
+	return cpu_is_taken(prev_cpu) ? place_child(p, prev_cpu, slot) : prev_cpu;
 }

@@ -50,7 +50,7 @@ static __always_inline u64 home_turn(u64 mean_ns, u64 turn_ns)
 	return mean_ns - mean_ns / 8 + turn_ns / 8;
 }
 
-static __always_inline void home_moves(u32 home, s32 cpu)
+static __always_inline void move_home(u32 home, s32 cpu)
 {
 	homes[home & (HOMES - 1)] = cpu + 1;
 }

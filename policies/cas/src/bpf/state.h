@@ -79,17 +79,7 @@ struct cas_cpu {
 
 CPU_TABLE(struct cas_cpu, cpus)
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct cas_task);
-} tasks SEC(".maps");
-
-static __always_inline struct cas_task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, 0, 0);
-}
+TASK_STORAGE(struct cas_task, tasks)
 
 static __always_inline u32 nice_of(const struct task_struct *p)
 {
@@ -127,36 +117,6 @@ static __always_inline u32 slot_of(struct cas_cpu *c, const struct task_struct *
 	return slot_at(c->mm, now);
 }
 
-static __always_inline u64 dsq_of(s32 cpu, u32 slot)
-{
-	return (u64)cpu << SLOT_BITS | slot;
-}
-
-/* The DSQ where SCHED_IDLE tasks wait for a CPU, in FIFO order. */
-static __always_inline u64 dsq_of_idle(s32 cpu)
-{
-	return 1ULL << 32 | (u64)cpu;
-}
-
-static __always_inline u64 head_of(s32 cpu, u32 slot)
-{
-	u64 dsq_id = dsq_of(cpu, slot);
-	struct task_struct *p;
-
-	if (knob_look == PEEK && dsq_can_peek())
-		return dsq_peek_vtime(dsq_id);
-	dsq_for_each(p, dsq_id) return p->scx.dsq_vtime;
-	return 0;
-}
-
-/* The only writer of hints, so that values derived from hints are never stale. */
-static __always_inline void set_hint(struct cas_cpu *c, u32 slot, u64 key)
-{
-	c->hint[slot] = key;
-	if (knob_slots > 1 && !(c->here >> slot & 1))
-		c->elsewhere_known = false;
-}
-
 /*
  * The slice to ask the kernel for. A turn ends at the first tick that finds it used up, and most
  * turns begin at a tick. Asked for half a tick less, it ends at the nearest tick.
@@ -177,13 +137,39 @@ static __always_inline u64 clock_of(const struct cas_task *t)
 }
 
 /* Counts a task in this slot from now on. Its key is made next. */
-static __always_inline void join(struct cas_task *t, u32 slot)
+static __always_inline void join_slot(struct cas_task *t, u32 slot)
 {
 	if (knob_slots > 1)
-		context_moves(contexts, key_slot(t->key), slot);
+		move_thread(contexts, key_slot(t->key), slot);
 }
 
 static __always_inline void make_key(struct cas_cpu *c, struct cas_task *t, u32 epoch, u32 slot)
 {
 	t->key = key_of(epoch, t->o1.prio, c->sequence++, slot);
+}
+
+/* Sets the slots of the context that runs now. A task without one runs in the previous context. */
+static __always_inline void enter_context(struct cas_cpu *c, u64 mm, u32 slot)
+{
+	u32 here = 1u << SLOT_KERNEL | 1u << slot;
+
+	c->entered_mm = mm;
+	c->slot = slot;
+	if (knob_tags)
+		c->tagged = context_tag(&c->tags, c->tagged, slot, knob_tags);
+	if (here != c->here) {
+		c->here = here;
+		c->elsewhere_known = false;
+	}
+}
+
+/* A task is taken out of its queue because a property changes, and is queued again. */
+static __always_inline struct cas_task *leave_queue(struct task_struct *p)
+{
+	struct cas_cpu *c = cpus_of(scx_bpf_task_cpu(p));
+	struct cas_task *t = tasks_of(p);
+
+	if (c && t && (t->o1.phase == QUEUED || t->o1.phase == EXPIRED))
+		__sync_fetch_and_or(&c->stale, 1u << key_slot(t->key));
+	return t;
 }

@@ -39,7 +39,7 @@ __noinline u32 fullest(s32 victim, u32 slots)
 static __always_inline bool take_first(struct cas_cpu *own, struct cas_cpu *theirs, s32 victim,
 				       u32 slot)
 {
-	if (!theirs->hint[slot] || !dsq_move_to_local(dsq_of(victim, slot)))
+	if (!theirs->hint[slot] || !scx_bpf_dsq_move_to_local(dsq_of(victim, slot)))
 		return false;
 	__sync_fetch_and_or(&theirs->stale, 1u << slot);
 	own->takes_home = knob_aggregate && slots_waiting(victim) > 1;
@@ -64,47 +64,6 @@ __noinline int take(s32 cpu, s32 victim, u32 class)
 		if (slots >> slot & 1 && take_first(own, theirs, victim, slot))
 			return 1;
 	return 0;
-}
-
-/* Takes a SCHED_IDLE task that waits here. Returns whether there was one. */
-static __always_inline bool take_own_idle(s32 cpu, struct cas_cpu *c, u64 now)
-{
-	bool was_one = dsq_move_to_local(dsq_of_idle(cpu));
-	u32 left = scx_bpf_dsq_nr_queued(dsq_of_idle(cpu));
-
-	c->idle_turn_ns = now;
-	c->idle_due_ns = 0;
-	if (left)
-		set_idle_due(c, left);
-	return was_one;
-}
-
-/* Takes a SCHED_IDLE task that is due, although other tasks wait. Returns whether one was due. */
-__noinline int take_due_idle(s32 cpu)
-{
-	struct cas_cpu *c = cpus_of(cpu);
-	u64 now = now_ns();
-
-	return c && c->idle_due_ns && (s64)(now - c->idle_due_ns) >= 0 &&
-	       take_own_idle(cpu, c, now);
-}
-
-/* Takes a SCHED_IDLE task that waits here or elsewhere. Returns whether there was one. */
-__noinline int take_idle(s32 cpu)
-{
-	struct cas_cpu *c = cpus_of(cpu);
-	u32 i;
-
-	if (c && c->idle_due_ns && take_own_idle(cpu, c, now_ns()))
-		return true;
-	bpf_for(i, 1, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i);
-		struct cas_cpu *theirs = cpus_of(other);
-
-		if (theirs && theirs->idle_due_ns && dsq_move_to_local(dsq_of_idle(other)))
-			return true;
-	}
-	return false;
 }
 
 /* Takes a task of any class. Returns whether there was one. */
@@ -156,4 +115,30 @@ __noinline int take_from_busiest(s32 cpu, u32 mine)
 			return true;
 	}
 	return false;
+}
+
+/* Takes a task that waits on an offline or taken CPU. Returns whether there was one. */
+__noinline int take_from_away(s32 cpu)
+{
+	u32 class, i;
+
+	for (class = SHARE_OWN; class < SHARE_CLASSES; class ++)
+		bpf_for(i, 1, nr_cpus) {
+			s32 victim = cpu_neighbour(cpu, i);
+
+			if (cpu_lacks(victim, CPU_GONE | CPU_TAKEN) &&
+			    cpu_helps(cpu, waiting(cpu), victim, waiting(victim)) &&
+			    take(cpu, victim, class))
+				return true;
+		}
+	return false;
+}
+
+/* Whether it is time to balance, and there was a task to take. */
+static __always_inline bool balance(s32 cpu, struct cas_cpu *c, u64 going_on, u64 now)
+{
+	if (nr_cpus == 1 || elapsed_ns(c->balanced_ns, now) < BALANCE_NS)
+		return false;
+	c->balanced_ns = now;
+	return !cpu_is_taken(cpu) && take_from_busiest(cpu, waiting(cpu) + !!going_on);
 }

@@ -25,7 +25,7 @@ static __always_inline u32 cpu_domain(s32 cpu)
 }
 
 /* In init: finds the machine's domains. */
-static __always_inline void domains_look(void)
+static __always_inline void find_domains(void)
 {
 	bool one_node = true;
 	u32 i;

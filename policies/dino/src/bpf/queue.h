@@ -12,7 +12,7 @@
  */
 static __always_inline u64 queue_of_domain(u32 domain)
 {
-	return MAX_CPUS + domain;
+	return shared_queue(domain);
 }
 
 /* An idle CPU of a domain that p may use, now claimed; the last CPU first. -1: none. */
@@ -64,7 +64,7 @@ static __always_inline bool domain_preempt_idle(struct task_struct *p, s32 near,
 	bpf_for(i, 0, nr_cpus) {
 		s32 cpu = cpu_neighbour(near, i);
 
-		if (cpu_domain(cpu) == domain && cpu_claim_idle_task(p, cpu)) {
+		if (cpu_domain(cpu) == domain && claim_idle_task(p, cpu)) {
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 			return true;
 		}
@@ -225,13 +225,13 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
 	if (p->nr_cpus_allowed == 1) {
-		queue_preempt_idle(p, cpu);
+		preempt_idle_task(p, cpu);
 		return;
 	}
 	idle = domain_idle(p, cpu, domain);
 	if (idle >= 0)
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
-	else if (anywhere ? domain_preempt_idle(p, cpu, domain) : queue_preempt_idle(p, cpu))
+	else if (anywhere ? domain_preempt_idle(p, cpu, domain) : preempt_idle_task(p, cpu))
 		return;
 	else if ((home == NO_DOMAIN || !domain_clear(domain)) && !place_kick_idle(p))
 		cpu_queue_kick(p, cpu);
@@ -273,8 +273,9 @@ static __always_inline bool queue_waits(s32 cpu)
  * continues unless a task has had less. With nothing to run, the CPU takes a task of another domain
  * for one turn: afterwards that task waits at home again. Returns whether a task was taken.
  */
-static __always_inline bool queue_take(s32 cpu, struct task_struct *prev, bool steal)
+static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
+	struct dn_cpu *state = cpus_of(cpu);
 	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX;
 	u64 domain = queue_of_domain(cpu_domain(cpu));
 	s64 own = vtime_head(cpu), here = vtime_head(domain), first = own < here ? own : here;
@@ -296,7 +297,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev, bool s
 		return false;
 	if (vtime_take(cpu, knob_slice_ns) || vtime_take(domain, knob_slice_ns))
 		return true;
-	if (!steal)
+	/* A task that takes the place of one that went home is on its way. */
+	if (!state || elapsed_ns(state->left_ns, scx_bpf_now()) <= ARRIVES_NS)
 		return false;
 	bpf_for(i, 0, nr_domains) {
 		u64 queue = queue_of_domain(i);

@@ -2,7 +2,7 @@
 /* The policy's state of each task and each CPU, and how it is updated. */
 #pragma once
 #include "domain.h"
-#include "hotplug.h"
+#include "cpus.h"
 #include "knobs.h"
 #include "task_table.h"
 
@@ -22,7 +22,7 @@ struct dn_cpu {
 CPU_TABLE(struct dn_cpu, cpus)
 
 /* Tells the control plane how many CPUs of each domain are online. */
-static __always_inline void cpus_count(void)
+static __always_inline void count_cpus(void)
 {
 	u32 there[DOMAINS_MAX] = {}, i;
 
@@ -72,17 +72,21 @@ static __always_inline s32 task_home(struct task_struct *p)
 /*
  * Charges p for its time on a CPU since the last charge. The table has domains as kinds of cores.
  */
-static __always_inline void charge(struct task_struct *p, struct dn_cpu *cpu, s32 at)
+static __always_inline void charge(struct task_struct *p, s32 at)
 {
+	struct dn_cpu *cpu = cpus_of(at);
 	struct task_slot *slot = task_slot(p);
-	u64 now = now_ns(), ran_ns = elapsed_ns(cpu->since_ns, now);
+	u64 now = scx_bpf_now(), ran_ns;
 	u32 domain = cpu_domain(at);
 
+	if (!cpu)
+		return;
+	ran_ns = elapsed_ns(cpu->since_ns, now);
 	cpu->since_ns = now;
-	vtime_runs(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (!slot)
 		return;
-	task_table_ran(slot, p, ran_ns);
+	task_table_charge(slot, p, ran_ns);
 	if (domain < TYPES_MAX)
 		slot->ran_ns.of[domain] += ran_ns;
 }

@@ -12,7 +12,7 @@
  */
 #pragma once
 #include "kernel.h"
-#include "hotplug.h"
+#include "cpus.h"
 #include "topology.h"
 
 /* A CPU's claim: 1 + the number of an idle CPU, or 0. */

@@ -7,7 +7,7 @@
 #pragma once
 #include "kernel.h"
 #include "topology.h"
-#include "hotplug.h"
+#include "cpus.h"
 #include "knobs.h"
 #include "place_idle.h"
 #include "visits.h"
@@ -72,6 +72,6 @@ static __always_inline s32 place_shorter(struct task_struct *p, s32 prev_cpu)
 	if (!cpu_takes(p, prev_cpu))
 		return place_shortest(p, prev_cpu, 0);
 	for (i = 0; i < 2 && best.waiting > 0; i++)
-		place_prefer(p, random_u32() % nr_cpus, &best);
+		place_prefer(p, bpf_get_prandom_u32() % nr_cpus, &best);
 	return best.cpu;
 }

@@ -9,7 +9,7 @@
 #pragma once
 #include "kernel.h"
 #include "topology.h"
-#include "hotplug.h"
+#include "cpus.h"
 #include "knobs.h"
 
 /* This many visits in this time are frequent: more than occasional housekeeping. */
@@ -77,7 +77,7 @@ static __always_inline bool wait_apart(s32 cpu)
  */
 static __always_inline void visits_note(struct visits *visits, struct scx_cpu_release_args *args)
 {
-	u64 now = now_ns();
+	u64 now = scx_bpf_now();
 
 	if (args->reason == SCX_CPU_PREEMPT_STOP || elapsed_ns(visits->last_ns, now) <= tick_ns)
 		return;
@@ -99,7 +99,7 @@ static __always_inline void visits_look(void)
 
 	if (!visits_lately || nr_away)
 		return;
-	now = now_ns();
+	now = scx_bpf_now();
 	if (elapsed_ns(visits_often_ns, now) <= VISITS_END_NS)
 		return;
 	visits_over_ns = now;
@@ -114,5 +114,5 @@ static __always_inline void visits_look(void)
 static __always_inline bool visits_make_look(void)
 {
 	return visits_go_on() ||
-	       (visits_over_ns && elapsed_ns(visits_over_ns, now_ns()) < VISITS_END_NS);
+	       (visits_over_ns && elapsed_ns(visits_over_ns, scx_bpf_now()) < VISITS_END_NS);
 }

@@ -87,7 +87,7 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 	struct un_cpu *mine = cpus_of(cpu), *other;
 	u32 kind = cpu_kind(cpu), i;
 	s64 most = swap_worth();
-	u64 now = now_ns(), expected;
+	u64 now = scx_bpf_now(), expected;
 	s32 to = -1, there;
 	bool any;
 
@@ -135,7 +135,7 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 	mine->expects_ns = now;
 	if (there)
 		scx_bpf_kick_cpu(to, SCX_KICK_PREEMPT);
-	task_set_slice(p, 0);
+	scx_bpf_task_set_slice(p, 0);
 }
 
 /* A CPU with nothing to run takes over the task of a slower CPU that gains most. */
@@ -143,7 +143,7 @@ static __always_inline void take_over(s32 cpu)
 {
 	struct un_cpu *mine = cpus_of(cpu), *other;
 	u32 kind = cpu_kind(cpu), i;
-	u64 now = now_ns();
+	u64 now = scx_bpf_now();
 	s32 from = -1;
 	s64 most = 0;
 

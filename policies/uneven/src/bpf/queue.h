@@ -5,18 +5,17 @@
 #include "overdue.h"
 
 /*
- * A queue for each kind of core. Lower numbers are CPUs' queues, for tasks that may not run on all
- * CPUs. A task's kind changes with each turn, so all tasks in kinds' queues use the common clock
- * (VTIME_CLOCKS).
+ * The queue of a kind of core. A task's kind changes with each turn, so all tasks in kinds' queues
+ * use the common clock (VTIME_CLOCKS). CPUs' queues are for tasks that may not run on all CPUs.
  */
 static __always_inline u64 queue_of_kind(u32 kind)
 {
-	return MAX_CPUS + kind;
+	return shared_queue(kind);
 }
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
-	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
+	struct un_task *task = tasks_of(p);
 	s32 cpu = scx_bpf_task_cpu(p), victim;
 	u64 queue;
 
@@ -27,10 +26,10 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	vtime_insert(p, queue, enq_flags, knob_slice_ns);
 	if (place_kick_idle(p))
 		return;
-	victim = queue == (u64)cpu ? -1 : cpu_with_idle_task(p, cpu);
+	victim = queue == (u64)cpu ? -1 : claim_cpu_of_idle_task(p, cpu);
 	if (victim >= 0)
 		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
-	else if (queue != (u64)cpu || !queue_preempt_idle(p, cpu))
+	else if (queue != (u64)cpu || !preempt_idle_task(p, cpu))
 		cpu_queue_kick(p, cpu);
 }
 
@@ -56,11 +55,14 @@ static __always_inline bool queue_waits(s32 cpu)
  */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
+	struct un_cpu *state = cpus_of(cpu);
 	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX, head;
 	u32 kind = cpu_kind(cpu), i;
 	u64 queue = cpu;
 	bool found = false;
 
+	if (state)
+		state->chose_ns = scx_bpf_now();
 	if (take_forgotten(cpu, queue_of_kind(0), nr_types, knob_slice_ns))
 		return true;
 	head = vtime_head(cpu);

@@ -2,7 +2,7 @@
 /* The policy's state of each task and each CPU, and how it is updated. */
 #pragma once
 #include "counters.h"
-#include "hotplug.h"
+#include "cpus.h"
 #include "knobs.h"
 #include "share.h"
 #include "swap.h"
@@ -14,12 +14,7 @@ struct un_task {
 	struct wants wants;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct un_task);
-} un_tasks SEC(".maps");
+TASK_STORAGE(struct un_task, tasks)
 
 /*
  * Written by its own CPU. Other CPUs read it, a tick old at most, and write `deal` and `expects_ns`
@@ -73,7 +68,7 @@ static __always_inline u32 kinds_allowed(const struct task_struct *p)
 }
 
 /* Tells the control plane how many CPUs of each kind are online. */
-static __always_inline void cpus_count(void)
+static __always_inline void count_cpus(void)
 {
 	struct by_type there = {};
 	u32 i;
@@ -108,19 +103,24 @@ static __always_inline struct count count_now(s32 at)
 }
 
 /* Charges p for its time on its CPU since the last charge. */
-static __always_inline void charge(struct task_struct *p, s32 at, struct un_cpu *cpu)
+static __always_inline void charge(struct task_struct *p, s32 at)
 {
-	struct un_task *task = bpf_task_storage_get(&un_tasks, p, 0, 0);
+	struct un_cpu *cpu = cpus_of(at);
+	struct un_task *task = tasks_of(p);
 	struct task_slot *slot = task_slot(p);
-	u64 now = now_ns(), ran_ns = elapsed_ns(cpu->since_ns, now);
-	struct count before = cpu->counted;
+	u64 now = scx_bpf_now(), ran_ns;
 	u32 kind = cpu_kind(at);
+	struct count before;
 
+	if (!cpu)
+		return;
+	ran_ns = elapsed_ns(cpu->since_ns, now);
+	before = cpu->counted;
 	cpu->since_ns = now;
 	cpu->counted = count_now(at);
-	vtime_runs(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (slot) {
-		task_table_ran(slot, p, ran_ns);
+		task_table_charge(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
 		count_into(slot, kind, before, cpu->counted);
 	}

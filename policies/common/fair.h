@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Fair: the callbacks of policies by virtual time. The task that has had the least CPU time, over
+ * its weight, is next. A policy says in its roles what counts as CPU time, which queues there are,
+ * and which of them a CPU takes from.
+ */
+#pragma once
+#include "chassis.h"
+#include "overdue.h"
+#include "sched_idle.h"
+#include "task_table.h"
+#include "vtime.h"
+
+s32 OP(fair_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu = roles.claim(p, prev_cpu, wake_flags);
+
+	if (cpu < 0)
+		return prev_cpu;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	return cpu;
+}
+
+void OP(fair_dispatch, s32 cpu, struct task_struct *prev)
+{
+	bool goes_on = prev && (prev->scx.flags & SCX_TASK_QUEUED), departs = false;
+
+	regain_cpu(cpu, false);
+	clear_leaving_cpu();
+	if (goes_on && roles.depart)
+		departs = roles.depart(cpu, prev);
+	if (roles.take(cpu, goes_on && !departs ? prev : NULL) || departs)
+		return;
+	if (goes_on) {
+		note_idle_task(cpu, task_is_idle(prev));
+		vtime_go_on(prev, roles.waits(cpu), knob_slice_ns);
+		return;
+	}
+	regain_cpu(cpu, true);
+	CALL(vacate, cpu);
+	CALL(idle, cpu);
+}
+
+/*
+ * A change of a task's priority or affinity stops and restarts the task, possibly from another CPU.
+ * So this uses the task's CPU, not the current one.
+ */
+void OP(fair_running, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	CALL(start, p, cpu);
+	note_idle_task(cpu, task_is_idle(p));
+	vtime_start(p, knob_slice_ns);
+	CALL(started, p, cpu);
+}
+
+void OP(fair_stopping, struct task_struct *p, bool runnable)
+{
+	roles.charge(p, scx_bpf_task_cpu(p));
+}
+
+void OP(fair_tick, struct task_struct *p)
+{
+	s32 cpu = this_cpu();
+	u32 i;
+
+	roles.charge(p, cpu);
+	if (keep_on_leaving_cpu(p, cpu))
+		return;
+	CALL(follow, p, cpu);
+	/* All shared queues: if all CPUs of one are idle, none of them has ticks. */
+	bpf_for(i, 0, nr_shared_queues())
+		queue_kick(shared_queue(i));
+	queue_kick(cpu);
+	regain_cpu(cpu, false);
+	/*
+	 * Turns are short where real-time tasks leave only part of the CPU's time. A task on the
+	 * local DSQ also ends the turn: no other CPU can take it.
+	 */
+	if (cpu_is_taken(cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
+		scx_bpf_task_set_slice(p, 0);
+	else
+		CALL(tick, p, cpu);
+}
+
+/* In enable and set_cpumask: p already has its new mask. */
+static __always_inline void note_kinds(struct task_struct *p)
+{
+	struct task_slot *slot = roles.kinds ? task_slot(p) : NULL;
+
+	if (slot)
+		slot->kinds = roles.kinds(p);
+}
+
+void OP(fair_enable, struct task_struct *p)
+{
+	vtime_enter(p);
+	note_kinds(p);
+}
+
+void OP(fair_set_weight, struct task_struct *p, u32 weight)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->weight = weight;
+}
+
+s32 OP_SLEEPABLE(fair_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	s32 error = roles.enter ? roles.enter(p) : 0;
+
+	return error ?: task_table_enter(p, args);
+}
+
+void OP(fair_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_table_leave(p);
+}
+
+/* In the kernel's dump: how far a task is from its turn. */
+void OP(fair_dump_task, struct scx_dump_ctx *dump, struct task_struct *p)
+{
+	struct task_slot_of *of = task_slots_of(p);
+
+	if (!of)
+		return;
+	scx_bpf_dump("ahead_ns: %lld weight: %u", vtime_ahead(vtime_common(p)), p->scx.weight);
+	if (of->waits_ns)
+		scx_bpf_dump(" waits_ms: %llu", elapsed_ns(of->waits_ns, scx_bpf_now()) / 1000000);
+}
+
+#define FAIR_OPS                                                                               \
+	CHASSIS_OPS, .select_cpu = (void *)fair_select_cpu, .dispatch = (void *)fair_dispatch, \
+		.running = (void *)fair_running, .stopping = (void *)fair_stopping,            \
+		.tick = (void *)fair_tick, .dump_task = KERNEL_ONLY(fair_dump_task),           \
+		.enable = (void *)fair_enable, .set_weight = (void *)fair_set_weight,          \
+		.init_task = (void *)fair_init_task, .exit_task = (void *)fair_exit_task,      \
+		.init = (void *)chassis_init
