@@ -140,7 +140,7 @@ struct sched_ext_ops {
 	u64 flags;
 	u32 timeout_ms;
 	char name[128];
-	/* The simulator reads only up to the name: it makes no dump. */
+	/* The simulator makes no dump. */
 	u32 exit_dump_len;
 	void (*dump_cpu)(struct scx_dump_ctx *dump, s32 cpu, bool idle);
 	void (*dump_task)(struct scx_dump_ctx *dump, struct task_struct *p);

@@ -11,9 +11,9 @@
 /*
  * Takes a task of an unavailable CPU whose distance from vtime_now is below `least`. A task that
  * waits for an offline CPU can only run elsewhere. A CPU whose own queue is never empty would
- * otherwise never look there.
+ * otherwise never look there. Not inlined, like the search below: the verifier walks each once.
  */
-static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
+__noinline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 {
 	u32 i;
 
@@ -101,7 +101,7 @@ static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns,
 }
 
 /* Takes one from this CPU's own queue, or `nr` queues from `shared` on. Whether there was one. */
-static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
+__noinline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
 {
 	u64 now = scx_bpf_now();
 	struct forgotten than = { now - VTIME_WAITS_NS, now - VTIME_LEADS_IN * slice_ns,

@@ -189,6 +189,9 @@ pub struct SchedExtOps {
     pub flags: u64,
     pub timeout_ms: u32,
     pub name: [c_char; 128],
+    pub exit_dump_len: u32,
+    pub dump_cpu: Option<unsafe extern "C" fn(*mut c_void, i32, bool)>,
+    pub dump_task: Option<unsafe extern "C" fn(*mut c_void, *mut TaskStruct)>,
 }
 
 /// Why a private copy could not be made.

@@ -62,6 +62,9 @@ EXPORT const u64 layout[] = {
 	O(sched_ext_ops, flags),
 	O(sched_ext_ops, timeout_ms),
 	O(sched_ext_ops, name),
+	O(sched_ext_ops, exit_dump_len),
+	O(sched_ext_ops, dump_cpu),
+	O(sched_ext_ops, dump_task),
 	sizeof(struct sched_ext_ops),
 
 	O(kernel, runtime),

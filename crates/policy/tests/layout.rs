@@ -27,7 +27,7 @@ fn c_and_rust_lay_out_the_same_structs() {
         SchedExtOps {
             select_cpu enqueue dequeue dispatch tick runnable running stopping quiescent set_weight
             set_cpumask update_idle cpu_acquire cpu_release cpu_online cpu_offline init_task exit_task enable disable cgroup_move
-            init exit flags timeout_ms name
+            init exit flags timeout_ms name exit_dump_len dump_cpu dump_task
         }
         Kernel {
             runtime create_dsq dsq_nr_queued dsq_insert dsq_insert_vtime dsq_move_to_local

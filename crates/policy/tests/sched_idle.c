@@ -42,7 +42,7 @@ EXPORT void start(void)
 
 EXPORT void runs(s32 cpu, bool idle)
 {
-	cpu_note_idle_task(cpu, idle);
+	note_idle_task(cpu, idle);
 }
 
 EXPORT u32 how_many_run(void)
@@ -55,5 +55,5 @@ EXPORT s32 claim(u32 policy, s32 cpus, s32 from)
 {
 	struct task_struct p = { .policy = policy, .nr_cpus_allowed = cpus };
 
-	return cpu_with_idle_task(&p, from);
+	return claim_cpu_of_idle_task(&p, from);
 }

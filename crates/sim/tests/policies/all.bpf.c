@@ -13,7 +13,7 @@ s32 OP(all_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 
 void OP(all_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, QUEUE, 5000000, enq_flags);
+	scx_bpf_dsq_insert(p, QUEUE, 5000000, enq_flags);
 }
 
 void OP(all_dequeue, struct task_struct *p, u64 deq_flags)
@@ -22,7 +22,7 @@ void OP(all_dequeue, struct task_struct *p, u64 deq_flags)
 
 void OP(all_dispatch, s32 cpu, struct task_struct *prev)
 {
-	dsq_move_to_local(QUEUE);
+	scx_bpf_dsq_move_to_local(QUEUE);
 }
 
 void OP(all_tick, struct task_struct *p)

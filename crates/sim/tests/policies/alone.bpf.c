@@ -21,7 +21,7 @@ s32 OP(alone_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 void OP(alone_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	scx_bpf_test_and_clear_cpu_idle(scx_bpf_task_cpu(p));
-	dsq_insert(p, SCX_DSQ_LOCAL, 5000000, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, 5000000, enq_flags);
 }
 
 OPS(alone) = {

@@ -8,17 +8,18 @@ LICENSE;
 
 void OP(fair_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert_vtime(p, QUEUE, 2000000, p->scx.dsq_vtime, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, QUEUE, 2000000, p->scx.dsq_vtime, enq_flags);
 }
 
 void OP(fair_dispatch, s32 cpu, struct task_struct *prev)
 {
-	dsq_move_to_local(QUEUE);
+	scx_bpf_dsq_move_to_local(QUEUE);
 }
 
 void OP(fair_stopping, struct task_struct *p, bool runnable)
 {
-	task_set_dsq_vtime(p, p->scx.dsq_vtime + (2000000 - p->scx.slice) * 100 / p->scx.weight);
+	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime +
+					      (2000000 - p->scx.slice) * 100 / p->scx.weight);
 }
 
 s32 OP_SLEEPABLE(fair_init)

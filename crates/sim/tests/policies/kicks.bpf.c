@@ -6,7 +6,7 @@ LICENSE;
 
 void OP(kicks_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, SCX_DSQ_LOCAL, 1500000, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, 1500000, enq_flags);
 	scx_bpf_kick_cpu(scx_bpf_task_cpu(p), 0);
 }
 

@@ -10,7 +10,7 @@ void OP(last_enqueue, struct task_struct *p, u64 enq_flags)
 
 	while (cpu > 0 && !cpu_allowed(p, cpu))
 		cpu--;
-	dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, 20000000, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, 20000000, enq_flags);
 }
 
 s32 OP(last_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)

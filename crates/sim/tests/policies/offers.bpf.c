@@ -22,7 +22,7 @@ s32 OP(offers_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 
 void OP(offers_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
 }
 
 void OP(offers_tick, struct task_struct *p)

@@ -6,7 +6,7 @@ LICENSE;
 
 void OP(sends_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, SCX_DSQ_LOCAL, 1000000000, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, 1000000000, enq_flags);
 }
 
 void OP(sends_cpu_release, s32 cpu, struct scx_cpu_release_args *args)

@@ -10,7 +10,7 @@ void OP(urgent_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		flags |= SCX_ENQ_PREEMPT;
-	dsq_insert(p, SCX_DSQ_LOCAL_ON | 0, 20000000, flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | 0, 20000000, flags);
 }
 
 s32 OP(urgent_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)

@@ -6,7 +6,7 @@ LICENSE;
 
 void OP(wrong_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert(p, 12345, 1000000, enq_flags);
+	scx_bpf_dsq_insert(p, 12345, 1000000, enq_flags);
 }
 
 OPS(wrong) = {

@@ -241,7 +241,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
  * Takes a task whose distance from vtime_now is below `least`, and that waits in a domain without
  * an available CPU. Returns whether there was one.
  */
-static __always_inline bool take_from_domain_away(s64 least)
+__noinline bool take_from_domain_away(s64 least)
 {
 	u64 there = 0;
 	u32 i;
