@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, bail};
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{DataSec, Enum, Enum64, MemberAttr, Struct, Var};
+use libbpf_rs::btf::types::{DataSec, Enum, Enum64, MemberAttr, Struct, StructMember, Var};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Profile, Topology};
 
@@ -277,6 +277,23 @@ impl Attached {
     }
 }
 
+/// How many instructions the verifier walked for each program of a policy, by the program's name. Nothing is attached.
+pub fn verified(instance: &Instance) -> anyhow::Result<Vec<(String, u32)>> {
+    let object = open_and_load(instance, &crate::topology()?, Scope::Everyone)?;
+    let program = |program: libbpf_rs::Program<'_>| {
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut size = size_of_val(&info) as u32;
+        // SAFETY: the descriptor is open, and the call fills in at most `size` bytes of `info`
+        let failed = unsafe {
+            let fd = program.as_fd().as_raw_fd();
+            libbpf_sys::bpf_prog_get_info_by_fd(fd, &raw mut info, &raw mut size)
+        };
+        anyhow::ensure!(failed == 0, "the kernel says nothing about its programs");
+        Ok((program.name().to_string_lossy().into_owned(), info.verified_insns))
+    };
+    object.progs().map(program).collect()
+}
+
 fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Object> {
     let bpf = instance.policy.bpf;
     let mut object = ObjectBuilder::default().name(instance.policy.ops)?.open_memory(bpf)?;
@@ -311,9 +328,43 @@ fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow
     ops.get_mut(name_at..name_at + name.len()).context(short)?.copy_from_slice(&name);
     let place = ops.get_mut(flags_at..flags_at + 8).context(short)?;
     let own = u64::from_ne_bytes((&*place).try_into()?);
-    let known = names_in("scx_ops_flags", &Btf::from_vmlinux()?);
+    let kernel = Btf::from_vmlinux()?;
+    let known = names_in("scx_ops_flags", &kernel);
     place.copy_from_slice(&flags(own, scope, &known).to_ne_bytes());
+    let known = kernel.type_by_name::<Struct<'_>>(OPS).context("this kernel has no sched_ext")?;
+    let known: BTreeSet<String> = members(&known).into_iter().map(|(name, _)| name).collect();
+    for at in lacking(instance.policy.bpf, &known)? {
+        ops.get_mut(at..at + 8).context(short)?.fill(0);
+    }
     Ok(())
+}
+
+/// The kernel's table of callbacks.
+const OPS: &str = "sched_ext_ops";
+
+/// Callbacks that a policy can do without. Those of a CPU that a higher class takes are to go from the kernel: where
+/// they have gone, it re-enqueues the waiting tasks itself. The others only tell.
+const CALLBACKS_MAY_LACK: [&str; 5] =
+    ["cpu_acquire", "cpu_release", "cgroup_move", "dump_cpu", "dump_task"];
+
+/// Places in the policy's table of callbacks that it can do without and that the kernel does not know: libbpf refuses a
+/// table with any of them, and takes a null pointer for "not there".
+fn lacking(bytes: &[u8], known: &BTreeSet<String>) -> anyhow::Result<Vec<usize>> {
+    let btf = Btf::from_raw("policy", bytes)?.context("the BPF object has no BTF")?;
+    let ops = btf.type_by_name::<Struct<'_>>(OPS).context("the policy has no ops table")?;
+    let lacks = |name: &str| CALLBACKS_MAY_LACK.contains(&name) && !known.contains(name);
+    Ok(members(&ops).into_iter().filter(|(name, _)| lacks(name)).map(|(_, at)| at).collect())
+}
+
+/// Name and offset in bytes of each member that is no bit field.
+fn members(of: &Struct<'_>) -> Vec<(String, usize)> {
+    let member = |member: StructMember<'_>| match member.attr {
+        MemberAttr::Normal { offset } => {
+            Some((member.name?.to_string_lossy().into_owned(), offset as usize / 8))
+        }
+        MemberAttr::BitField { .. } => None,
+    };
+    of.iter().filter_map(member).collect()
 }
 
 /// A policy's flags, with SCX_OPS_SWITCH_PARTIAL if it is to leave other tasks alone. Flags of [`MAY_LACK`] that the
@@ -337,14 +388,8 @@ fn names_in(name: &str, btf: &Btf<'_>) -> BTreeSet<String> {
 /// Offsets of the name and the flags in the policy's own struct sched_ext_ops.
 fn places_in_ops(bytes: &[u8]) -> Option<(usize, usize)> {
     let btf = Btf::from_raw("policy", bytes).ok()??;
-    let ops = btf.type_by_name::<Struct<'_>>("sched_ext_ops")?;
-    let place = |name: &str| {
-        let member = ops.iter().find(|member| member.name.is_some_and(|it| it == name))?;
-        match member.attr {
-            MemberAttr::Normal { offset } => Some(offset as usize / 8),
-            MemberAttr::BitField { .. } => None,
-        }
-    };
+    let members = members(&btf.type_by_name::<Struct<'_>>(OPS)?);
+    let place = |name: &str| members.iter().find(|(it, _)| it == name).map(|(_, at)| *at);
     Some((place("name")?, place("flags")?))
 }
 
