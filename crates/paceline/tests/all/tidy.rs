@@ -2,6 +2,7 @@
 //! The tree keeps its own rules: a licence line, files of one subject's size, nothing half done, nothing that only
 //! works on one machine.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -163,4 +164,53 @@ fn lines_of_c_fit_100_columns() {
             .collect::<Vec<_>>()
     });
     assert_none("lines of C above 100 columns", offenders.collect());
+}
+
+/// Lines of policies' C that say something: neither blank, nor a comment, nor a brace alone.
+fn telling_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    let mut in_comment = false;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let begins = line.starts_with("/*");
+        if in_comment || begins {
+            in_comment = !line.contains("*/");
+        } else if !["", "{", "}", "};"].contains(&line.as_str()) && !line.starts_with("#include") {
+            lines.push((at + 1, line));
+        }
+    }
+    lines
+}
+
+/// The first line of each run of so many lines that two places share.
+fn twins<'a>(files: &[(&'a str, &str)], alike: usize) -> Vec<String> {
+    let mut seen: HashMap<Vec<String>, (&'a str, usize)> = HashMap::new();
+    let mut found = Vec::new();
+    for (name, text) in files {
+        for run in telling_lines(text).windows(alike) {
+            let lines = run.iter().map(|(_, line)| line.clone()).collect();
+            let here = (*name, run[0].0);
+            match seen.get(&lines) {
+                Some((other, at)) => found.push(format!("{other}:{at} and {}:{}", here.0, here.1)),
+                None => drop(seen.insert(lines, here)),
+            }
+        }
+    }
+    found
+}
+
+/// What two policies need is in policies/common.
+#[test]
+fn no_two_places_of_the_policies_c_share_six_lines() {
+    let files = files();
+    let c: Vec<(&str, &str)> = files
+        .iter()
+        .filter(|(name, _)| name.starts_with("policies/"))
+        .filter(|(name, _)| name.ends_with(".c") || name.ends_with(".h"))
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
+    assert!(c.len() > 40, "{} files", c.len());
+    assert_eq!(twins(&c, 6), Vec::<String>::new());
+    let twice = "a();\n/* b\n * c */\n\nd();\n{\ne();\n}\n";
+    assert_eq!(twins(&[("x", twice), ("y", twice)], 3), ["x:1 and y:1"]);
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use live::{Executed, Execution, Show, Standing};
+use policy::{Instance, Policy};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::machine::{APPLETS, PATH, busybox, mount_tmpfs};
@@ -18,6 +19,30 @@ use crate::job::{Job, JobWorkload};
 /// The argument behind `guest` that makes this program the worker. The workload's name, its file and the report's
 /// follow.
 pub(crate) const WORKER: &str = "worker";
+
+/// The argument behind `guest` that makes this program say how many instructions the verifier walks. Policies follow.
+pub(crate) const VERIFIED: &str = "verified";
+
+/// Prints a line for each program of these policies: the policy, the program, how many instructions the verifier walked.
+pub(crate) fn verified(registry: &[&'static Policy]) -> ! {
+    for label in std::env::args().skip(3) {
+        let counted = Instance::parse(&label, registry)
+            .map_err(anyhow::Error::from)
+            .and_then(|instance| live::verified(&instance));
+        match counted {
+            Ok(programs) => {
+                for (program, instructions) in programs {
+                    println!("{label} {program} {instructions}");
+                }
+            }
+            Err(error) => {
+                eprintln!("{label}: {error:#}");
+                std::process::exit(1);
+            }
+        }
+    }
+    std::process::exit(0)
+}
 
 /// The agent's path in a guest.
 const AGENT: &str = "/init";

@@ -20,10 +20,13 @@ use crate::job::{BEAT, JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
 use crate::probe;
 
 /// Runs the job and powers the guest off. Call it if the first argument is `guest`. The second is the number of the
-/// boot, or says that this is the worker of a workload file.
+/// boot, or says that this is the worker of a workload file, or counts what the verifier walks.
 pub fn main(registry: &[&'static Policy]) -> ! {
     if std::env::args().nth(2).as_deref() == Some(execute::WORKER) {
         execute::worker();
+    }
+    if std::env::args().nth(2).as_deref() == Some(execute::VERIFIED) {
+        execute::verified(registry);
     }
     if std::process::id() != 1 {
         eprintln!("paceline guest: only for the first process of a guest");

@@ -5,6 +5,7 @@ mod machine;
 mod record;
 mod run;
 mod sched_idle;
+mod verifier;
 
 use std::time::Duration;
 
@@ -68,5 +69,17 @@ fn run(request: Request, beside: &[&str], script: &str) {
         let said = format!("{error:#}");
         // an error begins with the whole script
         panic!("{}", said.rsplit_once("failed with status").map_or(&*said, |(_, why)| why));
+    }
+}
+
+/// A guest with Debian's oldest kernel with sched_ext.
+pub fn oldest(cpus: usize) -> Request {
+    let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+    let oldest = vm::kernel::oldest(None, &hidden).expect("Debian has one");
+    Request {
+        shape: Shape { cpus, ..Shape::default() },
+        clock: Clock::Threads,
+        kernel: Some(oldest.image),
+        ..request()
     }
 }

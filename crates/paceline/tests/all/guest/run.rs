@@ -2,9 +2,8 @@
 //! `run`, and `compare --on here`, on a real kernel: inside a guest, where a comparison runs them.
 
 #[allow(dead_code)]
-use crate::guest::{in_guest, in_guest_by, in_guest_of, in_guest_shaped, in_guest_with, request};
-use indicatif::{MultiProgress, ProgressDrawTarget};
-use vm::{Clock, Request, Shape};
+use crate::guest::{in_guest, in_guest_by, in_guest_of, in_guest_shaped, in_guest_with, oldest};
+use vm::{Clock, Shape};
 
 /// A guest with memory nodes.
 fn in_guest_with_nodes(cpus: usize, nodes: usize, script: &str) {
@@ -23,18 +22,6 @@ fn survived(fault: &str, policies: &str) -> String {
          grep -m 1 ^lost /tmp/said && exit 1\n\
          set -- $POLICIES; [ $(grep -c '^survived ' /tmp/said) = $# ] || fail \"of $# policies: $(cat /tmp/said)\""
     )
-}
-
-/// A guest with Debian's oldest kernel with sched_ext.
-fn oldest(cpus: usize) -> Request {
-    let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-    let oldest = vm::kernel::oldest(None, &hidden).expect("Debian has one");
-    Request {
-        shape: Shape { cpus, ..Shape::default() },
-        clock: Clock::Threads,
-        kernel: Some(oldest.image),
-        ..request()
-    }
 }
 
 #[test]

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How much work each program of each policy is for the kernel's verifier, on the oldest and the newest kernel.
+
+use vm::{Clock, Shape};
+
+use crate::guest::{in_guest_with, oldest, request};
+
+/// Policies of an object of their own.
+const POLICIES: &str = "flsched cas o1 min-fair dino avx-fair rr fifo";
+
+/// The most instructions that the verifier may walk in a program, by policy and program: a fifth more than it walked
+/// on either kernel when this was written. Callbacks that are not listed may take up to 1,000.
+const BUDGETS: &str = include_str!("verifier.txt");
+
+/// Fails with each program above its budget, in the form of BUDGETS.
+fn script() -> String {
+    format!(
+        r#"
+        cat >budgets <<'X'
+{BUDGETS}
+X
+        $P guest verified {POLICIES} >walked 2>err || fail "not verified"
+        for policy in {POLICIES}; do grep -q "^$policy " walked || fail "no program of $policy"; done
+        awk 'NR == FNR {{ most[$1, $2] = $3; next }}
+            $3 > (($1, $2) in most ? most[$1, $2] : 1000) {{ printf "%s; ", $0; above = 1 }}
+            END {{ exit above }}' budgets walked >above || fail "above their budgets: $(cat above)""#
+    )
+}
+
+#[test]
+fn programs_stay_within_their_verifier_budgets() {
+    let shape = Shape { cpus: 2, ..Shape::default() };
+    in_guest_with(vm::Request { shape, clock: Clock::Threads, ..request() }, &script());
+}
+
+#[test]
+fn programs_stay_within_their_verifier_budgets_on_the_oldest_kernel() {
+    in_guest_with(oldest(2), &script());
+}
