@@ -21,7 +21,7 @@ struct exit_record {
 struct exit_record exit_record SEC(".data.exit");
 #endif
 
-void OP(record_exit, struct scx_exit_info *info)
+static __always_inline void note_exit(const struct scx_exit_info *info)
 {
 #ifdef __bpf__
 	bpf_probe_read_kernel_str(exit_record.reason, sizeof(exit_record.reason), info->reason);
@@ -31,3 +31,10 @@ void OP(record_exit, struct scx_exit_info *info)
 	exit_record.kind = info->kind;
 #endif
 }
+
+#ifndef EXIT_BY_POLICY
+void OP(record_exit, struct scx_exit_info *info)
+{
+	note_exit(info);
+}
+#endif

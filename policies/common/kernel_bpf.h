@@ -18,6 +18,7 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 	BPF_F_NO_PREALLOC = 1,
@@ -361,7 +362,8 @@ static __always_inline bool cpu_is_active(s32 cpu)
 
 #define OP(name, args...)	    SEC("struct_ops/" #name) BPF_PROG(name, ##args)
 #define OP_SLEEPABLE(name, args...) SEC("struct_ops.s/" #name) BPF_PROG(name, ##args)
-#define OPS(policy)		    SEC(".struct_ops.link") struct sched_ext_ops policy##_ops
+#define OPS_TABLE		    SEC(".struct_ops.link") struct sched_ext_ops
+#define OPS(policy)		    OPS_TABLE policy##_ops
 #define KERNEL_ONLY(callback)	    ((void *)callback) /* not in the simulator */
 #define LICENSE			    char _license[] SEC("license") = "GPL"
 

@@ -6,6 +6,7 @@
 #pragma once
 
 enum {
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
@@ -135,7 +136,8 @@ static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[C
 
 #define OP(name, args...)	    name(args)
 #define OP_SLEEPABLE(name, args...) name(args)
-#define OPS(policy)		    EXPORT struct sched_ext_ops policy##_ops
+#define OPS_TABLE		    EXPORT struct sched_ext_ops
+#define OPS(policy)		    OPS_TABLE policy##_ops
 #define KERNEL_ONLY(callback)	    NULL /* its event does not occur there */
 #define LICENSE			    static const char license[] __attribute__((unused)) = "GPL"
 

@@ -9,6 +9,10 @@ use std::{env, fs};
 
 use libbpf_sys as _;
 
+mod upstream;
+
+pub use upstream::scx_simple;
+
 /// Compiles `source` to `OUT_DIR/NAME.bpf.o` and `OUT_DIR/NAME.so`. Panics with the compiler's own words if it fails,
 /// as a build script should.
 pub fn policy(name: &str, source: &str) {
@@ -22,13 +26,20 @@ pub fn program(name: &str, source: &str) {
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
     rerun(Path::new(source).parent().expect("a source is in a folder"));
     rerun(&common());
-    bpf(source, &out_dir().join(format!("{name}.bpf.o")));
+    bpf(Path::new(source), &out_dir().join(format!("{name}.bpf.o")));
 }
 
 /// Compiles C that wraps a policy's decisions for a test, and returns the shared object: everything marked `EXPORT` can
 /// be called. `out` is chosen by the test.
 pub fn test_library(source: &Path, out: &Path) -> PathBuf {
     shared(source, out, NO_UNDEFINED)
+}
+
+/// Compiles a policy for BPF, and returns the object. For tests.
+pub fn test_object(source: &Path, out: &Path) -> PathBuf {
+    let object = out.join(source.with_extension("o").file_name().expect("a source has a name"));
+    bpf(source, &object);
+    object
 }
 
 /// Compiles a policy natively so that AddressSanitizer and UndefinedBehaviorSanitizer check it. Their runtimes are not
@@ -77,9 +88,10 @@ fn out_dir() -> PathBuf {
     PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"))
 }
 
-fn bpf(source: &str, object: &Path) {
-    let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("aarch64") => "arm64",
+fn bpf(source: &Path, object: &Path) {
+    // A test has no such variable; it runs where it was built.
+    let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref().unwrap_or(env::consts::ARCH) {
+        "aarch64" => "arm64",
         _ => "x86",
     };
     let mut clang = clang();

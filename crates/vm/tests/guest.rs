@@ -20,9 +20,21 @@ static REGISTRY: &[&Policy] = &[
     &uneven::MIN_FAIR,
 ];
 
+/// The object of a scheduler of the kernel tree: packed into a guest, where the agent finds it.
+const SIMPLE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/scx_simple.bpf.o");
+
+/// The registry, with that scheduler if its object is there.
+fn registry() -> Vec<&'static Policy> {
+    let simple = std::fs::read(SIMPLE).map(|object| {
+        let policy = Policy { name: "simple", ops: "simple", bpf: object.leak(), ..baseline::FIFO };
+        &*Box::leak(Box::new(Policy { knobs: &[], ..policy }))
+    });
+    REGISTRY.iter().copied().chain(simple).collect()
+}
+
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("guest") {
-        vm::guest::main(REGISTRY);
+        vm::guest::main(&registry());
     }
     let trial = |name: &str, test: fn()| {
         Trial::test(format!("guest::{name}"), move || {
@@ -67,6 +79,7 @@ fn main() {
         trial("a_lost_scheduler_fails_the_run", a_lost_scheduler_fails_the_run),
         trial("a_panic_fails_the_run", a_panic_fails_the_run),
         trial("bad_input_is_one_line", bad_input_is_one_line),
+        trial("scx_simple_of_the_kernel_tree_runs", scx_simple_of_the_kernel_tree_runs),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
@@ -99,6 +112,26 @@ fn failure(request: &Request) -> String {
     let error = format!("{:#}", run(request).expect_err("the run must fail"));
     assert!(!error.contains('\n'), "not one line: {error}");
     error
+}
+
+/// The kernel tree's scx_simple, compiled unmodified with this project's kernel.h.
+fn scx_simple_of_the_kernel_tree_runs() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let source = match policy_build::scx_simple(folder) {
+        Ok(source) => source,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let object = policy_build::test_object(&source, folder);
+    assert_eq!(object, std::path::Path::new(SIMPLE));
+    let mut request = request(&[], &["hackbench", "-g", "1", "-l", "40", "-p"]);
+    request.policies = vec![PolicyRef::Instance(Instance::parse("simple", &registry()).unwrap())];
+    if let WorkloadRef::Command { with, .. } = &mut request.workload {
+        with.push(object);
+    }
+    request.observe = true;
+    let outcomes = run(&request).unwrap();
+    let tasks = outcomes[0].names.values().filter(|name| *name == "hackbench").count();
+    assert!(tasks >= 40, "{tasks}");
 }
 
 fn tid_of(outcome: &Outcome, name: &str) -> u32 {

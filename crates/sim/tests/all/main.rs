@@ -25,5 +25,6 @@ mod start;
 mod swarm;
 mod tenants;
 mod uneven;
+mod upstream;
 mod vtime;
 mod waits;

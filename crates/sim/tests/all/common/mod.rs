@@ -20,15 +20,23 @@ pub fn policy(name: &'static str) -> Scheduler {
 
 /// The same, held to `promises`.
 pub fn policy_that_promises(name: &'static str, promises: fn(&Instance) -> Promises) -> Scheduler {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    policy_of(name, &here.join("tests/policies").join(format!("{name}.bpf.c")), promises)
+}
+
+/// The policy of a source file; its ops table is `NAME_ops`.
+pub fn policy_of(
+    name: &'static str,
+    source: &Path,
+    promises: fn(&Instance) -> Promises,
+) -> Scheduler {
     // Tests run side by side: each compiles for itself.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let out = format!("{name}-{}-{number}", std::process::id());
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(out);
     std::fs::create_dir_all(&out).unwrap();
-    let source = here.join("tests/policies").join(format!("{name}.bpf.c"));
-    let native = std::fs::read(policy_build::test_library(&source, &out)).unwrap();
+    let native = std::fs::read(policy_build::test_library(source, &out)).unwrap();
     std::fs::remove_dir_all(&out).unwrap();
     let policy = Policy {
         name,
