@@ -14,17 +14,7 @@ const BUDGETS: &str = include_str!("verifier.txt");
 
 /// Fails with each program above its budget, in the form of BUDGETS.
 fn script() -> String {
-    format!(
-        r#"
-        cat >budgets <<'X'
-{BUDGETS}
-X
-        $P guest verified {POLICIES} >walked 2>err || fail "not verified"
-        for policy in {POLICIES}; do grep -q "^$policy " walked || fail "no program of $policy"; done
-        awk 'NR == FNR {{ most[$1, $2] = $3; next }}
-            $3 > (($1, $2) in most ? most[$1, $2] : 1000) {{ printf "%s; ", $0; above = 1 }}
-            END {{ exit above }}' budgets walked >above || fail "above their budgets: $(cat above)""#
-    )
+    format!("BUDGETS='{BUDGETS}'\nPOLICIES='{POLICIES}'\n{}", include_str!("scripts/budgets.sh"))
 }
 
 #[test]

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# A CPU that was offline when the tables were made ends the policy when it comes online. Until then, a task that may
+# run on all others counts as not pinned.
+for policy in flsched cas dino avx-fair 'min-fair --core-types 0-1=fast,3=slow'; do
+    echo 0 >/sys/devices/system/cpu/cpu2/online
+    $P run $policy >out 2>err & pid=$!
+    await '[ "$(state)" = enabled ]'
+    for n in 1 2 3 4 5; do taskset b sh -c 'while :; do :; done' & spinners="$spinners $!"; done
+    progress $spinners
+    progress $spinners
+    kill -KILL $spinners; spinners=
+    kill -0 $pid || fail "$policy: gone: $(cat err)"
+    echo 1 >/sys/devices/system/cpu/cpu2/online
+    wait $pid
+    [ "$(state)" = disabled ] || fail "$policy: still $(state)"
+    grep -q 'a CPU came that was not there' out err || fail "$policy: $(cat out err)"
+done
