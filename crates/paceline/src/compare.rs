@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use report::{About, Origin, Results, html, write_whole};
 
 use crate::cli::{Compare, Exports, Form};
-use crate::contender::{self, Contender};
+use crate::contender::Contender;
 use crate::export::Named;
 use crate::failure::Failure;
 use crate::files::{check_writable, say_report};
@@ -123,12 +123,12 @@ fn about(label: &str) -> Option<About> {
         Contender::Policy(instance) => instance.policy,
     };
     let text = format!("{}. {}", own.summary, own.about);
-    let page = BOOK.map(|book| format!("{book}/policies/{}.html", contender::page(own)));
+    let named = policies::folder_of(own).map_or(own.name, |folder| folder.name);
+    let page = BOOK.map(|book| format!("{book}/policies/{named}.html"));
     let text = match page {
         Some(_) => text,
         None => format!(
-            "{text} docs/src/policies/{}.md and `paceline list {}` say more.",
-            contender::page(own),
+            "{text} docs/src/policies/{named}.md and `paceline list {}` say more.",
             own.name
         ),
     };

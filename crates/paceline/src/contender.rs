@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The names for `--policy`: policies with their knobs, and Linux's own classes.
 
-use policy::{Instance, InstanceError, Policy};
+use policy::{Instance, InstanceError};
 
 use crate::failure::Failure;
 use crate::meant;
@@ -64,15 +64,6 @@ pub static CLASSES: &[Class] = &[
 pub fn names() -> impl Iterator<Item = &'static str> {
     let classes = CLASSES.iter().map(|class| class.name);
     classes.chain(POLICIES.iter().map(|policy| policy.name))
-}
-
-/// The page of the book about a policy, without its ending.
-pub fn page(policy: &Policy) -> &'static str {
-    match policy.ops {
-        "o1" => "cas",
-        "fifo" | "rr" | "pile" | "starve" => "baseline",
-        own => own,
-    }
 }
 
 /// A participant in a comparison.

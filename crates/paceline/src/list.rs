@@ -298,22 +298,10 @@ fn left(headings: &[&str], rows: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
 
-    fn readme(page: &str) -> &'static str {
-        match page {
-            "flsched" => include_str!("../../../policies/flsched/README.md"),
-            "cas" => include_str!("../../../policies/cas/README.md"),
-            "uneven" => include_str!("../../../policies/uneven/README.md"),
-            "dino" => include_str!("../../../policies/dino/README.md"),
-            "avx" => include_str!("../../../policies/avx/README.md"),
-            "baseline" => include_str!("../../../policies/baseline/README.md"),
-            other => panic!("no README of {other}"),
-        }
-    }
-
     #[test]
     fn readmes_say_what_list_says_of_what_is_kept() {
         for policy in POLICIES.iter() {
-            let readme = readme(contender::page(policy));
+            let readme = policies::folder_of(policy).expect("it ships").readme;
             for (what, kept) in policy.keeps.rows() {
                 let line = format!("| {what} | {} | {} |", kept.kept.word(), kept.how);
                 let said = readme.lines().any(|other| other == line);
