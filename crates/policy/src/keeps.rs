@@ -80,6 +80,18 @@ impl Keeps {
         affinity: Kept::yes("no task runs outside its CPUs"),
     };
 
+    /// What a policy by virtual time keeps (`policies/common/fair.h`).
+    pub const BY_VIRTUAL_TIME: Keeps = Keeps {
+        nice: Kept::yes(
+            "CPU time by weight; a task that has waited for 5 s has a turn before others",
+        ),
+        sched_idle: Kept::yes(
+            "runs where no other task wants the CPU, and else for a turn about every 2 s",
+        ),
+        sched_batch: Kept::yes("no wakeup preempts, but of SCHED_IDLE tasks"),
+        ..Keeps::NOTHING
+    };
+
     /// Each with its name for users.
     pub fn rows(&self) -> [(&'static str, Kept); 6] {
         [

@@ -35,6 +35,38 @@ pub const TICK_NS_MAX: u64 = 10_000_000;
 pub const TOTALS: [&str; 4] = ["refunded_ns", "surcharged_ns", "saved_looks", "saved_wide"];
 
 /// A scheduler, as data.
+///
+/// ```
+/// use policy::{Instance, Keeps, Knob, Policy, Promises, Unit};
+///
+/// static MINE: Policy = Policy {
+///     name: "mine",
+///     summary: "the task with the least CPU time goes next",
+///     about: "",
+///     knobs: &[Knob {
+///         name: "slice",
+///         symbol: "knob_slice_ns",
+///         unit: Unit::Duration { min: 1_000_000, max: 100_000_000 },
+///         default: 5_000_000,
+///         help: "how long a task runs",
+///     }],
+///     ops: "mine",
+///     bpf: &[],    // include_bytes!(concat!(env!("OUT_DIR"), "/mine.bpf.o"))
+///     native: &[], // include_bytes!(concat!(env!("OUT_DIR"), "/mine.so"))
+///     promises: |instance| Promises {
+///         slice_ns_max: Some(instance.get("slice")),
+///         ..Promises::default()
+///     },
+///     keeps: Keeps::NOTHING,
+///     control: None,
+/// };
+///
+/// let mine = Instance::parse("mine:slice=10ms", &[&MINE]).unwrap();
+/// assert_eq!(mine.get("slice"), 10_000_000);
+/// assert_eq!((MINE.promises)(&mine).slice_ns_max, Some(10_000_000));
+/// let error = Instance::parse("mine:slice=10s", &[&MINE]).unwrap_err();
+/// assert!(error.to_string().contains("slice"), "{error}");
+/// ```
 pub struct Policy {
     /// Its name for `--policy`.
     pub name: &'static str,

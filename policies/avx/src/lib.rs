@@ -66,14 +66,8 @@ pub static AVX_FAIR: Policy = Policy {
     native: include_bytes!(concat!(env!("OUT_DIR"), "/avx.so")),
     promises,
     keeps: Keeps {
-        nice: Kept::yes(
-            "CPU time by weight; a task that has waited for 5 s has a turn before others",
-        ),
-        sched_idle: Kept::yes(
-            "runs where no other task wants the CPU, and else for a turn about every 2 s",
-        ),
         sched_batch: Kept::yes("preempts no other task when it wakes"),
-        ..Keeps::NOTHING
+        ..Keeps::BY_VIRTUAL_TIME
     },
     control: Some(Plan { begin: hints::plan, told: Told::Levels }),
 };
@@ -83,9 +77,6 @@ pub static AVX_FAIR: Policy = Policy {
 fn promises(_: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
-        slice_ns_max: None,
-        lockless: false,
-        never_preempts: false,
         sched_idle_wait_ns_max: Some(10_000 * MS),
         ..Promises::default()
     }

@@ -64,12 +64,10 @@ pub static FIFO: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.so")),
     promises: |_| Promises {
-        // The kernel keeps a global queue for each node, and a CPU looks only at its own node's.
-        idle_while_runnable_ns_max: None,
-        // The kernel's choice for a sync wakeup is the waker's own queue, before the shared one.
-        // Two tasks that wake each other keep the rest waiting (WAKE_SYNC in scx_select_cpu_dfl).
-        slice_ns_max: None,
-        lockless: false,
+        // Not how long a CPU idles: the kernel keeps a global queue for each node, and a CPU looks
+        // only at its own node's. Nor how long a turn is: for a sync wakeup the kernel chooses the
+        // waker's own queue, before the shared one. Two tasks that wake each other keep the rest
+        // waiting (WAKE_SYNC in scx_select_cpu_dfl).
         never_preempts: true,
         ..Promises::default()
     },
@@ -97,9 +95,7 @@ pub static RR: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/rr.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/rr.so")),
     promises: |instance| Promises {
-        idle_while_runnable_ns_max: None,
         slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
-        lockless: false,
         never_preempts: true,
         ..Promises::default()
     },
@@ -117,7 +113,6 @@ pub static PILE: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/pile.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/pile.so")),
     promises: |instance| Promises {
-        idle_while_runnable_ns_max: None,
         slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: true,
         never_preempts: true,
@@ -136,13 +131,7 @@ pub static STARVE: Policy = Policy {
     ops: "starve",
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/starve.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/starve.so")),
-    promises: |_| Promises {
-        idle_while_runnable_ns_max: None,
-        slice_ns_max: None,
-        lockless: false,
-        never_preempts: true,
-        ..Promises::default()
-    },
+    promises: |_| Promises { never_preempts: true, ..Promises::default() },
     keeps: Keeps { nice: Kept::no("a task of nice 19 never runs"), ..Keeps::NOTHING },
     control: None,
 };
@@ -158,9 +147,7 @@ pub static PROBE: Policy = Policy {
     bpf: include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o")),
     native: include_bytes!(concat!(env!("OUT_DIR"), "/probe.so")),
     promises: |_| Promises {
-        idle_while_runnable_ns_max: None,
         slice_ns_max: Some(20 * MS),
-        lockless: false,
         never_preempts: true,
         ..Promises::default()
     },

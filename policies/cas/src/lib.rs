@@ -128,9 +128,6 @@ pub static CAS: Policy = Policy {
 fn promises(_: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
-        slice_ns_max: None,
-        lockless: false,
-        never_preempts: false,
         sched_idle_wait_ns_max: Some(SCHED_IDLE_WAIT_NS_MAX),
         ..Promises::default()
     }

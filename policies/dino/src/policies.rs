@@ -3,8 +3,8 @@
 //! domains.
 
 use policy::{
-    Control, Instance, Keeps, Kept, Knob, Plan, Policy, Profile, Promises, TICK_NS_MAX, Told,
-    Topology, Unit,
+    Control, Instance, Keeps, Knob, Plan, Policy, Profile, Promises, TICK_NS_MAX, Told, Topology,
+    Unit,
 };
 
 use crate::control::{Places, Planner, Rule};
@@ -102,15 +102,6 @@ const ACT: Knob = Knob {
     help: "off: say what would be placed and moved, and place and move nothing",
 };
 
-const KEEPS: Keeps = Keeps {
-    nice: Kept::yes("CPU time by weight; a task that has waited for 5 s has a turn before others"),
-    sched_idle: Kept::yes(
-        "runs where no other task wants the CPU, and else for a turn about every 2 s",
-    ),
-    sched_batch: Kept::yes("no wakeup preempts, but of SCHED_IDLE tasks"),
-    ..Keeps::NOTHING
-};
-
 const fn scheduler(
     name: &'static str,
     summary: &'static str,
@@ -126,7 +117,7 @@ const fn scheduler(
         bpf: include_bytes!(concat!(env!("OUT_DIR"), "/dino.bpf.o")),
         native: include_bytes!(concat!(env!("OUT_DIR"), "/dino.so")),
         promises,
-        keeps: KEEPS,
+        keeps: Keeps::BY_VIRTUAL_TIME,
         control: Some(Plan { begin: control, told: Told::Misses }),
     }
 }

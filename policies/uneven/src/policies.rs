@@ -299,24 +299,15 @@ pub fn shares_by(instance: &Instance) -> (Policy, Base) {
     (policy, base())
 }
 
-const KEEPS: Keeps = Keeps {
-    nice: Kept::yes("CPU time by weight; a task that has waited for 5 s has a turn before others"),
-    sched_idle: Kept::yes(
-        "runs where no other task wants the CPU, and else for a turn about every 2 s",
-    ),
-    sched_batch: Kept::yes("no wakeup preempts, but of SCHED_IDLE tasks"),
-    cpu_weight: Kept::partly("with `tenant=cgroup`"),
-    ..Keeps::NOTHING
-};
+const KEEPS: Keeps =
+    Keeps { cpu_weight: Kept::partly("with `tenant=cgroup`"), ..Keeps::BY_VIRTUAL_TIME };
 
 /// A CPU with nothing to run takes a waiting task, at a tick at the latest.
 fn promises(instance: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
-        slice_ns_max: None,
-        lockless: false,
-        never_preempts: false,
         sched_idle_wait_ns_max: Some(10_000 * MS),
         heeds_cgroup_weights: instance.get("tenant") == CGROUP,
+        ..Promises::default()
     }
 }
