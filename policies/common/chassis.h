@@ -122,8 +122,7 @@ void OP(chassis_update_idle, s32 cpu, bool idle)
 	CALL(update_idle, cpu, idle);
 }
 
-/* A real-time or deadline task takes the CPU: the tasks waiting there are re-enqueued, elsewhere.
- */
+/* A real-time or deadline task takes the CPU: re-enqueues the tasks waiting there, elsewhere. */
 void OP(chassis_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	CALL(vacate, cpu);

@@ -223,8 +223,7 @@ static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu
 	scx_bpf_dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
 }
 
-/* A child begins with half of the rest of its parent's slice, and less of its bonus [sched_fork].
- */
+/* A child begins with half of the rest of its parent's slice, and with less bonus [sched_fork]. */
 static __always_inline void inherit(struct cas_task *t, const struct cas_task *parent)
 {
 	struct o1_task left = parent->o1;

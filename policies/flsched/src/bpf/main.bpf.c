@@ -28,7 +28,7 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 cpu = place_idle_near(p, prev_cpu, wake_flags);
 
-	defer_ends(p, prev_cpu);
+	end_deferral(p, prev_cpu);
 	if (cpu >= 0) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), 0);
 		return cpu;
@@ -49,7 +49,7 @@ s32 OP(flsched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	if (enq_flags & SCX_ENQ_WAKEUP)
-		defer_ends(p, scx_bpf_task_cpu(p));
+		end_deferral(p, scx_bpf_task_cpu(p));
 	if (wait_apart(scx_bpf_task_cpu(p)) && waits_with_others(p))
 		enqueue_apart(p, enq_flags);
 	else if (p->nr_cpus_allowed == 1 || migration_is_disabled(p)) /* the latter before 6.14 */
@@ -78,7 +78,7 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 		offer_withdraw(&state->offer);
 	}
 	regain_cpu(cpu, false);
-	if (!visits_go_on() && wait_apart(cpu) && come_together(cpu))
+	if (!visits_go_on() && wait_apart(cpu) && join_queues(cpu))
 		return;
 	if ((is_idle ? visits_make_look() : visits_go_on()) && pull_one(cpu, is_idle))
 		return;
@@ -118,9 +118,9 @@ void OP(flsched_tick, struct task_struct *p)
 	if (!state)
 		return;
 	if (visits_ever()) {
-		visits_look();
+		end_visits();
 		note_leaving(cpu);
-		/* a task may have been enqueued just when come_together emptied the DSQ */
+		/* a task may have been enqueued just when join_queues emptied the DSQ */
 		if (!knob_pull && scx_bpf_dsq_nr_queued(cpu) > 0)
 			set_apart(cpu, true);
 	}
@@ -160,7 +160,7 @@ static __always_inline void lose(s32 cpu, struct scx_cpu_release_args *args)
 	struct fl_cpu *state = cpus_of(cpu);
 
 	if (state)
-		visits_note(&state->visits, args);
+		note_visit(&state->visits, args);
 }
 
 /*

@@ -28,8 +28,7 @@ static __always_inline u64 turn_ns(void)
 	return order_turn(knob_slice_ns, tick_ns, knob_variant == CODE ? knob_defer_ns : 0);
 }
 
-/* Takes the head of a CPU's queue, for one turn in two. Returns the flag, or 0 if it is not free.
- */
+/* Takes the head of a CPU's queue, in one turn of two. Returns the flag; 0: it is not free. */
 static __always_inline u64 take_head(s32 cpu)
 {
 	struct fl_cpu *state = cpus_of(cpu);
@@ -52,7 +51,7 @@ static __always_inline u64 place_in_queue(struct task_struct *p, s32 cpu)
 }
 
 /* When a task has blocked, its last CPU no longer defers a slice's end for it. */
-static __always_inline void defer_ends(struct task_struct *p, s32 cpu)
+static __always_inline void end_deferral(struct task_struct *p, s32 cpu)
 {
 	struct fl_cpu *state = knob_variant == CODE ? cpus_of(cpu) : NULL;
 

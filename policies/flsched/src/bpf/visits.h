@@ -75,7 +75,7 @@ static __always_inline bool wait_apart(s32 cpu)
  * In cpu_release. The stopper does not count: it stays for some us only, and comes wherever the
  * kernel migrates a running task.
  */
-static __always_inline void visits_note(struct visits *visits, struct scx_cpu_release_args *args)
+static __always_inline void note_visit(struct visits *visits, struct scx_cpu_release_args *args)
 {
 	u64 now = scx_bpf_now();
 
@@ -93,7 +93,7 @@ static __always_inline void visits_note(struct visits *visits, struct scx_cpu_re
 }
 
 /* In tick: frequent visits end when no CPU is taken and none has had them for a while. */
-static __always_inline void visits_look(void)
+static __always_inline void end_visits(void)
 {
 	u64 now;
 

@@ -113,7 +113,7 @@ static __always_inline void enqueue_here(struct task_struct *p, u64 enq_flags)
 /*
  * Frequent visits are over: moves the DSQ's tasks to the local DSQ. Returns whether there were any.
  */
-static __always_inline bool come_together(s32 cpu)
+static __always_inline bool join_queues(s32 cpu)
 {
 	s32 i, waiting = scx_bpf_dsq_nr_queued(cpu);
 	bool any = false;
