@@ -32,9 +32,8 @@ static __always_inline void active_count(u32 node, bool comes, u64 now)
 static __always_inline void active_set(s32 cpu, bool busy)
 {
 	struct avx_cpu *state = cpus_of(cpu);
-	u32 core, at = cpu;
+	u32 core, at = cpu_index(cpu);
 
-	barrier_var(at);
 	if (!state || state->busy == busy || at >= MAX_CPUS)
 		return;
 	state->busy = busy;
@@ -49,10 +48,9 @@ static __always_inline void active_set(s32 cpu, bool busy)
 
 static __always_inline u64 active_word(s32 cpu)
 {
-	u32 at = cpu, node;
+	u32 at = cpu_index(cpu), node;
 	u64 word = 1;
 
-	barrier_var(at);
 	if (at >= MAX_CPUS)
 		return word;
 	node = cpu_node[at];
@@ -87,9 +85,8 @@ static __always_inline u32 take_active(s32 at, struct avx_cpu *cpu, u64 since_ns
 /* Whether a CPU's core has other hardware threads. */
 static __always_inline bool has_sibling(s32 cpu)
 {
-	u32 at = cpu;
+	u32 at = cpu_index(cpu);
 
-	barrier_var(at);
 	return at < MAX_CPUS && cpu_sibling[at] != at;
 }
 

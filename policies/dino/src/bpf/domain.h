@@ -14,9 +14,8 @@ static u32 nr_domains;
 
 static __always_inline u32 cpu_domain(s32 cpu)
 {
-	u32 at = cpu, domain = 0;
+	u32 at = cpu_index(cpu), domain = 0;
 
-	barrier_var(at);
 	if (at < MAX_CPUS)
 		domain = domains_are_caches ? cpu_llc[at] : cpu_node[at];
 	domain &= DOMAINS_MAX - 1;

@@ -51,9 +51,8 @@ static bool apart[MAX_CPUS];
 
 static __always_inline void set_apart(s32 cpu, bool are)
 {
-	u32 at = cpu;
+	u32 at = cpu_index(cpu);
 
-	barrier_var(at);
 	if (at < MAX_CPUS && apart[at] != are)
 		apart[at] = are;
 }
@@ -65,9 +64,8 @@ static __always_inline void set_apart(s32 cpu, bool are)
  */
 static __always_inline bool wait_apart(s32 cpu)
 {
-	u32 at = cpu;
+	u32 at = cpu_index(cpu);
 
-	barrier_var(at);
 	return visits_go_on() || (at < MAX_CPUS && apart[at]);
 }
 
