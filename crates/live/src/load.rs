@@ -315,8 +315,14 @@ const MAY_LACK: [(&str, u64); 1] = [("SCX_OPS_ALLOW_QUEUED_WAKEUP", 1 << 5)];
 /// into its flags.
 fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow::Result<()> {
     let table = ops_table(instance);
-    let (name_at, flags_at) = places_in_ops(instance.policy.bpf)
-        .context("the policy's struct sched_ext_ops has no name, or no flags")?;
+    let own = Btf::from_raw("policy", instance.policy.bpf)?.context("the BPF object has no BTF")?;
+    let own = own.type_by_name::<Struct<'_>>(OPS).context("the policy has no ops table")?;
+    let own_members = members(&own);
+    let place = |name: &str| {
+        let member = own_members.iter().find(|(it, _)| it == name);
+        member.map(|(_, at)| *at).with_context(|| format!("the policy's {OPS} has no {name}"))
+    };
+    let (name_at, flags_at) = (place("name")?, place("flags")?);
     let mut map = object
         .maps_mut()
         .find(|map| map.name() == table.as_str())
@@ -333,8 +339,10 @@ fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow
     place.copy_from_slice(&flags(own, scope, &known).to_ne_bytes());
     let known = kernel.type_by_name::<Struct<'_>>(OPS).context("this kernel has no sched_ext")?;
     let known: BTreeSet<String> = members(&known).into_iter().map(|(name, _)| name).collect();
-    for at in lacking(instance.policy.bpf, &known)? {
-        ops.get_mut(at..at + 8).context(short)?.fill(0);
+    let lacks = |name: &str| CALLBACKS_MAY_LACK.contains(&name) && !known.contains(name);
+    // libbpf refuses a table with a callback that the kernel does not know, and takes a null pointer for "not there".
+    for (_, at) in own_members.iter().filter(|(name, _)| lacks(name)) {
+        ops.get_mut(*at..at + 8).context(short)?.fill(0);
     }
     Ok(())
 }
@@ -346,15 +354,6 @@ const OPS: &str = "sched_ext_ops";
 /// they have gone, it re-enqueues the waiting tasks itself. The others only tell.
 const CALLBACKS_MAY_LACK: [&str; 5] =
     ["cpu_acquire", "cpu_release", "cgroup_move", "dump_cpu", "dump_task"];
-
-/// Places in the policy's table of callbacks that it can do without and that the kernel does not know: libbpf refuses a
-/// table with any of them, and takes a null pointer for "not there".
-fn lacking(bytes: &[u8], known: &BTreeSet<String>) -> anyhow::Result<Vec<usize>> {
-    let btf = Btf::from_raw("policy", bytes)?.context("the BPF object has no BTF")?;
-    let ops = btf.type_by_name::<Struct<'_>>(OPS).context("the policy has no ops table")?;
-    let lacks = |name: &str| CALLBACKS_MAY_LACK.contains(&name) && !known.contains(name);
-    Ok(members(&ops).into_iter().filter(|(name, _)| lacks(name)).map(|(_, at)| at).collect())
-}
 
 /// Name and offset in bytes of each member that is no bit field.
 fn members(of: &Struct<'_>) -> Vec<(String, usize)> {
@@ -383,14 +382,6 @@ fn names_in(name: &str, btf: &Btf<'_>) -> BTreeSet<String> {
     let short = short.iter().flat_map(|values| values.iter().filter_map(|value| value.name));
     let long = long.iter().flat_map(|values| values.iter().filter_map(|value| value.name));
     short.chain(long).map(|name| name.to_string_lossy().into_owned()).collect()
-}
-
-/// Offsets of the name and the flags in the policy's own struct sched_ext_ops.
-fn places_in_ops(bytes: &[u8]) -> Option<(usize, usize)> {
-    let btf = Btf::from_raw("policy", bytes).ok()??;
-    let members = members(&btf.type_by_name::<Struct<'_>>(OPS)?);
-    let place = |name: &str| members.iter().find(|(it, _)| it == name).map(|(_, at)| *at);
-    Some((place("name")?, place("flags")?))
 }
 
 /// Writes each named `const volatile`; names that the object lacks are skipped.
