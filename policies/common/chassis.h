@@ -50,7 +50,7 @@ struct roles {
 	/* A CPU becomes idle, or busy. */
 	void (*update_idle)(s32 cpu, bool idle);
 
-	/* Share: how much of which kind of core. In policies by virtual time. */
+	/* Share: the part of each kind of core that a task gets. In policies by virtual time. */
 
 	/* In dispatch: whether `prev` leaves this CPU although it could go on. */
 	bool (*depart)(s32 cpu, struct task_struct *prev);

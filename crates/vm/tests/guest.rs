@@ -26,8 +26,8 @@ const SIMPLE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/scx_simple.bpf.o");
 /// The registry, with that scheduler if its object is there.
 fn registry() -> Vec<&'static Policy> {
     let simple = std::fs::read(SIMPLE).map(|object| {
-        let policy = Policy { name: "simple", ops: "simple", bpf: object.leak(), ..baseline::FIFO };
-        &*Box::leak(Box::new(Policy { knobs: &[], ..policy }))
+        let (name, bpf) = ("simple", object.leak());
+        &*Box::leak(Box::new(Policy { name, ops: name, knobs: &[], bpf, ..baseline::FIFO }))
     });
     REGISTRY.iter().copied().chain(simple).collect()
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How much work each program of each policy is for the kernel's verifier, on the oldest and the newest kernel.
 
-use vm::{Clock, Shape};
-
-use crate::guest::{in_guest_with, oldest, request};
+use crate::guest::{in_guest, in_guest_with, oldest};
 
 /// Policies of an object of their own.
 const POLICIES: &str = "flsched cas o1 min-fair dino avx-fair rr fifo";
@@ -19,8 +17,7 @@ fn script() -> String {
 
 #[test]
 fn programs_stay_within_their_verifier_budgets() {
-    let shape = Shape { cpus: 2, ..Shape::default() };
-    in_guest_with(vm::Request { shape, clock: Clock::Threads, ..request() }, &script());
+    in_guest(&script());
 }
 
 #[test]
