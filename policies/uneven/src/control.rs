@@ -12,8 +12,8 @@ use policy::{Binds, Control, Instance, Profile, Sources, Topology, View};
 
 use crate::hierarchy::parts;
 use crate::known::{Key, Known, RUNS, Tenancy, Tenant, Thread as KnownThread};
+use crate::limits::SPEED_MAX;
 use crate::memory::Memory;
-use crate::problem::SPEED_MAX;
 use crate::{
     Base, CoreTypes, Deviation, GuaranteedFair, Mode, Policy, Problem, Rules, Task, Thread,
     by_utility, evenly, plan,

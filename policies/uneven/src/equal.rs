@@ -7,8 +7,7 @@
 //! walking the pieces' ends.
 
 use crate::problem::Base;
-use crate::start::{Least, Start};
-use crate::surplus::{most, rows};
+use crate::start::{Least, Start, rows};
 use crate::{Error, prices};
 
 /// A speedup this small needs no share: it would have no visible effect.
@@ -68,7 +67,7 @@ fn two_types(start: &Start) -> Vec<f64> {
     let mut pieces = Vec::new();
     for task in start.free() {
         let gain = start.problem.tasks[task].cautious()[0] - 1.0;
-        let bounds = (start.least(task, 0, Least::Nothing), most(start, task));
+        let bounds = (start.least(task, 0, Least::Nothing), start.most(task));
         fast[task] = bounds.0;
         if gain > NO_SPEEDUP {
             pieces.push(Piece { task, gain, bounds });
@@ -109,7 +108,7 @@ fn settle(start: &Start, fast: &mut [f64], mut rest: f64) {
     let mut order = start.by_gain();
     order.reverse();
     for task in order {
-        let bounds = (start.least(task, 0, Least::Nothing), most(start, task));
+        let bounds = (start.least(task, 0, Least::Nothing), start.most(task));
         let now = (fast[task] + rest / start.cpu[task]).clamp(bounds.0, bounds.1);
         rest -= (now - fast[task]) * start.cpu[task];
         fast[task] = now;

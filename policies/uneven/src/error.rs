@@ -13,7 +13,7 @@ pub enum Error {
     #[error("there are no core types; give the number of cores of each, fastest first")]
     NoTypes,
     /// More core types than a set of them can hold.
-    #[error("{0} core types are too many; at most {most} can be told apart", most = crate::problem::TYPES_MAX)]
+    #[error("{0} core types are too many; at most {most} can be told apart", most = crate::limits::TYPES_MAX)]
     ManyTypes(usize),
     /// A core type without a core.
     #[error("core type {number} has {cores} cores; leave it out, or give it more than 0")]
@@ -36,7 +36,7 @@ pub enum Error {
         types: usize,
     },
     /// A speed that no core has.
-    #[error("task {task} has speed {speed}; speeds are 1 to {most} times that of the slowest core type", most = crate::problem::SPEED_MAX)]
+    #[error("task {task} has speed {speed}; speeds are 1 to {most} times that of the slowest core type", most = crate::limits::SPEED_MAX)]
     Speed {
         /// The task, from 1.
         task: usize,

@@ -31,6 +31,7 @@ mod even;
 mod guaranteed;
 mod hierarchy;
 mod known;
+mod limits;
 mod lp;
 mod memory;
 mod metrics;

@@ -152,7 +152,7 @@ pub(crate) fn level(start: &Start) -> Result<f64, Error> {
 
 /// The same by bisection, with shares that reach the level.
 fn highest(start: &Start) -> Result<(f64, Vec<Vec<f64>>), Error> {
-    let (mut low, mut high) = (0.0, crate::problem::SPEED_MAX);
+    let (mut low, mut high) = (0.0, crate::limits::SPEED_MAX);
     let mut rows = start.even.clone();
     while high - low > 1e-12 * high {
         let middle = f64::midpoint(low, high);

@@ -2,11 +2,7 @@
 //! The input of a plan, and the plan: plain data.
 
 use crate::Error;
-
-/// The most core types; a set of them is a bit mask, and every subset of it is examined.
-pub const TYPES_MAX: usize = 8;
-/// No core is more than this many times as fast as another of the same machine.
-pub const SPEED_MAX: f64 = 100.0;
+use crate::limits::{SPEED_MAX, TYPES_MAX};
 
 /// A set of core types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

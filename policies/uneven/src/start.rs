@@ -90,6 +90,11 @@ impl<'a> Start<'a> {
         self.problem.tasks[task].floor.min(even).max(part)
     }
 
+    /// The greatest fast share of a task on two core types: its floor on slow cores stays.
+    pub fn most(&self, task: usize) -> f64 {
+        1.0 - self.least(task, 1, Least::Nothing)
+    }
+
     /// r of a task with these shares and its CPU time.
     pub fn relative(&self, task: usize, shares: &[f64]) -> f64 {
         dot(&self.problem.tasks[task].speeds, shares) / self.base[task]
@@ -108,4 +113,9 @@ impl<'a> Start<'a> {
 
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Both shares of each task on two core types, from its fast share.
+pub(crate) fn rows(fast: Vec<f64>) -> Vec<Vec<f64>> {
+    fast.into_iter().map(|fast| vec![fast, 1.0 - fast]).collect()
 }

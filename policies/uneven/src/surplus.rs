@@ -8,7 +8,7 @@
 //! solution is optimal.
 
 use crate::problem::Base;
-use crate::start::{Least, Start};
+use crate::start::{Least, Start, rows};
 use crate::{Error, equal, prices};
 
 /// Slack for rounding when a budget is compared with its contents, relative.
@@ -53,7 +53,7 @@ fn need(start: &Start, least: Least) -> Result<Vec<f64>, Error> {
             let s = start.problem.tasks[task].cautious()[0];
             fast[task] = fast[task].max(required(s, targets[task], base));
         }
-        if fast[task] > most(start, task) + ROUNDING {
+        if fast[task] > start.most(task) + ROUNDING {
             return Err(Error::OutOfReach { best: equal::level(start)? });
         }
         wanted += start.cpu[task] * fast[task];
@@ -64,11 +64,6 @@ fn need(start: &Start, least: Least) -> Result<Vec<f64>, Error> {
     }
 }
 
-/// The greatest fast share of a task: its floor on slow cores stays.
-pub(crate) fn most(start: &Start, task: usize) -> f64 {
-    1.0 - start.least(task, 1, Least::Nothing)
-}
-
 /// Hands out the rest of the fast cores, to the tasks that gain most first.
 fn fill(start: &Start, mut fast: Vec<f64>) -> Vec<f64> {
     let order = start.by_gain();
@@ -76,18 +71,13 @@ fn fill(start: &Start, mut fast: Vec<f64>) -> Vec<f64> {
     let mut left: f64 = order.iter().map(left).sum();
     for task in order {
         let cpu = start.cpu[task];
-        let room = cpu * (most(start, task) - fast[task]);
+        let room = cpu * (start.most(task) - fast[task]);
         if left <= room {
             fast[task] += left.max(0.0) / cpu;
             break;
         }
-        fast[task] = most(start, task);
+        fast[task] = start.most(task);
         left -= room;
     }
     fast
-}
-
-/// Both shares of each task from its fast share.
-pub(crate) fn rows(fast: Vec<f64>) -> Vec<Vec<f64>> {
-    fast.into_iter().map(|fast| vec![fast, 1.0 - fast]).collect()
 }
