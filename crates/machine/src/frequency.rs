@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Clocks of cores: turbo by license level and active cores, and the limit that power sets on them.
 
-use crate::Machine;
 use crate::license::{LEVELS, LicenseLaw};
 
 /// The rules of a machine's clocks.
@@ -19,15 +18,6 @@ impl Frequency {
     /// Number of license levels.
     pub fn levels(&self) -> usize {
         if self.license.is_some() { LEVELS } else { 1 }
-    }
-}
-
-impl Machine {
-    /// Greatest clocks in kHz, of each level, with 1 active core, with 2, …; empty if they are not known.
-    pub fn turbo_khz(&self) -> Vec<[u32; LEVELS]> {
-        let Some(frequency) = &self.frequency else { return Vec::new() };
-        let khz = |ghz: &f64| (ghz * 1e6).round() as u32;
-        frequency.turbo.by_active.iter().map(|row| row.each_ref().map(khz)).collect()
     }
 }
 
@@ -61,6 +51,12 @@ impl Turbo {
     pub fn ghz(&self, level: u8, active: usize) -> f64 {
         let row = active.clamp(1, self.by_active.len()) - 1;
         self.by_active[row][usize::from(level).min(LEVELS - 1)]
+    }
+
+    /// kHz of each level, with 1 active core, with 2, ….
+    pub(crate) fn khz(&self) -> Vec<[u32; LEVELS]> {
+        let khz = |ghz: &f64| (ghz * 1e6).round() as u32;
+        self.by_active.iter().map(|row| row.each_ref().map(khz)).collect()
     }
 
     /// The greatest number of active cores that it distinguishes.

@@ -9,9 +9,11 @@
 
 mod costs;
 mod cpus;
+mod embedded;
 mod fabric;
 mod factors;
 mod frequency;
+mod group;
 mod kinds;
 mod license;
 mod machine;
@@ -26,12 +28,14 @@ mod read;
 mod read_frequency;
 mod recency;
 mod row;
+mod source;
 mod tlb;
 mod warmth;
 mod write;
 
 pub use costs::{COSTS, CostName, Costs};
 pub use cpus::CpuSet;
+pub use embedded::{find, names, plain};
 pub use fabric::{
     Copy, FABRIC, Fabric, Links, Runs, Speed, alone, speeds as shared_speeds, speeds_by,
 };
@@ -39,9 +43,7 @@ pub use factors::{Factors, factors};
 pub use frequency::{Frequency, Power, Turbo};
 pub use kinds::Kinds;
 pub use license::{LEVELS, License, LicenseLaw, Phase};
-pub use machine::{
-    Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks, find, names, plain,
-};
+pub use machine::{Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks};
 pub use memory::{MEMORY, Memory};
 pub use observed::{Amount, Observation};
 pub use paths::{Path, PathId, Paths};

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::CpuSet;
 use crate::costs::{COSTS, Costs, Table};
 use crate::fabric::{FABRIC, Fabric, Links};
 use crate::frequency::Frequency;
+use crate::license::LEVELS;
 use crate::memory::{MEMORY, Memory};
 use crate::observed::Observation;
 use crate::quantity::Quantity;
-use crate::{CpuSet, read};
 
 /// One hardware thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,9 @@ pub struct Machine {
     pub observed: BTreeMap<String, Observation>,
 }
 
+/// The prefix of a plain machine's name; its number of CPUs follows.
+pub(crate) const PLAIN: &str = "plain-";
+
 /// An error in a machine's description, or in a request for one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
@@ -146,80 +150,7 @@ pub enum MachineError {
     BadCost { machine: String, name: String, value: String },
 }
 
-const EMBEDDED: &[(&str, &str)] = &[
-    ("core-ultra-255h", include_str!("../../../machines/core-ultra-255h.toml")),
-    ("die-8", include_str!("../../../machines/die-8.toml")),
-    ("icount-1", include_str!("../../../machines/icount-1.toml")),
-    ("icount-2x4", include_str!("../../../machines/icount-2x4.toml")),
-    ("core2duo-1.86", include_str!("../../../machines/core2duo-1.86.toml")),
-    ("exynos-4210", include_str!("../../../machines/exynos-4210.toml")),
-    ("numa-2x4", include_str!("../../../machines/numa-2x4.toml")),
-    ("opteron-8356", include_str!("../../../machines/opteron-8356.toml")),
-    ("odroid-xu3", include_str!("../../../machines/odroid-xu3.toml")),
-    ("phenom-2f4s", include_str!("../../../machines/phenom-2f4s.toml")),
-    ("power-8", include_str!("../../../machines/power-8.toml")),
-    ("tensor-g1", include_str!("../../../machines/tensor-g1.toml")),
-    ("xeon-5160-2s", include_str!("../../../machines/xeon-5160-2s.toml")),
-    ("xeon-6248-snc", include_str!("../../../machines/xeon-6248-snc.toml")),
-    ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
-    ("xeon-gold-6130", include_str!("../../../machines/xeon-gold-6130.toml")),
-    ("xeon-phi-31s1p", include_str!("../../../machines/xeon-phi-31s1p.toml")),
-    ("xeon-w-2104", include_str!("../../../machines/xeon-w-2104.toml")),
-];
-
-/// Names of the machines that come with the program.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    EMBEDDED.iter().map(|(name, _)| *name)
-}
-
-/// The prefix of a plain machine's name; its number of CPUs follows.
-const PLAIN: &str = "plain-";
-/// The machine that a plain one takes its costs from.
-const ORDINARY: &str = "numa-2x4";
-
-/// A plain machine of `cpus` CPUs: one node, one last-level cache, no SMT, the costs of `numa-2x4`. None: `cpus` is 0
-/// or more than the simulator supports.
-pub fn plain(cpus: usize) -> Option<Machine> {
-    if cpus == 0 || cpus > CpuSet::MAX {
-        return None;
-    }
-    let place = |core| Cpu { core, llc: 0, node: 0, core_type: 0 };
-    Some(Machine {
-        name: format!("{PLAIN}{cpus}"),
-        summary: format!("one node of {cpus} cores that share a cache, no SMT; {ORDINARY}'s costs"),
-        cpus: (0..cpus as u16).map(place).collect(),
-        node_distance: vec![vec![10]],
-        ..find(ORDINARY).expect("it comes along")
-    })
-}
-
-/// The machine of this name that comes with the program, or an error that says which exist.
-pub fn find(name: &str) -> Result<Machine, MachineError> {
-    if let Some(cpus) = name.strip_prefix(PLAIN) {
-        return cpus
-            .parse()
-            .ok()
-            .and_then(plain)
-            .ok_or_else(|| MachineError::BadPlain { name: name.to_string(), most: CpuSet::MAX });
-    }
-    match EMBEDDED.iter().find(|(known, _)| *known == name) {
-        Some((name, text)) => Machine::from_toml(text, &format!("machines/{name}.toml")),
-        None => Err(MachineError::Unknown {
-            name: name.to_string(),
-            known: names().chain(["plain-N (N CPUs)"]).collect::<Vec<_>>().join(", "),
-        }),
-    }
-}
-
 impl Machine {
-    /// Reads a description; `path` names it in errors.
-    ///
-    /// # Errors
-    /// Names the line and what was expected there.
-    pub fn from_toml(text: &str, path: &str) -> Result<Self, MachineError> {
-        read::machine(text, path)
-    }
-
     /// Every CPU.
     pub fn all(&self) -> CpuSet {
         CpuSet::first(self.cpus.len())
@@ -267,6 +198,11 @@ impl Machine {
             Distance::Node => self.costs.migrate_node_ns,
             Distance::Remote => self.costs.migrate_remote_ns,
         }
+    }
+
+    /// Greatest clocks in kHz, of each level, with 1 active core, with 2, …; empty if they are not known.
+    pub fn turbo_khz(&self) -> Vec<[u32; LEVELS]> {
+        self.frequency.as_ref().map_or_else(Vec::new, |frequency| frequency.turbo.khz())
     }
 
     /// The first unknown number that a run needs, and why it is not known. `touches`: the run's workload says what

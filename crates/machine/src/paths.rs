@@ -13,7 +13,7 @@ use toml::Spanned;
 
 use crate::machine::MachineError;
 use crate::quantity::Quantity;
-use crate::read;
+use crate::source;
 
 /// Which function: an index into [`Paths`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +61,7 @@ impl Paths {
 
     /// Reads path lengths; `path` names the file in errors.
     pub fn from_toml(text: &str, path: &str) -> Result<Self, MachineError> {
-        let file: File = read::document(text, path)?;
+        let file: File = source::document(text, path)?;
         let mut paths = Vec::new();
         let new = file.scheduler.into_iter().map(|(name, quantity)| (name, true, false, quantity));
         let old = file.scheduler_2_6_38.into_iter();
@@ -72,7 +72,7 @@ impl Paths {
             if quantity.get_ref().unit != "instructions" || !(value.is_finite() && value >= 0.0) {
                 let what =
                     format!("{name}: expected a number of at least 0, unit \"instructions\"");
-                return Err(read::error_at(text, path, quantity.span(), what));
+                return Err(source::error_at(text, path, quantity.span(), what));
             }
             let source = quantity.into_inner();
             paths.push(Path { name, scheduler, old, instructions: value, source });
@@ -80,7 +80,7 @@ impl Paths {
         paths.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = paths.windows(2).find(|pair| pair[0].name == pair[1].name) {
             let what = format!("{} is in both [scheduler] and [other]", pair[0].name);
-            return Err(read::error_at(text, path, 0..0, what));
+            return Err(source::error_at(text, path, 0..0, what));
         }
         Ok(Paths { paths })
     }

@@ -4,7 +4,7 @@
 //! Nothing is lost there, so the order of uses does not matter. Two rows a set are enough, and give bit for bit the
 //! results of the list of [`Recency`](crate::recency::Recency).
 
-use crate::recency::{Group, NOTHING, SETS};
+use crate::group::{Group, SETS, rest};
 use crate::row::Row;
 
 /// Lines held of each set: those of the part that was used last, and those of older parts.
@@ -38,11 +38,6 @@ impl<const N: usize> Plenty<N> {
             *newest = *lines * Row([part; N]);
         }
     }
-}
-
-/// The part `part` of lines; less than [`NOTHING`] is 0.
-pub(crate) fn rest<const N: usize>(lines: Row<N>, part: f64) -> Row<N> {
-    Row(lines.0.map(|lines| if lines * part < NOTHING { 0.0 } else { lines * part }))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::observed::Observation;
 use crate::places::{Rows, placed};
 use crate::quantity::{Quantity, Stated};
 use crate::read_frequency::{Clocks, frequency};
+use crate::source::{Source, parse};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,20 +119,17 @@ struct Keeper {
     work_ns: Spanned<Quantity>,
 }
 
-/// The text's name in errors, and the text to count lines in.
-pub(crate) struct Source<'a> {
-    text: &'a str,
-    path: &'a str,
-}
-
-impl Source<'_> {
-    pub fn error(&self, span: Range<usize>, what: impl Into<String>) -> MachineError {
-        let line = self.text[..span.start.min(self.text.len())].matches('\n').count() + 1;
-        MachineError::Syntax { path: self.path.to_string(), line, what: what.into() }
+impl Machine {
+    /// Reads a description; `path` names it in errors.
+    ///
+    /// # Errors
+    /// Names the line and what was expected there.
+    pub fn from_toml(text: &str, path: &str) -> Result<Self, MachineError> {
+        machine(text, path)
     }
 }
 
-pub(crate) fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
+fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
     let source = Source { text, path };
     let file: File = parse(&source)?;
     let Shape { cpus, core_rates, threads, node_distance } = match (&file.topology, &file.places) {
@@ -281,26 +279,6 @@ fn lengths(
         Ok((name, *value))
     };
     given.into_iter().map(length).collect()
-}
-
-/// Reads TOML; an error is one line, with the line's number.
-pub(crate) fn document<T: serde::de::DeserializeOwned>(
-    text: &str,
-    path: &str,
-) -> Result<T, MachineError> {
-    parse(&Source { text, path })
-}
-
-/// An error at the place of a value.
-pub(crate) fn error_at(text: &str, path: &str, span: Range<usize>, what: String) -> MachineError {
-    Source { text, path }.error(span, what)
-}
-
-fn parse<T: serde::de::DeserializeOwned>(source: &Source) -> Result<T, MachineError> {
-    toml::from_str(source.text).map_err(|error| {
-        let message = error.message().lines().collect::<Vec<_>>().join("; ");
-        source.error(error.span().unwrap_or(0..0), message)
-    })
 }
 
 fn count(source: &Source, name: &str, q: &Spanned<Quantity<usize>>) -> Result<usize, MachineError> {

@@ -8,7 +8,7 @@ use crate::frequency::{Frequency, Power, Turbo};
 use crate::license::{LEVELS, LicenseLaw};
 use crate::machine::MachineError;
 use crate::quantity::{Quantity, Tag};
-use crate::read::Source;
+use crate::source::Source;
 
 /// The section as the file has it.
 #[derive(Deserialize)]

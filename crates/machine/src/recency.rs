@@ -29,7 +29,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::{array, mem};
 
-use crate::plenty::{Plenty, rest};
+use crate::group::{Group, SETS, lines_of, rest};
+use crate::plenty::Plenty;
 use crate::row::Row;
 
 /// Parts of the table of hits, per way.
@@ -39,18 +40,10 @@ const FORGOTTEN: f64 = 3.0;
 /// A hit with at least this probability counts as certain.
 const CERTAIN: f64 = 1.0 - 1e-12;
 
-/// Lines of a set below which it counts as empty.
-pub(crate) const NOTHING: f64 = 0.01;
-
 /// Places in a block; the lines of a block have one sum.
 const BLOCK: usize = 16;
-/// Sets of a group.
-pub(crate) const SETS: usize = 3;
 /// No place: the first place is unused.
 const NONE: u32 = 0;
-
-/// Sets that are used together, and their lines; a set without lines is not used.
-pub type Group<const N: usize> = [(u32, Row<N>); SETS];
 
 /// One TLB or cache.
 #[derive(Clone, Debug)]
@@ -392,12 +385,6 @@ impl<const N: usize> Recency<N> {
     }
 }
 
-/// Lines of all sets of a group.
-pub(crate) fn lines_of<const N: usize>(group: &Group<N>) -> Row<N> {
-    let [(_, a), (_, b), (_, c)] = group;
-    *a + *b + *c
-}
-
 /// The slot of this number in a list, which grows as needed.
 fn slot(list: &mut Vec<u32>, number: u32) -> &mut u32 {
     if number as usize >= list.len() {
@@ -426,6 +413,7 @@ fn poisson_below(mean: f64, below: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::NOTHING;
 
     /// A list of one column, in which the first of these sets are used together.
     fn group<const M: usize>(sets: [(u32, f64); M]) -> Group<1> {

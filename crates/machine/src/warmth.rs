@@ -41,9 +41,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::{array, iter};
 
+use crate::group::{Group, SETS, lines_of};
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::recency::{Group, Recency, SETS, lines_of};
+use crate::recency::Recency;
 use crate::row::Row;
 use crate::tlb::{Change, Tags};
 
