@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use workload::Workload;
 
-use crate::Error;
+use crate::error::Error;
 
 const ROOT: &str = "/sys/fs/cgroup";
 

@@ -19,10 +19,11 @@ use workload::Workload;
 
 use crate::burn::{timespec, wall_ns};
 use crate::channel::Channel;
+use crate::error::Error;
 use crate::groups::Groups;
+use crate::report::{Report, TaskReport};
 use crate::shared::{Shared, Slot};
 use crate::task::{Context, FAILURES, THREAD, fail};
-use crate::{Error, Report, TaskReport};
 
 /// Stack of a task's thread: its steps nest only as deep as their loops.
 const STACK_BYTES: usize = 128 << 10;
