@@ -6,7 +6,6 @@
 use memchr::memrchr;
 use trace::Tid;
 
-use super::line::number;
 use crate::{Carrier, Left};
 
 #[derive(Debug, PartialEq)]
@@ -194,6 +193,12 @@ fn field(fields: &str, key: &str) -> Option<u32> {
 fn digits(text: &str) -> Option<u32> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     number(&text[..end])
+}
+
+/// A number of digits alone.
+pub(super) fn number(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
 }
 
 /// A number with a sign: deadline tasks have the priority -1.

@@ -14,7 +14,7 @@
 
 use trace::Tid;
 
-use super::fields::{self, What};
+use super::fields::{self, What, number};
 use crate::Carrier;
 
 /// Contents of a line.
@@ -181,11 +181,6 @@ pub(super) fn word(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     let end = text.find(char::is_whitespace).unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
-}
-
-pub(super) fn number(text: &str) -> Option<u32> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten()
 }
 
 /// `1234.567890`, or `17us` of the latency format, in ns.

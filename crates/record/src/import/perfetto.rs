@@ -12,11 +12,11 @@ use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use quick_protobuf::BytesReader;
 use trace::{IDLE, Tid};
 
+use super::error::ImportError;
 use super::fields::{Named, What, left_in};
 use super::line::Event;
-use super::survey::{Surveying, Thread};
-use super::write::Second;
-use super::{Found, ImportError, Survey};
+use super::survey::{Survey, Surveying, Thread};
+use super::write::{Found, Second};
 use crate::{Carrier, Left};
 
 /// A trace's first packet may be longer than any text's first line.

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use trace::{IDLE, Tid};
 
 use super::audit::{Audit, Doubts, Repair};
+use super::clock::Clock;
+use super::error::{CPUS_MAX, ImportError};
 use super::fields::{Named, What};
 use super::line::{Event, Line, Unread};
 use super::pace::Pace;
-use super::{CPUS_MAX, Clock, ImportError};
 use crate::{Class, TaskInfo};
 
 /// The part of lines or events that may be unreadable, or go back in time, before a trace is refused.

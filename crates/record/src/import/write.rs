@@ -7,10 +7,11 @@ use std::io::Write;
 use trace::{IDLE, Tid};
 
 use super::audit::Repair;
+use super::clock::Clock;
+use super::error::ImportError;
 use super::fields::{Named, What};
 use super::line::Event as Seen;
 use super::survey::Survey;
-use super::{Clock, ImportError};
 use crate::raw::task_group;
 use crate::{Carrier, Ending, Event, Header, Kind, Left, Raw, Source, TaskInfo, Writer};
 
