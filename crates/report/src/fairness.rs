@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How evenly tasks are served. A task's service is its time on a CPU as a part of the time in which it was runnable.
 
-use crate::html::figure;
+use crate::markup::figure;
 use crate::plot::strips;
 use crate::text::percent;
 use crate::{Results, Run, TaskRun};

@@ -11,6 +11,7 @@ mod fairness;
 pub mod figure;
 mod file;
 pub mod html;
+mod markup;
 mod moments;
 mod nodes;
 pub mod plot;
@@ -19,6 +20,7 @@ pub mod stats;
 mod table;
 pub mod text;
 mod timeline;
+mod view;
 mod work;
 
 pub use answer::{Answer, Beside, Costs, Slowed, Verdict};
@@ -28,7 +30,7 @@ pub use results::{Clock, Function, Recording, Results, Run, Setting, Summary, Ta
 pub use stats::Spread;
 pub use table::comparison;
 pub use text::Style;
-pub use timeline::View;
+pub use view::View;
 pub use work::told as progress;
 
 #[cfg(test)]

@@ -6,9 +6,8 @@ use std::fmt::Write;
 
 use trace::{Home, Outcome, Placed, Tid};
 
-use crate::html::{escape, swatch};
+use crate::markup::{COLORS, escape, swatch};
 use crate::text::time;
-use crate::timeline::COLORS;
 
 /// Most threads that a picture shows.
 const THREADS: usize = 32;

@@ -309,7 +309,7 @@ fn broken(name: &str) -> Vec<String> {
 
 /// Adds a title that tells screen readers what the plot shows.
 fn titled(svg: &str, title: &str) -> String {
-    let title = crate::html::escape(title);
+    let title = crate::markup::escape(title);
     svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
 }
 

@@ -287,6 +287,14 @@ pub fn plural(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Instances of a task are called `NAME-0`, `NAME-1` and so on.
+pub(crate) fn program(task: &str) -> &str {
+    match task.rsplit_once('-') {
+        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => task,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,19 +7,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use trace::{IDLE, Lengths, Outcome, Tid, Timeline, Waits};
+use trace::{IDLE, Lengths, Tid, Timeline};
 
-use crate::html::{download, escape, figure, swatch, table};
+use crate::markup::{COLORS, download, escape, figure, swatch, table};
 use crate::moments::{self, Moment};
-use crate::nodes::{self, Nodes};
+use crate::nodes;
 use crate::plot::{Line, lines_named};
 use crate::text::{digits, time};
-use crate::work::program;
+use crate::view::View;
 
 /// Names what runs under the pointer or a cursor. The pictures need it for nothing else.
 const SCRIPT: &str = include_str!("report.js");
-/// Distinct colours; all further programs or threads share the last.
-pub(crate) const COLORS: usize = 8;
 /// Rows of a picture: of a machine with more CPUs, only the first are shown.
 const ROWS: usize = 64;
 /// Width of the longest run and height of a row, in the picture's units.
@@ -31,82 +29,6 @@ const WAITING: usize = 28;
 const LEFT: usize = 60;
 /// Parts of the time that are named below a picture.
 const TICKS: usize = 4;
-
-/// The data for drawing a policy's first run.
-#[derive(Clone, Debug)]
-pub struct View {
-    policy: String,
-    timeline: Timeline,
-    names: BTreeMap<Tid, String>,
-    waits: Lengths,
-    /// Lengths of waits by program.
-    program_waits: BTreeMap<String, Lengths>,
-    nodes: Nodes,
-}
-
-impl View {
-    /// The view of a run, if any of it was observed.
-    pub(crate) fn new(outcome: &Outcome) -> Option<Self> {
-        let seen = &outcome.observed;
-        let mut waits = Lengths::default();
-        let mut program_waits: BTreeMap<String, Lengths> = BTreeMap::new();
-        for (tid, task) in &seen.tasks {
-            waits.merge(&task.wait_lengths);
-            let name = outcome.names.get(tid).map_or("", |name| program(name));
-            program_waits.entry(name.to_string()).or_default().merge(&task.wait_lengths);
-        }
-        let view = View {
-            policy: outcome.policy.clone(),
-            timeline: seen.timeline.clone(),
-            names: outcome.names.clone(),
-            waits,
-            program_waits,
-            nodes: Nodes::new(outcome),
-        };
-        view.timeline.cpus.iter().any(|cpu| cpu.iter().any(|tid| *tid != IDLE)).then_some(view)
-    }
-
-    /// A thread's program, as far as its name shows it; empty if it has none.
-    fn program(&self, tid: Tid) -> &str {
-        self.names.get(&tid).map_or("", |name| program(name))
-    }
-
-    fn columns(&self) -> usize {
-        self.timeline.cpus.iter().map(Vec::len).max().unwrap_or(0)
-    }
-
-    fn long_ns(&self) -> f64 {
-        self.columns() as f64 * self.timeline.column_ns as f64
-    }
-
-    /// Averages of a column: how many tasks waited, and how many CPUs idled that these tasks were allowed on.
-    fn waited(&self, column: usize) -> (f64, f64) {
-        let Waits { waiting_ns, idle_ns } =
-            self.timeline.waits.get(column).copied().unwrap_or_default();
-        let of = |ns: u64| ns as f64 / self.timeline.column_ns as f64;
-        (of(waiting_ns), of(idle_ns))
-    }
-
-    /// CPUs that each program had between two times, on average; the last entry is idle time.
-    fn uses(&self, programs: &Legend<&str>, from_ns: f64, to_ns: f64) -> Vec<f64> {
-        let mut uses = vec![0.0; programs.names.len() + 1];
-        let idle = programs.names.len();
-        let column_ns = self.timeline.column_ns as f64;
-        let (first, last) = ((from_ns / column_ns) as usize, (to_ns / column_ns).ceil() as usize);
-        for cpu in &self.timeline.cpus {
-            for column in first..last {
-                let begin_ns = column as f64 * column_ns;
-                let part = (to_ns.min(begin_ns + column_ns) - from_ns.max(begin_ns)).max(0.0);
-                let what = match cpu.get(column) {
-                    Some(tid) if *tid != IDLE => programs.rank(self.program(*tid)),
-                    _ => idle,
-                };
-                uses[what] += part / (to_ns - from_ns);
-            }
-        }
-        uses
-    }
-}
 
 /// Timelines, then waits.
 pub(crate) fn drawn(views: &[View]) -> String {
@@ -152,13 +74,33 @@ impl<'v> Shared<'v> {
         }
     }
 
+    /// CPUs that each program of a view had between two times, on average; the last entry is idle time.
+    fn uses(&self, view: &View, from_ns: f64, to_ns: f64) -> Vec<f64> {
+        let mut uses = vec![0.0; self.programs.names.len() + 1];
+        let idle = self.programs.names.len();
+        let column_ns = view.timeline.column_ns as f64;
+        let (first, last) = ((from_ns / column_ns) as usize, (to_ns / column_ns).ceil() as usize);
+        for cpu in &view.timeline.cpus {
+            for column in first..last {
+                let begin_ns = column as f64 * column_ns;
+                let part = (to_ns.min(begin_ns + column_ns) - from_ns.max(begin_ns)).max(0.0);
+                let what = match cpu.get(column) {
+                    Some(tid) if *tid != IDLE => self.programs.rank(view.program(*tid)),
+                    _ => idle,
+                };
+                uses[what] += part / (to_ns - from_ns);
+            }
+        }
+        uses
+    }
+
     /// When a policy uses its CPUs most differently from the first one.
     fn moments(&self, view: &View) -> Vec<Moment> {
         if view.policy == self.first.policy {
             return Vec::new();
         }
-        let own = |from: f64, to: f64| view.uses(&self.programs, from, to);
-        let first = |from: f64, to: f64| self.first.uses(&self.programs, from, to);
+        let own = |from: f64, to: f64| self.uses(view, from, to);
+        let first = |from: f64, to: f64| self.uses(self.first, from, to);
         let common_ns = view.long_ns().min(self.first.long_ns());
         moments::of(&self.programs.names, &own, (&self.first.policy, &first), common_ns)
     }

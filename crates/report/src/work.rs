@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::text::{digits, known};
+use crate::text::{digits, known, program};
 use crate::{Results, Run, Summary};
 
 /// Programs with differences below this part under all policies get no row.
@@ -107,12 +107,4 @@ fn of_policy<'a>(results: &'a Results, policy: &str) -> BTreeMap<&'a str, (usize
         *threads /= runs.len();
     }
     all
-}
-
-/// Instances of a task are called `NAME-0`, `NAME-1` and so on.
-pub(crate) fn program(task: &str) -> &str {
-    match task.rsplit_once('-') {
-        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => task,
-    }
 }
