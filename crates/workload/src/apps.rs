@@ -15,7 +15,8 @@ use serde::Deserialize;
 
 use crate::hackbench::{PIPE_BYTES, SOCKET_BYTES, SOCKET_OVERHEAD_BYTES};
 use crate::hw::{Hw, Touched};
-use crate::model::{Object, ObjectId, Step, Task, Workload};
+use crate::model::{Task, Workload};
+use crate::step::{Object, ObjectId, Step};
 
 /// A number of `apps.toml`: its unit, source and tag are for readers.
 #[derive(Clone, Debug, Deserialize)]

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::hw::Demand;
-use crate::model::{Object, Step, Task, Workload};
+use crate::model::{Task, Workload};
+use crate::step::{Object, Step};
 
 const SECOND_NS: f64 = 1e9;
 /// Work of a rank between two barriers, ns.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! rt-app's events, one by one: a key such as `run3` and its value become steps.
 
-use crate::hw::{part, rate};
-use crate::json::{Error, Node};
-use crate::model::{Object, ObjectId, Step};
-use crate::rtapp::{Objects, bytes, unknown};
-use crate::vector::Vector;
+use crate::hw::{Vector, part, rate};
+use crate::json::{Error, Node, unknown};
+use crate::objects::{Objects, bytes};
+use crate::step::{Object, ObjectId, Step};
 
 /// Kinds of events. A key is recognized by its longest known prefix, as in rt-app.
 #[derive(Clone, Copy, Debug, PartialEq)]

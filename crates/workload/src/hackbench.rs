@@ -10,7 +10,8 @@
 //! The wake-up is a poll on a descriptor that main writes once. Here it is a barrier of all tasks. The only difference:
 //! a worker that main overtakes is waited for.
 
-use crate::model::{Object, ObjectId, Step, Task, Workload};
+use crate::model::{Task, Workload};
+use crate::step::{Object, ObjectId, Step};
 
 /// Pages that a pipe has (pipe(7)).
 pub const PIPE_PAGES: u32 = 16;

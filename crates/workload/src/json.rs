@@ -23,6 +23,11 @@ pub struct Error {
     pub problem: String,
 }
 
+/// The error of a key that has no place here.
+pub(crate) fn unknown(node: Node, key: &str, known: &str) -> Error {
+    node.error(format!("\"{key}\" is not known here; expected one of: {known}"))
+}
+
 /// A file's text with comments and trailing commas blanked out; its lines are the file's.
 pub(crate) struct Source {
     name: String,

@@ -2,7 +2,8 @@
 //! Yardsticks: CPU burners, and a mixed load.
 
 use crate::hackbench::{Channel, Hackbench, Worker};
-use crate::model::{Object, Step, Task, Workload};
+use crate::model::{Task, Workload};
+use crate::step::{Object, Step};
 
 /// `tasks` threads that burn `work_ns` of CPU time each and end.
 pub fn burners(tasks: usize, work_ns: u64) -> Workload {

@@ -11,7 +11,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Deserialize;
 
-use crate::model::{Object, ObjectId, Step, Task, Workload};
+use crate::model::{Task, Workload};
+use crate::step::{Object, ObjectId, Step};
 
 /// A number of `npb.toml`: its unit, source and tag are for readers.
 #[derive(Clone, Debug, Deserialize)]

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::model::{Step, Task, Workload};
+use crate::model::{Task, Workload};
+use crate::step::Step;
 
 /// How many times as fast the fast cores are for which speedups were given: 2.8 GHz against 0.8 GHz.
 const RATIO: f64 = 3.5;

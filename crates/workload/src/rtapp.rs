@@ -24,9 +24,11 @@ use std::collections::BTreeMap;
 use crate::events::{self, Scope};
 use crate::groups::Groups;
 use crate::hw::Hw;
-use crate::json::{Error, Node, Source};
-use crate::model::{Fair, Object, ObjectId, RealTime, Step, Task, Workload};
+use crate::json::{Error, Node, Source, unknown};
+use crate::model::{Fair, RealTime, Task, Workload};
+use crate::objects::{Objects, bytes};
 use crate::script::Cut;
+use crate::step::{Object, ObjectId, Step};
 
 /// Reads the text of a workload file; `name` stands in errors, and without its directory and extension it becomes the
 /// workload's name.
@@ -58,76 +60,6 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Error> {
 fn short_name(path: &str) -> &str {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.strip_suffix(".json").unwrap_or(file)
-}
-
-pub(crate) fn unknown(node: Node, key: &str, known: &str) -> Error {
-    node.error(format!("\"{key}\" is not known here; expected one of: {known}"))
-}
-
-/// Objects by kind and name, in the order of their first declaration or use.
-#[derive(Default)]
-pub(crate) struct Objects {
-    by_name: BTreeMap<(&'static str, String), ObjectId>,
-    all: Vec<Object>,
-    /// Barriers with parties fixed by a declaration.
-    fixed: Vec<ObjectId>,
-    /// The task that uses a timer which is not `unique`.
-    timer_owners: BTreeMap<String, String>,
-}
-
-impl Objects {
-    /// The object of this kind and name, made by `new` if it is not there yet.
-    pub(crate) fn get(
-        &mut self,
-        kind: &'static str,
-        name: String,
-        new: impl FnOnce() -> Object,
-    ) -> ObjectId {
-        let all = &mut self.all;
-        *self.by_name.entry((kind, name)).or_insert_with(|| {
-            all.push(new());
-            all.len() - 1
-        })
-    }
-
-    /// The object, if it was declared or used before.
-    pub(crate) fn find(&self, kind: &'static str, name: &str) -> Option<ObjectId> {
-        self.by_name.get(&(kind, name.to_string())).copied()
-    }
-
-    /// The name of each.
-    fn names_in_order(&self) -> Vec<String> {
-        let mut names = vec![String::new(); self.all.len()];
-        for ((_, name), id) in &self.by_name {
-            names[*id].clone_from(name);
-        }
-        names
-    }
-
-    /// Names of a kind, for an error.
-    pub(crate) fn names(&self, kind: &'static str) -> String {
-        let names: Vec<&str> =
-            self.by_name.keys().filter(|(k, _)| *k == kind).map(|(_, n)| n.as_str()).collect();
-        if names.is_empty() { "none".to_string() } else { names.join(", ") }
-    }
-
-    /// Whether `task` may use this timer: a timer belongs to one task.
-    pub(crate) fn claim_timer(&mut self, timer: &str, task: &str) -> bool {
-        let owner = self.timer_owners.entry(timer.to_string()).or_insert_with(|| task.to_string());
-        owner == task
-    }
-
-    /// A use of a barrier by `threads` threads: rt-app counts its parties so.
-    pub(crate) fn join_barrier(&mut self, name: String, threads: u32) -> ObjectId {
-        let new = || Object::Barrier { parties: 0, spin_ns: 0 };
-        let id = self.get("barrier", name, new);
-        if let (Object::Barrier { parties, .. }, false) =
-            (&mut self.all[id], self.fixed.contains(&id))
-        {
-            *parties += threads;
-        }
-        id
-    }
 }
 
 /// One entry of `"tasks"`.
@@ -621,14 +553,6 @@ fn numbers(key: &str, what: &str, node: Node) -> Result<Vec<usize>, Error> {
     numbers.sort_unstable();
     numbers.dedup();
     Ok(numbers)
-}
-
-pub(crate) fn bytes(node: Node, what: &str) -> Result<u32, Error> {
-    let n = node.integer(what)?;
-    u32::try_from(n)
-        .ok()
-        .filter(|n| *n > 0 || what == "overhead")
-        .ok_or_else(|| node.error(format!("{what}: expected 1 or more, found {n}")))
 }
 
 fn endless(steps: &[Step]) -> bool {

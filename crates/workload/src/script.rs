@@ -5,7 +5,7 @@
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use crate::model::{More, ObjectId, Step};
+use crate::step::{More, ObjectId, Step};
 
 /// A piece of work, and the action after it.
 #[derive(Clone, Copy, Debug, PartialEq)]

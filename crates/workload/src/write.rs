@@ -7,10 +7,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::hw::Hw;
-use crate::model::{Fair, Object, ObjectId, RealTime, Step, Task, Workload};
+use crate::hw::{Hw, Vector};
+use crate::model::{Fair, RealTime, Task, Workload};
 use crate::rtapp::MEM_BUFFER_BYTES;
-use crate::vector::Vector;
+use crate::step::{Object, ObjectId, Step};
 
 /// The reader that the text is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
