@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::Context;
 
 use crate::BadInput;
-use crate::guest::PATH;
+use crate::folders::{PATH, PROGRAMS};
 use crate::image::Image;
 
 /// Small files that libc and shells look for.
@@ -26,9 +26,6 @@ const COMMON: &[&str] = &[
     "/etc/services",
     "/usr/lib/locale/C.utf8",
 ];
-
-/// Links to programs that lie in no folder of the guest's `PATH`. It is the last folder of it but for busybox's.
-pub(crate) const PROGRAMS: &str = "/.programs";
 
 /// Programs that start others, found by trial: the starting program, and the programs it starts.
 const STARTS: &[(&str, &[&str])] = &[

@@ -10,18 +10,10 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use trace::Outcome;
 
+use crate::kernel::Kernel;
 use crate::qemu::{self, Files, Threads};
-use crate::run::Traced;
-use crate::{BadInput, Kernel, Request};
-
-/// Where each boot's outcomes are kept.
-#[derive(Clone, Debug)]
-pub struct Keep {
-    /// Created if it does not exist.
-    pub folder: PathBuf,
-    /// Writes a file completely or not at all.
-    pub write: fn(&Path, &[u8]) -> anyhow::Result<()>,
-}
+use crate::request::{BadInput, Keep, Request};
+use crate::traced::Traced;
 
 /// A folder, and a key of everything that its files depend on.
 pub(crate) struct Kept<'a> {

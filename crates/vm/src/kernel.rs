@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::run::die_with_parent;
+use crate::child::die_with_parent;
 use crate::{BadInput, probe};
 
 /// Suites to try, best first.

@@ -5,7 +5,9 @@
 //! (this same executable, as `/init`) runs the workload under each policy in turn and reports an
 //! outcome per run. [`kernel`] gets a kernel and [`probe`]s it first.
 
+mod child;
 mod closure;
+mod folders;
 pub mod guest;
 mod image;
 mod job;
@@ -17,10 +19,11 @@ mod qemu;
 mod request;
 mod run;
 mod shell;
+mod traced;
 
 pub use closure::which;
-pub use kept::Keep;
 pub use kernel::Kernel;
 pub use lookup::{Missing, missing, nowhere};
-pub use request::{BadInput, Clock, PolicyRef, Request, Shape, WorkloadRef};
-pub use run::{Traced, run, run_noted, run_traced};
+pub use request::{BadInput, Clock, Keep, PolicyRef, Request, Shape, WorkloadRef};
+pub use run::{run, run_noted, run_traced};
+pub use traced::Traced;

@@ -2,14 +2,12 @@
 //! A caller's request: what to run in the guest.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use policy::{Instance, Profile};
 use record::Detail;
 use serde::{Deserialize, Serialize};
-
-use crate::Keep;
 
 /// Everything about a comparison in the guest.
 #[derive(Clone, Debug)]
@@ -92,6 +90,15 @@ impl Request {
             show: None,
         }
     }
+}
+
+/// Where each boot's outcomes are kept.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// Created if it does not exist.
+    pub folder: PathBuf,
+    /// Writes a file completely or not at all.
+    pub write: fn(&Path, &[u8]) -> anyhow::Result<()>,
 }
 
 /// A scheduler.

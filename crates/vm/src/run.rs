@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -14,16 +13,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use live::{Broken, Callback};
+use live::Broken;
 use trace::{Event, Outcome};
 
-use crate::closure::{PROGRAMS, add_libraries, add_program, add_with, behind_shim, which};
-use crate::guest::PATH;
+use crate::child::die_with_parent;
+use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
+use crate::folders::{PATH, PROGRAMS};
 use crate::image::Image;
 use crate::job::{JOB, Job, JobWorkload, Measured, Message};
 use crate::kept::Kept;
 use crate::lookup::{missing, refused_or_told};
 use crate::qemu::{self, Files, Threads};
+use crate::traced::Traced;
 use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
 
 /// A guest that has sent nothing for this long of the host's time hangs. No task of the guest may send while a workload
@@ -78,17 +79,6 @@ pub fn run_noted(
 ) -> anyhow::Result<(Vec<Outcome>, Vec<String>)> {
     let (runs, notes) = boots(request, agent, progress, false)?;
     Ok((runs.into_iter().map(|run| run.outcome).collect(), notes))
-}
-
-/// One run, with the records of its policy.
-#[derive(Clone, Debug)]
-pub struct Traced {
-    /// The outcome that [`run`] returns.
-    pub outcome: Outcome,
-    /// Every callback since the policy was loaded, if the policy writes them down, as `probe` does.
-    pub callbacks: Vec<Callback>,
-    /// Scheduling events of the observed run, within its span.
-    pub events: Vec<Event>,
 }
 
 /// [`run`], with the events, and the callbacks of policies that write them down. Keeps nothing.
@@ -487,17 +477,6 @@ impl Guest<'_> {
 
 fn minutes(time: Duration) -> String {
     format!("{} min", time.as_secs() / 60)
-}
-
-/// A guest, or a download, does not outlive the process that started it, however that process ends.
-pub(crate) fn die_with_parent(command: &mut Command) {
-    // SAFETY: one system call between fork and exec; it allocates nothing and takes no lock.
-    unsafe {
-        command.pre_exec(|| {
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-            Ok(())
-        });
-    }
 }
 
 /// Folds the observer's records into the outcome; keeps each event if `events`.

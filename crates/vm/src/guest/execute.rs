@@ -12,8 +12,8 @@ use live::{Executed, Execution, Show, Standing};
 use policy::{Instance, Policy};
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::machine::{APPLETS, PATH, busybox, mount_tmpfs};
-use crate::closure::PROGRAMS;
+use super::machine::{busybox, mount_tmpfs};
+use crate::folders::{APPLETS, PATH, PROGRAMS};
 use crate::job::{Job, JobWorkload};
 
 /// The argument behind `guest` that makes this program the worker. The workload's name, its file and the report's
@@ -47,8 +47,7 @@ pub(crate) fn verified(registry: &[&'static Policy]) -> ! {
 /// The agent's path in a guest.
 const AGENT: &str = "/init";
 
-/// The workload's output is in a file system of its own, which bounds its size between two reads.
-pub(super) const WRITTEN: &str = "/run/written";
+/// The workload's output, in [`crate::folders::WRITTEN`].
 const OUTPUT: &str = "/run/written/output";
 const ERRORS: &str = "/run/written/errors";
 const WORKLOAD: &str = "/run/workload.json";

@@ -11,12 +11,7 @@ use live::Standing;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 
-use super::execute::WRITTEN;
-
-/// Folder of links to busybox's applets, behind all other folders of `PATH`.
-pub(crate) const APPLETS: &str = "/.busybox";
-/// Folders of the guest's programs.
-pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+use crate::folders::{APPLETS, WRITTEN};
 
 /// /tmp is not among them: like all of the root it is in memory, and it may hold files of the caller's.
 const MOUNTS: &[(&str, &str)] = &[

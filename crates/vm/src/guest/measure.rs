@@ -3,12 +3,23 @@
 
 use std::cell::RefCell;
 
-use live::{Scope, Show, Trial};
-use policy::Topology;
+use live::{Scope, Show, Standing, Trial};
+use policy::{Instance, Topology};
 
 use super::execute::execute;
-use super::{Host, Run};
-use crate::job::{Job, Measured, Message};
+use super::host::Host;
+use crate::job::{Job, JobPolicy, Measured, Message};
+
+/// One run of one policy.
+pub(crate) struct Run<'a> {
+    pub policy: &'a JobPolicy,
+    /// None is Linux's own class.
+    pub instance: Option<&'a Instance>,
+    pub run: usize,
+    pub boot: usize,
+    /// How the workload's first process is scheduled.
+    pub standing: Standing,
+}
 
 /// Measures one run. Its records are sent before the message.
 pub(crate) fn one(

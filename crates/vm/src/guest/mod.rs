@@ -2,21 +2,21 @@
 //! The agent: process 1 of the guest. Runs the job under each policy in turn and reports.
 
 mod execute;
+mod host;
 mod machine;
 mod measure;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 pub use execute::worker_command;
+use host::Host;
 use live::{Broken, Standing};
-pub(crate) use machine::PATH;
+use measure::Run;
 use policy::{Instance, Policy};
 
-use crate::job::{BEAT, JOB, Job, JobPolicy, MESSAGES, Message, RECORDS};
+use crate::job::{JOB, Job, JobPolicy, Message};
 use crate::probe;
 
 /// Runs the job and powers the guest off. Call it if the first argument is `guest`. The second is the number of the
@@ -58,58 +58,6 @@ pub fn main(registry: &[&'static Policy]) -> ! {
     machine::power_off()
 }
 
-/// The lines to the host.
-pub(crate) struct Host {
-    messages: Arc<Mutex<File>>,
-    records: File,
-}
-
-impl Host {
-    fn connect() -> anyhow::Result<Self> {
-        Ok(Host { messages: Arc::new(Mutex::new(port(MESSAGES)?)), records: port(RECORDS)? })
-    }
-
-    pub(crate) fn tell(&mut self, message: &Message) -> anyhow::Result<()> {
-        send(&self.messages, message)
-    }
-
-    /// Starts a thread that says every [`BEAT`] that the guest is alive. It is real-time, of the highest priority: no
-    /// policy and no task of the workload can keep it from a CPU.
-    fn beat(&self) {
-        let messages = Arc::clone(&self.messages);
-        std::thread::spawn(move || {
-            // root of a guest may
-            let _ = live::outrank_real_time();
-            while send(&messages, &Message::Alive).is_ok() {
-                std::thread::sleep(BEAT);
-            }
-        });
-    }
-
-    pub(crate) fn send_records(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.records.write_all(bytes).context("the host takes no records")
-    }
-}
-
-fn send(messages: &Mutex<File>, message: &Message) -> anyhow::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    let mut messages = messages.lock().unwrap_or_else(PoisonError::into_inner);
-    messages.write_all(&line).context("the host does not listen")
-}
-
-/// Opens a virtio-serial port by its name.
-fn port(name: &str) -> anyhow::Result<File> {
-    let ports = fs::read_dir("/sys/class/virtio-ports").context("no virtio-serial port")?;
-    let port = ports.flatten().find(|port| {
-        fs::read_to_string(port.path().join("name")).unwrap_or_default().trim() == name
-    });
-    let port = port.with_context(|| format!("the host's port {name} is missing"))?;
-    let device = Path::new("/dev").join(port.file_name());
-    let file = OpenOptions::new().write(true).open(&device);
-    file.with_context(|| device.display().to_string())
-}
-
 fn work(
     host: &mut Host,
     boot: usize,
@@ -144,17 +92,6 @@ fn work(
         }
     }
     Ok(())
-}
-
-/// One run of one policy.
-pub(crate) struct Run<'a> {
-    pub policy: &'a JobPolicy,
-    /// None is Linux's own class.
-    pub instance: Option<&'a Instance>,
-    pub run: usize,
-    pub boot: usize,
-    /// How the workload's first process is scheduled.
-    pub standing: Standing,
 }
 
 fn instances(job: &Job, registry: &[&'static Policy]) -> anyhow::Result<Vec<Option<Instance>>> {
