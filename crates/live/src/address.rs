@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use anyhow::Context;
 use libbpf_rs::{ObjectBuilder, ProgramInput};
 
-use crate::load::{bss, variables};
+use crate::variables::{bss, variables};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/address.bpf.o"));
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use trace::Tid;
 
 use crate::Attached;
-use crate::load::{bss, variables};
+use crate::variables::{bss, variables};
 
 /// Members of `struct sched_ext_ops`, by their number in probe.bpf.c.
 const OPS: &[&str] = &[

@@ -19,12 +19,12 @@ use trace::Tid;
 use crate::cgroup::{CGROUPS, Hierarchy};
 use crate::execute::{cpu_ns, now_ns};
 use crate::kept::Kept;
-use crate::load::variables;
 use crate::mapped::Mapped;
 use crate::memory::HereMemory;
 use crate::outrank_policies;
 use crate::program::{self, Programs};
 use crate::threads::end_within;
+use crate::variables::variables;
 
 /// The section of the table, which is also the name of its map.
 const SECTION: &str = ".bss.task_table";

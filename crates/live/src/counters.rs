@@ -9,17 +9,16 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::Context;
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder};
-use libbpf_sys::perf_event_attr;
 use policy::{Instance, Told, Topology};
-use rustix::process::Resource;
 
-use crate::load::set_rodata;
+use crate::perf_event::{Whom, open};
 use crate::renewal::{Renewal, Renewed};
+use crate::variables::set_rodata;
 use crate::{licenses, log, topology};
 
 static SWITCHED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switched.bpf.o"));
@@ -305,68 +304,6 @@ fn counted_of(root: &Path, cpu: usize, event: u64) -> Vec<(String, u32, u64)> {
     ways
 }
 
-/// The events to count: a CPU's or a thread's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Whom {
-    /// All on a CPU: needs CAP_PERFMON.
-    Cpu(usize),
-    /// A thread's, wherever it runs.
-    Thread(u32),
-}
-
-/// Opens a counter that counts from now on, and never takes turns with others. A CPU's counter also has its counting
-/// time.
-pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
-    let mut wanted = perf_event_attr {
-        type_: kind,
-        size: size_of::<perf_event_attr>() as u32,
-        config,
-        ..perf_event_attr::default()
-    };
-    wanted.set_pinned(1);
-    match whom {
-        Whom::Thread(_) => wanted.set_exclude_kernel(1),
-        Whom::Cpu(_) => wanted.read_format = u64::from(libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED),
-    }
-    opened(&wanted, whom)
-}
-
-/// Files that counters of threads leave for others: for /proc, without which masks could not be restored.
-const FILES_LEFT: u64 = 64;
-
-/// Opens the described event.
-pub(crate) fn opened(wanted: &perf_event_attr, whom: Whom) -> io::Result<OwnedFd> {
-    const CLOSE_ON_EXEC: libc::c_ulong = 8;
-    let (thread, cpu) = match whom {
-        Whom::Cpu(cpu) => (-1, cpu as i32),
-        Whom::Thread(tid) => (tid as i32, -1),
-    };
-    let no_group = -1;
-    // SAFETY: the kernel reads the struct during the call; what it returns is a new descriptor
-    let opened = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            std::ptr::from_ref(wanted),
-            thread,
-            cpu,
-            no_group,
-            CLOSE_ON_EXEC,
-        )
-    };
-    if opened < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: it is ours and open
-    let opened = unsafe { OwnedFd::from_raw_fd(opened as i32) };
-    let most = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    match whom {
-        Whom::Thread(_) if opened.as_raw_fd() as u64 + FILES_LEFT >= most => {
-            Err(io::Error::from_raw_os_error(libc::EMFILE))
-        }
-        _ => Ok(opened),
-    }
-}
-
 /// Ranges such as `0-3,8`.
 pub(crate) fn ranges(cpus: &[usize]) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
@@ -385,7 +322,10 @@ pub(crate) fn ranges(cpus: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
+    use crate::perf_event::FILES_LEFT;
 
     fn units(units: &[(&str, &str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();

@@ -8,9 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::{self, Limit};
-use crate::counters::{self, Counters, Event, What, Whom};
+use crate::counters::{Counters, Event, What};
 use crate::kernel::{FOLDER, OPS, TYPES};
-use crate::process::is_root;
+use crate::perf_event::{self, Whom};
+use crate::process::{in_user_namespace, is_root};
 use crate::{licenses, topology, tracefs};
 
 /// The facts. None and empty lists: not present, or not readable.
@@ -89,7 +90,7 @@ impl Facts {
         facts.namespaces = namespaces();
         facts.missing_to_load = missing_to_load();
         for (name, kind, config) in COUNTERS {
-            match counters::open(kind, config, Whom::Thread(0)) {
+            match perf_event::open(kind, config, Whom::Thread(0)) {
                 Ok(_) => facts.counters.push(name),
                 Err(error) => drop(facts.missing_counters.insert(name, error.to_string())),
             }
@@ -170,13 +171,6 @@ fn real_rights(root: &Path) -> Vec<&'static str> {
         true => Vec::new(),
         false => rights(&fs::read_to_string(root.join("proc/self/status")).unwrap_or_default()),
     }
-}
-
-/// Whether this process is in a user namespace other than the first, in which each user has its own id. A kernel
-/// without such namespaces has no such file.
-pub(crate) fn in_user_namespace(root: &Path) -> bool {
-    let map = fs::read_to_string(root.join("proc/self/uid_map"));
-    map.is_ok_and(|map| !map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
 /// Capabilities that observing the scheduler needs and this process lacks.

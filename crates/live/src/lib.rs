@@ -26,6 +26,7 @@ pub mod measure;
 mod memory;
 mod observe;
 mod others;
+mod perf_event;
 mod process;
 mod program;
 pub mod recorder;
@@ -36,6 +37,7 @@ mod threads;
 mod topology;
 mod tracefs;
 mod trial;
+mod variables;
 mod written;
 
 pub use behind::{Behind, Lookout};

@@ -7,9 +7,9 @@ use std::ops::Range;
 use anyhow::{Context, bail};
 use libbpf_rs::{KprobeMultiOpts, Link, Object, ObjectBuilder};
 
-use crate::load::{bss, set_rodata, variables};
 use crate::log;
 use crate::symbols::Symbols;
+use crate::variables::{bss, set_rodata, variables};
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/locks.bpf.o"));
 

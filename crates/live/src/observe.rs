@@ -11,10 +11,11 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use serde::{Deserialize, Serialize};
 use trace::{Event, IDLE, Kind, Measures, Observed, Tid};
 
-use crate::load::{bss, room_for, set_rodata, variables};
+use crate::load::room_for;
 use crate::log;
 use crate::mapped::Mapped;
 use crate::program::text;
+use crate::variables::{bss, set_rodata, variables};
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
 

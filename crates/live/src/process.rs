@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Scheduling classes of processes: of the process that holds a policy, and of those that ask for it.
 
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::{fs, io};
 
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-
-use crate::facts::in_user_namespace;
 
 /// include/uapi/linux/sched.h; libc does not have it yet.
 const SCHED_EXT: libc::c_int = 7;
@@ -200,6 +198,13 @@ pub fn unhandle(signal: libc::c_int) {
 pub fn stop() {
     // A process may always stop itself.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+}
+
+/// Whether this process is in a user namespace other than the first, in which each user has its own id. A kernel
+/// without such namespaces has no such file.
+pub(crate) fn in_user_namespace(root: &Path) -> bool {
+    let map = fs::read_to_string(root.join("proc/self/uid_map"));
+    map.is_ok_and(|map| !map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
 /// Whether this process has root's rights: root of a user namespace does not.

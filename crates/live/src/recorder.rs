@@ -16,12 +16,13 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::execute::now_ns;
 use crate::hooks::Timed;
-use crate::load::{bss, room_for, set_rodata, variables};
+use crate::load::room_for;
 use crate::log;
 use crate::mapped::Mapped;
 use crate::process::outrank_thread;
 use crate::program::{fields, name, numbered, text};
 use crate::tracefs;
+use crate::variables::{bss, set_rodata, variables};
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o"));
 

@@ -12,9 +12,8 @@ use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::mask::{Mask, Own};
-use super::thread::Stat;
-use super::{everybody, online};
+use super::mask::{Mask, Own, online};
+use super::thread::{Stat, everybody};
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]

@@ -5,13 +5,14 @@ use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use anyhow::Context;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::cgroup::{CGROUPS, cpuset};
 use crate::counters::ranges;
 use crate::program::text;
-use crate::topology::cpu_list;
+use crate::topology::{self, cpu_list};
 
 /// CPUs, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,4 +101,9 @@ impl Own {
             false => self.mask.give(tid),
         }
     }
+}
+
+/// CPUs that are online.
+pub(super) fn online() -> anyhow::Result<Vec<usize>> {
+    topology::online(Path::new("/")).context("the kernel does not tell which CPUs are online")
 }

@@ -12,7 +12,6 @@ mod mask;
 mod thread;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
@@ -25,14 +24,14 @@ use rustix::io::read;
 use self::assign::{Candidate, assign};
 pub use self::journal::mend;
 use self::journal::{Journal, Word};
-use self::mask::{Mask, Own};
-use self::thread::{Stat, times};
+use self::mask::{Mask, Own, online};
+use self::thread::{Stat, everybody, times};
 use crate::control::{Budget, Knows};
-use crate::counters::{self, Event, Whom, instructions_of};
+use crate::counters::{Event, instructions_of};
 use crate::execute::now_ns;
 use crate::memory::HereMemory;
-use crate::program::{self, Programs, listed};
-use crate::topology;
+use crate::perf_event::{self, Whom};
+use crate::program::{self, Programs};
 
 /// Time between two changes of masks. A change costs a migration, and each task that is not to be on one kind alone has
 /// one now and then.
@@ -166,7 +165,7 @@ impl Steering {
     pub fn counts(&self) -> Result<(), String> {
         let mut why = "off".to_string();
         for (kind, config) in &self.events {
-            match counters::open(*kind, *config, Whom::Thread(std::process::id())) {
+            match perf_event::open(*kind, *config, Whom::Thread(std::process::id())) {
                 Ok(_) => return Ok(()),
                 Err(error) => why = error.to_string(),
             }
@@ -544,7 +543,7 @@ impl Known {
             self.counted = None;
         } else if self.counters.is_empty() {
             let open = |(kind, config): &(u32, u64)| {
-                counters::open(*kind, *config, Whom::Thread(tid)).ok()
+                perf_event::open(*kind, *config, Whom::Thread(tid)).ok()
             };
             self.counters = events.iter().filter_map(open).collect();
             self.counted = self.count_now();
@@ -582,19 +581,6 @@ fn ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
     now_ns / (1_000_000_000 / rustix::param::clock_ticks_per_second())
-}
-
-fn online() -> anyhow::Result<Vec<usize>> {
-    topology::online(Path::new("/")).context("the kernel does not tell which CPUs are online")
-}
-
-/// All threads, each with its process. Fails if they cannot be read: a partial list would make threads count as ended.
-fn everybody() -> io::Result<Vec<(u32, u32)>> {
-    let mut all = Vec::new();
-    for tgid in listed("/proc")? {
-        all.extend(listed(&format!("/proc/{tgid}/task"))?.into_iter().map(|tid| (tid, tgid)));
-    }
-    Ok(all)
 }
 
 /// One event for each counter unit of these CPUs.

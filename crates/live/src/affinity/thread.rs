@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Facts about one thread from /proc.
+//! Facts about threads from /proc.
 
-use std::fs;
+use std::{fs, io};
 
-use crate::program::{PARENT, SESSION, fields, text};
+use crate::program::{PARENT, SESSION, fields, listed, text};
 
 /// More fields of `stat`.
 const FLAGS: usize = 6;
@@ -67,6 +67,15 @@ pub(crate) fn times(tid: u32) -> Option<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// All threads, each with its process. Fails if they cannot be read: a partial list would make threads count as ended.
+pub(super) fn everybody() -> io::Result<Vec<(u32, u32)>> {
+    let mut all = Vec::new();
+    for tgid in listed("/proc")? {
+        all.extend(listed(&format!("/proc/{tgid}/task"))?.into_iter().map(|tid| (tid, tgid)));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

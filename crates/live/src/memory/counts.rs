@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use policy::Counts;
 
-use crate::counters::{Whom, open};
+use crate::perf_event::{Whom, open};
 
 /// include/uapi/linux/perf_event.h: generic hardware events.
 const HARDWARE: u32 = 0;

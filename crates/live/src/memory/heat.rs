@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use libbpf_sys::{perf_event_attr, perf_event_header, perf_event_mmap_page};
 
-use crate::counters::{Whom, opened};
 use crate::mapped::Mapped;
+use crate::perf_event::{Whom, opened};
 
 /// Most threads of a process that are sampled.
 const THREADS_MAX: usize = 64;
