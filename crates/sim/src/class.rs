@@ -30,8 +30,8 @@ use std::collections::BTreeMap;
 
 use trace::Placed;
 
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, TaskId};
 
 /// Why a task becomes runnable; bits as the kernel's `WF_*`.
 pub mod wake {

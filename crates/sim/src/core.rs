@@ -9,8 +9,8 @@ use crate::class::{dequeue, enqueue, wake};
 use crate::cpu::Mode;
 use crate::engine::Engine;
 use crate::event::{Due, Irq};
-use crate::kernel::tid;
-use crate::task::{CpuId, State, Task, TaskId};
+use crate::ids::{CpuId, TaskId, tid};
+use crate::task::{State, Task};
 
 /// Passes of the scheduler in a row before other CPUs get their turn.
 const PASSES_MAX: u32 = 8;

@@ -2,9 +2,9 @@
 //! A CPU of the simulated kernel.
 
 use crate::event::Irq;
+use crate::ids::TaskId;
 use crate::lock::LockId;
 use crate::pelt::Avg;
-use crate::task::TaskId;
 
 /// The activity of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

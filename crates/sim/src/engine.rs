@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The event loop: CPUs run tasks, take interrupts, and enter and leave the kernel.
+//!
+//! An `engine.rs` in a folder (`turns/engine.rs`) has more methods of [`Engine`]: those for the state that the file
+//! beside that folder has. No file imports one of them.
 
 use machine::Ticks;
 use workload::{More, RealTime, Step, Workload};
 
 use crate::acts::Acts;
+use crate::cgroup::{cgroup_id, cgroups};
 use crate::class::Class;
 use crate::cpu::{Mode, Spent};
 use crate::event::{Due, Irq};
 use crate::fault::Fault;
 use crate::housekeeping::Housekeeping;
-use crate::kernel::{Kernel, cgroup_id, cgroups};
-use crate::objects::{self, Funcs, Gate, Object};
+use crate::ids::{CpuId, TaskId};
+use crate::kernel::Kernel;
+use crate::objects::{Funcs, Gate, Object, RELEASED, SPINNING};
 use crate::program::{Cursor, Op, compile_between};
-use crate::task::{CpuId, State, Task, TaskId};
+use crate::task::{State, Task};
 use crate::turns::{Cuts, Turns};
 
 /// Operations in a row that take no time before a loop is charged for an iteration.
@@ -142,7 +147,7 @@ impl Engine {
         let k = &mut self.k;
         k.cgroups = cgroups(workload);
         k.takes_more = workload.takes_more;
-        self.objects = workload.objects.iter().map(|object| objects::new(object, k)).collect();
+        self.objects = workload.objects.iter().map(|object| Object::new(object, k)).collect();
         let here = k.online.iter().nth(k.random_u32() as usize % k.online.len()).unwrap_or(0);
         let rests = |task: &workload::Task| task.kernel && !task.forked && !together;
         let first = (0..workload.tasks.len()).filter(|id| !workload.tasks[*id].forked);
@@ -466,7 +471,7 @@ impl Engine {
                     at.until_ns = t_ns + wall_ns;
                 }
                 Op::Runtime { .. } if at.until_ns <= t_ns => at.next(),
-                Op::Barrier(_) | Op::Await { .. } if at.phase == objects::RELEASED => at.next(),
+                Op::Barrier(_) | Op::Await { .. } if at.phase == RELEASED => at.next(),
                 // It has slept: the rest of the system call takes no time, and no other CPU has an earlier event.
                 Op::Sleep { .. }
                     if at.phase == 1
@@ -478,9 +483,7 @@ impl Engine {
                     at.next();
                 }
                 Op::Run { .. } | Op::Runtime { .. } => return self.start_user(cpu, t_ns),
-                Op::Barrier(_) | Op::Await { .. }
-                    if at.phase == objects::SPINNING && at.left >= 1.0 =>
-                {
+                Op::Barrier(_) | Op::Await { .. } if at.phase == SPINNING && at.left >= 1.0 => {
                     return self.start_user(cpu, t_ns);
                 }
                 Op::Stalled { part } => {
@@ -628,9 +631,7 @@ impl Engine {
             Op::Runtime { .. } if at.phase == 1 => {
                 (at.until_ns.saturating_sub(t_ns) as f64).max(at.debt / rate)
             }
-            Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
-                at.debt / rate + at.left
-            }
+            Op::Barrier(_) | Op::Await { .. } if at.phase == SPINNING => at.debt / rate + at.left,
             _ => at.debt / rate,
         };
         let cpu_state = &mut k.cpus[cpu];
@@ -685,7 +686,7 @@ impl Engine {
                 };
                 state.instructions += done * counted;
             }
-            Op::Barrier(_) | Op::Await { .. } if at.phase == objects::SPINNING => {
+            Op::Barrier(_) | Op::Await { .. } if at.phase == SPINNING => {
                 let spun_ns = (elapsed_ns - paid / state.rate).max(0.0);
                 at.left = (at.left - spun_ns).max(0.0);
             }
@@ -744,7 +745,7 @@ impl Engine {
         if spins_now {
             self.pause(cpu, now);
         }
-        self.k.tasks[task].at.phase = objects::RELEASED;
+        self.k.tasks[task].at.phase = RELEASED;
         if spins_now {
             let since_ns = self.k.cpus[cpu].since_ns.max(now);
             self.due_at(cpu, since_ns + after_ns);

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use machine::{Footprint, Machine, Misses, Set, Touches, Turn, Warmth};
 use workload::{Touched, Workload};
 
-use crate::task::{CpuId, TaskId};
+use crate::ids::{CpuId, TaskId};
 
 /// State of the hardware, and the misses of each task.
 pub(crate) struct Hw {

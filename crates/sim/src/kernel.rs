@@ -9,22 +9,24 @@ use machine::{CpuSet, Machine, Paths, Ticks, contended_rate};
 use policy::Cgroup;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use trace::{Kind, Tid};
-use workload::{Cut, Group, Workload};
+use trace::Kind;
+use workload::Cut;
 
 use crate::account::{Account, Caller, Func};
+use crate::cgroup::ROOT;
 use crate::checkers::Hint;
 use crate::cpu::{Cpu, Mode};
 use crate::domains::Domains;
 use crate::event::{Due, Irq, Queue};
-use crate::frequency::Clocks;
+use crate::frequency::{Clocks, Counted};
 use crate::hw::Hw;
+use crate::ids::{CpuId, TaskId};
 use crate::line::Line;
 use crate::lock::{Lock, LockId};
 use crate::noise::Noise;
 use crate::program::{Cursor, Op};
 use crate::sink::Sink;
-use crate::task::{CpuId, State, Task, TaskId};
+use crate::task::{State, Task};
 use crate::turns::Cuts;
 use crate::whole::{LineCost, Whole};
 
@@ -609,27 +611,10 @@ impl Kernel {
     pub(crate) fn in_user(&self, cpu: CpuId) -> bool {
         self.cpus[cpu].mode == Mode::User
     }
-}
 
-/// The thread id of a task in traces.
-pub(crate) fn tid(task: TaskId) -> Tid {
-    task as Tid + 1
-}
-
-/// The root cgroup.
-const ROOT: Cgroup = Cgroup { parent: 0, weight: 100 };
-
-/// The number of a group of the workload; None is the root, as the inode of its folder is 1.
-pub(crate) fn cgroup_id(group: Option<usize>) -> u64 {
-    group.map_or(1, |group| group as u64 + 2)
-}
-
-/// The root and a workload's groups, by number from 1.
-pub(crate) fn cgroups(workload: &Workload) -> Vec<Cgroup> {
-    let groups = &workload.groups;
-    let of = |group: &Group| {
-        let parent = groups.iter().position(|other| other.path == group.parent());
-        Cgroup { parent: cgroup_id(parent), weight: group.weight }
-    };
-    std::iter::once(ROOT).chain(groups.iter().map(of)).collect()
+    /// Clock counters of the CPU that this code runs on, if there are any that work.
+    pub(crate) fn clocks_counted(&mut self) -> Option<Counted> {
+        let (cpu, now) = (self.this, self.now);
+        self.clocks.as_mut()?.counted(cpu, now)
+    }
 }

@@ -10,6 +10,7 @@
 
 mod account;
 mod acts;
+mod cgroup;
 mod channel;
 mod checkers;
 mod class;
@@ -21,12 +22,11 @@ mod event;
 mod ext;
 mod fault;
 mod frequency;
-mod gil;
 mod housekeeping;
 mod hw;
+mod ids;
 mod kernel;
 mod line;
-mod listener;
 mod lock;
 mod native;
 mod noise;
@@ -48,8 +48,9 @@ pub use checkers::Violation;
 pub use class::{Class, dequeue, enqueue, wake};
 pub use cpu::{Cpu, Spent};
 pub use domains::Whereabouts;
-pub use ext::clocks;
+pub use ext::class::clocks;
 pub use fault::{Change, Failing, Fault};
+pub use ids::{CpuId, TaskId};
 pub use kernel::Kernel;
 pub use line::Line;
 pub use lock::LockId;
@@ -59,4 +60,4 @@ pub use run::{
 };
 pub use sink::{CallbackRecord, Record};
 pub use swarm::{Failure, Swarmed, case, swarm};
-pub use task::{CpuId, SCHED_PRIO_TO_WEIGHT, State, Task, TaskId};
+pub use task::{SCHED_PRIO_TO_WEIGHT, State, Task};

@@ -3,7 +3,7 @@
 
 use machine::CpuSet;
 
-use crate::task::CpuId;
+use crate::ids::CpuId;
 use crate::whole::LineCost;
 
 /// A cache line: its last writer, and its readers since.

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use machine::{LockKind, Machine};
 
-use crate::task::CpuId;
+use crate::ids::CpuId;
 use crate::whole::LineCost;
 
 /// Index of a lock of the simulated kernel.

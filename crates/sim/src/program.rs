@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use workload::{Happened, More, ObjectId, Played, Script, Step, Steps, Then, Workload};
 
-use crate::task::TaskId;
+use crate::ids::TaskId;
 
 /// One operation. Loops are jumps, so that a place in a program is a number.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,8 +15,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::ids::TaskId;
 use crate::kernel::Kernel;
-use crate::task::TaskId;
 
 /// How siblings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

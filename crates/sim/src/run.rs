@@ -17,17 +17,18 @@ use crate::class::Class;
 use crate::cpu::Spent;
 use crate::domains::{Domains, Whereabouts};
 use crate::engine::{End, Engine};
-use crate::ext::Ext;
+use crate::ext::class::Ext;
 use crate::fault::{Change, Fault};
 use crate::housekeeping::Housekeeping;
 use crate::hw::Hw;
-use crate::kernel::{Kernel, tid};
+use crate::ids::{TaskId, tid};
+use crate::kernel::Kernel;
 use crate::native;
 use crate::objects::{Funcs, PLACES};
 use crate::related::Related;
 use crate::rt::Ranked;
 use crate::sink::{CallbackRecord, Kept, Record, Sink};
-use crate::task::{Task, TaskId};
+use crate::task::Task;
 use crate::turns::Turns;
 
 /// The scheduler of a run.

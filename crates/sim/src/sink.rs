@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use trace::{Event, Kind, Measures, Observed};
 
 use crate::checkers::{Checkers, Hint};
-use crate::task::CpuId;
+use crate::ids::CpuId;
 
 /// One callback of a policy, as a guest's trace has it.
 #[derive(Clone, Debug, PartialEq, Eq)]

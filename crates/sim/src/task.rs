@@ -4,14 +4,9 @@
 use machine::CpuSet;
 use workload::{Fair, Happened, RealTime};
 
-use crate::kernel::cgroup_id;
+use crate::cgroup::cgroup_id;
+use crate::ids::CpuId;
 use crate::program::Cursor;
-
-/// Index into [`crate::Kernel::tasks`]; its thread id in traces is one more.
-pub type TaskId = usize;
-
-/// A CPU's number.
-pub type CpuId = usize;
 
 /// The life cycle of a task.
 ///
@@ -54,7 +49,7 @@ pub struct Task {
     pub realtime: RealTime,
     /// Threads of one process share an address space.
     pub process: usize,
-    /// Its cgroup, by number ([`crate::kernel::cgroup_id`]).
+    /// Its cgroup, by number ([`crate::cgroup::cgroup_id`]).
     pub(crate) cgroup: u64,
     /// When it was last charged for its run: `se.exec_start`, kept by [`crate::Kernel::update_curr`].
     pub exec_start_ns: u64,

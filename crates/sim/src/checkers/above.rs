@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use trace::Tid;
 
-use super::Hint;
+use super::checker::Hint;
 
 /// Tasks of a class above that are known by now.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(super) struct Above {
 }
 
 impl Above {
-    /// A hint, as for [`super::Checker::hint`].
+    /// A hint, as for [`super::checker::Checker::hint`].
     pub fn hint(&mut self, hint: Hint) {
         if let Hint::RealTime(tid) = hint {
             self.tids.insert(tid);

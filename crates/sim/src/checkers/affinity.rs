@@ -4,7 +4,7 @@
 
 use trace::{Event, IDLE, Kind, Tid};
 
-use super::Checker;
+use super::checker::Checker;
 
 pub(super) struct Affinity {
     running: Vec<Tid>,

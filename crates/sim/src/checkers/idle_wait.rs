@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trace::{Event, IDLE, Kind, Tid};
 
 use super::above::Above;
-use super::{Checker, Hint};
+use super::checker::{Checker, Hint};
 
 pub(super) struct IdleWait {
     wait_ns_max: u64,

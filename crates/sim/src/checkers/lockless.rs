@@ -3,7 +3,7 @@
 
 use trace::Outcome;
 
-use super::Violation;
+use super::checker::Violation;
 
 /// Locks beyond the runqueue's, if the policy promises none.
 pub(crate) fn check(lockless: bool, outcome: &Outcome) -> Option<Violation> {

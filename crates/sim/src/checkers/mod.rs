@@ -7,70 +7,28 @@
 
 mod above;
 mod affinity;
+mod checker;
 mod idle_wait;
 mod lockless;
 mod preemption;
+#[cfg(test)]
+mod testing;
 mod time;
 mod wait_bound;
 mod work_conservation;
 
 use machine::Machine;
 use policy::Promises;
-use trace::{Event, Tid};
+use trace::Event;
 use workload::{Fair, Workload};
 
-use crate::kernel::tid;
+use crate::ids::tid;
 
+use checker::Checker;
+pub(crate) use checker::Hint;
+pub use checker::Violation;
 pub(crate) use lockless::check as check_locks;
 pub(crate) use time::check as check_time;
-
-/// A violated property.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The checker that found it.
-    pub checker: &'static str,
-    /// When it was first seen.
-    pub t_ns: u64,
-    /// The violation in words.
-    pub what: String,
-}
-
-/// Facts for a checker beyond the events of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hint {
-    /// The CPU took its tick, or schedules because of one.
-    Tick,
-    /// The CPU saw that its task's slice is used up, at a tick or a call to schedule. That may be long after its end.
-    SliceOver,
-    /// The task yielded.
-    Yield(Tid),
-    /// The task is real-time: of the class above, which no policy's promise covers. Sent before it first runs.
-    RealTime(Tid),
-    /// The task's properties or its CPU were changed from outside: no promise covers that.
-    Disturbed,
-    /// The CPU goes offline.
-    Offline,
-    /// The CPU goes online again.
-    Online,
-}
-
-/// Watches a run.
-pub(crate) trait Checker {
-    /// Its name.
-    fn name(&self) -> &'static str;
-    /// An event, in the order of time.
-    fn event(&mut self, event: &Event) -> Result<(), String>;
-    /// A hint, in the same order.
-    fn hint(&mut self, _t_ns: u64, _cpu: u32, _hint: Hint) {}
-    /// Whether it uses hints.
-    fn hears_hints(&self) -> bool {
-        true
-    }
-    /// The end.
-    fn finish(&mut self, _t_ns: u64) -> Result<(), String> {
-        Ok(())
-    }
-}
 
 /// All checkers of a run.
 #[derive(Default)]
@@ -140,43 +98,5 @@ impl Checkers {
                 }
             }
         }
-    }
-}
-
-/// The longest wakeup or switch on this machine, ns: an interrupt to an idle CPU, and two passes of the scheduler with
-/// cold lines, behind every other CPU at one lock. If CPUs run in turn, all others have their turn before the interrupt
-/// is taken, and whenever a turn ends meanwhile.
-fn in_flight_ns(machine: &Machine) -> u64 {
-    let cpus = machine.cpus.len() as f64;
-    let instructions = 20_000.0 + 2_000.0 * cpus;
-    let lines = 200.0 + 20.0 * cpus;
-    let costs = &machine.costs;
-    let slowest = costs.instruction_ns() / costs.smt_rate_4.min(costs.smt_rate_2);
-    let interrupt = costs.ipi_delivery_ns + costs.ipi_send_ns + costs.idle_exit_ns + costs.irq_ns;
-    let own_ns = 2.0 * interrupt + instructions * slowest + lines * costs.line_remote_ns;
-    let turns = if costs.turn_ns > 0.0 { 1.0 + (own_ns / costs.turn_ns).ceil() } else { 0.0 };
-    (own_ns + turns * (cpus - 1.0) * costs.turn_ns) as u64
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    //! Events for the checkers' tests.
-
-    use trace::{Event, Kind, Tid};
-
-    use super::Checker;
-
-    pub fn wake(t_ns: u64, tid: Tid, target: u32) -> Event {
-        Event { t_ns, cpu: target, kind: Kind::Wake { tid, target } }
-    }
-
-    pub fn switch(t_ns: u64, cpu: u32, prev: Tid, next: Tid, prev_runnable: bool) -> Event {
-        Event { t_ns, cpu, kind: Kind::Switch { prev, next, prev_runnable, next_mm: 1 } }
-    }
-
-    /// The checker's answer to these events.
-    pub fn say(mut checker: impl Checker, events: &[Event]) -> Result<(), String> {
-        events.iter().try_for_each(|event| checker.event(event))?;
-        checker.finish(events.last().map_or(0, |event| event.t_ns))
     }
 }

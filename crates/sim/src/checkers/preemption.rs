@@ -6,7 +6,7 @@ use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
 
 use super::above::Above;
-use super::{Checker, Hint, in_flight_ns};
+use super::checker::{Checker, Hint, in_flight_ns};
 
 pub(super) struct Preemption {
     /// When each CPU last checked for the end of a slice, and when a task was last woken onto it.

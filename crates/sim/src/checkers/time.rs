@@ -3,7 +3,7 @@
 
 use trace::Observed;
 
-use super::Violation;
+use super::checker::Violation;
 use crate::cpu::Spent;
 
 /// Each CPU was idle, in the kernel, or in a task's own code. The times of tasks and of idling in the trace have the

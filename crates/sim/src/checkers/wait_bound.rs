@@ -12,7 +12,7 @@ use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
 
 use super::above::Above;
-use super::{Checker, Hint, in_flight_ns};
+use super::checker::{Checker, Hint, in_flight_ns};
 
 pub(super) struct WaitBound {
     turn_ns: u64,

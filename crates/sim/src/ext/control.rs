@@ -9,7 +9,8 @@ use policy::table::{RawTable, TaskTable};
 use policy::{Control, Instance, Memory, NoMemory, Profile, Program, Topology, View};
 use trace::{Placed, Placements};
 
-use crate::kernel::{Kernel, cgroup_id};
+use crate::cgroup::cgroup_id;
+use crate::kernel::Kernel;
 
 /// A control plane and the table that it shares with the data plane.
 pub(super) struct Controller {

@@ -5,8 +5,8 @@ use super::dsq::{self, DsqIndex};
 use super::flags::*;
 use super::{Inserted, Ops, Runtime, callback};
 use crate::class::{dequeue, enqueue};
-use crate::kernel::{Kernel, tid};
-use crate::task::{CpuId, TaskId};
+use crate::ids::{CpuId, TaskId, tid};
+use crate::kernel::Kernel;
 
 /// The result of a balance: what can run.
 #[derive(PartialEq)]

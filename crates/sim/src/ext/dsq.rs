@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::ids::TaskId;
 use crate::lock::LockId;
-use crate::task::TaskId;
 
 /// Index of a queue in the runtime's list.
 pub(super) type DsqIndex = usize;

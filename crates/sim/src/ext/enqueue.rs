@@ -6,8 +6,8 @@ use super::flags::*;
 use super::preempted::{PREEMPT_RT, PREEMPT_STOP};
 use super::{Direct, Ops, Runtime, callback, deq_flags};
 use crate::class::{dequeue, enqueue};
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, TaskId};
 
 impl Runtime {
     /// `select_task_rq_scx`.

@@ -5,9 +5,9 @@ use machine::CpuSet;
 
 use super::flags::{EBUSY, PICK_IDLE_CORE, WAKE_SYNC};
 use crate::account::Func;
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
 use crate::line::Line;
-use crate::task::{CpuId, TaskId};
 
 /// The idle masks, and the inputs of the search for an idle CPU.
 pub(super) struct Idle {

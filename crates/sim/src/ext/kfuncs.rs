@@ -11,16 +11,9 @@ use policy::native::{ClockCounts, Kernel as KernelTable, TaskStruct};
 
 use super::dsq::{self, Dsq};
 use super::flags::*;
-use super::{Direct, Inserted, Ops, Runtime};
+use super::{Context, Direct, Inserted, Ops, Runtime, lent};
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, TaskId};
-
-/// The context of the functions while a callback runs.
-#[derive(Clone, Copy)]
-struct Context {
-    runtime: *mut Runtime,
-    kernel: *mut Kernel,
-}
 
 /// The table, at an address that stays.
 pub(super) struct Table {
@@ -29,9 +22,8 @@ pub(super) struct Table {
 
 impl Table {
     pub fn new() -> Self {
-        let context = Context { runtime: std::ptr::null_mut(), kernel: std::ptr::null_mut() };
         let table = KernelTable {
-            runtime: Box::into_raw(Box::new(context)).cast::<c_void>(),
+            runtime: Box::into_raw(Box::new(Context::NONE)).cast::<c_void>(),
             create_dsq,
             dsq_nr_queued,
             dsq_insert,
@@ -82,37 +74,6 @@ impl Drop for Table {
             drop(Box::from_raw(self.table));
         }
     }
-}
-
-/// Runs `call` with the runtime and the kernel as the table's context.
-pub(super) fn lend<R>(
-    table: *mut KernelTable,
-    runtime: *mut Runtime,
-    kernel: *mut Kernel,
-    call: impl FnOnce() -> R,
-) -> R {
-    // SAFETY: the table and its context live as long as the runtime that owns them.
-    let context = unsafe { (*table).runtime.cast::<Context>() };
-    // SAFETY: as above; a callback within a callback puts the outer one's context back.
-    let outer = unsafe { context.replace(Context { runtime, kernel }) };
-    let answer = call();
-    // SAFETY: as above.
-    unsafe { context.write(outer) };
-    answer
-}
-
-/// The runtime and the kernel of the running callback, with this kfunc charged.
-///
-/// # Safety
-/// Only within a callback: `lend` has set both, and its caller does not use them meanwhile.
-unsafe fn lent<'a>(table: *mut KernelTable) -> (&'a mut Runtime, &'a mut Kernel) {
-    // SAFETY: see above.
-    let (rt, k) = unsafe {
-        let context = *(*table).runtime.cast::<Context>();
-        (&mut *context.runtime, &mut *context.kernel)
-    };
-    k.charge(k.whole.kfunc_ns);
-    (rt, k)
 }
 
 impl Runtime {

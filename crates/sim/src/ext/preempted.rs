@@ -4,8 +4,8 @@
 use super::dsq;
 use super::flags::*;
 use super::{Runtime, callback};
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, TaskId};
 
 /// `SCX_CPU_PREEMPT_RT`: a real-time task has taken the CPU.
 pub(super) const PREEMPT_RT: u32 = 0;

@@ -2,8 +2,8 @@
 //! The watchdog: a policy that leaves a task waiting for too long is given up.
 
 use super::Runtime;
-use crate::kernel::{Kernel, tid};
-use crate::task::TaskId;
+use crate::ids::{TaskId, tid};
+use crate::kernel::Kernel;
 
 impl Runtime {
     /// `set_task_runnable`: the task waits from now on, or still.

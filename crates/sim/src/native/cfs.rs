@@ -19,9 +19,9 @@ use workload::Fair;
 use super::domains::Domains;
 use crate::account::Func;
 use crate::class::{Class, dequeue, enqueue, wake};
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
 use crate::line::Line;
-use crate::task::{CpuId, TaskId};
 
 /// `NICE_0_LOAD`.
 pub(super) const NICE_0_LOAD: u64 = 1024;

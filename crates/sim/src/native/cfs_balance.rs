@@ -8,8 +8,9 @@ use machine::CpuSet;
 
 use super::cfs::{Cfs, MIGRATION_COST_NS};
 use super::domains::Level;
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, State, TaskId};
+use crate::task::State;
 
 /// `enum cpu_idle_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use machine::CpuSet;
 use super::cfs::Cfs;
 use super::domains::Level;
 use crate::class::wake;
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, TaskId};
 
 impl Cfs {
     pub(super) fn place(&mut self, k: &mut Kernel, task: TaskId, prev: CpuId, flags: u64) -> CpuId {

@@ -6,7 +6,7 @@
 
 use machine::{Cpu, CpuSet, Machine};
 
-use crate::task::CpuId;
+use crate::ids::CpuId;
 
 /// The resource that the CPUs of a domain share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

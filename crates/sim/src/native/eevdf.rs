@@ -19,10 +19,10 @@ use super::newidle::NewIdle;
 use crate::account::Func;
 use crate::class::{Class, dequeue, enqueue, wake};
 use crate::event::{Due, Irq};
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
 use crate::line::Line;
 use crate::pelt::{Avg, Estimate};
-use crate::task::{CpuId, TaskId};
 
 /// normalized_sysctl_sched_base_slice, scaled by `1 + log2(CPUs)`, CPUs counted up to 8.
 const BASE_SLICE_NS: i64 = 700_000;

@@ -7,8 +7,9 @@ use super::domains::Level;
 use super::eevdf::{Eevdf, Habit, MIGRATION_COST_NS};
 use super::eevdf_group::{Group, Kind, numa_imbalance};
 use crate::class::Class;
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, State, TaskId};
+use crate::task::State;
 
 /// `enum cpu_idle_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use machine::CpuSet;
 use super::domains::Level;
 use super::eevdf::{Eevdf, Habit};
 use crate::account::Func;
+use crate::ids::TaskId;
 use crate::kernel::Kernel;
-use crate::task::TaskId;
 
 /// Between nodes a difference of so many tasks is allowed if few run: `NUMA_IMBALANCE_MIN`.
 const NUMA_IMBALANCE_MIN: usize = 2;

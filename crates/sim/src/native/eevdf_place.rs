@@ -7,8 +7,8 @@ use super::domains::{Domain, Level};
 use super::eevdf::Eevdf;
 use super::eevdf_group::{Group, Kind, numa_imbalance};
 use crate::class::wake;
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, TaskId};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

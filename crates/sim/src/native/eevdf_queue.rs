@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::task::TaskId;
+use crate::ids::TaskId;
 
 /// `struct sched_entity`. Virtual times are CPU time at weight 1024, ns.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,8 +4,9 @@
 use machine::CpuSet;
 
 use super::{Ranked, priority};
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, State, TaskId};
+use crate::task::State;
 
 /// Tasks that one call pushes or pulls at most.
 const MOVES_MAX: usize = 32;

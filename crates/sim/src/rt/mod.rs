@@ -17,8 +17,8 @@ use workload::RealTime;
 
 use crate::account::Func;
 use crate::class::{Class, dequeue, enqueue};
+use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::task::{CpuId, TaskId};
 use server::Server;
 
 /// How long a task of SCHED_RR runs while others of its priority wait [RR_TIMESLICE].

@@ -5,47 +5,10 @@
 //! the request, releases the lock, and waits until another thread has it [FORCE_SWITCHING]. A thread that blocks or
 //! ends, or makes a call that may block, releases it as well, and does not wait.
 
-use std::collections::VecDeque;
-
+use super::{Object, object};
 use crate::engine::Engine;
-use crate::objects::{Object, object};
+use crate::ids::TaskId;
 use crate::program::Op;
-use crate::task::TaskId;
-
-/// The lock.
-#[derive(Default)]
-pub(crate) struct Gil {
-    interval_ns: u64,
-    ask_ns: u64,
-    holder: Option<TaskId>,
-    /// The last holder, and how often another thread took it.
-    last: Option<TaskId>,
-    switches: u64,
-    /// Tasks that wait until it is free, and since which switch. A task here that is awake has waited for long enough.
-    waiters: VecDeque<(TaskId, u64)>,
-    /// One of them has asked for it.
-    asked: bool,
-    /// The task that has released it and woken the first waiter, and not left the mutex around that; and the tasks that
-    /// wait for that task.
-    within: Option<TaskId>,
-    outside: VecDeque<TaskId>,
-    /// The lock was asked of that task, which will wait until another one has it.
-    was_asked: bool,
-    switching: Option<TaskId>,
-}
-
-impl Gil {
-    pub fn new(interval_ns: u64, ask_ns: u64) -> Self {
-        Gil { interval_ns, ask_ns, ..Gil::default() }
-    }
-
-    /// Releases it. Returns the task to wake.
-    fn drop(&mut self) -> Option<TaskId> {
-        self.holder = None;
-        self.asked = false;
-        self.waiters.pop_front().map(|(waiter, _)| waiter)
-    }
-}
 
 impl Engine {
     /// Whether a task may work as far as its lock is concerned.

@@ -1,26 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A queue of connections to be accepted. Only recordings have them: the system calls around are in their work.
 
-use std::collections::VecDeque;
-
+use super::{Object, object};
 use crate::engine::Engine;
-use crate::objects::{Object, object};
-use crate::task::TaskId;
-
-/// A listening socket.
-#[derive(Default)]
-pub(crate) struct Listener {
-    /// Connections that are not accepted yet, by the first of their two channels.
-    begun: VecDeque<usize>,
-    waiters: VecDeque<TaskId>,
-}
-
-/// One direction of a connection, once it was accepted, and the tasks that wait for that.
-#[derive(Default)]
-pub(crate) struct Accepted {
-    channel: Option<usize>,
-    waiters: Vec<TaskId>,
-}
+use crate::ids::TaskId;
 
 impl Engine {
     pub(crate) fn connect(&mut self, task: TaskId, listener: usize, connection: usize) {
