@@ -3,6 +3,7 @@
 //! kernel.
 
 mod browser;
+mod circles;
 mod cli;
 mod coarse;
 mod compare;

@@ -10,7 +10,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const LINES_MAX: usize = 900;
 
 /// Every text file of the tree, with its path from the root; what git ignores is left out.
-fn files() -> Vec<(String, String)> {
+pub(crate) fn files() -> Vec<(String, String)> {
     let mut found = Vec::new();
     walk(Path::new(ROOT), &mut found);
     found.sort();
