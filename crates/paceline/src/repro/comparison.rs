@@ -5,10 +5,9 @@ use report::plot;
 use report::text::percent;
 use uneven::{Metrics, Policy, Problem, plan};
 
-use super::exact::{Mixes, choices};
 use super::extremes::least;
-use super::mixes::{Run, Simulator, Told, kept, with};
-
+use super::kinds::exact::{Mixes, choices};
+use super::kinds::mixes::{Run, Simulator, Told, kept, with};
 use super::views::{Chart, Shown, View};
 use crate::failure::Failure;
 use crate::progress::Progress;

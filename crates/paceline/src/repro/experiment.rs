@@ -7,11 +7,12 @@ use std::time::Duration;
 use machine::Machine;
 use policy::table::TYPES_MAX;
 use trace::Outcome;
-use workload::{Object, Step, Task, Workload, mix};
+use workload::vector::Beside;
+use workload::{Object, Step, Task, Vector, Workload, mix};
 
+use super::faults;
 use super::measure::Effort;
 use super::paper::{Experiment, Ground, GuestClock, Job};
-use super::{faults, neighbours};
 use crate::contender::{self, Contender};
 use crate::failure::Failure;
 use crate::machines::{core_types, find_machine};
@@ -198,12 +199,36 @@ fn job(job: &Job) -> Result<plan::Job, Failure> {
             Ok(plan::Job::built(mix::mixed(*cpus, duration_ms * MS)))
         }
         Job::Beside { threads, how, duration_ms } => {
-            Ok(plan::Job::built(neighbours::steady(*threads, *how, duration_ms * MS)))
+            Ok(plan::Job::built(steady(*threads, *how, duration_ms * MS)))
         }
         Job::PingPong { rounds, after_wide } => {
             Ok(plan::Job::built(ping_pong(*rounds, *after_wide)))
         }
         Job::Alone { rounds } => Ok(plan::Job::built(alone(*rounds))),
+    }
+}
+
+/// Programs that only work, one with wide code all the time.
+fn steady(threads: [usize; 2], how: Beside, duration_ns: u64) -> Workload {
+    let task = |(name, at, vector): (&str, usize, Vector)| Task {
+        name: format!("{name}-{at}"),
+        process: usize::from(name == "b") + 1,
+        vector,
+        steps: vec![Step::Repeat { times: None, steps: vec![Step::Run { work_ns: 1_000_000 }] }],
+        ..Task::default()
+    };
+    let (first, second) = match how {
+        Beside::Mixed => (Vector::Avx512, Vector::None),
+        Beside::Scalar => (Vector::None, Vector::None),
+        Beside::Culprits => (Vector::Avx512, Vector::Avx512),
+    };
+    let all = (0..threads[0]).map(|at| ("a", at, first));
+    let all = all.chain((0..threads[1]).map(|at| ("b", at, second)));
+    Workload {
+        name: "steady mix".into(),
+        tasks: all.map(task).collect(),
+        duration_ns: Some(duration_ns),
+        ..Workload::default()
     }
 }
 

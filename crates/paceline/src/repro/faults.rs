@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Faults that a policy has to survive: scripts of `faults/`, and their lines about each run.
-
-use trace::Outcome;
+//! Faults that a policy has to survive: the scripts of `faults/`. `kinds/faults.rs` reads their lines about each run.
 
 use crate::failure::Failure;
 
@@ -33,28 +31,6 @@ const FAULTS: &[(&str, &str)] = &[
 /// Programs of this machine that every fault needs.
 pub const PROGRAMS: [&str; 2] = ["hackbench", "chrt"];
 
-/// The outcome of one run under one policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Faced {
-    policy: String,
-    run: usize,
-    /// Why it was not survived.
-    pub why: Option<String>,
-}
-
-impl Faced {
-    /// Whether it was lost for this reason.
-    pub fn is_caught(&self, by: &str) -> bool {
-        self.why.as_ref().is_some_and(|why| why.contains(by))
-    }
-
-    /// A lost run in one line.
-    pub fn told(&self) -> Option<String> {
-        let why = self.why.as_ref()?;
-        Some(format!("{}, run {}: {why}", self.policy, self.run + 1))
-    }
-}
-
 /// The text that a shell in the guest runs, as root.
 pub fn script(name: &str, before: &str, policies: &[&str]) -> Result<String, Failure> {
     let Some((_, body)) = FAULTS.iter().find(|(known, _)| *known == name) else {
@@ -66,44 +42,9 @@ pub fn script(name: &str, before: &str, policies: &[&str]) -> Result<String, Fai
     Ok(format!("{PRELUDE}\n{before}\nfault() {{\n{body}\n}}\nPOLICIES='{policies}'\n{EACH}"))
 }
 
-/// An outcome for each policy: a policy that the script does not mention is lost.
-pub fn faced(outcome: &Outcome, policies: &[&str]) -> Vec<Faced> {
-    let of = |policy: &&str| {
-        let said = outcome.output.lines().find_map(|line| verdict(line, policy));
-        let why = said.unwrap_or_else(|| Some("the script did not come to its end".to_string()));
-        Faced { policy: policy.to_string(), run: outcome.run, why }
-    };
-    policies.iter().map(of).collect()
-}
-
-/// A line's verdict on a policy: None if it is about another; else why it was lost, if it was.
-fn verdict(line: &str, policy: &str) -> Option<Option<String>> {
-    if line.strip_prefix("survived ") == Some(policy) {
-        return Some(None);
-    }
-    let why = line.strip_prefix("lost ")?.strip_prefix(policy)?.strip_prefix(": ")?;
-    Some(Some(why.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn why(output: &str) -> Vec<Option<String>> {
-        let outcome = Outcome { output: output.to_string(), ..Outcome::default() };
-        faced(&outcome, &["cas", "cas:slots=2"]).into_iter().map(|faced| faced.why).collect()
-    }
-
-    #[test]
-    fn silence_is_a_loss() {
-        assert_eq!(why("survived cas\nsurvived cas:slots=2\n"), [None, None]);
-        let lost = why("survived cas:slots=2\n");
-        assert!(lost[0].is_some() && lost[1].is_none(), "{lost:?}");
-        let lost = why("noise\nlost cas: never: x: y\n");
-        assert_eq!(lost[0].as_deref(), Some("never: x: y"));
-        assert!(lost[1].is_some());
-        assert!(why("survived cas, nearly").iter().all(Option::is_some));
-    }
 
     #[test]
     fn a_script_names_its_policies() {

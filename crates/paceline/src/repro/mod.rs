@@ -1,32 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `paceline repro`: every figure that a paper published, with ours beside it.
 //!
-//! A paper is data ([`paper`]). [`measure`] runs what its figures need and takes them from the outcomes; [`faults`] are
-//! those that a policy has to survive. [`judge`] compares them with their gates; [`show`] prints them.
+//! A paper is data ([`paper`]). [`measure`] runs what its figures need, and their [`kinds`] take them from the
+//! outcomes; [`faults`] are those that a policy has to survive. [`judge`] compares figures with their gates; [`show`]
+//! prints them.
 
-mod agreement;
-pub mod answers;
 mod comparison;
-mod domains;
-mod exact;
 mod experiment;
 mod extremes;
 mod faults;
 mod judge;
-mod long;
+mod kind;
+mod kinds;
 mod measure;
-mod mixes;
 mod names;
-mod neighbours;
 mod outcomes;
 mod paper;
-mod placements;
-mod predicted;
 mod show;
-mod simulator;
 mod sweep;
-mod tenants;
-mod trials;
 mod views;
 
 use std::fs;
@@ -115,6 +106,8 @@ fn finish(
     output::end(shown, if all { Ok(()) } else { Err(Failure::Gate) })
 }
 
+#[cfg(test)]
+pub use kinds::answers;
 #[cfg(test)]
 pub use show::said;
 

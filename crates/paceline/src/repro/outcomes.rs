@@ -17,6 +17,11 @@ pub fn values(outcomes: &[Outcome], policy: &str, quantity: Quantity) -> ByRun {
     own.map(one).collect::<Option<_>>().unwrap_or_default()
 }
 
+/// The values alone.
+pub fn bare(values: ByRun) -> Vec<f64> {
+    values.into_iter().map(|(_, value)| value).collect()
+}
+
 /// `over / under`, run by run of the same boot. A count of 0 counts as 1, so that a policy without any cannot win by
 /// more than is certain.
 pub fn ratios(outcomes: &[Outcome], over: &str, under: &str, quantity: Quantity) -> Vec<f64> {

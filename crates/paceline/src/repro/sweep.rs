@@ -17,7 +17,7 @@ use workload::mix;
 use workload::npb::{Npb, Size};
 
 use super::measure::Effort;
-use super::outcomes::{ratios, values};
+use super::outcomes::{bare, ratios, values};
 use super::paper::{Channel, Jobs, Quantity, Sweep, Unplug};
 use crate::failure::Failure;
 use crate::machines::find_machine;
@@ -68,9 +68,7 @@ impl Point {
 
     /// The median over the seeds.
     pub fn value(&self, quantity: Quantity, of: &str) -> Option<f64> {
-        let values: Vec<f64> =
-            values(&self.outcomes, of, quantity).into_iter().map(|(_, value)| value).collect();
-        median(&values)
+        median(&bare(values(&self.outcomes, of, quantity)))
     }
 }
 

@@ -5,24 +5,68 @@
 use std::collections::BTreeMap;
 
 use machine::{Machine, Runs, shared_speeds};
+use serde::Deserialize;
 use sim::Scenario;
 use trace::{Outcome, Tid};
 use workload::{Task, Workload};
 
+use super::super::experiment;
+use super::super::extremes::greatest;
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
+use super::super::paper::Experiment;
 use super::agreement::cut;
-use super::experiment;
-use super::extremes::greatest;
-use super::paper::Experiment;
 use crate::failure::Failure;
 use crate::plan::SEED;
 use crate::{contender, ground};
+
+/// The part of a workload's tasks with the same sequence of domains in the guest as in the simulator, in each run.
+/// The simulator has the same profile.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placed {
+    /// Name of an experiment in a guest with memory nodes.
+    experiment: String,
+}
+
+impl Kind for Placed {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let outcomes = lab.outcomes(&self.experiment)?;
+        Ok(alike(lab.experiment(&self.experiment)?, &outcomes)?.into())
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(&self.experiment)
+    }
+}
+
+/// As `wiring`, on a machine of several memory domains, but for speed. It compares the policy's own account of
+/// where threads ran and pages were moved with an observer's account of the threads and the tasks' account of their
+/// pages.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resident {
+    /// Name of an experiment in a guest with memory nodes, one kind of core for each.
+    experiment: String,
+}
+
+impl Kind for Resident {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let outcomes = lab.outcomes(&self.experiment)?;
+        Ok(wiring(lab.experiment(&self.experiment)?, &outcomes)?.into())
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(&self.experiment)
+    }
+}
 
 /// The sequence of domains of each task, by its name.
 type Ways = BTreeMap<String, Vec<usize>>;
 
 /// The part of the workload's tasks with the same sequence of domains in the guest as in the simulator, in each run. A
 /// task that was never placed does not match.
-pub fn alike(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
+fn alike(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let (machine, workload) = described(experiment)?;
     let mut simulated: BTreeMap<String, Ways> = BTreeMap::new();
     for contender in contender::parse_all(std::slice::from_ref(&experiment.policies))? {
@@ -54,7 +98,7 @@ fn ways(outcome: &Outcome) -> Ways {
 /// How near a task's speed by the policy's own account is to that by what was seen, 1 being exact. The value of the
 /// task that is farthest, in each run. Empty if one of them was not seen: its pages may have stayed behind, and it
 /// would be far off only if that was seen.
-pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
+fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let (machine, workload) = described(experiment)?;
     let near = |outcome: &Outcome| {
         let meant = pace(&machine, &workload, outcome, &|tid| {
@@ -128,7 +172,7 @@ fn described(experiment: &Experiment) -> Result<(Machine, Workload), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::paper;
+    use super::super::super::paper;
     use super::*;
     use trace::Placed;
 

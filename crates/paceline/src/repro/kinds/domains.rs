@@ -19,8 +19,10 @@ use sim::{Scenario, Scheduler, Traced, Whereabouts};
 use trace::Outcome;
 use workload::{DomainMixes, Step, Task, Workload};
 
-use super::extremes;
-use super::views::{Chart, View};
+use super::super::extremes;
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
+use super::super::views::{Chart, View};
 use crate::failure::Failure;
 use crate::machines::find_machine;
 use crate::progress::Progress;
@@ -34,7 +36,7 @@ const PAID: f64 = 0.01;
 /// Seconds before and after a move that are compared.
 const SEEN: usize = 5;
 
-/// A figure of such runs.
+/// Programs on a machine of several memory domains, simulated.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placed {
@@ -57,6 +59,17 @@ pub struct Placed {
     /// Published latencies, ns, or rates at which pages are copied, GB/s.
     #[serde(default)]
     at: Vec<f64>,
+}
+
+impl Kind for Placed {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (quick, progress) = (lab.effort.quick, lab.progress);
+        Ok(lab.kept::<Simulator>().measure(self, quick, progress)?.into())
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("sim"))
+    }
 }
 
 fn default_class() -> String {
@@ -115,7 +128,7 @@ type Scale = BTreeMap<String, f64>;
 
 impl Simulator {
     /// The value of the figure.
-    pub fn measure(
+    fn measure(
         &mut self,
         wanted: &Placed,
         quick: bool,
@@ -222,7 +235,7 @@ impl Simulator {
         Ok(runs)
     }
 
-    /// See [`super::views::Shown::Domains`].
+    /// See [`Shown::Domains`](super::super::views::Shown::Domains).
     pub fn chart(
         &mut self,
         view: &View,

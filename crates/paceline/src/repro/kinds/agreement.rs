@@ -1,24 +1,86 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Distances of simulated runs from the guest's, for the same file and policy. Pure functions.
+//! Distances of simulated runs from the guest's, for the same file and policy.
 
 use std::collections::BTreeMap;
 
 use report::stats::{median, quantile};
+use serde::Deserialize;
 use trace::{Lengths, Outcome};
 
-use super::paper::Agreed;
+use super::super::experiment;
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
+use crate::failure::Failure;
 
 /// Kernels keep this much of a thread's name.
 const NAME_MAX: usize = 15;
 
+/// How far the simulator is from the guest, at the worst of some files.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agreement {
+    /// Names of experiments on the guest.
+    guest: Vec<String>,
+    /// Names of the same files' experiments on the simulator, in the same order.
+    sim: Vec<String>,
+    /// The policy.
+    of: String,
+    /// The compared quantity.
+    what: Agreed,
+}
+
+/// Quantities that a simulation and a guest are to agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreed {
+    /// Each task's part of all CPU time: the greatest difference, in points.
+    CpuShare,
+    /// Switches of the workload's tasks: relative difference.
+    Switches,
+    /// Migrations: how far outside the spread of the guest's runs, relative; 0 is inside.
+    Migrations,
+    /// Median wait: as for migrations.
+    Wait50,
+    /// 95th percentile of waits: as for migrations.
+    Wait95,
+    /// 99th percentile of waits: as for migrations.
+    Wait99,
+}
+
+impl Kind for Agreement {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let mut worst = Vec::new();
+        for (guest, sim) in self.guest.iter().zip(&self.sim) {
+            let names = experiment::task_names(&lab.experiment(guest)?.job)?;
+            let (guest, sim) = (lab.outcomes(guest)?, lab.outcomes(sim)?);
+            let (guest, sim) = (self.own(&guest), self.own(&sim));
+            match distance(self.what, &guest, &sim, &names) {
+                Some(distance) => worst.push(distance),
+                None => return Ok(Sample::default()),
+            }
+        }
+        // The gate applies to each file, so the worst decides.
+        Ok(quantile(&worst, 1.0).into_iter().collect::<Vec<_>>().into())
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        if let Some(first) = self.guest.first() {
+            lab.experiment(first)?;
+        }
+        Ok(Setting::without_clock("sim and vm"))
+    }
+}
+
+impl Agreement {
+    /// The runs of its policy.
+    fn own<'o>(&self, all: &'o [Outcome]) -> Vec<&'o Outcome> {
+        all.iter().filter(|one| one.policy == self.of).collect()
+    }
+}
+
 /// The distance between the runs of two grounds. `names` are the workload's tasks: a guest has other tasks too. None if
 /// a ground measured nothing.
-pub fn distance(
-    what: Agreed,
-    guest: &[&Outcome],
-    sim: &[&Outcome],
-    names: &[String],
-) -> Option<f64> {
+fn distance(what: Agreed, guest: &[&Outcome], sim: &[&Outcome], names: &[String]) -> Option<f64> {
     match what {
         Agreed::CpuShare => share_distance(guest, sim, names),
         Agreed::Switches => {

@@ -12,15 +12,18 @@ use std::rc::Rc;
 
 use machine::{LEVELS, Machine, Turbo};
 use report::plot;
+use report::stats::median;
 use report::text::percent;
 use serde::Deserialize;
 use sim::Scenario;
 use trace::Outcome;
 use workload::vector::{Beside, Programs, beside};
-use workload::{Step, Task, Vector, Workload};
+use workload::{Step, Task, Workload};
 
-use super::extremes::greatest;
-use super::views::{Chart, View};
+use super::super::extremes::greatest;
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
+use super::super::views::{Chart, View};
 use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::ground;
@@ -60,10 +63,82 @@ pub struct Neighbours {
     seeds: u64,
 }
 
+/// The neighbours of the paper with this name.
+pub fn named<'a>(name: &str, lab: &Laboratory<'a>) -> Result<&'a Neighbours, Failure> {
+    lab.paper.neighbours.get(name).ok_or_else(|| lab.unknown("neighbours", name))
+}
+
+/// Programs beside others with vector code that slows them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Simulated {
+    /// Name of the neighbours.
+    of: String,
+    /// The policy.
+    policy: String,
+    /// The value that is taken.
+    value: Taken,
+    /// The policy that it is compared with.
+    #[serde(default)]
+    against: Option<String>,
+}
+
+impl Kind for Simulated {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (own, effort) = (named(&self.of, lab)?, (lab.effort.quick, lab.progress));
+        let policies = (self.policy.as_str(), self.against.as_deref());
+        let neighbourhood = lab.kept::<Neighbourhood>();
+        Ok(neighbourhood.measure((&self.of, own), policies, self.value, effort)?.into())
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("sim"))
+    }
+}
+
+/// The same in a guest, by virtual cycles.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Virtual {
+    /// Names of three experiments of one shape: both programs, the culprit without wide code, culprits alone.
+    experiments: [String; 3],
+    /// The policy.
+    of: String,
+    /// The value that is taken.
+    value: Taken,
+    /// Name of simulated neighbours: the difference from their value is taken, in points.
+    #[serde(default)]
+    agrees: Option<String>,
+}
+
+impl Kind for Virtual {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let [mixed, scalar, culprits] = &self.experiments;
+        let machine = lab.experiment(mixed)?.machine.as_deref();
+        let runs = [lab.outcomes(mixed)?, lab.outcomes(scalar)?, lab.outcomes(culprits)?];
+        let taken = virtually(machine, &runs, &self.of, self.value)?;
+        let Some(twin) = &self.agrees else { return Ok(taken.into()) };
+        let (own, effort) = (named(twin, lab)?, (lab.effort.quick, lab.progress));
+        let (neighbourhood, policy) = (lab.kept::<Neighbourhood>(), simulated(&self.of));
+        let sim = neighbourhood.measure((twin, own), (&policy, None), self.value, effort)?;
+        let sim = median(&sim).unwrap_or(f64::NAN);
+        Ok(taken.into_iter().map(|taken| (taken - sim).abs()).collect::<Vec<_>>().into())
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(&self.experiments[0])
+    }
+}
+
+/// A guest's policy in the simulator: with counters of its own, and told by traps.
+fn simulated(policy: &str) -> String {
+    policy.replace("source=model", "source=events").replace("detect=told", "detect=trap")
+}
+
 /// The value that is taken; over several mixes, the mean unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Taken {
+enum Taken {
     /// Unfairness, %.
     Unfairness,
     /// Distance of unfairness from 0, in either direction, %.
@@ -111,7 +186,7 @@ pub struct Neighbourhood {
 
 impl Neighbourhood {
     /// One value for each seed.
-    pub fn measure(
+    fn measure(
         &mut self,
         (name, of): (&str, &Neighbours),
         (policy, against): (&str, Option<&str>),
@@ -301,34 +376,10 @@ impl Mix {
     }
 }
 
-/// Programs that only work, one with wide code all the time.
-pub fn steady(threads: [usize; 2], how: Beside, duration_ns: u64) -> Workload {
-    let task = |(name, at, vector): (&str, usize, Vector)| Task {
-        name: format!("{name}-{at}"),
-        process: usize::from(name == "b") + 1,
-        vector,
-        steps: vec![Step::Repeat { times: None, steps: vec![Step::Run { work_ns: 1_000_000 }] }],
-        ..Task::default()
-    };
-    let (first, second) = match how {
-        Beside::Mixed => (Vector::Avx512, Vector::None),
-        Beside::Scalar => (Vector::None, Vector::None),
-        Beside::Culprits => (Vector::Avx512, Vector::Avx512),
-    };
-    let all = (0..threads[0]).map(|at| ("a", at, first));
-    let all = all.chain((0..threads[1]).map(|at| ("b", at, second)));
-    Workload {
-        name: "steady mix".into(),
-        tasks: all.map(task).collect(),
-        duration_ns: Some(duration_ns),
-        ..Workload::default()
-    }
-}
-
 /// The same from the time that a policy's model charges each task at each license level, run by run. The runs are of
 /// both programs, of the culprit without wide code, and of culprits alone. All cores are active all the time. Empty if
 /// the numbers of runs differ.
-pub fn virtually(
+fn virtually(
     machine: Option<&str>,
     [mixed, scalar, culprits]: &[Rc<Vec<Outcome>>; 3],
     of: &str,

@@ -18,9 +18,11 @@ use uneven::{Metrics, Problem, plan};
 use workload::programs::{Features, Programs};
 use workload::{Step, Task, Workload};
 
+use super::super::extremes::{greatest, least};
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
+use super::super::views::{Chart, View};
 use super::exact;
-use super::extremes::{greatest, least};
-use super::views::{Chart, View};
 use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::ground;
@@ -110,10 +112,45 @@ enum Speeds {
     Unknown,
 }
 
+/// The trial of the paper with this name.
+pub fn named<'a>(name: &str, lab: &Laboratory<'a>) -> Result<&'a Trial, Failure> {
+    lab.paper.trial.get(name).ok_or_else(|| lab.unknown("trial", name))
+}
+
+/// A value of simulated mixes under a policy.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tried {
+    /// Name of the trial.
+    trial: String,
+    /// The policy.
+    policy: String,
+    /// The value that is taken.
+    value: TrialValue,
+    /// The run that it is compared with: max-fair's if missing.
+    #[serde(default)]
+    against: Option<String>,
+    /// The policy with the ideal plan: its own if missing.
+    #[serde(default)]
+    ideal: Option<String>,
+}
+
+impl Kind for Tried {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (own, effort) = (named(&self.trial, lab)?, (lab.effort.quick, lab.progress));
+        let policies = (self.policy.as_str(), self.against.as_deref(), self.ideal.as_deref());
+        lab.kept::<Trials>().measure((&self.trial, own), policies, self.value, effort)
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("sim"))
+    }
+}
+
 /// The value that is taken from a trial under a policy: for each mix and seed, unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TrialValue {
+enum TrialValue {
     /// Mean of programs' work, as a part of their work in the fair run.
     Throughput,
     /// The least such part.
@@ -149,33 +186,26 @@ pub struct Trials {
     runs: BTreeMap<(String, String), Rc<Vec<Run>>>,
 }
 
-/// Values, and their ideals.
-pub struct Tried {
-    /// By mix and seed.
-    pub values: Vec<f64>,
-    /// The plan's own values, in the same order; empty if the plan has none.
-    pub ideal: Vec<f64>,
-}
-
 impl Trials {
-    /// A value under a policy, compared with `against`; its ideal is `ideal`'s.
-    pub fn measure(
+    /// A value under a policy, compared with `against`, by mix and seed. The ideals are those of the plan of `ideal`,
+    /// in the same order; none if it has no plan.
+    fn measure(
         &mut self,
         (name, trial): (&str, &Trial),
         (policy, against, ideal): (&str, Option<&str>, Option<&str>),
         value: TrialValue,
         (quick, progress): (bool, &Progress),
-    ) -> Result<Tried, Failure> {
+    ) -> Result<Sample, Failure> {
         let runs = self.runs(name, trial, policy, quick, progress)?;
         if let TrialValue::MeanError | TrialValue::WorstError = value {
             let errors = errors(trial, &runs)?;
             let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
             let worst = greatest(errors.iter().copied());
             let value = if value == TrialValue::MeanError { mean } else { worst };
-            return Ok(Tried { values: vec![value], ideal: Vec::new() });
+            return Ok(vec![value].into());
         }
         if value == TrialValue::CoRunners {
-            return Ok(Tried { values: vec![co_runners(&runs)], ideal: Vec::new() });
+            return Ok(vec![co_runners(&runs)].into());
         }
         let fair = self.runs(name, trial, against.unwrap_or(FAIR), quick, progress)?;
         let values = runs.iter().zip(fair.iter()).map(|(run, fair)| match value {
@@ -197,7 +227,7 @@ impl Trials {
             }
             _ => Vec::new(),
         };
-        Ok(Tried { values, ideal })
+        Ok(Sample { values, ideal, ..Sample::default() })
     }
 
     /// Slides 13 and 14 again: the three metrics of trials under policies, and their ideals.

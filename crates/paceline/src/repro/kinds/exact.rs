@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Figures that need no run: results of shares on uneven cores, from the control planes alone.
 
+use std::rc::Rc;
+
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use report::plot;
@@ -8,8 +10,10 @@ use report::text::{count, percent};
 use serde::Deserialize;
 use uneven::{Base, Metrics, Policy, Problem, Task, plan};
 
-use super::extremes::{greatest, least};
-use super::views::{Chart, View};
+use super::super::extremes::{greatest, least};
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
+use super::super::views::{Chart, View};
 use crate::failure::Failure;
 
 /// A guarantee is broken if more than rounding is missing.
@@ -17,10 +21,45 @@ const ROUNDING: f64 = 1e-9;
 /// Width of the histogram's bins.
 const BIN: f64 = 0.05;
 
+/// Computed without a run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exact {
+    /// The computed figure.
+    of: Of,
+}
+
+impl Kind for Exact {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let quick = lab.effort.quick;
+        let some = |draws: usize| if quick { draws.div_ceil(10) } else { draws };
+        let value = match &self.of {
+            Of::MaxPerf { cores, speedups, value } => {
+                let problem = Problem::two_types(cores[0], cores[1], speedups);
+                let metrics = metrics(&problem, &Policy::MaxPerf)?;
+                let value = match value {
+                    Value::Throughput => metrics.throughput,
+                    Value::Min => metrics.min,
+                    Value::Uniformity => metrics.uniformity,
+                };
+                (100.0 * (value - 1.0)).round()
+            }
+            Of::ProgramError { draws } => worst(some(*draws), program_error)? / ROUNDING,
+            Of::Broken { draws } => broken(some(*draws))?,
+            Of::Mixes(what) => planned(lab)?.value(*what),
+        };
+        Ok(vec![value].into())
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("exact"))
+    }
+}
+
 /// The computed figure.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub enum Exact {
+enum Of {
     /// Difference of max-perf from max-fair, in whole percent as a slide prints it.
     MaxPerf {
         /// Cores of each type, fastest first.
@@ -48,7 +87,7 @@ pub enum Exact {
 /// One of a plan's metrics.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Value {
+enum Value {
     /// Mean of relative performance.
     Throughput,
     /// The least relative performance.
@@ -60,7 +99,7 @@ pub enum Value {
 /// Values over all mixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum OfMixes {
+enum OfMixes {
     /// Number of mixes.
     Count,
     /// Mean gain of throughput under max-perf.
@@ -101,8 +140,29 @@ struct Mix([Metrics; 3]);
 /// All mixes, planned.
 pub struct Planned(Vec<Mix>);
 
+/// The plans of a paper, made once.
+#[derive(Default)]
+struct Plans(Option<Rc<Planned>>);
+
+/// The paper's list of mixes.
+pub fn listed<'a>(lab: &Laboratory<'a>) -> Result<&'a Mixes, Failure> {
+    let name = &lab.paper.name;
+    let none = || Failure::input(format!("papers/{name}.toml: no [mixes]"));
+    lab.paper.mixes.as_ref().ok_or_else(none)
+}
+
+/// All mixes of the paper, planned.
+pub fn planned(lab: &mut Laboratory) -> Result<Rc<Planned>, Failure> {
+    if let Plans(Some(planned)) = lab.kept::<Plans>() {
+        return Ok(planned.clone());
+    }
+    let planned = Rc::new(plan_all(listed(lab)?)?);
+    *lab.kept::<Plans>() = Plans(Some(planned.clone()));
+    Ok(planned)
+}
+
 /// Plans every mix under all three.
-pub fn plan_all(mixes: &Mixes) -> Result<Planned, Failure> {
+fn plan_all(mixes: &Mixes) -> Result<Planned, Failure> {
     let (target, similarity) = (mixes.target, mixes.similarity);
     let policies = [
         Policy::MaxPerf,
@@ -158,7 +218,7 @@ fn next(chosen: &mut [usize], of: usize) -> bool {
 
 impl Planned {
     /// One value of all mixes.
-    pub fn value(&self, what: OfMixes) -> f64 {
+    fn value(&self, what: OfMixes) -> f64 {
         let mean =
             |value: fn(&Mix) -> f64| self.0.iter().map(value).sum::<f64>() / self.0.len() as f64;
         let least = |value: fn(&Mix) -> f64| least(self.0.iter().map(value));
@@ -218,35 +278,17 @@ fn rounded(value: f64) -> f64 {
     (value / ROUNDING).round() * ROUNDING
 }
 
-/// A figure of its own problem, or of random ones.
-pub fn compute(what: &Exact, quick: bool) -> Result<f64, Failure> {
-    let some = |draws: usize| if quick { draws.div_ceil(10) } else { draws };
-    match what {
-        Exact::MaxPerf { cores, speedups, value } => {
-            let problem = Problem::two_types(cores[0], cores[1], speedups);
-            let metrics = metrics(&problem, &Policy::MaxPerf)?;
-            let value = match value {
-                Value::Throughput => metrics.throughput,
-                Value::Min => metrics.min,
-                Value::Uniformity => metrics.uniformity,
-            };
-            Ok((100.0 * (value - 1.0)).round())
+/// In how many of so many random problems a guarantee was broken.
+fn broken(draws: usize) -> Result<f64, Failure> {
+    let mut broken = 0.0;
+    worst(draws, |problem, target, similarity| {
+        let plans = [Policy::MinFair { target }, Policy::SimilarMinFair { similarity, target }];
+        for policy in &plans {
+            broken += f64::from(metrics(problem, policy)?.min < target - ROUNDING);
         }
-        Exact::ProgramError { draws } => Ok(worst(some(*draws), program_error)? / ROUNDING),
-        Exact::Broken { draws } => {
-            let mut broken = 0.0;
-            worst(some(*draws), |problem, target, similarity| {
-                let plans =
-                    [Policy::MinFair { target }, Policy::SimilarMinFair { similarity, target }];
-                for policy in &plans {
-                    broken += f64::from(metrics(problem, policy)?.min < target - ROUNDING);
-                }
-                Ok(0.0)
-            })?;
-            Ok(broken)
-        }
-        Exact::Mixes(_) => Err(Failure::input("a figure of all mixes needs [mixes] in the paper")),
-    }
+        Ok(0.0)
+    })?;
+    Ok(broken)
 }
 
 fn metrics(problem: &Problem, policy: &Policy) -> Result<Metrics, Failure> {

@@ -6,20 +6,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use machine::{Machine, stalled_for};
-use policy::table::TYPES_MAX;
 use policy::{Instance, Profile};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::Deserialize;
 use sim::{Scenario, Scheduler};
-use trace::Outcome;
 use uneven::{Metrics, Policy, Problem, plan};
 use workload::{Step, Task, Workload};
 
-use super::exact::{Mixes, choices};
-use super::experiment;
-use super::extremes::{greatest, least};
-use super::paper::Experiment;
+use super::super::extremes::{greatest, least};
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
+use super::exact::{self, Mixes, choices};
 use crate::failure::Failure;
 use crate::machines::find_machine;
 use crate::progress::Progress;
@@ -30,7 +28,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Mixes that are simulated side by side between updates of the progress.
 const AT_ONCE: usize = 64;
 
-/// A figure of simulated mixes.
+/// Mixes of the paper's programs, simulated.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulated {
@@ -44,6 +42,18 @@ pub struct Simulated {
     frontier: Option<Frontier>,
     /// Number of mixes, evenly spread over all; a tenth with `--quick`.
     mixes: usize,
+}
+
+impl Kind for Simulated {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (mixes, quick, progress) = (exact::listed(lab)?, lab.effort.quick, lab.progress);
+        let value = lab.kept::<Simulator>().measure(mixes, self, quick, progress)?;
+        Ok(vec![value].into())
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("sim"))
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -103,7 +113,7 @@ pub struct Simulator {
 
 impl Simulator {
     /// The value of the figure.
-    pub fn measure(
+    fn measure(
         &mut self,
         mixes: &Mixes,
         wanted: &Simulated,
@@ -200,34 +210,6 @@ impl Simulator {
         self.runs.insert(key, runs.clone());
         Ok(runs)
     }
-}
-
-/// See [`super::paper::Measure::SharesReached`].
-pub fn shares_reached(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
-    let machine = find_machine(experiment.machine.as_deref().unwrap_or("phenom-2f4s"))?;
-    let tasks = experiment::tasks(&experiment.job)?;
-    let kinds = machine.kinds(TYPES_MAX);
-    let speeds = |task: &Task| uneven::Task::new(machine::speeds(&kinds.rates, task.stalled));
-    let mut cores = vec![0.0; kinds.rates.len()];
-    kinds.of.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
-    let mut reached = Vec::new();
-    for outcome in outcomes {
-        let instance = Instance::parse(&outcome.policy, uneven::ALL).map_err(Failure::input)?;
-        let (policy, base) = uneven::shares_by(&instance);
-        let problem =
-            Problem { cores: cores.clone(), tasks: tasks.iter().map(speeds).collect(), base };
-        let wanted = plan(&problem, &policy).map_err(Failure::input)?.shares;
-        let share = |name: &str| {
-            let (tid, _) = outcome.names.iter().find(|(_, other)| *other == name)?;
-            let seen = outcome.observed.tasks.get(tid)?;
-            Some(*seen.kind_ns.first()? as f64 / seen.cpu_ns.max(1) as f64)
-        };
-        let off = tasks.iter().zip(&wanted).map(|(task, wanted)| {
-            share(&task.name).map_or(f64::INFINITY, |share| (share - wanted[0]).abs())
-        });
-        reached.push(1.0 - greatest(off));
-    }
-    Ok(reached)
 }
 
 /// Part of max-perf's ideal gain.

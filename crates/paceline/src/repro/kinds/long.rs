@@ -16,6 +16,8 @@ use sim::{Scenario, Scheduler};
 use trace::{Event, Kind, Tid};
 use workload::hackbench::{Channel, Hackbench};
 
+use super::super::kind::{self, Sample, Setting};
+use super::super::measure::Laboratory;
 use crate::failure::Failure;
 use crate::{machines, scratch};
 
@@ -26,20 +28,41 @@ const MORE: f64 = 1.2;
 /// How often a process's peak memory is read.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// Costs of importing and replaying a long recording.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Long {
+    /// The recording.
+    of: Recording,
+    /// The kind of cost.
+    what: Expense,
+}
+
+impl kind::Kind for Long {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        lab.progress.phase("a long recording");
+        Ok(vec![lab.kept::<Longs>().measure(&self.of, self.what)?].into())
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("here"))
+    }
+}
+
 /// A recording.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
-pub struct Long {
+struct Recording {
     /// Least number of its events.
-    pub events: u64,
+    events: u64,
     /// The machine of the recording and of its replay.
-    pub machine: String,
+    machine: String,
 }
 
 /// The kind of cost.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub enum Expense {
+enum Expense {
     /// Import and replay one after the other, s.
     Time,
     /// The greater peak memory of the two, GB.
@@ -63,11 +86,11 @@ struct Cost {
 
 /// The recordings that were measured.
 #[derive(Debug, Default)]
-pub struct Longs(BTreeMap<Long, Took>);
+struct Longs(BTreeMap<Recording, Took>);
 
 impl Longs {
     /// Returns a cost of a recording.
-    pub fn measure(&mut self, long: &Long, what: Expense) -> Result<f64, Failure> {
+    fn measure(&mut self, long: &Recording, what: Expense) -> Result<f64, Failure> {
         let took = match self.0.get(long) {
             Some(took) => *took,
             None => *self.0.entry(long.clone()).or_insert(measured(long)?),
@@ -80,7 +103,7 @@ impl Longs {
     }
 }
 
-fn measured(long: &Long) -> Result<Took, Failure> {
+fn measured(long: &Recording) -> Result<Took, Failure> {
     let scratch = scratch::folder()?;
     let (text, trace) = (scratch.path().join("long.txt"), scratch.path().join("long.trace"));
     written(long, &text)?;
@@ -134,7 +157,7 @@ pub fn high_water(status: &str) -> Option<u64> {
 }
 
 /// Writes the text.
-fn written(long: &Long, path: &Path) -> Result<(), Failure> {
+fn written(long: &Recording, path: &Path) -> Result<(), Failure> {
     let tried = played(&long.machine, TRIED)?.1.len() as f64;
     let loops = (long.events as f64 / tried * TRIED as f64 * MORE).ceil() as u64;
     let (names, events) = played(&long.machine, loops)?;

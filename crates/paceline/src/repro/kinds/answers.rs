@@ -14,6 +14,8 @@ use report::text::percent;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::scratch;
@@ -23,22 +25,43 @@ const DUTIES: [f64; 3] = [1.0, 0.15, 0.35];
 /// The other load works for that part of each of these periods.
 const PERIOD: Duration = Duration::from_millis(20);
 
+/// Answers of `try` for loads that are recorded on this machine.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answers {
+    /// The recordings.
+    of: Recordings,
+    /// The quantity that is taken from the answers.
+    what: Asked,
+}
+
+impl Kind for Answers {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (quick, progress) = (lab.effort.quick, lab.progress);
+        Ok(lab.kept::<Tries>().measure(&self.of, self.what, quick, progress)?.into())
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("here"))
+    }
+}
+
 /// The recordings.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
-pub struct Answers {
+struct Recordings {
     /// Loads, as shell commands.
-    pub loads: Vec<String>,
+    loads: Vec<String>,
     /// Recordings of each load; every other one beside another load.
-    pub each: usize,
+    each: usize,
     /// Recordings of each load with `--quick`.
-    pub quick_each: usize,
+    quick_each: usize,
 }
 
 /// The quantity that is taken from the answers.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub enum Asked {
+enum Asked {
     /// How often each contradicts its own warnings.
     Contradictions,
     /// The part of recordings alone that have an answer.
@@ -57,13 +80,13 @@ struct Judged {
 
 /// The recordings that were judged.
 #[derive(Debug, Default)]
-pub struct Tries(BTreeMap<Answers, Vec<Judged>>);
+struct Tries(BTreeMap<Recordings, Vec<Judged>>);
 
 impl Tries {
     /// A value for each recording, or one for all.
-    pub fn measure(
+    fn measure(
         &mut self,
-        of: &Answers,
+        of: &Recordings,
         asked: Asked,
         quick: bool,
         progress: &Progress,
@@ -90,7 +113,7 @@ fn failed(why: impl std::fmt::Display) -> Failure {
     Failure::run(format!("answers of try: {why}"))
 }
 
-fn judged(of: &Answers, each: usize, progress: &Progress) -> Result<Vec<Judged>, Failure> {
+fn judged(of: &Recordings, each: usize, progress: &Progress) -> Result<Vec<Judged>, Failure> {
     let scratch = scratch::folder()?;
     let machine = scratch.path().join("mine.toml");
     progress.phase("this machine, measured before anything disturbs it");

@@ -13,13 +13,15 @@ use serde::Deserialize;
 use sim::yardstick::{calibration, eight_cpus, many_cpus, mix};
 use sim::{Scenario, Scheduler};
 
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
 use super::long::high_water;
 use crate::failure::Failure;
 use crate::measure;
 use crate::progress::Progress;
 
 /// The registry of the cases: a seed means the same as in `cargo run --release -p sim --example swarm SEED`.
-#[path = "../../../sim/tests/all/common/shipped.rs"]
+#[path = "../../../../sim/tests/all/common/shipped.rs"]
 #[allow(dead_code, reason = "this takes the list alone")]
 mod shipped;
 
@@ -33,10 +35,29 @@ const LOOPS: u64 = 10_000;
 /// Runs of each.
 const RUNS: usize = 5;
 
+/// The simulator itself, on this machine.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Simulator {
+    /// The quantity.
+    of: Of,
+}
+
+impl Kind for Simulator {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (quick, progress) = (lab.effort.quick, lab.progress);
+        Ok(lab.kept::<Costs>().take(&self.of, quick, progress)?.into())
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("here"))
+    }
+}
+
 /// A mix of tasks under `flsched`, on 8 CPUs or on 228.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
-pub struct Mix {
+struct Mix {
     /// The machine: `eight` or `many`.
     cpus: Cpus,
     /// Number of tasks.
@@ -57,7 +78,7 @@ enum Cpus {
 /// The measured quantity.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub enum Of {
+enum Of {
     /// Cost of a switch, with all its callbacks and hardware effects: ns on this machine, run by run.
     Switch(Mix),
     /// The same, as a multiple of 1,000 steps of a loop of known length.
@@ -85,7 +106,7 @@ pub enum Of {
 
 /// Known costs: peak memory of this process, in runs of a mix for so many ms.
 #[derive(Debug, Default)]
-pub struct Costs(BTreeMap<(Mix, u64), f64>);
+struct Costs(BTreeMap<(Mix, u64), f64>);
 
 impl Costs {
     fn peak_bytes(&mut self, mix: Mix, duration_ms: u64) -> Result<f64, Failure> {
@@ -98,7 +119,7 @@ impl Costs {
     }
 
     /// Measures a quantity.
-    pub fn take(&mut self, of: &Of, quick: bool, progress: &Progress) -> Result<Vec<f64>, Failure> {
+    fn take(&mut self, of: &Of, quick: bool, progress: &Progress) -> Result<Vec<f64>, Failure> {
         if cfg!(debug_assertions) && !matches!(of, Of::Swarm { .. }) {
             return Err(Failure::input(
                 "what the simulator costs is not to be seen in a debug build: cargo build --release, then target/release/paceline",

@@ -1,18 +1,116 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Results of tenants on uneven cores: threads, programs, cgroups, tasks of one nice value.
+//! Figures from experiments on uneven cores: results of tenants (threads, programs, cgroups, tasks of one nice value),
+//! and whether each task's share and work are as the policy has them.
 
 use std::collections::BTreeMap;
 
 use machine::{Machine, task_rate};
+use policy::Instance;
 use policy::table::TYPES_MAX;
 use serde::Deserialize;
 use trace::Outcome;
+use uneven::{Problem, plan};
 use workload::{Task, Workload};
 
-use super::experiment;
-use super::extremes::greatest;
-use super::paper::Experiment;
+use super::super::experiment;
+use super::super::extremes::greatest;
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
+use super::super::paper::Experiment;
 use crate::failure::Failure;
+use crate::machines::find_machine;
+
+/// The performance of the tenant with the greatest loss, as a part of its performance under `fair`, boot by boot.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Guaranteed {
+    /// Name of an experiment on uneven cores.
+    experiment: String,
+    /// The way to group tasks into tenants.
+    by: By,
+    /// The policy with the guarantee.
+    of: String,
+    /// The policy that it is compared with.
+    fair: String,
+}
+
+impl Kind for Guaranteed {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (experiment, outcomes) =
+            (lab.experiment(&self.experiment)?, lab.outcomes(&self.experiment)?);
+        Ok(guaranteed(experiment, &outcomes, self.by, &self.of, &self.fair)?.into())
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(&self.experiment)
+    }
+}
+
+/// The greatest difference between a tenant's part of all CPU time and its due part.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuError {
+    /// Name of an experiment on uneven cores.
+    experiment: String,
+    /// The way to group tasks into tenants.
+    by: By,
+    /// The policy.
+    of: String,
+    /// Due parts by cgroup, in the order of the file; or by nice value, from the lowest.
+    parts: Vec<f64>,
+}
+
+impl Kind for CpuError {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (experiment, outcomes) =
+            (lab.experiment(&self.experiment)?, lab.outcomes(&self.experiment)?);
+        Ok(cpu_error(experiment, &outcomes, self.by, &self.of, &self.parts)?.into())
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(&self.experiment)
+    }
+}
+
+/// How near each task's work by the policy's own account of its placement is to the work by an observer's, 1 being
+/// exact. Both follow from the machine's model. The value of the task that is farthest, in each run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wiring {
+    /// Name of an experiment on uneven cores in a guest.
+    experiment: String,
+}
+
+impl Kind for Wiring {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let outcomes = lab.outcomes(&self.experiment)?;
+        Ok(wiring(lab.experiment(&self.experiment)?, &outcomes)?.into())
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(&self.experiment)
+    }
+}
+
+/// How near the part of a task's CPU time on the fastest kind of core is to its policy's plan, 1 being exact. The
+/// value of the task that is farthest, in each run of each policy.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharesReached {
+    /// Name of the experiment.
+    experiment: String,
+}
+
+impl Kind for SharesReached {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let outcomes = lab.outcomes(&self.experiment)?;
+        Ok(shares_reached(lab.experiment(&self.experiment)?, &outcomes)?.into())
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(&self.experiment)
+    }
+}
 
 /// The grouping of tasks into tenants.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -49,7 +147,7 @@ struct Got {
 
 /// The performance of the tenant with the greatest loss under `of`, as a part of its performance under `fair`, in each
 /// boot. Empty if a task was not observed in one of them, or a tenant did nothing under `fair`.
-pub fn guaranteed(
+fn guaranteed(
     experiment: &Experiment,
     outcomes: &[Outcome],
     by: By,
@@ -75,7 +173,7 @@ pub fn guaranteed(
 /// The greatest difference between a tenant's part of all CPU time and `parts`, in each run of the policy. `parts` are
 /// in the order of cgroups in the file, or from the lowest nice value. Empty if a task was not observed in one of them,
 /// or there was no CPU time at all.
-pub fn cpu_error(
+fn cpu_error(
     experiment: &Experiment,
     outcomes: &[Outcome],
     by: By,
@@ -99,7 +197,7 @@ pub fn cpu_error(
 }
 
 /// How near modelled work by the policy's own account of each task's placement is to that by what was observed.
-pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
+fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
     let (machine, job) = described(experiment)?;
     let rates = machine.kinds(TYPES_MAX).rates;
     let near = |outcome: &Outcome| {
@@ -117,6 +215,34 @@ pub fn wiring(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>,
         1.0 - greatest(off)
     };
     Ok(outcomes.iter().map(near).collect())
+}
+
+/// See [`SharesReached`].
+fn shares_reached(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Failure> {
+    let machine = find_machine(experiment.machine.as_deref().unwrap_or("phenom-2f4s"))?;
+    let tasks = experiment::tasks(&experiment.job)?;
+    let kinds = machine.kinds(TYPES_MAX);
+    let speeds = |task: &Task| uneven::Task::new(machine::speeds(&kinds.rates, task.stalled));
+    let mut cores = vec![0.0; kinds.rates.len()];
+    kinds.of.iter().for_each(|kind| cores[usize::from(*kind)] += 1.0);
+    let mut reached = Vec::new();
+    for outcome in outcomes {
+        let instance = Instance::parse(&outcome.policy, uneven::ALL).map_err(Failure::input)?;
+        let (policy, base) = uneven::shares_by(&instance);
+        let problem =
+            Problem { cores: cores.clone(), tasks: tasks.iter().map(speeds).collect(), base };
+        let wanted = plan(&problem, &policy).map_err(Failure::input)?.shares;
+        let share = |name: &str| {
+            let (tid, _) = outcome.names.iter().find(|(_, other)| *other == name)?;
+            let seen = outcome.observed.tasks.get(tid)?;
+            Some(*seen.kind_ns.first()? as f64 / seen.cpu_ns.max(1) as f64)
+        };
+        let off = tasks.iter().zip(&wanted).map(|(task, wanted)| {
+            share(&task.name).map_or(f64::INFINITY, |share| (share - wanted[0]).abs())
+        });
+        reached.push(1.0 - greatest(off));
+    }
+    Ok(reached)
 }
 
 fn tid_of(outcome: &Outcome, task: &Task) -> Option<u32> {
@@ -154,7 +280,7 @@ fn got(
 mod tests {
     use trace::TaskObserved;
 
-    use super::super::paper;
+    use super::super::super::paper;
     use super::*;
 
     /// Three cgroups of weight 1:2:4, and a run in which a task of each had this CPU time, in ms.

@@ -6,19 +6,67 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::Machine;
 use record::Replay;
 use report::stats::median;
+use serde::Deserialize;
 use sim::{Scenario, Scheduler};
 use trace::{Outcome, TaskObserved};
 
-use super::paper::Foretold;
+use super::super::kind::{Kind, Sample, Setting};
+use super::super::measure::Laboratory;
 use crate::failure::Failure;
 use crate::{contender, ground, machines, replay};
+
+/// How far a replay of a recording under one policy is from the real run under another, or under the same. As a
+/// part of the real run, boot by boot.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Predicted {
+    /// Name of an experiment in a guest that records.
+    experiment: String,
+    /// The guest as a machine. None: the other boots predict each boot, and no replay can be better at that.
+    machine: Option<String>,
+    /// The policy of the recorded runs.
+    from: String,
+    /// The policy of the predicted runs.
+    of: String,
+    /// The predicted quantity.
+    what: Foretold,
+}
+
+impl Kind for Predicted {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let outcomes = lab.outcomes(&self.experiment)?;
+        let (from, of, what) = (&self.from, &self.of, self.what);
+        Ok(match &self.machine {
+            Some(machine) => distances(&outcomes, machine, from, of, what)?.into(),
+            None => between_boots(&outcomes, from, of, what)?.into(),
+        })
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(&self.experiment)
+    }
+}
+
+/// The predicted quantity of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Foretold {
+    /// Elapsed time: work, on a clock of instructions.
+    Elapsed,
+    /// Context switches of the workload's tasks.
+    Switches,
+    /// Switches to another address space, of all tasks.
+    MmSwitches,
+    /// CPU time of each task: the sum of all differences as a part of the sum of all times.
+    CpuTime,
+}
 
 /// Seeds of a replay; their median is compared with the real run.
 const SEEDS: u64 = 5;
 
 /// For each recorded run of `from`, the relative distance of the replay under `of` from `of`'s run in that boot. If
 /// both are the same policy, the distance from the recorded run itself. Empty if one of its runs has no such value.
-pub fn distances(
+fn distances(
     outcomes: &[Outcome],
     machine: &str,
     from: &str,
@@ -60,7 +108,7 @@ pub fn distances(
 
 /// For each run of a policy, the relative distance of the runs of other boots. It is over the tasks that are recorded
 /// under `from`, as for [`distances`]. Empty if one of its runs has no such value.
-pub fn between_boots(
+fn between_boots(
     outcomes: &[Outcome],
     from: &str,
     of: &str,
